@@ -1,0 +1,69 @@
+# hpcq: every task of the house. `make` lists the targets.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PYTEST := $(BIN)/python -m pytest
+
+.PHONY: help setup demo test test-fast test-lab test-long check format describe docs bench lock clean
+
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
+
+setup: $(STAMP) ## Make the Python environment (system packages: see tools/packages)
+
+$(STAMP): requirements.lock pyproject.toml tools/environment
+	tools/environment $(VENV)
+	@touch $@
+
+demo: ## Install what is missing, run campaigns/demo.yaml on this machine, show results and report
+	@tools/packages demo
+	@$(MAKE) --no-print-directory setup
+	@$(BIN)/hpcq run campaigns/demo.yaml
+
+test: ## Install what is missing, then all tests but the long ones, the lab's among them
+	@tools/packages test
+	@$(MAKE) --no-print-directory setup
+	@tools/run_tests $(BIN)/python
+
+test-fast: setup ## Tests that need nothing but Python and a C compiler
+	$(PYTEST) -m "fast and not quiet" -n 2
+
+test-lab: setup ## Tests on the real Slurm lab
+	$(PYTEST) -m "lab and not long"
+
+test-long: ## Soak tests, many seeds, 48 nodes
+	@tools/packages test
+	@$(MAKE) --no-print-directory setup
+	$(PYTEST) -m long
+
+check: setup ## Lint, format, types, generated files
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	cd lab && ../$(BIN)/mypy --strict .
+	$(BIN)/clang-format --dry-run --Werror kernels/c/*.[ch] tests/c/*.[ch] lab/*.c
+
+format: setup ## Format Python and C
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+	$(BIN)/clang-format -i kernels/c/*.[ch] tests/c/*.[ch] lab/*.c
+
+describe: ## Write kernels/describe/*.json from the programs
+	$(MAKE) -C kernels/c describe OUT=$(CURDIR)/kernels/describe
+
+docs: setup ## Write the generated parts of docs/
+	$(BIN)/python -m tools.reference
+	$(BIN)/python -m hpcq.definition.reference docs/campaigns.md
+	$(BIN)/python -m hpcq.evidence.page docs/evidence.md
+
+bench: setup ## Measure against the public tools; writes bench/results/
+	$(BIN)/python -m bench
+
+lock: setup ## Resolve requirements.lock again (versions and hashes, no addresses)
+	$(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --extra dev pyproject.toml -o requirements.lock
+
+clean: ## Remove what was built here; runs and databases stay
+	rm -rf build dist kernels/c/build .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +

@@ -1,0 +1,16 @@
+"""`python -m hpcq` and the `hpcq` command."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the command line; the only place where errors become text and exit codes."""
+    from hpcq.cli.main import run
+
+    sys.exit(run(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

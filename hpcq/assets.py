@@ -1,0 +1,53 @@
+"""Where templates, Snakefile, schema, kernel sources and example campaigns lie.
+
+Hides the one difference between a checkout and an installed wheel:
+
+    checkout:  <repo>/templates          <repo>/hpcq/assets.py
+    wheel:     <site>/hpcq/data/templates   <site>/hpcq/assets.py
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parent
+
+
+def _root() -> Path:
+    packaged = _PACKAGE / "data"
+    return packaged if packaged.is_dir() else _PACKAGE.parent
+
+
+def templates() -> Path:
+    """Folder of the Jinja templates of job scripts and reports."""
+    return _root() / "templates"
+
+
+def snakefile() -> Path:
+    """The workflow that `hpcq run` drives."""
+    return _root() / "workflow" / "Snakefile"
+
+
+def database_schema() -> Path:
+    """The SQL text of results.db."""
+    return _root() / "results.db.schema"
+
+
+def kernel_sources() -> Path:
+    """Folder of the C sources; it is copied to a cluster and built there."""
+    return _root() / "kernels" / "c"
+
+
+def kernel_descriptions() -> Path:
+    """Folder of what each kernel program prints with --describe, one JSON file a program."""
+    return _root() / "kernels" / "describe"
+
+
+def campaigns() -> Path:
+    """Folder of the example campaigns; its subfolder clusters/ holds the example clusters."""
+    return _root() / "campaigns"
+
+
+def lab() -> Path:
+    """Folder of the lab's programs."""
+    return _root() / "lab"

@@ -1,0 +1,98 @@
+"""`hpcq facts`: what a node was, and what changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hpcq.cli.options import database_option, json_option
+from hpcq.cli.rows import Column, print_json, print_rows
+from hpcq.errors import Exit
+
+if TYPE_CHECKING:
+    from hpcq.store.evidence_queries import Change, Snapshot
+
+
+@click.group()
+def facts() -> None:
+    """Show what a node was, and what changed: drivers, firmware, sysctls, links."""
+
+
+@facts.command("show")
+@click.argument("node")
+@click.option("--at", "moment", help="A run, or a time (2026-03, 2026-03-05T02:00); default: the latest facts.")
+@click.option("--only", help="Facts whose name begins so: sysctl.net.core")
+@database_option
+@json_option
+def show_facts(node: str, moment: str | None, only: str | None, database: Path, as_json: bool) -> int:
+    """Show the facts of a node.
+
+    NODE is a node, with its cluster before it (alpha/n1) where several clusters have one of that name.
+
+    \b
+    Example: hpcq facts show n1 --only nic
+    """
+    from hpcq.store.database import reading
+    from hpcq.store.evidence_queries import facts_at
+
+    with reading(database) as connection:
+        found = facts_at(connection, node, moment)
+    chosen = {name: value for name, value in found.facts.items() if name.startswith(only or "")}
+    if as_json:
+        print_json({**found.head(), "facts": chosen})
+        return Exit.OK
+    click.echo(_where(found), err=True)
+    rows = [{"fact": name, "value": str(value)} for name, value in chosen.items()]
+    print_rows(rows, [Column("fact"), Column("value", wrap=True)], empty="no fact of that name")
+    return Exit.OK
+
+
+@facts.command()
+@click.argument("what", metavar="NODE|RUN")
+@click.argument("a")
+@click.argument("b", required=False)
+@click.option("--all", "everything", is_flag=True, help="Also what is other at every boot or moment: boot id, load.")
+@database_option
+@json_option
+def diff(what: str, a: str, b: str | None, everything: bool, database: Path, as_json: bool) -> int:  # noqa: PLR0917
+    """Show what changed: on a node between two runs or times, between two runs, or between two nodes of a run.
+
+    \b
+    hpcq facts diff NODE A [B]   A and B are runs or times (2026-03, 2026-03-05, first, latest); B: the latest
+    hpcq facts diff RUN A        A is another run: every node that has facts in both, A first
+    hpcq facts diff RUN A B      A and B are nodes: how they differed in that run
+
+    \b
+    Example: hpcq facts diff n1 2026-02 2026-03
+    """
+    from hpcq.store.database import reading
+    from hpcq.store.evidence_queries import compared, difference
+
+    with reading(database) as connection:
+        pairs = compared(connection, what, a, b)
+    found = [(one, other, difference(one.facts, other.facts, passing=everything)) for one, other in pairs]
+    if as_json:
+        print_json([{"a": one.head(), "b": other.head(), "changed": changes} for one, other, changes in found])
+        return Exit.OK
+    for one, other, changes in found:
+        click.echo(f"a: {_where(one)}\nb: {_where(other)}", err=True)
+        print_rows(
+            [_row(change) for change in changes],
+            [Column("fact", wrap=True), Column("a", wrap=True), Column("b", wrap=True)],
+            empty="no difference",
+        )
+    return Exit.OK
+
+
+def _row(change: Change) -> dict[str, Any]:
+    return {
+        "fact": change.fact,
+        "a": "(none)" if change.a is None else str(change.a),
+        "b": "(none)" if change.b is None else str(change.b),
+    }
+
+
+def _where(found: Snapshot) -> str:
+    return f"{found.cluster}/{found.node} at {found.started_utc[:19].replace('T', ' ')} UTC in run {found.run}"

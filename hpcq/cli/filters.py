@@ -1,0 +1,81 @@
+"""Options that choose series, the same for every verb that reads the history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from hpcq.errors import UserError
+
+if TYPE_CHECKING:
+    from hpcq.store.database import Connection
+    from hpcq.store.history import Metric, SeriesRow
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_NAMES = ("kernel", "cluster", "client", "server", "node", "group")
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What the options say: the series, what is looked at of each kernel, and facts that results must have had."""
+
+    rows: list[SeriesRow]
+    metrics: dict[str, Metric]
+    facts: tuple[tuple[str, str], ...]
+
+
+def filter_options(function: _Function) -> _Function:
+    """--kernel, --cluster, --client, --server, --node, --group, --where, --fact, --metric; they arrive as `filters`."""
+    options = (
+        click.option("--kernel", help="Only this kernel."),
+        click.option("--cluster", help="Only this cluster."),
+        click.option("--client", help="Only pairs with this node as client."),
+        click.option("--server", help="Only pairs with this node as server."),
+        click.option("--node", help="Only pairs with this node at either end."),
+        click.option("--group", help="Only pairs with a node of this leaf, rack or other group."),
+        click.option("--where", multiple=True, metavar="NAME=VALUE", help="Only with this parameter: message_bytes=64KiB."),
+        click.option("--fact", multiple=True, metavar="NAME=VALUE", help="Only results of nodes that had this fact then."),
+        click.option("--metric", help="This metric instead of each kernel's main one."),
+    )
+    wrapped = _gathering(function)
+    for option in reversed(options):
+        wrapped = option(wrapped)
+    return wrapped
+
+
+def _gathering(function: _Function) -> _Function:
+    import functools
+
+    @functools.wraps(function)
+    def gathered(**given: Any) -> Any:
+        filters = {name: given.pop(name) for name in (*_NAMES, "where", "fact", "metric")}
+        return function(filters=filters, **given)
+
+    return gathered  # type: ignore[return-value]
+
+
+def chosen(connection: Connection, filters: dict[str, Any]) -> Chosen:
+    """Look up what the options mean. Raises UserError for names that nothing has."""
+    from hpcq.store.history import Filter, check_facts, metrics_of, select
+
+    where, facts = (_assignments(filters[name], f"--{name}") for name in ("where", "fact"))
+    check_facts(connection, facts)
+    wanted = Filter(**{name: filters[name] for name in _NAMES}, where=where, facts=facts)
+    metrics = metrics_of(connection, filters["metric"])
+    rows = [row for row in select(connection, wanted) if row.kernel in metrics]
+    if not rows and any(filters.values()):
+        raise UserError("no series fits", "hpcq series without options lists them all")
+    return Chosen(rows, metrics, facts)
+
+
+def _assignments(texts: tuple[str, ...], option: str) -> tuple[tuple[str, str], ...]:
+    found = []
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not sign or not name:
+            raise UserError(f"{option} {text!r}: allowed is NAME=VALUE")
+        found.append((name.strip(), value.strip()))
+    return tuple(found)

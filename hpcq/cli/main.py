@@ -1,0 +1,164 @@
+"""The command line: which verbs there are, and how failures are told.
+
+A verb lives in the module that its row names and is imported when it is used, so `hpcq --help` starts at once.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+import click
+
+from hpcq import __version__
+from hpcq.cli.options import NoSuchVerb, Verbs
+from hpcq.errors import Exit, HpcqError
+
+#: Taken wherever it stands, before or behind the verb.
+_DEBUG = "--debug"
+
+#: For the workflow, not for people: in no list.
+_INTERNAL = "stage"
+
+#: verb -> (module, one line for the list of verbs); in the order of the list.
+_VERBS = {
+    "run": ("campaigns", "Run a campaign: build, plan, measure, load, report."),
+    "plan": ("campaigns", "Show what a campaign would run, where and how long; starts nothing."),
+    "submit": ("campaigns", "Start a campaign and return as soon as its first jobs are queued."),
+    "status": ("campaigns", "Show how far a run is."),
+    "resume": ("campaigns", "Take up a run whose driver ended; queued jobs are adopted."),
+    "cancel": ("campaigns", "End a run's jobs and leave nothing queued."),
+    "results": ("results", "Show results, by run, kernel and pair."),
+    "show": ("show", "Show one result with the evidence of both ends."),
+    "facts": ("facts", "Show the facts of a node, and what changed between two times."),
+    "load": ("results", "Load a run's files into the database (again)."),
+    "report": ("results", "Write a run's page."),
+    "accept": ("accept", "Test nodes after a maintenance: which may go back to users."),
+    "gate": ("gate", "Propose bounds for gates from history."),
+    "schedule": ("schedule", "Nightly samples and the watcher after maintenance, by timers."),
+    "series": ("history", "List the series: what may be compared over time."),
+    "history": ("history", "Show one series over time, with its changes of level."),
+    "regressions": ("history", "Say which series got worse, since when, and what differs."),
+    "compare": ("history", "Compare two runs or stretches of time, pair by pair."),
+    "findings": ("keeping", "Recorded changes, and what people decided about them."),
+    "baseline": ("keeping", "Say which runs are the good state."),
+    "annotate": ("keeping", "Remark something on a run, series, result or node."),
+    "retract": ("keeping", "Declare results bad; they stay, but count no more."),
+    "event": ("keeping", "Write down what happened to machines."),
+    "db": ("db", "Look after the database: check, merge, prune, groups."),
+    "kernels": ("kernels", "Show what the kernels can measure, and their parameters."),
+    "detect": ("detect", "Find change points in any CSV, or test before against after."),
+    "blame": ("detect", "Find the slow node, link or group in a table of pair results."),
+    "build": ("clusters", "Build the kernels on a cluster."),
+    "cluster": ("clusters", "List clusters, and check what one of them has."),
+    "lab": ("lab", "A cluster in a box: two real Slurm clusters on this machine."),
+    "schema": ("clusters", "Print the JSON Schema of campaign or cluster files, for editors."),
+    "stage": ("stage", "One stage of a run; what the workflow calls."),
+}
+
+
+class _Verbs(Verbs):
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return [verb for verb in _VERBS if verb != _INTERNAL]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in _VERBS:
+            return None
+        found = getattr(importlib.import_module(f"hpcq.cli.{_VERBS[cmd_name][0]}"), cmd_name)
+        return found if isinstance(found, click.Command) else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(verb, line) for verb, (_, line) in _VERBS.items() if verb != _INTERNAL])
+
+
+@click.command(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="hpcq")
+@click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
+def hpcq(debug: bool) -> None:
+    """Run network test campaigns on HPC clusters through their batch systems.
+
+    \b
+    Exit codes: 0 fine, 1 error, 2 usage, 3 degraded or failed, 4 incomplete.
+    """
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line; returns its exit code."""
+    debug = _DEBUG in arguments
+    try:
+        words = [word for word in arguments if word != _DEBUG]
+        outcome = hpcq.main(args=words, prog_name="hpcq", standalone_mode=False)
+        return int(outcome) if isinstance(outcome, int) else Exit.OK
+    except BrokenPipeError:
+        # whoever read our output has seen enough; keep the interpreter from complaining at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.OK
+    except BaseException as error:
+        if debug:
+            traceback.print_exc()
+        return _tell(error)
+
+
+def _tell(error: BaseException) -> int:
+    """Say what went wrong; returns the exit code. What is no failure is raised again."""
+    if isinstance(error, click.ClickException):
+        return _usage(error)
+    if isinstance(error, HpcqError):
+        complain(error.message, error.hint)
+        return error.exit_code
+    if isinstance(error, (click.Abort, KeyboardInterrupt)):
+        complain("stopped from the keyboard", "hpcq status shows what is still queued; hpcq resume or hpcq cancel")
+        return Exit.ERROR
+    if isinstance(error, Exception):
+        complain(
+            f"{type(error).__name__}: {error}", "this is a defect of hpcq: run again with --debug and report what it prints"
+        )
+        return Exit.ERROR
+    raise error
+
+
+def complain(message: str, hint: str | None = None) -> None:
+    """Print an error for a person: the message, a blank line, the hint."""
+    text = "\n".join(
+        f"error: {line}" if number == 0 or _is_place(line) else line for number, line in enumerate(message.split("\n"))
+    )
+    print(text, file=sys.stderr)  # noqa: T201
+    if hint:
+        print(f"\nhint: {hint}", file=sys.stderr)  # noqa: T201
+
+
+def _is_place(line: str) -> bool:
+    """Whether a further line is a complaint of its own (`file:line: …`) and not the end of the one before."""
+    name, _, rest = line.partition(":")
+    return bool(rest) and rest.split(":", 1)[0].isdigit() and not name.startswith(" ")
+
+
+def _usage(error: click.ClickException) -> int:
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        print(error.format_message(), file=sys.stderr)  # noqa: T201
+        return Exit.USAGE
+    context = getattr(error, "ctx", None)
+    where = context.command_path if context else "hpcq"
+    message, hint = _usage_words(error, context)
+    complain(f"{where}: {message}", hint or f"{where} --help")
+    return Exit.USAGE
+
+
+def _usage_words(error: click.ClickException, context: click.Context | None) -> tuple[str, str | None]:
+    """Click's complaint as `what: found: allowed`, and a hint where there is a better one than --help."""
+    from hpcq.kernels import unknown_name
+
+    if isinstance(error, click.NoSuchOption) and context is not None:
+        options = [name for one in context.command.params if isinstance(one, click.Option) for name in one.opts]
+        return unknown_name("option", error.option_name, options)
+    if isinstance(error, NoSuchVerb):
+        return error.message, error.hint
+    if isinstance(error, click.MissingParameter) and error.param is not None:
+        return f"{error.param.human_readable_name}: nothing given: it is required", None
+    if isinstance(error, click.BadParameter) and error.param is not None:
+        return f"{error.param.opts[0]}: {error.message.rstrip('.')}", None
+    return error.format_message().rstrip("."), None

@@ -1,0 +1,166 @@
+"""Rows for people and for programs: one description of the columns, three ways to print them.
+
+    print_rows(rows, [Column("client"), Column("median", unit="bps"), ...])
+        a terminal    a table, heads with units where a column has one unit
+        a pipe        the same, plain, tab between: for cut and sort
+        --json        one JSON array of objects, values in base units, names as in the database
+
+NO_COLOR is obeyed; colour never carries anything alone.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, is_dataclass
+from typing import TYPE_CHECKING, Any, TextIO
+
+from hpcq import units
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+#: Characters between two columns.
+_GAP = 3
+_UTC_SHOWN = len("2026-11-21T02:03:04")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a table.
+
+    name: the row's field. head: what stands above it (the name without it). unit: of all its values, or `unit_field`: the
+    field that holds each row's unit; without either the unit is the name's suffix. style: a Rich style by value.
+    """
+
+    name: str
+    head: str | None = None
+    unit: str | None = None
+    unit_field: str | None = None
+    style: Callable[[Any], str | None] | None = None
+    wrap: bool = False
+
+
+def print_rows(
+    rows: Sequence[object],
+    columns: Sequence[Column],
+    *,
+    as_json: bool = False,
+    title: str | None = None,
+    empty: str = "nothing there",
+    file: TextIO | None = None,
+) -> None:
+    """Print dataclasses or mappings. A title, and `empty` where there is no row, are for people only."""
+    out = file if file is not None else sys.stdout
+    if as_json:
+        print_json([as_mapping(row) for row in rows], file=out)
+    elif not out.isatty():
+        out.writelines(plain_lines(rows, columns))
+    elif not rows:
+        out.write(f"{empty}\n")
+    else:
+        _print_table(rows, columns, title, out)
+
+
+def print_json(value: object, *, file: TextIO | None = None) -> None:
+    """One JSON document and a line break."""
+    out = file if file is not None else sys.stdout
+    out.write(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False, default=_jsonable) + "\n")
+
+
+def plain_lines(rows: Iterable[object], columns: Sequence[Column]) -> Iterable[str]:
+    """A head and a line a row, tab between, no alignment; line breaks and tabs within a value become blanks."""
+    yield "\t".join(head(column) for column in columns) + "\n"
+    for row in rows:
+        fields = as_mapping(row)
+        yield "\t".join(" ".join(cell(column, fields).split()) for column in columns) + "\n"
+
+
+def head(column: Column) -> str:
+    """What stands above a column: its name, and the unit unless each cell carries its own."""
+    return column.head if column.head is not None else column.name.replace("_", " ")
+
+
+def cell(column: Column, fields: Mapping[str, Any]) -> str:
+    """One value for a person's eye; nothing for None."""
+    value = fields[column.name]
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    unit = fields[column.unit_field] if column.unit_field else column.unit or units.unit_of(column.name)
+    if unit == "utc" and isinstance(value, str):
+        return value[:_UTC_SHOWN].replace("T", " ")
+    if isinstance(value, (int, float)):
+        return str(value) if unit in {None, "no", "count", "index"} and isinstance(value, int) else units.human(value, unit)
+    return str(value)
+
+
+def as_mapping(row: object) -> Mapping[str, Any]:
+    """The fields of a dataclass or mapping."""
+    if isinstance(row, Mapping):
+        return row
+    if is_dataclass(row) and not isinstance(row, type):
+        return asdict(row)
+    raise TypeError(f"{type(row).__name__} is neither a dataclass nor a mapping")
+
+
+def outcome_style(outcome: Any) -> str | None:
+    """Colour of an outcome, of a result or an attempt; the word stands there anyway."""
+    if outcome in {"measured", "completed"}:
+        return "green"
+    return "yellow" if outcome in {"invalid", "not_measured", None} else "red"
+
+
+def _print_table(rows: Sequence[object], columns: Sequence[Column], title: str | None, out: TextIO) -> None:
+    """Where the terminal is too narrow, what is the same in all rows stands above them; no value is ever cut off."""
+    from rich.console import Console
+
+    console = Console(file=out, highlight=False)
+    fields = [as_mapping(row) for row in rows]
+    if _width(fields, columns, _GAP) > console.width and len(rows) > 1:
+        same = [one for one in columns if len({cell(one, row) for row in fields}) == 1]
+        columns = [one for one in columns if one not in same] or columns
+        words = [f"{head(one)} {cell(one, fields[0])}" for one in same if cell(one, fields[0])]
+        console.print(", ".join(words), markup=False)
+    gap = _GAP if _width(fields, columns, _GAP) <= console.width else 1
+    table = table_of(rows, columns, title)
+    if gap == 1:
+        table.padding = (0, 0, 0, 0)
+    console.print(table, width=max(console.width, _width(fields, columns, gap)), crop=False, no_wrap=True, overflow="ignore")
+
+
+def _width(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], gap: int) -> int:
+    """Characters that a table takes at least; columns that wrap need a few words."""
+    from rich.cells import cell_len
+
+    widest = (max(cell_len(text) for text in (head(one), *(cell(one, row) for row in rows))) for one in columns)
+    return sum(min(width, 24) if one.wrap else width for one, width in zip(columns, widest, strict=True)) + gap * len(columns)
+
+
+def table_of(rows: Sequence[object], columns: Sequence[Column], title: str | None = None) -> Table:
+    """The rows as a table for a terminal."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    fields = [as_mapping(row) for row in rows]
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        numeric = any(isinstance(one[column.name], (int, float)) for one in fields)
+        justify = "right" if numeric else "left"
+        table.add_column(head(column), justify=justify, no_wrap=not column.wrap, overflow="fold")  # type: ignore[arg-type]
+    for one in fields:
+        cells = []
+        for column in columns:
+            style = column.style(one[column.name]) if column.style else None
+            cells.append(Text(cell(column, one), style=style or ""))  # Text: no value is ever read as markup
+        table.add_row(*cells)
+    return table
+
+
+def _jsonable(value: object) -> object:
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    raise TypeError(f"{type(value).__name__} is not JSON")

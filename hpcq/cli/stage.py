@@ -1,0 +1,145 @@
+"""`hpcq stage`: one stage of a run, as workflow/Snakefile calls it.
+
+A stage that fails leaves <run>/<cluster>/<stage>.error.json, so that `hpcq run` can tell what went wrong in its own words. A
+failure that nobody foresaw leaves its traceback in <run>/log.txt.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from hpcq import units
+from hpcq.cli.options import database_option
+from hpcq.errors import Exit, HpcqError
+from hpcq.store.runfolder import RunFolder, read_json, write_json
+
+
+def _absolute(context: click.Context, parameter: click.Parameter, value: Path) -> Path:  # noqa: ARG001 - Click's signature
+    return value.absolute()
+
+
+@click.group()
+def stage() -> None:
+    """One stage of a run; what the workflow calls."""
+
+
+_run_argument = click.argument("run_folder", type=click.Path(path_type=Path, exists=True, file_okay=False), callback=_absolute)
+
+
+@stage.command("open")
+@click.argument("campaign")
+@click.argument("run_folder", type=click.Path(path_type=Path))
+@database_option
+def open_stage(campaign: str, run_folder: Path, database: Path) -> None:
+    """Make a run's folder from a campaign file."""
+    from hpcq.definition.find import find_campaign
+    from hpcq.runner.runs import open_run
+
+    open_run(find_campaign(campaign), [], database, run_folder.parent, run_folder)
+
+
+@stage.command()
+@_run_argument
+@click.argument("cluster")
+def build(run_folder: Path, cluster: str) -> None:
+    """Build the kernels on a cluster."""
+    from hpcq.runner import stages
+
+    with told(RunFolder(run_folder), cluster, "build"):
+        stages.build(RunFolder(run_folder), cluster)
+
+
+@stage.command()
+@_run_argument
+@click.argument("cluster")
+def plan(run_folder: Path, cluster: str) -> None:
+    """Plan a cluster's part, or a link."""
+    from hpcq.runner import linked, stages
+
+    with told(RunFolder(run_folder), cluster, "plan"):
+        (linked.plan if linked.is_link(cluster) else stages.plan)(RunFolder(run_folder), cluster)
+
+
+@stage.command()
+@_run_argument
+@click.argument("cluster")
+@click.option("--only-submit", is_flag=True, help="Return when the first wave is queued.")
+def drive(run_folder: Path, cluster: str, only_submit: bool) -> None:
+    """Drive a cluster's jobs to their end."""
+    from hpcq.runner import stages
+
+    run = RunFolder(run_folder)
+    with told(run, cluster, "drive"):
+        stages.drive(run, cluster, lambda text: say(run, text), only_submit=only_submit)
+
+
+@stage.command("drive-linked")
+@_run_argument
+@click.argument("group")
+def drive_linked(run_folder: Path, group: str) -> None:
+    """Drive a group of linked clusters, joined by +, and the links between them."""
+    from hpcq.runner import linked
+
+    run = RunFolder(run_folder)
+    with told(run, group.split("+", maxsplit=1)[0], "drive"):
+        driven = linked.drive_group(run, group.split("+"), lambda text: say(run, text))
+        (run.path / "groups").mkdir(exist_ok=True)
+        write_json(run.path / "groups" / f"{group}.json", driven)
+
+
+@stage.command()
+@_run_argument
+@click.argument("cluster")
+def load(run_folder: Path, cluster: str) -> None:
+    """Load what came back."""
+    from hpcq.runner import stages
+
+    run = RunFolder(run_folder)
+    with told(run, cluster, "load"):
+        loaded = stages.load(run, Path(read_json(run.run_json)["database"]))
+        write_json(run.path / cluster / "loaded.json", loaded)
+
+
+@stage.command()
+@_run_argument
+def report(run_folder: Path) -> None:
+    """Write the page."""
+    from hpcq.runner import stages
+
+    run = RunFolder(run_folder)
+    with told(run, "", "report"):
+        stages.report(run, Path(read_json(run.run_json)["database"]))
+
+
+def say(run: RunFolder, text: str) -> None:
+    """One event a line, UTC first, to stderr and to the run's own log."""
+    line = f"{units.utc_now()} {text}"
+    print(line, file=sys.stderr)  # noqa: T201
+    with (run.path / "log.txt").open("a", encoding="utf-8") as file:
+        file.write(line + "\n")
+
+
+@contextlib.contextmanager
+def told(run: RunFolder, cluster: str, name: str) -> Iterator[None]:
+    """Leave word of a failure where `hpcq run` and `hpcq status` look for it, and raise it."""
+    mark = run.path / cluster / f"{name}.error.json"
+    mark.unlink(missing_ok=True)
+    try:
+        yield
+    except HpcqError as error:
+        say(run, f"error={name} cluster={cluster} {error.message}")
+        write_json(mark, {"stage": name, "message": error.message, "hint": error.hint, "exit_code": int(error.exit_code)})
+        raise
+    except Exception as error:
+        say(run, f"error={name} cluster={cluster} unexpected\n{traceback.format_exc()}")
+        place = f"{cluster}: {name}" if cluster else name
+        message = f"{place}: {type(error).__name__}: {error}"
+        hint = f"this is a defect of hpcq: its traceback is in {run.path / 'log.txt'}"
+        write_json(mark, {"stage": name, "message": message, "hint": hint, "exit_code": int(Exit.ERROR)})
+        raise

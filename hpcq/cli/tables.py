@@ -1,0 +1,178 @@
+"""Other people's CSV files: series in columns, results of pairs, groups of nodes. What is wrong is told with its place.
+
+A message reads `file:line: column: found: allowed`. The separator is a comma, or a semicolon or tab where the first line has
+those and no comma. An empty cell and the words of MISSING are missing values.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpcq.errors import UserError
+
+MISSING = frozenset({"", "nan", "na", "n/a", "null", "none"})
+PAIR_COLUMNS = ("round", "node_a", "node_b", "value")
+GROUP_COLUMNS = ("node", "group")
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesTable:
+    """Series by name, in the order of the columns; NaN where a value is missing. lines: the file's line of each row."""
+
+    file: str
+    series: dict[str, list[float]]
+    lines: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    line: int
+    cells: list[str]
+
+
+def read_series(file: str) -> SeriesTable:
+    """Read a CSV with one series a column and an optional header; `-` is standard input."""
+    name, rows = _read_rows(file, keep_blank_lines=True)
+    while rows and not any(rows[-1].cells):
+        rows.pop()
+    header = _series_header(name, rows[0]) if rows else None
+    data = rows[1:] if header else rows
+    if not data:
+        raise UserError(f"{name}:1: rows: none: at least one row of numbers", "one series a column, one value a line")
+    width = len(rows[0].cells)
+    names = header or [f"column_{i + 1}" for i in range(width)]
+    columns: list[list[float]] = [[] for _ in names]
+    for row in data:
+        cells = row.cells or [""]
+        if len(cells) != width:
+            raise UserError(f"{name}:{row.line}: row: {len(cells)} cells: {width}, as line {rows[0].line} has")
+        for column, cell, title in zip(columns, cells, names, strict=True):
+            column.append(_number(name, row.line, title, cell))
+    return SeriesTable(name, dict(zip(names, columns, strict=True)), [row.line for row in data])
+
+
+def read_pairs(file: str) -> list[tuple[str, str, str, float]]:
+    """Read rows (round, node_a, node_b, value); a header may put the columns in another order or add others."""
+    name, rows = _read_rows(file)
+    rows = [row for row in rows if any(row.cells)]
+    if not rows:
+        raise UserError(f"{name}:1: rows: none: {','.join(PAIR_COLUMNS)}")
+    place, data = _columns(name, rows, PAIR_COLUMNS)
+    found: list[tuple[str, str, str, float]] = []
+    for row in data:
+        _check_width(name, row, rows[0])
+        round_name, a, b, cell = (row.cells[i] for i in place)
+        for title, node in (("node_a", a), ("node_b", b)):
+            if not node:
+                raise UserError(f"{name}:{row.line}: {title}: nothing: the name of a node")
+        if a == b:
+            raise UserError(f"{name}:{row.line}: node_b: {b}: another node than node_a")
+        value = _number(name, row.line, "value", cell)
+        if value < 0:
+            raise UserError(f"{name}:{row.line}: value: {cell}: a number of at least 0")
+        found.append((round_name, a, b, value))
+    return found
+
+
+def read_groups(file: str) -> dict[str, str]:
+    """Read rows (node, group): the leaf switch, rack or other group that each node belongs to."""
+    name, rows = _read_rows(file)
+    rows = [row for row in rows if any(row.cells)]
+    if not rows:
+        raise UserError(f"{name}:1: rows: none: {','.join(GROUP_COLUMNS)}")
+    titled = [cell.lower() for cell in rows[0].cells] == list(GROUP_COLUMNS)
+    groups: dict[str, str] = {}
+    for row in rows[1:] if titled else rows:
+        if len(row.cells) != 2:
+            raise UserError(f"{name}:{row.line}: row: {len(row.cells)} cells: 2, node and group")
+        node, group = row.cells
+        if not node or not group:
+            raise UserError(f"{name}:{row.line}: {'group' if node else 'node'}: nothing: a name")
+        if groups.setdefault(node, group) != group:
+            raise UserError(f"{name}:{row.line}: group: {node} in {group}: one group a node, and it is in {groups[node]}")
+    return groups
+
+
+def _read_rows(file: str, *, keep_blank_lines: bool = False) -> tuple[str, list[_Row]]:
+    name = "standard input" if file == "-" else file
+    try:
+        raw = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise UserError(f"{name}: {error.strerror or error}: a CSV file that can be read, or - for standard input") from error
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise UserError(
+            f"{name}:{line}: text: byte 0x{raw[error.start]:02x}: UTF-8", "iconv -f latin1 -t utf-8 converts an older file"
+        ) from error
+    if "\0" in text:
+        raise UserError(f"{name}:{text.count(chr(10), 0, text.index(chr(0))) + 1}: text: a NUL byte: text")
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=_separator(text), strict=True)
+    rows: list[_Row] = []
+    try:
+        for cells in reader:
+            if cells or keep_blank_lines:
+                rows.append(_Row(reader.line_num, [cell.strip() for cell in cells]))
+    except csv.Error as error:
+        raise UserError(f"{name}:{reader.line_num}: row: {error}: CSV") from error
+    return name, rows
+
+
+def _separator(text: str) -> str:
+    first = text.lstrip("\r\n").split("\n", 1)[0]
+    return next((mark for mark in ",;\t" if mark in first), ",")
+
+
+def _series_header(name: str, row: _Row) -> list[str] | None:
+    """Names of the columns if the first line has any; a line of both names and numbers could be either, so it is refused."""
+    words = [cell for cell in row.cells if not _is_number(cell) and cell.lower() not in MISSING]
+    if not words:
+        return None
+    numbers = [cell for cell in row.cells if _is_number(cell)]
+    if numbers:
+        message = f"{name}:{row.line}: header: {words[0]!r} beside {numbers[0]!r}: all names, or all numbers"
+        raise UserError(message, "a series needs a name with a letter in it; times and labels are not series: cut them out")
+    names = [cell or f"column_{i + 1}" for i, cell in enumerate(row.cells)]
+    for i, title in enumerate(names):
+        if title in names[:i]:
+            raise UserError(f"{name}:{row.line}: header: {title!r} twice: a name for each series")
+    return names
+
+
+def _columns(name: str, rows: list[_Row], wanted: tuple[str, ...]) -> tuple[list[int], list[_Row]]:
+    """Where the wanted columns are, and the rows below the header if there is one."""
+    titles = [cell.lower() for cell in rows[0].cells]
+    if any(title in titles for title in wanted):
+        missing = [title for title in wanted if title not in titles]
+        if missing:
+            raise UserError(f"{name}:{rows[0].line}: header: no column {missing[0]}: {','.join(wanted)}")
+        return [titles.index(title) for title in wanted], rows[1:]
+    if len(titles) != len(wanted):
+        raise UserError(f"{name}:{rows[0].line}: row: {len(titles)} cells: {len(wanted)}, {','.join(wanted)}")
+    return list(range(len(wanted))), rows
+
+
+def _check_width(name: str, row: _Row, first: _Row) -> None:
+    if len(row.cells) != len(first.cells):
+        raise UserError(f"{name}:{row.line}: row: {len(row.cells)} cells: {len(first.cells)}, as line {first.line} has")
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        return math.isfinite(float(cell)) and "_" not in cell
+    except ValueError:
+        return False
+
+
+def _number(name: str, line: int, title: str, cell: str) -> float:
+    if cell.lower() in MISSING:
+        return math.nan
+    if not _is_number(cell):
+        raise UserError(f"{name}:{line}: {title}: {cell!r}: a finite number, or nothing where a value is missing")
+    return float(cell)

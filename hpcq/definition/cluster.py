@@ -1,0 +1,291 @@
+"""The cluster file: its keys, what is checked of them, and how it becomes a `Cluster`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
+
+from hpcq.definition.campaign import budget
+from hpcq.definition.checking import (
+    BudgetSection,
+    Features,
+    Line,
+    Lines,
+    Name,
+    NodeName,
+    Seconds,
+    Section,
+    Text,
+    Word,
+    Words,
+    check,
+    refuse,
+)
+from hpcq.definition.model import Cluster, Compiler, Mpi, Ports, Reach, SchedulerKind
+from hpcq.definition.yamlfile import Document, Place, read_document, shown
+
+#: What hpcq writes into every job itself; a second one would win or lose silently.
+_OWN_DIRECTIVES = {
+    "--array", "--chdir", "--mem", "--ntasks-per-node",
+    "--error", "--exclusive", "--job-name", "--no-requeue", "--nodelist", "--nodes", "--ntasks",
+    "--open-mode", "--output", "--requeue", "--time", "-D", "-J", "-N", "-a", "-e", "-n", "-o", "-t", "-w",
+}  # fmt: skip
+_DIRECTIVE_KEYS = {
+    "--account": "account", "-A": "account", "--partition": "partition", "-p": "partition", "--qos": "qos", "-q": "qos",
+    "--reservation": "reservation", "--constraint": "constraint", "-C": "constraint",
+}  # fmt: skip
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_LOCAL_NODE_COUNT_MAX = 64
+
+
+def _host(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_](?:[A-Za-z0-9._@:%-]*)", value) or value.endswith("\n"):
+        raise refuse(f"{shown(value)} is not a host: allowed is a name as in `ssh NAME`, best one of your ssh configuration")
+    return value
+
+
+def _interface(value: str) -> str:
+    if not re.fullmatch(r"[^\s/:\x00-\x1f\x7f'\"\\$`]{1,15}", value) or value in {".", ".."} or value.startswith("-"):
+        raise refuse(f"{shown(value)} is not an interface: allowed are names like eth0, ib0, bond0.7, at most 15 characters")
+    return value
+
+
+def _directive(value: str) -> str:
+    word = re.split(r"[=\s]", value, maxsplit=1)[0]
+    if value.startswith("#"):
+        raise refuse(f"{shown(value)}: write the option alone, like --licenses=fs, without the # word before it")
+    if not value.startswith("-"):
+        raise refuse(f"{shown(value)}: allowed are options of the submit command, like --licenses=fs")
+    if word in _DIRECTIVE_KEYS:
+        raise refuse(f"{shown(value)}: the key {_DIRECTIVE_KEYS[word]} of this file says it")
+    if word in _OWN_DIRECTIVES:
+        raise refuse(f"{shown(value)}: hpcq sets {word} itself for every job")
+    return value
+
+
+def _folder(value: str) -> str:
+    if not value.startswith("/"):
+        raise refuse(f"{shown(value)}: allowed is a folder on the cluster written out from / on")
+    return value
+
+
+def _config(value: str) -> str:
+    if not value.startswith(("/", "~/")):
+        raise refuse(f"{shown(value)}: allowed is a file on this machine written out from / or ~/ on")
+    return str(Path(value).expanduser())
+
+
+def _ports(value: object) -> object:
+    match = re.fullmatch(r"(\d{1,6})\s*-\s*(\d{1,6})", value) if isinstance(value, str) else None
+    first, last = map(int, match.groups()) if match else (0, 0)
+    if not 1024 <= first <= last <= 65535:
+        raise refuse(f"{shown(value)}: allowed is FIRST-LAST within 1024-65535, like 20000-20999")
+    return value
+
+
+def _local_nodes(value: object) -> object:
+    if isinstance(value, int) and not isinstance(value, bool):
+        if not 2 <= value <= _LOCAL_NODE_COUNT_MAX:
+            raise refuse(f"{value}: allowed are 2 to {_LOCAL_NODE_COUNT_MAX} nodes, or a list of names")
+        return [f"local-{number}" for number in range(1, value + 1)]
+    return value
+
+
+def _environment(value: object) -> object:
+    for name in value if isinstance(value, dict) else ():
+        if not _VARIABLE.fullmatch(name):
+            raise refuse(f"{shown(name)} is not a variable's name: allowed are letters, digits and _, no digit first")
+    return value
+
+
+def _here(value: object) -> object:
+    return None if value == "here" else value
+
+
+class ReachSection(Section):
+    """How commands get to the cluster: `reach: here`, or ssh with your own configuration."""
+
+    ssh: Annotated[str, AfterValidator(_host)] = Field(description="Host as you would type it after ssh.")
+    ssh_config: Annotated[Line, AfterValidator(_config)] | None = Field(
+        default=None, description="Another ssh configuration file than your own, from / or ~/ on."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _long_form(cls, value: Any) -> Any:
+        if not isinstance(value, dict) or "ssh" not in value:
+            raise refuse(f"{shown(value)}: allowed are here, and {{ssh: HOST, ssh_config: FILE}}")
+        return value
+
+
+class MpiSection(Section):
+    """How MPI programs are compiled and started there."""
+
+    compiler: Line = Field(default="mpicc", description="The compiler wrapper.")
+    launch: Words | None = Field(
+        default=None,
+        min_length=1,
+        description="The launcher's words; {client}, {server} and {nodes} (both, by comma) may stand in them."
+        " Default: srun --mpi=pmix with Slurm, mpirun -np 2 with local.",
+    )
+
+
+class CompilerSection(Section):
+    """How the socket kernels are compiled there."""
+
+    cc: Line = Field(default="cc", min_length=1, description="The C compiler.")
+    cflags: Words = Field(default=["-O2"], description="Its flags.")
+
+
+class ClusterFile(Section):
+    """A cluster: its scheduler, how to reach it, and what its jobs need."""
+
+    name: Name = Field(description="Name of the cluster; the file is called NAME.yaml.")
+    scheduler: Literal["slurm", "local"] = Field(description="slurm, or local: the embedded queue for this machine.")
+    reach: Annotated[ReachSection | None, BeforeValidator(_here)] = Field(
+        default=None, description="here, or {ssh: HOST, ssh_config: FILE}. Default: here."
+    )
+    nodes: (
+        Annotated[
+            list[NodeName],
+            BeforeValidator(_local_nodes),
+            WithJsonSchema({"type": ["integer", "array"], "items": {"type": "string"}}),
+        ]
+        | None
+    ) = Field(default=None, description="Scheduler local only: how many nodes to play, or their names. Default: 2.")
+    partition: Word | None = Field(default=None, description="Partition of the jobs; only its nodes are used.")
+    account: Word | None = Field(default=None, description="Account that is charged.")
+    qos: Word | None = Field(default=None, description="Quality of service.")
+    reservation: Word | None = Field(default=None, description="Reservation to run in.")
+    constraint: Features | None = Field(default=None, description="Features of nodes that jobs ask for, joined by & and |.")
+    modules: Lines = Field(default=[], description="Modules to load before building and in every job.")
+    environment: Annotated[dict[str, Text], BeforeValidator(_environment)] = Field(
+        default={}, description="Variables to set before building and in every job; the values are taken as written."
+    )
+    launcher: Words | None = Field(
+        default=None, description="Words before a command that is to run on the node {node}. Default: the scheduler's own way."
+    )
+    mpi: MpiSection | None = Field(
+        default=None, description="How MPI is compiled and started. Default: the cluster has no MPI."
+    )
+    interface: Annotated[str, AfterValidator(_interface)] | None = Field(
+        default=None, description="Network interface under test; its address is read on the node. Default with local: lo."
+    )
+    ports: Annotated[str, BeforeValidator(_ports)] | None = Field(
+        default=None, description="Ports that are open between nodes, FIRST-LAST. Default: any."
+    )
+    compiler: CompilerSection = Field(default=CompilerSection(), description="How the socket kernels are compiled.")
+    extra_directives: list[Annotated[Line, AfterValidator(_directive)]] = Field(
+        default=[], description="More options of the submit command, one each, like --licenses=fs."
+    )
+    work_directory: Annotated[Line, AfterValidator(_folder)] | None = Field(
+        default=None, description="Folder there that all its nodes see. Default with reach here: the run's own folder."
+    )
+    budget: BudgetSection = Field(default=BudgetSection(), description="What campaigns may take of the cluster.")
+    patience_s: Seconds = Field(
+        default=600.0, ge=0, description="How long to wait for idle nodes before the pairs that are left are given up."
+    )
+    poll_interval_s: Seconds | None = Field(
+        default=None,
+        gt=0,
+        le=3600,
+        description="What the time between two questions to the scheduler may grow to. Default: 5 s, with local 0.5 s.",
+    )
+
+
+def read_cluster(path: Path) -> Cluster:
+    """Read and check a cluster file. Raises UserError with every complaint, one a line."""
+    document = read_document(path)
+    _environment_as_written(document)
+    file = check(ClusterFile, document.data, document)
+    _check_values(document, path)
+    if file is not None and file.scheduler == "slurm" and file.poll_interval_s is not None and file.poll_interval_s < 1:
+        found = f"{file.poll_interval_s:g} s is below the minimum 1 s"
+        document.complain(("poll_interval_s",), f"{found}: a batch system is asked once a second at most")
+    document.raise_complaints()
+    assert file is not None  # noqa: S101 - without complaints there is a file
+    local = file.scheduler == "local"
+    mpi = None
+    if file.mpi is not None:
+        default_launch = ["mpirun", "-np", "2"] if local else ["srun", "--mpi=pmix"]
+        mpi = Mpi(compiler=file.mpi.compiler, launch=tuple(file.mpi.launch or default_launch))
+    return Cluster(
+        name=file.name,
+        scheduler=SchedulerKind(file.scheduler),
+        reach=_reach(file.reach),
+        nodes=tuple(file.nodes or (["local-1", "local-2"] if local else [])),
+        partition=file.partition,
+        account=file.account,
+        qos=file.qos,
+        reservation=file.reservation,
+        constraint=file.constraint,
+        modules=tuple(file.modules),
+        environment=dict(file.environment),
+        launcher=None if file.launcher is None else tuple(file.launcher),
+        mpi=mpi,
+        interface=file.interface or "lo",
+        ports=_port_range(file.ports),
+        compiler=Compiler(cc=file.compiler.cc, cflags=tuple(file.compiler.cflags)),
+        extra_directives=tuple(file.extra_directives),
+        work_directory=file.work_directory,
+        budget=budget(file.budget),
+        patience_s=file.patience_s,
+        poll_interval_s=file.poll_interval_s or (0.5 if local else 5.0),
+    )
+
+
+def _reach(section: ReachSection | None) -> Reach:
+    return Reach() if section is None else Reach(ssh_host=section.ssh, ssh_config=section.ssh_config)
+
+
+def _port_range(text: str | None) -> Ports | None:
+    if text is None:
+        return None
+    first, last = text.split("-")
+    return Ports(int(first), int(last))
+
+
+def _environment_as_written(document: Document) -> None:
+    """`OMP_NUM_THREADS: 08` means the text 08: numbers and truth values go back to what was written."""
+    environment = document.data.get("environment")
+    for name, value in environment.items() if isinstance(environment, dict) else ():
+        if isinstance(value, (bool, int, float)):
+            environment[name] = document.text(("environment", name)) or str(value)
+
+
+def _check_values(document: Document, path: Path) -> None:
+    """What one key's type cannot say: keys that need or forbid each other."""
+    data = document.data
+    name = data.get("name")
+    if isinstance(name, str) and document.clean(("name",)) and name != path.stem:
+        document.complain(("name",), f"{shown(name)}, but the file is {path.name}: it must be called {name}.yaml")
+    if data.get("scheduler") == "slurm":
+        if "nodes" in data:
+            document.complain(("nodes",), "belongs to scheduler local: Slurm is asked for its nodes", at_key=True)
+        if data.get("interface") is None:
+            document.complain(("interface",), "missing: name the network interface to measure, like eth0 or ib0")
+    reach = data.get("reach")
+    if isinstance(reach, dict) and document.clean(("reach",)) and data.get("work_directory") is None:
+        document.complain(("work_directory",), "missing: with reach ssh, name a folder there that all nodes see")
+    if isinstance(reach, dict) and data.get("scheduler") == "local":
+        document.complain(("reach",), "scheduler local plays nodes on this machine: allowed is here")
+    _check_placeholders(document, ("launcher",), data.get("launcher"), ("{node}",))
+    launch = data["mpi"].get("launch") if isinstance(data.get("mpi"), dict) else None
+    _check_placeholders(document, ("mpi", "launch"), launch, ("{client}", "{server}", "{nodes}"))
+    nodes = data.get("nodes")
+    if isinstance(nodes, list) and document.clean(("nodes",)) and (len(nodes) < 2 or len(set(nodes)) < len(nodes)):
+        document.complain(("nodes",), f"{', '.join(nodes) or 'none'}: at least two different names are needed")
+
+
+def _check_placeholders(document: Document, place: Place, value: object, allowed: tuple[str, ...]) -> None:
+    if not value or not document.clean(place):
+        return
+    text = value if isinstance(value, str) else " ".join(map(str, value)) if isinstance(value, list) else ""
+    unknown = [name for name in re.findall(r"\{\w+\}", text) if name not in allowed]
+    if unknown:
+        document.complain(place, f"{unknown[0]} means nothing here: allowed are {', '.join(allowed)}")
+    elif place == ("launcher",) and "{node}" not in text:
+        document.complain(place, f"{shown(value)} does not say which node: write {{node}} where its name belongs")

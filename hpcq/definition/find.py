@@ -1,0 +1,128 @@
+"""Where campaign and cluster files lie when a person only says their names.
+
+A cluster's file is NAME.yaml, looked for in this order; the first folder that has it wins:
+
+    folders given on the command line, $HPCQ_CLUSTERS (joined by :), the campaign's folder/clusters, ./clusters,
+    ./campaigns/clusters, ~/.config/hpcq/clusters, /run/hpcq-lab/*/clusters, the examples that hpcq brings
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from hpcq import assets
+from hpcq.errors import UserError
+
+#: Where running labs write the files of their clusters.
+LAB_FOLDER = Path("/run/hpcq-lab")
+_ENDINGS = (".yaml", ".yml")
+
+
+def find_cluster(name: str, campaign_path: Path | None = None, extra_dirs: Sequence[Path] = ()) -> Path:
+    """The file of a cluster; `name` may also be the path of one. Raises UserError that says where it looked."""
+    if "/" in name or name.endswith(_ENDINGS):
+        if not _is_file(Path(name)):
+            shown = name if name.isprintable() else repr(name)
+            raise UserError(f"{shown}: no such cluster file", "a name without / and .yaml is looked for: hpcq cluster list")
+        return Path(name)
+    folders = cluster_folders(campaign_path, extra_dirs)
+    for folder in folders:
+        for ending in _ENDINGS:
+            path = folder / f"{name}{ending}"
+            if _is_file(path):
+                if folder not in _named_folders(extra_dirs):
+                    _refuse_second_lab(name, path, folders)
+                return path
+    known = list_clusters(campaign_path, extra_dirs)
+    raise _not_found("cluster", name, list(known), [str(folder) for folder in folders])
+
+
+def list_clusters(campaign_path: Path | None = None, extra_dirs: Sequence[Path] = ()) -> dict[str, Path]:
+    """Every cluster file that a name would find, by name."""
+    found: dict[str, Path] = {}
+    for folder in cluster_folders(campaign_path, extra_dirs):
+        for path in _entries(folder):
+            if path.suffix in _ENDINGS and _is_file(path):
+                found.setdefault(path.stem, path)
+    return dict(sorted(found.items()))
+
+
+def cluster_folders(campaign_path: Path | None = None, extra_dirs: Sequence[Path] = ()) -> list[Path]:
+    """The folders where cluster files are looked for, in order, whether they exist or not."""
+    folders = _named_folders(extra_dirs)
+    if campaign_path is not None:
+        folders.append(campaign_path.parent / "clusters")
+    folders += [Path("clusters"), Path("campaigns/clusters"), Path.home() / ".config/hpcq/clusters"]
+    folders += _lab_folders()
+    folders.append(assets.campaigns() / "clusters")
+    return list({folder.absolute(): folder for folder in folders}.values())
+
+
+def find_campaign(text: str) -> Path:
+    """A campaign's file: a path, or the name of an example that hpcq brings (`demo`, `campaigns/demo.yaml`)."""
+    path = Path(text)
+    if _is_file(path):
+        return path
+    examples = {example.stem: example for example in sorted(assets.campaigns().glob("*.yaml"))}
+    here = sorted(Path("campaigns").glob("*.yaml")) if Path("campaigns").is_dir() else []
+    known = {**examples, **{campaign.stem: campaign for campaign in here}}
+    if text in known:
+        return known[text]
+    if text == f"campaigns/{path.name}" and path.suffix in _ENDINGS and path.stem in examples:
+        return examples[path.stem]
+    if text and "\0" not in text and path.is_dir():
+        raise UserError(f"{text!r}: this is a folder: name the file in it", f"for example: {path / 'campaign.yaml'}")
+    raise _not_found("campaign file", text, list(known), [])
+
+
+def _is_file(path: Path) -> bool:
+    """Whether a file is there, as far as we may look; a name that no file can have is none."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _named_folders(extra_dirs: Sequence[Path]) -> list[Path]:
+    """The folders that a person named."""
+    return [*extra_dirs, *(Path(text) for text in os.environ.get("HPCQ_CLUSTERS", "").split(":") if text)]
+
+
+def _lab_folders() -> list[Path]:
+    try:
+        return sorted(LAB_FOLDER.glob("*/clusters"))
+    except OSError:
+        return []
+
+
+def _refuse_second_lab(name: str, path: Path, folders: Sequence[Path]) -> None:
+    """Two labs may stand at once, each with an alpha: then a person must say which."""
+    if not path.is_relative_to(LAB_FOLDER):
+        return
+    others = [folder / path.name for folder in folders if folder.is_relative_to(LAB_FOLDER) and (folder / path.name).is_file()]
+    if len(others) > 1:
+        found = ", ".join(map(str, others))
+        raise UserError(
+            f"{name}: several labs have this cluster ({found}): say which",
+            hint=f"for example: export HPCQ_CLUSTERS={path.parent}",
+        )
+
+
+def _not_found(what: str, name: str, known: Sequence[str], folders: Sequence[str]) -> UserError:
+    from difflib import get_close_matches
+
+    near = get_close_matches(Path(name).stem, known, n=1, cutoff=0.5)
+    message = f"{name!r}: no such {what}" + (f": the nearest is {near[0]}" if near else "")
+    hint = f"known are {', '.join(known) or 'none'}"
+    if folders:
+        hint += f"\nlooked for {name}.yaml in {', '.join(folders)}"
+    return UserError(message, hint)

@@ -1,0 +1,116 @@
+"""The gates of a campaign: bounds that results must keep, checked against the metrics of the kernels that run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, WithJsonSchema
+
+from hpcq import units
+from hpcq.definition.checking import QUANTITY, Section, check
+from hpcq.definition.model import Gate, GateStatistic, ParameterValue, Test
+from hpcq.definition.yamlfile import Document, Place
+from hpcq.kernels import Better, Kernel, kernels, option_value, read_quantity, unknown_name
+
+
+class GateSection(Section):
+    """A bound that results must keep."""
+
+    metric: str = Field(description="Name of the metric; `hpcq kernels NAME` lists them.")
+    kernel: str | None = Field(
+        default=None, description="Only results of this kernel. Default: of all tested kernels that have the metric."
+    )
+    where: dict[str, Any] = Field(default={}, description="Only tests with these parameters.")
+    statistic: Literal["median", "worst"] = Field(
+        default="median", description="What of a pair's repetitions must keep the bound."
+    )
+    minimum: Annotated[Any, WithJsonSchema(QUANTITY)] = Field(default=None, description="In the metric's unit, or with a unit.")
+    maximum: Annotated[Any, WithJsonSchema(QUANTITY)] = Field(default=None, description="In the metric's unit, or with a unit.")
+
+
+def read_gates(document: Document, tests: Sequence[Test]) -> list[Gate]:
+    """All gates, one for each kernel they apply to; complaints go to the document."""
+    entries = document.data.get("gates")
+    gates: list[Gate] = []
+    for position, entry in enumerate(entries if isinstance(entries, list) else []):
+        place: Place = ("gates", position)
+        section = check(GateSection, entry, document, place) if document.clean(place) else None
+        tested = _tested(document)
+        if section is not None and tested:
+            gates += _read_gate(document, section, place, tested, tests)
+    return gates
+
+
+def _tested(document: Document) -> dict[str, Kernel]:
+    """The kernels that the file's tests name, also where something else is wrong with a test."""
+    entries = document.data.get("tests")
+    names = [entry.get("kernel") for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    return {name: kernels()[name] for name in names if isinstance(name, str) and name in kernels()}
+
+
+def _read_gate(
+    document: Document, section: GateSection, place: Place, tested: Mapping[str, Kernel], tests: Sequence[Test]
+) -> list[Gate]:
+    if section.kernel is not None and section.kernel not in tested:
+        message, hint = unknown_name("kernel that this campaign tests", section.kernel, tested)
+        document.complain((*place, "kernel"), message, hint)
+        return []
+    meant = [tested[section.kernel]] if section.kernel else list(tested.values())
+    having = [kernel for kernel in meant if kernel.metric(section.metric)]
+    if not having:
+        names = dict.fromkeys(metric.name for kernel in meant for metric in kernel.metrics)
+        what = f"metric of {', '.join(kernel.name for kernel in meant)}"
+        document.complain((*place, "metric"), *unknown_name(what, section.metric, names))
+        return []
+    minimum, maximum = (_bound(document, section, (*place, key), key) for key in ("minimum", "maximum"))
+    if minimum is None and maximum is None and document.clean(place):
+        document.complain(place, "a gate needs a bound: give minimum, maximum or both")
+    if minimum is not None and maximum is not None and minimum > maximum:
+        document.complain((*place, "minimum"), f"{minimum:g} is above the maximum {maximum:g} of the same gate")
+    gates = []
+    for kernel in having:
+        metric = kernel.metric(section.metric)
+        if section.statistic == "worst" and metric is not None and metric.better is Better.NONE:
+            document.complain((*place, "statistic"), f"'worst': {metric.name} has no better direction, allowed is median")
+        where = _where(document, section.where, (*place, "where"), kernel, tests, last=len(having) == 1)
+        if where is not None:
+            gates.append(Gate(section.metric, kernel.name, GateStatistic(section.statistic), minimum, maximum, where))
+    if not gates and document.clean(place) and document.clean(("tests",)):
+        document.complain((*place, "where"), "no test of this campaign has these parameters: correct them or the tests")
+    return gates
+
+
+def _bound(document: Document, section: GateSection, place: Place, key: str) -> float | None:
+    value = section.minimum if key == "minimum" else section.maximum
+    if value is None:
+        return None
+    try:
+        return read_quantity(value, units.unit_of(section.metric) or "")
+    except ValueError as error:
+        document.complain(place, str(error))
+        return None
+
+
+def _where(
+    document: Document, where: Mapping[str, Any], place: Place, kernel: Kernel, tests: Sequence[Test], *, last: bool
+) -> dict[str, ParameterValue] | None:
+    """The condition with final values, or None when no test of the kernel meets it."""
+    checked: dict[str, ParameterValue] = {}
+    for name, value in where.items():
+        option = kernel.option(name)
+        if option is None:
+            if last:
+                names = [one.name for one in kernel.options]
+                message, hint = unknown_name(f"parameter of {kernel.name}", name, names)
+                document.complain((*place, name), message.removeprefix(f"{name!r} is "), hint, at_key=True)
+            return None
+        try:
+            checked[name] = option_value(kernel, option, value)
+        except ValueError as error:
+            document.complain((*place, name), str(error))
+            return None
+    mine = [test for test in tests if test.kernel == kernel.name]
+    if any(all(test.parameters[name] == value for name, value in checked.items()) for test in mine):
+        return checked
+    return None

@@ -1,0 +1,357 @@
+"""What the rest of hpcq sees of a campaign file and a cluster file: frozen, checked, every value final.
+
+    campaign.yaml --campaign.py--> Campaign --+
+                                              +--> plan
+    clusters/x.yaml --cluster.py--> Cluster --+
+
+Nothing here knows YAML or pydantic, so that any module may import these types at its start.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from math import floor
+from typing import TypeVar
+
+#: A parameter of a kernel, in the unit of its name.
+ParameterValue = int | float | bool | str
+
+#: Jobs queued and running at once where no budget says otherwise: enough to keep a scheduler fed.
+JOBS_AT_MOST = 32
+
+_Limit = TypeVar("_Limit", int | None, float | None)
+
+
+class Pattern(StrEnum):
+    """How candidate nodes become pairs."""
+
+    ALL = "all"
+    RING = "ring"
+    ROUNDS = "rounds"
+    STAR = "star"
+    LIST = "list"
+    RANDOM = "random"
+    WITHIN = "within"
+    ACROSS = "across"
+    FILE = "file"
+    BISECTION = "bisection"
+
+
+class Directions(StrEnum):
+    """Whether a pair is measured from one end, or once from each."""
+
+    ONE = "one"
+    BOTH = "both"
+
+
+class Evidence(StrEnum):
+    """How much of what the kernels saw is kept with each result."""
+
+    SUMMARY = "summary"
+    FULL = "full"
+
+
+class PackKind(StrEnum):
+    """Which pairs share an allocation."""
+
+    PAIR = "pair"
+    GROUP = "group"
+    WHOLE = "whole"
+
+
+class Disturb(StrEnum):
+    """What else of an allocation is on the network while a pair is measured."""
+
+    ROUNDS = "rounds"
+    ALONE = "alone"
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """How pairs share allocations; node_count belongs to groups. Each test is measured under each of `disturb`."""
+
+    kind: PackKind = PackKind.PAIR
+    node_count: int | None = None
+    disturb: tuple[Disturb, ...] = (Disturb.ROUNDS,)
+
+
+class SchedulerKind(StrEnum):
+    """The batch systems that a cluster file may name."""
+
+    SLURM = "slurm"
+    LOCAL = "local"
+
+
+class GateStatistic(StrEnum):
+    """Which value of a series a gate looks at."""
+
+    MEDIAN = "median"
+    WORST = "worst"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChoice:
+    """Which nodes a campaign may use; only idle ones ever are. Ranges are expanded already."""
+
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    constraint: str | None = None
+    partition: str | None = None
+    reservation: str | None = None
+    at_most: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PairChoice:
+    """How pairs are made.
+
+    round_count belongs to rounds, within and bisection, node to star, pairs (client, server) to list and file, per_node_count
+    to random, per_group_pair_count to across. group says what within and across mean: `switch`, or a pattern of features like
+    rack*; switches is what a topology file says, empty where the scheduler is asked. The goals are 0 where there are none.
+    """
+
+    pattern: Pattern
+    round_count: int | None = None
+    node: str | None = None
+    pairs: tuple[tuple[str, str], ...] = ()
+    directions: Directions = Directions.ONE
+    per_node_count: int | None = None
+    per_group_pair_count: int = 1
+    group: str | None = None
+    switches: Mapping[str, str] = field(default_factory=dict)
+    #: Files beside the campaign that belong to it: a run keeps copies.
+    files: tuple[str, ...] = ()
+    node_goal: int = 0
+    group_pair_goal: int = 0
+
+    @property
+    def asks_for_switches(self) -> bool:
+        """Whether the scheduler must say which node hangs on which switch."""
+        return self.group == "switch" and not self.switches
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """One test with complete parameters: one point of a sweep."""
+
+    __test__ = False  # not one of pytest's, whatever it is called
+
+    test_no: int
+    kernel: str
+    program: str
+    parameters: Mapping[str, ParameterValue]
+    timeout_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """A bound that results must keep: values of `metric` in its own unit, of all tests whose parameters contain `where`."""
+
+    metric: str
+    kernel: str
+    statistic: GateStatistic
+    minimum: float | None
+    maximum: float | None
+    where: Mapping[str, ParameterValue]
+
+
+@dataclass(frozen=True, slots=True)
+class Hours:
+    """Hours of the day, local time of this machine, in minutes since midnight; the last may lie on the next day."""
+
+    first_min: int
+    last_min: int
+
+    def open_at(self, moment: dt.time) -> bool:
+        """Whether jobs may start then."""
+        now_min = 60 * moment.hour + moment.minute
+        if self.first_min <= self.last_min:
+            return self.first_min <= now_min < self.last_min
+        return now_min >= self.first_min or now_min < self.last_min
+
+    def __str__(self) -> str:
+        return "-".join(f"{minutes // 60:02d}:{minutes % 60:02d}" for minutes in (self.first_min, self.last_min))
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a campaign may take of a cluster at any time; None is no limit."""
+
+    jobs_at_most: int | None = None
+    nodes_at_most: int | None = None
+    node_share_ratio: float = 1.0
+    node_seconds_at_most: float | None = None
+    walltime_at_most_s: int | None = None
+    hours: tuple[Hours, ...] = ()
+    gives_way: bool = False
+
+    def tightest(self, other: Budget) -> Budget:
+        """Both budgets at once."""
+        return Budget(
+            jobs_at_most=_smaller(self.jobs_at_most, other.jobs_at_most),
+            nodes_at_most=_smaller(self.nodes_at_most, other.nodes_at_most),
+            node_share_ratio=min(self.node_share_ratio, other.node_share_ratio),
+            node_seconds_at_most=_smaller(self.node_seconds_at_most, other.node_seconds_at_most),
+            walltime_at_most_s=_smaller(self.walltime_at_most_s, other.walltime_at_most_s),
+            hours=tuple(dict.fromkeys((*self.hours, *other.hours))),
+            gives_way=self.gives_way or other.gives_way,
+        )
+
+    def node_limit(self, node_count: int) -> int:
+        """How many of `node_count` nodes, idle or ours, may be in use or asked for at once."""
+        share = floor(self.node_share_ratio * node_count + 1e-9)
+        return share if self.nodes_at_most is None else min(share, self.nodes_at_most)
+
+
+class Listen(StrEnum):
+    """Which side of a link may be connected to."""
+
+    FROM = "from"
+    TO = "to"
+    EITHER = "either"
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Two clusters of a campaign and how the network between them is measured; node_pairs is empty where the seed chooses."""
+
+    from_cluster: str
+    to_cluster: str
+    listen: Listen
+    pair_count: int
+    node_pairs: tuple[tuple[str, str], ...]
+    directions: Directions
+    compare: bool
+    at_once: int
+    patience_s: float
+
+    @property
+    def name(self) -> str:
+        """What its part of a run is called; no cluster's name can hold the sign."""
+        return f"{self.from_cluster}+{self.to_cluster}"
+
+
+@dataclass(frozen=True, slots=True)
+class Campaign:
+    """A campaign file, checked. `budget` is None where the file has none; the cluster's holds then."""
+
+    name: str
+    description: str
+    clusters: tuple[str, ...]
+    nodes: NodeChoice
+    pairs: PairChoice
+    tests: tuple[Test, ...]
+    repetition_count: int
+    walltime_s: int | None
+    attempt_count_max: int
+    seed: int | None
+    gates: tuple[Gate, ...]
+    budget: Budget | None
+    evidence: Evidence
+    links: tuple[Link, ...] = ()
+    #: The file names no pairs: those of linked clusters are between the nodes of their links.
+    pairs_of_links: bool = False
+    pack: Pack = Pack()
+
+    def seed_of(self, run_id: str) -> int:
+        """The seed of one run: the campaign's own, or, with `seed: each_run`, one made from the run's id."""
+        return self.seed if self.seed is not None else seed_from(run_id)
+
+    def narrowed(self, cluster: Cluster) -> Cluster:
+        """The cluster with what this campaign asks for instead: its partition, its reservation."""
+        return replace(
+            cluster,
+            partition=self.nodes.partition or cluster.partition,
+            reservation=self.nodes.reservation or cluster.reservation,
+        )
+
+    def budget_on(self, cluster: Cluster) -> Budget:
+        """What this campaign may take of that cluster; where neither file says how many jobs, 32."""
+        both = cluster.budget if self.budget is None else cluster.budget.tightest(self.budget)
+        return both if both.jobs_at_most is not None else replace(both, jobs_at_most=JOBS_AT_MOST)
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How commands get to a cluster: here (`ssh_host` is None), or through OpenSSH."""
+
+    ssh_host: str | None = None
+    ssh_config: str | None = None
+
+    @property
+    def here(self) -> bool:
+        """Whether commands of the cluster run on this machine."""
+        return self.ssh_host is None
+
+
+@dataclass(frozen=True, slots=True)
+class Mpi:
+    """How MPI programs are compiled and started; `launch` is argument words, one rank a node is added by the template."""
+
+    compiler: str
+    launch: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Compiler:
+    """How the socket kernels are compiled."""
+
+    cc: str
+    cflags: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """The test ports that the site's firewalls leave open, both ends included."""
+
+    first: int
+    last: int
+
+    def __str__(self) -> str:
+        return f"{self.first}-{self.last}"
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A cluster file, checked.
+
+    launcher: words before a command that is to run on one node, `{node}` stands for it; None is the scheduler's own way.
+    mpi: None where the cluster has no MPI. ports: None is any port. work_directory: None is the run's own folder.
+    """
+
+    name: str
+    scheduler: SchedulerKind
+    reach: Reach
+    nodes: tuple[str, ...]
+    partition: str | None
+    account: str | None
+    qos: str | None
+    reservation: str | None
+    constraint: str | None
+    modules: tuple[str, ...]
+    environment: Mapping[str, str]
+    launcher: tuple[str, ...] | None
+    mpi: Mpi | None
+    interface: str
+    ports: Ports | None
+    compiler: Compiler
+    extra_directives: tuple[str, ...]
+    work_directory: str | None
+    budget: Budget
+    patience_s: float
+    poll_interval_s: float
+
+
+def seed_from(text: str) -> int:
+    """A seed (31 bits) made from a text; the same for ever."""
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest(), "big") >> 1
+
+
+def _smaller(one: _Limit, other: _Limit) -> _Limit:
+    if one is None or other is None:
+        return one if other is None else other
+    return min(one, other)

@@ -1,0 +1,61 @@
+"""The keys `pack` and `disturb` of a campaign file: which pairs share an allocation, and what is played at once in it.
+
+pack: pair | whole | group of 8          disturb: rounds | alone | [alone, rounds]
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, WithJsonSchema
+
+from hpcq.definition.checking import refuse
+from hpcq.definition.model import Disturb, Pack, PackKind
+from hpcq.definition.yamlfile import Document, shown
+
+_GROUP = re.compile(r"group of ([1-9]\d{0,4})")
+_NODE_COUNT_MIN = 3
+
+
+def _pack_word(value: object) -> object:
+    found = _GROUP.fullmatch(value) if isinstance(value, str) else None
+    if found and int(found[1]) < _NODE_COUNT_MIN:
+        raise refuse(f"{shown(value)}: a group has {_NODE_COUNT_MIN} nodes or more; two are pack: pair")
+    if not found and value not in {"pair", "whole"}:
+        raise refuse(f"{shown(value)}: allowed are pair, whole and group of N, for example: group of 8")
+    return value
+
+
+def _words(value: object) -> object:
+    words = value if isinstance(value, list) else [value]
+    if not words or len(set(map(str, words))) != len(words):
+        raise refuse(f"{shown(value)}: allowed are rounds, alone, or both once: [alone, rounds]")
+    return words
+
+
+PackWord = Annotated[
+    str,
+    BeforeValidator(_pack_word),
+    WithJsonSchema({"type": "string", "pattern": f"^(pair|whole|{_GROUP.pattern})$"}),
+]
+DisturbWords = Annotated[
+    list[Literal["rounds", "alone"]],
+    BeforeValidator(_words),
+    WithJsonSchema({"anyOf": [{"enum": ["rounds", "alone"]}, {"type": "array", "items": {"enum": ["rounds", "alone"]}}]}),
+]
+
+
+def read_pack(document: Document) -> Pack:
+    """What a campaign file says about sharing; complains where one key makes nothing of the other."""
+    data: dict[str, Any] = document.data
+    if not (document.clean(("pack",)) and document.clean(("disturb",))):
+        return Pack()
+    text, words = data.get("pack") or "pair", data.get("disturb")
+    group = _GROUP.fullmatch(text)
+    kind = PackKind.GROUP if group else PackKind(text)
+    if words is not None and kind is PackKind.PAIR:
+        message = "belongs to tournaments: found pack pair, where a pair is measured in an allocation of its own"
+        document.complain(("disturb",), message, at_key=True)
+    listed = [words] if isinstance(words, str) else words or ["rounds"]
+    return Pack(kind, int(group[1]) if group else None, tuple(Disturb(word) for word in listed))

@@ -1,0 +1,112 @@
+"""The tables of docs/campaigns.md, made from the classes that check the files.
+
+python -m hpcq.definition.reference docs/campaigns.md      write the tables anew between their markers
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from hpcq.definition.campaign import CampaignFile, CoverageSection, NodesSection, PairsSection, TestSection
+from hpcq.definition.checking import BudgetSection, Section, section_in
+from hpcq.definition.cluster import ClusterFile, CompilerSection, MpiSection, ReachSection
+from hpcq.definition.gates import GateSection
+from hpcq.definition.links import LinkSection
+
+#: The tables by the name in their markers.
+SECTIONS: dict[str, type[Section]] = {
+    "campaign": CampaignFile,
+    "nodes": NodesSection,
+    "pairs": PairsSection,
+    "coverage": CoverageSection,
+    "tests": TestSection,
+    "gates": GateSection,
+    "links": LinkSection,
+    "budget": BudgetSection,
+    "cluster": ClusterFile,
+    "reach": ReachSection,
+    "compiler": CompilerSection,
+    "mpi": MpiSection,
+}
+
+_MARKED = re.compile(r"(<!-- table (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_TYPES = {str: "text", int: "whole number", float: "number", bool: "true or false"}
+
+
+def table(section: type[Section]) -> str:
+    """One Markdown table: key, what it holds, default, meaning."""
+    rows = ["| key | holds | default | meaning |", "|---|---|---|---|"]
+    for name, field in section.model_fields.items():
+        cells = [f"`{field.alias or name}`", _holds(section, name, field), _default(field), field.description or ""]
+        rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(rows) + "\n"
+
+
+def with_tables(text: str) -> str:
+    """A page with all tables between their markers written anew."""
+    return _MARKED.sub(lambda found: found[1] + table(SECTIONS[found[2]]) + found[3], text)
+
+
+def _holds(section: type[Section], name: str, field: FieldInfo) -> str:
+    annotation = section.__annotations__[name]
+    shown = annotation if isinstance(annotation, str) else str(annotation)
+    named = {
+        "Seconds": "duration",
+        "Walltime": "duration with unit",
+        "Words": "words",
+        "Names": "names",
+        "NodeLists": "node lists",
+        "Lines": "texts",
+        "Features": "features",
+    }
+    for word, meaning in named.items():
+        if re.search(rf"\b{word}\b", shown):
+            return meaning
+    special = {"seed": "whole number or each_run", "ports": "FIRST-LAST", "exclude": "list of keys with values"}
+    special |= {"pack": "`pair`, `whole` or `group of N`", "disturb": "`rounds`, `alone` or a list of both"}
+    special |= {"reach": "`here` or keys with values", "zip": "keys with values, or a list of such"}
+    special |= {"minimum": "quantity", "maximum": "quantity", "list": "list of [client, server]"}
+    special |= {"nodes": "count or names"} if section is ClusterFile else {"pairs": "`all`, `ring` or keys with values"}
+    return special.get(field.alias or name) or _type_words(field.annotation)
+
+
+def _type_words(annotation: Any) -> str:
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _type_words(inner[0])
+    if origin in {Union, UnionType}:
+        return " or ".join(dict.fromkeys(_type_words(one) for one in inner if one is not type(None)))
+    if section_in(annotation) is not None:
+        return "list of keys with values" if origin is list else "keys with values"
+    if origin in {list, dict}:
+        return "list" if origin is list else "keys with values"
+    return _TYPES.get(annotation) or ", ".join(f"`{word}`" for word in inner)
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    value = field.default
+    if value is PydanticUndefined or value is None or value in ([], {}, "") or isinstance(value, Section):
+        return ""
+    if isinstance(value, list):
+        return f"`{' '.join(value)}`"
+    return f"{value:g}" if isinstance(value, float) else f"`{value}`" if isinstance(value, str) else str(value)
+
+
+def main(arguments: list[str]) -> None:
+    """Write the tables of the named pages anew."""
+    for argument in arguments:
+        page = Path(argument)
+        page.write_text(with_tables(page.read_text("utf-8")), "utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

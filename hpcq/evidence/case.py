@@ -1,0 +1,162 @@
+"""One result as rules look at it: what was moved, which way, and one end beside the other.
+
+Case   the whole result: both ends where they came in, what each end gave to and took from its sockets
+Side   one end of it: `here`, `there`, whether it sends
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hpcq.evidence import names
+from hpcq.evidence.ends import End, read_end, same_kernel
+from hpcq.evidence.judgement import JudgedResult
+
+#: Head of one segment on the wire at the most: Ethernet 14, VLAN 4, IPv6 40, TCP 20 with 12 of options (RFC 7323 time stamps).
+HEAD_BYTES_MAX = 90
+#: ... and at the least, without Ethernet: IPv4 20 and UDP 8.
+HEAD_BYTES_MIN = 28
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What the measurement moved through one end's interface, payload only, one way.
+
+    Datagrams can be lost, so there are two bounds: what reached the other end's socket, and what left this one's.
+    """
+
+    least_bytes: float = 0.0
+    least_count: float = 0.0
+    most_bytes: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A measured result."""
+
+    kernel: str
+    parameters: Mapping[str, Any]
+    metrics: Mapping[str, float]
+    granted: Mapping[str, Any]
+    warnings: frozenset[str]
+    client: End | None
+    server: End | None
+    shared_kernel: bool
+
+    @property
+    def round_trips(self) -> bool:
+        """Whether both ends send, one after the other."""
+        return "round_trip_min_ns" in self.metrics
+
+    @property
+    def over_mpi(self) -> bool:
+        """Whether an MPI library chose the way, which may go past the kernel's network stack."""
+        return self.kernel.startswith("mpi_")
+
+    def metric(self, *wanted: str) -> float | None:
+        """The first of these metrics that the kernel reports."""
+        return next((self.metrics[name] for name in wanted if name in self.metrics), None)
+
+    def moved(self, end: str) -> dict[str, Moved] | None:
+        """What the kernel says it moved at an end, by way (tx, rx); None when it does not say."""
+        size = self.parameters.get("message_bytes")
+        size = float(size) if isinstance(size, (int, float)) and not isinstance(size, bool) else None
+        if self.round_trips:
+            operations = self.metric("operation_count", "received_count")
+            if operations is None or size is None:
+                return None
+            most = max(operations, self.metrics.get("sent_count", 0.0))
+            both = Moved(operations * size, operations, most * size)
+            return {"tx": both, "rx": both}
+        sent = self._bytes("sent", size)
+        if sent is None:
+            return None
+        received = self._bytes("received", size)
+        one_way = Moved(sent if received is None else received, self.metrics.get("received_count", 0.0), sent)
+        return {"tx": one_way, "rx": Moved()} if self.sends(end) else {"tx": Moved(), "rx": one_way}
+
+    def _bytes(self, which: str, size: float | None) -> float | None:
+        found, count = self.metric(f"{which}_bytes"), self.metric(f"{which}_count")
+        return found if found is not None or count is None or size is None else count * size
+
+    def sends(self, end: str) -> bool:
+        """Whether an end sends what is measured."""
+        if self.round_trips:
+            return True
+        return end == ("server" if self.parameters.get("direction") == "server_to_client" else "client")
+
+    def receives(self, end: str) -> bool:
+        """Whether an end receives what is measured."""
+        return self.round_trips or not self.sends(end)
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One end of a case."""
+
+    case: Case
+    here: End
+    there: End | None
+
+    @property
+    def sends(self) -> bool:
+        """Whether this end sends what is measured."""
+        return self.case.sends(self.here.name)
+
+    @property
+    def receives(self) -> bool:
+        """Whether this end receives what is measured."""
+        return self.case.receives(self.here.name)
+
+    @property
+    def role(self) -> str:
+        """sender, receiver or both."""
+        return "both" if self.sends and self.receives else "sender" if self.sends else "receiver"
+
+    @property
+    def sender(self) -> End | None:
+        """The end that sends; with round trips this one."""
+        return self.here if self.sends else self.there
+
+    @property
+    def receiver(self) -> End | None:
+        """The end that receives; with round trips the other one."""
+        return self.there if self.sends else self.here
+
+
+def read_case(result: JudgedResult) -> Case:
+    """What a result line says, in types that rules can trust."""
+    line = result.line
+    evidence = line.get("evidence")
+    ends = evidence if isinstance(evidence, Mapping) else {}
+    client = read_end("client", ends.get("client"), result.client_facts)
+    server = read_end("server", ends.get("server"), result.server_facts)
+    metrics = line.get("metrics")
+    warnings = line.get("warnings")
+    granted = line.get("granted")
+    return Case(
+        kernel=str(line.get("kernel") or ""),
+        parameters=result.parameters,
+        metrics={
+            name: float(value)
+            for name, value in (metrics if isinstance(metrics, Mapping) else {}).items()
+            if isinstance(value, (int, float)) and not isinstance(value, bool)
+        },
+        granted=granted if isinstance(granted, Mapping) else {},
+        warnings=frozenset(
+            str(one.get("name")) for one in (warnings if isinstance(warnings, list) else ()) if isinstance(one, Mapping)
+        ),
+        client=client,
+        server=server,
+        shared_kernel=client is not None and server is not None and same_kernel(client, server),
+    )
+
+
+def interface_moved(end: End, way: str) -> tuple[int, int] | None:
+    """Bytes and packets that crossed the interface under test, way tx or rx; None when they could not be read."""
+    if not end.interface:
+        return None
+    moved, packets = end.count(names.INTERFACE_BYTES[way]), end.count(names.INTERFACE_PACKETS[way])
+    return None if moved is None or packets is None else (moved, packets)

@@ -1,0 +1,239 @@
+"""What a rule asks of one end: small conditions that return the figures they rest on, or None.
+
+    Counted(names.TCP_PRUNED, at_least=1)     a condition that is all data: counters, threshold, what to show beside them
+    lost_in_nic(side)                         a condition that needs a few lines
+
+The host's conditions (CPU, clock, facts) stand in conditions_host.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from hpcq.evidence import names
+from hpcq.evidence.case import HEAD_BYTES_MAX, Side, interface_moved
+from hpcq.evidence.crossing import lags
+from hpcq.evidence.ends import End
+
+Figures = dict[str, float | int | str]
+Condition = Callable[[Side], Figures | None]
+
+#: Below 1 in 10,000 a counter that also holds packets that nobody wanted says nothing.
+DROPPED_RATIO = 1e-4
+DROPPED_COUNT_MIN = 10
+#: A tail loss probe sends one segment again that may not have been lost (RFC 8985, section 7): two of them are no sign.
+RETRANSMIT_COUNT_MIN = 3
+RETRANSMIT_RATIO = 1e-4
+#: Other traffic below 1 Mbit/s, 0.1 % of the link or 5 % of what was measured moves no result by more than its noise.
+OTHER_BPS_MIN = 1e6
+OTHER_OF_LINK_RATIO = 1e-3
+OTHER_OF_MEASURED_RATIO = 0.05
+#: The share of a socket buffer that payload gets: half of it, the rest pays for headers (tcp(7), tcp_adv_win_scale).
+BUFFER_PAYLOAD_RATIO = 0.5
+#: A window that limited a flow for less of its time than this is not what limits it.
+WINDOW_LIMITED_RATIO = 0.2
+#: A sender that reaches this share of the rate it was asked for did not fall behind.
+RATE_REACHED_RATIO = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Counters of an end that reach a number."""
+
+    counters: tuple[str, ...]
+    at_least: int = 1
+    beside: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def __call__(self, side: Side) -> Figures | None:
+        """The count, and what stands beside it."""
+        found = side.here.count(self.counters)
+        if found is None or found < self.at_least:
+            return None
+        return {"count": found, **{name: side.here.count(counters) or 0 for name, counters in self.beside.items()}}
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """Counters of a form; the largest one counts, since several of them often count the same packets."""
+
+    pattern: str
+    at_least: int = 1
+
+    def __call__(self, side: Side) -> Figures | None:
+        """The largest, by name."""
+        found = side.here.matching(self.pattern)
+        if not found:
+            return None
+        largest = max(found, key=lambda name: found[name])
+        return {"count": found[largest], "counter": largest} if found[largest] >= self.at_least else None
+
+
+def dropped_at_qdisc(side: Side) -> Figures | None:
+    """Drops of the interface's queueing disciplines; without their counters, what IP could not hand down."""
+    found = side.here.matching(names.QDISC_DROPPED)
+    if found:
+        largest = max(found, key=lambda name: found[name])
+        match = re.fullmatch(names.QDISC_DROPPED, largest)
+        return {"count": found[largest], "qdisc": match["kind"] if match else "", "counter": largest}
+    discarded = side.here.count(names.IP_OUT_DISCARDED)
+    if not discarded or any(name.startswith("qdisc.") for name in side.here.counters):
+        return None
+    return {"count": discarded, "qdisc": "unknown", "counter": names.IP_OUT_DISCARDED[0]}
+
+
+def refused_at_send_socket(side: Side) -> Figures | None:
+    """Datagrams that the sending socket refused, less those that the queue below it dropped: those count here too."""
+    refused = side.here.count(names.UDP_SEND_REFUSED)
+    if not refused:
+        return None
+    below = max((dropped_at_qdisc(side) or {}).get("count", 0), side.here.count(names.IP_OUT_DISCARDED) or 0)
+    at_socket = refused - int(below)
+    return {"count": at_socket, "refused_count": refused} if at_socket > 0 else None
+
+
+def dropped_in_nic(side: Side) -> Figures | None:
+    """Overruns at once; plain drops only when they are more than what every network brings."""
+    overrun = Matching(names.NIC_OVERRUN)(side)
+    if overrun:
+        return overrun
+    unwanted = side.here.matching(names.NIC_DROPPED_NOT)
+    found = {name: delta for name, delta in side.here.matching(names.NIC_DROPPED).items() if name not in unwanted}
+    # the backlog's drops are counted at the interface too (net/core/dev.c, enqueue_to_backlog)
+    if not found or not side.here.readable("softnet"):
+        return None
+    largest = max(found, key=lambda name: found[name])
+    dropped = found[largest] - sum(side.here.matching(names.SOFTNET_DROPPED).values())
+    packets = sum(moved[1] for way in ("tx", "rx") if (moved := interface_moved(side.here, way)))
+    if dropped < max(DROPPED_COUNT_MIN, DROPPED_RATIO * packets):
+        return None
+    return {"count": dropped, "counter": largest}
+
+
+def dropped_in_softnet(side: Side) -> Figures | None:
+    """Packets that a CPU's backlog had no room for."""
+    found = side.here.matching(names.SOFTNET_DROPPED)
+    if not found:
+        return None
+    worst = max(found, key=lambda name: found[name])
+    return {"count": sum(found.values()), "cpu": worst.split(".")[1]}
+
+
+def refused_at_receive_socket(side: Side) -> Figures | None:
+    """Datagrams that a full receive buffer refused; the test's own socket says so best, else the node's counters."""
+    own = side.case.metric("socket_drop_count") if side.receives and not side.case.round_trips else None
+    node = side.here.count(names.UDP_RECEIVE_REFUSED) or 0
+    count = int(own) if own is not None else node
+    if count < 1:
+        return None
+    granted = side.case.granted.get(f"{side.here.name}_receive_buffer_bytes")
+    buffer = {"receive_buffer_bytes": granted} if isinstance(granted, int) and not isinstance(granted, bool) else {}
+    return {"count": count, "node_count": node, **buffer}
+
+
+def sent_again(side: Side) -> Figures | None:
+    """Segments that TCP sent again, more than a stray probe."""
+    again, sent = side.here.count(names.TCP_SENT_AGAIN), side.here.count(names.TCP_SENT)
+    if again is None or again < RETRANSMIT_COUNT_MIN or again < RETRANSMIT_RATIO * (sent or 0):
+        return None
+    total = (sent or 0) + again
+    return {
+        "count": again,
+        "sent_count": total,
+        "again_ratio": again / total,
+        "timeout_count": side.here.count(names.TCP_TIMEOUTS) or 0,
+        "in_vain_count": side.here.count(names.TCP_SENT_AGAIN_IN_VAIN) or 0,
+        "dropped_in_hosts_count": _dropped_between(side),
+    }
+
+
+def lost_in_network(side: Side) -> Figures | None:
+    """Datagrams that left the sender and reached no counter of the receiver."""
+    lost = side.case.metric("lost_count")
+    sent = side.case.metric("sent_count")
+    if not lost or not sent or side.case.round_trips or not side.sends or side.there is None:
+        return None
+    # a node that cannot count its drops could have lost all of them
+    unseen = [f"{end.name}: {counter.split('.')[0]}" for end, counter in _drop_counters(side) if not end.readable(counter)]
+    in_hosts = _dropped_between(side)
+    between = int(lost) - in_hosts
+    if unseen or between < 1:
+        return None
+    return {"count": between, "lost_count": int(lost), "in_hosts_count": in_hosts, "lost_ratio": between / sent}
+
+
+def fell_behind(side: Side) -> Figures | None:
+    """A sender that did not reach its rate because its socket, or its CPU, did not take it."""
+    rate, sent = side.case.parameters.get("rate_bps"), side.case.metric("sent_bps")
+    if not isinstance(rate, (int, float)) or isinstance(rate, bool) or rate <= 0 or sent is None or not side.sends:
+        return None
+    if side.case.round_trips or sent >= RATE_REACHED_RATIO * rate:
+        return None
+    granted = side.case.granted.get(f"{side.here.name}_send_buffer_bytes")
+    buffer = granted if isinstance(granted, int) and not isinstance(granted, bool) else 0
+    return {"asked_bps": float(rate), "sent_bps": sent, "send_buffer_bytes": buffer}
+
+
+def buffer_too_small(side: Side) -> Figures | None:
+    """A TCP socket buffer that was set by hand and is smaller than what was under way."""
+    which = "send" if side.sends else "receive"
+    asked = side.case.parameters.get(f"{which}_buffer_bytes")
+    round_trip_ns = side.case.metric("tcp_round_trip_ns")
+    rate = side.case.metric("throughput_bps")
+    granted = side.case.granted.get(f"{side.here.name}_{which}_buffer_bytes")
+    if not asked or round_trip_ns is None or rate is None or not isinstance(granted, int) or side.sender is None:
+        return None
+    under_way = rate * round_trip_ns / 8e9
+    figures: Figures = {"buffer": which, "granted_bytes": granted, "under_way_bytes": int(under_way)}
+    limited_us = side.sender.count(names.WINDOW_LIMITED_US[which])
+    if limited_us and side.sender.interval_ns:
+        limited_ratio = limited_us * 1e3 / side.sender.interval_ns
+        return figures | {"limited_ratio": limited_ratio} if limited_ratio >= WINDOW_LIMITED_RATIO else None
+    return figures if under_way >= BUFFER_PAYLOAD_RATIO * granted else None
+
+
+def other_traffic(side: Side) -> Figures | None:
+    """More bytes on the interface than the test, its headers and what it sent again can have been."""
+    end, moved = side.here, side.case.moved(side.here.name)
+    if moved is None or end.interval_ns <= 0 or lags(end):
+        return None
+    found = []
+    for way, one in moved.items():
+        seen = interface_moved(end, way)
+        if seen is None:
+            return None
+        # both directions of the test, and both ends, are one counter of the loopback interface
+        own_bytes = sum(each.most_bytes for each in moved.values()) if end.interface == "lo" else one.most_bytes
+        segments = (names.TCP_SENT, names.UDP_SENT) if way == "tx" else (names.TCP_RECEIVED, names.UDP_RECEIVED)
+        head_count = max(seen[1], sum(end.count(counters) or 0 for counters in segments))
+        other_bytes = seen[0] - own_bytes - head_count * HEAD_BYTES_MAX - _again_bytes(side)
+        found.append((other_bytes * 8e9 / end.interval_ns, own_bytes * 8e9 / end.interval_ns, way))
+    other_bps, own_bps, way = max(found)
+    least = max(OTHER_BPS_MIN, OTHER_OF_LINK_RATIO * (end.number("speed_bps") or 0), OTHER_OF_MEASURED_RATIO * own_bps)
+    if other_bps < least:
+        return None
+    return {"way": way, "other_bps": other_bps, "measured_bps": own_bps, "interface": end.interface}
+
+
+def _again_bytes(side: Side) -> float:
+    """What TCP sent twice, at the most, in both directions."""
+    again = sum(end.count(names.TCP_SENT_AGAIN) or 0 for end in (side.here, side.there) if end)
+    mss = side.case.granted.get("client_mss_bytes")
+    return again * (mss if isinstance(mss, int) else 9000)
+
+
+def _drop_counters(side: Side) -> list[tuple[End, str]]:
+    ends = [(side.here, counter) for counter in ("snmp.Udp", "net_dev")]
+    if side.there is not None:
+        ends += [(side.there, counter) for counter in ("snmp.Udp", "net_dev", "softnet")]
+    return ends
+
+
+def _dropped_between(side: Side) -> int:
+    """What both hosts say they dropped on the way from this end's socket to the other's."""
+    there = Side(side.case, side.there, side.here) if side.there is not None else None
+    places = [dropped_at_qdisc(side), refused_at_send_socket(side)]
+    if there is not None:
+        places += [dropped_in_nic(there), dropped_in_softnet(there), refused_at_receive_socket(there)]
+    return sum(int(found["count"]) for found in places if found)

@@ -1,0 +1,296 @@
+"""What the kernel programs can do, as they say it themselves with --describe.
+
+Hides the files kernels/describe/*.json. No cluster and no binary is needed to say that a parameter is out of range:
+
+    describe/hpcq-net.json --+--> Kernel(options, metrics) --check_parameters--> complete parameters, or complaints
+    describe/hpcq-mpi.json --+
+
+A parameter may be written with a unit ("64KiB"); what comes out is in the unit of the option's name.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from hpcq import assets, units
+from hpcq.errors import HpcqError, UserError
+
+ParameterValue = int | float | bool | str
+
+#: What a test costs where its options name no duration: connecting, and a fixed number of operations.
+_UNTIMED_TEST_S = 1.0
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+
+
+class OptionType(StrEnum):
+    """The types of a kernel's option."""
+
+    INTEGER = "integer"
+    NUMBER = "number"
+    BOOLEAN = "boolean"
+    CHOICE = "choice"
+
+
+class Better(StrEnum):
+    """Which direction of a metric is the good one."""
+
+    HIGHER = "higher"
+    LOWER = "lower"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One row of a kernel's option table."""
+
+    name: str
+    type: OptionType
+    unit: str | None
+    default: ParameterValue
+    minimum: float | None
+    maximum: float | None
+    choices: tuple[str, ...]
+    help: str
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One row of a kernel's metric table."""
+
+    name: str
+    unit: str | None
+    better: Better
+    help: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A kernel: what it measures, with what, and which program holds it."""
+
+    name: str
+    program: str
+    version: str
+    summary: str
+    method: str
+    options: tuple[Option, ...]
+    metrics: tuple[Metric, ...]
+
+    @property
+    def needs_mpi(self) -> bool:
+        """Whether it runs as an MPI program."""
+        return self.program == "hpcq-mpi"
+
+    def option(self, name: str) -> Option | None:
+        """The option of that name, or None."""
+        return next((option for option in self.options if option.name == name), None)
+
+    def metric(self, name: str) -> Metric | None:
+        """The metric of that name, or None."""
+        return next((metric for metric in self.metrics if metric.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterComplaint:
+    """Why one parameter cannot be used: `message` reads FOUND: ALLOWED."""
+
+    name: str
+    message: str
+    hint: str | None = None
+    unknown: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedParameters:
+    """Every option of the kernel with its final value, in the kernel's order; only to be used without complaints."""
+
+    parameters: dict[str, ParameterValue]
+    complaints: tuple[ParameterComplaint, ...]
+
+
+def kernels() -> dict[str, Kernel]:
+    """All kernels by name, in the order of the programs' own tables."""
+    folder = assets.kernel_descriptions()
+    paths = sorted(folder.glob("*.json"), key=lambda path: (path.stem == "hpcq-mpi", path.stem))  # sockets first
+    files = tuple((str(path), path.stat().st_mtime_ns) for path in paths)
+    if not files:
+        raise HpcqError(f"{folder}: no kernel descriptions found", hint="`make describe` writes them from the programs")
+    return _read_all(files)
+
+
+def kernel(name: str) -> Kernel:
+    """The kernel of that name. Raises UserError that names the nearest and all valid names."""
+    known = kernels()
+    if name not in known:
+        raise UserError(*unknown_name("kernel", name, known))
+    return known[name]
+
+
+def check_parameters(kernel: Kernel, parameters: Mapping[str, Any]) -> CheckedParameters:
+    """Fill in defaults and check every value against the kernel's own table; says all that is wrong at once."""
+    names = [option.name for option in kernel.options]
+    complaints = [
+        ParameterComplaint(name, *unknown_name(f"parameter of {kernel.name}", name, names), unknown=True)
+        for name in parameters
+        if name not in names
+    ]
+    complete: dict[str, ParameterValue] = {}
+    for option in kernel.options:
+        if option.name not in parameters:
+            complete[option.name] = option.default
+            continue
+        try:
+            complete[option.name] = option_value(kernel, option, parameters[option.name])
+        except ValueError as error:
+            complaints.append(ParameterComplaint(option.name, str(error)))
+    return CheckedParameters(complete, tuple(complaints))
+
+
+def option_value(kernel: Kernel, option: Option, value: Any) -> ParameterValue:
+    """One value in the option's type and unit. Raises ValueError `FOUND: ALLOWED`."""
+    if option.type is OptionType.BOOLEAN:
+        if not isinstance(value, bool):
+            raise ValueError(f"{_shown(value)}: allowed are true and false")
+        return value
+    if option.type is OptionType.CHOICE:
+        if value not in option.choices:
+            raise ValueError(f"{_shown(value)}: allowed are {', '.join(option.choices)}")
+        return str(value)
+    number = _quantity(option, value)
+    if option.minimum is not None and number < option.minimum:
+        raise ValueError(f"{_written(value, number)} is below {kernel.name}'s minimum {_plain(option.minimum)}")
+    if option.maximum is not None and number > option.maximum:
+        raise ValueError(f"{_written(value, number)} is above {kernel.name}'s maximum {_plain(option.maximum)}")
+    return number
+
+
+def expected_s(parameters: Mapping[str, ParameterValue]) -> float:
+    """What one measurement takes by its own parameters: all its durations and warm-ups, or a second where it has none."""
+    total = 0.0
+    timed = False
+    for name, value in parameters.items():
+        seconds = _SECONDS.get(units.unit_of(name) or "")
+        stem = name.rpartition("_")[0]
+        if seconds is None or isinstance(value, (bool, str)):
+            continue
+        if stem == "duration" or stem.endswith("_duration"):
+            total += value * seconds
+            timed = True
+        elif stem in {"warmup", "warm_up", "settle"}:
+            total += value * seconds
+    return total if timed else total + _UNTIMED_TEST_S
+
+
+def read_quantity(value: object, unit: str, wanted: str = "a number") -> float:
+    """A number in `unit`, given bare or with its unit. Raises ValueError `FOUND: ALLOWED`; nothing infinite passes."""
+    try:
+        if isinstance(value, (int, float, str)) and not isinstance(value, bool):
+            number = units.parse(value, unit)
+            if math.isfinite(number):
+                return number
+    except OverflowError:
+        pass
+    raise ValueError(f"{_shown(value)}: allowed is {wanted}{_in(unit)}")
+
+
+def unknown_name(what: str, name: str, valid: Iterable[str]) -> tuple[str, str]:
+    """Message and hint for a name that is not among the valid ones."""
+    from difflib import get_close_matches
+
+    names = list(valid)
+    near = get_close_matches(name, names, n=1, cutoff=0.5)
+    article = "an" if what[0] in "aeiou" else "a"
+    message = f"{_shown(name)} is not {article} {what}" + (f": the nearest is {near[0]}" if near else "")
+    return message, f"valid are {', '.join(names) or 'none'}"
+
+
+@lru_cache(maxsize=4)
+def _read_all(files: tuple[tuple[str, int], ...]) -> dict[str, Kernel]:
+    found: dict[str, Kernel] = {}
+    for path, _ in files:
+        for one in _read_program(Path(path)):
+            if one.name in found:
+                raise HpcqError(f"{path}: kernel {one.name} is described twice, also by {found[one.name].program}")
+            found[one.name] = one
+    return found
+
+
+def _read_program(path: Path) -> list[Kernel]:
+    try:
+        description = json.loads(path.read_text("utf-8"))
+        if description["format"] != 1:
+            raise HpcqError(f"{path}: format: {description['format']}: allowed is 1")
+        return [_kernel(description, row) for row in description["kernels"]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise HpcqError(f"{path}: not a kernel description: {type(error).__name__}: {error}") from None
+
+
+def _kernel(description: Mapping[str, Any], row: Mapping[str, Any]) -> Kernel:
+    return Kernel(
+        name=row["name"],
+        program=description["program"],
+        version=description["version"],
+        summary=row["summary"],
+        method=row.get("method", ""),
+        options=tuple(_option(option) for option in row["options"]),
+        metrics=tuple(
+            Metric(metric["name"], metric["unit"], Better(metric["better"]), metric.get("help", ""))
+            for metric in row["metrics"]
+        ),
+    )
+
+
+def _option(row: Mapping[str, Any]) -> Option:
+    return Option(
+        name=row["name"],
+        type=OptionType(row["type"]),
+        unit=row["unit"],
+        default=_one_number(row["default"]),
+        minimum=row["minimum"],
+        maximum=row["maximum"],
+        choices=tuple(row["choices"] or ()),
+        help=row.get("help", ""),
+    )
+
+
+def _quantity(option: Option, value: Any) -> int | float:
+    unit = units.unit_of(option.name) or option.unit or ""
+    whole = option.type is OptionType.INTEGER
+    number: int | float = _one_number(read_quantity(value, unit, "a whole number" if whole else "a number"))
+    if whole and isinstance(number, float):
+        raise ValueError(f"{_written(value, number)}: allowed is a whole number{_in(unit)}")
+    return number
+
+
+def _in(unit: str) -> str:
+    return f" in {unit}" if unit in {"bytes", "bps", *_SECONDS} else ""
+
+
+def _one_number(value: Any) -> Any:
+    """2.0 and 2 are one parameter, so that they are one series."""
+    return int(value) if isinstance(value, float) and value == int(value) else value
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if value is None:
+        return "nothing"
+    if isinstance(value, (list, dict)):
+        return "a list" if isinstance(value, list) else "keys with values"
+    text = repr(value) if isinstance(value, str) else str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _plain(number: float) -> str:
+    return str(int(number)) if number == int(number) else repr(number)
+
+
+def _written(value: object, number: float) -> str:
+    return f"{_shown(value)} ({_plain(number)})" if isinstance(value, str) else _plain(number)

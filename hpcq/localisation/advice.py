@@ -1,0 +1,140 @@
+"""What to measure next: the pairs that would settle what the table leaves open, in as few rounds as possible.
+
+    a node that was slow but has no result of its own that clears or convicts it  ->  three partners known to be good
+    a link, or a pair that was slow once while both ends are fine elsewhere        ->  the same pair again
+    a group in doubt                                                              ->  pairs of its nodes with other groups
+
+Partners are taken in turn, so the first pairs of the list share no node and can run at once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpcq.localisation.explain import Explanation
+from hpcq.localisation.pairs import Kind, PairTable
+from hpcq.localisation.suspects import Suspects
+
+Bools = NDArray[np.bool_]
+
+DOUBT = 8.0  # log odds: less sure than 3,000 to 1 either way is doubt; a node needs about three results to get there
+CLEARED = -2.0
+PARTNERS = 3
+REPEATS = 2
+# With so many results, slow ones that happened once to a pair whose ends are fine elsewhere pass for noise; below this share of
+# the results they are still listed to be run again, above it the network is unsteady and runs of single pairs tell nothing.
+NOISE_RESULTS_MIN = 20
+NOISE_SHARE = 0.06
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """undecided: something is left open; questions says what, for people; noise_count: slow results put down to noise."""
+
+    undecided: bool
+    next_pairs: tuple[tuple[int, int], ...]
+    questions: tuple[str, ...]
+    noise_count: int
+
+
+def advise(table: PairTable, suspects: Suspects, found: Explanation) -> Advice:
+    """Say what is open and which pairs would settle it."""
+    node_count = len(table.nodes)
+    at_fault = found.level < 0
+    faulty_node = at_fault[:node_count]
+    clear = _seen(table, found.fine) & (found.evidence[:node_count] < CLEARED) & ~faulty_node
+    in_doubt = np.abs(found.gain) < DOUBT
+    loose = found.slow & (found.expected == 0)
+    once = loose & clear[table.node_a] & clear[table.node_b]
+    nodes = (_seen(table, found.slow) & ~clear & ~faulty_node) | in_doubt[:node_count]
+    nodes &= ~_behind_fault(table, suspects, found)
+    links = [suspects.links[int(suspects.item[i])] for i in np.flatnonzero(in_doubt) if suspects.kind[i] is Kind.LINK]
+    groups = [int(suspects.item[i]) for i in np.flatnonzero(in_doubt) if suspects.kind[i] is Kind.GROUP]
+    noise = len(table.value) >= NOISE_RESULTS_MIN
+    unsteady = bool(once.sum() > NOISE_SHARE * len(table.value))
+    good = clear & ~nodes
+    plan = _Plan(table, good)
+    for turn in range(PARTNERS):
+        for node in np.flatnonzero(nodes):
+            plan.partner(int(node), turn)
+    for group in groups:
+        plan.cross(group)
+    loose_pairs = [] if noise and unsteady else [int(i) for i in np.flatnonzero(once)]
+    again = [*links, *((int(table.node_a[i]), int(table.node_b[i])) for i in loose_pairs)]
+    for a, b in dict.fromkeys((min(p), max(p)) for p in again):
+        plan.pairs += [(a, b)] * (1 if noise else REPEATS)
+    few = len(table.value) < 3 or not clear.any()
+    undecided = bool(nodes.any() or links or groups or few or (once.any() and not noise))
+    questions = ["too few healthy results to tell what healthy is"] if few else []
+    questions += _questions(table, nodes, links, groups)
+    if once.any() and not noise:
+        questions.append(f"{once.sum()} results slow once with both ends fine elsewhere: a link, or something passing")
+    return Advice(undecided, tuple(plan.pairs), tuple(questions), int(once.sum()) if noise else 0)
+
+
+def _seen(table: PairTable, results: Bools) -> Bools:
+    """Which nodes took part in one of these results."""
+    seen = np.zeros(len(table.nodes), dtype=bool)
+    seen[table.node_a[results]] = True
+    seen[table.node_b[results]] = True
+    return seen
+
+
+def _behind_fault(table: PairTable, suspects: Suspects, found: Explanation) -> Bools:
+    """Nodes of a group at fault: nothing can be said of them until the group is repaired."""
+    behind = np.zeros(len(table.nodes), dtype=bool)
+    for i in np.flatnonzero(found.level < 0):
+        if suspects.kind[i] is Kind.GROUP:
+            behind |= table.group_index == suspects.item[i]
+    return behind
+
+
+class _Plan:
+    """Pairs so far, and whose turn it is among the good partners."""
+
+    def __init__(self, table: PairTable, good: Bools) -> None:
+        self.table = table
+        self.good = [int(i) for i in np.flatnonzero(good)]
+        self.met: set[tuple[int, int]] = {(int(a), int(b)) for a, b in zip(table.node_a, table.node_b, strict=True)}
+        self.used: Counter[tuple[int, int]] = Counter()
+        self.pairs: list[tuple[int, int]] = []
+        self.next = 0
+
+    def partner(self, node: int, turn: int) -> None:
+        """Add a pair of `node` with the next good partner, one it has not met if there is one."""
+        choice: int | None = None
+        for step in range(len(self.good)):
+            other = self.good[(self.next + step) % len(self.good)]
+            if other == node or self.used[node, other]:
+                continue
+            choice = other if choice is None else choice
+            if (node, other) not in self.met and (other, node) not in self.met and not self.used[other, -1 - turn]:
+                choice = other
+                break
+        if choice is None:
+            return
+        self.used[node, choice] += 1
+        self.used[choice, -1 - turn] += 1
+        self.next = (self.good.index(choice) + 1) % len(self.good)
+        self.pairs.append((node, choice))
+
+    def cross(self, group: int) -> None:
+        """Add pairs between nodes of `group` and good nodes of other groups."""
+        inside = [int(i) for i in np.flatnonzero(self.table.group_index == group)]
+        outside = [i for i in self.good if self.table.group_index[i] != group]
+        self.pairs += list(zip(inside, outside, strict=False))[:PARTNERS]
+
+
+def _questions(table: PairTable, nodes: Bools, links: list[tuple[int, int]], groups: list[int]) -> list[str]:
+    questions: list[str] = []
+    names = [table.nodes[i] for i in np.flatnonzero(nodes)]
+    if names:
+        shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+        questions.append(f"not enough clean results to clear or convict: {shown}")
+    questions += [f"link {table.nodes[a]} - {table.nodes[b]}: slow, but not often enough to be sure" for a, b in links]
+    questions += [f"group {table.groups[i]}: slow, but not clearly enough to be sure" for i in groups]
+    return questions

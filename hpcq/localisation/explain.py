@@ -1,0 +1,243 @@
+"""The smallest set of suspects that explains the slow results: a likelihood, a price for each suspect, and explaining away.
+
+A result runs at the speed of the slowest thing on its way (levels are logarithms, 0 = healthy):
+
+    expected = min(0, levels of the suspects at fault on its way)
+    p(result) = (1 - d) normal(expected, sigma) + d dips(result - expected) + UPWARD / RANGE     d = share of passing dips
+
+dips() starts flat. Once suspects explain what they can, the slow results left over show how often and how deep results dip
+without anybody's fault, and the search is repeated with that: a network with two modes or a long tail accuses nobody.
+
+Each suspect's gain is what the likelihood of the results it touches gains when it is at fault, given everybody else who is;
+its price grows with the number of rivals. Round by round, whoever gains most among all who share a slow result with it is
+taken; whoever no longer pays once others are taken is let go. Suspects that share no slow result do not interact, so all such
+maxima are taken at once, and the outcome is that of taking them one by one.
+Source: Friedman, Hastie & Tibshirani 2001, ch. 8 (mixtures and their likelihood); Pearl 1988 (explaining away).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpcq.localisation.levels import Levels
+from hpcq.localisation.pairs import Kind
+from hpcq.localisation.suspects import Suspects
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.intp]
+
+RANGE = 1.2  # dips and faults reach down to about 0.3 of healthy speed
+UPWARD = 0.002  # share of results that are unaccountably fast
+DIP_SHARE = 0.03
+DIP_SHARE_MAX = 0.6
+DIP_SIGMAS = 2.5
+DEPTHS = 241
+STEP = RANGE / (DEPTHS - 1)
+PASSES_MAX = 4
+DENSITY_TOLERANCE = 0.05
+ERRATIC_SHARE = 0.2  # what is at fault is often unsteady too
+CANDIDATES = 9
+SWEEPS_MAX = 80
+FINE_SIGMAS = -1.5
+PRICE = {Kind.NODE: 2.0, Kind.GROUP: 2.0, Kind.LINK: 1.0}
+LINK_RESULTS_MIN = 3  # one slow result of a pair is a dip, two may be
+CROWDED_PRICE = 3.0
+CROWDED_RESULTS_MIN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """level of each suspect, 0 where it is not at fault; gain: log odds of each suspect given the others, -inf without any
+    slow result; evidence: the same before the price; expected: level of each result; slow: which results are clearly below
+    healthy; fine: which are clearly not.
+    """
+
+    level: Floats
+    gain: Floats
+    evidence: Floats
+    expected: Floats
+    slow: Bools
+    fine: Bools
+
+
+def explain(levels: Levels, suspects: Suspects, minimum_effect_ratio: float) -> Explanation:
+    """Find who is at fault. minimum_effect_ratio: a suspect slower by less is not worth naming."""
+    search = _Search(levels, suspects, minimum_effect_ratio)
+    dips = Dips.flat(DIP_SHARE)
+    for _ in range(PASSES_MAX):
+        found = search.run(dips)
+        before, dips = dips, Dips.seen(levels.relative - found.expected, levels.sigma)
+        if np.max(np.abs(before.density - dips.density)) < DENSITY_TOLERANCE:
+            break
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Dips:
+    """How often results are slow by nobody's fault, and how deep: density at depths 0, STEP, 2 STEP, ... below expected."""
+
+    share: float
+    density: Floats
+
+    @classmethod
+    def flat(cls, share: float) -> Dips:
+        """Dips of any depth alike."""
+        return cls(share, np.full(DEPTHS, share / RANGE))
+
+    @classmethod
+    def seen(cls, residuals: Floats, sigma: float) -> Dips:
+        """Dips as left over: half-way from flat to the smoothed depths of the slow residuals, nearer the more there are."""
+        count = len(residuals)
+        depths = -residuals[residuals < -DIP_SIGMAS * sigma]
+        share = min((len(depths) + 20 * DIP_SHARE) / (count + 20.0), DIP_SHARE_MAX)
+        flat = np.full(DEPTHS, 1 / RANGE)
+        if not len(depths):
+            return cls(share, share * flat)
+        grid = np.arange(DEPTHS) * STEP
+        width = 2.0 * max(sigma, STEP)
+        histogram = np.bincount(np.minimum(np.rint(depths / STEP), DEPTHS - 1).astype(np.intp), minlength=DEPTHS)
+        bell = np.exp(-0.5 * ((grid - grid[:, None]) / width) ** 2) / (width * np.sqrt(2 * np.pi))
+        smooth = bell @ histogram / len(depths)
+        trust = len(depths) / (len(depths) + 10.0)
+        return cls(share, share * (trust * np.maximum(smooth, 0.3 * flat) + (1 - trust) * flat))
+
+    def at(self, below: Floats) -> Floats:
+        """Density of a result `below` its expected level (positive = slower); none above it by more than a little."""
+        position = np.clip(np.rint(below / STEP), 0, DEPTHS - 1).astype(np.intp)
+        return self.density[position]
+
+
+class _Search:
+    """One table's arrays, cut down to the suspects that touch a slow result."""
+
+    def __init__(self, levels: Levels, suspects: Suspects, minimum_effect_ratio: float) -> None:
+        self.suspects = suspects
+        self.relative = levels.relative
+        self.sigma = levels.sigma
+        self.largest = float(np.log1p(-minimum_effect_ratio))
+        self.slow = self.relative < min(self.largest, -3 * self.sigma)
+        self.fine = self.relative >= FINE_SIGMAS * self.sigma
+        count = suspects.count
+        result, column = np.nonzero(suspects.of_result >= 0)
+        suspect = suspects.of_result[result, column]
+        touches_slow = np.zeros(count, dtype=bool)
+        touches_slow[suspect[self.slow[result]]] = True
+        kept = touches_slow[suspect]
+        order = np.argsort(suspect[kept], kind="stable")
+        self.result, self.column, self.suspect = (part[kept][order] for part in (result, column, suspect))
+        self.present, self.start = np.unique(self.suspect, return_index=True)
+        self.candidates = self._level_candidates()
+        self.allowed = self._two_witnesses() & self._ends_fine()
+        kinds = np.array([PRICE[kind] for kind in suspects.kind])
+        level_price = max(0.0, float(np.log(RANGE / (3 * self.sigma))))
+        self.price = kinds + level_price + CROWDED_PRICE * suspects.crowded_only
+        self.family = np.array([list(PRICE).index(kind) for kind in suspects.kind]) + 3 * suspects.crowded_only
+
+    def run(self, dips: Dips) -> Explanation:
+        count = self.suspects.count
+        level = np.zeros(count + 1)
+        evidence = gain = np.full(count, -np.inf)
+        for _ in range(SWEEPS_MAX if len(self.present) else 0):
+            evidence, price, best = self._gains(level, dips)
+            gain = evidence - price
+            active = level[:count] < 0
+            level[:count] = np.where(active, best, 0.0)
+            leaving = self._maxima(np.where(active & (gain < 0), -gain, 0.0))
+            entering = self._maxima(np.where(~active & self.allowed & (gain > 0), gain, 0.0))
+            if leaving.any():
+                level[:count][leaving] = 0.0
+            elif entering.any():
+                level[:count][entering] = best[entering]
+            else:
+                break
+        expected = level[self.suspects.of_result].min(axis=1)
+        return Explanation(level[:count], gain, evidence, expected, self.slow, self.fine)
+
+    def _gains(self, level: Floats, dips: Dips) -> tuple[Floats, Floats, Floats]:
+        """Log likelihood ratio, price and best level of every suspect, given the levels of all others."""
+        on_way = level[self.suspects.of_result]
+        slowest = on_way.argmin(axis=1)
+        lowest = on_way.min(axis=1)
+        second = np.partition(on_way, 1, axis=1)[:, 1]
+        others = np.where(slowest[self.result] == self.column, second[self.result], lowest[self.result])
+        relative = self.relative[self.result]
+        base = self._log_density(relative, others, dips)
+        local = np.repeat(np.arange(len(self.present)), np.diff(np.append(self.start, len(self.suspect))))
+        totals = np.empty((len(self.present), CANDIDATES))
+        for c in range(CANDIDATES):
+            candidate = self.candidates[local, c]
+            gained = np.where(candidate < others, self._log_density(relative, candidate, dips) - base, 0.0)
+            totals[:, c] = np.add.reduceat(gained, self.start)
+        chosen = totals.argmax(axis=1)
+        rows = np.arange(len(self.present))
+        evidence = np.full(self.suspects.count, -np.inf)
+        best = np.zeros(self.suspects.count)
+        evidence[self.present] = totals[rows, chosen]
+        best[self.present] = self.candidates[rows, chosen]
+        at_fault = np.bincount(self.family[np.flatnonzero(level[:-1] < 0)], minlength=6)
+        prior = np.maximum(self.suspects.rivals_log - np.log1p(at_fault[self.family]), 0.7)
+        return evidence, prior + self.price, best
+
+    def _log_density(self, relative: Floats, expected: Floats, dips: Dips) -> Floats:
+        below = expected - relative
+        z = below / self.sigma
+        faulty = expected < 0
+        share = np.where(faulty, np.maximum(ERRATIC_SHARE, dips.share), dips.share)
+        slower = np.where(faulty, np.maximum(ERRATIC_SHARE / RANGE, dips.at(below)), dips.at(below))
+        core = (1 - share - UPWARD) / (self.sigma * np.sqrt(2 * np.pi)) * np.exp(-0.5 * z * z)
+        return np.asarray(np.log(core + np.where(z > -2, slower, 0.0) + UPWARD / RANGE), dtype=np.float64)
+
+    def _level_candidates(self) -> Floats:
+        """Shape (present suspects, CANDIDATES): levels seen in their own slow results, spread evenly over the sorted ones."""
+        slow = self.slow[self.result]
+        values, owner = self.relative[self.result][slow], self.suspect[slow]
+        order = np.lexsort((values, owner))
+        values = values[order]
+        _, first, count = np.unique(owner[order], return_index=True, return_counts=True)
+        position = np.linspace(0, 1, CANDIDATES)[None, :] * (count - 1)[:, None]
+        return np.asarray(values[first[:, None] + np.rint(position).astype(np.intp)], dtype=np.float64)
+
+    def _two_witnesses(self) -> Bools:
+        """Whether a suspect was slow often enough: a node with two partners, two nodes of a group, a link three times."""
+        slow = self.slow[self.result]
+        witness = self.suspects.witness[self.result, self.column]
+        allowed = np.zeros(self.suspects.count, dtype=bool)
+        if len(self.present):
+            top = np.iinfo(np.intp).max
+            least = np.minimum.reduceat(np.where(slow, witness, top), self.start)
+            most = np.maximum.reduceat(np.where(slow, witness, -1), self.start)
+            times = np.add.reduceat(slow.astype(np.intp), self.start)
+            is_link = np.array([self.suspects.kind[i] is Kind.LINK for i in self.present])
+            allowed[self.present] = np.where(is_link, times >= LINK_RESULTS_MIN, least != most)
+            crowded_only = self.suspects.crowded_only[self.present]
+            allowed[self.present] &= ~crowded_only | (times >= CROWDED_RESULTS_MIN)
+        return allowed
+
+    def _ends_fine(self) -> Bools:
+        """A link is at fault only if both of its ends are fine with somebody else."""
+        fine = np.zeros(self.suspects.count, dtype=bool)
+        fine[self.suspects.of_result[self.fine][:, :2].ravel()] = True
+        allowed = np.ones(self.suspects.count, dtype=bool)
+        for i, kind in enumerate(self.suspects.kind):
+            if kind is Kind.LINK:
+                a, b = self.suspects.links[int(self.suspects.item[i])]
+                allowed[i] = fine[a] and fine[b]
+        return allowed
+
+    def _maxima(self, score: Floats) -> Bools:
+        """Who has the highest score among all who share a slow result with it; score 0 = not standing."""
+        standing = score > 0
+        if not standing.any():
+            return standing
+        ranked = np.append(score - np.arange(len(score)) * 1e-9, -np.inf)
+        ranked[:-1][~standing] = -np.inf
+        on_way = self.suspects.of_result[self.slow]
+        scores = ranked[on_way]
+        beaten = on_way[(scores < scores.max(axis=1, keepdims=True)) & (on_way >= 0)]
+        winners = standing.copy()
+        winners[beaten] = False
+        return winners

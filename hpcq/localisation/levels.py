@@ -1,0 +1,117 @@
+"""How fast a healthy pair is: the level of the topmost big cluster of results, because faults only ever slow pairs down.
+
+All work is on logarithms with "slower" as "smaller"; a result becomes its logarithm relative to the healthy level of its
+class. Classes: pairs inside a group and pairs that cross groups (crossing may cost something without being a fault), and
+rounds with few pairs, which may be faster than full ones but are never given a lower level of their own: a round of
+re-tests holds mostly suspects.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpcq.localisation.pairs import PairTable
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+# Scatter is never taken for less than this: clocks, rounding and frequency steps make that much of a difference.
+SIGMA_FLOOR = 0.004
+# A failed pair (value 0) and anything slower than a twentieth count as a twentieth.
+SLOWEST = float(np.log(0.05))
+TOP_SHARE = 0.3
+# The scatter of few results is known poorly, and too small is the dangerous side: twelve results widen it by a quarter.
+SMALL_TABLE = 8.0
+CLASS_COUNT_MIN = 10
+CROWDED_SHARE = 0.5
+SPARSE_SHARE = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """relative: logarithm of each result over its healthy level, <= 0 when slow; sigma: its scatter in healthy pairs.
+
+    healthy: logarithm of the healthy level of most pairs. crowded, sparse: rounds with many and with few pairs at once.
+    crowd_level: healthy level of crowded rounds relative to sparse ones, 0 when the same.
+    """
+
+    relative: Floats
+    sigma: float
+    healthy: float
+    crowded: Bools
+    sparse: Bools
+    crowd_level: float
+
+
+def relative_levels(table: PairTable, *, higher_is_better: bool = True, crossing_may_cost: bool = True) -> Levels:
+    """Bring all results of a table to one scale. The table holds at least one result.
+
+    crossing_may_cost: pairs that cross groups may be slower as a class without a fault; False for results that are already
+    relative to a baseline of the same pair.
+    """
+    with np.errstate(divide="ignore"):
+        logs = np.log(np.maximum(table.value, 0.0))
+    if not higher_is_better:
+        logs = -logs
+    finite = np.isfinite(logs)
+    reference, sigma = top_level(logs[finite]) if finite.any() else (0.0, SIGMA_FLOOR)
+    sigma *= float(np.sqrt(1 + SMALL_TABLE / len(logs)))
+    relative = np.where(finite, logs, -np.inf) - reference
+    crowded, sparse = _crowds(table.round_index)
+    group_a, group_b = table.group_index[table.node_a], table.group_index[table.node_b]
+    crossing = (group_a != group_b) & (group_a >= 0) & (group_b >= 0)
+    for members in (crossing, ~crossing):
+        if crossing_may_cost and not members.all():
+            relative[members] -= _class_level(relative[members], sigma, may_be_slower=True)
+    crowd_level = -_class_level(relative[sparse], sigma, may_be_slower=False)
+    relative[sparse] += crowd_level
+    return Levels(np.clip(relative, SLOWEST, -SLOWEST), sigma, reference, crowded, sparse, crowd_level)
+
+
+def top_level(logs: Floats) -> tuple[float, float]:
+    """Centre and standard deviation of the topmost cluster that holds at least TOP_SHARE of the values.
+
+    Starts near the top and moves to the median of what lies within 2.5 standard deviations until that stands still.
+    """
+    if len(logs) < 3:
+        return float(logs.max()), SIGMA_FLOOR
+    for start in (0.85, 0.7, 0.5):
+        level = float(np.quantile(logs, start))
+        sigma = max(SIGMA_FLOOR, float(np.quantile(logs, min(start + 0.12, 1.0)) - level) / 0.85)
+        for _ in range(30):
+            near = logs[np.abs(logs - level) <= 2.5 * sigma]
+            if len(near) < max(2, TOP_SHARE * 0.5 * len(logs)):
+                sigma *= 1.3
+                continue
+            centre = float(np.median(near))
+            spread = max(SIGMA_FLOOR, 1.4826 * 1.06 * float(np.median(np.abs(near - centre))))
+            if abs(centre - level) + abs(spread - sigma) < 1e-9:
+                break
+            level, sigma = centre, spread
+        share = float(np.mean(np.abs(logs - level) <= 2.5 * sigma))
+        if share >= TOP_SHARE:
+            break
+    return level, sigma
+
+
+def _class_level(relative: Floats, sigma: float, *, may_be_slower: bool) -> float:
+    """Healthy level of a class relative to all pairs: 0 where a tenth of the class is as fast as the rest."""
+    finite = relative[np.isfinite(relative)]
+    if len(finite) < (CLASS_COUNT_MIN if may_be_slower else 3):
+        return 0.0
+    if may_be_slower and np.mean(np.abs(finite) <= 3 * sigma) >= 0.1:
+        return 0.0
+    level, _ = top_level(finite)
+    if abs(level) <= 3 * sigma or (level < 0 and not may_be_slower):
+        return 0.0
+    return level
+
+
+def _crowds(round_index: NDArray[np.intp]) -> tuple[Bools, Bools]:
+    """Which results come from crowded rounds and which from sparse ones, by the number of pairs at once."""
+    size = np.bincount(round_index)[round_index]
+    largest = size.max()
+    return size > CROWDED_SHARE * largest, size <= SPARSE_SHARE * largest

@@ -1,0 +1,84 @@
+"""Templates to text; the only user of Jinja2.
+
+Hides: strict undefined names (a misspelt variable is an error, never an empty string), quoting for the shell and for
+scheduler directives, escaping in HTML.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hpcq import assets, units
+from hpcq.errors import HpcqError, UserError
+from hpcq.transport import quote
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+#: What a launcher line of a cluster file may name, and the shell text that stands for it in a job script.
+_PLACEHOLDERS = {
+    "{node}": '"$node"',
+    "{client}": '"$CLIENT"',
+    "{server}": '"$SERVER"',
+    "{nodes}": '"$CLIENT,$SERVER"',
+}
+
+_PLAIN_DIRECTIVE = re.compile(r"[A-Za-z0-9_.,:/@%+=\[\]-]+")
+
+
+def render(template_name: str, context: Mapping[str, Any]) -> str:
+    """The text of `templates/<template_name>` for `context`.
+
+    Names that end in .html.j2 are escaped for HTML. Raises HpcqError when the template does not fit the context.
+    """
+    from jinja2 import TemplateError
+
+    try:
+        return _environment(assets.templates()).get_template(template_name).render(**context)
+    except TemplateError as error:
+        raise HpcqError(f"templates/{template_name}: {error}", "the template names something that it was not given") from error
+
+
+def shell_word(value: object) -> str:
+    """One word of a shell script, whatever it holds; numbers and booleans in their JSON form."""
+    return quote(value if isinstance(value, str) else json.dumps(value))
+
+
+def directive_value(value: object) -> str:
+    """The value of a scheduler directive line. Raises UserError where no quoting can carry it."""
+    text = str(value)
+    if "\n" in text or "\r" in text or "\0" in text:
+        raise UserError(f"{text!r}: a line break: a directive is one line", "remove the line break from the cluster file")
+    if _PLAIN_DIRECTIVE.fullmatch(text):
+        return text
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def launch_word(value: str) -> str:
+    """One word of a launcher line: quoted, with the placeholders of the job script open for the shell to fill."""
+    pieces = re.split(r"(\{(?:node|client|server|nodes)\})", value)
+    return "".join(_PLACEHOLDERS.get(piece, quote(piece) if piece else "") for piece in pieces) or "''"
+
+
+@functools.cache
+def _environment(folder: Path) -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(folder),
+        undefined=StrictUndefined,
+        autoescape=lambda name: bool(name) and ".html" in str(name),  # noqa: S701 - shell scripts are quoted, pages escaped
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["q"] = shell_word
+    environment.filters["directive"] = directive_value
+    environment.filters["launch_word"] = launch_word
+    environment.filters["human"] = units.human
+    return environment

@@ -1,0 +1,109 @@
+"""Node x node tables: who talks how well to whom, at one look.
+
+Rows are clients, columns servers. A bad node is a cross, a bad link one cell. Colours are relative to the median of the
+table's cells and end at 20 %; grey was not planned, hatched was planned and not measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from hpcq import units
+from hpcq.store.query import Summary, median, natural, size_text
+
+_CLIP_RATIO = 0.20
+#: Up to this many nodes the cells carry their numbers.
+_NUMBERS_MAX = 12
+#: Beyond this many nodes a page cannot show a matrix that helps; the tables have it.
+NODES_MAX = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One ordered pair. kind: value, missing (planned, not measured), absent (not planned), self."""
+
+    x: int
+    y: int
+    kind: str
+    worse: bool
+    strength: float
+    number: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """One cluster, kernel and size."""
+
+    title: str
+    unit: str
+    reference: str
+    nodes: tuple[str, ...]
+    cell_px: int
+    cells: tuple[Cell, ...]
+
+
+def make_matrices(summaries: Sequence[Summary], planned: Collection[tuple[str, str, str]]) -> list[Matrix]:
+    """One matrix a cluster and kernel: throughput at its largest size, latency at its smallest.
+
+    planned: (cluster, client, server) of every planned pair.
+    """
+    groups: dict[tuple[str, str], list[Summary]] = {}
+    for one in summaries:
+        if one.main:
+            groups.setdefault((one.cluster, one.kernel), []).append(one)
+    made = []
+    for (cluster, kernel), group in groups.items():
+        choose = max if group[0].better == "higher" else min
+        size_bytes = choose(one.size_bytes or 0 for one in group)
+        here = [one for one in group if (one.size_bytes or 0) == size_bytes]
+        variant = min(one.variant for one in here)
+        here = [one for one in here if one.variant == variant]
+        pairs = {(client, server) for at, client, server in planned if at == cluster}
+        nodes = sorted({node for pair in pairs for node in pair}, key=natural)
+        if 2 < len(nodes) <= NODES_MAX:
+            words = [kernel, *([size_text(size_bytes)] if size_bytes else []), *([variant] if variant else [])]
+            made.append(_matrix(f"{cluster}: {', '.join(words)}", here, nodes, pairs))
+    return made
+
+
+def _matrix(title: str, here: Sequence[Summary], nodes: Sequence[str], planned: Collection[tuple[str, str]]) -> Matrix:
+    reference = median([one.median for one in here])
+    values = {(one.client, one.server): one for one in here}
+    numbered = len(nodes) <= _NUMBERS_MAX
+    cells = [
+        _cell((x, y), (client, server), values.get((client, server)), planned, reference, numbered=numbered)
+        for y, client in enumerate(nodes)
+        for x, server in enumerate(nodes)
+    ]
+    return Matrix(
+        title=title,
+        unit=here[0].metric,
+        reference=units.human(reference, here[0].unit),
+        nodes=tuple(nodes),
+        cell_px=44 if numbered else max(5, 560 // len(nodes)),
+        cells=tuple(cells),
+    )
+
+
+def _cell(
+    at: tuple[int, int],
+    pair: tuple[str, str],
+    one: Summary | None,
+    planned: Collection[tuple[str, str]],
+    reference: float,
+    *,
+    numbered: bool,
+) -> Cell:
+    client, server = pair
+    if one is None:
+        kind = "self" if client == server else "missing" if pair in planned else "absent"
+        words = {"self": "the same node", "missing": "planned, not measured", "absent": "not planned"}
+        return Cell(*at, kind, worse=False, strength=0.0, number="", text=f"{client} to {server}: {words[kind]}")
+    change = (one.median - reference) / abs(reference) if reference else 0.0
+    worse = change < 0 if one.better == "higher" else change > 0
+    shown = units.human(one.median, one.unit)
+    text = f"{client} to {server}: {shown} ({change:+.1%} from the median, n = {one.n})"
+    strength = round(min(abs(change) / _CLIP_RATIO, 1.0), 3)
+    return Cell(*at, "value", worse=worse, strength=strength, number=shown.partition(" ")[0] if numbered else "", text=text)

@@ -1,0 +1,190 @@
+"""What the page of a run says, in the order a person needs it: is it all there, what stands out, the numbers, what is
+missing and why, how it was made.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hpcq import __version__, units
+from hpcq.reports.matrix import make_matrices
+from hpcq.reports.plots import make_plots
+from hpcq.store import query
+from hpcq.store.database import Connection, reading
+from hpcq.store.query import AttemptRow, ResultRow, RunRow, Selection, Summary
+from hpcq.store.runfolder import write_text
+
+#: Rows of a table on the page; a browser should not have to hold what belongs into a query.
+_ROWS_MAX = 2000
+#: A pair this far on the bad side of the others is worth a look; no judgement, there is no history here.
+_APART_RATIO = 0.10
+_APART_SHOWN = 8
+_EXAMPLES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """A pair on the bad side of its cluster's pairs: where it is worst, and in how many of its tests."""
+
+    worst: Summary
+    reference: float
+    change_ratio: float
+    off_count: int
+    test_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Planned results that are not there for one and the same reason."""
+
+    cluster: str
+    outcome: str
+    reason: str
+    count: int
+    examples: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """How many attempts of a cluster ended one way."""
+
+    cluster: str
+    outcome: str
+    count: int
+    example: str
+
+
+def write_report(database: Path, run_id: str, path: Path) -> Path:
+    """Write the page of a run to `path` and return it. Raises StoreError, or UserError when the run is not loaded."""
+    from hpcq.render import render
+
+    with reading(database) as connection:
+        context = _context(connection, query.find_run(connection, run_id))
+    write_text(path, render("report.html.j2", context))
+    return path
+
+
+def _context(database: Connection, run: str) -> dict[str, Any]:
+    selection = Selection(run=run)
+    runs = query.runs(database, run)
+    summaries = query.summaries(database, selection, all_metrics=True)
+    main = [one for one in summaries if one.main]
+    rows = query.results(database, selection)
+    attempts = query.attempts(database, run)
+    apart = _apart(main)
+    planned = {(row.cluster, row.client, row.server) for row in rows}
+    return {
+        "run": run,
+        "campaign": runs[0].campaign,
+        "created_utc": _minute(runs[0].created_utc),
+        "made_utc": _minute(units.utc_now()),
+        "version": __version__,
+        "clusters": runs,
+        "complete": all(one.complete for one in runs),
+        "sentence": _sentence(runs),
+        "apart": apart[:_APART_SHOWN],
+        "apart_count": len(apart),
+        "apart_nodes": _apart_nodes(apart),
+        "apart_ratio": _APART_RATIO,
+        "plots": make_plots(summaries),
+        "matrices": make_matrices(summaries, planned),
+        "groups": _groups(main[:_ROWS_MAX]),
+        "row_count": len(main),
+        "rows_max": _ROWS_MAX,
+        "missing": _missing(rows),
+        "ends": _ends(attempts),
+        "attempt_count": len(attempts),
+        "left_out": query.left_out(database, run)[:_ROWS_MAX],
+        "warnings": query.warnings(database, run),
+        "builds": query.builds(database, run),
+    }
+
+
+def _sentence(runs: Sequence[RunRow]) -> str:
+    planned = sum(one.planned_count for one in runs)
+    counts = {
+        "measured": sum(one.measured_count for one in runs),
+        "invalid": sum(one.invalid_count for one in runs),
+        "failed": sum(one.failed_count for one in runs),
+        "not measured": sum(one.not_measured_count for one in runs),
+    }
+    told = [f"{count} {word}" for word, count in counts.items() if count or word == "measured"]
+    return f"{planned} results planned: {', '.join(told)}."
+
+
+def _apart(main: Sequence[Summary]) -> list[Apart]:
+    """Pairs on the bad side of the others, furthest first; nothing where fewer than three pairs compare."""
+    tests: dict[tuple[Any, ...], list[Summary]] = {}
+    for one in main:
+        tests.setdefault((one.cluster, one.kernel, one.size_bytes, one.variant), []).append(one)
+    pairs: dict[tuple[str, str, str], list[tuple[float, float, Summary]]] = {}
+    for group in tests.values():
+        reference = query.median([one.median for one in group])
+        for one in group if len(group) >= 3 and reference else ():
+            change_ratio = (one.median - reference) / abs(reference)
+            badness = -change_ratio if one.better == "higher" else change_ratio
+            pairs.setdefault((one.cluster, one.client, one.server), []).append((badness, reference, one))
+    found = []
+    for members in pairs.values():
+        badness, reference, one = max(members, key=lambda member: member[0])
+        if badness > _APART_RATIO:
+            off_count = sum(member[0] > _APART_RATIO for member in members)
+            change_ratio = (one.median - reference) / abs(reference)
+            found.append((badness, Apart(one, reference, change_ratio, off_count, len(members))))
+    return [apart for _, apart in sorted(found, key=lambda item: (-item[1].off_count, -item[0]))]
+
+
+def _apart_nodes(apart: Sequence[Apart]) -> list[str]:
+    """Nodes that most of these pairs of a cluster have in common."""
+    words = []
+    for cluster in sorted({one.worst.cluster for one in apart}):
+        pairs = [one.worst for one in apart if one.worst.cluster == cluster]
+        counts = Counter(node for pair in pairs for node in (pair.client, pair.server))
+        node, count = counts.most_common(1)[0]
+        if count >= 3 and count > len(pairs) * 0.7:
+            words.append(f"{cluster}: {node} is an end of {count} of these {len(pairs)} pairs.")
+    return words
+
+
+def _groups(main: Sequence[Summary]) -> list[tuple[str, list[Summary]]]:
+    groups: dict[str, list[Summary]] = {}
+    for one in main:
+        groups.setdefault(f"{one.cluster}: {one.kernel}, {one.metric}", []).append(one)
+    return list(groups.items())
+
+
+def _missing(rows: Sequence[ResultRow]) -> list[Missing]:
+    groups: dict[tuple[str, str, str], list[ResultRow]] = {}
+    for row in rows:
+        if row.outcome != "measured":
+            groups.setdefault((row.cluster, row.outcome, row.reason or ""), []).append(row)
+    return [
+        Missing(*key, len(group), _few_places(group))
+        for key, group in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))[:_ROWS_MAX]
+    ]
+
+
+def _few_places(group: Sequence[ResultRow]) -> str:
+    places = list(dict.fromkeys(f"{row.kernel} {row.client} to {row.server}" for row in group))
+    more = f" and {len(places) - _EXAMPLES} more" if len(places) > _EXAMPLES else ""
+    return ", ".join(places[:_EXAMPLES]) + more
+
+
+def _ends(attempts: Sequence[AttemptRow]) -> list[Ends]:
+    groups: dict[tuple[str, str], list[AttemptRow]] = {}
+    for attempt in attempts:
+        groups.setdefault((attempt.cluster, attempt.outcome or attempt.state or "submitted"), []).append(attempt)
+    made = []
+    for (cluster, outcome), group in sorted(groups.items()):
+        first = next((one for one in group if one.reason), None)
+        example = f"{first.job} attempt {first.attempt_no} on {first.nodes}: {first.reason}" if first else ""
+        made.append(Ends(cluster, outcome, len(group), example))
+    return made
+
+
+def _minute(utc_text: str) -> str:
+    return f"{utc_text[:10]} {utc_text[11:16]} UTC"

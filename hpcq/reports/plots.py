@@ -1,0 +1,242 @@
+"""Geometry of the report's plots: from summaries to coordinates. The template draws them.
+
+size curve   several sizes: log2 x; median over pairs as a line, all pairs but the outermost 5 % as a band, pairs as dots
+strip        one size: one row a cluster, one dot a pair, a bar at the median
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hpcq import units
+from hpcq.store.query import Summary, median, size_text
+
+WIDTH, HEIGHT = 520, 300
+LEFT, RIGHT, TOP, BOTTOM = 78, 14, 14, 40
+_ROW_HEIGHT = 44
+#: With more pairs than this, only those outside the band are drawn, so many on each side.
+_DOTS_MAX = 600
+_OUTSIDE_MAX = 10
+#: A value axis becomes logarithmic when its ends differ by more than this factor.
+_LOG_FACTOR = 12.0
+#: Beside a kernel's main metric; everything else is in the database.
+_ALSO_PLOTTED = ("throughput_bps", "round_trip_p99_ns", "lost_ratio")
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A line across the plot with its label."""
+
+    at: float
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """One pair's median."""
+
+    x: float
+    y: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """One cluster (and variant) in a plot; `style_index` chooses colour and marker."""
+
+    label: str
+    style_index: int
+    line: str
+    band: str
+    dots: tuple[Dot, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """One figure. `rows` repeats what it shows as a table: label, size, median, lowest, highest, pairs."""
+
+    kind: str
+    title: str
+    description: str
+    x_label: str
+    y_label: str
+    height: int
+    x_ticks: tuple[Tick, ...]
+    y_ticks: tuple[Tick, ...]
+    curves: tuple[Curve, ...]
+    rows: tuple[tuple[str, str, str, str, str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """From a value to a coordinate."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    log: bool
+
+    def at(self, value: float) -> float:
+        low, high, here = (math.log(one) if self.log else one for one in (self.low, self.high, max(value, self.low)))
+        share = (here - low) / (high - low) if high > low else 0.5
+        return round(self.start + share * (self.end - self.start), 1)
+
+
+def make_plots(summaries: Sequence[Summary]) -> list[Plot]:
+    """A plot for each kernel's main metric, and for a few others that every network person asks for; curves first."""
+    groups: dict[tuple[str, str], list[Summary]] = {}
+    for one in summaries:
+        if one.better != "none":
+            groups.setdefault((one.kernel, one.metric), []).append(one)
+    plots = []
+    for (kernel, metric), group in groups.items():
+        if not group[0].main and metric not in _ALSO_PLOTTED:
+            continue
+        if not any(one.median for one in group):
+            continue
+        sizes = sorted({one.size_bytes for one in group if one.size_bytes})
+        plots.append(_curves(kernel, metric, group, sizes) if len(sizes) > 1 else _strip(kernel, metric, group))
+    return sorted(plots, key=lambda plot: plot.kind)
+
+
+def _curves(kernel: str, metric: str, group: Sequence[Summary], sizes: Sequence[int]) -> Plot:
+    by_label = _by_label(group)
+    x_axis = _Axis(math.log2(sizes[0]), math.log2(sizes[-1]), LEFT + 10, WIDTH - RIGHT - 10, log=False)
+    y_axis = _value_axis([one.median for one in group], HEIGHT - BOTTOM, TOP)
+    dotted = len(group) <= _DOTS_MAX
+    curves, rows = [], []
+    for style_index, (label, members) in enumerate(by_label.items()):
+        middle, upper, lower, dots = [], [], [], []
+        for size in sizes:
+            here = [one for one in members if one.size_bytes == size]
+            if not here:
+                continue
+            x, values = x_axis.at(math.log2(size)), sorted(one.median for one in here)
+            middle.append((x, y_axis.at(median(values))))
+            low, high = _band(values)
+            lower.append((x, y_axis.at(low)))
+            upper.append((x, y_axis.at(high)))
+            shown = here if dotted else _outside(here, low, high)
+            dots += [Dot(x, y_axis.at(one.median), _pair_text(one)) for one in shown]
+            rows.append(_row(label, size, here))
+        band = _points(upper + lower[::-1])
+        curves.append(Curve(label, style_index, _points(middle), band, tuple(dots)))
+    unit = group[0].unit
+    return Plot(
+        kind="curve",
+        title=f"{kernel}: {metric}",
+        description=f"{metric} of {kernel} against message size for {', '.join(by_label)}; figures in the table below.",
+        x_label="message size",
+        y_label=f"{metric}, {group[0].better} is better" + (", logarithmic" if y_axis.log else ""),
+        height=HEIGHT,
+        x_ticks=tuple(Tick(x_axis.at(math.log2(size)), size_text(int(size))) for size in _few(sizes)),
+        y_ticks=tuple(Tick(y_axis.at(value), units.human(value, unit)) for value in _tick_values(y_axis)),
+        curves=tuple(curves),
+        rows=tuple(rows),
+    )
+
+
+def _strip(kernel: str, metric: str, group: Sequence[Summary]) -> Plot:
+    by_label = _by_label(group)
+    height = TOP + BOTTOM + _ROW_HEIGHT * len(by_label)
+    x_axis = _value_axis([one.median for one in group], 24, WIDTH - 32)
+    dotted = len(group) <= _DOTS_MAX
+    curves, rows = [], []
+    for style_index, (label, members) in enumerate(by_label.items()):
+        y = TOP + _ROW_HEIGHT * (style_index + 0.65)
+        values = sorted(one.median for one in members)
+        middle = x_axis.at(median(values))
+        low, high = _band(values)
+        left, right = x_axis.at(low), x_axis.at(high)
+        band = _points([(left, y - 5), (right, y - 5), (right, y + 5), (left, y + 5)])
+        shown = members if dotted else _outside(members, low, high)
+        dots = tuple(Dot(x_axis.at(one.median), y, _pair_text(one)) for one in shown)
+        curves.append(Curve(label, style_index, _points([(middle, y - 13), (middle, y + 13)]), band, dots))
+        rows.append(_row(label, members[0].size_bytes, members))
+    unit, size_bytes = group[0].unit, group[0].size_bytes
+    at_size = f" at {size_text(size_bytes)}" if size_bytes else ""
+    return Plot(
+        kind="strip",
+        title=f"{kernel}: {metric}{at_size}",
+        description=f"{metric} of {kernel}{at_size}, one dot a pair, for {', '.join(by_label)}; figures in the table below.",
+        x_label=f"{metric}, {group[0].better} is better" + (", logarithmic" if x_axis.log else ""),
+        y_label="",
+        height=height,
+        x_ticks=tuple(Tick(x_axis.at(value), units.human(value, unit)) for value in _few(_tick_values(x_axis), 5)),
+        y_ticks=tuple(Tick(TOP + _ROW_HEIGHT * (index + 0.25), label) for index, label in enumerate(by_label)),
+        curves=tuple(curves),
+        rows=tuple(rows),
+    )
+
+
+def _by_label(group: Sequence[Summary]) -> dict[str, list[Summary]]:
+    found: dict[str, list[Summary]] = {}
+    for one in group:
+        found.setdefault(f"{one.cluster}, {one.variant}" if one.variant else one.cluster, []).append(one)
+    return found
+
+
+def _row(label: str, size_bytes: int | None, members: Sequence[Summary]) -> tuple[str, str, str, str, str, int]:
+    values = [one.median for one in members]
+    shown = (units.human(value, members[0].unit) for value in (median(values), min(values), max(values)))
+    middle, low, high = shown
+    return label, size_text(size_bytes), middle, low, high, len(values)
+
+
+def _band(values: Sequence[float]) -> tuple[float, float]:
+    """The middle 90 % of ordered values; all of them while they are few."""
+    cut = int(len(values) * 0.05)
+    return values[cut], values[len(values) - 1 - cut]
+
+
+def _outside(members: Sequence[Summary], low: float, high: float) -> list[Summary]:
+    """The pairs outside the band, the furthest few on each side: what must not drown in it."""
+    ordered = sorted(members, key=lambda one: one.median)
+    below = [one for one in ordered if one.median < low][:_OUTSIDE_MAX]
+    return below + [one for one in ordered if one.median > high][-_OUTSIDE_MAX:]
+
+
+def _value_axis(values: Sequence[float], start: float, end: float) -> _Axis:
+    low, high = min(values), max(values)
+    if low > 0 and high / low > _LOG_FACTOR:
+        return _Axis(low / 1.3, high * 1.3, start, end, log=True)
+    step = _step(high - min(low, 0.0))
+    floor = 0.0 if low >= 0 else math.floor(low / step) * step
+    return _Axis(floor, math.ceil(high * 1.02 / step) * step or 1.0, start, end, log=False)
+
+
+def _tick_values(axis: _Axis) -> list[float]:
+    if not axis.log:
+        step = _step(axis.high - axis.low)
+        count = round((axis.high - axis.low) / step)
+        return [axis.low + step * index for index in range(count + 1)]
+    first, last = math.floor(math.log10(axis.low)), math.ceil(math.log10(axis.high))
+    fine = axis.high / axis.low < 1000
+    steps = (1, 2, 5) if fine else (1,)
+    values = [factor * 10.0**power for power in range(first, last + 1) for factor in steps]
+    return [value for value in values if axis.low <= value <= axis.high]
+
+
+def _step(span: float) -> float:
+    """A round step that gives four to eight intervals."""
+    if span <= 0:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(span / 4))
+    return next(factor * power for factor in (1, 2, 5, 10) if span / (factor * power) <= 8)
+
+
+def _few(values: Sequence[float], count_max: int = 8) -> list[float]:
+    stride = math.ceil(len(values) / count_max)
+    return list(values[::stride])
+
+
+def _points(points: Sequence[tuple[float, float]]) -> str:
+    return " ".join(f"{x:g},{y:g}" for x, y in points)
+
+
+def _pair_text(one: Summary) -> str:
+    size = f", {one.size_text}" if one.size_bytes else ""
+    return f"{one.cluster}: {one.client} to {one.server}{size}: {units.human(one.median, one.unit)} (n = {one.n})"

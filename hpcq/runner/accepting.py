@@ -1,0 +1,313 @@
+"""`hpcq accept`: which nodes need it, what is run, and what comes out.
+
+observe     the scheduler's word on drains, reservations, restarts and leaves goes into the database
+choose      nodes that were never accepted, came up or were released since, or that somebody names
+run         the baseline's pairs of these nodes where both ends can be had, else pairs with good nodes
+judge       against the baseline, else against peers; the campaign's gates
+run again   suspects with good partners, slow pairs once more; nobody is told after one bad run
+write down  verdicts into the ledger; commands to drain or resume, run only when asked to
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hpcq import units
+from hpcq.definition.cluster import read_cluster
+from hpcq.definition.derive import with_pairs, with_reservation
+from hpcq.definition.model import Cluster
+from hpcq.errors import HpcqError
+from hpcq.runner import stages
+from hpcq.runner.accept_choice import Choice, Wish, choose, partners
+from hpcq.runner.accept_values import measured
+from hpcq.runner.runs import check_definitions, open_run, reach, scheduler_of
+from hpcq.scheduler.base import NodeCondition, Scheduler
+from hpcq.scheduler.upkeep import Upkeep, admit_command, drain_command, resume_command, upkeep
+from hpcq.store import ledger
+from hpcq.store.database import reading, transaction, writing
+from hpcq.store.moments import baseline_runs
+from hpcq.store.runfolder import RunFolder
+from hpcq.verdict.acceptance import Acceptance, Judged, judge
+from hpcq.verdict.gates import Verdict
+
+Say = Callable[[str], None]
+
+#: Fewest repetitions of a test: ranks cannot tell anything of fewer.
+REPETITIONS_MIN = 5
+#: Runs of suspects against good partners, at most.
+RETESTS_MAX = 2
+#: Without a baseline, so many of the cluster's newest runs stand for what is expected.
+REFERENCE_RUNS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a person asks for."""
+
+    campaign: Path
+    cluster_folders: tuple[Path, ...]
+    database: Path
+    runs_folder: Path
+    wish: Wish
+    against: str | None
+    apply: bool
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came out on one cluster. reasons: why each node was to be tested. commands: what to type, and why."""
+
+    cluster: str
+    reasons: dict[str, str]
+    verdicts: Acceptance
+    runs: list[str] = field(default_factory=list)
+    reservation: str | None = None
+    commands: list[tuple[str, str]] = field(default_factory=list)
+    changed: dict[str, str] = field(default_factory=dict)
+    applied: list[str] = field(default_factory=list)
+
+    @property
+    def all_judged(self) -> tuple[Judged, ...]:
+        """Nodes, links and groups."""
+        return (*self.verdicts.nodes, *self.verdicts.links, *self.verdicts.groups)
+
+    def to_json(self) -> dict[str, Any]:
+        """For --json."""
+        parts = {name: list(getattr(self.verdicts, name)) for name in ("nodes", "links", "groups", "suspects")}
+        for one in parts["nodes"]:
+            one_reason = self.reasons.get(one.name, "")
+            self.reasons[one.name] = one_reason
+        rest = {"runs": self.runs, "reservation": self.reservation, "applied": self.applied, "changed": self.changed}
+        commands = [{"command": command, "why": why} for command, why in self.commands]
+        return {"cluster": self.cluster, "reasons": self.reasons, **parts, **rest, "commands": commands}
+
+
+def accept(order: Order, say: Say) -> list[Outcome]:
+    """Accept what needs it on every cluster of the campaign; nothing is run where nothing needs it.
+
+    Raises UserError for bad files or an unknown baseline before anything is run.
+    """
+    _, paths = check_definitions(order.campaign, order.cluster_folders)
+    with writing(order.database) as database:
+        reference = None if order.against is None else baseline_runs(database, order.against)
+    outcomes = []
+    for name, path in paths.items():
+        with _alone(order.runs_folder, name) as mine:
+            if not mine:
+                say(f"{name}: another acceptance is under way; this one does nothing")
+                continue
+            outcomes.append(_Acceptor(order, name, path, reference, say).run())
+    return outcomes
+
+
+class _Acceptor:
+    """One cluster's acceptance."""
+
+    def __init__(self, order: Order, name: str, path: Path, reference: tuple[int, ...] | None, say: Say) -> None:
+        self.order = order
+        self.name = name
+        self.path = path
+        self.say = say
+        self.cluster: Cluster = read_cluster(path)
+        self.scheduler: Scheduler = scheduler_of(self.cluster, reach(self.cluster))
+        self.reference = reference
+        self.run_ids: list[int] = []
+        self.runs: list[str] = []
+
+    def run(self) -> Outcome:
+        """Observe, choose, run, judge, write down."""
+        seen = upkeep(self.scheduler)
+        states = {state.node: state for state in self.scheduler.nodes()}
+        self._observe(seen, list(states))
+        with reading(self.order.database) as database:
+            known = ledger.ledger(database, self.name)
+            if self.reference is None:
+                self.reference = _newest_runs(database, self.name)
+            baseline_pairs = ledger.pairs_of(database, self.name, self.reference)
+            groups = _groups(database, self.name)
+        idle = {name for name, state in states.items() if state.condition is NodeCondition.IDLE}
+        choice = choose(self.order.wish, {node: known[node] for node in states}, seen, idle)
+        if choice.can_run:
+            good = [node for node in idle if known[node].verdict == "pass" and node not in choice.targets]
+            room = choice.inside if choice.reservation else idle
+            pairs = partners(choice.testable, baseline_pairs, good, sorted(room))
+            self._measure(pairs, choice)
+            self._again(choice, groups, sorted(room))
+        verdicts = self._judged(choice, groups, {node: state.native_state for node, state in states.items()})
+        outcome = Outcome(self.name, choice.targets, verdicts, self.runs, choice.reservation)
+        outcome.changed = self._changed(verdicts)
+        self._write_down(outcome)
+        outcome.commands = _commands(outcome, seen)
+        if self.order.apply:
+            outcome.applied = self._apply(outcome)
+        return outcome
+
+    def _observe(self, seen: Upkeep, nodes: Sequence[str]) -> None:
+        standing = [
+            ledger.Occurrence(node, one.started_utc, one.name)
+            for one in seen.reservations
+            if one.maintenance and one.active
+            for node in one.nodes
+        ]
+        drained = [one.node for one in seen.nodes.values() if one.drained]
+        with writing(self.order.database) as database, transaction(database):
+            ledger.ensure_nodes(database, self.name, nodes)
+            ledger.observed(database, self.name, standing, drained, seen.leaves)
+
+    def _measure(self, pairs: Sequence[tuple[str, str]], choice: Choice) -> None:
+        """One run of these pairs, loaded; what cannot be measured becomes rows with reasons."""
+        if not pairs:
+            return
+        folder = self.order.runs_folder / ".accept" / f"{self.name}-{units.utc_now()[:19].replace(':', '')}-{len(self.runs)}"
+        campaign = folder / self.order.campaign.name
+        with_pairs(self.order.campaign, campaign, self.name, pairs, REPETITIONS_MIN)
+        folders = [*self.order.cluster_folders, self.path.parent]
+        if choice.reservation is not None:
+            with_reservation(self.path, folder / "clusters" / self.path.name, choice.reservation)
+            folders = [folder / "clusters", *folders]
+        run: RunFolder = open_run(campaign, folders, self.order.database, self.order.runs_folder)
+        self.say(f"{self.name}: run {run.run_id}: {len(pairs)} pairs")
+        self.runs.append(run.run_id)
+        try:
+            stages.build(run, self.name)
+            stages.plan(run, self.name)
+            stages.drive(run, self.name, self.say)
+        finally:
+            with contextlib.suppress(HpcqError):
+                stages.load(run, self.order.database)
+                with reading(self.order.database) as database:
+                    self.run_ids.append(ledger.run_id_of(database, run.run_id))
+
+    def _again(self, choice: Choice, groups: dict[str, str], room: Sequence[str]) -> None:
+        """Run slow pairs once more, and suspects with good partners."""
+        for _ in range(RETESTS_MAX):
+            verdicts = self._judged(choice, groups, {})
+            results = self._results()
+            slow = {(one.client, one.server) for one in results if one.bad and one.run_no == len(self.run_ids)}
+            once = [one for one in sorted(slow) if len({r.run_no for r in results if (r.client, r.server) == one}) < 2]
+            suspects = [one for one in verdicts.suspects if one in room]
+            met = {frozenset((one.client, one.server)) for one in results}
+            fresh = [
+                pair for pair in partners(suspects, [], list(verdicts.good), room) if frozenset(pair) not in met
+            ] if suspects else []  # fmt: skip
+            if not once and not fresh:
+                return
+            self.say(f"{self.name}: measuring again: {', '.join(f'{a} > {b}' for a, b in [*once, *fresh])}")
+            self._measure([*once, *fresh], choice)
+
+    def _results(self) -> list[Any]:
+        with reading(self.order.database) as database:
+            return measured(database, self.order.runs_folder, self.name, self.reference or (), self.runs)
+
+    def _judged(self, choice: Choice, groups: dict[str, str], states: dict[str, str]) -> Acceptance:
+        missing = dict(choice.blocked)
+        for node in choice.targets:
+            missing.setdefault(node, f"no result; the scheduler says {states.get(node, 'nothing')}")
+        return judge(list(choice.targets), self._results(), missing, groups)
+
+    def _changed(self, verdicts: Acceptance) -> dict[str, str]:
+        """What differs between the reference and now on nodes that did not pass."""
+        from hpcq.store import sides
+        from hpcq.verdict.causes import rank, say
+
+        found = {}
+        with reading(self.order.database) as database:
+            for one in verdicts.nodes:
+                if one.verdict not in {Verdict.FAILED, Verdict.DEGRADED}:
+                    continue
+                before = ledger.results_of_pair(database, self.name, one.name, self.reference or ())
+                after = ledger.results_of_pair(database, self.name, one.name, self.run_ids)
+                facts = [_of_node(point, one.name) for point in sides.facts_of(database, [*before, *after])]
+                words = say(rank(facts[: len(before)], facts[len(before) :]), 5)
+                found[one.name] = words or "nothing that hpcq knows of differs from the reference"
+        return found
+
+    def _write_down(self, outcome: Outcome) -> None:
+        rows = [(one.name, one.verdict.value, one.reason) for one in outcome.verdicts.nodes if not self._said_before(one)]
+        with writing(self.order.database) as database, transaction(database):
+            run_id = self.run_ids[-1] if self.run_ids else None
+            ledger.decide(database, self.name, rows, run_id=run_id, baseline=self.order.against)
+
+    def _said_before(self, one: Judged) -> bool:
+        """Whether the ledger has it already: a node that is still not covered, for the same reason."""
+        with reading(self.order.database) as database:
+            row = database.execute(
+                "SELECT verdict, reason FROM v_nodes WHERE cluster = ? AND node = ?", (self.name, one.name)
+            ).fetchone()
+        return one.verdict is Verdict.NOT_COVERED and tuple(row) == (one.verdict.value, one.reason)
+
+    def _apply(self, outcome: Outcome) -> list[str]:
+        done = []
+        for command, why in outcome.commands:
+            if why.startswith("to the test"):
+                continue  # releasing nodes is a person's decision
+            result = self.scheduler.transport.sh(command)
+            if result.returncode != 0:
+                raise HpcqError(
+                    f"{self.name}: {command}: {result.stderr.strip() or 'failed'}", "may this user drain nodes there?"
+                )
+            done.append(command)
+        return done
+
+
+def _commands(outcome: Outcome, seen: Upkeep) -> list[tuple[str, str]]:
+    """What to type in the scheduler's words."""
+    found: list[tuple[str, str]] = []
+    for one in outcome.verdicts.nodes:
+        node = seen.nodes.get(one.name)
+        if node is None:
+            continue
+        if one.verdict is Verdict.FAILED and not node.drained:
+            found.append((drain_command(one.name, f"hpcq accept: {one.reason}"), f"{one.name} failed"))
+        elif one.verdict is Verdict.PASS and node.drained:
+            found.append((resume_command(one.name), f"{one.name} passed"))
+        elif one.verdict is Verdict.NOT_COVERED:
+            held = next((r for r in seen.reservations if r.active and one.name in r.nodes and not r.mine), None)
+            if held is not None:
+                found.append((admit_command(held.name, seen.user), f"to the test: lets {seen.user} run in {held.name}"))
+            elif node.drained:
+                found.append((resume_command(one.name), f"to the test: {one.name} is drained, nothing runs there"))
+    return list(dict.fromkeys(found))
+
+
+def _of_node(facts: dict[tuple[str, str], Any], node: str) -> dict[tuple[str, str], Any]:
+    """The facts of one node whichever end it was, and those of the build."""
+    kept = {}
+    for (where, name), value in facts.items():
+        if where in {f"client {node}", f"server {node}"}:
+            kept[node, name] = value
+        elif where == "build":
+            kept[where, name] = value
+    return kept
+
+
+def _newest_runs(database: Any, cluster: str) -> tuple[int, ...]:
+    rows = database.execute(
+        "SELECT r.run_id FROM run r JOIN run_cluster rc ON rc.run_id = r.run_id JOIN cluster c ON c.cluster_id = rc.cluster_id"
+        " WHERE c.name = ? ORDER BY r.created_utc DESC LIMIT ?",
+        (cluster, REFERENCE_RUNS),
+    )
+    return tuple(int(row[0]) for row in rows)
+
+
+def _groups(database: Any, cluster: str) -> dict[str, str]:
+    rows = database.execute("SELECT node, \"group\" FROM v_groups WHERE cluster = ? AND kind = 'leaf'", (cluster,))
+    return {str(row[0]): str(row[1]) for row in rows}
+
+
+@contextlib.contextmanager
+def _alone(runs_folder: Path, cluster: str) -> Iterator[bool]:
+    """Whether no other acceptance of this cluster is under way here; held until the end."""
+    runs_folder.mkdir(parents=True, exist_ok=True)
+    with (runs_folder / f".accept-{cluster}.lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield False
+            return
+        yield True

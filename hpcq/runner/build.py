@@ -1,0 +1,154 @@
+"""Kernels on a cluster: sources there, the cluster's own compiler and modules, a record of what came out.
+
+    kernels/c --push--> <work>/<run_id>/<cluster>/src --make--> bin/hpcq-net, bin/hpcq-mpi --> build.json
+
+build.json is part of every result: compiler, flags, MPI and the binaries' sha256.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from hpcq import assets, units
+from hpcq.definition.model import Cluster
+from hpcq.errors import HpcqError
+from hpcq.transport import Transport, quote
+
+_SECTION = "=== hpcq "
+#: Compilers at once: a login node is shared with others.
+_JOBS = 4
+
+
+def build_kernels(cluster: Cluster, transport: Transport, root: str, programs: set[str]) -> dict[str, Any]:
+    """Build what `programs` names (hpcq-net, hpcq-mpi) below the folder `root` on the cluster.
+
+    Returns the content of build.json. Raises HpcqError that quotes the compiler when a program does not build.
+    """
+    transport.push(assets.kernel_sources(), f"{root}/src", _source_names())
+    done = transport.sh(_script(cluster, root, programs), timeout_s=600)
+    said = _sections(done.text)
+    for program in sorted(programs):
+        if said.get(f"rc {program}", "").strip() != "0":
+            raise _build_failed(cluster, program, said)
+    described = {program: _describe(said[f"describe {program}"]) for program in sorted(programs)}
+    return {
+        "format": 1,
+        "cluster": cluster.name,
+        "root": root,
+        "built_utc": units.utc_now(),
+        "host": said["host"].strip(),
+        "modules": list(cluster.modules),
+        "cc": cluster.compiler.cc,
+        "compiler_version": said["cc"].strip(),
+        "cflags": list(cluster.compiler.cflags),
+        "flags": said["flags"].strip(),
+        "libc_version": said["libc"].strip(),
+        "mpi_compiler": cluster.mpi.compiler if cluster.mpi and "hpcq-mpi" in programs else None,
+        "mpi_version": said["mpi"].strip() or None,
+        "programs": {
+            program: {"sha256": said[f"sha256 {program}"].split()[0], **described[program]} for program in sorted(programs)
+        },
+    }
+
+
+def work_root(cluster: Cluster, name: str) -> str:
+    """The folder of a run, or of something else called `name`, on the cluster."""
+    base = cluster.work_directory or str(Path.home() / ".cache")
+    return f"{base.rstrip('/')}/hpcq/{name}/{cluster.name}"
+
+
+def check_description(build: dict[str, Any]) -> None:
+    """Raise HpcqError when a built kernel is not the one that the campaign was checked against."""
+    for program, facts in build["programs"].items():
+        path = assets.kernel_descriptions() / f"{program}.json"
+        ours = json.loads(path.read_text(encoding="utf-8"))
+        if facts["kernels"] != ours["kernels"]:
+            raise HpcqError(
+                f"{build['cluster']}: {program}: its --describe is not that of {path.name}: other sources",
+                "after a change to kernels/c, `make describe` writes what campaigns are checked against",
+            )
+
+
+def _source_names() -> list[str]:
+    """The sources alone: what somebody built by hand in the checkout does not travel."""
+    folder = assets.kernel_sources()
+    return sorted(path.name for path in folder.iterdir() if path.name == "Makefile" or path.suffix in {".c", ".h"})
+
+
+def load_modules(cluster: Cluster) -> str:
+    """Shell lines that load the cluster's modules and set its environment; empty when it names none."""
+    lines = ["command -v module >/dev/null 2>&1 || . /etc/profile"] if cluster.modules else []
+    lines += [f"module load {quote(name)} || exit 3" for name in cluster.modules]
+    lines += [f"export {name}={quote(value)}" for name, value in cluster.environment.items()]
+    return "\n".join(lines)
+
+
+def _script(cluster: Cluster, root: str, programs: set[str]) -> str:
+    cc, cflags = quote(cluster.compiler.cc), quote(" ".join(cluster.compiler.cflags))
+    mpicc = quote(cluster.mpi.compiler if cluster.mpi else "mpicc")
+    targets = " ".join(sorted("mpi" if program == "hpcq-mpi" else "net" for program in programs))
+    # A relative BUILD: make takes a blank in a path for two files.
+    make = f"make -C src -j {_JOBS} BUILD=../bin CC={cc} CFLAGS={cflags} MPICC={mpicc}"
+    lines = [
+        load_modules(cluster),
+        f"cd -- {quote(root)} || exit 1",
+        "section() { printf '%s%s\\n' '" + _SECTION + '\' "$1"; }',
+        "section host; uname -n",
+        f"section cc; {cc} --version 2>&1 | head -n 1",
+        "section libc; ldd --version 2>/dev/null | head -n 1",
+        f"section flags; echo {cflags}",
+        "section mpi; :" if "hpcq-mpi" not in programs else f"section mpi; {_MPI_VERSION.replace('MPICC', mpicc)}",
+    ]
+    for target in targets.split():
+        program = f"hpcq-{target}"
+        lines += [
+            f"section 'make {program}'; {make} {target} 2>&1; rc=$?",
+            f"section 'rc {program}'; echo $rc",
+            f"section 'sha256 {program}'; sha256sum bin/{program}",
+            f"section 'describe {program}'; bin/{program} --describe",
+        ]
+    return "\n".join(lines)
+
+
+#: Open MPI says its version through ompi_info, MPICH through mpichversion; either may stand beside the compiler only.
+_MPI_VERSION = (
+    "{ MPICC --showme:version 2>/dev/null || MPICC -v 2>/dev/null | grep -i -m 1 'mpi.*version'"
+    " || MPICC --version 2>/dev/null; } | head -n 1"
+)
+
+
+def _sections(text: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for part in text.split(_SECTION)[1:]:
+        name, _, content = part.partition("\n")
+        found[name] = content
+    return found
+
+
+def _describe(text: str) -> dict[str, Any]:
+    described = json.loads(text)
+    return {key: described[key] for key in ("version", "build_id", "kernels")}
+
+
+def _build_failed(cluster: Cluster, program: str, said: dict[str, str]) -> HpcqError:
+    output = said.get(f"make {program}", "").strip() or "nothing was said"
+    compiler = (cluster.mpi.compiler if cluster.mpi else "mpicc") if program == "hpcq-mpi" else cluster.compiler.cc
+    shown = "\n".join(output.splitlines()[-12:])
+    if "not found" in output or "No such file" in output:
+        hint = f"{compiler} must be on PATH there: name modules, compiler or mpi in the cluster file of {cluster.name}"
+    else:
+        hint = f"the compiler's words above say what it misses; hpcq cluster check {cluster.name} looks at the rest"
+    return HpcqError(f"{cluster.name}: {program}: does not build with {compiler}:\n{shown}", hint)
+
+
+def write_build(build: dict[str, Any], path: Path) -> None:
+    """Write build.json aside and rename it; the kernels' own tables stay out of it, they are the committed ones."""
+    slim = {
+        **build,
+        "programs": {name: {k: v for k, v in facts.items() if k != "kernels"} for name, facts in build["programs"].items()},
+    }
+    aside = path.with_name(f".{path.name}.part")
+    aside.write_text(json.dumps(slim, indent=1) + "\n", encoding="utf-8")
+    aside.replace(path)

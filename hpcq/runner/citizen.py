@@ -1,0 +1,118 @@
+"""When hpcq gives way: pure decisions over what one look at the scheduler showed. docs/driver.md says the same in words.
+
+paused      nothing new may start now: users wait (yield), or the hours are over
+to_let_go   queued jobs that should not wait any longer: withdrawn and planned anew, or given up with the reason
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from hpcq.definition.model import Budget
+from hpcq.runner.ledger import Attempt
+from hpcq.scheduler.base import JobReport, JobState, NodeCondition, Survey, Wait
+
+#: A word must stand in so many looks in a row: schedulers say odd things for a moment.
+_LOOKS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class LettingGo:
+    """A queued job to end. final: its pair is not tried again; bounced: one of its nodes could not be had."""
+
+    tag: str
+    native_id: str
+    reason: str
+    final: bool = False
+    bounced: bool = False
+
+
+@dataclass(slots=True)
+class Citizen:
+    """What must be remembered between two looks."""
+
+    budget: Budget
+    patience_s: float
+    _queued_since: dict[str, float] = field(default_factory=dict)
+    _words: dict[str, tuple[Wait, int, float]] = field(default_factory=dict)
+
+    def closed(self, moment: dt.time) -> str | None:
+        """The hours that are over at this local time, or None."""
+        shut = next((hours for hours in self.budget.hours if not hours.open_at(moment)), None)
+        return None if shut is None else f"outside of the hours {shut}"
+
+    def paused(self, survey: Survey, moment: dt.time) -> str | None:
+        """Why nothing may start now, or None."""
+        closed = self.closed(moment)
+        if closed is not None:
+            return closed
+        if self.budget.gives_way and survey.others_waiting:
+            return f"gives way: {survey.others_waiting} jobs of other users wait for nodes"
+        return None
+
+    def wants_nodes(self, attempts: Iterable[Attempt], now_s: float) -> bool:
+        """Whether the next look must bring the nodes' states for the sake of jobs that wait long or oddly."""
+        for attempt in attempts:
+            if attempt.state is JobState.QUEUED:
+                since = self._queued_since.get(attempt.tag, now_s)
+                word = self._words.get(attempt.tag)
+                if now_s - since >= self.patience_s or (word is not None and word[0] is Wait.NEVER):
+                    return True
+        return False
+
+    def to_let_go(self, attempts: Iterable[Attempt], survey: Survey, paused: str | None, now_s: float) -> list[LettingGo]:
+        """The queued jobs to end now."""
+        live = list(attempts)
+        held_by_us = {node for attempt in live if attempt.state is not JobState.QUEUED for node in attempt.nodes}
+        taken = {
+            state.node: state.native_state
+            for state in survey.nodes or ()
+            if state.condition is not NodeCondition.IDLE and state.node not in held_by_us
+        }
+        something_runs = bool(held_by_us)
+        found = []
+        for attempt in live:
+            report = survey.reports.get(attempt.native_id)
+            if report is None or report.state is not JobState.QUEUED or attempt.letting_go:
+                self._forget(attempt.tag)
+                continue
+            decision = self._decide(attempt, report, taken, now_s, something_runs=something_runs)
+            if decision is None and paused is not None:
+                decision = LettingGo(attempt.tag, attempt.native_id, paused)
+            if decision is not None:
+                found.append(decision)
+        return found
+
+    def _decide(
+        self, attempt: Attempt, report: JobReport, taken: Mapping[str, str], now_s: float, *, something_runs: bool
+    ) -> LettingGo | None:
+        tag, native_id = attempt.tag, attempt.native_id
+        queued_s = now_s - self._queued_since.setdefault(tag, now_s)
+        gone = [f"{node} is {taken[node]}" for node in attempt.nodes if node in taken]
+        wait = Wait.NODE if report.wait is Wait.NEVER and gone else report.wait
+        looks, word_s = self._seen(tag, wait, now_s)
+        said = f"queued with {report.reason}"
+        if wait is Wait.NEVER and looks >= _LOOKS:
+            return LettingGo(tag, native_id, f"{said}: the scheduler would never start it", final=True)
+        if wait is Wait.NODE and looks >= _LOOKS:
+            return LettingGo(tag, native_id, said, bounced=True)
+        if wait is Wait.LIMIT and word_s >= self.patience_s and not something_runs:
+            return LettingGo(tag, native_id, f"{said} for {word_s:.0f} s", final=True)
+        if queued_s >= self.patience_s and gone:
+            return LettingGo(
+                tag, native_id, f"queued for {queued_s:.0f} s, its nodes were taken: {', '.join(gone)}", bounced=True
+            )
+        return None
+
+    def _seen(self, tag: str, wait: Wait, now_s: float) -> tuple[int, float]:
+        """In how many looks in a row a word stood, and for how long."""
+        before = self._words.get(tag)
+        looks, since = (before[1] + 1, before[2]) if before is not None and before[0] is wait else (1, now_s)
+        self._words[tag] = (wait, looks, since)
+        return looks, now_s - since
+
+    def _forget(self, tag: str) -> None:
+        self._queued_since.pop(tag, None)
+        self._words.pop(tag, None)

@@ -1,0 +1,352 @@
+"""One driver of one cluster: waves of jobs from the nodes idle now, one look for all, every end fetched and written down.
+
+    adopt    what an earlier driver left: submissions of which nobody knows are looked up, or claimed so they never run
+    look     one command: all live attempts, the nodes if there is something to hand in, who else waits if we give way
+    take     ended attempts are fetched in few copies and judged, then written down with one wait for the disk
+    let go   queued jobs that users need to be out of the way, or that can never start
+    refill   nodes idle now + what is pending -> a wave
+    sleep    growing; pace.py
+
+Everything it knows is in the journal before it acts on it, so it can be killed anywhere. docs/driver.md says what it promises.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from hpcq.definition import nodelist
+from hpcq.errors import HpcqError, SchedulerError, TransportError
+from hpcq.packing import choose_packs
+from hpcq.plan import ActiveJob, choose_wave
+from hpcq.runner.citizen import Citizen, LettingGo
+from hpcq.runner.jobs import pair_index_of
+from hpcq.runner.ledger import Attempt
+from hpcq.runner.outcome import Outcome, decide, measured_steps, read_object
+from hpcq.runner.pace import Pace
+from hpcq.runner.part import Part, Pending
+from hpcq.runner.submitting import Submitter
+from hpcq.runner.tournaments import spooled_steps
+from hpcq.scheduler.base import JobReport, JobState, NodeCondition, NodeState, Question, Survey
+from hpcq.transport import quote
+
+#: How long a submission that was under way when a driver died may still take to reach the scheduler.
+_SETTLE_S = 10.0
+#: Folders fetched in one copy: bounds memory.
+_FETCH_CHUNK = 200
+#: A pair whose node could not be had is planned anew after this time, and so often at most.
+_BOUNCED_FOR_S = 30.0
+_BOUNCES_MAX = 10
+
+
+class Driver:
+    """Drives one cluster's part of a run."""
+
+    def __init__(self, part: Part) -> None:
+        self.part = part
+        self.ledger = part.ledger
+        self.pace = Pace.of(part.cluster)
+        self._submitter = Submitter(part)
+        self._citizen = Citizen(part.budget, part.cluster.patience_s)
+        self._waiting_since: float | None = None
+        self._paused: str | None = None
+        self._ended_since: dict[str, float] = {}
+        self._held_until: dict[int, float] = {}
+        self._bounces: dict[int, int] = {}
+        #: Where the scripts of tournaments run that have lost a node.
+        self._hosts: dict[str, str] = {}
+
+    # -- the loop ---------------------------------------------------------------------------------------------------
+
+    def drive(self, *, only_submit: bool = False) -> None:
+        """Run until nothing is pending or live; with only_submit, until the first wave is handed in."""
+        self.adopt()
+        while self.ledger.pending or self.ledger.active:
+            eager = True
+            try:
+                eager = self._turn()
+                if only_submit:
+                    return
+                if self.pace.succeeded():
+                    self.part.say("answers again")
+            except (TransportError, SchedulerError) as error:
+                self._stumble(error)
+            if self.ledger.active or self.ledger.pending:
+                self.pace.sleep(eager=eager)
+
+    def _turn(self) -> bool:
+        """Look once and do what follows; returns whether more may be done soon."""
+        self._obey_cancel()
+        before = len(self.part.journal)
+        survey = self._look()
+        self._take(survey.reports)
+        self._let_go(survey)
+        if survey.nodes is not None:
+            self._refill(survey, survey.nodes)
+        changed = len(self.part.journal) > before
+        last_ones_run = self.ledger.count(JobState.QUEUED) == 0 and bool(self.ledger.active)
+        return last_ones_run or (changed and bool(self.ledger.pending))
+
+    def cancel(self, reason: str) -> None:
+        """End every live attempt and plan nothing more; what was measured so far is fetched by the loop that follows."""
+        if not self.ledger.cancelled:
+            self.part.note("cancel", reason=reason)
+        self.part.not_run(list(self.ledger.pending), reason)
+        self.part.scheduler.cancel([attempt.native_id for attempt in self.ledger.active.values() if attempt.native_id])
+
+    def adopt(self) -> None:
+        """Find out what became of submissions that an earlier driver, or a broken connection, left open."""
+        deadline = time.monotonic() + _SETTLE_S
+        while self.ledger.undetermined:
+            self._look_up(self.ledger.undetermined)
+            if time.monotonic() > deadline:
+                self._withdraw(self.ledger.undetermined)
+            elif self.ledger.undetermined:
+                time.sleep(1.0)
+
+    # -- look and take ----------------------------------------------------------------------------------------------
+
+    def _look(self) -> Survey:
+        now = time.monotonic()
+        live = [attempt for attempt in self.ledger.active.values() if attempt.native_id]
+        self._held_until = {index: until for index, until in self._held_until.items() if until > now}
+        most = self.part.budget.jobs_at_most
+        open_now = self._citizen.closed(_local_time()) is None
+        room = open_now and bool(self.ledger.pending) and (most is None or len(self.ledger.active) < most)
+        question = Question(
+            native_ids=[attempt.native_id for attempt in live],
+            nodes=room or self._citizen.wants_nodes(live, now),
+            others=self.part.budget.gives_way,
+            mine=room and self._submitter.limit() is not None,
+        )
+        self.pace.ask()
+        return self.part.scheduler.look(question)
+
+    def _take(self, reports: dict[str, JobReport]) -> None:
+        """Write down what changed; fetch and judge what may have ended."""
+        states: list[dict[str, Any]] = []
+        suspects: list[tuple[Attempt, JobReport]] = []
+        for attempt in self.ledger.active.values():
+            report = reports.get(attempt.native_id)
+            if report is None:
+                continue
+            if report.state is not attempt.state and report.state is not JobState.UNKNOWN:
+                states.append({"event": "state", "tag": attempt.tag, "state": report.state.value, "reason": report.reason})
+            if report.state.terminal or report.state in {JobState.ENDING, JobState.UNKNOWN}:
+                suspects.append((attempt, report))
+            elif attempt.shared and report.state is JobState.RUNNING and report.nodes:
+                self._end_without_script(attempt, report)
+        self.part.note_all(states)
+        for start in range(0, len(suspects), _FETCH_CHUNK):
+            chunk = suspects[start : start + _FETCH_CHUNK]
+            self.part.transport.pull(self.part.root, [attempt.folder for attempt, _ in chunk], self.part.folder)
+            judged = [self._judge(attempt, report) for attempt, report in chunk]
+            self._end([event for event in judged if event is not None])
+
+    def _end_without_script(self, attempt: Attempt, report: JobReport) -> None:
+        """A tournament outlives its nodes, but not the one with its script: Slurm lets such a job hold the others for ever."""
+        held = {name for text in report.nodes for name in nodelist.expand(text)}
+        gone = set(attempt.nodes) - held
+        if gone and attempt.tag not in self._hosts:
+            self.part.transport.pull(self.part.root, [attempt.folder], self.part.folder)
+            started = read_object(self.part.folder / attempt.folder / "started.json") or {}
+            self._hosts[attempt.tag] = str(started.get("host", "")).partition(".")[0]
+        host = self._hosts.get(attempt.tag, "")
+        if host in gone:
+            words = f"{host} was lost, and with it the script of the job"
+            if attempt.letting_go != words:
+                self.part.note("let_go", tag=attempt.tag, reason=words, final=False)
+            self.part.scheduler.cancel([attempt.native_id])
+
+    def _end_early(self, why: str) -> None:
+        """Running tournaments end after the step in hand; what they measured counts, the rest is planned again."""
+        running = [one for one in self.ledger.active.values() if one.shared and one.state is JobState.RUNNING]
+        told = [one for one in running if not one.letting_go]
+        if told:
+            paths = " ".join(quote(f"{self.part.root}/{one.folder}/finish") for one in told)
+            self.part.transport.sh(f"touch -- {paths}")
+            self.part.note_all([{"event": "let_go", "tag": one.tag, "reason": why, "final": False} for one in told])
+
+    def _judge(self, attempt: Attempt, report: JobReport) -> dict[str, Any] | None:
+        exit_file = read_object(self.part.folder / attempt.folder / "exit.json")
+        since = self._ended_since.setdefault(attempt.tag, time.monotonic())
+        # A job that the queue has never shown yet, or has forgotten, gets three graces before it counts as lost.
+        grace_s = self.pace.grace_s * (3 if report.state is JobState.UNKNOWN else 1)
+        outcome = self._let_go_outcome(attempt, report, exit_file) or decide(
+            report, exit_file, waited_s=time.monotonic() - since, grace_s=grace_s
+        )
+        return None if outcome is None else self._ended(attempt, outcome, exit_file, report)
+
+    def _let_go_outcome(self, attempt: Attempt, report: JobReport, exit_file: dict[str, Any] | None) -> Outcome | None:
+        """The end of a job that the driver itself took out of the queue, or that had lost its script."""
+        started = (self.part.folder / attempt.folder / "started.json").exists()
+        if attempt.letting_go and (exit_file or {}).get("reason") == "ended_early":
+            return Outcome("withdrawn", attempt.letting_go)
+        if not attempt.letting_go or report.state is not JobState.CANCELLED:
+            return None
+        if started:
+            return Outcome("node_failed", attempt.letting_go) if attempt.shared else None
+        return Outcome("cancelled" if attempt.final else "withdrawn", attempt.letting_go)
+
+    def _ended(
+        self, attempt: Attempt, outcome: Outcome, exit_file: dict[str, Any] | None, report: JobReport | None
+    ) -> dict[str, Any]:
+        folder = self.part.folder / attempt.folder
+        started = read_object(folder / "started.json") or {}
+        return {
+            "event": "ended",
+            "tag": attempt.tag,
+            "outcome": outcome.outcome,
+            "reason": outcome.reason,
+            "native_state": report.native_state if report else None,
+            "nodes": list(attempt.nodes),
+            "rc": (exit_file or {}).get("rc"),
+            "started_utc": started.get("started_utc"),
+            "ended_utc": (exit_file or {}).get("ended_utc"),
+            "measured": sorted(measured_steps(folder)),
+            **({"measured_of": spooled_steps(folder)} if attempt.shared else {}),
+        }
+
+    def _end(self, events: Sequence[dict[str, Any]]) -> None:
+        self.part.note_all(events)
+        for event in events:
+            self._ended_since.pop(event["tag"], None)
+            if event["outcome"] != "completed":
+                attempt = self.ledger.attempts[event["tag"]]
+                words = f"{event['outcome']}: {event['reason']}"
+                self.part.say(f"{attempt.job_id} attempt {attempt.attempt_no}: {words}")
+
+    # -- let go -----------------------------------------------------------------------------------------------------
+
+    def _let_go(self, survey: Survey) -> None:
+        now = time.monotonic()
+        paused = self._citizen.paused(survey, _local_time())
+        if paused != self._paused:
+            self.part.say(paused or "goes on")
+            self._paused = paused
+        if paused is not None:
+            self._end_early(paused)
+        going = self._citizen.to_let_go(self.ledger.active.values(), survey, paused, now)
+        self.part.note_all(
+            [{"event": "let_go", "tag": one.tag, "reason": one.reason, "final": self._is_final(one, now)} for one in going]
+        )
+        leaving = [one for one in self.ledger.active.values() if one.letting_go and one.state is JobState.QUEUED]
+        if leaving:  # those of an earlier turn are asked again: that request may have been lost
+            self.part.scheduler.cancel([attempt.native_id for attempt in leaving], queued_only=True)
+
+    def _is_final(self, one: LettingGo, now: float) -> bool:
+        indices = self.ledger.attempts[one.tag].pairs
+        if one.bounced:
+            for index in indices:
+                self._held_until[index] = now + _BOUNCED_FOR_S
+                self._bounces[index] = self._bounces.get(index, 0) + 1
+        return one.final or any(self._bounces.get(index, 0) >= _BOUNCES_MAX for index in indices)
+
+    # -- refill -----------------------------------------------------------------------------------------------------
+
+    def _refill(self, survey: Survey, states: Sequence[NodeState]) -> None:
+        if not self.ledger.pending or self._paused is not None:
+            self._waiting_since = None
+            return
+        spent_s, allowed_s = self.ledger.node_seconds, self.part.budget.node_seconds_at_most
+        if allowed_s is not None and spent_s >= allowed_s:
+            words = f"budget: {spent_s:.0f} node-seconds were used, {allowed_s:g} are allowed"
+            self.part.not_run(list(self.ledger.pending), words)
+            return
+        room = self._submitter.room(survey)
+        wave = self._choose(states, room)
+        if wave:
+            self._waiting_since = None
+            idle = [state.node for state in states if state.condition is NodeCondition.IDLE]
+            self._submitter.submit(wave, idle)
+            self.adopt()
+        elif not self.ledger.active and len(self._held_until) < len(self.ledger.pending):
+            self._wait(states, full=room == 0)
+
+    def _choose(self, states: Sequence[NodeState], room: int | None) -> list[list[int]]:
+        idle = [state.node for state in states if state.condition is NodeCondition.IDLE]
+        jobs = [ActiveJob(attempt.nodes, attempt.state is not JobState.QUEUED) for attempt in self.ledger.active.values()]
+        budget = self.part.budget
+        if room is not None:
+            within = len(jobs) + room
+            most = budget.jobs_at_most
+            budget = replace(budget, jobs_at_most=within if most is None else min(most, within))
+        pending = Pending(self.part.plan, self.ledger, self._held_until)
+        if self.part.plan.pack != "pair":
+            packs = choose_packs(pending, idle, jobs, budget, self.part.plan)
+            return [[pair_index_of(pair.job_id) for pair in pairs] for pairs in packs]
+        # Who gives way queues nothing behind its own jobs: a user's job need not wait for more than the one that runs.
+        layers = 1 if budget.gives_way else None
+        return [[pair_index_of(pair.job_id)] for pair in choose_wave(pending, idle, jobs, budget, layers_at_most=layers)]
+
+    def _wait(self, states: Sequence[NodeState], *, full: bool) -> None:
+        now, patience_s = time.monotonic(), self.part.cluster.patience_s
+        why = "other jobs of this user fill its limit" if full else "no two of the wanted nodes are idle"
+        if self._waiting_since is None:
+            self._waiting_since = now
+            self.part.say(f"{why}; waiting {patience_s:g} s")
+        if now - self._waiting_since < patience_s:
+            return
+        words = {state.node: state.native_state for state in states}
+        for index in list(self.ledger.pending):
+            seen = ", ".join(f"{node} {words.get(node, 'gone')}" for node in self.part.plan.pairs[index])
+            self.part.not_run([index], f"{why} for {patience_s:g} s" if full else f"not idle for {patience_s:g} s: {seen}")
+
+    # -- what nobody knows ------------------------------------------------------------------------------------------
+
+    def _look_up(self, attempts: Iterable[Attempt]) -> None:
+        """Ask the files beside the scripts and the scheduler for these tags."""
+        wanted = list(attempts)
+        script = "\n".join(
+            f"printf '%s\\t' {quote(one.tag)}; cat {quote(f'{self.part.root}/{one.folder}/submitted')} 2>/dev/null || echo"
+            for one in wanted
+        )
+        known: dict[str, str] = {}
+        for line in self.part.transport.sh(script).text.splitlines():
+            tag, _, answer = line.partition("\t")
+            if answer.strip():
+                known[tag] = self.part.scheduler.read_native_id(answer)
+        unknown = [attempt.tag for attempt in wanted if attempt.tag not in known]
+        if unknown:
+            self.pace.ask()
+            known.update(self.part.scheduler.find(unknown))
+        self.part.note_all([{"event": "submitted", "tag": tag, "native_id": native_id} for tag, native_id in known.items()])
+
+    def _withdraw(self, attempts: Iterable[Attempt]) -> None:
+        """Claim attempts that no scheduler knows; should one of them arrive there after all, it finds the claim and ends."""
+        for attempt in attempts:
+            folder = quote(f"{self.part.root}/{attempt.folder}")
+            done = self.part.transport.sh(f"[ -d {folder} ] || exit 0; mkdir {folder}/claim")
+            if done.returncode == 0:
+                self._end([self._ended(attempt, Outcome("withdrawn", "the scheduler never had it"), None, None)])
+            else:
+                self.part.transport.pull(self.part.root, [attempt.folder], self.part.folder)
+                started = read_object(self.part.folder / attempt.folder / "started.json") or {}
+                self.part.note("submitted", tag=attempt.tag, native_id=str(started.get("native_id") or "unknown"))
+
+    # -- small things -----------------------------------------------------------------------------------------------
+
+    def _obey_cancel(self) -> None:
+        request = self.part.folder.parent / "cancel"
+        if request.exists() and not self.ledger.cancelled:
+            self.cancel("cancelled by hpcq cancel")
+
+    def _stumble(self, error: HpcqError) -> None:
+        """A failed question changes nothing that is known; it is asked again later, and a person hears of it."""
+        if self.pace.failed():
+            self.part.say(f"{error.message} (asking again; {self.pace.failures} times in a row)")
+        if isinstance(error, TransportError) and not error.transient:
+            raise error
+        if self.ledger.undetermined:
+            time.sleep(self.pace.query_s)
+            try:
+                self.adopt()
+            except (TransportError, SchedulerError):
+                return  # still out of reach: the next turn of the loop asks again
+
+
+def _local_time() -> dt.time:
+    return dt.datetime.now().astimezone().time()

@@ -1,0 +1,115 @@
+"""What a run is doing, read from its files alone: no cluster is asked, no lock is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from hpcq.errors import UserError
+from hpcq.plan import Plan
+from hpcq.runner.ledger import Ledger, summary
+from hpcq.store.journal import read_journal, read_journal_from
+from hpcq.store.runfolder import RunFolder, read_json
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterStatus:
+    """One cluster's part: `stage` is what happens or stopped there, `counts` are the ledger's."""
+
+    name: str
+    stage: str
+    error: str | None
+    estimated_job_s: float
+    counts: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RunStatus:
+    """A whole run."""
+
+    run_id: str
+    folder: str
+    clusters: tuple[ClusterStatus, ...]
+
+    @property
+    def cancelled(self) -> bool:
+        return any(cluster.counts.get("cancelled") for cluster in self.clusters)
+
+    def to_json(self) -> dict[str, Any]:
+        """For --json."""
+        return {"run_id": self.run_id, "folder": self.folder, "clusters": [asdict(cluster) for cluster in self.clusters]}
+
+
+class Watch:
+    """Looks at a run again and again; a journal is read on from where the last look ended."""
+
+    def __init__(self, run: RunFolder) -> None:
+        self._run = run
+        self._ledgers: dict[str, tuple[Ledger, int]] = {}
+
+    def look(self) -> RunStatus:
+        """How far every cluster of the run is now."""
+        run = self._run
+        names = [*read_json(run.run_json)["clusters"], *run.link_names()]
+        return RunStatus(run.run_id, str(run.path), tuple(_cluster_status(run, name, self._ledger) for name in names))
+
+    def _ledger(self, name: str) -> Ledger:
+        path = self._run.plan(name)
+        if name not in self._ledgers:
+            self._ledgers[name] = Ledger(Plan.from_json(path.read_text(encoding="utf-8"), str(path))), 0
+        ledger, offset_bytes = self._ledgers[name]
+        events, offset_bytes = read_journal_from(self._run.journal(name), offset_bytes)
+        for event in events:
+            ledger.apply(event)
+        self._ledgers[name] = ledger, offset_bytes
+        return ledger
+
+
+def status_of(run: RunFolder) -> RunStatus:
+    """How far every cluster of a run is."""
+    return Watch(run).look()
+
+
+def find_run_folder(name: str | None, runs_folder: Path) -> RunFolder:
+    """A run by its id, by the beginning of its id (the newest of several), by its folder, or the newest of all."""
+    if name is not None and (Path(name) / "run.json").is_file():
+        return RunFolder(Path(name).absolute())
+    known = [path.parent for path in runs_folder.glob("*/run.json")]
+    matching = [path for path in known if name is None or path.name.startswith(name)]
+    if not matching:
+        found = ", ".join(sorted(path.name for path in known)[-5:]) or "none"
+        wanted = f"no run {name!r}" if name else "no run"
+        raise UserError(f"{runs_folder}: {wanted}: known are {found}", "hpcq run CAMPAIGN makes one")
+    newest = max(matching, key=lambda path: str(read_json(path / "run.json").get("created_utc", "")))
+    return RunFolder(newest.absolute())
+
+
+def _cluster_status(run: RunFolder, name: str, ledger_of: Callable[[str], Ledger]) -> ClusterStatus:
+    folder = run.path / name
+    errors = [read_json(path) for path in sorted(folder.glob("*.error.json"))]
+    error = str(errors[0]["message"]) if errors else None
+    if not run.plan(name).is_file():
+        return ClusterStatus(name, str(errors[0]["stage"]) if errors else "building", error, 0.0, {})
+    if name in run.link_names():
+        return _link_status(run, name, error)
+    ledger = ledger_of(name)
+    return ClusterStatus(name, _stage(folder), error, ledger.plan.cost.estimated_job_s, summary(ledger))
+
+
+def _link_status(run: RunFolder, name: str, error: str | None) -> ClusterStatus:
+    from hpcq.links import LinkPlan
+    from hpcq.runner import link_ledger
+
+    made = LinkPlan.from_json(run.plan(name).read_text(encoding="utf-8"), str(run.plan(name)))
+    ledger = link_ledger.LinkLedger.replay(made, read_journal(run.journal(name)))
+    return ClusterStatus(name, _stage(run.path / name), error, made.plan.cost.estimated_job_s, link_ledger.summary(ledger))
+
+
+def _stage(folder: Path) -> str:
+    if (folder / "loaded.json").is_file():
+        return "loaded"
+    if (folder / "driven.json").is_file():
+        return "measured"
+    return "running" if (folder / "journal.jsonl").is_file() else "planned"

@@ -1,0 +1,88 @@
+"""How often a scheduler is asked. Hides counting and jitter; `clock` and `wait` may be a test's.
+
+    something happens            1 s between two questions, as long as there are questions left
+    nothing happens              the interval grows by half each time, up to `poll_interval_s` (5 s)
+    always                       30 questions at most, and one more for each `poll_interval_s` that passed
+    five failures in a row       it says so, and doubles the interval, up to a minute
+
+So a short campaign feels quick, and in the steady state a cluster is asked at most once in 5 s, whatever its jobs do.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from hpcq.definition.model import Cluster
+
+#: Failed questions in a row after which the driver slows down and says so.
+FAILURES_SAID = 5
+_GROWTH = 1.5
+_SLOWEST_S = 60.0
+_BURST_COUNT = 30.0
+
+
+@dataclass(slots=True)
+class Pace:
+    """The rhythm of one driver with one cluster. grace_s is for files on shared file systems."""
+
+    query_s: float
+    poll_max_s: float
+    grace_s: float
+    refill_s: float
+    clock: Callable[[], float] = time.monotonic
+    wait: Callable[[float], None] = time.sleep
+    failures: int = 0
+    interval_s: float = field(init=False)
+    _left: float = field(default=_BURST_COUNT, init=False)
+    _counted_at: float = field(init=False)
+    _asked_at: float = field(default=float("-inf"), init=False)
+
+    def __post_init__(self) -> None:
+        self.interval_s = self.query_s
+        self._counted_at = self.clock()
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> Pace:
+        """A batch system is asked at most once a second; this machine's own queue may be asked more often."""
+        if cluster.scheduler == "local":
+            return cls(query_s=0.1, poll_max_s=0.5, grace_s=1.0, refill_s=0.1)
+        return cls(query_s=1.0, poll_max_s=cluster.poll_interval_s, grace_s=10.0, refill_s=cluster.poll_interval_s)
+
+    def ask(self) -> None:
+        """Wait until a question may be asked, and count it."""
+        self._count()
+        missing_s = max(0.0, 1.0 - self._left) * self.refill_s
+        wait_s = max(missing_s, self._asked_at + self.query_s - self.clock())
+        if wait_s > 0:
+            self.wait(wait_s)
+            self._count()
+        self._left -= 1.0
+        self._asked_at = self.clock()
+
+    def sleep(self, *, eager: bool) -> None:
+        """Wait between two turns; eager: something may be done soon."""
+        if eager and self.failures == 0:
+            self.interval_s = self.query_s
+        self.wait(self.interval_s * random.uniform(0.9, 1.1))  # noqa: S311 - jitter, so that drivers do not march in step
+        self.interval_s = min(max(self.poll_max_s, self.interval_s), self.interval_s * _GROWTH)
+
+    def failed(self) -> bool:
+        """Count a failed question; returns whether a person should hear of it."""
+        self.failures += 1
+        if self.failures >= FAILURES_SAID:
+            self.interval_s = min(_SLOWEST_S, self.interval_s * 2)
+        return self.failures in {1, FAILURES_SAID}
+
+    def succeeded(self) -> bool:
+        """Forget earlier failures; returns whether there were so many that a person heard of them."""
+        many = self.failures >= FAILURES_SAID
+        self.failures = 0
+        return many
+
+    def _count(self) -> None:
+        now = self.clock()
+        self._left = min(_BURST_COUNT, self._left + (now - self._counted_at) / self.refill_s)
+        self._counted_at = now

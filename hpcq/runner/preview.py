@@ -1,0 +1,24 @@
+"""`hpcq plan`: the plans of a campaign, made from the nodes as they are now, written nowhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from hpcq.definition.cluster import read_cluster
+from hpcq.links import plan_cluster, plan_link
+from hpcq.plan import Plan
+from hpcq.runner.runs import check_definitions, nodes_now, reach, scheduler_of
+
+
+def preview(campaign_path: Path, cluster_folders: Sequence[Path]) -> list[Plan]:
+    """One plan a cluster and link. Raises what a run would: bad files, clusters out of reach, too few nodes."""
+    campaign, paths = check_definitions(campaign_path, cluster_folders)
+    plans = []
+    for path in paths.values():
+        cluster = campaign.narrowed(read_cluster(path))
+        nodes = nodes_now(campaign, scheduler_of(cluster, reach(cluster)))
+        plans.append(plan_cluster(campaign, cluster, nodes, "preview", campaign.seed_of("preview")))
+    made = {plan.cluster: plan for plan in plans}
+    ends = [(link, (made[link.from_cluster], made[link.to_cluster])) for link in campaign.links]
+    return plans + [plan_link(campaign, link, both).plan for link, both in ends]

@@ -1,0 +1,109 @@
+"""The stages of a run, one function each; the workflow calls them through `hpcq stage`, in the order of their files.
+
+open -> run.json    build -> build.json    plan -> plan.json
+drive -> driven.json    load -> loaded.json    report -> report.html
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from hpcq import units
+from hpcq.links import plan_cluster
+from hpcq.plan import Plan
+from hpcq.runner.build import build_kernels, check_description, write_build
+from hpcq.runner.drive import Driver
+from hpcq.runner.ledger import Ledger, summary
+from hpcq.runner.part import Part
+from hpcq.runner.runs import Place, nodes_now, place
+from hpcq.store.journal import Journal
+from hpcq.store.runfolder import RunFolder, read_json, write_json, write_text
+
+Say = Callable[[str], None]
+
+
+def build(run: RunFolder, cluster_name: str) -> dict[str, Any]:
+    """Build the kernels that the campaign needs on one cluster and bring the secret there."""
+    here = place(run, cluster_name)
+    here.folder.mkdir(parents=True, exist_ok=True)
+    programs = {test.program for test in here.campaign.tests}
+    made = build_kernels(here.cluster, here.transport, here.root, programs)
+    check_description(made)
+    here.transport.push(run.path, here.root, ["secret"])
+    write_build(made, run.build(cluster_name))
+    return made
+
+
+def plan(run: RunFolder, cluster_name: str) -> Plan:
+    """Plan one cluster: its node list is asked once, the rest is pure."""
+    here = place(run, cluster_name)
+    made = plan_at(here)
+    write_text(run.plan(cluster_name), made.to_json())
+    return made
+
+
+def read_plan(run: RunFolder, cluster_name: str) -> Plan:
+    """The plan of one cluster of a run, as it was written."""
+    path = run.plan(cluster_name)
+    return Plan.from_json(path.read_text(encoding="utf-8"), str(path))
+
+
+def plan_at(here: Place) -> Plan:
+    """The plan of one cluster, written nowhere."""
+    seed = int(read_json(here.run.run_json)["seed"])
+    return plan_cluster(here.campaign, here.cluster, nodes_now(here.campaign, here.scheduler), here.run.run_id, seed)
+
+
+def drive(run: RunFolder, cluster_name: str, say: Say, *, only_submit: bool = False) -> dict[str, Any]:
+    """Run one cluster's plan to its end; returns what driven.json says."""
+    here = place(run, cluster_name)
+    planned = read_plan(run, cluster_name)
+    started = time.monotonic()
+    with Journal(run.journal(cluster_name)) as journal:
+        ledger = Ledger.replay(planned, journal.events)
+        journal.append("opened", host=socket.gethostname(), pid=os.getpid())
+        part = Part(
+            folder=here.folder,
+            root=here.root,
+            plan=planned,
+            cluster=here.cluster,
+            budget=here.campaign.budget_on(here.cluster),
+            transport=here.transport,
+            scheduler=here.scheduler,
+            journal=journal,
+            ledger=ledger,
+            tell=say,
+        )
+        Driver(part).drive(only_submit=only_submit)
+        if ledger.active or ledger.pending:
+            return summary(ledger)
+        journal.append("closed")
+    driven = {
+        "format": 1,
+        "ended_utc": units.utc_now(),
+        "wall_s": round(time.monotonic() - started, 3),
+        "scheduler_query_count": here.scheduler.query_count,
+        **summary(ledger),
+    }
+    write_json(here.folder / "driven.json", driven)
+    return driven
+
+
+def load(run: RunFolder, database: Path) -> dict[str, Any]:
+    """Load what there is of a run, of all its clusters, into the database; may be repeated at any time."""
+    from hpcq.evidence.judge import judge
+    from hpcq.store.load import load_run
+
+    return load_run(database, run.path, judge=judge).to_json()
+
+
+def report(run: RunFolder, database: Path) -> Path:
+    """Write the run's page."""
+    from hpcq.reports import write_report
+
+    return write_report(database, run.run_id, run.report)

@@ -1,0 +1,128 @@
+"""From pairs to queued jobs: committed to the journal, rendered, copied, handed in; and what refusals mean.
+
+refused          its own words; three in a row and the rest is not run
+limited          no more jobs now: the rest of the wave goes back, and later waves keep within what was allowed
+lost             nobody knows; it stays undetermined, and the driver looks it up before it does anything else
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from hpcq.definition import nodelist
+from hpcq.runner.jobs import Job, make_job
+from hpcq.runner.part import Part
+from hpcq.runner.tournaments import Tournament, make_tournament, write_any
+from hpcq.scheduler.base import Question, Submission, Submitted, Survey
+
+#: After this many refusals in a row the scheduler means it.
+_REFUSALS_MAX = 3
+#: Jobs committed, copied and handed in at a time: bounds memory, and what a limit sends back.
+_CHUNK = 200
+#: A limit that was met, not read, may be another one tomorrow.
+_LEARNED_FOR_S = 600.0
+
+
+class Submitter:
+    """Hands in jobs for one driver."""
+
+    def __init__(self, part: Part) -> None:
+        self._part = part
+        self._refusals = 0
+        self._read_limit: int | None = None
+        self._asked = False
+        self._learned: tuple[int, float] | None = None
+
+    def limit(self) -> int | None:
+        """How many jobs this user may have, as read from the accounting or met; asked for once."""
+        if not self._asked:
+            self._asked = True
+            self._read_limit = self._part.scheduler.submit_limit()
+        if self._learned is not None and time.monotonic() - self._learned[1] > _LEARNED_FOR_S:
+            self._learned = None
+        limits = [limit for limit in (self._read_limit, self._learned[0] if self._learned else None) if limit is not None]
+        return min(limits, default=None)
+
+    def room(self, survey: Survey) -> int | None:
+        """How many more jobs the scheduler lets this user have; None is no limit. Other jobs of the same user count."""
+        limit = self.limit()
+        return None if limit is None or survey.mine is None else max(0, limit - survey.mine)
+
+    def submit(self, wave: Sequence[Sequence[int]], idle: Sequence[str]) -> None:
+        """Hand in one job for each of these lists of pairs; ends early where no more are allowed."""
+        part = self._part
+        for start in range(0, len(wave), _CHUNK):
+            jobs = [self._job(indices, place) for place, indices in enumerate(wave[start : start + _CHUNK])]
+            self._commit(jobs, idle)
+            part.transport.push(part.folder, part.root, [job.folder for job in jobs])
+            if not self._hand_in(jobs):
+                return
+
+    def _job(self, indices: Sequence[int], place: int) -> Job | Tournament:
+        """The job of one pair, or the tournament of several; `place` counts those that the journal has not yet."""
+        part, ledger = self._part, self._part.ledger
+        if part.plan.pack == "pair":
+            [index] = indices
+            return make_job(part.plan, index, ledger.next_attempt_no(index), ledger.missing(index))
+        missing = {index: ledger.missing(index) for index in indices}
+        return make_tournament(part.plan, indices, ledger.tournament_count + 1 + place, missing)
+
+    def _commit(self, jobs: Sequence[Job | Tournament], idle: Sequence[str]) -> None:
+        part = self._part
+        for job in jobs:
+            write_any(job, part.cluster, part.root, part.folder / job.folder)
+        wave: dict[str, Any] = {"event": "wave", "idle": nodelist.fold(idle), "jobs": [job.job_id for job in jobs]}
+        attempts: list[dict[str, Any]] = [
+            {
+                "event": "attempt",
+                "tag": job.tag,
+                "job_id": job.job_id,
+                "attempt_no": job.attempt_no,
+                "nodes": list(job.nodes),
+                **({"pairs": [pair.job_id for pair in job.pairs]} if isinstance(job, Tournament) else {}),
+            }
+            for job in jobs
+        ]
+        part.note_all([wave, *attempts])
+
+    def _hand_in(self, jobs: Sequence[Job | Tournament]) -> bool:
+        """Whether more may be handed in."""
+        part = self._part
+        submissions = [Submission(job.tag, f"{part.root}/{job.folder}/job.sh", job.nodes, job.walltime_s) for job in jobs]
+        answers = part.scheduler.submit(submissions)
+        limited = next((answer for answer in answers if answer.limited), None)
+        live = self._live_beside(jobs, answers) if limited is not None else 0
+        if limited is not None and live:
+            self._learned = (live, time.monotonic())
+            part.say(f"no more than {live} jobs now: {limited.message}")
+        part.note_all([self._event(answer, wait=bool(live)) for answer in answers if not answer.lost])
+        for answer in answers:
+            if answer.native_id:
+                self._refusals = 0
+            elif (answer is limited and not live) or (not answer.limited and not answer.lost):
+                self._refusals += 1
+                part.say(f"refused: {answer.message}")
+        if self._refusals >= _REFUSALS_MAX:
+            words = next(answer.message for answer in reversed(answers) if not answer.native_id)
+            part.not_run(list(part.ledger.pending), f"the scheduler refuses: {words}")
+        return limited is None and self._refusals < _REFUSALS_MAX
+
+    def _live_beside(self, jobs: Sequence[Job | Tournament], answers: Sequence[Submitted]) -> int:
+        """How many jobs the user has now that one was refused for a limit: it would be no limit without any."""
+        part = self._part
+        mine = part.scheduler.look(Question(mine=True)).mine
+        taken = sum(bool(answer.native_id) for answer in answers)
+        ours = len(part.ledger.active) - len(jobs) + taken
+        return ours if mine is None else max(mine, taken)
+
+    def _event(self, answer: Submitted, *, wait: bool) -> dict[str, Any]:
+        if answer.native_id:
+            return {"event": "submitted", "tag": answer.tag, "native_id": answer.native_id}
+        never_there = answer.message.startswith("not handed in")
+        if answer.limited and (wait or never_there):
+            nodes = list(self._part.ledger.attempts[answer.tag].nodes)
+            end = {"outcome": "withdrawn", "reason": answer.message, "nodes": nodes, "rc": None, "measured": []}
+            return {"event": "ended", "tag": answer.tag, **end}
+        return {"event": "refused", "tag": answer.tag, "message": answer.message}

@@ -1,0 +1,107 @@
+"""Snakemake around the stages: what runs before what, clusters side by side, again from where it stopped.
+
+    hpcq run / resume -> python -m snakemake -s workflow/Snakefile --directory RUN --config run=RUN
+    workflow/Snakefile -> expand(config): which runs with which clusters -> shell rules that call `hpcq stage`
+
+Snakemake's start costs seconds, so nothing here imports it; the Snakefile imports `expand`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hpcq import assets
+from hpcq.errors import UserError
+from hpcq.store.runfolder import RunFolder, read_json
+from hpcq.transport import quote, run_here
+
+#: Joins the names of a group's clusters, and of a link's; no cluster's name can hold it.
+SIGN = "+"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowRun:
+    """One campaign of a workflow: its run folder, its clusters, and the file it comes from (None: opened already)."""
+
+    folder: str
+    clusters: tuple[str, ...]
+    campaign: str | None
+    #: Between its clusters, each with the keys name, from and to.
+    links: tuple[Mapping[str, str], ...] = ()
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """What has a plan and results of its own: clusters, then links."""
+        return self.clusters + tuple(link["name"] for link in self.links)
+
+    def planned_before(self, part: str) -> list[str]:
+        """The clusters from whose plans a part's plan is made; none for a cluster."""
+        return [link[end] for link in self.links if link["name"] == part for end in ("from", "to")]
+
+    def driven_by(self, part: str) -> str:
+        """The marker, below the run's folder, of the driver that drives a part: one for each group of linked clusters."""
+        ends = self.planned_before(part) or [part]
+        group = next(group for group in groups(self.clusters, self.links) if ends[0] in group)
+        return f"{part}/driven.json" if len(group) == 1 else f"groups/{SIGN.join(group)}.json"
+
+
+def expand(config: Mapping[str, Any]) -> list[WorkflowRun]:
+    """What `--config` asks for: run=FOLDER (opened already), or campaign=FILE[,FILE…] with runs=FOLDER (default runs)."""
+    if "run" in config:
+        folder = os.path.normpath(str(config["run"]))
+        run = read_json(Path(folder) / "run.json")
+        return [WorkflowRun(folder, tuple(run["clusters"]), None, tuple(run.get("links", ())))]
+    if "campaign" not in config:
+        raise UserError(
+            "workflow: neither run nor campaign given: allowed are --config run=FOLDER or --config campaign=FILE[,FILE]",
+            "hpcq run CAMPAIGN does this for you",
+        )
+    from hpcq.definition.campaign import read_campaign
+    from hpcq.definition.find import find_campaign
+
+    found = []
+    for text in str(config["campaign"]).split(","):
+        path = find_campaign(text)
+        campaign = read_campaign(path)
+        folder = os.path.normpath(Path(str(config.get("runs", "runs"))) / campaign.name)
+        links = tuple({"name": link.name, "from": link.from_cluster, "to": link.to_cluster} for link in campaign.links)
+        found.append(WorkflowRun(folder, campaign.clusters, str(path.absolute()), links))
+    return found
+
+
+def groups(clusters: Sequence[str], links: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    """The clusters of a run, linked ones together; in the order of the run. `links` as in run.json."""
+    found: list[set[str]] = [{name} for name in clusters]
+    for link in links:
+        ends = {link["from"], link["to"]}
+        touched = [group for group in found if group & ends]
+        found = [group for group in found if not group & ends] + [set().union(*touched)]
+    ordered = [tuple(name for name in clusters if name in group) for group in found]
+    return sorted(ordered, key=lambda group: clusters.index(group[0]))
+
+
+def hpcq_command() -> str:
+    """The shell words that start this very hpcq."""
+    return f"{quote(sys.executable)} -m hpcq"
+
+
+def run_workflow(run: RunFolder, *, until: str | None = None) -> int:
+    """Bring a run to its report (or to the rule `until`); returns Snakemake's exit code, its words go to snakemake.log.
+
+    What is done already is not done again; what failed on one cluster does not stop the others.
+    """
+    clusters = read_json(run.run_json)["clusters"]
+    argv = [sys.executable, "-m", "snakemake", "--snakefile", str(assets.snakefile()), "--directory", str(run.path)]
+    # A driver sleeps nearly all of its time, so there is a core for each, however few this machine has.
+    argv += ["--cores", str(max(2, len(clusters))), "--keep-going", "--nolock", "--rerun-incomplete"]
+    argv += ["--rerun-triggers", "mtime", "--quiet", "all"]
+    argv += ["--until", until] if until else []
+    # Snakemake reads values of --config as YAML and paths as patterns: "." is safe whatever the folder is called.
+    argv += ["--config", "run=."]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    return run_here(argv, environment=environment, output=run.path / "snakemake.log").returncode

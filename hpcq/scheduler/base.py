@@ -1,0 +1,471 @@
+"""What a batch system is to hpcq: a few questions, asked of all jobs at once.
+
+The life of a job, as a driver sees it:
+
+    attempt committed to the journal -> submit -> native_id -> poll … poll -> a terminal state -> exit file fetched
+                  |                        |
+                  |                        +- refused: the scheduler said no; the attempt ends as `refused`
+                  +- driver died here: find(tag) tells whether the submission happened
+
+The subclass only says what to type and how to read the answer (`*_command`, `read_*`); running commands, chunking,
+and the rules below live here, once:
+
+    - one look asks everything in one command: nodes, all our jobs, who else waits; a job the scheduler does not know is
+      UNKNOWN here and becomes LOST in the driver after a grace, never successful;
+    - a poll that fails changes nothing: it raises, and the driver keeps what it knew;
+    - an unknown state word is reported as UNKNOWN with the word in `reason`, not guessed.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import PurePosixPath
+from typing import TypeVar
+
+from hpcq.errors import SchedulerError
+from hpcq.transport import Completed, Transport, quote
+
+_Item = TypeVar("_Item")
+
+
+class NodeCondition(StrEnum):
+    """What hpcq understands of a node's state; only IDLE nodes are ever used."""
+
+    IDLE = "idle"
+    BUSY = "busy"
+    RESERVED = "reserved"
+    MAINTENANCE = "maintenance"
+    PLANNED = "planned"
+    DRAINED = "drained"
+    DOWN = "down"
+    POWERED_DOWN = "powered_down"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """One node as the scheduler describes it now; `native_state` is the scheduler's own words."""
+
+    node: str
+    condition: NodeCondition
+    native_state: str
+    partitions: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
+    reason: str | None = None
+    #: The leaf switch it hangs on, where somebody asked for it and the scheduler knows.
+    switch: str | None = None
+
+
+class Wait(StrEnum):
+    """What a queued job's reason means for it."""
+
+    ORDINARY = "ordinary"
+    #: One of its nodes cannot be had: down, drained, reserved.
+    NODE = "node"
+    #: A limit is reached, or somebody holds it; it may pass.
+    LIMIT = "limit"
+    #: As it is, it will never be started.
+    NEVER = "never"
+
+
+class JobState(StrEnum):
+    """Where a job is. The terminal ones double as attempt outcomes."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    ENDING = "ending"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    TIMED_OUT = "timed_out"
+    NODE_FAILED = "node_failed"
+    PREEMPTED = "preempted"
+    BOOT_FAILED = "boot_failed"
+    OUT_OF_MEMORY = "out_of_memory"
+    DEADLINE = "deadline"
+    REVOKED = "revoked"
+    UNKNOWN = "unknown"
+
+    @property
+    def terminal(self) -> bool:
+        """Whether the scheduler will not change this state any more."""
+        return self not in {JobState.QUEUED, JobState.RUNNING, JobState.ENDING, JobState.UNKNOWN}
+
+
+@dataclass(frozen=True, slots=True)
+class JobReport:
+    """The scheduler's answer about one job."""
+
+    native_id: str
+    state: JobState
+    native_state: str = ""
+    reason: str = ""
+    nodes: tuple[str, ...] = ()
+    exit_code: int | None = None
+    wait: Wait = Wait.ORDINARY
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What one look is to bring; what is left out is not asked for."""
+
+    native_ids: Sequence[str] = ()
+    nodes: bool = False
+    #: How many jobs of other people wait for nodes of the partition.
+    others: bool = False
+    #: How many jobs this user has, ours and all others.
+    mine: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """The answer to a question: `reports` has one entry an id; what was not asked is None."""
+
+    reports: dict[str, JobReport]
+    nodes: list[NodeState] | None = None
+    others_waiting: int | None = None
+    mine: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """One script to hand in: `script` is its absolute path on the cluster, `tag` becomes the job's name."""
+
+    tag: str
+    script: str
+    nodes: tuple[str, ...]
+    walltime_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """What became of one submission: a native id, or the scheduler's refusal in its own words.
+
+    limited: refused, or not even handed in, because the user may not have more jobs now.
+    lost: nobody can know whether the scheduler took it; `find` will tell.
+    """
+
+    tag: str
+    native_id: str | None
+    message: str = ""
+    limited: bool = False
+    lost: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerSettings:
+    """What a scheduler must know of its cluster file; nothing else of it reaches this floor."""
+
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    reservation: str | None = None
+    #: Local scheduler only: its nodes, and where it keeps its queue.
+    nodes: tuple[str, ...] = ()
+    queue_folder: str = ""
+
+
+class Scheduler(ABC):
+    """Commands are run, chunked and retried here; the subclass types and reads."""
+
+    #: Ids in one command: far below any limit of a command line.
+    _CHUNK = 500
+
+    def __init__(self, transport: Transport, settings: SchedulerSettings) -> None:
+        self.transport = transport
+        self.settings = settings
+        #: Questions asked of the scheduler; handing in and cancelling are no questions.
+        self.query_count = 0
+
+    # -- what the driver asks ---------------------------------------------------------------------------------------
+
+    def look(self, question: Question) -> Survey:
+        """Ask several things in one command. Raises SchedulerError when the scheduler does not answer one of them."""
+        parts: dict[str, str] = {}
+        if question.nodes:
+            parts["nodes"] = self.nodes_command()
+        if question.native_ids:
+            parts["jobs"] = self.poll_command(question.native_ids)
+        others, mine = self.others_command(), self.mine_command()
+        if question.others and others is not None:
+            parts["others"] = others
+        if question.mine and mine is not None:
+            parts["mine"] = mine
+        if not parts:
+            return Survey({})
+        self.query_count += 1
+        said = _parts_of(self.transport.sh(_parts_script(parts)), parts)
+        return Survey(
+            reports=self._reports(question.native_ids, said.get("jobs")),
+            nodes=self.read_nodes(self._answered(said["nodes"], "node list").text) if "nodes" in said else None,
+            others_waiting=self.read_others(self._answered(said["others"], "job list").text) if "others" in said else None,
+            mine=self.read_mine(self._answered(said["mine"], "job list").text) if "mine" in said else None,
+        )
+
+    def nodes(self) -> list[NodeState]:
+        """Every node of the partition as it is now. Raises SchedulerError when the scheduler does not answer."""
+        return self.look(Question(nodes=True)).nodes or []
+
+    def switches(self) -> dict[str, str]:
+        """The leaf switch of each node; empty where the scheduler knows none."""
+        command = self.switches_command()
+        if command is None:
+            return {}
+        self.query_count += 1
+        done = self.transport.sh(command)
+        return self.read_switches(done.text) if done.returncode == 0 else {}
+
+    def submit_limit(self) -> int | None:
+        """How many jobs the accounting lets this user have; None where it sets no limit or cannot be asked."""
+        command = self.limit_command()
+        if command is None:
+            return None
+        self.query_count += 1
+        done = self.transport.sh(command)
+        return self.read_limit(done.text) if done.returncode == 0 else None
+
+    def submit(self, submissions: Sequence[Submission]) -> list[Submitted]:
+        """Hand in scripts, all in one command on the cluster; one answer a submission, in order.
+
+        Each id is also written to `submitted` beside its script, so that a driver that dies here can find it.
+        Raises TransportError when the connection broke: then `find` says what happened.
+        """
+        answers: list[Submitted] = []
+        for chunk in _chunks(submissions, self._CHUNK):
+            script = self._hand_in_function() + "\n".join(
+                f"hand_in {quote(str(PurePosixPath(one.script).parent))} {quote(one.tag)} {self.submit_command(one)}"
+                for one in chunk
+            )
+            done = self.transport.sh(script, timeout_s=60 + 10 * len(chunk))
+            answers += [self._read_submitted(one, done) for one in chunk]
+        return answers
+
+    def expected_wait_s(self, submission: Submission) -> float | None:
+        """In how many seconds a script would start if it were handed in now; None where the scheduler does not say."""
+        command = self.estimate_command(submission)
+        if command is None:
+            return None
+        folder = quote(str(PurePosixPath(submission.script).parent))
+        self.query_count += 1
+        return self.read_estimate(self.transport.sh(f"cd {folder} || exit 1\n{command}"))
+
+    def poll(self, native_ids: Sequence[str]) -> dict[str, JobReport]:
+        """An answer for every id; a job that the scheduler does not know is UNKNOWN with the reason `not known`."""
+        return self.look(Question(native_ids)).reports
+
+    def cancel(self, native_ids: Sequence[str], *, queued_only: bool = False) -> None:
+        """End jobs; those that have ended already are no error. queued_only: one that has started meanwhile goes on."""
+        for chunk in _chunks(native_ids, self._CHUNK):
+            self.transport.sh(self.cancel_command(chunk, queued_only=queued_only))
+
+    def find(self, tags: Sequence[str]) -> dict[str, str]:
+        """The native ids of those tags that the scheduler knows, queued, running or ended."""
+        found: dict[str, str] = {}
+        for chunk in _chunks(tags, self._CHUNK):
+            wanted = set(chunk)
+            answer = self._ask(self.find_command(chunk), "job list")
+            found.update({tag: native_id for tag, native_id in self.read_find(answer.text) if tag in wanted})
+        return found
+
+    def probe(self, script: str) -> Completed:
+        """Run a short shell script on some idle node; waits a quarter of a minute for one at most."""
+        self.query_count += 1
+        return self.transport.sh(self.probe_command(script), timeout_s=60)
+
+    def versions(self) -> str:
+        """What the scheduler says of itself, as text for a person."""
+        return self.transport.sh(self.versions_command()).text
+
+    # -- what a batch system is -------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def nodes_command(self) -> str:
+        """List the nodes."""
+
+    @abstractmethod
+    def read_nodes(self, answer: str) -> list[NodeState]:
+        """Read that list."""
+
+    @abstractmethod
+    def submit_command(self, submission: Submission) -> str:
+        """Hand in one script; prints its id."""
+
+    @abstractmethod
+    def read_native_id(self, answer: str) -> str:
+        """The id in what the submit command printed."""
+
+    @abstractmethod
+    def poll_command(self, native_ids: Sequence[str]) -> str:
+        """Ask about all of these jobs at once."""
+
+    @abstractmethod
+    def read_poll(self, done: Completed) -> list[JobReport]:
+        """Read the answer; jobs that are not in it were not known. Raises SchedulerError when it is no answer."""
+
+    def estimate_command(self, submission: Submission) -> str | None:  # noqa: ARG002 - not every scheduler can
+        """Ask when a script would start, handing nothing in; None where there is no such question."""
+        return None
+
+    def read_estimate(self, done: Completed) -> float | None:  # noqa: ARG002
+        """Read that answer: seconds from now."""
+        return None
+
+    def history_command(self, native_ids: Sequence[str]) -> str | None:  # noqa: ARG002 - not every scheduler keeps one
+        """Ask the accounting about jobs that the queue has forgotten; None where there is no such thing."""
+        return None
+
+    def read_history(self, done: Completed) -> list[JobReport]:  # noqa: ARG002
+        """Read that answer."""
+        return []
+
+    @abstractmethod
+    def cancel_command(self, native_ids: Sequence[str], *, queued_only: bool = False) -> str:
+        """End these jobs, or those of them that have not started."""
+
+    def others_command(self) -> str | None:
+        """List what other people wait for; None where that cannot be asked."""
+        return None
+
+    def read_others(self, answer: str) -> int:  # noqa: ARG002 - not every scheduler has such a list
+        """How many of their jobs wait for nodes."""
+        return 0
+
+    def mine_command(self) -> str | None:
+        """List all live jobs of this user; None where that cannot be asked."""
+        return None
+
+    def read_mine(self, answer: str) -> int:
+        """How many there are."""
+        return len(answer.split())
+
+    def switches_command(self) -> str | None:
+        """Say which node hangs on which leaf switch; None where the scheduler does not know."""
+        return None
+
+    def read_switches(self, answer: str) -> dict[str, str]:  # noqa: ARG002
+        """Read that."""
+        return {}
+
+    def limit_command(self) -> str | None:
+        """Say how many jobs this user may have; None where there is no such thing."""
+        return None
+
+    def read_limit(self, answer: str) -> int | None:  # noqa: ARG002
+        """Read that."""
+        return None
+
+    def refusal_words(self) -> tuple[Sequence[str], Sequence[str]]:
+        """Words of a refusal that mean "not more jobs now", and words that mean "nobody knows whether it was taken"."""
+        return (), ()
+
+    @abstractmethod
+    def find_command(self, tags: Sequence[str]) -> str:
+        """List the jobs with these names."""
+
+    @abstractmethod
+    def read_find(self, answer: str) -> Iterable[tuple[str, str]]:
+        """Read (tag, native id) rows."""
+
+    @abstractmethod
+    def versions_command(self) -> str:
+        """Print the scheduler's version and launch plugins."""
+
+    @abstractmethod
+    def probe_command(self, script: str) -> str:
+        """Run a shell script on one idle node of the partition, now, and wait for it."""
+
+    # -- private ----------------------------------------------------------------------------------------------------
+
+    def _ask(self, command: str, what: str) -> Completed:
+        self.query_count += 1
+        return self._answered(self.transport.sh(command), what)
+
+    def _answered(self, done: Completed, what: str) -> Completed:
+        if done.returncode != 0:
+            raise SchedulerError(f"{self.transport.where}: {what}: {done.stderr.strip() or f'exit code {done.returncode}'}")
+        return done
+
+    def _reports(self, native_ids: Sequence[str], polled: Completed | None) -> dict[str, JobReport]:
+        reports = {report.native_id: report for report in self.read_poll(polled)} if polled is not None else {}
+        missing = [native_id for native_id in native_ids if native_id not in reports]
+        for chunk in _chunks(missing, self._CHUNK):
+            command = self.history_command(chunk)
+            if command is not None:
+                self.query_count += 1
+                for report in self.read_history(self.transport.sh(command)):
+                    reports[report.native_id] = report
+        for native_id in missing:
+            reports.setdefault(native_id, JobReport(native_id, JobState.UNKNOWN, reason="not known to the scheduler"))
+        return {native_id: reports[native_id] for native_id in native_ids}
+
+    def _hand_in_function(self) -> str:
+        limited, _ = self.refusal_words()
+        return _HAND_IN.replace("LIMITED", "|".join(f"*{quote(words)}*" for words in limited) or "''")
+
+    def _read_submitted(self, one: Submission, done: Completed) -> Submitted:
+        _, lost = self.refusal_words()
+        for line in done.text.splitlines():
+            fields = line.split("\t", 2)
+            if len(fields) == 3 and fields[0] == one.tag:
+                if fields[1] == "0":
+                    native_id = self.read_native_id(fields[2])
+                    return Submitted(one.tag, native_id or None, "" if native_id else "no id in the scheduler's answer")
+                message = fields[2].strip()
+                known = not any(words in message for words in lost)
+                return Submitted(one.tag, None, message, limited=fields[1] == "limited", lost=not known)
+        return Submitted(one.tag, None, done.stderr.strip() or "no answer from the scheduler")
+
+
+#: hand_in FOLDER TAG COMMAND…: prints "tag<TAB>rc<TAB>id or message"; the id also lands in FOLDER/submitted.
+#: After a refusal because of a limit the rest is not handed in: it would be refused too.
+_HAND_IN = r"""
+full=
+hand_in() {
+    folder=$1; tag=$2; shift 2
+    [ -z "$full" ] || { printf '%s\tlimited\tnot handed in: %s\n' "$tag" "$full"; return; }
+    answer=$(cd "$folder" && exec "$@" 2>"$folder/submit.err"); rc=$?
+    if [ "$rc" -eq 0 ]; then
+        printf '%s\n' "$answer" >"$folder/submitted"
+    else
+        answer=$(tr '\n\t' '  ' <"$folder/submit.err")
+        case $answer in LIMITED) rc=limited; full=$answer ;; esac
+    fi
+    printf '%s\t%s\t%s\n' "$tag" "$rc" "$answer"
+}
+"""
+
+_PART = "@hpcq-part"
+
+
+def _parts_script(parts: Mapping[str, str]) -> str:
+    """Several commands as one; each says on both its outputs where its part begins, and its exit code behind it."""
+    lines = []
+    for name, command in parts.items():
+        lines.append(f"printf '\\n{_PART} {name}\\n'; printf '\\n{_PART} {name}\\n' >&2")
+        lines.append(f"{{ {command}\n}}; printf '\\n{_PART} rc %s\\n' \"$?\"")
+    return "\n".join(lines)
+
+
+def _parts_of(done: Completed, wanted: Iterable[str]) -> dict[str, Completed]:
+    """What each part printed. Raises SchedulerError when one is not there: the answer broke off."""
+    texts, codes, last = {}, {}, ""
+    for part in done.text.split(f"\n{_PART} ")[1:]:
+        head, _, text = part.partition("\n")
+        if head.startswith("rc "):
+            codes[last] = int(head[3:])
+        else:
+            last = head
+            texts[head] = text
+    errors = {head: text for head, _, text in (part.partition("\n") for part in done.stderr.split(f"\n{_PART} ")[1:])}
+    broken = [name for name in wanted if name not in codes]
+    if broken:
+        raise SchedulerError(f"{broken[0]}: the answer broke off: {done.stderr.strip()[-200:] or 'nothing was said'}")
+    return {name: Completed(codes[name], texts[name].encode(), errors.get(name, "")) for name in wanted}
+
+
+def _chunks(items: Sequence[_Item], size: int) -> Iterable[Sequence[_Item]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]

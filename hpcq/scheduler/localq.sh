@@ -1,0 +1,105 @@
+#!/bin/sh
+# A queue for one machine: jobs wait for their nodes by file locks and run one after another on each of them.
+#
+#   localq.sh QUEUE nodes NODE…              node|state, one a line
+#   localq.sh QUEUE submit SCRIPT NAME WALLTIME_S NODE…   prints the id
+#   localq.sh QUEUE poll ID…                 id|STATE|nodes|reason
+#   localq.sh QUEUE cancel ID…
+#   localq.sh QUEUE find                     id|name of every job
+#
+# A job is QUEUE/jobs/<id>/ with the files name, nodes, pid and state. The state is written by the job's own keeper, so
+# a keeper that died shows as LOST and is never taken for a success.
+set -u
+queue=$1
+verb=$2
+shift 2
+mkdir -p "$queue/jobs" "$queue/nodes"
+
+put() { # FILE TEXT: aside and renamed
+    printf '%s\n' "$2" >"$1.part" && mv "$1.part" "$1"
+}
+
+case $verb in
+nodes)
+    for node in "$@"; do
+        if flock -n "$queue/nodes/$node" true; then echo "$node|idle"; else echo "$node|allocated"; fi
+    done
+    ;;
+submit)
+    script=$1 name=$2 walltime_s=$3
+    shift 3
+    id=1
+    until mkdir "$queue/jobs/$id" 2>/dev/null; do id=$((id + 1)); done
+    job=$queue/jobs/$id
+    printf '%s\n' "$@" | sort >"$job/nodes"
+    put "$job/state" PENDING
+    put "$job/name" "$name"
+    HPCQ_LOCAL_JOB_ID=$id setsid /bin/sh "$0" "$queue" wait_and_run "$job" "$script" "$walltime_s" \
+        </dev/null >"$(dirname "$script")/job.out" 2>&1 &
+    put "$job/pid" "$!"
+    echo "$id"
+    ;;
+wait_and_run) # takes one node's lock after the other, in the order of their names, so that two jobs never block each other
+    job=$1 script=$2 walltime_s=$3
+    descriptor=3
+    while IFS= read -r node; do
+        eval "exec $descriptor>>\"\$queue/nodes/\$node\""
+        flock "$descriptor" || exit 1
+        descriptor=$((descriptor + 1))
+    done <"$job/nodes"
+    [ -e "$job/cancelled" ] && exit 0
+    put "$job/state" RUNNING
+    # The locks belong to this keeper: what the job leaves behind must not hold its nodes.
+    timeout --kill-after=5 "$walltime_s" /bin/bash "$script" 3>&- 4>&- 5>&- 6>&-
+    rc=$?
+    if [ -e "$job/cancelled" ]; then
+        put "$job/state" CANCELLED
+    elif [ "$rc" -eq 124 ] || [ "$rc" -eq 137 ]; then
+        put "$job/state" TIMEOUT
+    elif [ "$rc" -eq 0 ]; then
+        put "$job/state" COMPLETED
+    else
+        put "$job/state" FAILED
+    fi
+    ;;
+poll)
+    for id in "$@"; do
+        job=$queue/jobs/$id
+        [ -e "$job/state" ] || continue
+        state=$(cat "$job/state") reason=
+        case $state in
+        PENDING | RUNNING)
+            if ! kill -0 "$(cat "$job/pid" 2>/dev/null)" 2>/dev/null; then
+                state=$(cat "$job/state") # it may have ended between the two looks
+                case $state in PENDING | RUNNING) state=LOST reason="its keeper died" ;; esac
+            fi
+            ;;
+        esac
+        [ "$state" = LOST ] && [ -e "$job/cancelled" ] && state=CANCELLED
+        echo "$id|$state|$(tr '\n' ',' <"$job/nodes")|$reason"
+    done
+    ;;
+cancel)
+    for id in "$@"; do
+        job=$queue/jobs/$id
+        [ -e "$job/state" ] || continue
+        case $(cat "$job/state") in
+        PENDING)
+            : >"$job/cancelled"
+            kill -TERM "-$(cat "$job/pid")" 2>/dev/null
+            put "$job/state" CANCELLED
+            ;;
+        RUNNING) # the keeper stays to write the last state; the script gets TERM and writes its exit file
+            : >"$job/cancelled"
+            pkill -TERM --parent "$(cat "$job/pid")" 2>/dev/null
+            ;;
+        esac
+    done
+    ;;
+find)
+    for job in "$queue"/jobs/*/; do
+        [ -e "${job}name" ] && echo "$(basename "$job")|$(cat "${job}name")"
+    done
+    true
+    ;;
+esac

@@ -1,0 +1,32 @@
+"""Statistics of series and of before against after: numbers in, numbers out, nothing asked of a file or a person.
+
+    find_changes        unknown boundary: when did it change?       changes.py over kernel.py and scale.py
+    compare             known boundary: is after worse than before?  boundary.py
+    median_shift        how far, with an interval                    shift.py
+    benjamini_hochberg  many series at once                          discovery.py
+
+This package imports numpy; whatever a reading verb imports at start-up imports this package where it is used.
+docs/methods/change-points.md explains both methods to people.
+"""
+
+from hpcq.statistics.boundary import Comparison, Outcome, compare, compare_many, mann_whitney
+from hpcq.statistics.changes import Change, find_changes
+from hpcq.statistics.discovery import benjamini_hochberg
+from hpcq.statistics.kernel import change_indices
+from hpcq.statistics.scale import noise_scale
+from hpcq.statistics.shift import Shift, median_shift
+
+__all__ = [
+    "Change",
+    "Comparison",
+    "Outcome",
+    "Shift",
+    "benjamini_hochberg",
+    "change_indices",
+    "compare",
+    "compare_many",
+    "find_changes",
+    "mann_whitney",
+    "median_shift",
+    "noise_scale",
+]

@@ -1,0 +1,189 @@
+"""Unknown boundary: when did a series change its level, and by how much?
+
+    1  kernel segmentation        kernel.py, gamma = 1 / (8 sigma^2), penalty 1.5 ln n, segments of >= 3 points
+    2  steps below 3 % dropped    the smallest first, medians taken anew each time
+    3  rank scan in each segment  ranks.py: steps as small as the noise, which stage 1 is too careful to see
+    4  correlated series          stages 1 to 3 again at 1.2 times the price, steps placed by their innovations: correlated.py
+    5  false discovery control    over all series judged together
+
+Stage 1 shrugs off outliers, two modes and heavy tails but needs a step of two to three sigma; stage 3 adds up weak evidence
+over many points and is held back by correlation between neighbours. Both leave the newest four points alone: a few bad runs
+at the end look like outliers until there are five; compare() is the tool for those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import log
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hpcq.kernels import Better
+from hpcq.statistics.boundary import FALSE_DISCOVERY_RATIO, mann_whitney
+from hpcq.statistics.correlated import CLEARLY, lag_one_correlation, place_steps
+from hpcq.statistics.discovery import benjamini_hochberg
+from hpcq.statistics.kernel import change_indices
+from hpcq.statistics.ranks import correlation_factor, scan_step
+from hpcq.statistics.scale import median, noise_scale
+from hpcq.statistics.shift import median_shift
+
+Floats = NDArray[np.float64]
+
+PENALTY = 1.5
+MINIMUM_POINTS = 3
+MINIMUM_EFFECT_RATIO = 0.03
+SCAN_MINIMUM_POINTS = 8
+# Exceeded by the scan of an unchanged series of 30 to 10,000 independent points in about one of a thousand.
+SCAN_THRESHOLD = 4.0
+CORRELATED_PENALTY = 1.2
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change of level. index: the first value of the new level, counting missing values.
+
+    before, after: medians of the segments on either side. effect_ratio: after / before (1.0 = no change) with its 95 %
+    interval low..high; None where a median is not above zero. p_value: of the two segments, corrected for the search.
+    """
+
+    index: int
+    before: float
+    after: float
+    effect_ratio: float | None
+    low: float | None
+    high: float | None
+    p_value: float
+
+
+def find_changes(
+    series: Sequence[ArrayLike],
+    *,
+    minimum_effect_ratio: float = MINIMUM_EFFECT_RATIO,
+    penalty: float = PENALTY,
+    false_discovery_ratio: float = FALSE_DISCOVERY_RATIO,
+) -> list[list[Change]]:
+    """Change points of each series, in order.
+
+    series: values in time order, any unit, lengths may differ; NaN and infinities are missing values.
+    minimum_effect_ratio: smallest step that is told, as a share of the level before.
+    penalty: price of a segment in units of ln n; lower finds changes sooner after they happen, with more false alarms.
+    false_discovery_ratio: of the series said to have changed, the share allowed to be luck (with 2 or more series).
+    """
+    arrays = [np.asarray(one, dtype=np.float64).ravel() for one in series]
+    kept = [np.flatnonzero(np.isfinite(one)) for one in arrays]
+    dense = [one[rows] for one, rows in zip(arrays, kept, strict=True)]
+    sigma, splits = _split(dense, penalty, minimum_effect_ratio)
+    _scan(dense, splits, minimum_effect_ratio)
+    _reconsider_correlated(dense, splits, sigma, penalty, minimum_effect_ratio)
+    found = [_describe(values, rows, split) for values, rows, split in zip(dense, kept, splits, strict=True)]
+    smallest = [min((change.p_value for change in changes), default=1.0) for changes in found]
+    believed = benjamini_hochberg(smallest) <= false_discovery_ratio
+    return [changes if len(found) < 2 or sure else [] for changes, sure in zip(found, believed, strict=True)]
+
+
+def _split(dense: list[Floats], penalty: float, minimum_effect_ratio: float) -> tuple[list[float], list[list[int]]]:
+    """Stages 1 and 2: noise and kernel segmentation of all series, those of one length together."""
+    noise = [0.0] * len(dense)
+    splits: list[list[int]] = [[] for _ in dense]
+    for points, members in _by_length([len(values) for values in dense]).items():
+        if points < 2 * MINIMUM_POINTS:
+            continue
+        block = np.stack([dense[i] for i in members])
+        sigma = noise_scale(block)
+        found = change_indices(block, sigma, penalty * log(points), MINIMUM_POINTS)
+        for i, scale, indices in zip(members, sigma, found, strict=True):
+            noise[i] = float(scale)
+            splits[i] = _drop_small(dense[i], indices, minimum_effect_ratio)
+    return noise, splits
+
+
+def _scan(dense: list[Floats], splits: list[list[int]], minimum_effect_ratio: float) -> None:
+    """Stage 3: cut segments further where ranks say so, until none is left to cut; changes `splits`."""
+    waiting = [
+        (i, low, high)
+        for i, (values, indices) in enumerate(zip(dense, splits, strict=True))
+        for low, high in zip([0, *indices], [*indices, len(values)], strict=True)
+    ]
+    touched: set[int] = set()
+    while waiting:
+        cut: list[tuple[int, int, int]] = []
+        for points, members in _by_length([high - low for _, low, high in waiting]).items():
+            if points < 2 * SCAN_MINIMUM_POINTS:
+                continue
+            segments = [waiting[j] for j in members]
+            block = np.stack([dense[i][low:high] for i, low, high in segments])
+            for k, step in _steps(block, minimum_effect_ratio):
+                i, low, high = segments[k]
+                splits[i].append(low + step)
+                touched.add(i)
+                cut += [(i, low, low + step), (i, low + step, high)]
+        waiting = cut
+    for i in touched:
+        splits[i] = _drop_small(dense[i], sorted(splits[i]), minimum_effect_ratio)
+
+
+def _reconsider_correlated(
+    dense: list[Floats], splits: list[list[int]], noise: list[float], penalty: float, minimum_effect_ratio: float
+) -> None:
+    """Stage 4: judge series with changes and clearly correlated neighbours more strictly; changes `splits`."""
+    chosen = [i for i, indices in enumerate(splits) if indices and lag_one_correlation(dense[i], indices, noise[i]) >= CLEARLY]
+    again = [dense[i] for i in chosen]
+    _, stricter = _split(again, CORRELATED_PENALTY * penalty, minimum_effect_ratio)
+    _scan(again, stricter, minimum_effect_ratio)
+    for i, indices in zip(chosen, stricter, strict=True):
+        correlation = lag_one_correlation(dense[i], indices, noise[i])
+        placed = place_steps(dense[i], indices, noise[i], correlation) if correlation >= CLEARLY else indices
+        splits[i] = _drop_small(dense[i], placed, minimum_effect_ratio)
+
+
+def _steps(block: Floats, minimum_effect_ratio: float) -> list[tuple[int, int]]:
+    """(row, first index after the step) of each row with a step that stands out and matters."""
+    where, statistic = scan_step(block, SCAN_MINIMUM_POINTS)
+    rows = np.flatnonzero(statistic >= SCAN_THRESHOLD)
+    if not len(rows):
+        return []
+    rows = rows[statistic[rows] >= SCAN_THRESHOLD * correlation_factor(block[rows], where[rows])]
+    steps = [(int(row), int(where[row])) for row in rows]
+    return [(k, s) for k, s in steps if _effect(block[k, :s], block[k, s:]) >= minimum_effect_ratio]
+
+
+def _drop_small(values: Floats, indices: list[int], minimum_effect_ratio: float) -> list[int]:
+    """Remove the smallest step again and again until each moves the median by the minimum."""
+    indices = list(indices)
+    while indices:
+        bounds = [0, *indices, len(values)]
+        segments = [values[low:high] for low, high in pairwise(bounds)]
+        effects = [_effect(old, new) for old, new in pairwise(segments)]
+        smallest = int(np.argmin(effects))
+        if effects[smallest] >= minimum_effect_ratio:
+            break
+        del indices[smallest]
+    return indices
+
+
+def _effect(old: Floats, new: Floats) -> float:
+    before, after = median(old), median(new)
+    if before == after:
+        return 0.0
+    return abs(after - before) / abs(before) if before else float("inf")
+
+
+def _describe(values: Floats, rows: NDArray[np.intp], indices: list[int]) -> list[Change]:
+    bounds = [0, *indices, len(values)]
+    changes: list[Change] = []
+    for low, index, high in zip(bounds, bounds[1:], bounds[2:], strict=False):
+        old, new = values[low:index], values[index:high]
+        shift = median_shift(old, new)
+        p_value = min(1.0, mann_whitney(old, new, Better.NONE)[0] * (high - low))
+        changes.append(Change(int(rows[index]), shift.before, shift.after, shift.ratio, shift.low, shift.high, p_value))
+    return changes
+
+
+def _by_length(lengths: list[int]) -> dict[int, list[int]]:
+    groups: dict[int, list[int]] = {}
+    for i, length in enumerate(lengths):
+        groups.setdefault(length, []).append(i)
+    return groups

@@ -1,0 +1,277 @@
+"""Series over time: which there are, and their points, for one series at once or for all of them.
+
+    select(database, Filter(...))                      series with their names, in order
+    timeline(database, series, metric, window)         one series: a Point a job, oldest first
+    blocks.py has the points of all series at once
+
+A point is the median of the repetitions of a test in one job: they ran back to back and share the job's luck, so they are
+not so many independent values. Of jobs that were pruned the point is what is left, and it is the same.
+"""
+
+# ruff: noqa: S608 - queries are put together from our own column names; values are always bound
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hpcq import units
+from hpcq.errors import UserError
+from hpcq.store.database import Connection
+from hpcq.store.moments import Window
+from hpcq.store.query import SIZE_OPTIONS, median, natural, size_text
+
+#: Results that count.
+COUNTS = "x.final = 1 AND x.outcome = 'measured' AND x.result_id NOT IN (SELECT result_id FROM retraction)"
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which series are meant; empty means all. `node` is either end, `group` a group of either end.
+
+    where: parameter and value as a person writes it. facts: fact and value that a node of the result had at the time.
+    """
+
+    kernel: str | None = None
+    cluster: str | None = None
+    client: str | None = None
+    server: str | None = None
+    node: str | None = None
+    group: str | None = None
+    where: tuple[tuple[str, str], ...] = ()
+    facts: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesRow:
+    """One series with its names. parameters: complete but for options that this database never saw."""
+
+    series_id: int
+    kernel: str
+    cluster: str
+    client: str
+    server: str
+    network: str
+    toolchain: str
+    size_bytes: int | None
+    variant: str
+    parameters: dict[str, Any]
+
+    @property
+    def label(self) -> str:
+        """`tcp_stream 128 KiB n1 > n2`: enough to know it by."""
+        size = f" {size_text(self.size_bytes)}" if self.size_bytes is not None else ""
+        return f"{self.kernel}{size} {self.client} > {self.server}" + (f" ({self.variant})" if self.variant else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """What is looked at of a kernel."""
+
+    metric_name_id: int
+    name: str
+    unit: str
+    better: str
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One job's part of a series."""
+
+    started_utc: str
+    run: str
+    median: float
+    lowest: float
+    highest: float
+    n: int
+    disturbed: int
+    result_id: int
+
+
+def select(database: Connection, wanted: Filter) -> list[SeriesRow]:
+    """The series that fit, by cluster, kernel, pair and size. Raises UserError for names that nothing has."""
+    options = _options(database)
+    members = _members(database, wanted.group) if wanted.group else None
+    for name, _ in wanted.where:
+        if not any(name in known for known in options.values()):
+            known = sorted({one for of_kernel in options.values() for one in of_kernel})
+            raise UserError(f"{name!r} is not a parameter of any kernel here", f"there are {', '.join(known)}")
+    found = []
+    for row in database.execute(
+        "SELECT series_id, kernel, client_cluster, client, server, network, toolchain, parameters FROM v_series"
+    ):
+        ends = {row["client"], row["server"]}
+        if any(getattr(wanted, name) not in {None, row[name]} for name in ("kernel", "client", "server")):
+            continue
+        if wanted.cluster not in {None, row["client_cluster"]} or (wanted.node is not None and wanted.node not in ends):
+            continue
+        if members is not None and not any((row["client_cluster"], end) in members for end in ends):
+            continue
+        parameters = {**options[row["kernel"]], **json.loads(row["parameters"])}
+        if all(name in parameters and _same(name, parameters[name], value) for name, value in wanted.where):
+            found.append(_series_row(row, parameters))
+    return sorted(found, key=_order)
+
+
+def find_series(database: Connection, text: str) -> SeriesRow:
+    """One series by its number, or by kernel/client/server. Raises UserError that lists those that fit."""
+    if text.isdigit():
+        fitting = [row for row in select(database, Filter()) if row.series_id == int(text)]
+    else:
+        kernel, client, server = [*text.split("/"), "", ""][:3]
+        wanted = Filter(kernel=kernel or None, client=client or None, server=server or None)
+        fitting = select(database, wanted)
+    if len(fitting) == 1:
+        return fitting[0]
+    if not fitting:
+        raise UserError(f"{text!r} is not a series", "hpcq series lists them; allowed are its number or KERNEL/CLIENT/SERVER")
+    shown = "; ".join(f"{row.series_id} {row.label}" for row in fitting[:8])
+    raise UserError(f"{text!r} fits {len(fitting)} series", f"name one by its number: {shown}")
+
+
+def metrics_of(database: Connection, name: str | None) -> dict[str, Metric]:
+    """By kernel: the metric of that name, or without one the kernel's main metric."""
+    condition = "mn.metric_name_id = k.main_metric_name_id" if name is None else "mn.name = ?"
+    found = {
+        row["kernel"]: Metric(row["metric_name_id"], row["name"], row["unit"], row["better"])
+        for row in database.execute(
+            "SELECT k.name AS kernel, mn.metric_name_id, mn.name, mn.unit, mn.better FROM metric_name mn"
+            f" JOIN kernel k ON k.kernel_id = mn.kernel_id WHERE {condition}",
+            () if name is None else (name,),
+        )
+    }
+    if not found and name is not None:
+        names = [str(row[0]) for row in database.execute("SELECT DISTINCT name FROM metric_name ORDER BY name")]
+        raise UserError(f"{name!r} is not a metric in this database", f"there are {', '.join(names)}")
+    return found
+
+
+def summary(database: Connection, rows: Sequence[SeriesRow]) -> dict[int, tuple[int, str | None, str | None]]:
+    """How many measured results each series has, the first and the last of them."""
+    found = {}
+    query = f"SELECT count(*), min(started_utc), max(started_utc) FROM result x WHERE x.series_id = ? AND {COUNTS}"
+    for row in rows:
+        count, first, last = database.execute(query, (row.series_id,)).fetchone()
+        found[row.series_id] = (int(count), first, last)
+    return found
+
+
+def timeline(
+    database: Connection, series_id: int, metric: Metric, window: Window, facts: Sequence[tuple[str, str]] = ()
+) -> list[Point]:
+    """The points of one series, oldest first."""
+    condition, bound = within(window, facts)
+    rows = database.execute(
+        "SELECT x.started_utc, r.name AS run, x.job_id, x.result_id, x.disturbed, m.value FROM result x"
+        " JOIN metric m ON m.result_id = x.result_id AND m.metric_name_id = :metric JOIN job j ON j.job_id = x.job_id"
+        " JOIN run_cluster rc ON rc.run_cluster_id = j.run_cluster_id JOIN run r ON r.run_id = rc.run_id"
+        f" WHERE x.series_id = :series AND {COUNTS} AND {condition} ORDER BY x.started_utc, x.result_id",
+        {"metric": metric.metric_name_id, "series": series_id, **bound},
+    )
+    jobs: dict[int, list[Any]] = {}
+    for row in rows:
+        jobs.setdefault(row["job_id"], []).append(row)
+    found = [_point(group) for group in jobs.values()]
+    rolled = database.execute(
+        "SELECT x.started_utc, r.name AS run, x.median, x.lowest, x.highest, x.value_count, b.disturbed, x.result_id"
+        " FROM rollup x JOIN result b ON b.result_id = x.result_id JOIN job j ON j.job_id = x.job_id"
+        " JOIN run_cluster rc ON rc.run_cluster_id = j.run_cluster_id JOIN run r ON r.run_id = rc.run_id"
+        f" WHERE x.series_id = :series AND x.metric_name_id = :metric AND {within(window, facts, 'b')[0]}",
+        {"metric": metric.metric_name_id, "series": series_id, **bound},
+    )
+    found += [Point(*row) for row in rolled]
+    return sorted(found, key=lambda point: (point.started_utc, point.result_id))
+
+
+def within(window: Window, facts: Sequence[tuple[str, str]] = (), table: str = "x") -> tuple[str, dict[str, Any]]:
+    """A condition over result as `table` (and x for its time), with what to bind."""
+    conditions, bound = ["1"], dict[str, Any]()
+    if window.from_utc is not None:
+        conditions.append("x.started_utc >= :from_utc")
+        bound["from_utc"] = window.from_utc
+    if window.until_utc is not None:
+        conditions.append("x.started_utc < :until_utc")
+        bound["until_utc"] = window.until_utc
+    if window.run_ids is not None:
+        runs = ", ".join(str(int(one)) for one in window.run_ids)
+        conditions.append(
+            f"{table}.job_id IN (SELECT j2.job_id FROM job j2 JOIN run_cluster rc2 ON rc2.run_cluster_id = j2.run_cluster_id"
+            f" WHERE rc2.run_id IN ({runs}))"
+        )
+    for number, (name, value) in enumerate(facts):
+        conditions.append(
+            f"{table}.attempt_id IN (SELECT nf.attempt_id FROM fact f JOIN fact_set_part sp ON sp.fact_part_id = f.fact_part_id"
+            f" JOIN node_facts nf ON nf.fact_set_id = sp.fact_set_id WHERE f.name = :fact{number}"
+            f" AND CAST(f.value AS TEXT) = :fact_value{number})"
+        )
+        bound |= {f"fact{number}": name, f"fact_value{number}": value}
+    return " AND ".join(conditions), bound
+
+
+def check_facts(database: Connection, facts: Sequence[tuple[str, str]]) -> None:
+    """Raise UserError for a fact that no node has, with the names that come near."""
+    for name, _ in facts:
+        if database.execute("SELECT 1 FROM fact WHERE name = ? LIMIT 1", (name,)).fetchone() is None:
+            last = name.rpartition(".")[2]
+            near = database.execute("SELECT DISTINCT name FROM fact WHERE name LIKE ? LIMIT 8", (f"%{last}%",)).fetchall()
+            hint = f"near it: {', '.join(str(row[0]) for row in near)}" if near else "hpcq facts show NODE lists them"
+            raise UserError(f"{name!r} is not a fact of any node in this database", hint)
+
+
+def _point(group: Sequence[Any]) -> Point:
+    values = [row["value"] for row in group]
+    first = group[0]
+    disturbed = int(any(row["disturbed"] for row in group))
+    spread = (median(values), min(values), max(values), len(values))
+    return Point(first["started_utc"], first["run"], *spread, disturbed, first["result_id"])
+
+
+def _series_row(row: Any, parameters: dict[str, Any]) -> SeriesRow:
+    telling = json.loads(row["parameters"])
+    size = next((parameters[name] for name in SIZE_OPTIONS if isinstance(parameters.get(name), int)), None)
+    variant = ", ".join(f"{name}={_said(name, value)}" for name, value in telling.items() if name not in SIZE_OPTIONS)
+    names = (row["series_id"], row["kernel"], row["client_cluster"], row["client"], row["server"])
+    return SeriesRow(*names, row["network"], row["toolchain"], size, variant, parameters)
+
+
+def _order(row: SeriesRow) -> tuple[Any, ...]:
+    return row.cluster, row.kernel, natural(row.client), natural(row.server), row.size_bytes or 0, row.variant, row.series_id
+
+
+def _options(database: Connection) -> dict[str, dict[str, Any]]:
+    """The neutral value of every option by kernel: what a series has that does not say otherwise."""
+    found: dict[str, dict[str, Any]] = {str(row[0]): {} for row in database.execute("SELECT name FROM kernel")}
+    for kernel, name, neutral in database.execute(
+        "SELECT k.name, o.name, o.neutral FROM option o JOIN kernel k ON k.kernel_id = o.kernel_id"
+    ):
+        found[kernel][name] = None if neutral is None else json.loads(neutral)
+    return found
+
+
+def _members(database: Connection, group: str) -> set[tuple[str, str]]:
+    rows = database.execute('SELECT cluster, node FROM v_groups WHERE "group" = ?', (group,)).fetchall()
+    if not rows:
+        known = [str(row[0]) for row in database.execute('SELECT DISTINCT "group" FROM v_groups ORDER BY "group"')]
+        hint = f"there are {', '.join(known[:12])}" if known else "hpcq db groups FILE brings them in; hpcq accept asks Slurm"
+        raise UserError(f"{group!r} is not a group of nodes", hint)
+    return {(str(row[0]), str(row[1])) for row in rows}
+
+
+def _same(name: str, value: object, wanted: str) -> bool:
+    """Whether a parameter has the value that a person wrote: 64KiB, true, cubic."""
+    if isinstance(value, bool):
+        return wanted.lower() == ("true" if value else "false")
+    if isinstance(value, (int, float)):
+        try:
+            return units.parse(wanted, units.unit_of(name) or "") == value
+        except ValueError as error:
+            raise UserError(f"{name}={wanted}: {error}") from error
+    return str(value) == wanted
+
+
+def _said(name: str, value: object) -> str:
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0:
+        return units.human(value, units.unit_of(name))
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,366 @@
+"""The driver's diary of one cluster: what it was about to do, written down before it did it.
+
+Hides how an append-only file survives a crash and two writers:
+
+    Journal(path)  --flock path.lock-->  cut a torn last line  -->  append(event) = write + fsync  -->  close
+    read_journal(path)  any time, by anybody, without a lock: a torn last line is not an event yet
+    fold(events)        the same events as attempts with their present state
+
+An event that `append` returned from is on the disk. One that it raised for is not in the file.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import socket
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Self
+
+from hpcq.errors import StoreError
+from hpcq.units import utc_now
+
+
+class EventName(StrEnum):
+    """What can happen to the run of one cluster."""
+
+    OPENED = "opened"
+    WAVE = "wave"
+    ATTEMPT = "attempt"
+    SUBMITTED = "submitted"
+    REFUSED = "refused"
+    STATE = "state"
+    ENDED = "ended"
+    FETCHED = "fetched"
+    NOT_RUN = "not_run"
+    LET_GO = "let_go"
+    CANCEL = "cancel"
+    ESTIMATE = "estimate"
+    MET = "met"
+    WAYS = "ways"
+    STOP = "stop"
+    CLOSED = "closed"
+
+
+#: The fields that an event must have, beside `utc` and `event`; it may have more.
+_FIELDS: dict[EventName, frozenset[str]] = {
+    EventName.OPENED: frozenset(),
+    EventName.WAVE: frozenset({"idle", "jobs"}),
+    EventName.ATTEMPT: frozenset({"job_id", "attempt_no", "tag", "nodes"}),
+    EventName.SUBMITTED: frozenset({"tag", "native_id"}),
+    EventName.REFUSED: frozenset({"tag", "message"}),
+    EventName.STATE: frozenset({"tag", "state", "reason"}),
+    EventName.ENDED: frozenset({"tag", "outcome", "reason", "nodes", "rc"}),
+    EventName.FETCHED: frozenset({"tag"}),
+    EventName.NOT_RUN: frozenset({"pair", "reason"}),
+    EventName.LET_GO: frozenset({"tag", "reason"}),
+    EventName.CANCEL: frozenset({"reason"}),
+    # Of links only: expected starts, who listens where, which directions are open, what the driver ended and why.
+    EventName.ESTIMATE: frozenset({"job_id", "attempt_no", "wait_s"}),
+    EventName.MET: frozenset({"job_id", "attempt_no", "addresses"}),
+    EventName.WAYS: frozenset({"job_id", "attempt_no", "ways", "client"}),
+    EventName.STOP: frozenset({"tag", "reason"}),
+    EventName.CLOSED: frozenset(),
+}
+
+
+class AttemptOutcome(StrEnum):
+    """How an attempt can end; the words of attempt.outcome in the database."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    TIMED_OUT = "timed_out"
+    NODE_FAILED = "node_failed"
+    PREEMPTED = "preempted"
+    BOOT_FAILED = "boot_failed"
+    OUT_OF_MEMORY = "out_of_memory"
+    DEADLINE = "deadline"
+    REVOKED = "revoked"
+    REFUSED = "refused"
+    WITHDRAWN = "withdrawn"
+    LOST = "lost"
+
+
+Event = dict[str, Any]
+
+
+class Journal:
+    """The one writer of a journal. Use it as a context manager; the lock is held until it is closed."""
+
+    def __init__(self, path: Path) -> None:
+        """Open for writing, creating file and folder; cuts off a torn last line.
+
+        Raises StoreError when another process holds the lock (naming it), the file cannot be written, or a line in its
+        middle is damaged.
+        """
+        self.path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"{path.parent}: cannot be created: {error.strerror}") from error
+        self._lock_descriptor = _lock(path.with_name(path.name + ".lock"))
+        try:
+            self.events, size_bytes = _read(path)
+            self._descriptor = _open_at(path, size_bytes)
+        except BaseException:
+            os.close(self._lock_descriptor)
+            raise
+        self._size_bytes = size_bytes
+        self._count = len(self.events)
+
+    def __len__(self) -> int:
+        """How many events it holds; those that were there when it was opened stand in `events`."""
+        return self._count
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release the lock. Closing twice does nothing."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            os.close(self._lock_descriptor)
+            self._descriptor = self._lock_descriptor = -1
+
+    def append(self, event: str, **fields: Any) -> Event:
+        """Write one event and wait until it is on the disk; returns it with its `utc`."""
+        return self.append_all([{"event": event, **fields}])[0]
+
+    def append_all(self, events: Sequence[Mapping[str, Any]]) -> list[Event]:
+        """Write several events with one wait for the disk: all of them are there when it returns.
+
+        Raises StoreError when they could not be written (none is there then), ValueError for an event that lacks a field.
+        """
+        entries = [_complete(event) for event in events]
+        lines = "".join(json.dumps(entry, separators=(",", ":"), allow_nan=False) + "\n" for entry in entries).encode()
+        try:
+            written = 0
+            while written < len(lines):
+                written += os.write(self._descriptor, lines[written:])
+            os.fsync(self._descriptor)
+        except OSError as error:
+            self._take_back()
+            raise StoreError(f"{self.path}: cannot be written: {error.strerror}", "make room, then `hpcq resume`") from error
+        self._size_bytes += len(lines)
+        self._count += len(entries)
+        return entries
+
+    def _take_back(self) -> None:
+        try:
+            os.ftruncate(self._descriptor, self._size_bytes)
+        except OSError:
+            return  # what is left is a torn last line, which the next opening cuts off
+
+
+def read_journal(path: Path) -> list[Event]:
+    """All events in order; none when the file is not there yet. Raises StoreError for a line damaged in the middle."""
+    return _read(path)[0]
+
+
+def read_journal_from(path: Path, offset_bytes: int) -> tuple[list[Event], int]:
+    """The events behind an earlier reading, and where the next one begins: for whoever looks again and again."""
+    events, size_bytes = _read(path, offset_bytes)
+    return events, offset_bytes + size_bytes
+
+
+@dataclass(slots=True)
+class AttemptState:
+    """One attempt as far as the journal tells."""
+
+    tag: str
+    job_id: str
+    attempt_no: int
+    nodes: tuple[str, ...]
+    committed_utc: str
+    native_id: str | None = None
+    submitted_utc: str | None = None
+    state: str | None = None
+    outcome: str | None = None
+    reason: str = ""
+    exit_code: int | None = None
+    started_utc: str | None = None
+    ended_utc: str | None = None
+    fetched: bool = False
+    #: Which end of a link it was, "from" or "to"; "both" for a job that holds both nodes.
+    side: str = "both"
+    #: The jobs of a plan's pairs that share the allocation; empty for a job of one pair.
+    pairs: tuple[str, ...] = ()
+    #: Of a pair in a tournament: the tournament's job_id and attempt_no, where its files lie.
+    place: tuple[str, int] | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether it ended."""
+        return self.outcome is not None
+
+    def describe(self) -> str:
+        """Its end, or its present state, in a few words: `attempt 2 timed_out: DUE TO TIME LIMIT`."""
+        word = self.outcome or self.state or ("submitted" if self.native_id else "not submitted yet")
+        return f"attempt {self.attempt_no} {word}" + (f": {self.reason}" if self.reason else "")
+
+
+@dataclass(slots=True)
+class JournalState:
+    """A journal folded up: `attempts` by tag, in order; `not_run` the last reason by pair."""
+
+    attempts: dict[str, AttemptState] = field(default_factory=dict)
+    not_run: dict[tuple[str, str], str] = field(default_factory=dict)
+    opened_utc: str | None = None
+    closed_utc: str | None = None
+
+    def of_job(self, job_id: str) -> list[AttemptState]:
+        """The attempts of a job, first to last."""
+        return [attempt for attempt in self.attempts.values() if attempt.job_id == job_id]
+
+
+def fold(events: Iterable[Event]) -> JournalState:
+    """The present state of every attempt. An event about an unknown tag, or of an unknown kind, is passed over."""
+    state = JournalState()
+    for event in events:
+        kind = event.get("event")
+        if kind == EventName.OPENED:
+            state.opened_utc = state.opened_utc or event["utc"]
+            state.closed_utc = None
+        elif kind == EventName.CLOSED:
+            state.closed_utc = event["utc"]
+        elif kind == EventName.NOT_RUN:
+            client, server = event["pair"]
+            state.not_run[client, server] = event["reason"]
+        elif kind == EventName.ATTEMPT:
+            nodes = tuple(event["nodes"])
+            state.not_run.pop(nodes[:2], None)
+            state.attempts[event["tag"]] = AttemptState(
+                event["tag"],
+                event["job_id"],
+                event["attempt_no"],
+                nodes,
+                event["utc"],
+                side=event.get("side", "both"),
+                pairs=tuple(event.get("pairs", ())),
+            )
+        elif (attempt := state.attempts.get(event.get("tag", ""))) is not None:
+            _advance(attempt, event)
+    return state
+
+
+def _advance(attempt: AttemptState, event: Event) -> None:
+    match event["event"]:
+        case EventName.SUBMITTED:
+            attempt.native_id, attempt.submitted_utc = event["native_id"], event["utc"]
+        case EventName.REFUSED:
+            attempt.outcome, attempt.reason = AttemptOutcome.REFUSED.value, event["message"]
+            attempt.ended_utc = event["utc"]
+        case EventName.STATE:
+            attempt.state = event["state"]
+            attempt.reason = event.get("reason") or ""
+        case EventName.FETCHED:
+            attempt.fetched = True
+        case EventName.ENDED:
+            attempt.outcome = event["outcome"]
+            attempt.reason = event.get("reason") or ""
+            attempt.nodes = tuple(event.get("nodes") or ()) or attempt.nodes
+            attempt.exit_code = event.get("rc")
+            attempt.started_utc = event.get("started_utc") or attempt.started_utc
+            attempt.ended_utc = event.get("ended_utc") or event["utc"]
+
+
+def _complete(event: Mapping[str, Any]) -> Event:
+    name = EventName(event["event"])
+    lacking = _FIELDS[name] - event.keys()
+    if lacking:
+        raise ValueError(f"journal event {name}: lacks {', '.join(sorted(lacking))}")
+    if name is EventName.ENDED:
+        AttemptOutcome(event["outcome"])
+    return {"utc": utc_now(), **event}
+
+
+def _read(path: Path, offset_bytes: int = 0) -> tuple[list[Event], int]:
+    """The events from an offset on, and how many bytes of the file they fill; what follows is a torn line."""
+    try:
+        with path.open("rb") as file:
+            file.seek(offset_bytes)
+            content = file.read()
+    except FileNotFoundError:
+        return [], 0
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be read: {error.strerror}") from error
+    events: list[Event] = []
+    size_bytes = 0
+    lines = content.splitlines(keepends=True)
+    for line_no, line in enumerate(lines, start=1):
+        event = _event(line)
+        if event is None:
+            if line_no == len(lines):
+                break
+            raise StoreError(
+                f"{path}:{line_no}: not a journal event: {line[:60]!r}",
+                "the file was changed by something else; restore this line or move the run folder away",
+            )
+        events.append(event)
+        size_bytes += len(line)
+    return events, size_bytes
+
+
+def _event(line: bytes) -> Event | None:
+    if not line.endswith(b"\n"):
+        return None
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return event if isinstance(event, dict) and "event" in event and "utc" in event else None
+
+
+def _open_at(path: Path, size_bytes: int) -> int:
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be written: {error.strerror}") from error
+    try:
+        if os.fstat(descriptor).st_size != size_bytes:
+            os.ftruncate(descriptor, size_bytes)
+        os.fsync(descriptor)
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        os.close(descriptor)
+        raise StoreError(f"{path}: cannot be written: {error.strerror}") from error
+    return descriptor
+
+
+def _lock(path: Path) -> int:
+    """Hold `path` alone; it names its holder. The file stays: removing it would let two writers in."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be written: {error.strerror}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        holder = os.read(descriptor, 500).decode(errors="replace").strip() or "a process that did not say who it is"
+        os.close(descriptor)
+        if error.errno in {errno.EWOULDBLOCK, errno.EACCES}:
+            raise StoreError(f"{path}: held by {holder}", "one driver a run and cluster: wait, or end that one") from error
+        raise StoreError(
+            f"{path}: cannot be locked: {error.strerror}", "put the run folder on a file system that has locks"
+        ) from error
+    holder = f"pid {os.getpid()} on {socket.gethostname()} since {utc_now()}"
+    try:
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, holder.encode())
+    except OSError as error:
+        os.close(descriptor)
+        raise StoreError(f"{path}: cannot be written: {error.strerror}") from error
+    return descriptor

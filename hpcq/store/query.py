@@ -1,0 +1,425 @@
+"""What people ask results.db, answered as plain values; nothing here writes.
+
+    with reading(path) as database:
+        run = find_run(database, None)                the latest
+        summaries(database, Selection(run))           median and spread by pair, size and metric
+
+Heavy imports have no place here: reading verbs start in well under 0.2 s.
+"""
+
+# ruff: noqa: S608 - queries are put together from our own column names; values are always bound
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hpcq import units
+from hpcq.errors import UserError
+
+#: The parameter that a size curve runs over.
+SIZE_OPTIONS = ("message_bytes", "datagram_bytes", "payload_bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which results are meant; None means all. `node` is either end."""
+
+    run: str | None = None
+    cluster: str | None = None
+    kernel: str | None = None
+    client: str | None = None
+    server: str | None = None
+    node: str | None = None
+    outcome: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """One run on one cluster; the counts of outcomes add up to planned_count."""
+
+    run: str
+    campaign: str
+    cluster: str
+    created_utc: str
+    opened_utc: str | None
+    closed_utc: str | None
+    loaded_utc: str
+    planned_count: int
+    measured_count: int
+    invalid_count: int
+    failed_count: int
+    not_measured_count: int
+    hpcq_version: str
+    seed: int | None
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything planned was measured."""
+        return self.measured_count == self.planned_count
+
+
+@dataclass(frozen=True, slots=True)
+class ResultRow:
+    """One planned repetition as it came out, with its main metric."""
+
+    result_id: int
+    run: str
+    campaign: str
+    cluster: str
+    kernel: str
+    client: str
+    server: str
+    size_bytes: int | None
+    test_no: int
+    repetition_no: int
+    outcome: str
+    metric: str | None
+    value: float | None
+    unit: str | None
+    reason: str | None
+    started_utc: str | None
+    exit_code: int | None
+    disturbed: int
+    crossed_interface: str
+    series_id: int
+    job: str
+    attempt_no: int | None
+    parameters: str
+    raw_file: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """One metric of one test between two nodes, over its repetitions."""
+
+    cluster: str
+    kernel: str
+    client: str
+    server: str
+    size_bytes: int | None
+    variant: str
+    """Other parameters that differ between the tests of this kernel: `no_delay=true`; empty when none does."""
+    metric: str
+    unit: str
+    better: str
+    main: bool
+    n: int
+    median: float
+    lowest: float
+    highest: float
+
+    @property
+    def size_text(self) -> str:
+        """Its size for people; empty where the test has none."""
+        return size_text(self.size_bytes)
+
+    @property
+    def spread_ratio(self) -> float | None:
+        """Highest minus lowest over the median; None where the median is zero."""
+        return (self.highest - self.lowest) / abs(self.median) if self.median else None
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRow:
+    """One submission and how it ended."""
+
+    run: str
+    cluster: str
+    job: str
+    attempt_no: int
+    client: str
+    server: str
+    native_id: str | None
+    state: str | None
+    outcome: str | None
+    reason: str | None
+    exit_code: int | None
+    nodes: str
+    committed_utc: str
+    submitted_utc: str | None
+    started_utc: str | None
+    ended_utc: str | None
+    tag: str
+
+
+@dataclass(frozen=True, slots=True)
+class BuildRow:
+    """A program as built on a cluster, and how many of the selected results it brought."""
+
+    cluster: str
+    toolchain: str
+    program: str
+    version: str
+    source_build_id: str
+    compiler: str
+    flags: str
+    mpi: str
+    modules: str
+    binary_sha256: str
+    built_utc: str | None
+    result_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A pair, or with server None a node, that a plan left out, and why."""
+
+    cluster: str
+    client: str
+    server: str | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class WarningCount:
+    """How often a warning was given by measured results, with one of its messages."""
+
+    cluster: str
+    kernel: str
+    name: str
+    result_count: int
+    example: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResultDetail:
+    """One result with everything that is known about it; lists of rows as they stand in the views."""
+
+    result: ResultRow
+    retracted: str | None
+    final: bool
+    duration_ns: int | None
+    parameters: dict[str, Any]
+    metrics: list[dict[str, Any]]
+    granted: dict[str, Any]
+    warnings: list[dict[str, Any]]
+    ends: list[dict[str, Any]]
+    counters: list[dict[str, Any]]
+    gauges: list[dict[str, Any]]
+    unavailable: list[dict[str, Any]]
+    findings: list[dict[str, Any]]
+    histogram: list[dict[str, Any]]
+    samples: dict[str, Any] | None
+    build: dict[str, Any] | None
+    attempt: AttemptRow | None
+
+
+def runs(database: sqlite3.Connection, run: str | None = None) -> list[RunRow]:
+    """Every run and cluster, latest first; or those of one run."""
+    query = f"SELECT {_columns(RunRow)} FROM v_runs WHERE ?1 IS NULL OR run = ?1 ORDER BY created_utc DESC, run, cluster"
+    return [RunRow(*row) for row in database.execute(query, (run,))]
+
+
+def find_run(database: sqlite3.Connection, name: str | None) -> str:
+    """The run that is meant: None or `latest` is the last one; else its name, or an unambiguous beginning of it.
+
+    A campaign's name means its last run. Raises UserError that names what there is.
+    """
+    rows = database.execute(
+        "SELECT r.name, c.name FROM run r JOIN campaign c ON c.campaign_id = r.campaign_id"
+        " ORDER BY r.created_utc DESC, r.run_id DESC"
+    ).fetchall()
+    if not rows:
+        raise UserError("no run in this database", "`hpcq run CAMPAIGN` makes one; --db names another database")
+    if name is None or name == "latest":
+        return str(rows[0][0])
+    for run, campaign in rows:
+        if name in {run, campaign}:
+            return str(run)
+    beginning = [str(run) for run, _ in rows if run.startswith(name)]
+    if len(beginning) == 1:
+        return beginning[0]
+    if beginning:
+        raise UserError(f"{name!r} begins the name of {len(beginning)} runs: {', '.join(beginning[:5])}", "write more of it")
+    raise UserError(f"{name!r} is not a run", f"the last ones are {', '.join(str(row[0]) for row in rows[:5])}")
+
+
+def results(database: sqlite3.Connection, selection: Selection, *, all_tries: bool = False) -> list[ResultRow]:
+    """One row a planned repetition, in the order of cluster, job, test and repetition; or every try."""
+    where, values = _where(selection)
+    counted = "" if all_tries else " AND final = 1 AND retracted IS NULL"
+    query = (
+        f"SELECT {_columns(ResultRow)} FROM v_all_results WHERE {where}{counted}"
+        " ORDER BY run, cluster, job, test_no, repetition_no, attempt_no"
+    )
+    return [ResultRow(*row) for row in database.execute(query, values)]
+
+
+def not_measured(database: sqlite3.Connection, selection: Selection) -> list[ResultRow]:
+    """What was planned and is not there, each with its reason."""
+    return [row for row in results(database, selection) if row.outcome != "measured"]
+
+
+def summaries(
+    database: sqlite3.Connection, selection: Selection, *, metric: str | None = None, all_metrics: bool = False
+) -> list[Summary]:
+    """Median and spread by cluster, kernel, pair, size and metric.
+
+    metric: only this one. Without it, each kernel's main metric, or with all_metrics every one.
+    """
+    where, values = _where(selection)
+    query = (
+        "SELECT v.cluster, v.kernel, v.client, v.server, v.size_bytes, v.parameters, mn.name, mn.unit, mn.better,"
+        " mn.name = v.metric AS main, mn.position_no, m.value"
+        " FROM v_results v JOIN metric m ON m.result_id = v.result_id"
+        " JOIN metric_name mn ON mn.metric_name_id = m.metric_name_id"
+        f" WHERE v.outcome = 'measured' AND {where}"
+    )
+    groups: dict[tuple[Any, ...], list[float]] = {}
+    for row in database.execute(query, values):
+        if metric == row["name"] or (metric is None and (all_metrics or row["main"])):
+            groups.setdefault(tuple(row)[:-1], []).append(row["value"])
+    variants = variant_names((key[1], key[5]) for key in groups)
+    made = []
+    for key, found in sorted(groups.items(), key=_summary_order):
+        cluster, kernel, client, server, size_bytes, parameters, name, unit, better, main, _ = key
+        variant = variants[kernel, parameters]
+        spread = (len(found), median(found), min(found), max(found))
+        made.append(Summary(cluster, kernel, client, server, size_bytes, variant, name, unit, better, bool(main), *spread))
+    return made
+
+
+def attempts(database: sqlite3.Connection, run: str) -> list[AttemptRow]:
+    """Every submission of a run, in the order they were made."""
+    query = f"SELECT {_columns(AttemptRow)} FROM v_attempts WHERE run = ? ORDER BY cluster, committed_utc, job, attempt_no"
+    return [AttemptRow(*row) for row in database.execute(query, (run,))]
+
+
+def builds(database: sqlite3.Connection, run: str) -> list[BuildRow]:
+    """The builds that brought results of a run."""
+    columns = ", ".join(f"b.{name}" for name in BuildRow.__dataclass_fields__ if name != "result_count")
+    query = (
+        f"SELECT {columns}, u.result_count FROM v_builds b JOIN (SELECT x.build_id, count(*) AS result_count FROM result x"
+        " JOIN v_pairs p ON p.job_id = x.job_id WHERE p.run = ? GROUP BY x.build_id) u ON u.build_id = b.build_id"
+        " ORDER BY b.cluster, b.program"
+    )
+    return [BuildRow(*row) for row in database.execute(query, (run,))]
+
+
+def left_out(database: sqlite3.Connection, run: str) -> list[LeftOut]:
+    """Pairs and nodes that the plans of a run left out."""
+    query = f"SELECT {_columns(LeftOut)} FROM v_not_planned WHERE run = ? ORDER BY cluster, server IS NOT NULL, client, server"
+    return [LeftOut(*row) for row in database.execute(query, (run,))]
+
+
+def warnings(database: sqlite3.Connection, run: str) -> list[WarningCount]:
+    """What the kernels warned of in the results of a run that count."""
+    query = (
+        "SELECT v.cluster, v.kernel, w.name, count(*) AS result_count, min(w.message) AS example FROM v_results v"
+        " JOIN warning w ON w.result_id = v.result_id WHERE v.run = ? AND v.outcome = 'measured'"
+        " GROUP BY v.cluster, v.kernel, w.name ORDER BY result_count DESC, v.cluster, v.kernel, w.name"
+    )
+    return [WarningCount(*row) for row in database.execute(query, (run,))]
+
+
+def detail(database: sqlite3.Connection, result_id: int) -> ResultDetail:
+    """One result with both ends' evidence. Raises UserError when there is none of that number."""
+    query = f"SELECT {_columns(ResultRow)} FROM v_all_results WHERE result_id = ?"
+    row = database.execute(query, (result_id,)).fetchone()
+    if row is None:
+        raise UserError(f"{result_id} is not a result in this database", "`hpcq results --json` shows their result_id")
+    result = ResultRow(*row)
+    more = database.execute(
+        "SELECT retracted, final, duration_ns, build_id FROM v_all_results WHERE result_id = ?", (result_id,)
+    ).fetchone()
+    tries = [one for one in attempts(database, result.run) if (one.job, one.attempt_no) == (result.job, result.attempt_no)]
+
+    def rows(query: str, value: int | None = result_id) -> list[dict[str, Any]]:
+        return [dict(row) for row in database.execute(query, (value,))]
+
+    return ResultDetail(
+        result=result,
+        retracted=more["retracted"],
+        final=bool(more["final"]),
+        duration_ns=more["duration_ns"],
+        parameters=json.loads(result.parameters),
+        metrics=rows(
+            "SELECT n.name AS metric, m.value, n.unit, n.better, n.help FROM metric m JOIN metric_name n"
+            " ON n.metric_name_id = m.metric_name_id WHERE m.result_id = ? ORDER BY n.position_no"
+        ),
+        granted={one["granted"]: one["value"] for one in rows("SELECT * FROM v_granted WHERE result_id = ?")},
+        warnings=rows("SELECT name, message FROM warning WHERE result_id = ? ORDER BY warning_no"),
+        ends=rows('SELECT * FROM v_ends WHERE result_id = ? ORDER BY "end"'),
+        counters=rows("SELECT counter, client_delta, server_delta, unit FROM v_evidence WHERE result_id = ? ORDER BY counter"),
+        gauges=rows('SELECT gauge, "end", before, after, unit FROM v_gauges WHERE result_id = ? ORDER BY gauge, "end"'),
+        unavailable=rows('SELECT "end", source, reason FROM v_unavailable WHERE result_id = ? ORDER BY "end", source'),
+        findings=rows(
+            'SELECT rule, "end", message, meaning, advice, figures FROM v_findings WHERE result_id = ? ORDER BY rule'
+        ),
+        histogram=rows("SELECT lower, unit, sample_count FROM histogram WHERE result_id = ? ORDER BY lower"),
+        samples=next(iter(rows("SELECT path, format, sample_count FROM sample WHERE result_id = ?")), None),
+        build=next(iter(rows("SELECT * FROM v_builds WHERE build_id = ?", more["build_id"])), None),
+        attempt=tries[0] if tries else None,
+    )
+
+
+def variant_names(tests: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    """For each (kernel, parameters as JSON): what tells it from the kernel's other tests, beside the size."""
+    by_kernel: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for kernel, text in tests:
+        by_kernel.setdefault(kernel, {})[text] = json.loads(text)
+    names = {}
+    for kernel, sets in by_kernel.items():
+        options = {name for parameters in sets.values() for name in parameters} - set(SIZE_OPTIONS)
+        differing = sorted(
+            name for name in options if len({json.dumps(parameters.get(name)) for parameters in sets.values()}) > 1
+        )
+        for text, parameters in sets.items():
+            names[kernel, text] = ", ".join(f"{name}={_said(name, parameters.get(name))}" for name in differing)
+    return names
+
+
+def size_text(size_bytes: int | None) -> str:
+    """A message size for people: in KiB or MiB where it is a whole number of them, else in bytes."""
+    if size_bytes is None:
+        return ""
+    return units.human(size_bytes, "bytes") if size_bytes % 1024 == 0 and size_bytes else f"{size_bytes} B"
+
+
+def median(values: Sequence[float]) -> float:
+    """The middle value, or the mean of the two in the middle."""
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+
+def natural(name: str) -> tuple[str, int, str]:
+    """A key that sorts n2 before n10."""
+    stem = name.rstrip("0123456789")
+    digits = name[len(stem) :]
+    return stem, int(digits) if digits else -1, name
+
+
+def _summary_order(group: tuple[tuple[Any, ...], list[float]]) -> tuple[Any, ...]:
+    cluster, kernel, client, server, size_bytes, parameters, _, _, _, _, position_no = group[0]
+    return cluster, kernel, natural(client), natural(server), size_bytes or 0, parameters, position_no
+
+
+def _where(selection: Selection) -> tuple[str, dict[str, str]]:
+    """The conditions of a selection over the columns of v_results."""
+    conditions, values = ["1"], {}
+    for name in ("run", "cluster", "kernel", "client", "server", "outcome"):
+        wanted = getattr(selection, name)
+        if wanted is not None:
+            conditions.append(f"{name} = :{name}")
+            values[name] = wanted
+    if selection.node is not None:
+        conditions.append("(client = :node OR server = :node)")
+        values["node"] = selection.node
+    return " AND ".join(conditions), values
+
+
+def _columns(row: type) -> str:
+    return ", ".join(row.__dataclass_fields__)  # type: ignore[attr-defined]  # every caller passes a dataclass
+
+
+def _said(name: str, value: object) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0:
+        return units.human(value, units.unit_of(name))
+    return json.dumps(value)

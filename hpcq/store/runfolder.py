@@ -1,0 +1,148 @@
+"""Where everything of a run lies, and how its JSON files are read and written.
+
+Hides the names of docs/architecture.md, section "A run folder", and that files appear whole or not at all:
+
+    write_json: <name>.<pid>.tmp --fsync--> rename --> <name>
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hpcq.errors import StoreError
+
+#: Names of a result line: test and repetition.
+RESULT_NAME = re.compile(r"t([1-9]\d{0,8})-r([1-9]\d{0,8})\.json")
+#: Larger than any honest line; what is larger is not read.
+_FILE_SIZE_MAX_BYTES = 16 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """The paths of one run."""
+
+    path: Path
+
+    @property
+    def run_id(self) -> str:
+        """What run.json says, whatever the folder is called; the folder's name before it is written."""
+        return str((read_json_or_none(self.run_json) or {}).get("run_id") or self.path.name)
+
+    @property
+    def run_json(self) -> Path:
+        return self.path / "run.json"
+
+    @property
+    def campaign_yaml(self) -> Path:
+        return self.path / "campaign.yaml"
+
+    @property
+    def report(self) -> Path:
+        return self.path / "report.html"
+
+    def cluster_yaml(self, cluster: str) -> Path:
+        """The copy of what a person wrote about the cluster."""
+        return self.path / "clusters" / f"{cluster}.yaml"
+
+    def plan(self, cluster: str) -> Path:
+        """The plan for one cluster."""
+        return self.path / cluster / "plan.json"
+
+    def build(self, cluster: str) -> Path:
+        """The record of what was built on a cluster."""
+        return self.path / cluster / "build.json"
+
+    def journal(self, cluster: str) -> Path:
+        """The driver's journal of a cluster."""
+        return self.path / cluster / "journal.jsonl"
+
+    def attempt(self, cluster: str, job_id: str, attempt_no: int) -> Path:
+        """The folder of one submission."""
+        return self.path / cluster / "jobs" / job_id / str(attempt_no)
+
+    def clusters(self) -> list[str]:
+        """The clusters of run.json that have a plan by now."""
+        return [name for name in read_json(self.run_json)["clusters"] if self.plan(name).is_file()]
+
+    def link_names(self) -> list[str]:
+        """The links of run.json; each has a folder like a cluster's."""
+        return [link["name"] for link in read_json(self.run_json).get("links", ())]
+
+    def parts(self) -> list[str]:
+        """The clusters and links that have a plan by now."""
+        return self.clusters() + [name for name in self.link_names() if self.plan(name).is_file()]
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """One JSON object. Raises StoreError that names the file."""
+    try:
+        found = parse_json(path.read_bytes())
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise StoreError(f"{path}: {error}") from error
+    return found
+
+
+def read_json_or_none(path: Path) -> dict[str, Any] | None:
+    """Like `read_json`, but None where there is no such file or nothing readable in it: a job may have died over it."""
+    try:
+        return parse_json(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+def parse_json(content: bytes) -> dict[str, Any]:
+    """A JSON object from bytes. Raises ValueError that says what is wrong, also for what Python would accept (NaN)."""
+    if len(content) > _FILE_SIZE_MAX_BYTES:
+        raise ValueError(f"{len(content)} bytes: allowed are {_FILE_SIZE_MAX_BYTES}")
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not UTF-8: byte {error.start}") from None
+    try:
+        found = json.loads(text, parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not JSON: {error.msg} at byte {error.pos}") from None
+    except RecursionError:
+        raise ValueError("not JSON: nested too deep") from None
+    except ValueError as error:  # NaN, Infinity, or a number of thousands of digits
+        raise ValueError(f"not JSON: {str(error)[:100]}") from None
+    if b"\\ud" in content or b"\\uD" in content:
+        try:
+            json.dumps(found, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise ValueError("not JSON: half a surrogate pair in a string") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"a JSON {type(found).__name__}: allowed is one object")  # noqa: TRY004
+    return found
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write aside, wait for the disk, rename. Raises StoreError."""
+    write_text(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write aside, wait for the disk, rename. Raises StoreError."""
+    aside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with aside.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+    except OSError as error:
+        aside.unlink(missing_ok=True)
+        raise StoreError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is not a JSON number")

@@ -1,0 +1,145 @@
+"""What stood around the points of a series: facts of both nodes, groups, build and granted values; and what happened between.
+
+facts_of(database, result_ids)                    one mapping a point, only of what is not the same for all of them
+events_between(database, row, after, until)       maintenance, reboots, drains and remarks that lie between two points
+"""
+
+# ruff: noqa: S608 - queries are put together from our own column names; values are always bound
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hpcq.store.database import Connection
+from hpcq.store.evidence_queries import PASSING_GROUPS
+from hpcq.store.history import SeriesRow
+
+#: So many points on either side of a change are looked at.
+POINTS_MAX = 30
+
+Facts = dict[tuple[str, str], str | int | float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class EventRow:
+    """Something that happened."""
+
+    event_id: int | None
+    kind: str
+    started_utc: str
+    ended_utc: str | None
+    cluster: str | None
+    node: str | None
+    run: str | None
+    series_id: int | None
+    result_id: int | None
+    note: str
+    who: str
+
+    @property
+    def words(self) -> str:
+        """`maintenance 2026-11-21 02:00 alpha n2: new cables`."""
+        place = " ".join(one for one in (self.cluster, self.node) if one)
+        return f"{self.kind} {self.started_utc[:16].replace('T', ' ')} {place}".rstrip() + (
+            f": {self.note}" if self.note else ""
+        )
+
+
+EVENT_COLUMNS = ", ".join(EventRow.__dataclass_fields__)
+
+
+def facts_of(database: Connection, result_ids: Sequence[int]) -> list[Facts]:
+    """The facts of each of these results, by (where, name); where is `client n1`, `server n2`, `build` or `granted`.
+
+    What is the same for all of them is left out, and so is what differs at every boot or moment.
+    """
+    heads = [_head(database, result_id) for result_id in result_ids]
+    found: list[Facts] = [{} for _ in heads]
+    for end in ("client", "server"):
+        sets = {head[f"{end}_set"] for head in heads} - {None}
+        telling = _differing({one: _fact_set(database, one) for one in sets})
+        for facts, head in zip(found, heads, strict=True):
+            where = f"{end} {head[end]}"
+            for name, value in telling.get(head[f"{end}_set"], {}).items():
+                facts[where, name] = value
+            for kind, group in _groups(database, head[f"{end}_node_id"], head["started_utc"]):
+                facts[where, f"group.{kind}"] = group
+    builds = {head["build_id"]: _build(database, head["build_id"]) for head in heads if head["build_id"] is not None}
+    granted = _differing({one: _granted(database, one) for one in {head["granted_set_id"] for head in heads} - {None}})
+    for facts, head in zip(found, heads, strict=True):
+        facts |= {("build", name): value for name, value in builds.get(head["build_id"], {}).items()}
+        facts |= {("granted", name): value for name, value in granted.get(head["granted_set_id"], {}).items()}
+    return found
+
+
+def started_of(database: Connection, result_ids: Sequence[int]) -> list[str]:
+    """When each of these results was measured."""
+    query = "SELECT coalesce(started_utc, '') FROM result WHERE result_id = ?"
+    return [str(database.execute(query, (int(one),)).fetchone()[0]) for one in result_ids]
+
+
+def events_between(database: Connection, row: SeriesRow, after_utc: str, until_utc: str) -> list[EventRow]:
+    """What happened between two points to the nodes of a series, its cluster, or the series itself."""
+    query = (
+        f"SELECT {EVENT_COLUMNS} FROM v_events WHERE started_utc <= :until AND coalesce(ended_utc, started_utc) >= :after"
+        " AND (series_id = :series OR (series_id IS NULL AND result_id IS NULL AND run IS NULL"
+        " AND (cluster IS NULL OR cluster = :cluster) AND (node IS NULL OR node IN (:client, :server))))"
+        " ORDER BY started_utc LIMIT 20"
+    )
+    bound = {"until": until_utc, "after": after_utc, "series": row.series_id}
+    bound |= {"cluster": row.cluster, "client": row.client, "server": row.server}
+    return [EventRow(*one) for one in database.execute(query, bound)]
+
+
+def _head(database: Connection, result_id: int) -> dict[str, Any]:
+    row = database.execute(
+        "SELECT x.started_utc, x.build_id, x.granted_set_id, nc.name AS client, ns.name AS server,"
+        " j.client_node_id, j.server_node_id, fc.fact_set_id AS client_set, fs.fact_set_id AS server_set"
+        " FROM result x JOIN job j ON j.job_id = x.job_id JOIN node nc ON nc.node_id = j.client_node_id"
+        " JOIN node ns ON ns.node_id = j.server_node_id"
+        " LEFT JOIN node_facts fc ON fc.attempt_id = x.attempt_id AND fc.node_id = j.client_node_id"
+        " LEFT JOIN node_facts fs ON fs.attempt_id = x.attempt_id AND fs.node_id = j.server_node_id WHERE x.result_id = ?",
+        (int(result_id),),
+    ).fetchone()
+    return dict(row)
+
+
+def _fact_set(database: Connection, fact_set_id: int) -> dict[str, Any]:
+    rows = database.execute(
+        "SELECT f.name, f.value FROM fact_set_part sp JOIN fact f ON f.fact_part_id = sp.fact_part_id WHERE sp.fact_set_id = ?",
+        (fact_set_id,),
+    )
+    return {row[0]: row[1] for row in rows if not row[0].startswith(PASSING_GROUPS)}
+
+
+def _differing(sets: dict[int, dict[str, Any]]) -> dict[int, dict[str, Any]]:
+    """Of each set only the names whose values are not the same in all."""
+    names = {name for one in sets.values() for name in one}
+    telling = {name for name in names if len({str(one.get(name)) for one in sets.values()}) > 1}
+    return {key: {name: one.get(name) for name in telling} for key, one in sets.items()}
+
+
+def _groups(database: Connection, node_id: int, at_utc: str | None) -> list[tuple[str, str]]:
+    """The groups of a node at a time; one that was first seen later counts from the beginning."""
+    found: dict[str, str] = {}
+    query = "SELECT kind, name FROM node_group WHERE node_id = ? AND since_utc {} ? ORDER BY since_utc {}"
+    for row in database.execute(query.format(">", "DESC"), (node_id, at_utc or "")):
+        found[row[0]] = row[1]
+    for row in database.execute(query.format("<=", "ASC"), (node_id, at_utc or "")):
+        found[row[0]] = row[1]
+    return list(found.items())
+
+
+def _build(database: Connection, build_id: int) -> dict[str, Any]:
+    row = database.execute(
+        "SELECT source_build_id, version, binary_sha256, compiler, flags, modules, mpi FROM build WHERE build_id = ?",
+        (build_id,),
+    ).fetchone()
+    return dict(row)
+
+
+def _granted(database: Connection, granted_set_id: int) -> dict[str, Any]:
+    rows = database.execute("SELECT name, value FROM granted WHERE granted_set_id = ?", (granted_set_id,))
+    return {row[0]: row[1] for row in rows}

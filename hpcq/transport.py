@@ -1,0 +1,269 @@
+"""How a cluster is reached: here, or through OpenSSH. It runs commands and moves folders; that is all.
+
+Hides: process starts, the user's own ssh configuration, one multiplexed connection a host, login shells that are not
+POSIX, profiles that print, and the difference between "the command failed" and "the machine could not be reached".
+
+    sh(script)                 ssh HOST  /bin/sh -c 'S=$(head -c N); eval "$S"'   <- stdin: the script, then its input
+    push(folder, there)        a tar stream into `there`
+    pull(there, names, here)   a tar stream back; each file is written aside and renamed
+
+The script travels on standard input, so its length has no limit, no login shell ever parses it, and nothing of it shows in
+a process list. The answer starts behind a marker line, so a profile that prints does no harm.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import secrets
+import shlex
+import subprocess
+import tarfile
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from hpcq.errors import TransportError
+
+#: ssh's own exit code for "no connection"; the scripts sent through it never end with it.
+_SSH_FAILED = 255
+#: A connection that nobody uses is closed by ssh itself after this time.
+_CONNECTION_KEPT_S = 30
+#: What a submitting shell must not hand on: each of these changes what sbatch, srun or squeue do.
+_SCRUBBED_PREFIXES = (
+    *("SBATCH_", "SLURM_", "SRUN_", "SQUEUE_", "SACCT_", "SINFO_", "SALLOC_", "SCANCEL_"),
+    *("PBS_", "PMI_", "PMIX_"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """What a command left behind."""
+
+    returncode: int
+    stdout: bytes
+    stderr: str
+
+    @property
+    def text(self) -> str:
+        """Standard output as text; bytes that are not UTF-8 are replaced, never fatal."""
+        return self.stdout.decode("utf-8", errors="replace")
+
+
+def run_here(
+    argv: Sequence[str],
+    *,
+    stdin: bytes | None = None,
+    timeout_s: float | None = None,
+    cwd: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    output: Path | None = None,
+    passthrough: bool = False,
+) -> Completed:
+    """Run one program on this machine to its end.
+
+    passthrough: the program shares our standard output and error instead of being captured.
+    output: both of them are appended to this file instead, as they come.
+    Raises TransportError when it cannot be started or does not end within timeout_s (then it is killed).
+    """
+    with contextlib.ExitStack() as stack:
+        out: IO[bytes] | int | None = None if passthrough else subprocess.PIPE
+        try:
+            if output is not None:
+                out = stack.enter_context(output.open("ab"))
+            child = stack.enter_context(
+                subprocess.Popen(
+                    list(argv),
+                    stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
+                    stdout=out,
+                    stderr=subprocess.STDOUT if output is not None else out,
+                    cwd=cwd,
+                    env=dict(environment) if environment is not None else None,
+                )
+            )
+        except FileNotFoundError:
+            raise TransportError(f"{argv[0]}: not found on this machine", f"install {argv[0]} or put it on PATH") from None
+        except OSError as error:
+            raise TransportError(f"{argv[0]}: cannot be started: {error.strerror}") from None
+        stdout, stderr = _communicate(child, argv[0], stdin, timeout_s)
+    return Completed(child.returncode, stdout or b"", (stderr or b"").decode("utf-8", errors="replace"))
+
+
+def _communicate(
+    child: subprocess.Popen[bytes], name: str, stdin: bytes | None, timeout_s: float | None
+) -> tuple[bytes | None, bytes | None]:
+    try:
+        return child.communicate(stdin, timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.communicate()
+        raise TransportError(
+            f"{name}: no end after {timeout_s:g} s: killed",
+            "raise the time-out or look at that machine",
+            transient=True,
+        ) from None
+    except BaseException:
+        child.terminate()
+        raise
+
+
+def scrubbed_environment() -> dict[str, str]:
+    """This process's environment without what would change a batch system's mind; messages in English."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(_SCRUBBED_PREFIXES)}
+    kept["LC_ALL"] = "C"
+    return kept
+
+
+class Transport(ABC):
+    """One way to one cluster."""
+
+    #: How messages name the place: "here" or "ssh alpha-head".
+    where: str
+
+    @abstractmethod
+    def sh(self, script: str, *, timeout_s: float = 120.0, stdin: bytes = b"") -> Completed:
+        """Run a POSIX sh script there. Raises TransportError when the place cannot be reached."""
+
+    def push(self, folder: Path, there: str, names: Sequence[str] | None = None) -> None:
+        """Copy the content of `folder` (or only the `names` below it) into the folder `there`, modes kept."""
+        script = f"mkdir -p -- {quote(there)} && tar -C {quote(there)} --no-same-owner -xpf -"
+        done = self.sh(script, timeout_s=600, stdin=_tar_bytes(folder, names))
+        if done.returncode != 0:
+            raise TransportError(
+                f"{self.where}: {there}: cannot write there: {done.stderr.strip()}",
+                "work_directory in the cluster file must be writable",
+            )
+
+    def pull(self, there: str, names: Sequence[str], folder: Path) -> None:
+        """Copy `names` (files or folders below `there`; those that are not there are passed over) into `folder`."""
+        listed = "\n".join(names).encode()
+        script = (
+            f"cd -- {quote(there)} || exit 1\n"
+            'while IFS= read -r n || [ -n "$n" ]; do [ -e "$n" ] && printf \'%s\\0\' "$n"; done | tar --null -T - -cf -; true'
+        )
+        done = self.sh(script, timeout_s=600, stdin=listed)
+        if done.returncode != 0:
+            raise TransportError(f"{self.where}: {there}: cannot be read: {done.stderr.strip()}")
+        _untar(done.stdout, folder, f"{self.where}: {there}")
+
+
+class Here(Transport):
+    """This machine, no login in between."""
+
+    where = "here"
+
+    def sh(self, script: str, *, timeout_s: float = 120.0, stdin: bytes = b"") -> Completed:
+        text = script.encode()
+        argv = ["/bin/sh", "-c", _from_stdin(text)]
+        return run_here(argv, stdin=text + stdin, timeout_s=timeout_s, environment=scrubbed_environment())
+
+
+class Ssh(Transport):
+    """A machine behind OpenSSH, with the user's own configuration and one connection for all commands."""
+
+    def __init__(self, host: str, config: Path | None = None) -> None:
+        self.host = host
+        self.where = f"ssh {host}"
+        self._argv = ["ssh", *(["-F", str(config)] if config else []), "-o", "BatchMode=yes", "-o", "ConnectTimeout=20"]
+        self._multiplexed = False
+
+    def sh(self, script: str, *, timeout_s: float = 120.0, stdin: bytes = b"") -> Completed:
+        marker = f"hpcq-{secrets.token_hex(8)}"
+        text = f"echo {marker}\n{_SCRUB}\n{script}\n".encode()
+        remote = f"/bin/sh -c '{_from_stdin(text)}'"
+        done = run_here([*self._connection(), "--", self.host, remote], stdin=text + stdin, timeout_s=timeout_s)
+        before, found, answer = done.stdout.partition(f"{marker}\n".encode())
+        if done.returncode == _SSH_FAILED or not found:
+            reason = done.stderr.strip() or before.decode("utf-8", errors="replace").strip()[-300:] or "no answer"
+            raise TransportError(
+                f"{self.where}: cannot be reached: {reason}",
+                f"try: {shlex.join([*self._argv, self.host, 'true'])}",
+                transient=True,
+            )
+        return Completed(done.returncode, answer, done.stderr)
+
+    def _connection(self) -> list[str]:
+        """The ssh command line; a ControlPath of the user's own configuration is left alone."""
+        if not self._multiplexed:
+            self._multiplexed = True
+            settings = run_here([*self._argv, "-G", self.host], timeout_s=20)
+            lines = settings.text.splitlines()
+            if not any(line.startswith("controlpath ") and line != "controlpath none" for line in lines):
+                # Two configuration files may call two machines the same, and %C would too.
+                path = _control_folder() / f"{blake2b(repr(self._argv).encode(), digest_size=4).hexdigest()}-%C"
+                for option in ("ControlMaster=auto", f"ControlPath={path}", f"ControlPersist={_CONNECTION_KEPT_S}"):
+                    self._argv += ["-o", option]
+        return self._argv
+
+
+_SCRUB = (
+    "export LC_ALL=C; unset $(env | sed -n 's/^\\(\\("
+    + "\\|".join(prefix for prefix in _SCRUBBED_PREFIXES)
+    + "\\)[A-Za-z0-9_]*\\)=.*/\\1/p') hpcq_none"
+)
+
+
+def _from_stdin(script: bytes) -> str:
+    """A shell line without single quotes that takes its script from the first bytes of standard input."""
+    return f'S=$(head -c {len(script)}); eval "$S"'
+
+
+def quote(text: str) -> str:
+    """One word of a POSIX shell, whatever it holds."""
+    return shlex.quote(text)
+
+
+def _control_folder() -> Path:
+    """A private folder with a short name: a socket's path may have 104 bytes."""
+    folder = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()) / f"hpcq-ssh-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.stat().st_uid != os.getuid():
+        raise TransportError(f"{folder}: belongs to somebody else: a folder of your own is needed for ssh's socket")
+    return folder
+
+
+def _tar_bytes(folder: Path, names: Sequence[str] | None) -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for name in names if names is not None else sorted(path.name for path in folder.iterdir()):
+            tar.add(folder / name, arcname=name, filter=_anonymous)
+    return stream.getvalue()
+
+
+def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    member.uid = member.gid = 0
+    member.uname = member.gname = ""
+    return member
+
+
+def _untar(stream: bytes, folder: Path, origin: str) -> None:
+    """Unpack regular files only, below `folder` only, each written aside and renamed."""
+    if not stream:
+        return
+    try:
+        with tarfile.open(fileobj=io.BytesIO(stream), mode="r:") as tar:
+            for member in tar:
+                if member.isfile():
+                    _write_member(tar, member, folder)
+    except tarfile.TarError as error:
+        raise TransportError(f"{origin}: the copy broke off: {error}", transient=True) from None
+
+
+def _write_member(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
+    name = PurePosixPath(member.name)
+    if name.is_absolute() or ".." in name.parts:
+        return
+    target = folder / name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    source = tar.extractfile(member)
+    if source is None:
+        return
+    aside = target.with_name(f".{target.name}.{os.getpid()}.part")
+    aside.write_bytes(source.read())
+    aside.chmod(member.mode & 0o777)
+    aside.replace(target)

@@ -1,0 +1,101 @@
+"""Quantities as people write them and as hpcq stores them.
+
+Hides the two conventions: decimal prefixes for rates and times, binary ones for sizes; and that a name's suffix is its unit.
+
+    "64KiB" -> 65536 (bytes)    "400mbit" -> 400_000_000 (bps)    "1.45ms" -> 1_450_000 (ns) or 0.00145 (s)
+    65536 -> "64 KiB"           1.2e8 -> "120 Mbit/s"             71_000 ns -> "71 us"
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+
+_NUMBER = re.compile(r"^\s*([+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*([A-Za-z/µ]*)\s*$")
+
+_SIZE_BYTES = {"": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "kb": 10**3, "mb": 10**6, "gb": 10**9}
+_RATE_BPS = {"": 1, "bps": 1, "bit": 1, "bit/s": 1}
+for _prefix, _factor in (("k", 10**3), ("m", 10**6), ("g", 10**9), ("t", 10**12)):
+    for _unit in ("", "bit", "bps", "bit/s"):
+        _RATE_BPS[_prefix + _unit] = _factor
+_TIME_NS = {
+    "ns": 1,
+    "us": 10**3,
+    "µs": 10**3,
+    "ms": 10**6,
+    "s": 10**9,
+    "m": 60 * 10**9,
+    "min": 60 * 10**9,
+    "h": 3600 * 10**9,
+    "d": 86400 * 10**9,
+}
+
+#: The suffixes that a name may carry, longest first.
+SUFFIXES = ("_bytes", "_ratio", "_count", "_index", "_bps", "_pps", "_utc", "_ns", "_us", "_ms", "_no", "_s")
+
+
+def unit_of(name: str) -> str | None:
+    """The unit that a name carries as its suffix, or None: `message_bytes` -> `bytes`."""
+    for suffix in SUFFIXES:
+        if name.endswith(suffix):
+            return suffix[1:]
+    return None
+
+
+def parse(text: str | int | float, unit: str) -> float:
+    """Read a quantity in `unit` (bytes, bps, ns, us, ms, s).
+
+    A bare number is in that unit already. Raises ValueError naming what is allowed.
+    """
+    if isinstance(text, (int, float)):
+        return text
+    match = _NUMBER.match(text)
+    table = {"bytes": _SIZE_BYTES, "bps": _RATE_BPS, "ns": _TIME_NS, "us": _TIME_NS, "ms": _TIME_NS, "s": _TIME_NS}.get(
+        unit, {"": 1}
+    )
+    suffix = match.group(2).lower() if match else ""
+    if match is None or (suffix and suffix not in table):
+        allowed = ", ".join(sorted(key for key in table if key)) or "no suffix"
+        raise ValueError(f"{text!r} is not a quantity in {unit}: allowed are a number and one of {allowed}")
+    value = float(match.group(1))
+    if suffix:
+        value *= table[suffix]
+        if table is _TIME_NS:
+            value /= _TIME_NS[unit]
+    return int(value) if value == int(value) else value
+
+
+def utc_now() -> str:
+    """The present as ISO 8601 with microseconds and Z."""
+    return utc_text(dt.datetime.now(dt.UTC))
+
+
+def utc_text(moment: dt.datetime) -> str:
+    """An aware moment as ISO 8601 in UTC with microseconds and Z."""
+    return moment.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def parse_utc(text: str) -> dt.datetime:
+    """Read what `utc_text` wrote."""
+    return dt.datetime.fromisoformat(text.replace("Z", "+00:00"))
+
+
+def _scaled(value: float, steps: list[tuple[float, str]]) -> str:
+    factor, label = steps[-1]
+    for factor, label in steps:  # noqa: B007 - the last step tried is the one used
+        if abs(value) >= factor:
+            break
+    return f"{value / factor:.4g} {label}"
+
+
+def human(value: float, unit: str | None) -> str:
+    """A stored value for a person's eye: `human(1.2e8, "bps")` -> `120 Mbit/s`."""
+    if unit == "bytes":
+        return _scaled(value, [(2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B")])
+    if unit == "bps":
+        return _scaled(value, [(1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1, "bit/s")])
+    if unit in {"ns", "us", "ms", "s"}:
+        return _scaled(value * _TIME_NS[unit], [(1e9, "s"), (1e6, "ms"), (1e3, "us"), (1, "ns")])
+    if unit == "ratio":
+        return f"{value * 100:.4g} %"
+    return f"{value:.6g}"

@@ -1,0 +1,83 @@
+"""What changed: facts that differ between the points before and after a change, ranked by how well they tell the sides apart.
+
+    separation = half the sum over values of |share of the points before - share of the points after|
+    1: every point before has other values than every point after      0: the same mixture on both sides
+
+A fact that separates fully is a suspect, not a culprit: everything that changed in the same night separates as well. hpcq's own
+program is held apart from the machine, because a change of what measures is no change of what is measured.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+#: Of hpcq's own program; `mpi` and the other facts are the site's.
+OWN_BUILD = ("source_build_id", "version", "binary_sha256", "compiler", "flags", "modules")
+#: From here on a difference counts as going along with the change.
+SEPARATES = 0.5
+#: Facts that name what people change; others of the same separation come later.
+_TELLING = ("kernel.", "nic.", "sysctl.", "driver", "firmware", "mtu", "speed", "group.", "software.", "build.mpi", "cpu.")
+
+Value = str | int | float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One fact that differs. where: client n1, server n2, or build. before, after: the commonest value on either side."""
+
+    fact: str
+    where: str
+    before: Value
+    after: Value
+    separation: float
+    own_build: bool
+
+    @property
+    def words(self) -> str:
+        """`server n2: nic.eth0.mtu_bytes 9000 > 1500`."""
+        return f"{self.where}: {self.fact} {_shown(self.before)} > {_shown(self.after)}"
+
+
+def rank(before: Sequence[Mapping[tuple[str, str], Value]], after: Sequence[Mapping[tuple[str, str], Value]]) -> list[Cause]:
+    """Facts by separation, best first. before, after: for each point its facts by (where, name); a missing fact is None."""
+    if not before or not after:
+        return []
+    found = []
+    for key in sorted({key for point in (*before, *after) for key in point}):
+        old, new = Counter(point.get(key) for point in before), Counter(point.get(key) for point in after)
+        separation = _separation(old, new, len(before), len(after))
+        common = old.most_common(1)[0][0], new.most_common(1)[0][0]
+        if separation > 0 and common[0] != common[1]:
+            where, name = key
+            own = where == "build" and name in OWN_BUILD
+            found.append(Cause(name, where, *common, round(separation, 4), own))
+    return sorted(found, key=lambda one: (-one.separation, not _telling(one.fact), one.where, one.fact))
+
+
+def own_build_changed(causes: Iterable[Cause]) -> bool:
+    """Whether hpcq's own program goes along with the change, so that it must not pass as one of the machine."""
+    return any(one.own_build and one.separation >= SEPARATES for one in causes)
+
+
+def say(causes: Sequence[Cause], most: int = 3) -> str:
+    """The best of them in words; the own build first, because it may explain all."""
+    telling = [one for one in causes if one.separation >= SEPARATES]
+    own = [one for one in telling if one.own_build]
+    words = [f"hpcq's own build changed ({own[0].words})"] if own else []
+    words += [one.words for one in telling if not one.own_build][:most]
+    return "; ".join(words)
+
+
+def _separation(old: Counter[Value], new: Counter[Value], old_count: int, new_count: int) -> float:
+    return sum(abs(old[value] / old_count - new[value] / new_count) for value in {*old, *new}) / 2
+
+
+def _telling(fact: str) -> bool:
+    return any(word in fact for word in _TELLING)
+
+
+def _shown(value: Value) -> str:
+    text = "(none)" if value is None else str(value)
+    return text if len(text) <= 40 else text[:37] + "..."

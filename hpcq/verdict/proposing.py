@@ -1,0 +1,63 @@
+"""Gates from history: a bound that good runs keep, with how often they will break it all the same. Pure.
+
+    bound  =  the (1 - rate) quantile in the bad direction, by the values' own tail where there are enough of them,
+              else by median and robust scatter of a normal distribution; whichever is further from the median
+
+The expected rate of false alarms is counted by leaving out one series after the other: bounds from the rest, broken by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpcq.kernels import Better
+
+Floats = NDArray[np.float64]
+
+#: Fewer values say nothing of a tail.
+VALUES_MIN = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A bound in the metric's unit. asked_ratio: wanted. seen_ratio: what leaving out gave, None with one series."""
+
+    bound: float
+    better: Better
+    value_count: int
+    series_count: int
+    asked_ratio: float
+    seen_ratio: float | None
+
+
+def propose(series: Sequence[Floats], better: Better, false_alarm_ratio: float) -> Proposal | None:
+    """A bound for all these series (values of one test on one cluster); None where they are too few or have no direction."""
+    pooled = np.concatenate([*series]) if series else np.empty(0)
+    if len(pooled) < VALUES_MIN or better is Better.NONE:
+        return None
+    broken = total = 0
+    for i, left_out in enumerate(series):
+        rest = [one for j, one in enumerate(series) if j != i]
+        if rest and sum(map(len, rest)) >= VALUES_MIN:
+            limit = _bound(np.concatenate(rest), better, false_alarm_ratio)
+            broken += int(np.sum(left_out < limit if better is Better.HIGHER else left_out > limit))
+            total += len(left_out)
+    seen = broken / total if total else None
+    bound = _bound(pooled, better, false_alarm_ratio)
+    return Proposal(bound, better, len(pooled), len(series), false_alarm_ratio, seen)
+
+
+def _bound(values: Floats, better: Better, rate: float) -> float:
+    sign = 1.0 if better is Better.HIGHER else -1.0
+    turned = np.sort(sign * values)
+    middle = float(np.median(turned))
+    scatter = 1.4826 * float(np.median(np.abs(turned - middle)))
+    by_scatter = middle + NormalDist().inv_cdf(rate) * scatter
+    place = rate * (len(turned) + 1) - 1
+    by_tail = float(turned[int(place)]) if place >= 0 else float(turned[0]) if len(turned) * rate > 0.1 else by_scatter
+    return sign * min(by_scatter, by_tail)

@@ -1,0 +1,249 @@
+/* See ethtool.h. Requests and structures: include/uapi/linux/ethtool.h. */
+#include "ethtool.h"
+
+#include "sources.h"
+
+#include <errno.h>
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+struct device {
+    int socket;
+    char name[IFNAMSIZ];
+    const char *prefix;
+};
+
+static int device_ask(const struct device *device, void *request)
+{
+    struct ifreq call;
+    memset(&call, 0, sizeof call);
+    memcpy(call.ifr_name, device->name, sizeof call.ifr_name);
+    call.ifr_data = request;
+    return ioctl(device->socket, SIOCETHTOOL, &call) ? errno : 0;
+}
+
+/* Names of drivers hold blanks and colons now and then; here a name is one word. */
+static void line_add(const struct device *device, struct text *out, const char *name, const char *value)
+{
+    text_print(out, "%s", device->prefix);
+    size_t from = out->length;
+    text_print(out, "%.*s", ETH_GSTRING_LEN, name);
+    for (size_t i = from; i < out->length; i++)
+        if (out->data[i] == ' ' || out->data[i] == ':' || out->data[i] == '\t')
+            out->data[i] = '_';
+    text_print(out, " %s\n", value);
+}
+
+static void line_number(const struct device *device, struct text *out, const char *name, uint64_t value)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%llu", (unsigned long long)value);
+    line_add(device, out, name, text);
+}
+
+static uint32_t strings_count(const struct device *device, uint32_t set)
+{
+    struct ethtool_sset_info *request = memory_new(1, sizeof *request + sizeof(uint32_t));
+    request->cmd = ETHTOOL_GSSET_INFO;
+    request->sset_mask = (uint64_t)1 << set;
+    uint32_t count = device_ask(device, request) || !request->sset_mask ? 0 : request->data[0];
+    free(request);
+    return count;
+}
+
+static struct ethtool_gstrings *strings_get(const struct device *device, uint32_t set, uint32_t count)
+{
+    struct ethtool_gstrings *strings = memory_new(1, sizeof *strings + (size_t)count * ETH_GSTRING_LEN);
+    strings->cmd = ETHTOOL_GSTRINGS;
+    strings->string_set = set;
+    strings->len = count;
+    if (!device_ask(device, strings))
+        return strings;
+    free(strings);
+    return NULL;
+}
+
+static int read_statistics(const struct device *device, struct text *out)
+{
+    uint32_t count = strings_count(device, ETH_SS_STATS);
+    if (!count)
+        return EOPNOTSUPP;
+    struct ethtool_gstrings *names = strings_get(device, ETH_SS_STATS, count);
+    if (!names)
+        return EOPNOTSUPP;
+    struct ethtool_stats *values = memory_new(1, sizeof *values + (size_t)count * sizeof(uint64_t));
+    values->cmd = ETHTOOL_GSTATS;
+    values->n_stats = count;
+    int error = device_ask(device, values);
+    for (uint32_t i = 0; !error && i < count && i < values->n_stats; i++)
+        line_number(device, out, (const char *)names->data + (size_t)i * ETH_GSTRING_LEN, values->data[i]);
+    free(names);
+    free(values);
+    return error;
+}
+
+static int read_driver(const struct device *device, struct text *out)
+{
+    struct ethtool_drvinfo info = {.cmd = ETHTOOL_GDRVINFO};
+    int error = device_ask(device, &info);
+    if (error)
+        return error;
+    line_add(device, out, "driver", info.driver);
+    line_add(device, out, "driver_version", info.version);
+    line_add(device, out, "firmware", info.fw_version);
+    line_add(device, out, "bus", info.bus_info);
+    return 0;
+}
+
+static int read_coalescing(const struct device *device, struct text *out)
+{
+    struct ethtool_coalesce info = {.cmd = ETHTOOL_GCOALESCE};
+    int error = device_ask(device, &info);
+    if (error)
+        return error;
+    line_number(device, out, "rx_usecs", info.rx_coalesce_usecs);
+    line_number(device, out, "rx_frames", info.rx_max_coalesced_frames);
+    line_number(device, out, "tx_usecs", info.tx_coalesce_usecs);
+    line_number(device, out, "tx_frames", info.tx_max_coalesced_frames);
+    line_number(device, out, "adaptive_rx", info.use_adaptive_rx_coalesce);
+    line_number(device, out, "adaptive_tx", info.use_adaptive_tx_coalesce);
+    return 0;
+}
+
+static int read_rings(const struct device *device, struct text *out)
+{
+    struct ethtool_ringparam info = {.cmd = ETHTOOL_GRINGPARAM};
+    int error = device_ask(device, &info);
+    if (error)
+        return error;
+    line_number(device, out, "rx", info.rx_pending);
+    line_number(device, out, "rx_max", info.rx_max_pending);
+    line_number(device, out, "tx", info.tx_pending);
+    line_number(device, out, "tx_max", info.tx_max_pending);
+    return 0;
+}
+
+static int read_channels(const struct device *device, struct text *out)
+{
+    struct ethtool_channels info = {.cmd = ETHTOOL_GCHANNELS};
+    int error = device_ask(device, &info);
+    if (error)
+        return error;
+    line_number(device, out, "rx", info.rx_count);
+    line_number(device, out, "tx", info.tx_count);
+    line_number(device, out, "combined", info.combined_count);
+    line_number(device, out, "combined_max", info.max_combined);
+    return 0;
+}
+
+static int read_pause(const struct device *device, struct text *out)
+{
+    struct ethtool_pauseparam info = {.cmd = ETHTOOL_GPAUSEPARAM};
+    int error = device_ask(device, &info);
+    if (error)
+        return error;
+    line_number(device, out, "autonegotiation", info.autoneg);
+    line_number(device, out, "rx", info.rx_pause);
+    line_number(device, out, "tx", info.tx_pause);
+    return 0;
+}
+
+static int read_link(const struct device *device, struct text *out)
+{
+    struct ethtool_cmd info = {.cmd = ETHTOOL_GSET};
+    struct ethtool_value link = {.cmd = ETHTOOL_GLINK};
+    int error = device_ask(device, &link);
+    if (!error)
+        line_number(device, out, "up", link.data);
+    if (device_ask(device, &info))
+        return error;
+    uint32_t speed = (uint32_t)info.speed_hi << 16 | info.speed; /* the header's own shifts an int too far */
+    if (speed != (uint32_t)SPEED_UNKNOWN)
+        line_number(device, out, "speed_bps", (uint64_t)speed * 1000000);
+    line_add(device, out, "duplex",
+             info.duplex == DUPLEX_FULL   ? "full"
+             : info.duplex == DUPLEX_HALF ? "half"
+                                          : "unknown");
+    line_number(device, out, "autonegotiation", info.autoneg);
+    return 0;
+}
+
+static int read_features(const struct device *device, struct text *out)
+{
+    uint32_t count = strings_count(device, ETH_SS_FEATURES), blocks = (count + 31) / 32;
+    struct ethtool_gstrings *names = count ? strings_get(device, ETH_SS_FEATURES, count) : NULL;
+    if (!names)
+        return EOPNOTSUPP;
+    struct ethtool_gfeatures *values =
+        memory_new(1, sizeof *values + (size_t)blocks * sizeof(struct ethtool_get_features_block));
+    values->cmd = ETHTOOL_GFEATURES;
+    values->size = blocks;
+    int error = device_ask(device, values);
+    /* Only what a person could switch: the rest says nothing about this node. */
+    for (uint32_t i = 0; !error && i < count; i++) {
+        const char *name = (const char *)names->data + (size_t)i * ETH_GSTRING_LEN;
+        const struct ethtool_get_features_block *block = &values->features[i / 32];
+        uint32_t bit = 1U << (i % 32);
+        if (*name && (block->available & bit) && !(block->never_changed & bit))
+            line_number(device, out, name, (block->active & bit) != 0);
+    }
+    free(names);
+    free(values);
+    return error;
+}
+
+static const struct {
+    const char *name;
+    int (*read)(const struct device *device, struct text *out);
+} sections[ETHTOOL_SECTION_COUNT] = {
+    [ETHTOOL_STATISTICS] = {"statistics", read_statistics},
+    [ETHTOOL_DRIVER] = {"driver", read_driver},
+    [ETHTOOL_COALESCING] = {"coalescing", read_coalescing},
+    [ETHTOOL_RINGS] = {"ring", read_rings},
+    [ETHTOOL_CHANNELS] = {"channels", read_channels},
+    [ETHTOOL_PAUSE] = {"pause", read_pause},
+    [ETHTOOL_LINK] = {"link", read_link},
+    [ETHTOOL_FEATURES] = {"offload", read_features},
+};
+
+const char *ethtool_section_name(enum ethtool_section section)
+{
+    return sections[section].name;
+}
+
+static int ethtool_recorded(const char *root, const char *interface, enum ethtool_section section, const char *prefix,
+                            struct text *out)
+{
+    char path[128];
+    struct text text = {0};
+    struct word line;
+    snprintf(path, sizeof path, "ethtool/%s.%s", interface, sections[section].name);
+    int error = source_read_file(root, path, &text);
+    const char *at = text_string(&text);
+    while (line_next(&at, &line))
+        text_print(out, "%s%.*s\n", prefix, (int)line.length, line.at);
+    text_free(&text);
+    return error;
+}
+
+int ethtool_read(const char *root, const char *interface, enum ethtool_section section, const char *prefix,
+                 struct text *out)
+{
+    if (root[0])
+        return ethtool_recorded(root, interface, section, prefix, out);
+    struct device device = {.prefix = prefix};
+    snprintf(device.name, sizeof device.name, "%s", interface);
+    device.socket = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (device.socket < 0)
+        return errno;
+    int error = sections[section].read(&device, out);
+    close(device.socket);
+    return error;
+}

@@ -1,0 +1,149 @@
+/* hpcq-net: the socket kernels, the server they talk to, and what can be asked of a node. */
+#include "agent.h"
+#include "arguments.h"
+#include "client.h"
+#include "conductor.h"
+#include "facts.h"
+#include "result.h"
+#include "server.h"
+#include "signals.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct kernel *const kernels[] = {&kernel_tcp_stream, &kernel_tcp_pingpong, &kernel_udp_stream,
+                                               &kernel_udp_pingpong, NULL};
+
+static const struct program program = {
+    .name = "hpcq-net",
+    .kernels = kernels,
+    .usage = "hpcq-net: network measurements over sockets, one JSON line each\n\n"
+             "  hpcq-net server --interface IF|--bind ADDR [--port N|--ports A-B] --secret-file F\n"
+             "                  [--sessions N] [--idle-timeout-s S]\n"
+             "  hpcq-net KERNEL --to ADDR --port N --secret-file F [--interface IF] [--timeout-s S]\n"
+             "                  [--samples-file F] [--evidence-file F] [--raw-dir DIR] [--OPTION VALUE ...]\n"
+             "  hpcq-net conductor --interface IF|--bind ADDR [--ports A-B] --secret-file F --tournament F --spool F\n"
+             "                     [--facts-dir DIR] [--evidence line|whole] [--raw-dir DIR] [--join-timeout-s S]\n"
+             "                     [--finish-file F]\n"
+             "  hpcq-net agent --to ADDR --port N --secret-file F --interface IF|--bind ADDR [--ports A-B]\n"
+             "                 [--node NAME] [--idle-timeout-s S]\n"
+             "  hpcq-net facts [--interface IF] [--root DIR]\n"
+             "  hpcq-net snapshot-diff BEFORE_DIR AFTER_DIR [--interface IF] [--counters whole|line]\n"
+             "  hpcq-net --describe | --version | --help | KERNEL --help\n\n"
+             "exit: 0 measured, 1 measured but invalid, 2 usage, 3 peer or control channel, 4 system call\n",
+};
+
+struct client_words {
+    const char *to, *port, *secret, *interface, *timeout, *samples, *evidence, *raw;
+};
+
+static bool client_arguments(struct run *run, int argc, char **argv, struct client_place *place)
+{
+    struct client_words words = {0};
+    const struct flag flags[] = {{"to", &words.to},
+                                 {"port", &words.port},
+                                 {"secret-file", &words.secret},
+                                 {"interface", &words.interface},
+                                 {"timeout-s", &words.timeout},
+                                 {"samples-file", &words.samples},
+                                 {"evidence-file", &words.evidence},
+                                 {"raw-dir", &words.raw}};
+    struct failure *failure = &run->failure;
+    failure->state = run->kernel->name;
+    if (!arguments_parse(argc, argv, 2, flags, ROW_COUNT(flags), &run->kernel->options, run->options, failure))
+        return false;
+    if (!words.to || !words.port || !words.secret)
+        return fail(failure, EXIT_USAGE, "%s: found nothing: allowed: an address, a port and a file of mode 0600",
+                    !words.to     ? "to"
+                    : !words.port ? "port"
+                                  : "secret-file");
+    if (!arguments_port("port", words.port, &place->port, failure))
+        return false;
+    if (words.timeout && !arguments_number("timeout-s", words.timeout, 0.001, 1e5, &place->timeout_s, failure))
+        return false;
+    place->to = words.to;
+    place->interface = words.interface && words.interface[0] ? words.interface : NULL;
+    run->keep.evidence_path = words.evidence;
+    run->keep.raw_folder = words.raw;
+    place->secret_path = words.secret;
+    run->samples.path = run->kernel->round_trips ? words.samples : NULL;
+    return true;
+}
+
+static int kernel_main(const struct kernel *kernel, int argc, char **argv)
+{
+    struct run run;
+    struct client_place place = {0};
+    signals_install();
+    run_begin(&run, &program, kernel, false);
+    if (client_arguments(&run, argc, argv, &place))
+        client_run(&run, &place);
+    int code = result_print(&run);
+    run_end(&run);
+    return code;
+}
+
+static int snapshot_diff_main(int argc, char **argv)
+{
+    const char *interface = NULL, *whole = NULL;
+    const struct flag flags[] = {{"interface", &interface}, {"counters", &whole}};
+    struct failure failure = {.state = "snapshot-diff"};
+    if (argc < 4)
+        fail(&failure, EXIT_USAGE, "found %d words: allowed: BEFORE_DIR AFTER_DIR", argc - 2);
+    else
+        arguments_parse(argc, argv, 4, flags, ROW_COUNT(flags), NULL, NULL, &failure);
+    if (failure.failed) {
+        fail_print(&failure);
+        return (int)failure.exit_code;
+    }
+    struct text json = {0};
+    struct evidence *evidence = evidence_new_recorded(argv[2], argv[3], interface);
+    evidence_before(evidence);
+    evidence_after(evidence);
+    evidence_json(evidence, whole && !strcmp(whole, "whole"), &json);
+    puts(text_string(&json));
+    text_free(&json);
+    evidence_free(evidence);
+    return EXIT_MEASURED;
+}
+
+static int facts_main(int argc, char **argv)
+{
+    const char *interface = NULL, *root = NULL;
+    const struct flag flags[] = {{"interface", &interface}, {"root", &root}};
+    struct failure failure = {.state = "facts"};
+    if (!arguments_parse(argc, argv, 2, flags, ROW_COUNT(flags), NULL, NULL, &failure)) {
+        fail_print(&failure);
+        return (int)failure.exit_code;
+    }
+    struct text json = {0};
+    facts_collect(root ? root : "", interface ? interface : "", &json);
+    puts(text_string(&json));
+    text_free(&json);
+    return EXIT_MEASURED;
+}
+
+int main(int argc, char **argv)
+{
+    const struct kernel *kernel = argc > 1 ? program_kernel(&program, argv[1]) : NULL;
+    if (program_information(&program, argc, argv))
+        return EXIT_MEASURED;
+    if (kernel)
+        return kernel_main(kernel, argc, argv);
+    if (argc > 1 && !strcmp(argv[1], "server"))
+        return server_main(&program, argc, argv);
+    if (argc > 1 && !strcmp(argv[1], "agent"))
+        return agent_main(&program, argc, argv);
+    if (argc > 1 && !strcmp(argv[1], "conductor"))
+        return conductor_main(&program, argc, argv);
+    if (argc > 1 && !strcmp(argv[1], "facts"))
+        return facts_main(argc, argv);
+    if (argc > 1 && !strcmp(argv[1], "snapshot-diff"))
+        return snapshot_diff_main(argc, argv);
+    fprintf(stderr, "error: %s: unknown: allowed: server conductor agent facts snapshot-diff",
+            argc > 1 ? argv[1] : "no verb");
+    for (size_t i = 0; kernels[i]; i++)
+        fprintf(stderr, " %s", kernels[i]->name);
+    fprintf(stderr, "\n\nhint: hpcq-net --help\n");
+    return EXIT_USAGE;
+}

@@ -1,0 +1,19 @@
+/* The engine of MPI kernels: rank 0 is the client, rank 1 the server, MPI itself their control channel. */
+#ifndef HPCQ_MPI_RUN_H
+#define HPCQ_MPI_RUN_H
+
+#include "run.h"
+
+#include <mpi.h>
+
+bool mpi_run_check(struct run *run, int rc, const char *what); /* false, with MPI's words, unless rc is MPI_SUCCESS */
+/* The two ranks of this run: 0 is the client, 1 the server. */
+static inline MPI_Comm mpi_run_communicator(const struct run *run)
+{
+    return *(const MPI_Comm *)run->communicator;
+}
+
+/* Runs the kernel on this rank. On rank 0 the run then holds the report of rank 1 too. */
+bool mpi_run(struct run *run, const char *interface);
+
+#endif

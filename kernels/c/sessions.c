@@ -1,0 +1,135 @@
+/* A connection that proves nothing costs a process for at most five seconds; only one session measures at a time (a
+ * lock that the kernel frees when its holder dies). */
+#include "sessions.h"
+
+#include "clock.h"
+#include "session.h"
+#include "signals.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { TURN_LIMIT_S = 8 };
+
+bool sessions_address(const char *interface, const char *bind_to, struct address *address, struct failure *failure)
+{
+    if (bind_to)
+        return address_parse(bind_to, AF_UNSPEC, address, failure);
+    if (interface)
+        return address_of_interface(interface, AF_UNSPEC, address, failure);
+    return fail(failure, EXIT_USAGE, "found neither --interface nor --bind: allowed: one of them");
+}
+
+int sessions_signals(struct failure *failure)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGUSR1);
+    sigaddset(&set, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    int descriptor = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (descriptor < 0)
+        fail_system(failure, "signalfd");
+    return descriptor;
+}
+
+void sessions_child(void)
+{
+    sigset_t none;
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    signals_install();
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+bool sessions_listen(struct sessions *sessions, struct address *address, struct failure *failure)
+{
+    sessions->listener = socket_new(address, SOCK_STREAM, failure);
+    if (sessions->listener < 0 || !socket_bind_range(sessions->listener, true, address, sessions->ports, failure))
+        return false;
+    fcntl(sessions->listener, F_SETFL, O_NONBLOCK);
+    sessions->turn = memfd_create("turn", MFD_CLOEXEC);
+    sessions->last_busy_ns = clock_now_ns();
+    return sessions->turn >= 0 || fail_system(failure, "memfd_create");
+}
+
+int sessions_descriptor(const struct sessions *sessions)
+{
+    return sessions->child_count < SESSIONS_MAX ? sessions->listener : -1;
+}
+
+/* Waits for the turn to measure. The lock goes with the process, however it ends. */
+static bool session_turn(int descriptor)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 1};
+    signals_alarm(true);
+    alarm(TURN_LIMIT_S);
+    int rc = fcntl(descriptor, F_SETLKW, &lock);
+    alarm(0);
+    signals_alarm(false);
+    return rc == 0;
+}
+
+static void session_child(const struct sessions *sessions, int descriptor, const struct address *peer)
+{
+    struct session_place place = {.program = sessions->program,
+                                  .interface = sessions->interface,
+                                  .ports = sessions->ports,
+                                  .peer = *peer,
+                                  .claim = session_turn,
+                                  .claim_argument = sessions->turn};
+    sessions_child();
+    close(sessions->listener);
+    /* A range keeps the test socket inside the firewall's hole; one given port is the control channel's own. */
+    if (place.ports.first == place.ports.last)
+        place.ports = (struct port_range){0, 0};
+    exit((int)session_serve(descriptor, &place, &sessions->secret));
+}
+
+void sessions_accept(struct sessions *sessions, const int *descriptors, size_t count)
+{
+    struct address peer = {.length = sizeof peer.storage};
+    int descriptor = accept4(sessions->listener, (struct sockaddr *)&peer.storage, &peer.length, SOCK_CLOEXEC);
+    if (descriptor < 0)
+        return;
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        for (size_t i = 0; i < count; i++)
+            if (descriptors[i] >= 0)
+                close(descriptors[i]);
+        session_child(sessions, descriptor, &peer);
+    }
+    if (child > 0)
+        sessions->children[sessions->child_count++] = child;
+    close(descriptor);
+}
+
+bool sessions_ended(struct sessions *sessions, pid_t child, int status)
+{
+    for (size_t i = 0; i < sessions->child_count; i++) {
+        if (sessions->children[i] != child)
+            continue;
+        sessions->children[i] = sessions->children[--sessions->child_count];
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != SESSION_REFUSED)
+            sessions->served++;
+        sessions->last_busy_ns = clock_now_ns();
+        return true;
+    }
+    return false;
+}
+
+void sessions_signal(const struct sessions *sessions, int number)
+{
+    for (size_t i = 0; i < sessions->child_count; i++)
+        kill(sessions->children[i], number);
+}

@@ -1,0 +1,176 @@
+/* Sources that are many small files or no file at all: read into `name value` lines, so that both snapshots and a
+ * recorded tree look alike. Each gets 0 or errno. */
+#include "sources.h"
+
+#include "clock.h"
+#include "ethtool.h"
+#include "qdisc.h"
+#include "sysfs.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+int read_rusage(const struct source_place *place, struct text *out)
+{
+    struct rusage usage;
+    if (place->root[0])
+        return ENOENT;
+    if (getrusage(RUSAGE_SELF, &usage))
+        return errno;
+    text_print(out, "user_us %lld\nsystem_us %lld\n",
+               (long long)usage.ru_utime.tv_sec * 1000000 + (long long)usage.ru_utime.tv_usec,
+               (long long)usage.ru_stime.tv_sec * 1000000 + (long long)usage.ru_stime.tv_usec);
+    text_print(out, "minor_faults %ld\nmajor_faults %ld\n", usage.ru_minflt, usage.ru_majflt);
+    text_print(out, "voluntary_context_switches %ld\ninvoluntary_context_switches %ld\n", usage.ru_nvcsw,
+               usage.ru_nivcsw);
+    return 0;
+}
+
+/* Wall clock minus monotonic clock: a step of the wall clock between the snapshots shows as a change. */
+int read_clock(const struct source_place *place, struct text *out)
+{
+    struct timespec wall;
+    if (place->root[0])
+        return ENOENT;
+    uint64_t monotonic_ns = clock_now_ns();
+    clock_gettime(CLOCK_REALTIME, &wall);
+    uint64_t wall_ns = (uint64_t)wall.tv_sec * NS_PER_S + (uint64_t)wall.tv_nsec;
+    text_print(out, "wall_minus_monotonic_us %llu\n", (unsigned long long)((wall_ns - monotonic_ns) / 1000));
+    return 0;
+}
+
+int read_ethtool(const struct source_place *place, struct text *out)
+{
+    struct names interfaces = sysfs_lower_interfaces(place->root, place->interface);
+    int error = ENODEV;
+    for (size_t i = 0; i < interfaces.count; i++) {
+        char prefix[64];
+        snprintf(prefix, sizeof prefix, "%s.", interfaces.list[i]);
+        int one = ethtool_read(place->root, interfaces.list[i], ETHTOOL_STATISTICS, prefix, out);
+        if (i == 0 || !one)
+            error = one;
+    }
+    names_free(&interfaces);
+    return error;
+}
+
+int read_qdisc(const struct source_place *place, struct text *out)
+{
+    if (place->root[0])
+        return ENOENT;
+    return qdisc_read(place->interface, out);
+}
+
+/* What /sys/class/net has and /proc/net/dev has not (Documentation/ABI/testing/sysfs-class-net-statistics). */
+int read_sys_net(const struct source_place *place, struct text *out)
+{
+    static const char *const files[] = {"statistics/rx_missed_errors", "statistics/rx_over_errors",
+                                        "statistics/rx_crc_errors",    "statistics/rx_length_errors",
+                                        "statistics/rx_nohandler",     "statistics/tx_aborted_errors",
+                                        "statistics/tx_window_errors", "statistics/tx_heartbeat_errors",
+                                        "carrier_down_count",          "carrier_up_count"};
+    struct names interfaces = sysfs_lower_interfaces(place->root, place->interface);
+    int error = ENOENT;
+    for (size_t i = 0; i < interfaces.count; i++) {
+        for (size_t file = 0; file < sizeof files / sizeof files[0]; file++) {
+            uint64_t value = 0;
+            const char *slash = strrchr(files[file], '/');
+            if (!sysfs_number(place->root, &value, "sys/class/net/%s/%s", interfaces.list[i], files[file]))
+                continue;
+            text_print(out, "%s.%s %llu\n", interfaces.list[i], slash ? slash + 1 : files[file],
+                       (unsigned long long)value);
+            error = 0;
+        }
+    }
+    names_free(&interfaces);
+    return error;
+}
+
+static void port_read(const struct source_place *place, const char *device, const char *port, const char *folder,
+                      struct text *out)
+{
+    struct names files = sysfs_list(place->root, "sys/class/infiniband/%s/ports/%s/%s", device, port, folder);
+    for (size_t i = 0; i < files.count; i++) {
+        uint64_t value = 0;
+        const char *name = files.list[i];
+        /* lifespan is the driver's cache time, not a counter */
+        if (!strcmp(name, "lifespan") ||
+            !sysfs_number(place->root, &value, "sys/class/infiniband/%s/ports/%s/%s/%s", device, port, folder, name))
+            continue;
+        /* The data counters count 4-byte words (InfiniBand Architecture Specification, PortCounters). */
+        bool words = !strcmp(name, "port_xmit_data") || !strcmp(name, "port_rcv_data");
+        text_print(out, "%s.%s.%s%s %llu\n", device, port, name, words ? "_bytes" : "",
+                   (unsigned long long)value * (words ? 4 : 1));
+    }
+    names_free(&files);
+}
+
+int read_infiniband(const struct source_place *place, struct text *out)
+{
+    if (!sysfs_exists(place->root, "sys/class/infiniband"))
+        return ENOENT;
+    struct names devices = sysfs_list(place->root, "sys/class/infiniband");
+    for (size_t i = 0; i < devices.count; i++) {
+        struct names ports = sysfs_list(place->root, "sys/class/infiniband/%s/ports", devices.list[i]);
+        for (size_t port = 0; port < ports.count; port++) {
+            port_read(place, devices.list[i], ports.list[port], "counters", out);
+            port_read(place, devices.list[i], ports.list[port], "hw_counters", out);
+        }
+        names_free(&ports);
+    }
+    names_free(&devices);
+    return 0;
+}
+
+/* Throttling and idle states of the CPU that this process was on when the first snapshot was taken. Not of all: on a
+ * node with 256 CPUs these files would take longer than everything else. */
+int read_cpu_power(const struct source_place *place, struct text *out)
+{
+    char state_name[SYSFS_LINE_BYTES];
+    uint64_t value = 0;
+    int error = ENOENT;
+    static const char *const throttles[] = {"core_throttle_count", "package_throttle_count"};
+    for (size_t i = 0; i < 2; i++) {
+        if (!sysfs_number(place->root, &value, "sys/devices/system/cpu/cpu%d/thermal_throttle/%s", place->cpu_index,
+                          throttles[i]))
+            continue;
+        text_print(out, "cpu%d.%s %llu\n", place->cpu_index, throttles[i], (unsigned long long)value);
+        error = 0;
+    }
+    for (int state = 0; state < 16; state++) {
+        if (!sysfs_line(place->root, state_name, "sys/devices/system/cpu/cpu%d/cpuidle/state%d/name", place->cpu_index,
+                        state))
+            break;
+        for (char *blank = state_name; (blank = strpbrk(blank, " :."));)
+            *blank = '_';
+        if (sysfs_number(place->root, &value, "sys/devices/system/cpu/cpu%d/cpuidle/state%d/time", place->cpu_index,
+                         state))
+            text_print(out, "cpu%d.idle_%.32s_us %llu\n", place->cpu_index, state_name, (unsigned long long)value);
+        error = 0;
+    }
+    return error;
+}
+
+/* A gauge. Only of one CPU: between Linux 4.13 and 5.16 a read may wait 10 ms for a fresh sample. */
+int read_cpufreq(const struct source_place *place, struct text *out)
+{
+    uint64_t value = 0;
+    if (!sysfs_number(place->root, &value, "sys/devices/system/cpu/cpu%d/cpufreq/scaling_cur_freq", place->cpu_index))
+        return ENOENT;
+    text_print(out, "cpu%d.frequency_hz %llu\n", place->cpu_index, (unsigned long long)value * 1000);
+    return 0;
+}
+
+/* Limits of our own control group (version 2): a job that was held back shows here. */
+int read_cgroup(const struct source_place *place, struct text *out)
+{
+    char line[SYSFS_LINE_BYTES], path[SYSFS_LINE_BYTES + 64];
+    if (place->root[0])
+        return ENOENT;
+    if (!sysfs_line("", line, "proc/self/cgroup") || strncmp(line, "0::/", 4) != 0)
+        return ENOENT;
+    snprintf(path, sizeof path, "sys/fs/cgroup/%s/cpu.stat", line + 4);
+    return source_read_file("", path, out);
+}

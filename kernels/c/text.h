@@ -1,0 +1,39 @@
+/* Growing text and the JSON that is written into it. Hides memory and commas. */
+#ifndef HPCQ_TEXT_H
+#define HPCQ_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct text {
+    char *data; /* always ends in NUL once something was added */
+    size_t length;
+    size_t capacity;
+};
+
+void text_add(struct text *text, const void *bytes, size_t length);
+void text_print(struct text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void text_clear(struct text *text);
+void text_free(struct text *text);
+const char *text_string(const struct text *text); /* "" when empty */
+
+/* Memory or exit 4: nothing here can go on without it. */
+void *memory_new(size_t count, size_t size);
+
+/* JSON into a text; commas are set where the text before asks for one. */
+void json_open(struct text *text, char bracket);
+void json_close(struct text *text, char bracket);
+void json_key(struct text *text, const char *key);
+void json_string(struct text *text, const char *value); /* NULL becomes null; bytes that are no UTF-8 become U+FFFD */
+void json_integer(struct text *text, int64_t value);
+void json_unsigned(struct text *text, uint64_t value);
+void json_number(struct text *text, double value); /* not finite becomes null */
+void json_boolean(struct text *text, bool value);
+void json_null(struct text *text);
+void json_raw(struct text *text, const char *json); /* a value that is JSON already */
+
+/* True when `json` is one whole JSON value; used before a peer's text is passed on. */
+bool json_check(const char *json);
+
+#endif

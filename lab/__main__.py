@@ -1,0 +1,276 @@
+"""A cluster in a box: two real Slurm clusters in namespaces of this machine, joined by a wide-area link.
+
+usage: python3 lab/ up|down|status|exec|kill-node|start-node|restart-controller|wan [options]
+"""
+
+import argparse
+import json
+import os
+import re
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import NoReturn
+
+import daemons
+import machines
+import report
+import wan
+import whole
+from faults import LabError, UsageError
+from layout import LABS_FOLDER, NODE_COUNT_MAX, USERS, Lab, Settings, Wan, checked_name
+from other_system import CACHE_FOLDER, SYSTEMS, root_of
+from processes import ENVIRONMENT, recorded
+from quantities import delay_ns, loss_ratio, rate_bps
+from requirements import check_programs, check_root
+
+PATIENCE_S = 60.0  # for another command that is changing the same lab
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that says what it found in the product's own words."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{self.prog}: {message}", f"{self.prog} --help")
+
+
+def main(words: list[str]) -> int:
+    signal.signal(signal.SIGTERM, _on_term)
+    words, command = _split_exec(words) if words[:1] == ["exec"] else (words, [])
+    try:
+        options = parser().parse_args(words)
+        options.command = command
+        return int(options.run(options) or 0)
+    except LabError as found:
+        print(f"error: {found.message}", file=sys.stderr)
+        if found.hint:
+            print(f"\nhint: {found.hint}", file=sys.stderr)
+        return found.exit_status
+    except KeyboardInterrupt:
+        print("error: lab: interrupted", file=sys.stderr)
+        return 130
+
+
+def _split_exec(words: list[str]) -> tuple[list[str], list[str]]:
+    """Our own words, and the command: from `--` on, or from the second word that is no option."""
+    index, plain_count = 1, 0
+    while index < len(words):
+        word = words[index]
+        if word == "--":
+            return words[:index], words[index + 1 :]
+        if word.startswith("-"):
+            index += 1 if "=" in word or word in {"-h", "--help"} else 2
+            continue
+        plain_count += 1
+        if plain_count == 2:
+            return words[:index], words[index:]
+        index += 1
+    return words, []
+
+
+def _on_term(_number: int, _frame: object) -> NoReturn:
+    """End as on Ctrl-C, so that what was begun is taken down."""
+    raise KeyboardInterrupt
+
+
+def parser() -> Parser:
+    top = Parser(prog="hpcq lab", description=(__doc__ or "").split("\n", 1)[0])
+    verbs = top.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=Parser)
+
+    def verb(name: str, run: object, summary: str) -> argparse.ArgumentParser:
+        made = verbs.add_parser(name, help=summary, description=summary)
+        made.add_argument(
+            "--name", default="hpcq", help="which lab (default: hpcq); labs of different names stand side by side"
+        )
+        made.add_argument("--state-dir", metavar="DIR", help=f"its folder (default: {LABS_FOLDER}/NAME)")
+        made.set_defaults(run=run)
+        return made
+
+    one = verb("up", run_up, "bring a lab up")
+    one.add_argument("--nodes", default="4", metavar="N", help=f"nodes of each cluster, 1 to {NODE_COUNT_MAX} (default: 4)")
+    _add_wan(one, delay="1.45ms", rate="400mbit", loss="0")
+    one.add_argument(
+        "--wan-wire", choices=("auto", "netem", "user"), default="auto", help="what makes the link (default: auto)"
+    )
+    one.add_argument(
+        "--node-rate", default="200mbit", metavar="RATE", help="of eth0 of every machine, or none (default: 200mbit)"
+    )
+    one.add_argument(
+        "--uplink-rate", default="400mbit", metavar="RATE", help="of each leaf's uplink, or none (default: 400mbit)"
+    )
+    one.add_argument(
+        "--beta",
+        choices=SYSTEMS,
+        default="host",
+        help="the system that beta's machines run: this one's (default) or another release's",
+    )
+    one.add_argument(
+        "--cache-dir", default=str(CACHE_FOLDER), metavar="DIR", help=f"where such a system is kept (default: {CACHE_FOLDER})"
+    )
+    one.add_argument("--seed", type=int, default=1, help="of the link's losses (default: 1)")
+    verb("down", run_down, "take a lab down; nothing of it is left, whatever happened to it")
+    verb("status", run_status, "what stands").add_argument("--json", action="store_true", help="as one JSON object")
+    one = verb("exec", run_exec, "run a command, given after --, on a head or a node")
+    one.add_argument("where", metavar="CLUSTER[/NODE]", help="alpha is its head; alpha/n02 a node")
+    one.add_argument("--user", default="root", help=f"root (default), {' or '.join(USERS)}")
+    one = verb("kill-node", run_kill_node, "cut the power of a node, or of a head: SIGKILL to everything on it")
+    one.add_argument("where", metavar="CLUSTER/NODE")
+    one = verb("start-node", run_start_node, "boot it again")
+    one.add_argument("where", metavar="CLUSTER/NODE")
+    one = verb("restart-controller", run_restart_controller, "end slurmctld and start it again")
+    one.add_argument("cluster", metavar="CLUSTER")
+    one.add_argument("--crash", action="store_true", help="end it by SIGKILL")
+    one = verb("wan", run_wan, "change the link between the clusters, or show it")
+    one.add_argument("--json", action="store_true", help="settings and counters as one JSON object")
+    _add_wan(one, prefix="--")
+    return top
+
+
+def _add_wan(
+    verb: argparse.ArgumentParser, *, prefix: str = "--wan-", delay: str | None = None, rate: str | None = None,
+    loss: str | None = None,
+) -> None:  # fmt: skip
+    def default(value: str | None) -> str:
+        return f" (default: {value})" if value else ""
+
+    verb.add_argument(
+        f"{prefix}delay", dest="delay", default=delay, metavar="TIME", help=f"one way, such as 1.45ms{default(delay)}"
+    )
+    verb.add_argument(
+        f"{prefix}rate", dest="rate", default=rate, metavar="RATE", help=f"of each direction, or none{default(rate)}"
+    )
+    verb.add_argument(f"{prefix}loss", dest="loss", default=loss, metavar="LOSS", help=f"such as 1%% or 0.01{default(loss)}")
+
+
+def run_up(options: argparse.Namespace) -> None:
+    if not options.nodes.isdigit() or not 1 <= int(options.nodes) <= NODE_COUNT_MAX:
+        raise UsageError(f"--nodes: {options.nodes!r} is out of range: 1 to {NODE_COUNT_MAX} are allowed")
+    settings = Settings(
+        name=checked_name(options.name),
+        node_count=int(options.nodes),
+        wan=Wan(
+            delay_ns("--wan-delay", options.delay),
+            rate_bps("--wan-rate", options.rate, may_be_none=True),
+            loss_ratio("--wan-loss", options.loss),
+        ),
+        wire=options.wan_wire,
+        seed=options.seed,
+        node_rate_bps=rate_bps("--node-rate", options.node_rate, may_be_none=True),
+        uplink_rate_bps=rate_bps("--uplink-rate", options.uplink_rate, may_be_none=True),
+        alpha_root="/",
+        beta_root="/" if options.beta == "host" else str(Path(options.cache_dir).absolute() / options.beta),
+    )
+    state = state_folder(options)
+    check_root("up")
+    check_programs()
+    progress = whole.progress_on_tty()
+    if options.beta != "host":
+        progress(f"{options.beta}: its root file system, which takes a minute or two the first time")
+        root_of(options.beta, Path(options.cache_dir).absolute())
+    started_s = time.monotonic()
+    lab = whole.up(settings, state, progress)
+    print("\n".join(report.rows(lab, report.status(lab))))
+    print(f"lab {settings.name} came up in {time.monotonic() - started_s:.1f} s", file=sys.stderr)
+
+
+def run_down(options: argparse.Namespace) -> None:
+    state = state_folder(options)
+    check_root("down")
+    if whole.down(state):
+        print(f"lab {options.name} is down", file=sys.stderr)
+    else:
+        print(f"lab {options.name} was not there", file=sys.stderr)
+
+
+def run_status(options: argparse.Namespace) -> int:
+    lab = whole.load(state_folder(options))
+    if lab is None or not lab.init_pid_file.exists():
+        return _not_up(options, "absent")
+    check_root("status")
+    if recorded(lab.init_pid_file) is None:
+        return _not_up(options, "broken")
+    found = report.status(lab)
+    print(json.dumps(found, indent=1) if options.json else "\n".join(report.rows(lab, found)))
+    return 0
+
+
+def _not_up(options: argparse.Namespace, state: str) -> int:
+    """absent: there is none; broken: its processes are gone but not its folder."""
+    if options.json:
+        print(json.dumps({"name": options.name, "state": state, "folder": str(state_folder(options))}))
+        return 1
+    hint = "hpcq lab up" if state == "absent" else "hpcq lab down clears it away"
+    raise LabError(f"lab {options.name}: found it {state}: it must be up", hint)
+
+
+def run_exec(options: argparse.Namespace) -> None:
+    """Becomes the command: its streams are ours, and so is its exit code."""
+    lab = standing(options)
+    if not options.command:
+        raise UsageError("exec: found no command: one is needed, after --", "hpcq lab exec alpha/n01 -- hostname")
+    if options.user not in {"root", *USERS}:
+        raise UsageError(f"--user: {options.user!r} is not a user of the lab: root, {', '.join(USERS)} are")
+    words = machines.in_machine(lab, lab.machine(options.where), options.command, user=options.user)
+    os.execvpe(words[0], words, {**ENVIRONMENT, "TERM": os.environ.get("TERM", "dumb")})
+
+
+def run_kill_node(options: argparse.Namespace) -> None:
+    lab = standing(options)
+    with whole.lock(lab.state, PATIENCE_S):
+        machines.stop_machine(lab, lab.machine(options.where))
+
+
+def run_start_node(options: argparse.Namespace) -> None:
+    lab = standing(options)
+    machine = lab.machine(options.where)
+    with whole.lock(lab.state, PATIENCE_S):
+        if machine.is_head:
+            daemons.boot_head(lab, lab.cluster(machine.cluster))
+        else:
+            machines.boot(lab, machine)
+
+
+def run_restart_controller(options: argparse.Namespace) -> None:
+    lab = standing(options)
+    with whole.lock(lab.state, PATIENCE_S):
+        daemons.restart_controller(lab, lab.cluster(options.cluster), crash=options.crash)
+
+
+def run_wan(options: argparse.Namespace) -> None:
+    lab = standing(options)
+    before = wan.settings_now(lab)
+    after = Wan(
+        before.delay_ns if options.delay is None else delay_ns("--delay", options.delay),
+        before.rate_bps if options.rate is None else rate_bps("--rate", options.rate, may_be_none=True),
+        before.loss_ratio if options.loss is None else loss_ratio("--loss", options.loss),
+    )
+    if after != before:
+        with whole.lock(lab.state, PATIENCE_S):
+            wan.set_wan(lab, after)
+    print(json.dumps(wan.wan_now(lab)) if options.json else report.wan_row(lab))
+
+
+def standing(options: argparse.Namespace) -> Lab:
+    """The lab that is asked about, which must be up."""
+    check_root(options.verb)
+    lab = whole.load(state_folder(options))
+    if lab is None:
+        raise LabError(f"lab {options.name}: found nothing in {state_folder(options)}: it must be up", "hpcq lab up")
+    machines.init_of(lab)
+    return lab
+
+
+def state_folder(options: argparse.Namespace) -> Path:
+    """Where the lab is. The path goes into ssh_config and a socket's address, which bear no blanks and no great length."""
+    name = checked_name(options.name)
+    if options.state_dir is None:
+        return LABS_FOLDER / name
+    folder = Path(options.state_dir).absolute()
+    if re.fullmatch(r"[A-Za-z0-9._/-]{1,80}", str(folder)) is None:
+        raise UsageError(f"--state-dir: {str(folder)!r} is not a path for a lab: up to 80 of A-Z, a-z, 0-9, . _ - and /")
+    return folder
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

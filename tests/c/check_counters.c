@@ -1,0 +1,90 @@
+/* Differences of counters, and which of them a result line keeps. */
+#include "check.h"
+#include "counters.h"
+#include "reduce.h"
+#include "sources.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void check_delta(void)
+{
+    uint64_t delta = 0;
+    CHECK(counter_delta(5, 5, &delta) && delta == 0);
+    CHECK(counter_delta(5, 12, &delta) && delta == 7);
+    CHECK(counter_delta(UINT32_MAX - 9, 20, &delta) && delta == 30);              /* wrapped at 32 bit */
+    CHECK(counter_delta(UINT32_MAX, 5000000000U, &delta) && delta == 705032705U); /* 64 bit, no wrap */
+    CHECK(!counter_delta(1000, 3, &delta));                                       /* reset */
+    CHECK(!counter_delta((uint64_t)1 << 40, 7, &delta));                          /* a 64-bit counter that was reset */
+}
+
+static void check_find(void)
+{
+    struct counters counters = {0};
+    for (unsigned i = 0; i < 1000; i++)
+        counters_add(&counters, COUNTER_TOTAL, i, "a.%u", i);
+    CHECK(counters_find(&counters, "a.500", 500) == 500);
+    CHECK(counters_find(&counters, "a.500", 3) == 500);
+    CHECK(counters_find(&counters, "a.1000", 0) == counters.count);
+    counters_free(&counters);
+}
+
+static bool kept(const struct counters *counters, const bool *keep, const char *name)
+{
+    size_t i = counters_find(counters, name, 0);
+    return i < counters->count && keep[i];
+}
+
+static void check_reduction(void)
+{
+    struct counters counters = {0};
+    for (unsigned cpu = 0; cpu < 256; cpu++) {
+        counters_add(&counters, COUNTER_TOTAL, cpu == 77 ? 900 : 1, "stat.cpu%u.softirq_ticks", cpu);
+        counters_add(&counters, COUNTER_TOTAL, 1000, "stat.cpu%u.idle_ticks", cpu);
+        counters_add(&counters, COUNTER_TOTAL, cpu + 1, "interrupts.LOC.cpu%u", cpu);
+    }
+    counters_add(&counters, COUNTER_TOTAL, 32896, "interrupts.LOC.total");
+    counters_add(&counters, COUNTER_TOTAL, 3, "snmp.Udp.RcvbufErrors");
+    counters_add(&counters, COUNTER_TOTAL, 2, "net_dev.eth0.rx_dropped");
+    for (unsigned i = 0; i < 100; i++)
+        counters_add(&counters, COUNTER_TOTAL, 50 + i, "net_dev.veth%u.rx_dropped", i);
+    bool *keep = memory_new(counters.count, sizeof *keep);
+    size_t count = reduce_select(&counters, "eth0", keep);
+    CHECK(count < REDUCE_COUNT_MAX && count > 20);
+    CHECK(kept(&counters, keep, "stat.cpu77.softirq_ticks"));
+    CHECK(!kept(&counters, keep, "stat.cpu77.idle_ticks"));
+    CHECK(kept(&counters, keep, "interrupts.LOC.cpu255"));
+    CHECK(!kept(&counters, keep, "interrupts.LOC.cpu0"));
+    CHECK(kept(&counters, keep, "interrupts.LOC.total"));
+    CHECK(kept(&counters, keep, "snmp.Udp.RcvbufErrors"));
+    CHECK(kept(&counters, keep, "net_dev.eth0.rx_dropped"));
+    CHECK(!kept(&counters, keep, "net_dev.veth3.rx_dropped"));
+    free(keep);
+    counters_free(&counters);
+}
+
+static void check_parsers_on_noise(void)
+{
+    static const char *const noise[] = {
+        "",        "\n",          "\n\n\n",       "x",        ":",           ": :\n:",
+        "cpu",     "cpu\ncpu0\n", "Tcp: a b\n",   "CPU0\n1:", "eth0:\n",     "a b c d e",
+        "\t\t 1 ", "1:2:3:4\n",   "Tcp: 1\nUdp:", "-1 -2 -3", "some avg10=", "0x"};
+    for (size_t i = 0; i < source_count; i++) {
+        for (size_t n = 0; n < sizeof noise / sizeof noise[0]; n++) {
+            struct counters counters = {0};
+            char *copy = strdup(noise[n]); /* on the heap, so that a read past its end is seen */
+            sources[i].parse("x", copy, &counters);
+            CHECK(counters.count < 32);
+            free(copy);
+            counters_free(&counters);
+        }
+    }
+}
+
+void check_counters(void)
+{
+    check_delta();
+    check_find();
+    check_reduction();
+    check_parsers_on_noise();
+}

@@ -1,0 +1,74 @@
+/* The histogram and the count of numbered datagrams. */
+#include "check.h"
+#include "histogram.h"
+#include "sequence.h"
+#include "text.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void check_buckets(void)
+{
+    for (size_t i = 0; i + 1 < HISTOGRAM_BUCKET_COUNT; i++) {
+        uint64_t lower = histogram_lower_ns(i), next = histogram_lower_ns(i + 1);
+        CHECK(histogram_index(lower) == i);
+        CHECK(histogram_index(next - 1) == i);
+        CHECK(next > lower);
+        CHECK(lower < 256 || (double)(next - lower) / (double)lower <= 1.0 / 128);
+    }
+    CHECK(histogram_index(UINT64_MAX) == HISTOGRAM_BUCKET_COUNT - 1);
+}
+
+static void check_quantiles(void)
+{
+    struct histogram *histogram = memory_new(1, sizeof *histogram);
+    CHECK(isnan(histogram_quantile_ns(histogram, 0.5)));
+    CHECK(isnan(histogram_mean_ns(histogram)));
+    for (uint64_t value = 1; value <= 100000; value++)
+        histogram_add(histogram, value);
+    CHECK(histogram->minimum_ns == 1 && histogram->maximum_ns == 100000 && histogram->count == 100000);
+    CHECK(fabs(histogram_mean_ns(histogram) - 50000.5) < 1e-6);
+    for (int percent = 1; percent <= 100; percent++) {
+        double wanted = percent * 1000.0, found = histogram_quantile_ns(histogram, percent / 100.0);
+        CHECK(fabs(found - wanted) <= wanted / 128 + 1);
+    }
+    memset(histogram, 0, sizeof *histogram);
+    for (int i = 0; i < 10; i++)
+        histogram_add(histogram, 70001); /* all equal: each quantile is that value */
+    CHECK(histogram_quantile_ns(histogram, 0.5) > 70000.5 && histogram_quantile_ns(histogram, 0.999) < 70001.5);
+    free(histogram);
+}
+
+static void check_sequence(void)
+{
+    struct sequence *sequence = memory_new(1, sizeof *sequence);
+    for (uint64_t i = 0; i < 200; i++) /* 10 lost, 20 and 21 swapped, 30 twice */
+        if (i != 10 && i != 20 && i != 21)
+            CHECK(sequence_add(sequence, i) == 1);
+        else if (i == 21) {
+            CHECK(sequence_add(sequence, 21) == 1);
+            CHECK(sequence_add(sequence, 20) == 1);
+        }
+    CHECK(sequence_add(sequence, 30) == 0);
+    CHECK(sequence->unique_count == 199 && sequence->reordered_count == 1 && sequence->duplicate_count == 1);
+    /* A jump beyond the window, a straggler within it, one too old to tell from a duplicate. */
+    CHECK(sequence_add(sequence, 5000000) == 1);
+    CHECK(sequence_add(sequence, 5000000 - SEQUENCE_WINDOW + 1) == 1);
+    CHECK(sequence_add(sequence, 5000000 - SEQUENCE_WINDOW + 1) == 0);
+    CHECK(sequence_add(sequence, 10) == 1);
+    CHECK(sequence->unique_count == 202 && sequence->reordered_count == 3 && sequence->duplicate_count == 2);
+    sequence_clear(sequence);
+    for (uint64_t i = 0; i < 3 * (uint64_t)SEQUENCE_WINDOW; i++)
+        sequence_add(sequence, i);
+    CHECK(sequence->unique_count == 3 * (uint64_t)SEQUENCE_WINDOW);
+    CHECK(sequence->reordered_count == 0 && sequence->duplicate_count == 0);
+    free(sequence);
+}
+
+void check_numbers(void)
+{
+    check_buckets();
+    check_quantiles();
+    check_sequence();
+}

@@ -1,0 +1,66 @@
+/* The option table: one row is flag, range check, wire form and echo. */
+#include "check.h"
+#include "options.h"
+
+#include <string.h>
+
+static const char *const colours[] = {"red", "green", NULL};
+
+struct sample {
+    int64_t size_bytes, quick, colour;
+    double rate_bps;
+};
+
+static const struct option_row rows[] = {
+    OPTION_INTEGER_ROW(struct sample, size_bytes, 64, 1, 65507, "a size"),
+    OPTION_BOOLEAN_ROW(struct sample, quick, 1, "a switch"),
+    OPTION_CHOICE_ROW(struct sample, colour, colours, "a choice"),
+    OPTION_NUMBER_ROW(struct sample, rate_bps, 0.5, 0, 1e12, "a rate"),
+};
+static const struct option_table table = {rows, 4, sizeof(struct sample)};
+
+static void check_refused(const char *name, const char *value, const char *message)
+{
+    struct sample sample;
+    struct failure failure = {0};
+    options_default(&table, &sample);
+    CHECK(!options_set(&table, &sample, name, value, &failure));
+    CHECK(failure.exit_code == EXIT_USAGE);
+    CHECK_TEXT(failure.message, message);
+    CHECK(sample.size_bytes == 64 && sample.quick == 1 && sample.colour == 0);
+}
+
+void check_options(void)
+{
+    struct sample sample, copy;
+    struct failure failure = {0};
+    struct text json = {0}, wire = {0};
+    options_default(&table, &sample);
+    options_default(&table, &copy);
+    CHECK(options_set(&table, &sample, "size_bytes", "65507", &failure));
+    CHECK(options_set(&table, &sample, "quick", "false", &failure));
+    CHECK(options_set(&table, &sample, "colour", "green", &failure));
+    CHECK(options_set(&table, &sample, "rate_bps", "0.1", &failure));
+    options_echo(&table, &sample, &json);
+    CHECK_TEXT(text_string(&json), "{\"size_bytes\":65507,\"quick\":false,\"colour\":\"green\",\"rate_bps\":0.1}");
+    for (size_t i = 0; i < 4; i++) { /* over the wire and back: the same struct */
+        text_clear(&wire);
+        options_value(&rows[i], &sample, &wire);
+        CHECK(options_set(&table, &copy, rows[i].name, text_string(&wire), &failure));
+    }
+    CHECK(!memcmp(&sample, &copy, sizeof sample));
+    check_refused("size_bytes", "65508", "size_bytes: found 65508: allowed: integer 1 to 65507 bytes");
+    check_refused("size_bytes", "0", "size_bytes: found 0: allowed: integer 1 to 65507 bytes");
+    check_refused("size_bytes", "12k", "size_bytes: found 12k: allowed: integer 1 to 65507 bytes");
+    check_refused("size_bytes", "", "size_bytes: found nothing: allowed: integer 1 to 65507 bytes");
+    check_refused("size_bytes", "99999999999999999999",
+                  "size_bytes: found 99999999999999999999: allowed: integer 1 to 65507 bytes");
+    check_refused("rate_bps", "nan", "rate_bps: found nan: allowed: number 0 to 1e+12 bps");
+    check_refused("quick", "maybe", "quick: found maybe: allowed: true or false");
+    check_refused("colour", "blue", "colour: found blue: allowed: one of red green");
+    check_refused("shape", "1", "shape: unknown option: allowed: size_bytes quick colour rate_bps");
+    CHECK_TEXT(unit_of("size_bytes"), "bytes");
+    CHECK(unit_of("quick") == NULL);
+    text_free(&json);
+    text_free(&wire);
+}

@@ -1,0 +1,131 @@
+"""The contract that every scheduler keeps, as one function a promise; test modules run it on each real one.
+
+A `Site` is a scheduler with a folder on its cluster and the names of its nodes.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from hpcq.scheduler.base import JobReport, JobState, NodeCondition, Scheduler, Submission, Submitted
+from hpcq.transport import quote
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One scheduler to try."""
+
+    scheduler: Scheduler
+    folder: str
+    head: str
+    """Directive lines that a script needs there; {name} and {nodes} are filled in."""
+
+    def script(self, name: str, body: str, nodes: tuple[str, ...] = ()) -> str:
+        """Put a script there; returns its path."""
+        path = f"{self.folder}/{name}/job.sh"
+        text = f"#!/bin/bash\n{self.head.format(name=name, nodes=','.join(nodes))}\n{body}\n"
+        done = self.scheduler.transport.sh(
+            f"mkdir -p {quote(f'{self.folder}/{name}')} && printf %s {quote(text)} >{quote(path)}"
+        )
+        assert done.returncode == 0, done.stderr
+        return path
+
+    def submit(self, name: str, body: str, *, walltime_s: int = 60) -> Submitted:
+        """Hand a script in on the first two nodes."""
+        nodes = tuple(sorted(state.node for state in self.scheduler.nodes())[:2])
+        [answer] = self.scheduler.submit([Submission(name, self.script(name, body, nodes), nodes, walltime_s)])
+        return answer
+
+    def wait(self, native_id: str, *states: JobState, within_s: float = 60) -> JobReport:
+        """Poll until the job is in one of these states."""
+        deadline = time.monotonic() + within_s
+        while True:
+            report = self.scheduler.poll([native_id])[native_id]
+            if report.state in states:
+                return report
+            assert time.monotonic() < deadline, f"{native_id} is {report}, not {states}"
+            time.sleep(0.3)
+
+
+TERMINAL = tuple(state for state in JobState if state.terminal)
+
+
+def nodes_are_listed_and_idle(site: Site) -> None:
+    states = site.scheduler.nodes()
+    assert len(states) >= 2
+    assert len({state.node for state in states}) == len(states)
+    assert sum(state.condition is NodeCondition.IDLE for state in states) >= 2
+
+
+def success_and_failure_are_told_apart(site: Site) -> None:
+    good, bad = site.submit("good", "exit 0"), site.submit("bad", "exit 3")
+    assert good.native_id
+    assert bad.native_id
+    assert site.wait(good.native_id, *TERMINAL).state is JobState.COMPLETED
+    assert site.wait(bad.native_id, *TERMINAL).state is JobState.FAILED
+
+
+def a_running_job_is_running_and_its_nodes_are_busy(site: Site) -> None:
+    answer = site.submit("running", "sleep 30")
+    assert answer.native_id
+    site.wait(answer.native_id, JobState.RUNNING)
+    busy = [state for state in site.scheduler.nodes() if state.condition is NodeCondition.BUSY]
+    assert len(busy) == 2
+    site.scheduler.cancel([answer.native_id])
+    assert site.wait(answer.native_id, *TERMINAL).state is JobState.CANCELLED
+
+
+def a_queued_job_can_be_cancelled_and_twice(site: Site) -> None:
+    first, second = site.submit("first", "sleep 30"), site.submit("second", "sleep 30")
+    assert first.native_id
+    assert second.native_id
+    site.wait(first.native_id, JobState.RUNNING)
+    assert site.wait(second.native_id, JobState.QUEUED).state is JobState.QUEUED
+    site.scheduler.cancel([second.native_id, first.native_id])
+    site.wait(first.native_id, JobState.CANCELLED)
+    site.wait(second.native_id, JobState.CANCELLED)
+    site.scheduler.cancel([second.native_id, first.native_id])
+
+
+def a_poll_answers_for_every_id(site: Site) -> None:
+    answer = site.submit("known", "exit 0")
+    assert answer.native_id
+    site.wait(answer.native_id, *TERMINAL)
+    reports = site.scheduler.poll(["99999999", answer.native_id])
+    assert list(reports) == ["99999999", answer.native_id]
+    assert reports["99999999"].state is JobState.UNKNOWN
+    assert reports[answer.native_id].state is JobState.COMPLETED
+    alone = site.scheduler.poll(["99999999"])
+    assert alone["99999999"].state is JobState.UNKNOWN
+
+
+def a_tag_finds_its_job_also_when_it_has_ended(site: Site) -> None:
+    answer = site.submit("tagged-4711", "exit 0")
+    assert answer.native_id
+    assert site.scheduler.find(["tagged-4711", "nobody"]) == {"tagged-4711": answer.native_id}
+    site.wait(answer.native_id, *TERMINAL)
+    assert site.scheduler.find(["tagged-4711", "nobody"]) == {"tagged-4711": answer.native_id}
+
+
+def the_id_lands_beside_the_script(site: Site) -> None:
+    answer = site.submit("beside", "exit 0")
+    read = site.scheduler.transport.sh(f"cat {quote(f'{site.folder}/beside/submitted')}").text
+    assert site.scheduler.read_native_id(read) == answer.native_id
+
+
+def the_time_limit_ends_a_job(site: Site) -> None:
+    answer = site.submit("endless", "sleep 300", walltime_s=2)
+    assert answer.native_id
+    assert site.wait(answer.native_id, *TERMINAL, within_s=150).state is JobState.TIMED_OUT
+
+
+PROMISES = [
+    nodes_are_listed_and_idle,
+    success_and_failure_are_told_apart,
+    a_running_job_is_running_and_its_nodes_are_busy,
+    a_queued_job_can_be_cancelled_and_twice,
+    a_poll_answers_for_every_id,
+    a_tag_finds_its_job_also_when_it_has_ended,
+    the_id_lands_beside_the_script,
+]

@@ -1,0 +1,229 @@
+"""What acceptance says of pairs with a known truth, whom it chooses, and how it reads what Slurm says of upkeep."""
+
+from __future__ import annotations
+
+import random
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+
+from hpcq.definition.campaign import read_campaign
+from hpcq.definition.derive import with_pairs
+from hpcq.runner.accept_choice import Wish, choose, partners
+from hpcq.scheduler.upkeep import NodeUpkeep, Reservation, Upkeep, drain_command, read_nodes, read_reservations
+from hpcq.store.database import reading, transaction, writing
+from hpcq.store.ledger import NodeLedger, Occurrence, decide, ensure_nodes, ledger, observed
+from hpcq.verdict.acceptance import Acceptance, PairResult, judge
+
+pytestmark = pytest.mark.fast
+
+NODES = ("n1", "n2", "n3", "n4", "n5")
+
+
+def results(
+    slow: dict[tuple[str, str], float], *, run_no: int = 1, pairs: list[tuple[str, str]] | None = None
+) -> list[PairResult]:
+    """Every ordered pair at about 1, but for slow ones; `("n2", "*")` is everything that n2 sends."""
+    noise = random.Random(run_no)
+    found = []
+    for client, server in pairs or list(permutations(NODES, 2)):
+        level = min(slow.get(key, 1.0) for key in ((client, server), (client, "*"), ("*", server)))
+        ratios = tuple(level * (1 + noise.gauss(0, 0.01)) for _ in range(5))
+        found.append(PairResult(client, server, "tcp_stream {} throughput_bps", run_no, ratios, level < 0.95, True))
+    return found
+
+
+def words(found: Acceptance) -> dict[str, str]:
+    return {one.name: one.verdict.value for one in (*found.nodes, *found.links, *found.groups)}
+
+
+def test_all_is_well() -> None:
+    found = judge(NODES, results({}), {}, {})
+    assert set(words(found).values()) == {"pass"}
+    assert found.suspects == ()
+
+
+@pytest.mark.parametrize(("level", "verdict"), [(0.3, "failed"), (0.93, "degraded")])
+def test_a_node_that_is_slow_in_both_directions_or_one(level: float, verdict: str) -> None:
+    for slow in ({("n2", "*"): level, ("*", "n2"): level}, {("n2", "*"): level}, {("*", "n2"): level}):
+        found = words(judge(NODES, results(slow), {}, {}))
+        assert found == dict.fromkeys(NODES, "pass") | {"n2": verdict}
+
+
+def test_two_bad_nodes_do_not_hide_each_other() -> None:
+    slow = {(one, "*"): 0.5 for one in ("n2", "n3")} | {("*", one): 0.5 for one in ("n2", "n3")}
+    assert words(judge(NODES, results(slow), {}, {})) == dict.fromkeys(NODES, "pass") | {"n2": "failed", "n3": "failed"}
+
+
+def test_a_link_is_never_blamed_on_one_run() -> None:
+    slow = {("n2", "n3"): 0.5}
+    once = judge(NODES, results(slow), {}, {})
+    assert words(once)["n2"] == "inconclusive"
+    assert once.suspects == ("n2", "n3")
+    twice = judge(NODES, results(slow) + results(slow, run_no=2, pairs=[("n2", "n3")]), {}, {})
+    assert words(twice) == dict.fromkeys(NODES, "pass") | {"n2 - n3": "failed"}
+    fine = judge(NODES, results(slow) + results({}, run_no=2, pairs=[("n2", "n3")]), {}, {})
+    assert words(fine) == dict.fromkeys(NODES, "pass"), "slow once, fine again: noise"
+
+
+def test_a_gate_fails_whatever_the_history_says() -> None:
+    broken = [
+        PairResult(one.client, one.server, one.test, 1, one.ratios, False, True, "throughput_bps must be >= 1e9")
+        if "n4" in {one.client, one.server} else one
+        for one in results({})
+    ]  # fmt: skip
+    found = judge(NODES, broken, {}, {})
+    assert words(found)["n4"] == "failed"
+    assert "must be >= 1e9" in next(one.reason for one in found.nodes if one.name == "n4")
+
+
+def test_nothing_measured_is_not_covered_and_too_few_is_no_pass() -> None:
+    few = [PairResult("n1", "n2", "t", 1, (1.0,), False, False)]
+    found = judge(("n1", "n9"), few, {"n9": "down: power supply"}, {})
+    assert [(one.name, one.verdict.value, one.reason) for one in found.nodes][1] == ("n9", "not_covered", "down: power supply")
+    assert words(found)["n1"] == "inconclusive"
+
+
+# -- who needs it ------------------------------------------------------------------------------------------------------
+
+
+def known(node: str, **changed: object) -> NodeLedger:
+    fields = {"verdict": "pass", "decided_utc": "2026-11-01T00:00:00Z", "booted": False, "since": ()} | changed
+    return NodeLedger(node, **fields)  # type: ignore[arg-type]
+
+
+def up(node: str, started: str = "2026-10-01T00:00:00Z", **changed: object) -> NodeUpkeep:
+    fields = {"drained": False, "down": False, "reason": "", "partitions": ("main",)} | changed
+    return NodeUpkeep(node, started, **fields)  # type: ignore[arg-type]
+
+
+def test_who_needs_a_verdict() -> None:
+    nodes = {
+        "n1": known("n1"),
+        "n2": known("n2", booted=True),
+        "n3": known("n3", since=("maintenance",)),
+        "n4": known("n4", verdict=None, decided_utc=None),
+        "n5": known("n5", verdict="failed"),
+        "n6": known("n6"),
+        "n7": known("n7", verdict="not_covered"),
+        "n8": known("n8"),
+    }
+    seen = Upkeep(
+        "me", {node: up(node) for node in nodes} | {"n6": up("n6", "2026-11-02T00:00:00Z")} | {"n8": up("n8", down=True)}
+    )
+    found = choose(Wish(), nodes, seen, set(nodes))
+    assert found.targets == {
+        "n2": "booted", "n3": "maintenance", "n4": "never accepted", "n6": "came up", "n7": "not covered last time",
+        "n8": "down",
+    }  # fmt: skip
+    assert list(choose(Wish(boot=True), nodes, seen, set(nodes)).targets) == ["n2", "n6"]
+    assert list(choose(Wish(nodes=("n5",)), nodes, seen, set(nodes)).targets) == ["n5"]
+    assert len(choose(Wish(everything=True), nodes, seen, set(nodes)).targets) == 8
+
+
+def test_who_cannot_be_had_and_why() -> None:
+    nodes = {f"n{i}": known(f"n{i}", since=("maintenance",)) for i in range(1, 6)}
+    states = {
+        "n1": up("n1", down=True, reason="power"),
+        "n2": up("n2", drained=True),
+        "n3": up("n3"),
+        "n4": up("n4"),
+        "n5": up("n5"),
+    }
+    resv = Reservation("swap", "2026-11-21T00:00:00Z", "2026-11-21T04:00:00Z", ("n3", "n4"), True, True, False)
+    found = choose(Wish(), nodes, Upkeep("me", states, (resv,)), {"n5"})
+    assert found.testable == ("n5",)
+    assert found.blocked["n1"] == "down: power"
+    assert found.blocked["n2"] == "drained"
+    assert found.blocked["n3"] == "in reservation swap until 2026-11-21 04:00 UTC"
+    mine = Reservation("swap", resv.started_utc, resv.ended_utc, ("n3", "n4"), True, True, True)
+    inside = choose(Wish(), nodes, Upkeep("me", states, (mine,)), {"n5"})
+    assert (inside.reservation, inside.testable) == ("swap", ("n3", "n4"))
+
+
+def test_partners_come_from_the_baseline_then_from_the_good() -> None:
+    room = [f"n{i}" for i in range(1, 9)]
+    pairs = partners(["n1"], [("n5", "n1"), ("n7", "n8")], ["n2", "n3", "n4"], room)
+    assert pairs[:2] == [("n5", "n1"), ("n1", "n5")]
+    assert len({frozenset(pair) for pair in pairs}) == 3
+    assert {node for pair in pairs for node in pair} <= {"n1", "n2", "n3", "n4", "n5"}
+    everyone = partners(room, [], [], room)
+    assert all(sum(node in pair for pair in everyone) >= 6 for node in room)
+
+
+# -- the scheduler's words ---------------------------------------------------------------------------------------------
+
+NODE = (
+    "NodeName=a-n01 Arch=x86_64 ActiveFeatures=leaf1 OS=Linux 6.1 #1 SMP State=IDLE+DRAIN ThreadsPerCore=1"
+    " Partitions=main,debug  BootTime=2026-11-21T01:42:05 SlurmdStartTime=2026-11-21T03:37:15"
+    " Reason=fan = loud, n01 [root@2026-11-21T03:00:00]\n"
+    "NodeName=a-n02 State=DOWN*+NOT_RESPONDING Partitions=main BootTime=None SlurmdStartTime=None\n"
+)
+RESERVATION = (
+    "ReservationName=swap StartTime=2026-11-21T03:44:00 EndTime=2026-11-21T04:44:00 Duration=01:00:00 Nodes=a-n[01-02]"
+    " NodeCnt=2 Flags=MAINT,IGNORE_JOBS,SPEC_NODES TRES=cpu=4 Users=root,me Accounts=(null) State=ACTIVE\na-n01 a-n02 \n"
+)
+
+
+def test_reading_slurm() -> None:
+    nodes = read_nodes(NODE)
+    assert nodes["a-n01"].started_utc == "2026-11-21T03:37:15Z"
+    assert (nodes["a-n01"].drained, nodes["a-n01"].reason) == (True, "fan = loud, n01")
+    assert (nodes["a-n02"].down, nodes["a-n02"].started_utc) == (True, None)
+    [found] = read_reservations(RESERVATION, "me")
+    assert (found.name, found.nodes, found.active, found.maintenance, found.mine) == (
+        "swap",
+        ("a-n01", "a-n02"),
+        True,
+        True,
+        True,
+    )
+    assert not read_reservations(RESERVATION, "you")[0].mine
+    assert read_reservations("No reservations in the system\n\n", "me") == ()
+    assert drain_command("n 1", "a'b; rm -rf /") == "scontrol update nodename='n 1' state=drain reason='a'\"'\"'b; rm -rf /'"
+
+
+# -- the ledger --------------------------------------------------------------------------------------------------------
+
+
+def test_the_ledger_remembers_maintenance_and_drains(tmp_path: Path) -> None:
+    path = tmp_path / "results.db"
+
+    def see(standing: list[Occurrence], drained: list[str]) -> dict[str, NodeLedger]:
+        with writing(path) as database, transaction(database):
+            ensure_nodes(database, "alpha", ["n1", "n2"])
+            observed(database, "alpha", standing, drained, {"n1": "leaf1"})
+        with reading(path) as database:
+            return ledger(database, "alpha")
+
+    resv = Occurrence("n1", "2026-11-21T00:00:00Z", "swap")
+    assert see([], [])["n1"].decided_utc is None
+    with writing(path) as database, transaction(database):
+        decide(database, "alpha", [("n1", "pass", "fine"), ("n2", "pass", "fine")], run_id=None, baseline=None)
+    assert see([], [])["n1"].since == ()
+    for _ in range(2):
+        see([resv], ["n2"])
+    found = see([], [])
+    assert found["n1"].since == ("maintenance",)
+    assert found["n2"].since == ("resume",)
+    with reading(path) as database:
+        assert [row[0] for row in database.execute("SELECT kind FROM v_events ORDER BY kind")] == [
+            "drain",
+            "maintenance",
+            "resume",
+        ]
+        assert database.execute('SELECT "group" FROM v_groups').fetchone()[0] == "leaf1"
+
+
+def test_a_campaign_for_other_pairs(tmp_path: Path) -> None:
+    source = tmp_path / "a.yaml"
+    source.write_text(
+        "name: a\nclusters: [x, y]\npairs: all\nnodes: {include: [n1], partition: fast}\nrepetitions: 2\n"
+        "tests: [{kernel: tcp_stream, parameters: {message_bytes: 64KiB}}]\n"
+    )
+    with_pairs(source, tmp_path / "b" / "a.yaml", "x", [("n3", "n1")], 5)
+    made = read_campaign(tmp_path / "b" / "a.yaml")
+    assert (made.clusters, made.pairs.pairs, made.repetition_count) == (("x",), (("n3", "n1"),), 5)
+    assert made.nodes.partition == "fast"
+    assert made.tests[0].parameters["message_bytes"] == 65536

@@ -1,0 +1,359 @@
+"""Campaign files: what is read from them, and every complaint with its exact words."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hpcq.definition import read_campaign
+from hpcq.definition.model import Budget, Directions, Evidence, Gate, GateStatistic, PairChoice, Pattern
+from tests.definition_texts import (
+    GOOD,
+    NAMES,
+    NODE_LIST,
+    RATES,
+    SIZES,
+    TESTS,
+    TIMES,
+    campaign_says,
+    fixed_kernels,
+    here,
+    read,
+    refused,
+)
+
+FIXTURES = (fixed_kernels, here)  # pytest looks for them in this module
+pytestmark = [pytest.mark.fast, pytest.mark.usefixtures("fixed_kernels")]
+
+
+def test_shortest_campaign_is_final(here: Path) -> None:
+    campaign = read(GOOD + TESTS)
+    assert (campaign.name, campaign.clusters, campaign.pairs) == ("c", ("alpha",), PairChoice(Pattern.ALL))
+    assert (campaign.repetition_count, campaign.attempt_count_max, campaign.walltime_s) == (3, 2, None)
+    assert (campaign.evidence, campaign.budget, campaign.gates) == (Evidence.SUMMARY, None, ())
+    assert campaign.seed == read(GOOD + TESTS).seed
+    (test,) = campaign.tests
+    assert (test.test_no, test.kernel, test.program, test.timeout_s) == (1, "tcp_stream", "hpcq-net", 30)
+    assert list(test.parameters) == [
+        "message_bytes", "duration_s", "warmup_s", "operation_count_max", "send_buffer_bytes", "receive_buffer_bytes",
+        "no_delay", "congestion_control",
+    ]  # fmt: skip
+
+
+def test_full_campaign(here: Path) -> None:
+    campaign = read(
+        """
+name: full.campaign-1
+description: "spaces, 'quotes', $(touch /tmp/x)\\nand lines"
+clusters: [alpha, beta]
+nodes: {state: idle, include: ["n[01-03]", login], exclude: n02, constraint: a & b | c, queue: q1, at_most: 8}
+pairs: {pattern: rounds, rounds: 3, directions: both}
+repetitions: 5
+walltime: 0:02:30
+retries: 0
+seed: 7
+evidence: full
+budget: {jobs_at_most: 4, nodes_at_most: 8, node_share_ratio: 0.5, node_seconds_at_most: 1h}
+tests:
+  - kernel: udp_pingpong
+    timeout_s: 1min
+    parameters: {duration_s: 1500ms}
+    matrix: {message_bytes: [16, 1KiB]}
+    zip: {send_buffer_bytes: [0, 4MiB], receive_buffer_bytes: [0, 1MiB]}
+    exclude: [{message_bytes: [16, 20], send_buffer_bytes: 4MiB}]
+  - kernel: tcp_pingpong
+gates:
+  - {metric: round_trip_p50_ns, maximum: 80us, statistic: worst}
+  - {metric: round_trip_p99_ns, kernel: udp_pingpong, where: {message_bytes: 1KiB}, minimum: 1, maximum: 1ms}
+"""
+    )
+    assert campaign.description == "spaces, 'quotes', $(touch /tmp/x)\nand lines"
+    assert campaign.nodes.include == ("n01", "n02", "n03", "login")
+    assert (campaign.nodes.exclude, campaign.nodes.constraint) == (("n02",), "a&b|c")
+    assert (campaign.nodes.partition, campaign.nodes.at_most) == ("q1", 8)
+    assert campaign.pairs == PairChoice(Pattern.ROUNDS, round_count=3, directions=Directions.BOTH)
+    assert (campaign.repetition_count, campaign.walltime_s, campaign.attempt_count_max) == (5, 150, 1)
+    assert campaign.budget == Budget(4, 8, 0.5, 3600)
+    swept = [
+        (test.parameters["message_bytes"], test.parameters["send_buffer_bytes"], test.parameters["receive_buffer_bytes"])
+        for test in campaign.tests[:-1]
+    ]
+    assert swept == [(16, 0, 0), (1024, 0, 0), (1024, 4 * 2**20, 2**20)]
+    assert [test.test_no for test in campaign.tests] == [1, 2, 3, 4]
+    assert {test.timeout_s for test in campaign.tests[:-1]} == {60}
+    assert campaign.gates[0] == Gate("round_trip_p50_ns", "udp_pingpong", GateStatistic.WORST, None, 80_000.0, {})
+    assert [gate.kernel for gate in campaign.gates] == ["udp_pingpong", "tcp_pingpong", "udp_pingpong"]
+    assert campaign.gates[2].where == {"message_bytes": 1024}
+
+
+@pytest.mark.parametrize(
+    ("pairs", "choice"),
+    [
+        ("ring", PairChoice(Pattern.RING)),
+        ("{pattern: ring}", PairChoice(Pattern.RING)),
+        ("{rounds: 3}", PairChoice(Pattern.ROUNDS, round_count=3)),
+        ("{star: n1}", PairChoice(Pattern.STAR, node="n1")),
+        ("{pattern: star, node: n1}", PairChoice(Pattern.STAR, node="n1")),
+        ("{list: [[a, b], [b, a]]}", PairChoice(Pattern.LIST, pairs=(("a", "b"), ("b", "a")))),
+    ],
+)
+def test_ways_to_say_pairs(here: Path, pairs: str, choice: PairChoice) -> None:
+    assert read(f"name: c\nclusters: alpha\npairs: {pairs}\n{TESTS}").pairs == choice
+
+
+def test_seed_of_each_run(here: Path) -> None:
+    campaign = read(GOOD + "seed: each_run\n" + TESTS)
+    assert campaign.seed is None
+    assert campaign.seed_of("a") != campaign.seed_of("b")
+    assert read(GOOD + "seed: 0\n" + TESTS).seed == 0
+
+
+def test_sweep_of_several_zips_is_a_product(here: Path) -> None:
+    text = TESTS + "    zip:\n    - {message_bytes: [1, 2], duration_s: [1, 2]}\n    - {no_delay: [true, false]}\n"
+    points = [
+        (test.parameters["message_bytes"], test.parameters["duration_s"], test.parameters["no_delay"])
+        for test in read(GOOD + text).tests
+    ]
+    assert points == [(1, 1, True), (1, 1, False), (2, 2, True), (2, 2, False)]
+
+
+# -- complaints ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("repetitions: 0", "repetitions: 0 is below the minimum 1"),
+        ("repetitions: '3'", "repetitions: '3': allowed is a whole number"),
+        ("repetitions: 2.5", "repetitions: 2.5: allowed is a whole number"),
+        ("repetitions: true", "repetitions: true: allowed is a whole number"),
+        ("repetitions:", "repetitions: nothing: allowed is a whole number"),
+        ("retries: 11", "retries: 11 is above the maximum 10"),
+        ("evidence: ful", "evidence: 'ful': allowed are 'summary' or 'full'"),
+        ("description: 3", "description: 3: allowed is a text (in quotes)"),
+        ('description: "a\\0b"', "description: 'a\\x00b' holds a NUL byte: allowed is any other text"),
+        ("walltime: 120", 'walltime: 120 has no unit: allowed are "90s", "2min", "1h" or h:mm:ss'),
+        ("walltime: '120'", 'walltime: \'120\': allowed are "90s", "2min", "1h" or h:mm:ss'),
+        ("walltime: 2 sheep", 'walltime: \'2 sheep\': allowed are "90s", "2min", "1h" or h:mm:ss'),
+        ("walltime: 40d", "walltime: '40d': allowed are 1s to 30d"),
+        ("seed: -1", "seed: -1: allowed are whole numbers from 0 to 9223372036854775807, and each_run"),
+        ("seed: often", "seed: 'often': allowed are whole numbers from 0 to 9223372036854775807, and each_run"),
+        ("nodes: {state: allocated}", "state: 'allocated': allowed are 'idle'"),
+        ("nodes: {at_most: 1}", "at_most: 1 is below the minimum 2"),
+        ("nodes: [n1]", "nodes: a list: allowed is keys with values"),
+        (
+            "nodes: {include: 'n1; rm -rf /'}",
+            f"include: 'n1; rm -rf /' {NODE_LIST}",
+        ),
+        (
+            "nodes: {exclude: ['n[1-']}",
+            f"exclude: 'n[1-' {NODE_LIST}",
+        ),
+        ("nodes: {exclude: ['n[4-1]']}", "exclude: 'n[4-1]': range 4-1 must go upward and hold at most 100000 nodes"),
+        (
+            "nodes: {constraint: '(a'}",
+            "constraint: '(a': allowed are feature names joined by & (all) or | (any of), like rack1&ib|rack2",
+        ),
+        (
+            "nodes: {partition: 'a b'}",
+            "partition: 'a b': allowed are letters, digits and ._@+:,/%=- (no spaces, quotes or shell signs)",
+        ),
+        ("nodes: {partition: a, queue: b}", "queue: partition is given too: they are the same, give one"),
+        ("qqqqq: [{from: a, to: b}]", "qqqqq: not a key here"),
+        ("repetition: 3", "repetition: not a key here: the nearest is repetitions"),
+        ("nodes: {excluded: n1}", "excluded: not a key here: the nearest is exclude"),
+        ("budget: {jobs: 1}", "jobs: not a key here: the nearest is jobs_at_most"),
+        ("budget: {jobs_at_most: 0}", "jobs_at_most: 0 is below the minimum 1"),
+        ("budget: {node_share_ratio: 0}", "node_share_ratio: 0 is not above 0"),
+        (
+            "budget: {node_seconds_at_most: 2 sheep}",
+            "node_seconds_at_most: '2 sheep' is not a quantity in s: allowed are a number and one of " + TIMES,
+        ),
+        ("budget: {node_seconds_at_most: 100000000000000000000e999}", "node_seconds_at_most: inf: allowed is a number in s"),
+        ("budget: {node_seconds_at_most: .nan}", "node_seconds_at_most: nan: allowed is a number in s"),
+    ],
+)
+def test_refused_keys_of_a_campaign(here: Path, line: str, message: str) -> None:
+    assert campaign_says(GOOD + line + "\n" + TESTS) == [f"c.yaml:4: {message}"]
+
+
+FORMS = (
+    "allowed are all, ring, {rounds: K}, {random: K}, {star: NODE}, {within: switch}, {across: switch}, {file: NAME},"
+    " {bisection: K} and {list: [[a, b], ...]}"
+)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [
+        ("rings", "pairs: 'rings': allowed are all, ring, rounds, star, list, random, within, across, file, bisection"),
+        ("rounds", "pairs: 'rounds': write pairs: {rounds: 3}"),
+        ("{round: 3}", f"pairs: 'round': {FORMS}"),
+        ("{}", f"pairs: no keys: {FORMS}"),
+        ("3", f"pairs: 3: {FORMS}"),
+        ("{rounds: 0}", "rounds: 0 is below the minimum 1"),
+        ("{pattern: rounds}", "rounds: missing: pattern rounds needs it"),
+        ("{pattern: star}", "node: missing: pattern star needs it"),
+        ("{pattern: list}", "list: missing: pattern list needs it"),
+        ("{pattern: all, rounds: 3}", "rounds: belongs to pattern rounds: found pattern all"),
+        ("{star: 'a b'}", "star: 'a b' is not a node name: allowed are letters, digits and ._-"),
+        ("{list: [[a]]}", "list: a list: allowed is [client, server]"),
+        ("{list: [[a, $(id)]]}", "list: '$(id)' is not a node name: allowed are letters, digits and ._-"),
+        ("{list: [[a, a]]}", "list: [a, a]: a pair has two different nodes"),
+        ("{list: [[a, b], [a, b]]}", "list: [a, b] stands twice: raise repetitions instead"),
+        ("{rounds: 2, directions: all}", "directions: 'all': allowed are 'one' or 'both'"),
+    ],
+)
+def test_refused_pairs(here: Path, pairs: str, message: str) -> None:
+    assert campaign_says(f"name: c\nclusters: [a]\npairs: {pairs}\n{TESTS}") == [f"c.yaml:3: {message}"]
+
+
+@pytest.mark.parametrize("name", ["two words", "it's", 'a"b', "$(id)", "a\nb", "a\n", "a/b", "..", "", "x" * 65, "ü", "-a"])
+def test_refused_names(here: Path, name: str) -> None:
+    found = repr(name) if len(repr(name)) <= 60 else repr(name)[:57] + "..."
+    assert campaign_says(f"name: {json.dumps(name)}\nclusters: [{json.dumps(name)}]\npairs: all\n{TESTS}") == [
+        f"c.yaml:1: name: {found} {NAMES}",
+        f"c.yaml:2: clusters: {found} {NAMES}",
+    ]
+
+
+def test_missing_keys_and_empty_lists(here: Path) -> None:
+    assert campaign_says("description: x\n") == [
+        f"c.yaml:1: {key}: missing: this key is required" for key in ("name", "clusters", "tests", "pairs")
+    ]
+    assert campaign_says("name: c\nclusters: []\npairs: all\ntests: []\n") == [
+        "c.yaml:2: clusters: 0 given: at least 1 needed",
+        "c.yaml:4: tests: 0 given: at least 1 needed",
+    ]
+    assert campaign_says("name: c\nclusters: [a, b, a]\npairs: all\n" + TESTS) == [
+        "c.yaml:2: clusters: 'a' stands twice: each cluster may stand once"
+    ]
+
+
+def test_the_message_of_the_style_page(here: Path) -> None:
+    text = GOOD + "tests:\n  - kernel: udp_pingpong\n    matrix:\n      message_bytes:\n        - 16\n        - 65536\n"
+    error = refused(read_campaign, "c.yaml", text)
+    assert error.message == "c.yaml:9: message_bytes: 65536 is above udp_pingpong's maximum 65507"
+    assert error.hint == "split the sweep, or use tcp_pingpong above 65507 bytes"
+
+
+OPTIONS = (
+    "valid are message_bytes, duration_s, warmup_s, operation_count_max, send_buffer_bytes, receive_buffer_bytes,"
+    " no_delay, congestion_control"
+)
+
+
+@pytest.mark.parametrize(
+    ("entry", "message", "hint"),
+    [
+        ("kernel: tcp_strem", "kernel: 'tcp_strem' is not a kernel: the nearest is tcp_stream",
+         "valid are tcp_stream, tcp_pingpong, udp_stream, udp_pingpong, mpi_pingpong"),
+        ("parameters: {}", "kernel: missing: this key is required", None),
+        ("kernel: tcp_stream\n    parameters: {mesage_bytes: 1}",
+         "mesage_bytes: not a parameter of tcp_stream: the nearest is message_bytes", OPTIONS),
+        ("kernel: tcp_stream\n    parameters: {message_bytes: [1, 2]}",
+         "message_bytes: a list: allowed is a whole number in bytes", "several values belong under matrix, or under zip"),
+        ("kernel: tcp_stream\n    parameters: {message_bytes: 64 sheep}",
+         "message_bytes: '64 sheep' is not a quantity in bytes: allowed are a number and one of " + SIZES, None),
+        ("kernel: tcp_stream\n    parameters: {no_delay: maybe}", "no_delay: 'maybe': allowed are true and false", None),
+        ("kernel: tcp_stream\n    parameters: {congestion_control: vegas}",
+         "congestion_control: 'vegas': allowed are system, cubic, reno, bbr", None),
+        ("kernel: udp_stream\n    parameters: {message_bytes: 64KiB}",
+         "message_bytes: '64KiB' (65536) is above udp_stream's maximum 65507", "use tcp_stream above 65507 bytes"),
+        ("kernel: tcp_stream\n    matrix: {message_bytes: 7}", "message_bytes: 7: allowed is a list", None),
+        ("kernel: tcp_stream\n    matrix: {message_bytes: []}", "message_bytes: 0 given: at least 1 needed", None),
+        ("kernel: tcp_stream\n    matrix: {message_bytes: [1, 1KiB, 1024]}",
+         "message_bytes: 1024 stands twice: each value may stand once", None),
+        ("kernel: tcp_stream\n    zip: {message_bytes: [1, 2], duration_s: [1]}",
+         "zip: lists of different lengths (message_bytes 2, duration_s 1): all lists of a zip are equally long", None),
+        ("kernel: tcp_stream\n    timeout_s: 2", "timeout_s: 2 s, but the test itself takes 2.2 s: allowed is more", None),
+        ("kernel: tcp_stream\n    timeout: 2", "timeout: not a key here: the nearest is timeout_s",
+         "valid are kernel, parameters, matrix, zip, exclude, timeout_s"),
+        ("kernel: tcp_stream\n    matrix: {message_bytes: [1, 2]}\n    exclude: [{message_bytes: 3}]",
+         "exclude: matches no combination of the sweep: correct it or leave it out", None),
+        ("kernel: tcp_stream\n    matrix: {message_bytes: [1, 2]}\n    exclude: [{message_bytes: [1, 2]}]",
+         "exclude: nothing is left of the sweep: at least one combination must remain", None),
+        ("kernel: tcp_stream\n    matrix: {message_bytes: [1, 2]}\n    exclude: [{duration_s: 2}]",
+         "duration_s: not swept here: allowed are message_bytes", None),
+    ],
+)  # fmt: skip
+def test_refused_tests(here: Path, entry: str, message: str, hint: str | None) -> None:
+    error = refused(read_campaign, "c.yaml", f"{GOOD}tests:\n  - {entry}\n")
+    assert error.message == f"c.yaml:{4 + len(entry.splitlines())}: {message}"
+    assert error.hint == hint
+
+
+def test_a_parameter_stands_in_one_place(here: Path) -> None:
+    text = TESTS + "    parameters: {message_bytes: 1}\n    matrix: {message_bytes: [2, 3]}\n    zip: {message_bytes: [4]}\n"
+    assert campaign_says(GOOD + text) == [
+        "c.yaml:7: message_bytes: given already under parameters on line 6: once is allowed",
+        "c.yaml:8: message_bytes: given already under parameters on line 6: once is allowed",
+    ]
+
+
+def test_the_same_test_twice_and_too_large_a_sweep(here: Path) -> None:
+    text = GOOD + TESTS + "  - {kernel: tcp_stream, parameters: {message_bytes: 128KiB}}\n"
+    same = "the same tcp_stream with the same parameters as on line 5: raise repetitions instead"
+    assert campaign_says(text) == [f"c.yaml:6: tests: {same}"]
+    many = ", ".join(str(number) for number in range(1, 102))
+    text = GOOD + TESTS + f"    matrix: {{message_bytes: [{many}], send_buffer_bytes: [{many}]}}\n"
+    assert campaign_says(text) == ["c.yaml:5: tests: sweeps to 10201 tests: 10000 at most"]
+
+
+@pytest.mark.parametrize(
+    ("gate", "message"),
+    [
+        ("{metric: throughputbps, minimum: 1}",
+         "metric: 'throughputbps' is not a metric of tcp_stream: the nearest is throughput_bps"),
+        ("{metric: throughput_bps}", "gates: a gate needs a bound: give minimum, maximum or both"),
+        ("{metric: throughput_bps, minimum: 2, maximum: 1}", "minimum: 2 is above the maximum 1 of the same gate"),
+        ("{metric: throughput_bps, minimum: 1 sheep}",
+         "minimum: '1 sheep' is not a quantity in bps: allowed are a number and one of " + RATES),
+        ("{metric: throughput_bps, minimum: 1, kernel: udp_stream}",
+         "kernel: 'udp_stream' is not a kernel that this campaign tests: the nearest is tcp_stream"),
+        ("{metric: throughput_bps, minimum: 1, where: {mesage_bytes: 1}}",
+         "mesage_bytes: not a parameter of tcp_stream: the nearest is message_bytes"),
+        ("{metric: throughput_bps, minimum: 1, where: {message_bytes: 1}}",
+         "where: no test of this campaign has these parameters: correct them or the tests"),
+        ("{metric: throughput_bps, minimum: 1, statistic: mean}", "statistic: 'mean': allowed are 'median' or 'worst'"),
+        ("{metric: throughput_bps, minimum: [1]}", "minimum: a list: allowed is a number in bps"),
+        ("{metric: throughput_bps, minimum: .nan}", "minimum: nan: allowed is a number in bps"),
+        ("{minimum: 1}", "metric: missing: this key is required"),
+    ],
+)  # fmt: skip
+def test_refused_gates(here: Path, gate: str, message: str) -> None:
+    assert campaign_says(GOOD + TESTS + f"gates:\n  - {gate}\n") == [f"c.yaml:7: {message}"]
+
+
+def test_a_gate_on_the_worst_needs_a_direction(here: Path) -> None:
+    text = GOOD + "tests: [{kernel: udp_stream}]\ngates: [{metric: reordered_count, maximum: 1, statistic: worst}]\n"
+    assert campaign_says(text) == ["c.yaml:5: statistic: 'worst': reordered_count has no better direction, allowed is median"]
+
+
+def test_all_complaints_together_in_order(here: Path) -> None:
+    error = refused(
+        read_campaign,
+        "c.yaml",
+        "name: bad name\ncluster: [alpha]\nclusters: []\nrepetitions: -1\npairs: {round: 3}\nevidence: ful\ntests:\n"
+        "  - kernel: udp_pingpong\n    matrix:\n      message_bytes: [16, 65536]\n  - kernel: tcp_strem\n"
+        "  - {kernel: tcp_stream, parameters: {mesage_bytes: 1, no_delay: 1}}\n"
+        "gates:\n  - {metric: throughputbps, minimum: 1}\n",
+    )
+    assert error.message.splitlines() == [
+        f"c.yaml:1: name: 'bad name' {NAMES}",
+        "c.yaml:2: cluster: not a key here: the nearest is clusters",
+        "c.yaml:3: clusters: 0 given: at least 1 needed",
+        "c.yaml:4: repetitions: -1 is below the minimum 1",
+        f"c.yaml:5: pairs: 'round': {FORMS}",
+        "c.yaml:6: evidence: 'ful': allowed are 'summary' or 'full'",
+        "c.yaml:10: message_bytes: 65536 is above udp_pingpong's maximum 65507",
+        "c.yaml:11: kernel: 'tcp_strem' is not a kernel: the nearest is tcp_stream",
+        "c.yaml:12: mesage_bytes: not a parameter of tcp_stream: the nearest is message_bytes",
+        "c.yaml:12: no_delay: 1: allowed are true and false",
+        "c.yaml:14: metric: 'throughputbps' is not a metric of udp_pingpong, tcp_stream: the nearest is throughput_bps",
+    ]
+    hints = str(error.hint).splitlines()
+    assert hints[0].startswith("line 2: valid are name, description, clusters, nodes, pairs, tests, repetitions, ")
+    assert hints[1] == "line 10: split the sweep, or use tcp_pingpong above 65507 bytes"

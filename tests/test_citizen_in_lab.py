@@ -1,0 +1,139 @@
+"""A good citizen on real Slurm: limits, users that wait, maintenance, reservations, nodes out of service."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from hpcq.definition.campaign import read_campaign
+from hpcq.definition.cluster import read_cluster
+from hpcq.plan import Plan, make_plan
+from hpcq.runner.runs import reach, scheduler_of
+from hpcq.scheduler.base import Question
+from tests.driven_in_lab import Driven, states
+from tests.lab_fixture import RunningLab
+
+pytestmark = pytest.mark.lab
+
+
+def planned(lab: RunningLab, folder: Path, cluster: str, more: str) -> Plan:
+    (folder / "try.yaml").write_text(f"name: try\nclusters: [{cluster}]\ntests: [{{kernel: tcp_pingpong}}]\n{more}\n")
+    campaign = read_campaign(folder / "try.yaml")
+    narrowed = campaign.narrowed(read_cluster(lab.cluster_file(cluster)))
+    return make_plan(campaign, narrowed, scheduler_of(narrowed, reach(narrowed)).nodes(), "try-1", 1)
+
+
+@contextmanager
+def reservation(lab: RunningLab, name: str, *words: str) -> Iterator[None]:
+    lab.exec("alpha", "scontrol", "create", "reservation", f"reservationname={name}", "starttime=now", "duration=10", *words)
+    try:
+        yield
+    finally:
+        lab.exec("alpha", "scontrol", "delete", f"reservationname={name}")
+
+
+def until(seen: Callable[[], bool], within_s: float = 20) -> None:
+    deadline = time.monotonic() + within_s
+    while not seen():
+        assert time.monotonic() < deadline, "not seen in time"
+        time.sleep(0.3)
+
+
+def test_two_submitted_jobs_at_most_are_kept_within(lab: RunningLab, tmp_path: Path) -> None:
+    driven = Driven(tmp_path, lab, "alpha", "pairs: {rounds: 2}", keys="\nqos: small\n")
+    driven.finish(driven.start())
+    assert driven.outcomes() == ["completed"] * 4, driven.said
+    assert driven.load()["measured_count"] == 4
+
+
+def test_a_limit_met_at_submission_shrinks_the_wave(lab: RunningLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hpcq.scheduler.slurm.Slurm.limit_command", lambda _: None)  # a site that does not tell its limits
+    driven = Driven(tmp_path, lab, "alpha", "pairs: {rounds: 2}", keys="\nqos: small\n")
+    driven.finish(driven.start())
+    outcomes = driven.outcomes()
+    assert outcomes.count("completed") == 4, driven.said
+    assert set(outcomes) == {"completed", "withdrawn"}
+    assert not [event for event in driven.events() if event["event"] in {"refused", "not_run"}]
+    assert any("QOSMaxSubmitJobPerUserLimit" in text for text in driven.said)
+
+
+def test_a_time_limit_beyond_the_partitions_is_a_row_and_no_wait(lab: RunningLab, tmp_path: Path) -> None:
+    more = "pairs: {list: [[beta-n01, beta-n02]]}\nwalltime: 10min\nretries: 0\nnodes: {partition: short}"
+    driven = Driven(tmp_path, lab, "beta", more)
+    driven.finish(driven.start())
+    [row] = [event for event in driven.events() if event["event"] in {"ended", "refused"}]
+    assert "PartitionTimeLimit" in row.get("reason", "") or "time limit" in row.get("message", "")
+    assert driven.load()["not_measured_count"] == 1
+
+
+def test_maintenance_reservations_and_broken_nodes_reach_the_plan(lab: RunningLab, tmp_path: Path) -> None:
+    with (
+        reservation(lab, "upkeep", "users=root", "flags=maint,ignore_jobs", "nodes=alpha-n04"),
+        reservation(lab, "theirs", "users=otheruser", "flags=ignore_jobs", "nodes=alpha-n03"),
+    ):
+        scheduler = scheduler_of(cluster := read_cluster(lab.cluster_file("alpha")), reach(cluster))
+        until(lambda: {"reserved", "maint"} <= {state.native_state for state in scheduler.nodes()})
+        plan = planned(lab, tmp_path, "alpha", "pairs: all")
+        assert [(one.node, one.reason) for one in plan.excluded] == [
+            ("alpha-n03", "state reserved"),
+            ("alpha-n04", "state maintenance (maint)"),
+        ]
+    lab.exec("beta", "scontrol", "update", "nodename=beta-n01", "state=drain", "reason=disk | broken")
+    lab.exec("beta", "scontrol", "update", "nodename=beta-n02", "state=down", "reason=cable")
+    try:
+        plan = planned(lab, tmp_path, "beta", "pairs: all")
+        reasons = [one.reason for one in plan.excluded]
+        assert reasons == ["state drained: disk | broken", "state down: cable"]
+    finally:
+        lab.exec("beta", "scontrol", "update", "nodename=beta-n[01-02]", "state=resume", check=False)
+
+
+def test_a_reservation_of_ours_is_used(lab: RunningLab, tmp_path: Path) -> None:
+    with reservation(lab, "ours", "users=labuser", "flags=ignore_jobs", "nodes=alpha-n02,alpha-n03"):
+        driven = Driven(tmp_path, lab, "alpha", "pairs: all\nnodes: {reservation: ours}")
+        assert [one.node for one in driven.plan.candidates] == ["alpha-n02", "alpha-n03"]
+        driven.finish(driven.start())
+    assert driven.outcomes() == ["completed"]
+
+
+def test_yield_makes_room_for_a_user_who_waits(lab: RunningLab, tmp_path: Path) -> None:
+    more = "pairs: {rounds: 2}\nbudget: {yield: true}"
+    driven = Driven(tmp_path, lab, "beta", more, duration_s=2.5)
+    driving = driven.start()
+    driven.wait_for(states("running", 2))
+    words = [
+        "sbatch",
+        "--parsable",
+        "--partition=batch",
+        "--nodes=4",
+        "--exclusive",
+        "--time=1",
+        "--output=/dev/null",
+        "--wrap",
+    ]
+    native_id = lab.exec("beta", *words, "sleep 2", user="otheruser").strip()
+    submitted = time.monotonic()
+    state = ["squeue", "--noheader", "--states=all", f"--jobs={native_id}", "--format=%T"]
+    until(lambda: lab.exec("beta", *state).strip() in {"RUNNING", "COMPLETING", "COMPLETED"}, within_s=40)
+    waited_s = time.monotonic() - submitted
+    driven.finish(driving)
+    assert driven.outcomes().count("completed") == 4
+    assert any("gives way" in text for text in driven.said) or waited_s < 8
+    assert waited_s < 20
+
+
+def test_what_slurm_says_of_itself_is_read(lab: RunningLab) -> None:
+    for name, switches in (("alpha", {"leaf1", "leaf2"}), ("beta", {"leaf1", "leaf2"})):
+        cluster = read_cluster(lab.cluster_file(name))
+        scheduler = scheduler_of(cluster, reach(cluster))
+        assert set(scheduler.switches().values()) == switches
+        survey = scheduler.look(Question(("1", "99999999"), nodes=True, others=True, mine=True))
+        assert survey.nodes is not None
+        assert len(survey.nodes) == len(scheduler.switches())
+        assert survey.others_waiting is not None
+        assert survey.mine is not None
+        assert scheduler.submit_limit() == (2000 if name == "alpha" else None)

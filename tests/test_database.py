@@ -1,0 +1,400 @@
+"""The database file: what it accepts, what it survives, and that people can read it with an old sqlite3."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from hpcq import assets
+from hpcq.errors import StoreError
+from hpcq.store import database as store
+from hpcq.store import query
+from hpcq.store.database import SCHEMA_VERSION, migrate, reading, statements, writing
+from hpcq.store.load import load_run
+from tests.run_folders import RunBuilder
+
+pytestmark = pytest.mark.fast
+
+SCHEMA = assets.database_schema().read_text("utf-8")
+#: What SQLite 3.26 does not know, by the version that brought it.
+LATER_THAN_3_26 = {
+    r"\bSTRICT\b": "3.37",
+    r"->": "3.38",
+    r"\bRETURNING\b": "3.35",
+    r"\bGENERATED\b|\bAS\s*\([^)]*\)\s*(STORED|VIRTUAL)": "3.31",
+    r"\bIIF\s*\(": "3.32",
+    r"\bNULLS\s+(FIRST|LAST)\b": "3.30",
+    r"\bFILTER\s*\(": "3.30",
+    r"\bMATERIALIZED\b": "3.35",
+    r"\b(RIGHT|FULL)\s+(OUTER\s+)?JOIN\b": "3.39",
+    r"\bDISTINCT\s+FROM\b": "3.39",
+    r"\b(unixepoch|format|string_agg|concat|concat_ws|octet_length|ceil|floor|ln|log10|pow|sqrt|json_\w+)\s*\(": "3.35",
+    r"\bDROP\s+COLUMN\b": "3.35",
+}
+
+
+@pytest.fixture
+def builder(tmp_path: Path) -> RunBuilder:
+    builder = RunBuilder(tmp_path / "runs")
+    builder.everything()
+    return builder
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "results.db"
+
+
+@pytest.fixture
+def loaded(builder: RunBuilder, path: Path) -> sqlite3.Connection:
+    load_run(path, builder.path)
+    connection = sqlite3.connect(path)
+    connection.row_factory = sqlite3.Row
+    return connection
+
+
+def sound(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
+        assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
+
+
+def without_comments(sql: str) -> str:
+    return re.sub(r"--[^\n]*", "", sql)
+
+
+# -- the schema --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pattern", LATER_THAN_3_26)
+def test_schema_and_statements_use_nothing_that_rhel_8_lacks(pattern: str) -> None:
+    assert re.search(pattern, without_comments(SCHEMA), re.IGNORECASE) is None
+    for source in Path(store.__file__).parent.glob("*.py"):
+        for text in re.findall(
+            r'"((?:[^"\\\n]|\\.)*(?:SELECT|INSERT|UPDATE|DELETE|WHERE|ORDER BY)[^"\n]*)"', source.read_text()
+        ):
+            assert re.search(pattern, text, re.IGNORECASE) is None, f"{source.name}: {text}"
+
+
+def test_every_table_and_column_is_explained(loaded: sqlite3.Connection) -> None:
+    silent = []
+    for name, kind, sql in loaded.execute("SELECT name, type, sql FROM sqlite_master WHERE type IN ('table', 'view')"):
+        if not re.search(rf"CREATE {kind.upper()} {name}[^\n]* -- \w", sql):
+            silent.append(name)
+        if kind == "view":
+            continue
+        for column in loaded.execute(f"PRAGMA table_info({name})"):
+            explained = re.search(rf"^    {column['name']} (?:(?!\n    \w).)*? -- \S", sql, re.MULTILINE | re.DOTALL)
+            if not explained:
+                silent.append(f"{name}.{column['name']}")
+    assert silent == []
+
+
+def test_every_column_is_checked(loaded: sqlite3.Connection) -> None:
+    """Each column has a CHECK, refers to a row that has, or is a key."""
+    loose = []
+    for name, sql in loaded.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'"):
+        lines = {line.split()[0]: line for line in sql.splitlines() if line.startswith("    ")}
+        for column in loaded.execute(f"PRAGMA table_info({name})"):
+            line = lines[column["name"]]
+            if "CHECK" not in line and "REFERENCES" not in line and "INTEGER PRIMARY KEY" not in line:
+                loose.append(f"{name}.{column['name']}")
+    assert loose == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO metric VALUES (1, 1, 'fast')",
+        "INSERT INTO metric VALUES (1, 9999, 1.0)",
+        "INSERT INTO metric VALUES (1, 5, 9e999)",
+        "INSERT INTO metric VALUES (1, 5, NULL)",
+        "UPDATE result SET outcome = 'good'",
+        "UPDATE result SET started_utc = 'yesterday'",
+        "UPDATE result SET outcome = 'failed', reason = NULL",
+        "UPDATE result SET final = 2",
+        "UPDATE attempt SET outcome = 'vanished'",
+        "UPDATE evidence SET delta = 1.5",
+        "DELETE FROM series",
+    ],
+)
+def test_what_does_not_belong_is_refused(loaded: sqlite3.Connection, statement: str) -> None:
+    loaded.execute("PRAGMA foreign_keys = ON")
+    with pytest.raises(sqlite3.IntegrityError):
+        loaded.execute(statement)
+
+
+def test_every_view_can_be_read_and_is_documented(loaded: sqlite3.Connection) -> None:
+    views = [row[0] for row in loaded.execute("SELECT name FROM sqlite_master WHERE type = 'view' ORDER BY name")]
+    empty = [view for view in views if loaded.execute(f"SELECT * FROM {view}").fetchone() is None]
+    later = ["v_acceptances", "v_baselines", "v_changes", "v_events", "v_groups", "v_retractions"]  # test_keeping.py fills them
+    links = ["v_links"]  # test_links.py fills it
+    assert empty == sorted(["v_findings", "v_not_measured", *links, *later])
+    page = (Path(__file__).parents[1] / "docs" / "database.md").read_text("utf-8")
+    assert sorted(re.findall(r"^\| `(v_\w+)`", page, re.MULTILINE)) == views
+
+
+def documented_queries() -> list[str]:
+    page = (Path(__file__).parents[1] / "docs" / "database.md").read_text("utf-8")
+    return re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
+
+
+@pytest.mark.parametrize("number", range(len(documented_queries())))
+def test_documented_queries_run(loaded: sqlite3.Connection, number: int) -> None:
+    sql = documented_queries()[number]
+    rows = loaded.execute(sql).fetchall()
+    if not re.search(r"v_not_measured|v_changes|drop", sql):
+        assert rows, sql
+
+
+def test_a_series_is_found_by_its_index(loaded: sqlite3.Connection) -> None:
+    plan = loaded.execute("EXPLAIN QUERY PLAN SELECT value FROM v_results WHERE series_id = 1 ORDER BY started_utc").fetchall()
+    assert any("result_of_series" in row["detail"] for row in plan)
+
+
+# -- files that are not ours -------------------------------------------------------------------------------------------
+
+
+def make_other(path: Path, application_id: int, version: int) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE invoice (total REAL)")
+        connection.execute(f"PRAGMA application_id = {application_id}")
+        connection.execute(f"PRAGMA user_version = {version}")
+
+
+STRANGERS: list[tuple[Callable[[Path], object], str]] = [
+    (lambda path: make_other(path, 0, 0), "not one of hpcq's"),
+    (lambda path: make_other(path, 12345, 1), "not one of hpcq's"),
+    (lambda path: make_other(path, store.APPLICATION_ID, 99), "written by a newer hpcq"),
+    (lambda path: path.write_text("date,total\n2026,1\n" * 100), "is not a database"),
+]
+
+
+@pytest.mark.parametrize(("make", "message"), STRANGERS, ids=range(len(STRANGERS)))
+def test_a_file_that_is_not_ours_is_left_alone(
+    builder: RunBuilder, path: Path, make: Callable[[Path], object], message: str
+) -> None:
+    make(path)
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match=message) as raised:
+        load_run(path, builder.path)
+    assert raised.value.hint
+    with pytest.raises(StoreError, match=message), reading(path):
+        pass
+    assert path.read_bytes() == before
+
+
+def test_no_database_and_an_empty_file(builder: RunBuilder, path: Path) -> None:
+    with pytest.raises(StoreError, match="there is no database"), reading(path):
+        pass
+    path.touch()
+    assert load_run(path, builder.path).complete
+
+
+def test_names_that_mean_something_in_a_uri(builder: RunBuilder, tmp_path: Path) -> None:
+    path = tmp_path / "re sults?mode=memory&x#1%41.db"
+    load_run(path, builder.path)
+    assert path.is_file()
+    with reading(path) as connection:
+        assert query.find_run(connection, None) == builder.run_id
+
+
+# -- places that cannot be written ------------------------------------------------------------------------------------
+
+
+def test_a_folder_that_is_not_there_or_is_the_database(builder: RunBuilder, tmp_path: Path) -> None:
+    for path in (tmp_path / "nowhere" / "results.db", tmp_path):
+        with pytest.raises(StoreError, match="cannot be written") as raised:
+            load_run(path, builder.path)
+        assert raised.value.hint is not None
+        assert "run folder keeps everything" in raised.value.hint
+
+
+def test_a_read_only_database(builder: RunBuilder, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with writing(path):
+        pass
+    connect = store._connect
+    monkeypatch.setattr(store, "_connect", lambda path, _: connect(path, "ro"))
+    with pytest.raises(StoreError, match="cannot be written: attempt to write a readonly database"):
+        load_run(path, builder.path)
+    with reading(path) as connection:
+        assert query.runs(connection) == []
+
+
+def test_a_locked_database_loses_nothing(builder: RunBuilder, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with writing(path):
+        pass
+    monkeypatch.setattr(store, "BUSY_TIMEOUT_S", 0.1)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreError, match="locked by another process") as raised:
+            load_run(path, builder.path)
+        assert "load it again later" in str(raised.value.hint)
+    assert load_run(path, builder.path).complete
+
+
+def test_a_full_disk_loses_nothing(tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    builder = RunBuilder(tmp_path / "runs", counter_count=500)
+    builder.everything()
+    with writing(path):
+        pass
+    prepare = store._prepare
+
+    def nearly_full(connection: sqlite3.Connection, path: Path) -> None:
+        prepare(connection, path)
+        pages = connection.execute("PRAGMA page_count").fetchone()[0]
+        connection.execute(f"PRAGMA max_page_count = {pages + 3}")
+
+    monkeypatch.setattr(store, "_prepare", nearly_full)
+    with pytest.raises(StoreError, match="full"):
+        load_run(path, builder.path)
+    monkeypatch.undo()
+    sound(path)
+    with reading(path) as connection:
+        assert query.runs(connection) == []
+    assert load_run(path, builder.path).complete
+
+
+# -- crashes and company -----------------------------------------------------------------------------------------------
+
+KILLED = """
+    import os, signal, sys
+    from pathlib import Path
+    from hpcq.store import database, missing
+    from hpcq.store.load import load_run
+
+    prepare = database._prepare
+    def small_cache(connection, path):
+        prepare(connection, path)
+        connection.execute("PRAGMA cache_size = 5")  # so that pages reach the file long before the commit
+    database._prepare = small_cache
+    missing.choose_final = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+    load_run(Path(sys.argv[1]), Path(sys.argv[2]))
+"""
+
+
+def test_a_killed_loader_leaves_nothing_half(builder: RunBuilder, path: Path, tmp_path: Path) -> None:
+    load_run(path, builder.path)
+    later = RunBuilder(tmp_path / "runs", run_id="nightly-20261122T020000Z-00aa", repetition_count=10)
+    later.everything()
+    before = path.read_bytes()
+    code = textwrap.dedent(KILLED)
+    killed = subprocess.run([sys.executable, "-c", code, str(path), str(later.path)], check=False, timeout=30)
+    assert killed.returncode == -signal.SIGKILL
+    assert path.read_bytes() != before, "the test is only worth something when pages had reached the file"
+    assert path.with_name("results.db-journal").exists()
+    with reading(path) as connection:  # a reader is enough to bring it back
+        assert [row.run for row in query.runs(connection)] == [builder.run_id]
+        assert connection.execute("SELECT count(*) FROM v_results").fetchone()[0] == 12
+    sound(path)
+    assert load_run(path, later.path).complete
+
+
+def test_readers_see_whole_runs_while_another_process_loads(path: Path, tmp_path: Path) -> None:
+    builders = [RunBuilder(tmp_path / "runs", run_id=f"nightly-2026112{day}T020000Z-0000") for day in range(6)]
+    for one in builders:
+        one.everything()
+    load_run(path, builders[0].path)
+    seen: list[int] = []
+    wrong: list[object] = []
+    done = threading.Event()
+
+    def read() -> None:
+        while not done.is_set():
+            with reading(path) as connection:
+                rows = query.runs(connection)
+                seen.append(len(rows))
+                wrong.extend(row for row in rows if row.measured_count != 12)
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for thread in readers:
+        thread.start()
+    code = "import sys; from pathlib import Path; from hpcq.store.load import load_run\n"
+    code += "for folder in sys.argv[2:]: load_run(Path(sys.argv[1]), Path(folder))"
+    folders = [str(one.path) for one in builders]
+    loaders = [subprocess.Popen([sys.executable, "-c", code, str(path), *order]) for order in (folders[:4], folders[:2:-1])]
+    codes = [loader.wait(30) for loader in loaders]
+    done.set()
+    for thread in readers:
+        thread.join()
+    assert codes == [0, 0]
+    assert wrong == []
+    assert min(seen) >= 1
+    with reading(path) as connection:
+        assert len(query.runs(connection)) == 6
+        with pytest.raises(sqlite3.OperationalError, match="readonly"):
+            connection.execute("DELETE FROM metric")
+
+
+# -- versions ----------------------------------------------------------------------------------------------------------
+
+
+def test_migrations_run_in_order_once_and_views_are_made_anew(loaded: sqlite3.Connection, path: Path) -> None:
+    loaded.close()
+    steps = (
+        (1, "CREATE TABLE never (x);"),
+        (SCHEMA_VERSION + 1, "ALTER TABLE node ADD COLUMN rack TEXT; -- with a ; in it\nUPDATE node SET rack = 'r1';"),
+        (SCHEMA_VERSION + 2, "CREATE TABLE later (rack TEXT);\nINSERT INTO later SELECT rack FROM node;"),
+    )
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("DROP VIEW v_builds")
+        for _ in range(2):
+            migrate(connection, steps, SCHEMA)
+        assert connection.execute("PRAGMA user_version").fetchone()[0] == SCHEMA_VERSION + 2
+        assert connection.execute("SELECT DISTINCT rack FROM later").fetchall() == [("r1",)]
+        assert connection.execute("SELECT count(*) FROM v_builds").fetchone()[0] == 2
+        assert connection.execute("SELECT count(*) FROM v_results").fetchone()[0] == 12
+        assert not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'never'").fetchall()
+
+
+def test_a_failing_migration_changes_nothing(loaded: sqlite3.Connection, path: Path) -> None:
+    loaded.close()
+    steps = ((SCHEMA_VERSION + 1, "DELETE FROM series;\nINSERT INTO nowhere VALUES (1);"),)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        with pytest.raises(sqlite3.OperationalError):
+            migrate(connection, steps, SCHEMA)
+        with pytest.raises(StoreError, match="migration leaves a row of result without its series"):
+            migrate(connection, ((SCHEMA_VERSION + 1, "DELETE FROM series;"),), SCHEMA)
+        assert connection.execute("PRAGMA user_version").fetchone()[0] == SCHEMA_VERSION
+        assert connection.execute("SELECT count(*) FROM v_results").fetchone()[0] == 12
+
+
+@pytest.mark.parametrize("dump", sorted((Path(__file__).parent / "databases").glob("*.sql")), ids=lambda dump: dump.stem)
+def test_databases_of_every_version_come_forward_with_their_data(dump: Path, builder: RunBuilder, path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(dump.read_text("utf-8"))
+    with pytest.raises(StoreError, match="has version 1"), reading(path):
+        pass
+    with writing(path) as connection:
+        assert connection.execute("SELECT count(*), sum(value) > 0 FROM v_results").fetchone()[:] == (8, 1)
+        assert connection.execute("SELECT count(*) FROM v_facts").fetchone()[0] > 8
+        assert connection.execute("SELECT count(*) FROM v_history").fetchone()[0] > 8
+        brought = {row[0]: row[1] for row in connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL")}
+    sound(path)
+    fresh = path.with_name("fresh.db")
+    with writing(fresh) as connection:
+        new = {row[0]: row[1] for row in connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL")}
+    assert brought == new
+
+
+def test_statements_keep_triggers_and_comments_whole() -> None:
+    assert sum("CREATE" in statement for statement in statements(SCHEMA)) == SCHEMA.count("\nCREATE ")
+    assert any("END;" in statement and "INSERT" in statement for statement in statements(SCHEMA))
+
+
+def test_reading_imports_nothing_heavy() -> None:
+    code = "import sys, hpcq.store.query, hpcq.store.database, hpcq.store.load\n"
+    code += "print([name for name in ('numpy', 'pydantic', 'jinja2', 'rich', 'ruamel', 'scipy') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=dict(os.environ))
+    assert done.stdout.strip() == "[]"

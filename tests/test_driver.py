@@ -1,0 +1,257 @@
+"""The driver on a simulated Slurm: it keeps within limits, gives way, and what cannot run is a row that says why."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpcq.runner import stages
+from hpcq.runner.pace import Pace
+from hpcq.runner.runs import open_run
+from hpcq.store.journal import read_journal
+from hpcq.store.runfolder import RunFolder
+from tests.simulated_slurm.site import SimulatedSlurm, simulated_slurm
+
+pytestmark = [pytest.mark.fast, pytest.mark.quiet]
+
+CAMPAIGN = """name: try
+clusters: [sim]
+repetitions: 1
+tests: [{{kernel: tcp_pingpong, parameters: {{message_bytes: 1}}}}]
+{more}
+"""
+QUICK = "poll_interval_s: 1\n"
+
+
+@dataclass
+class Bench:
+    """A folder and a simulated Slurm to run campaigns on."""
+
+    folder: Path
+    slurm: SimulatedSlurm
+    said: list[str] = field(default_factory=list)
+
+    def run(self, more: str = "pairs: all", cluster: str = "") -> RunFolder:
+        """A campaign with these keys, planned."""
+        (self.folder / "try.yaml").write_text(CAMPAIGN.format(more=more))
+        clusters = self.slurm.cluster(QUICK + cluster)
+        run = open_run(self.folder / "try.yaml", [clusters], self.folder / "results.db", self.folder / "runs")
+        stages.plan(run, "sim")
+        return run
+
+    def drive(self, run: RunFolder) -> list[dict[str, Any]]:
+        """To the end; returns the events."""
+        stages.drive(run, "sim", self.said.append)
+        return read_journal(run.journal("sim"))
+
+    def driving(self, run: RunFolder) -> threading.Thread:
+        thread = threading.Thread(target=stages.drive, args=(run, "sim", self.said.append), daemon=True)
+        thread.start()
+        return thread
+
+    def rows(self, run: RunFolder) -> dict[tuple[str, str], int]:
+        """How many results by outcome and reason."""
+        stages.load(run, self.folder / "results.db")
+        with closing(sqlite3.connect(self.folder / "results.db")) as database:
+            query = "SELECT outcome, coalesce(reason, ''), count(*) FROM v_results WHERE run = ? GROUP BY 1, 2"
+            return {(outcome, reason): count for outcome, reason, count in database.execute(query, (run.run_id,))}
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    fast = lambda _: Pace(query_s=0.1, poll_max_s=0.2, grace_s=1.0, refill_s=0.1)  # noqa: E731
+    monkeypatch.setattr("hpcq.runner.drive.Pace.of", fast)
+    with simulated_slurm(tmp_path / "slurm", node_count=6, leaf_size=2) as slurm:
+        yield Bench(tmp_path, slurm)
+
+
+def until(seen: Callable[[], bool], within_s: float = 15) -> None:
+    deadline = time.monotonic() + within_s
+    while not seen():
+        assert time.monotonic() < deadline, "not seen in time"
+        time.sleep(0.02)
+
+
+def outcomes(events: list[dict[str, Any]]) -> list[str]:
+    return [event["outcome"] for event in events if event["event"] == "ended"]
+
+
+def test_all_pairs_of_six_nodes_are_measured_with_few_questions(bench: Bench) -> None:
+    run = bench.run()
+    assert outcomes(bench.drive(run)) == ["completed"] * 15
+    assert bench.rows(run) == {("measured", ""): 15}
+    calls = bench.slurm.control()["calls"]
+    assert calls["sbatch"] == 15
+    assert calls["squeue"] <= 4
+
+
+def test_a_submit_limit_that_is_known_is_never_exceeded(bench: Bench) -> None:
+    bench.slurm.control(set={"submit_limit": 2})
+    run = bench.run("pairs: {rounds: 1}")
+    assert outcomes(bench.drive(run)) == ["completed"] * 3
+    assert bench.slurm.control()["calls"]["sbatch"] == 3
+
+
+def test_a_limit_that_is_met_shrinks_the_wave_and_is_no_failure(bench: Bench) -> None:
+    bench.slurm.control(set={"submit_limit": 2, "broken": {"sacctmgr": 1}, "run_s": 0.2})
+    run = bench.run("pairs: {rounds: 1}")
+    events = bench.drive(run)
+    assert sorted(outcomes(events)) == ["completed"] * 3 + ["withdrawn"]
+    assert not [event for event in events if event["event"] in {"refused", "not_run"}]
+    assert bench.rows(run) == {("measured", ""): 3}
+    assert any("no more than 2 jobs now" in text and "QOSMaxSubmitJobPerUserLimit" in text for text in bench.said)
+
+
+def test_other_jobs_of_the_same_user_count(bench: Bench) -> None:
+    bench.slurm.control(other={"nodes": ["n0006"], "run_s": 1, "user": "me"})
+    bench.slurm.control(set={"submit_limit": 2})
+    run = bench.run("pairs: {list: [[n0001, n0002], [n0003, n0004]]}")
+    driving = bench.driving(run)
+    until(lambda: len(read_journal(run.journal("sim"))) >= 3)
+    assert [len(event["jobs"]) for event in read_journal(run.journal("sim")) if event["event"] == "wave"] == [1]
+    driving.join(60)
+    assert bench.rows(run) == {("measured", ""): 2}
+
+
+def test_a_job_that_can_never_start_becomes_a_row_with_the_reason(bench: Bench) -> None:
+    bench.slurm.control(set={"stuck": {"-j00001-": "PartitionTimeLimit"}})
+    run = bench.run("pairs: {rounds: 1}")
+    assert sorted(outcomes(bench.drive(run))) == ["cancelled", "completed", "completed"]
+    [(outcome, reason)] = [key for key in bench.rows(run) if key[0] != "measured"]
+    assert outcome == "not_measured"
+    assert "queued with PartitionTimeLimit: the scheduler would never start it" in reason
+    assert bench.slurm.control()["states"]["me CANCELLED"] == 1
+
+
+def test_a_node_that_goes_down_under_a_queued_job_gets_its_pair_planned_anew(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hpcq.runner.drive._BOUNCED_FOR_S", 0.5)
+    bench.slurm.control(set={"stuck": {"-j00001-1": "ReqNodeNotAvail, UnavailableNodes:n0001"}})
+    run = bench.run("pairs: {rounds: 1}")
+    events = bench.drive(run)
+    assert sorted(outcomes(events)) == ["completed"] * 3 + ["withdrawn"]
+    attempts = [event["attempt_no"] for event in events if event["event"] == "attempt" and event["job_id"] == "j00001"]
+    assert attempts == [1, 2]
+    assert bench.rows(run) == {("measured", ""): 3}
+
+
+def test_a_node_taken_before_our_job_starts_costs_no_try(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hpcq.runner.drive._BOUNCED_FOR_S", 0.5)
+    run = bench.run("pairs: {list: [[n0001, n0002]]}\nretries: 0", cluster="patience_s: 1")
+    bench.slurm.control(set={"stuck": {"-1": "Priority"}})  # the first attempt waits until somebody has taken its node
+    driving = bench.driving(run)
+    until(lambda: bench.slurm.control()["states"].get("me PENDING") == 1)
+    bench.slurm.control(nodes={"n0001": "allocated"})
+    until(lambda: "withdrawn" in outcomes(read_journal(run.journal("sim"))))
+    bench.slurm.control(nodes={"n0001": ""})
+    driving.join(60)
+    [end] = [event for event in read_journal(run.journal("sim")) if event.get("outcome") == "withdrawn"]
+    assert "its nodes were taken: n0001 is allocated" in end["reason"]
+    assert bench.rows(run) == {("measured", ""): 1}
+
+
+def test_yield_takes_waiting_jobs_away_while_users_wait(bench: Bench) -> None:
+    bench.slurm.control(set={"run_s": 0.3})
+    run = bench.run("pairs: {list: [[n0001, n0002], [n0003, n0004]]}\nbudget: {yield: true}")
+    bench.slurm.control(other={"nodes": ["n0001", "n0003"], "run_s": 1, "name": "first"})
+    first = bench.slurm.control(other={"nodes": ["n0001"], "run_s": 1, "name": "second"})
+    assert first["number"]
+    driving = bench.driving(run)
+    until(lambda: any("gives way: 1 jobs of other users" in text for text in bench.said))
+    assert bench.slurm.control()["states"].get("me PENDING", 0) == 0
+    driving.join(60)
+    assert not driving.is_alive(), bench.said
+    assert bench.rows(run) == {("measured", ""): 2}
+    assert "sim: goes on" in bench.said
+
+
+def test_outside_of_its_hours_nothing_is_asked_and_nothing_starts(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    import datetime as dt
+
+    now = [dt.time(12, 0)]
+    monkeypatch.setattr("hpcq.runner.drive._local_time", lambda: now[0])
+    run = bench.run("pairs: {rounds: 1}\nbudget: {hours: 20-06}")
+    asked_before = bench.slurm.control()["calls"]["sinfo"]
+    driving = bench.driving(run)
+    until(lambda: any("outside of the hours 20:00-06:00" in text for text in bench.said))
+    time.sleep(0.6)
+    assert bench.slurm.control()["calls"]["sinfo"] == asked_before
+    now[0] = dt.time(3, 0)
+    driving.join(60)
+    assert bench.rows(run) == {("measured", ""): 3}
+
+
+def test_a_lost_answer_of_sbatch_is_looked_up_and_runs_once(bench: Bench) -> None:
+    bench.slurm.control(set={"lost_answers": 1})
+    run = bench.run("pairs: {rounds: 1}")
+    assert outcomes(bench.drive(run)) == ["completed"] * 3
+    assert len(set(bench.slurm.control()["names"])) == 3
+    assert bench.slurm.control()["calls"]["sbatch"] == 3
+
+
+def test_failed_polls_change_nothing_and_are_said_at_the_first_and_fifth(bench: Bench) -> None:
+    bench.slurm.control(set={"run_s": 1.0})
+    run = bench.run("pairs: {rounds: 1}")
+    driving = bench.driving(run)
+    until(lambda: bench.slurm.control()["states"].get("me RUNNING") == 3)
+    bench.slurm.control(set={"broken": {"squeue": 2}})
+    driving.join(60)
+    assert bench.rows(run) == {("measured", ""): 3}
+    assert sum("Unable to contact slurm controller" in text for text in bench.said) == 1
+
+
+def test_the_node_seconds_that_jobs_really_took_are_counted(bench: Bench) -> None:
+    bench.slurm.control(set={"run_s": 0.5})
+    budget = "budget: {node_seconds_at_most: 60, jobs_at_most: 1}"
+    run = bench.run(f"pairs: {{rounds: 1}}\n{budget}")
+    campaign = run.campaign_yaml.read_text().replace("at_most: 60", "at_most: 1")  # as if the jobs had taken far longer
+    run.campaign_yaml.write_text(campaign)
+    assert outcomes(bench.drive(run)) == ["completed"]
+    reasons = bench.rows(run)
+    assert [key for key in reasons if "node-seconds were used, 1 are allowed" in key[1]]
+    assert sum(reasons.values()) == 3
+
+
+def test_a_reservation_is_used_and_nothing_else(bench: Bench) -> None:
+    bench.slurm.control(set={"reservations": {"acceptance": ["n0001", "n0002", "n0003"]}})
+    run = bench.run(cluster="reservation: acceptance")
+    plan = json.loads(run.plan("sim").read_text())
+    assert [one["node"] for one in plan["candidates"]] == ["n0001", "n0002", "n0003"]
+    assert {one["reason"] for one in plan["excluded"]} == {"state reserved (idle): not in reservation acceptance"}
+
+
+def test_nodes_out_of_service_reach_the_plan_with_their_reasons(bench: Bench) -> None:
+    bench.slurm.control(nodes={"n0001": "drain", "n0002": "maint", "n0003": "powered_down", "n0004": "down"})
+    plan = json.loads(bench.run().plan("sim").read_text())
+    assert [one["node"] for one in plan["candidates"]] == ["n0005", "n0006"]
+    assert [one["reason"] for one in plan["excluded"]] == [
+        "state drained: by the test",
+        "state maintenance (maint): by the test",
+        "state powered_down (idle~): by the test",
+        "state down: by the test",
+    ]
+
+
+def test_a_watch_reads_on_and_says_the_same_as_a_fresh_look(bench: Bench) -> None:
+    from hpcq.runner.live import Watch, status_of
+
+    bench.slurm.control(set={"run_s": 0.2})
+    run = bench.run("pairs: {rounds: 3, coverage: {node: 3, group_pair: 1}}")
+    watch = Watch(run)
+    driving = bench.driving(run)
+    while driving.is_alive():
+        watch.look()
+        time.sleep(0.05)
+    assert watch.look() == status_of(run)
+    coverage = watch.look().clusters[0].counts["coverage"]
+    assert (coverage["pair_count"], coverage["node_min"], coverage["group_pair_count"]) == (9, 3, 3)

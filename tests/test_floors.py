@@ -1,0 +1,123 @@
+"""The house's rules that the code itself can prove: imports go down, and each heavy tool has one user."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.fast
+
+PACKAGE = Path(__file__).resolve().parents[1] / "hpcq"
+
+#: Longest matching prefix decides; docs/architecture.md draws the same picture.
+FLOORS = {
+    "hpcq.__main__": 6,
+    "hpcq.cli": 6,
+    "hpcq.runner": 5,
+    "hpcq.reports": 5,
+    "hpcq.store": 4,
+    "hpcq.render": 4,
+    "hpcq.plan": 3,
+    "hpcq.coverage": 3,
+    "hpcq.pairs": 3,
+    "hpcq.packing": 3,
+    "hpcq.links": 3,
+    "hpcq.verdict": 3,
+    "hpcq.evidence": 3,
+    "hpcq.localisation": 3,
+    "hpcq.definition": 2,
+    "hpcq.kernels": 2,
+    "hpcq.statistics": 2,
+    "hpcq.scheduler": 2,
+    "hpcq.transport": 2,
+    "hpcq.units": 1,
+    "hpcq.errors": 1,
+    "hpcq.assets": 1,
+    "hpcq": 0,
+}
+
+#: outside module -> the only places that may import it
+SINGLE_USERS = {
+    "click": ("hpcq.cli", "hpcq.__main__"),
+    "rich": ("hpcq.cli",),
+    "sqlite3": ("hpcq.store",),
+    "jinja2": ("hpcq.render",),
+    "ruamel": ("hpcq.definition",),
+    "pydantic": ("hpcq.definition",),
+    "pydantic_core": ("hpcq.definition",),
+    "subprocess": ("hpcq.transport",),
+    "snakemake": (),
+}
+
+
+def modules() -> dict[str, Path]:
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+        found[".".join(part for part in parts if part != "__init__")] = path
+    return found
+
+
+def floor_of(module: str) -> int:
+    fitting = [prefix for prefix in FLOORS if module == prefix or module.startswith(prefix + ".")]
+    return FLOORS[max(fitting, key=len)]
+
+
+def imports_of(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def resolved(name: str, known: dict[str, Path]) -> str | None:
+    """The module of this package that an import names, or None."""
+    while name and name not in known:
+        name = name.rpartition(".")[0]
+    return name or None
+
+
+def test_imports_go_down() -> None:
+    known = modules()
+    upward = []
+    for module, path in known.items():
+        for name in imports_of(path):
+            target = resolved(name, known) if name.startswith("hpcq") else None
+            if target and target != "hpcq" and floor_of(target) > floor_of(module):
+                upward.append(f"{module} -> {target}")
+    assert upward == []
+
+
+def test_one_user_each() -> None:
+    strangers = []
+    for module, path in modules().items():
+        for name in imports_of(path):
+            users = SINGLE_USERS.get(name.split(".", maxsplit=1)[0])
+            if users is not None and not any(module == user or module.startswith(user + ".") for user in users):
+                strangers.append(f"{module} imports {name}")
+    assert strangers == []
+
+
+def test_no_import_circles() -> None:
+    known = modules()
+    graph = {
+        module: {target for name in imports_of(path) if name.startswith("hpcq") and (target := resolved(name, known))}
+        for module, path in known.items()
+    }
+    done: set[str] = set()
+
+    def visit(module: str, trail: tuple[str, ...]) -> None:
+        assert module not in trail, " -> ".join((*trail, module))
+        if module not in done:
+            for target in graph[module] - {module, "hpcq"}:
+                visit(target, (*trail, module))
+            done.add(module)
+
+    for module in graph:
+        visit(module, ())

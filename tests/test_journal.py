@@ -1,0 +1,179 @@
+"""The journal survives a crash, a second writer, a full disk."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpcq.errors import StoreError
+from hpcq.store.journal import Journal, fold, read_journal
+
+pytestmark = pytest.mark.fast
+
+ATTEMPT = {"event": "attempt", "job_id": "j00001", "attempt_no": 1, "tag": "t1", "nodes": ["n1", "n2"]}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "alpha" / "journal.jsonl"
+
+
+def test_events_come_back_in_order_with_their_time(path: Path) -> None:
+    with Journal(path) as journal:
+        journal.append("opened")
+        journal.append_all([ATTEMPT, {"event": "submitted", "tag": "t1", "native_id": "17"}])
+    events = read_journal(path)
+    assert [event["event"] for event in events] == ["opened", "attempt", "submitted"]
+    assert all(event["utc"].endswith("Z") for event in events)
+    assert next(iter(events[0])) == "utc"
+    with Journal(path) as journal:
+        assert journal.events == events
+
+
+def test_no_file_is_no_event(path: Path) -> None:
+    assert read_journal(path) == []
+
+
+@pytest.mark.parametrize("torn", [b'{"utc":"2026', b'{"utc": 1}\n', b"\0\0\0\0", b"\xff\xfe\n", b"[1]\n", b"[" * 5000 + b"\n"])
+def test_a_torn_last_line_is_cut_off(path: Path, torn: bytes) -> None:
+    with Journal(path) as journal:
+        journal.append("opened")
+    with path.open("ab") as file:
+        file.write(torn)
+    assert [event["event"] for event in read_journal(path)] == ["opened"]
+    with Journal(path) as journal:
+        journal.append("closed")
+    assert [event["event"] for event in read_journal(path)] == ["opened", "closed"]
+
+
+def test_a_damaged_line_in_the_middle_is_not_passed_over(path: Path) -> None:
+    with Journal(path) as journal:
+        journal.append("opened")
+        journal.append("closed")
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(lines[0][:20] + b"\n" + lines[1])
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match=r"journal\.jsonl:1: not a journal event"):
+        read_journal(path)
+    with pytest.raises(StoreError, match=r":1:"):
+        Journal(path)
+    assert path.read_bytes() == before
+
+
+def test_one_writer_and_the_other_hears_who(path: Path) -> None:
+    with Journal(path) as journal:
+        journal.append("opened")
+        with pytest.raises(StoreError, match=f"held by pid {os.getpid()} on ") as raised:
+            Journal(path)
+        assert raised.value.hint
+        assert len(read_journal(path)) == 1  # reading needs no lock, and does not break it
+        with pytest.raises(StoreError, match="held by"):
+            Journal(path)
+    Journal(path).close()
+
+
+def test_the_lock_of_a_killed_writer_is_free(path: Path) -> None:
+    code = """
+        import sys, time
+        from pathlib import Path
+        from hpcq.store.journal import Journal
+        journal = Journal(Path(sys.argv[1]))
+        journal.append("opened")
+        print("held", flush=True)
+        time.sleep(60)
+    """
+    writer = subprocess.Popen([sys.executable, "-c", textwrap.dedent(code), str(path)], stdout=subprocess.PIPE)
+    assert writer.stdout is not None
+    assert writer.stdout.readline() == b"held\n"
+    with pytest.raises(StoreError, match=f"pid {writer.pid} "):
+        Journal(path)
+    writer.send_signal(signal.SIGKILL)
+    writer.communicate()
+    with Journal(path) as journal:
+        assert [event["event"] for event in journal.events] == ["opened"]
+
+
+def test_what_could_not_be_written_is_not_there(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Journal(path) as journal:
+        journal.append("opened")
+        whole = path.read_bytes()
+        write = os.write
+
+        def half_once(descriptor: int, content: bytes) -> int:
+            monkeypatch.setattr(os, "write", full)
+            return write(descriptor, content[:20])
+
+        def full(_: int, __: bytes) -> int:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        monkeypatch.setattr(os, "write", half_once)
+        with pytest.raises(StoreError, match="No space left"):
+            journal.append_all([ATTEMPT])
+        monkeypatch.undo()
+        assert path.read_bytes() == whole
+        journal.append("closed")
+    assert [event["event"] for event in read_journal(path)] == ["opened", "closed"]
+
+
+def test_unwritable_folder(tmp_path: Path) -> None:
+    (tmp_path / "alpha").write_text("a file where a folder should be")
+    with pytest.raises(StoreError, match="alpha"):
+        Journal(tmp_path / "alpha" / "journal.jsonl")
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"event": "submitted", "tag": "t1"},
+        {"event": "sumbitted", "tag": "t1", "native_id": "1"},
+        {"event": "ended", "tag": "t1", "outcome": "done", "reason": "", "nodes": [], "rc": 0},
+    ],
+)
+def test_a_misspelt_event_is_refused_before_it_is_written(path: Path, event: dict[str, Any]) -> None:
+    with Journal(path) as journal:
+        with pytest.raises(ValueError, match=r"lacks|not a valid"):
+            journal.append_all([event])
+        assert path.read_bytes() == b""
+
+
+def test_values_with_line_breaks_stay_on_their_line(path: Path) -> None:
+    message = "sbatch: error:\n  invalid\r account \u2028 \x85"
+    with Journal(path) as journal:
+        journal.append_all([ATTEMPT, {"event": "refused", "tag": "t1", "message": message}])
+    assert read_journal(path)[1]["message"] == message
+    assert len(path.read_bytes().splitlines()) == 2
+
+
+def test_fold_tells_the_state_of_every_attempt(path: Path) -> None:
+    second = {**ATTEMPT, "tag": "t2", "attempt_no": 2}
+    ending = {"event": "ended", "tag": "t1", "outcome": "node_failed", "reason": "NODE_FAIL", "nodes": ["n1", "n2"], "rc": None}
+    with Journal(path) as journal:
+        journal.append("opened")
+        journal.append("not_run", pair=["n1", "n2"], reason="not idle")
+        journal.append_all([ATTEMPT, {"event": "submitted", "tag": "t1", "native_id": "17"}])
+        journal.append_all([{"event": "state", "tag": "t1", "state": "running", "reason": ""}, ending])
+        journal.append_all([second, {"event": "submitted", "tag": "t2", "native_id": "18"}])
+        journal.append("not_run", pair=["n2", "n1"], reason="cancelled")
+    state = fold(read_journal(path))
+    first, last = state.of_job("j00001")
+    assert (first.outcome, first.native_id, first.describe()) == ("node_failed", "17", "attempt 1 node_failed: NODE_FAIL")
+    assert (last.over, last.describe()) == (False, "attempt 2 submitted")
+    assert state.not_run == {("n2", "n1"): "cancelled"}
+    assert state.closed_utc is None
+    with Journal(path) as journal:
+        journal.append("closed")
+    assert fold(read_journal(path)).closed_utc
+
+
+def test_fold_passes_over_what_it_does_not_know() -> None:
+    events = [json.loads('{"utc": "2026-11-21T00:00:00Z", "event": "new_in_a_later_version"}')]
+    assert fold([*events, {"utc": "x", "event": "fetched", "tag": "nobody's"}]).attempts == {}

@@ -1,0 +1,285 @@
+"""The socket kernels: built, described, run on the loopback interface, and wrong in every way a person can be wrong."""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kernel_programs import INSTANT, ROOT, SOCKET_KERNELS, SOURCES, Programs, Server, make
+from tools import kernel_reference
+
+pytestmark = pytest.mark.fast
+
+LINE_KEYS = {
+    *("format", "kernel", "program", "version", "build_id", "options", "granted", "valid", "invalid_reason", "exit_code"),
+    *("error", "started_utc", "duration_ns", "metrics", "warnings", "samples", "histogram", "evidence"),
+}
+
+
+def described(programs: Programs) -> dict[str, dict[str, Any]]:
+    text = subprocess.run([programs.net, "--describe"], capture_output=True, text=True, check=True).stdout
+    return {kernel["name"]: kernel for kernel in json.loads(text)["kernels"]}
+
+
+def test_builds_without_a_warning(programs: Programs) -> None:
+    assert "warning" not in programs.said
+    for flag in ("-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion"):
+        assert flag in programs.said
+
+
+def test_c_unit_tests(tmp_path: Path) -> None:
+    assert "all C unit tests passed" in make("check", f"BUILD={tmp_path}")
+
+
+def test_build_id_follows_flags_and_nothing_else(programs: Programs, tmp_path: Path) -> None:
+    def build_id(folder: Path) -> str:
+        text = subprocess.run([folder / "hpcq-net", "--describe"], capture_output=True, text=True, check=True).stdout
+        return str(json.loads(text)["build_id"])
+
+    make("net", f"BUILD={tmp_path}", "CFLAGS=-O1")
+    assert re.fullmatch(r"[0-9a-f]{16}", build_id(programs.folder))
+    assert build_id(tmp_path) != build_id(programs.folder)
+    assert "hpcq-net" not in make("net", f"BUILD={programs.folder}").replace("Nothing to be done", ""), "built twice"
+
+
+def test_committed_descriptions_are_the_programs(programs: Programs, tmp_path: Path) -> None:
+    make("describe", f"BUILD={programs.folder}", f"OUT={tmp_path}", "MPI=")
+    committed = (ROOT / "kernels" / "describe" / "hpcq-net.json").read_text()
+    assert (tmp_path / "hpcq-net.json").read_text() == committed, "run `make describe`"
+    assert json.loads(committed)["build_id"] == ""
+
+
+def test_version_is_the_packages(programs: Programs) -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    said = subprocess.run([programs.net, "--version"], capture_output=True, text=True, check=True).stdout
+    assert said.startswith(f"hpcq-net {version} build ")
+
+
+def test_units_are_in_the_names(programs: Programs) -> None:
+    for kernel in described(programs).values():
+        assert kernel["summary"]
+        assert kernel["method"]
+        for row in [*kernel["options"], *kernel["metrics"]]:
+            assert row["help"], row
+            if row["unit"] is not None:
+                assert row["name"].endswith("_" + row["unit"])
+        for metric in kernel["metrics"]:
+            assert metric["unit"] in {"bps", "ns", "count", "bytes", "ratio"}, metric
+        for option in kernel["options"]:
+            if option["type"] in {"integer", "number"}:
+                assert option["minimum"] <= option["default"] <= option["maximum"]
+            if option["type"] == "choice":
+                assert option["default"] in option["choices"]
+
+
+def test_help_names_every_option(programs: Programs) -> None:
+    for name, kernel in described(programs).items():
+        text = subprocess.run([programs.net, name, "--help"], capture_output=True, text=True, check=True).stdout
+        for row in [*kernel["options"], *kernel["metrics"]]:
+            assert row["name"] in text
+
+
+@pytest.mark.parametrize("kernel", SOCKET_KERNELS)
+def test_measures_on_loopback(server: Server, programs: Programs, kernel: str) -> None:
+    done = server.run(kernel, "--interface", "lo", **INSTANT)
+    line = done.line
+    assert (done.rc, done.err) == (0, "")
+    assert set(line) == LINE_KEYS
+    assert line["valid"] is True
+    assert (line["invalid_reason"], line["exit_code"], line["error"]) == (None, 0, None)
+    description = described(programs)[kernel]
+    assert list(line["options"]) == [option["name"] for option in description["options"]]
+    assert set(line["metrics"]) <= {metric["name"] for metric in description["metrics"]}
+    assert 25e6 < line["duration_ns"] < 1e9
+    for end in ("client", "server"):
+        assert line["evidence"][end]["interface"] == "lo"
+        assert line["granted"][f"{end}_receive_buffer_bytes"] > 0
+    main = "throughput_bps" if kernel.endswith("stream") else "round_trip_p50_ns"
+    assert line["metrics"][main] > 0
+
+
+@pytest.mark.parametrize("kernel", ["tcp_stream", "udp_stream"])
+def test_the_server_sends_too(server: Server, kernel: str) -> None:
+    line = server.run(kernel, direction="server_to_client", **INSTANT).line
+    assert line["valid"], line
+    assert line["metrics"]["sent_count"] > 0
+    assert line["metrics"]["throughput_bps"] > 0
+
+
+@pytest.mark.parametrize("kernel", SOCKET_KERNELS)
+def test_sanitizers_find_nothing(sanitized: Programs, secret: Path, tmp_path: Path, kernel: str) -> None:
+    extra = ["--evidence-file", str(tmp_path / "whole.json"), "--raw-dir", str(tmp_path / "raw")]
+    with Server(sanitized.net, secret, "--sessions", "1") as running:
+        done = running.run(kernel, *extra, **INSTANT)
+        assert (done.rc, done.err) == (0, "")
+        assert running.process.wait(timeout=10) == 0
+        assert running.process.stderr is not None
+        assert running.process.stderr.read() == ""
+
+
+def test_every_option_is_echoed_and_changes_nothing_else(server: Server) -> None:
+    asked = {
+        "message_bytes": 999,
+        "direction": "client_to_server",
+        "duration_s": 0.0123,
+        "warmup_s": 0.0001,
+        "operation_count_max": 77,
+        "client_cpu_index": 0,
+        "server_cpu_index": 1,
+        "send_buffer_bytes": 65536,
+        "receive_buffer_bytes": 70000,
+        "mss_bytes": 1000,
+        "no_delay": True,
+        "congestion_control": "reno",
+    }
+    line = server.run("tcp_stream", **{**asked, "no_delay": "true"}).line
+    assert line["options"] == asked
+    assert line["metrics"]["sent_count"] == 77
+    assert line["metrics"]["received_bytes"] == 77 * 999
+    for end in ("client", "server"):
+        assert line["granted"][f"{end}_congestion_control"] == "reno"
+        assert line["granted"][f"{end}_mss_bytes"] <= 1000
+        assert line["evidence"][end]["cpu_index"] == (0 if end == "client" else 1)
+    assert line["granted"]["client_send_buffer_bytes"] == 2 * 65536
+
+
+def test_an_instant_measurement_takes_milliseconds(server: Server) -> None:
+    line = server.run("udp_pingpong", duration_s=1, warmup_s=0, operation_count_max=10).line
+    assert line["metrics"]["received_count"] == 10
+    assert line["duration_ns"] < 0.5e9
+
+
+@pytest.mark.parametrize("kernel", ["tcp_pingpong", "udp_pingpong"])
+def test_samples_histogram_and_metrics_are_one_truth(server: Server, tmp_path: Path, kernel: str) -> None:
+    path = tmp_path / "samples"
+    line = server.run(kernel, "--samples-file", str(path), operation_count_max=500, **INSTANT).line
+    assert line["samples"] == {"file": str(path), "format": "u64-ns-le", "count": path.stat().st_size // 8}
+    samples = sorted(struct.unpack(f"<{line['samples']['count']}Q", path.read_bytes()))
+    metrics = line["metrics"]
+    assert (metrics["round_trip_min_ns"], metrics["round_trip_max_ns"]) == (samples[0], samples[-1])
+    assert metrics["round_trip_mean_ns"] == pytest.approx(sum(samples) / len(samples), rel=1e-6)
+    buckets = line["histogram"]["buckets"]
+    assert sum(count for _, count in buckets) == len(samples)
+    lowers = [lower for lower, _ in buckets]
+    assert lowers == sorted(set(lowers))
+    assert lowers[0] <= samples[0]
+    for name, quantile in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999)):
+        true = samples[min(len(samples) - 1, max(0, round(quantile * len(samples)) - 1))]
+        near = [samples[max(0, samples.index(true) - 1)], true, samples[min(len(samples) - 1, samples.index(true) + 1)]]
+        found = metrics[f"round_trip_{name}_ns"]
+        assert near[0] * 0.99 <= found <= near[-1] * 1.01, name
+
+
+def test_bytes_reconcile_with_the_interface(server: Server) -> None:
+    line = server.run("tcp_stream", duration_s=0.2, warmup_s=0).line
+    sent = line["metrics"]["sent_bytes"]
+    assert line["metrics"]["received_bytes"] == sent
+    for end in ("client", "server"):
+        crossed = line["evidence"][end]["interface_bytes"]
+        assert crossed["tx"] == line["evidence"][end]["counters"]["net_dev.lo.tx_bytes"]
+        # Headers on top; other tests may use lo at the same time, so there is no upper bound.
+        assert crossed["tx"] >= sent
+    line = server.run("udp_stream", duration_s=0.2, warmup_s=0, rate_bps=50e6).line
+    metrics = line["metrics"]
+    assert metrics["received_count"] + metrics["lost_count"] == metrics["sent_count"]
+    assert metrics["sent_bps"] == pytest.approx(50e6, rel=0.15)
+    for end in ("client", "server"):
+        assert line["evidence"][end]["counters"]["snmp.Udp.InDatagrams"] >= metrics["received_count"]
+
+
+def test_a_small_receive_buffer_loses_in_the_socket(server: Server) -> None:
+    """The receiver shares its CPU with the sender, so that it falls behind; what is lost is lost in its own socket."""
+    options = {"message_bytes": 8192, "rate_bps": 0, "receive_buffer_bytes": 4096, "client_cpu_index": 0, "server_cpu_index": 0}
+    line = server.run("udp_stream", duration_s=0.2, warmup_s=0, **options).line
+    metrics = line["metrics"]
+    assert metrics["lost_count"] > 0
+    assert metrics["lost_ratio"] == pytest.approx(metrics["lost_count"] / metrics["sent_count"])
+    assert metrics["socket_drop_count"] == metrics["lost_count"]
+    assert line["evidence"]["server"]["counters"]["snmp.Udp.RcvbufErrors"] >= metrics["lost_count"]
+
+
+def test_a_clipped_buffer_is_told(server: Server) -> None:
+    line = server.run("udp_stream", receive_buffer_bytes=1 << 30, **INSTANT).line
+    assert line["valid"]
+    assert {warning["name"] for warning in line["warnings"]} == {"buffer_clipped"}
+    assert len(line["warnings"]) == 2
+    assert line["granted"]["server_receive_buffer_bytes"] < 2 << 30
+
+
+@pytest.mark.parametrize(
+    ("kernel", "options", "message"),
+    [
+        ("udp_pingpong", {"message_bytes": 65536}, "message_bytes: found 65536: allowed: integer 16 to 65507 bytes"),
+        ("udp_stream", {"message_bytes": 15}, "message_bytes: found 15: allowed: integer 16 to 65507 bytes"),
+        ("tcp_stream", {"message_bytes": "1e3"}, "message_bytes: found 1e3: allowed: integer 1 to 67108864 bytes"),
+        ("tcp_stream", {"duration_s": "inf"}, "duration_s: found inf: allowed: number 0.001 to 3600 s"),
+        ("tcp_stream", {"no_delay": 2}, "no_delay: found 2: allowed: true or false"),
+        ("udp_stream", {"pacing": "slow"}, "pacing: found slow: allowed: one of sleep spin"),
+    ],
+)
+def test_out_of_range_is_usage(server: Server, kernel: str, options: dict[str, object], message: str) -> None:
+    done = server.run(kernel, **options)
+    assert done.rc == 2
+    assert done.err.startswith(f"error: {kernel}: {message}")
+    assert (done.line["valid"], done.line["exit_code"], done.line["metrics"]) == (False, 2, {})
+    assert done.line["error"] == {"state": kernel, "message": message}
+
+
+def test_unknown_words_name_the_valid_ones(server: Server, programs: Programs) -> None:
+    done = server.run("tcp_stream", mesage_bytes=5)
+    assert done.rc == 2
+    assert "--mesage_bytes: unknown: allowed:" in done.err
+    assert "--message_bytes" in done.err
+    verb = subprocess.run([programs.net, "tcp_strem"], capture_output=True, text=True, check=False)
+    assert verb.returncode == 2
+    assert "tcp_stream" in verb.stderr
+    assert server.run("tcp_stream", "--interface", "nope0").rc == 2
+
+
+def test_what_cannot_be_set_is_an_error_that_names_it(server: Server) -> None:
+    done = server.run("tcp_stream", client_cpu_index=8191, **INSTANT)
+    assert done.rc == 4
+    assert "client_cpu_index: pin to CPU 8191" in done.err
+    done = server.run("tcp_stream", server_cpu_index=8191, **INSTANT)
+    assert done.rc == 3
+    assert "server_cpu_index: pin to CPU 8191" in done.err
+    done = server.run("tcp_stream", congestion_control="illinois", **INSTANT)
+    available = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
+    if "illinois" not in available:
+        assert done.rc in (3, 4)
+        assert "congestion_control: illinois" in done.err
+
+
+def test_too_short_is_measured_but_invalid(server: Server) -> None:
+    done = server.run("tcp_stream", message_bytes=1, operation_count_max=1, duration_s=1, warmup_s=0)
+    assert done.rc == 1
+    assert done.line["valid"] is False
+    assert done.line["exit_code"] == 1
+    assert "too short" in done.line["invalid_reason"]
+    assert done.line["error"] is None
+
+
+def test_sources_are_of_the_agreed_size() -> None:
+    for path in sorted(SOURCES.glob("*.[ch]")):
+        lines = path.read_text().splitlines()
+        assert len(lines) <= 400, path.name
+        start = None
+        for number, line in enumerate(lines):
+            if line == "{":
+                start = number
+            elif line == "}" and start is not None:
+                assert number - start < 60, f"{path.name}:{start}"
+                start = None
+
+
+def test_the_page_has_every_option_and_metric() -> None:
+    page = kernel_reference.PAGE.read_text()
+    assert kernel_reference.with_reference(page) == page, "run python -m tools.kernel_reference"
+    assert "| `round_trip_p999_ns` | lower |" in page

@@ -1,0 +1,283 @@
+"""The control channel and the server: secrets, deadlines, peers that die, peers that are none."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import json
+import os
+import re
+import signal
+import socket
+import struct
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.kernel_programs import INSTANT, Programs, Server, ended, write_secret
+
+pytestmark = pytest.mark.fast
+
+
+def frame(*lines: str) -> bytes:
+    payload = "".join(line + "\n" for line in lines).encode()
+    return struct.pack(">I", len(payload)) + payload
+
+
+def read_frame(peer: socket.socket) -> list[str]:
+    head = peer.recv(4, socket.MSG_WAITALL)
+    return peer.recv(struct.unpack(">I", head)[0], socket.MSG_WAITALL).decode().splitlines()
+
+
+def children(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def wait_for(condition: Callable[[], object], limit_s: float = 5) -> None:
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.005)
+
+
+def start(server: Server, kernel: str, **options: object) -> subprocess.Popen[str]:
+    """A client that is in its measurement when this returns."""
+    command = server.command(kernel, **{"warmup_s": 0, **options})
+    client = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_for(lambda: children(server.process.pid))
+    time.sleep(0.1)
+    return client
+
+
+def test_client_refuses_a_server_without_the_secret(server: Server, tmp_path: Path) -> None:
+    other = write_secret(tmp_path / "other")
+    command = server.command("tcp_stream", **INSTANT)
+    command[command.index("--secret-file") + 1] = str(other)
+    done = ended(command)
+    assert done.rc == 3
+    assert done.line["error"] == {"state": "hello", "message": "the server does not know our secret"}
+    assert "hint: both ends must read the same secret" in done.err
+    assert server.run("tcp_stream", **INSTANT).rc == 0, "the server goes on"
+
+
+def test_server_refuses_a_client_without_the_secret(server: Server) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=5) as peer:
+        peer.sendall(frame("hello", "protocol 1", "nonce " + "00" * 16))
+        assert read_frame(peer)[0] == "challenge"
+        peer.sendall(frame("proof", "proof " + "00" * 32))
+        answer = read_frame(peer)
+        assert answer[0] == "refused"
+        assert "does not know the secret" in answer[1]
+        assert peer.recv(1) == b""
+
+
+def test_both_prove_it_over_both_nonces_and_their_role(server: Server) -> None:
+    """An independent client: what the handshake is, written down a second time."""
+    key = server.secret.read_bytes().strip()
+    nonce = os.urandom(16)
+
+    def mac(purpose: str, theirs: bytes) -> str:
+        return hmac.new(key, b"hpcq 1 " + purpose.encode() + nonce + theirs, hashlib.sha256).hexdigest()
+
+    with socket.create_connection(("127.0.0.1", server.port), timeout=5) as peer:
+        peer.sendall(frame("hello", "protocol 1", "nonce " + nonce.hex()))
+        challenge = dict(line.split(" ", 1) for line in read_frame(peer)[1:])
+        theirs = bytes.fromhex(challenge["nonce"])
+        assert challenge["proof"] == mac("server", theirs)
+        assert challenge["proof"] != mac("client", theirs), "a proof cannot be sent back"
+        peer.sendall(frame("proof", "proof " + mac("client", theirs)))
+        # From here each frame needs a MAC of the session key: one with another ends the session without a word.
+        peer.sendall(frame("request", "kernel tcp_stream") + b"\0" * 32)
+        assert peer.recv(1) == b""
+    assert server.run("tcp_stream", **INSTANT).rc == 0
+
+
+@pytest.mark.parametrize(
+    "noise", [b"", b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 4096, frame("hello", "protocol 2", "nonce 00"), frame("hello")]
+)
+def test_noise_does_not_end_the_server(sanitized: Programs, secret: Path, noise: bytes) -> None:
+    with Server(sanitized.net, secret) as server:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=5) as peer:
+            peer.sendall(noise)
+        assert server.run("udp_pingpong", **INSTANT).rc == 0
+
+
+def test_a_silent_connection_holds_nobody_up(server: Server) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=5):
+        began = time.monotonic()
+        assert server.run("udp_pingpong", **INSTANT).rc == 0
+        assert time.monotonic() - began < 2
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o660])
+def test_a_secret_that_others_can_read_is_refused(programs: Programs, tmp_path: Path, mode: int) -> None:
+    path = write_secret(tmp_path / "open", mode)
+    client = ended([str(programs.net), "tcp_stream", "--to", "127.0.0.1", "--port", "1", "--secret-file", str(path)])
+    listen = ended([str(programs.net), "server", "--interface", "lo", "--secret-file", str(path)])
+    for done in (client, listen):
+        assert done.rc == 2
+        assert f"mode {mode:04o}: allowed 0600" in done.err
+        assert f"hint: chmod 600 {path}" in done.err
+    assert client.line["error"]["state"] == "secret"
+
+
+def test_a_secret_that_is_none_is_refused(programs: Programs, tmp_path: Path) -> None:
+    short = tmp_path / "short"
+    short.write_text("abc\n")
+    short.chmod(0o600)
+    for path, word in ((short, "3 bytes: allowed 16 to 1024"), (tmp_path / "missing", "ENOENT"), (tmp_path, "regular")):
+        done = ended([str(programs.net), "server", "--interface", "lo", "--secret-file", str(path)])
+        assert done.rc == 2
+        assert word in done.err
+
+
+def test_nobody_listens(programs: Programs, secret: Path) -> None:
+    done = ended([str(programs.net), "tcp_stream", "--to", "127.0.0.1", "--port", "1", "--secret-file", str(secret)])
+    assert done.rc == 3
+    assert done.line["error"]["state"] == "connect"
+    assert "ECONNREFUSED" in done.err
+    assert done.line["valid"] is False
+    assert done.line["options"]["message_bytes"] == 131072
+
+
+def test_a_peer_that_says_nothing_is_given_up(programs: Programs, secret: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = str(silent.getsockname()[1])
+        place = ["--to", "127.0.0.1", "--port", port, "--secret-file", str(secret), "--timeout-s", "0.2"]
+        began = time.monotonic()
+        done = ended([str(programs.net), "tcp_stream", *place])
+        assert time.monotonic() - began < 3
+    assert done.rc == 3
+    assert done.line["error"]["state"] == "hello"
+    assert "timed out" in done.line["error"]["message"]
+
+
+@pytest.mark.parametrize("kernel", ["tcp_stream", "udp_stream", "udp_pingpong"])
+def test_server_survives_a_killed_client(server: Server, kernel: str) -> None:
+    client = start(server, kernel, duration_s=30)
+    client.kill()
+    client.communicate()
+    wait_for(lambda: not children(server.process.pid))
+    assert server.run(kernel, **INSTANT).rc == 0
+
+
+@pytest.mark.parametrize("kernel", ["tcp_stream", "tcp_pingpong", "udp_stream", "udp_pingpong"])
+def test_client_ends_when_its_session_is_killed(server: Server, kernel: str) -> None:
+    client = start(server, kernel, duration_s=30)
+    os.kill(children(server.process.pid)[0], signal.SIGKILL)
+    began = time.monotonic()
+    out, _ = client.communicate(timeout=10)
+    assert time.monotonic() - began < 2
+    line = json.loads(out)
+    assert (client.returncode, line["valid"], line["error"]["state"]) == (3, False, "measure")
+    assert line["evidence"] == {"client": None, "server": None}
+    assert server.run(kernel, **INSTANT).rc == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_client_ends_promptly_on_a_signal(server: Server, number: signal.Signals) -> None:
+    client = start(server, "tcp_stream", duration_s=30)
+    began = time.monotonic()
+    client.send_signal(number)
+    out, err = client.communicate(timeout=10)
+    assert time.monotonic() - began < 1
+    line = json.loads(out)
+    assert (client.returncode, line["valid"], line["exit_code"]) == (1, False, 1)
+    assert line["error"] == {"state": "measure", "message": f"interrupted by signal {number.value}"}
+    assert "interrupted" in err
+    assert server.run("tcp_stream", **INSTANT).rc == 0
+
+
+def test_late_and_lost_replies_cost_their_timeout_and_nothing_else(server: Server) -> None:
+    """The server sleeps for a while with room for one datagram in its socket: that one is late, the others are lost."""
+    options = {"message_bytes": 8192, "receive_buffer_bytes": 1, "send_buffer_bytes": 0}
+    client = start(server, "udp_pingpong", duration_s=0.8, reply_timeout_s=0.05, **options)
+    session = children(server.process.pid)[0]
+    os.kill(session, signal.SIGSTOP)
+    time.sleep(0.3)
+    os.kill(session, signal.SIGCONT)
+    line = json.loads(client.communicate(timeout=10)[0])
+    metrics = line["metrics"]
+    assert line["valid"]
+    assert metrics["late_count"] >= 1
+    assert metrics["lost_count"] >= 1
+    # A late reply and the next one meet in the client's buffer, which is as small: one may be lost on the way back.
+    assert 1 <= metrics["request_lost_count"] <= metrics["lost_count"]
+    assert metrics["received_count"] + metrics["late_count"] + metrics["lost_count"] == metrics["sent_count"]
+    assert metrics["received_count"] > metrics["lost_count"]
+    assert metrics["duplicate_count"] == 0
+    assert metrics["lost_ratio"] == pytest.approx(metrics["lost_count"] / metrics["sent_count"])
+    assert line["evidence"]["server"]["counters"]["snmp.Udp.RcvbufErrors"] >= metrics["request_lost_count"]
+
+
+def test_server_ends_on_term_and_takes_its_session_along(server: Server) -> None:
+    client = start(server, "udp_stream", duration_s=30)
+    session = children(server.process.pid)[0]
+    server.process.terminate()
+    assert server.process.wait(timeout=5) == 0
+    client.communicate(timeout=5)
+    assert client.returncode == 3
+    assert not Path(f"/proc/{session}").exists()
+
+
+def test_sessions_follow_one_another(server: Server) -> None:
+    """Two clients at once: the second waits for its turn, and neither sees the other's traffic as its own."""
+    clients = [start(server, "udp_stream", duration_s=0.3, warmup_s=0, rate_bps=1e7) for _ in range(2)]
+    lines = [json.loads(client.communicate(timeout=20)[0]) for client in clients]
+    assert all(line["valid"] for line in lines)
+    assert all(line["metrics"]["lost_count"] == 0 for line in lines)
+    first, second = sorted(lines, key=lambda line: str(line["started_utc"]))
+    assert second["evidence"]["server"]["before_utc"] > first["evidence"]["server"]["after_utc"]
+
+
+def test_server_ends_after_its_sessions(programs: Programs, secret: Path) -> None:
+    with Server(programs.net, secret, "--sessions", "2") as running:
+        with socket.create_connection(("127.0.0.1", running.port)):
+            pass  # whoever proves nothing is no session
+        assert running.run("udp_pingpong", **INSTANT).rc == 0
+        assert running.process.poll() is None
+        assert running.run("udp_pingpong", **INSTANT).rc == 0
+        assert running.process.wait(timeout=5) == 0
+
+
+def test_server_does_not_wait_for_ever(programs: Programs, secret: Path) -> None:
+    command = [str(programs.net), "server", "--interface", "lo", "--secret-file", str(secret), "--idle-timeout-s", "0.1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)
+    assert done.returncode == 3
+    assert "no client for 0.1 s" in done.stderr
+
+
+def test_ports_stay_in_their_range(programs: Programs, secret: Path) -> None:
+    with contextlib.ExitStack() as stack:
+        servers = [stack.enter_context(Server(programs.net, secret, "--ports", "23400-23407")) for _ in range(2)]
+        assert {one.port for one in servers} <= set(range(23400, 23408))
+        assert servers[0].port != servers[1].port
+        client = start(servers[0], "tcp_stream", duration_s=0.5)
+        text = Path("/proc/net/tcp").read_text()
+        listening = {int(port, 16) for port in re.findall(r": [0-9A-F]{8}:([0-9A-F]{4}) \S+ 0[1A] ", text)}
+        assert len(listening & set(range(23400, 23408))) >= 3, "two servers and one test channel"
+        client.communicate(timeout=10)
+        assert client.returncode == 0
+    done = ended([str(programs.net), "server", "--interface", "lo", "--secret-file", str(secret), "--ports", "9-5"])
+    assert done.rc == 2
+    assert "ports: found 9-5" in done.err
+
+
+def test_ipv6(programs: Programs, secret: Path) -> None:
+    if not Path("/proc/net/if_inet6").exists():
+        return
+    command = [str(programs.net), "server", "--bind", "::1", "--secret-file", str(secret)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        ready = json.loads(process.stdout.readline())["ready"]
+        assert ready["address"] == "::1"
+        for kernel in ("tcp_stream", "udp_pingpong"):
+            place = ["--to", "::1", "--port", str(ready["port"]), "--secret-file", str(secret)]
+            done = ended([str(programs.net), kernel, *place, "--duration_s", "0.02", "--warmup_s", "0"])
+            assert done.rc == 0, done.err
+            assert done.line["evidence"]["client"]["address"] == "::1"
+        process.terminate()

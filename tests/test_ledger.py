@@ -1,0 +1,168 @@
+"""What a journal means, and how an attempt ended: pure pieces of the driver."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpcq.plan import Cost, Goals, Plan, PlannedTest
+from hpcq.runner.jobs import all_steps, make_job
+from hpcq.runner.ledger import Ledger, summary
+from hpcq.runner.outcome import Outcome, decide, measured_steps
+from hpcq.scheduler.base import JobReport, JobState
+
+pytestmark = pytest.mark.fast
+
+
+def a_plan(attempts: int = 2) -> Plan:
+    tests = (PlannedTest(1, "tcp_stream", {"message_bytes": 1}, 30), PlannedTest(2, "udp_stream", {"message_bytes": 1}, 30))
+    pairs = (("n1", "n2"), ("n4", "n3"))
+    return Plan(
+        run_id="lab-1",
+        campaign="lab",
+        cluster="alpha",
+        interface="eth0",
+        seed=7,
+        candidates=(),
+        excluded=(),
+        tests=tests,
+        repetition_count=2,
+        walltime_s=60,
+        attempt_count_max=attempts,
+        pairs=pairs,
+        not_planned=(),
+        goals=Goals(pair_count=2, result_count=8, node_pair_count_min=1),
+        cost=Cost(job_count=2, estimated_job_s=5.0, node_seconds=20.0),
+    )
+
+
+def attempt(job_id: str, attempt_no: int) -> dict[str, Any]:
+    return {
+        "event": "attempt",
+        "tag": f"{job_id}-{attempt_no}",
+        "job_id": job_id,
+        "attempt_no": attempt_no,
+        "nodes": ["a", "b"],
+    }
+
+
+def ended(tag: str, outcome: str, measured: list[list[int]]) -> dict[str, Any]:
+    return {"event": "ended", "tag": tag, "outcome": outcome, "reason": "", "measured": measured}
+
+
+ALL = [[1, 1], [1, 2], [2, 1], [2, 2]]
+
+
+def test_a_completed_job_is_not_tried_again() -> None:
+    ledger = Ledger.replay(a_plan(), [attempt("j00001", 1), ended("j00001-1", "completed", ALL)])
+    assert list(ledger.pending) == [1]
+    assert ledger.measured_count == 4
+    assert not ledger.active
+
+
+@pytest.mark.parametrize("outcome", ["node_failed", "preempted", "boot_failed", "lost", "failed"])
+def test_what_says_nothing_about_the_test_is_tried_once_more(outcome: str) -> None:
+    ledger = Ledger.replay(a_plan(), [attempt("j00001", 1), ended("j00001-1", outcome, ALL[:1])])
+    assert 0 in ledger.pending
+    assert ledger.missing(0) == {(1, 2), (2, 1), (2, 2)}
+    assert ledger.next_attempt_no(0) == 2
+    for event in (attempt("j00001", 2), ended("j00001-2", outcome, [])):
+        ledger.apply(event)
+    assert 0 not in ledger.pending
+
+
+@pytest.mark.parametrize("outcome", ["cancelled", "timed_out", "out_of_memory", "deadline"])
+def test_what_would_end_the_same_way_is_not(outcome: str) -> None:
+    ledger = Ledger.replay(a_plan(), [attempt("j00001", 1), ended("j00001-1", outcome, [])])
+    assert 0 not in ledger.pending
+
+
+def test_a_withdrawn_attempt_does_not_count_as_a_try() -> None:
+    events = [attempt("j00001", 1), ended("j00001-1", "withdrawn", []), attempt("j00001", 2), ended("j00001-2", "lost", [])]
+    ledger = Ledger.replay(a_plan(), events)
+    assert 0 in ledger.pending
+    assert ledger.next_attempt_no(0) == 3
+
+
+def test_a_completed_job_with_failed_steps_is_tried_for_those_only() -> None:
+    ledger = Ledger.replay(a_plan(), [attempt("j00001", 1), ended("j00001-1", "completed", ALL[:3])])
+    job = make_job(a_plan(), 0, ledger.next_attempt_no(0), ledger.missing(0))
+    assert [step.key for step in job.steps] == [(2, 2)]
+    assert job.tag == "hpcq-lab-1-alpha-j00001-2"
+
+
+def test_refused_is_an_end_and_undetermined_is_known() -> None:
+    events = [
+        attempt("j00001", 1),
+        attempt("j00002", 1),
+        {"event": "refused", "tag": "j00001-1", "message": "no such partition"},
+    ]
+    ledger = Ledger.replay(a_plan(attempts=1), events)
+    assert [one.tag for one in ledger.undetermined] == ["j00002-1"]
+    assert ledger.attempts["j00001-1"].reason == "no such partition"
+    ledger.apply({"event": "submitted", "tag": "j00002-1", "native_id": "17"})
+    assert ledger.undetermined == []
+    assert summary(ledger)["attempts"] == {"refused": 1, "queued": 1}
+
+
+def test_nothing_is_tried_again_once_cancelled() -> None:
+    events = [attempt("j00001", 1), {"event": "cancel", "reason": "x"}, ended("j00001-1", "node_failed", [])]
+    events.append({"event": "not_run", "job_id": "j00002", "pair": ["n4", "n3"], "reason": "cancelled"})
+    ledger = Ledger.replay(a_plan(), events)
+    assert not ledger.pending
+    assert ledger.cancelled
+
+
+def test_steps_are_shuffled_by_the_seed_and_complete() -> None:
+    plan = a_plan()
+    job = make_job(plan, 1, 1, all_steps(plan))
+    assert {step.key for step in job.steps} == all_steps(plan)
+    assert [step.repetition_no for step in job.steps] == [1, 1, 2, 2]
+    assert make_job(plan, 1, 1, all_steps(plan)) == job
+    assert (job.client, job.server, job.job_id) == ("n4", "n3", "j00002")
+
+
+def report(state: JobState, word: str = "WORD", reason: str = "") -> JobReport:
+    return JobReport("1", state, word, reason)
+
+
+@pytest.mark.parametrize(
+    ("state", "exit_reason", "waited_s", "expected"),
+    [
+        (JobState.RUNNING, "done", 0, Outcome("completed", "")),
+        (JobState.COMPLETED, "done", 0, Outcome("completed", "")),
+        (JobState.TIMED_OUT, "done", 0, Outcome("completed", "")),
+        (JobState.RUNNING, None, 99, None),
+        (JobState.ENDING, "term", 99, None),
+        (JobState.CANCELLED, "term", 0, Outcome("cancelled", "the scheduler says WORD")),
+        (JobState.PREEMPTED, "term", 0, Outcome("preempted", "the scheduler says WORD")),
+        (JobState.TIMED_OUT, None, 0, None),
+        (JobState.TIMED_OUT, None, 99, Outcome("timed_out", "the scheduler says WORD")),
+        (JobState.NODE_FAILED, None, 99, Outcome("node_failed", "the scheduler says WORD")),
+        (JobState.FAILED, "server_not_ready", 0, Outcome("failed", "server_not_ready")),
+        (JobState.COMPLETED, None, 99, Outcome("failed", "no exit file; the scheduler says WORD")),
+        (JobState.UNKNOWN, None, 0, None),
+        (JobState.UNKNOWN, None, 99, Outcome("lost", "state WORD")),
+        (JobState.UNKNOWN, "term", 99, Outcome("failed", "term")),
+    ],
+)
+def test_outcomes(state: JobState, exit_reason: str | None, waited_s: float, expected: Outcome | None) -> None:
+    exit_file = {"reason": exit_reason} if exit_reason else None
+    assert decide(report(state), exit_file, waited_s=waited_s, grace_s=10) == expected
+
+
+def test_measured_steps_are_those_whose_kernel_measured(tmp_path: Path) -> None:
+    for name, content in {
+        "t1-r1": {"rc": 0},
+        "t1-r2": {"rc": 1},
+        "t2-r1": {"rc": 4},
+        "t2-r2": {"rc": 124},
+        "t3-r1": [],
+    }.items():
+        (tmp_path / f"{name}.status").write_text(json.dumps(content))
+    (tmp_path / "t4-r1.status").write_text('{"rc": 0')
+    assert measured_steps(tmp_path) == {(1, 1), (1, 2)}
+    assert measured_steps(tmp_path / "nothing") == frozenset()

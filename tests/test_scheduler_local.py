@@ -1,0 +1,58 @@
+"""The embedded scheduler keeps the contract that Slurm keeps (tests/test_scheduler_slurm.py)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hpcq.scheduler.base import JobState, SchedulerSettings
+from hpcq.scheduler.local import Local
+from hpcq.transport import Here
+from tests.scheduler_contract import PROMISES, TERMINAL, Site, the_time_limit_ends_a_job
+
+pytestmark = pytest.mark.fast
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    settings = SchedulerSettings(nodes=("node-a", "node-b"), queue_folder=str(tmp_path / "queue with blanks"))
+    return Site(Local(Here(), settings), str(tmp_path / "work"), "# {name}")
+
+
+@pytest.mark.parametrize("promise", [*PROMISES, the_time_limit_ends_a_job], ids=lambda promise: promise.__name__)
+def test_promise(site: Site, promise: Callable[[Site], None]) -> None:
+    promise(site)
+
+
+def test_a_cancelled_script_gets_term_and_can_say_so(site: Site) -> None:
+    body = f"trap 'echo ended >{site.folder}/trapped/said; exit 143' TERM\nsleep 30 & wait"
+    answer = site.submit("trapped", body)
+    assert answer.native_id
+    site.wait(answer.native_id, JobState.RUNNING)
+    time.sleep(0.3)  # until the script has set its trap
+    site.scheduler.cancel([answer.native_id])
+    assert site.wait(answer.native_id, *TERMINAL).state is JobState.CANCELLED
+    assert (Path(site.folder) / "trapped" / "said").read_text() == "ended\n"
+
+
+def test_a_keeper_that_dies_is_no_success(site: Site, tmp_path: Path) -> None:
+    answer = site.submit("orphan", "sleep 30")
+    assert answer.native_id
+    site.wait(answer.native_id, JobState.RUNNING)
+    keeper = int((tmp_path / "queue with blanks" / "jobs" / answer.native_id / "pid").read_text())
+    Here().sh(f"pkill -KILL --session {keeper}")
+    report = site.wait(answer.native_id, JobState.UNKNOWN)
+    assert report.reason == "its keeper died"
+
+
+def test_jobs_share_nodes_one_after_another(site: Site) -> None:
+    log = f"{site.folder}/log"
+    body = f"echo start >>{log}; sleep 0.2; echo end >>{log}"
+    answers = [site.submit(f"one{number}", body) for number in range(4)]
+    for answer in answers:
+        assert answer.native_id
+        site.wait(answer.native_id, JobState.COMPLETED)
+    assert Path(log).read_text().split() == ["start", "end"] * 4

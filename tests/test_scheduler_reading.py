@@ -1,0 +1,89 @@
+"""What schedulers say, read: words and signs of Slurm as its manual lists them, answers that are no answers."""
+
+from __future__ import annotations
+
+import pytest
+
+from hpcq.errors import SchedulerError
+from hpcq.scheduler.base import JobState, NodeCondition, SchedulerSettings
+from hpcq.scheduler.slurm import Slurm, node_condition
+from hpcq.transport import Completed, Here
+
+pytestmark = pytest.mark.fast
+
+
+@pytest.mark.parametrize(
+    ("word", "condition"),
+    [
+        ("idle", NodeCondition.IDLE),
+        ("idle~", NodeCondition.POWERED_DOWN),
+        ("idle#", NodeCondition.POWERED_DOWN),
+        ("idle!", NodeCondition.POWERED_DOWN),
+        ("idle%", NodeCondition.POWERED_DOWN),
+        ("idle*", NodeCondition.DOWN),
+        ("idle$", NodeCondition.MAINTENANCE),
+        ("idle@", NodeCondition.DOWN),
+        ("idle^", NodeCondition.DOWN),
+        ("idle-", NodeCondition.PLANNED),
+        ("mixed", NodeCondition.BUSY),
+        ("mixed-", NodeCondition.BUSY),
+        ("allocated", NodeCondition.BUSY),
+        ("allocated*", NodeCondition.DOWN),
+        ("completing", NodeCondition.BUSY),
+        ("planned", NodeCondition.PLANNED),
+        ("reserved", NodeCondition.RESERVED),
+        ("maint", NodeCondition.MAINTENANCE),
+        ("maint*", NodeCondition.MAINTENANCE),
+        ("drained", NodeCondition.DRAINED),
+        ("drained*", NodeCondition.DRAINED),
+        ("draining", NodeCondition.DRAINED),
+        ("down", NodeCondition.DOWN),
+        ("down*", NodeCondition.DOWN),
+        ("powering_up", NodeCondition.POWERED_DOWN),
+        ("inval", NodeCondition.DOWN),
+        ("a_word_of_2040", NodeCondition.UNKNOWN),
+    ],
+)
+def test_node_words(word: str, condition: NodeCondition) -> None:
+    assert node_condition(word) is condition
+
+
+def test_only_plain_idle_is_idle() -> None:
+    assert [sign for sign in "*~#!%$@^-" if node_condition(f"idle{sign}") is NodeCondition.IDLE] == []
+
+
+def slurm(partition: str | None = None) -> Slurm:
+    return Slurm(Here(), SchedulerSettings(partition=partition))
+
+
+def test_nodes_of_the_default_partition_when_none_is_named() -> None:
+    answer = (
+        "n1|idle|main*|ib,fast|none\nn1|idle|debug|ib,fast|none\n"
+        "n2|drained*|main*|(null)|disk | broken\nn3|idle|gpu|(null)|none\n"
+    )
+    found = slurm().read_nodes(answer)
+    assert [(one.node, one.condition.value, one.features, one.reason) for one in found] == [
+        ("n1", "idle", ("ib", "fast"), None),
+        ("n2", "drained", (), "disk | broken"),
+    ]
+    assert [one.node for one in slurm("main").read_nodes(answer)] == ["n1", "n2", "n3"]  # sinfo itself filters by partition
+
+
+def test_poll_rows_and_a_reason_with_bars() -> None:
+    answer = b"7|RUNNING|n[1-2]|None\n8|PENDING||Resources|or so\n9|NEW_WORD||\n"
+    reports = {report.native_id: report for report in slurm().read_poll(Completed(0, answer, ""))}
+    assert reports["7"].state is JobState.RUNNING
+    assert reports["8"].reason == "Resources|or so"
+    assert (reports["9"].state, reports["9"].native_state) == (JobState.UNKNOWN, "NEW_WORD")
+
+
+def test_a_failed_poll_is_no_answer() -> None:
+    with pytest.raises(SchedulerError, match="Unable to contact slurm controller"):
+        slurm().read_poll(Completed(1, b"", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)"))
+    assert slurm().read_poll(Completed(1, b"", "slurm_load_jobs error: Invalid job id specified")) == []
+
+
+def test_accounting_rows() -> None:
+    rows = slurm().read_history(Completed(0, b"7|CANCELLED by 1000|n1|0:15\n8|NODE_FAIL|n2|1:0\n", ""))
+    assert [(row.native_id, row.state.value, row.exit_code) for row in rows] == [("7", "cancelled", 0), ("8", "node_failed", 1)]
+    assert slurm().read_history(Completed(1, b"", "Slurm accounting storage is disabled")) == []

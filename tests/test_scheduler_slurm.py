@@ -1,0 +1,65 @@
+"""Both real Slurm clusters of the lab keep the scheduler contract; alpha has accounting, beta has none."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+
+import pytest
+
+from hpcq.definition.cluster import read_cluster
+from hpcq.runner.runs import reach, scheduler_of
+from hpcq.scheduler.base import JobState, Submission
+from tests.lab_fixture import RunningLab
+from tests.scheduler_contract import PROMISES, TERMINAL, Site, the_time_limit_ends_a_job
+
+pytestmark = pytest.mark.lab
+
+
+@pytest.fixture(params=["alpha", "beta"])
+def site(lab: RunningLab, request: pytest.FixtureRequest) -> Site:
+    cluster = read_cluster(lab.cluster_file(request.param))
+    scheduler = scheduler_of(cluster, reach(cluster))
+    head = "\n".join(
+        [
+            "#SBATCH --job-name={name}",
+            "#SBATCH --nodes=2 --exclusive --no-requeue --time=0:30",
+            f"#SBATCH --partition={cluster.partition}",
+            "#SBATCH --nodelist={nodes}",
+            *([f"#SBATCH --account={cluster.account}"] if cluster.account else []),
+        ]
+    )
+    return Site(scheduler, f"{cluster.work_directory}/contract-{secrets.token_hex(4)}", head)
+
+
+@pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.__name__)
+def test_promise(site: Site, promise: Callable[[Site], None]) -> None:
+    promise(site)
+
+
+@pytest.mark.long
+def test_the_time_limit(site: Site) -> None:
+    the_time_limit_ends_a_job(site)
+
+
+def test_a_refusal_is_quoted(site: Site) -> None:
+    script = site.script("refused", "exit 0")
+    site.scheduler.transport.sh(f"sed -i 's/--partition=.*/--partition=nowhere/' {script}")
+    [answer] = site.scheduler.submit([Submission("refused", script, (), 60)])
+    assert answer.native_id is None
+    assert "invalid partition specified: nowhere" in answer.message
+
+
+def test_many_jobs_in_one_submission_and_one_poll(site: Site) -> None:
+    names = [f"many{number}" for number in range(12)]
+    nodes = tuple(sorted(state.node for state in site.scheduler.nodes())[:2])
+    submissions = [Submission(name, site.script(name, "exit 0", nodes), nodes, 60) for name in names]
+    before = site.scheduler.query_count
+    answers = site.scheduler.submit(submissions)
+    assert [answer.tag for answer in answers] == names
+    ids = [answer.native_id for answer in answers if answer.native_id]
+    assert len(set(ids)) == 12
+    site.scheduler.poll(ids)
+    assert site.scheduler.query_count == before + 1
+    for native_id in ids:
+        assert site.wait(native_id, *TERMINAL).state is JobState.COMPLETED

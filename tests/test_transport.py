@@ -1,0 +1,123 @@
+"""Transport: real shells, hostile names, and an ssh that is replaced by a script only to lose connections on demand."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from hpcq.errors import TransportError
+from hpcq.transport import Here, Ssh, Transport, quote, run_here
+
+pytestmark = pytest.mark.fast
+
+HOSTILE = [
+    "plain",
+    "two words",
+    "quo'te",
+    'dou"ble',
+    "$(touch pwned)",
+    "`touch pwned`",
+    "a;b",
+    "-rf",
+    "*",
+    "new\nline",
+    "ümlaut",
+    "\\",
+]
+
+
+@pytest.fixture
+def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ssh:
+    """Ssh over a stand-in for the ssh program that runs the remote command here, through csh-like noise on stdout."""
+    program = tmp_path / "bin" / "ssh"
+    program.parent.mkdir()
+    program.write_text(
+        '#!/bin/sh\nfor w in "$@"; do [ "$w" = -G ] && { echo "controlpath none"; exit 0; }; last=$w; done\n'
+        'if [ -e "$SSH_CUT" ]; then echo "Connection closed" >&2; exit 255; fi\n'
+        'echo "welcome to the noisy profile"\nexec /bin/sh -c "$last"\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("SSH_CUT", str(tmp_path / "cut"))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    return Ssh("head")
+
+
+@pytest.fixture(params=["here", "ssh"])
+def transport(request: pytest.FixtureRequest) -> Transport:
+    return Here() if request.param == "here" else request.getfixturevalue("ssh")
+
+
+def test_exit_code_output_and_input(transport: Transport) -> None:
+    done = transport.sh("cat; echo err >&2; exit 7", stdin=b"in\x00put\xff")
+    assert (done.returncode, done.stdout, done.stderr.strip()) == (7, b"in\x00put\xff", "err")
+
+
+def test_a_long_script_is_no_problem(transport: Transport) -> None:
+    script = "\n".join(f"x{number}={'y' * 50}" for number in range(10_000)) + "\necho $x9999"
+    assert transport.sh(script).text.strip() == "y" * 50
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_names_travel_both_ways(transport: Transport, tmp_path: Path, name: str) -> None:
+    source, back = tmp_path / "source", tmp_path / "back"
+    (source / name).mkdir(parents=True)
+    (source / name / "file").write_text("content")
+    (source / name / "file").chmod(0o600)
+    there = str(tmp_path / f"there {name}")
+    transport.push(source, there)
+    pushed = Path(there) / name / "file"
+    assert pushed.read_text() == "content"
+    assert pushed.stat().st_mode & 0o777 == 0o600
+    assert not (tmp_path / "pwned").exists()
+    if "\n" not in name:  # a list of names is one a line
+        transport.pull(there, [name, "not there"], back)
+        assert (back / name / "file").read_text() == "content"
+
+
+def test_quoting_is_one_word() -> None:
+    for text in HOSTILE:
+        assert Here().sh(f"printf %s {quote(text)}").text == text
+
+
+def test_pull_brings_only_files_below_the_folder(tmp_path: Path) -> None:
+    there = tmp_path / "there"
+    there.mkdir()
+    (there / "link").symlink_to("/etc/hostname")
+    (there / "file").write_text("x")
+    Here().pull(str(there), ["link", "file", "../../etc/hostname"], tmp_path / "back")
+    assert sorted(path.name for path in (tmp_path / "back").rglob("*")) == ["file"]
+
+
+def test_the_submitting_shells_settings_do_not_travel(transport: Transport, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SBATCH_PARTITION", "wrong")
+    monkeypatch.setenv("SLURM_JOB_ID", "1")
+    assert transport.sh("env | grep -E '^(SBATCH|SLURM)_'; true").text == ""
+
+
+def test_a_lost_connection_is_transient_and_says_how_to_try(ssh: Ssh, tmp_path: Path) -> None:
+    assert ssh.sh("echo up").text == "up\n"
+    (tmp_path / "cut").touch()
+    with pytest.raises(TransportError, match="ssh head: cannot be reached: Connection closed") as caught:
+        ssh.sh("echo down")
+    assert caught.value.transient
+    assert caught.value.hint is not None
+    assert "BatchMode=yes" in caught.value.hint
+
+
+def test_an_unwritable_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(TransportError, match="cannot write there"):
+        Here().push(tmp_path, str(tmp_path / "file" / "below"))
+
+
+def test_a_program_that_does_not_end_is_killed() -> None:
+    with pytest.raises(TransportError, match=r"no end after 0\.2 s"):
+        run_here(["sleep", "60"], timeout_s=0.2)
+
+
+def test_a_program_that_is_not_there() -> None:
+    with pytest.raises(TransportError, match="no-such-program: not found on this machine"):
+        run_here(["no-such-program"])

@@ -1,0 +1,62 @@
+"""The reference part of docs/kernels.md, from kernels/describe/*.json.
+
+python -m tools.kernel_reference            writes it
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "kernels.md"
+BEGIN = "<!-- reference: written by python -m tools.kernel_reference -->\n"
+END = "<!-- end of reference -->\n"
+
+
+def reference() -> str:
+    """Tables of all options and metrics, kernel by kernel."""
+    parts: list[str] = []
+    for path in sorted((ROOT / "kernels" / "describe").glob("*.json"), reverse=True):
+        program: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        parts += [_kernel(program["program"], kernel) for kernel in program["kernels"]]
+    return "\n".join(parts)
+
+
+def with_reference(page: str) -> str:
+    """The page with its reference part renewed."""
+    head, _, rest = page.partition(BEGIN)
+    _, _, tail = rest.partition(END)
+    return f"{head}{BEGIN}\n{reference()}\n{END}{tail}"
+
+
+def _kernel(program: str, kernel: dict[str, Any]) -> str:
+    options = "\n".join(
+        f"| `{row['name']}` | {_allowed(row)} | {_plain(row['default'])} | {row['help']} |" for row in kernel["options"]
+    )
+    metrics = "\n".join(f"| `{row['name']}` | {row['better']} | {row['help']} |" for row in kernel["metrics"])
+    return (
+        f"### {kernel['name']} ({program})\n\n{kernel['summary'][0].upper()}{kernel['summary'][1:]}. {kernel['method']}\n\n"
+        f"| option | allowed | default | what it is |\n|---|---|---|---|\n{options}\n\n"
+        f"| metric | better | what it is |\n|---|---|---|\n{metrics}\n"
+    )
+
+
+def _allowed(row: dict[str, Any]) -> str:
+    if row["choices"]:
+        return ", ".join(row["choices"])
+    if row["type"] == "boolean":
+        return "true, false"
+    unit = f" {row['unit']}" if row["unit"] else ""
+    return f"{_plain(row['minimum'])} to {_plain(row['maximum'])}{unit}"
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:.15g}" if isinstance(value, float) else str(value)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(with_reference(PAGE.read_text("utf-8")), "utf-8")
