@@ -31,6 +31,8 @@ _TEST_OVERHEAD_S = 0.3
 _MPI_TEST_OVERHEAD_S = 1.5
 #: Schedulers count time limits in minutes; a slow prologue or a loaded node must fit.
 _WALLTIME_MARGIN_S = 60.0
+#: Conditions of a node that end with somebody's job.
+_AT_WORK = frozenset({"busy", "planned"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,15 +354,22 @@ def _choose_nodes(
     include, exclude = set(choice.include), set(choice.exclude)
     reasons: dict[str, str] = {name: f"not a node of {cluster.name}" for name in choice.include if name not in states}
     usable: list[str] = []
+    busy: list[str] = []
     for name, state in states.items():
         reason = "excluded by the campaign" if name in exclude else None
         if include and name not in include:
             reason = "not included by the campaign"
         reason = reason or _unfit(state, campaign, cluster)
-        if reason is None:
+        if reason is None and state.condition not in _AT_WORK:
             usable.append(name)
-        else:
-            reasons[name] = reason
+            continue
+        reasons[name] = reason or _state_words(state)
+        if reason is None:
+            busy.append(name)
+    waited_for = _waited_for(campaign, usable, busy)
+    usable += waited_for
+    for name in waited_for:
+        del reasons[name]
     if choice.at_most is not None and len(usable) > choice.at_most:
         order = seeded_order(usable, seed)
         if campaign.pairs.node in order:  # the middle of a star is not what is left out
@@ -371,18 +380,28 @@ def _choose_nodes(
     return candidates, [Excluded(name, reasons[name]) for name in sorted(reasons, key=natural)]
 
 
+def _waited_for(campaign: Campaign, idle: Sequence[str], busy: Sequence[str]) -> list[str]:
+    """The nodes at work that are planned with all the same: the driver waits for them, as long as its patience lasts."""
+    if campaign.nodes.state == "up" or len(idle) < 2:
+        return list(busy)
+    named = {node for pair in campaign.pairs.pairs for node in pair} | {campaign.pairs.node}
+    return [name for name in busy if name in named]
+
+
 def _unfit(node: NodeState, campaign: Campaign, cluster: Cluster) -> str | None:
-    """Why a node cannot be used, or None."""
+    """Why a node cannot be used, neither now nor when its jobs have ended, or None."""
     partition = campaign.nodes.partition or cluster.partition
     if partition is not None and node.partitions and partition not in node.partitions:
         return f"not in partition {partition}"
     for constraint in (cluster.constraint, campaign.nodes.constraint):
         if constraint is not None and not has_features(node.features, constraint):
             return f"does not have {constraint}"
-    if node.condition != "idle":
-        native = "" if node.native_state.lower() == node.condition else f" ({node.native_state})"
-        return f"state {node.condition}{native}" + (f": {node.reason}" if node.reason else "")
-    return None
+    return None if node.condition == "idle" or node.condition in _AT_WORK else _state_words(node)
+
+
+def _state_words(node: NodeState) -> str:
+    native = "" if node.native_state.lower() == node.condition else f" ({node.native_state})"
+    return f"state {node.condition}{native}" + (f": {node.reason}" if node.reason else "")
 
 
 def has_features(features: Collection[str], constraint: str) -> bool:

@@ -75,9 +75,8 @@ class Tournament:
     def end(self) -> None:
         for process in (self.conductor, *self.agents.values()):
             with contextlib.suppress(ProcessLookupError):
-                process.send_signal(signal.SIGCONT)
                 process.kill()
-            process.communicate()
+            process.communicate(timeout=20)  # ends only when its children too have let go of its stderr
 
 
 @contextlib.contextmanager
@@ -96,6 +95,12 @@ def wait_for(condition: Callable[[], object], limit_s: float = 10) -> None:
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"
         time.sleep(0.005)
+
+
+def runs(pid: int) -> bool:
+    with contextlib.suppress(FileNotFoundError):
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    return False
 
 
 def children(pid: int) -> list[int]:
@@ -171,6 +176,9 @@ def test_an_agent_that_says_nothing_is_lost_after_its_ping(programs: Programs, t
         assert "lost: d: no answer for 5 s" in said
         lines = playing.lines
         assert lines["j4"]["reason"] == "d: no answer for 5 s"
+        stopped = children(playing.agents["d"].pid)
+        playing.agents["d"].kill()
+        wait_for(lambda: not any(runs(pid) for pid in stopped))
         assert (lines["j1"]["rc"], lines["j3"]["rc"]) == (0, 0)
 
 

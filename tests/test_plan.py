@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -252,35 +253,52 @@ def test_features() -> None:
 
 
 def test_too_few_nodes_says_why(campaign: Campaign, cluster: Cluster) -> None:
-    states = [node("n1"), *(node(f"n{number}", NodeCondition.BUSY, "alloc") for number in range(2, 13))]
+    states = [node("n1"), *(node(f"n{number}", NodeCondition.DOWN, "down*") for number in range(2, 13))]
     states.append(node("n13", NodeCondition.DRAINED))
     with pytest.raises(UserError) as caught:
         make_plan(campaign, cluster, states, "r", 7)
     assert caught.value.message.splitlines() == [
         "alpha: 1 of 13 nodes can be used: at least two are needed",
-        "  n2, n3, n4, n5, n6, n7, n8, n9 and 3 more: state busy (alloc)",
+        "  n2, n3, n4, n5, n6, n7, n8, n9 and 3 more: state down (down*)",
         "  n13: state drained",
     ]
     with pytest.raises(UserError, match=r"^alpha: 0 of 0 nodes can be used: at least two are needed$"):
         make_plan(campaign, cluster, [], "r", 7)
 
 
+def test_nodes_at_work_are_waited_for_where_there_is_no_other_way(campaign: Campaign, cluster: Cluster) -> None:
+    busy = [node("b1", NodeCondition.BUSY), node("b2", NodeCondition.PLANNED)]
+
+    def candidates(states: list[NodeState], **changed: Any) -> list[str]:
+        plan = make_plan(replace(campaign, **changed), cluster, states, "r", 7)
+        assert not {one.node for one in plan.candidates} & {one.node for one in plan.excluded}
+        return [one.node for one in plan.candidates]
+
+    assert candidates([*nodes(2), *busy]) == ["n1", "n2"]
+    assert candidates([*nodes(1), *busy]) == ["b1", "b2", "n1"]
+    assert candidates(busy) == ["b1", "b2"]
+    assert candidates([*nodes(2), *busy], nodes=NodeChoice(state="up")) == ["b1", "b2", "n1", "n2"]
+    listed = PairChoice(Pattern.LIST, pairs=(("n1", "b2"),))
+    assert candidates([*nodes(2), *busy], pairs=listed) == ["b2", "n1", "n2"]
+    assert candidates([*nodes(2), *busy], pairs=PairChoice(Pattern.STAR, node="b1")) == ["b1", "n1", "n2"]
+
+
 def test_listed_pairs_that_cannot_run_are_kept_with_the_reason(campaign: Campaign, cluster: Cluster) -> None:
-    states = [*nodes(2), node("n3", NodeCondition.BUSY)]
+    states = [*nodes(2), node("n3", NodeCondition.DRAINED)]
     listed = PairChoice(Pattern.LIST, pairs=(("n1", "n2"), ("n1", "n3"), ("n9", "n3")))
     plan = make_plan(replace(campaign, pairs=listed), cluster, states, "r", 7)
     assert plan.pairs == (("n1", "n2"),)
     assert [(one.client, one.server, one.reason) for one in plan.not_planned] == [
-        ("n1", "n3", "n3 state busy"),
-        ("n9", "n3", "n9 is not a node of alpha; n3 state busy"),
+        ("n1", "n3", "n3 state drained"),
+        ("n9", "n3", "n9 is not a node of alpha; n3 state drained"),
     ]
     assert Plan.from_json(plan.to_json()) == plan
     with pytest.raises(UserError) as caught:
         make_plan(replace(campaign, pairs=PairChoice(Pattern.STAR, node="n3")), cluster, states, "r", 7)
     assert caught.value.message.splitlines() == [
         "alpha: no pair of the campaign can run",
-        "  n3 - n1: n3 state busy",
-        "  n3 - n2: n3 state busy",
+        "  n3 - n1: n3 state drained",
+        "  n3 - n2: n3 state drained",
     ]
 
 

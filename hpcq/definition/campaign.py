@@ -67,7 +67,9 @@ _FILE_SIZE_MAX_BYTES = 64 * 2**20
 class NodesSection(Section):
     """Which nodes may be used."""
 
-    state: Literal["idle"] = Field(default="idle", description="Only nodes that are idle when a wave starts are ever used.")
+    state: Literal["idle", "up"] = Field(
+        default="idle", description="Idle at the start (`idle`), or also at work (`up`) and waited for. Only idle nodes are used."
+    )
     include: NodeLists = Field(default=[], description="Only these: names, or ranges like n[01-04,7]. Empty is all.")
     exclude: NodeLists = Field(default=[], description="Never these.")
     constraint: Features | None = Field(default=None, description="Features a node must have, joined by & and |.")
@@ -282,6 +284,7 @@ def budget(section: BudgetSection) -> Budget:
 
 def _nodes(section: NodesSection) -> NodeChoice:
     return NodeChoice(
+        state=section.state,
         include=tuple(dict.fromkeys(name for text in section.include for name in nodelist.expand(text))),
         exclude=tuple(dict.fromkeys(name for text in section.exclude for name in nodelist.expand(text))),
         constraint=section.constraint,

@@ -95,8 +95,12 @@ class GateStatistic(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NodeChoice:
-    """Which nodes a campaign may use; only idle ones ever are. Ranges are expanded already."""
+    """Which nodes a campaign may use; only idle ones ever are. Ranges are expanded already.
 
+    state: `idle`: those idle when it is planned; `up`: also those at work then.
+    """
+
+    state: str = "idle"
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     constraint: str | None = None

@@ -45,7 +45,8 @@ int sessions_signals(struct failure *failure)
 void sessions_child(void)
 {
     sigset_t none;
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    /* Not SIGTERM: a child that is stopped when its parent dies would stay for ever. */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     signals_install();
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
