@@ -1,6 +1,6 @@
 """A cluster in a box: two real Slurm clusters in namespaces of this machine, joined by a wide-area link.
 
-usage: python3 lab/ up|down|status|exec|kill-node|start-node|restart-controller|wan [options]
+usage: python3 lab/ up|down|status|exec|kill-node|start-node|restart-controller|slow|lossy|mend|wan [options]
 """
 
 import argparse
@@ -10,16 +10,18 @@ import re
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
 import daemons
+import damage
 import machines
 import report
 import wan
 import whole
 from faults import LabError, UsageError
-from layout import LABS_FOLDER, NODE_COUNT_MAX, USERS, Lab, Settings, Wan, checked_name
+from layout import LABS_FOLDER, LEAF_COUNT_MAX, NODE_COUNT_MAX, USERS, Lab, Settings, Wan, checked_name
 from other_system import CACHE_FOLDER, SYSTEMS, root_of
 from processes import ENVIRONMENT, recorded
 from quantities import delay_ns, loss_ratio, rate_bps
@@ -89,6 +91,12 @@ def parser() -> Parser:
 
     one = verb("up", run_up, "bring a lab up")
     one.add_argument("--nodes", default="4", metavar="N", help=f"nodes of each cluster, 1 to {NODE_COUNT_MAX} (default: 4)")
+    one.add_argument(
+        "--leaves",
+        default="2",
+        metavar="N",
+        help=f"leaf switches that these are spread over, 1 to {LEAF_COUNT_MAX} (default: 2)",
+    )
     _add_wan(one, delay="1.45ms", rate="400mbit", loss="0")
     one.add_argument(
         "--wan-wire", choices=("auto", "netem", "user"), default="auto", help="what makes the link (default: auto)"
@@ -121,10 +129,23 @@ def parser() -> Parser:
     one = verb("restart-controller", run_restart_controller, "end slurmctld and start it again")
     one.add_argument("cluster", metavar="CLUSTER")
     one.add_argument("--crash", action="store_true", help="end it by SIGKILL")
+    _add_damage(verb)
     one = verb("wan", run_wan, "change the link between the clusters, or show it")
     one.add_argument("--json", action="store_true", help="settings and counters as one JSON object")
     _add_wan(one, prefix="--")
     return top
+
+
+def _add_damage(verb: Callable[..., argparse.ArgumentParser]) -> None:
+    one = verb("slow", run_slow, "slow a node's eth0, or the uplink of a leaf switch, in both directions")
+    one.add_argument("where", metavar="CLUSTER/NODE|LEAF", help="alpha/n02, or alpha/leaf2 for its uplink")
+    one.add_argument("--rate", required=True, metavar="RATE", help="such as 60mbit")
+    one = verb("lossy", run_lossy, "lose packets between two nodes of a cluster, in both directions, and no others")
+    one.add_argument("where", metavar="CLUSTER/NODE")
+    one.add_argument("other", metavar="NODE")
+    one.add_argument("--loss", required=True, metavar="LOSS", help="such as 5%% or 0.05")
+    one = verb("mend", run_mend, "undo what slow and lossy did")
+    one.add_argument("cluster", metavar="CLUSTER", nargs="?", help="only there (default: both)")
 
 
 def _add_wan(
@@ -146,9 +167,12 @@ def _add_wan(
 def run_up(options: argparse.Namespace) -> None:
     if not options.nodes.isdigit() or not 1 <= int(options.nodes) <= NODE_COUNT_MAX:
         raise UsageError(f"--nodes: {options.nodes!r} is out of range: 1 to {NODE_COUNT_MAX} are allowed")
+    if not options.leaves.isdigit() or not 1 <= int(options.leaves) <= LEAF_COUNT_MAX:
+        raise UsageError(f"--leaves: {options.leaves!r} is out of range: 1 to {LEAF_COUNT_MAX} are allowed")
     settings = Settings(
         name=checked_name(options.name),
         node_count=int(options.nodes),
+        leaf_count=int(options.leaves),
         wan=Wan(
             delay_ns("--wan-delay", options.delay),
             rate_bps("--wan-rate", options.rate, may_be_none=True),
@@ -235,6 +259,39 @@ def run_restart_controller(options: argparse.Namespace) -> None:
     lab = standing(options)
     with whole.lock(lab.state, PATIENCE_S):
         daemons.restart_controller(lab, lab.cluster(options.cluster), crash=options.crash)
+
+
+def run_slow(options: argparse.Namespace) -> None:
+    lab = standing(options)
+    damage_bps = rate_bps("--rate", options.rate)
+    leaf_no = lab.leaf_no(options.where)
+    with whole.lock(lab.state, PATIENCE_S):
+        if leaf_no is not None:
+            damage.slow_leaf(lab.cluster(options.where.partition("/")[0]), leaf_no, damage_bps)
+        else:
+            damage.slow_node(lab, lab.machine(options.where), damage_bps)
+
+
+def run_lossy(options: argparse.Namespace) -> None:
+    lab = standing(options)
+    loss = loss_ratio("--loss", options.loss)
+    one = lab.machine(options.where)
+    cluster_name, _, short = options.other.rpartition("/")
+    other = lab.machine(f"{cluster_name or one.cluster}/{short}")
+    if one.cluster != other.cluster or one == other:
+        raise UsageError(
+            f"lossy: {options.where} and {options.other}: two nodes of one cluster are needed", "hpcq lab wan --loss"
+        )
+    with whole.lock(lab.state, PATIENCE_S):
+        damage.lossy_pair(lab, one, other, loss)
+
+
+def run_mend(options: argparse.Namespace) -> None:
+    lab = standing(options)
+    clusters = lab.clusters if options.cluster is None else (lab.cluster(options.cluster),)
+    with whole.lock(lab.state, PATIENCE_S):
+        for cluster in clusters:
+            damage.mend(lab, cluster)
 
 
 def run_wan(options: argparse.Namespace) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 from faults import UsageError
 
 NODE_COUNT_MAX = 48
+LEAF_COUNT_MAX = 16
 LABS_FOLDER = Path("/run/hpcq-lab")
 CLUSTER_NAMES = ("alpha", "beta")
 USERS = {"labuser": 20001, "otheruser": 20002}
@@ -40,6 +41,7 @@ class Settings:
 
     name: str
     node_count: int
+    leaf_count: int
     wan: Wan
     wire: str
     seed: int
@@ -102,6 +104,11 @@ class Cluster:
         """Where the first process of a machine, or of the site itself, wrote what its id is outside."""
         return self.var / "lib/lab" / f"{holder}.pid"
 
+    @property
+    def leaf_numbers(self) -> range:
+        """The leaf switches, from 1; the head is plugged into the first."""
+        return range(1, self.nodes[-1].leaf_no + 1)
+
     def leaf_nodes(self, leaf_no: int) -> list[Machine]:
         return [node for node in self.nodes if node.leaf_no == leaf_no]
 
@@ -147,13 +154,23 @@ class Lab:
         first, last = cluster.nodes[0].name, cluster.nodes[-1].name
         raise UsageError(f"node: {short!r} is not in {cluster_name}: head and {first} to {last} are")
 
+    def leaf_no(self, where: str) -> int | None:
+        """`alpha/leaf2` -> 2; None for what does not name a leaf switch."""
+        cluster_name, _, short = where.partition("/")
+        match = re.fullmatch(r"leaf(\d+)", short)
+        if match is None:
+            return None
+        leaf_numbers = self.cluster(cluster_name).leaf_numbers
+        if int(match[1]) not in leaf_numbers:
+            raise UsageError(f"leaf: {short!r} is not in {cluster_name}: leaf1 to leaf{leaf_numbers[-1]} are")
+        return int(match[1])
+
 
 def lab_of(settings: Settings, state: Path) -> Lab:
     """Every name and address of the lab that these settings describe."""
     roots = {"alpha": settings.alpha_root, "beta": settings.beta_root}
     clusters = tuple(
-        _cluster(name, 77 + index, settings.node_count, Path(roots[name]), state / name)
-        for index, name in enumerate(CLUSTER_NAMES)
+        _cluster(name, 77 + index, settings, Path(roots[name]), state / name) for index, name in enumerate(CLUSTER_NAMES)
     )
     return Lab(settings, state, clusters)
 
@@ -176,12 +193,12 @@ def settings_from_json(found: dict[str, object]) -> Settings:
     return Settings(**{**found, "wan": Wan(**wan)})  # type: ignore[arg-type]
 
 
-def _cluster(name: str, number: int, node_count: int, root: Path, folder: Path) -> Cluster:
+def _cluster(name: str, number: int, settings: Settings, root: Path, folder: Path) -> Cluster:
     head = Machine(f"{name}-head", name, "head", 1, f"10.{number}.0.1", f"10.{number + 100}.0.1", is_head=True)
-    first_leaf_count = (node_count + 1) // 2
+    node_count, leaf_count = settings.node_count, min(settings.leaf_count, settings.node_count)
     nodes = []
     for node_no in range(1, node_count + 1):
-        leaf_no = 1 if node_no <= first_leaf_count else 2
+        leaf_no = 1 + (node_no - 1) * leaf_count // node_count  # the first leaves get the odd ones
         nodes.append(
             Machine(
                 name=f"{name}-n{node_no:02d}",

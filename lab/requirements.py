@@ -13,7 +13,7 @@ PROGRAMS = {
     "mariadbd": "mariadb-server", "mariadb-install-db": "mariadb-server",
     "mpicc.openmpi": "libopenmpi-dev", "mpicc.mpich": "libmpich-dev",
     "sshd": "openssh-server", "ssh": "openssh-client", "ssh-keygen": "openssh-client",
-    "ip": "iproute2", "tc": "iproute2", "nc": "netcat-openbsd", "gcc": "gcc",
+    "ip": "iproute2", "tc": "iproute2", "nft": "nftables", "nc": "netcat-openbsd", "gcc": "gcc",
     "nsenter": "util-linux", "unshare": "util-linux", "setpriv": "util-linux",
 }  # fmt: skip
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

@@ -125,14 +125,15 @@ def _write_plugs(lab: Lab, cluster: Cluster) -> None:
     shutil.copy(TEMPLATES / "machine.sh", folder)
     uplink = lab.settings.uplink_rate_bps
     links = ["link set lo up"]
-    links += [f"link add {bridge} type bridge mcast_snooping 0" for bridge in ("spine", "leaf1", "leaf2", "mgmt")]
+    bridges = ["spine", *(f"leaf{leaf_no}" for leaf_no in cluster.leaf_numbers), "mgmt"]
+    links += [f"link add {bridge} type bridge mcast_snooping 0" for bridge in bridges]
     shape = []
-    for leaf_no in (1, 2):
+    for leaf_no in cluster.leaf_numbers:
         links.append(f"link add up{leaf_no} type veth peer name down{leaf_no}")
         links.append(f"link set up{leaf_no} master leaf{leaf_no} up")
         links.append(f"link set down{leaf_no} master spine up")
-        shape += [tbf(f"{end}{leaf_no}", uplink, SWITCH_QUEUE) for end in ("up", "down")]
-    links += [f"link set {bridge} up" for bridge in ("spine", "leaf1", "leaf2", "mgmt")]
+        shape += [f"qdisc add {tbf(f'{end}{leaf_no}', uplink, SWITCH_QUEUE)}" for end in ("up", "down")]
+    links += [f"link set {bridge} up" for bridge in bridges]
     links.append(f"address add {cluster.gateway}/16 dev spine")
     (folder / "site.links").write_text("\n".join(links) + "\n")
     (folder / "site.shape").write_text("\n".join(shape) + "\n" if uplink else "")
@@ -158,11 +159,11 @@ def _write_plug(folder: Path, cluster: Cluster, machine: Machine, index: int, ra
     (folder / f"{machine.name}.links").write_text("\n".join(links) + "\n")
     (folder / f"{machine.name}.switch").write_text("\n".join(switch) + "\n")
     if rate_bps:
-        (folder / f"{machine.name}.shape").write_text(tbf("eth0", rate_bps, HOST_QUEUE) + "\n")
-        (folder / f"{machine.name}.switch-shape").write_text(tbf(port, rate_bps, SWITCH_QUEUE) + "\n")
+        (folder / f"{machine.name}.shape").write_text(f"qdisc add {tbf('eth0', rate_bps, HOST_QUEUE)}\n")
+        (folder / f"{machine.name}.switch-shape").write_text(f"qdisc add {tbf(port, rate_bps, SWITCH_QUEUE)}\n")
 
 
 def tbf(interface: str, rate_bps: int, queue: str) -> str:
-    """A line for tc: what leaves `interface` leaves at this rate."""
+    """For a line of tc: what leaves `interface` leaves at this rate."""
     burst_bytes = max(BURST_MIN_BYTES, int(rate_bps / 8 * BURST_LINE_TIME_S))
-    return f"qdisc add dev {interface} root tbf rate {rate_bps}bit burst {burst_bytes} latency {queue}"
+    return f"dev {interface} root tbf rate {rate_bps}bit burst {burst_bytes} latency {queue}"

@@ -66,7 +66,7 @@ def write_slurm(cluster: Cluster) -> None:
             },
         )
     )
-    leaves = [leaf_no for leaf_no in (1, 2) if cluster.leaf_nodes(leaf_no)]
+    leaves = cluster.leaf_numbers
     (folder / "topology.conf").write_text(
         fill(
             "topology.conf",
@@ -99,8 +99,7 @@ def _node_lines(cluster: Cluster, hardware: str) -> list[str]:
     """One line a leaf, so that the leaf can be asked for as a feature."""
     return [
         f"NodeName={_node_range(cluster, leaf_no)} {hardware} Feature=leaf{leaf_no} State=UNKNOWN"
-        for leaf_no in (1, 2)
-        if cluster.leaf_nodes(leaf_no)
+        for leaf_no in cluster.leaf_numbers
     ]
 
 

@@ -323,6 +323,26 @@ class TestTheLinks:
         assert all(150e6 < each_bps < 200e6 for each_bps in found_bps), found_bps
         assert lab.status()["settings"]["uplink_rate_bps"] == 400_000_000
 
+    def test_a_node_a_leaf_and_a_pair_are_broken_and_mended(self, lab: RunningLab) -> None:
+        lab.command("slow", "alpha/n01", "--rate", "30mbit")
+        assert 20e6 < throughput_bps(lab, "alpha/n01", "alpha/n02", 0.6) < 31e6
+        assert 20e6 < throughput_bps(lab, "alpha/n03", "alpha/n01", 0.6) < 31e6
+        lab.command("slow", "alpha/leaf2", "--rate", "30mbit")
+        assert 20e6 < throughput_bps(lab, "alpha/n02", "alpha/n04", 0.6) < 31e6
+        assert throughput_bps(lab, "alpha/n03", "alpha/n04", 0.6) > 70e6
+        lab.command("mend")
+        assert throughput_bps(lab, "alpha/n04", "alpha/n01", 0.6) > 70e6
+
+        lab.command("lossy", "alpha/n01", "n04", "--loss", "20%")
+        lost = round_trips_us(lab, "alpha/n01", "alpha/n03", 30).count(None)
+        assert lost == 0, "the other pairs of a lossy pair's nodes lose nothing"
+        table = lab.exec("alpha/n01", "nft", "list", "ruleset") + lab.exec("alpha/n04", "nft", "list", "ruleset")
+        assert re.findall(r"saddr (\S+) numgen random mod 1000000 < 200000 drop", table) == ["10.77.2.4", "10.77.1.1"]
+        assert throughput_bps(lab, "alpha/n01", "alpha/n04", 0.6) < 40e6
+        lab.command("mend", "alpha")
+        assert lab.exec("alpha/n01", "nft", "list", "ruleset") == ""
+        assert throughput_bps(lab, "alpha/n01", "alpha/n04", 0.6) > 70e6
+
     def test_the_wide_area_link_has_the_asked_delay(self, lab: RunningLab) -> None:
         lab.command("wan", "--delay", "1.45ms", "--rate", "400mbit", "--loss", "0")
         found = round_trips_us(lab, "alpha/n01", "beta/n01", 300)
@@ -357,6 +377,13 @@ class TestStartAndEnd:
             (["up", "--name", lab.name], 1, f"error: lab {lab.name}: found it up already, in {lab.state}\n"),
             (["exec", "--name", lab.name, "gamma", "--", "true"], 2, "error: cluster: 'gamma' is not in this lab: "),
             (["exec", "--name", lab.name, "alpha/n09", "--", "true"], 2, "error: node: 'n09' is not in alpha: "),
+            (["up", "--leaves", "0"], 2, "error: --leaves: '0' is out of range: 1 to 16 are allowed\n"),
+            (["slow", "--name", lab.name, "alpha/leaf3", "--rate", "1mbit"], 2, "error: leaf: 'leaf3' is not in alpha: leaf1 "),
+            (
+                ["lossy", "--name", lab.name, "alpha/n01", "n01", "--loss", "1%"],
+                2,
+                "error: lossy: alpha/n01 and n01: two",
+            ),
             (["status", "--name", "nowhere"], 1, "error: lab nowhere: found it absent: it must be up\n"),
         ):
             done = lab_command(*words, check=False)
