@@ -68,7 +68,7 @@ class NodesSection(Section):
     """Which nodes may be used."""
 
     state: Literal["idle", "up"] = Field(
-        default="idle", description="Idle at the start (`idle`), or also at work (`up`) and waited for. Only idle ones are used."
+        default="idle", description="Idle at the start (`idle`), or also at work (`up`), which are waited for."
     )
     include: NodeLists = Field(default=[], description="Only these: names, or ranges like n[01-04,7]. Empty is all.")
     exclude: NodeLists = Field(default=[], description="Never these.")
