@@ -122,6 +122,18 @@ def throughput_bps(lab: RunningLab, client: str, server: str, seconds: float) ->
         return float(sink.stdout.read())
 
 
+def arrived_ratio(lab: RunningLab, client: str, server: str, count: int = 2000) -> float:
+    """The share of datagrams to a port that nobody listens at, as the receiving kernel counts them."""
+
+    def no_ports() -> int:
+        lines = [line.split() for line in lab.exec(server, "grep", "^Udp:", "/proc/net/snmp").splitlines()]
+        return int(dict(zip(*lines, strict=True))["NoPorts"])
+
+    before = no_ports()
+    lab.exec(client, "python3", "-c", FLOOD, address_of(lab, server), str(count))
+    return (no_ports() - before) / count
+
+
 def address_of(lab: RunningLab, where: str) -> str:
     """eth0's, as the machine itself has it."""
     return str(re.findall(r"inet ([\d.]+)", lab.exec(where, "ip", "address", "show", "dev", "eth0"))[0])
@@ -333,15 +345,13 @@ class TestTheLinks:
         lab.command("mend")
         assert throughput_bps(lab, "alpha/n04", "alpha/n01", 0.6) > 70e6
 
-        lab.command("lossy", "alpha/n01", "n04", "--loss", "20%")
-        lost = round_trips_us(lab, "alpha/n01", "alpha/n03", 30).count(None)
-        assert lost == 0, "the other pairs of a lossy pair's nodes lose nothing"
-        table = lab.exec("alpha/n01", "nft", "list", "ruleset") + lab.exec("alpha/n04", "nft", "list", "ruleset")
-        assert re.findall(r"saddr (\S+) numgen random mod 1000000 < 200000 drop", table) == ["10.77.2.4", "10.77.1.1"]
-        assert throughput_bps(lab, "alpha/n01", "alpha/n04", 0.6) < 40e6
+        lab.command("lossy", "alpha/n01", "n04", "--loss", "50%")
+        assert 0.4 < arrived_ratio(lab, "alpha/n01", "alpha/n04") < 0.6
+        assert 0.4 < arrived_ratio(lab, "alpha/n04", "alpha/n01") < 0.6
+        assert arrived_ratio(lab, "alpha/n01", "alpha/n03") == 1
         lab.command("mend", "alpha")
         assert lab.exec("alpha/n01", "nft", "list", "ruleset") == ""
-        assert throughput_bps(lab, "alpha/n01", "alpha/n04", 0.6) > 70e6
+        assert arrived_ratio(lab, "alpha/n01", "alpha/n04") == 1
 
     def test_the_wide_area_link_has_the_asked_delay(self, lab: RunningLab) -> None:
         lab.command("wan", "--delay", "1.45ms", "--rate", "400mbit", "--loss", "0")
