@@ -104,6 +104,22 @@ def test_facts_of_every_node_came_along(measured: Desk) -> None:
     assert names == {f"facts-alpha-n{number:02d}.json" for number in range(1, 5)}
 
 
+@pytest.mark.parametrize("pack", ["pair", "whole"])
+def test_mpi_alone_brings_facts_too(lab: RunningLab, tmp_path: Path, pack: str) -> None:
+    """hpcq-net is not built for such a campaign: pair jobs ask hpcq-mpi by srun, a tournament's ranks hand theirs to rank 0."""
+    desk = Desk(tmp_path, lab)
+    desk.campaign(
+        f"clusters: [alpha]\npairs: {{rounds: 1}}\npack: {pack}\ntests:\n"
+        "  - {kernel: mpi_pingpong, parameters: {duration_s: 50ms, warmup_s: 0}}\n"
+    )
+    desk.hpcq("run", "campaign.yaml")
+    assert desk.rows("SELECT outcome, count(*) AS n FROM v_results GROUP BY outcome") == [{"outcome": "measured", "n": 2}]
+    facts = {path.name: json.loads(path.read_text()) for path in desk.run_folder.glob("alpha/jobs/*/1/facts-*.json")}
+    assert set(facts) == {f"facts-alpha-n{number:02d}.json" for number in range(1, 5)}
+    assert len({one["boot"]["id"] for one in facts.values()}) == 4
+    assert {one["node"]["slurmd_nodename"] for one in facts.values()} == {f"alpha-n{number:02d}" for number in range(1, 5)}
+
+
 def test_scripts_ask_for_what_they_should_and_hold_no_secret(measured: Desk) -> None:
     secret = (measured.run_folder / "secret").read_text().strip()
     assert (measured.run_folder / "secret").stat().st_mode & 0o777 == 0o600

@@ -34,19 +34,27 @@ def test_builds_without_a_warning(programs: Programs) -> None:
         assert flag in programs.said
 
 
-def test_c_unit_tests(tmp_path: Path) -> None:
-    assert "all C unit tests passed" in make("check", f"BUILD={tmp_path}")
+def test_c_unit_tests(sanitized: Programs) -> None:
+    assert "all C unit tests passed" in make("check", f"BUILD={sanitized.folder.parent}")
 
 
 def test_build_id_follows_flags_and_nothing_else(programs: Programs, tmp_path: Path) -> None:
-    def build_id(folder: Path) -> str:
-        text = subprocess.run([folder / "hpcq-net", "--describe"], capture_output=True, text=True, check=True).stdout
-        return str(json.loads(text)["build_id"])
+    def build_id(name: str, *words: str) -> str:
+        make(f"{tmp_path}/{name}/net/identity", f"BUILD={tmp_path}/{name}", *words)
+        return (tmp_path / name / "net" / "identity").read_text().strip()
 
-    make("net", f"BUILD={tmp_path}", "CFLAGS=-O1")
-    assert re.fullmatch(r"[0-9a-f]{16}", build_id(programs.folder))
-    assert build_id(tmp_path) != build_id(programs.folder)
+    said = subprocess.run([programs.net, "--describe"], capture_output=True, text=True, check=True).stdout
+    assert re.fullmatch(r"[0-9a-f]{16}", json.loads(said)["build_id"])
+    assert build_id("same") == json.loads(said)["build_id"]
+    assert build_id("other", "CFLAGS=-O1") != json.loads(said)["build_id"]
     assert "hpcq-net" not in make("net", f"BUILD={programs.folder}").replace("Nothing to be done", ""), "built twice"
+
+
+def test_the_same_sources_give_the_same_bytes_in_another_folder(programs: Programs, tmp_path: Path) -> None:
+    objects = ["common/run.o", "net/client.o", "net/build_id.o"]
+    make(*(f"{tmp_path}/{name}" for name in objects), f"BUILD={tmp_path}")
+    for name in objects:
+        assert (tmp_path / name).read_bytes() == (programs.folder / name).read_bytes(), name
 
 
 def test_committed_descriptions_are_the_programs(programs: Programs, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from dataclasses import dataclass
 from functools import cache
@@ -10,9 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.kernel_programs import ROOT, Ended, ended, make
+from tests.kernel_programs import ROOT, Ended, Programs, ended, make
 
 YIELD = {"OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
+
+
+MPI_SOURCES = {"kernel_mpi_pingpong.c", "main_mpi.c", "mpi_run.c", "mpi_tournament.c"}
 
 
 @dataclass(frozen=True)
@@ -31,8 +35,10 @@ MPIS = [OPEN_MPI, MPICH]
 
 
 @cache
-def _built(base: Path, mpi: Mpi) -> tuple[Path, str]:
-    folder = base / mpi.compiler
+def _built(programs: Programs, mpi: Mpi) -> tuple[Path, str]:
+    """Beside a hpcq-net that is there: what both share is not compiled again."""
+    folder = programs.folder.with_name(mpi.compiler)
+    shutil.copytree(programs.folder, folder)
     return folder / "hpcq-mpi", make("mpi", f"BUILD={folder}", f"MPICC={mpi.compiler}")
 
 
@@ -43,8 +49,8 @@ def mpi(request: pytest.FixtureRequest) -> Mpi:
 
 
 @pytest.fixture
-def program(mpi: Mpi, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return _built(tmp_path_factory.getbasetemp(), mpi)[0]
+def program(mpi: Mpi, programs: Programs) -> Path:
+    return _built(programs, mpi)[0]
 
 
 def run(mpi: Mpi, program: Path, *words: str, ranks: int = 2, **options: object) -> Ended:
@@ -52,8 +58,12 @@ def run(mpi: Mpi, program: Path, *words: str, ranks: int = 2, **options: object)
     return ended([*mpi.launcher, str(ranks), str(program), "mpi_pingpong", *words, *given], timeout_s=60, env=YIELD)
 
 
-def test_builds_without_a_warning(mpi: Mpi, tmp_path_factory: pytest.TempPathFactory) -> None:
-    assert "warning" not in _built(tmp_path_factory.getbasetemp(), mpi)[1]
+def test_builds_without_a_warning_and_compiles_nothing_twice(mpi: Mpi, programs: Programs) -> None:
+    said = _built(programs, mpi)[1]
+    assert "warning" not in said
+    compiled = [(line.split()[0], line.split()[-1]) for line in said.splitlines() if " -c " in line]
+    assert {name for compiler, name in compiled if compiler == mpi.compiler} == MPI_SOURCES
+    assert [name for compiler, name in compiled if compiler != mpi.compiler] == ["build_id.c"]
 
 
 def test_describes_itself_without_mpi(mpi: Mpi, program: Path) -> None:

@@ -44,3 +44,26 @@ def test_groups_share_the_nodes_in_turn(tmp_path: Path) -> None:
     attempts = [event for event in desk.events() if event["event"] == "attempt"]
     assert 1 < len(attempts) < 6
     assert max(len(event["nodes"]) for event in attempts) == 3
+
+
+MPI_CLUSTER = CLUSTER + """
+interface: lo
+mpi: {{compiler: mpicc, launch: mpirun --oversubscribe -np {count}}}
+environment: {{OMPI_MCA_btl: "tcp,self", OMPI_MCA_mpi_yield_when_idle: "1", OMPI_ALLOW_RUN_AS_ROOT: "1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM: "1"}}
+"""
+
+
+@pytest.mark.parametrize(("pack", "ranks"), [("pair", 2), ("whole", 4)])
+def test_mpi_alone_brings_the_facts_of_every_node(tmp_path: Path, pack: str, ranks: int) -> None:
+    """hpcq-net is not built for such a campaign; hpcq-mpi says what a node is."""
+    desk = LocalDesk.at(tmp_path)
+    desk.cluster("tiny", MPI_CLUSTER.replace("{count}", str(ranks)))
+    desk.campaign("{kernel: mpi_pingpong, parameters: {duration_s: 20ms, warmup_s: 0}}", more=f"pack: {pack}")
+    desk.hpcq("run", "try.yaml")
+    assert desk.rows("SELECT outcome, count(*) AS n FROM v_results GROUP BY outcome") == [{"outcome": "measured", "n": 6}]
+    with_facts = desk.rows(
+        "SELECT n.name, count(*) > 0 AS n FROM node_facts nf JOIN node n ON n.node_id = nf.node_id GROUP BY n.name ORDER BY 1"
+    )
+    assert [row["name"] for row in with_facts] == ["tiny-a", "tiny-b", "tiny-c", "tiny-d"]
+    for path in desk.run_folder.glob("tiny/jobs/*/1/facts-*.json"):
+        assert json.loads(path.read_text())["node"]["interface"] == "lo"

@@ -101,6 +101,8 @@ def _script(cluster: Cluster, root: str, programs: set[str]) -> str:
         f"section flags; echo {cflags}",
         "section mpi; :" if "hpcq-mpi" not in programs else f"section mpi; {_MPI_VERSION.replace('MPICC', mpicc)}",
     ]
+    # All at once first, so that every core compiles; then each by itself, which says what became of it.
+    lines += [f"section found; command -v {cc} >/dev/null 2>&1 && echo yes", f"section all; {make} -k {targets} >/dev/null 2>&1"]
     for target in targets.split():
         program = f"hpcq-{target}"
         lines += [
@@ -134,7 +136,8 @@ def _describe(text: str) -> dict[str, Any]:
 
 def _build_failed(cluster: Cluster, program: str, said: dict[str, str]) -> HpcqError:
     output = said.get(f"make {program}", "").strip() or "nothing was said"
-    compiler = (cluster.mpi.compiler if cluster.mpi else "mpicc") if program == "hpcq-mpi" else cluster.compiler.cc
+    mpi = program == "hpcq-mpi" and said["found"].strip() == "yes"  # what both programs share is the plain compiler's
+    compiler = (cluster.mpi.compiler if cluster.mpi else "mpicc") if mpi else cluster.compiler.cc
     shown = "\n".join(output.splitlines()[-12:])
     if "not found" in output or "No such file" in output:
         hint = f"{compiler} must be on PATH there: name modules, compiler or mpi in the cluster file of {cluster.name}"

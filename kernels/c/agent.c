@@ -101,7 +101,7 @@ static bool agent_join(struct agent *agent, const struct address *address, struc
     message_put(&out, "node", agent->node);
     message_put(&out, "address", host);
     message_put_unsigned(&out, "port", address_port(address));
-    message_put(&out, "build_id", HPCQ_BUILD_ID);
+    message_put(&out, "build_id", hpcq_build_id);
     message_put(&out, "facts", text_string(&facts));
     bool ok = control_send(&agent->control, &out, deadline, failure);
     text_free(&out);

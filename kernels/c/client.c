@@ -46,7 +46,7 @@ static void request_message(const struct run *run, struct text *out)
     message_begin(out, "request");
     message_put(out, "kernel", run->kernel->name);
     message_put(out, "version", HPCQ_VERSION);
-    message_put(out, "build_id", HPCQ_BUILD_ID);
+    message_put(out, "build_id", hpcq_build_id);
     message_put_number(out, "timeout_s", run->timeout_s);
     message_put_unsigned(out, "evidence_whole", run->keep.evidence_path || run->keep.evidence_asked);
     message_put_unsigned(out, "raw", run->keep.raw_folder != NULL);
@@ -71,9 +71,9 @@ static bool client_request(struct run *run)
     if (ok) {
         const char *build = received_get(&message, "build_id");
         run->test_port = (unsigned)received_unsigned(&message, "port");
-        if (!build || strcmp(build, HPCQ_BUILD_ID) != 0)
+        if (!build || strcmp(build, hpcq_build_id) != 0)
             run_warn(run, "build_differs", "the server is build %.64s, this client %s", build ? build : "?",
-                     HPCQ_BUILD_ID);
+                     hpcq_build_id);
         received_free(&message);
     }
     text_free(&out);

@@ -88,7 +88,7 @@ static bool join_turn(struct conductor *conductor, uint64_t deadline_ns)
     for (size_t i = 0; i < count; i++)
         for (size_t j = 0; pollers[i + 2].revents && j < members->arrival_count; j++)
             if (members->arrivals[j] == silent[i]) {
-                members_arrival(members, j, HPCQ_BUILD_ID);
+                members_arrival(members, j, hpcq_build_id);
                 break;
             }
     if (pollers[0].revents)

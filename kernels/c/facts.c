@@ -1,7 +1,9 @@
 /* See facts.h. */
 #include "facts.h"
 
+#include "arguments.h"
 #include "fail.h"
+#include "kernel.h"
 #include "sources.h"
 
 #include <ctype.h>
@@ -162,4 +164,37 @@ void facts_collect(const char *root, const char *interface, struct text *json)
     json_close(json, '}');
     text_free(&facts.json);
     text_free(&facts.unavailable);
+}
+
+void facts_write(const char *folder, const char *node, const char *facts)
+{
+    struct text path = {0}, aside = {0};
+    if (!folder || !facts || !json_check(facts) || strchr(node, '/'))
+        return;
+    text_print(&path, "%s/facts-%s.json", folder, node);
+    text_print(&aside, "%s.part", path.data);
+    FILE *file = fopen(aside.data, "w");
+    bool ok = file && fprintf(file, "%s\n", facts) > 0;
+    if (file && fclose(file))
+        ok = false;
+    if (!ok || rename(aside.data, path.data))
+        fprintf(stderr, "warning: %s: not written\n", path.data);
+    text_free(&path);
+    text_free(&aside);
+}
+
+int facts_main(int argc, char **argv)
+{
+    const char *interface = NULL, *root = NULL;
+    const struct flag flags[] = {{"interface", &interface}, {"root", &root}};
+    struct failure failure = {.state = "facts"};
+    if (!arguments_parse(argc, argv, 2, flags, ROW_COUNT(flags), NULL, NULL, &failure)) {
+        fail_print(&failure);
+        return (int)failure.exit_code;
+    }
+    struct text json = {0};
+    facts_collect(root ? root : "", interface ? interface : "", &json);
+    puts(text_string(&json));
+    text_free(&json);
+    return EXIT_MEASURED;
 }

@@ -1,4 +1,5 @@
-/* What a node is, once a node and job: `hpcq-net facts`. One JSON object of groups; in a group a flat map
+/* What a node is, once a node and job: the verb `facts` of both programs. One JSON object of groups; in a group a flat
+ * map
  * "<item>.<name>": value, and the group "unavailable": what could not be read and why. No fact changes between two jobs
  * on an unchanged node, but for the groups `boot` and `now`. */
 #ifndef HPCQ_FACTS_H
@@ -16,6 +17,9 @@ struct facts {
 };
 
 void facts_collect(const char *root, const char *interface, struct text *json);
+/* facts-NODE.json in a folder, whole or not at all; what is no facts is not written. */
+void facts_write(const char *folder, const char *node, const char *facts);
+int facts_main(int argc, char **argv);
 
 /* For the parts: each writes one fact into the open group; empty values are left out. */
 void fact_text(struct facts *facts, const char *value, const char *format, ...) __attribute__((format(printf, 3, 4)));

@@ -1,5 +1,6 @@
 /* hpcq-mpi: the MPI kernels, under any launcher: two ranks, or a tournament of many. */
 #include "arguments.h"
+#include "facts.h"
 #include "mpi_run.h"
 #include "mpi_tournament.h"
 #include "program.h"
@@ -19,7 +20,8 @@ static const struct program program = {
              "  mpirun -np 2 hpcq-mpi KERNEL [--interface IF] [--timeout-s S] [--samples-file F]\n"
              "                           [--evidence-file F] [--raw-dir DIR] [--OPTION VALUE ...]\n"
              "  mpirun -np N hpcq-mpi tournament --tournament F --spool F [--interface IF] [--nodes A,B,...]\n"
-             "                           [--evidence line|whole] [--finish-file F]\n"
+             "                           [--facts-dir DIR] [--evidence line|whole] [--finish-file F]\n"
+             "  hpcq-mpi facts [--interface IF] [--root DIR]\n"
              "  hpcq-mpi --describe | --version | --help | KERNEL --help\n\n"
              "exit: 0 measured, 1 measured but invalid, 2 usage, 3 peer, 4 system call\n",
 };
@@ -87,7 +89,9 @@ int main(int argc, char **argv)
         return kernel_main(kernel, argc, argv);
     if (argc > 1 && !strcmp(argv[1], "tournament"))
         return mpi_tournament_main(&program, argc, argv);
-    fprintf(stderr, "error: %s: unknown: allowed: tournament mpi_pingpong\n\nhint: hpcq-mpi --help\n",
+    if (argc > 1 && !strcmp(argv[1], "facts"))
+        return facts_main(argc, argv);
+    fprintf(stderr, "error: %s: unknown: allowed: tournament facts mpi_pingpong\n\nhint: hpcq-mpi --help\n",
             argc > 1 ? argv[1] : "no kernel");
     return EXIT_USAGE;
 }

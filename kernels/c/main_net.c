@@ -107,22 +107,6 @@ static int snapshot_diff_main(int argc, char **argv)
     return EXIT_MEASURED;
 }
 
-static int facts_main(int argc, char **argv)
-{
-    const char *interface = NULL, *root = NULL;
-    const struct flag flags[] = {{"interface", &interface}, {"root", &root}};
-    struct failure failure = {.state = "facts"};
-    if (!arguments_parse(argc, argv, 2, flags, ROW_COUNT(flags), NULL, NULL, &failure)) {
-        fail_print(&failure);
-        return (int)failure.exit_code;
-    }
-    struct text json = {0};
-    facts_collect(root ? root : "", interface ? interface : "", &json);
-    puts(text_string(&json));
-    text_free(&json);
-    return EXIT_MEASURED;
-}
-
 int main(int argc, char **argv)
 {
     const struct kernel *kernel = argc > 1 ? program_kernel(&program, argv[1]) : NULL;

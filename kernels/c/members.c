@@ -1,6 +1,8 @@
 /* See members.h. An arrival is read only once it has said something, so one that says nothing holds nobody up. */
 #include "members.h"
 
+#include "facts.h"
+
 #include "clock.h"
 
 #include <stdarg.h>
@@ -67,23 +69,6 @@ void members_accept(struct members *members)
     }
 }
 
-static void facts_write(const struct members *members, const char *node, const char *facts)
-{
-    struct text path = {0}, aside = {0};
-    if (!members->facts_folder || !facts || !json_check(facts) || strchr(node, '/'))
-        return;
-    text_print(&path, "%s/facts-%s.json", members->facts_folder, node);
-    text_print(&aside, "%s.part", path.data);
-    FILE *file = fopen(aside.data, "w");
-    bool ok = file && fprintf(file, "%s\n", facts) > 0;
-    if (file && fclose(file))
-        ok = false;
-    if (!ok || rename(aside.data, path.data))
-        fprintf(stderr, "warning: %s: not written\n", path.data);
-    text_free(&path);
-    text_free(&aside);
-}
-
 static bool member_here(struct members *members, struct control *control, const struct received *message,
                         const char *build_id, struct failure *failure)
 {
@@ -104,7 +89,7 @@ static bool member_here(struct members *members, struct control *control, const 
     member->port = (unsigned)received_unsigned(message, "port");
     snprintf(member->address, sizeof member->address, "%s", address);
     members->here_count++;
-    facts_write(members, node, received_get(message, "facts"));
+    facts_write(members->facts_folder, node, received_get(message, "facts"));
     return true;
 }
 

@@ -1,6 +1,6 @@
-/*   all ranks     read the tournament; rank 0 says what its spool has settled already
- *   each step     barrier | the two ranks of each match measure on a communicator of their own | barrier
- *                 clients send their lines to rank 0, which writes them
+/*   all ranks     read the tournament; rank 0 says what its spool has settled already, and writes the facts of all
+ * nodes each step     barrier | the two ranks of each match measure on a communicator of their own | barrier clients
+ * send their lines to rank 0, which writes them
  *
  * Whoever waits sleeps: a rank that spins in a barrier would be load on its node. When a rank is lost the launcher ends
  * the step; started again without its node, it goes on from the spool. A match that was begun twice and never settled
@@ -8,6 +8,7 @@
 #include "mpi_tournament.h"
 
 #include "arguments.h"
+#include "facts.h"
 #include "keep.h"
 #include "mpi_run.h"
 #include "result.h"
@@ -28,7 +29,8 @@ struct circle {
     struct tournament tournament;
     struct spool spool; /* rank 0 */
     struct failure failure;
-    const char *interface, *finish_path;
+    struct text facts; /* of this rank's node, when they are kept */
+    const char *tournament_path, *spool_path, *nodes, *interface, *finish_path, *facts_folder;
     bool evidence_whole;
     int rank, size;
     int *ranks;                            /* by node; NOBODY: not in this step */
@@ -51,18 +53,21 @@ static void barrier_quiet(void)
         sleep_us(500);
 }
 
-static bool circle_arguments(struct circle *circle, int argc, char **argv, const char **tournament, const char **spool,
-                             const char **nodes)
+static bool circle_arguments(struct circle *circle, int argc, char **argv)
 {
     const char *evidence = NULL;
-    const struct flag flags[] = {
-        {"interface", &circle->interface}, {"tournament", tournament},           {"spool", spool}, {"nodes", nodes},
-        {"evidence", &evidence},           {"finish-file", &circle->finish_path}};
+    const struct flag flags[] = {{"interface", &circle->interface},
+                                 {"tournament", &circle->tournament_path},
+                                 {"spool", &circle->spool_path},
+                                 {"nodes", &circle->nodes},
+                                 {"evidence", &evidence},
+                                 {"finish-file", &circle->finish_path},
+                                 {"facts-dir", &circle->facts_folder}};
     if (!arguments_parse(argc, argv, 2, flags, ROW_COUNT(flags), NULL, NULL, &circle->failure))
         return false;
-    if (!*tournament || !*spool)
+    if (!circle->tournament_path || !circle->spool_path)
         return fail(&circle->failure, EXIT_USAGE, "%s: found nothing: allowed: a file",
-                    *tournament ? "spool" : "tournament");
+                    circle->tournament_path ? "spool" : "tournament");
     if (circle->interface && !*circle->interface)
         circle->interface = NULL;
     circle->evidence_whole = evidence && !strcmp(evidence, "whole");
@@ -92,7 +97,7 @@ static int node_by_place(const struct tournament *tournament, const char *nodes,
     return (int)tournament_node(tournament, name);
 }
 
-static bool circle_ranks(struct circle *circle, const char *nodes)
+static bool circle_ranks(struct circle *circle)
 {
     int count = (int)circle->tournament.node_count, mine = node_by_name(&circle->tournament);
     int *found = memory_new((size_t)circle->size, sizeof *found);
@@ -110,11 +115,32 @@ static bool circle_ranks(struct circle *circle, const char *nodes)
             free(found);
             return true;
         }
-        mine = node_by_place(&circle->tournament, nodes, circle->rank);
+        mine = node_by_place(&circle->tournament, circle->nodes, circle->rank);
     }
     free(found);
     return fail(&circle->failure, EXIT_USAGE, "%d ranks: neither their nodes' names nor --nodes tell which is which",
                 circle->size);
+}
+
+/* Each rank took the facts of its node before MPI was there (they start programs); rank 0 writes those of all. */
+static void circle_facts(struct circle *circle)
+{
+    size_t size = (size_t)circle->size;
+    int length = (int)strlen(text_string(&circle->facts)) + 1, total = 0;
+    int *lengths = memory_new(size, sizeof *lengths), *places = memory_new(size, sizeof *places);
+    MPI_Gather(&length, 1, MPI_INT, lengths, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    for (size_t i = 0; circle->rank == 0 && i < size; i++) {
+        places[i] = total;
+        total += lengths[i];
+    }
+    char *all = memory_new((size_t)total + 1, 1);
+    MPI_Gatherv(text_string(&circle->facts), length, MPI_CHAR, all, lengths, places, MPI_CHAR, 0, MPI_COMM_WORLD);
+    for (size_t i = 0; circle->rank == 0 && i < circle->tournament.node_count; i++)
+        if (circle->ranks[i] != NOBODY)
+            facts_write(circle->facts_folder, circle->tournament.nodes[i], all + places[circle->ranks[i]]);
+    free(all);
+    free(lengths);
+    free(places);
 }
 
 /* What rank 0 read from its spool, for all. */
@@ -320,20 +346,21 @@ static bool circle_step(struct circle *circle, struct tournament_step *step)
     return step_end(circle);
 }
 
-static bool circle_run(struct circle *circle, int argc, char **argv)
+static bool circle_run(struct circle *circle)
 {
-    const char *tournament = NULL, *spool = NULL, *nodes = NULL;
-    bool ok = circle_arguments(circle, argc, argv, &tournament, &spool, &nodes) &&
-              tournament_read(tournament, circle->program, &circle->tournament, &circle->failure);
+    bool ok = !circle->failure.failed &&
+              tournament_read(circle->tournament_path, circle->program, &circle->tournament, &circle->failure);
     if (ok && circle->rank == 0)
-        ok = spool_mark(spool, &circle->tournament, &circle->failure) &&
-             spool_open(&circle->spool, spool, &circle->failure);
+        ok = spool_mark(circle->spool_path, &circle->tournament, &circle->failure) &&
+             spool_open(&circle->spool, circle->spool_path, &circle->failure);
     int mine = ok, all = 0;
     MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     if (!all)
         return fail(&circle->failure, EXIT_PEER, "another rank could not start; its own message says why");
-    if (!circle_ranks(circle, nodes))
+    if (!circle_ranks(circle))
         return false;
+    if (circle->facts_folder)
+        circle_facts(circle);
     circle_marks(circle);
     for (size_t i = 0; i < circle->tournament.step_count; i++)
         if (tournament_ours(&circle->tournament, &circle->tournament.steps[i]) &&
@@ -345,16 +372,19 @@ static bool circle_run(struct circle *circle, int argc, char **argv)
 int mpi_tournament_main(const struct program *program, int argc, char **argv)
 {
     struct circle circle = {.program = program, .failure = {.state = "tournament"}, .pair = MPI_COMM_NULL};
+    if (circle_arguments(&circle, argc, argv) && circle.facts_folder)
+        facts_collect("", circle.interface ? circle.interface : "", &circle.facts);
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &circle.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &circle.size);
     signals_install();
-    bool ok = circle_run(&circle, argc, argv);
+    bool ok = circle_run(&circle);
     if (!ok)
         fail_print(&circle.failure);
     if (circle.pair != MPI_COMM_NULL)
         MPI_Comm_free(&circle.pair);
     tournament_free(&circle.tournament);
+    text_free(&circle.facts);
     free(circle.ranks);
     MPI_Finalize();
     return ok ? EXIT_MEASURED : (int)circle.failure.exit_code;

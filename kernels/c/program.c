@@ -40,7 +40,7 @@ void program_describe(const struct program *program, struct text *json)
     json_key(json, "version");
     json_string(json, HPCQ_VERSION);
     json_key(json, "build_id");
-    json_string(json, HPCQ_BUILD_ID);
+    json_string(json, hpcq_build_id);
     json_key(json, "kernels");
     json_open(json, '[');
     for (size_t i = 0; program->kernels[i]; i++)
@@ -71,7 +71,7 @@ bool program_information(const struct program *program, int argc, char **argv)
     if (argc > 1 && !strcmp(argv[1], "--describe"))
         program_describe(program, &out);
     else if (argc > 1 && !strcmp(argv[1], "--version"))
-        text_print(&out, "%s %s build %s", program->name, HPCQ_VERSION, HPCQ_BUILD_ID);
+        text_print(&out, "%s %s build %s", program->name, HPCQ_VERSION, hpcq_build_id);
     else if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")))
         program_help(program, &out);
     else if (kernel && (!strcmp(argv[2], "--help") || !strcmp(argv[2], "-h")))

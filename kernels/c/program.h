@@ -5,9 +5,7 @@
 #include "kernel.h"
 
 #define HPCQ_VERSION "0.1.0"
-#ifndef HPCQ_BUILD_ID
-#define HPCQ_BUILD_ID "" /* the Makefile sets it: a hash of sources, compiler and flags */
-#endif
+extern const char hpcq_build_id[]; /* a hash of sources, compiler and flags: build_id.c */
 
 struct program {
     const char *name;

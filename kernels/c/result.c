@@ -27,7 +27,7 @@ static void result_head(const struct run *run, struct text *json)
     json_key(json, "version");
     json_string(json, HPCQ_VERSION);
     json_key(json, "build_id");
-    json_string(json, HPCQ_BUILD_ID);
+    json_string(json, hpcq_build_id);
     json_key(json, "options");
     options_echo(&run->kernel->options, run->options, json);
     json_key(json, "granted");

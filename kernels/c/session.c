@@ -41,7 +41,7 @@ static bool session_ready(struct run *run)
     message_begin(&out, "ready");
     message_put_unsigned(&out, "port", run->test_port);
     message_put(&out, "version", HPCQ_VERSION);
-    message_put(&out, "build_id", HPCQ_BUILD_ID);
+    message_put(&out, "build_id", hpcq_build_id);
     bool ok = control_send(&run->control, &out, run_state(run, "ready", 10), &run->failure);
     message_begin(&out, "opened");
     ok = ok && (run_state(run, "open", 10), run->kernel->open(run)) &&
