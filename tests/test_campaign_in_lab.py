@@ -109,7 +109,7 @@ def test_mpi_alone_brings_facts_too(lab: RunningLab, tmp_path: Path, pack: str) 
     """hpcq-net is not built for such a campaign: pair jobs ask hpcq-mpi by srun, a tournament's ranks hand theirs to rank 0."""
     desk = Desk(tmp_path, lab)
     desk.campaign(
-        f"clusters: [alpha]\npairs: {{rounds: 1}}\npack: {pack}\ntests:\n"
+        f"clusters: [alpha]\npairs: {{rounds: 1}}\nrepetitions: 1\npack: {pack}\ntests:\n"
         "  - {kernel: mpi_pingpong, parameters: {duration_s: 50ms, warmup_s: 0}}\n"
     )
     desk.hpcq("run", "campaign.yaml")

@@ -46,11 +46,18 @@ def test_groups_share_the_nodes_in_turn(tmp_path: Path) -> None:
     assert max(len(event["nodes"]) for event in attempts) == 3
 
 
-MPI_CLUSTER = CLUSTER + """
+MPI_CLUSTER = (
+    CLUSTER
+    + """
 interface: lo
 mpi: {{compiler: mpicc, launch: mpirun --oversubscribe -np {count}}}
-environment: {{OMPI_MCA_btl: "tcp,self", OMPI_MCA_mpi_yield_when_idle: "1", OMPI_ALLOW_RUN_AS_ROOT: "1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM: "1"}}
+environment:
+  OMPI_MCA_btl: "tcp,self"
+  OMPI_MCA_mpi_yield_when_idle: 1
+  OMPI_ALLOW_RUN_AS_ROOT: 1
+  OMPI_ALLOW_RUN_AS_ROOT_CONFIRM: 1
 """
+)
 
 
 @pytest.mark.parametrize(("pack", "ranks"), [("pair", 2), ("whole", 4)])

@@ -102,7 +102,10 @@ def _script(cluster: Cluster, root: str, programs: set[str]) -> str:
         "section mpi; :" if "hpcq-mpi" not in programs else f"section mpi; {_MPI_VERSION.replace('MPICC', mpicc)}",
     ]
     # All at once first, so that every core compiles; then each by itself, which says what became of it.
-    lines += [f"section found; command -v {cc} >/dev/null 2>&1 && echo yes", f"section all; {make} -k {targets} >/dev/null 2>&1"]
+    lines += [
+        f"section found; command -v {cc} >/dev/null 2>&1 && echo yes",
+        f"section all; {make} -k {targets} >/dev/null 2>&1",
+    ]
     for target in targets.split():
         program = f"hpcq-{target}"
         lines += [
