@@ -16,10 +16,11 @@ from dataclasses import asdict, dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
+from hpcq.candidates import Candidate, Excluded, choose_candidates
 from hpcq.definition.model import Budget, Campaign, Cluster, PairChoice, ParameterValue, Pattern, Test
 from hpcq.errors import StoreError, UserError
 from hpcq.kernels import expected_s
-from hpcq.pairs import Pair, make_pairs, natural, seeded_order
+from hpcq.pairs import Pair, make_pairs
 
 if TYPE_CHECKING:
     from hpcq.scheduler.base import NodeState
@@ -31,24 +32,6 @@ _TEST_OVERHEAD_S = 0.3
 _MPI_TEST_OVERHEAD_S = 1.5
 #: Schedulers count time limits in minutes; a slow prologue or a loaded node must fit.
 _WALLTIME_MARGIN_S = 60.0
-#: Conditions of a node that end with somebody's job.
-_AT_WORK = frozenset({"busy", "planned"})
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A node that may be used."""
-
-    node: str
-    state: str
-
-
-@dataclass(frozen=True, slots=True)
-class Excluded:
-    """A node that may not, and why."""
-
-    node: str
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,9 +186,7 @@ def make_plan(
     Raises UserError when it cannot run there: no MPI, fewer than two nodes, no pair, or beyond the budget.
     """
     _refuse_without_mpi(campaign, cluster)
-    candidates, excluded = _choose_nodes(campaign, cluster, nodes, seed)
-    if len(candidates) < 2:
-        raise _too_few(cluster, candidates, excluded)
+    candidates, excluded = choose_candidates(campaign, cluster, nodes, seed)
     names = [one.node for one in candidates]
     groups = _groups(campaign.pairs, names, nodes)
     _refuse_without_groups(campaign, cluster, groups)
@@ -346,69 +327,6 @@ def _layered(
     return [pair for layer_pairs in layers for pair in layer_pairs][:room]
 
 
-def _choose_nodes(
-    campaign: Campaign, cluster: Cluster, nodes: Sequence[NodeState], seed: int
-) -> tuple[list[Candidate], list[Excluded]]:
-    choice = campaign.nodes
-    states = {node.node: node for node in nodes}
-    include, exclude = set(choice.include), set(choice.exclude)
-    reasons: dict[str, str] = {name: f"not a node of {cluster.name}" for name in choice.include if name not in states}
-    usable: list[str] = []
-    busy: list[str] = []
-    for name, state in states.items():
-        reason = "excluded by the campaign" if name in exclude else None
-        if include and name not in include:
-            reason = "not included by the campaign"
-        reason = reason or _unfit(state, campaign, cluster)
-        if reason is None and state.condition not in _AT_WORK:
-            usable.append(name)
-            continue
-        reasons[name] = reason or _state_words(state)
-        if reason is None:
-            busy.append(name)
-    waited_for = _waited_for(campaign, usable, busy)
-    usable += waited_for
-    for name in waited_for:
-        del reasons[name]
-    if choice.at_most is not None and len(usable) > choice.at_most:
-        order = seeded_order(usable, seed)
-        if campaign.pairs.node in order:  # the middle of a star is not what is left out
-            order.sort(key=lambda name: name != campaign.pairs.node)
-        reasons |= dict.fromkeys(order[choice.at_most :], f"at most {choice.at_most} nodes, others were drawn")
-        usable = order[: choice.at_most]
-    candidates = [Candidate(name, str(states[name].condition)) for name in sorted(usable, key=natural)]
-    return candidates, [Excluded(name, reasons[name]) for name in sorted(reasons, key=natural)]
-
-
-def _waited_for(campaign: Campaign, idle: Sequence[str], busy: Sequence[str]) -> list[str]:
-    """The nodes at work that are planned with all the same: the driver waits for them, as long as its patience lasts."""
-    if campaign.nodes.state == "up" or len(idle) < 2:
-        return list(busy)
-    named = {node for pair in campaign.pairs.pairs for node in pair} | {campaign.pairs.node}
-    return [name for name in busy if name in named]
-
-
-def _unfit(node: NodeState, campaign: Campaign, cluster: Cluster) -> str | None:
-    """Why a node cannot be used, neither now nor when its jobs have ended, or None."""
-    partition = campaign.nodes.partition or cluster.partition
-    if partition is not None and node.partitions and partition not in node.partitions:
-        return f"not in partition {partition}"
-    for constraint in (cluster.constraint, campaign.nodes.constraint):
-        if constraint is not None and not has_features(node.features, constraint):
-            return f"does not have {constraint}"
-    return None if node.condition == "idle" or node.condition in _AT_WORK else _state_words(node)
-
-
-def _state_words(node: NodeState) -> str:
-    native = "" if node.native_state.lower() == node.condition else f" ({node.native_state})"
-    return f"state {node.condition}{native}" + (f": {node.reason}" if node.reason else "")
-
-
-def has_features(features: Collection[str], constraint: str) -> bool:
-    """Whether features meet `a&b|c`: all of a and b, or c."""
-    return any(all(word in features for word in group.split("&")) for group in constraint.split("|"))
-
-
 def _not_planned(campaign: Campaign, cluster: Cluster, names: Sequence[str], excluded: Sequence[Excluded]) -> list[NotPlanned]:
     """The pairs that the campaign names but whose nodes are no candidates."""
     usable = set(names)
@@ -494,23 +412,7 @@ def _refuse_beyond_budget(plan: Plan, campaign: Campaign, cluster: Cluster) -> N
         )
 
 
-def _too_few(cluster: Cluster, candidates: Sequence[Candidate], excluded: Sequence[Excluded]) -> UserError:
-    total = len(candidates) + len(excluded)
-    groups: dict[str, list[str]] = {}
-    for one in excluded:
-        groups.setdefault(one.reason, []).append(one.node)
-    lines = [f"{cluster.name}: {len(candidates)} of {total} nodes can be used: at least two are needed"]
-    lines += [f"  {_few(names)}: {reason}" for reason, names in groups.items()]
-    hint = None if total else f"`hpcq cluster check {cluster.name}` shows what its scheduler says"
-    return UserError("\n".join(lines), hint)
-
-
 def _no_pair(cluster: Cluster, not_planned: Sequence[NotPlanned]) -> UserError:
     lines = [f"{cluster.name}: no pair of the campaign can run"]
     lines += [f"  {one.client} - {one.server}: {one.reason}" for one in not_planned[:10]]
     return UserError("\n".join(lines))
-
-
-def _few(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:8])
-    return shown if len(names) <= 8 else f"{shown} and {len(names) - 8} more"

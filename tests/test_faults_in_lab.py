@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.campaigns_in_lab import ENDLESS, INSTANT, SLOW, Desk, event_names, kill_session
+from tests.campaigns_in_lab import ENDLESS, INSTANT, SLOW, Desk, event_names
+from tests.desk import kill_session
 from tests.lab_fixture import RunningLab
 
 pytestmark = pytest.mark.lab

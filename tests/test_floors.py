@@ -20,6 +20,7 @@ FLOORS = {
     "hpcq.store": 4,
     "hpcq.render": 4,
     "hpcq.plan": 3,
+    "hpcq.candidates": 3,
     "hpcq.coverage": 3,
     "hpcq.pairs": 3,
     "hpcq.packing": 3,

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.campaigns_in_lab import Desk, event_names, kill_session
+from tests.campaigns_in_lab import Desk, event_names
+from tests.desk import kill_session
 from tests.lab_fixture import RunningLab
 
 pytestmark = [pytest.mark.lab, pytest.mark.quiet]

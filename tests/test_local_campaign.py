@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.local_desk import CLUSTER, INSTANT, SLOW, LocalDesk, kill_session
+from tests.desk import kill_session
+from tests.local_desk import CLUSTER, INSTANT, SLOW, LocalDesk
 
 PINGPONG = (
     "{kernel: tcp_pingpong, parameters: {duration_s: 50ms, warmup_s: 0}, matrix: {message_bytes: [1, 1KiB]}}",

@@ -150,7 +150,7 @@ def test_a_node_left_out_is_not_covered_and_says_why(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, "{random: 2, coverage: {node: 2}}")
     from dataclasses import replace
 
-    from hpcq.plan import Excluded
+    from hpcq.candidates import Excluded
 
     lines = coverage_of(replace(plan, excluded=(Excluded("n99", "state drained: disk"),))).lines()
     assert lines[1] == "not covered: n99: 0 of 2: state drained: disk"

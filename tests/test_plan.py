@@ -14,12 +14,13 @@ from typing import Any
 import pytest
 
 from hpcq import assets
+from hpcq.candidates import has_features
 from hpcq.definition.campaign import read_campaign
 from hpcq.definition.cluster import read_cluster
 from hpcq.definition.model import Budget, Campaign, Cluster, Directions, NodeChoice, PairChoice, Pattern
 from hpcq.errors import StoreError, UserError
 from hpcq.pairs import circle_round, make_pairs, natural, seeded_order
-from hpcq.plan import ActiveJob, Plan, PlannedPair, choose_wave, derive_walltime_s, estimate_job_s, has_features, make_plan
+from hpcq.plan import ActiveJob, Plan, PlannedPair, choose_wave, derive_walltime_s, estimate_job_s, make_plan
 from hpcq.scheduler.base import NodeCondition, NodeState
 
 pytestmark = pytest.mark.fast

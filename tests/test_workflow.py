@@ -9,7 +9,8 @@ import pytest
 
 from hpcq import assets
 from hpcq.runner.workflow import expand
-from tests.local_desk import INSTANT, LocalDesk, kill_session
+from tests.desk import kill_session
+from tests.local_desk import INSTANT, LocalDesk
 from tests.run_folders import RunBuilder, load
 
 SNAKEMAKE = ["-m", "snakemake", "--snakefile", str(assets.snakefile()), "--cores", "4"]

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from hpcq.errors import StoreError
+from hpcq.scheduler.base import JobState
 from hpcq.units import utc_now
 
 
@@ -69,22 +70,8 @@ _FIELDS: dict[EventName, frozenset[str]] = {
 }
 
 
-class AttemptOutcome(StrEnum):
-    """How an attempt can end; the words of attempt.outcome in the database."""
-
-    COMPLETED = "completed"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-    TIMED_OUT = "timed_out"
-    NODE_FAILED = "node_failed"
-    PREEMPTED = "preempted"
-    BOOT_FAILED = "boot_failed"
-    OUT_OF_MEMORY = "out_of_memory"
-    DEADLINE = "deadline"
-    REVOKED = "revoked"
-    REFUSED = "refused"
-    WITHDRAWN = "withdrawn"
-    LOST = "lost"
+#: How an attempt can end, the words of attempt.outcome in the database: as a scheduler ends jobs, or before it had the job.
+ATTEMPT_OUTCOMES = {state.value for state in JobState if state.terminal} | {"refused", "withdrawn", "lost"}
 
 
 Event = dict[str, Any]
@@ -257,7 +244,7 @@ def _advance(attempt: AttemptState, event: Event) -> None:
         case EventName.SUBMITTED:
             attempt.native_id, attempt.submitted_utc = event["native_id"], event["utc"]
         case EventName.REFUSED:
-            attempt.outcome, attempt.reason = AttemptOutcome.REFUSED.value, event["message"]
+            attempt.outcome, attempt.reason = "refused", event["message"]
             attempt.ended_utc = event["utc"]
         case EventName.STATE:
             attempt.state = event["state"]
@@ -278,8 +265,8 @@ def _complete(event: Mapping[str, Any]) -> Event:
     lacking = _FIELDS[name] - event.keys()
     if lacking:
         raise ValueError(f"journal event {name}: lacks {', '.join(sorted(lacking))}")
-    if name is EventName.ENDED:
-        AttemptOutcome(event["outcome"])
+    if name is EventName.ENDED and event["outcome"] not in ATTEMPT_OUTCOMES:
+        raise ValueError(f"journal event {name}: {event['outcome']!r} is no outcome of an attempt")
     return {"utc": utc_now(), **event}
 
 

@@ -1,0 +1,99 @@
+"""Running hpcq as a person would, in a folder of its own, and reading what came out: what every kind of cluster shares."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A person's folder."""
+
+    folder: Path
+
+    def environment(self) -> dict[str, str]:
+        """What a command is started with."""
+        return dict(os.environ)
+
+    def start(self, argv: list[str], timeout_s: float = 120) -> subprocess.CompletedProcess[str]:
+        """Run a Python program in the folder."""
+        return subprocess.run(
+            [sys.executable, *argv],
+            cwd=self.folder,
+            env=self.environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+
+    def hpcq(self, *words: str, expect: int | None = 0, timeout_s: float = 240) -> subprocess.CompletedProcess[str]:
+        """Run hpcq; any other exit code than `expect` fails the test with its words."""
+        done = self.start(["-m", "hpcq", *words], timeout_s)
+        said = f"hpcq {words} ended with {done.returncode}\n{done.stdout}{done.stderr}"
+        assert expect is None or done.returncode == expect, said
+        return done
+
+    def json(self, *words: str, expect: int = 0) -> Any:
+        """What hpcq prints with --json."""
+        return json.loads(self.hpcq(*words, "--json", expect=expect).stdout)
+
+    @contextmanager
+    def background(self, argv: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+        """A Python program in the background, in a session of its own; all of it is ended when the block is left."""
+        with (self.folder / "background.log").open("ab") as log:
+            child = subprocess.Popen(
+                [sys.executable, *argv],
+                cwd=self.folder,
+                env=self.environment(),
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+            try:
+                yield child
+            finally:
+                kill_session(child)
+
+    def log(self) -> str:
+        """The end of what background programs said."""
+        path = self.folder / "background.log"
+        return path.read_text()[-2000:] if path.exists() else ""
+
+    @property
+    def run_folder(self) -> Path:
+        """The newest run."""
+        return max((self.folder / "runs").glob("*/run.json"), key=lambda path: path.stat().st_mtime).parent
+
+    def events(self, cluster: str) -> list[dict[str, Any]]:
+        """The journal of the newest run; nothing while there is none."""
+        try:
+            text = (self.run_folder / cluster / "journal.jsonl").read_text()
+        except (ValueError, OSError):
+            return []
+        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+    def rows(self, query: str, *values: Any) -> list[dict[str, Any]]:
+        """What the database answers."""
+        with closing(sqlite3.connect(self.folder / "results.db")) as database:
+            database.row_factory = sqlite3.Row
+            return [dict(row) for row in database.execute(query, values)]
+
+
+def kill_session(child: subprocess.Popen[bytes]) -> None:
+    """SIGKILL to everything that the process started, and wait for it."""
+    subprocess.run(["pkill", "-KILL", "--session", str(child.pid)], check=False)
+    if child.poll() is None:
+        child.send_signal(signal.SIGKILL)
+    child.wait()
