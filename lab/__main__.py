@@ -1,6 +1,6 @@
 """A cluster in a box: two real Slurm clusters in namespaces of this machine, joined by a wide-area link.
 
-usage: python3 lab/ up|down|status|exec|kill-node|start-node|restart-controller|slow|lossy|mend|wan [options]
+usage: python3 lab/ up|down|status|exec|kill-node|start-node|restart-controller|slow|lossy|mend|wan|prepare [options]
 """
 
 import argparse
@@ -113,9 +113,7 @@ def parser() -> Parser:
         default="host",
         help="the system that beta's machines run: this one's (default) or another release's",
     )
-    one.add_argument(
-        "--cache-dir", default=str(CACHE_FOLDER), metavar="DIR", help=f"where such a system is kept (default: {CACHE_FOLDER})"
-    )
+    _add_cache(one)
     one.add_argument("--seed", type=int, default=1, help="of the link's losses (default: 1)")
     verb("down", run_down, "take a lab down; nothing of it is left, whatever happened to it")
     verb("status", run_status, "what stands").add_argument("--json", action="store_true", help="as one JSON object")
@@ -133,6 +131,10 @@ def parser() -> Parser:
     one = verb("wan", run_wan, "change the link between the clusters, or show it")
     one.add_argument("--json", action="store_true", help="settings and counters as one JSON object")
     _add_wan(one, prefix="--")
+    one = verbs.add_parser("prepare", help="make another release's files ahead of lab up", description=run_prepare.__doc__)
+    one.add_argument("system", choices=SYSTEMS[1:], metavar="SYSTEM", help=" or ".join(SYSTEMS[1:]))
+    _add_cache(one)
+    one.set_defaults(run=run_prepare)
     return top
 
 
@@ -146,6 +148,12 @@ def _add_damage(verb: Callable[..., argparse.ArgumentParser]) -> None:
     one.add_argument("--loss", required=True, metavar="LOSS", help="such as 5%% or 0.05")
     one = verb("mend", run_mend, "undo what slow and lossy did")
     one.add_argument("cluster", metavar="CLUSTER", nargs="?", help="only there (default: both)")
+
+
+def _add_cache(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "--cache-dir", default=str(CACHE_FOLDER), metavar="DIR", help=f"where such a system is kept (default: {CACHE_FOLDER})"
+    )
 
 
 def _add_wan(
@@ -196,6 +204,12 @@ def run_up(options: argparse.Namespace) -> None:
     lab = whole.up(settings, state, progress)
     print("\n".join(report.rows(lab, report.status(lab))))
     print(f"lab {settings.name} came up in {time.monotonic() - started_s:.1f} s", file=sys.stderr)
+
+
+def run_prepare(options: argparse.Namespace) -> None:
+    """Make the root file system of another release now, so that `up` finds it; nothing is done where it is there."""
+    check_root("prepare")
+    print(root_of(options.system, Path(options.cache_dir).absolute()))
 
 
 def run_down(options: argparse.Namespace) -> None:

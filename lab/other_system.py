@@ -1,44 +1,33 @@
 """A root file system of another Debian release, for a cluster of another generation than this machine.
 
-Made once by debootstrap and apt, and kept in a cache folder, since it takes a minute and some hundred megabytes:
+Made once by mmdebstrap, a debootstrap that lets apt fetch everything in one go, and kept in a cache folder, since it takes
+a minute and some hundred megabytes:
 
     /var/cache/hpcq-lab/trixie/            the root file system
     /var/cache/hpcq-lab/trixie.packages    what was asked for, written last: without it the folder is not complete
 
-Everything is done in mount and PID namespaces of its own, so that an interrupted build leaves no mount and no process.
+It comes from where apt on this machine gets its own release. Everything is done in mount and PID namespaces of its own, so
+that an interrupted build leaves no mount and no process.
 """
 
-import contextlib
 import fcntl
 import os
 import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from faults import LabError
-from processes import ENVIRONMENT
+from processes import ENVIRONMENT, run
 
 SYSTEMS = ("host", "trixie")
 CACHE_FOLDER = Path("/var/cache/hpcq-lab")
-DEFAULT_MIRROR = "http://deb.debian.org/debian"
 BUILD_TIMEOUT_S = 1800
 PROXY_VARIABLES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
-# In the new root: no daemon is started, nothing asks questions, and what was downloaded is not kept.
-BUILD = """
-set -eu
-root=$1 release=$2 mirror=$3
-shift 3
-debootstrap --variant=minbase "$release" "$root" "$mirror"
-printf '#!/bin/sh\\nexit 101\\n' > "$root/usr/sbin/policy-rc.d"
-chmod 755 "$root/usr/sbin/policy-rc.d"
-cp /etc/resolv.conf "$root/etc/resolv.conf"
-mount -t proc proc "$root/proc"
-chroot "$root" apt-get install --yes --no-install-recommends "$@"
-chroot "$root" apt-get clean
-rm -r "$root/var/lib/apt/lists"
-"""
+# Nobody reads manuals on a node, and nothing there is written for ever.
+NOT_UNPACKED = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/info/*", "/usr/share/locale/*", "/usr/share/i18n/*")
 
 
 def root_of(system: str, cache: Path) -> Path:
@@ -50,10 +39,10 @@ def root_of(system: str, cache: Path) -> Path:
     root, mark = cache / system, cache / f"{system}.packages"
     with _lock(cache):
         if not (mark.exists() and mark.read_text() == packages):
-            if shutil.which("debootstrap", path=ENVIRONMENT["PATH"]) is None:
+            if shutil.which("mmdebstrap", path=ENVIRONMENT["PATH"]) is None:
                 raise LabError(
-                    f"lab up: not found on this machine: debootstrap, which makes the system {system}",
-                    "apt-get install --no-install-recommends debootstrap debian-archive-keyring",
+                    f"lab up: not found on this machine: mmdebstrap, which makes the system {system}",
+                    "apt-get install --no-install-recommends mmdebstrap debian-archive-keyring",
                 )
             mark.unlink(missing_ok=True)
             if root.exists():
@@ -68,7 +57,10 @@ def _build(root: Path, release: str, packages: list[str]) -> None:
     environment = {**ENVIRONMENT, "DEBIAN_FRONTEND": "noninteractive"}
     environment |= {name: os.environ[name] for name in PROXY_VARIABLES if name in os.environ}
     separate = ["unshare", "--fork", "--kill-child", "--pid", "--mount-proc", "--mount", "--propagation", "private"]
-    command = [*separate, "sh", "-c", BUILD, "sh", str(root), release, _mirror(), *packages]
+    options = ["--mode=root", "--variant=essential", "--format=directory", f"--include={','.join(packages)}"]
+    options += [f"--aptopt={line}" for line in ('APT::Install-Recommends "false"', *_proxies())]
+    options += ["--dpkgopt=force-unsafe-io", *(f"--dpkgopt=path-exclude={pattern}" for pattern in NOT_UNPACKED)]
+    command = [*separate, "mmdebstrap", *options, release, str(root), f"deb {_mirror()} {release} main"]
     with log.open("w") as log_file:
         try:
             done = subprocess.run(
@@ -88,18 +80,28 @@ def _build(root: Path, release: str, packages: list[str]) -> None:
 
 
 def _mirror() -> str:
-    """Where this machine itself gets Debian from."""
-    sources = [Path("/etc/apt/sources.list"), *sorted(Path("/etc/apt/sources.list.d").glob("*"))]
-    for source in sources:
-        with contextlib.suppress(OSError):
-            for line in source.read_text().splitlines():
-                found = re.match(r"(?:deb(?:\s+\[.*?\])?|URIs:)\s+(https?://\S+/debian)/?(?:\s|$)", line)
-                if found:
-                    return found[1]
-    return DEFAULT_MIRROR
+    """Where apt on this machine gets this machine's own release from."""
+    own = re.search(r"^VERSION_CODENAME=(\S+)", Path("/etc/os-release").read_text(), re.MULTILINE)
+    targets = run(
+        ["apt-get", "indextargets", "--format", "$(RELEASE) $(COMPONENT) $(REPO_URI)", "Created-By: Packages"], "apt's sources"
+    )
+    for line in targets.splitlines():
+        release, component, uri = line.split(maxsplit=2)
+        if own is not None and release == own[1] and component == "main":
+            return uri
+    raise LabError(
+        f"apt's sources: found none of main of this machine's own release {own[1] if own else ''}: one is needed",
+        "the other release comes from the same place; apt-get indextargets lists what apt knows",
+    )
 
 
-@contextlib.contextmanager
+def _proxies() -> list[str]:
+    """How apt on this machine gets out, as options for the apt that fills the new root."""
+    settings = run(["apt-config", "dump", "--format", '%F "%v"%n', "Acquire"], "apt's settings")
+    return [line for line in settings.splitlines() if re.match(r'Acquire::\S*proxy\S* "[^"]', line, re.IGNORECASE)]
+
+
+@contextmanager
 def _lock(cache: Path) -> Iterator[None]:
     """Two labs that need the same system make it once: the second waits."""
     folder = os.open(cache, os.O_RDONLY | os.O_DIRECTORY)

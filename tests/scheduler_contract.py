@@ -5,11 +5,15 @@ A `Site` is a scheduler with a folder on its cluster and the names of its nodes.
 
 from __future__ import annotations
 
+import secrets
 import time
 from dataclasses import dataclass
 
+from hpcq.definition.cluster import read_cluster
+from hpcq.runner.runs import reach, scheduler_of
 from hpcq.scheduler.base import JobReport, JobState, NodeCondition, Scheduler, Submission, Submitted
 from hpcq.transport import quote
+from tests.lab_fixture import RunningLab
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,22 @@ class Site:
                 return report
             assert time.monotonic() < deadline, f"{native_id} is {report}, not {states}"
             time.sleep(0.3)
+
+
+def slurm_site(lab: RunningLab, name: str) -> Site:
+    """One of a lab's two Slurm clusters."""
+    cluster = read_cluster(lab.cluster_file(name))
+    scheduler = scheduler_of(cluster, reach(cluster))
+    head = "\n".join(
+        [
+            "#SBATCH --job-name={name}",
+            "#SBATCH --nodes=2 --exclusive --no-requeue --time=0:30",
+            f"#SBATCH --partition={cluster.partition}",
+            "#SBATCH --nodelist={nodes}",
+            *([f"#SBATCH --account={cluster.account}"] if cluster.account else []),
+        ]
+    )
+    return Site(scheduler, f"{cluster.work_directory}/contract-{secrets.token_hex(4)}", head)
 
 
 TERMINAL = tuple(state for state in JobState if state.terminal)

@@ -2,34 +2,20 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable
 
 import pytest
 
-from hpcq.definition.cluster import read_cluster
-from hpcq.runner.runs import reach, scheduler_of
 from hpcq.scheduler.base import JobState, Submission
 from tests.lab_fixture import RunningLab
-from tests.scheduler_contract import PROMISES, TERMINAL, Site, the_time_limit_ends_a_job
+from tests.scheduler_contract import PROMISES, TERMINAL, Site, slurm_site, the_time_limit_ends_a_job
 
 pytestmark = pytest.mark.lab
 
 
 @pytest.fixture(params=["alpha", "beta"])
 def site(lab: RunningLab, request: pytest.FixtureRequest) -> Site:
-    cluster = read_cluster(lab.cluster_file(request.param))
-    scheduler = scheduler_of(cluster, reach(cluster))
-    head = "\n".join(
-        [
-            "#SBATCH --job-name={name}",
-            "#SBATCH --nodes=2 --exclusive --no-requeue --time=0:30",
-            f"#SBATCH --partition={cluster.partition}",
-            "#SBATCH --nodelist={nodes}",
-            *([f"#SBATCH --account={cluster.account}"] if cluster.account else []),
-        ]
-    )
-    return Site(scheduler, f"{cluster.work_directory}/contract-{secrets.token_hex(4)}", head)
+    return slurm_site(lab, request.param)
 
 
 @pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.__name__)
