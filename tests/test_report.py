@@ -177,7 +177,7 @@ def summary(client: str, server: str, median: float, size_bytes: int | None = 64
         "unit": "bps",
         "better": "higher",
     }
-    fields |= {"main": True, "n": 3, "lowest": median, "highest": median, **changed}
+    fields |= {"main": True, "n": 3, "lowest": median, "highest": median, "disturbed_count": 0, **changed}
     return Summary(client=client, server=server, median=median, size_bytes=size_bytes, **fields)
 
 

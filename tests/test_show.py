@@ -18,6 +18,7 @@ from hpcq.cli.show import show
 from hpcq.errors import UserError
 from hpcq.evidence.judge import judge
 from hpcq.evidence.page import rules_table
+from hpcq.reports.page import write_report
 from hpcq.store import evidence_queries, query
 from hpcq.store.database import reading
 from hpcq.store.load import load_run
@@ -143,6 +144,33 @@ def test_findings_are_rows(loaded: Loaded) -> None:
         ] * 2
         assert found[0]["figures"]["count"] == 300
         assert evidence_queries.findings_of(database, query.Selection(node="n1"), "retransmits") == []
+
+
+def test_findings_are_counted_by_rule_and_node(loaded: Loaded) -> None:
+    with reading(loaded.path) as database:
+        [one] = evidence_queries.finding_groups(database, MARCH)
+        assert (one.cluster, one.rule, one.result_count, one.nodes) == ("alpha", "loss_in_nic", 2, (("n2", 2),))
+        assert one.example.startswith("n2: its NIC dropped 300 packets")
+        assert evidence_queries.finding_groups(database, "other") == []
+
+
+def test_the_page_says_what_the_evidence_says(loaded: Loaded, tmp_path: Path) -> None:
+    text = write_report(loaded.path, MARCH, tmp_path / "page.html").read_text()
+    for words in ("What the evidence says", "loss in nic", "n2 (2)", "its NIC dropped 300 packets", "Enlarge the rings"):
+        assert words in text
+    assert "disturbed by other work" not in text
+
+
+def test_disturbed_results_are_counted(tmp_path: Path) -> None:
+    builder = Builder(tmp_path / "runs", pairs=(("n1", "n2"),), tests=(("tcp_stream", {"message_bytes": 1472}),), run_id=MARCH)
+    builder.case = "other work"
+    builder.everything()
+    load_run(tmp_path / "results.db", builder.path, judge=judge)
+    with reading(tmp_path / "results.db") as database:
+        [summary] = query.summaries(database, query.Selection(run=MARCH))
+    assert summary.disturbed_count == summary.n > 0
+    page = write_report(tmp_path / "results.db", MARCH, tmp_path / "page.html").read_text()
+    assert f"{summary.n} of the measured results were disturbed by other work" in page
 
 
 def test_what_changed_on_a_node(loaded: Loaded) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -17,6 +18,7 @@ from hpcq.errors import Exit, UserError
 
 if TYPE_CHECKING:
     from hpcq.store.database import Connection
+    from hpcq.store.evidence_queries import FindingGroup
     from hpcq.store.query import ResultRow, RunRow, Selection, Summary
     from hpcq.store.runfolder import RunFolder
     from hpcq.verdict import GateVerdict
@@ -30,6 +32,7 @@ _SUMMARY = (
     Column("lowest", unit_field="unit"),
     Column("highest", unit_field="unit"),
     Column("n"),
+    Column("disturbed_count", "disturbed"),
 )
 _EACH = (
     Column("result_id", "result"),
@@ -171,13 +174,14 @@ def print_run(run: RunFolder, database: Path, *, as_json: bool) -> int:
     from hpcq.runner.gates import judge_run
     from hpcq.store import query
     from hpcq.store.database import reading
+    from hpcq.store.evidence_queries import finding_groups
 
     with reading(database) as connection:
         runs = query.runs(connection, run.run_id)
         selection = query.Selection(run=run.run_id)
         verdicts = judge_run(connection, run)
         if as_json:
-            print_json(_run_json(run, database, runs, verdicts))
+            print_json(_run_json(run, database, runs, verdicts, finding_groups(connection, run.run_id)))
         else:
             _print_summaries(query.summaries(connection, selection))
             _print_missing(query.not_measured(connection, selection))
@@ -185,12 +189,15 @@ def print_run(run: RunFolder, database: Path, *, as_json: bool) -> int:
             print_rows(runs, _RUN)
             _print_failed_gates(verdicts)
             click.echo(f"\npage      {near(run.report)}\ndatabase  {near(database)}\nfolder    {near(run.path)}")
+            _print_evidence(finding_groups(connection, run.run_id))
     if any(one.verdict == "failed" for one in verdicts):
         return Exit.DEGRADED
     return Exit.OK if all(row.complete for row in runs) else Exit.INCOMPLETE
 
 
-def _run_json(run: RunFolder, database: Path, runs: Sequence[RunRow], verdicts: Sequence[GateVerdict]) -> dict[str, Any]:
+def _run_json(
+    run: RunFolder, database: Path, runs: Sequence[RunRow], verdicts: Sequence[GateVerdict], findings: Sequence[FindingGroup]
+) -> dict[str, Any]:
     return {
         "run_id": run.run_id,
         "folder": str(run.path),
@@ -198,6 +205,7 @@ def _run_json(run: RunFolder, database: Path, runs: Sequence[RunRow], verdicts: 
         "database": str(database.absolute()),
         "runs": [asdict(row) for row in runs],
         "gates": [asdict(one) for one in verdicts],
+        "findings": [asdict(one) for one in findings],
     }
 
 
@@ -256,6 +264,16 @@ def _print_failed_gates(verdicts: Sequence[GateVerdict]) -> None:
             shown = units.human(one.value, units.unit_of(one.series.metric))
             place = f"{one.series.cluster}: {one.series.client} > {one.series.server} {one.series.kernel}"
             click.echo(f"gate failed: {place}: {one.statistic} {one.series.metric} is {shown}: allowed is {one.bound}")
+
+
+def _print_evidence(groups: Sequence[FindingGroup]) -> None:
+    """One line on what stands behind the numbers, where the evidence says anything."""
+    counts: Counter[str] = Counter()
+    for one in groups:
+        counts[one.rule] += one.result_count
+    if counts:
+        said = ", ".join(f"{rule} {count}" for rule, count in counts.most_common())
+        click.echo(f"evidence  {said} (`hpcq results --findings`)")
 
 
 def _print_findings(connection: Connection, selection: Selection, as_json: bool) -> int:

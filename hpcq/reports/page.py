@@ -15,6 +15,7 @@ from hpcq.reports.matrix import make_matrices
 from hpcq.reports.plots import make_plots
 from hpcq.store import query
 from hpcq.store.database import Connection, reading
+from hpcq.store.evidence_queries import finding_groups
 from hpcq.store.query import AttemptRow, ResultRow, RunRow, Selection, Summary
 from hpcq.store.runfolder import write_text
 
@@ -100,6 +101,8 @@ def _context(database: Connection, run: str) -> dict[str, Any]:
         "attempt_count": len(attempts),
         "left_out": query.left_out(database, run)[:_ROWS_MAX],
         "warnings": query.warnings(database, run),
+        "findings": finding_groups(database, run),
+        "disturbed_count": sum(row.disturbed for row in rows if row.outcome == "measured"),
         "builds": query.builds(database, run),
     }
 

@@ -1,6 +1,7 @@
 """What people ask results.db about evidence: findings, the facts behind a result, and what changed on a node.
 
     findings_of(database, selection)          one row a finding
+    finding_groups(database, run)             one row a rule that applied, with counts
     facts_of_result(database, result_id)      the facts of both nodes as they were in that job
     facts_at(database, node, moment)          the facts of a node in a run, or at a time
     compared(database, what, a, b)            two of those, as a person names them
@@ -72,6 +73,39 @@ def findings_of(database: sqlite3.Connection, selection: Selection, rule: str | 
     where = " AND ".join(conditions) or "1"
     rows = database.execute(f"SELECT * FROM v_findings WHERE {where} ORDER BY started_utc, result_id, rule", wanted)
     return [dict(row) | {"figures": json.loads(row["figures"])} for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class FindingGroup:
+    """How often one rule applied to the results of a run on a cluster, and where."""
+
+    cluster: str
+    rule: str
+    result_count: int
+    nodes: tuple[tuple[str, int], ...]
+    """Nodes with the number of results in which it is this node, most first; empty where a rule names no end."""
+    meaning: str
+    advice: str
+    example: str
+
+
+def finding_groups(database: sqlite3.Connection, run: str) -> list[FindingGroup]:
+    """What the rules found in the results of a run that count, most frequent first."""
+    nodes: dict[tuple[str, str], list[tuple[str, int]]] = {}
+    places = (
+        "SELECT cluster, rule, node, count(DISTINCT result_id) AS n FROM v_findings WHERE run = ? AND node IS NOT NULL"
+        " GROUP BY cluster, rule, node ORDER BY n DESC, node"
+    )
+    for cluster, rule, node, count in database.execute(places, (run,)):
+        nodes.setdefault((cluster, rule), []).append((node, count))
+    rules = (
+        "SELECT cluster, rule, count(DISTINCT result_id) AS n, meaning, advice, min(message) FROM v_findings WHERE run = ?"
+        " GROUP BY cluster, rule ORDER BY n DESC, cluster, rule"
+    )
+    return [
+        FindingGroup(cluster, rule, count, tuple(nodes.get((cluster, rule), ())), *words)
+        for cluster, rule, count, *words in database.execute(rules, (run,))
+    ]
 
 
 def words_of_kernel(database: sqlite3.Connection, kernel: str) -> dict[str, str]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -111,6 +112,8 @@ class Summary:
     median: float
     lowest: float
     highest: float
+    disturbed_count: int
+    """Of n, those whose evidence shows other work on a node meanwhile."""
 
     @property
     def size_text(self) -> str:
@@ -264,21 +267,24 @@ def summaries(
     where, values = _where(selection)
     query = (
         "SELECT v.cluster, v.kernel, v.client, v.server, v.size_bytes, v.parameters, mn.name, mn.unit, mn.better,"
-        " mn.name = v.metric AS main, mn.position_no, m.value"
+        " mn.name = v.metric AS main, mn.position_no, m.value, v.disturbed"
         " FROM v_results v JOIN metric m ON m.result_id = v.result_id"
         " JOIN metric_name mn ON mn.metric_name_id = m.metric_name_id"
         f" WHERE v.outcome = 'measured' AND {where}"
     )
     groups: dict[tuple[Any, ...], list[float]] = {}
+    disturbed: Counter[tuple[Any, ...]] = Counter()
     for row in database.execute(query, values):
         if metric == row["name"] or (metric is None and (all_metrics or row["main"])):
-            groups.setdefault(tuple(row)[:-1], []).append(row["value"])
+            key = tuple(row)[:-2]
+            groups.setdefault(key, []).append(row["value"])
+            disturbed[key] += row["disturbed"]
     variants = variant_names((key[1], key[5]) for key in groups)
     made = []
     for key, found in sorted(groups.items(), key=_summary_order):
         cluster, kernel, client, server, size_bytes, parameters, name, unit, better, main, _ = key
         variant = variants[kernel, parameters]
-        spread = (len(found), median(found), min(found), max(found))
+        spread = (len(found), median(found), min(found), max(found), disturbed[key])
         made.append(Summary(cluster, kernel, client, server, size_bytes, variant, name, unit, better, bool(main), *spread))
     return made
 
