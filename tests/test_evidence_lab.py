@@ -243,9 +243,31 @@ def test_small_tcp_buffer_on_a_long_way(nodes: Nodes, which: str, end: str) -> N
     options = {f"{which}_buffer_bytes": 16384}
     told = until(lambda: nodes.measure("tcp_stream", options, server=FAR_SERVER), lambda one: bool(one.findings))
     assert told.findings == [("small_buffer", end)], [one.message for one in told.judgement.findings]
+    counted = {"send": "sndbuf", "receive": "rwnd"}[which]
+    counters = told.line["evidence"]["client"]["counters"]  # the sender's kernel knows of both
+    timed = counters[f"self.tcp_info.{counted}_limited_us"] * 1e3 / told.line["evidence"]["client"]["interval_ns"]
+    assert told.finding("small_buffer", end).figures["limited_ratio"] == pytest.approx(timed)
     fair = nodes.measure("tcp_stream", server=FAR_SERVER)
     assert fair.findings == []
     assert told.line["metrics"]["throughput_bps"] < 0.7 * fair.line["metrics"]["throughput_bps"]
+
+
+@pytest.mark.parametrize(
+    ("which", "name", "where", "end"), [("send", "wmem", CLIENT, "client"), ("receive", "rmem", FAR_SERVER, "server")]
+)
+def test_largest_tcp_buffer_of_a_node_on_a_long_way(nodes: Nodes, which: str, name: str, where: str, end: str) -> None:
+    """Nobody set a buffer; the node's sysctl lets none grow."""
+    path = f"/proc/sys/net/ipv4/tcp_{name}"
+    usual = nodes.lab.exec(where, "cat", path).strip()
+    limits = "4096 16384 16384"
+    nodes.lab.exec(where, "sh", "-c", f"echo '{limits}' > {path}")
+    try:
+        told = until(lambda: nodes.measure("tcp_stream", server=FAR_SERVER), lambda one: bool(one.findings))
+    finally:
+        nodes.lab.exec(where, "sh", "-c", f"echo '{usual}' > {path}")
+    assert told.findings == [("autotuning_limited", end)], [one.message for one in told.judgement.findings]
+    figures = told.finding("autotuning_limited", end).figures
+    assert (figures["buffer"], figures["maximum_bytes"]) == (which, 16384)
 
 
 def test_token_bucket_on_the_sender(nodes: Nodes) -> None:

@@ -111,6 +111,15 @@ def test_messages_and_figures_are_whole() -> None:
             assert (one.end is None) is ("role" not in one.figures)
 
 
+def test_what_the_kernel_timed_goes_before_what_is_estimated() -> None:
+    case = next(one for one in CASES if one["name"] == "small send buffer")
+    pair = changed(case)
+    assert found(judged(pair)) == [("small_buffer", "client")]
+    counters = pair["line"]["evidence"]["client"]["counters"]
+    counters |= {"self.tcp_info.busy_us": 990_000, "self.tcp_info.sndbuf_limited_us": 12_000}
+    assert found(judged(pair)) == []
+
+
 def test_the_role_of_an_end() -> None:
     roles = {}
     for case in CASES:

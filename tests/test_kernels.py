@@ -113,6 +113,18 @@ def test_measures_on_loopback(server: Server, programs: Programs, kernel: str) -
     assert line["metrics"][main] > 0
 
 
+@pytest.mark.parametrize("direction", ["client_to_server", "server_to_client"])
+def test_the_connection_says_how_its_sender_spent_the_time(server: Server, direction: str) -> None:
+    line = server.run("tcp_stream", duration_s=0.2, warmup_s=0.05, direction=direction).line
+    sender, receiver = ("client", "server") if direction == "client_to_server" else ("server", "client")
+    evidence = line["evidence"][sender]
+    assert 0 < evidence["counters"]["self.tcp_info.busy_us"] <= 1.1 * evidence["interval_ns"] / 1e3 + 10_000  # in jiffies
+    assert evidence["gauges"]["self.tcp_info.min_round_trip_us"]
+    assert "self.tcp_info.busy_us" not in line["evidence"][receiver]["counters"]
+    asked = server.run("udp_stream", **INSTANT).line["evidence"]["client"]
+    assert not [name for part in ("counters", "gauges", "unavailable") for name in asked[part] if "tcp_info" in name]
+
+
 @pytest.mark.parametrize("kernel", ["tcp_stream", "udp_stream"])
 def test_the_server_sends_too(server: Server, kernel: str) -> None:
     line = server.run(kernel, direction="server_to_client", **INSTANT).line

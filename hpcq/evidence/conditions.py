@@ -34,6 +34,8 @@ OTHER_OF_MEASURED_RATIO = 0.05
 BUFFER_PAYLOAD_RATIO = 0.5
 #: A window that limited a flow for less of its time than this is not what limits it.
 WINDOW_LIMITED_RATIO = 0.2
+#: The system's own sizing lags a little behind a growing flow; half of the time is no lag.
+AUTOTUNED_LIMITED_RATIO = 0.5
 #: A sender that reaches this share of the rate it was asked for did not fall behind.
 RATE_REACHED_RATIO = 0.95
 
@@ -176,7 +178,7 @@ def fell_behind(side: Side) -> Figures | None:
 
 
 def buffer_too_small(side: Side) -> Figures | None:
-    """A TCP socket buffer that was set by hand and is smaller than what was under way."""
+    """A TCP socket buffer that was set by hand and held the flow up: as the sender's kernel timed it, else by an estimate."""
     which = "send" if side.sends else "receive"
     asked = side.case.parameters.get(f"{which}_buffer_bytes")
     round_trip_ns = side.case.metric("tcp_round_trip_ns")
@@ -185,12 +187,37 @@ def buffer_too_small(side: Side) -> Figures | None:
     if not asked or round_trip_ns is None or rate is None or not isinstance(granted, int) or side.sender is None:
         return None
     under_way = rate * round_trip_ns / 8e9
+    limited_ratio = window_limited_ratio(side)
     figures: Figures = {"buffer": which, "granted_bytes": granted, "under_way_bytes": int(under_way)}
-    limited_us = side.sender.count(names.WINDOW_LIMITED_US[which])
-    if limited_us and side.sender.interval_ns:
-        limited_ratio = limited_us * 1e3 / side.sender.interval_ns
+    if limited_ratio is not None:
         return figures | {"limited_ratio": limited_ratio} if limited_ratio >= WINDOW_LIMITED_RATIO else None
     return figures if under_way >= BUFFER_PAYLOAD_RATIO * granted else None
+
+
+def autotuning_at_its_end(side: Side) -> Figures | None:
+    """A TCP buffer that the system sizes, and that nevertheless held the flow up for most of its time."""
+    which = "send" if side.sends else "receive"
+    limited_ratio = window_limited_ratio(side)
+    if side.case.round_trips or side.case.parameters.get(f"{which}_buffer_bytes") or limited_ratio is None:
+        return None
+    if limited_ratio < AUTOTUNED_LIMITED_RATIO:
+        return None
+    limit = str(side.here.fact(f"tcp_{which}_limits") or "").split()
+    return {
+        "buffer": which,
+        "limited_ratio": limited_ratio,
+        "maximum_bytes": int(limit[-1]) if limit and limit[-1].isdigit() else 0,
+        "sysctl": {"send": "net.ipv4.tcp_wmem", "receive": "net.ipv4.tcp_rmem"}[which],
+    }
+
+
+def window_limited_ratio(side: Side) -> float | None:
+    """The share of its time that this end's buffer held the flow up, as the sender's kernel counted; None before Linux 4.10."""
+    sender = side.sender
+    if sender is None or sender.interval_ns <= 0 or not sender.count(names.FLOW_BUSY_US):
+        return None
+    limited_us = sender.count(names.WINDOW_LIMITED_US["send" if side.sends else "receive"]) or 0
+    return min(1.0, limited_us * 1e3 / sender.interval_ns)
 
 
 def other_traffic(side: Side) -> Figures | None:

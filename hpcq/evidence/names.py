@@ -85,6 +85,8 @@ FREQUENCY = "cpufreq.cpu{cpu}.frequency_hz"
 INTERRUPTS = r"interrupts\.(?P<name>.+)\.cpu(?P<cpu>\d+)"
 MEMORY_TOTAL = "meminfo.node.MemTotal_bytes"
 WALL_MINUS_MONOTONIC = "clock.wall_minus_monotonic_us"
+#: Of the connection that is measured, by its sender's kernel (struct tcp_info, Linux 4.10).
+FLOW_BUSY_US = ("self.tcp_info.busy_us",)
 WINDOW_LIMITED_US = {"send": ("self.tcp_info.sndbuf_limited_us",), "receive": ("self.tcp_info.rwnd_limited_us",)}
 
 # -- facts --------------------------------------------------------------------------------------------------------------
@@ -105,6 +107,8 @@ FACTS: dict[str, tuple[tuple[str, float], ...]] = {
     "interrupt_affinity": (("nic.{interface}.interrupt_affinity", 1),),
     "rx_usecs": (("nic.{interface}.coalescing.rx_usecs", 1),),
     "adaptive_rx": (("nic.{interface}.coalescing.adaptive_rx", 1),),
+    "tcp_send_limits": (("sysctl.net.ipv4.tcp_wmem", 1),),
+    "tcp_receive_limits": (("sysctl.net.ipv4.tcp_rmem", 1),),
     "governor": (("cpu.governor", 1),),
     "frequency_driver": (("cpu.frequency_driver", 1),),
     "frequency_max_hz": (("cpu.frequency_maximum_khz", 1e3),),

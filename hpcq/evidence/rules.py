@@ -175,12 +175,23 @@ _LIMITS = (
         "small_buffer",
         Scope.EACH_END,
         on.buffer_too_small,
-        when="a TCP buffer set by hand of which half is below throughput times round trip, or that limited the flow for"
-        f" {on.WINDOW_LIMITED_RATIO:.0%} of its time",
+        when=f"a TCP buffer set by hand that held the flow up for {on.WINDOW_LIMITED_RATIO:.0%} of its time, as the sender's"
+        " kernel counted; before Linux 4.10, of which half is below throughput times round trip",
         message="{node}: the {buffer} buffer of {granted_bytes} is small beside the {under_way_bytes} that were under way",
         meaning="The socket buffer, and not the network, may set this throughput: no more can be under way than it holds.",
         advice="Leave send_buffer_bytes and receive_buffer_bytes at 0 (auto-tuned), or set twice rate times round trip.",
-        source="RFC 7323 section 1.1 (bandwidth times delay); tcp(7); Documentation/networking/ip-sysctl.rst (tcp_rmem)",
+        source="RFC 7323 section 1.1 (bandwidth times delay); tcp(7); Linux include/uapi/linux/tcp.h (tcpi_rwnd_limited)",
+    ),
+    _row(
+        "autotuning_limited",
+        Scope.EACH_END,
+        on.autotuning_at_its_end,
+        when=f"a TCP buffer sized by the system that held the flow up for {on.AUTOTUNED_LIMITED_RATIO:.0%} of its time",
+        message="{node}: the {buffer} buffer held the flow up for {limited_ratio} of its time; {sysctl} allows {maximum_bytes}",
+        meaning="The node's largest TCP buffer, and not the network, may set this throughput; or, at a receiver, the process"
+        " reads too slowly and its window stays full.",
+        advice="Raise the last value of net.ipv4.tcp_rmem or tcp_wmem to twice rate times round trip; look at CPU findings.",
+        source="Documentation/networking/ip-sysctl.rst (tcp_rmem); Linux include/uapi/linux/tcp.h (tcpi_rwnd_limited)",
     ),
     _row(
         "sender_fell_behind",

@@ -40,6 +40,7 @@ static struct evidence *evidence_allocate(void)
     struct evidence *evidence = memory_new(1, sizeof *evidence);
     evidence->before_place.root = evidence->after_place.root = "";
     evidence->before_place.cpu_index = evidence->after_place.cpu_index = 0;
+    evidence->before_place.test_socket = evidence->after_place.test_socket = -1;
     evidence->before.texts = memory_new(source_count, sizeof(struct text));
     evidence->after.texts = memory_new(source_count, sizeof(struct text));
     evidence->before.errors = memory_new(source_count, sizeof(int));
@@ -69,6 +70,11 @@ struct evidence *evidence_new_recorded(const char *before_root, const char *afte
     if (interface)
         snprintf(evidence->interface, sizeof evidence->interface, "%s", interface);
     return evidence;
+}
+
+void evidence_socket(struct evidence *evidence, int descriptor)
+{
+    evidence->before_place.test_socket = evidence->after_place.test_socket = descriptor;
 }
 
 #ifdef HPCQ_WITHOUT_SNAPSHOTS /* what snapshots cost is the difference to a build without them: bench/evidence.py */

@@ -1,6 +1,7 @@
 /* tcp_pingpong: a message there and back over one TCP connection, one at a time. */
 #include "round_trip.h"
 #include "sockets.h"
+#include "tcp_info.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -85,7 +86,7 @@ static void tcp_pingpong_begin(struct run *run)
     struct tcp_pingpong *state = run->state;
     state->sent = state->received = 0;
     state->start_ns = 0;
-    state->retransmits_before = sockets_tcp_retransmits(state->descriptor);
+    state->retransmits_before = tcp_info_retransmits(state->descriptor);
 }
 
 /* Moves *done towards the whole message. True when it is whole; else *step says what to do. */
@@ -160,7 +161,7 @@ static void tcp_pingpong_report(struct run *run)
         return;
     round_trip_fill(run->histogram, &metrics->round_trip);
     metrics->operation_count = (double)run->operation_count;
-    metrics->retransmit_count = sockets_tcp_retransmits(state->descriptor) - state->retransmits_before;
+    metrics->retransmit_count = tcp_info_retransmits(state->descriptor) - state->retransmits_before;
 }
 
 static void tcp_pingpong_close(struct run *run)

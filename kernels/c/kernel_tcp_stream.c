@@ -1,5 +1,6 @@
 /* tcp_stream: one end sends messages over one TCP connection as fast as the socket takes them, the other receives. */
 #include "sockets.h"
+#include "tcp_info.h"
 
 #include <errno.h>
 #include <math.h>
@@ -97,7 +98,7 @@ static void tcp_stream_begin(struct run *run)
     struct tcp_stream *state = run->state;
     state->offset = 0;
     state->received_bytes = state->first_bytes = state->first_ns = state->last_ns = 0;
-    state->retransmits_before = sockets_tcp_retransmits(state->descriptor);
+    state->retransmits_before = tcp_info_retransmits(state->descriptor);
 }
 
 static enum step tcp_stream_send(struct run *run)
@@ -156,8 +157,8 @@ static void tcp_stream_report(struct run *run)
         metrics->sent_count = (double)run->sent_count;
         metrics->sent_bytes = (double)run->sent_bytes;
         metrics->sent_bps = (double)run->sent_bytes * 8e9 / (double)(run->phase_end_ns - run->phase_start_ns);
-        metrics->retransmit_count = sockets_tcp_retransmits(state->descriptor) - state->retransmits_before;
-        metrics->tcp_round_trip_ns = sockets_tcp_round_trip_ns(state->descriptor);
+        metrics->retransmit_count = tcp_info_retransmits(state->descriptor) - state->retransmits_before;
+        metrics->tcp_round_trip_ns = tcp_info_round_trip_ns(state->descriptor);
         return;
     }
     metrics->received_bytes = (double)state->received_bytes;

@@ -2,7 +2,6 @@
 #include "sockets.h"
 
 #include <errno.h>
-#include <math.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <string.h>
@@ -145,24 +144,6 @@ bool sockets_tcp_open(struct run *run, const struct tcp_settings *settings, int 
         return false;
     }
     tcp_settings_granted(run, *descriptor, settings);
+    evidence_socket(run->evidence, *descriptor);
     return true;
-}
-
-static bool tcp_information(int descriptor, struct tcp_info *information)
-{
-    socklen_t length = sizeof *information;
-    memset(information, 0, sizeof *information);
-    return getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, information, &length) == 0;
-}
-
-double sockets_tcp_retransmits(int descriptor)
-{
-    struct tcp_info information;
-    return tcp_information(descriptor, &information) ? (double)information.tcpi_total_retrans : (double)NAN;
-}
-
-double sockets_tcp_round_trip_ns(int descriptor)
-{
-    struct tcp_info information;
-    return tcp_information(descriptor, &information) ? (double)information.tcpi_rtt * 1000 : (double)NAN;
 }

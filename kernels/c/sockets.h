@@ -21,8 +21,6 @@ bool sockets_timeout(struct run *run, int descriptor, double seconds);
 /* TCP: listen, then join from both sides; the first bytes are the session's token. */
 bool sockets_tcp_listen(struct run *run, const struct tcp_settings *settings, int *listener);
 bool sockets_tcp_open(struct run *run, const struct tcp_settings *settings, int *listener, int *descriptor);
-double sockets_tcp_retransmits(int descriptor);   /* segments since the connection began; NAN when unknown */
-double sockets_tcp_round_trip_ns(int descriptor); /* the kernel's smoothed estimate; NAN when unknown */
 
 /* UDP: the server learns its peer from the first datagram that carries the token. */
 bool sockets_udp_listen(struct run *run, int64_t send_bytes, int64_t receive_bytes, int *descriptor);

@@ -35,6 +35,7 @@ const struct source sources[] = {
     {"stat", "proc/stat", NULL, parse_stat, false},
     {"self.schedstat", "proc/self/schedstat", NULL, parse_self_schedstat, false},
     {"cgroup", NULL, read_cgroup, parse_cgroup, false},
+    {"self.tcp_info", NULL, read_tcp_info, parse_tcp_info, false},
     {"clock", NULL, read_clock, parse_gauges, false},
     {"self.rusage", NULL, read_rusage, parse_pairs, false},
 };

@@ -10,6 +10,7 @@ struct source_place {
     const char *root;      /* "" on a live node, else a recorded tree */
     const char *interface; /* under test; "" when unknown */
     int cpu_index;         /* that we were on at the first snapshot */
+    int test_socket;       /* the TCP connection that is measured; -1: there is none */
 };
 
 struct source {
@@ -39,6 +40,7 @@ uint64_t word_unsigned(struct word word);
 bool word_is(struct word word, const char *text);
 bool word_starts(struct word word, const char *text);
 
+int read_tcp_info(const struct source_place *place, struct text *out);
 int read_rusage(const struct source_place *place, struct text *out);
 int read_clock(const struct source_place *place, struct text *out);
 int read_ethtool(const struct source_place *place, struct text *out);
@@ -54,6 +56,7 @@ void parse_net_dev(const char *prefix, const char *text, struct counters *out);
 void parse_snmp(const char *prefix, const char *text, struct counters *out);
 void parse_pairs(const char *prefix, const char *text, struct counters *out); /* name value */
 void parse_gauges(const char *prefix, const char *text, struct counters *out);
+void parse_tcp_info(const char *prefix, const char *text, struct counters *out);
 void parse_qdisc(const char *prefix, const char *text, struct counters *out);
 void parse_conntrack(const char *prefix, const char *text, struct counters *out);
 void parse_cgroup(const char *prefix, const char *text, struct counters *out);

@@ -6,6 +6,7 @@
 #include "ethtool.h"
 #include "qdisc.h"
 #include "sysfs.h"
+#include "tcp_info.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -26,6 +27,12 @@ int read_rusage(const struct source_place *place, struct text *out)
     text_print(out, "voluntary_context_switches %ld\ninvoluntary_context_switches %ld\n", usage.ru_nvcsw,
                usage.ru_nivcsw);
     return 0;
+}
+
+/* Nothing, and nothing missing, where no TCP connection is measured. */
+int read_tcp_info(const struct source_place *place, struct text *out)
+{
+    return place->root[0] || place->test_socket < 0 ? 0 : tcp_info_read(place->test_socket, out);
 }
 
 /* Wall clock minus monotonic clock: a step of the wall clock between the snapshots shows as a change. */
