@@ -50,3 +50,14 @@ class Desk(Folder):
 
 def event_names(events: list[dict[str, Any]]) -> list[str]:
     return [event["event"] for event in events]
+
+
+def wait_idle(lab: RunningLab, cluster: str, within_s: float = 90) -> None:
+    """Until every node of a cluster may have jobs: what one test broke, the next one must not plan around."""
+    deadline = time.monotonic() + within_s
+    while True:
+        states = lab.exec(cluster, "sinfo", "-h", "-N", "-o", "%N %T", check=False).splitlines()
+        if states and all(line.split()[1] == "idle" for line in states):
+            return
+        assert time.monotonic() < deadline, states
+        time.sleep(0.2)

@@ -24,7 +24,7 @@ from hpcq.transport import Ssh
 from tests.driven_in_lab import Driven, names, states
 from tests.lab_fixture import RunningLab
 
-pytestmark = [pytest.mark.lab, pytest.mark.long]
+pytestmark = pytest.mark.lab
 
 
 def restart_controller(driven: Driven) -> None:

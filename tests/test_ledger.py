@@ -163,6 +163,20 @@ def test_measured_steps_are_those_whose_kernel_measured(tmp_path: Path) -> None:
         "t3-r1": [],
     }.items():
         (tmp_path / f"{name}.status").write_text(json.dumps(content))
+        (tmp_path / f"{name}.json").write_text('{"error":null}\n')
     (tmp_path / "t4-r1.status").write_text('{"rc": 0')
     assert measured_steps(tmp_path) == {(1, 1), (1, 2)}
     assert measured_steps(tmp_path / "nothing") == frozenset()
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["", '{"error":null', '{"error":{"state":"measure","message":"interrupted by signal 15"}}\n', "{}\n{}\n", None],
+    ids=["launcher failed", "torn", "interrupted", "two lines", "no file"],
+)
+def test_an_exit_code_without_its_line_is_no_measurement(tmp_path: Path, line: str | None) -> None:
+    """srun ends with 1, as a kernel does that measured, when the controller refuses its step."""
+    (tmp_path / "t1-r1.status").write_text('{"rc": 1}')
+    if line is not None:
+        (tmp_path / "t1-r1.json").write_text(line)
+    assert measured_steps(tmp_path) == frozenset()

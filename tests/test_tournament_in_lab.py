@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.campaigns_in_lab import Desk
+from tests.campaigns_in_lab import Desk, wait_idle
 from tests.lab_fixture import RunningLab
 
 pytestmark = [pytest.mark.lab, pytest.mark.quiet]
@@ -47,6 +47,7 @@ def desk(lab: RunningLab, tmp_path: Path) -> Iterator[Desk]:
     for number in range(1, 5):
         lab.command("start-node", f"alpha/n{number:02d}")
     lab.exec("alpha", "scontrol", "update", "nodename=alpha-n[01-04]", "state=resume", check=False)
+    wait_idle(lab, "alpha")
 
 
 def spool(desk: Desk, job: str = "g00001") -> list[dict[str, Any]]:

@@ -57,11 +57,16 @@ def decide(report: JobReport, exit_file: dict[str, Any] | None, *, waited_s: flo
 
 
 def measured_steps(folder: Path) -> frozenset[StepKey]:
-    """The steps of an attempt's folder whose kernel ended with a measurement."""
+    """The steps of an attempt's folder whose kernel ended with a measurement.
+
+    The exit code alone says nothing: launchers end with 1 too, when they could not start the kernel at all.
+    """
     found = set()
     for path in folder.glob("t*-r*.status"):
         status = read_object(path)
         test_text, _, repetition_text = path.stem[1:].partition("-r")
         if status and status.get("rc") in MEASURED_CODES and test_text.isdigit() and repetition_text.isdigit():
-            found.add((int(test_text), int(repetition_text)))
+            line = read_object(path.with_suffix(".json"))
+            if line is not None and line.get("error") is None:
+                found.add((int(test_text), int(repetition_text)))
     return frozenset(found)
