@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hpcq.evidence.judge import judge
+from hpcq.evidence.judgement import no_judge
 from hpcq.store.load import load_run
 from hpcq.store.runfolder import write_json
 from tests.run_folders import START, RunBuilder, utc
@@ -30,6 +32,7 @@ class Night(RunBuilder):
     levels: Mapping[str, float] = field(default_factory=dict)
     changed_facts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     boots: Mapping[str, str] = field(default_factory=dict)
+    counters: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     source_build_id: str = "net-1111"
     noise: float = 0.01
 
@@ -51,7 +54,9 @@ class Night(RunBuilder):
         return facts
 
     def evidence(self, node: str, last: int) -> dict[str, Any]:
-        return {**super().evidence(node, last), "boot_id": self.boots.get(node, f"boot-of-{node}")}
+        made = {**super().evidence(node, last), "boot_id": self.boots.get(node, f"boot-of-{node}")}
+        made["counters"] |= self.counters.get(node, {})
+        return made
 
     def _run_json(self, clusters: list[str]) -> dict[str, Any]:
         return {**super()._run_json(clusters), "created_utc": utc(self.day * 86400 - 60)}
@@ -67,7 +72,7 @@ class History:
         self.cluster = cluster
 
     def night(self, day: float, level: float = 1.0, *, repetitions: int = 1, campaign: str = "nightly", **changed: Any) -> str:
-        """Add one run; level is of every node, `levels` of single ones. Returns its name."""
+        """Add one run; level is of every node, `levels` of single ones; `counters` of a node are judged. Returns its name."""
         moment = START + dt.timedelta(days=day)
         made = Night(
             self.runs,
@@ -91,7 +96,7 @@ class History:
         write_json(made.folder.build(self.cluster), build)
         made.seconds = day * 86400
         made.everything()
-        load_run(self.database, made.path)
+        load_run(self.database, made.path, judge=judge if made.counters else no_judge)
         return made.run_id
 
 

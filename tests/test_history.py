@@ -195,6 +195,23 @@ def test_compare_pairs_by_pair_and_parameters(tmp_path: Path, ask: Any) -> None:
     assert ask(made, "compare", good, few, "--kernel", "tcp_stream")[0] == 4
 
 
+def test_evidence_that_goes_along_with_a_change(tmp_path: Path, ask: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    made = History(tmp_path)
+    for day in range(-30, 0):
+        late = day >= -6
+        pruned = {"n2": {"netstat.TcpExt.PruneCalled": 50, "netstat.TcpExt.RcvPruned": 50}} if late else {"n2": {}}
+        made.night(day, levels={"n2": 0.8 if late else 1.0}, counters=pruned)
+    code, found = ask(made, "regressions", "--since", "14d")
+    assert code == 3
+    [change] = [one for one in found["changes"] if one["server"] == "n2"]
+    [symptom] = [one for one in change["symptoms"] if one["rule"] == "receive_buffer_pruned"]
+    assert symptom["where"] == "server n2"
+    assert (symptom["before_count"], symptom["after_count"], symptom["after_of"]) == (0, 6, 6)
+    assert not any(one["rule"] == "receive_buffer_pruned" for one in change["causes"]), "a symptom is no cause"
+    assert run(["regressions", "--since", "14d", "--db", str(made.database)]) == 3
+    assert "evidence        server n2: receive_buffer_pruned in 0 of " in capsys.readouterr().out
+
+
 def test_for_people_too(slowed: History, capsys: pytest.CaptureFixture[str]) -> None:
     for words, seen in (
         (["series"], "tcp_stream"),

@@ -292,6 +292,8 @@ def _print_change(one: Explained, state: str | None = None) -> None:
         click.echo(f"    differs by {cause.separation * 100:.0f} %  {cause.words}")
     for event in one.events[:4]:
         click.echo(f"    meanwhile       {event.words}")
+    for symptom in one.symptoms[:4]:
+        click.echo(f"    evidence        {symptom.words}")
     if not one.causes and not one.events:
         click.echo("    nothing that hpcq knows of differs between the two sides")
 

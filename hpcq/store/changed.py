@@ -19,7 +19,7 @@ from hpcq.store.blocks import Track, tracks
 from hpcq.store.database import Connection
 from hpcq.store.history import Metric, SeriesRow
 from hpcq.store.moments import Window
-from hpcq.verdict.causes import Cause, own_build_changed, rank, say
+from hpcq.verdict.causes import Cause, Symptom, own_build_changed, rank, say, symptoms
 from hpcq.verdict.levels import Level, Sides, judge_boundary, judge_search
 
 Facts = Sequence[tuple[str, str]]
@@ -40,11 +40,12 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """A change with what differs between its sides, best first, and what happened between them."""
+    """A change with what differs between its sides, best first, what happened between them, and what the evidence says."""
 
     changed: Changed
     causes: tuple[Cause, ...]
     events: tuple[sides.EventRow, ...]
+    symptoms: tuple[Symptom, ...]
 
     @property
     def own_build(self) -> bool:
@@ -76,6 +77,7 @@ class Explained:
             "own_build": self.own_build,
             "causes": list(self.causes),
             "events": list(self.events),
+            "symptoms": list(self.symptoms),
         }
 
 
@@ -122,7 +124,8 @@ def explained(database: Connection, one: Changed) -> Explained:
     facts = sides.facts_of(database, [*before, *after])
     causes = rank(facts[: len(before)], facts[len(before) :])
     events = sides.events_between(database, one.row, one.last_before_utc, one.at_utc) if one.at_utc else []
-    return Explained(one, tuple(causes), tuple(events))
+    seen = sides.findings_of(database, [*before, *after])
+    return Explained(one, tuple(causes), tuple(events), tuple(symptoms(seen[: len(before)], seen[len(before) :])))
 
 
 def _changed(database: Connection, row: SeriesRow, metrics: Mapping[str, Metric], track: Track, level: Level) -> Changed:

@@ -74,6 +74,21 @@ def facts_of(database: Connection, result_ids: Sequence[int]) -> list[Facts]:
     return found
 
 
+def findings_of(database: Connection, result_ids: Sequence[int]) -> list[frozenset[tuple[str, str]]]:
+    """What the rules found in each of these results: (where, rule), where is `client n1`, `server n2` or `both ends`."""
+    query = (
+        "SELECT ru.name AS rule, f.end_index, nc.name AS client, ns.name AS server FROM result_finding f"
+        " JOIN rule ru ON ru.rule_id = f.rule_id JOIN result x ON x.result_id = f.result_id JOIN job j ON j.job_id = x.job_id"
+        " JOIN node nc ON nc.node_id = j.client_node_id JOIN node ns ON ns.node_id = j.server_node_id WHERE f.result_id = ?"
+    )
+    found = []
+    for result_id in result_ids:
+        rows = database.execute(query, (int(result_id),)).fetchall()
+        places = {-1: "both ends"} | ({0: f"client {rows[0]['client']}", 1: f"server {rows[0]['server']}"} if rows else {})
+        found.append(frozenset((places[row["end_index"]], row["rule"]) for row in rows))
+    return found
+
+
 def started_of(database: Connection, result_ids: Sequence[int]) -> list[str]:
     """When each of these results was measured."""
     query = "SELECT coalesce(started_utc, '') FROM result WHERE result_id = ?"

@@ -10,7 +10,7 @@ program is held apart from the machine, because a change of what measures is no 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 #: Of hpcq's own program; `mpi` and the other facts are the site's.
@@ -38,6 +38,37 @@ class Cause:
     def words(self) -> str:
         """`server n2: nic.eth0.mtu_bytes 9000 > 1500`."""
         return f"{self.where}: {self.fact} {_shown(self.before)} > {_shown(self.after)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Symptom:
+    """A rule of the evidence that applies on one side of a change and not on the other: how it got slow, not why."""
+
+    rule: str
+    where: str
+    before_count: int
+    before_of: int
+    after_count: int
+    after_of: int
+
+    @property
+    def words(self) -> str:
+        """`server n2: receive_buffer_pruned in 0 of 10 points before, 9 of 10 after`."""
+        sides = f"{self.before_count} of {self.before_of} points before, {self.after_count} of {self.after_of} after"
+        return f"{self.where}: {self.rule} in {sides}"
+
+
+def symptoms(before: Sequence[Collection[tuple[str, str]]], after: Sequence[Collection[tuple[str, str]]]) -> list[Symptom]:
+    """The findings that go along with a change, furthest apart first. before, after: for each point its (where, rule)."""
+    if not before or not after:
+        return []
+    found = []
+    for where, rule in {one for point in (*before, *after) for one in point}:
+        old, new = (sum((where, rule) in point for point in side) for side in (before, after))
+        apart = abs(new / len(after) - old / len(before))
+        if apart >= SEPARATES:
+            found.append((-apart, where, rule, Symptom(rule, where, old, len(before), new, len(after))))
+    return [one[-1] for one in sorted(found, key=lambda one: one[:-1])]
 
 
 def rank(before: Sequence[Mapping[tuple[str, str], Value]], after: Sequence[Mapping[tuple[str, str], Value]]) -> list[Cause]:
