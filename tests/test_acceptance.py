@@ -10,7 +10,9 @@ import pytest
 
 from hpcq.definition.campaign import read_campaign
 from hpcq.definition.derive import with_pairs
-from hpcq.runner.accept_choice import Wish, choose, partners
+from hpcq.runner.accept_choice import Wish, choose
+from hpcq.runner.accept_expected import Expected
+from hpcq.runner.accept_partners import again, partners
 from hpcq.scheduler.upkeep import NodeUpkeep, Reservation, Upkeep, drain_command, read_nodes, read_reservations
 from hpcq.store.database import reading, transaction, writing
 from hpcq.store.ledger import NodeLedger, Occurrence, decide, ensure_nodes, ledger, observed
@@ -63,8 +65,85 @@ def test_a_link_is_never_blamed_on_one_run() -> None:
     assert once.suspects == ("n2", "n3")
     twice = judge(NODES, results(slow) + results(slow, run_no=2, pairs=[("n2", "n3")]), {}, {})
     assert words(twice) == dict.fromkeys(NODES, "pass") | {"n2 - n3": "failed"}
+    assert "n2 > n3" in twice.links[0].reason
+    both = {("n2", "n3"): 0.5, ("n3", "n2"): 0.5}
+    again_both = results(both) + results(both, run_no=2, pairs=[("n2", "n3"), ("n3", "n2")])
+    assert [one.name for one in judge(NODES, again_both, {}, {}).links] == ["n2 - n3"], "one link, not one a direction"
     fine = judge(NODES, results(slow) + results({}, run_no=2, pairs=[("n2", "n3")]), {}, {})
     assert words(fine) == dict.fromkeys(NODES, "pass"), "slow once, fine again: noise"
+
+
+EIGHT = tuple(f"n{number}" for number in range(1, 9))
+LEAF_OF = {node: f"leaf{1 + place // 2}" for place, node in enumerate(EIGHT)}
+
+
+def across(leaf: str, level: float) -> dict[tuple[str, str], float]:
+    """Everything that enters or leaves a leaf at this level."""
+    return {pair: level for pair in permutations(EIGHT, 2) if (LEAF_OF[pair[0]] == leaf) != (LEAF_OF[pair[1]] == leaf)}
+
+
+def test_a_slow_uplink_is_its_leaf_and_none_of_its_nodes() -> None:
+    pairs = partners(EIGHT, EIGHT, leaf_of=LEAF_OF)
+    for slow in (across("leaf2", 0.5), {pair: 0.5 for pair in across("leaf2", 0.5) if LEAF_OF[pair[0]] == "leaf2"}):
+        found = judge(EIGHT, results(slow, pairs=pairs), {}, LEAF_OF)
+        assert words(found) == dict.fromkeys(EIGHT, "pass") | {"n3": "inconclusive", "n4": "inconclusive", "leaf2": "failed"}
+        assert found.groups[0].members == ("n3", "n4")
+        assert {"n3", "n4"}.isdisjoint(found.good), "who is behind it is no good partner"
+
+
+def test_between_two_leaves_it_cannot_be_told_whose_uplink_it_is() -> None:
+    leaf_of = {node: f"leaf{1 + place // 4}" for place, node in enumerate(EIGHT)}
+    slow = {pair: 0.5 for pair in permutations(EIGHT, 2) if leaf_of[pair[0]] != leaf_of[pair[1]]}
+    found = judge(EIGHT, results(slow, pairs=partners(EIGHT, EIGHT, leaf_of=leaf_of)), {}, leaf_of)
+    assert words(found) == dict.fromkeys(EIGHT, "inconclusive") | {"leaf1 - leaf2": "failed"}
+
+
+def test_one_bad_node_of_a_leaf_is_not_its_leaf_and_both_may_stand() -> None:
+    pairs = partners(EIGHT, EIGHT, leaf_of=LEAF_OF)
+    slow = {("n3", "*"): 0.5, ("*", "n3"): 0.5}
+    assert words(judge(EIGHT, results(slow, pairs=pairs), {}, LEAF_OF)) == dict.fromkeys(EIGHT, "pass") | {"n3": "failed"}
+    found = words(judge(EIGHT, results(slow | across("leaf3", 0.6), pairs=pairs), {}, LEAF_OF))
+    assert found == dict.fromkeys(EIGHT, "pass") | {
+        "n3": "failed", "leaf3": "failed", "n5": "inconclusive", "n6": "inconclusive",
+    }  # fmt: skip
+
+
+def test_a_leaf_of_which_one_node_was_asked_for_takes_its_other_nodes_along() -> None:
+    slow = across("leaf2", 0.5)
+    first = partners(["n3"], EIGHT, leaf_of=LEAF_OF)
+    seen = results(slow, pairs=first)
+    assert words(judge(["n3"], seen, {}, LEAF_OF)) == {"n3": "inconclusive"}
+    for run_no in (2, 3):
+        found = judge(["n3"], seen, {}, LEAF_OF)
+        ran = [(one.client, one.server) for one in seen]
+        twice = {pair for pair in ran if ran.count(pair) > 1}
+        seen += results(slow, run_no=run_no, pairs=again(found, EIGHT, ran_twice=twice, leaf_of=LEAF_OF, met=set(ran)))
+    assert words(judge(["n3"], seen, {}, LEAF_OF)) == {"n3": "inconclusive", "leaf2": "failed"}
+
+
+def test_lost_packets_fail_a_link_that_is_as_fast_as_ever() -> None:
+    lossy = [
+        PairResult(
+            one.client, one.server, "tcp_stream {} arrived_ratio", run_no, (ratio,) * 5, ratio < 1, True, None, 0.99, True
+        )
+        for run_no in (1, 2)
+        for one in results({}, run_no=run_no)
+        for ratio in [0.97 if {one.client, one.server} == {"n1", "n4"} else 1.0]
+    ]
+    found = judge(NODES, results({}) + lossy, {}, {})
+    assert words(found) == dict.fromkeys(NODES, "pass") | {"n1 - n4": "failed"}
+    assert "3.0 % of the packets lost" in found.links[0].reason
+
+
+def test_what_is_expected_without_a_baseline_is_what_the_best_peers_do() -> None:
+    def of(value: float) -> tuple[str, list[float]]:
+        return "higher", [value * (1 + 0.002 * step) for step in range(5)]
+
+    earlier = {("n1", "n2", "t"): of(40.0)}
+    now = {(one, other, "t"): of(40.0 if "n1" in {one, other} else 100.0) for one, other in permutations(NODES, 2)}
+    expected = Expected.of(earlier, [now], {}, trusted=False)
+    assert min(expected.known(("n1", "n2", "t"))) == 100.0, "what was always slow is not its own measure"
+    assert max(Expected.of(earlier, [now], {}, trusted=True).known(("n1", "n2", "t"))) < 41, "a baseline's word stands"
 
 
 def test_a_gate_fails_whatever_the_history_says() -> None:
@@ -144,12 +223,16 @@ def test_who_cannot_be_had_and_why() -> None:
 
 def test_partners_come_from_the_baseline_then_from_the_good() -> None:
     room = [f"n{i}" for i in range(1, 9)]
-    pairs = partners(["n1"], [("n5", "n1"), ("n7", "n8")], ["n2", "n3", "n4"], room)
+    pairs = partners(["n1"], room, baseline=[("n5", "n1"), ("n7", "n8")], good=["n2", "n3", "n4"])
     assert pairs[:2] == [("n5", "n1"), ("n1", "n5")]
     assert len({frozenset(pair) for pair in pairs}) == 3
     assert {node for pair in pairs for node in pair} <= {"n1", "n2", "n3", "n4", "n5"}
-    everyone = partners(room, [], [], room)
-    assert all(sum(node in pair for pair in everyone) >= 6 for node in room)
+    everyone = partners(room, room)
+    assert {sum(node in pair for pair in everyone) for node in room} == {6}, "as many of everybody"
+    assert len(partners(room, room, every_link=True)) == 8 * 7
+    near = partners(["n3"], EIGHT, leaf_of=LEAF_OF)
+    assert ("n3", "n4") in near, "one of its own leaf"
+    assert len({LEAF_OF[node] for pair in near for node in pair}) == 3, "and others of two more"
 
 
 # -- the scheduler's words ---------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import click
 
 from hpcq.cli.options import clusters_option, database_option, json_option, runs_option
 from hpcq.cli.rows import print_json
-from hpcq.errors import Exit, UserError
+from hpcq.errors import Exit, HpcqError, UserError
 
 if TYPE_CHECKING:
     from hpcq.runner.accept_choice import Wish
@@ -82,11 +82,19 @@ def accept(  # noqa: PLR0917 - Click passes by name
         code = Exit.INCOMPLETE
     if {"failed", "degraded"}.intersection(verdicts):
         code = Exit.DEGRADED
+    refused = [(one.cluster, *words) for one in outcomes for words in one.applied.refused]
+    code = Exit.ERROR if refused else code
     if as_json:
         print_json({"clusters": [one.to_json() for one in outcomes], "exit_code": int(code)})
-        return code
-    for outcome in outcomes:
-        _print(outcome, apply=apply)
+    else:
+        for outcome in outcomes:
+            _print(outcome, apply=apply)
+    if refused:
+        cluster, command, words = refused[0]
+        raise HpcqError(
+            f"{cluster}: {command}: {words}: {len(refused)} of the commands were refused",
+            "this user may not do that there: an administrator can type the lines above",
+        )
     return code
 
 
@@ -118,9 +126,9 @@ def _print(outcome: Outcome, *, apply: bool) -> None:
             click.echo(f"  {'':<13}   differs from the reference: {outcome.changed[one.name]}")
     if outcome.reservation:
         click.echo(f"  measured inside reservation {outcome.reservation}")
-    for command, why in outcome.commands:
-        mark = "done" if command in outcome.applied else "type"
-        click.echo(f"  {mark}: {command}    # {why}")
+    for line in outcome.commands:
+        mark = "done" if line.command in outcome.applied.done else "type"
+        click.echo(f"  {mark}: {line.command}    # {line.why}")
     if outcome.commands and not apply:
         click.echo("  nothing of this was done; --apply drains what failed and resumes what passed")
 

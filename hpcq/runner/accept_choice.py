@@ -1,17 +1,14 @@
-"""Which nodes an acceptance is about, and which pairs tell most of them. Pure but for its types."""
+"""Which nodes an acceptance is about. Pure but for its types."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from hpcq.errors import UserError
-from hpcq.pairs import Pair, natural
+from hpcq.pairs import natural
 from hpcq.scheduler.upkeep import Reservation, Upkeep
 from hpcq.store.ledger import NodeLedger
-
-#: Partners of each node under test.
-PARTNERS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,35 +62,6 @@ def choose(wish: Wish, known: Mapping[str, NodeLedger], seen: Upkeep, idle: set[
         testable = tuple(node for node in targets if node in idle)
     blocked = {node: _blocked(node, seen) for node in targets if node not in testable}
     return Choice(targets, testable, blocked, standing.name if standing else None, inside)
-
-
-def partners(targets: Sequence[str], baseline: Sequence[Pair], good: Sequence[str], room: Sequence[str]) -> list[Pair]:
-    """Pairs for these nodes: those of the baseline first, then good partners, then whoever can be had; PARTNERS for each.
-
-    Each stands there in both directions: what limits a node's sending does not show where it only receives.
-    """
-    allowed, trusted = set(room), set(good)
-    pairs: dict[frozenset[str], Pair] = {}
-    count = dict.fromkeys(targets, 0)
-
-    def add(pair: Pair) -> None:
-        key = frozenset(pair)
-        wanting = [end for end in pair if count.get(end, PARTNERS) < PARTNERS]
-        if key not in pairs and len(key) == 2 and key <= allowed and wanting:
-            pairs[key] = pair
-            for end in pair:
-                if end in count:
-                    count[end] += 1
-
-    for pair in sorted(baseline, key=lambda pair: not trusted.intersection(pair)):
-        add(pair)
-    order = sorted(allowed, key=lambda node: (node not in trusted, node in count, natural(node)))
-    for turn, target in enumerate(targets):
-        turned = order[turn % max(len(order), 1) :] + order[: turn % max(len(order), 1)]
-        for other in sorted(turned, key=lambda node: node not in trusted):
-            first, second = sorted((target, other), key=natural)
-            add((first, second))
-    return [pair for client, server in pairs.values() for pair in ((client, server), (server, client))]
 
 
 def _why(wish: Wish, node: NodeLedger, seen: Upkeep) -> str:

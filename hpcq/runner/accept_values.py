@@ -1,58 +1,72 @@
-"""Results of acceptance runs as shares of what is expected: of the baseline's own values of the pair, else of its peers."""
+"""Results of acceptance runs as shares of what is expected, and whether they are worse than chance explains.
+
+Every test is judged by its main metric, and once more by the share of packets that arrived: a good congestion control hides
+five lost packets in a hundred from the throughput of a short network, and a median round trip never shows them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
 from hpcq.kernels import Better
+from hpcq.runner.accept_expected import Expected
 from hpcq.runner.gates import judge_run
 from hpcq.statistics import Outcome, compare
 from hpcq.store import ledger
 from hpcq.store.runfolder import RunFolder
-from hpcq.verdict.acceptance import PairResult
+from hpcq.verdict.acceptance import FAILED_RATIO, PairResult
 from hpcq.verdict.gates import Verdict
 
 if TYPE_CHECKING:
     from hpcq.store.database import Connection
 
-#: Fewer values of the pair itself are too few to stand for it; its peers do then.
-OWN_VALUES_MIN = 5
 #: A pair must be slower by this share before anybody is asked to act.
 EFFECT_RATIO_MIN = 0.05
+#: The same of packets that arrive, and what is a failure: at 1 % lost, loss limits what most congestion controls reach.
+LOSS_RATIO_MIN = 0.005
+ARRIVED_FAILED_RATIO = 0.99
 
 
 def measured(
-    database: Connection, runs_folder: Path, cluster: str, reference: Sequence[int], runs: Sequence[str]
+    database: Connection,
+    runs_folder: Path,
+    cluster: str,
+    runs: Sequence[str],
+    *,
+    reference: Sequence[int],
+    leaf_of: Mapping[str, str],
+    trusted: bool,
 ) -> list[PairResult]:
-    """Every test of every pair in these runs, in their order, against the reference runs."""
-    expected = ledger.values_of(database, cluster, reference) if reference else {}
-    now = [ledger.values_of(database, cluster, [ledger.run_id_of(database, run)]) for run in runs]
-    pools: dict[str, list[float]] = {}
-    for found in [expected] if expected else now:
-        for (_, _, test), (_, values) in found.items():
-            pools.setdefault(test, []).extend(values)
+    """Every test of every pair in these runs, in their order, against the reference runs; trusted: a person named them."""
+    before = _values(database, cluster, reference) if reference else {}
+    now = [_values(database, cluster, [ledger.run_id_of(database, run)]) for run in runs]
+    expected = Expected.of(before, now, leaf_of, trusted=trusted and bool(before))
     results = []
     for number, (run, found) in enumerate(zip(runs, now, strict=True), 1):
         gates = _gates(database, RunFolder(runs_folder / run))
         for (client, server, test), (better, values) in found.items():
-            own = expected.get((client, server, test), (better, []))[1]
-            known = own if len(own) >= OWN_VALUES_MIN else pools.get(test) or values
-            slow, sure = _slow(known, values, Better(better))
+            known = expected.known((client, server, test)) or values
+            arrived = test.endswith(ledger.ARRIVED)
+            effect, failed = (LOSS_RATIO_MIN, ARRIVED_FAILED_RATIO) if arrived else (EFFECT_RATIO_MIN, FAILED_RATIO)
+            slow, sure = _slow(known, values, Better(better), effect)
             ratios = tuple(_ratio(value, median(known), Better(better)) for value in values)
-            results.append(
-                PairResult(client, server, test, number, ratios, slow, sure, gates.get((client, server, test.split(" ")[0])))
-            )
+            gate = None if arrived else gates.get((client, server, test.split(" ")[0]))
+            results.append(PairResult(client, server, test, number, ratios, slow, sure, gate, failed, arrived))
     return results
 
 
-def _slow(known: Sequence[float], values: Sequence[float], better: Better) -> tuple[bool, bool]:
+def _values(database: Connection, cluster: str, run_ids: Sequence[int]) -> dict[ledger.Key, tuple[str, list[float]]]:
+    return {**ledger.values_of(database, cluster, run_ids), **ledger.arrived_of(database, cluster, run_ids)}
+
+
+def _slow(known: Sequence[float], values: Sequence[float], better: Better, effect: float) -> tuple[bool, bool]:
     """Whether the values are worse than known ones, and whether that can be said at all."""
-    found = compare(known, values, better=better, minimum_effect_ratio=EFFECT_RATIO_MIN)
+    found = compare(known, values, better=better, minimum_effect_ratio=effect)
     if found.outcome is Outcome.INCONCLUSIVE:
-        near = abs(_ratio(median(values), median(known), better) - 1) < EFFECT_RATIO_MIN
+        near = abs(_ratio(median(values), median(known), better) - 1) < effect
         return False, near and len(values) >= 3 and len(known) >= 3
     return found.outcome is Outcome.DEGRADED, True
 

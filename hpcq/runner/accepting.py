@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,19 +20,21 @@ from typing import Any
 from hpcq import units
 from hpcq.definition.cluster import read_cluster
 from hpcq.definition.derive import with_pairs, with_reservation
-from hpcq.definition.model import Cluster
+from hpcq.definition.model import Cluster, Pattern
 from hpcq.errors import HpcqError
 from hpcq.runner import stages
-from hpcq.runner.accept_choice import Choice, Wish, choose, partners
+from hpcq.runner.accept_choice import Choice, Wish, choose
+from hpcq.runner.accept_commands import Applied, Command, apply, commands_for
+from hpcq.runner.accept_partners import again, partners
 from hpcq.runner.accept_values import measured
 from hpcq.runner.runs import check_definitions, open_run, reach, scheduler_of
 from hpcq.scheduler.base import NodeCondition, Scheduler
-from hpcq.scheduler.upkeep import Upkeep, admit_command, drain_command, resume_command, upkeep
+from hpcq.scheduler.upkeep import Upkeep, upkeep
 from hpcq.store import ledger
 from hpcq.store.database import reading, transaction, writing
 from hpcq.store.moments import baseline_runs
 from hpcq.store.runfolder import RunFolder
-from hpcq.verdict.acceptance import Acceptance, Judged, judge
+from hpcq.verdict.acceptance import Acceptance, Judged, PairResult, judge
 from hpcq.verdict.gates import Verdict
 
 Say = Callable[[str], None]
@@ -67,9 +69,9 @@ class Outcome:
     verdicts: Acceptance
     runs: list[str] = field(default_factory=list)
     reservation: str | None = None
-    commands: list[tuple[str, str]] = field(default_factory=list)
+    commands: list[Command] = field(default_factory=list)
     changed: dict[str, str] = field(default_factory=dict)
-    applied: list[str] = field(default_factory=list)
+    applied: Applied = field(default_factory=Applied)
 
     @property
     def all_judged(self) -> tuple[Judged, ...]:
@@ -82,9 +84,16 @@ class Outcome:
         for one in parts["nodes"]:
             one_reason = self.reasons.get(one.name, "")
             self.reasons[one.name] = one_reason
-        rest = {"runs": self.runs, "reservation": self.reservation, "applied": self.applied, "changed": self.changed}
-        commands = [{"command": command, "why": why} for command, why in self.commands]
-        return {"cluster": self.cluster, "reasons": self.reasons, **parts, **rest, "commands": commands}
+        refused = [{"command": command, "words": words} for command, words in self.applied.refused]
+        rest = {"runs": self.runs, "reservation": self.reservation, "applied": self.applied.done, "refused": refused}
+        return {
+            "cluster": self.cluster,
+            "reasons": self.reasons,
+            **parts,
+            **rest,
+            "changed": self.changed,
+            "commands": self.commands,
+        }
 
 
 def accept(order: Order, say: Say) -> list[Outcome]:
@@ -92,7 +101,8 @@ def accept(order: Order, say: Say) -> list[Outcome]:
 
     Raises UserError for bad files or an unknown baseline before anything is run.
     """
-    _, paths = check_definitions(order.campaign, order.cluster_folders)
+    campaign, paths = check_definitions(order.campaign, order.cluster_folders)
+    every_link = campaign.pairs.pattern is Pattern.ALL
     with writing(order.database) as database:
         reference = None if order.against is None else baseline_runs(database, order.against)
     outcomes = []
@@ -101,7 +111,7 @@ def accept(order: Order, say: Say) -> list[Outcome]:
             if not mine:
                 say(f"{name}: another acceptance is under way; this one does nothing")
                 continue
-            outcomes.append(_Acceptor(order, name, path, reference, say).run())
+            outcomes.append(_Acceptor(order, name, path, reference, say).run(every_link=every_link))
     return outcomes
 
 
@@ -119,8 +129,8 @@ class _Acceptor:
         self.run_ids: list[int] = []
         self.runs: list[str] = []
 
-    def run(self) -> Outcome:
-        """Observe, choose, run, judge, write down."""
+    def run(self, *, every_link: bool) -> Outcome:
+        """Observe, choose, run, judge, write down. every_link: the campaign wants all pairs."""
         seen = upkeep(self.scheduler)
         states = {state.node: state for state in self.scheduler.nodes()}
         self._observe(seen, list(states))
@@ -128,23 +138,23 @@ class _Acceptor:
             known = ledger.ledger(database, self.name)
             if self.reference is None:
                 self.reference = _newest_runs(database, self.name)
-            baseline_pairs = ledger.pairs_of(database, self.name, self.reference)
+            baseline_pairs = ledger.pairs_of(database, self.name, self.reference) if self.order.against else []
             groups = _groups(database, self.name)
         idle = {name for name, state in states.items() if state.condition is NodeCondition.IDLE}
         choice = choose(self.order.wish, {node: known[node] for node in states}, seen, idle)
         if choice.can_run:
             good = [node for node in idle if known[node].verdict == "pass" and node not in choice.targets]
             room = choice.inside if choice.reservation else idle
-            pairs = partners(choice.testable, baseline_pairs, good, sorted(room))
+            pairs = partners(choice.testable, room, baseline=baseline_pairs, good=good, leaf_of=groups, every_link=every_link)
             self._measure(pairs, choice)
-            self._again(choice, groups, sorted(room))
+            self._again(choice, groups, room)
         verdicts = self._judged(choice, groups, {node: state.native_state for node, state in states.items()})
         outcome = Outcome(self.name, choice.targets, verdicts, self.runs, choice.reservation)
         outcome.changed = self._changed(verdicts)
         self._write_down(outcome)
-        outcome.commands = _commands(outcome, seen)
+        outcome.commands = commands_for(verdicts, seen)
         if self.order.apply:
-            outcome.applied = self._apply(outcome)
+            outcome.applied = apply(self.scheduler.transport, outcome.commands)
         return outcome
 
     def _observe(self, seen: Upkeep, nodes: Sequence[str]) -> None:
@@ -183,32 +193,31 @@ class _Acceptor:
                 with reading(self.order.database) as database:
                     self.run_ids.append(ledger.run_id_of(database, run.run_id))
 
-    def _again(self, choice: Choice, groups: dict[str, str], room: Sequence[str]) -> None:
+    def _again(self, choice: Choice, groups: dict[str, str], room: Collection[str]) -> None:
         """Run slow pairs once more, and suspects with good partners."""
         for _ in range(RETESTS_MAX):
             verdicts = self._judged(choice, groups, {})
-            results = self._results()
-            slow = {(one.client, one.server) for one in results if one.bad and one.run_no == len(self.run_ids)}
-            once = [one for one in sorted(slow) if len({r.run_no for r in results if (r.client, r.server) == one}) < 2]
-            suspects = [one for one in verdicts.suspects if one in room]
-            met = {frozenset((one.client, one.server)) for one in results}
-            fresh = [
-                pair for pair in partners(suspects, [], list(verdicts.good), room) if frozenset(pair) not in met
-            ] if suspects else []  # fmt: skip
-            if not once and not fresh:
+            results = self._results(groups)
+            runs = {one.pair: {other.run_no for other in results if other.pair == one.pair} for one in results}
+            twice = {pair for pair, numbers in runs.items() if len(numbers) > 1}
+            pairs = again(verdicts, room, ran_twice=twice, leaf_of=groups, met=runs)
+            if not pairs:
                 return
-            self.say(f"{self.name}: measuring again: {', '.join(f'{a} > {b}' for a, b in [*once, *fresh])}")
-            self._measure([*once, *fresh], choice)
+            self.say(f"{self.name}: measuring again: {', '.join(f'{a} > {b}' for a, b in pairs)}")
+            self._measure(pairs, choice)
 
-    def _results(self) -> list[Any]:
+    def _results(self, groups: dict[str, str]) -> list[PairResult]:
+        reference, trusted = self.reference or (), self.order.against is not None
         with reading(self.order.database) as database:
-            return measured(database, self.order.runs_folder, self.name, self.reference or (), self.runs)
+            return measured(
+                database, self.order.runs_folder, self.name, self.runs, reference=reference, leaf_of=groups, trusted=trusted
+            )
 
     def _judged(self, choice: Choice, groups: dict[str, str], states: dict[str, str]) -> Acceptance:
         missing = dict(choice.blocked)
         for node in choice.targets:
             missing.setdefault(node, f"no result; the scheduler says {states.get(node, 'nothing')}")
-        return judge(list(choice.targets), self._results(), missing, groups)
+        return judge(list(choice.targets), self._results(groups), missing, groups)
 
     def _changed(self, verdicts: Acceptance) -> dict[str, str]:
         """What differs between the reference and now on nodes that did not pass."""
@@ -240,39 +249,6 @@ class _Acceptor:
                 "SELECT verdict, reason FROM v_nodes WHERE cluster = ? AND node = ?", (self.name, one.name)
             ).fetchone()
         return one.verdict is Verdict.NOT_COVERED and tuple(row) == (one.verdict.value, one.reason)
-
-    def _apply(self, outcome: Outcome) -> list[str]:
-        done = []
-        for command, why in outcome.commands:
-            if why.startswith("to the test"):
-                continue  # releasing nodes is a person's decision
-            result = self.scheduler.transport.sh(command)
-            if result.returncode != 0:
-                raise HpcqError(
-                    f"{self.name}: {command}: {result.stderr.strip() or 'failed'}", "may this user drain nodes there?"
-                )
-            done.append(command)
-        return done
-
-
-def _commands(outcome: Outcome, seen: Upkeep) -> list[tuple[str, str]]:
-    """What to type in the scheduler's words."""
-    found: list[tuple[str, str]] = []
-    for one in outcome.verdicts.nodes:
-        node = seen.nodes.get(one.name)
-        if node is None:
-            continue
-        if one.verdict is Verdict.FAILED and not node.drained:
-            found.append((drain_command(one.name, f"hpcq accept: {one.reason}"), f"{one.name} failed"))
-        elif one.verdict is Verdict.PASS and node.drained:
-            found.append((resume_command(one.name), f"{one.name} passed"))
-        elif one.verdict is Verdict.NOT_COVERED:
-            held = next((r for r in seen.reservations if r.active and one.name in r.nodes and not r.mine), None)
-            if held is not None:
-                found.append((admit_command(held.name, seen.user), f"to the test: lets {seen.user} run in {held.name}"))
-            elif node.drained:
-                found.append((resume_command(one.name), f"to the test: {one.name} is drained, nothing runs there"))
-    return list(dict.fromkeys(found))
 
 
 def _of_node(facts: dict[tuple[str, str], Any], node: str) -> dict[tuple[str, str], Any]:

@@ -19,6 +19,19 @@ from hpcq.store.database import Connection
 from hpcq.store.keeping import Said, insert_event, set_groups
 from hpcq.units import utc_now
 
+#: What stands for the metric in a test's key when the share of arrived packets is meant.
+ARRIVED = "arrived_ratio"
+#: Of a TCP connection that did not say: Ethernet's, with time stamps.
+_MSS_BYTES = 1448
+_ARRIVED_PARTS = [
+    *(
+        "(SELECT m.value FROM metric m JOIN metric_name n ON n.metric_name_id = m.metric_name_id"
+        f" WHERE m.result_id = v.result_id AND n.name = '{name}') AS {name}"
+        for name in ("lost_ratio", "retransmit_count", "sent_bytes", "operation_count")
+    ),
+    "(SELECT g.value FROM v_granted g WHERE g.result_id = v.result_id AND g.granted = 'client_mss_bytes') AS mss_bytes",
+]
+
 #: client, server, test (kernel, parameters and metric as text)
 Key = tuple[str, str, str]
 
@@ -119,6 +132,35 @@ def values_of(database: Connection, cluster: str, run_ids: Sequence[int] | None)
         key = (row["client"], row["server"], f"{row['kernel']} {row['parameters']} {row['metric']}")
         found.setdefault(key, (row["better"], []))[1].append(row["value"])
     return {key: (better, values[-200:]) for key, (better, values) in found.items()}
+
+
+def arrived_of(database: Connection, cluster: str, run_ids: Sequence[int]) -> dict[Key, tuple[str, list[float]]]:
+    """As values_of, the share of packets that arrived in tests that can tell: 1 less what was lost, or had to be sent again."""
+    found: dict[Key, tuple[str, list[float]]] = {}
+    for row in database.execute(
+        f"SELECT v.client, v.server, v.kernel, v.parameters, {', '.join(_ARRIVED_PARTS)} FROM v_results v"
+        f" WHERE v.cluster = ? AND v.outcome = 'measured' AND v.run IN (SELECT name FROM run WHERE run_id IN ({_ids(run_ids)}))"
+        " ORDER BY v.started_utc, v.result_id",
+        (cluster,),
+    ):
+        lost = _lost_ratio(row)
+        if lost is not None:
+            key = (row["client"], row["server"], f"{row['kernel']} {row['parameters']} {ARRIVED}")
+            found.setdefault(key, ("higher", []))[1].append(1 - min(1.0, lost))
+    return found
+
+
+def _lost_ratio(row: Any) -> float | None:
+    """Of datagrams as counted; of a TCP stream segments sent again, of its ping-pong two packets an operation."""
+    if row["lost_ratio"] is not None:
+        return float(row["lost_ratio"])
+    if row["retransmit_count"] is None:
+        return None
+    if row["sent_bytes"]:
+        return float(row["retransmit_count"] * float(row["mss_bytes"] or _MSS_BYTES) / row["sent_bytes"])
+    if row["operation_count"]:
+        return float(row["retransmit_count"] / (2 * row["operation_count"]))
+    return None
 
 
 def results_of_pair(database: Connection, cluster: str, node: str, run_ids: Sequence[int], most: int = 10) -> list[int]:

@@ -1,28 +1,23 @@
 """What may be said of nodes, groups and links after a maintenance, from the results of pairs. Pure.
 
-    a pair runs at the speed of its slower end, so one slow pair accuses nobody:
-    node    slow as client or as server with every partner (two at least), partners being fine elsewhere; or named by blame()
-    link    one pair slow every time it was run, both ends fine elsewhere
-    group   named by blame()
-    a pair that was slow once and fine when run again is noise
+    results of pairs -> one word a pair (bad in every run, fine, unclear) -> culprits.py -> verdicts
 
 FAILED below FAILED_RATIO of what is expected or beyond a gate, DEGRADED below it, INCONCLUSIVE where the results do not
-tell, NOT COVERED where there is none.
+tell, NOT COVERED where there is none. A pair that was slow once and fine when run again is noise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
 from hpcq.localisation import PairTable, blame
+from hpcq.verdict.culprits import Culprits, Pair, Word, behind, find_culprits
 from hpcq.verdict.gates import Verdict
 
 #: Slower than this share of what is expected is a failure, not only a degradation.
 FAILED_RATIO = 0.9
-#: Partners that must have been slow before a node is accused by them alone.
-PARTNERS_MIN = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +25,7 @@ class PairResult:
     """One test of one pair in one run. ratios: of its repetitions, as shares of what is expected, below 1 is worse.
 
     slow: judged worse than before or than its peers. gate: the gate that it broke. sure: enough values to tell.
+    failed_ratio: below this it is a failure, not only a degradation. is_loss: the ratios are of packets that arrived.
     """
 
     client: str
@@ -40,161 +36,189 @@ class PairResult:
     slow: bool
     sure: bool
     gate: str | None = None
+    failed_ratio: float = FAILED_RATIO
+    is_loss: bool = False
 
     @property
     def bad(self) -> bool:
         """Whether it speaks against somebody."""
         return self.slow or self.gate is not None
 
+    @property
+    def pair(self) -> Pair:
+        """Client and server."""
+        return self.client, self.server
+
+    @property
+    def failure(self) -> bool:
+        """Whether it is bad enough for FAILED."""
+        return self.gate is not None or (self.slow and bool(self.ratios) and median(self.ratios) < self.failed_ratio)
+
+    @property
+    def words(self) -> str:
+        """How bad it is: `42 % below what is expected`, `3.1 % of the packets lost`."""
+        below = 100 * (1 - median(self.ratios)) if self.ratios else 100.0
+        if self.is_loss:
+            return f"{below:.1f} % of the packets lost"
+        return f"{below:.0f} % below what is expected" if below >= 10 else f"{below:.1f} % below what is expected"
+
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A node, link (`a - b`) or group with its verdict; ratio: how fast it was as a share of what is expected."""
+    """A node, link (`a - b`) or group with its verdict; ratio: how fast it was as a share of what is expected.
+
+    members: the nodes of a group, the ends of a link.
+    """
 
     kind: str
     name: str
     verdict: Verdict
     reason: str
     ratio: float | None = None
+    members: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """Everything that may be said. suspects: nodes that should be run against good partners before anybody is told."""
+    """Everything that may be said. suspects: nodes that should be run against good partners before anybody is told.
+
+    explained: the slow pairs of each culprit; open: those that nobody explains yet.
+    """
 
     nodes: tuple[Judged, ...]
     links: tuple[Judged, ...] = ()
     groups: tuple[Judged, ...] = ()
     suspects: tuple[str, ...] = ()
     good: tuple[str, ...] = field(default=())
+    explained: tuple[tuple[Pair, ...], ...] = ()
+    open: tuple[Pair, ...] = ()
 
 
 def judge(
     targets: Sequence[str], results: Sequence[PairResult], missing: Mapping[str, str], groups: Mapping[str, str]
 ) -> Acceptance:
     """Judge the targets. missing: why a node has no result. groups: node -> leaf switch."""
-    pairs = _latest_word(results)
-    bad = {pair for pair, word in pairs.items() if word == "bad"}
-    fine_nodes = {node for pair, word in pairs.items() if word == "fine" for node in pair}
-    named, named_groups = _blamed(results, bad, groups)
-    culprits = {node for node in {end for pair in bad for end in pair} if _accused(node, pairs, fine_nodes)} | named
-    culprits = {node for node in culprits if not _alone_explains(node, pairs, culprits)}
-    links = _links(pairs, culprits, fine_nodes, results)
-    judged = tuple(_node(node, pairs, culprits, links, results, missing) for node in targets)
-    suspects = {end for pair in bad for end in pair if not culprits.issuperset(pair)}
-    group_verdicts = tuple(
-        Judged("group", name, Verdict.FAILED if ratio < FAILED_RATIO else Verdict.DEGRADED, "slow to every other group", ratio)
-        for name, ratio in sorted(named_groups.items())
+    pairs = _words(results)
+    runs = {pair: {one.run_no for one in results if one.pair == pair} for pair in pairs}
+    repeated = {pair for pair, numbers in runs.items() if len(numbers) > 1}
+    found = find_culprits(pairs, groups, _named(results, groups), repeated)
+    links = _links(found, results, groups)
+    leaves = tuple(_leaf(name, pairs, results, groups) for name, pairs in sorted(found.leaves.items()))
+    judged = tuple(_node(node, pairs, found, results, missing, groups) for node in targets)
+    fine_nodes = {node for pair, word in pairs.items() if word is Word.FINE for node in pair}
+    suspects = {end for pair in found.open for end in pair}
+    good = fine_nodes - found.nodes.keys() - {node for node in groups if groups[node] in found.leaves}
+    sorted_good = tuple(sorted(good - suspects))
+    explained = tuple(
+        tuple(sorted(pairs)) for things in (found.leaves, found.paths, found.nodes, found.links) for pairs in things.values()
     )
-    return Acceptance(judged, links, group_verdicts, tuple(sorted(suspects)), tuple(sorted(fine_nodes - culprits)))
+    return Acceptance(judged, links, leaves, tuple(sorted(suspects)), sorted_good, explained, tuple(sorted(found.open)))
 
 
-def _latest_word(results: Sequence[PairResult]) -> dict[tuple[str, str], str]:
+def _words(results: Sequence[PairResult]) -> dict[Pair, Word]:
     """bad: some test was bad in every run of the pair; fine: none was; unclear: too few values to tell."""
-    by_pair: dict[tuple[str, str], dict[str, list[PairResult]]] = {}
+    by_pair: dict[Pair, dict[str, list[PairResult]]] = {}
     for one in results:
-        by_pair.setdefault((one.client, one.server), {}).setdefault(one.test, []).append(one)
+        by_pair.setdefault(one.pair, {}).setdefault(one.test, []).append(one)
     words = {}
     for pair, tests in by_pair.items():
         if any(all(one.bad for one in runs) for runs in tests.values()):
-            words[pair] = "bad"
+            words[pair] = Word.BAD
         elif all(any(one.sure for one in runs) for runs in tests.values()):
-            words[pair] = "fine"
+            words[pair] = Word.FINE
         else:
-            words[pair] = "unclear"
+            words[pair] = Word.UNCLEAR
     return words
 
 
-def _accused(node: str, pairs: Mapping[tuple[str, str], str], fine_nodes: set[str]) -> bool:
-    """Slow in one role (sending or receiving) with every partner, two at least, one of whom is fine with somebody else."""
-    for role in (0, 1):
-        words = {pair[1 - role]: word for pair, word in pairs.items() if pair[role] == node}
-        if set(words.values()) == {"bad"} and len(words) >= PARTNERS_MIN and fine_nodes.intersection(words):
-            return True
-    return False
-
-
-def _alone_explains(node: str, pairs: Mapping[tuple[str, str], str], culprits: set[str]) -> bool:
-    """Whether all that speaks against a node are pairs with other culprits."""
-    against = [pair for pair, word in pairs.items() if node in pair and word == "bad"]
-    fine = [pair for pair, word in pairs.items() if node in pair and word == "fine"]
-    return bool(fine) and all((culprits - {node}).intersection(pair) for pair in against)
-
-
-def _blamed(
-    results: Sequence[PairResult], bad: set[tuple[str, str]], groups: Mapping[str, str]
-) -> tuple[set[str], dict[str, float]]:
-    """Nodes and groups that blame() names in some test, as far as bad pairs bear it out."""
+def _named(results: Sequence[PairResult], groups: Mapping[str, str]) -> set[str]:
+    """Nodes that blame() names in some test: it sees a little everywhere where the words of single pairs see nothing."""
     nodes: set[str] = set()
-    named_groups: dict[str, float] = {}
     for test in sorted({one.test for one in results}):
         rows = [(one.run_no, one.client, one.server, value) for one in results if one.test == test for value in one.ratios]
-        found = blame(PairTable.from_rows([row for row in rows if row[3] > 0], groups))
-        for culprit in found.nodes:
-            own = [pair for pair in bad if culprit.names[0] in pair]
-            if len({end for pair in own for end in pair}) > PARTNERS_MIN:
-                nodes.add(culprit.names[0])
-        for culprit in found.groups:
-            name = culprit.names[0]
-            if any((groups.get(a) == name) != (groups.get(b) == name) for a, b in bad):
-                named_groups[name] = min(culprit.speed_ratio, named_groups.get(name, 1.0))
-    return nodes, named_groups
+        found = blame(PairTable.from_rows([row for row in rows if row[3] > 0], groups), crossing_may_cost=False)
+        nodes.update(culprit.names[0] for culprit in found.nodes)
+    return nodes
 
 
-def _links(
-    pairs: Mapping[tuple[str, str], str], culprits: set[str], fine_nodes: set[str], results: Sequence[PairResult]
-) -> tuple[Judged, ...]:
-    found = []
-    for pair, word in sorted(pairs.items()):
-        runs = {one.run_no for one in results if (one.client, one.server) == pair}
-        if word == "bad" and not culprits.intersection(pair) and fine_nodes.issuperset(pair) and len(runs) > 1:
-            ratio, gate = _worst(results, lambda one, pair=pair: (one.client, one.server) == pair)
-            verdict = Verdict.FAILED if gate or ratio < FAILED_RATIO else Verdict.DEGRADED
-            reason = f"slow in each of {len(runs)} runs while both ends are fine with others"
-            found.append(Judged("link", " - ".join(pair), verdict, reason, ratio))
-    return tuple(found)
+def _links(found: Culprits, results: Sequence[PairResult], groups: Mapping[str, str]) -> tuple[Judged, ...]:
+    links = []
+    for ends, pairs in sorted(found.links.items()):
+        runs = {one.run_no for one in results if one.pair in pairs}
+        ways = "both directions" if len(pairs) > 1 else " > ".join(next(iter(pairs)))
+        why = f"slow in each of {len(runs)} runs while both ends are fine with others ({ways})"
+        links.append(_thing("link", " - ".join(ends), why, pairs, results, ends))
+    for leaves, pairs in sorted(found.paths.items()):
+        why = "every pair between them is slow; a third leaf with good nodes would tell whose uplink it is"
+        members = tuple(sorted(node for node, leaf in groups.items() if leaf in leaves))
+        links.append(_thing("link", " - ".join(leaves), why, pairs, results, members))
+    return tuple(links)
+
+
+def _leaf(name: str, pairs: set[Pair], results: Sequence[PairResult], groups: Mapping[str, str]) -> Judged:
+    members = tuple(sorted(node for node, leaf in groups.items() if leaf == name))
+    return _thing("group", name, "slow to every other group", pairs, results, members)
+
+
+def _thing(  # noqa: PLR0917 - a verdict's parts
+    kind: str, name: str, why: str, pairs: Collection[Pair], results: Sequence[PairResult], members: Sequence[str]
+) -> Judged:
+    verdict, ratio, words = _worst(results, pairs)
+    return Judged(kind, name, verdict, f"{why}: {words}", ratio, tuple(members))
 
 
 def _node(  # noqa: PLR0917 - each is another part of the evidence
     node: str,
-    pairs: Mapping[tuple[str, str], str],
-    culprits: set[str],
-    links: Sequence[Judged],
+    pairs: Mapping[Pair, Word],
+    found: Culprits,
     results: Sequence[PairResult],
     missing: Mapping[str, str],
+    groups: Mapping[str, str],
 ) -> Judged:
     words = {pair: word for pair, word in pairs.items() if node in pair}
-    slow_with = sorted({end for pair, word in words.items() if word == "bad" for end in pair} - {node})
     if not words:
         return Judged("node", node, Verdict.NOT_COVERED, missing.get(node, "nothing was measured with it"))
-    if node in culprits:
-        ratio, gate = _worst(results, lambda one: node in {one.client, one.server} and one.bad)
-        verdict = Verdict.FAILED if gate or ratio < FAILED_RATIO else Verdict.DEGRADED
-        slow = f"slow with {', '.join(slow_with)}: {100 * (1 - ratio):.0f} % below what is expected"
-        return Judged("node", node, verdict, f"{slow}; {gate}" if gate else slow, ratio)
-    named_links = {link.name for link in links}
-    open_pairs = [
-        pair
-        for pair, word in words.items()
-        if word == "bad" and not culprits & set(pair) and " - ".join(pair) not in named_links
-    ]
-    if open_pairs:
-        others = ", ".join(sorted({end for pair in open_pairs for end in pair} - {node}))
-        return Judged("node", node, Verdict.INCONCLUSIVE, f"slow with {others}, and it is not clear whose fault it is")
-    fine = [pair for pair, word in words.items() if word == "fine"]
+    if node in found.nodes:
+        verdict, ratio, said = _worst(results, found.nodes[node])
+        return Judged("node", node, verdict, f"slow with {_others(node, found.nodes[node])}: {said}", ratio)
+    mine = {pair for pair in found.open if node in pair}
+    if mine:
+        why = f"slow with {_others(node, mine)}, and it is not clear whose fault it is"
+        return Judged("node", node, Verdict.INCONCLUSIVE, why)
+    leaf = next((name for name in _leaves_at_fault(found) if groups.get(node) == name), None)
+    if leaf is not None and any(behind(pair, leaf, groups) and word is Word.BAD for pair, word in words.items()):
+        return Judged("node", node, Verdict.INCONCLUSIVE, f"behind {leaf}, which is slow: to be judged when that is repaired")
+    fine = [pair for pair, word in words.items() if word is Word.FINE]
     if not fine:
         return Judged("node", node, Verdict.INCONCLUSIVE, "no clean result: its partners are slow, or values are too few")
-    names = ", ".join(sorted({end for pair in fine for end in pair} - {node}))
-    return Judged("node", node, Verdict.PASS, f"as expected with {names}", _middle(results, node))
+    why = f"as expected with {_others(node, fine)}"
+    links = [" - ".join(ends) for ends in found.links if node in ends]
+    return Judged("node", node, Verdict.PASS, f"{why}; see link {', '.join(links)}" if links else why, _middle(results, node))
 
 
-def _worst(results: Sequence[PairResult], meant: object) -> tuple[float, str | None]:
-    """Lowest median ratio among the chosen results, and a gate that one of them broke."""
-    chosen = [one for one in results if meant(one)]  # type: ignore[operator]
-    ratio = min((median(one.ratios) for one in chosen if one.ratios), default=0.0)
-    return ratio, next((one.gate for one in chosen if one.gate), None)
+def _leaves_at_fault(found: Culprits) -> list[str]:
+    return [*found.leaves, *(leaf for leaves in found.paths for leaf in leaves)]
+
+
+def _others(node: str, pairs: Collection[Pair]) -> str:
+    return ", ".join(sorted({end for pair in pairs for end in pair} - {node}))
+
+
+def _worst(results: Sequence[PairResult], pairs: Collection[Pair]) -> tuple[Verdict, float | None, str]:
+    """The verdict on what these pairs have in common, the lowest median ratio, and how bad that is in words.
+
+    Speed is named rather than lost packets where it alone is as bad: what is too slow loses packets, too.
+    """
+    bad = [one for one in results if one.pair in pairs and one.bad]
+    verdict = Verdict.FAILED if any(one.failure for one in bad) else Verdict.DEGRADED
+    counted = [one for one in bad if one.ratios and (one.failure or verdict is Verdict.DEGRADED)]
+    by_speed = [one for one in counted if not one.is_loss]
+    worst = min(by_speed or counted, key=lambda one: median(one.ratios), default=None)
+    gate = next((one.gate for one in bad if one.gate), None)
+    said = f"{worst.words} in {worst.test.partition(' ')[0]}" if worst else "nothing came through"
+    return verdict, median(worst.ratios) if worst else None, f"{said}; {gate}" if gate else said
 
 
 def _middle(results: Sequence[PairResult], node: str) -> float | None:
-    values = [median(one.ratios) for one in results if one.ratios and node in {one.client, one.server}]
+    values = [median(one.ratios) for one in results if one.ratios and node in one.pair]
     return median(values) if values else None

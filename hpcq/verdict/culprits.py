@@ -1,0 +1,150 @@
+"""Who explains the slow pairs: leaves, nodes, links; what nobody explains stays open. Pure.
+
+A pair runs at the speed of the slowest thing on its way, so a fine pair clears its ends and all that lies between them:
+
+    leaf    all pairs between it and the others slow, one direction at least: two of its nodes and two others took part, pairs
+            among the others are fine, and so are pairs inside the leaf (or three of its nodes are slow inside, too)
+    node    slow in one role (sending or receiving) with every partner, two at least, one of whom is fine with somebody else
+    link    what is left, between two nodes that are both fine with others
+    path    the same between two leaves, where there are no others: whose uplink it is cannot be told
+
+The widest explanation goes first, and what it explains accuses nobody else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import combinations
+
+#: Partners that must have been slow before a node is accused.
+PARTNERS_MIN = 2
+#: Nodes of a leaf, and nodes beyond it, that must have been slow across its edge.
+MEMBERS_MIN = 2
+#: A leaf whose pairs are slow inside, too, rather than so many bad nodes.
+MEMBERS_WHOLE_MIN = 3
+
+Pair = tuple[str, str]
+
+
+class Word(StrEnum):
+    """What all runs of a pair (client, server) say together."""
+
+    BAD = "bad"
+    FINE = "fine"
+    UNCLEAR = "unclear"
+
+
+@dataclass(frozen=True, slots=True)
+class Culprits:
+    """leaves, paths, links: who -> the slow pairs that it explains. nodes: the same. open: slow pairs that nobody explains."""
+
+    leaves: dict[str, set[Pair]] = field(default_factory=dict)
+    paths: dict[Pair, set[Pair]] = field(default_factory=dict)
+    nodes: dict[str, set[Pair]] = field(default_factory=dict)
+    links: dict[Pair, set[Pair]] = field(default_factory=dict)
+    open: set[Pair] = field(default_factory=set)
+
+
+def find_culprits(
+    pairs: Mapping[Pair, Word], leaf_of: Mapping[str, str], named: Collection[str] = (), repeated: Collection[Pair] = ()
+) -> Culprits:
+    """Explain the bad pairs. named: nodes that the likelihood of the values accuses. repeated: pairs that ran more than once.
+
+    A link is never blamed on one run, so pairs outside of `repeated` stay open instead.
+    """
+    bad = {pair for pair, word in pairs.items() if word is Word.BAD}
+    fine = {pair for pair, word in pairs.items() if word is Word.FINE}
+    fine_nodes = {node for pair in fine for node in pair}
+    left = set(bad)
+    leaves, paths = _leaves(pairs, leaf_of)
+    for explained in (*leaves.values(), *paths.values()):
+        left -= explained
+    unlike_leaf = [node for node in named if not _like_its_leaf(node, pairs, leaf_of)]
+    nodes = _nodes(pairs, left, fine_nodes, unlike_leaf)
+    left = {pair for pair in left if not nodes.keys() & set(pair)}
+    links: dict[Pair, set[Pair]] = {}
+    for pair in sorted(left):
+        if fine_nodes.issuperset(pair) and pair in repeated:
+            links.setdefault((min(pair), max(pair)), set()).add(pair)
+    left -= {pair for explained in links.values() for pair in explained}
+    return Culprits(leaves, paths, nodes, links, left)
+
+
+def behind(pair: Pair, leaf: str, leaf_of: Mapping[str, str]) -> bool:
+    """Whether a pair crosses the edge of this leaf."""
+    return (leaf_of.get(pair[0]) == leaf) != (leaf_of.get(pair[1]) == leaf)
+
+
+def _leaves(pairs: Mapping[Pair, Word], leaf_of: Mapping[str, str]) -> tuple[dict[str, set[Pair]], dict[Pair, set[Pair]]]:
+    """Leaves whose every way out, or in, is slow; and paths between two leaves that are slow both ends alike."""
+    known = {pair: word for pair, word in pairs.items() if pair[0] in leaf_of and pair[1] in leaf_of}
+    found: dict[str, set[Pair]] = {}
+    for leaf in sorted(set(leaf_of.values())):
+        for inside in (0, 1):
+            crossing = {p: w for p, w in known.items() if behind(p, leaf, leaf_of) and leaf_of[p[inside]] == leaf}
+            if _all_slow(crossing, inside) and _fine_elsewhere(known, leaf, leaf_of) and _not_its_nodes(known, leaf, leaf_of):
+                found.setdefault(leaf, set()).update(pair for pair, word in crossing.items() if word is Word.BAD)
+    paths: dict[Pair, set[Pair]] = {}
+    for one, other in combinations(sorted(set(leaf_of.values()) - found.keys()), 2):
+        for inside in (0, 1):
+            between = {p: w for p, w in known.items() if leaf_of[p[inside]] == one and leaf_of[p[1 - inside]] == other}
+            both = all(_not_its_nodes(known, leaf, leaf_of) for leaf in (one, other))
+            if _all_slow(between, inside) and both:
+                paths.setdefault((one, other), set()).update(pair for pair, word in between.items() if word is Word.BAD)
+    return found, paths
+
+
+def _all_slow(crossing: Mapping[Pair, Word], inside: int) -> bool:
+    slow = [pair for pair, word in crossing.items() if word is Word.BAD]
+    ends = ({pair[inside] for pair in slow}, {pair[1 - inside] for pair in slow})
+    return Word.FINE not in crossing.values() and all(len(one) >= MEMBERS_MIN for one in ends)
+
+
+def _fine_elsewhere(known: Mapping[Pair, Word], leaf: str, leaf_of: Mapping[str, str]) -> bool:
+    """Whether some pair of two other leaves is fine: else it may be whatever lies between all leaves."""
+    return any(word is Word.FINE and len({leaf, leaf_of[pair[0]], leaf_of[pair[1]]}) == 3 for pair, word in known.items())
+
+
+def _not_its_nodes(known: Mapping[Pair, Word], leaf: str, leaf_of: Mapping[str, str]) -> bool:
+    """Whether it is the leaf rather than every single one of its nodes."""
+    inside = {pair: word for pair, word in known.items() if leaf_of[pair[0]] == leaf_of[pair[1]] == leaf}
+    slow = {node for pair, word in inside.items() if word is Word.BAD for node in pair}
+    return Word.FINE in inside.values() or len(slow) >= MEMBERS_WHOLE_MIN
+
+
+def _nodes(pairs: Mapping[Pair, Word], left: set[Pair], fine_nodes: set[str], named: Collection[str]) -> dict[str, set[Pair]]:
+    """Nodes that explain what is left; who is only slow with others of them is none."""
+    ends = {node for pair in left for node in pair}
+    open_pairs = {pair: word for pair, word in pairs.items() if word is not Word.BAD or pair in left}
+    accused = {node for node in ends if _accused(node, open_pairs, fine_nodes)}
+    accused |= {node for node in named if len(_partners(node, left)) >= PARTNERS_MIN}
+    culprits = {node for node in accused if not _others_explain(node, open_pairs, accused)}
+    return {node: {pair for pair in left if node in pair} for node in sorted(culprits)}
+
+
+def _like_its_leaf(node: str, pairs: Mapping[Pair, Word], leaf_of: Mapping[str, str]) -> bool:
+    """Whether a node is slow beyond its leaf only, and fine within: then it may well be the leaf."""
+    mine = {pair: word for pair, word in pairs.items() if node in pair and node in leaf_of}
+    within = [word for pair, word in mine.items() if leaf_of.get(pair[0]) == leaf_of.get(pair[1])]
+    return Word.FINE in within and Word.BAD not in within
+
+
+def _accused(node: str, pairs: Mapping[Pair, Word], fine_nodes: set[str]) -> bool:
+    for role in (0, 1):
+        words = {pair[1 - role]: word for pair, word in pairs.items() if pair[role] == node}
+        if set(words.values()) == {Word.BAD} and len(words) >= PARTNERS_MIN and fine_nodes.intersection(words):
+            return True
+    return False
+
+
+def _partners(node: str, left: set[Pair]) -> set[str]:
+    return {end for pair in left if node in pair for end in pair} - {node}
+
+
+def _others_explain(node: str, pairs: Mapping[Pair, Word], culprits: set[str]) -> bool:
+    """Whether all that speaks against a node are pairs with other culprits."""
+    against = [pair for pair, word in pairs.items() if node in pair and word is Word.BAD]
+    fine = [pair for pair, word in pairs.items() if node in pair and word is Word.FINE]
+    return bool(fine) and all((culprits - {node}).intersection(pair) for pair in against)
