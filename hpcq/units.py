@@ -3,6 +3,7 @@
 Hides the two conventions: decimal prefixes for rates and times, binary ones for sizes; and that a name's suffix is its unit.
 
     "64KiB" -> 65536 (bytes)    "400mbit" -> 400_000_000 (bps)    "1.45ms" -> 1_450_000 (ns) or 0.00145 (s)
+    "95%" -> 0.95 (ratio)
     65536 -> "64 KiB"           1.2e8 -> "120 Mbit/s"             71_000 ns -> "71 us"
 """
 
@@ -10,8 +11,9 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from collections.abc import Mapping
 
-_NUMBER = re.compile(r"^\s*([+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*([A-Za-z/µ]*)\s*$")
+_NUMBER = re.compile(r"^\s*([+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*([A-Za-z/µ%]*)\s*$")
 
 _SIZE_BYTES = {"": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "kb": 10**3, "mb": 10**6, "gb": 10**9}
 _RATE_BPS = {"": 1, "bps": 1, "bit": 1, "bit/s": 1}
@@ -30,6 +32,17 @@ _TIME_NS = {
     "d": 86400 * 10**9,
 }
 
+_RATIO = {"": 1.0, "%": 0.01}
+_TABLES: dict[str, Mapping[str, float]] = {
+    "bytes": _SIZE_BYTES,
+    "bps": _RATE_BPS,
+    "ns": _TIME_NS,
+    "us": _TIME_NS,
+    "ms": _TIME_NS,
+    "s": _TIME_NS,
+    "ratio": _RATIO,
+}
+
 #: The suffixes that a name may carry, longest first.
 SUFFIXES = ("_bytes", "_ratio", "_count", "_index", "_bps", "_pps", "_utc", "_ns", "_us", "_ms", "_no", "_s")
 
@@ -43,16 +56,14 @@ def unit_of(name: str) -> str | None:
 
 
 def parse(text: str | int | float, unit: str) -> float:
-    """Read a quantity in `unit` (bytes, bps, ns, us, ms, s).
+    """Read a quantity in `unit` (bytes, bps, ns, us, ms, s, ratio).
 
     A bare number is in that unit already. Raises ValueError naming what is allowed.
     """
     if isinstance(text, (int, float)):
         return text
     match = _NUMBER.match(text)
-    table = {"bytes": _SIZE_BYTES, "bps": _RATE_BPS, "ns": _TIME_NS, "us": _TIME_NS, "ms": _TIME_NS, "s": _TIME_NS}.get(
-        unit, {"": 1}
-    )
+    table = _TABLES.get(unit, {"": 1})
     suffix = match.group(2).lower() if match else ""
     if match is None or (suffix and suffix not in table):
         allowed = ", ".join(sorted(key for key in table if key)) or "no suffix"

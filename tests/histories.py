@@ -17,7 +17,7 @@ from typing import Any
 from hpcq.evidence.judge import judge
 from hpcq.evidence.judgement import no_judge
 from hpcq.store.load import load_run
-from hpcq.store.runfolder import write_json
+from hpcq.store.runfolder import write_json, write_text
 from tests.run_folders import START, RunBuilder, utc
 
 PAIRS = (("n1", "n2"), ("n3", "n4"))
@@ -50,7 +50,8 @@ class Night(RunBuilder):
         facts = super().facts(node)
         facts["boot"]["id"] = self.boots.get(node, f"boot-of-{node}")
         for part, values in self.changed_facts.get(node, {}).items():
-            facts[part] = {**facts.get(part, {}), **values}
+            known = facts.get(part)
+            facts[part] = {**(known if isinstance(known, dict) else {}), **values}
         return facts
 
     def evidence(self, node: str, last: int) -> dict[str, Any]:
@@ -72,8 +73,9 @@ class History:
         self.cluster = cluster
 
     def night(self, day: float, level: float = 1.0, *, repetitions: int = 1, campaign: str = "nightly", **changed: Any) -> str:
-        """Add one run; level is of every node, `levels` of single ones; `counters` of a node are judged. Returns its name."""
+        """Add one run; level is of every node, `levels` of single ones; gates: lines of its campaign; `counters` are judged."""
         moment = START + dt.timedelta(days=day)
+        gates = changed.pop("gates", None)
         made = Night(
             self.runs,
             cluster=self.cluster,
@@ -94,10 +96,18 @@ class History:
         build = made.build_json()
         build["programs"]["hpcq-net"]["build_id"] = made.source_build_id
         write_json(made.folder.build(self.cluster), build)
+        if gates is not None:
+            write_text(made.folder.campaign_yaml, campaign_text(campaign, gates))
         made.seconds = day * 86400
         made.everything()
         load_run(self.database, made.path, judge=judge if made.counters else no_judge)
         return made.run_id
+
+
+def campaign_text(name: str, gates: str) -> str:
+    """A campaign with the test of these histories, and gates."""
+    tests = "tests: [{kernel: tcp_stream, parameters: {message_bytes: 64KiB}}]"
+    return f"name: {name}\nclusters: [alpha]\npairs: all\n{tests}\ngates:\n{gates}\n"
 
 
 def json_of(text: str) -> Any:

@@ -8,7 +8,17 @@ from pathlib import Path
 import pytest
 
 from hpcq.definition import read_campaign
-from hpcq.definition.model import Budget, Directions, Evidence, Gate, GateStatistic, PairChoice, Pattern
+from hpcq.definition.model import (
+    Budget,
+    Directions,
+    Evidence,
+    Gate,
+    GateAgainst,
+    GateKind,
+    GateStatistic,
+    PairChoice,
+    Pattern,
+)
 from tests.definition_texts import (
     GOOD,
     NAMES,
@@ -321,10 +331,43 @@ def test_the_same_test_twice_and_too_large_a_sweep(here: Path) -> None:
         ("{metric: throughput_bps, minimum: [1]}", "minimum: a list: allowed is a number in bps"),
         ("{metric: throughput_bps, minimum: .nan}", "minimum: nan: allowed is a number in bps"),
         ("{minimum: 1}", "metric: missing: this key is required"),
+        ("{metric: throughput_bps, minimum: 90%, against: peer}",
+         "against: 'peer': allowed are baseline:NAME, peers, link and memory"),
+        ("{metric: throughput_bps, minimum: 90%, against: 'baseline:'}",
+         "against: 'baseline:': allowed are baseline:NAME, peers, link and memory"),
+        ("{metric: throughput_bps, minimum: 90%, against: link:eth0}",
+         "against: 'link:eth0': allowed are baseline:NAME, peers, link and memory"),
+        ("{metric: retransmitted_segments_count, maximum: 90%, against: memory}",
+         "against: memory: retransmitted_segments_count is no rate, and the physical limit is one: allowed are metrics in bps"),
+        ("{metric: throughput_bps, minimum: 95, against: peers}",
+         "minimum: 95 is 9500 % of the reference: allowed are shares above 0, up to 20"),
+        ("{metric: throughput_bps, minimum: 1gbit, against: peers}",
+         "minimum: '1gbit' is not a quantity in ratio: allowed are a number and one of %"),
+        ("{metric: throughput_bps, minimum: 0, against: peers}",
+         "minimum: 0 is 0 % of the reference: allowed are shares above 0, up to 20"),
+        ("{metric: throughput_bps, minimum: 1, at_least: 5}", "at_least: belongs to gates against baseline:NAME or peers"),
+        ("{metric: throughput_bps, minimum: 1, at_least: 5, against: link}",
+         "at_least: belongs to gates against baseline:NAME or peers"),
+        ("{metric: throughput_bps, minimum: 1, at_least: 2, against: peers}", "at_least: 2 is below the minimum 3"),
+        ("{metric: throughput_bps, minimum: 1, history: 30d, against: link}", "history: belongs to gates against peers"),
+        ("{metric: throughput_bps, against: peers}", "gates: a gate needs a bound: give minimum, maximum or both"),
     ],
 )  # fmt: skip
 def test_refused_gates(here: Path, gate: str, message: str) -> None:
     assert campaign_says(GOOD + TESTS + f"gates:\n  - {gate}\n") == [f"c.yaml:7: {message}"]
+
+
+def test_relative_gates(here: Path) -> None:
+    text = """gates:
+  - {metric: throughput_bps, against: "baseline:good", minimum: 95%}
+  - {metric: throughput_bps, against: peers, minimum: 0.9, at_least: 8, history: 2d}
+  - {metric: throughput_bps, against: link, minimum: 90 %, maximum: 100%}
+"""
+    (here / "c.yaml").write_text(GOOD + TESTS + text)
+    baseline, peers, link = read_campaign(here / "c.yaml").gates
+    assert baseline.against == GateAgainst(GateKind.BASELINE, "good", 5)
+    assert (peers.against, peers.minimum) == (GateAgainst(GateKind.PEERS, "", 8, 172800.0), 0.9)
+    assert (link.against, link.minimum, link.maximum) == (GateAgainst(GateKind.LINK), 0.9, 1.0)
 
 
 def test_a_gate_on_the_worst_needs_a_direction(here: Path) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hpcq import units
+from hpcq.cli.gates import chosen_gates, exit_code, gate_json, print_gates
 from hpcq.cli.options import database_option, json_option, near, runs_option
 from hpcq.cli.rows import Column, outcome_style, print_json, print_rows
 from hpcq.errors import Exit, UserError
@@ -88,10 +88,10 @@ def results(  # noqa: PLR0917 - Click passes by name
     database: Path,
     as_json: bool,
 ) -> int:
-    """Show results, by run, kernel and pair.
+    """Show results, by run, kernel and pair, and what the campaign's gates say of them.
 
-    RUN is a run's id, the beginning of one, or a campaign's name; the latest without it. Exit code 4 when something that was
-    planned is not there.
+    RUN is a run's id, the beginning of one, or a campaign's name; the latest without it. Exit code 3 when a gate failed, 4
+    when something that was planned is not there or a gate is inconclusive.
 
     \b
     Example: hpcq results --kernel tcp_stream
@@ -106,16 +106,20 @@ def results(  # noqa: PLR0917 - Click passes by name
         runs = query.runs(connection, name)
         if findings:
             return _print_findings(connection, selection, as_json)
+        verdicts = chosen_gates(connection, selection)
         if as_json:
             rows = [_result_json(row) for row in query.results(connection, selection)]
-            print_json({"runs": [asdict(row) for row in runs], "results": rows})
+            told = {"runs": [asdict(row) for row in runs], "results": rows, "gates": [gate_json(one) for one in verdicts]}
+            print_json(told)
         elif each:
             _print_each(query.results(connection, selection))
         else:
             _check_metric(metric, kernel)
             _print_summaries(query.summaries(connection, selection, metric=metric, all_metrics=all_metrics))
             _print_missing(query.not_measured(connection, selection))
-    return Exit.OK if all(row.complete for row in runs) else Exit.INCOMPLETE
+        if not as_json:
+            print_gates(verdicts)
+    return exit_code(verdicts, complete=all(row.complete for row in runs))
 
 
 @click.command()
@@ -179,7 +183,7 @@ def print_run(run: RunFolder, database: Path, *, as_json: bool) -> int:
     with reading(database) as connection:
         runs = query.runs(connection, run.run_id)
         selection = query.Selection(run=run.run_id)
-        verdicts = judge_run(connection, run)
+        verdicts = judge_run(connection, run.run_id)
         if as_json:
             print_json(_run_json(run, database, runs, verdicts, finding_groups(connection, run.run_id)))
         else:
@@ -187,12 +191,10 @@ def print_run(run: RunFolder, database: Path, *, as_json: bool) -> int:
             _print_missing(query.not_measured(connection, selection))
             click.echo()
             print_rows(runs, _RUN)
-            _print_failed_gates(verdicts)
+            print_gates(verdicts)
             click.echo(f"\npage      {near(run.report)}\ndatabase  {near(database)}\nfolder    {near(run.path)}")
             _print_evidence(finding_groups(connection, run.run_id))
-    if any(one.verdict == "failed" for one in verdicts):
-        return Exit.DEGRADED
-    return Exit.OK if all(row.complete for row in runs) else Exit.INCOMPLETE
+    return exit_code(verdicts, complete=all(row.complete for row in runs))
 
 
 def _run_json(
@@ -204,7 +206,7 @@ def _run_json(
         "report": str(run.report),
         "database": str(database.absolute()),
         "runs": [asdict(row) for row in runs],
-        "gates": [asdict(one) for one in verdicts],
+        "gates": [gate_json(one) for one in verdicts],
         "findings": [asdict(one) for one in findings],
     }
 
@@ -256,14 +258,6 @@ def _print_missing(rows: Sequence[ResultRow]) -> None:
         count = "1 result" if len(found) == 1 else f"{len(found)} results"
         words = f"{cluster}: {count} {outcome.replace('_', ' ')}: {reason} ({', '.join(pairs[:3])}{more})"
         click.echo(words, err=True)
-
-
-def _print_failed_gates(verdicts: Sequence[GateVerdict]) -> None:
-    for one in verdicts:
-        if one.verdict == "failed" and one.value is not None:
-            shown = units.human(one.value, units.unit_of(one.series.metric))
-            place = f"{one.series.cluster}: {one.series.client} > {one.series.server} {one.series.kernel}"
-            click.echo(f"gate failed: {place}: {one.statistic} {one.series.metric} is {shown}: allowed is {one.bound}")
 
 
 def _print_evidence(groups: Sequence[FindingGroup]) -> None:

@@ -39,6 +39,7 @@ from hpcq.definition.model import (
     Campaign,
     Directions,
     Evidence,
+    Gate,
     NodeChoice,
     PairChoice,
     Pattern,
@@ -47,7 +48,7 @@ from hpcq.definition.model import (
 )
 from hpcq.definition.packs import DisturbWords, PackWord, read_pack
 from hpcq.definition.sweep import POINT_COUNT_MAX, Entry, expand
-from hpcq.definition.yamlfile import Document, Place, read_document, shown
+from hpcq.definition.yamlfile import Document, Place, parse_document, read_document, shown
 from hpcq.kernels import check_parameters, expected_s, kernels, unknown_name
 from hpcq.scheduler.topology import read_topology
 
@@ -267,6 +268,14 @@ def read_campaign(path: Path) -> Campaign:
         pairs_of_links=file.pairs is None,
         pack=pack,
     )
+
+
+def gates_of(text: str, name: str) -> tuple[Gate, ...]:
+    """The gates of a campaign's text as a run kept it; files beside it are not needed. Raises UserError, calling it `name`."""
+    document = parse_document(text, name)
+    gates = read_gates(document, _read_tests(document))
+    document.raise_complaints()
+    return tuple(gates)
 
 
 def budget(section: BudgetSection) -> Budget:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, WithJsonSchema
 
 from hpcq import units
-from hpcq.definition.checking import QUANTITY, Section, check
-from hpcq.definition.model import Gate, GateStatistic, ParameterValue, Test
-from hpcq.definition.yamlfile import Document, Place
+from hpcq.definition.checking import QUANTITY, Seconds, Section, check
+from hpcq.definition.model import Gate, GateAgainst, GateKind, GateStatistic, ParameterValue, Test
+from hpcq.definition.yamlfile import Document, Place, shown
 from hpcq.kernels import Better, Kernel, kernels, option_value, read_quantity, unknown_name
+
+#: A share of the reference beyond this was meant as per cent.
+_SHARE_MAX = 20.0
 
 
 class GateSection(Section):
@@ -25,8 +29,24 @@ class GateSection(Section):
     statistic: Literal["median", "worst"] = Field(
         default="median", description="What of a pair's repetitions must keep the bound."
     )
-    minimum: Annotated[Any, WithJsonSchema(QUANTITY)] = Field(default=None, description="In the metric's unit, or with a unit.")
-    maximum: Annotated[Any, WithJsonSchema(QUANTITY)] = Field(default=None, description="In the metric's unit, or with a unit.")
+    minimum: Annotated[Any, WithJsonSchema(QUANTITY)] = Field(
+        default=None, description="In the metric's unit, or with a unit; with `against` a share of the reference, like 95%."
+    )
+    maximum: Annotated[Any, WithJsonSchema(QUANTITY)] = Field(default=None, description="The same, from above.")
+    against: str | None = Field(
+        default=None, description="What the bound is a share of: baseline:NAME, peers, link or memory. Default: it is absolute."
+    )
+    at_least: int | None = Field(
+        default=None,
+        ge=3,
+        le=10_000,
+        description="So many values of the baseline, or so many peers, are needed; with fewer it is inconclusive. Default 5.",
+    )
+    history: Seconds | None = Field(
+        default=None,
+        gt=0,
+        description="Results of peers from so long before the run count too, like 30d. Default: of the run only.",
+    )
 
 
 def read_gates(document: Document, tests: Sequence[Test]) -> list[Gate]:
@@ -63,6 +83,9 @@ def _read_gate(
         what = f"metric of {', '.join(kernel.name for kernel in meant)}"
         document.complain((*place, "metric"), *unknown_name(what, section.metric, names))
         return []
+    against = _against(document, section, place)
+    if section.against is not None and against is None:
+        return []
     minimum, maximum = (_bound(document, section, (*place, key), key) for key in ("minimum", "maximum"))
     if minimum is None and maximum is None and document.clean(place):
         document.complain(place, "a gate needs a bound: give minimum, maximum or both")
@@ -75,21 +98,50 @@ def _read_gate(
             document.complain((*place, "statistic"), f"'worst': {metric.name} has no better direction, allowed is median")
         where = _where(document, section.where, (*place, "where"), kernel, tests, last=len(having) == 1)
         if where is not None:
-            gates.append(Gate(section.metric, kernel.name, GateStatistic(section.statistic), minimum, maximum, where))
+            statistic = GateStatistic(section.statistic)
+            gates.append(Gate(section.metric, kernel.name, statistic, minimum, maximum, where, against))
     if not gates and document.clean(place) and document.clean(("tests",)):
         document.complain((*place, "where"), "no test of this campaign has these parameters: correct them or the tests")
     return gates
+
+
+def _against(document: Document, section: GateSection, place: Place) -> GateAgainst | None:
+    """The reference of a relative gate; None for an absolute one, and where something was complained about."""
+    made: GateAgainst | None = None
+    try:
+        made = None if section.against is None else GateAgainst.read(section.against)
+    except ValueError as error:
+        document.complain((*place, "against"), str(error))
+    if section.at_least is not None and not (made and made.counted):
+        document.complain((*place, "at_least"), "belongs to gates against baseline:NAME or peers", at_key=True)
+    if section.history is not None and not (made and made.kind is GateKind.PEERS):
+        document.complain((*place, "history"), "belongs to gates against peers", at_key=True)
+    if made is None:
+        return None
+    if not made.counted and units.unit_of(section.metric) != "bps":
+        message = f"{made}: {section.metric} is no rate, and the physical limit is one: allowed are metrics in bps"
+        document.complain((*place, "against"), message)
+    if not document.clean(place):
+        return None
+    return replace(made, at_least=section.at_least or made.at_least, history_s=section.history or 0.0)
 
 
 def _bound(document: Document, section: GateSection, place: Place, key: str) -> float | None:
     value = section.minimum if key == "minimum" else section.maximum
     if value is None:
         return None
+    unit = (units.unit_of(section.metric) or "") if section.against is None else "ratio"
     try:
-        return read_quantity(value, units.unit_of(section.metric) or "")
+        bound = read_quantity(value, unit, "a number" if section.against is None else "a share like 95%, or a number")
     except ValueError as error:
         document.complain(place, str(error))
         return None
+    if section.against is not None and not 0 < bound <= _SHARE_MAX:
+        hint = f"write {shown(value)}%" if 1 < bound <= 100 * _SHARE_MAX else None
+        message = f"{shown(value)} is {100 * bound:.6g} % of the reference: allowed are shares above 0, up to {_SHARE_MAX:g}"
+        document.complain(place, message, hint)
+        return None
+    return bound
 
 
 def _where(

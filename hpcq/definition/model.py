@@ -151,9 +151,54 @@ class Test:
     timeout_s: int
 
 
+class GateKind(StrEnum):
+    """What a relative gate holds results against."""
+
+    BASELINE = "baseline"
+    PEERS = "peers"
+    LINK = "link"
+    MEMORY = "memory"
+
+
+#: Fewer values of a baseline, or fewer peers, say nothing certain: with five, two may be off and the median still stands.
+REFERENCES_AT_LEAST = 5
+
+
+@dataclass(frozen=True, slots=True)
+class GateAgainst:
+    """A reference. baseline: its name. at_least: values of the baseline, or peers, that it needs. history_s: how far back
+    peers' results count, beside those of the run itself.
+    """
+
+    kind: GateKind
+    baseline: str = ""
+    at_least: int = 0
+    history_s: float = 0.0
+
+    def __str__(self) -> str:
+        return f"baseline:{self.baseline}" if self.kind is GateKind.BASELINE else self.kind.value
+
+    @property
+    def counted(self) -> bool:
+        """Whether it rests on a number of values or peers, and not on facts."""
+        return self.kind in {GateKind.BASELINE, GateKind.PEERS}
+
+    @staticmethod
+    def read(text: str) -> GateAgainst:
+        """What a person wrote: baseline:NAME, peers, link or memory. Raises ValueError `FOUND: ALLOWED`."""
+        kind, _, name = text.partition(":")
+        if kind not in list(GateKind) or bool(name) != (kind == GateKind.BASELINE):
+            raise ValueError(f"{text!r}: allowed are baseline:NAME, peers, link and memory")
+        made = GateAgainst(GateKind(kind), name)
+        return replace(made, at_least=REFERENCES_AT_LEAST) if made.counted else made
+
+
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """A bound that results must keep: values of `metric` in its own unit, of all tests whose parameters contain `where`."""
+    """A bound that results must keep: values of `metric`, of all tests whose parameters contain `where`.
+
+    minimum and maximum are in the metric's own unit, or, with `against`, shares of the reference: 0.95 is 95 % of it.
+    """
 
     metric: str
     kernel: str
@@ -161,6 +206,7 @@ class Gate:
     minimum: float | None
     maximum: float | None
     where: Mapping[str, ParameterValue]
+    against: GateAgainst | None = None
 
 
 @dataclass(frozen=True, slots=True)

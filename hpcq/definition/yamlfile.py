@@ -94,8 +94,13 @@ class Document:
 def read_document(path: Path) -> Document:
     """Read and parse a file. Raises UserError when it cannot be read or is not YAML."""
     shown = str(path) if str(path).isprintable() else repr(str(path))
+    return parse_document(_read_text(path, shown), shown)
+
+
+def parse_document(text: str, shown: str) -> Document:
+    """Parse a text that messages call `shown`. Raises UserError when it is not YAML."""
     document = Document(shown)
-    root = _compose(shown, _read_text(path, shown))
+    root = _compose(shown, text)
     if root is None:
         raise UserError(f"{shown}:1: the file is empty: it must hold keys with values")
     try:

@@ -11,13 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from hpcq import __version__, units
+from hpcq.errors import UserError
 from hpcq.reports.matrix import make_matrices
 from hpcq.reports.plots import make_plots
+from hpcq.runner.gates import judge_run
 from hpcq.store import query
 from hpcq.store.database import Connection, reading
 from hpcq.store.evidence_queries import finding_groups
 from hpcq.store.query import AttemptRow, ResultRow, RunRow, Selection, Summary
 from hpcq.store.runfolder import write_text
+from hpcq.verdict import Verdict
 
 #: Rows of a table on the page; a browser should not have to hold what belongs into a query.
 _ROWS_MAX = 2000
@@ -85,6 +88,7 @@ def _context(database: Connection, run: str) -> dict[str, Any]:
         "made_utc": _minute(units.utc_now()),
         "version": __version__,
         "clusters": runs,
+        "gates": _gates(database, run),
         "complete": all(one.complete for one in runs),
         "sentence": _sentence(runs),
         "apart": apart[:_APART_SHOWN],
@@ -105,6 +109,17 @@ def _context(database: Connection, run: str) -> dict[str, Any]:
         "disturbed_count": sum(row.disturbed for row in rows if row.outcome == "measured"),
         "builds": query.builds(database, run),
     }
+
+
+def _gates(database: Connection, run: str) -> dict[str, Any]:
+    """What the campaign's gates say: counts, and all that did not pass, failures first."""
+    try:
+        verdicts = judge_run(database, run)
+    except UserError as error:
+        return {"counts": {}, "told": [], "passed": [], "note": f"The gates were not judged: {error.message}"}
+    counts = Counter(one.verdict.value for one in verdicts)
+    told, passed = ([one for one in verdicts if (one.verdict is Verdict.PASS) is wanted] for wanted in (False, True))
+    return {"counts": counts, "told": told[:_ROWS_MAX], "passed": passed[:_ROWS_MAX], "note": ""}
 
 
 def _sentence(runs: Sequence[RunRow]) -> str:

@@ -6,10 +6,11 @@ five lost packets in a hundred from the throughput of a short network, and a med
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hpcq.kernels import Better
 from hpcq.runner.accept_expected import Expected
@@ -46,14 +47,18 @@ def measured(
     expected = Expected.of(before, now, leaf_of, trusted=trusted and bool(before))
     results = []
     for number, (run, found) in enumerate(zip(runs, now, strict=True), 1):
-        gates = _gates(database, RunFolder(runs_folder / run))
+        broken, open_gates = _gates(database, RunFolder(runs_folder / run))
         for (client, server, test), (better, values) in found.items():
             known = expected.known((client, server, test)) or values
             arrived = test.endswith(ledger.ARRIVED)
             effect, failed = (LOSS_RATIO_MIN, ARRIVED_FAILED_RATIO) if arrived else (EFFECT_RATIO_MIN, FAILED_RATIO)
             slow, sure = _slow(known, values, Better(better), effect)
             ratios = tuple(_ratio(value, median(known), Better(better)) for value in values)
-            gate = None if arrived else gates.get((client, server, test.split(" ")[0]))
+            gate = None
+            if not arrived:
+                kernel, _, rest = test.partition(" ")
+                key = (client, server, _test(kernel, json.loads(rest.rpartition(" ")[0])))
+                sure, gate = sure and key not in open_gates, broken.get(key)
             results.append(PairResult(client, server, test, number, ratios, slow, sure, gate, failed, arrived))
     return results
 
@@ -78,11 +83,17 @@ def _ratio(value: float, expected: float, better: Better) -> float:
     return value / expected if better is Better.HIGHER else expected / value
 
 
-def _gates(database: Connection, run: RunFolder) -> dict[tuple[str, str, str], str]:
-    """By client, server and kernel: the gate of the campaign that it broke."""
-    found = {}
-    for one in judge_run(database, run):
+def _gates(database: Connection, run: RunFolder) -> tuple[dict[tuple[str, str, str], str], set[tuple[str, str, str]]]:
+    """By client, server and test: the gate of the campaign that it broke, and where a gate could not tell."""
+    broken, unclear = {}, set()
+    for one in judge_run(database, run.run_id):
+        key = (one.series.client, one.series.server, _test(one.series.kernel, one.series.parameters))
         if one.verdict is Verdict.FAILED:
-            key = (one.series.client, one.series.server, one.series.kernel)
-            found[key] = f"{one.series.metric} must be {one.bound}"
-    return found
+            broken[key] = f"{one.words}: must be {one.bound}"
+        elif one.verdict is Verdict.INCONCLUSIVE:
+            unclear.add(key)
+    return broken, unclear
+
+
+def _test(kernel: str, parameters: Mapping[str, Any]) -> str:
+    return f"{kernel} {json.dumps(parameters, sort_keys=True)}"

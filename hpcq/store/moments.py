@@ -2,7 +2,7 @@
 
     30d  12h  2w            that long ago
     now  now-7d  today  yesterday
-    2026-11  2026-11-20  2026-11-20T02:00      a stretch has the length that the word leaves open
+    2026  2026-11  2026-11-20  2026-11-20T02:00      a stretch has the length that the word leaves open
     latest, a run, a campaign                   the run (of a campaign: its last one)
     baseline:NAME                               the runs of a baseline
     A..B                                        from A to B; either side may be left out
@@ -21,11 +21,11 @@ from hpcq.store.database import Connection
 from hpcq.store.query import find_run
 
 _LENGTH = re.compile(r"(\d+(?:\.\d+)?)(min|h|d|w|m|y)")
-_MOMENT = re.compile(r"\d{4}-\d{2}(-\d{2}([T ]\d{2}(:\d{2}(:\d{2}(\.\d+)?)?)?Z?)?)?")
+_MOMENT = re.compile(r"\d{4}(-\d{2}(-\d{2}([T ]\d{2}(:\d{2}(:\d{2}(\.\d+)?)?)?Z?)?)?)?")
 _DAYS = {"min": 1 / 1440, "h": 1 / 24, "d": 1.0, "w": 7.0, "m": 30.0, "y": 365.0}
 #: Sorts behind everything that a time may go on with.
 _BEHIND = "~"
-_HINT = "allowed are 30d, now-7d, 2026-11, 2026-11-20T02:00, latest, a run, a campaign, baseline:NAME, or A..B"
+_HINT = "allowed are 30d, now-7d, 2026, 2026-11, 2026-11-20T02:00, latest, a run, a campaign, baseline:NAME, or A..B"
 
 
 @dataclass(frozen=True, slots=True)

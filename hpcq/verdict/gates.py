@@ -1,16 +1,18 @@
 """Verdicts on results: what a campaign's gates say of the series that it measured. Pure.
 
-Gate + every series it speaks of -> GateVerdict: pass, failed, or inconclusive where nothing was measured
+Gate + every series it speaks of            -> GateVerdict: pass, failed, or inconclusive where nothing was measured
+relative gate + its Reference of the series -> the same of the share; inconclusive where the reference does not stand
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from statistics import median
 from typing import Any
 
+from hpcq import units
 from hpcq.definition.model import Gate, GateStatistic
 from hpcq.kernels import Better, kernel
 
@@ -27,7 +29,10 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MeasuredSeries:
-    """All valid values of one metric of one test between two nodes; values in the metric's own unit."""
+    """All valid values of one metric of one test between two nodes; values in the metric's own unit.
+
+    result_id: the last measured result among them, 0 where there is none.
+    """
 
     cluster: str
     client: str
@@ -36,26 +41,90 @@ class MeasuredSeries:
     parameters: Mapping[str, Any]
     metric: str
     values: tuple[float, ...]
+    series_id: int = 0
+    result_id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What a relative gate holds a series against. value: None where it does not stand, and `reason` says why.
+
+    source: in words, as `baseline good`. count: values, or peers, that it rests on.
+    """
+
+    source: str
+    value: float | None
+    count: int = 0
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class GateVerdict:
-    """One gate on one series; `value` is what the gate looked at, `bound` what it had to keep."""
+    """One gate on one series. value: what the gate looked at; bound: what it had to keep; gate: both in words.
+
+    share_ratio: value as a share of the reference, of a relative gate. reason: why it is inconclusive.
+    """
 
     verdict: Verdict
     series: MeasuredSeries
     statistic: str
     value: float | None
     bound: str
+    gate: str = ""
+    against: str | None = None
+    reference: Reference | None = None
+    share_ratio: float | None = None
+    reason: str = ""
+
+    @property
+    def words(self) -> str:
+        """What was seen, for people: `median throughput_bps is 5 Gbit/s, 50 % of 10 Gbit/s (baseline good, 15 values)`."""
+        if self.value is None:
+            return f"{self.statistic} {self.series.metric}: {self.reason}"
+        unit = units.unit_of(self.series.metric)
+        seen = f"{self.statistic} {self.series.metric} is {units.human(self.value, unit)}"
+        if self.reference is None or self.reference.value is None or self.share_ratio is None:
+            return f"{seen}: {self.reason}" if self.reason else seen
+        share = units.human(self.share_ratio, "ratio")
+        return f"{seen}, {share} of {units.human(self.reference.value, unit)} ({self.reference.source})"
 
 
-def judge_gates(gates: Iterable[Gate], measured: Sequence[MeasuredSeries]) -> list[GateVerdict]:
-    """Hold every series against every gate that speaks of it; failures first."""
-    verdicts = [_judge(gate, series) for gate in gates for series in measured if _speaks_of(gate, series)]
-    return sorted(verdicts, key=lambda one: one.verdict is not Verdict.FAILED)
+#: Answers what a relative gate holds a series against.
+Refer = Callable[[Gate, MeasuredSeries], Reference]
 
 
-def _speaks_of(gate: Gate, series: MeasuredSeries) -> bool:
+def judge_gates(gates: Iterable[Gate], measured: Sequence[MeasuredSeries], refer: Refer | None = None) -> list[GateVerdict]:
+    """Hold every series against every gate that speaks of it; failures first, then what is inconclusive."""
+    verdicts = [_judge(gate, series, refer) for gate in gates for series in measured if speaks_of(gate, series)]
+    order = {Verdict.FAILED: 0, Verdict.INCONCLUSIVE: 1}
+    return sorted(verdicts, key=lambda one: order.get(one.verdict, 2))
+
+
+def looked_at(gate: Gate, values: Sequence[float]) -> float:
+    """The value of these that the gate looks at: their median, or the worst in the metric's direction."""
+    if gate.statistic is GateStatistic.MEDIAN:
+        return median(values)
+    metric = kernel(gate.kernel).metric(gate.metric)
+    lower_is_better = metric is not None and metric.better is Better.LOWER
+    return max(values) if lower_is_better else min(values)
+
+
+def bound_words(gate: Gate) -> str:
+    """`>= 95 %`, `<= 80 us`, or both."""
+    unit = units.unit_of(gate.metric) if gate.against is None else "ratio"
+    shown = [(sign, bound) for sign, bound in ((">=", gate.minimum), ("<=", gate.maximum)) if bound is not None]
+    return " and ".join(f"{sign} {units.human(bound, unit)}" for sign, bound in shown)
+
+
+def gate_words(gate: Gate) -> str:
+    """The gate as one may call it: `median throughput_bps of tcp_stream >= 95 % of baseline:good`."""
+    of = f" of {gate.against}" if gate.against is not None else ""
+    where = f" where {', '.join(f'{name}={value}' for name, value in gate.where.items())}" if gate.where else ""
+    return f"{gate.statistic.value} {gate.metric} of {gate.kernel}{where} {bound_words(gate)}{of}"
+
+
+def speaks_of(gate: Gate, series: MeasuredSeries) -> bool:
+    """Whether the gate is about this series."""
     return (
         gate.kernel == series.kernel
         and gate.metric == series.metric
@@ -63,21 +132,18 @@ def _speaks_of(gate: Gate, series: MeasuredSeries) -> bool:
     )
 
 
-def _judge(gate: Gate, series: MeasuredSeries) -> GateVerdict:
-    value = _looked_at(gate, series) if series.values else None
-    above = gate.minimum is None or (value is not None and value >= gate.minimum)
-    below = gate.maximum is None or (value is not None and value <= gate.maximum)
-    verdict = Verdict.INCONCLUSIVE if value is None else Verdict.PASS if above and below else Verdict.FAILED
-    bounds = [
-        f">= {gate.minimum:g}" if gate.minimum is not None else "",
-        f"<= {gate.maximum:g}" if gate.maximum is not None else "",
-    ]
-    return GateVerdict(verdict, series, gate.statistic.value, value, " and ".join(bound for bound in bounds if bound))
-
-
-def _looked_at(gate: Gate, series: MeasuredSeries) -> float:
-    if gate.statistic is GateStatistic.MEDIAN:
-        return median(series.values)
-    metric = kernel(gate.kernel).metric(gate.metric)
-    lower_is_better = metric is not None and metric.better is Better.LOWER
-    return max(series.values) if lower_is_better else min(series.values)
+def _judge(gate: Gate, series: MeasuredSeries, refer: Refer | None) -> GateVerdict:
+    value = looked_at(gate, series.values) if series.values else None
+    reference: Reference | None = None
+    compared, reason = value, "" if value is not None else "nothing was measured"
+    if gate.against is not None and value is not None:
+        reference = refer(gate, series) if refer is not None else Reference(str(gate.against), None, reason="is not known")
+        reason = reference.reason or ("" if reference.value else "the reference is 0")
+        compared = value / reference.value if reference.value and not reason else None
+    above = gate.minimum is None or (compared is not None and compared >= gate.minimum)
+    below = gate.maximum is None or (compared is not None and compared <= gate.maximum)
+    verdict = Verdict.INCONCLUSIVE if compared is None else Verdict.PASS if above and below else Verdict.FAILED
+    against = None if gate.against is None else str(gate.against)
+    share = compared if gate.against is not None else None
+    words = (bound_words(gate), gate_words(gate))
+    return GateVerdict(verdict, series, gate.statistic.value, value, *words, against, reference, share, reason)

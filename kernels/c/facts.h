@@ -43,5 +43,6 @@ void facts_software(struct facts *facts);
 void facts_module(struct facts *facts);
 void facts_machine(struct facts *facts);
 void facts_now(struct facts *facts);
+void facts_memory_copy(struct facts *facts); /* facts_memory.c */
 
 #endif

@@ -189,6 +189,9 @@ void facts_qdisc(struct facts *facts)
             text_print(&kinds, "%s%.*s", kinds.length ? " " : "", (int)(end - line.at - (long)skip), line.at + skip);
     }
     fact_text(facts, text_string(&kinds), "%s.kinds", facts->interface);
+    double rate_bps = 0;
+    if (!facts->root[0] && !qdisc_rate(facts->interface, &rate_bps) && rate_bps > 0)
+        fact_number(facts, rate_bps, "%s.tbf_rate_bps", facts->interface);
     text_free(&text);
     text_free(&kinds);
 }

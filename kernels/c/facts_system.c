@@ -290,6 +290,7 @@ void facts_now(struct facts *facts)
     if (facts->root[0])
         return;
     now_processes(facts);
+    facts_memory_copy(facts);
     if (adjtimex(&clock) >= 0)
         fact_text(facts, clock.status & STA_UNSYNC ? "false" : "true", "clock_synchronised");
 }

@@ -22,6 +22,7 @@ struct kind {
 struct kinds {
     struct kind list[KIND_MAX];
     size_t count;
+    double root_rate_bps; /* of a tbf at the root; 0: none */
 };
 
 /* First attribute in [from, from + length) of this type, or NULL; *size is that of its content. */
@@ -58,6 +59,25 @@ static struct kind *kind_of(struct kinds *kinds, const char *name)
     return kind;
 }
 
+/* The rate of a tbf: bytes a second in its parameters, or beside them where 32 bits are too few. */
+static double tbf_rate_bps(const char *attributes, size_t length)
+{
+    struct tc_tbf_qopt parameters;
+    uint64_t wide;
+    size_t size = 0, part = 0;
+    const void *options = attribute_find(attributes, length, TCA_OPTIONS, &size);
+    const void *found = options ? attribute_find(options, size, TCA_TBF_RATE64, &part) : NULL;
+    if (found && part == sizeof wide) {
+        memcpy(&wide, found, sizeof wide);
+        return 8.0 * (double)wide;
+    }
+    found = options ? attribute_find(options, size, TCA_TBF_PARMS, &part) : NULL;
+    if (!found || part < sizeof parameters)
+        return 0;
+    memcpy(&parameters, found, sizeof parameters);
+    return 8.0 * parameters.rate.rate;
+}
+
 static void qdisc_add(struct kinds *kinds, const struct nlmsghdr *message, int index)
 {
     struct tcmsg head;
@@ -71,6 +91,8 @@ static void qdisc_add(struct kinds *kinds, const struct nlmsghdr *message, int i
     if (!kind_name)
         return;
     memcpy(name, kind_name, size < sizeof name ? size : sizeof name - 1);
+    if (head.tcm_parent == TC_H_ROOT && !strcmp(name, "tbf"))
+        kinds->root_rate_bps = tbf_rate_bps(attributes, length);
     struct kind *kind = kind_of(kinds, name);
     const void *statistics = attribute_find(attributes, length, TCA_STATS2, &size);
     if (!kind || !statistics)
@@ -139,9 +161,8 @@ static int qdisc_ask(int descriptor, int index, struct kinds *kinds)
     }
 }
 
-int qdisc_read(const char *interface, struct text *out)
+static int qdisc_list(const char *interface, struct kinds *kinds)
 {
-    struct kinds kinds = {.count = 0};
     struct timeval limit = {.tv_sec = 1, .tv_usec = 0};
     unsigned index = interface[0] ? if_nametoindex(interface) : 0;
     if (!index)
@@ -150,8 +171,23 @@ int qdisc_read(const char *interface, struct text *out)
     if (descriptor < 0)
         return errno;
     setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-    int error = qdisc_ask(descriptor, (int)index, &kinds);
+    int error = qdisc_ask(descriptor, (int)index, kinds);
     close(descriptor);
+    return error;
+}
+
+int qdisc_rate(const char *interface, double *rate_bps)
+{
+    struct kinds kinds = {.count = 0};
+    int error = qdisc_list(interface, &kinds);
+    *rate_bps = error ? 0 : kinds.root_rate_bps;
+    return error;
+}
+
+int qdisc_read(const char *interface, struct text *out)
+{
+    struct kinds kinds = {.count = 0};
+    int error = qdisc_list(interface, &kinds);
     for (size_t i = 0; !error && i < kinds.count; i++) {
         const struct kind *kind = &kinds.list[i];
         const struct {

@@ -8,4 +8,7 @@
  * one kind (the children of mq) are added up. Returns 0 or errno. */
 int qdisc_read(const char *interface, struct text *out);
 
+/* What a token bucket (tbf) at the root of the interface lets out; 0: there is none. Returns 0 or errno. */
+int qdisc_rate(const char *interface, double *rate_bps);
+
 #endif
