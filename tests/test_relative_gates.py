@@ -58,7 +58,8 @@ def test_peers_are_the_other_pairs_of_the_same_hardware() -> None:
             pairs.setdefault(frozenset((other.client, other.server)), []).append(other.values[0])
         others = [median(each) for pair, each in pairs.items() if pair != mine]
         found = peers.reference(one, 5)
-        assert (found.value, found.count) == (pytest.approx(median(others)), 27)
+        assert found.value == pytest.approx(median(others))
+        assert found.count == 27
         assert peers.reference(one, 28).value is None
 
 
@@ -261,7 +262,8 @@ def test_proposed_shares_keep_their_promise(against: str, tmp_path: Path, capsys
     path = tmp_path / "a.yaml"
     path.write_text(campaign_text("a", capsys.readouterr().out.removeprefix("gates:\n")))
     [gate] = read_campaign(path).gates
-    assert (str(gate.against), gate.minimum) == (against, pytest.approx(bound))
+    assert str(gate.against) == against
+    assert gate.minimum == pytest.approx(bound)
     fresh = [made.night(day, facts=facts, gates=f"  - {found['gate']}") for day in (1, 2)]
     verdicts = [said[0] for name in fresh for said in words(made.database, name).values()]
     assert np.mean([verdict is Verdict.FAILED for verdict in verdicts]) < 0.1

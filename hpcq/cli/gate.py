@@ -53,8 +53,7 @@ def propose_gates(  # noqa: PLR0917 - Click passes by name
     often that series breaks it. Fewer than 30 points propose nothing.
 
     \b
-    Example: hpcq gate propose --from 90d --false-alarm-ratio 0.01
-    Example: hpcq gate propose --from 90d --against peers
+    Example: hpcq gate propose --from 90d --against peers --false-alarm-ratio 0.01
     """
     from hpcq.store.database import reading
     from hpcq.store.moments import window

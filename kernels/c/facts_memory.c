@@ -1,5 +1,5 @@
-/* How fast one CPU copies memory here and now. Whatever a socket carries is copied by a CPU at either end, so between two
- * processes of one host no test can be faster; between hosts it bounds what the host does, whatever the wire could.
+/* How fast one CPU copies memory here and now. Whatever a socket carries is copied by a CPU at either end, so between
+ * two processes of one host no test can be faster; between hosts it bounds what the host does, whatever the wire could.
  * The block fits into the caches, as messages do: the fastest that a copy can be, not the speed of the memory chips. */
 #include "facts.h"
 
@@ -10,8 +10,8 @@
 
 enum { COPY_BYTES = 1 << 20, COPY_PASSES = 64, COPY_LIMIT_NS = 50 * 1000 * 1000 };
 
-/* Shortest time of a copy, the first one with its page faults left out. The pointers are volatile so that no compiler can
- * know what the copies are good for, and leave them away. */
+/* Shortest time of a copy, the first one with its page faults left out. The pointers are volatile so that no compiler
+ * can know what the copies are good for, and leave them away. */
 static uint64_t copy_shortest_ns(char *volatile to, char *volatile from)
 {
     uint64_t begin = clock_now_ns(), shortest = UINT64_MAX;
