@@ -40,7 +40,7 @@ class Desk(Folder):
     def events(self, cluster: str = "alpha") -> list[dict[str, Any]]:
         return Folder.events(self, cluster)
 
-    def wait_for(self, seen: Callable[[list[dict[str, Any]]], bool], cluster: str = "alpha", within_s: float = 60) -> None:
+    def wait_for(self, seen: Callable[[list[dict[str, Any]]], bool], cluster: str = "alpha", within_s: float = 180) -> None:
         """Until the journal shows something."""
         deadline = time.monotonic() + within_s
         while not seen(self.events(cluster)):

@@ -53,7 +53,7 @@ class LocalDesk(Folder):
         """A Python program in the background; all of it is ended when the block is left."""
         return self.background(argv)
 
-    def wait_for(self, seen: Callable[[], object], within_s: float = 60) -> None:
+    def wait_for(self, seen: Callable[[], object], within_s: float = 180) -> None:
         """Until something is there."""
         deadline = time.monotonic() + within_s
         while not seen():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -21,6 +22,28 @@ Events = list[dict[str, Any]]
 
 #: One pair, measured once.
 ONE_PAIR = "clusters: [alpha]\npairs: {pattern: list, list: [[alpha-n01, alpha-n02]]}\nrepetitions: 1"
+
+
+@pytest.fixture(scope="module")
+def hanging(lab: RunningLab, tmp_path_factory: pytest.TempPathFactory) -> Desk:
+    """A run whose one job hangs on the other cluster, and nobody looks: Slurm's shortest limit, a minute, goes by meanwhile."""
+    made = Desk(tmp_path_factory.mktemp("hanging"), lab)
+    pair = "clusters: [beta]\npairs: {pattern: list, list: [[beta-n01, beta-n02]]}\nrepetitions: 1\nretries: 0"
+    made.campaign(f"{pair}\nwalltime: 1min\ntests:\n  {SLOW}")
+    made.hpcq("submit", "campaign.yaml")
+    deadline = time.monotonic() + 60
+    while not re.search(r"^\S* *R(UNNING)?$", lab.exec("beta", "squeue", "-h", "-o", "%j %T"), re.MULTILINE):
+        assert time.monotonic() < deadline, "the job does not start"
+        time.sleep(0.1)
+    time.sleep(1)
+    for node in ("n01", "n02"):  # whatever of the job runs there hangs from now on
+        lab.exec(f"beta/{node}", "pkill", "-STOP", "-u", "labuser", check=False)
+    return made
+
+
+@pytest.fixture(autouse=True)
+def _meanwhile(hanging: Desk) -> None:
+    """Every test of this module passes while that job hangs."""
 
 
 @pytest.fixture
@@ -173,15 +196,8 @@ def test_sbatch_refusing_ends_the_run_with_its_words(desk: Desk) -> None:
     assert all("Invalid account" in row["reason"] for row in rows)
 
 
-@pytest.mark.long
-def test_the_time_limit_is_a_row_with_its_reason(desk: Desk) -> None:
-    desk.campaign(f"{ONE_PAIR}\nwalltime: 1min\ntests:\n  {SLOW}")
-    with desk.running("run", "campaign.yaml") as child:
-        desk.wait_for(lambda events: any(event.get("state") == "running" for event in events))
-        time.sleep(1)
-        for node in ("n01", "n02"):  # whatever of the job runs there hangs from now on
-            desk.lab.exec(f"alpha/{node}", "pkill", "-STOP", "-u", "labuser", check=False)
-        assert child.wait(timeout=200) == 4
-    assert [event["outcome"] for event in desk.events() if event["event"] == "ended"] == ["timed_out"]
-    [row] = desk.rows("SELECT outcome, reason FROM v_results")
+def test_the_time_limit_is_a_row_with_its_reason(hanging: Desk) -> None:
+    hanging.hpcq("resume", expect=4)
+    assert [event["outcome"] for event in hanging.events("beta") if event["event"] == "ended"] == ["timed_out"]
+    [row] = hanging.rows("SELECT outcome, reason FROM v_results")
     assert "timed_out" in row["reason"] or "TIMEOUT" in row["reason"]
