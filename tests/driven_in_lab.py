@@ -19,7 +19,7 @@ Events = list[dict[str, Any]]
 
 CAMPAIGN = """name: driven
 clusters: [{cluster}]
-repetitions: 1
+repetitions: {repetitions}
 tests: [{{kernel: tcp_pingpong, parameters: {{duration_s: {duration_s}, warmup_s: 0, message_bytes: 1}}}}]
 {more}
 """
@@ -35,11 +35,12 @@ class Driven:
     more: str
     duration_s: float = 0.1
     keys: str = ""
+    repetitions: int = 1
     said: list[str] = field(default_factory=list)
     failed: list[BaseException] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        text = CAMPAIGN.format(cluster=self.cluster, duration_s=self.duration_s, more=self.more)
+        text = CAMPAIGN.format(cluster=self.cluster, duration_s=self.duration_s, repetitions=self.repetitions, more=self.more)
         (self.folder / "driven.yaml").write_text(text)
         clusters = self.folder / "clusters"
         clusters.mkdir(exist_ok=True)

@@ -126,6 +126,35 @@ def test_yield_makes_room_for_a_user_who_waits(lab: RunningLab, tmp_path: Path) 
     assert waited_s < 20
 
 
+def test_a_pair_job_ends_after_the_test_in_hand_for_a_user_who_waits(lab: RunningLab, tmp_path: Path) -> None:
+    more = "pairs: {rounds: 1}\nbudget: {yield: true}"
+    driven = Driven(tmp_path, lab, "beta", more, duration_s=2, repetitions=8)
+    driving = driven.start()
+    driven.wait_for(states("running", 2))
+    words = "sbatch --partition=batch --nodes=4 --exclusive --time=1 --output=/dev/null --wrap true"
+    lab.exec("beta", *words.split(), user="otheruser")
+    driven.finish(driving)
+    ends = [event for event in driven.events() if event["event"] == "ended"]
+    early = [len(end["measured"]) for end in ends if end["outcome"] == "withdrawn" and "gives way" in end["reason"]]
+    assert early, driven.said
+    assert max(early) < 8  # the rest was measured by another job, and no test twice
+    assert sum(len(end["measured"]) for end in ends) == 16
+    assert driven.load()["measured_count"] == 16
+
+
+def test_a_user_who_waits_in_another_partition_of_the_same_nodes_is_seen(lab: RunningLab) -> None:
+    cluster = read_cluster(lab.cluster_file("alpha"))
+    scheduler = scheduler_of(cluster, reach(cluster))
+    everything = ["--exclusive", "--output=/dev/null", "--time=1", "--parsable", "--wrap"]
+    held = lab.exec("alpha", "sbatch", "--account=lab", "--nodelist=alpha-n[01-02]", *everything, "sleep 50", user="labuser")
+    waits = lab.exec("alpha", "sbatch", "--partition=debug", "--nodes=1", *everything, "true", user="otheruser")
+    try:
+        for _ in range(2):  # the second look knows the partitions from the first
+            until(lambda: scheduler.look(Question(others=True)).others_waiting == 1)
+    finally:
+        lab.exec("alpha", "scancel", held.strip(), waits.strip())
+
+
 def test_what_slurm_says_of_itself_is_read(lab: RunningLab) -> None:
     for name, switches in (("alpha", {"leaf1", "leaf2"}), ("beta", {"leaf1", "leaf2"})):
         cluster = read_cluster(lab.cluster_file(name))

@@ -44,6 +44,7 @@ from hpcq.definition.model import (
     PairChoice,
     Pattern,
     Test,
+    WithoutReservation,
     seed_from,
 )
 from hpcq.definition.packs import DisturbWords, PackWord, read_pack
@@ -65,6 +66,26 @@ NAMING_KEYS = ("star", "within", "across", "random", "file", "bisection", "round
 _FILE_SIZE_MAX_BYTES = 64 * 2**20
 
 
+def _named_reservation(value: object) -> object:
+    return {"name": value} if isinstance(value, str) else value
+
+
+class ReservationSection(Section):
+    """A reservation: the name of one that exists, or {make: true} for one of the run's own."""
+
+    name: Word | None = Field(default=None, description="One that exists.")
+    make: bool = Field(default=False, description="hpcq makes one of idle nodes, uses it and removes it.")
+    otherwise: Literal["stop", "without"] = Field(
+        default="stop", description="With make, where you may not make one: stop before anything runs, or go on without."
+    )
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> ReservationSection:
+        if self.make == (self.name is not None):
+            raise refuse("allowed is the name of a reservation that exists, or {make: true}")
+        return self
+
+
 class NodesSection(Section):
     """Which nodes may be used."""
 
@@ -76,7 +97,9 @@ class NodesSection(Section):
     constraint: Features | None = Field(default=None, description="Features a node must have, joined by & and |.")
     partition: Word | None = Field(default=None, description="The partition of this campaign instead of the cluster file's.")
     queue: Word | None = Field(default=None, description="The same as partition, in the words of PBS.")
-    reservation: Word | None = Field(default=None, description="A reservation instead of the cluster file's.")
+    reservation: Annotated[ReservationSection | None, BeforeValidator(_named_reservation)] = Field(
+        default=None, description="A reservation instead of the cluster file's: its name, or {make: true}."
+    )
     at_most: int | None = Field(default=None, ge=2, description="This many nodes at most, chosen by the seed.")
 
 
@@ -292,13 +315,15 @@ def budget(section: BudgetSection) -> Budget:
 
 
 def _nodes(section: NodesSection) -> NodeChoice:
+    made = section.reservation
     return NodeChoice(
         state=section.state,
         include=tuple(dict.fromkeys(name for text in section.include for name in nodelist.expand(text))),
         exclude=tuple(dict.fromkeys(name for text in section.exclude for name in nodelist.expand(text))),
         constraint=section.constraint,
         partition=section.partition or section.queue,
-        reservation=section.reservation,
+        reservation=None if made is None else made.name,
+        make_reservation=None if made is None or not made.make else WithoutReservation(made.otherwise),
         at_most=section.at_most,
     )
 
@@ -371,6 +396,10 @@ def _check_values(document: Document) -> None:
     nodes = data.get("nodes")
     if isinstance(nodes, dict) and "partition" in nodes and "queue" in nodes:
         document.complain(("nodes", "queue"), "partition is given too: they are the same, give one", at_key=True)
+    made = nodes.get("reservation") if isinstance(nodes, dict) else None
+    if isinstance(made, dict) and made.get("make") and data.get("links"):
+        said = "make is not for campaigns with links: name a reservation that exists"
+        document.complain(("nodes", "reservation", "make"), said, at_key=True)
     if data.get("pairs") is None and document.clean(("pairs",)):
         _check_no_pairs(document, data)
     if isinstance(data.get("pairs"), dict) and document.clean(("pairs",)):

@@ -93,11 +93,19 @@ class GateStatistic(StrEnum):
     WORST = "worst"
 
 
+class WithoutReservation(StrEnum):
+    """What to do where hpcq may not make the reservation that a campaign asks for."""
+
+    STOP = "stop"
+    GO_ON = "without"
+
+
 @dataclass(frozen=True, slots=True)
 class NodeChoice:
     """Which nodes a campaign may use; only idle ones ever are. Ranges are expanded already.
 
     state: `idle`: those idle when it is planned; `up`: also those at work then.
+    make_reservation: hpcq makes a reservation of its own, and what to do where it may not; None is no such wish.
     """
 
     state: str = "idle"
@@ -106,6 +114,7 @@ class NodeChoice:
     constraint: str | None = None
     partition: str | None = None
     reservation: str | None = None
+    make_reservation: WithoutReservation | None = None
     at_most: int | None = None
 
 
@@ -313,10 +322,12 @@ class Campaign:
 
     def narrowed(self, cluster: Cluster) -> Cluster:
         """The cluster with what this campaign asks for instead: its partition, its reservation."""
+        making = self.nodes.make_reservation
         return replace(
             cluster,
             partition=self.nodes.partition or cluster.partition,
-            reservation=self.nodes.reservation or cluster.reservation,
+            reservation=None if making else self.nodes.reservation or cluster.reservation,
+            make_reservation=making,
         )
 
     def budget_on(self, cluster: Cluster) -> Budget:
@@ -394,6 +405,8 @@ class Cluster:
     budget: Budget
     patience_s: float
     poll_interval_s: float
+    #: A campaign's wish, see NodeChoice; a cluster file has none.
+    make_reservation: WithoutReservation | None = None
 
 
 def seed_from(text: str) -> int:

@@ -22,6 +22,8 @@ def campaign_schema() -> dict[str, Any]:
     schema = {"$schema": _DIALECT, **CampaignFile.model_json_schema(by_alias=True)}
     definitions = schema["$defs"]
     definitions["PairsSection"] = _with_short_pairs(definitions["PairsSection"])
+    reservation = definitions["NodesSection"]["properties"]["reservation"]
+    reservation["anyOf"].insert(0, {"type": "string"})
     test = definitions["TestSection"]
     known = kernels()
     test["properties"]["kernel"]["enum"] = list(known)

@@ -21,13 +21,15 @@ from typing import Any
 from hpcq.definition import nodelist
 from hpcq.errors import HpcqError, SchedulerError, TransportError
 from hpcq.packing import choose_packs
-from hpcq.plan import ActiveJob, choose_wave
+from hpcq.pairs import natural
+from hpcq.plan import ActiveJob, choose_wave, nodes_within
 from hpcq.runner.citizen import Citizen, LettingGo
 from hpcq.runner.jobs import pair_index_of
 from hpcq.runner.ledger import Attempt
 from hpcq.runner.outcome import Outcome, decide, measured_steps, read_object
 from hpcq.runner.pace import Pace
 from hpcq.runner.part import Part, Pending
+from hpcq.runner.reserving import Held, Lease
 from hpcq.runner.submitting import Submitter
 from hpcq.runner.tournaments import spooled_steps
 from hpcq.scheduler.base import JobReport, JobState, NodeCondition, NodeState, Question, Survey
@@ -58,6 +60,8 @@ class Driver:
         self._bounces: dict[int, int] = {}
         #: Where the scripts of tournaments run that have lost a node.
         self._hosts: dict[str, str] = {}
+        #: Running jobs that were asked to end after the test in hand.
+        self._told: set[str] = set()
 
     # -- the loop ---------------------------------------------------------------------------------------------------
 
@@ -162,13 +166,22 @@ class Driver:
             self.part.scheduler.cancel([attempt.native_id])
 
     def _end_early(self, why: str) -> None:
-        """Running tournaments end after the step in hand; what they measured counts, the rest is planned again."""
-        running = [one for one in self.ledger.active.values() if one.shared and one.state is JobState.RUNNING]
-        told = [one for one in running if not one.letting_go]
-        if told:
-            paths = " ".join(quote(f"{self.part.root}/{one.folder}/finish") for one in told)
+        """Running jobs end after the test in hand; what they measured counts, the rest is planned again.
+
+        Those that were to leave the queue and started meanwhile are told too.
+        """
+        running = [one for one in self.ledger.active.values() if one.state is JobState.RUNNING and one.tag not in self._told]
+        if running:
+            self.part.note_all(
+                [
+                    {"event": "let_go", "tag": one.tag, "reason": why, "final": one.final}
+                    for one in running
+                    if not one.letting_go
+                ]
+            )
+            paths = " ".join(quote(f"{self.part.root}/{one.folder}/finish") for one in running)
             self.part.transport.sh(f"touch -- {paths}")
-            self.part.note_all([{"event": "let_go", "tag": one.tag, "reason": why, "final": False} for one in told])
+            self._told.update(one.tag for one in running)
 
     def _judge(self, attempt: Attempt, report: JobReport) -> dict[str, Any] | None:
         exit_file = read_object(self.part.folder / attempt.folder / "exit.json")
@@ -229,6 +242,7 @@ class Driver:
             self._paused = paused
         if paused is not None:
             self._end_early(paused)
+        self._mind_lease(paused)
         going = self._citizen.to_let_go(self.ledger.active.values(), survey, paused, now)
         self.part.note_all(
             [{"event": "let_go", "tag": one.tag, "reason": one.reason, "final": self._is_final(one, now)} for one in going]
@@ -258,18 +272,45 @@ class Driver:
             return
         room = self._submitter.room(survey)
         wave = self._choose(states, room)
-        if wave:
+        lease = self.part.lease
+        if wave and lease is not None and lease.wanted:
+            if self._reserve(lease, states):
+                within = self._look()  # the nodes as they are seen from inside
+                self._refill(within, within.nodes or ())
+        elif wave:
             self._waiting_since = None
             idle = [state.node for state in states if state.condition is NodeCondition.IDLE]
             self._submitter.submit(wave, idle)
             self.adopt()
         elif not self.ledger.active and len(self._held_until) < len(self.ledger.pending):
+            if lease is not None and self._waiting_since is not None:
+                lease.drop()  # others of the wanted nodes may be idle by now
             self._wait(states, full=room == 0)
+
+    def _mind_lease(self, paused: str | None) -> None:
+        """The reservation of the run's own: prolonged, or given back while users need its nodes."""
+        if self.part.lease is not None:
+            if paused is None:
+                self.part.lease.keep()
+            elif not self.ledger.active:
+                self.part.lease.drop()
+
+    def _reserve(self, lease: Lease, states: Sequence[NodeState]) -> bool:
+        """Make the reservation for the next jobs; whether it is there, or the campaign goes on without."""
+        pending = Pending(self.part.plan, self.ledger, self._held_until)
+        wanted = {node for pair in pending for node in (pair.client, pair.server)}
+        idle = {state.node for state in states if state.condition is NodeCondition.IDLE}
+        nodes = nodes_within(pending, idle & wanted, set(), self.part.budget.node_limit(len(idle)))
+        if lease.hold(sorted(nodes, key=natural)) is Held.REFUSED and not lease.given_up:
+            self.part.not_run(list(self.ledger.pending), lease.refusal)
+        return not lease.wanted
 
     def _choose(self, states: Sequence[NodeState], room: int | None) -> list[list[int]]:
         idle = [state.node for state in states if state.condition is NodeCondition.IDLE]
         jobs = [ActiveJob(attempt.nodes, attempt.state is not JobState.QUEUED) for attempt in self.ledger.active.values()]
         budget = self.part.budget
+        if self.part.lease is not None and self.part.lease.held:
+            budget = replace(budget, node_share_ratio=1.0)  # it is no larger than the share of the nodes idle when it was made
         if room is not None:
             within = len(jobs) + room
             most = budget.jobs_at_most

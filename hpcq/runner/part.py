@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from hpcq.definition.model import Budget, Cluster
 from hpcq.plan import Plan, PlannedPair
 from hpcq.runner.ledger import Ledger
+from hpcq.runner.reserving import Lease
 from hpcq.scheduler.base import Scheduler
 from hpcq.store.journal import Journal
 from hpcq.transport import Transport
@@ -29,6 +30,15 @@ class Part:
     journal: Journal
     ledger: Ledger
     tell: Callable[[str], None]
+    #: The reservation that the run makes for itself; None where the campaign wants none.
+    lease: Lease | None = None
+
+    @property
+    def site(self) -> Cluster:
+        """The cluster as scripts must see it now: within the run's own reservation where there is one."""
+        if self.lease is None or not self.lease.held:
+            return self.cluster
+        return replace(self.cluster, reservation=self.lease.name)
 
     def say(self, text: str) -> None:
         """A word for the person who looks on, and for the log."""

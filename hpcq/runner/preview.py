@@ -8,6 +8,7 @@ from pathlib import Path
 from hpcq.definition.cluster import read_cluster
 from hpcq.links import plan_cluster, plan_link
 from hpcq.plan import Plan
+from hpcq.runner.reserving import refuse_where_forbidden
 from hpcq.runner.runs import check_definitions, nodes_now, reach, scheduler_of
 
 
@@ -17,7 +18,9 @@ def preview(campaign_path: Path, cluster_folders: Sequence[Path]) -> list[Plan]:
     plans = []
     for path in paths.values():
         cluster = campaign.narrowed(read_cluster(path))
-        nodes = nodes_now(campaign, scheduler_of(cluster, reach(cluster)))
+        scheduler = scheduler_of(cluster, reach(cluster))
+        refuse_where_forbidden(cluster, scheduler)
+        nodes = nodes_now(campaign, scheduler)
         plans.append(plan_cluster(campaign, cluster, nodes, "preview", campaign.seed_of("preview")))
     made = {plan.cluster: plan for plan in plans}
     ends = [(link, (made[link.from_cluster], made[link.to_cluster])) for link in campaign.links]

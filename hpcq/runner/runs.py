@@ -22,6 +22,7 @@ from hpcq.definition.find import find_cluster
 from hpcq.definition.model import Campaign, Cluster
 from hpcq.errors import StoreError, UserError
 from hpcq.runner.build import work_root
+from hpcq.runner.reserving import reservation_name
 from hpcq.scheduler.base import NodeState, Scheduler, SchedulerSettings
 from hpcq.scheduler.local import Local
 from hpcq.scheduler.slurm import Slurm
@@ -125,7 +126,8 @@ def place(run: RunFolder, cluster_name: str) -> Place:
     folder = run.path / cluster_name
     # Without a work directory of its own a cluster that is this machine works within the run folder.
     work = work_root(cluster, run.run_id) if cluster.work_directory is not None else str(folder / "work")
-    return Place(run, campaign, cluster, transport, scheduler_of(cluster, transport), folder, work)
+    own = reservation_name(run.run_id, cluster_name) if cluster.make_reservation else None
+    return Place(run, campaign, cluster, transport, scheduler_of(cluster, transport, own_reservation=own), folder, work)
 
 
 def nodes_now(campaign: Campaign, scheduler: Scheduler) -> list[NodeState]:
@@ -145,14 +147,18 @@ def reach(cluster: Cluster) -> Transport:
     return Ssh(cluster.reach.ssh_host, Path(config).expanduser() if config else None)
 
 
-def scheduler_of(cluster: Cluster, transport: Transport) -> Scheduler:
-    """The batch system of a cluster."""
+def scheduler_of(cluster: Cluster, transport: Transport, *, own_reservation: str | None = None) -> Scheduler:
+    """The batch system of a cluster; own_reservation: the name of one that the run makes itself."""
     if cluster.scheduler == "local":
         return Local(transport, SchedulerSettings(nodes=cluster.nodes, queue_folder=local_queue(cluster)))
     return Slurm(
         transport,
         SchedulerSettings(
-            partition=cluster.partition, account=cluster.account, qos=cluster.qos, reservation=cluster.reservation
+            partition=cluster.partition,
+            account=cluster.account,
+            qos=cluster.qos,
+            reservation=own_reservation or cluster.reservation,
+            own_reservation=own_reservation is not None,
         ),
     )
 

@@ -20,6 +20,7 @@ from hpcq.runner.build import build_kernels, check_description, write_build
 from hpcq.runner.drive import Driver
 from hpcq.runner.ledger import Ledger, summary
 from hpcq.runner.part import Part
+from hpcq.runner.reserving import Lease, refuse_where_forbidden, reservation_name
 from hpcq.runner.runs import Place, nodes_now, place
 from hpcq.store.journal import Journal
 from hpcq.store.runfolder import RunFolder, read_json, write_json, write_text
@@ -30,6 +31,7 @@ Say = Callable[[str], None]
 def build(run: RunFolder, cluster_name: str) -> dict[str, Any]:
     """Build the kernels that the campaign needs on one cluster and bring the secret there."""
     here = place(run, cluster_name)
+    refuse_where_forbidden(here.cluster, here.scheduler)
     here.folder.mkdir(parents=True, exist_ok=True)
     programs = {test.program for test in here.campaign.tests}
     made = build_kernels(here.cluster, here.transport, here.root, programs)
@@ -78,10 +80,13 @@ def drive(run: RunFolder, cluster_name: str, say: Say, *, only_submit: bool = Fa
             journal=journal,
             ledger=ledger,
             tell=say,
+            lease=_lease(here, planned, say),
         )
         Driver(part).drive(only_submit=only_submit)
         if ledger.active or ledger.pending:
             return summary(ledger)
+        if part.lease is not None:
+            part.lease.drop(patiently=True)
         journal.append("closed")
     driven = {
         "format": 1,
@@ -92,6 +97,17 @@ def drive(run: RunFolder, cluster_name: str, say: Say, *, only_submit: bool = Fa
     }
     write_json(here.folder / "driven.json", driven)
     return driven
+
+
+def _lease(here: Place, planned: Plan, say: Say) -> Lease | None:
+    """The reservation that this part of the run makes for itself, or that an earlier driver of it left."""
+    wish = here.cluster.make_reservation
+    if wish is None:
+        return None
+    name = reservation_name(here.run.run_id, here.cluster.name)
+    lease = Lease(here.scheduler, name, planned.walltime_s, wish, lambda text: say(f"{here.cluster.name}: {text}"))
+    lease.adopt()
+    return lease
 
 
 def load(run: RunFolder, database: Path) -> dict[str, Any]:

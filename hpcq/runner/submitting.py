@@ -72,7 +72,7 @@ class Submitter:
     def _commit(self, jobs: Sequence[Job | Tournament], idle: Sequence[str]) -> None:
         part = self._part
         for job in jobs:
-            write_any(job, part.cluster, part.root, part.folder / job.folder)
+            write_any(job, part.site, part.root, part.folder / job.folder)
         wave: dict[str, Any] = {"event": "wave", "idle": nodelist.fold(idle), "jobs": [job.job_id for job in jobs]}
         attempts: list[dict[str, Any]] = [
             {

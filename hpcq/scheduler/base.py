@@ -163,6 +163,8 @@ class SchedulerSettings:
     account: str | None = None
     qos: str | None = None
     reservation: str | None = None
+    #: The reservation is the run's own: made when it is needed, so it may not be there, and then nothing is within it.
+    own_reservation: bool = False
     #: Local scheduler only: its nodes, and where it keeps its queue.
     nodes: tuple[str, ...] = ()
     queue_folder: str = ""
@@ -260,6 +262,33 @@ class Scheduler(ABC):
         """End jobs; those that have ended already are no error. queued_only: one that has started meanwhile goes on."""
         for chunk in _chunks(native_ids, self._CHUNK):
             self.transport.sh(self.cancel_command(chunk, queued_only=queued_only))
+
+    def may_not_reserve(self) -> str | None:
+        """Why this user may not make reservations, as far as the scheduler says; None where he may."""
+        command = self.may_reserve_command()
+        if command is None:
+            return "this scheduler has no reservations that hpcq could make"
+        self.query_count += 1
+        return self.read_may_reserve(self.transport.sh(command))
+
+    def has_reservation(self, name: str) -> bool:
+        """Whether there is a reservation of this name."""
+        self.query_count += 1
+        return self.transport.sh(self.reservation_command("show", name)).returncode == 0
+
+    def reserve(self, name: str, nodes: Sequence[str], minutes: int) -> str | None:
+        """Make a reservation for this user from now on; None, or the words of the refusal."""
+        done = self.transport.sh(self.reservation_command("make", name, nodes, minutes))
+        return None if done.returncode == 0 else " ".join(f"{done.stderr} {done.text}".split())
+
+    def prolong(self, name: str, minutes: int) -> bool:
+        """Let a reservation end so many minutes from now; False where there is none any more."""
+        return self.transport.sh(self.reservation_command("prolong", name, (), minutes)).returncode == 0
+
+    def release(self, name: str) -> bool:
+        """Remove a reservation; False while jobs are still in it. One that is gone already is no failure."""
+        done = self.transport.sh(self.reservation_command("remove", name))
+        return done.returncode == 0 or not self.has_reservation(name)
 
     def find(self, tags: Sequence[str]) -> dict[str, str]:
         """The native ids of those tags that the scheduler knows, queued, running or ended."""
@@ -360,6 +389,22 @@ class Scheduler(ABC):
     def refusal_words(self) -> tuple[Sequence[str], Sequence[str]]:
         """Words of a refusal that mean "not more jobs now", and words that mean "nobody knows whether it was taken"."""
         return (), ()
+
+    def may_reserve_command(self) -> str | None:
+        """Ask what this user is to the scheduler; None where there are no reservations to make."""
+        return None
+
+    def read_may_reserve(self, done: Completed) -> str | None:  # noqa: ARG002
+        """Read that: why not, or None."""
+        return None
+
+    def reservation_command(self, verb: str, name: str, nodes: Sequence[str] = (), minutes: int = 0) -> str:  # noqa: ARG002
+        """show, make, prolong or remove a reservation."""
+        raise SchedulerError(f"{self.transport.where}: no reservations can be made there")
+
+    def busy_words(self) -> Sequence[str]:
+        """Words of a refused reservation that mean: not these nodes now."""
+        return ()
 
     @abstractmethod
     def find_command(self, tags: Sequence[str]) -> str:

@@ -9,10 +9,10 @@ from dataclasses import replace
 
 from hpcq.definition import nodelist
 from hpcq.errors import SchedulerError
-from hpcq.scheduler.base import JobReport, JobState, NodeCondition, NodeState, Scheduler, Submission, Wait
+from hpcq.scheduler.base import JobReport, JobState, NodeCondition, NodeState, Scheduler, SchedulerSettings, Submission, Wait
 from hpcq.scheduler.reasons import LIMIT_REFUSALS, LOST_ANSWERS, read_wait
 from hpcq.scheduler.topology import read_topology
-from hpcq.transport import Completed, quote
+from hpcq.transport import Completed, Transport, quote
 
 #: Slurm's job state words (man squeue, JOB STATE CODES). A word that is not here is reported, not guessed.
 _JOB_STATES = {
@@ -92,10 +92,19 @@ _IDS_TYPED_MAX = 1000
 #: A user who waits for nodes waits with one of these reasons.
 _WAITS_FOR_NODES = frozenset({"Resources", "Priority"})
 _RESERVATION = "@reservation "
+#: Levels of the accounting whose users may make reservations, besides root and SlurmUser.
+_MAY_RESERVE = frozenset({"Operator", "Administrator"})
+#: What scontrol says when somebody took one of the nodes meanwhile.
+_NODES_TAKEN = ("nodes are busy", "overlaps with another reservation", "node configuration is not available")
 
 
 class Slurm(Scheduler):
     """sbatch, squeue, sinfo, scancel; sacct where the site has it."""
+
+    def __init__(self, transport: Transport, settings: SchedulerSettings) -> None:
+        super().__init__(transport, settings)
+        #: The partitions that have nodes of ours, by comma; asked for once.
+        self._sharing: str | None = None
 
     def nodes_command(self) -> str:
         partition = f"--partition={quote(self.settings.partition)}" if self.settings.partition else ""
@@ -103,12 +112,16 @@ class Slurm(Scheduler):
         if not self.settings.reservation:
             return listing
         shown = f"scontrol --oneliner show reservation {quote(self.settings.reservation)}"
+        if self.settings.own_reservation:
+            shown = f"{{ {shown} 2>/dev/null || true; }}"
         return f"{listing} && printf '{_RESERVATION}' && {shown}"
 
     def read_nodes(self, answer: str) -> list[NodeState]:
         answer, _, reservation = answer.partition(_RESERVATION)
         states = self._read_sinfo(answer)
-        return _within(states, reservation, self.settings.reservation) if self.settings.reservation else states
+        if not self.settings.reservation or (self.settings.own_reservation and "ReservationName=" not in reservation):
+            return states
+        return _within(states, reservation, self.settings.reservation)
 
     def _read_sinfo(self, answer: str) -> list[NodeState]:
         rows = [line.split("|", 4) for line in answer.splitlines() if line.count("|") >= 4]
@@ -171,15 +184,23 @@ class Slurm(Scheduler):
         return f"scancel {'--state=PENDING ' if queued_only else ''}{' '.join(native_ids)}"
 
     def others_command(self) -> str | None:
+        """Pending jobs of all partitions that have nodes of ours: who waits in any of them may wait for us."""
+        listing = "squeue --noheader --all --states=PENDING ${s:+--partition=\"$s\"} --format='%U|%r'"
+        if self._sharing is not None:
+            return f's={quote(self._sharing)}; echo "$s"; id -u && {listing}'
         if self.settings.partition:
             where = f"p={quote(self.settings.partition)}"
         else:
             where = "p=$(sinfo --noheader --format=%P | sed -n 's/[*]$//p' | head -n 1)"
-        listing = "squeue --noheader --states=PENDING ${p:+--partition=\"$p\"} --format='%U|%r'"
-        return f"{where}; id -u && {listing}"
+        return (
+            where + '; n=$(sinfo --noheader ${p:+--partition="$p"} --format=%N | paste -sd, -) && '
+            "s=$(sinfo --noheader --all --nodes=\"$n\" --format='%R|%D' | sed -n '/|0$/!s/|.*//p' | sort -u | paste -sd, -) && "
+            's=${s:-$p}; echo "$s"; id -u && ' + listing
+        )
 
     def read_others(self, answer: str) -> int:
-        own, *rows = answer.split("\n")
+        sharing, own, *rows = answer.split("\n")
+        self._sharing = sharing.strip() or None
         waiting = (row.partition("|") for row in rows)
         return sum(user != own.strip() and reason in _WAITS_FOR_NODES for user, _, reason in waiting)
 
@@ -207,6 +228,30 @@ class Slurm(Scheduler):
 
     def refusal_words(self) -> tuple[Sequence[str], Sequence[str]]:
         return LIMIT_REFUSALS, LOST_ANSWERS
+
+    def may_reserve_command(self) -> str | None:
+        return (
+            "id -un; id -u; scontrol show config | sed -n 's/^SlurmUser *= *//p'; "
+            'sacctmgr --noheader --parsable2 --readonly show user "$(id -un)" format=AdminLevel 2>/dev/null; true'
+        )
+
+    def read_may_reserve(self, done: Completed) -> str | None:
+        name, number, slurm_user, level = [*done.text.split("\n"), "", "", "", ""][:4]
+        if number == "0" or (name and slurm_user.startswith(f"{name}(")) or level.strip() in _MAY_RESERVE:
+            return None
+        return f"{name or 'this user'} may not make reservations (not root, SlurmUser or operator)"
+
+    def reservation_command(self, verb: str, name: str, nodes: Sequence[str] = (), minutes: int = 0) -> str:
+        named = f"reservationname={quote(name)}"
+        if verb == "make":
+            wanted = f"nodes={quote(','.join(nodelist.fold(nodes)))} starttime=now duration={minutes}"
+            return f'scontrol create reservation {named} users="$(id -un)" {wanted}'
+        if verb == "prolong":
+            return f"scontrol update {named} endtime=now+{minutes}minutes"
+        return f"scontrol delete {named}" if verb == "remove" else f"scontrol show reservation {quote(name)}"
+
+    def busy_words(self) -> Sequence[str]:
+        return _NODES_TAKEN
 
     def find_command(self, tags: Sequence[str]) -> str:
         names = ",".join(tags)

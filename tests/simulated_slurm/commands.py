@@ -54,6 +54,11 @@ def _split(words: list[str]) -> tuple[dict[str, str], list[str]]:
 def _sinfo(machine: Machine, options: dict[str, str], plain: list[str], cwd: str, user: str) -> Answer:
     if options.get("partition", PARTITION) != PARTITION:
         return Answer()
+    if "Node" not in options:  # one line for the whole partition, or for those of its nodes that were named
+        names = nodelist.expand(options["nodes"]) if "nodes" in options else machine.nodes
+        mine = [name for name in names if name in machine.nodes]
+        values = {"N": ",".join(nodelist.fold(mine)), "D": str(len(mine)), "P": f"{PARTITION}*", "R": PARTITION}
+        return Answer(_formatted(options["format"], values))
     reserved = {name for names in machine.settings.reservations.values() for name in names}
     lines = []
     for node in machine.nodes.values():

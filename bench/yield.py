@@ -1,0 +1,129 @@
+"""How much longer a user waits because of a campaign that gives way: one real Slurm of 16 nodes, the same arrivals each time.
+
+    python bench/yield.py [--quick] [--lab NAME] [--seed 1] [--span 150]
+
+A user's jobs arrive all the time. First the user is alone, twice, which shows how much waits differ by themselves; then the
+same jobs arrive while a campaign of pair jobs runs with `yield: true`, and while one of tournaments does (`pack: whole`). Waits
+are Slurm's own accounting (whole seconds); the budget is compared with what squeue showed, every half second.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bench.harness import Claim, against, claim, finish, parser
+from tests.campaigns_in_lab import Desk
+from tests.lab_fixture import RunningLab
+from tests.users_in_lab import Sampled, UserJob, Waited, arrivals, sampled, users_waits
+
+LAB = Path(__file__).resolve().parents[1] / "lab"
+LOAD_RATIO = 0.5
+JOBS_AT_MOST = 6
+NODES_AT_MOST = 12
+#: More than the span can hold, so that the campaign never rests of itself.
+CAMPAIGN = """clusters: [alpha]
+pairs: all
+repetitions: 4
+pack: {pack}
+budget: {{yield: true, jobs_at_most: {jobs}, nodes_at_most: {nodes}}}
+tests:
+  - {{kernel: tcp_pingpong, parameters: {{duration_s: 1, warmup_s: 0}}}}
+  - {{kernel: udp_pingpong, parameters: {{duration_s: 1, warmup_s: 0}}}}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What a campaign did beside the user: waits of the user's jobs, what squeue showed, results measured."""
+
+    waits: list[Waited]
+    seen: Sampled
+    measured_count: int
+
+
+@contextlib.contextmanager
+def lab_of_16(name: str | None) -> Iterator[RunningLab]:
+    """The lab that was named, or one of its own."""
+    if name:
+        yield RunningLab(name)
+        return
+    own = f"bench-yield-{os.getpid()}"
+    program = [sys.executable, str(LAB)]
+    try:
+        subprocess.run([*program, "up", "--name", own, "--nodes", "16"], check=True, stdout=sys.stderr)
+        yield RunningLab(own)
+    finally:
+        subprocess.run([*program, "down", "--name", own], check=True, stdout=sys.stderr)
+
+
+def beside(lab: RunningLab, jobs: Sequence[UserJob], pack: str, folder: Path) -> Beside:
+    """The same arrivals while a campaign runs."""
+    folder.mkdir()
+    desk = Desk(folder, lab)
+    desk.campaign(CAMPAIGN.format(pack=pack, jobs=JOBS_AT_MOST, nodes=NODES_AT_MOST), pack)
+    with desk.running("run", "campaign.yaml") as driver, sampled(lab) as seen:
+        desk.wait_for(lambda events: any(event.get("state") == "running" for event in events))
+        waits = users_waits(lab, jobs)
+        assert driver.poll() is None, f"the campaign ended before the user: {desk.log()}"
+        status = json.loads(desk.hpcq("status", "--json", expect=None).stdout)
+        desk.hpcq("cancel")
+    counts: dict[str, Any] = status["clusters"][0]["counts"]
+    return Beside(waits, seen, int(counts["measured_result_count"]))
+
+
+def longer_s(waits: Sequence[Waited], alone: Sequence[Waited]) -> list[float]:
+    """By how much each job waited longer than the same job with nobody else there."""
+    return [one.wait_s - other.wait_s for one, other in zip(waits, alone, strict=True)]
+
+
+def claims_of(alone: Sequence[Waited], again: Sequence[Waited], campaigns: dict[str, Beside]) -> list[Claim]:
+    """What must hold, and what came of the campaigns."""
+    text = f"a user's {len(alone)} jobs on 16 nodes"
+    claims = [
+        claim(f"{text}, nobody else", "longest wait", "s", max(one.wait_s for one in alone)),
+        claim(f"{text}, nobody else, once more", "longer wait than before, worst job", "s", max(longer_s(again, alone))),
+    ]
+    for pack, one in campaigns.items():
+        beside_it = f"{text}, beside a campaign of {'tournaments' if pack == 'whole' else 'pair jobs'}"
+        means = [sum(wait.wait_s for wait in waits) / len(waits) for waits in (one.waits, alone)]
+        claims += [
+            claim(beside_it, "longer wait than alone, worst job", "s", max(longer_s(one.waits, alone)), "<= 10"),
+            against(beside_it, "mean wait", "s", means[0], peer="alone", peer_value=means[1]),
+            claim(beside_it, "most jobs in squeue at a time", "count", one.seen.jobs_max, f"<= {JOBS_AT_MOST}"),
+            claim(beside_it, "most nodes in squeue at a time", "count", one.seen.nodes_max, f"<= {NODES_AT_MOST}"),
+            claim(beside_it, "results measured meanwhile", "count", one.measured_count, "> 0"),
+        ]
+    return claims
+
+
+def main() -> int:
+    """Measure and report."""
+    options = parser(__doc__ or "", seed=1)
+    options.add_argument("--lab", help="a lab of 16 nodes that is up; otherwise one is made")
+    options.add_argument("--span", type=float, default=150.0, help="seconds over which jobs arrive (default %(default)s)")
+    chosen = options.parse_args()
+    with lab_of_16(chosen.lab) as lab, tempfile.TemporaryDirectory(prefix="hpcq-yield-") as folder:
+        nodes = [f"alpha-n{number:02d}" for number in range(1, 17)]
+        jobs = arrivals(chosen.seed, 30.0 if chosen.quick else chosen.span, nodes, LOAD_RATIO)
+        alone, again = users_waits(lab, jobs), users_waits(lab, jobs)
+        campaigns = {pack: beside(lab, jobs, pack, Path(folder) / pack) for pack in ("pair", "whole")}
+    for pack, one in campaigns.items():
+        for number, more in enumerate(longer_s(one.waits, alone)):
+            if more > 5:
+                print(f"{pack}: job {number} {jobs[number]}: {more:+.0f} s, at {one.waits[number].submitted_s:.0f} s")
+    return finish("yield", claims_of(alone, again, campaigns), quick=chosen.quick)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

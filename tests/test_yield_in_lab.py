@@ -1,0 +1,42 @@
+"""A user whose jobs arrive all the time waits ten seconds longer at most while a campaign gives way; the budget holds.
+
+The same with 16 nodes, minutes long, for pair jobs and tournaments: python bench/yield.py
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.driven_in_lab import Driven, states
+from tests.lab_fixture import RunningLab
+from tests.users_in_lab import arrivals, sampled, users_waits
+
+pytestmark = [pytest.mark.lab, pytest.mark.quiet]
+
+LONGER_MAX_S = 10
+BUDGET = "budget: {yield: true, jobs_at_most: 2, nodes_at_most: 3}"
+
+
+@pytest.mark.parametrize("pack", ["pair", "whole"])
+def test_a_user_waits_little_longer(lab: RunningLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pack: str) -> None:
+    monkeypatch.setattr("hpcq.runner.pace._BURST_COUNT", 3.0)  # the steady state from the start: a look in 5 s
+    nodes = [f"alpha-n{number:02d}" for number in range(1, 5)]
+    jobs = arrivals(5, 10, nodes, load_ratio=0.6, lengths_s=(1, 3))
+    assert {job.node_count for job in jobs} == {1, 2, 4}
+    alone = users_waits(lab, jobs)
+    driven = Driven(tmp_path, lab, "alpha", f"pairs: {{rounds: 100}}\npack: {pack}\n{BUDGET}", duration_s=1)
+    driving = driven.start()
+    with sampled(lab) as seen:
+        driven.wait_for(states("running"))
+        waits = users_waits(lab, jobs)
+        (driven.run.path / "cancel").touch()
+        driven.finish(driving)
+    longer_s = [one.wait_s - other.wait_s for one, other in zip(waits, alone, strict=True)]
+    assert max(longer_s) <= LONGER_MAX_S, (longer_s, driven.said)
+    assert seen.look_count > 10
+    assert 0 < seen.jobs_max <= 2
+    assert 0 < seen.nodes_max <= 3
+    assert any("gives way" in text for text in driven.said)
+    assert driven.load()["measured_count"] > 0
