@@ -147,10 +147,11 @@ def test_a_user_who_waits_in_another_partition_of_the_same_nodes_is_seen(lab: Ru
     scheduler = scheduler_of(cluster, reach(cluster))
     everything = ["--exclusive", "--output=/dev/null", "--time=1", "--parsable", "--wrap"]
     held = lab.exec("alpha", "sbatch", "--account=lab", "--nodelist=alpha-n[01-02]", *everything, "sleep 50", user="labuser")
+    until(lambda: lab.exec("alpha", "squeue", "--noheader", "--states=R", f"--jobs={held.strip()}") != "")
     waits = lab.exec("alpha", "sbatch", "--partition=debug", "--nodes=1", *everything, "true", user="otheruser")
     try:
         for _ in range(2):  # the second look knows the partitions from the first
-            until(lambda: scheduler.look(Question(others=True)).others_waiting == 1)
+            until(lambda: [one.sure for one in scheduler.look(Question(others=True)).others or ()] == [True])
     finally:
         lab.exec("alpha", "scancel", held.strip(), waits.strip())
 
@@ -163,6 +164,6 @@ def test_what_slurm_says_of_itself_is_read(lab: RunningLab) -> None:
         survey = scheduler.look(Question(("1", "99999999"), nodes=True, others=True, mine=True))
         assert survey.nodes is not None
         assert len(survey.nodes) == len(scheduler.switches())
-        assert survey.others_waiting is not None
+        assert survey.others is not None
         assert survey.mine is not None
         assert scheduler.submit_limit() == (2000 if name == "alpha" else None)

@@ -69,13 +69,13 @@ def test_a_campaign_may_go_on_without(lab: RunningLab, tmp_path: Path) -> None:
 
 
 def test_a_user_who_waits_gets_the_reserved_nodes(lab: RunningLab, tmp_path: Path, operator: None) -> None:
-    driven = Driven(tmp_path, lab, "alpha", f"pairs: {{rounds: 6}}\nbudget: {{yield: true}}\n{MAKE}", duration_s=2)
+    driven = Driven(tmp_path, lab, "alpha", f"pairs: {{rounds: 3}}\nbudget: {{yield: true}}\n{MAKE}", duration_s=2)
     driving = driven.start()
     driven.wait_for(states("running"))
     words = "sbatch --wait --nodes=4 --exclusive --time=1 --output=/dev/null --wrap true"
     lab.exec("alpha", *words.split(), user="otheruser")  # returns when the job has ended
     driven.finish(driving)
-    assert driven.load()["measured_count"] == 6
+    assert driven.load()["measured_count"] == 3
     assert sum("reservation hpcq-" in text for text in driven.said) >= 2, driven.said  # made, given back, made again
 
 

@@ -7,12 +7,12 @@ to_let_go   queued jobs that should not wait any longer: withdrawn and planned a
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from hpcq.definition.model import Budget
 from hpcq.runner.ledger import Attempt
-from hpcq.scheduler.base import JobReport, JobState, NodeCondition, Survey, Wait
+from hpcq.scheduler.base import JobReport, JobState, NodeCondition, OtherJob, Survey, Wait
 
 #: A word must stand in so many looks in a row: schedulers say odd things for a moment.
 _LOOKS = 2
@@ -37,20 +37,32 @@ class Citizen:
     patience_s: float
     _queued_since: dict[str, float] = field(default_factory=dict)
     _words: dict[str, tuple[Wait, int, float]] = field(default_factory=dict)
+    #: Jobs of others that waited on although we had given back all.
+    _not_for_us: set[str] = field(default_factory=set)
 
     def closed(self, moment: dt.time) -> str | None:
         """The hours that are over at this local time, or None."""
         shut = next((hours for hours in self.budget.hours if not hours.open_at(moment)), None)
         return None if shut is None else f"outside of the hours {shut}"
 
-    def paused(self, survey: Survey, moment: dt.time) -> str | None:
-        """Why nothing may start now, or None."""
+    def paused(self, survey: Survey, moment: dt.time, held: Set[str]) -> str | None:
+        """Why nothing may start now, or None; held: the nodes that we keep from others, or would."""
         closed = self.closed(moment)
         if closed is not None:
             return closed
-        if self.budget.gives_way and survey.others_waiting:
-            return f"gives way: {survey.others_waiting} jobs of other users wait for nodes"
-        return None
+        waiting = self._waiting_for_us(survey.others or (), held) if self.budget.gives_way else 0
+        return f"gives way: {waiting} jobs of other users wait for nodes" if waiting else None
+
+    def _waiting_for_us(self, others: Sequence[OtherJob], held: Set[str]) -> int:
+        """How many may wait for nodes that we have; who still waits for unnamed nodes when we have none waits for others."""
+        unsure = [one for one in others if not one.sure]
+        if not held:
+            self._not_for_us = {one.native_id for one in unsure if not one.nodes}
+        sure_count = sum(one.sure for one in others)
+        return sure_count + sum(
+            not held.isdisjoint(one.nodes) if one.nodes else bool(held) and one.native_id not in self._not_for_us
+            for one in unsure
+        )
 
     def wants_nodes(self, attempts: Iterable[Attempt], now_s: float) -> bool:
         """Whether the next look must bring the nodes' states for the sake of jobs that wait long or oddly."""

@@ -236,7 +236,7 @@ class Driver:
 
     def _let_go(self, survey: Survey) -> None:
         now = time.monotonic()
-        paused = self._citizen.paused(survey, _local_time())
+        paused = self._citizen.paused(survey, _local_time(), self._held())
         if paused != self._paused:
             self.part.say(paused or "goes on")
             self._paused = paused
@@ -250,6 +250,11 @@ class Driver:
         leaving = [one for one in self.ledger.active.values() if one.letting_go and one.state is JobState.QUEUED]
         if leaving:  # those of an earlier turn are asked again: that request may have been lost
             self.part.scheduler.cancel([attempt.native_id for attempt in leaving], queued_only=True)
+
+    def _held(self) -> set[str]:
+        """The nodes that our jobs have or ask for, and those of our own reservation."""
+        held = {node for attempt in self.ledger.active.values() for node in attempt.nodes}
+        return held | set(self.part.lease.nodes) if self.part.lease is not None else held
 
     def _is_final(self, one: LettingGo, now: float) -> bool:
         indices = self.ledger.attempts[one.tag].pairs

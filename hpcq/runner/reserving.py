@@ -41,6 +41,7 @@ class Lease:
     ) -> None:
         self.name = name
         self.held = False
+        self._nodes: tuple[str, ...] = ()
         #: The site does not let this user, and the campaign goes on without.
         self.given_up = False
         self.refusal = ""
@@ -55,15 +56,22 @@ class Lease:
         """Whether there must be one before a job is handed in."""
         return not self.held and not self.given_up
 
-    def adopt(self) -> None:
-        """Take over what an earlier driver of the run left."""
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """What it keeps from others now."""
+        return self._nodes if self.held else ()
+
+    def adopt(self, nodes: Sequence[str]) -> None:
+        """Take over what an earlier driver of the run left; nodes: those of which it may be."""
         self.held = self._scheduler.has_reservation(self.name)
+        self._nodes = tuple(nodes)
 
     def hold(self, nodes: Sequence[str]) -> Held:
         """Make it of these nodes."""
         words = self._scheduler.reserve(self.name, nodes, self._minutes)
         if words is None:
             self.held = True
+            self._nodes = tuple(nodes)
             self._prolong_at = time.monotonic() + _MARGIN_S / 2
             self._say(f"reservation {self.name} of {len(nodes)} nodes")
             return Held.YES

@@ -106,7 +106,7 @@ def _lease(here: Place, planned: Plan, say: Say) -> Lease | None:
         return None
     name = reservation_name(here.run.run_id, here.cluster.name)
     lease = Lease(here.scheduler, name, planned.walltime_s, wish, lambda text: say(f"{here.cluster.name}: {text}"))
-    lease.adopt()
+    lease.adopt([candidate.node for candidate in planned.candidates])
     return lease
 
 

@@ -19,16 +19,14 @@ and the rules below live here, once:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import PurePosixPath
-from typing import TypeVar
 
 from hpcq.errors import SchedulerError
+from hpcq.scheduler.parts import HAND_IN, chunks, parts_of, parts_script
 from hpcq.transport import Completed, Transport, quote
-
-_Item = TypeVar("_Item")
 
 
 class NodeCondition(StrEnum):
@@ -121,12 +119,24 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
+class OtherJob:
+    """A job of somebody else that waits for nodes; sure is False where they may also be broken or reserved by others.
+
+    nodes: those that it insists on.
+    """
+
+    native_id: str
+    sure: bool
+    nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Survey:
     """The answer to a question: `reports` has one entry an id; what was not asked is None."""
 
     reports: dict[str, JobReport]
     nodes: list[NodeState] | None = None
-    others_waiting: int | None = None
+    others: tuple[OtherJob, ...] | None = None
     mine: int | None = None
 
 
@@ -199,11 +209,11 @@ class Scheduler(ABC):
         if not parts:
             return Survey({})
         self.query_count += 1
-        said = _parts_of(self.transport.sh(_parts_script(parts)), parts)
+        said = parts_of(self.transport.sh(parts_script(parts)), parts)
         return Survey(
             reports=self._reports(question.native_ids, said.get("jobs")),
             nodes=self.read_nodes(self._answered(said["nodes"], "node list").text) if "nodes" in said else None,
-            others_waiting=self.read_others(self._answered(said["others"], "job list").text) if "others" in said else None,
+            others=self.read_others(self._answered(said["others"], "job list").text) if "others" in said else None,
             mine=self.read_mine(self._answered(said["mine"], "job list").text) if "mine" in said else None,
         )
 
@@ -236,7 +246,7 @@ class Scheduler(ABC):
         Raises TransportError when the connection broke: then `find` says what happened.
         """
         answers: list[Submitted] = []
-        for chunk in _chunks(submissions, self._CHUNK):
+        for chunk in chunks(submissions, self._CHUNK):
             script = self._hand_in_function() + "\n".join(
                 f"hand_in {quote(str(PurePosixPath(one.script).parent))} {quote(one.tag)} {self.submit_command(one)}"
                 for one in chunk
@@ -260,7 +270,7 @@ class Scheduler(ABC):
 
     def cancel(self, native_ids: Sequence[str], *, queued_only: bool = False) -> None:
         """End jobs; those that have ended already are no error. queued_only: one that has started meanwhile goes on."""
-        for chunk in _chunks(native_ids, self._CHUNK):
+        for chunk in chunks(native_ids, self._CHUNK):
             self.transport.sh(self.cancel_command(chunk, queued_only=queued_only))
 
     def may_not_reserve(self) -> str | None:
@@ -293,7 +303,7 @@ class Scheduler(ABC):
     def find(self, tags: Sequence[str]) -> dict[str, str]:
         """The native ids of those tags that the scheduler knows, queued, running or ended."""
         found: dict[str, str] = {}
-        for chunk in _chunks(tags, self._CHUNK):
+        for chunk in chunks(tags, self._CHUNK):
             wanted = set(chunk)
             answer = self._ask(self.find_command(chunk), "job list")
             found.update({tag: native_id for tag, native_id in self.read_find(answer.text) if tag in wanted})
@@ -358,9 +368,9 @@ class Scheduler(ABC):
         """List what other people wait for; None where that cannot be asked."""
         return None
 
-    def read_others(self, answer: str) -> int:  # noqa: ARG002 - not every scheduler has such a list
-        """How many of their jobs wait for nodes."""
-        return 0
+    def read_others(self, answer: str) -> tuple[OtherJob, ...]:  # noqa: ARG002 - not every scheduler has such a list
+        """Those of their jobs that wait for nodes."""
+        return ()
 
     def mine_command(self) -> str | None:
         """List all live jobs of this user; None where that cannot be asked."""
@@ -436,7 +446,7 @@ class Scheduler(ABC):
     def _reports(self, native_ids: Sequence[str], polled: Completed | None) -> dict[str, JobReport]:
         reports = {report.native_id: report for report in self.read_poll(polled)} if polled is not None else {}
         missing = [native_id for native_id in native_ids if native_id not in reports]
-        for chunk in _chunks(missing, self._CHUNK):
+        for chunk in chunks(missing, self._CHUNK):
             command = self.history_command(chunk)
             if command is not None:
                 self.query_count += 1
@@ -448,7 +458,7 @@ class Scheduler(ABC):
 
     def _hand_in_function(self) -> str:
         limited, _ = self.refusal_words()
-        return _HAND_IN.replace("LIMITED", "|".join(f"*{quote(words)}*" for words in limited) or "''")
+        return HAND_IN.replace("LIMITED", "|".join(f"*{quote(words)}*" for words in limited) or "''")
 
     def _read_submitted(self, one: Submission, done: Completed) -> Submitted:
         _, lost = self.refusal_words()
@@ -462,55 +472,3 @@ class Scheduler(ABC):
                 known = not any(words in message for words in lost)
                 return Submitted(one.tag, None, message, limited=fields[1] == "limited", lost=not known)
         return Submitted(one.tag, None, done.stderr.strip() or "no answer from the scheduler")
-
-
-#: hand_in FOLDER TAG COMMAND…: prints "tag<TAB>rc<TAB>id or message"; the id also lands in FOLDER/submitted.
-#: After a refusal because of a limit the rest is not handed in: it would be refused too.
-_HAND_IN = r"""
-full=
-hand_in() {
-    folder=$1; tag=$2; shift 2
-    [ -z "$full" ] || { printf '%s\tlimited\tnot handed in: %s\n' "$tag" "$full"; return; }
-    answer=$(cd "$folder" && exec "$@" 2>"$folder/submit.err"); rc=$?
-    if [ "$rc" -eq 0 ]; then
-        printf '%s\n' "$answer" >"$folder/submitted"
-    else
-        answer=$(tr '\n\t' '  ' <"$folder/submit.err")
-        case $answer in LIMITED) rc=limited; full=$answer ;; esac
-    fi
-    printf '%s\t%s\t%s\n' "$tag" "$rc" "$answer"
-}
-"""
-
-_PART = "@hpcq-part"
-
-
-def _parts_script(parts: Mapping[str, str]) -> str:
-    """Several commands as one; each says on both its outputs where its part begins, and its exit code behind it."""
-    lines = []
-    for name, command in parts.items():
-        lines.append(f"printf '\\n{_PART} {name}\\n'; printf '\\n{_PART} {name}\\n' >&2")
-        lines.append(f"{{ {command}\n}}; printf '\\n{_PART} rc %s\\n' \"$?\"")
-    return "\n".join(lines)
-
-
-def _parts_of(done: Completed, wanted: Iterable[str]) -> dict[str, Completed]:
-    """What each part printed. Raises SchedulerError when one is not there: the answer broke off."""
-    texts, codes, last = {}, {}, ""
-    for part in done.text.split(f"\n{_PART} ")[1:]:
-        head, _, text = part.partition("\n")
-        if head.startswith("rc "):
-            codes[last] = int(head[3:])
-        else:
-            last = head
-            texts[head] = text
-    errors = {head: text for head, _, text in (part.partition("\n") for part in done.stderr.split(f"\n{_PART} ")[1:])}
-    broken = [name for name in wanted if name not in codes]
-    if broken:
-        raise SchedulerError(f"{broken[0]}: the answer broke off: {done.stderr.strip()[-200:] or 'nothing was said'}")
-    return {name: Completed(codes[name], texts[name].encode(), errors.get(name, "")) for name in wanted}
-
-
-def _chunks(items: Sequence[_Item], size: int) -> Iterable[Sequence[_Item]]:
-    for start in range(0, len(items), size):
-        yield items[start : start + size]

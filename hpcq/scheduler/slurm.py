@@ -9,7 +9,17 @@ from dataclasses import replace
 
 from hpcq.definition import nodelist
 from hpcq.errors import SchedulerError
-from hpcq.scheduler.base import JobReport, JobState, NodeCondition, NodeState, Scheduler, SchedulerSettings, Submission, Wait
+from hpcq.scheduler.base import (
+    JobReport,
+    JobState,
+    NodeCondition,
+    NodeState,
+    OtherJob,
+    Scheduler,
+    SchedulerSettings,
+    Submission,
+    Wait,
+)
 from hpcq.scheduler.reasons import LIMIT_REFUSALS, LOST_ANSWERS, read_wait
 from hpcq.scheduler.topology import read_topology
 from hpcq.transport import Completed, Transport, quote
@@ -91,6 +101,8 @@ _NODE_SIGNS = {
 _IDS_TYPED_MAX = 1000
 #: A user who waits for nodes waits with one of these reasons.
 _WAITS_FOR_NODES = frozenset({"Resources", "Priority"})
+#: These are also said of nodes that nobody can have; but of nodes in use too, where others of the machine are down or reserved.
+_WAITS_FOR_SUCH_NODES = ("ReqNodeNotAvail", "Nodes required for job are DOWN")
 _RESERVATION = "@reservation "
 #: Levels of the accounting whose users may make reservations, besides root and SlurmUser.
 _MAY_RESERVE = frozenset({"Operator", "Administrator"})
@@ -185,7 +197,7 @@ class Slurm(Scheduler):
 
     def others_command(self) -> str | None:
         """Pending jobs of all partitions that have nodes of ours: who waits in any of them may wait for us."""
-        listing = "squeue --noheader --all --states=PENDING ${s:+--partition=\"$s\"} --format='%U|%r'"
+        listing = "squeue --noheader --all --states=PENDING ${s:+--partition=\"$s\"} --format='%i|%U|%n|%r'"
         if self._sharing is not None:
             return f's={quote(self._sharing)}; echo "$s"; id -u && {listing}'
         if self.settings.partition:
@@ -198,11 +210,15 @@ class Slurm(Scheduler):
             's=${s:-$p}; echo "$s"; id -u && ' + listing
         )
 
-    def read_others(self, answer: str) -> int:
+    def read_others(self, answer: str) -> tuple[OtherJob, ...]:
         sharing, own, *rows = answer.split("\n")
         self._sharing = sharing.strip() or None
-        waiting = (row.partition("|") for row in rows)
-        return sum(user != own.strip() and reason in _WAITS_FOR_NODES for user, _, reason in waiting)
+        found = []
+        for native_id, user, wanted, reason in (row.split("|", 3) for row in rows if row.count("|") >= 3):
+            sure = reason in _WAITS_FOR_NODES
+            if user != own.strip() and (sure or reason.startswith(_WAITS_FOR_SUCH_NODES)):
+                found.append(OtherJob(native_id, sure, tuple(nodelist.expand(wanted)) if wanted else ()))
+        return tuple(found)
 
     def mine_command(self) -> str | None:
         return "squeue --noheader --me --format=%i"

@@ -131,7 +131,16 @@ def _squeue(machine: Machine, options: dict[str, str], plain: list[str], cwd: st
 def _job_values(job: Job) -> dict[str, str]:
     nodes = ",".join(job.nodes) if job.state != "PENDING" else ""
     uid = str(os.getuid() + (job.user != "me"))
-    return {"i": str(job.number), "T": job.state, "N": nodes, "r": job.reason, "j": job.name, "u": job.user, "U": uid}
+    return {
+        "i": str(job.number),
+        "T": job.state,
+        "N": nodes,
+        "r": job.reason,
+        "j": job.name,
+        "u": job.user,
+        "U": uid,
+        "n": ",".join(job.nodes),
+    }
 
 
 def _sacct(machine: Machine, options: dict[str, str], plain: list[str], cwd: str, user: str) -> Answer:

@@ -1,0 +1,62 @@
+"""Several commands as one script: what each of them printed is told apart by marks. Shell text and how to read its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from hpcq.errors import SchedulerError
+from hpcq.transport import Completed
+
+_Item = TypeVar("_Item")
+
+#: hand_in FOLDER TAG COMMAND…: prints "tag<TAB>rc<TAB>id or message"; the id also lands in FOLDER/submitted.
+#: After a refusal because of a limit the rest is not handed in: it would be refused too.
+HAND_IN = r"""
+full=
+hand_in() {
+    folder=$1; tag=$2; shift 2
+    [ -z "$full" ] || { printf '%s\tlimited\tnot handed in: %s\n' "$tag" "$full"; return; }
+    answer=$(cd "$folder" && exec "$@" 2>"$folder/submit.err"); rc=$?
+    if [ "$rc" -eq 0 ]; then
+        printf '%s\n' "$answer" >"$folder/submitted"
+    else
+        answer=$(tr '\n\t' '  ' <"$folder/submit.err")
+        case $answer in LIMITED) rc=limited; full=$answer ;; esac
+    fi
+    printf '%s\t%s\t%s\n' "$tag" "$rc" "$answer"
+}
+"""
+
+_PART = "@hpcq-part"
+
+
+def parts_script(parts: Mapping[str, str]) -> str:
+    """Several commands as one; each says on both its outputs where its part begins, and its exit code behind it."""
+    lines = []
+    for name, command in parts.items():
+        lines.append(f"printf '\\n{_PART} {name}\\n'; printf '\\n{_PART} {name}\\n' >&2")
+        lines.append(f"{{ {command}\n}}; printf '\\n{_PART} rc %s\\n' \"$?\"")
+    return "\n".join(lines)
+
+
+def parts_of(done: Completed, wanted: Iterable[str]) -> dict[str, Completed]:
+    """What each part printed. Raises SchedulerError when one is not there: the answer broke off."""
+    texts, codes, last = {}, {}, ""
+    for part in done.text.split(f"\n{_PART} ")[1:]:
+        head, _, text = part.partition("\n")
+        if head.startswith("rc "):
+            codes[last] = int(head[3:])
+        else:
+            last = head
+            texts[head] = text
+    errors = {head: text for head, _, text in (part.partition("\n") for part in done.stderr.split(f"\n{_PART} ")[1:])}
+    broken = [name for name in wanted if name not in codes]
+    if broken:
+        raise SchedulerError(f"{broken[0]}: the answer broke off: {done.stderr.strip()[-200:] or 'nothing was said'}")
+    return {name: Completed(codes[name], texts[name].encode(), errors.get(name, "")) for name in wanted}
+
+
+def chunks(items: Sequence[_Item], size: int) -> Iterable[Sequence[_Item]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
