@@ -129,6 +129,9 @@ def test_sweep_of_several_zips_is_a_product(here: Path) -> None:
     assert points == [(1, 1, True), (1, 1, False), (2, 2, True), (2, 2, False)]
 
 
+RESERVATION = "allowed is the name of a reservation that exists, or {make: true}"
+
+
 # -- complaints ----------------------------------------------------------------------------------------------------------
 
 
@@ -150,7 +153,10 @@ def test_sweep_of_several_zips_is_a_product(here: Path) -> None:
         ("walltime: 40d", "walltime: '40d': allowed are 1s to 30d"),
         ("seed: -1", "seed: -1: allowed are whole numbers from 0 to 9223372036854775807, and each_run"),
         ("seed: often", "seed: 'often': allowed are whole numbers from 0 to 9223372036854775807, and each_run"),
-        ("nodes: {state: allocated}", "state: 'allocated': allowed are 'idle'"),
+        ("nodes: {state: allocated}", "state: 'allocated': allowed are 'idle' or 'up'"),
+        ("nodes: {reservation: {make: false}}", f"reservation: no name and no make: true: {RESERVATION}"),
+        ("nodes: {reservation: {make: true, name: r}}", f"reservation: a name and make: true: {RESERVATION}"),
+        ("nodes: {reservation: {make: true, otherwise: cry}}", "otherwise: 'cry': allowed are 'stop' or 'without'"),
         ("nodes: {at_most: 1}", "at_most: 1 is below the minimum 2"),
         ("nodes: [n1]", "nodes: a list: allowed is keys with values"),
         (
@@ -187,6 +193,12 @@ def test_sweep_of_several_zips_is_a_product(here: Path) -> None:
 )
 def test_refused_keys_of_a_campaign(here: Path, line: str, message: str) -> None:
     assert campaign_says(GOOD + line + "\n" + TESTS) == [f"c.yaml:4: {message}"]
+
+
+def test_a_reservation_of_its_own_is_not_for_campaigns_with_links(here: Path) -> None:
+    linked = GOOD.replace("clusters: [alpha]", "clusters: [alpha, beta]") + "links: [{from: alpha, to: beta}]\n"
+    said = campaign_says(linked + "nodes: {reservation: {make: true}}\n" + TESTS)
+    assert said == ["c.yaml:5: make: true, and links: allowed with links is the name of a reservation that exists"]
 
 
 FORMS = (

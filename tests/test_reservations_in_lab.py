@@ -9,7 +9,8 @@ import pytest
 
 from hpcq.errors import UserError
 from hpcq.runner.runs import open_run, place
-from tests.campaigns_in_lab import INSTANT, SLOW, Desk, kill_session
+from tests.campaigns_in_lab import INSTANT, SLOW, Desk
+from tests.desk import kill_session
 from tests.driven_in_lab import CAMPAIGN, Driven, names, states
 from tests.lab_fixture import RunningLab
 

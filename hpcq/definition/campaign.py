@@ -82,7 +82,8 @@ class ReservationSection(Section):
     @model_validator(mode="after")
     def _one_of_both(self) -> ReservationSection:
         if self.make == (self.name is not None):
-            raise refuse("allowed is the name of a reservation that exists, or {make: true}")
+            found = "a name and make: true" if self.make else "no name and no make: true"
+            raise refuse(f"{found}: allowed is the name of a reservation that exists, or {{make: true}}")
         return self
 
 
@@ -398,8 +399,8 @@ def _check_values(document: Document) -> None:
         document.complain(("nodes", "queue"), "partition is given too: they are the same, give one", at_key=True)
     made = nodes.get("reservation") if isinstance(nodes, dict) else None
     if isinstance(made, dict) and made.get("make") and data.get("links"):
-        said = "make is not for campaigns with links: name a reservation that exists"
-        document.complain(("nodes", "reservation", "make"), said, at_key=True)
+        said = "true, and links: allowed with links is the name of a reservation that exists"
+        document.complain(("nodes", "reservation", "make"), said)
     if data.get("pairs") is None and document.clean(("pairs",)):
         _check_no_pairs(document, data)
     if isinstance(data.get("pairs"), dict) and document.clean(("pairs",)):

@@ -14,7 +14,14 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from hpcq.definition.campaign import CampaignFile, CoverageSection, NodesSection, PairsSection, TestSection
+from hpcq.definition.campaign import (
+    CampaignFile,
+    CoverageSection,
+    NodesSection,
+    PairsSection,
+    ReservationSection,
+    TestSection,
+)
 from hpcq.definition.checking import BudgetSection, Section, section_in
 from hpcq.definition.cluster import ClusterFile, CompilerSection, MpiSection, ReachSection
 from hpcq.definition.gates import GateSection
@@ -24,6 +31,7 @@ from hpcq.definition.links import LinkSection
 SECTIONS: dict[str, type[Section]] = {
     "campaign": CampaignFile,
     "nodes": NodesSection,
+    "reservation": ReservationSection,
     "pairs": PairsSection,
     "coverage": CoverageSection,
     "tests": TestSection,
@@ -74,6 +82,7 @@ def _holds(section: type[Section], name: str, field: FieldInfo) -> str:
     special |= {"reach": "`here` or keys with values", "zip": "keys with values, or a list of such"}
     special |= {"minimum": "quantity", "maximum": "quantity", "list": "list of [client, server]"}
     special |= {"nodes": "count or names"} if section is ClusterFile else {"pairs": "`all`, `ring` or keys with values"}
+    special |= {} if section is ClusterFile else {"reservation": "a name, or keys with values"}
     return special.get(field.alias or name) or _type_words(field.annotation)
 
 
