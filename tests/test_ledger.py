@@ -108,6 +108,22 @@ def test_refused_is_an_end_and_undetermined_is_known() -> None:
     assert summary(ledger)["attempts"] == {"refused": 1, "queued": 1}
 
 
+def test_a_tournament_that_still_runs_counts_and_is_counted_once() -> None:
+    playing = {**attempt("g00001", 1), "pairs": ["j00001", "j00002"]}
+    running = {"event": "state", "tag": "g00001-1", "state": "running", "reason": "", "utc": "2026-11-21T00:00:00.000000Z"}
+    spooled = {"event": "spooled", "tag": "g00001-1", "measured_of": {"j00001": ALL, "j00002": [[1, 1]]}}
+    ledger = Ledger.replay(a_plan(), [playing, running, spooled, spooled])
+    counts = summary(ledger)
+    assert (counts["measured_result_count"], counts["measured_pair_count"], counts["failed_pair_count"]) == (5, 1, 0)
+    assert counts["coverage"]["pair_count"] == 1
+    assert counts["measuring_since_utc"] == "2026-11-21T00:00:00.000000Z"
+    ledger.apply({**ended("g00001-1", "timed_out", []), "measured_of": {"j00001": ALL, "j00002": [[1, 1]]}})
+    counts = summary(ledger)
+    assert (counts["measured_result_count"], counts["measured_pair_count"], counts["failed_pair_count"]) == (5, 1, 1)
+    ledger.apply(spooled)  # too late to mean anything
+    assert summary(ledger) == counts
+
+
 def test_nothing_is_tried_again_once_cancelled() -> None:
     events = [attempt("j00001", 1), {"event": "cancel", "reason": "x"}, ended("j00001-1", "node_failed", [])]
     events.append({"event": "not_run", "job_id": "j00002", "pair": ["n4", "n3"], "reason": "cancelled"})

@@ -35,6 +35,25 @@ def test_a_campaign_as_one_tournament(tmp_path: Path) -> None:
     assert [one["job_count"] for one in planned["cost"]["packs"]] == [6, 1, 1]
 
 
+def test_results_of_the_tournament_in_hand_count_as_they_come(tmp_path: Path) -> None:
+    """With this seed the instant test of the first round goes first; the endless one that follows is ended."""
+    desk = LocalDesk.at(tmp_path)
+    desk.cluster("tiny", CLUSTER)
+    desk.campaign(INSTANT, INSTANT.replace("20ms", "100"), more="pack: whole\nseed: 1")
+    with desk.running(["-m", "hpcq", "run", "try.yaml"]):
+        try:
+            desk.wait_for(lambda: any(event["event"] == "spooled" for event in desk.events()))
+            [status] = desk.json("status")["clusters"]
+        finally:
+            desk.hpcq("cancel", expect=None)
+    counts = status["counts"]
+    assert (counts["measured_result_count"], counts["attempts"]) == (2, {"running": 1})
+    spooled = [event["measured_of"] for event in desk.events() if event["event"] == "spooled"]
+    [end] = [event for event in desk.events() if event["event"] == "ended"]
+    assert [sorted(steps) for steps in spooled] == [["j00001", "j00002"]]
+    assert all(end["measured_of"][job][0] == steps[0] for job, steps in spooled[0].items())
+
+
 def test_groups_share_the_nodes_in_turn(tmp_path: Path) -> None:
     desk = LocalDesk.at(tmp_path)
     desk.cluster("tiny", CLUSTER)

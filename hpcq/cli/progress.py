@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import sys
 import threading
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hpcq import units
 from hpcq.cli.rows import Column, print_rows, table_of
 from hpcq.coverage import Coverage
 from hpcq.errors import HpcqError
@@ -20,8 +22,11 @@ if TYPE_CHECKING:
     from rich.live import Live
 
 _EVERY_S = 1.0
+#: A clock alone would be taken for today's.
+_CLOCK_BELOW_S = 12 * 3600
 _COLUMNS = [
-    Column(name) for name in ("cluster", "stage", "jobs", "queued", "running", "ended", "not run", "results", "planned", "left")
+    *(Column(name) for name in ("cluster", "stage", "pairs", "queued", "running", "done", "failed", "not run")),
+    *(Column(name) for name in ("results", "planned", "coverage", "ends")),
 ]
 
 
@@ -81,23 +86,32 @@ def _row(cluster: ClusterStatus) -> dict[str, object]:
     if counts:
         attempts = counts["attempts"]
         row.update(
-            jobs=counts["pair_count"],
+            pairs=counts["pair_count"],
             queued=attempts.get("queued", 0),
             running=attempts.get("running", 0) + attempts.get("ending", 0),
-            ended=counts["attempt_count"] - counts["live_attempt_count"],
+            done=counts.get("measured_pair_count"),
+            failed=counts.get("failed_pair_count"),
             results=counts["measured_result_count"],
             planned=counts["planned_result_count"],
-            left=_left(cluster),
+            ends=_ends(cluster, dt.datetime.now(dt.UTC)),
         )
         row["not run"] = counts["not_run_pair_count"]
+        if "coverage" in counts:  # pairs of the node that has the fewest
+            row["coverage"] = f"{counts['coverage']['node_min']} of {counts['planned_node_pair_count_min']}"
     return row
 
 
-def _left(cluster: ClusterStatus) -> str:
-    """A rough time to the end: what is not measured yet, at the plan's estimate, on as many pairs as run now."""
+def _ends(cluster: ClusterStatus, now: dt.datetime) -> str:
+    """About when the rest will be measured, at the rate so far; before the first result at the plan's estimate."""
     counts = cluster.counts
     open_jobs = counts["pending_pair_count"] + counts["live_attempt_count"]
-    at_once = max(1, counts["attempts"].get("running", 0))
     if not open_jobs:
         return "-"
-    return f"{open_jobs / at_once * cluster.estimated_job_s:.0f} s"
+    measured, since = counts["measured_result_count"], counts.get("measuring_since_utc")
+    if measured and since:
+        missing = counts["planned_result_count"] - measured
+        left_s = (now - units.parse_utc(since)).total_seconds() * missing / measured
+    else:
+        left_s = open_jobs / max(1, counts["attempts"].get("running", 0)) * cluster.estimated_job_s
+    end = (now + dt.timedelta(seconds=left_s)).astimezone()
+    return f"{end:%H:%M:%S}" if left_s < _CLOCK_BELOW_S else f"{end:%Y-%m-%d %H:%M}"

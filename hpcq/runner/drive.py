@@ -30,6 +30,7 @@ from hpcq.runner.outcome import Outcome, decide, measured_steps, read_object
 from hpcq.runner.pace import Pace
 from hpcq.runner.part import Part, Pending
 from hpcq.runner.reserving import Held, Lease
+from hpcq.runner.spooling import Spools
 from hpcq.runner.submitting import Submitter
 from hpcq.runner.tournaments import spooled_steps
 from hpcq.scheduler.base import JobReport, JobState, NodeCondition, NodeState, Question, Survey
@@ -52,6 +53,7 @@ class Driver:
         self.ledger = part.ledger
         self.pace = Pace.of(part.cluster)
         self._submitter = Submitter(part)
+        self._spools = Spools(part)
         self._citizen = Citizen(part.budget, part.cluster.patience_s)
         self._waiting_since: float | None = None
         self._paused: str | None = None
@@ -87,6 +89,7 @@ class Driver:
         before = len(self.part.journal)
         survey = self._look()
         self._take(survey.reports)
+        self._spools.read()
         self._let_go(survey)
         if survey.nodes is not None:
             self._refill(survey, survey.nodes)

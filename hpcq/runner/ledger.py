@@ -75,6 +75,10 @@ class Ledger:
         self._numbers: dict[int, int] = {}
         #: Allocations so far that several pairs shared.
         self.tournament_count = 0
+        #: When the first job was seen running.
+        self.measuring_since_utc: str | None = None
+        #: What tournaments that still run have measured, by tag and pair: shown, and counted for good when they end.
+        self._spooled: dict[str, dict[int, set[StepKey]]] = {}
 
     @classmethod
     def replay(cls, plan: Plan, events: Iterable[Mapping[str, Any]]) -> Ledger:
@@ -93,6 +97,10 @@ class Ledger:
                 self.attempts[event["tag"]].native_id = event["native_id"]
             case "state":
                 self.attempts[event["tag"]].state = JobState(event["state"])
+                if event["state"] == JobState.RUNNING and self.measuring_since_utc is None:
+                    self.measuring_since_utc = event.get("utc")
+            case "spooled":
+                self._spool(event)
             case "refused":
                 self._end(event["tag"], "refused", event["message"], {})
             case "let_go":
@@ -119,8 +127,25 @@ class Ledger:
         return self._numbers.get(pair_index, 0) + 1
 
     def measured_pairs(self) -> list[int]:
-        """The pairs of which nothing is missing any more."""
-        return [index for index, missing in self._missing.items() if not missing]
+        """The pairs of which nothing is missing any more, as far as one knows."""
+        ended = [index for index, missing in self._missing.items() if not missing]
+        playing = [index for steps in self._spooled.values() for index in steps if not self._missing_now(index)]
+        return ended + [index for index in playing if self.missing(index)]
+
+    @property
+    def measured_now_count(self) -> int:
+        """Measurements so far, those of tournaments that still run among them."""
+        spooled = ((index, steps) for of_pairs in self._spooled.values() for index, steps in of_pairs.items())
+        return self.measured_count + sum(len(steps & self.missing(index)) for index, steps in spooled)
+
+    def _missing_now(self, index: int) -> frozenset[StepKey]:
+        return self.missing(index).difference(*(of_pairs.get(index, ()) for of_pairs in self._spooled.values()))
+
+    def _spool(self, event: Mapping[str, Any]) -> None:
+        if event["tag"] in self.active:
+            of_pairs = self._spooled.setdefault(event["tag"], {})
+            for job_id, steps in event["measured_of"].items():
+                of_pairs.setdefault(pair_index_of(job_id), set()).update((test_no, rep) for test_no, rep in steps)
 
     @property
     def undetermined(self) -> list[Attempt]:
@@ -152,6 +177,7 @@ class Ledger:
         attempt = self.attempts[tag]
         attempt.outcome, attempt.reason = outcome, reason
         self.active.pop(tag, None)
+        self._spooled.pop(tag, None)
         for index in attempt.pairs:
             self._end_pair(index, outcome, measured.get(index, frozenset()))
 
@@ -189,15 +215,21 @@ def summary(ledger: Ledger) -> dict[str, Any]:
     for attempt in ledger.attempts.values():
         word = attempt.outcome or attempt.state.value
         outcomes[word] = outcomes.get(word, 0) + 1
+    measured = ledger.measured_pairs()
+    live = [index for attempt in ledger.active.values() for index in attempt.pairs]
     return {
         "pair_count": len(ledger.plan.pairs),
         "planned_result_count": ledger.plan.goals.result_count,
-        "measured_result_count": ledger.measured_count,
+        "measured_result_count": ledger.measured_now_count,
+        "measured_pair_count": len(measured),
+        "failed_pair_count": len(ledger.plan.pairs) - len(ledger.pending) - len({*measured, *live, *ledger.not_run}),
+        "measuring_since_utc": ledger.measuring_since_utc,
+        "planned_node_pair_count_min": ledger.plan.goals.node_pair_count_min,
         "attempt_count": len(ledger.attempts),
         "attempts": outcomes,
         "live_attempt_count": len(ledger.active),
         "pending_pair_count": len(ledger.pending),
         "not_run_pair_count": len(ledger.not_run),
         "cancelled": ledger.cancelled,
-        "coverage": coverage_of(ledger.plan, ledger.measured_pairs(), ledger.not_run).to_json(),
+        "coverage": coverage_of(ledger.plan, measured, ledger.not_run).to_json(),
     }

@@ -145,15 +145,21 @@ def spooled_steps(folder: Path) -> dict[str, list[StepKey]]:
     try:
         with (folder / SPOOL).open("rb") as file:
             for line in file:
-                head = _SPOOL_HEAD.match(line)
-                if head is None or head[4] or not line.endswith(b"}\n"):
-                    continue  # torn, or begun only
-                code = _SPOOL_CODE.search(line, head.end())
-                if code and int(code[1]) in MEASURED_CODES:
-                    found.setdefault(head[1].decode("utf-8", "replace"), set()).add((int(head[2]), int(head[3])))
+                measured = spooled_step(line) if line.endswith(b"}\n") else None  # otherwise torn
+                if measured is not None:
+                    found.setdefault(measured[0], set()).add(measured[1])
     except FileNotFoundError:
         return {}
     return {job_id: sorted(steps) for job_id, steps in found.items()}
+
+
+def spooled_step(line: bytes) -> tuple[str, StepKey] | None:
+    """The measurement that a line of a spool, or the head of one, tells of; None where it was begun only, or failed."""
+    head = _SPOOL_HEAD.match(line)
+    code = _SPOOL_CODE.search(line, head.end()) if head is not None and not head[4] else None
+    if head is None or code is None or int(code[1]) not in MEASURED_CODES:
+        return None
+    return head[1].decode("utf-8", "replace"), (int(head[2]), int(head[3]))
 
 
 def _value(value: Any) -> str:

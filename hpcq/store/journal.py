@@ -36,6 +36,7 @@ class EventName(StrEnum):
     SUBMITTED = "submitted"
     REFUSED = "refused"
     STATE = "state"
+    SPOOLED = "spooled"
     ENDED = "ended"
     FETCHED = "fetched"
     NOT_RUN = "not_run"
@@ -56,6 +57,7 @@ _FIELDS: dict[EventName, frozenset[str]] = {
     EventName.SUBMITTED: frozenset({"tag", "native_id"}),
     EventName.REFUSED: frozenset({"tag", "message"}),
     EventName.STATE: frozenset({"tag", "state", "reason"}),
+    EventName.SPOOLED: frozenset({"tag", "measured_of"}),
     EventName.ENDED: frozenset({"tag", "outcome", "reason", "nodes", "rc"}),
     EventName.FETCHED: frozenset({"tag"}),
     EventName.NOT_RUN: frozenset({"pair", "reason"}),
