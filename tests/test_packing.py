@@ -298,6 +298,15 @@ def test_the_spool_is_read_up_to_where_it_was_torn(tmp_path: Path) -> None:
     assert (read.outcome, read.reason, read.exit_code) == (Outcome.FAILED, "n3: lost", 3)
 
 
+def test_a_line_that_was_torn_while_the_conductor_wrote_on_costs_itself_alone(tmp_path: Path) -> None:
+    torn, next_one = line("j00001", 1, 1), line("j00002", 1, 1, result={"format": 1})
+    (tmp_path / "spool.jsonl").write_text(torn[: len(torn) // 2] + next_one + "\n")
+    assert spooled_steps(tmp_path) == {"j00002": [(1, 1)]}
+    spool = Spool(tmp_path / "spool.jsonl")
+    assert (spool.steps("j00001"), spool.steps("j00002")) == ([], [(1, 1)])
+    assert json.loads(spool.read("j00002", (1, 1)).content or b"") == {"format": 1}
+
+
 def test_a_spooled_result_says_how_many_measured_at_once(tmp_path: Path) -> None:
     (tmp_path / "spool.jsonl").write_text(line("j00001", 1, 1, result={"format": 1, "granted": {"a": 1}}) + "\n")
     raw = Spool(tmp_path / "spool.jsonl").read("j00001", (1, 1))

@@ -107,6 +107,16 @@ def test_a_lost_connection_is_transient_and_says_how_to_try(ssh: Ssh, tmp_path: 
     assert "BatchMode=yes" in caught.value.hint
 
 
+def test_a_silent_far_end_is_given_up_when_the_users_own_settings_say_or_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    config = tmp_path / "config"
+    for text, ours in (("", True), ("Host *\n    ServerAliveInterval 7\n", False)):
+        config.write_text(text)
+        assert any(word.startswith("ServerAliveInterval=") for word in Ssh("head", config)._connection()) is ours
+
+
 def test_an_unwritable_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(TransportError, match="cannot write there"):

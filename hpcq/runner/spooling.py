@@ -10,8 +10,9 @@ from __future__ import annotations
 from hpcq.runner.jobs import StepKey
 from hpcq.runner.ledger import Attempt
 from hpcq.runner.part import Part
-from hpcq.runner.tournaments import SPOOL, spooled_step
+from hpcq.runner.tournaments import spooled_step
 from hpcq.scheduler.base import JobState
+from hpcq.store.spools import SPOOL
 from hpcq.transport import quote
 
 _SIGN = b"@spool "

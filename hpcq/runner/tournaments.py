@@ -21,6 +21,7 @@ from hpcq.plan import Plan, PlannedPair, PlannedTest
 from hpcq.render import render
 from hpcq.runner.jobs import Job, StepKey, site_context, write_job
 from hpcq.runner.outcome import MEASURED_CODES
+from hpcq.store.spools import SPOOL, whole_from
 
 #: How long agents may take to come: a slow file system and a slow step start fit in.
 _JOIN_TIMEOUT_S = 60
@@ -29,7 +30,6 @@ _MPI_STARTS_MAX = 5
 #: The number of processes in a launcher line, which is two where a person wrote it for a pair.
 _COUNT_FLAGS = {"-n", "-np", "--np", "--n", "--ntasks", "-c"}
 
-SPOOL = "spool.jsonl"
 #: The head of a line of the spool; what follows says whether it was begun or how it ended.
 _SPOOL_HEAD = re.compile(rb'\{"format":1,"job":"([^"]{1,64})","test":(\d{1,9}),"repetition":(\d{1,9}),("begun_utc")?')
 _SPOOL_CODE = re.compile(rb'"rc":(\d+),')
@@ -155,7 +155,7 @@ def spooled_steps(folder: Path) -> dict[str, list[StepKey]]:
 
 def spooled_step(line: bytes) -> tuple[str, StepKey] | None:
     """The measurement that a line of a spool, or the head of one, tells of; None where it was begun only, or failed."""
-    head = _SPOOL_HEAD.match(line)
+    head = _SPOOL_HEAD.match(line, whole_from(line))
     code = _SPOOL_CODE.search(line, head.end()) if head is not None and not head[4] else None
     if head is None or code is None or int(code[1]) not in MEASURED_CODES:
         return None

@@ -18,6 +18,7 @@ from hpcq.store.lines import RawLine
 from hpcq.store.runfolder import parse_json
 
 SPOOL = "spool.jsonl"
+_START = b'{"format":1,"job":"'
 _HEAD = re.compile(rb'\{"format":1,"job":"([^"]{1,64})","test":(\d{1,9}),"repetition":(\d{1,9}),("begun_utc")?')
 #: test_no, repetition_no.
 _Step = tuple[int, int]
@@ -81,10 +82,16 @@ class Spool:
         return RawLine(_result(said), json.dumps(status).encode(), digest, reason if isinstance(reason, str) else "")
 
     def _take(self, line: bytes, offset: int) -> None:
-        head = _HEAD.match(line)
+        start = whole_from(line)
+        head = _HEAD.match(line, start)
         if head is not None and not head[4] and line.endswith(b"}\n"):
             job = head[1].decode("utf-8", "replace")
-            self._places.setdefault(job, {})[int(head[2]), int(head[3])] = (offset, len(line))
+            self._places.setdefault(job, {})[int(head[2]), int(head[3])] = (offset + start, len(line) - start)
+
+
+def whole_from(line: bytes) -> int:
+    """Where the whole record of a line begins: behind the rest of one that was torn while somebody wrote on."""
+    return max(0, line.rfind(_START))
 
 
 def _result(said: dict[str, Any]) -> bytes | None:
