@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import secrets
+import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -49,24 +51,45 @@ class Ended:
     err: str
 
 
+def made_once(folder: Path, *words: str, beside: Path | None = None) -> str:
+    """What make said when it built into `folder`: once a session, whichever process of it asks first.
+
+    beside: a folder with objects that need not be compiled again.
+    """
+    said = folder.with_name(folder.name + ".said")
+    with folder.with_name(folder.name + ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not said.exists():
+            if beside is not None:
+                shutil.copytree(beside, folder)
+            said.write_text(make(*words, f"BUILD={folder}"))
+    return said.read_text()
+
+
 @cache
 def _built(base: Path, target: str) -> Programs:
     """One build a session, whichever test modules ask for it."""
     folder = base / f"kernels-{target}"
-    said = make(target, f"BUILD={folder}")
+    said = made_once(folder, target)
     return Programs(folder / "asan" if target == "asan" else folder, said)
+
+
+def _base(factory: pytest.TempPathFactory) -> Path:
+    """The folder that all processes of a session share."""
+    base = factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
 
 @pytest.fixture(scope="session")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Programs:
     """hpcq-net as it is built on a cluster."""
-    return _built(tmp_path_factory.getbasetemp(), "net")
+    return _built(_base(tmp_path_factory), "net")
 
 
 @pytest.fixture(scope="session")
 def sanitized(tmp_path_factory: pytest.TempPathFactory) -> Programs:
     """hpcq-net with the address and undefined-behaviour sanitizers."""
-    return _built(tmp_path_factory.getbasetemp(), "asan")
+    return _built(_base(tmp_path_factory), "asan")
 
 
 @pytest.fixture

@@ -44,6 +44,13 @@ def wait_for(condition: Callable[[], object], limit_s: float = 5) -> None:
         time.sleep(0.005)
 
 
+def measures(pid: int) -> bool:
+    """A client that has been at work for a while: without a warm-up it comes to neither before its measurement."""
+    status = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":\t" in line)
+    ticks = sum(int(word) for word in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13])
+    return ticks > 20 or int(status["voluntary_ctxt_switches"]) > 300
+
+
 def start(server: Server, kernel: str, **options: object) -> subprocess.Popen[str]:
     """A client that is in its measurement when this returns."""
     command = server.command(kernel, **{"warmup_s": 0, **options})
@@ -168,6 +175,7 @@ def test_server_survives_a_killed_client(server: Server, kernel: str) -> None:
 @pytest.mark.parametrize("kernel", ["tcp_stream", "tcp_pingpong", "udp_stream", "udp_pingpong"])
 def test_client_ends_when_its_session_is_killed(server: Server, kernel: str) -> None:
     client = start(server, kernel, duration_s=30)
+    wait_for(lambda: measures(client.pid), limit_s=20)
     os.kill(children(server.process.pid)[0], signal.SIGKILL)
     began = time.monotonic()
     out, _ = client.communicate(timeout=10)
@@ -181,6 +189,7 @@ def test_client_ends_when_its_session_is_killed(server: Server, kernel: str) -> 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_client_ends_promptly_on_a_signal(server: Server, number: signal.Signals) -> None:
     client = start(server, "tcp_stream", duration_s=30)
+    wait_for(lambda: measures(client.pid), limit_s=20)
     began = time.monotonic()
     client.send_signal(number)
     out, err = client.communicate(timeout=10)

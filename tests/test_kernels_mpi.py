@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from dataclasses import dataclass
 from functools import cache
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kernel_programs import ROOT, Ended, Programs, ended, make
+from tests.kernel_programs import ROOT, Ended, Programs, ended, made_once
 
 YIELD = {"OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
 
@@ -38,8 +37,7 @@ MPIS = [OPEN_MPI, MPICH]
 def _built(programs: Programs, mpi: Mpi) -> tuple[Path, str]:
     """Beside a hpcq-net that is there: what both share is not compiled again."""
     folder = programs.folder.with_name(mpi.compiler)
-    shutil.copytree(programs.folder, folder)
-    return folder / "hpcq-mpi", make("mpi", f"BUILD={folder}", f"MPICC={mpi.compiler}")
+    return folder / "hpcq-mpi", made_once(folder, "mpi", f"MPICC={mpi.compiler}", beside=programs.folder)
 
 
 @pytest.fixture(params=MPIS, ids=lambda mpi: mpi.compiler)

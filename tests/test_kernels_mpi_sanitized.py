@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.kernel_programs import SOURCES, Programs, make
+from tests.kernel_programs import SOURCES, Programs, made_once
 from tests.test_kernels_mpi import OPEN_MPI, YIELD, run
 from tests.test_kernels_mpi_tournament import EVERYTHING, keys, play
 
@@ -24,8 +23,7 @@ OURS = re.compile(r"^ +#\d+ .* in (\w+) (?:\S*/)?(\w+\.c):\d+", re.MULTILINE)
 @pytest.fixture(scope="module")
 def checked(sanitized: Programs, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sanitized") / "asan"
-    shutil.copytree(sanitized.folder, folder)
-    make("mpi", f"BUILD={folder}", "SANITIZED=yes", f"MPICC={OPEN_MPI.compiler}")
+    made_once(folder, "mpi", "SANITIZED=yes", f"MPICC={OPEN_MPI.compiler}", beside=sanitized.folder)
     return folder / "hpcq-mpi"
 
 

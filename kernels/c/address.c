@@ -183,15 +183,3 @@ bool socket_connect(int descriptor, const struct address *to, uint64_t deadline_
                     fail_errno_name(error));
     return fcntl(descriptor, F_SETFL, flags) == 0 || fail_system(failure, "fcntl");
 }
-
-int socket_accept(int descriptor, struct address *from, uint64_t deadline_ns, struct failure *failure)
-{
-    if (!socket_wait(descriptor, POLLIN, deadline_ns, "no connection of the peer", failure))
-        return -1;
-    memset(from, 0, sizeof *from);
-    from->length = sizeof from->storage;
-    int accepted = accept4(descriptor, (struct sockaddr *)&from->storage, &from->length, SOCK_CLOEXEC);
-    if (accepted < 0)
-        fail_system(failure, "accept");
-    return accepted;
-}

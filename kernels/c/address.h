@@ -35,7 +35,6 @@ int socket_new(const struct address *address, int type, struct failure *failure)
 bool socket_bind_range(int descriptor, bool listening, struct address *address, struct port_range range,
                        struct failure *failure);
 bool socket_connect(int descriptor, const struct address *to, uint64_t deadline_ns, struct failure *failure);
-int socket_accept(int descriptor, struct address *from, uint64_t deadline_ns, struct failure *failure);
 bool socket_wait(int descriptor, short events, uint64_t deadline_ns, const char *what, struct failure *failure);
 
 #endif

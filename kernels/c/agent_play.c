@@ -37,7 +37,7 @@ static bool write_all(int descriptor, const struct text *text)
 }
 
 static void play_child(const struct play_place *place, const struct kernel *kernel, const struct received *message,
-                       int to)
+                       int to, pid_t parent)
 {
     struct run run;
     struct text out = {0}, all = {0};
@@ -49,7 +49,7 @@ static void play_child(const struct play_place *place, const struct kernel *kern
     const char *raw = received_get(message, "raw");
     for (size_t i = 0; i < place->inherited_count; i++)
         close(place->inherited[i]);
-    sessions_child();
+    sessions_child(parent);
     run_begin(&run, place->program, kernel, false);
     run.keep.evidence_asked = received_unsigned(message, "evidence_whole");
     run.keep.raw_folder = raw && *raw ? raw : NULL;
@@ -79,10 +79,10 @@ bool play_start(struct play *play, const struct play_place *place, const struct 
     if (pipe2(ends, O_CLOEXEC))
         return fail_system(failure, "pipe");
     fflush(NULL);
-    pid_t child = fork();
+    pid_t parent = getpid(), child = fork();
     if (child == 0) {
         close(ends[0]);
-        play_child(place, kernel, message, ends[1]);
+        play_child(place, kernel, message, ends[1], parent);
     }
     close(ends[1]);
     if (child < 0) {

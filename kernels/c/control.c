@@ -149,6 +149,16 @@ bool control_readable(const struct control *control)
     return poll(&poller, 1, 0) > 0;
 }
 
+bool control_silent(struct control *control, struct failure *failure)
+{
+    struct received message;
+    if (!control_readable(control))
+        return true;
+    if (control_expect(control, "", &message, clock_now_ns() + NS_PER_S, failure))
+        received_free(&message);
+    return fail(failure, EXIT_PEER, "control channel: a message out of turn");
+}
+
 void control_token(const struct control *control, uint8_t token[CONTROL_TOKEN_BYTES])
 {
     uint8_t mac[SHA256_BYTES];

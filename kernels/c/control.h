@@ -73,6 +73,8 @@ bool control_receive(struct control *control, struct received *message, uint64_t
 /* Receives and demands this type; a peer's `refused` or `failed` becomes our failure. */
 bool control_expect(struct control *control, const char *type, struct received *message, uint64_t deadline_ns,
                     struct failure *failure);
+/* While nothing may be said: true when nothing was; a message, or the peer's end, becomes our failure. */
+bool control_silent(struct control *control, struct failure *failure);
 bool control_readable(const struct control *control); /* a message or the end is waiting */
 void control_token(const struct control *control, uint8_t token[CONTROL_TOKEN_BYTES]);
 

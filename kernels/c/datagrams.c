@@ -64,8 +64,18 @@ static bool udp_meet(struct run *run, int descriptor, uint64_t deadline_ns)
     control_token(&run->control, token);
     for (;;) {
         struct address from = {.length = sizeof from.storage};
-        if (!socket_wait(descriptor, POLLIN, deadline_ns, "no datagram with the token", &run->failure))
+        struct pollfd pollers[2] = {{.fd = descriptor, .events = POLLIN},
+                                    {.fd = run->control.descriptor, .events = POLLIN}};
+        if (!clock_remaining_ms(deadline_ns))
+            return fail(&run->failure, EXIT_PEER, "timed out: no datagram with the token");
+        if (poll(pollers, 2, clock_remaining_ms(deadline_ns)) < 0 && errno != EINTR)
+            return fail_system(&run->failure, "poll");
+        if (signals_stop())
+            return fail(&run->failure, EXIT_INVALID, "interrupted by signal %d", signals_stop());
+        if (pollers[1].revents && !control_silent(&run->control, &run->failure))
             return false;
+        if (!pollers[0].revents)
+            continue;
         ssize_t got = recvfrom(descriptor, datagram, sizeof datagram, MSG_DONTWAIT, (struct sockaddr *)&from.storage,
                                &from.length);
         if (got == 1 + CONTROL_TOKEN_BYTES && datagram[0] == JOIN_PHASE &&

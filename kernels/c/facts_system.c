@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/timex.h>
 #include <sys/wait.h>
@@ -127,6 +128,7 @@ static void program_exec(int output, const char *const *words)
     if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(output, STDOUT_FILENO) < 0 || dup2(output, STDERR_FILENO) < 0)
         _exit(127);
     setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     execvp(words[0], (char *const *)words);
     _exit(127);
 }

@@ -1,16 +1,30 @@
 /* See fail.h. */
 #include "fail.h"
 
+#include "text.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+/* A peer's words reach our terminal and logs: no control characters, and nothing that is no text. */
+static void fail_plain(char *message)
+{
+    for (unsigned char *s = (unsigned char *)message; *s;) {
+        size_t length = utf8_length(s);
+        if (!length || *s < ' ' || *s == 0x7f)
+            *s = length && (*s == '\n' || *s == '\t') ? ' ' : '?';
+        s += length ? length : 1;
+    }
+}
 
 static void fail_write(struct failure *failure, enum exit_code code, const char *format, va_list arguments)
 {
     failure->failed = true;
     failure->exit_code = code;
     vsnprintf(failure->message, sizeof failure->message, format, arguments);
+    fail_plain(failure->message);
 }
 
 bool fail(struct failure *failure, enum exit_code code, const char *format, ...)
@@ -47,6 +61,7 @@ bool fail_hint(struct failure *failure, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(failure->hint, sizeof failure->hint, format, arguments);
     va_end(arguments);
+    fail_plain(failure->hint);
     return false;
 }
 

@@ -22,8 +22,14 @@ static const char *check_string(const char *s)
     while (*s != '"') {
         if ((unsigned char)*s < 0x20)
             return NULL; /* control character or the end */
-        if (*s++ != '\\')
+        if (*s != '\\') {
+            size_t length = utf8_length((const unsigned char *)s);
+            if (!length)
+                return NULL;
+            s += length;
             continue;
+        }
+        s++;
         if (*s == 'u') {
             for (int i = 1; i <= 4; i++)
                 if (!isxdigit((unsigned char)s[i]))

@@ -107,7 +107,7 @@ static bool server_loop(struct server *server, struct failure *failure)
     struct sessions *sessions = &server->sessions;
     while (!server->stop && (!server->session_limit || sessions->served < server->session_limit)) {
         int wait_ms = -1;
-        if (server->idle_timeout_s > 0 && !sessions->child_count) {
+        if (server->idle_timeout_s > 0 && !sessions_working(sessions)) {
             wait_ms = clock_remaining_ms(sessions->last_busy_ns + clock_ns_from_s(server->idle_timeout_s));
             if (!wait_ms)
                 return fail(failure, EXIT_PEER, "no client for %g s", server->idle_timeout_s);

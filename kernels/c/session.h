@@ -14,8 +14,8 @@ struct session_place {
     const char *interface;
     struct port_range ports;
     struct address peer;
-    bool (*claim)(int argument); /* waits for the turn to measure */
-    int claim_argument;
+    bool (*claim)(const void *argument); /* the client has proved itself: waits for the turn to measure */
+    const void *claim_argument;
 };
 
 enum session_end session_serve(int descriptor, const struct session_place *place, const struct secret *secret);

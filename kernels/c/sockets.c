@@ -1,7 +1,10 @@
 /* Buffers and TCP. See sockets.h. */
 #include "sockets.h"
 
+#include "signals.h"
+
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <string.h>
@@ -96,21 +99,82 @@ bool sockets_tcp_listen(struct run *run, const struct tcp_settings *settings, in
     return true;
 }
 
-static bool token_receive(struct run *run, int descriptor, uint64_t deadline_ns)
+/* Whoever connected to the test port; only the client of this session knows the token. */
+struct guest {
+    int descriptor;
+    size_t have;
+    uint8_t token[CONTROL_TOKEN_BYTES];
+};
+struct lobby {
+    struct guest guests[8]; /* the oldest first */
+    size_t count;
+};
+
+/* Out of the lobby, to be closed or measured with. */
+static int guest_leave(struct lobby *lobby, size_t index)
 {
-    uint8_t found[CONTROL_TOKEN_BYTES], right[CONTROL_TOKEN_BYTES], difference = 0;
-    control_token(&run->control, right);
-    for (size_t have = 0; have < sizeof found;) {
-        if (!socket_wait(descriptor, POLLIN, deadline_ns, "no token on the test channel", &run->failure))
-            return false;
-        ssize_t got = recv(descriptor, found + have, sizeof found - have, MSG_DONTWAIT);
-        if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR))
-            return fail(&run->failure, EXIT_PEER, "test channel: closed before its token came");
-        have += got > 0 ? (size_t)got : 0;
+    int descriptor = lobby->guests[index].descriptor;
+    memmove(&lobby->guests[index], &lobby->guests[index + 1], (--lobby->count - index) * sizeof lobby->guests[0]);
+    return descriptor;
+}
+
+static void guest_arrive(struct lobby *lobby, int listener)
+{
+    int descriptor = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+    if (descriptor < 0)
+        return;
+    if (lobby->count == sizeof lobby->guests / sizeof lobby->guests[0])
+        close(guest_leave(lobby, 0));
+    lobby->guests[lobby->count++] = (struct guest){.descriptor = descriptor};
+}
+
+/* True once its whole token is here and right; otherwise it stays, or goes. */
+static bool guest_admitted(struct lobby *lobby, size_t index, const uint8_t *token)
+{
+    struct guest *guest = &lobby->guests[index];
+    ssize_t got = recv(guest->descriptor, guest->token + guest->have, sizeof guest->token - guest->have, MSG_DONTWAIT);
+    uint8_t difference = 0;
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return false;
+    guest->have += got > 0 ? (size_t)got : 0;
+    for (size_t i = 0; i < sizeof guest->token; i++)
+        difference |= guest->token[i] ^ token[i];
+    if (guest->have == sizeof guest->token && !difference)
+        return true;
+    if (got <= 0 || guest->have == sizeof guest->token)
+        close(guest_leave(lobby, index));
+    return false;
+}
+
+/* The client's connection among all that come: a port scanner costs it nothing. */
+static bool tcp_admit(struct run *run, int listener, int *descriptor, uint64_t deadline_ns)
+{
+    struct lobby lobby = {.count = 0};
+    struct pollfd pollers[2 + sizeof lobby.guests / sizeof lobby.guests[0]];
+    uint8_t token[CONTROL_TOKEN_BYTES];
+    control_token(&run->control, token);
+    fcntl(listener, F_SETFL, O_NONBLOCK);
+    while (*descriptor < 0 && clock_remaining_ms(deadline_ns)) {
+        pollers[0] = (struct pollfd){.fd = listener, .events = POLLIN};
+        for (size_t i = 0; i < lobby.count; i++)
+            pollers[i + 1] = (struct pollfd){.fd = lobby.guests[i].descriptor, .events = POLLIN};
+        size_t count = lobby.count;
+        pollers[count + 1] = (struct pollfd){.fd = run->control.descriptor, .events = POLLIN};
+        if (poll(pollers, count + 2, clock_remaining_ms(deadline_ns)) < 0 && errno != EINTR)
+            break;
+        if (pollers[count + 1].revents && !control_silent(&run->control, &run->failure))
+            break;
+        if (signals_stop() && !fail(&run->failure, EXIT_INVALID, "interrupted by signal %d", signals_stop()))
+            break;
+        for (size_t i = count; *descriptor < 0 && i > 0; i--)
+            if (pollers[i].revents && guest_admitted(&lobby, i - 1, token))
+                *descriptor = guest_leave(&lobby, i - 1);
+        if (*descriptor < 0 && pollers[0].revents)
+            guest_arrive(&lobby, listener);
     }
-    for (size_t i = 0; i < sizeof found; i++)
-        difference |= found[i] ^ right[i];
-    return difference == 0 || fail(&run->failure, EXIT_PEER, "test channel: not the client of this session");
+    while (lobby.count)
+        close(guest_leave(&lobby, 0));
+    return *descriptor >= 0 || fail(&run->failure, EXIT_PEER, "timed out: the client did not come to the test channel");
 }
 
 static bool tcp_join(struct run *run, const struct tcp_settings *settings, int *descriptor, uint64_t deadline_ns)
@@ -130,11 +194,10 @@ static bool tcp_join(struct run *run, const struct tcp_settings *settings, int *
 
 bool sockets_tcp_open(struct run *run, const struct tcp_settings *settings, int *listener, int *descriptor)
 {
-    struct address from;
     uint64_t deadline = run_state(run, "open", 10);
     if (run->is_server) {
-        *descriptor = socket_accept(*listener, &from, deadline, &run->failure);
-        if (*descriptor < 0 || !token_receive(run, *descriptor, deadline))
+        *descriptor = -1;
+        if (!tcp_admit(run, *listener, descriptor, deadline))
             return false;
         close(*listener);
         *listener = -1;

@@ -98,7 +98,7 @@ void json_close(struct text *text, char bracket)
 }
 
 /* Length of the UTF-8 sequence at `s`, or 0 when it is none (RFC 3629, table 3-7 of Unicode). */
-static size_t utf8_length(const unsigned char *s)
+size_t utf8_length(const unsigned char *s)
 {
     if (s[0] < 0x80)
         return 1;

@@ -35,5 +35,7 @@ void json_raw(struct text *text, const char *json); /* a value that is JSON alre
 
 /* True when `json` is one whole JSON value; used before a peer's text is passed on. */
 bool json_check(const char *json);
+/* Bytes of the character that begins here; 0 where none does. */
+size_t utf8_length(const unsigned char *s);
 
 #endif

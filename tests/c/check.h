@@ -29,5 +29,6 @@ void check_numbers(void);
 void check_options(void);
 void check_messages(void);
 void check_counters(void);
+void check_fuzz(void);
 
 #endif

@@ -1,0 +1,191 @@
+"""Guests that are not invited: silent, slow, scanning, or clients that know the secret and talk nonsense.
+
+Every server here is built with both sanitizers; none may die, and each must measure afterwards, or meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import socket
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.control_peer import ControlPeer
+from tests.kernel_programs import INSTANT, Programs, Server, write_secret
+from tests.test_kernels_control import children, start, wait_for
+
+pytestmark = pytest.mark.fast
+
+#: More than a server has places for.
+CROWD = 40
+SEED = 20261121
+REQUEST = """request
+kernel {kernel}
+timeout_s 5
+evidence_whole 1
+raw 1
+option.message_bytes 1000
+option.duration_s 0.02
+option.warmup_s 0
+"""
+#: What a field may turn into.
+VALUES = ["", " ", "-1", "0", "1e400", "nan", "9" * 400, "%s%n", "\x7f", "../../x", "true", "18446744073709551616", "0x10"]
+
+
+@pytest.fixture(scope="module")
+def server(sanitized: Programs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with Server(sanitized.net, write_secret(tmp_path_factory.mktemp("hostile") / "secret")) as running:
+        yield running
+        running.process.terminate()
+        said = running.process.stderr.read() if running.process.stderr else ""
+        assert running.process.wait(timeout=20) == 0
+        assert "Sanitizer" not in said, said
+        assert "runtime error" not in said, said
+
+
+def runs(pid: int) -> bool:
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    return False
+
+
+@pytest.fixture
+def crowd(server: Server) -> Iterator[list[socket.socket]]:
+    """Connections that send nothing, or one byte of a head."""
+    with contextlib.ExitStack() as stack:
+        guests = []
+        for number in range(CROWD):
+            guest = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=20))
+            if number % 2:
+                guest.sendall(b"\0")
+            guests.append(guest)
+        yield guests
+
+
+def test_silent_connections_take_no_place_from_a_client(server: Server, crowd: list[socket.socket]) -> None:
+    """Their processes are stopped, so that no time-out of theirs can help."""
+    wait_for(lambda: len(children(server.process.pid)) >= 16)
+    for child in children(server.process.pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGSTOP)
+    assert server.run("tcp_pingpong", **INSTANT).rc == 0
+
+
+def test_a_crowd_while_it_measures(server: Server) -> None:
+    """A port scan beside a measurement: guests come and go, and prove nothing."""
+    client = start(server, "tcp_stream", duration_s=0.5)
+    for _ in range(CROWD):
+        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as guest:
+            guest.sendall(b"GET / HTTP/1.0\r\n\r\n")
+    out, err = client.communicate(timeout=30)
+    assert client.returncode == 0, out + err
+
+
+def test_strangers_on_the_test_channel_cost_the_client_nothing(server: Server) -> None:
+    """Silent ones, wrong tokens, half a token and an end: the client's connection is known by its token."""
+    with ControlPeer(server.port, server.secret.read_bytes().strip()) as peer, contextlib.ExitStack() as stack:
+        peer.send(REQUEST.format(kernel="tcp_stream").encode())
+        ready = dict(line.split(" ", 1) for line in peer.receive()[1:])
+        place = ("127.0.0.1", int(ready["port"]))
+        for number in range(24):
+            guest = stack.enter_context(socket.create_connection(place, timeout=20))
+            guest.sendall([b"", b"\0" * 16, peer.token()[:8], b"GET / HTTP/1.0\r\n\r\n"][number % 4])
+            if number % 3 == 0:
+                guest.close()
+        test = stack.enter_context(socket.create_connection(place, timeout=20))
+        test.sendall(peer.token()[:5])
+        test.sendall(peer.token()[5:])
+        assert peer.receive()[0] == "opened"
+    assert server.run("tcp_stream", **INSTANT).rc == 0
+
+
+def test_a_stopped_session_does_not_outlive_its_server(sanitized: Programs, secret: Path) -> None:
+    with Server(sanitized.net, secret) as server:
+        client = start(server, "udp_stream", duration_s=30)
+        [session] = children(server.process.pid)
+        os.kill(session, signal.SIGSTOP)
+        server.process.kill()
+        wait_for(lambda: not runs(session), limit_s=20)
+        client.kill()
+        client.communicate()
+
+
+def mutated(dice: random.Random, payload: bytes) -> bytes:
+    """One field changed, a line lost or doubled, or bytes turned; many keep the form and change the sense."""
+    lines = payload.split(b"\n")[:-1]
+    chosen = dice.randrange(len(lines))
+    what = dice.randrange(5)
+    if what == 0 and b" " in lines[chosen]:
+        lines[chosen] = lines[chosen].split(b" ")[0] + b" " + dice.choice(VALUES).encode()
+    elif what == 1:
+        del lines[chosen]
+    elif what == 2:
+        lines += [lines[chosen]] * dice.choice([1, 2000])
+    elif what == 3:
+        lines[chosen] = dice.randbytes(dice.randrange(60))
+    else:
+        turned = bytearray(b"\n".join(lines) + b"\n")
+        for _ in range(dice.randrange(1, 6)):
+            turned[dice.randrange(len(turned))] = dice.randrange(256)
+        return bytes(turned)
+    return b"\n".join(lines) + b"\n"
+
+
+def test_a_client_that_talks_nonsense(server: Server) -> None:
+    """It knows the secret, so its frames are taken and read."""
+    dice = random.Random(SEED)
+    key = server.secret.read_bytes().strip()
+    refused = 0
+    for number in range(120):
+        text = REQUEST.format(kernel=("tcp_stream", "udp_stream", "tcp_pingpong", "udp_pingpong")[number % 4]).encode()
+        with ControlPeer(server.port, key) as peer, contextlib.suppress(ConnectionError):
+            peer.send(mutated(dice, text))
+            answer = peer.receive()
+            refused += answer[0] == "refused"
+            if answer[0] == "ready":
+                peer.send(mutated(dice, b"start\nphase measure\n"))
+    assert refused > 20
+    assert server.process.poll() is None
+    assert server.run("udp_pingpong", **INSTANT).rc == 0
+
+
+def test_somebody_without_the_secret_who_talks_nonsense(server: Server) -> None:
+    dice = random.Random(SEED)
+    hello = b"hello\nprotocol 1\nnonce " + b"0" * 32 + b"\n"
+    for _ in range(120):
+        payload = mutated(dice, hello)
+        length = dice.choice([len(payload)] * 6 + [0, 2**31, 4096, 4097])
+        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as guest, contextlib.suppress(ConnectionError):
+            guest.sendall(struct.pack(">I", length) + payload)
+            guest.shutdown(socket.SHUT_WR)
+            answer = guest.recv(4096)
+            assert b"opened" not in answer
+            assert b"ready" not in answer
+    assert server.process.poll() is None
+    assert server.run("udp_pingpong", **INSTANT).rc == 0
+
+
+@pytest.mark.parametrize(
+    "rude", [lambda peer: peer.send(b"start\nphase measure\n"), lambda peer: peer.peer.sendall(b"\xff" * 64)]
+)
+def test_the_order_of_messages_is_kept(server: Server, rude: Callable[[ControlPeer], None]) -> None:
+    with ControlPeer(server.port, server.secret.read_bytes().strip()) as peer:
+        rude(peer)
+        with contextlib.suppress(ConnectionError):
+            assert peer.receive()[0] in {"refused", "failed"}
+    assert server.run("udp_pingpong", **INSTANT).rc == 0
+
+
+def test_a_half_open_client_is_given_up(server: Server) -> None:
+    """It was served as far as `ready`, and is gone without a word: the next one need not know."""
+    with ControlPeer(server.port, server.secret.read_bytes().strip()) as peer:
+        peer.send(REQUEST.format(kernel="udp_stream").encode())
+        assert peer.receive()[0] == "ready"
+        peer.peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    assert server.run("udp_pingpong", **INSTANT).rc == 0
