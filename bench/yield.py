@@ -1,6 +1,6 @@
 """How much longer a user waits because of a campaign that gives way: one real Slurm of 16 nodes, the same arrivals each time.
 
-    python bench/yield.py [--quick] [--lab NAME] [--seed 1] [--span 150]
+    python bench/yield.py [--quick] [--lab NAME] [--seed 1] [--span 120]
 
 A user's jobs arrive all the time. First the user is alone, twice, which shows how much waits differ by themselves; then the
 same jobs arrive while a campaign of pair jobs runs with `yield: true`, and while one of tournaments does (`pack: whole`). Waits
@@ -9,13 +9,10 @@ are Slurm's own accounting (whole seconds); the budget is compared with what squ
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,14 +20,16 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.harness import Claim, against, claim, finish, parser
+from bench.labs import lab_of
 from tests.campaigns_in_lab import Desk
 from tests.lab_fixture import RunningLab
 from tests.users_in_lab import Sampled, UserJob, Waited, arrivals, sampled, users_waits
 
-LAB = Path(__file__).resolve().parents[1] / "lab"
-LOAD_RATIO = 0.5
+#: How full the user alone would keep the nodes: seldom a queue, and often one.
+LOAD_RATIOS = (0.25, 0.5)
 JOBS_AT_MOST = 6
 NODES_AT_MOST = 12
+TOLD_ABOVE_S = 5
 #: More than the span can hold, so that the campaign never rests of itself.
 CAMPAIGN = """clusters: [alpha]
 pairs: all
@@ -50,21 +49,6 @@ class Beside:
     waits: list[Waited]
     seen: Sampled
     measured_count: int
-
-
-@contextlib.contextmanager
-def lab_of_16(name: str | None) -> Iterator[RunningLab]:
-    """The lab that was named, or one of its own."""
-    if name:
-        yield RunningLab(name)
-        return
-    own = f"bench-yield-{os.getpid()}"
-    program = [sys.executable, str(LAB)]
-    try:
-        subprocess.run([*program, "up", "--name", own, "--nodes", "16"], check=True, stdout=sys.stderr)
-        yield RunningLab(own)
-    finally:
-        subprocess.run([*program, "down", "--name", own], check=True, stdout=sys.stderr)
 
 
 def beside(lab: RunningLab, jobs: Sequence[UserJob], pack: str, folder: Path) -> Beside:
@@ -87,9 +71,9 @@ def longer_s(waits: Sequence[Waited], alone: Sequence[Waited]) -> list[float]:
     return [one.wait_s - other.wait_s for one, other in zip(waits, alone, strict=True)]
 
 
-def claims_of(alone: Sequence[Waited], again: Sequence[Waited], campaigns: dict[str, Beside]) -> list[Claim]:
+def claims_of(load_ratio: float, alone: Sequence[Waited], again: Sequence[Waited], campaigns: dict[str, Beside]) -> list[Claim]:
     """What must hold, and what came of the campaigns."""
-    text = f"a user's {len(alone)} jobs on 16 nodes"
+    text = f"a user's {len(alone)} jobs on 16 nodes, {load_ratio:.0%} full"
     claims = [
         claim(f"{text}, nobody else", "longest wait", "s", max(one.wait_s for one in alone)),
         claim(f"{text}, nobody else, once more", "longer wait than before, worst job", "s", max(longer_s(again, alone))),
@@ -107,22 +91,28 @@ def claims_of(alone: Sequence[Waited], again: Sequence[Waited], campaigns: dict[
     return claims
 
 
+def one_load(lab: RunningLab, seed: int, span_s: float, load_ratio: float, folder: Path) -> list[Claim]:
+    """The same arrivals four times: alone, alone, beside pair jobs, beside tournaments."""
+    jobs = arrivals(seed, span_s, [f"alpha-n{number:02d}" for number in range(1, 17)], load_ratio)
+    alone, again = users_waits(lab, jobs), users_waits(lab, jobs)
+    campaigns = {pack: beside(lab, jobs, pack, folder / f"{pack}-{load_ratio:g}") for pack in ("pair", "whole")}
+    for pack, one in campaigns.items():
+        for number, more_s in enumerate(longer_s(one.waits, alone)):
+            if more_s > TOLD_ABOVE_S:
+                print(f"{pack}: {jobs[number]} waited {more_s:+.0f} s", flush=True)
+    return claims_of(load_ratio, alone, again, campaigns)
+
+
 def main() -> int:
     """Measure and report."""
     options = parser(__doc__ or "", seed=1)
     options.add_argument("--lab", help="a lab of 16 nodes that is up; otherwise one is made")
-    options.add_argument("--span", type=float, default=150.0, help="seconds over which jobs arrive (default %(default)s)")
+    options.add_argument("--span", type=float, default=120.0, help="seconds over which jobs arrive (default %(default)s)")
     chosen = options.parse_args()
-    with lab_of_16(chosen.lab) as lab, tempfile.TemporaryDirectory(prefix="hpcq-yield-") as folder:
-        nodes = [f"alpha-n{number:02d}" for number in range(1, 17)]
-        jobs = arrivals(chosen.seed, 30.0 if chosen.quick else chosen.span, nodes, LOAD_RATIO)
-        alone, again = users_waits(lab, jobs), users_waits(lab, jobs)
-        campaigns = {pack: beside(lab, jobs, pack, Path(folder) / pack) for pack in ("pair", "whole")}
-    for pack, one in campaigns.items():
-        for number, more in enumerate(longer_s(one.waits, alone)):
-            if more > 5:
-                print(f"{pack}: job {number} {jobs[number]}: {more:+.0f} s, at {one.waits[number].submitted_s:.0f} s")
-    return finish("yield", claims_of(alone, again, campaigns), quick=chosen.quick)
+    span_s = 30.0 if chosen.quick else chosen.span
+    with lab_of(16, chosen.lab) as lab, tempfile.TemporaryDirectory(prefix="hpcq-yield-") as folder:
+        claims = [one for ratio in LOAD_RATIOS for one in one_load(lab, chosen.seed, span_s, ratio, Path(folder))]
+    return finish("yield", claims, quick=chosen.quick)
 
 
 if __name__ == "__main__":
