@@ -26,7 +26,7 @@ from hpcq.statistics import (
     median_shift,
     noise_scale,
 )
-from hpcq.statistics.boundary import after_count_needed, smallest_p
+from hpcq.statistics.boundary import after_count_needed, mann_whitney, smallest_p, smallest_side
 from hpcq.statistics.ranks import average_ranks
 
 pytestmark = pytest.mark.fast
@@ -244,6 +244,20 @@ def test_mann_whitney_agrees_with_scipy(seed: int) -> None:
         assert p == pytest.approx(stats.mannwhitneyu(after, before, alternative=alternative).pvalue, rel=1e-9, abs=1e-15)
     both = mann_whitney(before, after, Better.NONE)[0]
     assert both == pytest.approx(stats.mannwhitneyu(after, before).pvalue, rel=1e-9, abs=1e-15)
+
+
+@pytest.mark.parametrize("rounded", [False, True])
+def test_a_first_look_at_a_tail_hides_nothing(rounded: bool) -> None:
+    random = np.random.default_rng(8)
+    for _ in range(300):
+        before = random.standard_normal(random.integers(8, 60))
+        after = random.standard_normal(random.integers(2, 5)) - random.integers(0, 3)
+        if rounded:
+            before, after = np.round(before, 1), np.round(after, 1)
+        told = min(mann_whitney(before, after))
+        looked = smallest_side(sorted(before.tolist()), after.tolist())
+        assert looked <= told + 1e-12
+        assert rounded or looked == pytest.approx(told)
 
 
 def test_ranks_share_ties() -> None:

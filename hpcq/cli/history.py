@@ -242,7 +242,7 @@ def _find(connection: Any, filters: dict[str, Any], since: str, against: str | N
         return judged, len(judged)
     begin = moment(connection, since)
     try:
-        earliest = dt.datetime.fromisoformat(begin if len(begin) > len("2026-11") else f"{begin}-01")
+        earliest = dt.datetime.fromisoformat(begin if len(begin) >= len("2026-11-20") else f"{begin}-01-01"[:10])
         look_back = (earliest - dt.timedelta(days=_LOOK_BACK_DAYS)).strftime("%Y-%m-%d")
     except (ValueError, OverflowError):
         look_back = ""

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +20,7 @@ from hpcq.store.history import COUNTS, Metric, SeriesRow, within
 from hpcq.store.moments import Window
 
 Floats = NDArray[np.float64]
+_ROW = np.dtype([("series", "i8"), ("job", "i8"), ("result", "i8"), ("value", "f8"), ("after", "?")])
 #: Up to so many series are asked for one by one; beyond, all results of the window are read once.
 _ONE_BY_ONE = 100
 
@@ -56,14 +56,14 @@ def tracks(
     fetched = _fetch(database, wanted, ids, window, boundary=boundary, facts=facts)
     if not len(fetched):
         return []
-    fetched = fetched[np.isin(fetched[:, 0].astype(np.int64), np.fromiter(wanted, dtype=np.int64))]
+    fetched = fetched[np.isin(fetched["series"], np.fromiter(wanted, dtype=np.int64))]
     return list(_grouped(fetched)) if len(fetched) else []
 
 
 def _fetch(
     database: Connection, wanted: set[int], ids: str, window: Window, *, boundary: str, facts: Sequence[tuple[str, str]]
-) -> NDArray[np.float64]:
-    """Rows of series, job, result, value, after: pruned ones first, then in time order."""
+) -> NDArray[np.void]:
+    """Rows as _ROW has them: pruned ones first, then in time order. Straight from the cursor: a month is a million of them."""
     condition, bound = within(window, facts)
     bound["boundary"] = boundary
     columns = "x.series_id, x.job_id, x.result_id, m.value, x.started_utc >= :boundary"
@@ -75,39 +75,35 @@ def _fetch(
     )
     cursor = database.cursor()
     cursor.row_factory = None
-    found: list[Any] = cursor.execute(rolled, bound).fetchall()
+    found = [np.fromiter(cursor.execute(rolled, bound), dtype=_ROW)]
     if len(wanted) <= _ONE_BY_ONE:
         query = (
             f"SELECT {columns} FROM {joined} WHERE x.series_id = :series AND {COUNTS} AND {condition} ORDER BY x.started_utc"
         )
         for series in sorted(wanted):
-            found += cursor.execute(query, {**bound, "series": series}).fetchall()
+            found.append(np.fromiter(cursor.execute(query, {**bound, "series": series}), dtype=_ROW))
     else:
-        found += cursor.execute(
-            f"SELECT {columns} FROM {joined} WHERE {COUNTS} AND {condition} ORDER BY x.started_utc", bound
-        ).fetchall()
-    return np.array(found, dtype=np.float64).reshape(-1, 5)
+        query = f"SELECT {columns} FROM {joined} WHERE {COUNTS} AND {condition} ORDER BY x.started_utc"
+        found.append(np.fromiter(cursor.execute(query, bound), dtype=_ROW))
+    return np.concatenate(found)
 
 
-def _grouped(fetched: NDArray[np.float64]) -> Iterator[Track]:
+def _grouped(fetched: NDArray[np.void]) -> Iterator[Track]:
     """Cut rows in time order by series, and within a series by job."""
-    series = fetched[:, 0].astype(np.int64)
-    order = np.argsort(series, kind="stable")
-    rows, series = fetched[order], series[order]
-    jobs = rows[:, 1].astype(np.int64)
+    order = np.argsort(fetched["series"], kind="stable")
+    series, jobs, results, values, after = (np.ascontiguousarray(fetched[name][order]) for name in _ROW.names or ())
     keys = series * (int(jobs.max()) + 1) + jobs
     _, first_row, job_of = np.unique(keys, return_index=True, return_inverse=True)
-    by_job = np.lexsort((rows[:, 3], job_of))
+    by_job = np.lexsort((values, job_of))
     counts = np.bincount(job_of)
     starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
-    ordered = rows[by_job, 3]
+    ordered = values[by_job]
     medians = (ordered[starts + (counts - 1) // 2] + ordered[starts + counts // 2]) / 2.0
     in_time = np.argsort(first_row, kind="stable")
     first_row, medians = first_row[in_time], medians[in_time]
     ids, lows = np.unique(series, return_index=True)
-    points = np.searchsorted(first_row, np.append(lows, len(rows)))
-    highs = np.append(lows[1:], len(rows))
-    results, after = rows[:, 2].astype(np.int64), rows[:, 4] > 0
+    points = np.searchsorted(first_row, np.append(lows, len(values)))
+    highs = np.append(lows[1:], len(values))
     for i, (low, high) in enumerate(zip(lows, highs, strict=True)):
         at = slice(points[i], points[i + 1])
-        yield Track(int(ids[i]), medians[at], results[first_row[at]], after[first_row[at]], rows[low:high, 3], after[low:high])
+        yield Track(int(ids[i]), medians[at], results[first_row[at]], after[first_row[at]], values[low:high], after[low:high])

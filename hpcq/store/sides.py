@@ -55,7 +55,9 @@ def facts_of(database: Connection, result_ids: Sequence[int]) -> list[Facts]:
 
     What is the same for all of them is left out, and so is what differs at every boot or moment.
     """
-    heads = [_head(database, result_id) for result_id in result_ids]
+    heads = _heads(database, result_ids)
+    nodes = {head[f"{end}_node_id"] for head in heads for end in ("client", "server")}
+    known = {node: _groups(database, node) for node in nodes}
     found: list[Facts] = [{} for _ in heads]
     for end in ("client", "server"):
         sets = {head[f"{end}_set"] for head in heads} - {None}
@@ -64,7 +66,7 @@ def facts_of(database: Connection, result_ids: Sequence[int]) -> list[Facts]:
             where = f"{end} {head[end]}"
             for name, value in telling.get(head[f"{end}_set"], {}).items():
                 facts[where, name] = value
-            for kind, group in _groups(database, head[f"{end}_node_id"], head["started_utc"]):
+            for kind, group in _groups_at(known[head[f"{end}_node_id"]], head["started_utc"] or ""):
                 facts[where, f"group.{kind}"] = group
     builds = {head["build_id"]: _build(database, head["build_id"]) for head in heads if head["build_id"] is not None}
     granted = _differing({one: _granted(database, one) for one in {head["granted_set_id"] for head in heads} - {None}})
@@ -108,17 +110,20 @@ def events_between(database: Connection, row: SeriesRow, after_utc: str, until_u
     return [EventRow(*one) for one in database.execute(query, bound)]
 
 
-def _head(database: Connection, result_id: int) -> dict[str, Any]:
-    row = database.execute(
-        "SELECT x.started_utc, x.build_id, x.granted_set_id, nc.name AS client, ns.name AS server,"
+def _heads(database: Connection, result_ids: Sequence[int]) -> list[dict[str, Any]]:
+    """What stands around each of these results, in their order."""
+    ids = ", ".join(str(int(one)) for one in result_ids)
+    rows = database.execute(
+        "SELECT x.result_id, x.started_utc, x.build_id, x.granted_set_id, nc.name AS client, ns.name AS server,"
         " j.client_node_id, j.server_node_id, fc.fact_set_id AS client_set, fs.fact_set_id AS server_set"
         " FROM result x JOIN job j ON j.job_id = x.job_id JOIN node nc ON nc.node_id = j.client_node_id"
         " JOIN node ns ON ns.node_id = j.server_node_id"
         " LEFT JOIN node_facts fc ON fc.attempt_id = x.attempt_id AND fc.node_id = j.client_node_id"
-        " LEFT JOIN node_facts fs ON fs.attempt_id = x.attempt_id AND fs.node_id = j.server_node_id WHERE x.result_id = ?",
-        (int(result_id),),
-    ).fetchone()
-    return dict(row)
+        " LEFT JOIN node_facts fs ON fs.attempt_id = x.attempt_id AND fs.node_id = j.server_node_id"
+        f" WHERE x.result_id IN ({ids})"
+    )
+    found = {int(row["result_id"]): dict(row) for row in rows}
+    return [found[int(one)] for one in result_ids]
 
 
 def _fact_set(database: Connection, fact_set_id: int) -> dict[str, Any]:
@@ -136,14 +141,18 @@ def _differing(sets: dict[int, dict[str, Any]]) -> dict[int, dict[str, Any]]:
     return {key: {name: one.get(name) for name in telling} for key, one in sets.items()}
 
 
-def _groups(database: Connection, node_id: int, at_utc: str | None) -> list[tuple[str, str]]:
+def _groups(database: Connection, node_id: int) -> list[tuple[str, str, str]]:
+    """Kind, name and since when, of all that a node ever belonged to, oldest first."""
+    query = "SELECT kind, name, since_utc FROM node_group WHERE node_id = ? ORDER BY since_utc"
+    return [(str(kind), str(name), str(since)) for kind, name, since in database.execute(query, (node_id,))]
+
+
+def _groups_at(known: Sequence[tuple[str, str, str]], at_utc: str) -> list[tuple[str, str]]:
     """The groups of a node at a time; one that was first seen later counts from the beginning."""
     found: dict[str, str] = {}
-    query = "SELECT kind, name FROM node_group WHERE node_id = ? AND since_utc {} ? ORDER BY since_utc {}"
-    for row in database.execute(query.format(">", "DESC"), (node_id, at_utc or "")):
-        found[row[0]] = row[1]
-    for row in database.execute(query.format("<=", "ASC"), (node_id, at_utc or "")):
-        found[row[0]] = row[1]
+    for kind, name, since in known:
+        if since <= at_utc or kind not in found:
+            found[kind] = name
     return list(found.items())
 
 

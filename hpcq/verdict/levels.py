@@ -10,6 +10,7 @@ Among many series a few look changed by luck: Benjamini-Hochberg over all of the
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -18,7 +19,14 @@ from numpy.typing import NDArray
 
 from hpcq.kernels import Better
 from hpcq.statistics import Comparison, Outcome, benjamini_hochberg, compare, find_changes
-from hpcq.statistics.boundary import ALPHA, FALSE_DISCOVERY_RATIO, MINIMUM_EFFECT_RATIO, smallest_p
+from hpcq.statistics.boundary import (
+    ALPHA,
+    FALSE_DISCOVERY_RATIO,
+    LOOK_AGAIN,
+    MINIMUM_EFFECT_RATIO,
+    smallest_p,
+    smallest_side,
+)
 from hpcq.statistics.scale import median
 
 Floats = NDArray[np.float64]
@@ -111,27 +119,54 @@ def judge_search(series: Sequence[Sides], minimum_effect_ratio: float | None = N
 def _tail(one: Sides, level_start: int) -> Level | None:
     """The newest points, where the search is blind, against the level before them; None where nothing moved.
 
-    The last 2, 3 and 4 points are tried; the p-value of the clearest is multiplied by the number of tries.
+    The last 2, 3 and 4 points are tried; the p-value of the clearest is multiplied by the number of tries. Most tails of most
+    series are luck, which a rank sum tells at once; only what might be told is compared in full.
     """
-    tries = []
-    for count in range(2, BLIND_POINTS + 1):
-        start = len(one.points) - count
-        if start < one.boundary or start - level_start < _LEVEL_POINTS_MIN:
-            continue
-        before, after = median(one.points[level_start:start]), median(one.points[start:])
-        if before == after or (before and abs(after / before - 1) < MINIMUM_EFFECT_RATIO):
-            continue
-        points = one.points[level_start:]
-        cut = Sides(one.better, points, start - level_start, points, start - level_start)
-        level = _compared(cut, cut.boundary, len(points), MINIMUM_EFFECT_RATIO)
-        tries.append(replace(level, index=start, first=level_start, last=len(one.points)))
+    tries, p_value = _moved_tails(one, level_start)
     if not tries:
         return None
-    best = min(tries, key=lambda level: level.p_value if level.p_value is not None else 1.0)
-    p_value = min(1.0, len(tries) * (best.p_value if best.p_value is not None else 1.0))
+    if p_value >= LOOK_AGAIN:
+        start = len(one.points) - tries[0]
+        counts = (start - level_start, tries[0])
+        same = _same(start, len(one.points), counts, Outcome.PASS, "no worse than before")
+        return replace(same, p_value=min(1.0, len(tries) * p_value))
+    levels = []
+    points = one.points[level_start:]
+    for count in tries:
+        cut = Sides(one.better, points, len(points) - count, points, len(points) - count)
+        level = _compared(cut, cut.boundary, len(points), MINIMUM_EFFECT_RATIO)
+        levels.append(replace(level, index=len(one.points) - count, first=level_start, last=len(one.points)))
+    best = min(levels, key=lambda level: level.p_value if level.p_value is not None else 1.0)
+    p_value = min(1.0, len(levels) * (best.p_value if best.p_value is not None else 1.0))
     if best.outcome is Outcome.DEGRADED and p_value >= ALPHA:
         return replace(best, p_value=p_value, outcome=Outcome.INCONCLUSIVE, reason="looks worse of late: measure again")
     return replace(best, p_value=p_value)
+
+
+def _moved_tails(one: Sides, level_start: int) -> tuple[list[int], float]:
+    """How many newest points to try, and the smallest p of any of these tails in either direction, correlation left out."""
+    tries: list[int] = []
+    smallest = 1.0
+    total = len(one.points)
+    newest = one.points[max(level_start, total - BLIND_POINTS) :].tolist()
+    ordered = sorted(one.points[level_start : total - len(newest)].tolist())
+    for count in range(BLIND_POINTS, 1, -1):
+        if count < len(newest):
+            insort(ordered, newest[-count - 1])
+        start = total - count
+        if start < one.boundary or start - level_start < _LEVEL_POINTS_MIN:
+            continue
+        tail = newest[-count:]
+        before, after = _middle(ordered), _middle(sorted(tail))
+        if before == after or (before and abs(after / before - 1) < MINIMUM_EFFECT_RATIO):
+            continue
+        tries.insert(0, count)
+        smallest = min(smallest, smallest_side(ordered, tail))
+    return tries, smallest
+
+
+def _middle(ordered: Sequence[float]) -> float:
+    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2.0
 
 
 def _compared(one: Sides, boundary: int, count: int, minimum_effect_ratio: float) -> Level:
