@@ -26,7 +26,7 @@ from hpcq.statistics import (
     median_shift,
     noise_scale,
 )
-from hpcq.statistics.boundary import after_count_needed, mann_whitney, smallest_p, smallest_side
+from hpcq.statistics.boundary import after_count_needed, smallest_p, smallest_side
 from hpcq.statistics.ranks import average_ranks
 
 pytestmark = pytest.mark.fast

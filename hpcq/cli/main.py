@@ -49,6 +49,7 @@ _VERBS = {
     "retract": ("keeping", "Declare results bad; they stay, but count no more."),
     "event": ("keeping", "Write down what happened to machines."),
     "db": ("db", "Look after the database: check, merge, prune, groups."),
+    "doctor": ("doctor", "Say what is wrong here: schedules, unfinished runs, database, disk."),
     "kernels": ("kernels", "Show what the kernels can measure, and their parameters."),
     "detect": ("detect", "Find change points in any CSV, or test before against after."),
     "blame": ("detect", "Find the slow node, link or group in a table of pair results."),

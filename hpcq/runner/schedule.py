@@ -158,6 +158,36 @@ def missed(entry: Entry, now: dt.datetime | None = None) -> str | None:
     return None
 
 
+def gone(entry: Entry) -> str | None:
+    """Whether somebody took its timer or line away while its record stayed; None when all is there."""
+    if entry.kind == "systemd":
+        missing = [path for path in shown(entry) if not Path(path).is_file()]
+        if missing:
+            return f"its timer is gone: {', '.join(missing)}"
+        state = run_here(["systemctl", "--user", "is-enabled", f"hpcq-{entry.name}.timer"], timeout_s=60).text.strip()
+        return f"its timer is {state}" if state in {"disabled", "masked", "not-found"} else None
+    if f"hpcq schedule tick {entry.name}" not in _read_table(entry.kind):
+        return f"its line is gone from the {entry.kind}"
+    return None
+
+
+def at_work(name: str) -> bool:
+    """Whether a start of an entry runs now."""
+    try:
+        with (_folder() / f"{name}.lock").open("r+") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return False
+
+
+def log_of(name: str) -> Path:
+    """Where an entry's command says what it says."""
+    return _folder() / f"{name}.log"
+
+
 def _read(path: Path) -> Entry:
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
