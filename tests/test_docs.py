@@ -51,6 +51,8 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> LocalDesk:
             run = run_folders.RunBuilder(made.folder / "runs", run_id=run_id, campaign=campaign, tests=SIZES)
             run.everything()
             run_folders.load(made.folder / "results.db", run)
+            for marker in ("driven.json", "loaded.json"):
+                (run.path / "alpha" / marker).write_text("{}\n")
     level = [str(9.4e9 + 1e7 * (number * 7 % 13)) for number in range(40)]
     for name in ("history.csv", "nightly.csv", "latency.csv"):
         (made.folder / name).write_text("\n".join(level) + "\n")
