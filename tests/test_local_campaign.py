@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from hpcq.store.journal import Journal
 from tests.desk import kill_session
 from tests.local_desk import CLUSTER, INSTANT, SLOW, LocalDesk
 
@@ -87,6 +88,17 @@ def test_submit_returns_and_resume_ends_it(tmp_path: Path) -> None:
     assert ended["runs"][0]["measured_count"] == 3
     assert len([event for event in desk.events() if event["event"] == "attempt"]) == 1
     assert desk.json("resume")["runs"][0]["measured_count"] == 3  # nothing is left to do, and it says so again
+
+
+def test_a_run_whose_driver_failed_and_left_its_page_is_resumed(tmp_path: Path) -> None:
+    """The page tells what there was; it must not pass for the end."""
+    desk = LocalDesk.at(tmp_path / "desk")
+    desk.campaign(*PINGPONG)
+    desk.hpcq("submit", "try.yaml")
+    with Journal(desk.run_folder / "tiny" / "journal.jsonl"):  # another driver has it
+        desk.hpcq("resume", expect=1)
+    assert (desk.run_folder / "report.html").is_file()
+    assert desk.json("resume")["runs"][0]["measured_count"] == 3
 
 
 def test_cancel_ends_jobs_and_says_what_is_missing(tmp_path: Path) -> None:

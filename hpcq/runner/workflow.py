@@ -101,6 +101,10 @@ def run_workflow(run: RunFolder, *, until: str | None = None) -> int:
     argv += ["--cores", str(max(2, len(clusters))), "--keep-going", "--nolock", "--rerun-incomplete"]
     argv += ["--rerun-triggers", "mtime", "--quiet", "all"]
     argv += ["--until", until] if until else []
+    # The page of a run that failed tells what there was: with it in place, Snakemake would take the missing rest for done.
+    parts = [*run.clusters(), *run.link_names()]
+    if until is None and run.report.is_file() and not all((run.path / part / "loaded.json").is_file() for part in parts):
+        argv += ["--forcerun", "report"]
     # Snakemake reads values of --config as YAML and paths as patterns: "." is safe whatever the folder is called.
     argv += ["--config", "run=."]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
