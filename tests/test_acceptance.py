@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import random
 from itertools import permutations
 from pathlib import Path
@@ -16,6 +17,7 @@ from hpcq.runner.accept_partners import again, partners
 from hpcq.scheduler.upkeep import NodeUpkeep, Reservation, Upkeep, drain_command, read_nodes, read_reservations
 from hpcq.store.database import reading, transaction, writing
 from hpcq.store.ledger import NodeLedger, Occurrence, decide, ensure_nodes, ledger, observed
+from hpcq.units import parse_utc, utc_text
 from hpcq.verdict.acceptance import Acceptance, PairResult, judge
 
 pytestmark = pytest.mark.fast
@@ -187,6 +189,8 @@ def test_who_needs_a_verdict() -> None:
         "n6": known("n6"),
         "n7": known("n7", verdict="not_covered"),
         "n8": known("n8"),
+        "n9": known("n9", verdict="inconclusive"),
+        "n10": known("n10", verdict="inconclusive", waits=True),
     }
     seen = Upkeep(
         "me", {node: up(node) for node in nodes} | {"n6": up("n6", "2026-11-02T00:00:00Z")} | {"n8": up("n8", down=True)}
@@ -194,11 +198,11 @@ def test_who_needs_a_verdict() -> None:
     found = choose(Wish(), nodes, seen, set(nodes))
     assert found.targets == {
         "n2": "booted", "n3": "maintenance", "n4": "never accepted", "n6": "came up", "n7": "not covered last time",
-        "n8": "down",
+        "n8": "down", "n9": "inconclusive last time",
     }  # fmt: skip
     assert list(choose(Wish(boot=True), nodes, seen, set(nodes)).targets) == ["n2", "n6"]
     assert list(choose(Wish(nodes=("n5",)), nodes, seen, set(nodes)).targets) == ["n5"]
-    assert len(choose(Wish(everything=True), nodes, seen, set(nodes)).targets) == 8
+    assert len(choose(Wish(everything=True), nodes, seen, set(nodes)).targets) == 10
 
 
 def test_who_cannot_be_had_and_why() -> None:
@@ -299,13 +303,41 @@ def test_the_ledger_remembers_maintenance_and_drains(tmp_path: Path) -> None:
         assert database.execute('SELECT "group" FROM v_groups').fetchone()[0] == "leaf1"
 
 
+def test_an_inconclusive_node_is_left_alone_for_ever_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, now = tmp_path / "results.db", parse_utc("2026-11-21T00:00:00Z")
+
+    def after(minutes: float) -> None:
+        monkeypatch.setattr("hpcq.store.ledger.utc_now", lambda: utc_text(now + dt.timedelta(minutes=minutes)))
+
+    def waits() -> bool:
+        with reading(path) as database:
+            return ledger(database, "alpha")["n1"].waits
+
+    def say(verdict: str) -> None:
+        with writing(path) as database, transaction(database):
+            ensure_nodes(database, "alpha", ["n1"])
+            decide(database, "alpha", [("n1", verdict, "why")], run_id=None, baseline=None)
+
+    after(0)
+    say("inconclusive")
+    for minutes, expected in ((9, True), (11, False)):
+        after(minutes)
+        assert waits() is expected
+    say("inconclusive")
+    for minutes, expected in ((11 + 19, True), (11 + 21, False)):
+        after(minutes)
+        assert waits() is expected
+    say("pass")
+    assert not waits()
+
+
 def test_a_campaign_for_other_pairs(tmp_path: Path) -> None:
     source = tmp_path / "a.yaml"
     source.write_text(
         "name: a\nclusters: [x, y]\npairs: all\nnodes: {include: [n1], partition: fast}\nrepetitions: 2\n"
         "tests: [{kernel: tcp_stream, parameters: {message_bytes: 64KiB}}]\n"
     )
-    with_pairs(source, tmp_path / "b" / "a.yaml", "x", [("n3", "n1")], 5)
+    with_pairs(source.read_text(), tmp_path / "b" / "a.yaml", "x", [("n3", "n1")], 5)
     made = read_campaign(tmp_path / "b" / "a.yaml")
     assert (made.clusters, made.pairs.pairs, made.repetition_count) == (("x",), (("n3", "n1"),), 5)
     assert made.nodes.partition == "fast"

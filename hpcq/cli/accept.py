@@ -117,7 +117,7 @@ def _wish(since: str | None, nodes: tuple[str, ...], everything: bool, database:
 def _print(outcome: Outcome, *, apply: bool) -> None:
     counts = Counter(one.verdict.value for one in outcome.verdicts.nodes)
     tally = ", ".join(f"{counts[word]} {shown}" for word, shown in _WORDS.items() if counts[word])
-    click.echo(f"{outcome.cluster}: {tally or 'every node was accepted since it came up; nothing to do'}")
+    click.echo(f"{outcome.cluster}: {tally or 'no node needs it now; nothing to do'}")
     for one in outcome.all_judged:
         name = one.name if one.kind == "node" else f"{one.kind} {one.name}"
         why = outcome.reasons.get(one.name)

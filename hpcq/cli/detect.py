@@ -1,4 +1,4 @@
-"""The statistics by themselves, on anybody's CSV: `hpcq detect` for series, `hpcq blame` for results of pairs."""
+"""The statistics by themselves, on anybody's CSV: `hpcq detect` for series."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from hpcq.kernels import Better
 
 if TYPE_CHECKING:
     from hpcq.cli.tables import SeriesTable
-    from hpcq.localisation import Blame, Culprit
     from hpcq.statistics import Change, Comparison
 
 _SHOWN = 12
@@ -124,115 +123,6 @@ def _print_comparisons(
         "degraded: fewer than 1 in 100 unchanged series would look so much worse, and the move is large enough to matter."
     )
     return code
-
-
-@click.command()
-@click.option(
-    "--pairs", "pairs_file", required=True, metavar="FILE", help="CSV: round,node_a,node_b,value; - is standard input."
-)
-@click.option("--groups", "groups_file", metavar="FILE", help="CSV: node,group (leaf switch, rack).")
-@click.option(
-    "--better",
-    type=click.Choice([Better.HIGHER.value, Better.LOWER.value]),
-    default=Better.HIGHER.value,
-    show_default=True,
-    help="Whether the values are rates or times.",
-)
-@click.option(
-    "--minimum-effect-ratio",
-    type=click.FloatRange(min=0, max=1, max_open=True),
-    default=0.03,
-    show_default=True,
-    help="Smallest slowdown worth naming.",
-)
-@json_option
-def blame(pairs_file: str, groups_file: str | None, better: str, minimum_effect_ratio: float, as_json: bool) -> int:
-    """Name the slow node, link or group in a table of pair results, or the pairs that would tell.
-
-    Results of one round ran at the same time. A link is only named after three slow results. Exit code 3 when something is
-    named, 4 when the table leaves it open.
-
-    \b
-    Example: hpcq blame --pairs pairs.csv --groups leaves.csv
-    """
-    from hpcq.cli.tables import read_groups, read_pairs
-    from hpcq.localisation import PairTable
-    from hpcq.localisation import blame as find_blame
-
-    groups = read_groups(groups_file) if groups_file else None
-    table = PairTable.from_rows(read_pairs(pairs_file), groups)
-    found = find_blame(table, higher_is_better=better == Better.HIGHER, minimum_effect_ratio=minimum_effect_ratio)
-    if as_json:
-        click.echo(json.dumps(_blame_json(found)))
-    else:
-        _print_blame(found)
-    if found.nodes or found.links or found.groups or found.together:
-        return Exit.DEGRADED
-    return Exit.INCOMPLETE if found.undecided else Exit.OK
-
-
-def _print_blame(found: Blame) -> None:
-    if found.healthy_value is not None and found.noise_ratio is not None:
-        click.echo(
-            f"{_plural(found.result_count, 'result')}; a healthy pair gets {found.healthy_value:.4g}, "
-            f"give or take {100 * found.noise_ratio:.2g} %."
-        )
-    for culprit in (*found.groups, *found.nodes, *found.links):
-        click.echo(_culprit_line(culprit))
-    for culprit in found.together:
-        click.echo(f"{_culprit_line(culprit)}, but only when many pairs run at once: load, not a broken part")
-    if not (found.groups or found.nodes or found.links or found.together):
-        click.echo("Nobody is slow." if not found.undecided else "Nobody is named.")
-    if found.noise_count:
-        click.echo(
-            f"noise  {_plural(found.noise_count, 'slow result')} that nobody in particular explains: passing traffic, say"
-        )
-    for question in found.open_questions:
-        click.echo(f"open   {question}")
-    if found.next_pairs:
-        use = "These pairs would settle it" if found.undecided else "To be sure about the noise, run these pairs again"
-        click.echo(f"{use}:")
-        for a, b in found.next_pairs[: 4 * _SHOWN]:
-            click.echo(f"  {a} {b}")
-        if len(found.next_pairs) > 4 * _SHOWN:
-            click.echo(f"  and {len(found.next_pairs) - 4 * _SHOWN} more; --json has them all")
-
-
-def _culprit_line(culprit: Culprit) -> str:
-    slower, most, least = (100 * (1 - ratio) for ratio in (culprit.speed_ratio, culprit.low, culprit.high))
-    name = " - ".join(culprit.names) or "everybody"
-    counts = f"slow in {culprit.slow_count} of {_plural(culprit.result_count, 'result')}"
-    return (
-        f"{culprit.kind.value:<6} {name}: {slower:.1f} % slower than healthy ({max(least, 0.0):.1f} to {most:.1f} %), {counts}"
-    )
-
-
-def _blame_json(found: Blame) -> dict[str, Any]:
-    culprits = (*found.nodes, *found.links, *found.groups, *found.together)
-    return {
-        "nodes": [one.names[0] for one in found.nodes],
-        "links": [list(one.names) for one in found.links],
-        "groups": [one.names[0] for one in found.groups],
-        "together": [{"kind": one.kind.value, "names": list(one.names)} for one in found.together],
-        "undecided": found.undecided,
-        "next_pairs": [list(pair) for pair in found.next_pairs],
-        "open_questions": list(found.open_questions),
-        "noise_count": found.noise_count,
-        "healthy_value": found.healthy_value,
-        "noise_ratio": found.noise_ratio,
-        "evidence": [
-            {
-                "kind": one.kind.value,
-                "names": list(one.names),
-                "speed_ratio": one.speed_ratio,
-                "low": one.low,
-                "high": one.high,
-                "slow_count": one.slow_count,
-                "result_count": one.result_count,
-            }
-            for one in culprits
-        ],
-    }
 
 
 def _change_json(change: Change) -> dict[str, Any]:

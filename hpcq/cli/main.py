@@ -52,7 +52,7 @@ _VERBS = {
     "doctor": ("doctor", "Say what is wrong here: schedules, unfinished runs, database, disk."),
     "kernels": ("kernels", "Show what the kernels can measure, and their parameters."),
     "detect": ("detect", "Find change points in any CSV, or test before against after."),
-    "blame": ("detect", "Find the slow node, link or group in a table of pair results."),
+    "blame": ("blame", "Find the slow node, link or group in pair results, and the pairs that would tell."),
     "build": ("clusters", "Build the kernels on a cluster."),
     "cluster": ("clusters", "List clusters, and check what one of them has."),
     "lab": ("lab", "A cluster in a box: two real Slurm clusters on this machine."),

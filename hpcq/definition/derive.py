@@ -9,10 +9,10 @@ from typing import Any
 from ruamel.yaml import YAML
 
 
-def with_pairs(source: Path, target: Path, cluster: str, pairs: Sequence[tuple[str, str]], repetitions_min: int) -> None:
-    """Write `source` to `target` with exactly these pairs (client, server) on this cluster."""
+def with_pairs(source: str, target: Path, cluster: str, pairs: Sequence[tuple[str, str]], repetitions_min: int) -> None:
+    """Write the campaign of this text to `target` with exactly these pairs (client, server) on this cluster."""
     yaml = _yaml()
-    data: dict[str, Any] = yaml.load(source.read_text(encoding="utf-8"))
+    data: dict[str, Any] = yaml.load(source)
     data["clusters"] = [cluster]
     data["pairs"] = {"list": [[client, server] for client, server in pairs]}
     data["repetitions"] = max(int(data.get("repetitions", 3)), repetitions_min)

@@ -83,7 +83,7 @@ def _why(wish: Wish, node: NodeLedger, seen: Upkeep) -> str:
     if node.decided_utc is None:
         return "never accepted"
     reasons += [{"maintenance": "maintenance", "resume": "back from drain"}.get(kind, kind) for kind in node.since]
-    if node.verdict in {"not_covered", "inconclusive"}:
+    if node.verdict in {"not_covered", "inconclusive"} and not node.waits:
         reasons.append(f"{node.verdict.replace('_', ' ')} last time")
     if not reasons and up is not None and up.down:
         reasons.append("down")

@@ -139,7 +139,7 @@ class _Acceptor:
             if self.reference is None:
                 self.reference = _newest_runs(database, self.name)
             baseline_pairs = ledger.pairs_of(database, self.name, self.reference) if self.order.against else []
-            groups = _groups(database, self.name)
+            groups = ledger.leaves_of(database, self.name)
         idle = {name for name, state in states.items() if state.condition is NodeCondition.IDLE}
         choice = choose(self.order.wish, {node: known[node] for node in states}, seen, idle)
         if choice.can_run:
@@ -175,7 +175,7 @@ class _Acceptor:
             return
         folder = self.order.runs_folder / ".accept" / f"{self.name}-{units.utc_now()[:19].replace(':', '')}-{len(self.runs)}"
         campaign = folder / self.order.campaign.name
-        with_pairs(self.order.campaign, campaign, self.name, pairs, REPETITIONS_MIN)
+        with_pairs(self.order.campaign.read_text(encoding="utf-8"), campaign, self.name, pairs, REPETITIONS_MIN)
         folders = [*self.order.cluster_folders, self.path.parent]
         if choice.reservation is not None:
             with_reservation(self.path, folder / "clusters" / self.path.name, choice.reservation)
@@ -184,6 +184,8 @@ class _Acceptor:
         self.say(f"{self.name}: run {run.run_id}: {len(pairs)} pairs")
         self.runs.append(run.run_id)
         try:
+            if len(self.runs) > 1:
+                stages.build_as(run, RunFolder(self.order.runs_folder / self.runs[0]), self.name)
             stages.build(run, self.name)
             stages.plan(run, self.name)
             stages.drive(run, self.name, self.say)
@@ -269,11 +271,6 @@ def _newest_runs(database: Any, cluster: str) -> tuple[int, ...]:
         (cluster, REFERENCE_RUNS),
     )
     return tuple(int(row[0]) for row in rows)
-
-
-def _groups(database: Any, cluster: str) -> dict[str, str]:
-    rows = database.execute("SELECT node, \"group\" FROM v_groups WHERE cluster = ? AND kind = 'leaf'", (cluster,))
-    return {str(row[0]): str(row[1]) for row in rows}
 
 
 @contextlib.contextmanager

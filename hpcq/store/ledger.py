@@ -15,9 +15,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hpcq.errors import UserError
 from hpcq.store.database import Connection
 from hpcq.store.keeping import Said, insert_event, set_groups
-from hpcq.units import utc_now
+from hpcq.units import parse_utc, utc_now
 
 #: What stands for the metric in a test's key when the share of arrived packets is meant.
 ARRIVED = "arrived_ratio"
@@ -32,19 +33,27 @@ _ARRIVED_PARTS = [
     "(SELECT g.value FROM v_granted g WHERE g.result_id = v.result_id AND g.granted = 'client_mss_bytes') AS mss_bytes",
 ]
 
+#: A node that came out inconclusive is tried again after this time, then after twice as long, a day at most.
+TRY_AGAIN_S = 600
+TRY_AGAIN_MAX_S = 86400
+
 #: client, server, test (kernel, parameters and metric as text)
 Key = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class NodeLedger:
-    """One node. booted: it was seen with another boot than the accepted one. since: events after the last verdict."""
+    """One node. booted: it was seen with another boot than the accepted one. since: events after the last verdict.
+
+    waits: it came out inconclusive so lately that another try would only cost time.
+    """
 
     node: str
     verdict: str | None
     decided_utc: str | None
     booted: bool
     since: tuple[str, ...]
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +112,20 @@ def ledger(database: Connection, cluster: str) -> dict[str, NodeLedger]:
         ).fetchall()
         booted = row["decided_utc"] is not None and row["boot_id"] != row["accepted_boot_id"]
         kinds = tuple(dict.fromkeys(str(one[0]) for one in since))
-        found[row["node"]] = NodeLedger(row["node"], row["verdict"], row["decided_utc"], booted, kinds)
+        waits = row["verdict"] == "inconclusive" and _waits(database, row["node_id"], row["decided_utc"])
+        found[row["node"]] = NodeLedger(row["node"], row["verdict"], row["decided_utc"], booted, kinds, waits)
     return found
+
+
+def _waits(database: Connection, node_id: int, decided_utc: str) -> bool:
+    """Whether a node that stays inconclusive is to be left alone: after each try twice as long as before."""
+    tries = database.execute(
+        "SELECT count(*) FROM acceptance WHERE node_id = ?1 AND verdict = 'inconclusive' AND decided_utc >"
+        " coalesce((SELECT max(decided_utc) FROM acceptance WHERE node_id = ?1 AND verdict <> 'inconclusive'), '')",
+        (node_id,),
+    ).fetchone()[0]
+    pause_s = min(TRY_AGAIN_S * 2 ** (tries - 1), TRY_AGAIN_MAX_S)
+    return bool((parse_utc(utc_now()) - parse_utc(decided_utc)).total_seconds() < pause_s)
 
 
 def pairs_of(database: Connection, cluster: str, run_ids: Sequence[int] | None) -> list[tuple[str, str]]:
@@ -196,6 +217,24 @@ def decide(
             " VALUES (?, ?, ?, ?, ?, ?, ?)",
             (node_id, boot, run_id, row[0] if row else None, verdict, reason, utc_now()),
         )
+
+
+def leaves_of(database: Connection, cluster: str) -> dict[str, str]:
+    """node -> leaf switch, as the scheduler last told it; empty where it never did."""
+    rows = database.execute("SELECT node, \"group\" FROM v_groups WHERE cluster = ? AND kind = 'leaf'", (cluster,))
+    return {str(row[0]): str(row[1]) for row in rows}
+
+
+def cluster_of(database: Connection, runs: Sequence[str], wanted: str | None) -> str:
+    """The cluster that these runs measured; `wanted` where there are several. Raises UserError that names them."""
+    marks = ", ".join("?" * len(runs))
+    found = [str(row[0]) for row in database.execute(
+        f"SELECT DISTINCT cluster FROM v_runs WHERE run IN ({marks}) ORDER BY cluster", list(runs)
+    )]  # fmt: skip
+    if wanted in found or (wanted is None and len(found) == 1):
+        return wanted or found[0]
+    said = "several clusters" if wanted is None else repr(wanted)
+    raise UserError(f"--cluster: {said}: {', '.join(found)} were measured", f"--cluster {found[0]}" if found else None)
 
 
 def run_id_of(database: Connection, name: str) -> int:
