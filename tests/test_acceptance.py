@@ -15,6 +15,7 @@ from hpcq.runner.accept_choice import Wish, choose
 from hpcq.runner.accept_expected import Expected
 from hpcq.runner.accept_partners import again, partners
 from hpcq.scheduler.upkeep import NodeUpkeep, Reservation, Upkeep, drain_command, read_nodes, read_reservations
+from hpcq.statistics import Outcome, compare
 from hpcq.store.database import reading, transaction, writing
 from hpcq.store.ledger import NodeLedger, Occurrence, decide, ensure_nodes, ledger, observed
 from hpcq.units import parse_utc, utc_text
@@ -145,6 +146,8 @@ def test_what_is_expected_without_a_baseline_is_what_the_best_peers_do() -> None
     now = {(one, other, "t"): of(40.0 if "n1" in {one, other} else 100.0) for one, other in permutations(NODES, 2)}
     expected = Expected.of(earlier, [now], {}, trusted=False)
     assert min(expected.known(("n1", "n2", "t"))) == 100.0, "what was always slow is not its own measure"
+    pool = expected.known(("n1", "n2", "t"))
+    assert compare(pool, [90.0, 90.1, 90.2, 90.3, 90.4]).outcome is Outcome.DEGRADED, "pairs are no series that wanders"
     assert max(Expected.of(earlier, [now], {}, trusted=True).known(("n1", "n2", "t"))) < 41, "a baseline's word stands"
 
 

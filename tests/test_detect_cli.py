@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import numpy as np
 import pytest
 
 from hpcq.cli.main import run
+from hpcq.definition.campaign import read_campaign
+from tests.histories import History
 
 pytestmark = pytest.mark.fast
 
@@ -181,6 +184,49 @@ def test_blame_groups_and_column_order(table: Any, capsys: pytest.CaptureFixture
     groups = table("node,group\n" + "".join(f"n{i},leaf{i // 4}\n" for i in range(8)), "groups.csv")
     assert run(["blame", "--json", "--pairs", table(turned), "--groups", groups]) == 3
     assert as_json(capsys)["nodes"] == ["n3"]
+
+
+GATE = "  - {metric: throughput_bps, minimum: 1}"
+CAMPAIGN = (
+    "name: nightly\nclusters: [alpha, beta]\npairs: all\ntests: [{kernel: tcp_stream, parameters: {message_bytes: 65536}}]\n"
+)
+
+
+def test_a_doubt_becomes_a_campaign(table: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    doubt, like, target = table("1,a,c,100\n1,b,d,101\n2,a,b,60\n"), table(CAMPAIGN, "like.yaml"), tmp_path / "next.yaml"
+    words = ["blame", "--pairs", doubt, "--campaign", str(target)]
+    assert run(words) == 2
+    assert run([*words, "--like", like]) == 2
+    assert "--cluster says which" in capsys.readouterr().err
+    assert not target.exists()
+    assert run([*words, "--like", like, "--cluster", "beta"]) == 4
+    assert f"run them with: hpcq run {target}" in capsys.readouterr().out
+    made = read_campaign(target)
+    assert (made.clusters, made.pairs.pairs[0], made.tests[0].parameters["message_bytes"]) == (("beta",), ("a", "b"), 65536)
+    assert len(set(made.pairs.pairs)) == len(made.pairs.pairs)
+    assert run([*words, "--like", like, "--cluster", "beta"]) == 2, "a file that is there is not written over"
+    settled = table(pairs_text(), "settled.csv")
+    other = tmp_path / "other.yaml"
+    assert run(["blame", "--pairs", settled, "--campaign", str(other), "--like", like, "--cluster", "beta"]) == 3
+    assert not other.exists()
+
+
+def test_blame_of_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nodes = [f"n{number}" for number in range(1, 7)]
+    history = History(tmp_path, pairs=list(combinations(nodes, 2)))
+    database = ["--db", str(history.database)]
+    first = history.night(0, levels={"n3": 0.8}, pairs=[("n1", "n2"), ("n3", "n4"), ("n5", "n6")], gates=GATE)
+    target = tmp_path / "next.yaml"
+    assert run(["blame", "--run", "latest", *database, "--campaign", str(target), "--json"]) == 4
+    asked = [tuple(pair) for pair in as_json(capsys)["next_pairs"]]
+    made = read_campaign(target)
+    assert (made.name, made.clusters, list(made.pairs.pairs)) == ("nightly", ("alpha",), list(dict.fromkeys(asked)))
+    second = history.night(1, levels={"n3": 0.8}, pairs=list(made.pairs.pairs), repetitions=2)
+    assert run(["blame", "--run", first, "--run", second, *database, "--json"]) == 3
+    assert as_json(capsys)["nodes"] == ["n3"]
+    assert run(["blame", "--run", first, *database, "--cluster", "gamma"]) == 2
+    assert "'gamma': alpha were measured" in capsys.readouterr().err
+    assert run(["blame", *database]) == 2
 
 
 @pytest.mark.parametrize(

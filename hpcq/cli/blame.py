@@ -1,4 +1,4 @@
-"""`hpcq blame`: who is slow, in anybody's CSV of pair results or in runs of one's own; and the campaign that would settle it."""
+"""`hpcq blame`: who is slow, in anybody's CSV of pair results or in runs; and the campaign that would settle it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def blame(  # noqa: PLR0917 - Click passes by name
 
     \b
     Example: hpcq blame --pairs pairs.csv --groups leaves.csv
-             hpcq blame --run latest --campaign next.yaml
+             hpcq blame --run nightly --campaign next.yaml
     """
     from hpcq.cli.tables import read_groups, read_pairs
     from hpcq.localisation import PairTable

@@ -12,22 +12,31 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from statistics import median
 
 import numpy as np
 
 from hpcq.kernels import Better
 from hpcq.localisation.levels import top_level
+from hpcq.store.ledger import ARRIVED
 
 #: client, server, test
 Key = tuple[str, str, str]
 #: better, values in time order
 Values = tuple[str, list[float]]
 
+_TINY = 1e-300
 #: Fewer values of the pair itself are too few to stand for it; its class does then.
 OWN_VALUES_MIN = 5
-#: A pair whose median is below this share of the top level does not stand for its class.
-NEAR_TOP_RATIO = 0.95
+#: A pair must be slower by this share before anybody is asked to act, or lose so much more of its packets.
+EFFECT_RATIO_MIN = 0.05
+LOSS_RATIO_MIN = 0.005
+
+
+def effect_of(test: str) -> float:
+    """The smallest difference that matters; a pair whose median is below the top level by more does not stand for its class."""
+    return LOSS_RATIO_MIN if test.endswith(ARRIVED) else EFFECT_RATIO_MIN
 
 
 @dataclass(slots=True)
@@ -49,7 +58,7 @@ class Expected:
         for found in [reference] if trusted and reference else [reference, *now]:
             for key, values in found.items():
                 by_class.setdefault(made.class_of(key), []).append(values)
-        made.pools = {name: _pool(several, trusted=trusted) for name, several in by_class.items()}
+        made.pools = {name: _pool(several, effect_of(name[0]), trusted=trusted) for name, several in by_class.items()}
         return made
 
     def known(self, key: Key) -> Sequence[float]:
@@ -68,15 +77,20 @@ class Expected:
         return test, "" if one is None or other is None else "inside" if one == other else "across"
 
 
-def _pool(several: Sequence[Values], *, trusted: bool) -> list[float]:
-    """All values of a class; without a baseline those of pairs near the top level only."""
+def _pool(several: Sequence[Values], effect: float, *, trusted: bool) -> list[float]:
+    """All values of a class, as they lay in time; without a baseline those of pairs near the top level only."""
     filled = [values for _, values in several if values]
-    everything = [value for values in filled for value in values]
+    everything = _in_turn(filled)
     if trusted or not everything:
         return everything
     sign = 1.0 if several[0][0] == Better.HIGHER.value else -1.0
-    logs = sign * np.log(np.maximum(np.array(everything), 1e-300))
+    logs = sign * np.log(np.maximum(np.array(everything), _TINY))
     level, _ = top_level(logs)
-    near = level + float(np.log(NEAR_TOP_RATIO))
-    kept = [values for values in filled if sign * float(np.log(max(median(values), 1e-300))) >= near]
-    return [value for values in kept for value in values] or everything
+    near = level + float(np.log(1 - effect))
+    kept = [values for values in filled if sign * float(np.log(max(median(values), _TINY))) >= near]
+    return _in_turn(kept) or everything
+
+
+def _in_turn(several: Sequence[Sequence[float]]) -> list[float]:
+    """The first value of each pair, then the second: pair after pair would look like a level that wanders."""
+    return [value for turn in zip_longest(*several) for value in turn if value is not None]

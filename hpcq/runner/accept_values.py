@@ -13,7 +13,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from hpcq.kernels import Better
-from hpcq.runner.accept_expected import Expected
+from hpcq.runner.accept_expected import Expected, effect_of
 from hpcq.runner.gates import judge_run
 from hpcq.statistics import Outcome, compare
 from hpcq.store import ledger
@@ -24,10 +24,7 @@ from hpcq.verdict.gates import Verdict
 if TYPE_CHECKING:
     from hpcq.store.database import Connection
 
-#: A pair must be slower by this share before anybody is asked to act.
-EFFECT_RATIO_MIN = 0.05
-#: The same of packets that arrive, and what is a failure: at 1 % lost, loss limits what most congestion controls reach.
-LOSS_RATIO_MIN = 0.005
+#: What is a failure: at 1 % lost, loss limits what most congestion controls reach.
 ARRIVED_FAILED_RATIO = 0.99
 
 
@@ -51,8 +48,8 @@ def measured(
         for (client, server, test), (better, values) in found.items():
             known = expected.known((client, server, test)) or values
             arrived = test.endswith(ledger.ARRIVED)
-            effect, failed = (LOSS_RATIO_MIN, ARRIVED_FAILED_RATIO) if arrived else (EFFECT_RATIO_MIN, FAILED_RATIO)
-            slow, sure = _slow(known, values, Better(better), effect)
+            failed = ARRIVED_FAILED_RATIO if arrived else FAILED_RATIO
+            slow, sure = _slow(known, values, Better(better), effect_of(test))
             ratios = tuple(_ratio(value, median(known), Better(better)) for value in values)
             gate = None
             if not arrived:
