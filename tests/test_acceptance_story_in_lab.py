@@ -148,7 +148,8 @@ class Watcher:
         codes = [child.wait() for child in [self.start("schedule", "tick", "watch") for _ in range(at_once)]]
         said = self.log.read_text()
         assert codes.count(expect) >= 1, (codes, said)
-        return with_verdicts(json.loads(said[said.index("\n{\n") if "\n{\n" in said else 0 : said.rindex("}") + 1])["clusters"][0])
+        whole = json.loads(said[f"\n{said}".index("\n{\n") : said.rindex("}") + 1])
+        return with_verdicts(whole["clusters"][0])
 
 
 @pytest.mark.long
