@@ -81,7 +81,7 @@ def test_a_name_that_no_result_has(done: LocalDesk) -> None:
 def test_submit_returns_and_resume_ends_it(tmp_path: Path) -> None:
     desk = LocalDesk.at(tmp_path)
     desk.campaign(*PINGPONG)
-    desk.hpcq("submit", "try.yaml")
+    desk.hpcq("run", "--detach", "try.yaml")  # the same as submit
     assert [event["event"] for event in desk.events()][:4] == ["opened", "wave", "attempt", "submitted"]
     assert not (desk.run_folder / "tiny" / "driven.json").exists()
     ended = desk.json("resume")

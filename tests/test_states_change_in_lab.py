@@ -57,7 +57,7 @@ def test_pairs_of_a_node_that_stays_away_are_rows_that_say_so(lab: RunningLab, t
     assert (loaded["measured_count"], loaded["not_measured_count"]) == (6 - len(left), len(left))
 
 
-@pytest.mark.parametrize("pack", ["pair", "group of 3"])
+@pytest.mark.parametrize("pack", ["group of 3", pytest.param("pair", marks=pytest.mark.long)])
 def test_cancel_leaves_nothing_queued_of_any_kind(lab: RunningLab, tmp_path: Path, pack: str) -> None:
     driven = Driven(tmp_path, lab, "beta", f"pairs: {{rounds: 3}}\npack: {pack}", duration_s=60)
     driving = driven.start()

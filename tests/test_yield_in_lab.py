@@ -19,7 +19,7 @@ LONGER_MAX_S = 10
 BUDGET = "budget: {yield: true, jobs_at_most: 2, nodes_at_most: 3}"
 
 
-@pytest.mark.parametrize("pack", ["pair", "whole"])
+@pytest.mark.parametrize("pack", ["whole", pytest.param("pair", marks=pytest.mark.long)])
 def test_a_user_waits_little_longer(lab: RunningLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pack: str) -> None:
     monkeypatch.setattr("hpcq.runner.pace._BURST_COUNT", 3.0)  # the steady state from the start: a look in 5 s
     nodes = [f"alpha-n{number:02d}" for number in range(1, 5)]

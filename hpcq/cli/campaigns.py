@@ -22,11 +22,14 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("campaign")
+@click.option("--detach", is_flag=True, help="Return as soon as the first jobs are queued, as hpcq submit does.")
 @database_option
 @runs_option
 @clusters_option
 @json_option
-def run(campaign: str, database: Path, runs_folder: Path, cluster_folders: Sequence[Path], as_json: bool) -> int:
+def run(
+    campaign: str, *, detach: bool, database: Path, runs_folder: Path, cluster_folders: Sequence[Path], as_json: bool
+) -> int:
     """Run a campaign: build, plan, measure, load, report.
 
     CAMPAIGN is a file, or the name of an example that hpcq brings (demo, lab).
@@ -35,6 +38,8 @@ def run(campaign: str, database: Path, runs_folder: Path, cluster_folders: Seque
     Example: hpcq run campaigns/demo.yaml
     """
     opened = _open(campaign, database, runs_folder, cluster_folders)
+    if detach:
+        return _first_wave(opened, database, as_json=as_json)
     return _to_the_end(opened, database, as_json=as_json)
 
 
@@ -70,17 +75,7 @@ def submit(campaign: str, database: Path, runs_folder: Path, cluster_folders: Se
     \b
     Example: hpcq submit campaigns/demo.yaml
     """
-    from hpcq.runner.live import status_of
-
-    opened = _open(campaign, database, runs_folder, cluster_folders)
-    _say(f"run {opened.run_id}: {near(opened.path)}")
-    for cluster in status_of(opened).clusters:
-        with contextlib.suppress(HpcqError):  # what was said stands in the run's folder; the other clusters go on
-            _submit_on(opened, cluster.name)
-    failures = _stage_failures(opened)
-    if failures:
-        return _tell_failures(opened, database, failures, as_json=as_json)
-    return _print_status(opened, as_json)
+    return _first_wave(_open(campaign, database, runs_folder, cluster_folders), database, as_json=as_json)
 
 
 @click.command()
@@ -144,6 +139,20 @@ def plan(campaign: str, cluster_folders: Sequence[Path], as_json: bool) -> int:
     for made in plans:
         print_plan(made)
     return Exit.OK
+
+
+def _first_wave(opened: RunFolder, database: Path, *, as_json: bool) -> int:
+    """Queue the first jobs on every cluster and leave."""
+    from hpcq.runner.live import status_of
+
+    _say(f"run {opened.run_id}: {near(opened.path)}")
+    for cluster in status_of(opened).clusters:
+        with contextlib.suppress(HpcqError):  # what was said stands in the run's folder; the other clusters go on
+            _submit_on(opened, cluster.name)
+    failures = _stage_failures(opened)
+    if failures:
+        return _tell_failures(opened, database, failures, as_json=as_json)
+    return _print_status(opened, as_json)
 
 
 def _submit_on(run: RunFolder, cluster: str) -> None:
