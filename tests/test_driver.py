@@ -179,7 +179,7 @@ def test_outside_of_its_hours_nothing_is_asked_and_nothing_starts(bench: Bench, 
     import datetime as dt
 
     now = [dt.time(12, 0)]
-    monkeypatch.setattr("hpcq.runner.drive._local_time", lambda: now[0])
+    monkeypatch.setattr("hpcq.runner.citizen.local_time", lambda: now[0])
     run = bench.run("pairs: {rounds: 1}\nbudget: {hours: 20-06}")
     asked_before = bench.slurm.control()["calls"]["sinfo"]
     driving = bench.driving(run)

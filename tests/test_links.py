@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import fcntl
 import itertools
 import json
@@ -406,6 +407,16 @@ def test_a_side_that_never_starts_ends_both_in_bounded_time(
     assert [end["outcome"] for end in rows(run, "SELECT outcome FROM v_links")] == ["cancelled", "cancelled"]
     waited = rows(run, "SELECT (julianday(ended_utc) - julianday(started_utc)) * 86400 AS s FROM v_links WHERE side = 'from'")
     assert waited[0]["s"] < 8
+
+
+def test_outside_of_a_sides_hours_no_try_of_a_link_starts(tmp_path: Path, built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = opened(tmp_path, text("{from: east, to: west, pairs: 1}", tests=(TRIP,), more="budget: {hours: 20-06}"), built)
+    noon = iter([dt.time(12, 0)] * 3)
+    monkeypatch.setattr("hpcq.runner.citizen.local_time", lambda: next(noon, dt.time(21, 0)))
+    said = drive(run)
+    assert sum("outside of the hours 20:00-06:00" in text for text in said) == 1
+    assert any("goes on" in text for text in said)
+    assert {row["outcome"] for row in rows(run, "SELECT outcome FROM v_results")} == {"measured"}
 
 
 def test_the_side_that_would_start_later_goes_first_and_the_other_waits_for_it(

@@ -48,6 +48,7 @@ from hpcq.definition.model import (
     seed_from,
 )
 from hpcq.definition.packs import DisturbWords, PackWord, read_pack
+from hpcq.definition.reservations import ReservationSection, named_reservation
 from hpcq.definition.sweep import POINT_COUNT_MAX, Entry, expand
 from hpcq.definition.yamlfile import Document, Place, parse_document, read_document, shown
 from hpcq.kernels import check_parameters, expected_s, kernels, unknown_name
@@ -66,27 +67,6 @@ NAMING_KEYS = ("star", "within", "across", "random", "file", "bisection", "round
 _FILE_SIZE_MAX_BYTES = 64 * 2**20
 
 
-def _named_reservation(value: object) -> object:
-    return {"name": value} if isinstance(value, str) else value
-
-
-class ReservationSection(Section):
-    """A reservation: the name of one that exists, or {make: true} for one of the run's own."""
-
-    name: Word | None = Field(default=None, description="One that exists.")
-    make: bool = Field(default=False, description="hpcq makes one of idle nodes, uses it and removes it.")
-    otherwise: Literal["stop", "without"] = Field(
-        default="stop", description="With make, where you may not make one: stop before anything runs, or go on without."
-    )
-
-    @model_validator(mode="after")
-    def _one_of_both(self) -> ReservationSection:
-        if self.make == (self.name is not None):
-            found = "a name and make: true" if self.make else "no name and no make: true"
-            raise refuse(f"{found}: allowed is the name of a reservation that exists, or {{make: true}}")
-        return self
-
-
 class NodesSection(Section):
     """Which nodes may be used."""
 
@@ -98,7 +78,7 @@ class NodesSection(Section):
     constraint: Features | None = Field(default=None, description="Features a node must have, joined by & and |.")
     partition: Word | None = Field(default=None, description="The partition of this campaign instead of the cluster file's.")
     queue: Word | None = Field(default=None, description="The same as partition, in the words of PBS.")
-    reservation: Annotated[ReservationSection | None, BeforeValidator(_named_reservation)] = Field(
+    reservation: Annotated[ReservationSection | None, BeforeValidator(named_reservation)] = Field(
         default=None, description="A reservation instead of the cluster file's: its name, or {make: true}."
     )
     at_most: int | None = Field(default=None, ge=2, description="This many nodes at most, chosen by the seed.")

@@ -19,13 +19,13 @@ from hpcq.definition.campaign import (
     CoverageSection,
     NodesSection,
     PairsSection,
-    ReservationSection,
     TestSection,
 )
 from hpcq.definition.checking import BudgetSection, Section, section_in
 from hpcq.definition.cluster import ClusterFile, CompilerSection, MpiSection, ReachSection
 from hpcq.definition.gates import GateSection
 from hpcq.definition.links import LinkSection
+from hpcq.definition.reservations import ReservationSection
 
 #: The tables by the name in their markers.
 SECTIONS: dict[str, type[Section]] = {

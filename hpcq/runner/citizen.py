@@ -128,3 +128,8 @@ class Citizen:
     def _forget(self, tag: str) -> None:
         self._queued_since.pop(tag, None)
         self._words.pop(tag, None)
+
+
+def local_time() -> dt.time:
+    """The time of day on the machine where the driver runs; hours are meant so."""
+    return dt.datetime.now().astimezone().time()

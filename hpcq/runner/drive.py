@@ -12,7 +12,6 @@ Everything it knows is in the journal before it acts on it, so it can be killed 
 
 from __future__ import annotations
 
-import datetime as dt
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -23,6 +22,7 @@ from hpcq.errors import HpcqError, SchedulerError, TransportError
 from hpcq.packing import choose_packs
 from hpcq.pairs import natural
 from hpcq.plan import ActiveJob, choose_wave, nodes_within
+from hpcq.runner import citizen
 from hpcq.runner.citizen import Citizen, LettingGo
 from hpcq.runner.jobs import pair_index_of
 from hpcq.runner.ledger import Attempt
@@ -121,7 +121,7 @@ class Driver:
         live = [attempt for attempt in self.ledger.active.values() if attempt.native_id]
         self._held_until = {index: until for index, until in self._held_until.items() if until > now}
         most = self.part.budget.jobs_at_most
-        open_now = self._citizen.closed(_local_time()) is None
+        open_now = self._citizen.closed(citizen.local_time()) is None
         room = open_now and bool(self.ledger.pending) and (most is None or len(self.ledger.active) < most)
         question = Question(
             native_ids=[attempt.native_id for attempt in live],
@@ -239,7 +239,7 @@ class Driver:
 
     def _let_go(self, survey: Survey) -> None:
         now = time.monotonic()
-        paused = self._citizen.paused(survey, _local_time(), self._held())
+        paused = self._citizen.paused(survey, citizen.local_time(), self._held())
         if paused != self._paused:
             self.part.say(paused or "goes on")
             self._paused = paused
@@ -395,7 +395,3 @@ class Driver:
                 self.adopt()
             except (TransportError, SchedulerError):
                 return  # still out of reach: the next turn of the loop asks again
-
-
-def _local_time() -> dt.time:
-    return dt.datetime.now().astimezone().time()

@@ -51,6 +51,7 @@ class LinkDriver:
         self._pace_max_s = min(side.poll_max_s for side in sides.values())
         self._interval_s = self._pace_s
         self._waiting_since: float | None = None
+        self._why_paused: str | None = None
         self._settling: dict[str, float] = {}
         self._ended_since: dict[str, float] = {}
         self._stopped_at: dict[str, float] = {}
@@ -170,8 +171,8 @@ class LinkDriver:
         states: dict[str, dict[str, NodeState]] = {}
         for side in self.sides.values():
             with self._out_of_reach(side):
-                states[side.name] = side.nodes()
-        if len(states) < len(SIDES):
+                states[side.name] = side.nodes({attempt.node for attempt in self.ledger.live_on(side.name)})
+        if len(states) < len(SIDES) or self._paused():
             return
         idle = {name: self._free(self.sides[name], found) for name, found in states.items()}
         chosen: list[int] = []
@@ -189,6 +190,16 @@ class LinkDriver:
             self._submit(index)
         if not chosen and not self.ledger.active:
             self._wait_for_nodes(states)
+
+    def _paused(self) -> bool:
+        """Whether a side gives way, or its hours are over: no new try then, and no patience is used up."""
+        why = next((f"{side.cluster.name} {side.paused}" for side in self.sides.values() if side.paused), None)
+        if why != self._why_paused:
+            self.say(why or "goes on")
+            self._why_paused = why
+        if why is not None:
+            self._waiting_since = None
+        return why is not None
 
     def _free(self, side: LinkSide, states: Mapping[str, NodeState]) -> set[str]:
         """The idle nodes of a side that may have a job of ours; none where its budget is used up."""

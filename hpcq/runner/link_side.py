@@ -6,16 +6,18 @@ Hides which scheduler and transport are there, the pace of asking, and that a co
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
 from hpcq.definition.model import Budget
+from hpcq.runner import citizen
+from hpcq.runner.citizen import Citizen
 from hpcq.runner.link_jobs import LinkJob
 from hpcq.runner.link_ledger import SideAttempt
 from hpcq.runner.outcome import read_object
 from hpcq.runner.runs import Place
-from hpcq.scheduler.base import JobReport, NodeCondition, NodeState, Submission, Submitted
+from hpcq.scheduler.base import JobReport, NodeCondition, NodeState, Question, Submission, Submitted
 from hpcq.transport import quote
 
 #: What a side says of itself while it lives; small, fetched at every look.
@@ -48,14 +50,19 @@ class LinkSide:
         self.query_s, self.grace_s = (0.1, 1.0) if local else (1.0, 10.0)
         self.poll_max_s = here.cluster.poll_interval_s
         self.failures = 0
+        #: Why nothing of ours may start there now, as the last look at the nodes showed.
+        self.paused: str | None = None
+        self._citizen = Citizen(budget, here.cluster.patience_s)
         self._last_query = -1e9
 
     # -- the scheduler ----------------------------------------------------------------------------------------------
 
-    def nodes(self) -> dict[str, NodeState]:
-        """The cluster's nodes as they are now."""
+    def nodes(self, held: Set[str]) -> dict[str, NodeState]:
+        """The cluster's nodes as they are now; held: those that have a job of ours. Also finds out whether users wait."""
         self._keep_pace()
-        return {state.node: state for state in self.scheduler.nodes()}
+        survey = self.scheduler.look(Question(nodes=True, others=self.budget.gives_way))
+        self.paused = self._citizen.paused(survey, citizen.local_time(), held)
+        return {state.node: state for state in survey.nodes or ()}
 
     @staticmethod
     def idle(states: Mapping[str, NodeState]) -> set[str]:
