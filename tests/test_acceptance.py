@@ -76,6 +76,12 @@ def test_a_link_is_never_blamed_on_one_run() -> None:
     assert words(fine) == dict.fromkeys(NODES, "pass"), "slow once, fine again: noise"
 
 
+def test_two_nodes_alone_make_no_link() -> None:
+    slow, both = {("n1", "*"): 0.3}, [("n1", "n2"), ("n2", "n1")]
+    found = judge(("n1", "n2"), results(slow, pairs=both) + results(slow, run_no=2, pairs=both), {}, {})
+    assert words(found) == {"n1": "inconclusive", "n2": "inconclusive"}, "n1 may send badly to everybody"
+
+
 EIGHT = tuple(f"n{number}" for number in range(1, 9))
 LEAF_OF = {node: f"leaf{1 + place // 2}" for place, node in enumerate(EIGHT)}
 

@@ -5,7 +5,7 @@ A pair runs at the speed of the slowest thing on its way, so a fine pair clears 
     leaf    all pairs between it and the others slow, one direction at least: two of its nodes and two others took part, pairs
             among the others are fine, and so are pairs inside the leaf (or three of its nodes are slow inside, too)
     node    slow in one role (sending or receiving) with every partner, two at least, one of whom is fine with somebody else
-    link    what is left, between two nodes that are both fine with others
+    link    what is left, between two nodes of which one sends and the other receives well with others
     path    the same between two leaves, where there are no others: whose uplink it is cannot be told
 
 The widest explanation goes first, and what it explains accuses nobody else.
@@ -56,20 +56,27 @@ def find_culprits(
     """
     bad = {pair for pair, word in pairs.items() if word is Word.BAD}
     fine = {pair for pair, word in pairs.items() if word is Word.FINE}
-    fine_nodes = {node for pair in fine for node in pair}
     left = set(bad)
     leaves, paths = _leaves(pairs, leaf_of)
     for explained in (*leaves.values(), *paths.values()):
         left -= explained
     unlike_leaf = [node for node in named if not _like_its_leaf(node, pairs, leaf_of)]
-    nodes = _nodes(pairs, left, fine_nodes, unlike_leaf)
+    nodes = _nodes(pairs, left, fine, unlike_leaf)
     left = {pair for pair in left if not nodes.keys() & set(pair)}
     links: dict[Pair, set[Pair]] = {}
     for pair in sorted(left):
-        if fine_nodes.issuperset(pair) and pair in repeated:
+        if _ends_fine(pair, fine) and pair in repeated:
             links.setdefault((min(pair), max(pair)), set()).add(pair)
     left -= {pair for explained in links.values() for pair in explained}
     return Culprits(leaves, paths, nodes, links, left)
+
+
+def _ends_fine(pair: Pair, fine: Collection[Pair]) -> bool:
+    """Whether its client sends well to somebody else, and its server receives well from somebody else."""
+    client, server = pair
+    return any(one == client and other != server for one, other in fine) and any(
+        other == server and one != client for one, other in fine
+    )
 
 
 def behind(pair: Pair, leaf: str, leaf_of: Mapping[str, str]) -> bool:
@@ -114,11 +121,11 @@ def _not_its_nodes(known: Mapping[Pair, Word], leaf: str, leaf_of: Mapping[str, 
     return Word.FINE in inside.values() or len(slow) >= MEMBERS_WHOLE_MIN
 
 
-def _nodes(pairs: Mapping[Pair, Word], left: set[Pair], fine_nodes: set[str], named: Collection[str]) -> dict[str, set[Pair]]:
+def _nodes(pairs: Mapping[Pair, Word], left: set[Pair], fine: set[Pair], named: Collection[str]) -> dict[str, set[Pair]]:
     """Nodes that explain what is left; who is only slow with others of them is none."""
     ends = {node for pair in left for node in pair}
     open_pairs = {pair: word for pair, word in pairs.items() if word is not Word.BAD or pair in left}
-    accused = {node for node in ends if _accused(node, open_pairs, fine_nodes)}
+    accused = {node for node in ends if _accused(node, open_pairs, fine)}
     accused |= {node for node in named if len(_partners(node, left)) >= PARTNERS_MIN}
     culprits = {node for node in accused if not _others_explain(node, open_pairs, accused)}
     return {node: {pair for pair in left if node in pair} for node in sorted(culprits)}
@@ -131,10 +138,11 @@ def _like_its_leaf(node: str, pairs: Mapping[Pair, Word], leaf_of: Mapping[str, 
     return Word.FINE in within and Word.BAD not in within
 
 
-def _accused(node: str, pairs: Mapping[Pair, Word], fine_nodes: set[str]) -> bool:
+def _accused(node: str, pairs: Mapping[Pair, Word], fine: Collection[Pair]) -> bool:
+    fine_without = {end for pair in fine if node not in pair for end in pair}
     for role in (0, 1):
         words = {pair[1 - role]: word for pair, word in pairs.items() if pair[role] == node}
-        if set(words.values()) == {Word.BAD} and len(words) >= PARTNERS_MIN and fine_nodes.intersection(words):
+        if set(words.values()) == {Word.BAD} and len(words) >= PARTNERS_MIN and fine_without.intersection(words):
             return True
     return False
 
