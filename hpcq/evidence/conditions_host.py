@@ -187,7 +187,10 @@ def mtu_differs(side: Side) -> Figures | None:
 def link_degraded(side: Side) -> Figures | None:
     """Half duplex, below what the NIC can, or below the other end with the same driver."""
     duplex = str(side.here.fact("duplex") or "unknown").lower()
-    speed, most = side.here.number("speed_bps"), side.here.number("speed_max_bps")
+    speed = side.here.number("speed_bps")
+    # a slower switch port that says so is no fault of this link
+    known = [most for key in ("speed_max_bps", "partner_speed_max_bps") if (most := side.here.number(key))]
+    most = min(known) if side.here.number("speed_max_bps") else None
     figures: Figures = {"duplex": duplex, "speed_bps": speed or 0.0}
     if duplex == "half":
         return figures | {"expected_bps": most or speed or 0.0}

@@ -97,6 +97,7 @@ FACTS: dict[str, tuple[tuple[str, float], ...]] = {
     "mtu_bytes": (("nic.{interface}.mtu_bytes", 1),),
     "speed_bps": (("nic.{interface}.link.speed_bps", 1), ("nic.{interface}.speed_mbps", 1e6)),
     "speed_max_bps": (("nic.{interface}.link.speed_maximum_bps", 1),),
+    "partner_speed_max_bps": (("nic.{interface}.link.partner_speed_maximum_bps", 1),),
     "duplex": (("nic.{interface}.link.duplex", 1), ("nic.{interface}.duplex", 1)),
     "pci_address": (("nic.{interface}.pci_address", 1),),
     "pci_width": (("nic.{interface}.pci_width", 1),),

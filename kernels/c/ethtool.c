@@ -155,6 +155,51 @@ static int read_pause(const struct device *device, struct text *out)
     return 0;
 }
 
+/* Speeds of link modes by their bit, from `first` to `last` (enum ethtool_link_mode_bit_indices; headers of older
+ * systems end earlier). What stands between is no speed: ports, pause, error correction. */
+static const struct {
+    unsigned first, last, mbps;
+} modes[] = {
+    {0, 1, 10},       {2, 3, 100},        {4, 5, 1000},       {12, 12, 10000},    {15, 15, 2500},  {17, 17, 1000},
+    {18, 20, 10000},  {21, 22, 20000},    {23, 26, 40000},    {27, 30, 56000},    {31, 33, 25000}, {34, 35, 50000},
+    {36, 39, 100000}, {40, 40, 50000},    {41, 41, 1000},     {42, 46, 10000},    {47, 47, 2500},  {48, 48, 5000},
+    {52, 56, 50000},  {57, 61, 100000},   {62, 66, 200000},   {67, 67, 100},      {68, 68, 1000},  {69, 73, 400000},
+    {75, 79, 100000}, {80, 84, 200000},   {85, 89, 400000},   {90, 91, 100},      {92, 92, 10},    {93, 98, 800000},
+    {99, 101, 10},    {103, 108, 200000}, {109, 114, 400000}, {115, 120, 800000},
+};
+
+uint64_t ethtool_speed_bps(const uint32_t *mask, unsigned word_count)
+{
+    uint64_t most = 0;
+    for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++)
+        for (unsigned bit = modes[i].first; bit <= modes[i].last && bit / 32 < word_count; bit++)
+            if ((mask[bit / 32] >> bit % 32 & 1) && modes[i].mbps > most)
+                most = modes[i].mbps;
+    return most * 1000000;
+}
+
+/* The fastest that this end can, and that the other end says it can: three masks of modes, after a question of how many
+ * words each has. */
+static void read_link_modes(const struct device *device, struct text *out)
+{
+    struct ethtool_link_settings question = {.cmd = ETHTOOL_GLINKSETTINGS};
+    if (device_ask(device, &question) || question.link_mode_masks_nwords >= 0)
+        return;
+    unsigned words = (unsigned)-question.link_mode_masks_nwords;
+    struct ethtool_link_settings *info = memory_new(1, sizeof *info + (size_t)3 * words * sizeof(uint32_t));
+    info->cmd = ETHTOOL_GLINKSETTINGS;
+    info->link_mode_masks_nwords = (__s8)words;
+    if (!device_ask(device, info)) {
+        uint64_t own = ethtool_speed_bps(info->link_mode_masks, words),
+                 partner = ethtool_speed_bps(info->link_mode_masks + 2 * (size_t)words, words);
+        if (own)
+            line_number(device, out, "speed_maximum_bps", own);
+        if (partner)
+            line_number(device, out, "partner_speed_maximum_bps", partner);
+    }
+    free(info);
+}
+
 static int read_link(const struct device *device, struct text *out)
 {
     struct ethtool_cmd info = {.cmd = ETHTOOL_GSET};
@@ -162,6 +207,7 @@ static int read_link(const struct device *device, struct text *out)
     int error = device_ask(device, &link);
     if (!error)
         line_number(device, out, "up", link.data);
+    read_link_modes(device, out);
     if (device_ask(device, &info))
         return error;
     uint32_t speed = (uint32_t)info.speed_hi << 16 | info.speed; /* the header's own shifts an int too far */

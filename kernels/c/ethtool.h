@@ -17,6 +17,8 @@ enum ethtool_section {
     ETHTOOL_SECTION_COUNT
 };
 
+/* The fastest link mode of a mask; 0: none that is a speed. */
+uint64_t ethtool_speed_bps(const uint32_t *mask, unsigned word_count);
 const char *ethtool_section_name(enum ethtool_section section);
 /* Each line begins with `prefix`. Returns 0 or errno. */
 int ethtool_read(const char *root, const char *interface, enum ethtool_section section, const char *prefix,

@@ -39,7 +39,6 @@ static struct evidence *evidence_allocate(void)
 {
     struct evidence *evidence = memory_new(1, sizeof *evidence);
     evidence->before_place.root = evidence->after_place.root = "";
-    evidence->before_place.cpu_index = evidence->after_place.cpu_index = 0;
     evidence->before_place.test_socket = evidence->after_place.test_socket = -1;
     evidence->before.texts = memory_new(source_count, sizeof(struct text));
     evidence->after.texts = memory_new(source_count, sizeof(struct text));
@@ -97,8 +96,9 @@ static void snapshot_take(struct snapshot *snapshot, const struct source_place *
 
 void evidence_before(struct evidence *evidence)
 {
-    if (!evidence->before_place.root[0])
-        evidence->before_place.cpu_index = evidence->after_place.cpu_index = sched_getcpu();
+    source_place_cpus(&evidence->before_place, evidence->before_place.root[0] ? 0 : sched_getcpu());
+    memcpy(evidence->after_place.cpus, evidence->before_place.cpus, sizeof evidence->after_place.cpus);
+    evidence->after_place.cpu_count = evidence->before_place.cpu_count;
     snapshot_take(&evidence->before, &evidence->before_place, false);
 }
 

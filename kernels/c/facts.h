@@ -36,7 +36,7 @@ void facts_mitigation(struct facts *facts);
 void facts_nic(struct facts *facts); /* facts_nic.c */
 void facts_qdisc(struct facts *facts);
 void facts_rdma(struct facts *facts);
-void facts_route(struct facts *facts);
+void facts_route(struct facts *facts); /* facts_route.c */
 void facts_neighbour(struct facts *facts);
 void facts_sysctl(struct facts *facts); /* facts_system.c */
 void facts_software(struct facts *facts);

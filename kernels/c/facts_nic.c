@@ -7,7 +7,6 @@
 #include "qdisc.h"
 #include "sources.h"
 
-#include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -96,10 +95,8 @@ static void nic_queues(struct facts *facts, const char *interface)
 /* Which CPUs its interrupts may go to: `38=0-1 39=0`. */
 static void nic_interrupts(struct facts *facts, const char *interface)
 {
-    struct names interrupts = sysfs_list(facts->root, "sys/class/net/%s/device/msi_irqs", interface);
+    struct names interrupts = sysfs_interrupts(facts->root, interface);
     struct text affinity = {0};
-    if (!interrupts.count) /* virtio: one level down */
-        interrupts = sysfs_list(facts->root, "sys/class/net/%s/device/../msi_irqs", interface);
     for (size_t i = 0; i < interrupts.count && affinity.length < 4000; i++) {
         char line[SYSFS_LINE_BYTES];
         if (sysfs_line(facts->root, line, "proc/irq/%s/smp_affinity_list", interrupts.list[i]))
@@ -224,54 +221,4 @@ void facts_rdma(struct facts *facts)
         fact_text(facts, text_string(&port), "%s.port", facts->interface);
     text_free(&port);
     names_free(&devices);
-}
-
-/* Routes over the interface under test, as /proc/net/route has them: hexadecimal in the host's byte order. */
-void facts_route(struct facts *facts)
-{
-    struct text text = {0};
-    struct word line, words[8];
-    int error = source_read_file(facts->root, "proc/net/route", &text);
-    if (error)
-        facts_unavailable(facts, "route", fail_errno_name(error));
-    const char *at = text_string(&text);
-    while (line_next(&at, &line)) {
-        size_t count = 0;
-        while (count < 8 && word_next(&line, &words[count]))
-            count++;
-        if (count < 8 || !facts->interface[0] || !word_is(words[0], facts->interface))
-            continue;
-        char destination[INET_ADDRSTRLEN], gateway[INET_ADDRSTRLEN];
-        struct in_addr to = {.s_addr = (in_addr_t)strtoul(words[1].at, NULL, 16)},
-                       by = {.s_addr = (in_addr_t)strtoul(words[2].at, NULL, 16)};
-        int prefix = __builtin_popcountl(strtoul(words[7].at, NULL, 16));
-        inet_ntop(AF_INET, &to, destination, sizeof destination);
-        inet_ntop(AF_INET, &by, gateway, sizeof gateway);
-        fact_text(facts, by.s_addr ? gateway : "link", "%s.%s/%d", facts->interface, destination, prefix);
-    }
-    text_free(&text);
-}
-
-/* Who answers on the link under test: the neighbours that the kernel knows there, as /proc/net/arp has them. They come
- * and go with traffic, so they belong to the moment. */
-void facts_neighbour(struct facts *facts)
-{
-    struct text text = {0};
-    struct word line, words[32]; /* a hardware address falls apart at its colons; InfiniBand's has twenty parts */
-    int error = source_read_file(facts->root, "proc/net/arp", &text);
-    if (error)
-        facts_unavailable(facts, "neighbour", fail_errno_name(error));
-    const char *at = text_string(&text);
-    while (line_next(&at, &line)) {
-        size_t count = 0;
-        while (count < 32 && word_next(&line, &words[count]))
-            count++;
-        if (count < 6 || !facts->interface[0] || !word_is(words[count - 1], facts->interface) ||
-            word_is(words[2], "0x0"))
-            continue;
-        char link_address[72];
-        snprintf(link_address, sizeof link_address, "%.*s", (int)strcspn(words[3].at, " \t"), words[3].at);
-        fact_text(facts, link_address, "neighbour.%.*s", (int)words[0].length, words[0].at);
-    }
-    text_free(&text);
 }

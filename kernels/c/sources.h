@@ -6,11 +6,14 @@
 
 #include "counters.h"
 
+enum { CPUS_INVOLVED_MAX = 6 };
+
 struct source_place {
-    const char *root;      /* "" on a live node, else a recorded tree */
-    const char *interface; /* under test; "" when unknown */
-    int cpu_index;         /* that we were on at the first snapshot */
-    int test_socket;       /* the TCP connection that is measured; -1: there is none */
+    const char *root;            /* "" on a live node, else a recorded tree */
+    const char *interface;       /* under test; "" when unknown */
+    int cpus[CPUS_INVOLVED_MAX]; /* the one that we were on at the first snapshot, then those of the NIC's interrupts */
+    size_t cpu_count;
+    int test_socket; /* the TCP connection that is measured; -1: there is none */
 };
 
 struct source {
@@ -25,6 +28,8 @@ extern const struct source sources[];
 extern const size_t source_count;
 
 int source_read(const struct source *source, const struct source_place *place, struct text *out);
+/* Fills in the CPUs involved; our own first. */
+void source_place_cpus(struct source_place *place, int own);
 int source_read_file(const char *root, const char *path, struct text *out); /* 0 or errno */
 
 /* A word of a line; words point into the text. */

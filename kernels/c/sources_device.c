@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
@@ -131,43 +132,85 @@ int read_infiniband(const struct source_place *place, struct text *out)
     return 0;
 }
 
-/* Throttling and idle states of the CPU that this process was on when the first snapshot was taken. Not of all: on a
- * node with 256 CPUs these files would take longer than everything else. */
-int read_cpu_power(const struct source_place *place, struct text *out)
+static bool cpu_power(const struct source_place *place, int cpu, struct text *out)
 {
+    static const char *const throttles[] = {"core_throttle_count", "package_throttle_count"};
     char state_name[SYSFS_LINE_BYTES];
     uint64_t value = 0;
-    int error = ENOENT;
-    static const char *const throttles[] = {"core_throttle_count", "package_throttle_count"};
+    bool found = false;
     for (size_t i = 0; i < 2; i++) {
-        if (!sysfs_number(place->root, &value, "sys/devices/system/cpu/cpu%d/thermal_throttle/%s", place->cpu_index,
-                          throttles[i]))
+        if (!sysfs_number(place->root, &value, "sys/devices/system/cpu/cpu%d/thermal_throttle/%s", cpu, throttles[i]))
             continue;
-        text_print(out, "cpu%d.%s %llu\n", place->cpu_index, throttles[i], (unsigned long long)value);
-        error = 0;
+        text_print(out, "cpu%d.%s %llu\n", cpu, throttles[i], (unsigned long long)value);
+        found = true;
     }
     for (int state = 0; state < 16; state++) {
-        if (!sysfs_line(place->root, state_name, "sys/devices/system/cpu/cpu%d/cpuidle/state%d/name", place->cpu_index,
-                        state))
+        if (!sysfs_line(place->root, state_name, "sys/devices/system/cpu/cpu%d/cpuidle/state%d/name", cpu, state))
             break;
         for (char *blank = state_name; (blank = strpbrk(blank, " :."));)
             *blank = '_';
-        if (sysfs_number(place->root, &value, "sys/devices/system/cpu/cpu%d/cpuidle/state%d/time", place->cpu_index,
-                         state))
-            text_print(out, "cpu%d.idle_%.32s_us %llu\n", place->cpu_index, state_name, (unsigned long long)value);
+        if (sysfs_number(place->root, &value, "sys/devices/system/cpu/cpu%d/cpuidle/state%d/time", cpu, state))
+            text_print(out, "cpu%d.idle_%.32s_us %llu\n", cpu, state_name, (unsigned long long)value);
+        found = true;
+    }
+    return found;
+}
+
+/* Throttling and idle states of the CPUs involved. Not of all: on a node with 256 CPUs these files would take longer
+ * than everything else. */
+int read_cpu_power(const struct source_place *place, struct text *out)
+{
+    bool found = false;
+    for (size_t i = 0; i < place->cpu_count; i++)
+        found |= cpu_power(place, place->cpus[i], out);
+    return found ? 0 : ENOENT;
+}
+
+/* Gauges. Between Linux 4.13 and 5.16 a read may wait 10 ms for a fresh sample: then our own CPU's is all we take. */
+int read_cpufreq(const struct source_place *place, struct text *out)
+{
+    static const uint64_t slow_read_ns = 1000000;
+    int error = ENOENT;
+    for (size_t i = 0; i < place->cpu_count; i++) {
+        uint64_t value = 0, begin_ns = clock_now_ns();
+        if (!sysfs_number(place->root, &value, "sys/devices/system/cpu/cpu%d/cpufreq/scaling_cur_freq", place->cpus[i]))
+            continue;
+        text_print(out, "cpu%d.frequency_hz %llu\n", place->cpus[i], (unsigned long long)value * 1000);
         error = 0;
+        if (!place->root[0] && clock_now_ns() - begin_ns > slow_read_ns)
+            break;
     }
     return error;
 }
 
-/* A gauge. Only of one CPU: between Linux 4.13 and 5.16 a read may wait 10 ms for a fresh sample. */
-int read_cpufreq(const struct source_place *place, struct text *out)
+static void cpu_add(struct source_place *place, int cpu)
 {
-    uint64_t value = 0;
-    if (!sysfs_number(place->root, &value, "sys/devices/system/cpu/cpu%d/cpufreq/scaling_cur_freq", place->cpu_index))
-        return ENOENT;
-    text_print(out, "cpu%d.frequency_hz %llu\n", place->cpu_index, (unsigned long long)value * 1000);
-    return 0;
+    for (size_t i = 0; i < place->cpu_count; i++)
+        if (place->cpus[i] == cpu)
+            return;
+    if (place->cpu_count < CPUS_INVOLVED_MAX)
+        place->cpus[place->cpu_count++] = cpu;
+}
+
+void source_place_cpus(struct source_place *place, int own)
+{
+    struct names interfaces = sysfs_lower_interfaces(place->root, place->interface);
+    place->cpu_count = 0;
+    cpu_add(place, own);
+    for (size_t i = 0; i < interfaces.count; i++) {
+        struct names numbers = sysfs_interrupts(place->root, interfaces.list[i]);
+        for (size_t j = 0; j < numbers.count && place->cpu_count < CPUS_INVOLVED_MAX; j++) {
+            char line[SYSFS_LINE_BYTES];
+            /* One CPU: where it is handled. A list is where it might be, which says nothing. */
+            if (!sysfs_line(place->root, line, "proc/irq/%s/effective_affinity_list", numbers.list[j]) &&
+                !sysfs_line(place->root, line, "proc/irq/%s/smp_affinity_list", numbers.list[j]))
+                continue;
+            if (line[0] && !line[strspn(line, "0123456789")])
+                cpu_add(place, atoi(line));
+        }
+        names_free(&numbers);
+    }
+    names_free(&interfaces);
 }
 
 /* Limits of our own control group (version 2): a job that was held back shows here. */

@@ -168,3 +168,10 @@ bool sysfs_rdma_port(const char *root, const char *interface, struct text *port)
     names_free(&lower);
     return found;
 }
+
+struct names sysfs_interrupts(const char *root, const char *interface)
+{
+    struct names numbers = sysfs_list(root, "sys/class/net/%s/device/msi_irqs", interface);
+    return numbers.count ? numbers /* virtio: one level down */
+                         : sysfs_list(root, "sys/class/net/%s/device/../msi_irqs", interface);
+}

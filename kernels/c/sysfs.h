@@ -25,6 +25,8 @@ void names_free(struct names *names);
 
 /* The interface and the devices it stands on (bond slaves, the parent of a VLAN). */
 struct names sysfs_lower_interfaces(const char *root, const char *interface);
+/* Numbers of its message-signalled interrupts. */
+struct names sysfs_interrupts(const char *root, const char *interface);
 /* The RDMA port behind an interface, or behind the first device it stands on that has one, as `device.port`; false when
  * it has none. */
 bool sysfs_rdma_port(const char *root, const char *interface, struct text *port);

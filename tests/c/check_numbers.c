@@ -1,5 +1,6 @@
 /* The histogram and the count of numbered datagrams. */
 #include "check.h"
+#include "ethtool.h"
 #include "histogram.h"
 #include "sequence.h"
 #include "text.h"
@@ -66,9 +67,22 @@ static void check_sequence(void)
     free(sequence);
 }
 
+static void check_speeds(void)
+{
+    const uint32_t nothing[4] = {1U << 6 | 1U << 13, 0, 1U << 10, 0}; /* autonegotiation, pause, error correction */
+    const uint32_t card[4] = {1U << 5 | 1U << 12 | 1U << 31, 1U << 4, 0, 0};
+    const uint32_t newest[4] = {0, 0, 0, 1U << 24};
+    CHECK(ethtool_speed_bps(nothing, 4) == 0);
+    CHECK(ethtool_speed_bps(card, 4) == 100000000000);
+    CHECK(ethtool_speed_bps(card, 1) == 25000000000);
+    CHECK(ethtool_speed_bps(newest, 4) == 800000000000);
+    CHECK(ethtool_speed_bps(newest, 0) == 0);
+}
+
 void check_numbers(void)
 {
     check_buckets();
     check_quantiles();
     check_sequence();
+    check_speeds();
 }
