@@ -2,23 +2,27 @@
 
 Hides what SQLite needs to be safe on shared file systems and after a crash:
 
-    writing(path)   create or migrate, then one connection: rollback journal (no WAL), busy time-out, foreign keys
-    reading(path)   cannot change a row, but may roll back what a killed loader left (a read-only file handle could not)
+    writing(path)   alone (sole.py); create or migrate, then one connection: rollback journal, busy time-out, foreign keys
+    reading(path)   cannot change a row; what a killed loader left is rolled back first, as a writer would
 
 A file that is no database, not ours, or of a newer hpcq is left alone with a StoreError.
 """
 
 from __future__ import annotations
 
+import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from hpcq import assets
 from hpcq.errors import StoreError
 from hpcq.store.migrations import MIGRATIONS
+from hpcq.store.sole import sole_writer
 
 #: 'hpcq' in ASCII; also in results.db.schema.
 APPLICATION_ID = 0x68706371
@@ -37,7 +41,12 @@ def writing(path: Path) -> Iterator[sqlite3.Connection]:
 
     Transactions are explicit (`with transaction(database)`). Raises StoreError with what to do.
     """
-    with _explained(path, _NOTHING_LOST), closing(_connect(path, "rwc")) as database:
+    with (
+        _explained(path, _NOTHING_LOST),
+        sole_writer(path, BUSY_TIMEOUT_S) as still_mine,
+        closing(_connect(path, "rwc")) as database,
+    ):
+        database.still_mine = still_mine
         _prepare(database, path)
         yield database
 
@@ -47,6 +56,10 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
     """A connection that cannot change a row. Raises StoreError when there is no database at `path`."""
     if not path.exists():
         raise StoreError(f"{path}: there is no database", "`hpcq run` makes one; --db names another")
+    if path.is_file() and path.stat().st_size == 0:  # SQLite would remove the journal of whoever is making it just now
+        raise StoreError(
+            f"{path}: is empty, this hpcq reads version {SCHEMA_VERSION}", "the next `hpcq run` into it makes one of it"
+        )
     with _explained(path, None), closing(_connect_reader(path)) as database:
         version = _version(database, path)
         if version != SCHEMA_VERSION:
@@ -68,6 +81,9 @@ def transaction(database: sqlite3.Connection) -> Iterator[None]:
         if database.in_transaction:  # SQLite itself rolls back on a full disk
             database.execute("ROLLBACK")
         raise
+    if isinstance(database, _Connection) and not database.still_mine():
+        database.execute("ROLLBACK")
+        raise StoreError("another process took this database for abandoned and writes it now", _NOTHING_LOST)
     database.execute("COMMIT")
 
 
@@ -105,22 +121,41 @@ def statements(sql: str) -> Iterator[str]:
             lines = []
 
 
-def _connect(path: Path, mode: str) -> sqlite3.Connection:
+class _Connection(sqlite3.Connection):
+    """A connection that knows whether its process is the one writer; a reader's always is none."""
+
+    def __init__(self, *words: Any, **named: Any) -> None:
+        super().__init__(*words, **named)
+        self.still_mine: Callable[[], bool] = lambda: True
+
+
+def _connect(path: Path, mode: str) -> _Connection:
     uri = f"file:{quote(str(path.absolute()))}?mode={mode}"
-    database = sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
+    database = sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None, factory=_Connection)
     database.row_factory = sqlite3.Row
     return database
 
 
 def _connect_reader(path: Path) -> sqlite3.Connection:
-    """Read and write where the file allows it: only so can a reader roll back a killed writer's transaction."""
-    database = _connect(path, "rw")
-    try:
-        database.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    except sqlite3.OperationalError:
-        database.close()
+    """Read only; what a killed writer left is rolled back first, by whoever is the one writer then.
+
+    A reader alone must not: where locks lock nothing, the journal of a writer at work looks like that of a killed one, and
+    rolling it back would tear the database. Such a reader waits until the journal is gone.
+    """
+    begun = time.monotonic()
+    while True:
         database = _connect(path, "ro")
-    return database
+        try:
+            database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            return database
+        except sqlite3.OperationalError as error:
+            database.close()
+            if "readonly" not in str(error) and "unable to open" not in str(error):
+                raise
+            if time.monotonic() - begun > BUSY_TIMEOUT_S or not os.access(path, os.W_OK):
+                raise
+        with sole_writer(path, BUSY_TIMEOUT_S), closing(_connect(path, "rw")) as recovering:
+            recovering.execute("SELECT count(*) FROM sqlite_master").fetchone()
 
 
 def _prepare(database: sqlite3.Connection, path: Path) -> None:
@@ -163,7 +198,9 @@ def _explained(path: Path, consolation: str | None) -> Iterator[None]:
         if "not a database" in text:
             raise StoreError(f"{path}: is not a database", "name another file with --db") from error
         if "locked" in text:
-            raise StoreError(f"{path}: locked by another process for {BUSY_TIMEOUT_S:.0f} s", consolation) from error
+            told = "`hpcq doctor` says whether this file system has locks at all"
+            hint = f"{consolation}; {told}" if consolation else told
+            raise StoreError(f"{path}: locked by another process for {BUSY_TIMEOUT_S:.0f} s", hint) from error
         if "readonly" in text or "unable to open" in text:
             raise StoreError(
                 f"{path}: cannot be written: {text}",

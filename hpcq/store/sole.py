@@ -1,0 +1,148 @@
+"""One writer at a time, also on file systems whose locks lock nothing (Lustre with localflock, NFS with nolock).
+
+    results.db.writer -> HOST/BOOT/PID-NAMESPACE/PID/START/TOKEN      a symbolic link: made whole or not at all, needs no room
+
+It is touched every second while its holder lives. A holder that is gone is known at once on its own machine, and elsewhere by a
+link that nobody touched for STALE_S of our own watching, so that clocks need not agree. SQLite's own locks stay on top of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from hpcq.errors import StoreError
+
+BEAT_S = 1.0
+#: Untouched for so long, the writer of another machine is taken for dead.
+STALE_S = 30.0
+_LOOK_S = 0.05
+#: What this process holds: a writer within a writer is the same one.
+_held: set[Path] = set()
+
+
+@contextmanager
+def sole_writer(database: Path, timeout_s: float) -> Iterator[Callable[[], bool]]:
+    """Hold the database alone; gives a question whether it is still so. Raises StoreError when another holds it too long."""
+    lock = _lock_of(database)
+    if lock in _held:
+        yield lambda: True
+        return
+    mine = f"{_place()}/{os.getpid()}/{_started(os.getpid())}/{os.urandom(4).hex()}"
+    _take(lock, mine, timeout_s)
+    stop = threading.Event()
+    beat = threading.Thread(target=_beat, args=(lock, mine, stop), daemon=True)
+    beat.start()
+    _held.add(lock)
+    try:
+        yield lambda: _holder(lock) == mine
+    finally:
+        _held.discard(lock)
+        stop.set()
+        beat.join()
+        if _holder(lock) == mine:
+            lock.unlink(missing_ok=True)
+
+
+def _lock_of(database: Path) -> Path:
+    whole = database.resolve()
+    return whole.with_name(f"{whole.name}.writer")
+
+
+def _take(lock: Path, mine: str, timeout_s: float) -> None:
+    begun = time.monotonic()
+    watched: tuple[str | None, int] = (None, 0)
+    since = begun
+    while True:
+        try:
+            lock.symlink_to(mine)
+            return
+        except FileExistsError:
+            pass
+        except OSError as error:
+            if lock.parent.is_dir() and os.access(lock.parent, os.W_OK):
+                raise StoreError(f"{lock}: cannot be made: {error.strerror}") from error
+            return  # SQLite says better what is wrong with this folder
+        now = time.monotonic()
+        holder = _holder(lock)
+        seen = (holder, _touched_ns(lock))
+        if seen != watched:
+            watched, since = seen, now
+        if holder is not None and (_dead(holder) or now - since > STALE_S):
+            _take_away(lock, holder)
+        elif now - begun > timeout_s:
+            raise StoreError(f"{lock}: locked by another process for {timeout_s:.0f} s: {_said(holder)}")
+        else:
+            time.sleep(_LOOK_S)
+
+
+def _take_away(lock: Path, holder: str) -> None:
+    """Remove a dead holder's link, and never one that somebody made meanwhile."""
+    aside = lock.with_name(f"{lock.name}.{os.urandom(4).hex()}")
+    try:
+        lock.rename(aside)
+    except FileNotFoundError:
+        return
+    if _holder(aside) != holder:
+        with contextlib.suppress(OSError):
+            lock.symlink_to(aside.readlink())
+    aside.unlink(missing_ok=True)
+
+
+def _beat(lock: Path, mine: str, stop: threading.Event) -> None:
+    while not stop.wait(BEAT_S):
+        if _holder(lock) == mine:
+            with contextlib.suppress(OSError):
+                os.utime(lock, follow_symlinks=False)
+
+
+def _holder(lock: Path) -> str | None:
+    try:
+        return str(lock.readlink())
+    except OSError:
+        return None
+
+
+def _touched_ns(lock: Path) -> int:
+    try:
+        return lock.lstat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _dead(holder: str) -> bool:
+    """Whether a holder of this very machine is gone; of another one nothing is known."""
+    place, _, rest = holder.rpartition("/")[0].rpartition("/")[0].rpartition("/")
+    started = holder.split("/")[-2] if holder.count("/") >= 3 else ""
+    return place == _place() and rest.isdigit() and _started(int(rest)) != started
+
+
+def _place() -> str:
+    """Host, boot and namespace of process numbers: where a process number means something."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text("utf-8").strip()
+        return f"{socket.gethostname()}/{boot}/{Path('/proc/self/ns/pid').readlink()}"
+    except OSError:
+        return f"{socket.gethostname()}/unknown/unknown"
+
+
+def _started(pid: int) -> str:
+    """When a process began, in ticks since the boot; empty when it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] in {"Z", "X"} else fields[19]
+
+
+def _said(holder: str | None) -> str:
+    if holder is None or holder.count("/") < 5:
+        return "it does not say who it is"
+    parts = holder.split("/")
+    return f"process {parts[3]} on {parts[0]}"
