@@ -20,6 +20,7 @@ from tests.fault_kinds import CLUSTERS, LINK, Scene
 #: part, job, test, repetition: one planned measurement.
 Step = tuple[str, str, int, int]
 PARTS = (*CLUSTERS, LINK)
+SPOOLED = '{"format":1,"job":"'
 ROWS = """SELECT c.name AS part, j.name AS job, x.test_no, x.repetition_no, x.outcome, x.reason, x.final
 FROM result x JOIN job j ON j.job_id = x.job_id JOIN run_cluster r ON r.run_cluster_id = j.run_cluster_id
 JOIN cluster c ON c.cluster_id = r.cluster_id"""
@@ -96,8 +97,8 @@ def _lines_of(folder: Path, cluster: str) -> Iterator[Step]:
             yield _part_of(path, cluster), _job_of(path), int(test), int(repetition)
     for path in folder.rglob("jobs/*/*/spool.jsonl"):
         for text in path.read_text(errors="replace").splitlines(keepends=True):
-            try:
-                said = json.loads(text)
+            try:  # behind the rest of a line that was torn while somebody wrote on stands a whole one
+                said = json.loads(text[max(0, text.rfind(SPOOLED)) :])
             except ValueError:
                 continue
             if said.get("rc") == 0 and text.endswith("\n"):
