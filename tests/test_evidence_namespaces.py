@@ -1,4 +1,4 @@
-"""Findings about the link itself, provoked on two network namespaces joined by a wire of TAP devices.
+"""Findings about link and limits, provoked on two network namespaces joined by a wire of TAP devices, and in a control group.
 
 A TAP device keeps the link settings that somebody gives it, as a NIC's driver does: duplex, speed, what it could do.
 """
@@ -24,7 +24,7 @@ import pytest
 
 from hpcq.evidence.judge import judge
 from hpcq.evidence.judgement import CrossedInterface, JudgedResult, Judgement
-from tests.kernel_programs import Programs, write_secret
+from tests.kernel_programs import Programs, Server, write_secret
 from tests.test_evidence_lab import OF_THE_MACHINE
 
 pytestmark = [pytest.mark.lab, pytest.mark.quiet]
@@ -222,3 +222,38 @@ def test_the_way_over_ipv6_is_a_fact(link: Link) -> None:
     there = inside("server", "cat", "/sys/class/net/tap0/address").strip()
     assert facts["now"][f"neighbour.{ADDRESSES_6['server']}"] == there
     assert facts["nic"]["tap0.link.speed_maximum_bps"] == 10_000_000_000
+
+
+@contextmanager
+def quota(ratio: float) -> Iterator[Path]:
+    """A control group that may use this share of one CPU; yields the file that takes processes in."""
+    old = Path("/sys/fs/cgroup/cpu")
+    group = (old if old.exists() else Path("/sys/fs/cgroup")) / f"hpcq-test-{os.getpid()}"
+    if not old.exists():
+        Path("/sys/fs/cgroup/cgroup.subtree_control").write_text("+cpu")
+    group.mkdir()
+    try:
+        if old.exists():
+            (group / "cpu.cfs_quota_us").write_text(str(int(ratio * 100_000)))
+        else:
+            (group / "cpu.max").write_text(f"{int(ratio * 100_000)} 100000")
+        yield group / "cgroup.procs"
+    finally:
+        group.rmdir()
+
+
+def test_a_control_group_with_a_quota(programs: Programs, secret: Path) -> None:
+    """One end in a group that gets a fiftieth of a core: it is held, and the other is not."""
+    with Server(programs.net, secret) as server:
+        command = server.command("tcp_stream", "--interface", "lo", duration_s=1, warmup_s=0)
+        with quota(0.02) as members:
+            held = ["sh", "-c", f'echo $$ > {members}; exec "$@"', "sh", *command]
+            done = subprocess.run(held, check=True, capture_output=True, text=True, timeout=60)
+        line = json.loads(done.stdout)
+        free = server.run("tcp_stream", "--interface", "lo", duration_s=0.5, warmup_s=0).line
+    judged = judge(JudgedResult(line, line["options"], {}, {}))
+    [finding] = [one for one in judged.findings if one.rule.name == "held_by_quota"]
+    assert finding.end == "client"
+    assert float(finding.figures["held_ratio"]) > 0.1
+    assert judged.disturbed
+    assert "held_by_quota" not in {one.rule.name for one in judge(JudgedResult(free, free["options"], {}, {})).findings}

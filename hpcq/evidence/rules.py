@@ -350,7 +350,7 @@ _DISTURBANCE = (
         message="{node}: the CPU quota of its control group stopped the test for {held_us}",
         meaning="The job may use less CPU than the test needs: its control group has a quota.",
         advice="Ask for more CPUs in the job, or for whole nodes.",
-        source="Documentation/admin-guide/cgroup-v2.rst (cpu.stat throttled_usec)",
+        source="Documentation/admin-guide/cgroup-v2.rst (cpu.stat throttled_usec); scheduler/sched-bwc.rst (throttled_time)",
         disturbs=True,
     ),
     _row(

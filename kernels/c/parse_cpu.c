@@ -172,13 +172,19 @@ void parse_pressure(const char *prefix, const char *text, struct counters *out)
 /* cpu.stat of a control group: what it was denied (Documentation/admin-guide/cgroup-v2.rst). */
 void parse_cgroup(const char *prefix, const char *text, struct counters *out)
 {
-    static const char *const kept[][2] = {{"nr_throttled", "throttled"}, {"throttled_usec", "throttled_us"}};
+    static const struct {
+        const char *name, *kept;
+        uint64_t divisor;
+    } rows[] = {{"nr_throttled", "throttled", 1},
+                {"throttled_usec", "throttled_us", 1},
+                {"throttled_time", "throttled_us", 1000}}; /* version 1, in nanoseconds */
     struct word line, name, value;
     while (line_next(&text, &line)) {
         if (!word_next(&line, &name) || !word_next(&line, &value))
             continue;
-        for (size_t i = 0; i < 2; i++)
-            if (word_is(name, kept[i][0]))
-                counters_add(out, COUNTER_TOTAL, word_unsigned(value), "%s.self.%s", prefix, kept[i][1]);
+        for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+            if (word_is(name, rows[i].name))
+                counters_add(out, COUNTER_TOTAL, word_unsigned(value) / rows[i].divisor, "%s.self.%s", prefix,
+                             rows[i].kept);
     }
 }

@@ -213,14 +213,46 @@ void source_place_cpus(struct source_place *place, int own)
     names_free(&interfaces);
 }
 
-/* Limits of our own control group (version 2): a job that was held back shows here. */
+/* Whether `cpu` is among the controllers of a line of /proc/self/cgroup (version 1: `4:cpu,cpuacct:/path`). */
+static bool cgroup_has_cpu(struct word controllers)
+{
+    for (const char *at = controllers.at, *end = at + controllers.length; at < end;) {
+        const char *comma = memchr(at, ',', (size_t)(end - at));
+        size_t length = (size_t)((comma ? comma : end) - at);
+        if (length == 3 && !memcmp(at, "cpu", 3))
+            return true;
+        at += length + 1;
+    }
+    return false;
+}
+
+/* Limits of our own control group: a job that was held back shows here. Version 1 has the time in nanoseconds under
+ * another name, and its controllers in folders of their own. */
 int read_cgroup(const struct source_place *place, struct text *out)
 {
-    char line[SYSFS_LINE_BYTES], path[SYSFS_LINE_BYTES + 64];
+    struct text groups = {0}, path = {0};
+    struct word line;
     if (place->root[0])
         return ENOENT;
-    if (!sysfs_line("", line, "proc/self/cgroup") || strncmp(line, "0::/", 4) != 0)
-        return ENOENT;
-    snprintf(path, sizeof path, "sys/fs/cgroup/%s/cpu.stat", line + 4);
-    return source_read_file("", path, out);
+    int error = source_read_file("", "proc/self/cgroup", &groups);
+    const char *at = text_string(&groups);
+    while (line_next(&at, &line)) {
+        const char *first = memchr(line.at, ':', line.length),
+                   *second = first ? memchr(first + 1, ':', line.length - (size_t)(first + 1 - line.at)) : NULL;
+        if (!second)
+            continue;
+        struct word controllers = {first + 1, (size_t)(second - first - 1)};
+        bool newer = word_starts(line, "0::");
+        if (!newer && !cgroup_has_cpu(controllers))
+            continue;
+        text_clear(&path);
+        text_print(&path, "sys/fs/cgroup/%.*s%.*s/cpu.stat", newer ? 0 : (int)controllers.length, controllers.at,
+                   (int)(line.at + line.length - second - 1), second + 1);
+        error = source_read_file("", text_string(&path), out);
+        if (!error)
+            break;
+    }
+    text_free(&groups);
+    text_free(&path);
+    return error;
 }
