@@ -15,7 +15,19 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from hpcq.definition.model import Campaign, Cluster, Directions, Link, Listen, PairChoice, ParameterValue, Pattern, Test
+from hpcq.definition.model import (
+    Budget,
+    Campaign,
+    Cluster,
+    Directions,
+    Link,
+    Listen,
+    PackKind,
+    PairChoice,
+    ParameterValue,
+    Pattern,
+    Test,
+)
 from hpcq.errors import StoreError, UserError
 from hpcq.kernels import kernel
 from hpcq.packing import make_packed_plan
@@ -84,6 +96,8 @@ def plan_cluster(campaign: Campaign, cluster: Cluster, nodes: Sequence[NodeState
     chosen = [*wanted, *fill[: max(0, 2 - len(wanted))]]
     chosen_nodes = replace(campaign.nodes, include=tuple(chosen), at_most=None)
     plan = make_packed_plan(replace(campaign, nodes=chosen_nodes), cluster, nodes, run_id, seed)
+    known = {one.node: one for one in everything.excluded}
+    plan = replace(plan, excluded=tuple(known.get(one.node, one) for one in plan.excluded))
     compared = any(link.compare for link in campaign.links if cluster.name in {link.from_cluster, link.to_cluster})
     if compared:
         return plan
@@ -98,6 +112,21 @@ def nodes_of_links(campaign: Campaign, cluster: str, usable: Sequence[str], seed
         if cluster in {link.from_cluster, link.to_cluster}:
             found += _side(link, cluster, usable, seed)
     return list(dict.fromkeys(found))
+
+
+def compared_pairs(campaign: Campaign, plan: Plan, links: Sequence[LinkPlan]) -> frozenset[int]:
+    """The pairs of a cluster, as places in its plan, that are the comparison of its links: both ends are nodes of theirs.
+
+    They are measured right beside the link's own pairs. Where the campaign names no pairs, all of them are. A campaign that
+    names its pairs and lets them share allocations keeps these whole: none is taken out.
+    """
+    if campaign.pairs_of_links:
+        return frozenset(range(len(plan.pairs)))
+    if campaign.pack.kind is not PackKind.PAIR:
+        return frozenset()
+    used = (split(node) for made in links if made.link.compare for pair in made.plan.pairs for node in pair)
+    nodes = {node for cluster, node in used if cluster == plan.cluster}
+    return frozenset(index for index, (client, server) in enumerate(plan.pairs) if client in nodes and server in nodes)
 
 
 def plan_link(campaign: Campaign, link: Link, plans: tuple[Plan, Plan]) -> LinkPlan:
@@ -129,6 +158,30 @@ def plan_link(campaign: Campaign, link: Link, plans: tuple[Plan, Plan]) -> LinkP
         cost=Cost(2 * len(pairs), estimated_s, round(2 * estimated_s * len(pairs), 1)),
     )
     return LinkPlan(link, plan)
+
+
+def refuse_beyond_budget(campaign: Campaign, budget: Budget, made: LinkPlan, own: Plan) -> None:
+    """Raise UserError where a link asks for more than one of its clusters allows; `own`: the plan of that cluster's pairs.
+
+    Its node-seconds are counted together with the cluster's own pairs, and with the other links of that cluster.
+    """
+    where = f"{campaign.name} on {own.cluster}"
+    most_s = budget.walltime_at_most_s
+    if most_s is not None and made.plan.walltime_s > most_s:
+        raise UserError(
+            f"{where}: walltime: jobs of {made.link.name} ask for {made.plan.walltime_s} s: the budget allows {most_s} s",
+            hint="a link's jobs may wait patience_s for each other: a shorter one, or fewer tests a job",
+        )
+    touching = [link for link in campaign.links if own.cluster in {link.from_cluster, link.to_cluster}]
+    counts = [len(made.plan.pairs) if link.name == made.link.name else link.pair_count for link in touching]
+    linked_s = round(sum(counts) * made.plan.cost.estimated_job_s, 1)
+    limit, planned_s = budget.node_seconds_at_most, own.cost.node_seconds
+    if limit is not None and planned_s + linked_s > limit:
+        raise UserError(
+            f"{where}: budget: its pairs cost {planned_s:g} node-seconds and its links {linked_s:g}:"
+            f" at most {limit:g} are allowed",
+            hint="fewer pairs, tests or repetitions cost less; compare: false leaves the comparison out",
+        )
 
 
 def _pairs(link: Link, plans: tuple[Plan, Plan]) -> tuple[tuple[Pair, ...], tuple[NotPlanned, ...]]:

@@ -69,7 +69,7 @@ class Bench:
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     fast = lambda _: Pace(query_s=0.1, poll_max_s=0.2, grace_s=1.0, refill_s=0.1)  # noqa: E731
-    monkeypatch.setattr("hpcq.runner.drive.Pace.of", fast)
+    monkeypatch.setattr("hpcq.runner.pace.Pace.of", fast)
     with simulated_slurm(tmp_path / "slurm", node_count=6, leaf_size=2) as slurm:
         yield Bench(tmp_path, slurm)
 
@@ -135,7 +135,7 @@ def test_a_job_that_can_never_start_becomes_a_row_with_the_reason(bench: Bench) 
 def test_a_node_that_goes_down_under_a_queued_job_gets_its_pair_planned_anew(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hpcq.runner.drive._BOUNCED_FOR_S", 0.5)
+    monkeypatch.setattr("hpcq.runner.citizen._BOUNCED_FOR_S", 0.5)
     bench.slurm.control(set={"stuck": {"-j00001-1": "ReqNodeNotAvail, UnavailableNodes:n0001"}})
     run = bench.run("pairs: {rounds: 1}")
     events = bench.drive(run)
@@ -146,7 +146,7 @@ def test_a_node_that_goes_down_under_a_queued_job_gets_its_pair_planned_anew(
 
 
 def test_a_node_taken_before_our_job_starts_costs_no_try(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hpcq.runner.drive._BOUNCED_FOR_S", 0.5)
+    monkeypatch.setattr("hpcq.runner.citizen._BOUNCED_FOR_S", 0.5)
     run = bench.run("pairs: {list: [[n0001, n0002]]}\nretries: 0", cluster="patience_s: 1")
     bench.slurm.control(set={"stuck": {"-1": "Priority"}})  # the first attempt waits until somebody has taken its node
     driving = bench.driving(run)

@@ -10,8 +10,9 @@ import pytest
 
 from hpcq.plan import Cost, Goals, Plan, PlannedTest
 from hpcq.runner.jobs import all_steps, make_job
-from hpcq.runner.ledger import Ledger, summary
+from hpcq.runner.ledger import Ledger
 from hpcq.runner.outcome import Outcome, decide, measured_steps
+from hpcq.runner.pair_ledger import summary
 from hpcq.scheduler.base import JobReport, JobState
 
 pytestmark = pytest.mark.fast

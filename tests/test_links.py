@@ -20,16 +20,22 @@ import pytest
 from hpcq import links
 from hpcq.definition.campaign import read_campaign
 from hpcq.definition.cluster import read_cluster
-from hpcq.definition.model import Campaign, Cluster
+from hpcq.definition.model import Budget, Campaign, Cluster
 from hpcq.errors import UserError
 from hpcq.plan import Plan
 from hpcq.runner import linked, runs, stages
+from hpcq.runner.cancelling import cancel_run
 from hpcq.runner.link_ledger import LinkLedger, SideAttempt
+from hpcq.runner.link_part import LinkPart
 from hpcq.runner.link_side import LinkSide
+from hpcq.runner.live import status_of
 from hpcq.runner.workflow import WorkflowRun, groups
 from hpcq.scheduler.base import NodeCondition, NodeState, SchedulerSettings
 from hpcq.scheduler.local import Local
 from hpcq.scheduler.slurm import Slurm
+from hpcq.store.database import reading
+from hpcq.store.distances import distances
+from hpcq.store.journal import Journal, read_journal
 from hpcq.store.load import load_run
 from hpcq.store.runfolder import RunFolder
 from hpcq.transport import Completed, Here
@@ -49,9 +55,10 @@ def campaign_of(folder: Path, *words: str, **more: Any) -> Campaign:
     return read_campaign(path)
 
 
-def cluster_of(folder: Path, name: str) -> Cluster:
+def cluster_of(folder: Path, name: str, more: str = "") -> Cluster:
     path = folder / f"{name}.yaml"
-    path.write_text(f"name: {name}\nscheduler: local\nnodes: [n1, n2, n3]\ncompiler: {{cflags: -O0}}\npatience_s: 30\n")
+    head = f"name: {name}\nscheduler: local\nnodes: [n1, n2, n3]\ncompiler: {{cflags: -O0}}\npatience_s: 30\n"
+    path.write_text(head + more)
     return read_cluster(path)
 
 
@@ -155,7 +162,7 @@ def test_listed_pairs_and_those_that_cannot_run(tmp_path: Path) -> None:
     made = links.plan_link(campaign, campaign.links[0], both).plan
     assert made.pairs == (("east/n1", "west/n1"),)
     assert [(one.client, one.reason) for one in made.not_planned] == [
-        ("east/n3", "n3 not included by the campaign"),
+        ("east/n3", "n3 state busy (idle)"),
         ("east/n9", "n9 is not a node of east"),
     ]
     assert all(plan.pairs == () and plan.cost.job_count == 0 for plan in both)
@@ -409,16 +416,6 @@ def test_a_side_that_never_starts_ends_both_in_bounded_time(
     assert waited[0]["s"] < 8
 
 
-def test_outside_of_a_sides_hours_no_try_of_a_link_starts(tmp_path: Path, built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = opened(tmp_path, text("{from: east, to: west, pairs: 1}", tests=(TRIP,), more="budget: {hours: 20-06}"), built)
-    noon = iter([dt.time(12, 0)] * 3)
-    monkeypatch.setattr("hpcq.runner.citizen.local_time", lambda: next(noon, dt.time(21, 0)))
-    said = drive(run)
-    assert sum("outside of the hours 20:00-06:00" in text for text in said) == 1
-    assert any("goes on" in text for text in said)
-    assert {row["outcome"] for row in rows(run, "SELECT outcome FROM v_results")} == {"measured"}
-
-
 def test_the_side_that_would_start_later_goes_first_and_the_other_waits_for_it(
     tmp_path: Path, built: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -443,18 +440,16 @@ class KilledError(Exception):
 def test_a_driver_that_dies_at_any_event_is_taken_up(
     tmp_path: Path, built: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    from hpcq.runner.link_drive import LinkDriver
-
     run = opened(tmp_path, text("{from: east, to: west, pairs: 1}", tests=(TRIP,)), built)
-    note = LinkDriver.note
+    note = LinkPart.note
 
-    def dying(self: LinkDriver, event: str, **fields: Any) -> None:
+    def dying(self: LinkPart, event: str, **fields: Any) -> None:
         note(self, event, **fields)
         if event == moment:
             raise KilledError
 
     with monkeypatch.context() as patch:
-        patch.setattr(LinkDriver, "note", dying)
+        patch.setattr(LinkPart, "note", dying)
         with pytest.raises(KilledError):
             drive(run)
     drive(run)
@@ -469,21 +464,180 @@ def test_a_driver_that_dies_at_any_event_is_taken_up(
 def test_cancelling_ends_both_sides_and_leaves_nothing(
     tmp_path: Path, built: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    from hpcq.runner.link_drive import LinkDriver
-
     slow = "{kernel: tcp_stream, parameters: {duration_s: 30, warmup_s: 0, direction: client_to_server}}"
     run = opened(tmp_path, text("{from: east, to: west, pairs: 2, directions: one}", tests=(slow,)), built)
-    note = LinkDriver.note
+    note = LinkPart.note
 
-    def cancelling(self: LinkDriver, event: str, **fields: Any) -> None:
+    def cancelling(self: LinkPart, event: str, **fields: Any) -> None:
         note(self, event, **fields)
         if event == moment:
             (run.path / "cancel").touch()
 
-    monkeypatch.setattr(LinkDriver, "note", cancelling)
+    monkeypatch.setattr(LinkPart, "note", cancelling)
     drive(run)
     found = rows(run, "SELECT outcome, reason FROM v_results ORDER BY job")
     assert len(found) == 2
     assert all("cancelled by hpcq cancel" in row["reason"] or row["outcome"] == "failed" for row in found)
     assert "cancelled by hpcq cancel" in found[1]["reason"]
     assert all(end["outcome"] for end in rows(run, "SELECT outcome FROM v_links"))
+
+
+# -- good citizens: a link's jobs are counted with the cluster's own ---------------------------------------------------
+
+
+def events_of(run: RunFolder, part: str = "east+west") -> list[dict[str, Any]]:
+    return read_journal(run.journal(part))
+
+
+def own_job(seconds: int) -> list[dict[str, Any]]:
+    """What one job of a cluster's own pairs leaves in the journal: two nodes for so long."""
+    head = {"job_id": "j00001", "attempt_no": 1, "tag": "own-1", "nodes": ["n1", "n2"]}
+    times = {"started_utc": "2026-01-01T00:00:00Z", "ended_utc": f"2026-01-01T00:{seconds // 60:02d}:{seconds % 60:02d}Z"}
+    end = {"tag": "own-1", "outcome": "completed", "reason": "", "nodes": ["n1", "n2"], "rc": 0, "measured": ALL[:2]}
+    return [{"event": "attempt", **head}, {"event": "ended", **end, **times}]
+
+
+def test_node_seconds_of_own_pairs_and_links_are_one_budget(tmp_path: Path, built: Path) -> None:
+    run = opened(tmp_path, text(tests=(TRIP,), more="budget: {node_seconds_at_most: 200}"), built)
+    with Journal(run.journal("west")) as journal:
+        journal.append_all(own_job(101))
+    drive(run)
+    found = rows(run, "SELECT outcome, reason FROM v_results ORDER BY job")
+    assert [row["outcome"] for row in found] == ["not_measured"] * 2
+    assert all("west: budget: 202 node-seconds were used, 200 are allowed" in row["reason"] for row in found)
+    assert not [event for event in events_of(run) if event["event"] == "attempt"]
+
+
+@pytest.mark.fast
+def test_a_plan_whose_links_and_pairs_cost_too_much_together_is_refused(tmp_path: Path) -> None:
+    campaign = campaign_of(tmp_path)
+    made = links.plan_link(campaign, campaign.links[0], both := plans(tmp_path, campaign))
+    needed = both[0].cost.node_seconds + made.plan.cost.node_seconds / 2
+    links.refuse_beyond_budget(campaign, Budget(node_seconds_at_most=needed + 1), made, both[0])
+    with pytest.raises(UserError) as caught:
+        links.refuse_beyond_budget(campaign, Budget(node_seconds_at_most=needed - 1), made, both[0])
+    assert f"its pairs cost {both[0].cost.node_seconds:g} node-seconds and its links" in caught.value.message
+    with pytest.raises(UserError, match="walltime: jobs of east\\+west ask for"):
+        links.refuse_beyond_budget(campaign, Budget(walltime_at_most_s=60), made, both[0])
+
+
+def test_no_more_jobs_than_the_budget_allows_whatever_at_once_says(tmp_path: Path, built: Path) -> None:
+    run = opened(
+        tmp_path, text("{from: east, to: west, pairs: 3, at_once: 3}", tests=(TRIP,), more="budget: {jobs_at_most: 2}"), built
+    )
+    drive(run)
+    live: set[str] = set()
+    most = 0
+    for event in events_of(run):
+        live |= {event["tag"]} if event["event"] == "attempt" and event["side"] == "from" else set()
+        live -= {event["tag"]} if event["event"] == "ended" else set()
+        most = max(most, len(live))
+    assert most == 2
+    assert {row["outcome"] for row in rows(run, "SELECT outcome FROM v_results")} == {"measured"}
+
+
+def test_when_the_hours_end_a_link_ends_after_the_test_in_hand_and_goes_on_later(
+    tmp_path: Path, built: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tests = ("{kernel: tcp_stream, parameters: {warmup_s: 0}, matrix: {duration_s: [1s, 1100ms, 1200ms, 1300ms]}}",)
+    more = "budget: {hours: 20-06}"
+    run = opened(tmp_path, text("{from: east, to: west, pairs: 1, directions: one}", tests=tests, more=more), built)
+    hour = [12]
+    seen: list[str] = []
+    note = LinkPart.note
+
+    def turning(self: LinkPart, event: str, **fields: Any) -> None:
+        note(self, event, **fields)
+        seen.append(event)
+        if event == "ended" or (event == "ways" and seen.count("ways") == 1):
+            hour[0] = 22 if event == "ended" else 7
+
+    def say(text: str) -> None:
+        assert text.startswith("east+west")
+        if "outside of the hours" in text and "attempt" not in seen:
+            hour[0] = 21
+
+    monkeypatch.setattr("hpcq.runner.citizen.local_time", lambda: dt.time(hour[0]))
+    monkeypatch.setattr(LinkPart, "note", turning)
+    linked.drive(run, "east+west", say)
+    ends = [event for event in events_of(run) if event["event"] == "ended"]
+    assert sorted(event["outcome"] for event in ends[:2]) == ["completed", "withdrawn"]
+    assert [event["outcome"] for event in ends[2:]] == ["completed"] * 2
+    assert "outside of the hours 20:00-06:00" in next(event["reason"] for event in ends if event["outcome"] == "withdrawn")
+    before, after = (sum(len(event["measured"]) for event in found) for found in (ends[:2], ends[2:]))
+    assert 0 < before < 4  # the test in hand
+    assert before + after == 4  # and nothing twice
+    assert [row["attempt_no"] for row in rows(run, "SELECT DISTINCT attempt_no FROM v_results ORDER BY 1")] == [1, 2]
+
+
+# -- the comparison ----------------------------------------------------------------------------------------------------
+
+
+def test_the_comparison_is_of_the_same_nodes_and_right_beside(tmp_path: Path, built: Path) -> None:
+    run = opened(tmp_path, text("{from: east, to: west, pairs: 3}", tests=(TRIP,)), built)
+    linked.drive_group(run, ["east", "west"], lambda _: None)
+    order = sorted(
+        (event["utc"], part, tuple(event["nodes"]), event["job_id"])
+        for part in ("east", "west", "east+west")
+        for event in events_of(run, part)
+        if event["event"] == "attempt"
+    )
+    tried = [job_id for _, part, _, job_id in order if part == "east+west"]
+    assert tried == [job_id for pair in ("j00001", "j00002", "j00003") for job_id in (pair, pair)]
+    used: dict[str, str] = {}
+    for utc, part, nodes, _ in order:
+        if part == "east+west":
+            used = {**used, "last": utc}
+            used[nodes[0]] = utc
+        else:  # one of its nodes has just been measured over the link, and no other pair of the link came between
+            assert used["last"] in {used.get(node) for node in nodes}
+    placed = rows(run, "SELECT count(*) AS n FROM v_results")
+    assert placed == [{"n": 3}]
+    assert all((run.path / part / "driven.json").is_file() for part in ("east", "west", "east+west"))
+    assert not [event for part in ("east", "west") for event in events_of(run, part) if event["event"] == "not_run"]
+    load_run(tmp_path / "results.db", run.path)
+    with reading(tmp_path / "results.db") as connection:
+        [shown] = distances(connection, run.run_id)
+    [trip] = shown.tests
+    assert (shown.from_cluster, shown.to_cluster, trip.far_count, trip.near_count) == ("east", "west", 3, 6)
+    assert (shown.trip_ns, trip.back, trip.window_bps) == (trip.there, None, None)
+    assert trip.ratio is not None
+
+
+@pytest.mark.fast
+def test_pairs_that_a_campaign_names_are_the_comparison_where_both_ends_are_the_links(tmp_path: Path) -> None:
+    campaign = campaign_of(tmp_path, "{from: east, to: west, list: [[n1, n1], [n2, n3]]}", more="pairs: all")
+    both = plans(tmp_path, campaign)
+    made = links.plan_link(campaign, campaign.links[0], both)
+    named = [{both[side].pairs[index] for index in links.compared_pairs(campaign, both[side], [made])} for side in (0, 1)]
+    assert [{frozenset(pair) for pair in pairs} for pairs in named] == [{frozenset({"n1", "n2"})}, {frozenset({"n1", "n3"})}]
+
+
+# -- submit, status, cancel --------------------------------------------------------------------------------------------
+
+
+def test_what_is_handed_in_without_a_driver_leaves_links_to_resume_and_cancel_makes_rows_of_them(tmp_path: Path) -> None:
+    run = opened(tmp_path, text("{from: east, to: west, pairs: 1}", tests=(TRIP,)))
+    said: list[str] = []
+    for part in run.parts():
+        linked.hand_in(run, part, said.append)
+    assert said == [
+        "east: 1 pairs are handed in by hpcq resume: they are compared with those of the link, beside it",
+        "west: 1 pairs are handed in by hpcq resume: they are compared with those of the link, beside it",
+        "east+west: 1 pairs are handed in by hpcq resume: their two sides meet through the driver",
+    ]
+    assert [(one.name, one.counts["pending_pair_count"]) for one in status_of(run).clusters] == [
+        ("east", 1),
+        ("west", 1),
+        ("east+west", 1),
+    ]
+    cancel_run(run, said.append)
+    assert [one.counts["not_run_pair_count"] for one in status_of(run).clusters] == [1, 1, 1]
+    load_run(tmp_path / "results.db", run.path)
+    found = rows(run, "SELECT DISTINCT cluster, outcome, reason FROM v_results ORDER BY cluster")
+    assert [(row["cluster"], row["outcome"]) for row in found] == [
+        ("east", "not_measured"),
+        ("east+west", "not_measured"),
+        ("west", "not_measured"),
+    ]
+    assert all("cancelled by hpcq cancel" in row["reason"] for row in found)

@@ -70,7 +70,8 @@ def resume(name: str | None, database: Path, runs_folder: Path, as_json: bool) -
 def submit(campaign: str, database: Path, runs_folder: Path, cluster_folders: Sequence[Path], as_json: bool) -> int:
     """Start a campaign and return as soon as its first jobs are queued.
 
-    No process stays behind; `hpcq resume` takes the run up, now or tomorrow.
+    No process stays behind; `hpcq resume` takes the run up, now or tomorrow. Links need it: their two sides meet through a
+    driver, so their pairs are planned, and handed in then.
 
     \b
     Example: hpcq submit campaigns/demo.yaml
@@ -146,25 +147,40 @@ def _first_wave(opened: RunFolder, database: Path, *, as_json: bool) -> int:
     from hpcq.runner.live import status_of
 
     _say(f"run {opened.run_id}: {near(opened.path)}")
-    for cluster in status_of(opened).clusters:
-        with contextlib.suppress(HpcqError):  # what was said stands in the run's folder; the other clusters go on
-            _submit_on(opened, cluster.name)
+    for work in (_prepare, _hand_in):
+        for part in status_of(opened).clusters:
+            with contextlib.suppress(HpcqError):  # what was said stands in the run's folder; the other clusters go on
+                work(opened, part.name)
     failures = _stage_failures(opened)
     if failures:
         return _tell_failures(opened, database, failures, as_json=as_json)
     return _print_status(opened, as_json)
 
 
-def _submit_on(run: RunFolder, cluster: str) -> None:
+def _prepare(run: RunFolder, part: str) -> None:
+    """Build and plan a cluster, or plan a link."""
     from hpcq.cli.stage import told
-    from hpcq.runner import stages
+    from hpcq.runner import linked, stages
+    from hpcq.runner.workflow import SIGN
 
-    with told(run, cluster, "build"):
-        stages.build(run, cluster)
-    with told(run, cluster, "plan"):
-        stages.plan(run, cluster)
-    with told(run, cluster, "drive"):
-        stages.drive(run, cluster, _say, only_submit=True)
+    if linked.is_link(part):
+        if set(part.split(SIGN)) <= set(run.clusters()):  # else a cluster says why it has no plan
+            with told(run, part, "plan"):
+                linked.plan(run, part)
+        return
+    with told(run, part, "build"):
+        stages.build(run, part)
+    with told(run, part, "plan"):
+        stages.plan(run, part)
+
+
+def _hand_in(run: RunFolder, part: str) -> None:
+    from hpcq.cli.stage import told
+    from hpcq.runner import linked
+
+    if part in run.parts():
+        with told(run, part, "drive"):
+            linked.hand_in(run, part, _say)
 
 
 def _open(campaign: str, database: Path, runs_folder: Path, cluster_folders: Sequence[Path]) -> RunFolder:

@@ -74,6 +74,7 @@ _LOADED = (*_RUN[1:], Column("read_count", "read now"))
 @click.option("--all-metrics", is_flag=True, help="Every metric.")
 @click.option("--each", is_flag=True, help="One row a repetition, with result ids, instead of medians.")
 @click.option("--findings", is_flag=True, help="What the evidence says: one row a finding.")
+@click.option("--links", is_flag=True, help="Links beside the same nodes within their clusters: one row a test.")
 @database_option
 @json_option
 def results(  # noqa: PLR0917 - Click passes by name
@@ -85,6 +86,7 @@ def results(  # noqa: PLR0917 - Click passes by name
     all_metrics: bool,
     each: bool,
     findings: bool,
+    links: bool,
     database: Path,
     as_json: bool,
 ) -> int:
@@ -96,8 +98,10 @@ def results(  # noqa: PLR0917 - Click passes by name
     \b
     Example: hpcq results --kernel tcp_stream
     """
+    from hpcq.cli.distances import print_distances
     from hpcq.store import query
     from hpcq.store.database import reading
+    from hpcq.store.distances import distances
 
     with reading(database) as connection:
         name = query.find_run(connection, run)
@@ -106,11 +110,14 @@ def results(  # noqa: PLR0917 - Click passes by name
         runs = query.runs(connection, name)
         if findings:
             return _print_findings(connection, selection, as_json)
+        if links and not as_json:
+            print_distances(distances(connection, name))
+            return Exit.OK
         verdicts = chosen_gates(connection, selection)
         if as_json:
             rows = [_result_json(row) for row in query.results(connection, selection)]
             told = {"runs": [asdict(row) for row in runs], "results": rows, "gates": [gate_json(one) for one in verdicts]}
-            print_json(told)
+            print_json({**told, "links": [asdict(one) for one in distances(connection, name)]})
         elif each:
             _print_each(query.results(connection, selection))
         else:
@@ -175,9 +182,11 @@ def report(run: str | None, path: Path | None, database: Path, runs_folder: Path
 
 def print_run(run: RunFolder, database: Path, *, as_json: bool) -> int:
     """What `hpcq run` ends with: the results, the gates, and where everything is. Returns the exit code."""
+    from hpcq.cli.distances import print_distances
     from hpcq.runner.gates import judge_run
     from hpcq.store import query
     from hpcq.store.database import reading
+    from hpcq.store.distances import distances
     from hpcq.store.evidence_queries import finding_groups
 
     with reading(database) as connection:
@@ -190,6 +199,10 @@ def print_run(run: RunFolder, database: Path, *, as_json: bool) -> int:
             _print_summaries(query.summaries(connection, selection))
             _print_missing(query.not_measured(connection, selection))
             click.echo()
+            linked = distances(connection, run.run_id)
+            if linked:
+                print_distances(linked)
+                click.echo()
             print_rows(runs, _RUN)
             print_gates(verdicts)
             click.echo(f"\npage      {near(run.report)}\ndatabase  {near(database)}\nfolder    {near(run.path)}")

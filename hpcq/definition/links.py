@@ -42,7 +42,8 @@ class LinkSection(Section):
         default="both", description="both: tests with a `direction` run once each way, whoever listens."
     )
     compare: bool = Field(
-        default=True, description="Without the campaign's `pairs`: measure the same nodes within each cluster too."
+        default=True,
+        description="Measure its nodes within their clusters too, right beside: a ring, or such `pairs` of the campaign.",
     )
     at_once: int = Field(default=1, ge=1, le=1000, description="Pairs that measure at the same time and share the link.")
     patience_s: Seconds = Field(

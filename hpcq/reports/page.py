@@ -17,6 +17,7 @@ from hpcq.reports.plots import make_plots
 from hpcq.runner.gates import judge_run
 from hpcq.store import query
 from hpcq.store.database import Connection, reading
+from hpcq.store.distances import distances
 from hpcq.store.evidence_queries import finding_groups
 from hpcq.store.query import AttemptRow, ResultRow, RunRow, Selection, Summary
 from hpcq.store.runfolder import write_text
@@ -95,6 +96,7 @@ def _context(database: Connection, run: str) -> dict[str, Any]:
         "apart_count": len(apart),
         "apart_nodes": _apart_nodes(apart),
         "apart_ratio": _APART_RATIO,
+        "distances": distances(database, run),
         "plots": make_plots(summaries),
         "matrices": make_matrices(summaries, planned),
         "groups": _groups(main[:_ROWS_MAX]),

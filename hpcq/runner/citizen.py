@@ -7,26 +7,63 @@ to_let_go   queued jobs that should not wait any longer: withdrawn and planned a
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from hpcq.definition.model import Budget
-from hpcq.runner.ledger import Attempt
+from hpcq.runner.pair_ledger import BaseAttempt
 from hpcq.scheduler.base import JobReport, JobState, NodeCondition, OtherJob, Survey, Wait
 
 #: A word must stand in so many looks in a row: schedulers say odd things for a moment.
 _LOOKS = 2
 
 
+#: A pair whose node could not be had is planned anew after this time, and so often at most.
+_BOUNCED_FOR_S = 30.0
+_BOUNCES_MAX = 10
+
+
+@dataclass(slots=True)
+class Bounced:
+    """Pairs of which a node could not be had: they wait a while, and are given up after many times."""
+
+    held_until: dict[int, float] = field(default_factory=dict)
+    _counts: dict[int, int] = field(default_factory=dict)
+
+    def forget(self, now_s: float) -> None:
+        """Those that have waited long enough may be planned again."""
+        self.held_until = {index: until for index, until in self.held_until.items() if until > now_s}
+
+    def hold(self, indices: Iterable[int], now_s: float) -> None:
+        """One of their nodes could not be had."""
+        for index in indices:
+            self.held_until[index] = now_s + _BOUNCED_FOR_S
+            self._counts[index] = self._counts.get(index, 0) + 1
+
+    def too_often(self, indices: Iterable[int]) -> bool:
+        """Whether one of them is to be given up."""
+        return any(self._counts.get(index, 0) >= _BOUNCES_MAX for index in indices)
+
+
 @dataclass(frozen=True, slots=True)
 class LettingGo:
-    """A queued job to end. final: its pair is not tried again; bounced: one of its nodes could not be had."""
+    """A queued job to end.
+
+    final: its pair is not tried again; bounced: one of its nodes could not be had; waited: a limit held it for too long.
+    """
 
     tag: str
     native_id: str
     reason: str
     final: bool = False
     bounced: bool = False
+    waited: bool = False
+
+    def ends(self, bounced: Bounced, indices: Collection[int], now_s: float) -> bool:
+        """Whether its pairs, at these places of the plan, are not tried again; a bounce is counted."""
+        if self.bounced:
+            bounced.hold(indices, now_s)
+        return self.final or bounced.too_often(indices)
 
 
 @dataclass(slots=True)
@@ -64,7 +101,7 @@ class Citizen:
             for one in unsure
         )
 
-    def wants_nodes(self, attempts: Iterable[Attempt], now_s: float) -> bool:
+    def wants_nodes(self, attempts: Iterable[BaseAttempt], now_s: float) -> bool:
         """Whether the next look must bring the nodes' states for the sake of jobs that wait long or oddly."""
         for attempt in attempts:
             if attempt.state is JobState.QUEUED:
@@ -74,7 +111,7 @@ class Citizen:
                     return True
         return False
 
-    def to_let_go(self, attempts: Iterable[Attempt], survey: Survey, paused: str | None, now_s: float) -> list[LettingGo]:
+    def to_let_go(self, attempts: Iterable[BaseAttempt], survey: Survey, paused: str | None, now_s: float) -> list[LettingGo]:
         """The queued jobs to end now."""
         live = list(attempts)
         held_by_us = {node for attempt in live if attempt.state is not JobState.QUEUED for node in attempt.nodes}
@@ -98,7 +135,7 @@ class Citizen:
         return found
 
     def _decide(
-        self, attempt: Attempt, report: JobReport, taken: Mapping[str, str], now_s: float, *, something_runs: bool
+        self, attempt: BaseAttempt, report: JobReport, taken: Mapping[str, str], now_s: float, *, something_runs: bool
     ) -> LettingGo | None:
         tag, native_id = attempt.tag, attempt.native_id
         queued_s = now_s - self._queued_since.setdefault(tag, now_s)
@@ -111,7 +148,7 @@ class Citizen:
         if wait is Wait.NODE and looks >= _LOOKS:
             return LettingGo(tag, native_id, said, bounced=True)
         if wait is Wait.LIMIT and word_s >= self.patience_s and not something_runs:
-            return LettingGo(tag, native_id, f"{said} for {word_s:.0f} s", final=True)
+            return LettingGo(tag, native_id, f"{said} for {word_s:.0f} s", final=True, waited=True)
         if queued_s >= self.patience_s and gone:
             return LettingGo(
                 tag, native_id, f"queued for {queued_s:.0f} s, its nodes were taken: {', '.join(gone)}", bounced=True

@@ -13,7 +13,7 @@ Everything it knows is in the journal before it acts on it, so it can be killed 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,28 +21,23 @@ from hpcq.definition import nodelist
 from hpcq.errors import HpcqError, SchedulerError, TransportError
 from hpcq.packing import choose_packs
 from hpcq.pairs import natural
-from hpcq.plan import ActiveJob, choose_wave, nodes_within
+from hpcq.plan import choose_wave, nodes_within
 from hpcq.runner import citizen
-from hpcq.runner.citizen import Citizen, LettingGo
+from hpcq.runner.citizen import Bounced, Citizen
 from hpcq.runner.jobs import pair_index_of
 from hpcq.runner.ledger import Attempt
-from hpcq.runner.outcome import Outcome, decide, measured_steps, read_object
-from hpcq.runner.pace import Pace
+from hpcq.runner.outcome import Outcome, decide, read_object
 from hpcq.runner.part import Part, Pending
 from hpcq.runner.reserving import Held, Lease
+from hpcq.runner.settling import SETTLE_S, Whereabouts, driven_json
 from hpcq.runner.spooling import Spools
 from hpcq.runner.submitting import Submitter
 from hpcq.runner.tournaments import spooled_steps
 from hpcq.scheduler.base import JobReport, JobState, NodeCondition, NodeState, Question, Survey
-from hpcq.transport import quote
+from hpcq.store.runfolder import write_json
 
-#: How long a submission that was under way when a driver died may still take to reach the scheduler.
-_SETTLE_S = 10.0
 #: Folders fetched in one copy: bounds memory.
 _FETCH_CHUNK = 200
-#: A pair whose node could not be had is planned anew after this time, and so often at most.
-_BOUNCED_FOR_S = 30.0
-_BOUNCES_MAX = 10
 
 
 class Driver:
@@ -51,26 +46,35 @@ class Driver:
     def __init__(self, part: Part) -> None:
         self.part = part
         self.ledger = part.ledger
-        self.pace = Pace.of(part.cluster)
+        self._started = time.monotonic()
+        self.account = part.account
+        self.pace = part.account.pace
+        self.at = Whereabouts(part.transport, part.scheduler, part.folder, part.root, self.pace.ask)
         self._submitter = Submitter(part)
         self._spools = Spools(part)
         self._citizen = Citizen(part.budget, part.cluster.patience_s)
+        self._bounced = Bounced()
         self._waiting_since: float | None = None
         self._paused: str | None = None
         self._ended_since: dict[str, float] = {}
-        self._held_until: dict[int, float] = {}
-        self._bounces: dict[int, int] = {}
         #: Where the scripts of tournaments run that have lost a node.
         self._hosts: dict[str, str] = {}
         #: Running jobs that were asked to end after the test in hand.
         self._told: set[str] = set()
+        #: The pairs that are meant now; None: all.
+        self._due: frozenset[int] | None = None
 
     # -- the loop ---------------------------------------------------------------------------------------------------
 
-    def drive(self, *, only_submit: bool = False) -> None:
-        """Run until nothing is pending or live; with only_submit, until the first wave is handed in."""
+    def drive(self, due: Collection[int] | None = None, *, only_submit: bool = False) -> None:
+        """Run until nothing is pending or live; with only_submit, until the first wave is handed in.
+
+        due: play these pairs only, as places in the plan, and leave the others pending.
+        """
+        self._due = None if due is None else frozenset(due)
+        self._waiting_since = None
         self.adopt()
-        while self.ledger.pending or self.ledger.active:
+        while self._pending() or self.ledger.active:
             eager = True
             try:
                 eager = self._turn()
@@ -80,8 +84,21 @@ class Driver:
                     self.part.say("answers again")
             except (TransportError, SchedulerError) as error:
                 self._stumble(error)
-            if self.ledger.active or self.ledger.pending:
+            if self.ledger.active or self._pending():
                 self.pace.sleep(eager=eager)
+
+    def finish(self) -> dict[str, Any]:
+        """Close the part: all is done or given up. Returns what driven.json says."""
+        if self.account.lease is not None:
+            self.account.lease.drop(patiently=True)
+        self.part.journal.append("closed")
+        driven = driven_json(time.monotonic() - self._started, self.part.scheduler.query_count, self.ledger)
+        write_json(self.part.folder / "driven.json", driven)
+        return driven
+
+    def _pending(self) -> Pending:
+        """What waits for a job."""
+        return Pending(self.part.plan, self.ledger, self._bounced.held_until, self._due)
 
     def _turn(self) -> bool:
         """Look once and do what follows; returns whether more may be done soon."""
@@ -95,7 +112,7 @@ class Driver:
             self._refill(survey, survey.nodes)
         changed = len(self.part.journal) > before
         last_ones_run = self.ledger.count(JobState.QUEUED) == 0 and bool(self.ledger.active)
-        return last_ones_run or (changed and bool(self.ledger.pending))
+        return last_ones_run or (changed and bool(self._pending()))
 
     def cancel(self, reason: str) -> None:
         """End every live attempt and plan nothing more; what was measured so far is fetched by the loop that follows."""
@@ -106,7 +123,7 @@ class Driver:
 
     def adopt(self) -> None:
         """Find out what became of submissions that an earlier driver, or a broken connection, left open."""
-        deadline = time.monotonic() + _SETTLE_S
+        deadline = time.monotonic() + SETTLE_S
         while self.ledger.undetermined:
             self._look_up(self.ledger.undetermined)
             if time.monotonic() > deadline:
@@ -119,15 +136,13 @@ class Driver:
     def _look(self) -> Survey:
         now = time.monotonic()
         live = [attempt for attempt in self.ledger.active.values() if attempt.native_id]
-        self._held_until = {index: until for index, until in self._held_until.items() if until > now}
-        most = self.part.budget.jobs_at_most
-        open_now = self._citizen.closed(citizen.local_time()) is None
-        room = open_now and bool(self.ledger.pending) and (most is None or len(self.ledger.active) < most)
+        self._bounced.forget(now)
+        room = self._citizen.closed(citizen.local_time()) is None and bool(self._pending()) and not self.account.full()
         question = Question(
             native_ids=[attempt.native_id for attempt in live],
             nodes=room or self._citizen.wants_nodes(live, now),
             others=self.part.budget.gives_way,
-            mine=room and self._submitter.limit() is not None,
+            mine=room and self.account.limit.jobs() is not None,
         )
         self.pace.ask()
         return self.part.scheduler.look(question)
@@ -149,7 +164,7 @@ class Driver:
         self.part.note_all(states)
         for start in range(0, len(suspects), _FETCH_CHUNK):
             chunk = suspects[start : start + _FETCH_CHUNK]
-            self.part.transport.pull(self.part.root, [attempt.folder for attempt, _ in chunk], self.part.folder)
+            self.at.fetch([attempt for attempt, _ in chunk])
             judged = [self._judge(attempt, report) for attempt, report in chunk]
             self._end([event for event in judged if event is not None])
 
@@ -158,7 +173,7 @@ class Driver:
         held = {name for text in report.nodes for name in nodelist.expand(text)}
         gone = set(attempt.nodes) - held
         if gone and attempt.tag not in self._hosts:
-            self.part.transport.pull(self.part.root, [attempt.folder], self.part.folder)
+            self.at.fetch([attempt])
             started = read_object(self.part.folder / attempt.folder / "started.json") or {}
             self._hosts[attempt.tag] = str(started.get("host", "")).partition(".")[0]
         host = self._hosts.get(attempt.tag, "")
@@ -182,8 +197,7 @@ class Driver:
                     if not one.letting_go
                 ]
             )
-            paths = " ".join(quote(f"{self.part.root}/{one.folder}/finish") for one in running)
-            self.part.transport.sh(f"touch -- {paths}")
+            self.at.finish(running)
             self._told.update(one.tag for one in running)
 
     def _judge(self, attempt: Attempt, report: JobReport) -> dict[str, Any] | None:
@@ -194,7 +208,7 @@ class Driver:
         outcome = self._let_go_outcome(attempt, report, exit_file) or decide(
             report, exit_file, waited_s=time.monotonic() - since, grace_s=grace_s
         )
-        return None if outcome is None else self._ended(attempt, outcome, exit_file, report)
+        return None if outcome is None else self._ended(attempt, outcome, report)
 
     def _let_go_outcome(self, attempt: Attempt, report: JobReport, exit_file: dict[str, Any] | None) -> Outcome | None:
         """The end of a job that the driver itself took out of the queue, or that had lost its script."""
@@ -207,24 +221,11 @@ class Driver:
             return Outcome("node_failed", attempt.letting_go) if attempt.shared else None
         return Outcome("cancelled" if attempt.final else "withdrawn", attempt.letting_go)
 
-    def _ended(
-        self, attempt: Attempt, outcome: Outcome, exit_file: dict[str, Any] | None, report: JobReport | None
-    ) -> dict[str, Any]:
-        folder = self.part.folder / attempt.folder
-        started = read_object(folder / "started.json") or {}
-        return {
-            "event": "ended",
-            "tag": attempt.tag,
-            "outcome": outcome.outcome,
-            "reason": outcome.reason,
-            "native_state": report.native_state if report else None,
-            "nodes": list(attempt.nodes),
-            "rc": (exit_file or {}).get("rc"),
-            "started_utc": started.get("started_utc"),
-            "ended_utc": (exit_file or {}).get("ended_utc"),
-            "measured": sorted(measured_steps(folder)),
-            **({"measured_of": spooled_steps(folder)} if attempt.shared else {}),
-        }
+    def _ended(self, attempt: Attempt, outcome: Outcome, report: JobReport | None) -> dict[str, Any]:
+        event = self.at.ended(attempt, outcome, report)
+        if attempt.shared:
+            event["measured_of"] = spooled_steps(self.part.folder / attempt.folder)
+        return event
 
     def _end(self, events: Sequence[dict[str, Any]]) -> None:
         self.part.note_all(events)
@@ -239,48 +240,35 @@ class Driver:
 
     def _let_go(self, survey: Survey) -> None:
         now = time.monotonic()
-        paused = self._citizen.paused(survey, citizen.local_time(), self._held())
+        paused = self._citizen.paused(survey, citizen.local_time(), self.account.held())
         if paused != self._paused:
             self.part.say(paused or "goes on")
             self._paused = paused
         if paused is not None:
             self._end_early(paused)
-        self._mind_lease(paused)
+        self.account.mind_lease(paused)
         going = self._citizen.to_let_go(self.ledger.active.values(), survey, paused, now)
+        final = {one.tag: one.ends(self._bounced, self.ledger.attempts[one.tag].pairs, now) for one in going}
         self.part.note_all(
-            [{"event": "let_go", "tag": one.tag, "reason": one.reason, "final": self._is_final(one, now)} for one in going]
+            [{"event": "let_go", "tag": one.tag, "reason": one.reason, "final": final[one.tag]} for one in going]
         )
         leaving = [one for one in self.ledger.active.values() if one.letting_go and one.state is JobState.QUEUED]
         if leaving:  # those of an earlier turn are asked again: that request may have been lost
             self.part.scheduler.cancel([attempt.native_id for attempt in leaving], queued_only=True)
 
-    def _held(self) -> set[str]:
-        """The nodes that our jobs have or ask for, and those of our own reservation."""
-        held = {node for attempt in self.ledger.active.values() for node in attempt.nodes}
-        return held | set(self.part.lease.nodes) if self.part.lease is not None else held
-
-    def _is_final(self, one: LettingGo, now: float) -> bool:
-        indices = self.ledger.attempts[one.tag].pairs
-        if one.bounced:
-            for index in indices:
-                self._held_until[index] = now + _BOUNCED_FOR_S
-                self._bounces[index] = self._bounces.get(index, 0) + 1
-        return one.final or any(self._bounces.get(index, 0) >= _BOUNCES_MAX for index in indices)
-
     # -- refill -----------------------------------------------------------------------------------------------------
 
     def _refill(self, survey: Survey, states: Sequence[NodeState]) -> None:
-        if not self.ledger.pending or self._paused is not None:
+        if not self._pending() or self._paused is not None:
             self._waiting_since = None
             return
-        spent_s, allowed_s = self.ledger.node_seconds, self.part.budget.node_seconds_at_most
-        if allowed_s is not None and spent_s >= allowed_s:
-            words = f"budget: {spent_s:.0f} node-seconds were used, {allowed_s:g} are allowed"
-            self.part.not_run(list(self.ledger.pending), words)
+        spent = self.account.spent()
+        if spent is not None:
+            self.part.not_run(list(self.ledger.pending), spent)
             return
-        room = self._submitter.room(survey)
+        room = self.account.limit.room(survey)
         wave = self._choose(states, room)
-        lease = self.part.lease
+        lease = self.account.lease
         if wave and lease is not None and lease.wanted:
             if self._reserve(lease, states):
                 within = self._look()  # the nodes as they are seen from inside
@@ -290,22 +278,14 @@ class Driver:
             idle = [state.node for state in states if state.condition is NodeCondition.IDLE]
             self._submitter.submit(wave, idle)
             self.adopt()
-        elif not self.ledger.active and len(self._held_until) < len(self.ledger.pending):
+        elif not self.ledger.active and any(self._pending()):
             if lease is not None and self._waiting_since is not None:
                 lease.drop()  # others of the wanted nodes may be idle by now
             self._wait(states, full=room == 0)
 
-    def _mind_lease(self, paused: str | None) -> None:
-        """The reservation of the run's own: prolonged, or given back while users need its nodes."""
-        if self.part.lease is not None:
-            if paused is None:
-                self.part.lease.keep()
-            elif not self.ledger.active:
-                self.part.lease.drop()
-
     def _reserve(self, lease: Lease, states: Sequence[NodeState]) -> bool:
         """Make the reservation for the next jobs; whether it is there, or the campaign goes on without."""
-        pending = Pending(self.part.plan, self.ledger, self._held_until)
+        pending = self._pending()
         wanted = {node for pair in pending for node in (pair.client, pair.server)}
         idle = {state.node for state in states if state.condition is NodeCondition.IDLE}
         nodes = nodes_within(pending, idle & wanted, set(), self.part.budget.node_limit(len(idle)))
@@ -315,15 +295,15 @@ class Driver:
 
     def _choose(self, states: Sequence[NodeState], room: int | None) -> list[list[int]]:
         idle = [state.node for state in states if state.condition is NodeCondition.IDLE]
-        jobs = [ActiveJob(attempt.nodes, attempt.state is not JobState.QUEUED) for attempt in self.ledger.active.values()]
+        jobs = self.account.active_jobs()
         budget = self.part.budget
-        if self.part.lease is not None and self.part.lease.held:
+        if self.account.lease is not None and self.account.lease.held:
             budget = replace(budget, node_share_ratio=1.0)  # it is no larger than the share of the nodes idle when it was made
         if room is not None:
             within = len(jobs) + room
             most = budget.jobs_at_most
             budget = replace(budget, jobs_at_most=within if most is None else min(most, within))
-        pending = Pending(self.part.plan, self.ledger, self._held_until)
+        pending = self._pending()
         if self.part.plan.pack != "pair":
             packs = choose_packs(pending, idle, jobs, budget, self.part.plan)
             return [[pair_index_of(pair.job_id) for pair in pairs] for pairs in packs]
@@ -340,7 +320,7 @@ class Driver:
         if now - self._waiting_since < patience_s:
             return
         words = {state.node: state.native_state for state in states}
-        for index in list(self.ledger.pending):
+        for index in [pair_index_of(pair.job_id) for pair in self._pending()]:
             seen = ", ".join(f"{node} {words.get(node, 'gone')}" for node in self.part.plan.pairs[index])
             self.part.not_run([index], f"{why} for {patience_s:g} s" if full else f"not idle for {patience_s:g} s: {seen}")
 
@@ -348,33 +328,17 @@ class Driver:
 
     def _look_up(self, attempts: Iterable[Attempt]) -> None:
         """Ask the files beside the scripts and the scheduler for these tags."""
-        wanted = list(attempts)
-        script = "\n".join(
-            f"printf '%s\\t' {quote(one.tag)}; cat {quote(f'{self.part.root}/{one.folder}/submitted')} 2>/dev/null || echo"
-            for one in wanted
-        )
-        known: dict[str, str] = {}
-        for line in self.part.transport.sh(script).text.splitlines():
-            tag, _, answer = line.partition("\t")
-            if answer.strip():
-                known[tag] = self.part.scheduler.read_native_id(answer)
-        unknown = [attempt.tag for attempt in wanted if attempt.tag not in known]
-        if unknown:
-            self.pace.ask()
-            known.update(self.part.scheduler.find(unknown))
+        known = self.at.find(list(attempts))
         self.part.note_all([{"event": "submitted", "tag": tag, "native_id": native_id} for tag, native_id in known.items()])
 
     def _withdraw(self, attempts: Iterable[Attempt]) -> None:
         """Claim attempts that no scheduler knows; should one of them arrive there after all, it finds the claim and ends."""
         for attempt in attempts:
-            folder = quote(f"{self.part.root}/{attempt.folder}")
-            done = self.part.transport.sh(f"[ -d {folder} ] || exit 0; mkdir {folder}/claim")
-            if done.returncode == 0:
-                self._end([self._ended(attempt, Outcome("withdrawn", "the scheduler never had it"), None, None)])
+            native_id = self.at.claim(attempt)
+            if native_id is None:
+                self._end([self._ended(attempt, Outcome("withdrawn", "the scheduler never had it"), None)])
             else:
-                self.part.transport.pull(self.part.root, [attempt.folder], self.part.folder)
-                started = read_object(self.part.folder / attempt.folder / "started.json") or {}
-                self.part.note("submitted", tag=attempt.tag, native_id=str(started.get("native_id") or "unknown"))
+                self.part.note("submitted", tag=attempt.tag, native_id=native_id)
 
     # -- small things -----------------------------------------------------------------------------------------------
 

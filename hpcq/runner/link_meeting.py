@@ -135,8 +135,8 @@ class Meeting:
         self.patience_ends = _NEVER
 
     def reason_to_stop(self, one: Try, attempt: SideAttempt) -> Stop | None:
-        """Why an attempt is to be ended now; None while it may go on."""
-        if attempt.stopped:
+        """Why an attempt is to be ended now; None while it may go on, or leaves already."""
+        if attempt.stopped or (attempt.letting_go and attempt.state is JobState.QUEUED):
             return None
         opposite = one.sides.get(other(attempt.side))
         if opposite is not None and opposite.stopped and not opposite.follows:
@@ -165,7 +165,9 @@ class Meeting:
                 words = f"did not start within {self.link.patience_s:g} s while {self._where(opposite)} waited: {state}"
                 return Stop(words, follows=False, final=True)
             return None
+        # So much later that what takes the job out of the queue for a better reason comes first.
         patience_s = self.sides[attempt.side].cluster.patience_s
+        queued_s -= 2 * self.sides[attempt.side].pace.query_s
         self.patience_ends = min(self.patience_ends, now - queued_s + patience_s)
         if queued_s >= patience_s:
             return Stop(f"did not start within {patience_s:g} s: {state}", follows=False, final=True)
@@ -173,6 +175,10 @@ class Meeting:
 
     def explain(self, attempt: SideAttempt, opposite: SideAttempt | None, outcome: Outcome) -> Outcome:
         """An outcome with what the driver knows of it."""
+        if outcome.outcome == "withdrawn":
+            return outcome
+        if attempt.letting_go and outcome.outcome == "cancelled" and self._ready(attempt) is None:
+            return Outcome("cancelled" if attempt.final else "withdrawn", attempt.letting_go)
         if attempt.stopped:
             return outcome if outcome.outcome == "completed" else Outcome("cancelled", attempt.stopped)
         if outcome.reason == PATIENCE_OVER:

@@ -1,23 +1,27 @@
-"""One cluster as one end of a link: idle nodes, submissions, polls, and the few small files of the rendezvous.
+"""One cluster as one end of a link: looks, submissions, and the few small files of the rendezvous.
 
-Hides which scheduler and transport are there, the pace of asking, and that a connection may break at any of these words.
+Hides which scheduler and transport are there, when a question is worth asking, and that a connection may break at any of
+these words.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, replace
 
-from hpcq.definition.model import Budget
+from hpcq.pairs import natural
+from hpcq.plan import nodes_left
 from hpcq.runner import citizen
+from hpcq.runner.account import Account
 from hpcq.runner.citizen import Citizen
 from hpcq.runner.link_jobs import LinkJob
 from hpcq.runner.link_ledger import SideAttempt
 from hpcq.runner.outcome import read_object
+from hpcq.runner.reserving import Held
 from hpcq.runner.runs import Place
-from hpcq.scheduler.base import JobReport, NodeCondition, NodeState, Question, Submission, Submitted
+from hpcq.runner.settling import Whereabouts
+from hpcq.scheduler.base import JobState, NodeCondition, NodeState, Question, Submission, Submitted, Survey
 from hpcq.transport import quote
 
 #: What a side says of itself while it lives; small, fetched at every look.
@@ -33,41 +37,70 @@ class Ready:
 
 
 class LinkSide:
-    """`folder` is the link's part of the run here, `root` its counterpart on this side's cluster."""
+    """What a link's driver knows of one of its ends; the account is shared with the cluster's own pairs."""
 
-    def __init__(self, name: str, here: Place, budget: Budget, link_name: str) -> None:
+    def __init__(self, name: str, here: Place, account: Account, link_name: str) -> None:
         self.name = name
         self.cluster = here.cluster
         self.transport = here.transport
         self.scheduler = here.scheduler
-        self.budget = budget
-        self.folder: Path = here.run.path / link_name
+        self.account = account
+        self.pace = account.pace
+        self.folder = here.run.path / link_name
         self.run_root = here.root
         self.root = f"{here.root}/links/{link_name}"
-        local = here.cluster.scheduler == "local"
-        #: Seconds between two questions to the scheduler; what the time between two looks may grow to; and how long files
-        #: on a shared file system may take to be seen.
-        self.query_s, self.grace_s = (0.1, 1.0) if local else (1.0, 10.0)
-        self.poll_max_s = here.cluster.poll_interval_s
-        self.failures = 0
-        #: Why nothing of ours may start there now, as the last look at the nodes showed.
+        self.at = Whereabouts(self.transport, self.scheduler, self.folder, self.root, self.pace.ask)
+        self.citizen = Citizen(account.budget, here.cluster.patience_s)
+        #: Why nothing may start there now.
         self.paused: str | None = None
-        self._citizen = Citizen(budget, here.cluster.patience_s)
-        self._last_query = -1e9
+        self._looked_at = -1e9
 
     # -- the scheduler ----------------------------------------------------------------------------------------------
 
-    def nodes(self, held: Set[str]) -> dict[str, NodeState]:
-        """The cluster's nodes as they are now; held: those that have a job of ours. Also finds out whether users wait."""
-        self._keep_pace()
-        survey = self.scheduler.look(Question(nodes=True, others=self.budget.gives_way))
-        self.paused = self._citizen.paused(survey, citizen.local_time(), held)
-        return {state.node: state for state in survey.nodes or ()}
+    def look(self, live: Sequence[SideAttempt], *, refill: bool) -> Survey | None:
+        """One command for all that is to be known now; None where it can wait: running sides tell by files how they do."""
+        now = time.monotonic()
+        closed = self.citizen.closed(citizen.local_time()) is not None
+        room = refill and not closed and not self.account.full()
+        question = Question(
+            native_ids=[attempt.native_id for attempt in live],
+            nodes=room or self.citizen.wants_nodes(live, now),
+            others=self.account.budget.gives_way,
+            mine=room and self.account.limit.jobs() is not None,
+        )
+        quiet = all(one.state is JobState.RUNNING and not one.stopped and not one.letting_go for one in live)
+        quiet = quiet and not room and closed == (self.paused is not None) and not (live and question.others)
+        if quiet and now - self._looked_at < self.pace.poll_max_s:
+            return None
+        self.pace.ask()
+        self._looked_at = time.monotonic()
+        return self.scheduler.look(question)
 
-    @staticmethod
-    def idle(states: Mapping[str, NodeState]) -> set[str]:
-        """Those of them that are idle."""
-        return {node for node, state in states.items() if state.condition is NodeCondition.IDLE}
+    def free(self, states: Sequence[NodeState], room: int | None) -> tuple[set[str], int]:
+        """The idle nodes that may have a job of the run, and how many of them; room: what the site's limits leave."""
+        jobs, budget = self.account.active_jobs(), self.account.budget
+        idle = {state.node for state in states if state.condition is NodeCondition.IDLE}
+        asked = {node for job in jobs for node in job.nodes}
+        available = idle.union(*(job.nodes for job in jobs if job.running))
+        if self.account.lease is not None and self.account.lease.held:
+            budget = replace(budget, node_share_ratio=1.0)  # it is no larger than the share of the nodes idle when it was made
+        counts = [nodes_left(available, asked, budget)]
+        counts += [] if budget.jobs_at_most is None else [budget.jobs_at_most - len(jobs)]
+        counts += [] if room is None else [room]
+        return idle - asked, max(0, min(counts))
+
+    def reserve(self, wanted: Set[str], states: Sequence[NodeState]) -> str | None:
+        """Make the run's own reservation of those wanted nodes that are idle, where one must be made before a job is handed in.
+
+        Returns the refusal where the campaign is not to go on without.
+        """
+        lease = self.account.lease
+        if lease is None or not lease.wanted:
+            return None
+        idle = {state.node for state in states if state.condition is NodeCondition.IDLE}
+        nodes = sorted(idle & wanted, key=natural)[: self.account.budget.node_limit(len(idle))]
+        refused = lease.hold(nodes) is Held.REFUSED and not lease.given_up
+        return lease.refusal if refused else None
 
     def push(self, job: LinkJob) -> None:
         """Bring a job's folder to the cluster."""
@@ -75,47 +108,18 @@ class LinkSide:
 
     def expected_wait_s(self, job: LinkJob) -> float | None:
         """In how many seconds the job would start; None where the scheduler does not say."""
-        self._keep_pace()
+        self.pace.ask()
         return self.scheduler.expected_wait_s(self._submission(job.tag, job.folder, job.nodes, job.walltime_s))
 
     def submit(self, job: LinkJob) -> Submitted:
         """Hand a job in."""
         return self.scheduler.submit([self._submission(job.tag, job.folder, job.nodes, job.walltime_s)])[0]
 
-    def poll(self, attempts: Sequence[SideAttempt]) -> list[tuple[SideAttempt, JobReport]]:
-        """What the scheduler says of attempts that have a native id."""
-        asked = {attempt.native_id: attempt for attempt in attempts if attempt.native_id}
-        if not asked:
-            return []
-        self._keep_pace()
-        return [(asked[native_id], report) for native_id, report in self.scheduler.poll(list(asked)).items()]
-
-    def cancel(self, attempt: SideAttempt) -> None:
-        """End an attempt, queued or running."""
-        if attempt.native_id:
-            self.scheduler.cancel([attempt.native_id])
-
-    def find(self, attempts: Sequence[SideAttempt]) -> dict[str, str]:
-        """Native ids, by tag, of attempts whose submission nobody saw the end of."""
-        script = "\n".join(
-            f"printf '%s\\t' {quote(one.tag)}; cat {quote(f'{self.root}/{one.folder}/submitted')} 2>/dev/null || echo"
-            for one in attempts
-        )
-        known: dict[str, str] = {}
-        for line in self.transport.sh(script).text.splitlines():
-            tag, _, answer = line.partition("\t")
-            if answer.strip():
-                known[tag] = self.scheduler.read_native_id(answer)
-        unknown = [one.tag for one in attempts if one.tag not in known]
-        if unknown:
-            self._keep_pace()
-            known.update(self.scheduler.find(unknown))
-        return known
-
-    def claim(self, attempt: SideAttempt) -> bool:
-        """Take an attempt that no scheduler knows, so that it measures nothing if it starts after all."""
-        folder = quote(f"{self.root}/{attempt.folder}")
-        return self.transport.sh(f"[ -d {folder} ] || exit 0; mkdir {folder}/claim").returncode == 0
+    def cancel(self, attempts: Sequence[SideAttempt], *, queued_only: bool = False) -> None:
+        """End attempts, queued or running; queued_only: one that has started meanwhile goes on."""
+        native_ids = [attempt.native_id for attempt in attempts if attempt.native_id]
+        if native_ids:
+            self.scheduler.cancel(native_ids, queued_only=queued_only)
 
     # -- files ------------------------------------------------------------------------------------------------------
 
@@ -124,10 +128,6 @@ class LinkSide:
         names = [f"{attempt.folder}/{name}" for attempt in attempts for name in _SMALL_FILES]
         if names:
             self.transport.pull(self.root, names, self.folder)
-
-    def fetch_all(self, attempt: SideAttempt) -> None:
-        """Bring an attempt's whole folder."""
-        self.transport.pull(self.root, [attempt.folder], self.folder)
 
     def tell(self, attempt: SideAttempt, name: str, text: str) -> None:
         """Put a file of one line into an attempt's folder, whole or not at all."""
@@ -154,10 +154,3 @@ class LinkSide:
 
     def _submission(self, tag: str, folder: str, nodes: tuple[str, ...], walltime_s: int) -> Submission:
         return Submission(tag, f"{self.root}/{folder}/job.sh", nodes, walltime_s)
-
-    def _keep_pace(self) -> None:
-        """Keep `query_s` between two questions to the scheduler."""
-        wait_s = self._last_query + self.query_s - time.monotonic()
-        if wait_s > 0:
-            time.sleep(wait_s)
-        self._last_query = time.monotonic()

@@ -9,9 +9,12 @@ from typing import Any
 
 from hpcq.errors import UserError
 from hpcq.plan import Plan
-from hpcq.runner.ledger import Ledger, summary
-from hpcq.store.journal import read_journal, read_journal_from
+from hpcq.runner.ledger import Ledger
+from hpcq.runner.pair_ledger import PairLedger, summary
+from hpcq.store.journal import read_journal_from
 from hpcq.store.runfolder import RunFolder, read_json
+
+AnyLedger = PairLedger[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,7 @@ class Watch:
 
     def __init__(self, run: RunFolder) -> None:
         self._run = run
-        self._ledgers: dict[str, tuple[Ledger, int]] = {}
+        self._ledgers: dict[str, tuple[AnyLedger, int]] = {}
 
     def look(self) -> RunStatus:
         """How far every cluster of the run is now."""
@@ -55,10 +58,9 @@ class Watch:
         names = [*read_json(run.run_json)["clusters"], *run.link_names()]
         return RunStatus(run.run_id, str(run.path), tuple(_cluster_status(run, name, self._ledger) for name in names))
 
-    def _ledger(self, name: str) -> Ledger:
-        path = self._run.plan(name)
+    def _ledger(self, name: str) -> AnyLedger:
         if name not in self._ledgers:
-            self._ledgers[name] = Ledger(Plan.from_json(path.read_text(encoding="utf-8"), str(path))), 0
+            self._ledgers[name] = _new_ledger(self._run, name), 0
         ledger, offset_bytes = self._ledgers[name]
         events, offset_bytes = read_journal_from(self._run.journal(name), offset_bytes)
         for event in events:
@@ -86,25 +88,25 @@ def find_run_folder(name: str | None, runs_folder: Path) -> RunFolder:
     return RunFolder(newest.absolute())
 
 
-def _cluster_status(run: RunFolder, name: str, ledger_of: Callable[[str], Ledger]) -> ClusterStatus:
+def _cluster_status(run: RunFolder, name: str, ledger_of: Callable[[str], AnyLedger]) -> ClusterStatus:
     folder = run.path / name
     errors = [read_json(path) for path in sorted(folder.glob("*.error.json"))]
     error = str(errors[0]["message"]) if errors else None
     if not run.plan(name).is_file():
         return ClusterStatus(name, str(errors[0]["stage"]) if errors else "building", error, 0.0, {})
-    if name in run.link_names():
-        return _link_status(run, name, error)
     ledger = ledger_of(name)
     return ClusterStatus(name, _stage(folder), error, ledger.plan.cost.estimated_job_s, summary(ledger))
 
 
-def _link_status(run: RunFolder, name: str, error: str | None) -> ClusterStatus:
-    from hpcq.links import LinkPlan
-    from hpcq.runner import link_ledger
+def _new_ledger(run: RunFolder, name: str) -> AnyLedger:
+    path = run.plan(name)
+    text = path.read_text(encoding="utf-8")
+    if name in run.link_names():
+        from hpcq.links import LinkPlan
+        from hpcq.runner.link_ledger import LinkLedger
 
-    made = LinkPlan.from_json(run.plan(name).read_text(encoding="utf-8"), str(run.plan(name)))
-    ledger = link_ledger.LinkLedger.replay(made, read_journal(run.journal(name)))
-    return ClusterStatus(name, _stage(run.path / name), error, made.plan.cost.estimated_job_s, link_ledger.summary(ledger))
+        return LinkLedger(LinkPlan.from_json(text, str(path)))
+    return Ledger(Plan.from_json(text, str(path)))
 
 
 def _stage(folder: Path) -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hpcq.definition.model import Budget, Cluster
 from hpcq.plan import Plan, PlannedPair
+from hpcq.runner.account import Account
 from hpcq.runner.ledger import Ledger
-from hpcq.runner.reserving import Lease
 from hpcq.scheduler.base import Scheduler
 from hpcq.store.journal import Journal
 from hpcq.transport import Transport
@@ -24,21 +24,22 @@ class Part:
     root: str
     plan: Plan
     cluster: Cluster
-    budget: Budget
+    account: Account
     transport: Transport
     scheduler: Scheduler
     journal: Journal
     ledger: Ledger
     tell: Callable[[str], None]
-    #: The reservation that the run makes for itself; None where the campaign wants none.
-    lease: Lease | None = None
+
+    @property
+    def budget(self) -> Budget:
+        """What the run may take of the cluster."""
+        return self.account.budget
 
     @property
     def site(self) -> Cluster:
-        """The cluster as scripts must see it now: within the run's own reservation where there is one."""
-        if self.lease is None or not self.lease.held:
-            return self.cluster
-        return replace(self.cluster, reservation=self.lease.name)
+        """The cluster as scripts must see it now."""
+        return self.account.site(self.cluster)
 
     def say(self, text: str) -> None:
         """A word for the person who looks on, and for the log."""
@@ -73,8 +74,14 @@ class Pending:
     plan: Plan
     ledger: Ledger
     held: Mapping[int, float]
+    #: Only these are meant now; None: all.
+    due: frozenset[int] | None = None
 
     def __iter__(self) -> Iterator[PlannedPair]:
         for index in self.ledger.pending:
-            if index not in self.held:
+            if index not in self.held and (self.due is None or index in self.due):
                 yield self.plan.pair_at(index)
+
+    def __len__(self) -> int:
+        """How many are meant, held ones too."""
+        return len(self.ledger.pending) if self.due is None else len(self.ledger.pending.keys() & self.due)

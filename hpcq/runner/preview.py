@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hpcq.definition.cluster import read_cluster
-from hpcq.links import plan_cluster, plan_link
+from hpcq.links import plan_cluster, plan_link, refuse_beyond_budget
 from hpcq.plan import Plan
 from hpcq.runner.reserving import refuse_where_forbidden
 from hpcq.runner.runs import check_definitions, nodes_now, reach, scheduler_of
@@ -16,12 +16,17 @@ def preview(campaign_path: Path, cluster_folders: Sequence[Path]) -> list[Plan]:
     """One plan a cluster and link. Raises what a run would: bad files, clusters out of reach, too few nodes."""
     campaign, paths = check_definitions(campaign_path, cluster_folders)
     plans = []
-    for path in paths.values():
-        cluster = campaign.narrowed(read_cluster(path))
+    clusters = {name: campaign.narrowed(read_cluster(path)) for name, path in paths.items()}
+    for cluster in clusters.values():
         scheduler = scheduler_of(cluster, reach(cluster))
         refuse_where_forbidden(cluster, scheduler)
         nodes = nodes_now(campaign, scheduler)
         plans.append(plan_cluster(campaign, cluster, nodes, "preview", campaign.seed_of("preview")))
     made = {plan.cluster: plan for plan in plans}
-    ends = [(link, (made[link.from_cluster], made[link.to_cluster])) for link in campaign.links]
-    return plans + [plan_link(campaign, link, both).plan for link, both in ends]
+    for link in campaign.links:
+        ends = (made[link.from_cluster], made[link.to_cluster])
+        linked = plan_link(campaign, link, ends)
+        for own in ends:
+            refuse_beyond_budget(campaign, campaign.budget_on(clusters[own.cluster]), linked, own)
+        plans.append(linked.plan)
+    return plans

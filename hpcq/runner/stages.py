@@ -6,24 +6,26 @@ drive -> driven.json    load -> loaded.json    report -> report.html
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from hpcq import units
 from hpcq.links import plan_cluster
 from hpcq.plan import Plan
+from hpcq.runner.account import Account, Limit, Share
 from hpcq.runner.build import build_kernels, check_description, write_build
 from hpcq.runner.drive import Driver
-from hpcq.runner.ledger import Ledger, summary
+from hpcq.runner.ledger import Ledger
+from hpcq.runner.pace import Pace
+from hpcq.runner.pair_ledger import summary
 from hpcq.runner.part import Part
 from hpcq.runner.reserving import Lease, refuse_where_forbidden, reservation_name
 from hpcq.runner.runs import Place, nodes_now, place
 from hpcq.store.journal import Journal
-from hpcq.store.runfolder import RunFolder, read_json, write_json, write_text
+from hpcq.store.runfolder import RunFolder, read_json, write_text
 from hpcq.transport import quote
 
 Say = Callable[[str], None]
@@ -69,42 +71,49 @@ def plan_at(here: Place) -> Plan:
     return plan_cluster(here.campaign, here.cluster, nodes_now(here.campaign, here.scheduler), here.run.run_id, seed)
 
 
-def drive(run: RunFolder, cluster_name: str, say: Say, *, only_submit: bool = False) -> dict[str, Any]:
-    """Run one cluster's plan to its end; returns what driven.json says."""
+def drive(
+    run: RunFolder, cluster_name: str, say: Say, *, only_submit: bool = False, due: Collection[int] | None = None
+) -> dict[str, Any]:
+    """Run one cluster's plan to its end, or what is due of it; returns what driven.json says."""
     here = place(run, cluster_name)
-    planned = read_plan(run, cluster_name)
-    started = time.monotonic()
-    with Journal(run.journal(cluster_name)) as journal:
+    with opened(run, here, account_at(here), say) as driver:
+        driver.drive(due, only_submit=only_submit)
+        return summary(driver.ledger) if driver.ledger.active or driver.ledger.pending else driver.finish()
+
+
+def account_at(here: Place) -> Account:
+    """What the run may take of a cluster, with nothing in it yet."""
+    return Account(here.campaign.budget_on(here.cluster), Pace.of(here.cluster), Limit(here.scheduler))
+
+
+def share_of(ledger: Ledger) -> Share:
+    """What a cluster's own pairs take of it."""
+    return Share(lambda: ledger.node_seconds, lambda: list(ledger.active.values()))
+
+
+@contextlib.contextmanager
+def opened(run: RunFolder, here: Place, account: Account, say: Say) -> Iterator[Driver]:
+    """The driver of a cluster's own pairs, with its journal open; what it takes is in the account."""
+    name = here.cluster.name
+    planned = read_plan(run, name)
+    with Journal(run.journal(name)) as journal:
         ledger = Ledger.replay(planned, journal.events)
         journal.append("opened", host=socket.gethostname(), pid=os.getpid())
+        account.shares.append(share_of(ledger))
+        account.lease = _lease(here, planned, say)
         part = Part(
             folder=here.folder,
             root=here.root,
             plan=planned,
             cluster=here.cluster,
-            budget=here.campaign.budget_on(here.cluster),
+            account=account,
             transport=here.transport,
             scheduler=here.scheduler,
             journal=journal,
             ledger=ledger,
             tell=say,
-            lease=_lease(here, planned, say),
         )
-        Driver(part).drive(only_submit=only_submit)
-        if ledger.active or ledger.pending:
-            return summary(ledger)
-        if part.lease is not None:
-            part.lease.drop(patiently=True)
-        journal.append("closed")
-    driven = {
-        "format": 1,
-        "ended_utc": units.utc_now(),
-        "wall_s": round(time.monotonic() - started, 3),
-        "scheduler_query_count": here.scheduler.query_count,
-        **summary(ledger),
-    }
-    write_json(here.folder / "driven.json", driven)
-    return driven
+        yield Driver(part)
 
 
 def _lease(here: Place, planned: Plan, say: Say) -> Lease | None:

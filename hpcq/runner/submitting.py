@@ -7,7 +7,6 @@ lost             nobody knows; it stays undetermined, and the driver looks it up
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,14 +14,12 @@ from hpcq.definition import nodelist
 from hpcq.runner.jobs import Job, make_job
 from hpcq.runner.part import Part
 from hpcq.runner.tournaments import Tournament, make_tournament, write_any
-from hpcq.scheduler.base import Question, Submission, Submitted, Survey
+from hpcq.scheduler.base import Submission, Submitted
 
 #: After this many refusals in a row the scheduler means it.
 _REFUSALS_MAX = 3
 #: Jobs committed, copied and handed in at a time: bounds memory, and what a limit sends back.
 _CHUNK = 200
-#: A limit that was met, not read, may be another one tomorrow.
-_LEARNED_FOR_S = 600.0
 
 
 class Submitter:
@@ -31,24 +28,6 @@ class Submitter:
     def __init__(self, part: Part) -> None:
         self._part = part
         self._refusals = 0
-        self._read_limit: int | None = None
-        self._asked = False
-        self._learned: tuple[int, float] | None = None
-
-    def limit(self) -> int | None:
-        """How many jobs this user may have, as read from the accounting or met; asked for once."""
-        if not self._asked:
-            self._asked = True
-            self._read_limit = self._part.scheduler.submit_limit()
-        if self._learned is not None and time.monotonic() - self._learned[1] > _LEARNED_FOR_S:
-            self._learned = None
-        limits = [limit for limit in (self._read_limit, self._learned[0] if self._learned else None) if limit is not None]
-        return min(limits, default=None)
-
-    def room(self, survey: Survey) -> int | None:
-        """How many more jobs the scheduler lets this user have; None is no limit. Other jobs of the same user count."""
-        limit = self.limit()
-        return None if limit is None or survey.mine is None else max(0, limit - survey.mine)
 
     def submit(self, wave: Sequence[Sequence[int]], idle: Sequence[str]) -> None:
         """Hand in one job for each of these lists of pairs; ends early where no more are allowed."""
@@ -95,7 +74,6 @@ class Submitter:
         limited = next((answer for answer in answers if answer.limited), None)
         live = self._live_beside(jobs, answers) if limited is not None else 0
         if limited is not None and live:
-            self._learned = (live, time.monotonic())
             part.say(f"no more than {live} jobs now: {limited.message}")
         part.note_all([self._event(answer, wait=bool(live)) for answer in answers if not answer.lost])
         for answer in answers:
@@ -111,11 +89,8 @@ class Submitter:
 
     def _live_beside(self, jobs: Sequence[Job | Tournament], answers: Sequence[Submitted]) -> int:
         """How many jobs the user has now that one was refused for a limit: it would be no limit without any."""
-        part = self._part
-        mine = part.scheduler.look(Question(mine=True)).mine
         taken = sum(bool(answer.native_id) for answer in answers)
-        ours = len(part.ledger.active) - len(jobs) + taken
-        return ours if mine is None else max(mine, taken)
+        return self._part.account.limit.met(len(self._part.account.live()) - len(jobs) + taken, taken)
 
     def _event(self, answer: Submitted, *, wait: bool) -> dict[str, Any]:
         if answer.native_id:
