@@ -18,6 +18,8 @@ from hpcq.verdict.acceptance import Acceptance
 PARTNERS = 3
 #: Partners at most, where the campaign or the baseline has all pairs: links beyond are not covered.
 PARTNERS_MAX = 16
+#: Nodes of a large machine that are looked at as partners of each.
+SPREAD = 64
 
 
 def partners(
@@ -109,6 +111,15 @@ class _Plan:
         self.direction = {frozenset(pair): pair for pair in baseline}
         self.good = set(good)
         self.room = sorted(room, key=natural)
+        self.place = {node: index for index, node in enumerate(self.room)}
+        self.trusted = [node for node in self.room if node in self.good]
+        self.neighbours: dict[str, list[str]] = {}
+        for one, other in self.direction.values():
+            self.neighbours.setdefault(one, []).append(other)
+            self.neighbours.setdefault(other, []).append(one)
+        self.members: dict[str, list[str]] = {}
+        for node in self.room:
+            self.members.setdefault(leaf_of.get(node, ""), []).append(node)
         self.leaf_of = leaf_of
         self.taken = {frozenset(pair) for pair in met}
         self.count: Counter[str] = Counter()
@@ -119,22 +130,36 @@ class _Plan:
         """The next partner of a node that is behind: the first in its own leaf where there is somebody."""
         if self.count[node] > turn:
             return
-        near = turn == 0
-        others = [other for other in self.room if other != node and frozenset((node, other)) not in self.taken]
         if turn >= PARTNERS and not every_link:
-            others = [other for other in others if frozenset((node, other)) in self.known]
-        inside = [other for other in others if self._leaf(other) == self._leaf(node) is not None]
-        beyond = [other for other in others if other not in inside]
-        candidates = (inside if near else beyond) or others
-        if candidates:
-            self._take(node, min(candidates, key=lambda other: self._cost(node, other)))
+            others = self._free(node, self.neighbours.get(node, []))
+        else:
+            leaf = self._leaf(node)
+            inside = self._free(node, self.members[leaf]) if leaf in self.members else []
+            everybody = self._free(node, self._candidates(node))
+            beyond = [other for other in everybody if leaf is None or self._leaf(other) != leaf]
+            others = (inside if turn == 0 else beyond) or everybody or inside
+        if others:
+            self._take(node, min(others, key=lambda other: self._cost(node, other)))
+
+    def _free(self, node: str, others: Sequence[str]) -> list[str]:
+        return [one for one in others if one in self.place and one != node and frozenset((node, one)) not in self.taken]
+
+    def _candidates(self, node: str) -> list[str]:
+        """Everybody, or on a large machine its partners of the baseline and some that are spread over all of it."""
+        if len(self.room) <= 2 * SPREAD:
+            return self.room
+        found = self.neighbours.get(node, [])[:SPREAD]
+        for several in (self.trusted, self.room):
+            step = max(1, len(several) // SPREAD)
+            offset = self.place.get(node, 0) % step
+            found = [*found, *several[offset::step]]
+        return list(dict.fromkeys(found))
 
     def _cost(self, node: str, other: str) -> tuple[object, ...]:
         """Lowest is best: has a baseline, is trusted, has few partners yet, stands in a leaf that the node has not met."""
         trust = 0 if other in self.good else 1 if other in self.targets else 2
         seen = self.met_leaves.get(node, Counter())[self._leaf(other) or other]
-        place, own = self.room.index(other), self.room.index(node) if node in self.room else 0
-        distance = (place - own) % max(1, len(self.room))
+        distance = (self.place[other] - self.place.get(node, 0)) % max(1, len(self.room))
         return (frozenset((node, other)) not in self.known, trust, self.count[other], seen, distance)
 
     def _take(self, node: str, other: str) -> None:

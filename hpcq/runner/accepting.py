@@ -34,7 +34,7 @@ from hpcq.store import ledger
 from hpcq.store.database import reading, transaction, writing
 from hpcq.store.moments import baseline_runs
 from hpcq.store.runfolder import RunFolder
-from hpcq.verdict.acceptance import Acceptance, Judged, PairResult, judge
+from hpcq.verdict.acceptance import Acceptance, Judged, PairResult, judge, ran_twice
 from hpcq.verdict.gates import Verdict
 
 Say = Callable[[str], None]
@@ -200,9 +200,8 @@ class _Acceptor:
         for _ in range(RETESTS_MAX):
             verdicts = self._judged(choice, groups, {})
             results = self._results(groups)
-            runs = {one.pair: {other.run_no for other in results if other.pair == one.pair} for one in results}
-            twice = {pair for pair, numbers in runs.items() if len(numbers) > 1}
-            pairs = again(verdicts, room, ran_twice=twice, leaf_of=groups, met=runs)
+            met = {one.pair for one in results}
+            pairs = again(verdicts, room, ran_twice=ran_twice(results), leaf_of=groups, met=met)
             if not pairs:
                 return
             self.say(f"{self.name}: measuring again: {', '.join(f'{a} > {b}' for a, b in pairs)}")
@@ -231,8 +230,8 @@ class _Acceptor:
             for one in verdicts.nodes:
                 if one.verdict not in {Verdict.FAILED, Verdict.DEGRADED}:
                     continue
-                before = ledger.results_of_pair(database, self.name, one.name, self.reference or ())
-                after = ledger.results_of_pair(database, self.name, one.name, self.run_ids)
+                before = ledger.results_of_node(database, self.name, one.name, self.reference or ())
+                after = ledger.results_of_node(database, self.name, one.name, self.run_ids)
                 facts = [_of_node(point, one.name) for point in sides.facts_of(database, [*before, *after])]
                 words = say(rank(facts[: len(before)], facts[len(before) :]), 5)
                 found[one.name] = words or "nothing that hpcq knows of differs from the reference"

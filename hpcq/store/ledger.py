@@ -184,14 +184,20 @@ def _lost_ratio(row: Any) -> float | None:
     return None
 
 
-def results_of_pair(database: Connection, cluster: str, node: str, run_ids: Sequence[int], most: int = 10) -> list[int]:
-    """Newest measured results of a node in these runs, for asking what differs."""
-    rows = database.execute(
-        "SELECT v.result_id FROM v_results v WHERE v.cluster = ?1 AND ?2 IN (v.client, v.server) AND v.outcome = 'measured'"
-        f" AND v.run IN (SELECT name FROM run WHERE run_id IN ({_ids(run_ids)})) ORDER BY v.started_utc DESC LIMIT ?3",
-        (cluster, node, most),
-    )
-    return [int(row[0]) for row in rows]
+def results_of_node(database: Connection, cluster: str, node: str, run_ids: Sequence[int], most: int = 10) -> list[int]:
+    """Newest measured results of a node in these runs, so many as client and as many as server, for asking what differs.
+
+    Both, because facts are held against those of the same end, and a baseline may have the node at one end only.
+    """
+    found: list[int] = []
+    for end in ("client", "server"):
+        rows = database.execute(
+            f"SELECT v.result_id FROM v_results v WHERE v.cluster = ?1 AND v.{end} = ?2 AND v.outcome = 'measured'"
+            f" AND v.run IN (SELECT name FROM run WHERE run_id IN ({_ids(run_ids)})) ORDER BY v.started_utc DESC LIMIT ?3",
+            (cluster, node, most),
+        )
+        found += [int(row[0]) for row in rows]
+    return found
 
 
 def decide(

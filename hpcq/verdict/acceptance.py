@@ -99,12 +99,15 @@ def judge(
 ) -> Acceptance:
     """Judge the targets. missing: why a node has no result. groups: node -> leaf switch."""
     pairs = _words(results)
-    runs = {pair: {one.run_no for one in results if one.pair == pair} for pair in pairs}
-    repeated = {pair for pair, numbers in runs.items() if len(numbers) > 1}
+    repeated = ran_twice(results)
     found = find_culprits(pairs, groups, _named(results, groups), repeated)
     links = _links(found, results, groups)
     leaves = tuple(_leaf(name, pairs, results, groups) for name, pairs in sorted(found.leaves.items()))
-    judged = tuple(_node(node, pairs, found, results, missing, groups) for node in targets)
+    of_node: dict[str, list[PairResult]] = {}
+    for one in results:
+        for end in one.pair:
+            of_node.setdefault(end, []).append(one)
+    judged = tuple(_node(node, pairs, found, of_node.get(node, []), missing, groups) for node in targets)
     fine_nodes = {node for pair, word in pairs.items() if word is Word.FINE for node in pair}
     suspects = {end for pair in found.open for end in pair}
     good = fine_nodes - found.nodes.keys() - {node for node in groups if groups[node] in found.leaves}
@@ -113,6 +116,14 @@ def judge(
         tuple(sorted(pairs)) for things in (found.leaves, found.paths, found.nodes, found.links) for pairs in things.values()
     )
     return Acceptance(judged, links, leaves, tuple(sorted(suspects)), sorted_good, explained, tuple(sorted(found.open)))
+
+
+def ran_twice(results: Sequence[PairResult]) -> set[Pair]:
+    """The pairs that were in more than one run."""
+    runs: dict[Pair, set[int]] = {}
+    for one in results:
+        runs.setdefault(one.pair, set()).add(one.run_no)
+    return {pair for pair, numbers in runs.items() if len(numbers) > 1}
 
 
 def _words(results: Sequence[PairResult]) -> dict[Pair, Word]:
@@ -175,7 +186,7 @@ def _node(  # noqa: PLR0917 - each is another part of the evidence
     missing: Mapping[str, str],
     groups: Mapping[str, str],
 ) -> Judged:
-    words = {pair: word for pair, word in pairs.items() if node in pair}
+    words = {one.pair: pairs[one.pair] for one in results}
     if not words:
         return Judged("node", node, Verdict.NOT_COVERED, missing.get(node, "nothing was measured with it"))
     if node in found.nodes:
@@ -193,7 +204,7 @@ def _node(  # noqa: PLR0917 - each is another part of the evidence
         return Judged("node", node, Verdict.INCONCLUSIVE, "no clean result: its partners are slow, or values are too few")
     why = f"as expected with {_others(node, fine)}"
     links = [" - ".join(ends) for ends in found.links if node in ends]
-    return Judged("node", node, Verdict.PASS, f"{why}; see link {', '.join(links)}" if links else why, _middle(results, node))
+    return Judged("node", node, Verdict.PASS, f"{why}; see link {', '.join(links)}" if links else why, _middle(results))
 
 
 def _leaves_at_fault(found: Culprits) -> list[str]:
@@ -219,6 +230,6 @@ def _worst(results: Sequence[PairResult], pairs: Collection[Pair]) -> tuple[Verd
     return verdict, median(worst.ratios) if worst else None, f"{said}; {gate}" if gate else said
 
 
-def _middle(results: Sequence[PairResult], node: str) -> float | None:
-    values = [median(one.ratios) for one in results if one.ratios and node in one.pair]
+def _middle(results: Sequence[PairResult]) -> float | None:
+    values = [median(one.ratios) for one in results if one.ratios]
     return median(values) if values else None

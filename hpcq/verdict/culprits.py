@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from itertools import combinations
 
 #: Partners that must have been slow before a node is accused.
 PARTNERS_MIN = 2
@@ -84,41 +83,61 @@ def behind(pair: Pair, leaf: str, leaf_of: Mapping[str, str]) -> bool:
     return (leaf_of.get(pair[0]) == leaf) != (leaf_of.get(pair[1]) == leaf)
 
 
+class _ByLeaves:
+    """The pairs of every two leaves (of the client, of the server), so that each is looked at once."""
+
+    def __init__(self, pairs: Mapping[Pair, Word], leaf_of: Mapping[str, str]) -> None:
+        self.words: dict[tuple[str, str], dict[Pair, Word]] = {}
+        for pair, word in pairs.items():
+            if pair[0] in leaf_of and pair[1] in leaf_of:
+                self.words.setdefault((leaf_of[pair[0]], leaf_of[pair[1]]), {})[pair] = word
+        self.fine = {ends for ends, words in self.words.items() if ends[0] != ends[1] and Word.FINE in words.values()}
+
+    def crossing(self, leaf: str, inside: int) -> dict[Pair, Word]:
+        """Pairs whose client (inside = 0) or server (1) alone is in this leaf."""
+        found: dict[Pair, Word] = {}
+        for ends, words in self.words.items():
+            if ends[inside] == leaf != ends[1 - inside]:
+                found |= words
+        return found
+
+    def fine_elsewhere(self, leaf: str) -> bool:
+        """Whether some pair of two other leaves is fine: else it may be whatever lies between all leaves."""
+        return any(leaf not in ends for ends in self.fine)
+
+    def not_its_nodes(self, leaf: str) -> bool:
+        """Whether it is the leaf rather than every single one of its nodes."""
+        inside = self.words.get((leaf, leaf), {})
+        slow = {node for pair, word in inside.items() if word is Word.BAD for node in pair}
+        return Word.FINE in inside.values() or len(slow) >= MEMBERS_WHOLE_MIN
+
+
 def _leaves(pairs: Mapping[Pair, Word], leaf_of: Mapping[str, str]) -> tuple[dict[str, set[Pair]], dict[Pair, set[Pair]]]:
-    """Leaves whose every way out, or in, is slow; and paths between two leaves that are slow both ends alike."""
-    known = {pair: word for pair, word in pairs.items() if pair[0] in leaf_of and pair[1] in leaf_of}
+    """Leaves whose every way out, or in, is slow; and paths between two leaves that are slow where neither leaf is."""
+    known = _ByLeaves(pairs, leaf_of)
     found: dict[str, set[Pair]] = {}
-    for leaf in sorted(set(leaf_of.values())):
+    for leaf in sorted({leaf for ends in known.words for leaf in ends}):
         for inside in (0, 1):
-            crossing = {p: w for p, w in known.items() if behind(p, leaf, leaf_of) and leaf_of[p[inside]] == leaf}
-            if _all_slow(crossing, inside) and _fine_elsewhere(known, leaf, leaf_of) and _not_its_nodes(known, leaf, leaf_of):
-                found.setdefault(leaf, set()).update(pair for pair, word in crossing.items() if word is Word.BAD)
+            crossing = known.crossing(leaf, inside)
+            if _all_slow(crossing, inside) and known.fine_elsewhere(leaf) and known.not_its_nodes(leaf):
+                found.setdefault(leaf, set()).update(_bad(crossing))
     paths: dict[Pair, set[Pair]] = {}
-    for one, other in combinations(sorted(set(leaf_of.values()) - found.keys()), 2):
-        for inside in (0, 1):
-            between = {p: w for p, w in known.items() if leaf_of[p[inside]] == one and leaf_of[p[1 - inside]] == other}
-            both = all(_not_its_nodes(known, leaf, leaf_of) for leaf in (one, other))
-            if _all_slow(between, inside) and both:
-                paths.setdefault((one, other), set()).update(pair for pair, word in between.items() if word is Word.BAD)
+    for ends, words in sorted(known.words.items()):
+        one, other = min(ends), max(ends)
+        free = one != other and not found.keys() & {one, other}
+        if free and _all_slow(words, 0) and known.not_its_nodes(one) and known.not_its_nodes(other):
+            paths.setdefault((one, other), set()).update(_bad(words))
     return found, paths
 
 
+def _bad(words: Mapping[Pair, Word]) -> set[Pair]:
+    return {pair for pair, word in words.items() if word is Word.BAD}
+
+
 def _all_slow(crossing: Mapping[Pair, Word], inside: int) -> bool:
-    slow = [pair for pair, word in crossing.items() if word is Word.BAD]
+    slow = _bad(crossing)
     ends = ({pair[inside] for pair in slow}, {pair[1 - inside] for pair in slow})
     return Word.FINE not in crossing.values() and all(len(one) >= MEMBERS_MIN for one in ends)
-
-
-def _fine_elsewhere(known: Mapping[Pair, Word], leaf: str, leaf_of: Mapping[str, str]) -> bool:
-    """Whether some pair of two other leaves is fine: else it may be whatever lies between all leaves."""
-    return any(word is Word.FINE and len({leaf, leaf_of[pair[0]], leaf_of[pair[1]]}) == 3 for pair, word in known.items())
-
-
-def _not_its_nodes(known: Mapping[Pair, Word], leaf: str, leaf_of: Mapping[str, str]) -> bool:
-    """Whether it is the leaf rather than every single one of its nodes."""
-    inside = {pair: word for pair, word in known.items() if leaf_of[pair[0]] == leaf_of[pair[1]] == leaf}
-    slow = {node for pair, word in inside.items() if word is Word.BAD for node in pair}
-    return Word.FINE in inside.values() or len(slow) >= MEMBERS_WHOLE_MIN
 
 
 def _nodes(pairs: Mapping[Pair, Word], left: set[Pair], fine: set[Pair], named: Collection[str]) -> dict[str, set[Pair]]:
