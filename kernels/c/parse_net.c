@@ -69,15 +69,14 @@ void parse_gauges(const char *prefix, const char *text, struct counters *out)
             counters_add(out, COUNTER_GAUGE, word_unsigned(value), "%s.%.*s", prefix, (int)name.length, name.at);
 }
 
-/* Times and counts, and levels of the moment: a rate, a window, the smallest round trip so far. */
+/* Times and counts, and levels of the moment: a rate, the smallest round trip so far. */
 void parse_tcp_info(const char *prefix, const char *text, struct counters *out)
 {
     struct word line, name, value;
     while (line_next(&text, &line)) {
         if (!word_next(&line, &name) || !word_next(&line, &value))
             continue;
-        bool level = word_is(name, "min_round_trip_us") || word_is(name, "delivery_rate_bps") ||
-                     word_is(name, "congestion_window_count");
+        bool level = word_is(name, "min_round_trip_us") || word_is(name, "delivery_rate_bps");
         counters_add(out, level ? COUNTER_GAUGE : COUNTER_TOTAL, word_unsigned(value), "%s.%.*s", prefix,
                      (int)name.length, name.at);
     }

@@ -64,8 +64,8 @@ int tcp_info_read(int descriptor, struct text *out)
         return error;
     if (!REACHES(length, send_buffer_limited_us))
         return ENOPROTOOPT; /* before Linux 4.10 */
-    text_print(out, "sent_again_count %u\nmin_round_trip_us %u\ncongestion_window_count %u\n",
-               information.total_retransmits, information.round_trip_min_us, information.congestion_window);
+    text_print(out, "sent_again_count %u\nmin_round_trip_us %u\n", information.total_retransmits,
+               information.round_trip_min_us);
     text_print(out, "delivery_rate_bps %llu\nbusy_us %llu\n", (unsigned long long)information.delivery_rate * 8,
                (unsigned long long)information.busy_us);
     text_print(out, "rwnd_limited_us %llu\nsndbuf_limited_us %llu\n",
