@@ -178,7 +178,8 @@ def test_evidence_of_a_measurement(server: Server) -> None:
         assert evidence["address"] == "127.0.0.1"
         assert evidence["before_utc"] < evidence["after_utc"]
         assert 0.3e9 <= evidence["interval_ns"] < 5e9
-        assert evidence["counters"]["self.rusage.user_us"] + evidence["counters"].get("self.rusage.system_us", 0) > 0
+        # how the kernel shares precise time out between both goes by ticks: either may be none
+        assert sum(evidence["counters"].get(f"self.rusage.{mode}_us", 0) for mode in ("user", "system")) > 0
         assert len(evidence["counters"]) < 200
         assert not evidence["unavailable"].keys() & {"net_dev", "snmp", "netstat", "softnet", "stat", "self.rusage"}
     assert line["evidence"]["client"]["pid"] != line["evidence"]["server"]["pid"]
