@@ -25,7 +25,9 @@ _PLACEHOLDERS = {
     "{node}": '"$node"',
     "{client}": '"$CLIENT"',
     "{server}": '"$SERVER"',
-    "{nodes}": '"$CLIENT,$SERVER"',
+    "{nodes}": '"$LIST"',
+    "{count}": '"$COUNT"',
+    "{hostfile}": '"$FOLDER/ranks"',
 }
 
 _PLAIN_DIRECTIVE = re.compile(r"[A-Za-z0-9_.,:/@%+=\[\]-]+")
@@ -61,7 +63,7 @@ def directive_value(value: object) -> str:
 
 def launch_word(value: str) -> str:
     """One word of a launcher line: quoted, with the placeholders of the job script open for the shell to fill."""
-    pieces = re.split(r"(\{(?:node|client|server|nodes)\})", value)
+    pieces = re.split(r"(\{(?:node|client|server|nodes|count|hostfile)\})", value)
     return "".join(_PLACEHOLDERS.get(piece, quote(piece) if piece else "") for piece in pieces) or "''"
 
 

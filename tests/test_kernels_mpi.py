@@ -15,7 +15,7 @@ from tests.kernel_programs import ROOT, Ended, Programs, ended, made_once
 YIELD = {"OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
 
 
-MPI_SOURCES = {"kernel_mpi_pingpong.c", "main_mpi.c", "mpi_run.c", "mpi_tournament.c"}
+MPI_SOURCES = {"kernel_mpi_pingpong.c", "main_mpi.c", "mpi_nodes.c", "mpi_run.c", "mpi_tournament.c"}
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,18 @@ def test_describes_itself_without_mpi(mpi: Mpi, program: Path) -> None:
     assert said["build_id"]
     said["build_id"] = ""
     assert said == json.loads((ROOT / "kernels" / "describe" / "hpcq-mpi.json").read_text())
+
+
+@pytest.mark.parametrize("order", [("n1", "n2"), ("n2", "n1")])
+def test_the_client_is_the_rank_on_its_node_however_the_launcher_numbers_them(
+    mpi: Mpi, program: Path, order: tuple[str, str]
+) -> None:
+    words = [str(program), "mpi_pingpong", "--nodes", "n1,n2", "--operation_count_max", "5", "--warmup_s", "0"]
+    first, second = (["1", "env", f"SLURMD_NODENAME={name}", *words] for name in order)
+    done = ended([*mpi.launcher, *first, ":", "-np", *second], timeout_s=60, env=YIELD)
+    assert done.rc == 0, done.err
+    evidence = done.line["evidence"]
+    assert [evidence[end]["slurmd_nodename"] for end in ("client", "server")] == ["n1", "n2"]
 
 
 @pytest.mark.parametrize("message_bytes", [0, 1, 100000])

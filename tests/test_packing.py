@@ -16,9 +16,9 @@ from hpcq.definition.model import Budget, Campaign, Cluster, Disturb, Pack, Pack
 from hpcq.errors import UserError
 from hpcq.packing import choose_packs, make_packed_plan, nodes_of, rounds_of
 from hpcq.plan import ActiveJob, Plan, PlannedPair
-from hpcq.runner.jobs import all_steps
+from hpcq.runner.jobs import all_steps, counted
 from hpcq.runner.ledger import Ledger
-from hpcq.runner.tournaments import Tournament, launch_of_all, make_tournament, spooled_steps, tournament_text, write_tournament
+from hpcq.runner.tournaments import Tournament, make_tournament, spooled_steps, tournament_text, write_tournament
 from hpcq.scheduler.base import NodeCondition, NodeState
 from hpcq.store.journal import fold
 from hpcq.store.lines import Outcome, read_line
@@ -251,8 +251,8 @@ def test_the_script_asks_for_all_nodes_and_outlives_one(tmp_path: Path, cluster:
 
 
 def test_a_launcher_written_for_two_starts_one_rank_a_node() -> None:
-    assert launch_of_all(("mpirun", "-np", "2", "--host", "{nodes}"), 5) == ("mpirun", "-np", "5", "--host", "{nodes}")
-    assert launch_of_all(("srun", "--mpi=pmix"), 5) == ("srun", "--mpi=pmix")
+    assert counted(("mpirun", "-np", "2", "--host", "{nodes}")) == ("mpirun", "-np", "{count}", "--host", "{nodes}")
+    assert counted(("srun", "--mpi=pmix")) == ("srun", "--mpi=pmix")
 
 
 # -- ledger and spool --------------------------------------------------------------------------------------------------

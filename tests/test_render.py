@@ -40,7 +40,7 @@ def test_a_directive_with_a_line_break_is_refused() -> None:
 
 def test_launch_words_open_only_their_placeholders() -> None:
     assert launch_word("--nodelist={node}") == '--nodelist="$node"'
-    assert launch_word("{nodes}") == '"$CLIENT,$SERVER"'
+    assert launch_word("{nodes}") == '"$LIST"'
     assert launch_word("$(touch pwned)") == "'$(touch pwned)'"
     assert launch_word("{other}") == "'{other}'"
 

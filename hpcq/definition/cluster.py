@@ -39,6 +39,7 @@ _DIRECTIVE_KEYS = {
 }  # fmt: skip
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LOCAL_NODE_COUNT_MAX = 64
+_LAUNCH_WORDS = ("{count}", "{nodes}", "{hostfile}", "{client}", "{server}")
 
 
 def _host(value: str) -> str:
@@ -128,8 +129,8 @@ class MpiSection(Section):
     launch: Words | None = Field(
         default=None,
         min_length=1,
-        description="The launcher's words; {client}, {server} and {nodes} (both, by comma) may stand in them."
-        " Default: srun --mpi=pmix with Slurm, mpirun -np 2 with local.",
+        description="The launcher's words; {count}, {nodes} (by comma), {hostfile} (one a line), {client} and {server} may"
+        " stand in them. Default: srun --mpi=pmix with Slurm, mpirun -np 2 with local.",
     )
 
 
@@ -270,11 +271,13 @@ def _check_values(document: Document, path: Path) -> None:
     reach = data.get("reach")
     if isinstance(reach, dict) and document.clean(("reach",)) and data.get("work_directory") is None:
         document.complain(("work_directory",), "missing: with reach ssh, name a folder there that all nodes see")
+    if data.get("launcher") is not None and data.get("scheduler") == "local":
+        document.complain(("launcher",), "scheduler local starts its processes itself: leave it out", at_key=True)
     if isinstance(reach, dict) and data.get("scheduler") == "local":
         document.complain(("reach",), "scheduler local plays nodes on this machine: allowed is here")
     _check_placeholders(document, ("launcher",), data.get("launcher"), ("{node}",))
     launch = data["mpi"].get("launch") if isinstance(data.get("mpi"), dict) else None
-    _check_placeholders(document, ("mpi", "launch"), launch, ("{client}", "{server}", "{nodes}"))
+    _check_placeholders(document, ("mpi", "launch"), launch, _LAUNCH_WORDS)
     nodes = data.get("nodes")
     if isinstance(nodes, list) and document.clean(("nodes",)) and (len(nodes) < 2 or len(set(nodes)) < len(nodes)):
         document.complain(("nodes",), f"{', '.join(nodes) or 'none'}: at least two different names are needed")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,9 @@ from hpcq.render import render
 
 #: How long the server may take to say that it listens: a slow file system and a slow step start fit in.
 _READY_TIMEOUT_S = 60
+
+#: The number of processes in a launcher line, which is two where a person wrote it for a pair.
+_COUNT_FLAGS = {"-n", "-np", "--np", "--n", "--ntasks", "-c"}
 
 #: (test_no, repetition_no): what names one planned measurement of a pair.
 StepKey = tuple[int, int]
@@ -142,8 +146,17 @@ def site_context(cluster: Cluster, root: str) -> dict[str, Any]:
         "directives": _directives(cluster),
         "extra_directives": cluster.extra_directives,
         "launcher": cluster.launcher,
-        "mpi_launch": cluster.mpi.launch if cluster.mpi else ("false",),
+        "mpi_launch": counted(cluster.mpi.launch) if cluster.mpi else ("false",),
     }
+
+
+def counted(launch: Sequence[str]) -> tuple[str, ...]:
+    """A launcher line written for a pair (`-np 2`), for as many ranks as there are nodes when it is run."""
+    words = list(launch)
+    for place, word in enumerate(words[:-1]):
+        if word in _COUNT_FLAGS and words[place + 1] == "2":
+            words[place + 1] = "{count}"
+    return tuple(words)
 
 
 def _directives(cluster: Cluster) -> dict[str, str]:

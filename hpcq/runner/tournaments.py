@@ -27,8 +27,6 @@ from hpcq.store.spools import SPOOL, whole_from
 _JOIN_TIMEOUT_S = 60
 #: How often the MPI step is started again after a rank was lost.
 _MPI_STARTS_MAX = 5
-#: The number of processes in a launcher line, which is two where a person wrote it for a pair.
-_COUNT_FLAGS = {"-n", "-np", "--np", "--n", "--ntasks", "-c"}
 
 #: The head of a line of the spool; what follows says whether it was begun or how it ended.
 _SPOOL_HEAD = re.compile(rb'\{"format":1,"job":"([^"]{1,64})","test":(\d{1,9}),"repetition":(\d{1,9}),("begun_utc")?')
@@ -112,7 +110,6 @@ def write_tournament(tournament: Tournament, cluster: Cluster, root: str, folder
         "mpi_starts_max": _MPI_STARTS_MAX,
         "spool": SPOOL,
     }
-    context["mpi_launch"] = launch_of_all(context["mpi_launch"], len(tournament.nodes))
     script = folder / "job.sh"
     script.write_text(render(f"{cluster.scheduler}.directives.j2", context), encoding="utf-8")
     script.chmod(0o700)
@@ -128,15 +125,6 @@ def tournament_text(tournament: Tournament) -> str:
         lines.append(f"step {step.round_no} {step.test_no} {step.repetition_no}")
         lines += [f"match {pair.job_id} {pair.client} {pair.server}" for pair in step.pairs]
     return "\n".join(lines) + "\n"
-
-
-def launch_of_all(launch: Sequence[str], node_count: int) -> tuple[str, ...]:
-    """A launcher line written for a pair, for so many ranks."""
-    words = list(launch)
-    for place, word in enumerate(words[:-1]):
-        if word in _COUNT_FLAGS and words[place + 1] == "2":
-            words[place + 1] = str(node_count)
-    return tuple(words)
 
 
 def spooled_steps(folder: Path) -> dict[str, list[StepKey]]:

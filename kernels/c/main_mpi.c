@@ -1,6 +1,7 @@
 /* hpcq-mpi: the MPI kernels, under any launcher: two ranks, or a tournament of many. */
 #include "arguments.h"
 #include "facts.h"
+#include "mpi_nodes.h"
 #include "mpi_run.h"
 #include "mpi_tournament.h"
 #include "program.h"
@@ -16,24 +17,23 @@ static const struct kernel *const kernels[] = {&kernel_mpi_pingpong, NULL};
 static const struct program program = {
     .name = "hpcq-mpi",
     .kernels = kernels,
-    .usage = "hpcq-mpi: network measurements over MPI, one JSON line from rank 0; two ranks, under any launcher\n\n"
-             "  mpirun -np 2 hpcq-mpi KERNEL [--interface IF] [--timeout-s S] [--samples-file F]\n"
-             "                           [--evidence-file F] [--raw-dir DIR] [--OPTION VALUE ...]\n"
-             "  mpirun -np N hpcq-mpi tournament --tournament F --spool F [--interface IF] [--nodes A,B,...]\n"
-             "                           [--facts-dir DIR] [--evidence line|whole] [--finish-file F]\n"
-             "  hpcq-mpi facts [--interface IF] [--root DIR]\n"
-             "  hpcq-mpi --describe | --version | --help | KERNEL --help\n\n"
-             "exit: 0 measured, 1 measured but invalid, 2 usage, 3 peer, 4 system call\n",
+    .usage =
+        "hpcq-mpi: network measurements over MPI, one JSON line from the client's rank; two ranks, any launcher\n\n"
+        "  mpirun -np 2 hpcq-mpi KERNEL [--interface IF] [--nodes CLIENT,SERVER] [--timeout-s S]\n"
+        "                           [--samples-file F] [--evidence-file F] [--raw-dir DIR] [--OPTION VALUE ...]\n"
+        "  mpirun -np N hpcq-mpi tournament --tournament F --spool F [--interface IF] [--nodes A,B,...]\n"
+        "                           [--facts-dir DIR] [--evidence line|whole] [--finish-file F]\n"
+        "  hpcq-mpi facts [--interface IF] [--root DIR]\n"
+        "  hpcq-mpi --describe | --version | --help | KERNEL --help\n\n"
+        "exit: 0 measured, 1 measured but invalid, 2 usage, 3 peer, 4 system call\n",
 };
 
 static bool mpi_arguments(struct run *run, int argc, char **argv, const char **interface)
 {
-    const char *timeout = NULL, *samples = NULL, *evidence = NULL, *raw = NULL;
-    const struct flag flags[] = {{"interface", interface},
-                                 {"timeout-s", &timeout},
-                                 {"samples-file", &samples},
-                                 {"evidence-file", &evidence},
-                                 {"raw-dir", &raw}};
+    const char *timeout = NULL, *samples = NULL, *evidence = NULL, *raw = NULL, *nodes = NULL;
+    const struct flag flags[] = {{"interface", interface},     {"nodes", &nodes}, /* read before: see kernel_main */
+                                 {"timeout-s", &timeout},      {"samples-file", &samples},
+                                 {"evidence-file", &evidence}, {"raw-dir", &raw}};
     struct failure *failure = &run->failure;
     failure->state = run->kernel->name;
     run->timeout_s = 0;
@@ -50,18 +50,27 @@ static bool mpi_arguments(struct run *run, int argc, char **argv, const char **i
     return true;
 }
 
+static const char *nodes_argument(int argc, char **argv)
+{
+    for (int i = 2; i + 1 < argc; i++)
+        if (!strcmp(argv[i], "--nodes"))
+            return argv[i + 1];
+    return NULL;
+}
+
 static int kernel_main(const struct kernel *kernel, int argc, char **argv)
 {
     struct run run;
-    MPI_Comm world = MPI_COMM_WORLD;
     const char *interface = NULL;
     int rank = 0, size = 0;
     MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    /* Which rank is the client decides what a run is made of, so it is known before the other arguments. */
+    MPI_Comm pair = mpi_nodes_pair(nodes_argument(argc, argv));
+    MPI_Comm_rank(pair, &rank);
+    MPI_Comm_size(pair, &size);
     signals_install();
     run_begin(&run, &program, kernel, rank == 1);
-    run.communicator = &world;
+    run.communicator = &pair;
     bool ok = mpi_arguments(&run, argc, argv, &interface);
     if (ok && size != 2)
         ok = fail(&run.failure, EXIT_USAGE, "found %d ranks: allowed: 2", size);
@@ -76,8 +85,9 @@ static int kernel_main(const struct kernel *kernel, int argc, char **argv)
     else if (rank == 1 && !ok && run.failure.exit_code != EXIT_USAGE)
         fail_print(&run.failure);
     run_end(&run);
-    MPI_Finalize();
-    return code;
+    if (pair != MPI_COMM_WORLD)
+        MPI_Comm_free(&pair);
+    return mpi_finish(code);
 }
 
 int main(int argc, char **argv)

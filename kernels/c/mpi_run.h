@@ -16,4 +16,9 @@ static inline MPI_Comm mpi_run_communicator(const struct run *run)
 /* Runs the kernel on this rank. On rank 0 the run then holds the report of rank 1 too. */
 bool mpi_run(struct run *run, const char *interface);
 
+/* MPI_Finalize(), and back with `code`. All is measured and printed by then, so where the library does not come back
+ * (seen with MPICH 4.0 over UCX: one rank waits for the other's acknowledgement, the other waits in PMI) the process
+ * ends. */
+int mpi_finish(int code);
+
 #endif

@@ -10,6 +10,7 @@
 #include "arguments.h"
 #include "facts.h"
 #include "keep.h"
+#include "mpi_nodes.h"
 #include "mpi_run.h"
 #include "result.h"
 #include "signals.h"
@@ -18,7 +19,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/utsname.h>
 #include <unistd.h>
 
 enum { TAG_LINE = 5, BEGUN_MAX = 2, NOBODY = -1 };
@@ -77,24 +77,17 @@ static bool circle_arguments(struct circle *circle, int argc, char **argv)
 /* The node of this rank by name: the scheduler's, or the machine's. node_count when it is none of the tournament. */
 static int node_by_name(const struct tournament *tournament)
 {
-    struct utsname system;
-    const char *name = getenv("SLURMD_NODENAME");
-    uname(&system);
-    system.nodename[strcspn(system.nodename, ".")] = '\0';
-    return (int)tournament_node(tournament, name && *name ? name : system.nodename);
+    char name[256];
+    mpi_node_name(name, sizeof name);
+    return (int)tournament_node(tournament, name);
 }
 
 /* Node number `rank` of the list; where several ranks share one machine, names do not tell them apart. */
 static int node_by_place(const struct tournament *tournament, const char *nodes, int rank)
 {
-    const char *from = nodes ? nodes : "";
-    for (int i = 0; i < rank && from; i++)
-        from = strchr(from, ',') ? strchr(from, ',') + 1 : NULL;
-    if (!from)
-        return (int)tournament->node_count;
     char name[256];
-    snprintf(name, sizeof name, "%.*s", (int)strcspn(from, ","), from);
-    return (int)tournament_node(tournament, name);
+    return (int)(mpi_node_listed(nodes, rank, name, sizeof name) ? tournament_node(tournament, name)
+                                                                 : tournament->node_count);
 }
 
 static bool circle_ranks(struct circle *circle)
@@ -386,6 +379,5 @@ int mpi_tournament_main(const struct program *program, int argc, char **argv)
     tournament_free(&circle.tournament);
     text_free(&circle.facts);
     free(circle.ranks);
-    MPI_Finalize();
-    return ok ? EXIT_MEASURED : (int)circle.failure.exit_code;
+    return mpi_finish(ok ? EXIT_MEASURED : (int)circle.failure.exit_code);
 }

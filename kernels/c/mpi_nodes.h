@@ -1,0 +1,19 @@
+/* Which node a rank is on, as the scheduler calls it: launchers number ranks in orders of their own. */
+#ifndef HPCQ_MPI_NODES_H
+#define HPCQ_MPI_NODES_H
+
+#include <mpi.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+void mpi_node_name(char *name,
+                   size_t bytes); /* this rank's: the scheduler's word, or the machine's without its domain */
+
+/* Node number `index` of the list A,B,...; false when it has no such number. */
+bool mpi_node_listed(const char *nodes, int index, char *name, size_t bytes);
+
+/* The two ranks of a pair CLIENT,SERVER as a communicator in which 0 is on the client's node. Where names do not tell
+ * (NULL, two ranks on one node, other names than the scheduler's) the ranks stay as the launcher numbered them. */
+MPI_Comm mpi_nodes_pair(const char *nodes);
+
+#endif
