@@ -33,6 +33,7 @@ from hpcq.kernels import kernel
 from hpcq.packing import make_packed_plan
 from hpcq.pairs import Pair, seeded_order
 from hpcq.plan import Cost, Goals, NotPlanned, Plan, PlannedTest, derive_walltime_s, estimate_job_s, make_plan
+from hpcq.scheduler.limits import NO_LIMITS, JobLimits
 
 if TYPE_CHECKING:
     from hpcq.scheduler.base import NodeState
@@ -82,20 +83,28 @@ def split(name: str) -> tuple[str, str]:
     return cluster, node
 
 
-def plan_cluster(campaign: Campaign, cluster: Cluster, nodes: Sequence[NodeState], run_id: str, seed: int) -> Plan:
+def plan_cluster(
+    campaign: Campaign,
+    cluster: Cluster,
+    nodes: Sequence[NodeState],
+    run_id: str,
+    seed: int,
+    *,
+    limits: JobLimits = NO_LIMITS,
+) -> Plan:
     """The plan of one cluster of a campaign; without `pairs` in the file, a ring of the nodes that its links use.
 
     Raises UserError as make_plan does.
     """
     if not campaign.pairs_of_links:
-        return make_packed_plan(campaign, cluster, nodes, run_id, seed)
+        return make_packed_plan(campaign, cluster, nodes, run_id, seed, limits=limits)
     everything = make_plan(replace(campaign, pairs=PairChoice(Pattern.RING)), cluster, nodes, run_id, seed)
     usable = [one.node for one in everything.candidates]
     wanted = nodes_of_links(campaign, cluster.name, usable, seed)
     fill = [name for name in seeded_order(usable, seed) if name not in wanted]
     chosen = [*wanted, *fill[: max(0, 2 - len(wanted))]]
     chosen_nodes = replace(campaign.nodes, include=tuple(chosen), at_most=None)
-    plan = make_packed_plan(replace(campaign, nodes=chosen_nodes), cluster, nodes, run_id, seed)
+    plan = make_packed_plan(replace(campaign, nodes=chosen_nodes), cluster, nodes, run_id, seed, limits=limits)
     known = {one.node: one for one in everything.excluded}
     plan = replace(plan, excluded=tuple(known.get(one.node, one) for one in plan.excluded))
     compared = any(link.compare for link in campaign.links if cluster.name in {link.from_cluster, link.to_cluster})

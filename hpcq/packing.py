@@ -20,8 +20,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hpcq.definition.model import Budget, Campaign, Cluster, Disturb, Pack, PackKind, Pattern
+from hpcq.fitting import fit_campaign, fit_plan, refuse_where_not_taken
 from hpcq.kernels import expected_s, kernel
 from hpcq.plan import ActiveJob, Cost, PackCost, Plan, PlannedPair, PlannedTest, make_plan, nodes_left, nodes_within
+from hpcq.scheduler.limits import NO_LIMITS, Bound, JobLimits
 
 if TYPE_CHECKING:
     from hpcq.scheduler.base import NodeState
@@ -60,14 +62,33 @@ def loads_of(campaign: Campaign) -> tuple[str, ...]:
     return tuple(words[one] for one in pack.disturb)
 
 
-def make_packed_plan(campaign: Campaign, cluster: Cluster, nodes: Sequence[NodeState], run_id: str, seed: int) -> Plan:
-    """make_plan, with allocations shared as the campaign says."""
-    budget = campaign.budget_on(cluster)
-    return make_plan(campaign, cluster, nodes, run_id, seed, pack=lambda plan: packed(plan, campaign, budget))
+def make_packed_plan(
+    campaign: Campaign,
+    cluster: Cluster,
+    nodes: Sequence[NodeState],
+    run_id: str,
+    seed: int,
+    *,
+    limits: JobLimits = NO_LIMITS,
+) -> Plan:
+    """make_plan, with allocations shared as the campaign says, each within what the site lets a job be."""
+    where = f"{campaign.name} on {cluster.name}"
+    refuse_where_not_taken(where, limits)
+    wall = limits.walltime_at_most_s
+    budget = campaign.budget_on(cluster).tightest(Budget(walltime_at_most_s=wall.value if wall else None))
+
+    def pack(plan: Plan) -> Plan:
+        fitted = fit_campaign(campaign, len(plan.candidates), limits, where)
+        return fit_plan(packed(plan, fitted, budget, limits.nodes_at_most), campaign, limits, where)
+
+    return make_plan(campaign, cluster, nodes, run_id, seed, pack=pack)
 
 
-def packed(plan: Plan, campaign: Campaign, budget: Budget) -> Plan:
-    """The plan with its tests once a load, and the cost of its allocations and of the other ways to make them."""
+def packed(plan: Plan, campaign: Campaign, budget: Budget, largest: Bound | None = None) -> Plan:
+    """The plan with its tests once a load, and the cost of its allocations and of the other ways to make them.
+
+    largest: how many nodes the site lets a job have.
+    """
     pair_cost = plan.cost
     count = len(plan.tests)
     loads = loads_of(campaign)
@@ -81,12 +102,13 @@ def packed(plan: Plan, campaign: Campaign, budget: Budget) -> Plan:
     # Other packs are shown as they would be with the same tests, all pairs of a round at once.
     as_rounds = plan if plan.pack != PackKind.PAIR else replace(plan, tests=tuple(replace(one, load="rounds") for one in tests))
     most_s = _limit_s(campaign, budget)
-    group_size = campaign.pack.node_count or _GROUP_NODE_COUNT
+    group_size = campaign.pack.node_count or min(_GROUP_NODE_COUNT, largest.value if largest else _GROUP_NODE_COUNT)
     packs = {
         PackKind.PAIR.value: PackCost("pair", pair_cost.job_count, pair_cost.estimated_job_s, pair_cost.node_seconds),
         PackKind.GROUP.value: _cost(as_rounds, f"group of {group_size}", group_size, most_s),
-        PackKind.WHOLE.value: _cost(as_rounds, "whole", None, most_s),
     }
+    if largest is None or largest.value >= len(plan.candidates):
+        packs[PackKind.WHOLE.value] = _cost(as_rounds, "whole", None, most_s)
     if plan.pack == PackKind.PAIR:
         return replace(plan, cost=replace(pair_cost, packs=tuple(packs.values())))
     chosen = packs[plan.pack]

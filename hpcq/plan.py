@@ -129,6 +129,8 @@ class Plan:
     pack_node_count: int | None = None
     #: The group of each candidate that has one: its switch, or a feature; empty where the campaign asks for none.
     groups: Mapping[str, str] = field(default_factory=dict)
+    #: What a limit of the site changed, each as a sentence.
+    notes: tuple[str, ...] = ()
 
     def planned_pairs(self) -> tuple[PlannedPair, ...]:
         """All jobs to be, in order; job_id is `j` and five digits (more from 100,000 on)."""
@@ -161,6 +163,7 @@ class Plan:
                     "tests": tuple(PlannedTest(**one) for one in fields["tests"]),
                     "pairs": tuple((client, server) for client, server in fields["pairs"]),
                     "not_planned": tuple(NotPlanned(**one) for one in fields.get("not_planned", ())),
+                    "notes": tuple(fields.get("notes", ())),
                     "goals": Goals(**fields["goals"]),
                     "cost": Cost(
                         **fields["cost"] | {"packs": tuple(PackCost(**one) for one in fields["cost"].get("packs", ()))}

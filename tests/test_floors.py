@@ -21,6 +21,7 @@ FLOORS = {
     "hpcq.render": 4,
     "hpcq.plan": 3,
     "hpcq.candidates": 3,
+    "hpcq.fitting": 3,
     "hpcq.coverage": 3,
     "hpcq.pairs": 3,
     "hpcq.packing": 3,

@@ -21,6 +21,7 @@ def print_plan(plan: Plan) -> None:
         f"{plan.cluster}: {covered}; {goals.result_count} results",
         *(f"  {line}" for line in short),
         f"  cost     {jobs}, {cost.node_seconds:g} node-seconds",
+        *(f"  limit    {note}" for note in plan.notes),
         *_packs(plan),
         f"  nodes    {_few([candidate.node for candidate in plan.candidates])}",
     ]

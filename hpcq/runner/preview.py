@@ -21,7 +21,9 @@ def preview(campaign_path: Path, cluster_folders: Sequence[Path]) -> list[Plan]:
         scheduler = scheduler_of(cluster, reach(cluster))
         refuse_where_forbidden(cluster, scheduler)
         nodes = nodes_now(campaign, scheduler)
-        plans.append(plan_cluster(campaign, cluster, nodes, "preview", campaign.seed_of("preview")))
+        plans.append(
+            plan_cluster(campaign, cluster, nodes, "preview", campaign.seed_of("preview"), limits=scheduler.job_limits())
+        )
     made = {plan.cluster: plan for plan in plans}
     for link in campaign.links:
         ends = (made[link.from_cluster], made[link.to_cluster])

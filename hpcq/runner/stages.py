@@ -68,7 +68,8 @@ def read_plan(run: RunFolder, cluster_name: str) -> Plan:
 def plan_at(here: Place) -> Plan:
     """The plan of one cluster, written nowhere."""
     seed = int(read_json(here.run.run_json)["seed"])
-    return plan_cluster(here.campaign, here.cluster, nodes_now(here.campaign, here.scheduler), here.run.run_id, seed)
+    nodes, limits = nodes_now(here.campaign, here.scheduler), here.scheduler.job_limits()
+    return plan_cluster(here.campaign, here.cluster, nodes, here.run.run_id, seed, limits=limits)
 
 
 def drive(

@@ -25,6 +25,7 @@ from enum import StrEnum
 from pathlib import PurePosixPath
 
 from hpcq.errors import SchedulerError
+from hpcq.scheduler.limits import NO_LIMITS, JobLimits
 from hpcq.scheduler.parts import HAND_IN, chunks, parts_of, parts_script
 from hpcq.transport import Completed, Transport, quote
 
@@ -239,6 +240,15 @@ class Scheduler(ABC):
         done = self.transport.sh(command)
         return self.read_limit(done.text) if done.returncode == 0 else None
 
+    def job_limits(self) -> JobLimits:
+        """What one job of this user may be in the partition; no limits where the scheduler keeps or tells none."""
+        command = self.job_limits_command()
+        if command is None:
+            return NO_LIMITS
+        self.query_count += 1
+        done = self.transport.sh(command)
+        return self.read_job_limits(done.text) if done.returncode == 0 else NO_LIMITS
+
     def submit(self, submissions: Sequence[Submission]) -> list[Submitted]:
         """Hand in scripts, all in one command on the cluster; one answer a submission, in order.
 
@@ -387,6 +397,14 @@ class Scheduler(ABC):
     def read_switches(self, answer: str) -> dict[str, str]:  # noqa: ARG002
         """Read that."""
         return {}
+
+    def job_limits_command(self) -> str | None:
+        """Ask for the limits of one job; None where there are none."""
+        return None
+
+    def read_job_limits(self, answer: str) -> JobLimits:  # noqa: ARG002 - not every scheduler has them
+        """Read that."""
+        return NO_LIMITS
 
     def limit_command(self) -> str | None:
         """Say how many jobs this user may have; None where there is no such thing."""

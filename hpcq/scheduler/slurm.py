@@ -20,6 +20,7 @@ from hpcq.scheduler.base import (
     Submission,
     Wait,
 )
+from hpcq.scheduler.limits import JobLimits, job_limits_command, read_job_limits
 from hpcq.scheduler.reasons import LIMIT_REFUSALS, LOST_ANSWERS, read_wait
 from hpcq.scheduler.topology import read_topology
 from hpcq.transport import Completed, Transport, quote
@@ -228,6 +229,15 @@ class Slurm(Scheduler):
 
     def read_switches(self, answer: str) -> dict[str, str]:
         return read_topology(answer)
+
+    def job_limits_command(self) -> str | None:
+        return job_limits_command(self.settings.account)
+
+    def read_job_limits(self, answer: str) -> JobLimits:
+        mine = self.settings
+        return read_job_limits(
+            answer, partition=mine.partition, account=mine.account, qos=mine.qos, reservation=mine.reservation
+        )
 
     def limit_command(self) -> str | None:
         account = f" account={quote(self.settings.account)}" if self.settings.account else ""

@@ -1,0 +1,160 @@
+"""What a site lets one job of this user be: partition, QOS and association limits, and who is let in at all. Pure words.
+
+    scontrol show partition, sacctmgr show assoc | qos, id  --read_job_limits-->  JobLimits
+
+Source: man slurm.conf, PARTITION CONFIGURATION; man sacctmgr. 22.05 and 24.11 write the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hpcq.transport import quote
+
+_UNLIMITED = {"", "UNLIMITED", "NONE", "N/A", "INFINITE", "(null)"}
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A limit, and who sets it, in the site's own words."""
+
+    value: int
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobLimits:
+    """What one job may be where it would run; None is no limit."""
+
+    partition: str = ""
+    #: UP, DOWN, DRAIN or INACTIVE: true now, and may pass.
+    state: str = "UP"
+    nodes_at_most: Bound | None = None
+    nodes_at_least: Bound | None = None
+    walltime_at_most_s: Bound | None = None
+    #: Why jobs of this user would not be taken, each with what the site says.
+    refusals: tuple[str, ...] = ()
+
+    def words(self) -> list[str]:
+        """Its limits for a person."""
+        shown = [
+            (self.nodes_at_least, "at least {} nodes a job"),
+            (self.nodes_at_most, "at most {} nodes a job"),
+            (self.walltime_at_most_s, "at most {} s"),
+        ]
+        return [f"{text.format(bound.value)} ({bound.source})" for bound, text in shown if bound is not None]
+
+
+NO_LIMITS = JobLimits()
+
+
+def job_limits_command(account: str | None) -> str:
+    """Everything in one command; what a site does not keep is left out of the answer."""
+    of_account = f" account={quote(account)}" if account else ""
+    return (
+        "scontrol --all --oneliner show partition || exit 1; "
+        'printf "@user %s\\n@groups %s\\n" "$(id -u)" "$(id -Gn)"; '
+        "s='sacctmgr --noheader --parsable2 --readonly'; "
+        f'$s show assoc where user="$(id -un)"{of_account} format=Account,DefaultQOS,MaxWall,MaxTRES 2>/dev/null'
+        " | sed 's/^/@assoc /'; $s show qos format=Name,MaxWall,MaxTRES 2>/dev/null | sed 's/^/@qos /'; true"
+    )
+
+
+def read_job_limits(
+    answer: str, *, partition: str | None, account: str | None, qos: str | None, reservation: str | None
+) -> JobLimits:
+    """Read that answer for a job with these; without a partition, for the default one."""
+    if partition and "," in partition:
+        return NO_LIMITS  # one of several: which one decides the scheduler
+    partitions = [_fields(line) for line in answer.splitlines() if line.startswith("PartitionName=")]
+    wanted = [one for one in partitions if one["PartitionName"] == partition or (not partition and one.get("Default") == "YES")]
+    if not partitions:
+        return NO_LIMITS
+    if not wanted:
+        names = ", ".join(one["PartitionName"] for one in partitions)
+        return JobLimits(refusals=(f"partition {partition or '(default)'}: not there: there are {names}",))
+    [found, *_] = wanted
+    name = found["PartitionName"]
+    associations = [row for row in _rows(answer, "@assoc ") if len(row) == 4]
+    if account is None and len({row[0] for row in associations}) == 1:
+        account = associations[0][0]
+    if qos is None and len({row[1] for row in associations}) == 1:
+        qos = associations[0][1] or None
+    qos_names = {qos, found.get("QoS")}
+    bounds = [(f"QOS {row[0]}", row[1], row[2]) for row in _rows(answer, "@qos ") if len(row) == 3 and row[0] in qos_names]
+    bounds += [(f"account {row[0]}", row[2], row[3]) for row in associations if row[0] == account]
+    walls = [_bound(_seconds(found.get("MaxTime", "")), f"MaxTime of partition {name}")]
+    walls += [_bound(_seconds(wall), f"MaxWall of {who}") for who, wall, _ in bounds]
+    nodes = [_bound(_count(found.get("MaxNodes", "")), f"MaxNodes of partition {name}")]
+    nodes += [_bound(_node_share(tres), f"MaxTRES of {who}") for who, _, tres in bounds]
+    least = _count(found.get("MinNodes", ""))
+    [groups] = _rows(answer, "@groups ") or [[""]]
+    root = any(row == ["0"] for row in _rows(answer, "@user "))
+    return JobLimits(
+        partition=name,
+        state=found.get("State", "UP"),
+        nodes_at_most=_least(nodes),
+        nodes_at_least=Bound(least, f"MinNodes of partition {name}") if least and least > 1 else None,
+        walltime_at_most_s=_least(walls),
+        refusals=() if root else tuple(_refusals(found, groups[0].split(), account, qos, reservation)),
+    )
+
+
+def _refusals(
+    found: Mapping[str, str], groups: Sequence[str], account: str | None, qos: str | None, reservation: str | None
+) -> list[str]:
+    name = found["PartitionName"]
+    said = []
+    for key, mine in (("AllowGroups", groups), ("AllowAccounts", [account]), ("AllowQos", [qos])):
+        allowed = found.get(key, "ALL")
+        known = [one for one in mine if one]
+        if allowed != "ALL" and known and not _among(known, allowed):
+            said.append(f"partition {name}: {key}={allowed}: {', '.join(known)} is not among them")
+    for key, one in (("DenyAccounts", account), ("DenyQos", qos)):
+        if one and _among([one], found.get(key, "")):
+            said.append(f"partition {name}: {key}={found[key]}: {one} is among them")
+    if found.get("RootOnly") == "YES":
+        said.append(f"partition {name}: RootOnly=YES: only root may run jobs there")
+    if found.get("ReqResv") == "YES" and not reservation:
+        said.append(f"partition {name}: ReqResv=YES: jobs need a reservation there")
+    return said
+
+
+def _among(names: Sequence[str], listed: str) -> bool:
+    return bool({name.lower() for name in names} & {one.lower() for one in listed.split(",")})
+
+
+def _fields(line: str) -> dict[str, str]:
+    return dict(word.split("=", 1) for word in line.split() if "=" in word)
+
+
+def _rows(answer: str, mark: str) -> list[list[str]]:
+    return [line.removeprefix(mark).split("|") for line in answer.splitlines() if line.startswith(mark)]
+
+
+def _bound(value: int | None, source: str) -> Bound | None:
+    return None if value is None else Bound(value, source)
+
+
+def _least(bounds: Sequence[Bound | None]) -> Bound | None:
+    return min((bound for bound in bounds if bound is not None), key=lambda bound: bound.value, default=None)
+
+
+def _count(text: str) -> int | None:
+    return int(text) if text.isdigit() else None
+
+
+def _node_share(tres: str) -> int | None:
+    match = re.search(r"(?:^|,)node=(\d+)", tres)
+    return int(match[1]) if match else None
+
+
+def _seconds(text: str) -> int | None:
+    """`1-00:00:00`, `02:00:00`; None for UNLIMITED and for what is no time."""
+    match = re.fullmatch(r"(?:(\d+)-)?(\d+):(\d\d):(\d\d)", text)
+    if text.upper() in _UNLIMITED or match is None:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds

@@ -1,0 +1,148 @@
+"""What a site lets one job be: read as Slurm 22.05 and 24.11 write it, and kept by the plan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hpcq.definition.campaign import read_campaign
+from hpcq.definition.cluster import read_cluster
+from hpcq.definition.model import Budget
+from hpcq.errors import UserError
+from hpcq.packing import choose_packs, make_packed_plan
+from hpcq.plan import Plan
+from hpcq.scheduler.base import NodeCondition, NodeState
+from hpcq.scheduler.limits import NO_LIMITS, Bound, JobLimits, read_job_limits
+
+pytestmark = pytest.mark.fast
+
+#: `scontrol --oneliner show partition` of the lab: alpha (22.05) with accounting, beta (24.11) without.
+OLD = """\
+PartitionName=main AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL AllocNodes=ALL Default=YES QoS=N/A DefaultTime=00:30:00 \
+DisableRootJobs=NO ExclusiveUser=NO GraceTime=0 Hidden=NO MaxNodes=UNLIMITED MaxTime=1-00:00:00 MinNodes=0 LLN=NO RootOnly=NO \
+ReqResv=NO OverSubscribe=NO State=UP TotalCPUs=8 TotalNodes=4 TRES=cpu=8,mem=16000M,node=4,billing=8
+PartitionName=staff AllowGroups=ALL AllowAccounts=root AllowQos=ALL Default=NO QoS=N/A MaxNodes=UNLIMITED MaxTime=UNLIMITED \
+MinNodes=0 RootOnly=NO ReqResv=NO State=UP
+@user 20001
+@groups labuser hpc
+@assoc lab|normal||
+@qos normal||
+@qos small|00:10:00|
+@qos wide|1-12:00:00|cpu=64,node=16
+"""
+NEW = """\
+PartitionName=short AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL AllocNodes=ALL Default=NO QoS=N/A DefaultTime=NONE \
+DisableRootJobs=NO ExclusiveUser=NO ExclusiveTopo=NO Hidden=NO MaxNodes=2 MaxTime=00:05:00 MinNodes=0 LLN=NO \
+MaxCPUsPerSocket=UNLIMITED Nodes=beta-n[01-02] RootOnly=NO ReqResv=NO State=DRAIN TotalNodes=2
+PartitionName=wide AllowGroups=ops DenyAccounts=guest DenyQos=low Default=NO QoS=N/A MaxNodes=64 MaxTime=NONE MinNodes=8 \
+RootOnly=NO ReqResv=YES State=UP
+@user 20001
+@groups labuser hpc
+@assoc You are not running a supported accounting_storage plugin
+"""
+
+
+def limits(answer: str, partition: str | None = None, **mine: str | None) -> JobLimits:
+    given = {"account": None, "qos": None, "reservation": None, **mine}
+    return read_job_limits(answer, partition=partition, **given)
+
+
+def test_the_default_partition_and_what_its_qos_adds() -> None:
+    found = limits(OLD)
+    assert (found.partition, found.state, found.refusals) == ("main", "UP", ())
+    assert found.walltime_at_most_s == Bound(86400, "MaxTime of partition main")
+    assert (found.nodes_at_most, found.nodes_at_least) == (None, None)
+    assert limits(OLD, qos="small").walltime_at_most_s == Bound(600, "MaxWall of QOS small")
+    assert limits(OLD, qos="wide").nodes_at_most == Bound(16, "MaxTRES of QOS wide")
+
+
+def test_a_partition_without_accounting() -> None:
+    found = limits(NEW, "short")
+    assert found.nodes_at_most == Bound(2, "MaxNodes of partition short")
+    assert found.walltime_at_most_s == Bound(300, "MaxTime of partition short")
+    assert found.state == "DRAIN"
+
+
+def test_who_is_not_let_in_is_told_why() -> None:
+    assert limits(OLD, "staff").refusals == ("partition staff: AllowAccounts=root: lab is not among them",)
+    assert limits(OLD, "staff", account="root").refusals == ()
+    assert limits(NEW, "wide", account="guest", qos="low").refusals == (
+        "partition wide: AllowGroups=ops: labuser, hpc is not among them",
+        "partition wide: DenyAccounts=guest: guest is among them",
+        "partition wide: DenyQos=low: low is among them",
+        "partition wide: ReqResv=YES: jobs need a reservation there",
+    )
+    assert limits(NEW.replace("labuser hpc", "labuser ops"), "wide", reservation="maint").refusals == ()
+    assert limits(NEW.replace("@user 20001", "@user 0"), "wide").refusals == ()
+
+
+def test_what_is_not_there_and_what_is_not_told() -> None:
+    assert limits(OLD, "nowhere").refusals == ("partition nowhere: not there: there are main, staff",)
+    assert limits("", "main") == NO_LIMITS
+    assert limits(OLD, "main,staff") == NO_LIMITS
+
+
+def planned(folder: Path, found: JobLimits, more: str, duration: str = "1s") -> Plan:
+    (folder / "sim.yaml").write_text("name: sim\nscheduler: slurm\ninterface: eth0\npartition: wide\n")
+    tests = f"tests: [{{kernel: tcp_pingpong, parameters: {{duration_s: {duration}}}}}]\n"
+    (folder / "c.yaml").write_text(f"name: c\nclusters: [sim]\nrepetitions: 1\npairs: all\n{tests}{more}\n")
+    nodes = [NodeState(f"n{number}", NodeCondition.IDLE, "idle", ("wide",)) for number in range(1, 7)]
+    return make_packed_plan(read_campaign(folder / "c.yaml"), read_cluster(folder / "sim.yaml"), nodes, "c-1", 7, limits=found)
+
+
+MOST_4 = JobLimits("wide", nodes_at_most=Bound(4, "MaxNodes of partition wide"))
+
+
+@pytest.mark.parametrize("pack", ["whole", "group of 5"])
+def test_a_tournament_is_no_larger_than_max_nodes(tmp_path: Path, pack: str) -> None:
+    plan = planned(tmp_path, MOST_4, f"pack: {pack}")
+    assert (plan.pack, plan.pack_node_count) == ("group", 4)
+    assert plan.notes == ("MaxNodes of partition wide is 4: jobs of 4 nodes at most",)
+    assert "whole" not in {one.pack for one in plan.cost.packs}
+    idle = {one.node for one in plan.candidates}
+    [first, *_] = choose_packs(plan.planned_pairs(), idle, [], Budget(), plan)
+    assert len({node for pair in first for node in (pair.client, pair.server)}) == 4
+    assert Plan.from_json(plan.to_json()) == plan
+
+
+def test_two_nodes_a_job_are_pairs(tmp_path: Path) -> None:
+    plan = planned(tmp_path, JobLimits("wide", nodes_at_most=Bound(2, "MaxNodes of partition wide")), "pack: whole")
+    assert (plan.pack, plan.pack_node_count, {test.load for test in plan.tests}) == ("pair", None, {""})
+    assert plan.notes == ("MaxNodes of partition wide is 2: jobs of 2 nodes at most",)
+
+
+def test_a_limit_that_does_not_matter_changes_nothing(tmp_path: Path) -> None:
+    for more in ("pack: group of 4", "pack: pair"):
+        limited, free = planned(tmp_path, MOST_4, more), planned(tmp_path, NO_LIMITS, more)
+        assert (limited.pairs, limited.walltime_s, limited.notes) == (free.pairs, free.walltime_s, ())
+    wide = JobLimits("wide", nodes_at_most=Bound(8, "MaxNodes of partition wide"))
+    assert planned(tmp_path, wide, "pack: whole") == planned(tmp_path, NO_LIMITS, "pack: whole")
+
+
+def test_jobs_smaller_than_min_nodes_or_of_one_node_are_refused(tmp_path: Path) -> None:
+    least = JobLimits("wide", nodes_at_least=Bound(4, "MinNodes of partition wide"))
+    with pytest.raises(UserError, match="MinNodes of partition wide is 4: the jobs of this plan have 2 nodes"):
+        planned(tmp_path, least, "pack: pair")
+    assert planned(tmp_path, least, "pack: group of 4").pack_node_count == 4
+    with pytest.raises(UserError, match="MaxNodes of partition wide is 1: a pair needs two"):
+        planned(tmp_path, JobLimits("wide", nodes_at_most=Bound(1, "MaxNodes of partition wide")), "")
+
+
+def test_time_limits_are_cut_and_what_cannot_fit_is_refused(tmp_path: Path) -> None:
+    short = JobLimits("wide", walltime_at_most_s=Bound(90, "MaxTime of partition wide"))
+    plan = planned(tmp_path, short, "")
+    assert plan.walltime_s == 90
+    assert plan.notes == ("MaxTime of partition wide is 90 s: time limit cut from 120 s",)
+    with pytest.raises(UserError, match=r"estimated to take .* MaxTime of partition wide allows 90 s"):
+        planned(tmp_path, short, "", duration="200s")
+    with pytest.raises(UserError, match="walltime: 600 s: MaxTime of partition wide allows 90 s"):
+        planned(tmp_path, short, "walltime: 10min")
+    rounds = planned(tmp_path, JobLimits("wide", walltime_at_most_s=Bound(180, "MaxTime")), "pack: whole", duration="20s")
+    assert rounds.walltime_s <= 180
+    assert rounds.cost.job_count > 1, "a tournament is cut into as many rounds as fit"
+
+
+def test_a_partition_that_takes_no_job_of_ours_is_no_plan(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="AllowAccounts=root: lab is not among them"):
+        planned(tmp_path, limits(OLD, "staff"), "")
