@@ -21,10 +21,11 @@ from tests.kernel_programs import Programs
 pytestmark = pytest.mark.fast
 
 #: As srun while its controller restarts: says nothing, ends with 1, does better some calls later. $2 is a folder, $3 counts.
+# Then comes `/bin/sh SCRIPT`.
 LAUNCHER = """#!/bin/sh
 folder=$2 refused=$3
 shift 3
-case "$*" in *" facts "*" server "*) what=server ;; *" tcp_pingpong "*) what=client ;; *) exec "$@" ;; esac
+case "$(cat "$2")" in *" facts "*"'server'"*) what=server ;; *"'tcp_pingpong'"*) what=client ;; *) exec "$@" ;; esac
 echo >>"$folder/$what"
 [ "$(wc -l <"$folder/$what")" -gt "$refused" ] || { echo "Unable to create step for job 7" >&2; exit 1; }
 exec "$@"
