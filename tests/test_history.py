@@ -221,3 +221,19 @@ def test_for_people_too(slowed: History, capsys: pytest.CaptureFixture[str]) -> 
     ):
         assert run([*words, "--db", str(slowed.database)]) in {0, 3}
         assert seen in capsys.readouterr().out
+
+
+def test_filters_say_what_there_is(slowed: History, ask: Any) -> None:
+    code, found = ask(slowed, "series", "--fact", "sysctl.net.core.rmem_max=212992")
+    assert (code, [(one["client"], one["server"], one["result_count"]) for one in found]) == (0, [("n1", "n2", -SLOW_SINCE)])
+    for words, said in (
+        (["--fact", "sysctl.net.core.rmem_max=1"], "no node ever had sysctl.net.core.rmem_max=1"),
+        (["--node", "n9"], "--node: 'n9' is not a node of any series here: the nearest is n"),
+        (["--kernel", "tcp_strem"], "--kernel: 'tcp_strem' is not a kernel of any series here: the nearest is tcp_stream"),
+        (["--client", "n2"], "--client: 'n2' is not a client of any series here"),
+    ):
+        code, told = ask(slowed, "series", *words)
+        assert code == 2
+        assert said in told
+    assert "there are 212992, 4194304" in ask(slowed, "series", "--fact", "sysctl.net.core.rmem_max=1")[1]
+    assert "'tcp_strem/n1' is not a series" in ask(slowed, "history", "tcp_strem/n1")[1]

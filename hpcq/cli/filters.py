@@ -59,11 +59,12 @@ def _gathering(function: _Function) -> _Function:
 
 def chosen(connection: Connection, filters: dict[str, Any]) -> Chosen:
     """Look up what the options mean. Raises UserError for names that nothing has."""
-    from hpcq.store.history import Filter, check_facts, metrics_of, select
+    from hpcq.store.history import Filter, check_facts, check_names, metrics_of, select
 
     where, facts = (_assignments(filters[name], f"--{name}") for name in ("where", "fact"))
     check_facts(connection, facts)
     wanted = Filter(**{name: filters[name] for name in _NAMES}, where=where, facts=facts)
+    check_names(connection, wanted)
     metrics = metrics_of(connection, filters["metric"])
     rows = [row for row in select(connection, wanted) if row.kernel in metrics]
     if not rows and any(filters.values()):

@@ -78,10 +78,12 @@ def series(filters: dict[str, Any], database: Path, as_json: bool) -> int:
 
     with reading(database) as connection:
         found = chosen(connection, filters)
-        counts = summary(connection, found.rows)
+        counts = summary(connection, found.rows, found.facts)
     rows = []
     for row in found.rows:
         count, first, last = counts[row.series_id]
+        if found.facts and not count:
+            continue
         names = {name: getattr(row, name) for name in row.__slots__}
         rows.append({**names, "result_count": count, "first_utc": first, "last_utc": last})
     print_rows(rows, _SERIES, as_json=as_json, empty="no series: nothing was measured yet")

@@ -119,7 +119,9 @@ def retract(  # noqa: PLR0917 - Click passes by name
     if not meant:
         raise UserError("no result is meant", "give their numbers, or --run")
     count = (withdraw if undo else write)(_there(database), meant, Said(who, why))
-    click.echo(f"{count} results {'count again' if undo else 'retracted'}", err=True)
+    what = "1 result" if count == 1 else f"{count} results"
+    again = "counts again" if count == 1 else "count again"
+    click.echo(f"{what} {again if undo else 'retracted'}", err=True)
     return Exit.OK
 
 

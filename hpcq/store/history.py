@@ -19,6 +19,7 @@ from typing import Any
 
 from hpcq import units
 from hpcq.errors import UserError
+from hpcq.kernels import unknown_name
 from hpcq.store.database import Connection
 from hpcq.store.moments import Window
 from hpcq.store.query import SIZE_OPTIONS, median, natural, size_text
@@ -148,12 +149,18 @@ def metrics_of(database: Connection, name: str | None) -> dict[str, Metric]:
     return found
 
 
-def summary(database: Connection, rows: Sequence[SeriesRow]) -> dict[int, tuple[int, str | None, str | None]]:
-    """How many measured results each series has, the first and the last of them."""
+def summary(
+    database: Connection, rows: Sequence[SeriesRow], facts: Sequence[tuple[str, str]] = ()
+) -> dict[int, tuple[int, str | None, str | None]]:
+    """How many measured results each series has, of nodes that had these facts then; the first and the last of them."""
     found = {}
-    query = f"SELECT count(*), min(started_utc), max(started_utc) FROM result x WHERE x.series_id = ? AND {COUNTS}"
+    condition, bound = within(Window("all"), facts)
+    query = (
+        "SELECT count(*), min(x.started_utc), max(x.started_utc) FROM result x"
+        f" WHERE x.series_id = :series AND {COUNTS} AND {condition}"
+    )
     for row in rows:
-        count, first, last = database.execute(query, (row.series_id,)).fetchone()
+        count, first, last = database.execute(query, {**bound, "series": row.series_id}).fetchone()
         found[row.series_id] = (int(count), first, last)
     return found
 
@@ -210,6 +217,18 @@ def within(window: Window, facts: Sequence[tuple[str, str]] = (), table: str = "
     return " AND ".join(conditions), bound
 
 
+def check_names(database: Connection, wanted: Filter) -> None:
+    """Raise UserError for a kernel, cluster or node that no series has; the message names the nearest."""
+    rows = database.execute("SELECT DISTINCT kernel, client_cluster, client, server FROM v_series").fetchall()
+    ends = {"client": ("client",), "server": ("server",), "node": ("client", "server")}
+    for what, columns in {"kernel": ("kernel",), "cluster": ("client_cluster",), **ends}.items():
+        name = getattr(wanted, what)
+        if name is not None and rows and not any(name == row[column] for row in rows for column in columns):
+            known = sorted({str(row[column]) for row in rows for column in columns}, key=natural)
+            message, hint = unknown_name(f"{what} of any series here", name, known[:40])
+            raise UserError(f"--{what}: {message}", hint)
+
+
 def check_facts(database: Connection, facts: Sequence[tuple[str, str]]) -> None:
     """Raise UserError for a fact that no node has, with the names that come near."""
     for name, _ in facts:
@@ -218,6 +237,12 @@ def check_facts(database: Connection, facts: Sequence[tuple[str, str]]) -> None:
             near = database.execute("SELECT DISTINCT name FROM fact WHERE name LIKE ? LIMIT 8", (f"%{last}%",)).fetchall()
             hint = f"near it: {', '.join(str(row[0]) for row in near)}" if near else "hpcq facts show NODE lists them"
             raise UserError(f"{name!r} is not a fact of any node in this database", hint)
+    for name, value in facts:
+        query = "SELECT DISTINCT CAST(value AS TEXT) FROM fact WHERE name = ? ORDER BY 1"
+        known = [str(row[0]) for row in database.execute(query, (name,))]
+        if value not in known:
+            shown = ", ".join(known[:8]) + (f" and {len(known) - 8} more" if len(known) > 8 else "")
+            raise UserError(f"no node ever had {name}={value}", f"there are {shown}")
 
 
 def _point(group: Sequence[Any]) -> Point:
