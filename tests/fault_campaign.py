@@ -131,29 +131,35 @@ def play(lab: RunningLab, folder: Path, schedule: Schedule) -> Story:
 def _break_things(scene: Scene, schedule: Schedule) -> None:
     for one in schedule.faults:
         scene.cluster = one.cluster
-        while not MOMENTS[one.moment](scene) and not scene.ended:
+        while not MOMENTS[one.moment](scene):
+            if scene.ended and not _resumed(scene):
+                scene.said.append(f"{one}: the run had ended before")
+                return
             time.sleep(0.02)
-        if scene.ended:
-            scene.said.append(f"{one}: the run had ended before")
-            return
         scene.said.append(str(one))
         FAULTS[one.kind].do(scene)
 
 
+def _resumed(scene: Scene) -> bool:
+    """Where hpcq ended for a fault and not for its results, a person types `hpcq resume`; not for ever."""
+    assert scene.child is not None
+    if scene.child.returncode in DONE or scene.resume_count == RESUMES_MAX:
+        return False
+    scene.said.append(f"  hpcq ended with {scene.child.returncode}; resumed")
+    scene.resume_count += 1
+    scene.start("resume")
+    return True
+
+
 def _to_the_end(scene: Scene, within_s: float = 400) -> int | None:
-    """Wait for hpcq; where it ended for a fault and not for its results, type `hpcq resume`."""
+    """Wait for hpcq, resumed where that is needed; its last exit code, None where it did not end."""
     deadline = time.monotonic() + within_s
-    for resumes in range(RESUMES_MAX + 1):
-        assert scene.child is not None
-        try:
-            code = scene.child.wait(timeout=max(1.0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            scene.said.append(f"no end after {within_s:g} s")
-            return None
-        if code in DONE or resumes == RESUMES_MAX:
-            return code
-        scene.said.append(f"  hpcq ended with {code}; resumed")
-        scene.start("resume")
+    while time.monotonic() < deadline:
+        if scene.ended and not _resumed(scene):
+            assert scene.child is not None
+            return scene.child.returncode
+        time.sleep(0.1)
+    scene.said.append(f"no end after {within_s:g} s")
     return None
 
 

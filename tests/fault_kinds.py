@@ -44,6 +44,7 @@ class Scene:
     cluster: str
     #: hpcq itself: a fault may replace it, as by a resume.
     child: subprocess.Popen[bytes] | None = None
+    resume_count: int = 0
     said: list[str] = field(default_factory=list)
     mends: list[Callable[[], object]] = field(default_factory=list)
 
