@@ -190,13 +190,13 @@ def test_a_maintenance_from_end_to_end(lab8: RunningLab, tmp_path: Path) -> None
     [drain] = [one["command"] for one in after["commands"] if "state=drain" in one["command"]]
     assert "nodename=alpha-n02" in drain
 
-    # Draining is for those who may: labuser may not, an operator may.
+    # Draining is for those who may: labuser may not, an administrator of Slurm may.
     words = ("accept", "campaign.yaml", "--against", "good", "--node", "alpha-n02", "--apply")
     refused = desk.hpcq(*words, expect=1, timeout_s=600)
     assert "FAIL" in refused.stdout
     assert "error: alpha: scontrol update nodename=alpha-n02 state=drain" in refused.stderr
     assert "this user may not do that there" in refused.stderr
-    root(desk, "sacctmgr -i modify user labuser set adminlevel=operator")
+    root(desk, "sacctmgr -i modify user labuser set adminlevel=admin")
     assert f"done: {drain.split(' reason')[0]}" in desk.hpcq(*words, expect=3, timeout_s=600).stdout
     wait_for_states(desk, n02="drained")
     assert watcher.tick(4)["verdicts"] == {"n04": "not_covered"}, "a failed node waits for its repair"
