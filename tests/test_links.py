@@ -416,6 +416,18 @@ def test_a_side_that_never_starts_ends_both_in_bounded_time(
     assert waited[0]["s"] < 8
 
 
+def test_the_only_pair_of_a_link_is_given_up_when_its_node_stays_busy(tmp_path: Path, built: Path, own_queue: Path) -> None:
+    run = opened(tmp_path, text("{from: east, to: west, list: [[n1, n1]], compare: false}", tests=(TRIP,)), built)
+    for name in ("east", "west"):
+        path = run.cluster_yaml(name)
+        path.write_text(path.read_text().replace("patience_s: 30", "patience_s: 1"))
+    with taken(own_queue, "west"):
+        drive(run)
+    [row] = rows(run, "SELECT outcome, reason FROM v_results")
+    assert row["outcome"] == "not_measured"
+    assert "not idle for 1 s: east/n1 idle, west/n1" in row["reason"]
+
+
 def test_the_side_that_would_start_later_goes_first_and_the_other_waits_for_it(
     tmp_path: Path, built: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -57,7 +57,7 @@ class LinkSubmitter:
         begun = {index for index in chosen if self._submit(index)}
         if chosen:
             self._waiting_since = None
-        elif not self._ledger.active and any(self._planned_anew()):
+        elif not self._ledger.active and self._planned_anew():
             self._wait(states, full=0 in rooms.values())
         return begun
 
