@@ -61,10 +61,14 @@ def test_a_limit_met_at_submission_shrinks_the_wave(lab: RunningLab, tmp_path: P
     assert any("QOSMaxSubmitJobPerUserLimit" in text for text in driven.said)
 
 
-def test_a_time_limit_beyond_the_partitions_is_a_row_and_no_wait(lab: RunningLab, tmp_path: Path) -> None:
-    more = "pairs: {list: [[beta-n01, beta-n02]]}\nwalltime: 10min\nretries: 0\nnodes: {partition: short}"
+def test_a_time_limit_that_went_below_the_plans_is_a_row_and_no_wait(lab: RunningLab, tmp_path: Path) -> None:
+    more = "pairs: {list: [[beta-n01, beta-n02]]}\nwalltime: 5min\nretries: 0\nnodes: {partition: short}"
     driven = Driven(tmp_path, lab, "beta", more)
-    driven.finish(driven.start())
+    lab.exec("beta", "scontrol", "update", "partitionname=short", "maxtime=2")
+    try:
+        driven.finish(driven.start())
+    finally:
+        lab.exec("beta", "scontrol", "update", "partitionname=short", "maxtime=5")
     [row] = [event for event in driven.events() if event["event"] in {"ended", "refused"}]
     assert "PartitionTimeLimit" in row.get("reason", "") or "time limit" in row.get("message", "")
     assert driven.load()["not_measured_count"] == 1

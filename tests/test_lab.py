@@ -292,11 +292,12 @@ class TestTheSites:
         assert "account" not in lab.cluster_file("beta").read_text()
 
     def test_a_controller_that_is_restarted_keeps_its_jobs(self, lab: RunningLab) -> None:
-        job = submit(lab, "alpha", "-N2 --no-requeue -t 5", "sleep 4")
+        job = submit(lab, "alpha", "-N2 --no-requeue -t 5", "until [ -e /scratch/go-on ]; do sleep 0.2; done; rm /scratch/go-on")
         wait_until(lambda: job_state(lab, "alpha", job) == "RUNNING", 20, "the job did not start")
         lab.command("restart-controller", "alpha")
         assert job_state(lab, "alpha", job) == "RUNNING"
-        wait_until(lambda: job_state(lab, "alpha", job) == "COMPLETED", 20, "the job did not complete")
+        lab.ssh("alpha", "touch /scratch/go-on")
+        wait_until(lambda: job_state(lab, "alpha", job) == "COMPLETED", 60, "the job did not complete")
 
     def test_a_head_that_lost_its_power_knows_its_jobs_again(self, lab: RunningLab) -> None:
         job = submit(lab, "alpha", "-N1 --qos=low", "true")

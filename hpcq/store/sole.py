@@ -9,6 +9,7 @@ link that nobody touched for STALE_S of our own watching, so that clocks need no
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import socket
 import threading
@@ -23,6 +24,8 @@ BEAT_S = 1.0
 #: Untouched for so long, the writer of another machine is taken for dead.
 STALE_S = 30.0
 _LOOK_S = 0.05
+#: No place to write at all, whatever the kind of file.
+_FOLDER_REFUSES = {errno.EACCES, errno.EROFS, errno.ENOENT, errno.ENOTDIR}
 #: What this process holds: a writer within a writer is the same one.
 _held: set[Path] = set()
 
@@ -66,9 +69,9 @@ def _take(lock: Path, mine: str, timeout_s: float) -> None:
         except FileExistsError:
             pass
         except OSError as error:
-            if lock.parent.is_dir() and os.access(lock.parent, os.W_OK):
-                raise StoreError(f"{lock}: cannot be made: {error.strerror}") from error
-            return  # SQLite says better what is wrong with this folder
+            if error.errno in _FOLDER_REFUSES:
+                return  # SQLite says better what is wrong with this folder
+            raise StoreError(f"{lock}: cannot be made: {error.strerror}") from error
         now = time.monotonic()
         holder = _holder(lock)
         seen = (holder, _touched_ns(lock))
