@@ -186,13 +186,14 @@ def until(measure: Callable[[], Told], wanted: Callable[[Told], bool], tries: in
 
 @pytest.mark.parametrize(("kernel", "options"), QUIET, ids=[kernel for kernel, _ in QUIET])
 def test_an_undisturbed_run_has_no_finding(nodes: Nodes, kernel: str, options: dict[str, Any]) -> None:
-    """Nothing is ever said but that this machine was busy, and that only when it was, as seen from outside."""
+    """Nothing is ever said but that this machine was busy: `other_work` only when it was, as seen from outside. The ends
+    share two cores here, so one may wait for the other now and then, which its own scheduler's count proves."""
     for _ in range(QUIET_TRIES):
         told = nodes.measure(kernel, options)
         assert told.findings_at_rate == [], [one.message for one in told.judgement.findings]
         assert told.judgement.crossed_interface is CrossedInterface.YES
         assert told.judgement.invalid_reason is None
-        if told.judgement.disturbed:
+        if "other_work" in told.of_the_machine:
             assert told.others_cores > _seen_outside(kernel), [one.message for one in told.judgement.findings]
         if not told.judgement.findings:
             return
