@@ -292,7 +292,8 @@ class TestTheSites:
         assert "account" not in lab.cluster_file("beta").read_text()
 
     def test_a_controller_that_is_restarted_keeps_its_jobs(self, lab: RunningLab) -> None:
-        job = submit(lab, "alpha", "-N2 --no-requeue -t 5", "until [ -e /scratch/go-on ]; do sleep 0.2; done; rm /scratch/go-on")
+        until_told = "until [ -e /scratch/go-on ]; do sleep 0.2; done; rm /scratch/go-on"
+        job = submit(lab, "alpha", "-N2 --no-requeue -t 5", until_told)
         wait_until(lambda: job_state(lab, "alpha", job) == "RUNNING", 20, "the job did not start")
         lab.command("restart-controller", "alpha")
         assert job_state(lab, "alpha", job) == "RUNNING"
