@@ -32,7 +32,7 @@ def hanging(lab: RunningLab, tmp_path_factory: pytest.TempPathFactory) -> Desk:
     made.campaign(f"{pair}\nwalltime: 1min\ntests:\n  {SLOW}")
     made.hpcq("submit", "campaign.yaml")
     deadline = time.monotonic() + 60
-    while not re.search(r"^\S* *R(UNNING)?$", lab.exec("beta", "squeue", "-h", "-o", "%j %T"), re.MULTILINE):
+    while not re.search(r"^hpcq-\S+ RUNNING$", lab.exec("beta", "squeue", "-h", "-o", "%j %T"), re.MULTILINE):
         assert time.monotonic() < deadline, "the job does not start"
         time.sleep(0.1)
     time.sleep(1)

@@ -15,6 +15,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -201,24 +202,32 @@ def test_client_ends_promptly_on_a_signal(server: Server, number: signal.Signals
     assert server.run("tcp_stream", **INSTANT).rc == 0
 
 
-def test_late_and_lost_replies_cost_their_timeout_and_nothing_else(server: Server) -> None:
-    """The server sleeps for a while with room for one datagram in its socket: that one is late, the others are lost."""
+def _line_with_a_nap(server: Server) -> dict[str, Any]:
     options = {"message_bytes": 8192, "receive_buffer_bytes": 1, "send_buffer_bytes": 0}
     client = start(server, "udp_pingpong", duration_s=0.8, reply_timeout_s=0.05, **options)
     session = children(server.process.pid)[0]
     os.kill(session, signal.SIGSTOP)
     time.sleep(0.3)
     os.kill(session, signal.SIGCONT)
-    line = json.loads(client.communicate(timeout=10)[0])
-    metrics = line["metrics"]
+    line: dict[str, Any] = json.loads(client.communicate(timeout=10)[0])
     assert line["valid"]
+    return line
+
+
+def test_late_and_lost_replies_cost_their_timeout_and_nothing_else(server: Server) -> None:
+    """The server sleeps for a while with room for one datagram in its socket: that one is late, the others are lost."""
+    for _ in range(8):
+        line = _line_with_a_nap(server)
+        metrics = line["metrics"]
+        assert metrics["received_count"] + metrics["late_count"] + metrics["lost_count"] == metrics["sent_count"]
+        assert metrics["duplicate_count"] == 0
+        if metrics["late_count"] and metrics["lost_count"]:
+            break  # on a busy machine the nap may come before the first datagram, or after the last one
     assert metrics["late_count"] >= 1
     assert metrics["lost_count"] >= 1
     # A late reply and the next one meet in the client's buffer, which is as small: one may be lost on the way back.
     assert 1 <= metrics["request_lost_count"] <= metrics["lost_count"]
-    assert metrics["received_count"] + metrics["late_count"] + metrics["lost_count"] == metrics["sent_count"]
     assert metrics["received_count"] > metrics["lost_count"]
-    assert metrics["duplicate_count"] == 0
     assert metrics["lost_ratio"] == pytest.approx(metrics["lost_count"] / metrics["sent_count"])
     assert line["evidence"]["server"]["counters"]["snmp.Udp.RcvbufErrors"] >= metrics["request_lost_count"]
 
