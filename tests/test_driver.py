@@ -148,7 +148,7 @@ def test_a_node_that_goes_down_under_a_queued_job_gets_its_pair_planned_anew(
 def test_a_node_taken_before_our_job_starts_costs_no_try(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hpcq.runner.citizen._BOUNCED_FOR_S", 0.5)
     run = bench.run("pairs: {list: [[n0001, n0002]]}\nretries: 0", cluster="patience_s: 1")
-    bench.slurm.control(set={"stuck": {"-1": "Priority"}})  # the first attempt waits until somebody has taken its node
+    bench.slurm.control(set={"stuck": {"-j00001-1": "Priority"}})  # the first attempt waits until somebody has taken its node
     driving = bench.driving(run)
     until(lambda: bench.slurm.control()["states"].get("me PENDING") == 1)
     bench.slurm.control(nodes={"n0001": "allocated"})
