@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -31,14 +30,18 @@ def hanging(lab: RunningLab, tmp_path_factory: pytest.TempPathFactory) -> Desk:
     pair = "clusters: [beta]\npairs: {pattern: list, list: [[beta-n01, beta-n02]]}\nrepetitions: 1\nretries: 0"
     made.campaign(f"{pair}\nwalltime: 1min\ntests:\n  {SLOW}")
     made.hpcq("submit", "campaign.yaml")
-    deadline = time.monotonic() + 60
-    while not re.search(r"^hpcq-\S+ RUNNING$", lab.exec("beta", "squeue", "-h", "-o", "%j %T"), re.MULTILINE):
-        assert time.monotonic() < deadline, "the job does not start"
-        time.sleep(0.1)
-    time.sleep(1)
-    for node in ("n01", "n02"):  # whatever of the job runs there hangs from now on
-        lab.exec(f"beta/{node}", "pkill", "-STOP", "-u", "labuser", check=False)
+    for node in ("n01", "n02"):
+        _until_measuring(lab, node)
+    for node in ("n01", "n02"):  # the script's node first: nobody is left who could end the job in good order
+        lab.exec(f"beta/{node}", "pkill", "-STOP", "-u", "labuser")
     return made
+
+
+def _until_measuring(lab: RunningLab, node: str) -> None:
+    deadline = time.monotonic() + 60
+    while not lab.exec(f"beta/{node}", "pgrep", "-u", "labuser", "-f", "hpcq-net.* (server|tcp_|udp_)", check=False):
+        assert time.monotonic() < deadline, f"nothing measures on {node}"
+        time.sleep(0.1)
 
 
 @pytest.fixture(autouse=True)

@@ -335,7 +335,7 @@ _DISTURBANCE = (
         "waited_for_cpu",
         Scope.EACH_END,
         host.waited_for_cpu,
-        when=f"the process waited runnable for {host.WAITED_RATIO:.0%} of the time",
+        when=f"the process waited runnable for {host.WAITED_RATIO:.0%} of the time, and other work was seen that explains it",
         message="{node}: the test's process was ready and had no CPU for {waited_ratio} of the time (last on {cpu})",
         meaning="Something else had the CPU that this process needed.",
         advice="Pin to another CPU, ask for whole nodes, look what runs on that CPU.",

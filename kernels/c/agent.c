@@ -76,14 +76,10 @@ static bool agent_arguments(struct agent *agent, int argc, char **argv, struct a
            sessions_address(agent->sessions.interface, bind_to, address, failure);
 }
 
-/* `here`: the agent is ready to serve and to measure. */
-static bool agent_join(struct agent *agent, const struct address *address, struct failure *failure)
+static bool agent_connect(struct agent *agent, const struct address *address, uint64_t deadline,
+                          struct failure *failure)
 {
-    struct text out = {0}, facts = {0};
     struct address to, from = *address;
-    char host[ADDRESS_TEXT_BYTES];
-    uint64_t deadline = clock_now_ns() + 30 * NS_PER_S;
-    failure->state = "join";
     if (!address_parse(agent->to, AF_UNSPEC, &to, failure))
         return false;
     address_set_port(&to, agent->port);
@@ -93,17 +89,29 @@ static bool agent_join(struct agent *agent, const struct address *address, struc
         !socket_connect(descriptor, &to, deadline, failure))
         return false;
     control_begin(&agent->control, descriptor, false);
-    if (!control_authenticate(&agent->control, &agent->sessions.secret, deadline, failure))
-        return false;
+    return control_authenticate(&agent->control, &agent->sessions.secret, deadline, failure);
+}
+
+/* `here`: the agent is ready to serve and to measure. The facts are collected before it connects: a kernel that is slow
+ * to answer for its devices must not make the conductor wait. */
+static bool agent_join(struct agent *agent, const struct address *address, struct failure *failure)
+{
+    struct text out = {0}, facts = {0};
+    char host[ADDRESS_TEXT_BYTES];
+    failure->state = "join";
     facts_collect("", agent->sessions.interface ? agent->sessions.interface : "", &facts);
-    address_text(address, host);
-    message_begin(&out, "here");
-    message_put(&out, "node", agent->node);
-    message_put(&out, "address", host);
-    message_put_unsigned(&out, "port", address_port(address));
-    message_put(&out, "build_id", hpcq_build_id);
-    message_put(&out, "facts", text_string(&facts));
-    bool ok = control_send(&agent->control, &out, deadline, failure);
+    uint64_t deadline = clock_now_ns() + 30 * NS_PER_S;
+    bool ok = agent_connect(agent, address, deadline, failure);
+    if (ok) {
+        address_text(address, host);
+        message_begin(&out, "here");
+        message_put(&out, "node", agent->node);
+        message_put(&out, "address", host);
+        message_put_unsigned(&out, "port", address_port(address));
+        message_put(&out, "build_id", hpcq_build_id);
+        message_put(&out, "facts", text_string(&facts));
+        ok = control_send(&agent->control, &out, deadline, failure);
+    }
     text_free(&out);
     text_free(&facts);
     return ok;

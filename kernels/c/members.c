@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static const uint64_t answer_ns = 5 * NS_PER_S; /* for what the other side must say at once */
+static const uint64_t answer_ns = 10 * NS_PER_S; /* for what the other side must say at once */
 
 void members_begin(struct members *members, const struct tournament *tournament)
 {
