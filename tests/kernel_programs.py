@@ -80,6 +80,14 @@ def _base(factory: pytest.TempPathFactory) -> Path:
     return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _kept_builds(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Where the desks of a session keep what they built, whichever process of it they belong to."""
+    folder = _base(tmp_path_factory) / "builds"
+    folder.mkdir(exist_ok=True)
+    os.environ["HPCQ_TEST_BUILDS"] = str(folder)
+
+
 @pytest.fixture(scope="session")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Programs:
     """hpcq-net as it is built on a cluster."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import subprocess
 import time
 from collections.abc import Callable
@@ -27,7 +29,10 @@ class LocalDesk(Folder):
     @staticmethod
     def at(folder: Path) -> LocalDesk:
         """A desk in a folder that is made for it."""
-        folder.mkdir(parents=True, exist_ok=True)
+        cache = folder / "home" / ".cache" / "hpcq"
+        cache.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):  # one desk builds for all: what was built is kept for the whole session
+            (cache / "builds").symlink_to(os.environ["HPCQ_TEST_BUILDS"])
         desk = LocalDesk(folder)
         desk.cluster("tiny")
         return desk

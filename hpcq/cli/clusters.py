@@ -90,7 +90,8 @@ def build(name: str, cluster_folders: Sequence[Path], as_json: bool) -> int:
     if made["mpi_version"]:
         click.echo(f"{made['mpi_compiler']}: {made['mpi_version']}")
     for program, facts in made["programs"].items():
-        click.echo(f"{made['root']}/bin/{program}  sha256 {facts['sha256'][:16]}  build {facts['build_id'][:16]}")
+        kept = f"  kept since {made['built_utc'][:19]}Z" if program in made["kept"] else ""
+        click.echo(f"{made['root']}/bin/{program}  sha256 {facts['sha256'][:16]}  build {facts['build_id'][:16]}{kept}")
     return Exit.OK
 
 

@@ -1,13 +1,18 @@
 """Kernels on a cluster: sources there, the cluster's own compiler and modules, a record of what came out.
 
     kernels/c --push--> <work>/<run_id>/<cluster>/src --make--> bin/hpcq-net, bin/hpcq-mpi --> build.json
+                                                        ^  |
+                                                  <work>/builds/<key>     what was made there before of the same is taken again
 
+The key is a digest of all that goes into a program: sources, compilers, flags, modules, C library, machine.
 build.json is part of every result: compiler, flags, MPI and the binaries' sha256.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +27,7 @@ _JOBS = 4
 
 
 def build_kernels(cluster: Cluster, transport: Transport, root: str, programs: set[str]) -> dict[str, Any]:
-    """Build what `programs` names (hpcq-net, hpcq-mpi) below the folder `root` on the cluster.
+    """Build what `programs` names (hpcq-net, hpcq-mpi) below the folder `root` on the cluster, or take what was kept of it.
 
     Returns the content of build.json. Raises HpcqError that quotes the compiler when a program does not build.
     """
@@ -37,7 +42,8 @@ def build_kernels(cluster: Cluster, transport: Transport, root: str, programs: s
         "format": 1,
         "cluster": cluster.name,
         "root": root,
-        "built_utc": units.utc_now(),
+        "built_utc": units.utc_text(max(dt.datetime.fromtimestamp(int(said[f"made {one}"]), dt.UTC) for one in programs)),
+        "kept": sorted(program for program in programs if said[f"make {program}"].startswith(_KEPT)),
         "host": said["host"].strip(),
         "modules": list(cluster.modules),
         "cc": cluster.compiler.cc,
@@ -55,8 +61,12 @@ def build_kernels(cluster: Cluster, transport: Transport, root: str, programs: s
 
 def work_root(cluster: Cluster, name: str) -> str:
     """The folder of a run, or of something else called `name`, on the cluster."""
-    base = cluster.work_directory or str(Path.home() / ".cache")
-    return f"{base.rstrip('/')}/hpcq/{name}/{cluster.name}"
+    return f"{_base(cluster)}/{name}/{cluster.name}"
+
+
+def _base(cluster: Cluster) -> str:
+    base = cluster.work_directory or os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return f"{base.rstrip('/')}/hpcq"
 
 
 def check_description(build: dict[str, Any]) -> None:
@@ -88,35 +98,66 @@ def load_modules(cluster: Cluster) -> str:
 def _script(cluster: Cluster, root: str, programs: set[str]) -> str:
     cc, cflags = quote(cluster.compiler.cc), quote(" ".join(cluster.compiler.cflags))
     mpicc = quote(cluster.mpi.compiler if cluster.mpi else "mpicc")
-    targets = " ".join(sorted("mpi" if program == "hpcq-mpi" else "net" for program in programs))
     # A relative BUILD: make takes a blank in a path for two files.
     make = f"make -C src -j {_JOBS} BUILD=../bin CC={cc} CFLAGS={cflags} MPICC={mpicc}"
     lines = [
         load_modules(cluster),
         f"cd -- {quote(root)} || exit 1",
+        f"builds={quote(f'{_base(cluster)}/builds')}",
+        _KEEPING,
         "section() { printf '%s%s\\n' '" + _SECTION + '\' "$1"; }',
         "section host; uname -n",
         f"section cc; {cc} --version 2>&1 | head -n 1",
         "section libc; ldd --version 2>/dev/null | head -n 1",
         f"section flags; echo {cflags}",
         "section mpi; :" if "hpcq-mpi" not in programs else f"section mpi; {_MPI_VERSION.replace('MPICC', mpicc)}",
-    ]
-    # All at once first, so that every core compiles; then each by itself, which says what became of it.
-    lines += [
         f"section found; command -v {cc} >/dev/null 2>&1 && echo yes",
-        f"section all; {make} -k {targets} >/dev/null 2>&1",
+        "section all; missing=",
     ]
-    for target in targets.split():
-        program = f"hpcq-{target}"
+    for program in sorted(programs):
+        target = program.removeprefix("hpcq-")
+        compilers = cc if target == "net" else f"{cc} {mpicc}"
+        lines.append(f'{target}=$(digest {cflags} {compilers}); taken {program} ${target} || missing="$missing {target}"')
+    # All at once first, so that every core compiles; then each by itself, which says what became of it.
+    lines.append(f'[ -z "$missing" ] || {make} -k $missing >/dev/null 2>&1')
+    for program in sorted(programs):
+        target = program.removeprefix("hpcq-")
+        built = f"{make} {target} 2>&1; rc=$?; [ $rc -ne 0 ] || keep {program} ${target}"
         lines += [
-            f"section 'make {program}'; {make} {target} 2>&1; rc=$?",
+            f"section 'make {program}'",
+            f'case " $missing " in *" {target} "*) {built};; *) rc=0; echo "{_KEPT} $builds/${target}";; esac',
             f"section 'rc {program}'; echo $rc",
             f"section 'sha256 {program}'; sha256sum bin/{program}",
+            f"section 'made {program}'; stat -c %Y bin/{program}",
             f"section 'describe {program}'; bin/{program} --describe",
         ]
     return "\n".join(lines)
 
 
+_KEPT = "kept:"
+#: What was built is kept below $builds, whole or not at all, beside its checksum; scratch file systems lose files by their age.
+#:   digest CFLAGS COMPILER...   of all that goes into a program (a static MPI: its wrapper is new with it)
+#:   taken PROGRAM DIGEST        takes it from there; also while jobs run what lies in bin, so it is renamed into its place
+#:   keep PROGRAM DIGEST         puts it there; that it cannot costs the next run its time and nothing else
+_KEEPING = """\
+digest() { (
+    (cd src && sha256sum -- *) 2>/dev/null
+    printf '%s|' "$@" "$LDFLAGS" "$CPATH" "$C_INCLUDE_PATH" "$LIBRARY_PATH"
+    uname -nm; ldd --version 2>/dev/null | head -n 1; shift
+    for compiler in "$@"; do
+        "$compiler" --version 2>&1; "$compiler" -show 2>/dev/null; stat -L -c '%n %s %Y' -- "$(command -v "$compiler")" 2>&1
+    done
+) | sha256sum | cut -c 1-32; }
+taken() { (
+    cd -- "$builds/$2/" 2>/dev/null && sha256sum -c sum >/dev/null 2>&1 || exit 1
+    to=$OLDPWD/bin; mkdir -p -- "$to" && cp -p -- "$1" "$to/.$1.$$" && mv -f -- "$to/.$1.$$" "$to/$1"
+); }
+keep() { (
+    umask 077; mkdir -p -- "$builds" && new=$(mktemp -d -- "$builds/.new.XXXXXX") || exit 1
+    cp -p -- "bin/$1" "$new/" && (cd -- "$new" && sha256sum "$1" >sum) && rm -rf -- "$builds/$2" && mv -T -- "$new" "$builds/$2"
+    rm -rf -- "$new"
+) >/dev/null 2>&1; }
+"""
 #: Open MPI says its version through ompi_info, MPICH through mpichversion; either may stand beside the compiler only.
 _MPI_VERSION = (
     "{ MPICC --showme:version 2>/dev/null || MPICC -v 2>/dev/null | grep -i -m 1 'mpi.*version'"
