@@ -22,7 +22,7 @@ class ControlPeer:
 
     port: int
     key: bytes
-    timeout_s: float = 20
+    timeout_s: float = 120
     sent_count: int = 0
     received_count: int = 0
     session_key: bytes = b""

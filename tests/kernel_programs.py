@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
 import secrets
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -19,7 +21,32 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "kernels" / "c"
 SOCKET_KERNELS = ("tcp_stream", "tcp_pingpong", "udp_stream", "udp_pingpong")
-INSTANT: Mapping[str, object] = {"duration_s": 0.03, "warmup_s": 0.005}
+#: Ends by count: on a machine that stalls for a second, a duration of milliseconds may pass before the first reply.
+INSTANT: Mapping[str, object] = {"duration_s": 60, "warmup_s": 0.005, "operation_count_max": 100}
+#: How long anything may take that takes milliseconds: a limit for what hangs, no figure to be met.
+LIMIT_S = 120.0
+#: A measurement that somebody else ends; longer than LIMIT_S, so its own end cannot pass for that.
+ENDLESS_S = 600
+
+
+def wait_for(condition: Callable[[], object], limit_s: float = LIMIT_S) -> None:
+    """Until something is so."""
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.005)
+
+
+def children(pid: int) -> list[int]:
+    """The processes that this one started and that are not reaped yet."""
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def runs(pid: int) -> bool:
+    """Whether there is such a process, and it has not ended."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    return False
 
 
 def make(*words: str) -> str:
@@ -130,7 +157,10 @@ class Server:
 
     def __exit__(self, *exc: object) -> None:
         self.process.terminate()
-        self.process.communicate(timeout=10)
+        try:
+            self.process.communicate(timeout=LIMIT_S)
+        finally:
+            self.process.kill()
 
     def command(self, kernel: str, *words: str, **options: object) -> list[str]:
         """A client's command line."""
@@ -142,8 +172,12 @@ class Server:
         """Run a client to its end."""
         return ended(self.command(kernel, *words, **options))
 
+    def serves(self) -> bool:
+        """Whether a client is served, after whatever went before."""
+        return self.run("tcp_pingpong", **INSTANT).rc == 0
 
-def ended(command: list[str], timeout_s: float = 30, env: Mapping[str, str] | None = None) -> Ended:
+
+def ended(command: list[str], timeout_s: float = LIMIT_S, env: Mapping[str, str] | None = None) -> Ended:
     """Run a program that prints one JSON line, or nothing."""
     full = None if env is None else {**os.environ, **env}
     done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False, env=full)

@@ -13,13 +13,12 @@ import socket
 import struct
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.kernel_programs import INSTANT, Programs, Server, ended, write_secret
+from tests.kernel_programs import ENDLESS_S, INSTANT, LIMIT_S, Programs, Server, children, ended, runs, wait_for, write_secret
 
 pytestmark = pytest.mark.fast
 
@@ -34,30 +33,25 @@ def read_frame(peer: socket.socket) -> list[str]:
     return peer.recv(struct.unpack(">I", head)[0], socket.MSG_WAITALL).decode().splitlines()
 
 
-def children(pid: int) -> list[int]:
-    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def wait_for(condition: Callable[[], object], limit_s: float = 5) -> None:
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.005)
-
-
 def measures(pid: int) -> bool:
     """A client that has been at work for a while: without a warm-up it comes to neither before its measurement."""
     status = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":\t" in line)
     ticks = sum(int(word) for word in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13])
-    return ticks > 20 or int(status["voluntary_ctxt_switches"]) > 300
+    return ticks > 30 or int(status["voluntary_ctxt_switches"]) > 500
 
 
 def start(server: Server, kernel: str, **options: object) -> subprocess.Popen[str]:
-    """A client that is in its measurement when this returns."""
+    """A client whose session is there when this returns."""
     command = server.command(kernel, **{"warmup_s": 0, **options})
     client = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    wait_for(lambda: children(server.process.pid))
-    time.sleep(0.1)
+    wait_for(lambda: children(server.process.pid) or client.poll() is not None)
+    return client
+
+
+def measuring(server: Server, kernel: str, **options: object) -> subprocess.Popen[str]:
+    """A client that is in its measurement when this returns, and stays in it."""
+    client = start(server, kernel, duration_s=ENDLESS_S, **options)
+    wait_for(lambda: measures(client.pid))
     return client
 
 
@@ -73,7 +67,7 @@ def test_client_refuses_a_server_without_the_secret(server: Server, tmp_path: Pa
 
 
 def test_server_refuses_a_client_without_the_secret(server: Server) -> None:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=5) as peer:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=LIMIT_S) as peer:
         peer.sendall(frame("hello", "protocol 1", "nonce " + "00" * 16))
         assert read_frame(peer)[0] == "challenge"
         peer.sendall(frame("proof", "proof " + "00" * 32))
@@ -91,7 +85,7 @@ def test_both_prove_it_over_both_nonces_and_their_role(server: Server) -> None:
     def mac(purpose: str, theirs: bytes) -> str:
         return hmac.new(key, b"hpcq 1 " + purpose.encode() + nonce + theirs, hashlib.sha256).hexdigest()
 
-    with socket.create_connection(("127.0.0.1", server.port), timeout=5) as peer:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=LIMIT_S) as peer:
         peer.sendall(frame("hello", "protocol 1", "nonce " + nonce.hex()))
         challenge = dict(line.split(" ", 1) for line in read_frame(peer)[1:])
         theirs = bytes.fromhex(challenge["nonce"])
@@ -100,7 +94,8 @@ def test_both_prove_it_over_both_nonces_and_their_role(server: Server) -> None:
         peer.sendall(frame("proof", "proof " + mac("client", theirs)))
         # From here each frame needs a MAC of the session key: one with another ends the session without a word.
         peer.sendall(frame("request", "kernel tcp_stream") + b"\0" * 32)
-        assert peer.recv(1) == b""
+        with contextlib.suppress(ConnectionResetError):
+            assert peer.recv(1) == b""
     assert server.run("tcp_stream", **INSTANT).rc == 0
 
 
@@ -109,16 +104,17 @@ def test_both_prove_it_over_both_nonces_and_their_role(server: Server) -> None:
 )
 def test_noise_does_not_end_the_server(sanitized: Programs, secret: Path, noise: bytes) -> None:
     with Server(sanitized.net, secret) as server:
-        with socket.create_connection(("127.0.0.1", server.port), timeout=5) as peer:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=LIMIT_S) as peer:
             peer.sendall(noise)
-        assert server.run("udp_pingpong", **INSTANT).rc == 0
+        assert server.serves()
 
 
 def test_a_silent_connection_holds_nobody_up(server: Server) -> None:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=5):
-        began = time.monotonic()
-        assert server.run("udp_pingpong", **INSTANT).rc == 0
-        assert time.monotonic() - began < 2
+    """Its process is stopped, so that it cannot give up: whoever waited for it would wait for ever."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=LIMIT_S):
+        wait_for(lambda: children(server.process.pid))
+        os.kill(children(server.process.pid)[0], signal.SIGSTOP)
+        assert server.serves()
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o660])
@@ -155,10 +151,8 @@ def test_nobody_listens(programs: Programs, secret: Path) -> None:
 def test_a_peer_that_says_nothing_is_given_up(programs: Programs, secret: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = str(silent.getsockname()[1])
-        place = ["--to", "127.0.0.1", "--port", port, "--secret-file", str(secret), "--timeout-s", "0.2"]
-        began = time.monotonic()
-        done = ended([str(programs.net), "tcp_stream", *place])
-        assert time.monotonic() - began < 3
+        place = ["--to", "127.0.0.1", "--port", port, "--secret-file", str(secret), "--timeout-s", "2"]
+        done = ended([str(programs.net), "tcp_stream", *place, "--duration_s", str(ENDLESS_S)])
     assert done.rc == 3
     assert done.line["error"]["state"] == "hello"
     assert "timed out" in done.line["error"]["message"]
@@ -166,7 +160,7 @@ def test_a_peer_that_says_nothing_is_given_up(programs: Programs, secret: Path) 
 
 @pytest.mark.parametrize("kernel", ["tcp_stream", "udp_stream", "udp_pingpong"])
 def test_server_survives_a_killed_client(server: Server, kernel: str) -> None:
-    client = start(server, kernel, duration_s=30)
+    client = measuring(server, kernel)
     client.kill()
     client.communicate()
     wait_for(lambda: not children(server.process.pid))
@@ -175,12 +169,9 @@ def test_server_survives_a_killed_client(server: Server, kernel: str) -> None:
 
 @pytest.mark.parametrize("kernel", ["tcp_stream", "tcp_pingpong", "udp_stream", "udp_pingpong"])
 def test_client_ends_when_its_session_is_killed(server: Server, kernel: str) -> None:
-    client = start(server, kernel, duration_s=30)
-    wait_for(lambda: measures(client.pid), limit_s=20)
+    client = measuring(server, kernel)
     os.kill(children(server.process.pid)[0], signal.SIGKILL)
-    began = time.monotonic()
-    out, _ = client.communicate(timeout=10)
-    assert time.monotonic() - began < 2
+    out, _ = client.communicate(timeout=LIMIT_S)
     line = json.loads(out)
     assert (client.returncode, line["valid"], line["error"]["state"]) == (3, False, "measure")
     assert line["evidence"] == {"client": None, "server": None}
@@ -188,13 +179,10 @@ def test_client_ends_when_its_session_is_killed(server: Server, kernel: str) -> 
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_client_ends_promptly_on_a_signal(server: Server, number: signal.Signals) -> None:
-    client = start(server, "tcp_stream", duration_s=30)
-    wait_for(lambda: measures(client.pid), limit_s=20)
-    began = time.monotonic()
+def test_client_ends_on_a_signal_long_before_its_time(server: Server, number: signal.Signals) -> None:
+    client = measuring(server, "tcp_stream")
     client.send_signal(number)
-    out, err = client.communicate(timeout=10)
-    assert time.monotonic() - began < 1
+    out, err = client.communicate(timeout=LIMIT_S)
     line = json.loads(out)
     assert (client.returncode, line["valid"], line["exit_code"]) == (1, False, 1)
     assert line["error"] == {"state": "measure", "message": f"interrupted by signal {number.value}"}
@@ -202,50 +190,55 @@ def test_client_ends_promptly_on_a_signal(server: Server, number: signal.Signals
     assert server.run("tcp_stream", **INSTANT).rc == 0
 
 
-def _line_with_a_nap(server: Server) -> dict[str, Any]:
+def _line_with_a_nap(server: Server) -> dict[str, Any] | None:
+    """None when the machine stalled, and the nap began only after the measurement."""
     options = {"message_bytes": 8192, "receive_buffer_bytes": 1, "send_buffer_bytes": 0}
-    client = start(server, "udp_pingpong", duration_s=0.8, reply_timeout_s=0.05, **options)
-    session = children(server.process.pid)[0]
-    os.kill(session, signal.SIGSTOP)
-    time.sleep(0.3)
-    os.kill(session, signal.SIGCONT)
-    line: dict[str, Any] = json.loads(client.communicate(timeout=10)[0])
-    assert line["valid"]
-    return line
+    client = start(server, "udp_pingpong", duration_s=1.5, reply_timeout_s=0.05, **options)
+    with contextlib.suppress(FileNotFoundError):
+        wait_for(lambda: client.poll() is not None or measures(client.pid))
+    with contextlib.suppress(ProcessLookupError):
+        for number in (signal.SIGSTOP, signal.SIGCONT):
+            for session in children(server.process.pid):
+                os.kill(session, number)
+            time.sleep(0.3)
+    line: dict[str, Any] = json.loads(client.communicate(timeout=LIMIT_S)[0])
+    return line if line["valid"] else None
 
 
 def test_late_and_lost_replies_cost_their_timeout_and_nothing_else(server: Server) -> None:
-    """The server sleeps for a while with room for one datagram in its socket: that one is late, the others are lost."""
-    for _ in range(8):
-        line = _line_with_a_nap(server)
-        metrics = line["metrics"]
-        assert metrics["received_count"] + metrics["late_count"] + metrics["lost_count"] == metrics["sent_count"]
-        assert metrics["duplicate_count"] == 0
-        if metrics["late_count"] and metrics["lost_count"]:
-            break  # on a busy machine the nap may come before the first datagram, or after the last one
-    assert metrics["late_count"] >= 1
-    assert metrics["lost_count"] >= 1
-    # A late reply and the next one meet in the client's buffer, which is as small: one may be lost on the way back.
-    assert 1 <= metrics["request_lost_count"] <= metrics["lost_count"]
-    assert metrics["received_count"] > metrics["lost_count"]
+    """The server sleeps for a while with room for one datagram in its socket: that one is late, the others are lost.
+
+    A late reply and the next one meet in the client's buffer, which is as small: the late one may be lost there. And on a
+    busy machine the nap may miss the measurement. Such a turn shows nothing, and there is another one.
+    """
+    wanted = {"late_count", "lost_count", "request_lost_count"}
+    turns = (_line_with_a_nap(server) for _ in range(30))
+    line = next(line for line in turns if line and all(line["metrics"][name] for name in wanted))
+    metrics = line["metrics"]
+    assert metrics["received_count"] + metrics["late_count"] + metrics["lost_count"] == metrics["sent_count"]
+    assert metrics["duplicate_count"] == 0
+    assert metrics["request_lost_count"] <= metrics["lost_count"]
     assert metrics["lost_ratio"] == pytest.approx(metrics["lost_count"] / metrics["sent_count"])
     assert line["evidence"]["server"]["counters"]["snmp.Udp.RcvbufErrors"] >= metrics["request_lost_count"]
 
 
 def test_server_ends_on_term_and_takes_its_session_along(server: Server) -> None:
-    client = start(server, "udp_stream", duration_s=30)
+    client = measuring(server, "udp_stream")
     session = children(server.process.pid)[0]
     server.process.terminate()
-    assert server.process.wait(timeout=5) == 0
-    client.communicate(timeout=5)
+    assert server.process.wait(timeout=LIMIT_S) == 0
+    client.communicate(timeout=LIMIT_S)
     assert client.returncode == 3
-    assert not Path(f"/proc/{session}").exists()
+    wait_for(lambda: not runs(session))
 
 
 def test_sessions_follow_one_another(server: Server) -> None:
-    """Two clients at once: the second waits for its turn, and neither sees the other's traffic as its own."""
-    clients = [start(server, "udp_stream", duration_s=0.3, warmup_s=0, rate_bps=1e7) for _ in range(2)]
-    lines = [json.loads(client.communicate(timeout=20)[0]) for client in clients]
+    """Two clients at once: the second waits for its turn, and neither sees the other's traffic as its own.
+
+    All that one of them sends has room in a socket buffer, so that nothing is lost when the receiver gets no CPU.
+    """
+    clients = [start(server, "udp_stream", duration_s=0.3, warmup_s=0, rate_bps=1e6) for _ in range(2)]
+    lines = [json.loads(client.communicate(timeout=LIMIT_S)[0]) for client in clients]
     assert all(line["valid"] for line in lines)
     assert all(line["metrics"]["lost_count"] == 0 for line in lines)
     first, second = sorted(lines, key=lambda line: str(line["started_utc"]))
@@ -256,46 +249,55 @@ def test_server_ends_after_its_sessions(programs: Programs, secret: Path) -> Non
     with Server(programs.net, secret, "--sessions", "2") as running:
         with socket.create_connection(("127.0.0.1", running.port)):
             pass  # whoever proves nothing is no session
-        assert running.run("udp_pingpong", **INSTANT).rc == 0
+        assert running.serves()
         assert running.process.poll() is None
-        assert running.run("udp_pingpong", **INSTANT).rc == 0
-        assert running.process.wait(timeout=5) == 0
+        assert running.serves()
+        assert running.process.wait(timeout=LIMIT_S) == 0
 
 
 def test_server_does_not_wait_for_ever(programs: Programs, secret: Path) -> None:
     command = [str(programs.net), "server", "--interface", "lo", "--secret-file", str(secret), "--idle-timeout-s", "0.1"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert done.returncode == 3
     assert "no client for 0.1 s" in done.stderr
 
 
 def test_ports_stay_in_their_range(programs: Programs, secret: Path) -> None:
-    with contextlib.ExitStack() as stack:
-        servers = [stack.enter_context(Server(programs.net, secret, "--ports", "23400-23407")) for _ in range(2)]
-        assert {one.port for one in servers} <= set(range(23400, 23408))
-        assert servers[0].port != servers[1].port
-        client = start(servers[0], "tcp_stream", duration_s=0.5)
+    allowed = range(23400, 23500)  # others may use some of them
+
+    def taken() -> set[int]:
         text = Path("/proc/net/tcp").read_text()
-        listening = {int(port, 16) for port in re.findall(r": [0-9A-F]{8}:([0-9A-F]{4}) \S+ 0[1A] ", text)}
-        assert len(listening & set(range(23400, 23408))) >= 3, "two servers and one test channel"
-        client.communicate(timeout=10)
-        assert client.returncode == 0
+        return {int(port, 16) for port in re.findall(r": [0-9A-F]{8}:([0-9A-F]{4}) \S+ 0[1A] ", text)} & set(allowed)
+
+    with contextlib.ExitStack() as stack:
+        servers = [stack.enter_context(Server(programs.net, secret, "--ports", "23400-23499")) for _ in range(2)]
+        assert {one.port for one in servers} <= set(allowed)
+        assert servers[0].port != servers[1].port
+        before = taken()
+        assert {one.port for one in servers} <= before
+        client = measuring(servers[0], "tcp_stream")
+        assert taken() - before, "the test channel"
+        client.terminate()
+        client.communicate(timeout=LIMIT_S)
     done = ended([str(programs.net), "server", "--interface", "lo", "--secret-file", str(secret), "--ports", "9-5"])
     assert done.rc == 2
     assert "ports: found 9-5" in done.err
 
 
 def test_ipv6(programs: Programs, secret: Path) -> None:
-    if not Path("/proc/net/if_inet6").exists():
-        return
+    if " lo\n" not in (Path("/proc/net/if_inet6").read_text() if Path("/proc/net/if_inet6").exists() else ""):
+        pytest.skip("this machine has no IPv6 on its loopback interface")
     command = [str(programs.net), "server", "--bind", "::1", "--secret-file", str(secret)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        ready = json.loads(process.stdout.readline())["ready"]
-        assert ready["address"] == "::1"
-        for kernel in ("tcp_stream", "udp_pingpong"):
-            place = ["--to", "::1", "--port", str(ready["port"]), "--secret-file", str(secret)]
-            done = ended([str(programs.net), kernel, *place, "--duration_s", "0.02", "--warmup_s", "0"])
-            assert done.rc == 0, done.err
-            assert done.line["evidence"]["client"]["address"] == "::1"
-        process.terminate()
+        try:
+            assert process.stdout is not None
+            ready = json.loads(process.stdout.readline())["ready"]
+            assert ready["address"] == "::1"
+            for kernel in ("tcp_stream", "udp_pingpong"):
+                place = ["--to", "::1", "--port", str(ready["port"]), "--secret-file", str(secret)]
+                words = [word for name, value in INSTANT.items() for word in (f"--{name}", str(value))]
+                done = ended([str(programs.net), kernel, *place, *words])
+                assert done.rc == 0, done.err
+                assert done.line["evidence"]["client"]["address"] == "::1"
+        finally:
+            process.terminate()

@@ -9,8 +9,6 @@ import pytest
 
 from tests.local_desk import LocalDesk
 
-pytestmark = pytest.mark.fast
-
 CLUSTER = "name: {name}\nscheduler: local\nnodes: [{name}-a, {name}-b, {name}-c, {name}-d]\ncompiler: {{cflags: -O0}}\n"
 INSTANT = "{kernel: tcp_pingpong, parameters: {duration_s: 20ms, warmup_s: 0}}"
 #: Ended by others, and leaves the CPUs to them.
