@@ -54,6 +54,21 @@ def test_results_of_the_tournament_in_hand_count_as_they_come(tmp_path: Path) ->
     assert all(end["measured_of"][job][0] == steps[0] for job, steps in spooled[0].items())
 
 
+def test_more_busy_pairs_than_cores_are_looked_after_and_cancelled(tmp_path: Path) -> None:
+    """Four ping-pongs at once keep a small machine's cores busy all the time: the driver must get its turn."""
+    desk = LocalDesk.at(tmp_path)
+    desk.cluster("tiny", CLUSTER.replace("{name}-d]", "{name}-d, {name}-e, {name}-f, {name}-g, {name}-h]"))
+    busy = "{kernel: tcp_pingpong, parameters: {duration_s: 300, warmup_s: 0}}"
+    desk.campaign(INSTANT, busy, more="pack: whole\nseed: 1")
+    with desk.running(["-m", "hpcq", "run", "try.yaml"]) as child:
+        desk.wait_for(lambda: any(event["event"] == "spooled" for event in desk.events()))
+        desk.hpcq("cancel")
+        desk.wait_for(lambda: child.poll() is not None)
+    [end] = [event for event in desk.events() if event["event"] == "ended"]
+    assert end["outcome"] == "cancelled"
+    assert len(end["nodes"]) == 8
+
+
 def test_groups_share_the_nodes_in_turn(tmp_path: Path) -> None:
     desk = LocalDesk.at(tmp_path)
     desk.cluster("tiny", CLUSTER)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from hpcq.scheduler.base import JobState, SchedulerSettings
+from hpcq.scheduler.base import JobState, NodeCondition, SchedulerSettings, Submission
 from hpcq.scheduler.local import Local
 from hpcq.transport import Here
 from tests.scheduler_contract import PROMISES, TERMINAL, Site, the_time_limit_ends_a_job
@@ -56,3 +58,36 @@ def test_jobs_share_nodes_one_after_another(site: Site) -> None:
         assert answer.native_id
         site.wait(answer.native_id, JobState.COMPLETED)
     assert Path(log).read_text().split() == ["start", "end"] * 4
+
+
+def test_a_job_of_many_nodes_holds_them_all_and_what_it_leaves_behind_holds_none(tmp_path: Path) -> None:
+    nodes = tuple(f"node-{number:02}" for number in range(14))
+    queue = SchedulerSettings(nodes=nodes, queue_folder=str(tmp_path / "queue"))
+    site = Site(Local(Here(), queue), str(tmp_path / "work"), "# {name}")
+    go, left = tmp_path / "go", tmp_path / "left"
+    body = f"sleep 300 >/dev/null 2>&1 &\necho $! >{left}\nuntil [ -e {go} ]; do sleep 0.1; done"
+    [answer] = site.scheduler.submit([Submission("wide", site.script("wide", body), nodes, 300)])
+    assert answer.native_id
+    try:
+        site.wait(answer.native_id, JobState.RUNNING)
+        assert {state.condition for state in site.scheduler.nodes()} == {NodeCondition.BUSY}
+        go.touch()
+        site.wait(answer.native_id, JobState.COMPLETED)
+        deadline = time.monotonic() + 60
+        while {state.condition for state in site.scheduler.nodes()} != {NodeCondition.IDLE}:
+            assert time.monotonic() < deadline, "a process that the job left behind holds a node"
+            time.sleep(0.2)
+        os.kill(int(left.read_text()), 0)  # it is still there
+    finally:
+        os.kill(int(left.read_text()), signal.SIGKILL)
+
+
+@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="this kernel has no autogroups")
+def test_jobs_leave_the_cores_to_who_looks_after_them(site: Site) -> None:
+    said = Path(site.folder) / "meek" / "autogroup"
+    answer = site.submit("meek", f"cat /proc/self/autogroup >{said}")
+    assert answer.native_id
+    site.wait(answer.native_id, JobState.COMPLETED)
+    of_job, of_driver = (text.split() for text in (said.read_text(), Path("/proc/self/autogroup").read_text()))
+    assert of_job[0] != of_driver[0], "a job is a session of its own"
+    assert int(of_job[-1]) > 0
