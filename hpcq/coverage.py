@@ -12,6 +12,7 @@ from typing import Any
 
 from hpcq.pairs import natural
 from hpcq.plan import Plan
+from hpcq.units import count_of
 
 #: More are counted, not listed.
 _LISTED_MAX = 12
@@ -60,7 +61,8 @@ class Coverage:
     def lines(self) -> list[str]:
         """For a person: one line of counts, then who is short and why."""
         goal = f" of {self.node_goal}" if self.node_goal else ""
-        counts = f"{self.pair_count} pairs of {self.node_count} nodes, each node in at least {self.node_min}{goal}"
+        pairs, nodes = count_of(self.pair_count, "pair"), count_of(self.node_count, "node")
+        counts = f"{pairs} of {nodes}, each node in at least {self.node_min}{goal}"
         if self.group_pair_count:
             goal = f" of {self.group_pair_goal}" if self.group_pair_goal else ""
             counts += f", every two of the groups at least {self.group_pair_min}{goal}"

@@ -110,3 +110,8 @@ def human(value: float, unit: str | None) -> str:
     if unit == "ratio":
         return f"{value * 100:.4g} %"
     return f"{value:.6g}"
+
+
+def count_of(count: int, noun: str) -> str:
+    """`count_of(1, "pair")` -> `1 pair`, `count_of(2, "pair")` -> `2 pairs`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

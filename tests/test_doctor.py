@@ -63,7 +63,7 @@ def test_all_is_well(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     areas = {one["area"]: one["state"] for one in json.loads(capsys.readouterr().out)}
     assert areas == dict.fromkeys(("installation", "runs", "database", "disk"), "ok")
     assert run(["doctor"]) == 0
-    assert "1 runs, all finished and loaded" in capsys.readouterr().out
+    assert "1 run, all finished and loaded" in capsys.readouterr().out
 
 
 def test_nothing_here_yet(home: Path) -> None:

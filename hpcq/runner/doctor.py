@@ -156,7 +156,7 @@ def _runs(places: Places) -> Iterator[Told]:
         yield Told("runs", one.run, one.state, one.found, one.advice)
     if not found:
         count = len(list(places.runs_folder.glob("*/run.json")))
-        words = f"{count} runs, all finished and loaded" if count else "there is no run yet"
+        words = f"{units.count_of(count, 'run')}, all finished and loaded" if count else "there is no run yet"
         yield Told("runs", str(places.runs_folder), "ok", words)
 
 

@@ -23,7 +23,7 @@ def look_at_database(path: Path) -> Iterator[tuple[str, bool, str, str]]:
         yield "readable", False, error.message, advice
         return
     size = units.human(path.stat().st_size, "bytes")
-    yield "version", True, f"{path}: version {SCHEMA_VERSION}, {runs} runs, {size}", ""
+    yield "version", True, f"{path}: version {SCHEMA_VERSION}, {units.count_of(runs, 'run')}, {size}", ""
     yield "soundness", said == ["ok"], f"quick_check: {'; '.join(said)}", "" if said == ["ok"] else f"hpcq db check --db {path}"
     if left and not journal.exists():
         yield "journal", True, "a writer had been killed; what it had half written was rolled back just now", ""
