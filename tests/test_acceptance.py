@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import random
+from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 
@@ -11,15 +12,22 @@ import pytest
 
 from hpcq.definition.campaign import read_campaign
 from hpcq.definition.derive import with_pairs
+from hpcq.errors import UserError
+from hpcq.kernels import Better
 from hpcq.runner.accept_choice import Wish, choose
+from hpcq.runner.accept_commands import commands_for
 from hpcq.runner.accept_expected import Expected
 from hpcq.runner.accept_partners import again, partners
+from hpcq.runner.accept_values import _slow
 from hpcq.scheduler.upkeep import NodeUpkeep, Reservation, Upkeep, drain_command, read_nodes, read_reservations
 from hpcq.statistics import Outcome, compare
 from hpcq.store.database import reading, transaction, writing
 from hpcq.store.ledger import NodeLedger, Occurrence, decide, ensure_nodes, ledger, observed
+from hpcq.store.shared import Shared, decide_shared, last_verdicts, standing
 from hpcq.units import parse_utc, utc_text
-from hpcq.verdict.acceptance import Acceptance, PairResult, judge
+from hpcq.verdict.acceptance import Acceptance, Judged, PairResult, judge
+from hpcq.verdict.gates import Verdict
+from hpcq.verdict.shared import pairs_across, sides_of
 
 pytestmark = pytest.mark.fast
 
@@ -74,6 +82,29 @@ def test_a_link_is_never_blamed_on_one_run() -> None:
     assert [one.name for one in judge(NODES, again_both, {}, {}).links] == ["n2 - n3"], "one link, not one a direction"
     fine = judge(NODES, results(slow) + results({}, run_no=2, pairs=[("n2", "n3")]), {}, {})
     assert words(fine) == dict.fromkeys(NODES, "pass"), "slow once, fine again: noise"
+
+
+def test_one_wild_value_of_a_second_run_clears_nobody() -> None:
+    def told(run_no: int, *, sure: bool, level: float) -> list[PairResult]:
+        slow = {("n2", "*"): level}
+        several = results(slow, run_no=run_no)
+        return [
+            PairResult(one.client, one.server, one.test, run_no, one.ratios, one.slow and sure, sure, leans=one.slow)
+            if (one.client, one.server) == ("n2", "n1") else one
+            for one in several
+        ]  # fmt: skip
+
+    found = judge(NODES, told(1, sure=True, level=0.3) + told(2, sure=False, level=0.3), {}, {})
+    assert words(found) == dict.fromkeys(NODES, "pass") | {"n2": "failed"}, "not the links to everybody else"
+    found = judge(NODES, told(1, sure=False, level=0.3), {}, {})
+    assert words(found)["n2"] == "failed", "a pair that does not tell does not speak for the node"
+
+
+def test_a_wild_value_leans_and_does_not_tell() -> None:
+    usual = [48.0, 48.1, 47.9, 48.2, 48.0, 47.8]
+    assert _slow(usual, [14.3, 13.6, 91.6, 14.3, 14.3], Better.HIGHER, 0.05) == (False, False, True)
+    assert _slow(usual, [14.3, 13.6, 14.4, 14.3, 14.3], Better.HIGHER, 0.05) == (True, True, False)
+    assert _slow(usual, [48.3, 13.6, 48.1, 47.9, 48.0], Better.HIGHER, 0.05) == (False, True, False)
 
 
 def test_two_nodes_alone_make_no_link() -> None:
@@ -229,9 +260,53 @@ def test_who_cannot_be_had_and_why() -> None:
     assert found.blocked["n1"] == "down: power"
     assert found.blocked["n2"] == "drained"
     assert found.blocked["n3"] == "in reservation swap until 2026-11-21 04:00 UTC"
-    mine = Reservation("swap", resv.started_utc, resv.ended_utc, ("n3", "n4"), True, True, True)
+    mine = replace(resv, mine=True)
     inside = choose(Wish(), nodes, Upkeep("me", states, (mine,)), {"n5"})
-    assert (inside.reservation, inside.testable) == ("swap", ("n3", "n4"))
+    assert (inside.reservation, inside.testable, inside.room) == ("swap", ("n3", "n4"), frozenset(("n3", "n4")))
+    assert inside.blocked["n5"] == "idle, but a reservation was tested first: the next acceptance takes it"
+    flexible = choose(Wish(), nodes, Upkeep("me", states, (replace(mine, flex=True),)), {"n5", "n6"})
+    assert (flexible.testable, flexible.room) == (("n3", "n4", "n5"), frozenset(("n3", "n4", "n5", "n6")))
+    alone = Upkeep("me", states, (replace(mine, nodes=("n3",)),))
+    found = choose(Wish(nodes=("n3",)), nodes, alone, {"n3", "n5"})
+    assert (found.testable, found.reservation) == ((), None), "the scheduler may call it idle still: it is not to be had"
+    assert "alone there: it has no partner" in found.blocked["n3"]
+    with_partners = Upkeep("me", states, (replace(mine, nodes=("n3",), flex=True),))
+    assert choose(Wish(nodes=("n3",)), nodes, with_partners, {"n5"}).testable == ("n3",)
+
+
+def test_what_to_type() -> None:
+    nodes = {
+        "n1": up("n1"), "n2": up("n2", drained=True, reason="fan"), "n3": up("n3"), "n4": up("n4", down=True), "n5": up("n5"),
+    }  # fmt: skip
+    own = Reservation("hpcq-accept", "2026-11-21T00:00:00Z", "2026-11-21T02:00:00Z", ("n1", "n3"), True, True, True, True)
+    swap = replace(own, name="swap", flex=False)
+
+    def typed(verdicts: dict[str, Verdict], *standing: Reservation, inside: str | None = None) -> list[tuple[str, bool]]:
+        judged = tuple(Judged("node", node, verdict, "why") for node, verdict in verdicts.items())
+        found = commands_for(Acceptance(judged), Upkeep("me", nodes, standing), inside)
+        return [(one.command.removeprefix("scontrol "), one.by_apply) for one in found]
+
+    failed, passed, missing = Verdict.FAILED, Verdict.PASS, Verdict.NOT_COVERED
+    assert typed({"n1": failed, "n3": passed}) == [("update nodename=n1 state=drain reason='hpcq accept: why'", True)]
+    made = "create reservation reservationname=hpcq-accept starttime=now duration=120 users=me flags=maint,ignore_jobs,flex"
+    released = f"{made} nodes=n2,n4 && scontrol update nodename=n2,n4 state=resume"
+    assert typed({"n2": missing, "n4": missing}) == [(released, False)], "to the test and not to users"
+    more = "update reservationname=hpcq-accept nodes=n1,n3,n2 && scontrol update nodename=n2 state=resume"
+    assert typed({"n2": missing}, own) == [(more, False)]
+    assert typed({"n2": missing}, replace(own, nodes=("n2",))) == [("update nodename=n2 state=resume", False)]
+    assert typed({"n1": passed, "n3": passed}, own, inside="hpcq-accept") == [("delete reservationname=hpcq-accept", True)], (
+        "what was released to the test is given back"
+    )
+    part = [
+        ("update nodename=n3 state=drain reason='hpcq accept: why'", True),
+        ("update reservationname=hpcq-accept nodes=n3", True),
+    ]
+    assert typed({"n1": passed, "n3": failed}, own, inside="hpcq-accept") == part
+    assert typed({"n1": passed, "n3": passed}, swap, inside="swap") == [("delete reservationname=swap", False)], "a person's"
+    flex = ("update reservationname=swap flags+=flex", False)
+    assert typed({"n1": Verdict.INCONCLUSIVE, "n3": Verdict.INCONCLUSIVE}, swap, inside="swap") == [flex]
+    assert typed({"n1": missing}, replace(swap, nodes=("n1",))) == [flex], "alone it has no partner"
+    assert typed({"n1": missing}, replace(swap, mine=False)) == [("update reservationname=swap users+=me", False)]
 
 
 def test_partners_come_from_the_baseline_then_from_the_good() -> None:
@@ -310,6 +385,66 @@ def test_the_ledger_remembers_maintenance_and_drains(tmp_path: Path) -> None:
             "resume",
         ]
         assert database.execute('SELECT "group" FROM v_groups').fetchone()[0] == "leaf1"
+
+
+def test_the_ledger_keeps_links_and_groups_until_they_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, now = tmp_path / "results.db", parse_utc("2026-11-21T00:00:00Z")
+
+    def say(minutes: float, kind: str, name: str, verdict: str, nodes: tuple[str, ...]) -> list[Shared]:
+        for place in ("ledger", "shared"):
+            monkeypatch.setattr(f"hpcq.store.{place}.utc_now", lambda: utc_text(now + dt.timedelta(minutes=minutes)))
+        with writing(path) as database, transaction(database):
+            ensure_nodes(database, "alpha", EIGHT)
+            decide_shared(database, "alpha", [(kind, name, verdict, "why", nodes)], run_id=None, baseline=None)
+            return standing(database, "alpha")
+
+    leaf = Shared("group", "leaf2", "failed", ("n3", "n4"), True)
+    assert say(0, "group", "leaf2", "failed", ("n3", "n4")) == [leaf]
+    link = Shared("link", "n1 - n5", "failed", ("n1", "n5"), True)
+    assert say(30, "link", "n1 - n5", "failed", ("n1", "n5")) == [replace(leaf, waits=False), link]
+    assert say(31, "group", "leaf2", "pass", ("n3", "n4")) == [link]
+    with reading(path) as database:
+        last = last_verdicts(database, "alpha", None, each=False)
+        assert [(one.kind, one.name, one.verdict) for one in last] == [
+            ("link", "n1 - n5", "failed"),
+            ("group", "leaf2", "pass"),
+        ]
+        each = last_verdicts(database, None, "n3", each=True)
+        assert [(one.verdict, one.nodes) for one in each] == [("failed", ("n3", "n4")), ("pass", ("n3", "n4"))]
+        with pytest.raises(UserError, match="the nearest is n3"):
+            last_verdicts(database, None, "n33", each=False)
+
+
+def test_links_and_groups_at_fault_are_run_again_and_pass() -> None:
+    link = sides_of("link", "n1 - n5", ("n1", "n5"), EIGHT, LEAF_OF)
+    path = sides_of("link", "leaf1 - leaf3", ("n1", "n2", "n5", "n6"), EIGHT, LEAF_OF)
+    leaf = sides_of("group", "leaf2", ("n3", "n4"), EIGHT, LEAF_OF)
+    assert pairs_across(link, ["n5"], EIGHT, []) == [("n1", "n5")]
+    assert pairs_across(path, ["n6"], EIGHT, ["n2"]) == [("n2", "n6"), ("n1", "n5")]
+    assert pairs_across(leaf, ["n4"], EIGHT, ["n7"]) == [("n4", "n7"), ("n3", "n1")]
+    assert pairs_across(leaf, ["n7"], EIGHT, []) == [], "whoever is not behind it has nothing to do with it"
+    assert pairs_across(link, ["n5"], ["n5", "n6"], []) == [], "its other end is not to be had"
+    every = list(permutations(EIGHT, 2))
+    found = judge(EIGHT, results({}, pairs=every), {}, LEAF_OF, [link, path, leaf])
+    assert [(one.kind, one.name, one.verdict.value) for one in (*found.links, *found.groups)] == [
+        ("link", "n1 - n5", "pass"), ("link", "leaf1 - leaf3", "pass"), ("group", "leaf2", "pass"),
+    ]  # fmt: skip
+    one_way = judge(EIGHT, results({}, pairs=[("n1", "n5"), ("n3", "n7")]), {}, LEAF_OF, [link, path, leaf])
+    assert one_way.links == one_way.groups == (), "too little ran to say so"
+    slow = judge(EIGHT, results(across("leaf2", 0.5), pairs=every), {}, LEAF_OF, [leaf])
+    assert [one.verdict.value for one in slow.groups] == ["failed"]
+
+
+def test_both_ends_of_a_failed_link_are_tried_from_time_to_time() -> None:
+    nodes = {f"n{i}": known(f"n{i}") for i in range(1, 6)}
+    seen = Upkeep("me", {node: up(node) for node in nodes})
+    link = Shared("link", "n1 - n5", "failed", ("n1", "n5"), False)
+    assert choose(Wish(), nodes, seen, set(nodes), [link]).targets == dict.fromkeys(
+        ("n1", "n5"), "link n1 - n5 failed last time"
+    )
+    assert choose(Wish(), nodes, seen, set(nodes), [replace(link, waits=True)]).targets == {}
+    assert choose(Wish(), nodes, seen, {"n1", "n2"}, [link]).targets == {}, "one end was drained: nobody gets both"
+    assert choose(Wish(nodes=("n2",)), nodes, seen, set(nodes), [link]).testable == ("n2",)
 
 
 def test_an_inconclusive_node_is_left_alone_for_ever_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -175,10 +175,19 @@ def test_a_maintenance_from_end_to_end(lab8: RunningLab, tmp_path: Path) -> None
     admit = next(one["command"] for one in during["commands"] if "users+=labuser" in one["command"])
     assert desk.rows("SELECT count(*) AS runs FROM run")[0]["runs"] == 2
 
-    # Let in, it runs inside; two nodes alone cannot tell whose fault it is.
+    # Let in, it runs inside; two nodes alone cannot tell whose fault it is, and with partners outside they can.
     root(desk, f"{admit}")
     inside = accept(desk, "--since", "swap", "--against", "good", expect=4)
     assert (inside["reservation"], inside["verdicts"]) == ("swap", {"n02": "inconclusive", "n03": "inconclusive"})
+    [flex] = [one["command"] for one in inside["commands"] if "flags+=flex" in one["command"]]
+    root(desk, flex)
+    # Draining is for those who may: labuser may not, an administrator of Slurm may.
+    refused = desk.hpcq("accept", "campaign.yaml", "--since", "swap", "--against", "good", "--apply", expect=1, timeout_s=600)
+    assert "FAIL          alpha-n02" in refused.stdout
+    assert "PASS          alpha-n03" in refused.stdout
+    assert "type: scontrol update reservationname=swap nodes=alpha-n02 " in refused.stdout, "n03 may go back, a person decides"
+    assert "error: alpha: scontrol update nodename=alpha-n02 state=drain" in refused.stderr
+    assert "this user may not do that there" in refused.stderr
 
     # The maintenance ends, and the watcher says what it thinks of it.
     root(desk, "scontrol delete reservationname=swap")
@@ -189,27 +198,29 @@ def test_a_maintenance_from_end_to_end(lab8: RunningLab, tmp_path: Path) -> None
     assert "maintenance" in after["reasons"]["alpha-n02"]
     [drain] = [one["command"] for one in after["commands"] if "state=drain" in one["command"]]
     assert "nodename=alpha-n02" in drain
-
-    # Draining is for those who may: labuser may not, an administrator of Slurm may.
-    words = ("accept", "campaign.yaml", "--against", "good", "--node", "alpha-n02", "--apply")
-    refused = desk.hpcq(*words, expect=1, timeout_s=600)
-    assert "FAIL" in refused.stdout
-    assert "error: alpha: scontrol update nodename=alpha-n02 state=drain" in refused.stderr
-    assert "this user may not do that there" in refused.stderr
     root(desk, "sacctmgr -i modify user labuser set adminlevel=admin")
-    assert f"done: {drain.split(' reason')[0]}" in desk.hpcq(*words, expect=3, timeout_s=600).stdout
+    only = ("--against", "good", "--node", "alpha-n02", "--apply")
+    assert drain.split(" reason")[0] in accept(desk, *only, expect=3)["applied"][0]
     wait_for_states(desk, n02="drained")
     assert watcher.tick(4)["verdicts"] == {"n04": "not_covered"}, "a failed node waits for its repair"
 
-    # Repaired, resumed, booted: all is well, and then there is nothing to do.
+    # Repaired: released to the test and to nobody else, it passes, and is given back to users.
     lab8.exec("alpha/n02", "sh", "-c", REPAIRED)
-    root(desk, "scontrol update nodename=alpha-n02 state=resume")
+    waiting = accept(desk, *only, expect=4)
+    assert (waiting["verdicts"], waiting["runs"], waiting["applied"]) == ({"n02": "not_covered"}, [], [])
+    [release] = [one["command"] for one in waiting["commands"]]
+    lab8.exec("alpha", "sh", "-c", release)
+    assert states(desk)["n02"] not in {"drained", "drain"}
+    repaired = accept(desk, *only, expect=0)
+    assert (repaired["reservation"], repaired["verdicts"]) == ("hpcq-accept", {"n02": "pass"})
+    assert repaired["applied"] == ["scontrol delete reservationname=hpcq-accept"]
+    wait_for_states(desk, n02="idle")
+
+    # The last one comes up, and then there is nothing to do.
     lab8.command("start-node", "alpha/n04")
-    wait_for_states(desk, n02="idle", n04="idle")
-    repaired = watcher.tick(0)
-    assert repaired["verdicts"] == {"n02": "pass", "n04": "pass"}
-    assert "back from drain" in repaired["reasons"]["alpha-n02"]
+    wait_for_states(desk, n04="idle")
+    assert watcher.tick(0)["verdicts"] == {"n04": "pass"}
     quiet = watcher.tick(0)
     assert (quiet["nodes"], quiet["runs"]) == ([], []), "a second time there is nothing to do"
-    found = desk.rows("SELECT node, verdict FROM v_nodes WHERE cluster = 'alpha'")
-    assert {row["node"]: row["verdict"] for row in found} == dict.fromkeys(NODES, "pass")
+    found = json.loads(desk.hpcq("ledger", "--json").stdout)
+    assert {row["name"]: row["verdict"] for row in found} == dict.fromkeys(NODES, "pass")

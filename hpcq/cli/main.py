@@ -37,6 +37,7 @@ _VERBS = {
     "load": ("results", "Load a run's files into the database (again)."),
     "report": ("results", "Write a run's page."),
     "accept": ("accept", "Test nodes after a maintenance: which may go back to users."),
+    "ledger": ("ledger", "Show what acceptances said of nodes, links and groups."),
     "gate": ("gate", "Propose bounds for gates from history."),
     "schedule": ("schedule", "Nightly samples and the watcher after maintenance, by timers."),
     "series": ("history", "List the series: what may be compared over time."),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hpcq.errors import UserError
 from hpcq.pairs import natural
 from hpcq.scheduler.upkeep import Reservation, Upkeep
 from hpcq.store.ledger import NodeLedger
+from hpcq.store.shared import Shared
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +28,13 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """targets: node -> why. testable: those that can be had now. blocked: node -> why not. inside: nodes of `reservation`."""
+    """targets: node -> why. testable: those that can be had now. blocked: node -> why not. room: who can be a partner."""
 
     targets: dict[str, str]
     testable: tuple[str, ...]
+    room: frozenset[str]
     blocked: dict[str, str] = field(default_factory=dict)
     reservation: str | None = None
-    inside: frozenset[str] = frozenset()
 
     @property
     def can_run(self) -> bool:
@@ -41,8 +42,15 @@ class Choice:
         return bool(self.testable)
 
 
-def choose(wish: Wish, known: Mapping[str, NodeLedger], seen: Upkeep, idle: set[str]) -> Choice:
-    """Find the nodes that need a verdict and those of them that can be measured now."""
+def choose(
+    wish: Wish, known: Mapping[str, NodeLedger], seen: Upkeep, idle: set[str], standing: Sequence[Shared] = ()
+) -> Choice:
+    """Find the nodes that need a verdict and those of them that can be measured now.
+
+    standing: links and groups at fault. Inside a reservation its own nodes are run with each other, and where it is flexible
+    with idle ones outside, too. Nodes that no reservation of ours holds wait for the next acceptance otherwise.
+    """
+    idle = idle - {node for one in seen.reservations if one.active for node in one.nodes}
     unknown = [node for node in wish.nodes if node not in known]
     if unknown:
         raise UserError(
@@ -53,15 +61,16 @@ def choose(wish: Wish, known: Mapping[str, NodeLedger], seen: Upkeep, idle: set[
         why = _why(wish, known[node], seen)
         if why:
             targets[node] = why
-    standing = _usable(seen, targets, idle)
-    if standing is not None:
-        inside = frozenset(node for node in standing.nodes if node in known and not _held(node, seen))
-        testable = tuple(node for node in targets if node in inside)
-    else:
-        inside = frozenset()
-        testable = tuple(node for node in targets if node in idle)
-    blocked = {node: _blocked(node, seen) for node in targets if node not in testable}
-    return Choice(targets, testable, blocked, standing.name if standing else None, inside)
+    if wish == Wish():
+        targets |= {node: why for node, why in _of_links(standing, idle).items() if node not in targets}
+    usable = _usable(seen, targets, idle)
+    room = frozenset(idle)
+    if usable is not None:
+        inside = frozenset(node for node in usable.nodes if node in known and not _held(node, seen))
+        room = inside | idle if usable.flex else inside
+    testable = tuple(node for node in targets if node in room)
+    blocked = {node: _blocked(node, seen, idle) for node in targets if node not in testable}
+    return Choice(targets, testable, room, blocked, usable.name if usable else None)
 
 
 def _why(wish: Wish, node: NodeLedger, seen: Upkeep) -> str:
@@ -90,11 +99,18 @@ def _why(wish: Wish, node: NodeLedger, seen: Upkeep) -> str:
     return ", ".join(dict.fromkeys(reasons))
 
 
+def _of_links(standing: Sequence[Shared], idle: set[str]) -> dict[str, str]:
+    """Both ends of links that failed, from time to time: nothing tells that a cable was changed. Leaves go with their nodes."""
+    links = [one for one in standing if one.kind == "link" and len(one.nodes) == 2 and not one.waits]
+    due = [one for one in links if idle.issuperset(one.nodes)]
+    return {node: f"link {one.name} {one.verdict} last time" for one in due for node in one.nodes}
+
+
 def _usable(seen: Upkeep, targets: Mapping[str, str], idle: set[str]) -> Reservation | None:
-    """A reservation that stands, lets this user in, and holds at least two nodes to test that nobody else can have."""
+    """A reservation that stands, lets this user in, and holds at least two nodes to test, or one where it is flexible."""
     for one in seen.reservations:
-        held = [node for node in one.nodes if node in targets and node not in idle and not _held(node, seen)]
-        if one.active and one.mine and len(held) >= 2:
+        held = [node for node in one.nodes if node in targets and not _held(node, seen)]
+        if one.active and one.mine and (len(held) >= 2 or (held and one.flex and idle)):
             return one
     return None
 
@@ -104,7 +120,7 @@ def _held(node: str, seen: Upkeep) -> bool:
     return up is not None and (up.drained or up.down)
 
 
-def _blocked(node: str, seen: Upkeep) -> str:
+def _blocked(node: str, seen: Upkeep, idle: set[str]) -> str:
     up = seen.nodes.get(node)
     if up is not None and up.down:
         return f"down{': ' + up.reason if up.reason else ''}"
@@ -112,5 +128,8 @@ def _blocked(node: str, seen: Upkeep) -> str:
         return f"drained{': ' + up.reason if up.reason else ''}"
     held = next((one for one in seen.reservations if one.active and node in one.nodes), None)
     if held is not None:
-        return f"in reservation {held.name} until {held.ended_utc[:16].replace('T', ' ')} UTC"
+        alone = ", alone there: it has no partner" if held.mine and not held.flex else ""
+        return f"in reservation {held.name} until {held.ended_utc[:16].replace('T', ' ')} UTC{alone}"
+    if node in idle:
+        return "idle, but a reservation was tested first: the next acceptance takes it"
     return "busy: not idle now"

@@ -49,14 +49,14 @@ def measured(
             known = expected.known((client, server, test)) or values
             arrived = test.endswith(ledger.ARRIVED)
             failed = ARRIVED_FAILED_RATIO if arrived else FAILED_RATIO
-            slow, sure = _slow(known, values, Better(better), effect_of(test))
+            slow, sure, leans = _slow(known, values, Better(better), effect_of(test))
             ratios = tuple(_ratio(value, median(known), Better(better)) for value in values)
             gate = None
             if not arrived:
                 kernel, _, rest = test.partition(" ")
                 key = (client, server, _test(kernel, json.loads(rest.rpartition(" ")[0])))
                 sure, gate = sure and key not in open_gates, broken.get(key)
-            results.append(PairResult(client, server, test, number, ratios, slow, sure, gate, failed, arrived))
+            results.append(PairResult(client, server, test, number, ratios, slow, sure, gate, failed, arrived, leans))
     return results
 
 
@@ -64,13 +64,19 @@ def _values(database: Connection, cluster: str, run_ids: Sequence[int]) -> dict[
     return {**ledger.values_of(database, cluster, run_ids), **ledger.arrived_of(database, cluster, run_ids)}
 
 
-def _slow(known: Sequence[float], values: Sequence[float], better: Better, effect: float) -> tuple[bool, bool]:
-    """Whether the values are worse than known ones, and whether that can be said at all."""
+def _slow(known: Sequence[float], values: Sequence[float], better: Better, effect: float) -> tuple[bool, bool, bool]:
+    """Whether the values are worse than known ones, whether that can be said at all, and whether they only lean to it.
+
+    One wild value of five hides any loss from ranks: a median that is as slow as a slow one's then speaks for nobody.
+    """
     found = compare(known, values, better=better, minimum_effect_ratio=effect)
+    if found.outcome is Outcome.DEGRADED:
+        return True, True, False
+    change = _ratio(median(values), median(known), better) - 1
+    leans = change <= -effect
     if found.outcome is Outcome.INCONCLUSIVE:
-        near = abs(_ratio(median(values), median(known), better) - 1) < effect
-        return False, near and len(values) >= 3 and len(known) >= 3
-    return found.outcome is Outcome.DEGRADED, True
+        return False, abs(change) < effect and len(values) >= 3 and len(known) >= 3, leans
+    return False, not leans, leans
 
 
 def _ratio(value: float, expected: float, better: Better) -> float:

@@ -25,17 +25,18 @@ from hpcq.errors import HpcqError
 from hpcq.runner import stages
 from hpcq.runner.accept_choice import Choice, Wish, choose
 from hpcq.runner.accept_commands import Applied, Command, apply, commands_for
-from hpcq.runner.accept_partners import again, partners
+from hpcq.runner.accept_partners import again, both_ways, partners
 from hpcq.runner.accept_values import measured
 from hpcq.runner.runs import check_definitions, open_run, reach, scheduler_of
 from hpcq.scheduler.base import NodeCondition, Scheduler
 from hpcq.scheduler.upkeep import Upkeep, upkeep
-from hpcq.store import ledger
+from hpcq.store import ledger, shared
 from hpcq.store.database import reading, transaction, writing
 from hpcq.store.moments import baseline_runs
 from hpcq.store.runfolder import RunFolder
 from hpcq.verdict.acceptance import Acceptance, Judged, PairResult, judge, ran_twice
 from hpcq.verdict.gates import Verdict
+from hpcq.verdict.shared import Sides, pairs_across, sides_of
 
 Say = Callable[[str], None]
 
@@ -128,6 +129,7 @@ class _Acceptor:
         self.reference = reference
         self.run_ids: list[int] = []
         self.runs: list[str] = []
+        self.standing: list[Sides] = []
 
     def run(self, *, every_link: bool) -> Outcome:
         """Observe, choose, run, judge, write down. every_link: the campaign wants all pairs."""
@@ -140,19 +142,22 @@ class _Acceptor:
                 self.reference = _newest_runs(database, self.name)
             baseline_pairs = ledger.pairs_of(database, self.name, self.reference) if self.order.against else []
             groups = ledger.leaves_of(database, self.name)
+            standing = shared.standing(database, self.name)
+        self.standing = [sides_of(one.kind, one.name, one.nodes, states, groups) for one in standing]
         idle = {name for name, state in states.items() if state.condition is NodeCondition.IDLE}
-        choice = choose(self.order.wish, {node: known[node] for node in states}, seen, idle)
+        choice = choose(self.order.wish, {node: known[node] for node in states}, seen, idle, standing)
         if choice.can_run:
-            good = [node for node in idle if known[node].verdict == "pass" and node not in choice.targets]
-            room = choice.inside if choice.reservation else idle
+            good = [node for node in choice.room if known[node].verdict == "pass" and node not in choice.targets]
+            room = choice.room
             pairs = partners(choice.testable, room, baseline=baseline_pairs, good=good, leaf_of=groups, every_link=every_link)
-            self._measure(pairs, choice)
+            settling = [pair for one in self.standing for pair in pairs_across(one, choice.testable, room, good)]
+            self._measure(list(dict.fromkeys([*pairs, *both_ways(settling)])), choice)
             self._again(choice, groups, room)
         verdicts = self._judged(choice, groups, {node: state.native_state for node, state in states.items()})
         outcome = Outcome(self.name, choice.targets, verdicts, self.runs, choice.reservation)
         outcome.changed = self._changed(verdicts)
         self._write_down(outcome)
-        outcome.commands = commands_for(verdicts, seen)
+        outcome.commands = commands_for(verdicts, seen, choice.reservation)
         if self.order.apply:
             outcome.applied = apply(self.scheduler.transport, outcome.commands)
         return outcome
@@ -161,7 +166,7 @@ class _Acceptor:
         standing = [
             ledger.Occurrence(node, one.started_utc, one.name)
             for one in seen.reservations
-            if one.maintenance and one.active
+            if one.maintenance and one.active and not one.own
             for node in one.nodes
         ]
         drained = [one.node for one in seen.nodes.values() if one.drained]
@@ -218,7 +223,7 @@ class _Acceptor:
         missing = dict(choice.blocked)
         for node in choice.targets:
             missing.setdefault(node, f"no result; the scheduler says {states.get(node, 'nothing')}")
-        return judge(list(choice.targets), self._results(groups), missing, groups)
+        return judge(list(choice.targets), self._results(groups), missing, groups, self.standing)
 
     def _changed(self, verdicts: Acceptance) -> dict[str, str]:
         """What differs between the reference and now on nodes that did not pass."""
@@ -239,9 +244,14 @@ class _Acceptor:
 
     def _write_down(self, outcome: Outcome) -> None:
         rows = [(one.name, one.verdict.value, one.reason) for one in outcome.verdicts.nodes if not self._said_before(one)]
+        things = [
+            (one.kind, one.name, one.verdict.value, one.reason, one.members)
+            for one in (*outcome.verdicts.links, *outcome.verdicts.groups)
+        ]
         with writing(self.order.database) as database, transaction(database):
             run_id = self.run_ids[-1] if self.run_ids else None
             ledger.decide(database, self.name, rows, run_id=run_id, baseline=self.order.against)
+            shared.decide_shared(database, self.name, things, run_id=run_id, baseline=self.order.against)
 
     def _said_before(self, one: Judged) -> bool:
         """Whether the ledger has it already: a node that is still not covered, for the same reason."""

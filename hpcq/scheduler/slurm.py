@@ -340,14 +340,20 @@ def _job_report(native_id: str, word: str, nodes: str, reason: str, exit_code: s
 
 
 def _within(states: Sequence[NodeState], reservation: str, name: str) -> list[NodeState]:
-    """Nodes as seen from inside a reservation: its own are idle when only the reservation keeps them; others are not ours."""
+    """Nodes as seen from inside a reservation: its own are idle when only the reservation keeps them.
+
+    Others are not ours, unless it is a flexible one, whose jobs may have nodes outside, too.
+    """
     fields = dict(word.split("=", 1) for word in reservation.split() if "=" in word)
     mine = set(nodelist.expand(fields["Nodes"])) if fields.get("Nodes", "(null)") != "(null)" else set()
     active = fields.get("State", "") == "ACTIVE"
+    flex = active and "FLEX" in fields.get("Flags", "").split(",")
     found = []
     for state in states:
         condition, reason = state.condition, state.reason
-        if state.node not in mine or not active:
+        if state.node not in mine and flex:
+            pass
+        elif state.node not in mine or not active:
             condition = NodeCondition.RESERVED if condition is NodeCondition.IDLE else condition
             reason = f"reservation {name} is not active" if state.node in mine else f"not in reservation {name}"
         elif state.native_state.lower() in {"reserved", "maint"}:

@@ -1,7 +1,7 @@
 """What a scheduler knows of upkeep: boots, drains, maintenance reservations, leaf switches; and how to drain or resume.
 
     upkeep(scheduler) -> Upkeep      of Slurm; other schedulers tell less, and then ledger and results must do
-    drain_command(node, reason), resume_command(node), admit_command(reservation, user)      what a person would type
+    drain_command(...), resume_command(...), release_command(...), give_back_command(...), ...      what a person would type
 
 Formats are those that Slurm 22.05 and 24.11 share. Times are asked for in UTC.
 """
@@ -15,6 +15,10 @@ from dataclasses import dataclass, field
 from hpcq.scheduler.base import Scheduler
 from hpcq.scheduler.slurm import Slurm
 from hpcq.transport import quote
+
+#: The reservation that releases nodes to the test, and how long it stands unless the test ends it.
+OWN_RESERVATION = "hpcq-accept"
+OWN_MINUTES = 120
 
 _SIGN = "== hpcq =="
 _KEY = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z0-9/:]*)=")
@@ -34,7 +38,7 @@ class NodeUpkeep:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """One reservation that the scheduler has now. `mine`: this user may run in it."""
+    """One reservation that the scheduler has now. mine: this user may run in it. flex: its jobs may have nodes outside, too."""
 
     name: str
     started_utc: str
@@ -43,6 +47,12 @@ class Reservation:
     active: bool
     maintenance: bool
     mine: bool
+    flex: bool = False
+
+    @property
+    def own(self) -> bool:
+        """Whether it was made for a test, with the words of release_command."""
+        return self.name == OWN_RESERVATION
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +126,7 @@ def read_reservations(text: str, user: str) -> tuple[Reservation, ...]:
                     active=keys.get("State") == "ACTIVE",
                     maintenance="MAINT" in flags,
                     mine=user in users,
+                    flex="FLEX" in flags,
                 )
             )
     return tuple(found)
@@ -126,9 +137,40 @@ def drain_command(node: str, reason: str) -> str:
     return f"scontrol update nodename={quote(node)} state=drain reason={quote(reason)}"
 
 
-def resume_command(node: str) -> str:
-    """Give a node back to the users."""
-    return f"scontrol update nodename={quote(node)} state=resume"
+def resume_command(nodes: Sequence[str]) -> str:
+    """End the drain of nodes: users get them, but for a reservation that keeps them."""
+    return f"scontrol update nodename={quote(','.join(nodes))} state=resume"
+
+
+def release_command(nodes: Sequence[str], user: str, standing: Reservation | None) -> str:
+    """Release drained nodes to the test alone. standing: the reservation of an earlier release, which takes them in.
+
+    maint keeps users off, flex lets the test run them with partners outside.
+    """
+    if standing is None:
+        made = (
+            f"scontrol create reservation reservationname={OWN_RESERVATION} starttime=now duration={OWN_MINUTES}"
+            f" users={quote(user)} flags=maint,ignore_jobs,flex nodes={quote(','.join(nodes))}"
+        )
+    else:
+        made = keep_command(standing.name, [*standing.nodes, *(node for node in nodes if node not in standing.nodes)])
+    return f"{made} && {resume_command(nodes)}"
+
+
+def keep_command(reservation: str, nodes: Sequence[str]) -> str:
+    """Let a reservation have these nodes and no others."""
+    return f"scontrol update reservationname={quote(reservation)} nodes={quote(','.join(nodes))}"
+
+
+def give_back_command(standing: Reservation, nodes: Sequence[str]) -> str:
+    """Give these nodes of a reservation back to users; it ends when it has no others."""
+    kept = [node for node in standing.nodes if node not in nodes]
+    return keep_command(standing.name, kept) if kept else f"scontrol delete reservationname={quote(standing.name)}"
+
+
+def flex_command(reservation: str) -> str:
+    """Let jobs of a reservation have nodes outside of it, too."""
+    return f"scontrol update reservationname={quote(reservation)} flags+=flex"
 
 
 def admit_command(reservation: str, user: str) -> str:

@@ -124,6 +124,11 @@ def _waits(database: Connection, node_id: int, decided_utc: str) -> bool:
         " coalesce((SELECT max(decided_utc) FROM acceptance WHERE node_id = ?1 AND verdict <> 'inconclusive'), '')",
         (node_id,),
     ).fetchone()[0]
+    return too_soon(tries, decided_utc)
+
+
+def too_soon(tries: int, decided_utc: str) -> bool:
+    """Whether another try after so many, the last one then, would come too soon."""
     pause_s = min(TRY_AGAIN_S * 2 ** (tries - 1), TRY_AGAIN_MAX_S)
     return bool((parse_utc(utc_now()) - parse_utc(decided_utc)).total_seconds() < pause_s)
 
@@ -209,9 +214,7 @@ def decide(
     baseline: str | None,
 ) -> None:
     """Write (node, verdict, reason) into the ledger, with the boot at which each node was measured in that run."""
-    row = database.execute(
-        "SELECT baseline_id FROM baseline WHERE name = ? ORDER BY set_utc DESC LIMIT 1", (baseline,)
-    ).fetchone()
+    baseline_id = baseline_id_of(database, baseline)
     for node, verdict, reason in verdicts:
         node_id = database.execute(
             "SELECT n.node_id FROM node n JOIN cluster c ON c.cluster_id = n.cluster_id WHERE c.name = ? AND n.name = ?",
@@ -221,8 +224,14 @@ def decide(
         database.execute(
             "INSERT INTO acceptance (node_id, node_boot_id, run_id, baseline_id, verdict, reason, decided_utc)"
             " VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (node_id, boot, run_id, row[0] if row else None, verdict, reason, utc_now()),
+            (node_id, boot, run_id, baseline_id, verdict, reason, utc_now()),
         )
+
+
+def baseline_id_of(database: Connection, name: str | None) -> int | None:
+    """The baseline of this name that holds now."""
+    row = database.execute("SELECT baseline_id FROM baseline WHERE name = ? ORDER BY set_utc DESC LIMIT 1", (name,)).fetchone()
+    return int(row[0]) if row else None
 
 
 def leaves_of(database: Connection, cluster: str) -> dict[str, str]:

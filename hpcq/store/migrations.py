@@ -147,4 +147,25 @@ CREATE TABLE link_end ( -- one side of an attempt over a link: a job of its own 
 ) WITHOUT ROWID;
 """
 
-MIGRATIONS: tuple[tuple[int, str], ...] = ((2, _VERSION_2), (3, _VERSION_3))
+_VERSION_4 = """
+CREATE TABLE shared_acceptance ( -- ledger: verdicts on what nodes share: links and groups at fault, and their passing since
+    shared_acceptance_id INTEGER PRIMARY KEY, -- key
+    cluster_id INTEGER NOT NULL REFERENCES cluster, -- where
+    kind TEXT NOT NULL CHECK (kind IN ('link', 'group')), -- group: all nodes behind one leaf switch
+    name TEXT NOT NULL CHECK (typeof(name) = 'text'), -- both ends of a link (nodes or leaf switches), or the leaf switch
+    run_id INTEGER REFERENCES run, -- the run that it rests on; NULL: there was none
+    baseline_id INTEGER REFERENCES baseline, -- what it was held against; NULL: no named baseline
+    verdict TEXT NOT NULL CHECK (verdict IN ('pass', 'degraded', 'failed', 'inconclusive', 'not_covered')), -- in a word
+    reason TEXT NOT NULL CHECK (typeof(reason) = 'text'), -- in words
+    decided_utc TEXT NOT NULL CHECK (decided_utc GLOB '????-??-??T??:??:??*Z'), -- when, UTC
+    UNIQUE (cluster_id, kind, name, decided_utc)
+);
+
+CREATE TABLE shared_acceptance_node ( -- the nodes that share it: both ends of a link, all nodes of a group
+    shared_acceptance_id INTEGER NOT NULL REFERENCES shared_acceptance, -- which verdict
+    node_id INTEGER NOT NULL REFERENCES node, -- which node
+    PRIMARY KEY (shared_acceptance_id, node_id)
+) WITHOUT ROWID;
+"""
+
+MIGRATIONS: tuple[tuple[int, str], ...] = ((2, _VERSION_2), (3, _VERSION_3), (4, _VERSION_4))

@@ -15,6 +15,7 @@ from statistics import median
 from hpcq.localisation import PairTable, blame
 from hpcq.verdict.culprits import Culprits, Pair, Word, behind, find_culprits
 from hpcq.verdict.gates import Verdict
+from hpcq.verdict.shared import Sides, passes
 
 #: Slower than this share of what is expected is a failure, not only a degradation.
 FAILED_RATIO = 0.9
@@ -25,6 +26,7 @@ class PairResult:
     """One test of one pair in one run. ratios: of its repetitions, as shares of what is expected, below 1 is worse.
 
     slow: judged worse than before or than its peers. gate: the gate that it broke. sure: enough values to tell.
+    leans: where they do not tell, their median would have been slow; one wild value of five is enough for that.
     failed_ratio: below this it is a failure, not only a degradation. is_loss: the ratios are of packets that arrived.
     """
 
@@ -38,6 +40,7 @@ class PairResult:
     gate: str | None = None
     failed_ratio: float = FAILED_RATIO
     is_loss: bool = False
+    leans: bool = False
 
     @property
     def bad(self) -> bool:
@@ -95,14 +98,24 @@ class Acceptance:
 
 
 def judge(
-    targets: Sequence[str], results: Sequence[PairResult], missing: Mapping[str, str], groups: Mapping[str, str]
+    targets: Sequence[str],
+    results: Sequence[PairResult],
+    missing: Mapping[str, str],
+    groups: Mapping[str, str],
+    standing: Sequence[Sides] = (),
 ) -> Acceptance:
-    """Judge the targets. missing: why a node has no result. groups: node -> leaf switch."""
+    """Judge the targets. missing: why a node has no result. groups: node -> leaf switch.
+
+    standing: links and groups that were at fault before; those that are as expected now pass.
+    """
     pairs = _words(results)
     repeated = ran_twice(results)
     found = find_culprits(pairs, groups, _named(results, groups), repeated)
-    links = _links(found, results, groups)
-    leaves = tuple(_leaf(name, pairs, results, groups) for name, pairs in sorted(found.leaves.items()))
+    now = (*_links(found, results, groups), *(_leaf(name, bad, results, groups) for name, bad in sorted(found.leaves.items())))
+    at_fault = {(one.kind, one.name) for one in now}
+    again = [one for one in standing if (one.kind, one.name) not in at_fault and passes(one, pairs)]
+    shared = (*now, *(_settled(one, results) for one in again))
+    links, leaves = (tuple(one for one in shared if one.kind == kind) for kind in ("link", "group"))
     of_node: dict[str, list[PairResult]] = {}
     for one in results:
         for end in one.pair:
@@ -127,15 +140,15 @@ def ran_twice(results: Sequence[PairResult]) -> set[Pair]:
 
 
 def _words(results: Sequence[PairResult]) -> dict[Pair, Word]:
-    """bad: some test was bad in every run of the pair; fine: none was; unclear: too few values to tell."""
+    """bad: some test was bad in a run and no other run speaks for the pair; fine: none was; unclear: the values do not tell."""
     by_pair: dict[Pair, dict[str, list[PairResult]]] = {}
     for one in results:
         by_pair.setdefault(one.pair, {}).setdefault(one.test, []).append(one)
     words = {}
     for pair, tests in by_pair.items():
-        if any(all(one.bad for one in runs) for runs in tests.values()):
+        if any(any(one.bad for one in runs) and all(one.bad or one.leans for one in runs) for runs in tests.values()):
             words[pair] = Word.BAD
-        elif all(any(one.sure for one in runs) for runs in tests.values()):
+        elif all(any(one.sure and not one.bad for one in runs) for runs in tests.values()):
             words[pair] = Word.FINE
         else:
             words[pair] = Word.UNCLEAR
@@ -169,6 +182,11 @@ def _links(found: Culprits, results: Sequence[PairResult], groups: Mapping[str, 
 def _leaf(name: str, pairs: set[Pair], results: Sequence[PairResult], groups: Mapping[str, str]) -> Judged:
     members = tuple(sorted(node for node, leaf in groups.items() if leaf == name))
     return _thing("group", name, "slow to every other group", pairs, results, members)
+
+
+def _settled(sides: Sides, results: Sequence[PairResult]) -> Judged:
+    ratio = _middle([one for one in results if sides.across(one.pair)])
+    return Judged(sides.kind, sides.name, Verdict.PASS, "as expected again, in both directions", ratio, sides.nodes)
 
 
 def _thing(  # noqa: PLR0917 - a verdict's parts

@@ -161,7 +161,8 @@ def _accused(node: str, pairs: Mapping[Pair, Word], fine: Collection[Pair]) -> b
     fine_without = {end for pair in fine if node not in pair for end in pair}
     for role in (0, 1):
         words = {pair[1 - role]: word for pair, word in pairs.items() if pair[role] == node}
-        if set(words.values()) == {Word.BAD} and len(words) >= PARTNERS_MIN and fine_without.intersection(words):
+        told = {partner for partner, word in words.items() if word is Word.BAD}
+        if Word.FINE not in words.values() and len(told) >= PARTNERS_MIN and fine_without.intersection(told):
             return True
     return False
 
