@@ -351,6 +351,7 @@ def test_reading_slurm() -> None:
         True,
     )
     assert not read_reservations(RESERVATION, "you")[0].mine
+    assert (found.flex, read_reservations(RESERVATION.replace("MAINT", "FLEX,MAINT"), "me")[0].flex) == (False, True)
     assert read_reservations("No reservations in the system\n\n", "me") == ()
     assert drain_command("n 1", "a'b; rm -rf /") == "scontrol update nodename='n 1' state=drain reason='a'\"'\"'b; rm -rf /'"
 

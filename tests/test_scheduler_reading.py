@@ -13,6 +13,27 @@ pytestmark = pytest.mark.fast
 
 
 @pytest.mark.parametrize(
+    ("flags", "outside", "state"),
+    [
+        ("MAINT,IGNORE_JOBS", NodeCondition.RESERVED, "ACTIVE"),
+        ("MAINT,FLEX,IGNORE_JOBS", NodeCondition.IDLE, "ACTIVE"),
+        ("MAINT,FLEX", NodeCondition.RESERVED, "INACTIVE"),
+    ],
+)
+def test_nodes_seen_from_inside_a_reservation(flags: str, outside: NodeCondition, state: str) -> None:
+    nodes = "n1|maint|main*||none\nn2|idle|main*||none\nn3|drained|main*||fan\nn4|idle|main*||none\n"
+    shown = f"@reservation ReservationName=swap Nodes=n[1-3] Flags={flags} State={state}\n"
+    found = Slurm(Here(), SchedulerSettings(reservation="swap")).read_nodes(nodes + shown)
+    inside = NodeCondition.IDLE if state == "ACTIVE" else NodeCondition.RESERVED
+    assert {node.node: node.condition for node in found} == {
+        "n1": inside if state == "ACTIVE" else NodeCondition.MAINTENANCE,
+        "n2": inside,
+        "n3": NodeCondition.DRAINED,
+        "n4": outside,
+    }
+
+
+@pytest.mark.parametrize(
     ("word", "condition"),
     [
         ("idle", NodeCondition.IDLE),
