@@ -11,6 +11,7 @@ Only the CLI prints them. A message reads `where: what was found: what is allowe
 
 from __future__ import annotations
 
+import errno
 from enum import IntEnum
 
 
@@ -55,3 +56,19 @@ class SchedulerError(HpcqError):
 
 class StoreError(HpcqError):
     """results.db, the journal or a run folder could not be read or written."""
+
+
+#: What the machine answers when it cannot, whatever the program does.
+_OF_THE_MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE}
+
+
+def of_the_machine(error: BaseException, where: object) -> StoreError | None:
+    """A full, read-only or broken disk in words; None when the failure is of another kind.
+
+    where: what is named when the error names no file.
+    """
+    if not isinstance(error, OSError) or error.errno not in _OF_THE_MACHINE:
+        return None
+    room = error.errno in {errno.ENOSPC, errno.EDQUOT}
+    hint = "make room there, then `hpcq resume`" if room else "see to that disk, then `hpcq resume`"
+    return StoreError(f"{error.filename or where}: cannot be written: {error.strerror}", hint)

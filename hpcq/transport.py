@@ -28,7 +28,7 @@ from hashlib import blake2b
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from hpcq.errors import TransportError
+from hpcq.errors import TransportError, of_the_machine
 
 #: ssh's own exit code for "no connection"; the scripts sent through it never end with it.
 _SSH_FAILED = 255
@@ -77,9 +77,9 @@ def run_here(
     """
     with contextlib.ExitStack() as stack:
         out: IO[bytes] | int | None = None if passthrough else subprocess.PIPE
+        if output is not None:
+            out = stack.enter_context(output.open("ab"))
         try:
-            if output is not None:
-                out = stack.enter_context(output.open("ab"))
             child = stack.enter_context(
                 subprocess.Popen(
                     list(argv),
@@ -270,6 +270,10 @@ def _write_member(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -
     if source is None:
         return
     aside = target.with_name(f".{target.name}.{os.getpid()}.part")
-    aside.write_bytes(source.read())
-    aside.chmod(member.mode & 0o777)
-    aside.replace(target)
+    try:
+        aside.write_bytes(source.read())
+        aside.chmod(member.mode & 0o777)
+        aside.replace(target)
+    except OSError as error:
+        aside.unlink(missing_ok=True)
+        raise of_the_machine(error, target) or error from None

@@ -50,15 +50,15 @@ class Folder:
         return json.loads(self.hpcq(*words, "--json", expect=expect).stdout)
 
     @contextmanager
-    def background(self, argv: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+    def background(self, argv: list[str], log: Path | None = None) -> Iterator[subprocess.Popen[bytes]]:
         """A Python program in the background, in a session of its own; all of it is ended when the block is left."""
-        with (self.folder / "background.log").open("ab") as log:
+        with (log or self.folder / "background.log").open("ab") as words:
             child = subprocess.Popen(
                 [sys.executable, *argv],
                 cwd=self.folder,
                 env=self.environment(),
-                stdout=log,
-                stderr=log,
+                stdout=words,
+                stderr=words,
                 start_new_session=True,
             )
             try:

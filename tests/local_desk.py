@@ -54,9 +54,9 @@ class LocalDesk(Folder):
         hidden = {"HPCQ_CLUSTERS", "HPCQ_DB", "HPCQ_RUNS", "XDG_STATE_HOME"}
         return {**{key: value for key, value in Folder.environment(self).items() if key not in hidden}, "HOME": home}
 
-    def running(self, argv: list[str]) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    def running(self, argv: list[str], log: Path | None = None) -> AbstractContextManager[subprocess.Popen[bytes]]:
         """A Python program in the background; all of it is ended when the block is left."""
-        return self.background(argv)
+        return self.background(argv, log)
 
     def wait_for(self, seen: Callable[[], object], within_s: float = 180) -> None:
         """Until something is there."""

@@ -13,7 +13,7 @@ import click
 
 from hpcq.cli.options import clusters_option, database_option, json_option, near, runs_option
 from hpcq.cli.rows import print_json
-from hpcq.errors import Exit, HpcqError, UserError
+from hpcq.errors import Exit, HpcqError, UserError, of_the_machine
 from hpcq.store.runfolder import read_json
 
 if TYPE_CHECKING:
@@ -209,7 +209,8 @@ def _to_the_end(run: RunFolder, database: Path, *, as_json: bool) -> int:
     failures = _stage_failures(run)
     if code != 0 and not failures:
         words = f"{near(run.path)}: the workflow ended with exit code {code}"
-        failures = [HpcqError(words, f"its words are in {near(run.path / 'snakemake.log')}; hpcq resume goes on from here")]
+        hint = f"its words are in {near(run.path / 'snakemake.log')}; hpcq resume goes on from here"
+        failures = [_disk_trouble(run) or HpcqError(words, hint)]
     if failures:
         return _tell_failures(run, database, failures, as_json=as_json)
     for line in coverage_lines(status_of(run)):
@@ -231,12 +232,32 @@ def _tell_failures(run: RunFolder, database: Path, failures: list[HpcqError], *,
             stages.load(run, database)
             stages.report(run, database)
             print_run(run, database, as_json=as_json)
-    except HpcqError as error:
-        if error.message not in [failure.message for failure in failures]:
-            failures = [*failures, error]
+    except (HpcqError, OSError) as error:
+        found = error if isinstance(error, HpcqError) else of_the_machine(error, run.path)
+        if found is None:
+            raise
+        if found.message not in [failure.message for failure in failures]:
+            failures = [found, *failures]
     for failure in failures[:-1]:
         complain(failure.message, failure.hint)
     raise failures[-1]
+
+
+def _disk_trouble(run: RunFolder) -> HpcqError | None:
+    """What the run's folder answers to a small file: where it takes none, no stage could leave word of its failure."""
+    probe = run.path / ".room"
+    try:
+        probe.write_bytes(bytes(_PROBE_BYTES))
+    except OSError as error:
+        return of_the_machine(error, run.path)
+    finally:
+        with contextlib.suppress(OSError):
+            probe.unlink(missing_ok=True)
+    return None
+
+
+#: The least that a workflow needs for its own notes.
+_PROBE_BYTES = 64 * 1024
 
 
 def _stage_failures(run: RunFolder) -> list[HpcqError]:

@@ -10,12 +10,13 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
 from hpcq import __version__
 from hpcq.cli.options import NoSuchVerb, Verbs
-from hpcq.errors import Exit, HpcqError
+from hpcq.errors import Exit, HpcqError, of_the_machine
 
 #: Taken wherever it stands, before or behind the verb.
 _DEBUG = "--debug"
@@ -115,6 +116,10 @@ def _tell(error: BaseException) -> int:
     if isinstance(error, (click.Abort, KeyboardInterrupt)):
         complain("stopped from the keyboard", "hpcq status shows what is still queued; hpcq resume or hpcq cancel")
         return Exit.ERROR
+    trouble = of_the_machine(error, Path.cwd())
+    if trouble is not None:
+        complain(trouble.message, trouble.hint)
+        return trouble.exit_code
     if isinstance(error, Exception):
         complain(
             f"{type(error).__name__}: {error}", "this is a defect of hpcq: run again with --debug and report what it prints"

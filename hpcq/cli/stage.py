@@ -7,6 +7,7 @@ failure that nobody foresaw leaves its traceback in <run>/log.txt.
 from __future__ import annotations
 
 import contextlib
+import json
 import sys
 import traceback
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ import click
 
 from hpcq import units
 from hpcq.cli.options import database_option
-from hpcq.errors import Exit, HpcqError
+from hpcq.errors import HpcqError, StoreError, of_the_machine
 from hpcq.store.runfolder import RunFolder, read_json, write_json
 
 
@@ -121,7 +122,7 @@ def say(run: RunFolder, text: str) -> None:
     """One event a line, UTC first, to stderr and to the run's own log."""
     line = f"{units.utc_now()} {text}"
     print(line, file=sys.stderr)  # noqa: T201
-    with (run.path / "log.txt").open("a", encoding="utf-8") as file:
+    with contextlib.suppress(OSError), (run.path / "log.txt").open("a", encoding="utf-8") as file:  # stderr has it already
         file.write(line + "\n")
 
 
@@ -130,16 +131,37 @@ def told(run: RunFolder, cluster: str, name: str) -> Iterator[None]:
     """Leave word of a failure where `hpcq run` and `hpcq status` look for it, and raise it."""
     mark = run.path / cluster / f"{name}.error.json"
     mark.unlink(missing_ok=True)
+    spare = mark.with_name(f".{name}.spare")
     try:
+        spare.parent.mkdir(parents=True, exist_ok=True)
+        spare.write_text(" " * _SPARE_BYTES)
         yield
-    except HpcqError as error:
-        say(run, f"error={name} cluster={cluster} {error.message}")
-        write_json(mark, {"stage": name, "message": error.message, "hint": error.hint, "exit_code": int(error.exit_code)})
-        raise
     except Exception as error:
-        say(run, f"error={name} cluster={cluster} unexpected\n{traceback.format_exc()}")
         place = f"{cluster}: {name}" if cluster else name
-        message = f"{place}: {type(error).__name__}: {error}"
-        hint = f"this is a defect of hpcq: its traceback is in {run.path / 'log.txt'}"
-        write_json(mark, {"stage": name, "message": message, "hint": hint, "exit_code": int(Exit.ERROR)})
-        raise
+        failure = error if isinstance(error, HpcqError) else of_the_machine(error, run.path)
+        if failure is None:
+            say(run, f"error={name} cluster={cluster} unexpected\n{traceback.format_exc()}")
+            hint = f"this is a defect of hpcq: its traceback is in {run.path / 'log.txt'}"
+            _leave_word(mark, spare, name, HpcqError(f"{place}: {type(error).__name__}: {error}", hint))
+            raise
+        say(run, f"error={name} cluster={cluster} {failure.message}")
+        _leave_word(mark, spare, name, failure)
+        raise failure from error
+    finally:
+        spare.unlink(missing_ok=True)
+
+
+#: Room for the last words, taken while there is some: on a disk that is full nothing new can be written.
+_SPARE_BYTES = 4096
+
+
+def _leave_word(mark: Path, spare: Path, name: str, failure: HpcqError) -> None:
+    said = {"stage": name, "message": failure.message, "hint": failure.hint, "exit_code": int(failure.exit_code)}
+    try:
+        write_json(mark, said)
+    except StoreError:
+        said |= {"message": failure.message[:1000], "hint": (failure.hint or "")[:200]}
+        with contextlib.suppress(OSError), spare.open("r+", encoding="utf-8") as file:  # `hpcq run` looks at the disk itself
+            file.write(json.dumps(said))
+            file.flush()
+            spare.replace(mark)
