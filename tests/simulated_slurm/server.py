@@ -89,11 +89,13 @@ def _control(machine: Machine, wish: dict[str, Any]) -> dict[str, Any]:
     for number in wish.get("forget", ()):
         machine.cancel(machine.jobs[number])
     machine.retry()
+    if wish.get("end_all"):
+        machine.end_all()
     states: dict[str, int] = {}
     for job in machine.jobs.values():
         states[f"{job.user} {job.state}"] = states.get(f"{job.user} {job.state}", 0) + 1
     names = [job.name for job in machine.jobs.values() if job.user == "me"]
-    return {"calls": machine.calls, "states": states, "names": names}
+    return {"calls": machine.calls, "states": states, "names": names, "broken": machine.settings.broken}
 
 
 if __name__ == "__main__":
