@@ -25,7 +25,7 @@ class Folder:
         """What a command is started with."""
         return dict(os.environ)
 
-    def start(self, argv: list[str], timeout_s: float = 120) -> subprocess.CompletedProcess[str]:
+    def start(self, argv: list[str], timeout_s: float = 240) -> subprocess.CompletedProcess[str]:
         """Run a Python program in the folder."""
         return subprocess.run(
             [sys.executable, *argv],

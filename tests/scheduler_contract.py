@@ -41,7 +41,7 @@ class Site:
         [answer] = self.scheduler.submit([Submission(name, self.script(name, body, nodes), nodes, walltime_s)])
         return answer
 
-    def wait(self, native_id: str, *states: JobState, within_s: float = 60) -> JobReport:
+    def wait(self, native_id: str, *states: JobState, within_s: float = 120) -> JobReport:
         """Poll until the job is in one of these states."""
         deadline = time.monotonic() + within_s
         while True:
@@ -87,7 +87,7 @@ def success_and_failure_are_told_apart(site: Site) -> None:
 
 
 def a_running_job_is_running_and_its_nodes_are_busy(site: Site) -> None:
-    answer = site.submit("running", "sleep 30")
+    answer = site.submit("running", "sleep 300")
     assert answer.native_id
     site.wait(answer.native_id, JobState.RUNNING)
     busy = [state for state in site.scheduler.nodes() if state.condition is NodeCondition.BUSY]
@@ -97,10 +97,11 @@ def a_running_job_is_running_and_its_nodes_are_busy(site: Site) -> None:
 
 
 def a_queued_job_can_be_cancelled_and_twice(site: Site) -> None:
-    first, second = site.submit("first", "sleep 30"), site.submit("second", "sleep 30")
+    first = site.submit("first", "sleep 300")
     assert first.native_id
-    assert second.native_id
     site.wait(first.native_id, JobState.RUNNING)
+    second = site.submit("second", "sleep 300")
+    assert second.native_id
     assert site.wait(second.native_id, JobState.QUEUED).state is JobState.QUEUED
     site.scheduler.cancel([second.native_id, first.native_id])
     site.wait(first.native_id, JobState.CANCELLED)

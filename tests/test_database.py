@@ -291,7 +291,7 @@ def test_a_killed_loader_leaves_nothing_half(builder: RunBuilder, path: Path, tm
     later.everything()
     before = path.read_bytes()
     code = textwrap.dedent(KILLED)
-    killed = subprocess.run([sys.executable, "-c", code, str(path), str(later.path)], check=False, timeout=30)
+    killed = subprocess.run([sys.executable, "-c", code, str(path), str(later.path)], check=False, timeout=240)
     assert killed.returncode == -signal.SIGKILL
     assert path.read_bytes() != before, "the test is only worth something when pages had reached the file"
     assert path.with_name("results.db-journal").exists()

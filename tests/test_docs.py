@@ -78,7 +78,7 @@ def shell(desk: LocalDesk, line: str) -> subprocess.CompletedProcess[str]:
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {**desk.environment(), "PATH": path}
     argv = ["bash", "-c", line]
-    return subprocess.run(argv, cwd=desk.folder, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(argv, cwd=desk.folder, env=environment, capture_output=True, text=True, timeout=240, check=False)
 
 
 def marked_blocks(page: Path) -> list[tuple[int, list[str]]]:

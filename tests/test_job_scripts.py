@@ -57,7 +57,7 @@ def run_job(folder: Path, programs: Programs, refused_count: int) -> tuple[Path,
     write_job(job, cluster, str(folder), place)
     (folder / "sleep").symlink_to(shutil.which("true") or "/bin/true")  # the pauses between launches
     environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
-    subprocess.run(["bash", "job.sh"], cwd=place, check=False, timeout=120, env=environment)
+    subprocess.run(["bash", "job.sh"], cwd=place, check=False, timeout=240, env=environment)
     return place, json.loads((place / "exit.json").read_text())["reason"]
 
 

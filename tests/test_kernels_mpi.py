@@ -53,7 +53,7 @@ def program(mpi: Mpi, programs: Programs) -> Path:
 
 def run(mpi: Mpi, program: Path, *words: str, ranks: int = 2, **options: object) -> Ended:
     given = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-    return ended([*mpi.launcher, str(ranks), str(program), "mpi_pingpong", *words, *given], timeout_s=60, env=YIELD)
+    return ended([*mpi.launcher, str(ranks), str(program), "mpi_pingpong", *words, *given], timeout_s=200, env=YIELD)
 
 
 def test_builds_without_a_warning_and_compiles_nothing_twice(mpi: Mpi, programs: Programs) -> None:
@@ -78,7 +78,7 @@ def test_the_client_is_the_rank_on_its_node_however_the_launcher_numbers_them(
 ) -> None:
     words = [str(program), "mpi_pingpong", "--nodes", "n1,n2", "--operation_count_max", "5", "--warmup_s", "0"]
     first, second = (["1", "env", f"SLURMD_NODENAME={name}", *words] for name in order)
-    done = ended([*mpi.launcher, *first, ":", "-np", *second], timeout_s=60, env=YIELD)
+    done = ended([*mpi.launcher, *first, ":", "-np", *second], timeout_s=200, env=YIELD)
     assert done.rc == 0, done.err
     evidence = done.line["evidence"]
     assert [evidence[end]["slurmd_nodename"] for end in ("client", "server")] == ["n1", "n2"]
@@ -89,7 +89,7 @@ def test_measures(mpi: Mpi, program: Path, tmp_path: Path, message_bytes: int) -
     samples = tmp_path / "samples"
     whole = tmp_path / "whole.json"
     words = ["--interface", "lo", "--samples-file", str(samples), "--evidence-file", str(whole)]
-    done = run(mpi, program, *words, message_bytes=message_bytes, operation_count_max=50, warmup_s=0, duration_s=5)
+    done = run(mpi, program, *words, message_bytes=message_bytes, operation_count_max=50, warmup_s=0, duration_s=100)
     line = done.line
     assert done.rc == 0, done.err
     assert line["valid"] is True

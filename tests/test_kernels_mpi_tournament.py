@@ -19,7 +19,7 @@ node c
 node d
 test 1 tcp_pingpong 10
 option duration_s 1
-test 2 mpi_pingpong 10
+test 2 mpi_pingpong 60
 option message_bytes 512
 option duration_s 0.05
 option warmup_s 0
@@ -44,7 +44,7 @@ def play(mpi: Mpi, program: Path, folder: Path, nodes: str, *words: str) -> tupl
     files = ["--tournament", str(path), "--spool", str(folder / "spool.jsonl"), "--interface", "lo"]
     command = [*mpi.launcher, str(len(nodes)), str(program), "tournament", *files, "--nodes", ",".join(nodes), *words]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=60, check=False, env={**os.environ, **YIELD}, stdin=subprocess.DEVNULL
+        command, capture_output=True, text=True, timeout=200, check=False, env={**os.environ, **YIELD}, stdin=subprocess.DEVNULL
     )
     spool = folder / "spool.jsonl"
     lines = [json.loads(line) for line in spool.read_text().splitlines()] if spool.exists() else []

@@ -127,7 +127,7 @@ def test_two_runs_side_by_side_one_with_a_failed_gate_one_with_a_failed_kernel(t
         )
         for argv in words
     ]
-    (gate_out, _), (_, fail_err) = [child.communicate(timeout=120) for child in both]
+    (gate_out, _), (_, fail_err) = [child.communicate(timeout=240) for child in both]
     assert [child.returncode for child in both] == [3, 4], gate_out + fail_err
     assert gate_out.count("gate failed: ") == 1
     assert "median round_trip_p50_ns is " in gate_out
@@ -169,7 +169,7 @@ def test_a_defect_in_a_stage_reaches_the_person(tmp_path: Path) -> None:
                       "build.check_description = fail\n")  # fmt: skip
     environment = {**desk.environment(), "PYTHONPATH": str(desk.folder)}
     argv = [sys.executable, "-m", "hpcq", "run", "try.yaml"]
-    said = subprocess.run(argv, cwd=desk.folder, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    said = subprocess.run(argv, cwd=desk.folder, env=environment, capture_output=True, text=True, timeout=240, check=False)
     assert said.returncode == 1
     log = desk.run_folder / "log.txt"
     assert (

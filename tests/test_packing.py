@@ -215,7 +215,7 @@ def test_scale(tmp_path: Path, cluster: Cluster) -> None:
     assert len(plan.pairs) == 499_500
     plan = plan_of(tmp_path, cluster, 5000, "pairs: {rounds: 10}\npack: group of 16\n")
     assert len(choose_packs(plan.planned_pairs(), names(5000), [], Budget(jobs_at_most=32), plan)) == 32
-    assert time.process_time() - started < 12
+    assert time.process_time() - started < 60
 
 
 # -- a tournament's folder ---------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import pytest
 from hpcq.scheduler.base import JobState, NodeCondition, SchedulerSettings, Submission
 from hpcq.scheduler.local import Local
 from hpcq.transport import Here
+from tests.kernel_programs import wait_for
 from tests.scheduler_contract import PROMISES, TERMINAL, Site, the_time_limit_ends_a_job
 
 pytestmark = pytest.mark.fast
@@ -30,18 +31,18 @@ def test_promise(site: Site, promise: Callable[[Site], None]) -> None:
 
 
 def test_a_cancelled_script_gets_term_and_can_say_so(site: Site) -> None:
-    body = f"trap 'echo ended >{site.folder}/trapped/said; exit 143' TERM\nsleep 30 & wait"
+    there = Path(site.folder) / "trapped"
+    body = f"trap 'echo ended >{there}/said; exit 143' TERM\ntouch {there}/set\nsleep 300 & wait"
     answer = site.submit("trapped", body)
     assert answer.native_id
-    site.wait(answer.native_id, JobState.RUNNING)
-    time.sleep(0.3)  # until the script has set its trap
+    wait_for((there / "set").exists)
     site.scheduler.cancel([answer.native_id])
     assert site.wait(answer.native_id, *TERMINAL).state is JobState.CANCELLED
-    assert (Path(site.folder) / "trapped" / "said").read_text() == "ended\n"
+    assert (there / "said").read_text() == "ended\n"
 
 
 def test_a_keeper_that_dies_is_no_success(site: Site, tmp_path: Path) -> None:
-    answer = site.submit("orphan", "sleep 30")
+    answer = site.submit("orphan", "sleep 300")
     assert answer.native_id
     site.wait(answer.native_id, JobState.RUNNING)
     keeper = int((tmp_path / "queue with blanks" / "jobs" / answer.native_id / "pid").read_text())
