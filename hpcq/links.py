@@ -181,10 +181,16 @@ def refuse_beyond_budget(campaign: Campaign, budget: Budget, made: LinkPlan, own
             f"{where}: walltime: jobs of {made.link.name} ask for {made.plan.walltime_s} s: the budget allows {most_s} s",
             hint="a link's jobs may wait patience_s for each other: a shorter one, or fewer tests a job",
         )
+    limit, planned_s = budget.node_seconds_at_most, own.cost.node_seconds
+    if limit is not None and made.plan.walltime_s > limit:
+        raise UserError(
+            f"{where}: budget: a job of {made.link.name} may take {made.plan.walltime_s} node-seconds:"
+            f" at most {limit:g} are allowed",
+            hint="a link's jobs may wait patience_s for each other: a shorter one, or a walltime of the campaign",
+        )
     touching = [link for link in campaign.links if own.cluster in {link.from_cluster, link.to_cluster}]
     counts = [len(made.plan.pairs) if link.name == made.link.name else link.pair_count for link in touching]
     linked_s = round(sum(counts) * made.plan.cost.estimated_job_s, 1)
-    limit, planned_s = budget.node_seconds_at_most, own.cost.node_seconds
     if limit is not None and planned_s + linked_s > limit:
         raise UserError(
             f"{where}: budget: its pairs cost {planned_s:g} node-seconds and its links {linked_s:g}:"

@@ -8,11 +8,14 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from hpcq.plan import Plan
+from hpcq.runner.ledger import Ledger
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,3 +100,13 @@ def kill_session(child: subprocess.Popen[bytes]) -> None:
     if child.poll() is None:
         child.send_signal(signal.SIGKILL)
     child.wait()
+
+
+def took_at_most(plan: Plan, events: Iterable[dict[str, Any]]) -> float:
+    """The most node-seconds that all jobs of a cluster's part could have taken together, at its worst moment."""
+    ledger = Ledger(plan)
+    most = 0.0
+    for event in events:
+        ledger.apply(event)
+        most = max(most, ledger.node_seconds + sum(one.node_seconds_at_most for one in ledger.active.values()))
+    return most

@@ -17,8 +17,9 @@ import pytest
 from hpcq.runner import stages
 from hpcq.runner.pace import Pace
 from hpcq.runner.runs import open_run
-from hpcq.store.journal import read_journal
+from hpcq.store.journal import Journal, read_journal
 from hpcq.store.runfolder import RunFolder
+from tests.desk import took_at_most
 from tests.simulated_slurm.site import SimulatedSlurm, simulated_slurm
 
 pytestmark = [pytest.mark.fast, pytest.mark.quiet]
@@ -217,16 +218,35 @@ def test_failed_polls_change_nothing_and_are_said_at_the_first_and_fifth(bench: 
     assert sum("Unable to contact slurm controller" in text for text in bench.said) == 1
 
 
-def test_the_node_seconds_that_jobs_really_took_are_counted(bench: Bench) -> None:
-    bench.slurm.control(set={"run_s": 0.5})
-    budget = "budget: {node_seconds_at_most: 60, jobs_at_most: 1}"
-    run = bench.run(f"pairs: {{rounds: 1}}\n{budget}")
-    campaign = run.campaign_yaml.read_text().replace("at_most: 60", "at_most: 1")  # as if the jobs had taken far longer
-    run.campaign_yaml.write_text(campaign)
-    assert outcomes(bench.drive(run)) == ["completed"]
-    reasons = bench.rows(run)
-    assert [key for key in reasons if "node-seconds were used, 1 are allowed" in key[1]]
-    assert sum(reasons.values()) == 3
+def test_node_seconds_of_all_jobs_and_their_time_limits_stay_within_the_budget(bench: Bench) -> None:
+    bench.slurm.control(set={"run_s": 0.3})
+    run = bench.run("pairs: all\nbudget: {node_seconds_at_most: 500}")
+    events = bench.drive(run)
+    assert 240 <= took_at_most(stages.read_plan(run, "sim"), events) <= 500
+    assert bench.rows(run) == {("measured", ""): 15}
+
+
+def test_the_last_jobs_that_a_budget_allows_have_shorter_time_limits(bench: Bench) -> None:
+    run = bench.run("pairs: {rounds: 1}\nbudget: {node_seconds_at_most: 60}")
+    events = bench.drive(run)
+    assert outcomes(events) == ["completed"] * 3
+    assert took_at_most(stages.read_plan(run, "sim"), events) <= 60
+    script = (run.path / "sim/jobs/j00001/1/job.sh").read_text()
+    assert "--time=0:30\n" in script
+    assert "{ sleep 30; : >out_of_time; kill -TERM $$; } &\n" in script, "Slurm would give it a minute"
+
+
+def test_what_the_budget_has_no_more_node_seconds_for_is_not_run(bench: Bench) -> None:
+    run = bench.run("pairs: {rounds: 1}\nbudget: {node_seconds_at_most: 60}")
+    nodes = ["n0001", "n0002"]
+    with Journal(run.journal("sim")) as journal:  # a first try took all but ten
+        journal.append("attempt", job_id="j00001", attempt_no=1, tag="first", nodes=nodes, walltime_s=30)
+        times = {"started_utc": "2026-01-01T00:00:00Z", "ended_utc": "2026-01-01T00:00:25Z"}
+        journal.append("ended", tag="first", outcome="failed", reason="", nodes=nodes, rc=1, measured=[], **times)
+    assert outcomes(bench.drive(run)) == ["failed"]
+    reasons = [reason for _, reason in bench.rows(run)]
+    assert any("budget: 50 node-seconds were used, 60 are allowed: a job of 2 nodes needs about " in one for one in reasons)
+    assert sum(bench.rows(run).values()) == 3
 
 
 def test_a_reservation_is_used_and_nothing_else(bench: Bench) -> None:

@@ -197,3 +197,16 @@ def test_an_exit_code_without_its_line_is_no_measurement(tmp_path: Path, line: s
     if line is not None:
         (tmp_path / "t1-r1.json").write_text(line)
     assert measured_steps(tmp_path) == frozenset()
+
+
+def test_an_attempt_whose_end_nobody_wrote_down_took_until_it_was_seen_but_no_more_than_its_time_limit() -> None:
+    def taken(**more: str | float | None) -> float:
+        begun = {**attempt("j00001", 1), "walltime_s": 40}
+        end = {**ended("j00001-1", "node_failed", []), "nodes": ["a", "b"], "utc": "2026-01-01T00:00:30Z", **more}
+        return Ledger.replay(a_plan(), [begun, end]).node_seconds
+
+    assert taken(started_utc="2026-01-01T00:00:00Z", ended_utc=None) == 60
+    assert taken(started_utc="2026-01-01T00:00:00Z", ended_utc=None, utc="2026-01-01T09:00:00Z") == 80
+    assert taken(started_utc="2026-01-01T00:00:00Z", ended_utc="2026-01-01T00:00:05Z") == 10
+    assert taken(started_utc=None, ended_utc=None) == 0
+    assert Ledger.replay(a_plan(), [attempt("j00001", 1)]).active["j00001-1"].node_seconds_at_most == 120

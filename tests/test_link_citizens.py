@@ -31,14 +31,21 @@ def own_job(seconds: int) -> list[dict[str, Any]]:
     return [{"event": "attempt", **head}, {"event": "ended", **end, **times}]
 
 
-def test_node_seconds_of_own_pairs_and_links_are_one_budget(tmp_path: Path, built: Path) -> None:
-    run = opened(tmp_path, text(tests=(TRIP,), more="budget: {node_seconds_at_most: 200}"), built)
+@pytest.mark.parametrize(
+    ("own_s", "words"),
+    [
+        (151, "302 node-seconds were used, 300 are allowed"),
+        (50, "100 node-seconds were used, 300 are allowed: a job may take 240"),
+    ],
+)
+def test_node_seconds_of_own_pairs_and_links_are_one_budget(tmp_path: Path, built: Path, own_s: int, words: str) -> None:
+    run = opened(tmp_path, text(tests=(TRIP,), more="budget: {node_seconds_at_most: 300}"), built)
     with Journal(run.journal("west")) as journal:
-        journal.append_all(own_job(101))
+        journal.append_all(own_job(own_s))
     drive(run)
     found = rows(run, "SELECT outcome, reason FROM v_results ORDER BY job")
     assert [row["outcome"] for row in found] == ["not_measured"] * 2
-    assert all("west: budget: 202 node-seconds were used, 200 are allowed" in row["reason"] for row in found)
+    assert all(f"west: budget: {words}" in row["reason"] for row in found)
     assert not [event for event in events_of(run) if event["event"] == "attempt"]
 
 

@@ -212,12 +212,15 @@ def test_a_plan_whose_links_and_pairs_cost_too_much_together_is_refused(tmp_path
     campaign = campaign_of(tmp_path)
     made = links.plan_link(campaign, campaign.links[0], both := plans(tmp_path, campaign))
     needed = both[0].cost.node_seconds + made.plan.cost.node_seconds / 2
+    with pytest.raises(UserError, match=r"a job of east\+west may take 240 node-seconds: at most 200 are allowed"):
+        links.refuse_beyond_budget(campaign, Budget(node_seconds_at_most=200), made, both[0])
+    made = replace(made, plan=replace(made.plan, walltime_s=20))
     links.refuse_beyond_budget(campaign, Budget(node_seconds_at_most=needed + 1), made, both[0])
     with pytest.raises(UserError) as caught:
         links.refuse_beyond_budget(campaign, Budget(node_seconds_at_most=needed - 1), made, both[0])
     assert f"its pairs cost {both[0].cost.node_seconds:g} node-seconds and its links" in caught.value.message
     with pytest.raises(UserError, match="walltime: jobs of east\\+west ask for"):
-        links.refuse_beyond_budget(campaign, Budget(walltime_at_most_s=60), made, both[0])
+        links.refuse_beyond_budget(campaign, Budget(walltime_at_most_s=10), made, both[0])
 
 
 def test_pairs_that_a_campaign_names_are_the_comparison_where_both_ends_are_the_links(tmp_path: Path) -> None:

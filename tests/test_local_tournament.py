@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from hpcq.runner import stages
+from hpcq.store.runfolder import RunFolder
+from tests.desk import took_at_most
 from tests.local_desk import LocalDesk
 
 CLUSTER = "name: {name}\nscheduler: local\nnodes: [{name}-a, {name}-b, {name}-c, {name}-d]\ncompiler: {{cflags: -O0}}\n"
@@ -78,12 +81,14 @@ def test_more_busy_pairs_than_cores_are_looked_after_and_cancelled(tmp_path: Pat
 def test_groups_share_the_nodes_in_turn(tmp_path: Path) -> None:
     desk = LocalDesk.at(tmp_path)
     desk.cluster("tiny", CLUSTER)
-    desk.campaign(INSTANT, more="pack: group of 3")
+    desk.campaign(INSTANT, more="pack: group of 3\nbudget: {node_seconds_at_most: 400}")
     desk.hpcq("run", "try.yaml")
     assert desk.rows("SELECT outcome, count(*) AS n FROM v_results GROUP BY outcome") == [{"outcome": "measured", "n": 6}]
     attempts = [event for event in desk.events() if event["event"] == "attempt"]
     assert 1 < len(attempts) < 6
     assert max(len(event["nodes"]) for event in attempts) == 3
+    plan = stages.read_plan(RunFolder(desk.run_folder), "tiny")
+    assert max(event["walltime_s"] for event in attempts) <= took_at_most(plan, desk.events()) <= 400
 
 
 MPI_CLUSTER = (

@@ -170,7 +170,7 @@ class BudgetSection(Section):
     )
     node_seconds_at_most: Seconds | None = Field(
         default=None,
-        description="Cost of the whole plan on one cluster: more is refused; and of what its jobs took, retries too.",
+        description="Node-seconds on one cluster: plans that cost more are refused; jobs, retries too, never take more.",
     )
     walltime_at_most: Walltime | None = Field(default=None, description='Time limit of a job at most, with its unit: "10min".')
     hours: Annotated[str, BeforeValidator(_hours)] | None = Field(

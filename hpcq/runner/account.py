@@ -7,6 +7,7 @@ alpha's side of a link +--> Account: node-seconds, live jobs, questions --> budg
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -106,10 +107,26 @@ class Account:
 
     def spent(self) -> str | None:
         """In words that the budget of node-seconds is used up; None where it is not."""
-        used_s, allowed_s = sum(share.node_seconds() for share in self.shares), self.budget.node_seconds_at_most
+        used_s, allowed_s = self._used(), self.budget.node_seconds_at_most
         if allowed_s is None or used_s < allowed_s:
             return None
-        return f"budget: {used_s:.0f} node-seconds were used, {allowed_s:g} are allowed"
+        return self._used_words()
+
+    def node_seconds_left(self) -> float:
+        """What further jobs may take at most, so that the budget holds even if every live one needs its whole time limit."""
+        if self.budget.node_seconds_at_most is None:
+            return math.inf
+        return self.budget.node_seconds_at_most - self._used() - sum(one.node_seconds_at_most for one in self.live())
+
+    def too_little(self, wanted: str) -> str:
+        """In words that what is left of the budget is not enough for a job; `wanted`: what that would take."""
+        return f"{self._used_words()}: {wanted}"
+
+    def _used(self) -> float:
+        return sum(share.node_seconds() for share in self.shares)
+
+    def _used_words(self) -> str:
+        return f"budget: {self._used():.0f} node-seconds were used, {self.budget.node_seconds_at_most:g} are allowed"
 
     def full(self) -> bool:
         """Whether no more jobs may be asked for now."""

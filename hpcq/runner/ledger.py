@@ -81,6 +81,7 @@ class Ledger(PairLedger[Attempt]):
             attempt_no=event["attempt_no"],
             nodes=tuple(event["nodes"]),
             pairs=pairs,
+            walltime_s=event.get("walltime_s", self.plan.walltime_s),
         )
 
     def _end_pair(self, index: int, attempt: Attempt) -> None:

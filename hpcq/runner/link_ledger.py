@@ -121,6 +121,7 @@ class LinkLedger(PairLedger[SideAttempt]):
             attempt_no=attempt_no,
             nodes=tuple(event["nodes"]),
             pairs=(index,),
+            walltime_s=self.plan.walltime_s,
             side=event["side"],
         )
         if index not in self.tries or self.tries[index].attempt_no != attempt_no:

@@ -6,6 +6,7 @@ these words.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
@@ -76,8 +77,8 @@ class LinkSide:
         self._looked_at = time.monotonic()
         return self.scheduler.look(question)
 
-    def free(self, states: Sequence[NodeState], room: int | None) -> tuple[set[str], int]:
-        """The idle nodes that may have a job of the run, and how many of them; room: what the site's limits leave."""
+    def free(self, states: Sequence[NodeState], room: int | None, walltime_s: float) -> tuple[set[str], int]:
+        """The idle nodes that may have a job with this time limit, and how many; room: what the site's limits leave."""
         jobs, budget = self.account.active_jobs(), self.account.budget
         idle = {state.node for state in states if state.condition is NodeCondition.IDLE}
         asked = {node for job in jobs for node in job.nodes}
@@ -87,6 +88,8 @@ class LinkSide:
         counts = [nodes_left(available, asked, budget)]
         counts += [] if budget.jobs_at_most is None else [budget.jobs_at_most - len(jobs)]
         counts += [] if room is None else [room]
+        left_s = self.account.node_seconds_left()
+        counts += [] if math.isinf(left_s) else [int(left_s // walltime_s)]
         return idle - asked, max(0, min(counts))
 
     def reserve(self, wanted: Set[str], states: Sequence[NodeState]) -> str | None:

@@ -51,7 +51,8 @@ class LinkSubmitter:
         if len(states) < len(SIDES) or not self._ledger.pending:
             return set()
         rooms = {name: self._sides[name].account.limit.room(surveys[name]) for name in SIDES}
-        chosen = self._choose({name: self._sides[name].free(states[name], rooms[name]) for name in SIDES})
+        walltime_s = self._ledger.plan.walltime_s
+        chosen = self._choose({name: self._sides[name].free(states[name], rooms[name], walltime_s) for name in SIDES})
         if chosen and not self._reserved(states):
             return set()  # at the next turn the nodes are seen from inside
         begun = {index for index in chosen if self._submit(index)}
@@ -62,9 +63,12 @@ class LinkSubmitter:
         return begun
 
     def _may_not(self) -> bool:
-        """Whether users wait on one side, or its budget is used up; then the rest is not run."""
+        """Whether users wait on one side, or its budget has not enough for one more job; then the rest is not run."""
+        walltime_s = self._ledger.plan.walltime_s
         for side in self._sides.values():
             spent = side.account.spent()
+            if spent is None and not self._ledger.active and side.account.node_seconds_left() < walltime_s:
+                spent = side.account.too_little(f"a job may take {walltime_s}")
             if spent is not None:
                 self._part.not_run(list(self._ledger.pending), f"{side.cluster.name}: {spent}")
         return any(side.paused is not None for side in self._sides.values())

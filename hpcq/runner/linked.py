@@ -127,6 +127,9 @@ class _Group:
 
     def play(self) -> None:
         """Everything, to its end; what can be closed is, also where something else failed."""
+        for name, link in self._links.items():  # what an earlier driver left running counts until its end is seen
+            if link.ledger.open_tries and not self._failed(link.link):
+                self._beside(link, self._batch(name, link))
         others = {name: self._pending(name) - compared for name, compared in self._compared.items()}
         self._side_by_side({name: due for name, due in others.items() if due or self._clusters[name].ledger.active})
         self._close_what_is_done()

@@ -34,6 +34,8 @@ class BaseAttempt:
     nodes: tuple[str, ...]
     #: What it measures, as places in the plan: one, or several that share the allocation.
     pairs: tuple[int, ...]
+    #: What its time limit is, and so what it holds its nodes for at most.
+    walltime_s: float
     native_id: str = ""
     state: JobState = JobState.QUEUED
     outcome: str = ""
@@ -41,6 +43,11 @@ class BaseAttempt:
     #: Why the driver takes it out of the queue or ends it early; final: its pair is not tried again then.
     letting_go: str = ""
     final: bool = False
+
+    @property
+    def node_seconds_at_most(self) -> float:
+        """What it may take of its nodes."""
+        return len(self.nodes) * self.walltime_s
 
     @property
     def folder(self) -> str:
@@ -100,7 +107,7 @@ class PairLedger(ABC, Generic[_Attempt]):
                 attempt.letting_go, attempt.final = event["reason"], bool(event.get("final"))
             case "ended":
                 attempt = self.attempts[event["tag"]]
-                self._took(attempt, _node_seconds(event))
+                self._took(attempt, _node_seconds(event, attempt))
                 attempt.final |= bool(event.get("final"))
                 self._end(attempt, event["outcome"], event["reason"], _measured(event, attempt))
             case "not_run":
@@ -181,11 +188,13 @@ def _measured(event: Mapping[str, Any], attempt: BaseAttempt) -> dict[int, froze
     return {index: frozenset((test_no, rep) for test_no, rep in steps) for index, steps in of_pairs.items()}
 
 
-def _node_seconds(event: Mapping[str, Any]) -> float:
+def _node_seconds(event: Mapping[str, Any], attempt: BaseAttempt) -> float:
+    """What an ended attempt took; one that could not say when it ended ran until that was noticed, or its time limit."""
     started, ended = event.get("started_utc"), event.get("ended_utc")
-    if not started or not ended:
+    if not started:
         return 0.0
-    return len(event["nodes"]) * max(0.0, (parse_utc(ended) - parse_utc(started)).total_seconds())
+    took_s = max(0.0, (parse_utc(ended or event.get("utc") or started) - parse_utc(started)).total_seconds())
+    return len(event["nodes"]) * (took_s if ended else min(took_s, attempt.walltime_s))
 
 
 def summary(ledger: PairLedger[Any]) -> dict[str, Any]:

@@ -53,8 +53,7 @@ class Part:
         """Write events down with one wait for the disk; then they count."""
         if not events:
             return
-        self.journal.append_all(events)
-        for event in events:
+        for event in self.journal.append_all(events):
             self.ledger.apply(event)
 
     def not_run(self, indices: Sequence[int], reason: str) -> None:

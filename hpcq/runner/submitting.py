@@ -2,15 +2,18 @@
 
 refused          its own words; three in a row and the rest is not run
 limited          no more jobs now: the rest of the wave goes back, and later waves keep within what was allowed
+too dear         the budget would not hold if it needed its whole time limit: it waits for others to end, or gets a shorter one
 lost             nobody knows; it stays undetermined, and the driver looks it up before it does anything else
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from hpcq.definition import nodelist
+from hpcq.packing import estimate_s, rounds_of
 from hpcq.runner.jobs import Job, make_job
 from hpcq.runner.part import Part
 from hpcq.runner.tournaments import Tournament, make_tournament, write_any
@@ -33,7 +36,9 @@ class Submitter:
         """Hand in one job for each of these lists of pairs; ends early where no more are allowed."""
         part = self._part
         for start in range(0, len(wave), _CHUNK):
-            jobs = [self._job(indices, place) for place, indices in enumerate(wave[start : start + _CHUNK])]
+            jobs = self._affordable([self._job(indices, place) for place, indices in enumerate(wave[start : start + _CHUNK])])
+            if not jobs:
+                return
             self._commit(jobs, idle)
             part.transport.push(part.folder, part.root, [job.folder for job in jobs])
             if not self._hand_in(jobs):
@@ -48,6 +53,34 @@ class Submitter:
         missing = {index: ledger.missing(index) for index in indices}
         return make_tournament(part.plan, indices, ledger.tournament_count + 1 + place, missing)
 
+    def _affordable(self, jobs: Sequence[Job | Tournament]) -> list[Job | Tournament]:
+        """Those of these jobs, the first ones, that keep the budget of node-seconds even if each needs its whole time limit.
+
+        What ends leaves more, so the others wait for it. The last job that runs may have a shorter limit, down to its estimate;
+        where that is more than there is, the rest is not run.
+        """
+        part = self._part
+        left, kept = part.account.node_seconds_left(), list[Job | Tournament]()
+        for job in jobs:
+            if len(job.nodes) * job.walltime_s > left:
+                if kept or part.ledger.active:
+                    break
+                job = replace(job, walltime_s=int(left / len(job.nodes)))  # noqa: PLW2901 - the same job, with less time
+                needed_s = self._estimated_s(job)
+                if job.walltime_s < needed_s:
+                    words = f"a job of {len(job.nodes)} nodes needs about {len(job.nodes) * needed_s:.0f}"
+                    part.not_run(list(part.ledger.pending), part.account.too_little(words))
+                    break
+            kept.append(job)
+            left -= len(job.nodes) * job.walltime_s
+        return kept
+
+    def _estimated_s(self, job: Job | Tournament) -> float:
+        plan = self._part.plan
+        if isinstance(job, Job):
+            return plan.cost.estimated_job_s
+        return estimate_s(plan.tests, plan.repetition_count, len(rounds_of(job.pairs)), len(job.pairs))
+
     def _commit(self, jobs: Sequence[Job | Tournament], idle: Sequence[str]) -> None:
         part = self._part
         for job in jobs:
@@ -60,6 +93,7 @@ class Submitter:
                 "job_id": job.job_id,
                 "attempt_no": job.attempt_no,
                 "nodes": list(job.nodes),
+                "walltime_s": job.walltime_s,
                 **({"pairs": [pair.job_id for pair in job.pairs]} if isinstance(job, Tournament) else {}),
             }
             for job in jobs
