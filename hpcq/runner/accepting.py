@@ -189,8 +189,6 @@ class _Acceptor:
         self.say(f"{self.name}: run {run.run_id}: {len(pairs)} pairs")
         self.runs.append(run.run_id)
         try:
-            if len(self.runs) > 1:
-                stages.build_as(run, RunFolder(self.order.runs_folder / self.runs[0]), self.name)
             stages.build(run, self.name)
             stages.plan(run, self.name)
             stages.drive(run, self.name, self.say)

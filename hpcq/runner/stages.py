@@ -26,7 +26,6 @@ from hpcq.runner.reserving import Lease, refuse_where_forbidden, reservation_nam
 from hpcq.runner.runs import Place, nodes_now, place
 from hpcq.store.journal import Journal
 from hpcq.store.runfolder import RunFolder, read_json, write_text
-from hpcq.transport import quote
 
 Say = Callable[[str], None]
 
@@ -42,13 +41,6 @@ def build(run: RunFolder, cluster_name: str) -> dict[str, Any]:
     here.transport.push(run.path, here.root, ["secret"])
     write_build(made, run.build(cluster_name))
     return made
-
-
-def build_as(run: RunFolder, earlier: RunFolder, cluster_name: str) -> None:
-    """Take over what an earlier run built there, so that make finds nothing left to do. What cannot be taken is built anew."""
-    here, before = place(run, cluster_name), place(earlier, cluster_name)
-    new, old = quote(here.root), quote(before.root)
-    here.transport.sh(f"mkdir -p -- {new} && cp -pR -- {old}/src {old}/bin {new}/")
 
 
 def plan(run: RunFolder, cluster_name: str) -> Plan:
