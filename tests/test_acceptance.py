@@ -372,8 +372,11 @@ def test_the_ledger_remembers_maintenance_and_drains(tmp_path: Path) -> None:
     resv = Occurrence("n1", "2026-11-21T00:00:00Z", "swap")
     assert see([], [])["n1"].decided_utc is None
     with writing(path) as database, transaction(database):
-        decide(database, "alpha", [("n1", "pass", "fine"), ("n2", "pass", "fine")], run_id=None, baseline=None)
-    assert see([], [])["n1"].since == ()
+        boot = "INSERT INTO node_boot (node_id, boot_id, first_seen_utc, last_seen_utc) VALUES (1, ?, ?, ?)"
+        database.execute(boot, ("first", "2026-11-20T00:00:00Z", "2026-11-20T00:00:00Z"))
+        decide(database, "alpha", [("n1", "pass", "fine"), ("n2", "not_covered", "down")], run_id=None, baseline=None)
+        database.execute(boot, ("second", "2026-11-21T00:00:00Z", "2026-11-21T00:00:00Z"))
+    assert [(one.since, one.booted) for one in see([], []).values()] == [((), True), ((), False)]
     for _ in range(2):
         see([resv], ["n2"])
     found = see([], [])

@@ -223,6 +223,8 @@ def test_a_maintenance_from_end_to_end(lab8: RunningLab, tmp_path: Path) -> None
     only = ("--against", "good", "--node", "alpha-n02", "--apply")
     waiting = accept(desk, *only, expect=4)
     assert (waiting["verdicts"], waiting["runs"], waiting["applied"]) == ({"n02": "not_covered"}, [], [])
+    [row] = json.loads(desk.hpcq("ledger", "--node", "alpha-n02", "--json").stdout)
+    assert row["verdict"] == "failed", "it was not measured, so it has not got any better"
     [release] = [one["command"] for one in waiting["commands"]]
     lab8.exec("alpha", "sh", "-c", release)
     lab8.command("start-node", "alpha/n04")

@@ -241,7 +241,7 @@ class _Acceptor:
         return found
 
     def _write_down(self, outcome: Outcome) -> None:
-        rows = [(one.name, one.verdict.value, one.reason) for one in outcome.verdicts.nodes if not self._said_before(one)]
+        rows = [(one.name, one.verdict.value, one.reason) for one in outcome.verdicts.nodes if not self._nothing_new(one)]
         things = [
             (one.kind, one.name, one.verdict.value, one.reason, one.members)
             for one in (*outcome.verdicts.links, *outcome.verdicts.groups)
@@ -251,13 +251,18 @@ class _Acceptor:
             ledger.decide(database, self.name, rows, run_id=run_id, baseline=self.order.against)
             shared.decide_shared(database, self.name, things, run_id=run_id, baseline=self.order.against)
 
-    def _said_before(self, one: Judged) -> bool:
-        """Whether the ledger has it already: a node that is still not covered, for the same reason."""
+    def _nothing_new(self, one: Judged) -> bool:
+        """Whether the ledger says more already: of a node that could not be measured, that it failed, or the same.
+
+        A node that failed and was drained is not covered until its repair, and has not got any better.
+        """
+        if one.verdict is not Verdict.NOT_COVERED:
+            return False
         with reading(self.order.database) as database:
             row = database.execute(
                 "SELECT verdict, reason FROM v_nodes WHERE cluster = ? AND node = ?", (self.name, one.name)
             ).fetchone()
-        return one.verdict is Verdict.NOT_COVERED and tuple(row) == (one.verdict.value, one.reason)
+        return row["verdict"] in {"failed", "degraded"} or tuple(row) == (one.verdict.value, one.reason)
 
 
 def _of_node(facts: dict[tuple[str, str], Any], node: str) -> dict[tuple[str, str], Any]:

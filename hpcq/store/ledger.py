@@ -110,7 +110,7 @@ def ledger(database: Connection, cluster: str) -> dict[str, NodeLedger]:
             " AND coalesce(ended_utc, started_utc) > ?3 AND coalesce(ended_utc, started_utc) <= ?4 AND kind <> 'reboot'",
             (cluster, row["node"], row["decided_utc"] or "", utc_now()),
         ).fetchall()
-        booted = row["decided_utc"] is not None and row["boot_id"] != row["accepted_boot_id"]
+        booted = row["accepted_boot_id"] not in {None, row["boot_id"]}  # what was not measured was accepted at no boot
         kinds = tuple(dict.fromkeys(str(one[0]) for one in since))
         waits = row["verdict"] == "inconclusive" and _waits(database, row["node_id"], row["decided_utc"])
         found[row["node"]] = NodeLedger(row["node"], row["verdict"], row["decided_utc"], booted, kinds, waits)
