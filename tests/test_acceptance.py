@@ -384,10 +384,8 @@ def test_the_ledger_remembers_maintenance_and_drains(tmp_path: Path) -> None:
     assert found["n2"].since == ("resume",)
     with reading(path) as database:
         assert [row[0] for row in database.execute("SELECT kind FROM v_events ORDER BY kind")] == [
-            "drain",
-            "maintenance",
-            "resume",
-        ]
+            "drain", "maintenance", "reboot", "resume",
+        ]  # fmt: skip
         assert database.execute('SELECT "group" FROM v_groups').fetchone()[0] == "leaf1"
 
 
