@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from hpcq.definition.model import (
     Budget,
     Campaign,
-    Cluster,
     Directions,
     Link,
     Listen,
@@ -30,13 +29,12 @@ from hpcq.definition.model import (
 )
 from hpcq.errors import StoreError, UserError
 from hpcq.kernels import kernel
-from hpcq.packing import make_packed_plan
+from hpcq.packing import Basis, make_packed_plan
 from hpcq.pairs import Pair, seeded_order
 from hpcq.plan import Cost, Goals, NotPlanned, Plan, PlannedTest, derive_walltime_s, estimate_job_s, make_plan
-from hpcq.scheduler.limits import NO_LIMITS, JobLimits
 
 if TYPE_CHECKING:
-    from hpcq.scheduler.base import NodeState
+    pass
 
 #: What the rendezvous of both sides adds to a job: a few turns of the driver.
 _MEETING_S = 5.0
@@ -83,28 +81,22 @@ def split(name: str) -> tuple[str, str]:
     return cluster, node
 
 
-def plan_cluster(
-    campaign: Campaign,
-    cluster: Cluster,
-    nodes: Sequence[NodeState],
-    run_id: str,
-    seed: int,
-    *,
-    limits: JobLimits = NO_LIMITS,
-) -> Plan:
+def plan_cluster(campaign: Campaign, basis: Basis) -> Plan:
     """The plan of one cluster of a campaign; without `pairs` in the file, a ring of the nodes that its links use.
 
     Raises UserError as make_plan does.
     """
     if not campaign.pairs_of_links:
-        return make_packed_plan(campaign, cluster, nodes, run_id, seed, limits=limits)
-    everything = make_plan(replace(campaign, pairs=PairChoice(Pattern.RING)), cluster, nodes, run_id, seed)
+        return make_packed_plan(campaign, basis)
+    cluster, seed = basis.cluster, basis.seed
+    ring = replace(campaign, pairs=PairChoice(Pattern.RING))
+    everything = make_plan(ring, cluster, basis.nodes, basis.run_id, seed)
     usable = [one.node for one in everything.candidates]
     wanted = nodes_of_links(campaign, cluster.name, usable, seed)
     fill = [name for name in seeded_order(usable, seed) if name not in wanted]
     chosen = [*wanted, *fill[: max(0, 2 - len(wanted))]]
     chosen_nodes = replace(campaign.nodes, include=tuple(chosen), at_most=None)
-    plan = make_packed_plan(replace(campaign, nodes=chosen_nodes), cluster, nodes, run_id, seed, limits=limits)
+    plan = make_packed_plan(replace(campaign, nodes=chosen_nodes), basis)
     known = {one.node: one for one in everything.excluded}
     plan = replace(plan, excluded=tuple(known.get(one.node, one) for one in plan.excluded))
     compared = any(link.compare for link in campaign.links if cluster.name in {link.from_cluster, link.to_cluster})

@@ -62,26 +62,30 @@ def loads_of(campaign: Campaign) -> tuple[str, ...]:
     return tuple(words[one] for one in pack.disturb)
 
 
-def make_packed_plan(
-    campaign: Campaign,
-    cluster: Cluster,
-    nodes: Sequence[NodeState],
-    run_id: str,
-    seed: int,
-    *,
-    limits: JobLimits = NO_LIMITS,
-) -> Plan:
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What a cluster's plan is made from beside the campaign: its nodes as they are, and what its site lets a job be."""
+
+    cluster: Cluster
+    nodes: Sequence[NodeState]
+    run_id: str
+    seed: int
+    limits: JobLimits = NO_LIMITS
+
+
+def make_packed_plan(campaign: Campaign, basis: Basis) -> Plan:
     """make_plan, with allocations shared as the campaign says, each within what the site lets a job be."""
-    where = f"{campaign.name} on {cluster.name}"
+    where = f"{campaign.name} on {basis.cluster.name}"
+    limits = basis.limits
     refuse_where_not_taken(where, limits)
     wall = limits.walltime_at_most_s
-    budget = campaign.budget_on(cluster).tightest(Budget(walltime_at_most_s=wall.value if wall else None))
+    budget = campaign.budget_on(basis.cluster).tightest(Budget(walltime_at_most_s=wall.value if wall else None))
 
     def pack(plan: Plan) -> Plan:
         fitted = fit_campaign(campaign, len(plan.candidates), limits, where)
         return fit_plan(packed(plan, fitted, budget, limits.nodes_at_most), campaign, limits, where)
 
-    return make_plan(campaign, cluster, nodes, run_id, seed, pack=pack)
+    return make_plan(campaign, basis.cluster, basis.nodes, basis.run_id, basis.seed, pack=pack)
 
 
 def packed(plan: Plan, campaign: Campaign, budget: Budget, largest: Bound | None = None) -> Plan:

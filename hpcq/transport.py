@@ -91,6 +91,8 @@ def run_here(
                 )
             )
         except FileNotFoundError:
+            if cwd is not None and not cwd.is_dir():
+                raise TransportError(f"{cwd}: no such folder: {argv[0]} was to run there") from None
             raise TransportError(f"{argv[0]}: not found on this machine", f"install {argv[0]} or put it on PATH") from None
         except OSError as error:
             raise TransportError(f"{argv[0]}: cannot be started: {error.strerror}") from None

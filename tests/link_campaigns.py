@@ -17,6 +17,7 @@ from hpcq import links
 from hpcq.definition.campaign import read_campaign
 from hpcq.definition.cluster import read_cluster
 from hpcq.definition.model import Campaign, Cluster
+from hpcq.packing import Basis
 from hpcq.plan import Plan
 from hpcq.runner import linked, runs, stages
 from hpcq.scheduler.base import NodeCondition, NodeState
@@ -48,7 +49,7 @@ def cluster_of(folder: Path, name: str, more: str = "") -> Cluster:
 
 def plans(folder: Path, campaign: Campaign, busy: str = "") -> tuple[Plan, Plan]:
     nodes = [NodeState(n, NodeCondition.BUSY if n == busy else NodeCondition.IDLE, "idle") for n in ("n1", "n2", "n3")]
-    made = [links.plan_cluster(campaign, cluster_of(folder, name), nodes, "run-1", 7) for name in ("east", "west")]
+    made = [links.plan_cluster(campaign, Basis(cluster_of(folder, name), nodes, "run-1", 7)) for name in ("east", "west")]
     return made[0], made[1]
 
 

@@ -21,8 +21,6 @@ from tests import run_folders
 from tests.local_desk import LocalDesk
 from tools import reference
 
-pytestmark = pytest.mark.fast
-
 REPOSITORY = Path(__file__).parents[1]
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
 #: Verbs whose examples submit jobs, compile, or need the lab or a recorded change; other tests run them.
@@ -92,6 +90,7 @@ def marked_blocks(page: Path) -> list[tuple[int, list[str]]]:
     return found
 
 
+@pytest.mark.fast
 def test_the_reference_is_what_the_program_says() -> None:
     assert (REPOSITORY / "docs" / "cli.md").read_text() == reference.reference(), "make docs"
 
@@ -107,6 +106,7 @@ def test_every_verb_has_an_example_that_works(name: str, command: click.Command,
             assert done.returncode in FINE, f"{line}\n{done.stdout}{done.stderr}"
 
 
+@pytest.mark.fast
 def test_every_option_says_what_it_does() -> None:
     for name, command in LEAVES:
         for option in command.params:
@@ -126,10 +126,12 @@ def test_marked_blocks_run(page: Path, desk: LocalDesk) -> None:
         assert codes[-1] == expected, f"{lines[-1]}\n{done.stdout}{done.stderr}"
 
 
+@pytest.mark.fast
 def test_some_blocks_are_marked() -> None:
     assert marked_blocks(REPOSITORY / "README.md")
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
 def test_links_lead_somewhere(page: Path) -> None:
     text = re.sub(r"```.*?```|`[^`\n]*`|^    .*$", "", page.read_text(), flags=re.M | re.S)
@@ -138,6 +140,7 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert (page.parent / target.partition("#")[0]).exists(), f"{page.name}: {target}"
 
 
+@pytest.mark.fast
 def test_every_page_is_named_in_the_readme() -> None:
     readme = (REPOSITORY / "README.md").read_text()
     for page in sorted((REPOSITORY / "docs").glob("*.md")):

@@ -10,7 +10,7 @@ from hpcq.definition.campaign import read_campaign
 from hpcq.definition.cluster import read_cluster
 from hpcq.definition.model import Budget
 from hpcq.errors import UserError
-from hpcq.packing import choose_packs, make_packed_plan
+from hpcq.packing import Basis, choose_packs, make_packed_plan
 from hpcq.plan import Plan
 from hpcq.scheduler.base import NodeCondition, NodeState
 from hpcq.scheduler.limits import NO_LIMITS, Bound, JobLimits, read_job_limits
@@ -88,7 +88,7 @@ def planned(folder: Path, found: JobLimits, more: str, duration: str = "1s") -> 
     tests = f"tests: [{{kernel: tcp_pingpong, parameters: {{duration_s: {duration}}}}}]\n"
     (folder / "c.yaml").write_text(f"name: c\nclusters: [sim]\nrepetitions: 1\npairs: all\n{tests}{more}\n")
     nodes = [NodeState(f"n{number}", NodeCondition.IDLE, "idle", ("wide",)) for number in range(1, 7)]
-    return make_packed_plan(read_campaign(folder / "c.yaml"), read_cluster(folder / "sim.yaml"), nodes, "c-1", 7, limits=found)
+    return make_packed_plan(read_campaign(folder / "c.yaml"), Basis(read_cluster(folder / "sim.yaml"), nodes, "c-1", 7, found))
 
 
 MOST_4 = JobLimits("wide", nodes_at_most=Bound(4, "MaxNodes of partition wide"))

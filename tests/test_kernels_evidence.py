@@ -206,6 +206,19 @@ def test_facts_of_this_node(programs: Programs) -> None:
     assert all(not isinstance(value, (dict, list)) for content in found.values() for value in content.values())
 
 
+def test_a_program_that_hangs_is_unknown_and_not_gone(
+    programs: Programs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ucx_info").write_text("#!/bin/sh\nexec sleep 600\n")
+    (tmp_path / "ofed_info").write_text("#!/bin/sh\necho MLNX_OFED-5\n")
+    for path in tmp_path.iterdir():
+        path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    found = facts(programs.net, "--interface", "lo")
+    assert found["unavailable"]["software.ucx"] == "ETIMEDOUT"
+    assert found["software"]["ofed"] == "MLNX_OFED-5"
+
+
 def test_facts_stay_the_same(programs: Programs) -> None:
     first, second = (facts(programs.net, "--interface", "lo") for _ in range(2))
     assert {k: v for k, v in first.items() if k != "now"} == {k: v for k, v in second.items() if k != "now"}

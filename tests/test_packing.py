@@ -14,7 +14,7 @@ from hpcq.definition.campaign import read_campaign
 from hpcq.definition.cluster import read_cluster
 from hpcq.definition.model import Budget, Campaign, Cluster, Disturb, Pack, PackKind
 from hpcq.errors import UserError
-from hpcq.packing import choose_packs, make_packed_plan, nodes_of, rounds_of
+from hpcq.packing import Basis, choose_packs, make_packed_plan, nodes_of, rounds_of
 from hpcq.plan import ActiveJob, Plan, PlannedPair
 from hpcq.runner.jobs import all_steps, counted
 from hpcq.runner.ledger import Ledger
@@ -54,7 +54,7 @@ def names(count: int) -> list[str]:
 
 def plan_of(folder: Path, cluster: Cluster, node_count: int, more: str) -> Plan:
     nodes = [NodeState(name, NodeCondition.IDLE, "idle") for name in names(node_count)]
-    return make_packed_plan(campaign(folder, more), cluster, nodes, "c-1", 7)
+    return make_packed_plan(campaign(folder, more), Basis(cluster, nodes, "c-1", 7))
 
 
 def whole_tournament(plan: Plan, indices: list[int] | None = None) -> Tournament:

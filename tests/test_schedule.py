@@ -50,6 +50,23 @@ def test_crontab_keeps_what_is_there(home: Path) -> None:
     assert run(["schedule", "remove", "watch"]) == 2
 
 
+@pytest.mark.parametrize("words", ["crontab: your table: Input/output error", ""])
+def test_a_table_that_cannot_be_read_is_not_written_over(home: Path, words: str) -> None:
+    stand_in = (
+        (home / "bin" / "crontab").read_text().replace(f"exec cat {home}/table\n", f"{{ echo '{words}' >&2; exit 1; }}\n", 1)
+    )
+    (home / "bin" / "crontab").write_text(stand_in)
+    assert run(["schedule", "add", "watch", "--when", "5min", "--with", "crontab", "--", "status"]) == 1
+    assert (home / "table").read_text() == OTHERS
+    assert run(["schedule", "list"]) == 0, "and nothing is on record"
+
+
+def test_the_first_line_of_a_table(home: Path) -> None:
+    (home / "table").unlink()  # cat says "No such file", as some crontabs do
+    assert run(["schedule", "add", "watch", "--when", "5min", "--with", "crontab", "--", "status"]) == 0
+    assert "hpcq schedule tick watch" in (home / "table").read_text()
+
+
 def test_scrontab_and_systemd(home: Path) -> None:
     assert run(["schedule", "add", "nightly", "--when", "02:30", "--with", "scrontab", "--", "run", "n.yaml"]) == 0
     assert "#SCRON" in (home / "table").read_text()

@@ -16,15 +16,14 @@ from pydantic_core import PydanticUndefined
 
 from hpcq.definition.campaign import (
     CampaignFile,
-    CoverageSection,
     NodesSection,
-    PairsSection,
     TestSection,
 )
 from hpcq.definition.checking import BudgetSection, Section, section_in
 from hpcq.definition.cluster import ClusterFile, CompilerSection, MpiSection, ReachSection
 from hpcq.definition.gates import GateSection
 from hpcq.definition.links import LinkSection
+from hpcq.definition.pairs import CoverageSection, PairsSection
 from hpcq.definition.reservations import ReservationSection
 
 #: The tables by the name in their markers.

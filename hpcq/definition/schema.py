@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from hpcq.definition.campaign import NAMING_KEYS, CampaignFile
+from hpcq.definition.campaign import CampaignFile
 from hpcq.definition.cluster import ClusterFile
 from hpcq.definition.model import Pattern
+from hpcq.definition.pairs import NAMING_KEYS
 from hpcq.kernels import Kernel, Option, OptionType, kernels
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"

@@ -197,12 +197,12 @@ def _file_system(folder: Path) -> str:
     """The kind of file system that a folder lies on; `unknown` where the system does not say."""
     best, kind = "", "unknown"
     try:
-        lines = Path("/proc/self/mountinfo").read_text("utf-8").splitlines()
+        lines = Path("/proc/self/mountinfo").read_text("utf-8", "surrogateescape").splitlines()
     except OSError:
         return kind
     for line in lines:
         before, _, after = line.partition(" - ")
-        point = before.split()[4].encode().decode("unicode_escape")
+        point = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), before.split()[4])  # blanks and the like
         if (folder == Path(point) or Path(point) in folder.parents) and len(point) >= len(best):
             best, kind = point, after.split()[0]
     return kind

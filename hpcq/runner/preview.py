@@ -7,6 +7,7 @@ from pathlib import Path
 
 from hpcq.definition.cluster import read_cluster
 from hpcq.links import plan_cluster, plan_link, refuse_beyond_budget
+from hpcq.packing import Basis
 from hpcq.plan import Plan
 from hpcq.runner.reserving import refuse_where_forbidden
 from hpcq.runner.runs import check_definitions, nodes_now, reach, scheduler_of
@@ -22,7 +23,7 @@ def preview(campaign_path: Path, cluster_folders: Sequence[Path]) -> list[Plan]:
         refuse_where_forbidden(cluster, scheduler)
         nodes = nodes_now(campaign, scheduler)
         plans.append(
-            plan_cluster(campaign, cluster, nodes, "preview", campaign.seed_of("preview"), limits=scheduler.job_limits())
+            plan_cluster(campaign, Basis(cluster, nodes, "preview", campaign.seed_of("preview"), scheduler.job_limits()))
         )
     made = {plan.cluster: plan for plan in plans}
     for link in campaign.links:

@@ -27,6 +27,8 @@ from hpcq.transport import quote, run_here
 KINDS = ("systemd", "crontab", "scrontab")
 _EVERY = re.compile(r"(\d+)(min|h)")
 _AT = re.compile(r"([01]\d|2[0-3]):([0-5]\d)")
+#: What cron, cronie, busybox and scrontab say where a user has no table yet.
+_NO_TABLE = re.compile(r"no s?crontab|no such file", re.IGNORECASE)
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,40}")
 
 
@@ -219,8 +221,13 @@ def _systemctl(*words: str) -> None:
 
 
 def _read_table(kind: str) -> str:
-    done = run_here([kind, "-l"], timeout_s=60)
-    return done.text if done.returncode == 0 else ""
+    """All lines of the user's table. One that cannot be read is not an empty one: it would be written over."""
+    done = run_here([kind, "-l"], timeout_s=60, environment={**os.environ, "LC_ALL": "C"})
+    if done.returncode == 0:
+        return done.text
+    if _NO_TABLE.search(done.stderr + done.text):
+        return ""
+    raise HpcqError(f"{kind} -l: {done.stderr.strip() or f'exit code {done.returncode}'}", "nothing was changed")
 
 
 def _write_table(kind: str, text: str) -> None:

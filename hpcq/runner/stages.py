@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcq.links import plan_cluster
+from hpcq.packing import Basis
 from hpcq.plan import Plan
 from hpcq.runner.account import Account, Limit, Share
 from hpcq.runner.build import build_kernels, check_description, write_build
@@ -61,7 +62,7 @@ def plan_at(here: Place) -> Plan:
     """The plan of one cluster, written nowhere."""
     seed = int(read_json(here.run.run_json)["seed"])
     nodes, limits = nodes_now(here.campaign, here.scheduler), here.scheduler.job_limits()
-    return plan_cluster(here.campaign, here.cluster, nodes, here.run.run_id, seed, limits=limits)
+    return plan_cluster(here.campaign, Basis(here.cluster, nodes, here.run.run_id, seed, limits))
 
 
 def drive(

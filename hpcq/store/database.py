@@ -82,8 +82,9 @@ def transaction(database: sqlite3.Connection) -> Iterator[None]:
             database.execute("ROLLBACK")
         raise
     if isinstance(database, _Connection) and not database.still_mine():
+        path = database.execute("PRAGMA database_list").fetchone()["file"]
         database.execute("ROLLBACK")
-        raise StoreError("another process took this database for abandoned and writes it now", _NOTHING_LOST)
+        raise StoreError(f"{path}: another process took this database for abandoned and writes it now", _NOTHING_LOST)
     database.execute("COMMIT")
 
 

@@ -120,7 +120,7 @@ void facts_machine(struct facts *facts)
     text_free(&text);
 }
 
-enum { PROGRAM_LIMIT_MS = 2000, PROGRAM_OUTPUT_BYTES = 4096 };
+enum { PROGRAM_LIMIT_MS = 5000, PROGRAM_OUTPUT_BYTES = 4096 };
 
 static void program_exec(int output, const char *const *words)
 {
@@ -133,14 +133,15 @@ static void program_exec(int output, const char *const *words)
     _exit(127);
 }
 
-/* First line that a program prints, within a limit: a launcher that hangs must not hold the job. */
-static bool program_first_line(const char *const *words, char line[SYSFS_LINE_BYTES])
+/* First line that a program prints, within a limit: a launcher that hangs must not hold the job. Returns 0, ETIMEDOUT,
+ * or ENOENT where there is no such program or it says nothing. */
+static int program_first_line(const char *const *words, char line[SYSFS_LINE_BYTES])
 {
     char output[PROGRAM_OUTPUT_BYTES];
     size_t length = 0;
     int ends[2], status = 0;
     if (pipe2(ends, O_CLOEXEC))
-        return false;
+        return errno;
     pid_t child = fork();
     if (child == 0)
         program_exec(ends[1], words);
@@ -157,7 +158,7 @@ static bool program_first_line(const char *const *words, char line[SYSFS_LINE_BY
     }
     close(ends[0]);
     if (child <= 0)
-        return false;
+        return ENOENT;
     /* It may have closed its output and stayed. */
     while (waitpid(child, &status, WNOHANG) == 0) {
         if (!clock_remaining_ms(deadline))
@@ -166,7 +167,9 @@ static bool program_first_line(const char *const *words, char line[SYSFS_LINE_BY
     }
     output[length] = '\0';
     snprintf(line, SYSFS_LINE_BYTES, "%.*s", (int)strcspn(output, "\n"), output);
-    return WIFEXITED(status) && WEXITSTATUS(status) == 0 && line[0];
+    if (WIFSIGNALED(status) && !clock_remaining_ms(deadline))
+        return ETIMEDOUT;
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0 && line[0] ? 0 : ENOENT;
 }
 
 static void software_versions(struct facts *facts)
@@ -181,8 +184,17 @@ static void software_versions(struct facts *facts)
     };
     char line[SYSFS_LINE_BYTES];
     for (size_t i = 0; i < sizeof programs / sizeof programs[0]; i++)
-        if (program_first_line(programs[i].words, line))
+        switch (program_first_line(programs[i].words, line)) {
+        case 0:
             fact_text(facts, line, "%s", programs[i].name);
+            break;
+        case ETIMEDOUT: /* that nothing is known of it is not that it is gone */
+            snprintf(line, sizeof line, "software.%s", programs[i].name);
+            facts_unavailable(facts, line, "ETIMEDOUT");
+            break;
+        default:
+            break;
+        }
 }
 
 void facts_software(struct facts *facts)

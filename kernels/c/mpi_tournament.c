@@ -1,6 +1,6 @@
-/*   all ranks     read the tournament; rank 0 says what its spool has settled already, and writes the facts of all
- * nodes each step     barrier | the two ranks of each match measure on a communicator of their own | barrier clients
- * send their lines to rank 0, which writes them
+/*   all ranks     read the tournament; rank 0 says what its spool has settled, and writes the facts of all nodes
+ *   each step     barrier | the two ranks of each match measure on a communicator of their own | barrier
+ *                 clients send their lines to rank 0, which writes them
  *
  * Whoever waits sleeps: a rank that spins in a barrier would be load on its node. When a rank is lost the launcher ends
  * the step; started again without its node, it goes on from the spool. A match that was begun twice and never settled
