@@ -12,9 +12,10 @@ import pytest
 
 from hpcq.definition.campaign import read_campaign
 from hpcq.definition.derive import with_pairs
-from hpcq.errors import UserError
+from hpcq.errors import StoreError, UserError
 from hpcq.kernels import Better
-from hpcq.runner.accept_choice import Wish, choose
+from hpcq.runner import accepting, stages
+from hpcq.runner.accept_choice import Choice, Wish, choose
 from hpcq.runner.accept_commands import commands_for
 from hpcq.runner.accept_expected import Expected
 from hpcq.runner.accept_partners import again, partners
@@ -23,6 +24,7 @@ from hpcq.scheduler.upkeep import NodeUpkeep, Reservation, Upkeep, drain_command
 from hpcq.statistics import Outcome, compare
 from hpcq.store.database import reading, transaction, writing
 from hpcq.store.ledger import NodeLedger, Occurrence, decide, ensure_nodes, ledger, observed
+from hpcq.store.runfolder import RunFolder
 from hpcq.store.shared import Shared, decide_shared, last_verdicts, standing
 from hpcq.units import parse_utc, utc_text
 from hpcq.verdict.acceptance import Acceptance, Judged, PairResult, judge
@@ -488,3 +490,22 @@ def test_a_campaign_for_other_pairs(tmp_path: Path) -> None:
     assert (made.clusters, made.pairs.pairs, made.repetition_count) == (("x",), (("n3", "n1"),), 5)
     assert made.nodes.partition == "fast"
     assert made.tests[0].parameters["message_bytes"] == 65536
+
+
+def test_results_that_cannot_be_loaded_are_an_error_and_not_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise StoreError("results.db: database or disk is full")
+
+    for name in ("build", "plan", "drive"):
+        monkeypatch.setattr(stages, name, lambda *_: None)
+    monkeypatch.setattr(stages, "load", full)
+    monkeypatch.setattr(accepting, "open_run", lambda *_: RunFolder(tmp_path / "runs" / "after-1"))
+    (tmp_path / "after.yaml").write_text("name: after\nclusters: [tiny]\npairs: all\ntests: [{kernel: tcp_stream}]\n")
+    (tmp_path / "tiny.yaml").write_text("name: tiny\nscheduler: local\nnodes: [n1, n2]\n")
+    order = accepting.Order(
+        tmp_path / "after.yaml", (tmp_path,), tmp_path / "results.db", tmp_path / "runs", Wish(), against=None, apply=False
+    )
+    acceptor = accepting._Acceptor(order, "tiny", tmp_path / "tiny.yaml", None, lambda _: None)
+    choice = Choice({"n1": "asked for"}, ("n1",), frozenset({"n1", "n2"}))
+    with pytest.raises(StoreError, match="disk is full"):
+        acceptor._measure([("n1", "n2")], choice)

@@ -82,14 +82,11 @@ class Outcome:
     def to_json(self) -> dict[str, Any]:
         """For --json."""
         parts = {name: list(getattr(self.verdicts, name)) for name in ("nodes", "links", "groups", "suspects")}
-        for one in parts["nodes"]:
-            one_reason = self.reasons.get(one.name, "")
-            self.reasons[one.name] = one_reason
         refused = [{"command": command, "words": words} for command, words in self.applied.refused]
         rest = {"runs": self.runs, "reservation": self.reservation, "applied": self.applied.done, "refused": refused}
         return {
             "cluster": self.cluster,
-            "reasons": self.reasons,
+            "reasons": {**{one.name: "" for one in self.verdicts.nodes}, **self.reasons},
             **parts,
             **rest,
             "changed": self.changed,
@@ -192,11 +189,16 @@ class _Acceptor:
             stages.build(run, self.name)
             stages.plan(run, self.name)
             stages.drive(run, self.name, self.say)
-        finally:
-            with contextlib.suppress(HpcqError):
-                stages.load(run, self.order.database)
-                with reading(self.order.database) as database:
-                    self.run_ids.append(ledger.run_id_of(database, run.run_id))
+        except BaseException:
+            with contextlib.suppress(HpcqError):  # what there is, so that it is not lost; why there is no more is told
+                self._load(run)
+            raise
+        self._load(run)
+
+    def _load(self, run: RunFolder) -> None:
+        stages.load(run, self.order.database)
+        with reading(self.order.database) as database:
+            self.run_ids.append(ledger.run_id_of(database, run.run_id))
 
     def _again(self, choice: Choice, groups: dict[str, str], room: Collection[str]) -> None:
         """Run slow pairs once more, and suspects with good partners."""
