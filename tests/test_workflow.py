@@ -103,6 +103,7 @@ def test_several_campaigns_killed_and_taken_up(desk: LocalDesk) -> None:
         ["show", "1"],
         ["status"],
         ["status", "--json"],
+        ["load", "--json"],
         ["kernels", "tcp_stream"],
         ["cluster", "list"],
     ],

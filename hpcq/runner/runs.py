@@ -16,9 +16,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hpcq import __version__, units
-from hpcq.definition.campaign import read_campaign
-from hpcq.definition.cluster import read_cluster
-from hpcq.definition.find import find_cluster
 from hpcq.definition.model import Campaign, Cluster
 from hpcq.errors import StoreError, UserError
 from hpcq.runner.build import work_root
@@ -47,6 +44,10 @@ class Place:
 
 def check_definitions(campaign_path: Path, cluster_folders: Sequence[Path]) -> tuple[Campaign, dict[str, Path]]:
     """Read a campaign and all its clusters; nothing has happened yet when one of them cannot be used."""
+    from hpcq.definition.campaign import read_campaign
+    from hpcq.definition.cluster import read_cluster
+    from hpcq.definition.find import find_cluster
+
     campaign = read_campaign(campaign_path)
     paths = {name: find_cluster(name, campaign_path, cluster_folders) for name in campaign.clusters}
     needs_mpi = any(test.program == "hpcq-mpi" for test in campaign.tests)
@@ -120,6 +121,10 @@ def open_run(
 
 def place(run: RunFolder, cluster_name: str) -> Place:
     """Everything about one cluster of a run, from the run's own copies."""
+    # Reading YAML takes longer than all the rest of loading and reporting, which need no definition.
+    from hpcq.definition.campaign import read_campaign
+    from hpcq.definition.cluster import read_cluster
+
     campaign = read_campaign(run.campaign_yaml)
     cluster = campaign.narrowed(read_cluster(run.cluster_yaml(cluster_name)))
     transport = reach(cluster)
