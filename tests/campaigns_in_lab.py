@@ -52,7 +52,7 @@ def event_names(events: list[dict[str, Any]]) -> list[str]:
     return [event["event"] for event in events]
 
 
-def wait_idle(lab: RunningLab, cluster: str, within_s: float = 90) -> None:
+def wait_idle(lab: RunningLab, cluster: str, within_s: float = 180) -> None:
     """Until every node of a cluster may have jobs: what one test broke, the next one must not plan around."""
     deadline = time.monotonic() + within_s
     while True:

@@ -36,10 +36,14 @@ class Driven:
     duration_s: float = 0.1
     keys: str = ""
     repetitions: int = 1
+    #: Whether what stands and runs on the cluster is put right first; not where the test itself prepared it.
+    at_rest: bool = True
     said: list[str] = field(default_factory=list)
     failed: list[BaseException] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        if self.at_rest:
+            self.lab.at_rest(self.cluster)
         text = CAMPAIGN.format(cluster=self.cluster, duration_s=self.duration_s, repetitions=self.repetitions, more=self.more)
         (self.folder / "driven.yaml").write_text(text)
         clusters = self.folder / "clusters"
@@ -62,7 +66,7 @@ class Driven:
         thread.start()
         return thread
 
-    def finish(self, thread: threading.Thread, within_s: float = 120) -> None:
+    def finish(self, thread: threading.Thread, within_s: float = 240) -> None:
         """Wait for its end."""
         thread.join(within_s)
         assert not thread.is_alive(), (self.said, self.events()[-3:])
@@ -71,7 +75,7 @@ class Driven:
     def events(self) -> Events:
         return read_journal(self.run.journal(self.cluster))
 
-    def wait_for(self, seen: Callable[[Events], bool], within_s: float = 60) -> None:
+    def wait_for(self, seen: Callable[[Events], bool], within_s: float = 120) -> None:
         deadline = time.monotonic() + within_s
         while not seen(self.events()):
             assert time.monotonic() < deadline, (self.said, self.events()[-3:])

@@ -98,8 +98,7 @@ def drawn(seed: int) -> Schedule:
 def play(lab: RunningLab, folder: Path, schedule: Schedule) -> Story:
     """Run the campaign, break what the schedule says, resume it as a person would, and look at what came of it."""
     started = time.monotonic()
-    for cluster in CLUSTERS:
-        wait_idle(lab, cluster)
+    lab.at_rest(*CLUSTERS)
     with _desk(lab, folder) as desk:
         desk.campaign(
             CAMPAIGN.format(pack=schedule.pack, repetition_count=schedule.repetition_count), f"faults-{schedule.seed}"

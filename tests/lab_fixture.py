@@ -24,7 +24,24 @@ import pytest
 
 PROGRAM = Path(__file__).parents[1] / "lab"
 LABS_FOLDER = Path("/run/hpcq-lab")
-TIMEOUT_S = 60.0
+TIMEOUT_S = 180.0
+#: Whatever a test before left: its jobs, its reservations, nodes that it set down. Then until every node may have jobs.
+AT_REST = """
+jobs=$(squeue --noheader --format=%A); [ -z "$jobs" ] || scancel $jobs
+for name in $(scontrol --oneliner show reservation | sed -n 's/^ReservationName=\\([^ ]*\\) .*/\\1/p'); do
+    scontrol delete "reservationname=$name"
+done
+for node in $(sinfo --noheader --Node --states=down,drain,fail --format=%N | sort -u); do
+    scontrol update "nodename=$node" state=resume
+done
+for look in $(seq 400); do
+    jobs=$(squeue --noheader --format='%A %j %u %T') && states=$(sinfo --noheader --Node --format=%T | sort -u) &&
+        [ -z "$jobs" ] && [ "$states" = idle ] && exit 0
+    sleep 0.3
+done
+sinfo --Node --format='%N %T %E'; squeue
+exit 1
+"""
 
 
 def lab_command(*words: str, check: bool = True, timeout_s: float = TIMEOUT_S) -> subprocess.CompletedProcess[str]:
@@ -74,6 +91,11 @@ class RunningLab:
             pytest.fail(f"{where}: {words} ended with {done.returncode}:\n{done.stderr}{done.stdout}")
         return done.stdout
 
+    def at_rest(self, *clusters: str) -> None:
+        """Put clusters right before a test begins: what one test left, the next one must not plan around."""
+        for cluster in clusters:
+            self.exec(cluster, "sh", "-c", AT_REST)
+
     def ssh(self, cluster: str, command: str, *, text: str = "", check: bool = True) -> str:
         """What a shell command on a cluster's head printed, as labuser, over ssh as a person's would go."""
         words = ["ssh", "-F", str(self.state / "ssh_config"), f"{cluster}-head", command]
@@ -92,7 +114,7 @@ def lab() -> Iterator[RunningLab]:
         return
     name = f"test-{os.getpid()}"
     try:
-        lab_command("up", "--name", name, timeout_s=120)
+        lab_command("up", "--name", name, timeout_s=300)
         yield RunningLab(name)
     finally:
         lab_command("down", "--name", name)

@@ -59,7 +59,7 @@ def slurm_site(lab: RunningLab, name: str) -> Site:
     head = "\n".join(
         [
             "#SBATCH --job-name={name}",
-            "#SBATCH --nodes=2 --exclusive --no-requeue --time=0:30",
+            "#SBATCH --nodes=2 --exclusive --no-requeue --time=1:00",
             f"#SBATCH --partition={cluster.partition}",
             "#SBATCH --nodelist={nodes}",
             *([f"#SBATCH --account={cluster.account}"] if cluster.account else []),
@@ -72,10 +72,14 @@ TERMINAL = tuple(state for state in JobState if state.terminal)
 
 
 def nodes_are_listed_and_idle(site: Site) -> None:
-    states = site.scheduler.nodes()
-    assert len(states) >= 2
-    assert len({state.node for state in states}) == len(states)
-    assert sum(state.condition is NodeCondition.IDLE for state in states) >= 2
+    deadline = time.monotonic() + 60
+    while True:
+        states = site.scheduler.nodes()
+        assert len({state.node for state in states}) == len(states)
+        if sum(state.condition is NodeCondition.IDLE for state in states) >= 2:
+            return
+        assert time.monotonic() < deadline, states  # those of an earlier promise's job are free in a moment
+        time.sleep(0.3)
 
 
 def success_and_failure_are_told_apart(site: Site) -> None:
@@ -90,8 +94,8 @@ def a_running_job_is_running_and_its_nodes_are_busy(site: Site) -> None:
     answer = site.submit("running", "sleep 300")
     assert answer.native_id
     site.wait(answer.native_id, JobState.RUNNING)
-    busy = [state for state in site.scheduler.nodes() if state.condition is NodeCondition.BUSY]
-    assert len(busy) == 2
+    nodes = sorted(site.scheduler.nodes(), key=lambda state: state.node)
+    assert [state.condition for state in nodes[:2]] == [NodeCondition.BUSY] * 2
     site.scheduler.cancel([answer.native_id])
     assert site.wait(answer.native_id, *TERMINAL).state is JobState.CANCELLED
 
@@ -122,11 +126,12 @@ def a_poll_answers_for_every_id(site: Site) -> None:
 
 
 def a_tag_finds_its_job_also_when_it_has_ended(site: Site) -> None:
-    answer = site.submit("tagged-4711", "exit 0")
+    tag = f"tagged-{secrets.token_hex(4)}"
+    answer = site.submit(tag, "exit 0")
     assert answer.native_id
-    assert site.scheduler.find(["tagged-4711", "nobody"]) == {"tagged-4711": answer.native_id}
+    assert site.scheduler.find([tag, "nobody"]) == {tag: answer.native_id}
     site.wait(answer.native_id, *TERMINAL)
-    assert site.scheduler.find(["tagged-4711", "nobody"]) == {"tagged-4711": answer.native_id}
+    assert site.scheduler.find([tag, "nobody"]) == {tag: answer.native_id}
 
 
 def the_id_lands_beside_the_script(site: Site) -> None:

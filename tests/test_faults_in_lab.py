@@ -51,7 +51,7 @@ def _meanwhile(hanging: Desk) -> None:
 
 @pytest.fixture
 def desk(lab: RunningLab, tmp_path: Path) -> Desk:
-    lab.exec("alpha", "scontrol", "update", "nodename=alpha-n[01-04]", "state=resume", check=False)
+    lab.at_rest("alpha")
     return Desk(tmp_path, lab)
 
 
@@ -68,12 +68,20 @@ MOMENTS: dict[str, Callable[[Events], bool]] = {
 }
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
-def test_a_killed_driver_loses_nothing_and_repeats_nothing(desk: Desk, moment: str) -> None:
+def test_a_driver_that_is_killed_again_and_again_loses_nothing_and_repeats_nothing(desk: Desk) -> None:
+    """At every moment once: each driver but the first takes up what the one before left."""
     desk.campaign(f"clusters: [alpha]\npairs: {{rounds: 3}}\nrepetitions: 2\ntests:\n  {INSTANT}")
-    with desk.running("run", "campaign.yaml") as child:
-        desk.wait_for(MOMENTS[moment])
-        kill_session(child)
+    words = ["run", "campaign.yaml"]
+    for count, moment in enumerate(MOMENTS.values(), 1):
+
+        def seen(events: Events, moment: Callable[[Events], bool] = moment, count: int = count) -> bool:
+            ended = "closed" in event_names(events)  # a machine that is slow to kill: nothing was left to be taken up
+            return moment(events) and (ended or once("opened", count)(events))
+
+        with desk.running(*words) as child:
+            desk.wait_for(seen)
+            kill_session(child)
+        words = ["resume"]
     desk.hpcq("resume")
     assert desk.rows("SELECT outcome, count(*) AS n FROM v_results GROUP BY outcome") == [{"outcome": "measured", "n": 12}]
     _nothing_ran_twice(desk)
@@ -112,7 +120,7 @@ def test_scancel_is_a_row_with_its_reason(desk: Desk) -> None:
     with desk.running("run", "campaign.yaml") as child:
         desk.wait_for(lambda events: any(event.get("state") == "running" for event in events))
         desk.lab.exec("alpha", "scancel", "-u", "labuser")
-        assert child.wait(timeout=60) == 4
+        assert child.wait(timeout=240) == 4
     [row] = desk.rows("SELECT outcome, reason FROM v_results")
     assert row["outcome"] in {"not_measured", "failed"}
     assert "cancelled" in row["reason"]
@@ -127,7 +135,7 @@ def test_a_node_set_down_costs_an_attempt_and_gets_another(desk: Desk) -> None:
         desk.lab.exec("alpha", "scontrol", "update", "nodename=alpha-n02", "state=down", "reason=test")
         desk.wait_for(once("ended"))
         desk.lab.exec("alpha", "scontrol", "update", "nodename=alpha-n02", "state=resume", check=False)
-        assert child.wait(timeout=120) == 0
+        assert child.wait(timeout=240) == 0
     outcomes = [event["outcome"] for event in desk.events() if event["event"] == "ended"]
     assert outcomes == ["node_failed", "completed"]
     assert desk.rows("SELECT outcome FROM v_results") == [{"outcome": "measured"}]
@@ -145,7 +153,7 @@ def test_a_preempted_job_is_an_outcome_of_its_own(desk: Desk) -> None:
         desk.wait_for(lambda events: any(event.get("state") == "running" for event in events))
         words = "sbatch --account=lab --qos=high --partition=main --nodes=4 --exclusive --time=1 --output=/dev/null --wrap true"
         desk.lab.exec("alpha", *words.split(), user="otheruser")
-        assert child.wait(timeout=120) == 0
+        assert child.wait(timeout=240) == 0
     outcomes = [event["outcome"] for event in desk.events() if event["event"] == "ended"]
     assert outcomes == ["preempted", "completed"]
 
@@ -170,8 +178,10 @@ def test_cancel_leaves_nothing_queued(desk: Desk) -> None:
     desk.hpcq("submit", "campaign.yaml")
     assert desk.lab.exec("alpha", "squeue", "-h", "-u", "labuser").count("\n") >= 2
     desk.hpcq("cancel")
-    time.sleep(1)
-    assert desk.lab.exec("alpha", "squeue", "-h", "-u", "labuser", "-t", "PD,R,CF") == ""
+    deadline = time.monotonic() + 60
+    while desk.lab.exec("alpha", "squeue", "-h", "-u", "labuser", "-t", "PD,R,CF"):
+        assert time.monotonic() < deadline, "jobs are left"
+        time.sleep(0.3)
     desk.hpcq("load")
     rows = desk.rows("SELECT outcome, reason FROM v_results")
     assert len(rows) == 6

@@ -105,6 +105,7 @@ for number in range(int(sys.argv[2])):
 @pytest.fixture(scope="module", autouse=True)
 def power_cut(lab: RunningLab) -> float:
     """One node of beta loses its power before the first test; the last tests ask what Slurm made of it."""
+    lab.at_rest("alpha", "beta")
     lab.command("kill-node", "beta/n04")
     return time.monotonic()
 
@@ -115,7 +116,7 @@ def round_trips_us(lab: RunningLab, client: str, server: str, count: int) -> lis
         assert echo.stdout is not None
         echo.stdout.readline()
         found = lab.exec(client, "python3", "-c", ECHO_CLIENT, address_of(lab, server), str(count))
-        echo.wait(10)
+        echo.wait(60)
     return [None if line == "lost" else int(line) / 1000 for line in found.split()]
 
 
@@ -208,9 +209,10 @@ def all_pids() -> set[int]:
 
 def host_view() -> dict[str, str]:
     """What of this machine a lab must not touch."""
+    mounts = [line.split(" ", 3)[3] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     return {
         "links": "\n".join(sorted(path.name for path in Path("/sys/class/net").iterdir())),
-        "mounts": "\n".join(line.split(" ", 3)[3] for line in Path("/proc/self/mountinfo").read_text().splitlines()),
+        "mounts": "\n".join(line for line in mounts if not any(place in line for place in OF_OTHER_TESTS)),
         "passwd": Path("/etc/passwd").read_text(),
         "hosts": Path("/etc/hosts").read_text(),
         "root": "\n".join(sorted(path.name for path in Path("/").iterdir())),
@@ -224,11 +226,15 @@ def assert_gone(name: str, was: set[str], before: dict[str, str]) -> None:
     assert host_view() == before
 
 
+#: Where tests that run beside these mount disks and name network namespaces of their own.
+OF_OTHER_TESTS = ("/pytest-of-", "/run/netns/hpcq-test-")
+
+
 class TestTheMachines:
     def test_a_two_node_job_runs_as_an_ordinary_user(self, lab: RunningLab) -> None:
         for cluster in ("alpha", "beta"):
             script = "srun sh -c 'echo $(hostname) $(id -un) $(pwd)' | sort > two-nodes.out"
-            job = submit(lab, cluster, "-N2 --ntasks-per-node=1 --exclusive --no-requeue", script)
+            job = submit(lab, cluster, f"-w {cluster}-n0[1-2] -N2 --ntasks-per-node=1 --exclusive --no-requeue", script)
             wait_until(lambda c=cluster, j=job: job_state(lab, c, j) == "COMPLETED", 60, "the job did not complete")  # type: ignore[misc]
             found = lab.ssh(cluster, "cat /scratch/two-nodes.out").splitlines()
             assert found == [f"{cluster}-n01 labuser /scratch", f"{cluster}-n02 labuser /scratch"]
@@ -273,7 +279,7 @@ class TestTheSites:
         job = submit(lab, "alpha", "-N1 -A lab --qos=low -t 1", "true")
         wait_until(
             lambda: lab.ssh("alpha", f"sacct -nPX -j {job} -o state,qos,account,user") == "COMPLETED|low|lab|labuser\n",
-            20,
+            90,
             "sacct does not know the job",
         )
         assert "disabled" in lab.ssh("beta", "sacct 2>&1", check=False)
@@ -287,11 +293,11 @@ class TestTheSites:
         assert limits == "lab|labuser|2000\n"
 
     def test_a_preempted_job_that_may_not_be_requeued_says_so(self, lab: RunningLab) -> None:
-        low = submit(lab, "alpha", "-N4 --exclusive --qos=low --no-requeue -t 5", "sleep 60")
+        low = submit(lab, "alpha", "-N4 --exclusive --qos=low --no-requeue -t 5", "sleep 240")
         wait_until(lambda: job_state(lab, "alpha", low) == "RUNNING", 60, "the low job did not start")
         high = submit(lab, "alpha", "-N4 --exclusive --qos=high --no-requeue -t 5", "true")
         wait_until(lambda: job_state(lab, "alpha", high) == "COMPLETED", 60, "the high job did not run")
-        assert job_state(lab, "alpha", low) == "PREEMPTED"
+        wait_until(lambda: job_state(lab, "alpha", low) == "PREEMPTED", 90, "the low job was not preempted")
 
     def test_the_topology_is_stated(self, lab: RunningLab) -> None:
         found = lab.ssh("alpha", "scontrol show topology")
@@ -335,10 +341,12 @@ class TestMpi:
         lab.ssh(cluster, f"cat > {plugin}.c; {compiler} -o {plugin} {plugin}.c", text=MPI_PROGRAM)
         nodes = [f"{cluster}/n01", f"{cluster}/n02"]
         before = [eth0_bytes(lab, node) for node in nodes]
-        found = lab.ssh(cluster, f"{MPI_ENVIRONMENT} srun -N2 --ntasks-per-node=1 --mpi={plugin} ./{plugin}")
+        found = lab.ssh(
+            cluster, f"{MPI_ENVIRONMENT} srun -w {cluster}-n0[1-2] -N2 --ntasks-per-node=1 --mpi={plugin} ./{plugin}"
+        )
         moved = [eth0_bytes(lab, node) - was for node, was in zip(nodes, before, strict=True)]
         assert sorted(found.splitlines()) == [f"rank {i} of 2 on {cluster}-n0{i + 1}" for i in (0, 1)]
-        assert all(MPI_BYTES < byte_count < 1.2 * MPI_BYTES for byte_count in moved), moved
+        assert all(MPI_BYTES < byte_count < 1.5 * MPI_BYTES for byte_count in moved), moved
 
 
 class TestTheLinks:
@@ -445,9 +453,9 @@ class TestStartAndEnd:
             lab_command("up", "--name", other.name, "--nodes", "2", "--node-rate", "none")
             was = namespaces(descendants(other.status()["init_pid"]))
             assert len(was) > 20
-            assert other.ssh("alpha", "srun -N2 hostname | sort").split() == ["alpha-n01", "alpha-n02"]
+            assert other.ssh("alpha", "srun -w alpha-n0[1-2] -N2 hostname | sort").split() == ["alpha-n01", "alpha-n02"]
             assert steady_bps(other, ("beta/n01", "beta/n02"), 0.5, 250e6, 1e12) > 250e6
-            assert lab.ssh("alpha", "srun -N2 hostname | sort").split() == ["alpha-n01", "alpha-n02"]
+            assert lab.ssh("alpha", "srun -w alpha-n0[1-2] -N2 hostname | sort").split() == ["alpha-n01", "alpha-n02"]
         finally:
             lab_command("down", "--name", other.name)
         assert_gone(other.name, was, before)

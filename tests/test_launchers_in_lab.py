@@ -61,6 +61,7 @@ class Measured:
 
 def drive(lab: RunningLab, folder: Path, keys: str, campaign: str, test: str) -> Measured:
     """Run a campaign on alpha, whose cluster file has `keys` instead of its own mpi line."""
+    lab.at_rest("alpha")
     (folder / "clusters").mkdir(parents=True)
     text = re.sub(r"^mpi:.*\n", "", lab.cluster_file("alpha").read_text(), flags=re.MULTILINE)
     (folder / "clusters" / "alpha.yaml").write_text(f"{text}\n{keys}\ncompiler: {{cflags: -O0}}\npatience_s: 60\n")
@@ -72,7 +73,16 @@ def drive(lab: RunningLab, folder: Path, keys: str, campaign: str, test: str) ->
     return Measured(run, stages.load(run, folder / "r.db")["clusters"][0])
 
 
+def facts_of_every_node_came(measured: Measured) -> None:
+    """Whichever program was there to tell them: hpcq-net is not built for campaigns of MPI alone."""
+    facts = {path.name: json.loads(path.read_text()) for path in measured.run.path.glob("alpha/jobs/*/1/facts-*.json")}
+    assert set(facts) == {f"facts-{node}.json" for node in NODES}
+    assert len({one["boot"]["id"] for one in facts.values()}) == 4
+    assert {one["node"]["slurmd_nodename"] for one in facts.values()} <= {None, *NODES}
+
+
 def all_measured_in_their_roles(measured: Measured, count: int) -> None:
+    facts_of_every_node_came(measured)
     assert measured.loaded["measured_count"] == count, measured.loaded
     for line in measured.results():
         ends = [line["result"]["evidence"][end] for end in ("client", "server")]

@@ -36,14 +36,15 @@ def reservations(lab: RunningLab) -> str:
 
 
 def test_an_operators_run_makes_uses_and_removes_its_own(lab: RunningLab, tmp_path: Path, operator: None) -> None:
-    driven = Driven(tmp_path, lab, "alpha", f"pairs: {{rounds: 2}}\n{MAKE}", duration_s=2)
+    driven = Driven(tmp_path, lab, "alpha", f"pairs: {{rounds: 2}}\n{MAKE}", duration_s=6)
     driving = driven.start()
     driven.wait_for(states("running"))
     [line] = reservations(lab).splitlines()
     assert f"ReservationName=hpcq-{driven.run.run_id}-alpha " in line
     assert "Nodes=alpha-n[01-03] " in line
     assert "Users=labuser " in line
-    told = lab.exec("alpha", "squeue", "--noheader", "--user=labuser", "--states=R", "--format=%v").split()
+    listed = lab.exec("alpha", "squeue", "--noheader", "--user=labuser", "--states=all", "--format=%j %v").splitlines()
+    told = [line.split()[1] for line in listed if driven.run.run_id in line.split()[0]]  # also of those that have ended
     assert set(told) == {f"hpcq-{driven.run.run_id}-alpha"}
     driven.finish(driving)
     assert "hpcq-" not in reservations(lab)
@@ -70,7 +71,7 @@ def test_a_campaign_may_go_on_without(lab: RunningLab, tmp_path: Path) -> None:
 
 
 def test_a_user_who_waits_gets_the_reserved_nodes(lab: RunningLab, tmp_path: Path, operator: None) -> None:
-    driven = Driven(tmp_path, lab, "alpha", f"pairs: {{rounds: 3}}\nbudget: {{yield: true}}\n{MAKE}", duration_s=2)
+    driven = Driven(tmp_path, lab, "alpha", f"pairs: {{rounds: 3}}\nbudget: {{yield: true}}\n{MAKE}", duration_s=4)
     driving = driven.start()
     driven.wait_for(states("running"))
     words = "sbatch --wait --nodes=4 --exclusive --time=1 --output=/dev/null --wrap true"

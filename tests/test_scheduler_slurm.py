@@ -15,6 +15,7 @@ pytestmark = pytest.mark.lab
 
 @pytest.fixture(params=["alpha", "beta"])
 def site(lab: RunningLab, request: pytest.FixtureRequest) -> Site:
+    lab.at_rest(request.param)
     return slurm_site(lab, request.param)
 
 

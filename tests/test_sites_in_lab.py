@@ -34,6 +34,7 @@ def test_a_tournament_larger_than_max_nodes_is_played_in_smaller_ones(narrow: Ru
 
 
 def desk_of(lab: RunningLab, folder: Path, partition: str) -> Desk:
+    lab.at_rest("alpha")  # the check looks at an idle node
     (folder / "clusters").mkdir()
     text = lab.cluster_file("alpha").read_text().replace("partition: main", f"partition: {partition}")
     (folder / "clusters" / "alpha.yaml").write_text(text)

@@ -60,7 +60,7 @@ def mixed() -> Iterator[RunningLab]:
     lab = RunningLab(f"test-trixie-{os.getpid()}")
     try:
         lab_command("prepare", "trixie", timeout_s=840)
-        lab_command("up", "--name", lab.name, "--beta", "trixie", timeout_s=120)
+        lab_command("up", "--name", lab.name, "--beta", "trixie", timeout_s=300)
         yield lab
     finally:
         lab_command("down", "--name", lab.name)
@@ -72,6 +72,7 @@ def desk_of(mixed: RunningLab, folder: Path, campaign: str) -> Desk:
     for name in ("alpha", "beta"):
         text = mixed.cluster_file(name).read_text()
         (folder / "clusters" / f"{name}.yaml").write_text(f"{text}\ncompiler: {{cflags: -O0}}\n")
+    mixed.at_rest("alpha", "beta")
     desk = Desk(folder, mixed)
     desk.campaign(campaign)
     desk.hpcq("run", "campaign.yaml")
@@ -101,11 +102,12 @@ def test_mpi_of_the_newer_release_goes_through_eth0(mixed: RunningLab, compiler:
     found = mixed.ssh("beta", f"{MPI_ENVIRONMENT} srun -w beta-n0[1-2] -N2 --ntasks-per-node=1 --mpi={plugin} ./{plugin}")
     moved = [eth0_bytes(mixed, node) - was for node, was in zip(nodes, before, strict=True)]
     assert sorted(found.splitlines()) == [f"rank {i} of 2 on beta-n0{i + 1}" for i in (0, 1)]
-    assert all(MPI_BYTES < byte_count < 1.2 * MPI_BYTES for byte_count in moved), moved
+    assert all(MPI_BYTES < byte_count < 1.5 * MPI_BYTES for byte_count in moved), moved
 
 
 @pytest.fixture(scope="module")
 def site(mixed: RunningLab) -> Site:
+    mixed.at_rest("beta")
     return slurm_site(mixed, "beta")
 
 

@@ -63,7 +63,7 @@ def arrivals(
     return found
 
 
-def users_waits(lab: RunningLab, jobs: Sequence[UserJob], within_s: float = 120) -> list[Waited]:
+def users_waits(lab: RunningLab, jobs: Sequence[UserJob], within_s: float = 240) -> list[Waited]:
     """Hand the jobs in as they come, and return how long each of them was queued, in their order."""
     name = f"user-{secrets.token_hex(3)}"
     words = lab.exec_words("alpha", "bash", user=_USER)
@@ -78,7 +78,7 @@ def users_waits(lab: RunningLab, jobs: Sequence[UserJob], within_s: float = 120)
             shell.stdin.flush()
         shell.stdin.write("wait\n")
         shell.stdin.close()
-        assert shell.wait(timeout=60) == 0
+        assert shell.wait(timeout=180) == 0
     deadline = time.monotonic() + within_s
     while len(ended := _accounted(lab, name)) < len(jobs):
         assert time.monotonic() < deadline, f"{len(ended)} of {len(jobs)} jobs of the user ended"
