@@ -45,7 +45,7 @@ def namespace_of(name: str) -> str:
 
 def inside(name: str, *words: str) -> str:
     command = ["ip", "netns", "exec", namespace_of(name), *words]
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=30).stdout
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
 
 
 def in_namespace(name: str, work: Any) -> Any:
@@ -147,7 +147,7 @@ class Link:
             place = ["--to", addresses["server"], "--port", port, "--secret-file", str(self.secret), "--interface", "tap0"]
             try:
                 line = json.loads(inside("client", str(self.program), "tcp_pingpong", *place, "--duration_s", "0.5"))
-                assert server.wait(timeout=20) == 0
+                assert server.wait(timeout=60) == 0
             finally:
                 server.kill()
         judged = judge(JudgedResult(line, line["options"], self.facts("client"), self.facts("server")))
