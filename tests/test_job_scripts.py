@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ from hpcq.plan import make_plan
 from hpcq.runner.jobs import all_steps, make_job, write_job
 from hpcq.runner.outcome import measured_steps
 from hpcq.scheduler.base import NodeCondition, NodeState
-from tests.kernel_programs import Programs
+from tests.kernel_programs import Programs, wait_for
 
 pytestmark = pytest.mark.fast
 
@@ -32,7 +34,7 @@ exec "$@"
 """
 
 
-def run_job(folder: Path, programs: Programs, refused_count: int) -> tuple[Path, str]:
+def run_job(folder: Path, programs: Programs, refused_count: int, walltime_s: int | None = None) -> tuple[Path, str]:
     """The folder of a job that ran to its end, and the reason in its exit file."""
     launcher = folder / "launcher"
     launcher.write_text(LAUNCHER)
@@ -49,13 +51,15 @@ def run_job(folder: Path, programs: Programs, refused_count: int) -> tuple[Path,
     nodes = [NodeState(name, NodeCondition.IDLE, "idle") for name in ("n1", "n2")]
     plan = make_plan(read_campaign(folder / "c.yaml"), cluster, nodes, "c-1", 7)
     job = make_job(plan, 0, 1, all_steps(plan))
+    job = replace(job, walltime_s=walltime_s or job.walltime_s)
     (folder / "bin").mkdir()
     shutil.copy(programs.net, folder / "bin" / "hpcq-net")
     (folder / "secret").write_text("5" * 64)
     (folder / "secret").chmod(0o600)
     place = folder / job.folder
     write_job(job, cluster, str(folder), place)
-    (folder / "sleep").symlink_to(shutil.which("true") or "/bin/true")  # the pauses between launches
+    if walltime_s is None:
+        (folder / "sleep").symlink_to(shutil.which("true") or "/bin/true")  # the pauses between launches
     environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
     subprocess.run(["bash", "job.sh"], cwd=place, check=False, timeout=240, env=environment)
     return place, json.loads((place / "exit.json").read_text())["reason"]
@@ -74,3 +78,21 @@ def test_a_launcher_that_never_works_is_given_up(tmp_path: Path, programs: Progr
     assert reason == "server_not_ready"
     assert measured_steps(place) == frozenset()
     assert 1 < (tmp_path / "server").read_text().count("\n") < 10
+
+
+def sleeps(seconds: int) -> bool:
+    """Whether a process sleeps for so long."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            if path.read_bytes().endswith(b"sleep\0%d\0" % seconds):
+                return True
+    return False
+
+
+def test_a_time_limit_of_odd_seconds_leaves_no_watch_behind(tmp_path: Path, programs: Programs) -> None:
+    """It would send TERM to whatever has the number of the script's process by then."""
+    place, reason = run_job(tmp_path, programs, 0, walltime_s=71_117)
+    assert reason == "done"
+    assert measured_steps(place) == {(1, 1)}
+    assert "sleep 71117" in (place / "job.sh").read_text()
+    wait_for(lambda: not sleeps(71_117))

@@ -13,18 +13,11 @@ import pytest
 from hpcq.evidence.judgement import CrossedInterface, Finding, JudgedResult, Judgement, Rule
 from hpcq.store.load import load_run
 from tests.run_folders import RunBuilder, ask, load, utc
+from tests.test_store import builder, database
+
+__all__ = ["builder", "database"]
 
 pytestmark = pytest.mark.fast
-
-
-@pytest.fixture
-def builder(tmp_path: Path) -> RunBuilder:
-    return RunBuilder(tmp_path / "runs")
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Path:
-    return tmp_path / "results.db"
 
 
 # -- series ------------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from hpcq.cli.options import database_option, json_option
 from hpcq.cli.rows import print_json
 from hpcq.errors import Exit, UserError
 from hpcq.kernels import Better
+from hpcq.units import count_of
 
 if TYPE_CHECKING:
     from hpcq.localisation import Blame, Culprit, PairTable
@@ -170,7 +171,7 @@ def _together(found: dict[str, Blame]) -> dict[str, Any]:
 def _print_blame(found: Blame) -> None:
     if found.healthy_value is not None and found.noise_ratio is not None:
         click.echo(
-            f"{_plural(found.result_count, 'result')}; a healthy pair gets {found.healthy_value:.4g}, "
+            f"{count_of(found.result_count, 'result')}; a healthy pair gets {found.healthy_value:.4g}, "
             f"give or take {100 * found.noise_ratio:.2g} %."
         )
     for culprit in (*found.groups, *found.nodes, *found.links):
@@ -181,7 +182,7 @@ def _print_blame(found: Blame) -> None:
         click.echo("Nobody is slow." if not found.undecided else "Nobody is named.")
     if found.noise_count:
         click.echo(
-            f"noise  {_plural(found.noise_count, 'slow result')} that nobody in particular explains: passing traffic, say"
+            f"noise  {count_of(found.noise_count, 'slow result')} that nobody in particular explains: passing traffic, say"
         )
     for question in found.open_questions:
         click.echo(f"open   {question}")
@@ -197,7 +198,7 @@ def _print_blame(found: Blame) -> None:
 def _culprit_line(culprit: Culprit) -> str:
     slower, most, least = (100 * (1 - ratio) for ratio in (culprit.speed_ratio, culprit.low, culprit.high))
     name = " - ".join(culprit.names) or "everybody"
-    counts = f"slow in {culprit.slow_count} of {_plural(culprit.result_count, 'result')}"
+    counts = f"slow in {culprit.slow_count} of {count_of(culprit.result_count, 'result')}"
     return (
         f"{culprit.kind.value:<6} {name}: {slower:.1f} % slower than healthy ({max(least, 0.0):.1f} to {most:.1f} %), {counts}"
     )
@@ -229,7 +230,3 @@ def _blame_json(found: Blame) -> dict[str, Any]:
             for one in culprits
         ],
     }
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

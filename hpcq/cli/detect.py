@@ -11,6 +11,7 @@ import click
 from hpcq.cli.options import json_option
 from hpcq.errors import Exit, UserError
 from hpcq.kernels import Better
+from hpcq.units import count_of
 
 if TYPE_CHECKING:
     from hpcq.cli.tables import SeriesTable
@@ -77,7 +78,7 @@ def _print_changes(table: SeriesTable, better: Better, minimum_effect_ratio: flo
         if not changes and len(table.series) > _SHOWN:
             continue
         count = sum(not math.isnan(value) for value in values)
-        click.echo(f"{name}: {_plural(count, 'value')}, {_plural(len(changes), 'change') if changes else 'no change'}")
+        click.echo(f"{name}: {count_of(count, 'value')}, {count_of(len(changes), 'change') if changes else 'no change'}")
         for change in changes:
             mark = "worse" if _is_worse(change.before, change.after, better) else "better"
             mark = "changed" if better is Better.NONE else mark
@@ -175,7 +176,3 @@ def _effect(before: float, after: float, low: float | None, high: float | None) 
 
 def _signed(percent: float) -> str:
     return f"{abs(percent):.1f} % {'lower' if percent < 0 else 'higher'}"
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
