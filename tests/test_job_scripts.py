@@ -34,14 +34,16 @@ exec "$@"
 """
 
 
-def run_job(folder: Path, programs: Programs, refused_count: int, walltime_s: int | None = None) -> tuple[Path, str]:
+def run_job(
+    folder: Path, programs: Programs, refused_count: int, walltime_s: int | None = None, lasts: str = "50ms"
+) -> tuple[Path, str]:
     """The folder of a job that ran to its end, and the reason in its exit file."""
     launcher = folder / "launcher"
     launcher.write_text(LAUNCHER)
     launcher.chmod(0o755)
     (folder / "c.yaml").write_text(
         "name: c\nclusters: [alpha]\nrepetitions: 1\npairs: {rounds: 1}\n"
-        "tests: [{kernel: tcp_pingpong, parameters: {duration_s: 50ms, warmup_s: 0}}]\n"
+        f"tests: [{{kernel: tcp_pingpong, parameters: {{duration_s: {lasts}, warmup_s: 0}}}}]\n"
     )
     (folder / "alpha.yaml").write_text(
         f"{{name: alpha, scheduler: slurm, interface: lo, work_directory: {folder},"
@@ -96,3 +98,10 @@ def test_a_time_limit_of_odd_seconds_leaves_no_watch_behind(tmp_path: Path, prog
     assert measured_steps(place) == {(1, 1)}
     assert "sleep 71117" in (place / "job.sh").read_text()
     wait_for(lambda: not sleeps(71_117))
+
+
+def test_a_time_limit_of_odd_seconds_ends_the_job(tmp_path: Path, programs: Programs) -> None:
+    """The scheduler would give it the whole minute."""
+    place, reason = run_job(tmp_path, programs, 0, walltime_s=3, lasts="100s")
+    assert reason == "time_limit"
+    assert measured_steps(place) == frozenset()
