@@ -2,12 +2,14 @@
 
     Campaign + JobLimits --fit_campaign--> Campaign      whole -> groups of MaxNodes, or pairs
     Plan + JobLimits     --fit_plan-->     Plan          time limit cut to MaxTime, what was changed in `notes`
+    Plan + JobLimits of both clusters --fit_link--> Plan  the same for a link, whose jobs have one node on each
 
 Pure. A job that is larger or longer than allowed waits for ever in most queues, so it is never made.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -57,4 +59,30 @@ def fit_plan(plan: Plan, asked: Campaign, limits: JobLimits, where: str) -> Plan
             )
         notes.append(f"{wall.source} is {wall.value} s: time limit cut from {plan.walltime_s} s")
         plan = replace(plan, walltime_s=wall.value)
+    return replace(plan, notes=tuple(notes))
+
+
+def fit_link(plan: Plan, patience_s: float, limits: Mapping[str, JobLimits]) -> Plan:
+    """A link's plan with a time limit that both its clusters allow; limits: by cluster.
+
+    Raises UserError where one of them takes no job of one node, or none that is long enough to wait and to measure.
+    """
+    needed_s, asked_s, notes = plan.cost.estimated_job_s + patience_s, plan.walltime_s, []
+    for cluster, known in limits.items():
+        where = f"{plan.campaign}: {plan.cluster} on {cluster}"
+        refuse_where_not_taken(where, known)
+        least, wall = known.nodes_at_least, known.walltime_at_most_s
+        if least is not None:
+            raise UserError(
+                f"{where}: {least.source} is {least.value}: a link's jobs have one node", "another partition, or qos"
+            )
+        if wall is not None and needed_s > wall.value:
+            raise UserError(
+                f"{where}: a job may wait {patience_s:g} s for the other side and is estimated to take"
+                f" {plan.cost.estimated_job_s:g} s: {wall.source} allows {wall.value} s",
+                "a shorter patience_s, fewer tests or repetitions, or another partition",
+            )
+        if wall is not None and plan.walltime_s > wall.value:
+            notes.append(f"{cluster}: {wall.source} is {wall.value} s: time limit cut from {asked_s} s")
+            plan = replace(plan, walltime_s=wall.value)
     return replace(plan, notes=tuple(notes))

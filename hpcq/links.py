@@ -11,9 +11,9 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hpcq.definition.model import (
     Budget,
@@ -28,13 +28,12 @@ from hpcq.definition.model import (
     Test,
 )
 from hpcq.errors import StoreError, UserError
+from hpcq.fitting import fit_link
 from hpcq.kernels import kernel
 from hpcq.packing import Basis, make_packed_plan
 from hpcq.pairs import Pair, seeded_order
 from hpcq.plan import Cost, Goals, NotPlanned, Plan, PlannedTest, derive_walltime_s, estimate_job_s, make_plan
-
-if TYPE_CHECKING:
-    pass
+from hpcq.scheduler.limits import JobLimits
 
 #: What the rendezvous of both sides adds to a job: a few turns of the driver.
 _MEETING_S = 5.0
@@ -96,10 +95,12 @@ def plan_cluster(campaign: Campaign, basis: Basis) -> Plan:
     fill = [name for name in seeded_order(usable, seed) if name not in wanted]
     chosen = [*wanted, *fill[: max(0, 2 - len(wanted))]]
     chosen_nodes = replace(campaign.nodes, include=tuple(chosen), at_most=None)
-    plan = make_packed_plan(replace(campaign, nodes=chosen_nodes), basis)
+    compared = any(link.compare for link in campaign.links if cluster.name in {link.from_cluster, link.to_cluster})
+    # Without a comparison no pair of it is a job: what the site lets a pair's job be does not matter.
+    limits = basis.limits if compared else JobLimits(refusals=basis.limits.refusals)
+    plan = make_packed_plan(replace(campaign, nodes=chosen_nodes), replace(basis, limits=limits))
     known = {one.node: one for one in everything.excluded}
     plan = replace(plan, excluded=tuple(known.get(one.node, one) for one in plan.excluded))
-    compared = any(link.compare for link in campaign.links if cluster.name in {link.from_cluster, link.to_cluster})
     if compared:
         return plan
     nothing = replace(plan.goals, pair_count=0, result_count=0, node_pair_count_min=0)
@@ -130,10 +131,12 @@ def compared_pairs(campaign: Campaign, plan: Plan, links: Sequence[LinkPlan]) ->
     return frozenset(index for index, (client, server) in enumerate(plan.pairs) if client in nodes and server in nodes)
 
 
-def plan_link(campaign: Campaign, link: Link, plans: tuple[Plan, Plan]) -> LinkPlan:
+def plan_link(
+    campaign: Campaign, link: Link, plans: tuple[Plan, Plan], limits: Mapping[str, JobLimits] | None = None
+) -> LinkPlan:
     """The plan of a link; `plans`: those of its from and its to cluster, whose candidates it draws from.
 
-    Raises UserError when no pair of it can run.
+    limits: what jobs may be, by cluster. Raises UserError when no pair of it can run.
     """
     pairs, not_planned = _pairs(link, plans)
     tests = _tests(campaign, link)
@@ -158,7 +161,7 @@ def plan_link(campaign: Campaign, link: Link, plans: tuple[Plan, Plan]) -> LinkP
         goals=Goals(len(pairs), len(pairs) * len(tests) * count, min(Counter(sum(pairs, ())).values())),
         cost=Cost(2 * len(pairs), estimated_s, round(2 * estimated_s * len(pairs), 1)),
     )
-    return LinkPlan(link, plan)
+    return LinkPlan(link, fit_link(plan, link.patience_s, limits or {}))
 
 
 def refuse_beyond_budget(campaign: Campaign, budget: Budget, made: LinkPlan, own: Plan) -> None:

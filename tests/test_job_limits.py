@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from hpcq.definition.campaign import read_campaign
 from hpcq.definition.cluster import read_cluster
 from hpcq.definition.model import Budget
 from hpcq.errors import UserError
+from hpcq.fitting import fit_link
 from hpcq.packing import Basis, choose_packs, make_packed_plan
 from hpcq.plan import Plan
 from hpcq.scheduler.base import NodeCondition, NodeState
@@ -80,7 +82,6 @@ def test_who_is_not_let_in_is_told_why() -> None:
 def test_what_is_not_there_and_what_is_not_told() -> None:
     assert limits(OLD, "nowhere").refusals == ("partition nowhere: not there: there are main, staff",)
     assert limits("", "main") == NO_LIMITS
-    assert limits(OLD, "main,staff") == NO_LIMITS
 
 
 def planned(folder: Path, found: JobLimits, more: str, duration: str = "1s") -> Plan:
@@ -146,3 +147,50 @@ def test_time_limits_are_cut_and_what_cannot_fit_is_refused(tmp_path: Path) -> N
 def test_a_partition_that_takes_no_job_of_ours_is_no_plan(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="AllowAccounts=root: lab is not among them"):
         planned(tmp_path, limits(OLD, "staff"), "")
+
+
+BOTH = NEW.replace(
+    "@user 20001",
+    """PartitionName=long AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL Default=NO QoS=N/A \
+MaxNodes=UNLIMITED MaxTime=2-00:00:00 MinNodes=0 RootOnly=NO ReqResv=NO State=UP
+PartitionName=mid AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL Default=NO QoS=N/A MaxNodes=8 MaxTime=01:00:00 MinNodes=4 \
+RootOnly=NO ReqResv=NO State=UP
+@user 20001""",
+)
+
+
+def test_of_several_partitions_the_most_generous_that_lets_us_in_counts() -> None:
+    found = limits(BOTH, "short,mid")
+    assert (found.partition, found.state, found.refusals) == ("short,mid", "UP", ())
+    assert found.nodes_at_most == Bound(8, "MaxNodes of partition mid")
+    assert found.walltime_at_most_s == Bound(3600, "MaxTime of partition mid")
+    assert found.nodes_at_least is None
+    assert limits(BOTH, "short,long").nodes_at_most is None
+    assert limits(BOTH, "mid,wide").walltime_at_most_s == Bound(3600, "MaxTime of partition mid"), "wide does not let us in"
+    assert len(limits(BOTH.replace("AllowGroups=ALL", "AllowGroups=ops"), "short,mid").refusals) == 2
+    assert limits(BOTH, "short,nowhere").refusals == ("partition nowhere: not there: there are short, wide, long, mid",)
+
+
+def test_where_all_partitions_must_take_a_job_the_tightest_limits_count() -> None:
+    strict = BOTH + "@enforce ALL\n"
+    found = limits(strict, "short,mid")
+    assert found.nodes_at_most == Bound(2, "MaxNodes of partition short")
+    assert found.walltime_at_most_s == Bound(300, "MaxTime of partition short")
+    assert found.nodes_at_least == Bound(4, "MinNodes of partition mid")
+    assert limits(strict, "mid,wide").refusals, "one that does not let us in is enough"
+    assert limits(BOTH + "@enforce ANY\n", "short,mid") == limits(BOTH, "short,mid")
+
+
+def test_jobs_of_a_link_keep_the_limits_of_both_clusters(tmp_path: Path) -> None:
+    plan = replace(planned(tmp_path, NO_LIMITS, ""), cluster="alpha+beta", walltime_s=240)
+    wall = {"alpha": JobLimits(walltime_at_most_s=Bound(600, "MaxTime of partition a")),
+            "beta": JobLimits(walltime_at_most_s=Bound(180, "MaxWall of QOS q"))}  # fmt: skip
+    fitted = fit_link(plan, 120, wall)
+    assert (fitted.walltime_s, fitted.notes) == (180, ("beta: MaxWall of QOS q is 180 s: time limit cut from 240 s",))
+    assert fit_link(plan, 120, {"alpha": NO_LIMITS, "beta": NO_LIMITS}) == plan
+    with pytest.raises(UserError, match=r"c: alpha\+beta on beta: a job may wait 176 s .* MaxWall of QOS q allows 180 s"):
+        fit_link(plan, 176, wall)
+    with pytest.raises(UserError, match=r"on alpha: MinNodes of partition a is 2: a link's jobs have one node"):
+        fit_link(plan, 1, {"alpha": JobLimits(nodes_at_least=Bound(2, "MinNodes of partition a"))})
+    with pytest.raises(UserError, match=r"on beta: the site would not take its jobs"):
+        fit_link(plan, 1, {"beta": JobLimits(refusals=("no",))})

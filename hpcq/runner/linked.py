@@ -49,7 +49,8 @@ def plan(run: RunFolder, name: str) -> LinkPlan:
     """Plan one link from the plans of its clusters."""
     link, campaign = _link(run, name), read_campaign(run.campaign_yaml)
     plans = (stages.read_plan(run, link.from_cluster), stages.read_plan(run, link.to_cluster))
-    made = plan_link(campaign, link, plans)
+    limits = {one.cluster: place(run, one.cluster).scheduler.job_limits() for one in plans}
+    made = plan_link(campaign, link, plans, limits)
     for own in plans:
         cluster = campaign.narrowed(read_cluster(run.cluster_yaml(own.cluster)))
         refuse_beyond_budget(campaign, campaign.budget_on(cluster), made, own)

@@ -11,25 +11,26 @@ from hpcq.packing import Basis
 from hpcq.plan import Plan
 from hpcq.runner.reserving import refuse_where_forbidden
 from hpcq.runner.runs import check_definitions, nodes_now, reach, scheduler_of
+from hpcq.scheduler.limits import JobLimits
 
 
 def preview(campaign_path: Path, cluster_folders: Sequence[Path]) -> list[Plan]:
     """One plan a cluster and link. Raises what a run would: bad files, clusters out of reach, too few nodes."""
     campaign, paths = check_definitions(campaign_path, cluster_folders)
-    plans = []
+    plans: list[Plan] = []
+    limits: dict[str, JobLimits] = {}
     clusters = {name: campaign.narrowed(read_cluster(path)) for name, path in paths.items()}
     for cluster in clusters.values():
         scheduler = scheduler_of(cluster, reach(cluster))
         refuse_where_forbidden(cluster, scheduler)
         nodes = nodes_now(campaign, scheduler)
-        plans.append(
-            plan_cluster(campaign, Basis(cluster, nodes, "preview", campaign.seed_of("preview"), scheduler.job_limits()))
-        )
+        own = limits[cluster.name] = scheduler.job_limits()
+        plans.append(plan_cluster(campaign, Basis(cluster, nodes, "preview", campaign.seed_of("preview"), own)))
     made = {plan.cluster: plan for plan in plans}
     for link in campaign.links:
         ends = (made[link.from_cluster], made[link.to_cluster])
-        linked = plan_link(campaign, link, ends)
-        for own in ends:
-            refuse_beyond_budget(campaign, campaign.budget_on(clusters[own.cluster]), linked, own)
+        linked = plan_link(campaign, link, ends, {one.cluster: limits[one.cluster] for one in ends})
+        for one in ends:
+            refuse_beyond_budget(campaign, campaign.budget_on(clusters[one.cluster]), linked, one)
         plans.append(linked.plan)
     return plans

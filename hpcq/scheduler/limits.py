@@ -1,6 +1,6 @@
 """What a site lets one job of this user be: partition, QOS and association limits, and who is let in at all. Pure words.
 
-    scontrol show partition, sacctmgr show assoc | qos, id  --read_job_limits-->  JobLimits
+    scontrol show partition | config, sacctmgr show assoc | qos, id  --read_job_limits-->  JobLimits
 
 Source: man slurm.conf, PARTITION CONFIGURATION; man sacctmgr. 22.05 and 24.11 write the same.
 """
@@ -56,6 +56,7 @@ def job_limits_command(account: str | None) -> str:
     return (
         "scontrol --all --oneliner show partition || exit 1; "
         'printf "@user %s\\n@groups %s\\n" "$(id -u)" "$(id -Gn)"; '
+        "scontrol show config 2>/dev/null | sed -n 's/^EnforcePartLimits *= */@enforce /p'; "
         "s='sacctmgr --noheader --parsable2 --readonly'; "
         f'$s show assoc where user="$(id -un)"{of_account} format=Account,DefaultQOS,MaxWall,MaxTRES 2>/dev/null'
         " | sed 's/^/@assoc /'; $s show qos format=Name,MaxWall,MaxTRES 2>/dev/null | sed 's/^/@qos /'; true"
@@ -65,17 +66,26 @@ def job_limits_command(account: str | None) -> str:
 def read_job_limits(
     answer: str, *, partition: str | None, account: str | None, qos: str | None, reservation: str | None
 ) -> JobLimits:
-    """Read that answer for a job with these; without a partition, for the default one."""
-    if partition and "," in partition:
-        return NO_LIMITS  # one of several: which one decides the scheduler
+    """Read that answer for a job with these; without a partition, for the default one.
+
+    Of several partitions a job needs one that takes it: the most generous bounds of those that would count. All must, and the
+    tightest bounds count, where Slurm says so (EnforcePartLimits=ALL).
+    """
     partitions = [_fields(line) for line in answer.splitlines() if line.startswith("PartitionName=")]
-    wanted = [one for one in partitions if one["PartitionName"] == partition or (not partition and one.get("Default") == "YES")]
     if not partitions:
         return NO_LIMITS
-    if not wanted:
-        names = ", ".join(one["PartitionName"] for one in partitions)
-        return JobLimits(refusals=(f"partition {partition or '(default)'}: not there: there are {names}",))
-    [found, *_] = wanted
+    names = partition.split(",") if partition else [one["PartitionName"] for one in partitions if one.get("Default") == "YES"]
+    by_name = {one["PartitionName"]: one for one in partitions}
+    missing = [name for name in names or ["(default)"] if name not in by_name]
+    if missing:
+        return JobLimits(refusals=(f"partition {missing[0]}: not there: there are {', '.join(by_name)}",))
+    found = [_of_partition(answer, by_name[name], account, qos, reservation) for name in names]
+    return found[0] if len(found) == 1 else _of_several(found, all_count=_rows(answer, "@enforce ") in ([["ALL"]], [["YES"]]))
+
+
+def _of_partition(
+    answer: str, found: Mapping[str, str], account: str | None, qos: str | None, reservation: str | None
+) -> JobLimits:
     name = found["PartitionName"]
     associations = [row for row in _rows(answer, "@assoc ") if len(row) == 4]
     if account is None and len({row[0] for row in associations}) == 1:
@@ -99,6 +109,23 @@ def read_job_limits(
         nodes_at_least=Bound(least, f"MinNodes of partition {name}") if least and least > 1 else None,
         walltime_at_most_s=_least(walls),
         refusals=() if root else tuple(_refusals(found, groups[0].split(), account, qos, reservation)),
+    )
+
+
+def _of_several(found: Sequence[JobLimits], *, all_count: bool) -> JobLimits:
+    """What a job may be that names these partitions."""
+    taking = [one for one in found if not one.refusals]
+    refused = all_count and len(taking) < len(found)
+    counting = found if refused or not taking else taking
+    most_nodes, walls = [one.nodes_at_most for one in counting], [one.walltime_at_most_s for one in counting]
+    fewest = [one.nodes_at_least for one in counting]
+    return JobLimits(
+        partition=",".join(one.partition for one in found),
+        state="UP" if any(one.state == "UP" for one in counting) else counting[0].state,
+        nodes_at_most=_least(most_nodes) if all_count else _most(most_nodes),
+        nodes_at_least=_most([one for one in fewest if one]) if all_count else None if None in fewest else _least(fewest),
+        walltime_at_most_s=_least(walls) if all_count else _most(walls),
+        refusals=tuple(words for one in found for words in one.refusals) if refused or not taking else (),
     )
 
 
@@ -140,6 +167,12 @@ def _bound(value: int | None, source: str) -> Bound | None:
 
 def _least(bounds: Sequence[Bound | None]) -> Bound | None:
     return min((bound for bound in bounds if bound is not None), key=lambda bound: bound.value, default=None)
+
+
+def _most(bounds: Sequence[Bound | None]) -> Bound | None:
+    """The largest; None, which is no bound, is larger than any."""
+    known = [bound for bound in bounds if bound is not None]
+    return max(known, key=lambda bound: bound.value) if known and len(known) == len(bounds) else None
 
 
 def _count(text: str) -> int | None:
