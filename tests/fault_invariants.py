@@ -85,7 +85,8 @@ def _measured_is_there_once(scene: Scene, rows: list[dict[str, Any]]) -> Iterato
         if final.get(step, {}).get("outcome") not in {"measured", "invalid"}:
             yield f"measured, but the database says otherwise: {step}: {final.get(step)}"
     yield from (f"{count} measured rows: {step}" for step, count in measured.items() if count > 1)
-    yield from (f"measured in the database, nowhere else: {step}" for step in sorted(measured.keys() - brought.keys()))
+    elsewhere = brought.keys() | scene.torn
+    yield from (f"measured in the database, nowhere else: {step}" for step in sorted(measured.keys() - elsewhere))
 
 
 def _lines_of(folder: Path, cluster: str) -> Iterator[Step]:

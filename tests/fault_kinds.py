@@ -46,6 +46,8 @@ class Scene:
     child: subprocess.Popen[bytes] | None = None
     resume_count: int = 0
     said: list[str] = field(default_factory=list)
+    #: Whole lines of spools that a fault took from a cluster: the driver may have fetched them a moment before.
+    torn: set[tuple[str, str, int, int]] = field(default_factory=set)
     mends: list[Callable[[], object]] = field(default_factory=list)
 
     @property
@@ -224,9 +226,15 @@ def spool_is_torn(scene: Scene) -> None:
     """The end of what a tournament wrote is lost, in the middle of a line, while it writes on."""
     for path in scene.on_cluster(scene.cluster).glob(f"{scene.cluster}/jobs/*/*/spool.jsonl"):
         content = path.read_bytes()
+        if path.with_name("exit.json").exists():
+            scene.said.append("  nothing torn: it had been written to its end")
+            continue
         last = content.rstrip(b"\n").rfind(b"\n") + 1
         os.truncate(path, last + (len(content) - last) // 2)
-        scene.said.append(f"  torn: {json.loads(content[last:])['job'] if content.endswith(b'}' + bytes([10])) else 'a part'}")
+        line = json.loads(content[last:]) if content.endswith(b"}\n") else {}
+        if "rc" in line:
+            scene.torn.add((scene.cluster, line["job"], line["test"], line["repetition"]))
+        scene.said.append(f"  torn: {line.get('job', 'a part')}")
 
 
 @fault("planned", "handed in", "measuring", "within clusters done", "link met", free=True)

@@ -38,11 +38,33 @@ match j4 b d
 """
 
 
-def play(mpi: Mpi, program: Path, folder: Path, nodes: str, *words: str) -> tuple[int, str, list[dict[str, Any]]]:
+#: A node so busy that one rank comes to MPI_Finalize long after the others.
+LATE_FINALIZE = """#include <mpi.h>
+#include <unistd.h>
+int MPI_Finalize(void)
+{
+    int rank;
+    PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    if (rank == 1)
+        sleep(8);
+    return PMPI_Finalize();
+}
+"""
+
+
+def play(
+    mpi: Mpi, program: Path, folder: Path, nodes: str, *words: str, preload: Path | None = None
+) -> tuple[int, str, list[dict[str, Any]]]:
     path = folder / "tournament.txt"
     path.write_text(TEXT)
     files = ["--tournament", str(path), "--spool", str(folder / "spool.jsonl"), "--interface", "lo"]
     command = [*mpi.launcher, str(len(nodes)), str(program), "tournament", *files, "--nodes", ",".join(nodes), *words]
+    # Ranks alone get the library: a launcher need not know MPI.
+    command = (
+        command
+        if preload is None
+        else [*command[: len(mpi.launcher) + 1], "env", f"LD_PRELOAD={preload}", *command[len(mpi.launcher) + 1 :]]
+    )
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=200, check=False, env={**os.environ, **YIELD}, stdin=subprocess.DEVNULL
     )
@@ -96,8 +118,10 @@ def test_what_was_begun_twice_is_not_begun_again(mpi: Mpi, program: Path, tmp_pa
 
 def test_it_ends_early_after_the_step_in_hand(mpi: Mpi, program: Path, tmp_path: Path) -> None:
     (tmp_path / "finish").touch()
-    code, said, lines = play(mpi, program, tmp_path, "abcd", "--finish-file", str(tmp_path / "finish"))
+    ends = ["--finish-file", str(tmp_path / "finish"), "--done-file", str(tmp_path / "done")]
+    code, said, lines = play(mpi, program, tmp_path, "abcd", *ends)
     assert code != 0
+    assert not (tmp_path / "done").exists()
     assert "ended early" in said
     assert keys(lines) == [("j1", 2, 1), ("j2", 2, 1)]
 
@@ -107,3 +131,14 @@ def test_ranks_that_nobody_can_tell_apart_are_refused(mpi: Mpi, program: Path, t
     assert code != 0
     assert "neither their nodes' names nor --nodes tell which is which" in said
     assert lines == []
+
+
+def test_ranks_that_end_long_after_each_other_are_no_lost_ranks(mpi: Mpi, program: Path, tmp_path: Path) -> None:
+    """A rank that left before the others had finished would end the step, and the script would start it again."""
+    (tmp_path / "late.c").write_text(LATE_FINALIZE)
+    late, done = tmp_path / "late.so", tmp_path / "done"
+    subprocess.run([mpi.compiler, "-shared", "-fPIC", "-o", late, tmp_path / "late.c"], check=True, timeout=120)
+    code, said, lines = play(mpi, program, tmp_path, "abcd", "--done-file", str(done), preload=late)
+    assert code == 0, said
+    assert done.is_file()
+    assert keys(lines) == EVERYTHING

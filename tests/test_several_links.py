@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -74,7 +73,9 @@ def test_the_table_of_links_has_each_of_them_beside_its_own_comparison(done: Loc
     assert set(found) == {"east+west", "north+east"}
     medians = {
         row["cluster"]: row["median"]
-        for row in done.rows("SELECT cluster, avg(value) AS median FROM v_metrics WHERE metric = 'round_trip_p50_ns' GROUP BY 1")
+        for row in done.rows(
+            "SELECT cluster, avg(value) AS median FROM v_metrics WHERE metric = 'round_trip_p50_ns' GROUP BY 1"
+        )
     }
     for name, one in found.items():
         [test] = one["tests"]

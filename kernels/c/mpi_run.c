@@ -21,7 +21,8 @@ enum {
     RANK_SERVER = 1,
     BATCH_MAX = 1000000,
     ENVIRONMENT_BYTES = 2048,
-    FINISH_LIMIT_S = 5
+    FINISH_LIMIT_S = 120,   /* all ranks are there, but one may come late: its node is busy */
+    FINISH_LOST_LIMIT_S = 5 /* a rank that waits for a lost one waits in vain */
 };
 static const uint64_t batch_ns = 10000000; /* between looks at the clock and at signals */
 
@@ -233,7 +234,8 @@ int mpi_finish(int code)
     fflush(NULL);
     finish_code = code;
     sigaction(SIGALRM, &action, NULL);
-    alarm(FINISH_LIMIT_S);
+    /* A rank that leaves before the others have finished makes the launcher end the step as failed. */
+    alarm(code <= EXIT_INVALID ? FINISH_LIMIT_S : FINISH_LOST_LIMIT_S);
     MPI_Finalize();
     alarm(0);
     return code;

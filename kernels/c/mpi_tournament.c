@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 enum { TAG_LINE = 5, BEGUN_MAX = 2, NOBODY = -1 };
-static const double step_margin_s = 30;
+static const double step_margin_s = 60; /* what barriers and lines may take on nodes that are busy */
 
 struct circle {
     const struct program *program;
@@ -30,7 +30,7 @@ struct circle {
     struct spool spool; /* rank 0 */
     struct failure failure;
     struct text facts; /* of this rank's node, when they are kept */
-    const char *tournament_path, *spool_path, *nodes, *interface, *finish_path, *facts_folder;
+    const char *tournament_path, *spool_path, *nodes, *interface, *finish_path, *done_path, *facts_folder;
     bool evidence_whole;
     int rank, size;
     int *ranks;                            /* by node; NOBODY: not in this step */
@@ -56,13 +56,10 @@ static void barrier_quiet(void)
 static bool circle_arguments(struct circle *circle, int argc, char **argv)
 {
     const char *evidence = NULL;
-    const struct flag flags[] = {{"interface", &circle->interface},
-                                 {"tournament", &circle->tournament_path},
-                                 {"spool", &circle->spool_path},
-                                 {"nodes", &circle->nodes},
-                                 {"evidence", &evidence},
-                                 {"finish-file", &circle->finish_path},
-                                 {"facts-dir", &circle->facts_folder}};
+    const struct flag flags[] = {{"interface", &circle->interface}, {"tournament", &circle->tournament_path},
+                                 {"spool", &circle->spool_path},    {"nodes", &circle->nodes},
+                                 {"evidence", &evidence},           {"finish-file", &circle->finish_path},
+                                 {"done-file", &circle->done_path}, {"facts-dir", &circle->facts_folder}};
     if (!arguments_parse(argc, argv, 2, flags, ROW_COUNT(flags), NULL, NULL, &circle->failure))
         return false;
     if (!circle->tournament_path || !circle->spool_path)
@@ -339,6 +336,17 @@ static bool circle_step(struct circle *circle, struct tournament_step *step)
     return step_end(circle);
 }
 
+/* All is settled and on the disk: whatever becomes of the step now, nothing has to be played again. */
+static bool circle_done(struct circle *circle)
+{
+    if (circle->rank != 0 || !circle->done_path)
+        return true;
+    FILE *file = fopen(circle->done_path, "w");
+    if (!file || fclose(file) != 0)
+        return fail_system(&circle->failure, circle->done_path);
+    return true;
+}
+
 static bool circle_run(struct circle *circle)
 {
     bool ok = !circle->failure.failed &&
@@ -359,7 +367,7 @@ static bool circle_run(struct circle *circle)
         if (tournament_ours(&circle->tournament, &circle->tournament.steps[i]) &&
             !circle_step(circle, &circle->tournament.steps[i]))
             return false;
-    return true;
+    return circle_done(circle);
 }
 
 int mpi_tournament_main(const struct program *program, int argc, char **argv)
