@@ -146,6 +146,8 @@ def told(run: RunFolder, cluster: str, name: str) -> Iterator[None]:
             raise
         say(run, f"error={name} cluster={cluster} {failure.message}")
         _leave_word(mark, spare, name, failure)
+        if failure is error:
+            raise
         raise failure from error
     finally:
         spare.unlink(missing_ok=True)
