@@ -51,13 +51,22 @@ wait_and_run) # takes one node's lock after the other, in the order of their nam
     [ -e "$job/cancelled" ] && exit 0
     # Tests may keep every core busy, and the driver lives here too. This session is an autogroup of its own (where the kernel
     # has them, CONFIG_SCHED_AUTOGROUP): a tenth of the weight is everything on an idle machine, and lets the driver in on a busy one.
-    { echo 10 >"/proc/$$/autogroup"; } 2>/dev/null
+    # A user may say so ten times a second, all sessions together.
+    for _ in 1 2 3 4 5; do
+        [ -w "/proc/$$/autogroup" ] || break
+        if { echo 10 >"/proc/$$/autogroup"; } 2>/dev/null; then break; fi
+        sleep 0.2
+    done
     put "$job/state" RUNNING
     # The locks belong to this keeper: what the job leaves behind must not hold its nodes.
     (
         for lock in $locks; do exec {lock}>&-; done
         exec timeout --kill-after=5 "$walltime_s" /bin/bash "$script"
-    )
+    ) &
+    child=$!
+    # Who cancelled before the child was there had nobody to tell.
+    [ -e "$job/cancelled" ] && kill -TERM "$child" 2>/dev/null
+    wait "$child"
     rc=$?
     if [ -e "$job/cancelled" ]; then
         put "$job/state" CANCELLED
