@@ -28,7 +28,7 @@ test: ## Install what is missing, then all tests but the long ones, the lab's am
 	@tools/run_tests $(BIN)/python
 
 test-fast: setup ## Tests that need nothing but Python and a C compiler
-	$(PYTEST) -m "fast and not quiet" -n $$(($$(nproc) + 2)) # some of them wait
+	$(PYTEST) -m "fast and not quiet" -n $$(($$(nproc) + 1)) --dist loadfile --no-loadscope-reorder # some of them wait
 
 test-lab: setup ## Tests on the real Slurm lab
 	$(PYTEST) -m "lab and not long"

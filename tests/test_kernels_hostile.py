@@ -22,8 +22,6 @@ from tests.control_peer import ControlPeer
 from tests.kernel_programs import INSTANT, LIMIT_S, Programs, Server, children, runs, wait_for, write_secret
 from tests.test_kernels_control import measuring
 
-pytestmark = pytest.mark.fast
-
 #: More than a server has places for.
 CROWD = 40
 SEED = 20261121

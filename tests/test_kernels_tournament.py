@@ -18,8 +18,6 @@ import pytest
 
 from tests.kernel_programs import ENDLESS_S, LIMIT_S, Programs, children, runs, wait_for, write_secret
 
-pytestmark = pytest.mark.fast
-
 Match = tuple[str, str, str]
 #: How an end says that the other is no more; which of the two is a matter of what it did at that moment.
 GONE = r"control channel: (closed by the peer|the peer is gone \(E[A-Z]+\))"
