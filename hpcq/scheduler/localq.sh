@@ -19,6 +19,24 @@ put() { # FILE TEXT: aside and renamed
     printf '%s\n' "$2" >"$1.part" && mv "$1.part" "$1"
 }
 
+end_the_rest() { # of this session: first asked, two seconds later killed
+    rounds=0
+    while [ "$rounds" -lt 100 ]; do
+        pgrep --session "$$" >"$job/left"
+        others=
+        while IFS= read -r pid; do [ "$pid" = "$$" ] || others="$others $pid"; done <"$job/left"
+        [ -n "$others" ] || break
+        # shellcheck disable=SC2086 - one word a process
+        case $rounds in
+        0) kill -TERM $others 2>/dev/null ;;
+        [2-9]?) kill -KILL $others 2>/dev/null ;;
+        esac
+        sleep 0.1
+        rounds=$((rounds + 1))
+    done
+    rm -f "$job/left"
+}
+
 case $verb in
 nodes)
     for node in "$@"; do
@@ -69,8 +87,10 @@ wait_and_run) # takes one node's lock after the other, in the order of their nam
     wait "$child"
     rc=$?
     if [ -e "$job/cancelled" ]; then
+        end_the_rest # timeout(1) ends without its child on a signal that comes while it starts it
         put "$job/state" CANCELLED
     elif [ "$rc" -eq 124 ] || [ "$rc" -eq 137 ]; then
+        end_the_rest
         put "$job/state" TIMEOUT
     elif [ "$rc" -eq 0 ]; then
         put "$job/state" COMPLETED
