@@ -31,7 +31,7 @@ class Folder:
     def start(self, argv: list[str], timeout_s: float = 240) -> subprocess.CompletedProcess[str]:
         """Run a Python program in the folder."""
         return subprocess.run(
-            [sys.executable, *argv],
+            [sys.executable, "-P", *argv],
             cwd=self.folder,
             env=self.environment(),
             stdin=subprocess.DEVNULL,
@@ -57,7 +57,7 @@ class Folder:
         """A Python program in the background, in a session of its own; all of it is ended when the block is left."""
         with (log or self.folder / "background.log").open("ab") as words:
             child = subprocess.Popen(
-                [sys.executable, *argv],
+                [sys.executable, "-P", *argv],
                 cwd=self.folder,
                 env=self.environment(),
                 stdout=words,

@@ -120,7 +120,7 @@ def test_two_runs_side_by_side_one_with_a_failed_gate_one_with_a_failed_kernel(t
     gates = "gates: [{metric: round_trip_p50_ns, maximum: 1ns}, {metric: round_trip_p50_ns, maximum: 10s}]"
     desk.campaign(INSTANT, name="gate", more=gates)
     desk.campaign(INSTANT, REFUSED, name="fail", more="retries: 0")
-    words = [[sys.executable, "-m", "hpcq", "run", f"{name}.yaml"] for name in ("gate", "fail")]
+    words = [[sys.executable, "-P", "-m", "hpcq", "run", f"{name}.yaml"] for name in ("gate", "fail")]
     both = [
         subprocess.Popen(
             argv, cwd=desk.folder, env=desk.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8"
@@ -168,7 +168,7 @@ def test_a_defect_in_a_stage_reaches_the_person(tmp_path: Path) -> None:
     broken.write_text("import hpcq.runner.build as build\ndef fail(*_): raise ZeroDivisionError('over nothing')\n"
                       "build.check_description = fail\n")  # fmt: skip
     environment = {**desk.environment(), "PYTHONPATH": str(desk.folder)}
-    argv = [sys.executable, "-m", "hpcq", "run", "try.yaml"]
+    argv = [sys.executable, "-P", "-m", "hpcq", "run", "try.yaml"]
     said = subprocess.run(argv, cwd=desk.folder, env=environment, capture_output=True, text=True, timeout=240, check=False)
     assert said.returncode == 1
     log = desk.run_folder / "log.txt"

@@ -67,7 +67,7 @@ def new_entry(name: str, kind: str, when: str, words: Sequence[str], folder: Pat
 
 def shown(entry: Entry) -> dict[str, str]:
     """What would be written: file -> text; for crontab and scrontab the lines that are added."""
-    tick = f"{quote(sys.executable)} -m hpcq schedule tick {entry.name}"
+    tick = f"{quote(sys.executable)} -P -m hpcq schedule tick {entry.name}"
     if entry.kind == "systemd":
         folder = _units_folder()
         match = _EVERY.fullmatch(entry.when)
@@ -127,7 +127,7 @@ def tick(name: str) -> int | None:
         begun = replace(entry, started_utc=units.utc_now())
         write_json(_path(name), asdict(begun))
         log = _folder() / f"{name}.log"
-        done = run_here([sys.executable, "-m", "hpcq", *entry.words], cwd=Path(entry.folder), output=log)
+        done = run_here([sys.executable, "-P", "-m", "hpcq", *entry.words], cwd=Path(entry.folder), output=log)
         write_json(_path(name), asdict(replace(begun, ended_utc=units.utc_now(), exit_code=done.returncode)))
         return done.returncode
 

@@ -87,7 +87,7 @@ def groups(clusters: Sequence[str], links: Sequence[Mapping[str, Any]]) -> list[
 
 def hpcq_command() -> str:
     """The shell words that start this very hpcq."""
-    return f"{quote(sys.executable)} -m hpcq"
+    return f"{quote(sys.executable)} -P -m hpcq"
 
 
 def run_workflow(run: RunFolder, *, until: str | None = None) -> int:
@@ -96,7 +96,7 @@ def run_workflow(run: RunFolder, *, until: str | None = None) -> int:
     What is done already is not done again; what failed on one cluster does not stop the others.
     """
     clusters = read_json(run.run_json)["clusters"]
-    argv = [sys.executable, "-m", "snakemake", "--snakefile", str(assets.snakefile()), "--directory", str(run.path)]
+    argv = [sys.executable, "-P", "-m", "snakemake", "--snakefile", str(assets.snakefile()), "--directory", str(run.path)]
     # A driver sleeps nearly all of its time, so there is a core for each, however few this machine has.
     argv += ["--cores", str(max(2, len(clusters))), "--keep-going", "--nolock", "--rerun-incomplete"]
     argv += ["--rerun-triggers", "mtime", "--quiet", "all"]

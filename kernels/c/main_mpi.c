@@ -87,7 +87,7 @@ static int kernel_main(const struct kernel *kernel, int argc, char **argv)
     run_end(&run);
     if (pair != MPI_COMM_WORLD)
         MPI_Comm_free(&pair);
-    return mpi_finish(code);
+    return mpi_finish(code, MPI_FINISH_LIMIT_S);
 }
 
 int main(int argc, char **argv)

@@ -14,16 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum {
-    TAG_BATCH = 2,
-    TAG_REPORT = 3,
-    RANK_CLIENT = 0,
-    RANK_SERVER = 1,
-    BATCH_MAX = 1000000,
-    ENVIRONMENT_BYTES = 2048,
-    FINISH_LIMIT_S = 120,   /* all ranks are there, but one may come late: its node is busy */
-    FINISH_LOST_LIMIT_S = 5 /* a rank that waits for a lost one waits in vain */
-};
+enum { TAG_BATCH = 2, TAG_REPORT = 3, RANK_CLIENT = 0, RANK_SERVER = 1, BATCH_MAX = 1000000, ENVIRONMENT_BYTES = 2048 };
 static const uint64_t batch_ns = 10000000; /* between looks at the clock and at signals */
 
 extern char **environ;
@@ -228,14 +219,13 @@ static void on_finish_limit(int number)
     _exit(finish_code);
 }
 
-int mpi_finish(int code)
+int mpi_finish(int code, unsigned limit_s)
 {
     struct sigaction action = {.sa_handler = on_finish_limit};
     fflush(NULL);
     finish_code = code;
     sigaction(SIGALRM, &action, NULL);
-    /* A rank that leaves before the others have finished makes the launcher end the step as failed. */
-    alarm(code <= EXIT_INVALID ? FINISH_LIMIT_S : FINISH_LOST_LIMIT_S);
+    alarm(limit_s);
     MPI_Finalize();
     alarm(0);
     return code;

@@ -18,7 +18,8 @@ bool mpi_run(struct run *run, const char *interface);
 
 /* MPI_Finalize(), and back with `code`. All is measured and printed by then, so where the library does not come back
  * (seen with MPICH 4.0 over UCX: one rank waits for the other's acknowledgement, the other waits in PMI) the process
- * ends. */
-int mpi_finish(int code);
+ * ends after `limit_s`. */
+enum { MPI_FINISH_LIMIT_S = 5 };
+int mpi_finish(int code, unsigned limit_s);
 
 #endif
