@@ -50,7 +50,9 @@ def says(desk: LocalDesk, capsys: pytest.CaptureFixture[str]) -> Says:
 
 def written(desk: LocalDesk) -> list[str]:
     """What a failed command left in the folder or in its home, beside what stood there."""
-    left = [path.name for path in desk.folder.iterdir() if path.suffix != ".yaml" and path.name not in {"clusters", "home"}]
+    left = [
+        path.name for path in desk.folder.iterdir() if path.suffix != ".yaml" and path.name not in {"clusters", "home", "re.py"}
+    ]
     at_home = {str(path.relative_to(desk.folder)) for path in (desk.folder / "home").glob("**/*")}
     return sorted([*left, *(at_home - {"home/.cache", "home/.cache/hpcq", "home/.cache/hpcq/builds"})])
 

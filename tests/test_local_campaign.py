@@ -164,10 +164,11 @@ def test_a_compiler_that_is_not_there(tmp_path: Path) -> None:
 def test_a_defect_in_a_stage_reaches_the_person(tmp_path: Path) -> None:
     desk = LocalDesk.at(tmp_path)
     desk.campaign()
-    broken = desk.folder / "sitecustomize.py"  # Python runs it in every process that starts with this folder on its path
+    on_path = desk.folder / "home"
+    broken = on_path / "sitecustomize.py"  # Python runs it in every process that starts with this folder on its path
     broken.write_text("import hpcq.runner.build as build\ndef fail(*_): raise ZeroDivisionError('over nothing')\n"
                       "build.check_description = fail\n")  # fmt: skip
-    environment = {**desk.environment(), "PYTHONPATH": str(desk.folder)}
+    environment = {**desk.environment(), "PYTHONPATH": str(on_path)}
     argv = [sys.executable, "-P", "-m", "hpcq", "run", "try.yaml"]
     said = subprocess.run(argv, cwd=desk.folder, env=environment, capture_output=True, text=True, timeout=240, check=False)
     assert said.returncode == 1
