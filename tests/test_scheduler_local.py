@@ -52,7 +52,8 @@ def test_a_job_that_is_cancelled_in_the_moment_of_its_start_ends(site: Site, tmp
         keeper = (state.parent / "pid").read_text().strip()
         site.scheduler.cancel([answer.native_id])
         assert site.wait(answer.native_id, *TERMINAL).state is JobState.CANCELLED
-        wait_for(lambda session=keeper: not Here().sh(f"pgrep --session {session} || true").stdout)  # type: ignore[misc]
+        living = f"ps -o stat= -s {keeper} | grep -v Z || true"
+        wait_for(lambda words=living: not Here().sh(words).stdout)  # type: ignore[misc]
 
 
 def test_a_keeper_that_dies_is_no_success(site: Site, tmp_path: Path) -> None:

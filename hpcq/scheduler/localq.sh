@@ -22,9 +22,12 @@ put() { # FILE TEXT: aside and renamed
 end_the_rest() { # of this session: first asked, two seconds later killed
     rounds=0
     while [ "$rounds" -lt 100 ]; do
-        pgrep --session "$$" >"$job/left"
+        ps -o pid=,ppid=,stat= -s "$$" >"$job/left"
         others=
-        while IFS= read -r pid; do [ "$pid" = "$$" ] || others="$others $pid"; done <"$job/left"
+        while read -r pid parent state; do # not this keeper, not ps itself, not what is dead and waits for init
+            case $state in Z*) continue ;; esac
+            [ "$pid" = "$$" ] || [ "$parent" = "$$" ] || others="$others $pid"
+        done <"$job/left"
         [ -n "$others" ] || break
         # shellcheck disable=SC2086 - one word a process
         case $rounds in
