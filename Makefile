@@ -27,7 +27,7 @@ test: ## Install what is missing, then all tests but the long ones, the lab's am
 	@$(MAKE) --no-print-directory setup
 	@tools/run_tests $(BIN)/python
 
-test-fast: setup ## Tests that need nothing but Python and a C compiler
+test-fast: setup ## Tests of under a minute: no lab, no kernels at work
 	$(PYTEST) -m "fast and not quiet" -n $$(($$(nproc) + 1)) --dist loadfile --no-loadscope-reorder # some of them wait
 
 test-lab: setup ## Tests on the real Slurm lab

@@ -10,8 +10,6 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from hpcq.definition.campaign import read_campaign
 from hpcq.definition.cluster import read_cluster
 from hpcq.plan import make_plan
@@ -19,8 +17,6 @@ from hpcq.runner.jobs import all_steps, make_job, write_job
 from hpcq.runner.outcome import measured_steps
 from hpcq.scheduler.base import NodeCondition, NodeState
 from tests.kernel_programs import Programs, wait_for
-
-pytestmark = pytest.mark.fast
 
 #: As srun while its controller restarts: says nothing, ends with 1, does better some calls later. $2 is a folder, $3 counts.
 # Then comes `/bin/sh SCRIPT`.

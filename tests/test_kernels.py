@@ -16,8 +16,6 @@ import pytest
 from tests.kernel_programs import INSTANT, LIMIT_S, ROOT, SOCKET_KERNELS, SOURCES, Programs, Server, make
 from tools import kernel_reference
 
-pytestmark = pytest.mark.fast
-
 LINE_KEYS = {
     *("format", "kernel", "program", "version", "build_id", "options", "granted", "valid", "invalid_reason", "exit_code"),
     *("error", "started_utc", "duration_ns", "metrics", "warnings", "samples", "histogram", "evidence"),

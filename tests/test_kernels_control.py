@@ -20,8 +20,6 @@ import pytest
 
 from tests.kernel_programs import ENDLESS_S, INSTANT, LIMIT_S, Programs, Server, children, ended, runs, wait_for, write_secret
 
-pytestmark = pytest.mark.fast
-
 
 def frame(*lines: str) -> bytes:
     payload = "".join(line + "\n" for line in lines).encode()

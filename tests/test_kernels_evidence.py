@@ -13,8 +13,6 @@ import pytest
 from tests import evidence_trees
 from tests.kernel_programs import INSTANT, LIMIT_S, Programs, Server
 
-pytestmark = pytest.mark.fast
-
 
 def diff(program: Path, before: Path, after: Path, *words: str) -> dict[str, Any]:
     command = [str(program), "snapshot-diff", str(before), str(after), *words]
