@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import random
 from dataclasses import replace
 from itertools import permutations
@@ -12,7 +11,7 @@ import pytest
 
 from hpcq.definition.campaign import read_campaign
 from hpcq.definition.derive import with_pairs
-from hpcq.errors import StoreError, UserError
+from hpcq.errors import StoreError
 from hpcq.kernels import Better
 from hpcq.runner import accepting, stages
 from hpcq.runner.accept_choice import Choice, Wish, choose
@@ -22,11 +21,9 @@ from hpcq.runner.accept_partners import again, partners
 from hpcq.runner.accept_values import _slow
 from hpcq.scheduler.upkeep import NodeUpkeep, Reservation, Upkeep, drain_command, read_nodes, read_reservations
 from hpcq.statistics import Outcome, compare
-from hpcq.store.database import reading, transaction, writing
-from hpcq.store.ledger import NodeLedger, Occurrence, decide, ensure_nodes, ledger, observed
+from hpcq.store.ledger import NodeLedger
 from hpcq.store.runfolder import RunFolder
-from hpcq.store.shared import Shared, decide_shared, last_verdicts, standing
-from hpcq.units import parse_utc, utc_text
+from hpcq.store.shared import Shared
 from hpcq.verdict.acceptance import Acceptance, Judged, PairResult, judge
 from hpcq.verdict.gates import Verdict
 from hpcq.verdict.shared import pairs_across, sides_of
@@ -358,67 +355,6 @@ def test_reading_slurm() -> None:
     assert drain_command("n 1", "a'b; rm -rf /") == "scontrol update nodename='n 1' state=drain reason='a'\"'\"'b; rm -rf /'"
 
 
-# -- the ledger --------------------------------------------------------------------------------------------------------
-
-
-def test_the_ledger_remembers_maintenance_and_drains(tmp_path: Path) -> None:
-    path = tmp_path / "results.db"
-
-    def see(standing: list[Occurrence], drained: list[str]) -> dict[str, NodeLedger]:
-        with writing(path) as database, transaction(database):
-            ensure_nodes(database, "alpha", ["n1", "n2"])
-            observed(database, "alpha", standing, drained, {"n1": "leaf1"})
-        with reading(path) as database:
-            return ledger(database, "alpha")
-
-    resv = Occurrence("n1", "2026-11-21T00:00:00Z", "swap")
-    assert see([], [])["n1"].decided_utc is None
-    with writing(path) as database, transaction(database):
-        boot = "INSERT INTO node_boot (node_id, boot_id, first_seen_utc, last_seen_utc) VALUES (1, ?, ?, ?)"
-        database.execute(boot, ("first", "2026-11-20T00:00:00Z", "2026-11-20T00:00:00Z"))
-        decide(database, "alpha", [("n1", "pass", "fine"), ("n2", "not_covered", "down")], run_id=None, baseline=None)
-        database.execute(boot, ("second", "2026-11-21T00:00:00Z", "2026-11-21T00:00:00Z"))
-    assert [(one.since, one.booted) for one in see([], []).values()] == [((), True), ((), False)]
-    for _ in range(2):
-        see([resv], ["n2"])
-    found = see([], [])
-    assert found["n1"].since == ("maintenance",)
-    assert found["n2"].since == ("resume",)
-    with reading(path) as database:
-        assert [row[0] for row in database.execute("SELECT kind FROM v_events ORDER BY kind")] == [
-            "drain", "maintenance", "reboot", "resume",
-        ]  # fmt: skip
-        assert database.execute('SELECT "group" FROM v_groups').fetchone()[0] == "leaf1"
-
-
-def test_the_ledger_keeps_links_and_groups_until_they_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, now = tmp_path / "results.db", parse_utc("2026-11-21T00:00:00Z")
-
-    def say(minutes: float, kind: str, name: str, verdict: str, nodes: tuple[str, ...]) -> list[Shared]:
-        for place in ("ledger", "shared"):
-            monkeypatch.setattr(f"hpcq.store.{place}.utc_now", lambda: utc_text(now + dt.timedelta(minutes=minutes)))
-        with writing(path) as database, transaction(database):
-            ensure_nodes(database, "alpha", EIGHT)
-            decide_shared(database, "alpha", [(kind, name, verdict, "why", nodes)], run_id=None, baseline=None)
-            return standing(database, "alpha")
-
-    leaf = Shared("group", "leaf2", "failed", ("n3", "n4"), True)
-    assert say(0, "group", "leaf2", "failed", ("n3", "n4")) == [leaf]
-    link = Shared("link", "n1 - n5", "failed", ("n1", "n5"), True)
-    assert say(30, "link", "n1 - n5", "failed", ("n1", "n5")) == [replace(leaf, waits=False), link]
-    assert say(31, "group", "leaf2", "pass", ("n3", "n4")) == [link]
-    with reading(path) as database:
-        last = last_verdicts(database, "alpha", None, each=False)
-        assert [(one.kind, one.name, one.verdict) for one in last] == [
-            ("link", "n1 - n5", "failed"),
-            ("group", "leaf2", "pass"),
-        ]
-        each = last_verdicts(database, None, "n3", each=True)
-        assert [(one.verdict, one.nodes) for one in each] == [("failed", ("n3", "n4")), ("pass", ("n3", "n4"))]
-        with pytest.raises(UserError, match="the nearest is n3"):
-            last_verdicts(database, None, "n33", each=False)
-
-
 def test_links_and_groups_at_fault_are_run_again_and_pass() -> None:
     link = sides_of("link", "n1 - n5", ("n1", "n5"), EIGHT, LEAF_OF)
     path = sides_of("link", "leaf1 - leaf3", ("n1", "n2", "n5", "n6"), EIGHT, LEAF_OF)
@@ -449,34 +385,6 @@ def test_both_ends_of_a_failed_link_are_tried_from_time_to_time() -> None:
     assert choose(Wish(), nodes, seen, set(nodes), [replace(link, waits=True)]).targets == {}
     assert choose(Wish(), nodes, seen, {"n1", "n2"}, [link]).targets == {}, "one end was drained: nobody gets both"
     assert choose(Wish(nodes=("n2",)), nodes, seen, set(nodes), [link]).testable == ("n2",)
-
-
-def test_an_inconclusive_node_is_left_alone_for_ever_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, now = tmp_path / "results.db", parse_utc("2026-11-21T00:00:00Z")
-
-    def after(minutes: float) -> None:
-        monkeypatch.setattr("hpcq.store.ledger.utc_now", lambda: utc_text(now + dt.timedelta(minutes=minutes)))
-
-    def waits() -> bool:
-        with reading(path) as database:
-            return ledger(database, "alpha")["n1"].waits
-
-    def say(verdict: str) -> None:
-        with writing(path) as database, transaction(database):
-            ensure_nodes(database, "alpha", ["n1"])
-            decide(database, "alpha", [("n1", verdict, "why")], run_id=None, baseline=None)
-
-    after(0)
-    say("inconclusive")
-    for minutes, expected in ((9, True), (11, False)):
-        after(minutes)
-        assert waits() is expected
-    say("inconclusive")
-    for minutes, expected in ((11 + 19, True), (11 + 21, False)):
-        after(minutes)
-        assert waits() is expected
-    say("pass")
-    assert not waits()
 
 
 def test_a_campaign_for_other_pairs(tmp_path: Path) -> None:

@@ -177,6 +177,19 @@ class Watcher:
         return with_verdicts(whole["clusters"][0])
 
 
+def begin_maintenance(desk: Desk) -> None:
+    """Two nodes in a maintenance that does not let us in, one repaired wrong; a third one loses its power and stays down."""
+    reserve = "scontrol create reservation reservationname=swap starttime=now duration=60 user=root flags=maint,ignore_jobs"
+    root(desk, f"{reserve} nodes=alpha-n02,alpha-n03")
+    for node in ("n02", "n03", "n04"):
+        desk.lab.command("kill-node", f"alpha/{node}")
+    for node in ("n02", "n03"):
+        desk.lab.command("start-node", f"alpha/{node}")
+    root(desk, "scontrol update nodename=alpha-n04 state=down reason=power")
+    desk.lab.exec("alpha/n02", "sh", "-c", BROKEN)
+    wait_for_states(desk, n02="maint", n03="maint", n04="down")
+
+
 @pytest.mark.long
 def test_a_maintenance_from_end_to_end(lab8: RunningLab, tmp_path: Path) -> None:
     desk = desk_in(tmp_path, lab8)
@@ -184,16 +197,7 @@ def test_a_maintenance_from_end_to_end(lab8: RunningLab, tmp_path: Path) -> None
     desk.hpcq("baseline", "set", "good", "latest", "--why", "first light")
     watcher = Watcher(desk)
 
-    # Two nodes in a maintenance that does not let us in; a third one loses its power and stays down.
-    reserve = "scontrol create reservation reservationname=swap starttime=now duration=60 user=root flags=maint,ignore_jobs"
-    root(desk, f"{reserve} nodes=alpha-n02,alpha-n03")
-    for node in ("n02", "n03", "n04"):
-        lab8.command("kill-node", f"alpha/{node}")
-    for node in ("n02", "n03"):
-        lab8.command("start-node", f"alpha/{node}")
-    root(desk, "scontrol update nodename=alpha-n04 state=down reason=power")
-    lab8.exec("alpha/n02", "sh", "-c", BROKEN)
-    wait_for_states(desk, n02="maint", n03="maint", n04="down")
+    begin_maintenance(desk)
     during = watcher.tick(4, at_once=2)
     others = {f"n0{number}": "pass" for number in (1, 5, 6, 7, 8)}
     assert during["verdicts"] == others | dict.fromkeys(("n02", "n03", "n04"), "not_covered")

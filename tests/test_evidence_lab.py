@@ -248,7 +248,7 @@ def test_small_send_buffer_of_a_datagram_sender(nodes: Nodes) -> None:
 
 @pytest.mark.parametrize(("which", "end"), [("send", "client"), ("receive", "server")])
 def test_small_tcp_buffer_on_a_long_way(nodes: Nodes, which: str, end: str) -> None:
-    options = {f"{which}_buffer_bytes": 16384}
+    options = {f"{which}_buffer_bytes": 8192}
     # on a machine that others use, the wire between the clusters is a process that waits, and TCP may send again in vain
     expected = [("small_buffer", end)]
     told = until(lambda: nodes.measure("tcp_stream", options, server=FAR_SERVER), lambda one: one.findings == expected)
@@ -262,7 +262,7 @@ def test_small_tcp_buffer_on_a_long_way(nodes: Nodes, which: str, end: str) -> N
     held_up_bps = told.line["metrics"]["throughput_bps"]
 
     def faster(one: Told) -> bool:
-        return not one.findings and held_up_bps < 0.85 * one.line["metrics"]["throughput_bps"]
+        return not one.findings and held_up_bps < 0.7 * one.line["metrics"]["throughput_bps"]
 
     fair = until(lambda: nodes.measure("tcp_stream", server=FAR_SERVER), faster)
     assert fair.findings == []

@@ -17,8 +17,9 @@ import pytest
 
 from tests.campaigns_in_lab import Desk
 from tests.lab_fixture import PROGRAM, RunningLab, lab_command
+from tests.lab_programs import MPI_BYTES, MPI_ENVIRONMENT, MPI_PROGRAM
 from tests.scheduler_contract import PROMISES, Site, slurm_site
-from tests.test_lab import MPI_BYTES, MPI_ENVIRONMENT, MPI_PROGRAM, eth0_bytes
+from tests.test_lab import eth0_bytes
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
 

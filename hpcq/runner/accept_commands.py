@@ -125,7 +125,7 @@ def _release(names: Sequence[str], seen: Upkeep) -> list[Command]:
     free = [name for name in dead if name not in held]
     found = []
     if held:
-        found.append(Command(resume_command(held), f"to the test: {', '.join(held)} is in a reservation already{later}", False))
+        found.append(Command(resume_command(held), f"to the test: in a reservation already: {', '.join(held)}{later}", False))
     if free:
         own = next((one for one in seen.reservations if one.own), None)
         why = f"to the test, and not to users: {', '.join(free)}{later}"

@@ -90,7 +90,7 @@ def last_verdicts(database: Connection, cluster: str | None, node: str | None, *
     view = _EACH if each else "SELECT * FROM v_ledger"
     rows = database.execute(
         f"SELECT cluster, kind, name, verdict, decided_utc, reason, run, nodes FROM ({view})"  # noqa: S608 - our own words
-        " WHERE (?1 IS NULL OR cluster = ?1) AND (?2 IS NULL OR ' ' || nodes || ' ' LIKE '% ' || ?2 || ' %')"
+        " WHERE (?1 IS NULL OR cluster = ?1) AND (?2 IS NULL OR instr(' ' || nodes || ' ', ' ' || ?2 || ' ') > 0)"
         f" ORDER BY {'decided_utc, ' if each else ''}cluster, CASE kind WHEN 'node' THEN 0 WHEN 'link' THEN 1 ELSE 2 END, name",
         (cluster, node),
     )
