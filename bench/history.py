@@ -24,11 +24,11 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.harness import Claim, claim, cpu_s, finish, parser
+from hpcq.analysis.changed import searched
 from hpcq.kernels import Better
-from hpcq.store.changed import searched
 from hpcq.store.database import Connection, reading, transaction, writing
 from hpcq.store.history import find_series, metrics_of, timeline
-from hpcq.store.moments import Window
+from hpcq.store.time_windows import Window
 from hpcq.verdict.levels import Sides, judge_search
 
 PAIRS = 500

@@ -23,9 +23,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.harness import alternate, claim, finish, paired, parser
 from hpcq.definition.cluster import read_cluster
-from hpcq.runner.build import work_root
-from hpcq.runner.runs import open_run, reach
-from hpcq.store.runfolder import RunFolder, read_json
+from hpcq.run_folder.paths import RunFolder, read_json
+from hpcq.runner.site.build import work_root
+from hpcq.runner.site.place import open_run, reach
 from hpcq.transport import quote
 
 CAMPAIGN = """

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.harness import Claim, against, claim, finish, parser
 from hpcq.runner import stages
-from hpcq.runner.runs import open_run
+from hpcq.runner.site.place import open_run
 from tests.simulated_slurm.site import simulated_slurm
 
 #: Seconds that ReFrame 4.11 took for 1,000 instant tests against such a scheduler; measured on a machine like this one.

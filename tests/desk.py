@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hpcq.plan import Plan
-from hpcq.runner.ledger import Ledger
+from hpcq.planning.plan import Plan
+from hpcq.runner.drive.state import Ledger
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hpcq.run_folder.journal import read_journal
+from hpcq.run_folder.paths import RunFolder
 from hpcq.runner import stages
-from hpcq.runner.runs import open_run
-from hpcq.store.journal import read_journal
-from hpcq.store.runfolder import RunFolder
+from hpcq.runner.site.place import open_run
 from tests.lab_fixture import RunningLab
 
 Events = list[dict[str, Any]]

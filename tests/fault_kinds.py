@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcq.definition.cluster import read_cluster
-from hpcq.runner.runs import reach
+from hpcq.runner.site.place import reach
 from hpcq.transport import Ssh
 from tests.campaigns_in_lab import Desk, event_names
 from tests.desk import kill_session

@@ -16,8 +16,8 @@ from typing import Any
 
 from hpcq.evidence.judge import judge
 from hpcq.evidence.judgement import no_judge
-from hpcq.store.load import load_run
-from hpcq.store.runfolder import write_json, write_text
+from hpcq.run_folder.paths import write_json, write_text
+from hpcq.store.load.run import load_run
 from tests.run_folders import START, RunBuilder, utc
 
 PAIRS = (("n1", "n2"), ("n3", "n4"))

@@ -13,17 +13,19 @@ from typing import Any
 
 import pytest
 
-from hpcq import links
 from hpcq.definition.campaign import read_campaign
 from hpcq.definition.cluster import read_cluster
 from hpcq.definition.model import Campaign, Cluster
-from hpcq.packing import Basis
-from hpcq.plan import Plan
-from hpcq.runner import linked, runs, stages
+from hpcq.planning import links
+from hpcq.planning.packing import Basis
+from hpcq.planning.plan import Plan
+from hpcq.run_folder.journal import read_journal
+from hpcq.run_folder.paths import RunFolder
+from hpcq.runner import stages
+from hpcq.runner.link import link_group
+from hpcq.runner.site import place
 from hpcq.scheduler.base import NodeCondition, NodeState
-from hpcq.store.journal import read_journal
-from hpcq.store.load import load_run
-from hpcq.store.runfolder import RunFolder
+from hpcq.store.load.run import load_run
 
 STREAM = "{kernel: tcp_stream, parameters: {duration_s: 50ms, warmup_s: 0}}"
 TRIP = "{kernel: tcp_pingpong, parameters: {operation_count_max: 5, duration_s: 1, warmup_s: 0}}"
@@ -69,7 +71,7 @@ def opened(folder: Path, campaign: str, built: Path | None = None) -> RunFolder:
     for name in ("east", "west"):
         cluster_of(folder / "clusters", name)
     (folder / "try.yaml").write_text(campaign)
-    run = runs.open_run(folder / "try.yaml", [folder / "clusters"], folder / "results.db", folder / "runs")
+    run = place.open_run(folder / "try.yaml", [folder / "clusters"], folder / "results.db", folder / "runs")
     for name in ("east", "west"):
         (run.path / name).mkdir()
         stages.plan(run, name)
@@ -78,7 +80,7 @@ def opened(folder: Path, campaign: str, built: Path | None = None) -> RunFolder:
             shutil.copyfile(run.path / "secret", run.path / name / "work" / "secret")
             (run.path / name / "work" / "secret").chmod(0o600)
             shutil.copyfile(built / name / "build.json", run.path / name / "build.json")
-    linked.plan(run, "east+west")
+    link_group.plan(run, "east+west")
     return run
 
 
@@ -91,7 +93,7 @@ def own_queue(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 
 def drive(run: RunFolder) -> list[str]:
     said: list[str] = []
-    linked.drive(run, "east+west", said.append)
+    link_group.drive(run, "east+west", said.append)
     return said
 
 

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 
 from hpcq.definition.cluster import read_cluster
-from hpcq.runner.runs import reach, scheduler_of
+from hpcq.runner.site.place import reach, scheduler_of
 from hpcq.scheduler.base import JobReport, JobState, NodeCondition, Scheduler, Submission, Submitted
 from hpcq.transport import quote
 from tests.lab_fixture import RunningLab

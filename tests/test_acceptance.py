@@ -13,17 +13,18 @@ from hpcq.definition.campaign import read_campaign
 from hpcq.definition.derive import with_pairs
 from hpcq.errors import StoreError
 from hpcq.kernels import Better
-from hpcq.runner import accepting, stages
-from hpcq.runner.accept_choice import Choice, Wish, choose
-from hpcq.runner.accept_commands import commands_for
-from hpcq.runner.accept_expected import Expected
-from hpcq.runner.accept_partners import again, partners
-from hpcq.runner.accept_values import _slow
+from hpcq.run_folder.paths import RunFolder
+from hpcq.runner import stages
+from hpcq.runner.accept import accepting
+from hpcq.runner.accept.choice import Choice, Wish, choose
+from hpcq.runner.accept.commands import commands_for
+from hpcq.runner.accept.expected import Expected
+from hpcq.runner.accept.partners import again, partners
+from hpcq.runner.accept.values import _slow
 from hpcq.scheduler.upkeep import NodeUpkeep, Reservation, Upkeep, drain_command, read_nodes, read_reservations
 from hpcq.statistics import Outcome, compare
+from hpcq.store.group_verdicts import Shared
 from hpcq.store.ledger import NodeLedger
-from hpcq.store.runfolder import RunFolder
-from hpcq.store.shared import Shared
 from hpcq.verdict.acceptance import Acceptance, Judged, PairResult, judge
 from hpcq.verdict.gates import Verdict
 from hpcq.verdict.shared import pairs_across, sides_of

@@ -10,8 +10,8 @@ import pytest
 
 from hpcq.errors import UserError
 from hpcq.store.database import reading, transaction, writing
+from hpcq.store.group_verdicts import Shared, decide_shared, last_verdicts, standing
 from hpcq.store.ledger import NodeLedger, Occurrence, decide, ensure_nodes, ledger, observed
-from hpcq.store.shared import Shared, decide_shared, last_verdicts, standing
 from hpcq.units import parse_utc, utc_text
 
 pytestmark = pytest.mark.fast
@@ -53,7 +53,7 @@ def test_the_ledger_keeps_links_and_groups_until_they_pass(tmp_path: Path, monke
     path, now = tmp_path / "results.db", parse_utc("2026-11-21T00:00:00Z")
 
     def say(minutes: float, kind: str, name: str, verdict: str, nodes: tuple[str, ...]) -> list[Shared]:
-        for place in ("ledger", "shared"):
+        for place in ("ledger", "group_verdicts"):
             monkeypatch.setattr(f"hpcq.store.{place}.utc_now", lambda: utc_text(now + dt.timedelta(minutes=minutes)))
         with writing(path) as database, transaction(database):
             ensure_nodes(database, "alpha", EIGHT)

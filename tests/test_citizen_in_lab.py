@@ -11,8 +11,8 @@ import pytest
 
 from hpcq.definition.campaign import read_campaign
 from hpcq.definition.cluster import read_cluster
-from hpcq.plan import Plan, make_plan
-from hpcq.runner.runs import reach, scheduler_of
+from hpcq.planning.plan import Plan, make_plan
+from hpcq.runner.site.place import reach, scheduler_of
 from hpcq.scheduler.base import Question
 from tests.driven_in_lab import Driven, states
 from tests.lab_fixture import RunningLab

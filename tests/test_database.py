@@ -21,7 +21,7 @@ from hpcq.errors import StoreError
 from hpcq.store import database as store
 from hpcq.store import query
 from hpcq.store.database import SCHEMA_VERSION, migrate, reading, statements, writing
-from hpcq.store.load import load_run
+from hpcq.store.load.run import load_run
 from tests.run_folders import RunBuilder
 
 pytestmark = pytest.mark.fast
@@ -273,7 +273,7 @@ KILLED = """
     import os, signal, sys
     from pathlib import Path
     from hpcq.store import database, missing
-    from hpcq.store.load import load_run
+    from hpcq.store.load.run import load_run
 
     prepare = database._prepare
     def small_cache(connection, path):
@@ -321,7 +321,7 @@ def test_readers_see_whole_runs_while_another_process_loads(path: Path, tmp_path
     readers = [threading.Thread(target=read) for _ in range(2)]
     for thread in readers:
         thread.start()
-    code = "import sys; from pathlib import Path; from hpcq.store.load import load_run\n"
+    code = "import sys; from pathlib import Path; from hpcq.store.load.run import load_run\n"
     code += "for folder in sys.argv[2:]: load_run(Path(sys.argv[1]), Path(folder))"
     folders = [str(one.path) for one in builders]
     loaders = [subprocess.Popen([sys.executable, "-c", code, str(path), *order]) for order in (folders[:4], folders[:2:-1])]
@@ -409,7 +409,7 @@ def test_statements_keep_triggers_and_comments_whole() -> None:
 
 
 def test_reading_imports_nothing_heavy() -> None:
-    code = "import sys, hpcq.store.query, hpcq.store.database, hpcq.store.load\n"
+    code = "import sys, hpcq.store.query, hpcq.store.database, hpcq.store.load.run\n"
     code += "print([name for name in ('numpy', 'pydantic', 'jinja2', 'rich', 'ruamel', 'scipy') if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=dict(os.environ))
     assert done.stdout.strip() == "[]"

@@ -10,11 +10,11 @@ import pytest
 
 from hpcq import assets
 from hpcq.definition import find_campaign, find_cluster, list_clusters, read_campaign, read_cluster
-from hpcq.definition.nodelist import expand
 from hpcq.definition.reference import SECTIONS, table, with_tables
 from hpcq.definition.schema import campaign_schema, cluster_schema
 from hpcq.definition.yamlfile import read_document
 from hpcq.errors import UserError
+from hpcq.nodelist import expand
 from tests.definition_texts import DESCRIPTIONS, GOOD, REPOSITORY, TESTS, campaign_says, fixed_kernels, here, refused
 
 FIXTURES = (fixed_kernels, here)  # pytest looks for them in this module

@@ -16,11 +16,11 @@ import pytest
 
 from hpcq import units
 from hpcq.cli.main import run
-from hpcq.runner import doctor, schedule
-from hpcq.runner.doctor import Places, Told, examine
-from hpcq.store.journal import Journal
-from hpcq.store.load import load_run
-from hpcq.store.runfolder import write_json
+from hpcq.run_folder.journal import Journal
+from hpcq.run_folder.paths import write_json
+from hpcq.runner.watch import doctor, schedule
+from hpcq.runner.watch.doctor import Places, Told, examine
+from hpcq.store.load.run import load_run
 from tests.run_folders import RunBuilder
 from tests.test_schedule import OTHERS, home
 

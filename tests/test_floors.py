@@ -14,30 +14,29 @@ PACKAGE = Path(__file__).resolve().parents[1] / "hpcq"
 
 #: Longest matching prefix decides; docs/architecture.md draws the same picture.
 FLOORS = {
-    "hpcq.__main__": 6,
-    "hpcq.cli": 6,
-    "hpcq.runner": 5,
-    "hpcq.reports": 5,
-    "hpcq.store": 4,
-    "hpcq.render": 4,
-    "hpcq.plan": 3,
-    "hpcq.candidates": 3,
-    "hpcq.fitting": 3,
-    "hpcq.coverage": 3,
-    "hpcq.pairs": 3,
-    "hpcq.packing": 3,
-    "hpcq.links": 3,
-    "hpcq.verdict": 3,
-    "hpcq.evidence": 3,
-    "hpcq.localisation": 3,
-    "hpcq.definition": 2,
+    "hpcq.__main__": 13,
+    "hpcq.cli": 12,
+    "hpcq.runner": 11,
+    "hpcq.reports": 10,
+    "hpcq.analysis": 9,
+    "hpcq.store": 8,
+    "hpcq.run_folder": 7,
+    "hpcq.verdict": 6,
+    "hpcq.evidence": 6,
+    "hpcq.planning": 6,
+    "hpcq.definition": 5,
+    "hpcq.localisation": 4,
+    "hpcq.statistics": 4,
+    "hpcq.scheduler": 4,
+    "hpcq.render": 3,
     "hpcq.kernels": 2,
-    "hpcq.statistics": 2,
-    "hpcq.scheduler": 2,
     "hpcq.transport": 2,
-    "hpcq.units": 1,
-    "hpcq.errors": 1,
+    "hpcq.topology": 2,
     "hpcq.assets": 1,
+    "hpcq.errors": 1,
+    "hpcq.nodelist": 1,
+    "hpcq.sorting": 1,
+    "hpcq.units": 1,
     "hpcq": 0,
 }
 
@@ -125,3 +124,13 @@ def test_no_import_circles() -> None:
 
     for module in graph:
         visit(module, ())
+
+
+def test_sql_stands_in_store_and_analysis_only() -> None:
+    strangers = []
+    for module, path in modules().items():
+        calls = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)]
+        names = {call.func.attr for call in calls if isinstance(call.func, ast.Attribute)}
+        if names & {"execute", "executemany", "executescript"} and not module.startswith(("hpcq.store", "hpcq.analysis")):
+            strangers.append(module)
+    assert strangers == []

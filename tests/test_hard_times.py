@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from hpcq.errors import StoreError
-from hpcq.store import sole
+from hpcq.store import writer_lock
 from hpcq.store.database import reading, transaction, writing
-from hpcq.store.load import load_run
+from hpcq.store.load.run import load_run
 from tests.run_folders import RunBuilder
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -28,7 +28,7 @@ sys.path.insert(0, {str(ROOT)!r})
 from pathlib import Path
 import hpcq.store.database as store
 from hpcq.errors import StoreError
-from hpcq.store.load import load_run
+from hpcq.store.load.run import load_run
 from hpcq.store.database import reading
 """
 #: argv: database, run folder, kills. Each child loads; it is killed at a random moment of a load's length.
@@ -224,17 +224,17 @@ def test_a_dead_writer_is_known_at_once_and_a_living_one_is_named(tmp_path: Path
     lock = tmp_path / "results.db.writer"
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
-        held = f"{sole._place()}/{child.pid}/{sole._started(child.pid)}/00"
+        held = f"{writer_lock._place()}/{child.pid}/{writer_lock._started(child.pid)}/00"
         lock.symlink_to(held)
         told = pytest.raises(StoreError, match=f"locked by another process for 0 s: process {child.pid} on ")
-        with told, sole.sole_writer(tmp_path / "results.db", 0.2):
+        with told, writer_lock.sole_writer(tmp_path / "results.db", 0.2):
             pass
     finally:
         child.kill()
         child.wait()
-    with sole.sole_writer(tmp_path / "results.db", 0.2) as mine:
+    with writer_lock.sole_writer(tmp_path / "results.db", 0.2) as mine:
         assert mine()
-        with sole.sole_writer(tmp_path / "results.db", 0.2):
+        with writer_lock.sole_writer(tmp_path / "results.db", 0.2):
             assert lock.is_symlink(), "a writer within a writer is the same one"
         assert lock.is_symlink()
     assert not lock.is_symlink()
@@ -244,8 +244,8 @@ def test_a_dead_writer_is_known_at_once_and_a_living_one_is_named(tmp_path: Path
 def test_a_writer_elsewhere_is_dead_when_nobody_touches_its_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lock = tmp_path / "results.db.writer"
     lock.symlink_to("elsewhere/boot/pid:[1]/77/5/00")
-    monkeypatch.setattr(sole, "STALE_S", 0.3)
-    with sole.sole_writer(tmp_path / "results.db", 30) as mine:
+    monkeypatch.setattr(writer_lock, "STALE_S", 0.3)
+    with writer_lock.sole_writer(tmp_path / "results.db", 30) as mine:
         assert mine()
 
 

@@ -12,7 +12,7 @@ from hpcq.cli.main import run
 from hpcq.errors import UserError
 from hpcq.store.database import reading
 from hpcq.store.history import Filter, select
-from hpcq.store.moments import moment, window
+from hpcq.store.time_windows import moment, window
 from tests.histories import History, json_of
 
 pytestmark = pytest.mark.fast

@@ -11,9 +11,9 @@ from hpcq.definition.campaign import read_campaign
 from hpcq.definition.cluster import read_cluster
 from hpcq.definition.model import Budget
 from hpcq.errors import UserError
-from hpcq.fitting import fit_link
-from hpcq.packing import Basis, choose_packs, make_packed_plan
-from hpcq.plan import Plan
+from hpcq.planning.fitting import fit_link
+from hpcq.planning.packing import Basis, choose_packs, make_packed_plan
+from hpcq.planning.plan import Plan
 from hpcq.scheduler.base import NodeCondition, NodeState
 from hpcq.scheduler.limits import NO_LIMITS, Bound, JobLimits, read_job_limits
 

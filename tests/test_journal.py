@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from hpcq.errors import StoreError
-from hpcq.store.journal import Journal, fold, read_journal
+from hpcq.run_folder.journal import Journal, fold, read_journal
 
 pytestmark = pytest.mark.fast
 
@@ -85,7 +85,7 @@ def test_the_lock_of_a_killed_writer_is_free(path: Path) -> None:
     code = """
         import sys, time
         from pathlib import Path
-        from hpcq.store.journal import Journal
+        from hpcq.run_folder.journal import Journal
         journal = Journal(Path(sys.argv[1]))
         journal.append("opened")
         print("held", flush=True)

@@ -13,7 +13,7 @@ import pytest
 from hpcq import assets
 from hpcq.definition.cluster import read_cluster
 from hpcq.errors import HpcqError
-from hpcq.runner.build import build_kernels
+from hpcq.runner.site.build import build_kernels
 from hpcq.transport import Here
 
 pytestmark = pytest.mark.fast

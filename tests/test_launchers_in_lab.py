@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from hpcq.run_folder.paths import RunFolder
 from hpcq.runner import stages
-from hpcq.runner.runs import open_run
-from hpcq.store.runfolder import RunFolder
+from hpcq.runner.site.place import open_run
 from tests.lab_fixture import RunningLab
 
 pytestmark = pytest.mark.lab

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from hpcq.plan import Cost, Goals, Plan, PlannedTest
-from hpcq.runner.jobs import all_steps, make_job
-from hpcq.runner.ledger import Ledger
-from hpcq.runner.outcome import Outcome, decide, measured_steps
-from hpcq.runner.pair_ledger import summary
+from hpcq.planning.plan import Cost, Goals, Plan, PlannedTest
+from hpcq.runner.drive.jobs import all_steps, make_job
+from hpcq.runner.drive.outcome import Outcome, decide, measured_steps
+from hpcq.runner.drive.run_state import summary
+from hpcq.runner.drive.state import Ledger
 from hpcq.scheduler.base import JobReport, JobState
 
 pytestmark = pytest.mark.fast

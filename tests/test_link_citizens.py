@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from hpcq.runner import linked
+from hpcq.analysis.distances import distances
+from hpcq.run_folder.journal import Journal
 from hpcq.runner.cancelling import cancel_run
-from hpcq.runner.link_part import LinkPart
+from hpcq.runner.link import link_group
+from hpcq.runner.link.link_run import LinkPart
 from hpcq.runner.live import status_of
 from hpcq.store.database import reading
-from hpcq.store.distances import distances
-from hpcq.store.journal import Journal
-from hpcq.store.load import load_run
+from hpcq.store.load.run import load_run
 from tests.link_campaigns import TRIP, built, drive, events_of, opened, own_queue, rows, text
 
 __all__ = ["built", "own_queue"]
@@ -87,9 +87,9 @@ def test_when_the_hours_end_a_link_ends_after_the_test_in_hand_and_goes_on_later
         if "outside of the hours" in text and "attempt" not in seen:
             hour[0] = 21
 
-    monkeypatch.setattr("hpcq.runner.citizen.local_time", lambda: dt.time(hour[0]))
+    monkeypatch.setattr("hpcq.runner.drive.driver.yield_policy.local_time", lambda: dt.time(hour[0]))
     monkeypatch.setattr(LinkPart, "note", turning)
-    linked.drive(run, "east+west", say)
+    link_group.drive(run, "east+west", say)
     ends = [event for event in events_of(run) if event["event"] == "ended"]
     assert sorted(event["outcome"] for event in ends[:2]) == ["completed", "withdrawn"]
     assert [event["outcome"] for event in ends[2:]] == ["completed"] * 2
@@ -105,7 +105,7 @@ def test_when_the_hours_end_a_link_ends_after_the_test_in_hand_and_goes_on_later
 
 def test_the_comparison_is_of_the_same_nodes_and_right_beside(tmp_path: Path, built: Path) -> None:
     run = opened(tmp_path, text("{from: east, to: west, pairs: 3}", tests=(TRIP,)), built)
-    linked.drive_group(run, ["east", "west"], lambda _: None)
+    link_group.drive_group(run, ["east", "west"], lambda _: None)
     order = sorted(
         (event["utc"], part, tuple(event["nodes"]), event["job_id"])
         for part in ("east", "west", "east+west")
@@ -141,7 +141,7 @@ def test_what_is_handed_in_without_a_driver_leaves_links_to_resume_and_cancel_ma
     run = opened(tmp_path, text("{from: east, to: west, pairs: 1}", tests=(TRIP,)))
     said: list[str] = []
     for part in run.parts():
-        linked.hand_in(run, part, said.append)
+        link_group.hand_in(run, part, said.append)
     assert said == [
         "east: 1 pairs are handed in by hpcq resume: they are compared with those of the link, beside it",
         "west: 1 pairs are handed in by hpcq resume: they are compared with those of the link, beside it",

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from hpcq.runner import linked
-from hpcq.runner.link_ledger import SideAttempt
-from hpcq.runner.link_part import LinkPart
-from hpcq.runner.link_side import LinkSide
+from hpcq.runner.link import link_group
+from hpcq.runner.link.link_run import LinkPart
+from hpcq.runner.link.side import LinkSide
+from hpcq.runner.link.state import SideAttempt
 from hpcq.scheduler.base import NodeCondition, NodeState
 from hpcq.scheduler.local import Local
 from tests.link_campaigns import TRIP, built, drive, opened, own_queue, rows, taken, text
@@ -62,7 +62,7 @@ class Walled(LinkSide):
 def test_where_only_the_other_direction_is_open_the_roles_are_turned(
     tmp_path: Path, built: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(linked, "LinkSide", Walled)
+    monkeypatch.setattr(link_group, "LinkSide", Walled)
     monkeypatch.setattr(Walled, "closed", frozenset({"from"}))
     run = opened(tmp_path, text("{from: east, to: west, pairs: 1}"), built)
     drive(run)
@@ -75,7 +75,7 @@ def test_where_only_the_other_direction_is_open_the_roles_are_turned(
 def test_where_no_direction_is_open_both_end_and_the_row_says_so(
     tmp_path: Path, built: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(linked, "LinkSide", Walled)
+    monkeypatch.setattr(link_group, "LinkSide", Walled)
     monkeypatch.setattr(Walled, "closed", frozenset({"from", "to"}))
     run = opened(tmp_path, text("{from: east, to: west, pairs: 1}", tests=(TRIP,)), built)
     drive(run)

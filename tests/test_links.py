@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from hpcq import links
 from hpcq.definition.campaign import read_campaign
 from hpcq.definition.model import Budget
 from hpcq.errors import UserError
-from hpcq.runner.link_ledger import LinkLedger
+from hpcq.planning import links
+from hpcq.runner.link.state import LinkLedger
 from hpcq.runner.workflow import WorkflowRun, groups
 from hpcq.scheduler.base import SchedulerSettings
 from hpcq.scheduler.slurm import Slurm

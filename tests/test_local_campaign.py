@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcq.store.journal import Journal
+from hpcq.run_folder.journal import Journal
 from tests.desk import kill_session
 from tests.local_desk import CLUSTER, INSTANT, SLOW, LocalDesk
 
@@ -166,7 +166,7 @@ def test_a_defect_in_a_stage_reaches_the_person(tmp_path: Path) -> None:
     desk.campaign()
     on_path = desk.folder / "home"
     broken = on_path / "sitecustomize.py"  # Python runs it in every process that starts with this folder on its path
-    broken.write_text("import hpcq.runner.build as build\ndef fail(*_): raise ZeroDivisionError('over nothing')\n"
+    broken.write_text("import hpcq.runner.site.build as build\ndef fail(*_): raise ZeroDivisionError('over nothing')\n"
                       "build.check_description = fail\n")  # fmt: skip
     environment = {**desk.environment(), "PYTHONPATH": str(on_path)}
     argv = [sys.executable, "-P", "-m", "hpcq", "run", "try.yaml"]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from hpcq.run_folder.paths import RunFolder
 from hpcq.runner import stages
-from hpcq.store.runfolder import RunFolder
 from tests.desk import took_at_most
 from tests.local_desk import SLOW, LocalDesk
 

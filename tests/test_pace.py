@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from hpcq.runner.pace import FAILURES_SAID, Pace
+from hpcq.runner.drive.pace import FAILURES_SAID, Pace
 
 pytestmark = pytest.mark.fast
 

@@ -14,15 +14,15 @@ from hpcq.definition.campaign import read_campaign
 from hpcq.definition.cluster import read_cluster
 from hpcq.definition.model import Budget, Campaign, Cluster, Disturb, Pack, PackKind
 from hpcq.errors import UserError
-from hpcq.packing import Basis, choose_packs, make_packed_plan, nodes_of, rounds_of
-from hpcq.plan import ActiveJob, Plan, PlannedPair
-from hpcq.runner.jobs import all_steps, counted
-from hpcq.runner.ledger import Ledger
-from hpcq.runner.tournaments import Tournament, make_tournament, spooled_steps, tournament_text, write_tournament
+from hpcq.planning.packing import Basis, choose_packs, make_packed_plan, nodes_of, rounds_of
+from hpcq.planning.plan import ActiveJob, Plan, PlannedPair
+from hpcq.run_folder.journal import fold
+from hpcq.run_folder.lines import Outcome, read_line
+from hpcq.run_folder.spools import Spool, of_pairs
+from hpcq.runner.drive.jobs import all_steps, counted
+from hpcq.runner.drive.state import Ledger
+from hpcq.runner.drive.tournaments import Tournament, make_tournament, spooled_steps, tournament_text, write_tournament
 from hpcq.scheduler.base import NodeCondition, NodeState
-from hpcq.store.journal import fold
-from hpcq.store.lines import Outcome, read_line
-from hpcq.store.spools import Spool, of_pairs
 
 pytestmark = pytest.mark.fast
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from hpcq.coverage import coverage_of
 from hpcq.definition.campaign import read_campaign
 from hpcq.definition.model import PairChoice, Pattern
 from hpcq.errors import UserError
-from hpcq.pairs import make_pairs
-from hpcq.plan import Plan, make_plan
+from hpcq.planning.coverage import coverage_of
+from hpcq.planning.pairs import make_pairs
+from hpcq.planning.plan import Plan, make_plan
 from hpcq.scheduler.base import NodeCondition, NodeState
-from hpcq.scheduler.topology import read_topology
+from hpcq.topology import read_topology
 
 pytestmark = pytest.mark.fast
 
@@ -150,7 +150,7 @@ def test_a_node_left_out_is_not_covered_and_says_why(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, "{random: 2, coverage: {node: 2}}")
     from dataclasses import replace
 
-    from hpcq.candidates import Excluded
+    from hpcq.planning.candidates import Excluded
 
     lines = coverage_of(replace(plan, excluded=(Excluded("n99", "state drained: disk"),))).lines()
     assert lines[1] == "not covered: n99: 0 of 2: state drained: disk"

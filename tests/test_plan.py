@@ -14,14 +14,15 @@ from typing import Any
 import pytest
 
 from hpcq import assets
-from hpcq.candidates import has_features
 from hpcq.definition.campaign import read_campaign
 from hpcq.definition.cluster import read_cluster
 from hpcq.definition.model import Budget, Campaign, Cluster, Directions, NodeChoice, PairChoice, Pattern
 from hpcq.errors import StoreError, UserError
-from hpcq.pairs import circle_round, make_pairs, natural, seeded_order
-from hpcq.plan import ActiveJob, Plan, PlannedPair, choose_wave, derive_walltime_s, estimate_job_s, make_plan
+from hpcq.planning.candidates import has_features
+from hpcq.planning.pairs import circle_round, make_pairs, seeded_order
+from hpcq.planning.plan import ActiveJob, Plan, PlannedPair, choose_wave, derive_walltime_s, estimate_job_s, make_plan
 from hpcq.scheduler.base import NodeCondition, NodeState
+from hpcq.sorting import natural
 
 pytestmark = pytest.mark.fast
 

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hpcq.analysis.gates import judge_run
 from hpcq.cli.main import run
 from hpcq.definition.campaign import read_campaign
 from hpcq.definition.model import Gate, GateAgainst, GateStatistic
 from hpcq.reports import write_report
-from hpcq.runner.gates import judge_run
 from hpcq.store.database import reading
 from hpcq.verdict import MeasuredSeries, Verdict, judge_gates
 from hpcq.verdict.references import End, Peers, link_reference, memory_reference

@@ -19,7 +19,7 @@ from hpcq.reports.matrix import make_matrices
 from hpcq.reports.plots import make_plots
 from hpcq.store import query
 from hpcq.store.database import reading
-from hpcq.store.load import load_run
+from hpcq.store.load.run import load_run
 from hpcq.store.query import Selection, Summary
 from tests.run_folders import RunBuilder
 

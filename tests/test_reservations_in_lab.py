@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hpcq.errors import UserError
-from hpcq.runner.runs import open_run, place
+from hpcq.runner.site.place import open_run, place
 from tests.campaigns_in_lab import INSTANT, SLOW, Desk
 from tests.desk import kill_session
 from tests.driven_in_lab import CAMPAIGN, Driven, names, states

@@ -10,7 +10,7 @@ import pytest
 
 from hpcq.cli.main import run
 from hpcq.errors import UserError
-from hpcq.runner import schedule
+from hpcq.runner.watch import schedule
 from hpcq.units import parse_utc
 
 pytestmark = pytest.mark.fast

@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from hpcq.cli.facts import facts
-from hpcq.cli.show import show
+from hpcq.cli.read.facts import facts
+from hpcq.cli.read.show import show
 from hpcq.errors import UserError
 from hpcq.evidence.judge import judge
 from hpcq.evidence.page import rules_table
 from hpcq.reports.page import write_report
 from hpcq.store import evidence_queries, query
 from hpcq.store.database import reading
-from hpcq.store.load import load_run
+from hpcq.store.load.run import load_run
 from tests.run_folders import RunBuilder
 from tests.test_evidence_rules import CASES, changed
 
@@ -242,6 +242,6 @@ def test_documented_queries_run(loaded: Loaded, number: int) -> None:
 
 
 def test_reading_imports_nothing_heavy() -> None:
-    script = "import sys, hpcq.cli.show, hpcq.cli.facts, hpcq.store.evidence_queries; print(*sys.modules)"
+    script = "import sys, hpcq.cli.read.show, hpcq.cli.read.facts, hpcq.store.evidence_queries; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert not {"numpy", "pydantic", "snakemake", "jinja2", "ruamel", "hpcq.evidence.rules"} & set(done.stdout.split())

@@ -383,6 +383,6 @@ def test_benjamini_hochberg_agrees_with_scipy() -> None:
 
 
 def test_numpy_is_not_imported_at_start_up() -> None:
-    code = "import sys; import hpcq.cli.detect, hpcq.cli.tables; sys.exit('numpy' in sys.modules)"
+    code = "import sys; import hpcq.cli.judge.detect, hpcq.cli.tables; sys.exit('numpy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[1], check=False)
     assert done.returncode == 0

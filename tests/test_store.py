@@ -14,7 +14,7 @@ import pytest
 from hpcq.errors import StoreError
 from hpcq.store import query
 from hpcq.store.database import reading
-from hpcq.store.load import load_run
+from hpcq.store.load.run import load_run
 from tests.run_folders import RunBuilder, ask, load
 
 pytestmark = pytest.mark.fast

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from hpcq.definition import nodelist
+from hpcq import nodelist
 from hpcq.definition.checking import (
     BudgetSection,
     Features,

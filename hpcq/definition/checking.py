@@ -14,8 +14,7 @@ from typing import Annotated, Any, TypeVar, get_args
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from hpcq import units
-from hpcq.definition import nodelist
+from hpcq import nodelist, units
 from hpcq.definition.model import Hours
 from hpcq.definition.yamlfile import Document, Place, shown
 from hpcq.kernels import read_quantity, unknown_name

@@ -9,11 +9,11 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from hpcq.definition import nodelist
+from hpcq import nodelist
 from hpcq.definition.checking import NodeName, Section, check, refuse
 from hpcq.definition.model import Directions, PairChoice, Pattern
 from hpcq.definition.yamlfile import Document, shown
-from hpcq.scheduler.topology import read_topology
+from hpcq.topology import read_topology
 
 _Read = TypeVar("_Read")
 

@@ -10,7 +10,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from hpcq import units
-from hpcq.store.query import Summary, median, natural, size_text
+from hpcq.sorting import natural
+from hpcq.store.query import Summary, median, size_text
 
 _CLIP_RATIO = 0.20
 #: Up to this many nodes the cells carry their numbers.

@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from hpcq import __version__, units
+from hpcq.analysis.distances import distances
+from hpcq.analysis.gates import judge_run
 from hpcq.errors import UserError
 from hpcq.reports.matrix import make_matrices
 from hpcq.reports.plots import make_plots
-from hpcq.runner.gates import judge_run
+from hpcq.run_folder.paths import write_text
 from hpcq.store import query
 from hpcq.store.database import Connection, reading
-from hpcq.store.distances import distances
 from hpcq.store.evidence_queries import finding_groups
 from hpcq.store.query import AttemptRow, ResultRow, RunRow, Selection, Summary
-from hpcq.store.runfolder import write_text
 from hpcq.verdict import Verdict
 
 #: Rows of a table on the page; a browser should not have to hold what belongs into a query.

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 
 from hpcq.errors import HpcqError, StoreError
-from hpcq.runner import linked, stages
+from hpcq.run_folder.paths import RunFolder
+from hpcq.runner import stages
+from hpcq.runner.link import link_group
 from hpcq.runner.live import status_of
-from hpcq.store.runfolder import RunFolder
 
 #: A living driver sees the request at its next turn; its longest sleep is a minute.
 _DRIVER_ANSWERS_S = 90.0
@@ -27,7 +28,7 @@ def cancel_run(run: RunFolder, say: stages.Say) -> None:
                 waiting.remove(name)
                 continue
             try:
-                linked.drive(run, name, say)
+                link_group.drive(run, name, say)
             except StoreError:
                 if time.monotonic() > deadline:
                     raise HpcqError(

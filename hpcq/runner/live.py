@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from hpcq.errors import UserError
-from hpcq.plan import Plan
-from hpcq.runner.ledger import Ledger
-from hpcq.runner.pair_ledger import PairLedger, summary
-from hpcq.store.journal import read_journal_from
-from hpcq.store.runfolder import RunFolder, read_json
+from hpcq.planning.plan import Plan
+from hpcq.run_folder.journal import read_journal_from
+from hpcq.run_folder.paths import RunFolder, read_json
+from hpcq.runner.drive.run_state import PairLedger, summary
+from hpcq.runner.drive.state import Ledger
 
 AnyLedger = PairLedger[Any]
 
@@ -102,8 +102,8 @@ def _new_ledger(run: RunFolder, name: str) -> AnyLedger:
     path = run.plan(name)
     text = path.read_text(encoding="utf-8")
     if name in run.link_names():
-        from hpcq.links import LinkPlan
-        from hpcq.runner.link_ledger import LinkLedger
+        from hpcq.planning.links import LinkPlan
+        from hpcq.runner.link.state import LinkLedger
 
         return LinkLedger(LinkPlan.from_json(text, str(path)))
     return Ledger(Plan.from_json(text, str(path)))

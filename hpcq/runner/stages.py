@@ -13,20 +13,20 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from hpcq.links import plan_cluster
-from hpcq.packing import Basis
-from hpcq.plan import Plan
-from hpcq.runner.account import Account, Limit, Share
-from hpcq.runner.build import build_kernels, check_description, write_build
-from hpcq.runner.drive import Driver
-from hpcq.runner.ledger import Ledger
-from hpcq.runner.pace import Pace
-from hpcq.runner.pair_ledger import summary
-from hpcq.runner.part import Part
-from hpcq.runner.reserving import Lease, refuse_where_forbidden, reservation_name
-from hpcq.runner.runs import Place, nodes_now, place
-from hpcq.store.journal import Journal
-from hpcq.store.runfolder import RunFolder, read_json, write_text
+from hpcq.planning.links import plan_cluster
+from hpcq.planning.packing import Basis
+from hpcq.planning.plan import Plan
+from hpcq.run_folder.journal import Journal
+from hpcq.run_folder.paths import RunFolder, read_json, write_text
+from hpcq.runner.drive.account import Account, Limit, Share
+from hpcq.runner.drive.cluster_run import Part
+from hpcq.runner.drive.driver import Driver
+from hpcq.runner.drive.pace import Pace
+from hpcq.runner.drive.reservations import Lease, refuse_where_forbidden, reservation_name
+from hpcq.runner.drive.run_state import summary
+from hpcq.runner.drive.state import Ledger
+from hpcq.runner.site.build import build_kernels, check_description, write_build
+from hpcq.runner.site.place import Place, nodes_now, place
 
 Say = Callable[[str], None]
 
@@ -124,7 +124,7 @@ def _lease(here: Place, planned: Plan, say: Say) -> Lease | None:
 def load(run: RunFolder, database: Path) -> dict[str, Any]:
     """Load what there is of a run, of all its clusters, into the database; may be repeated at any time."""
     from hpcq.evidence.judge import judge
-    from hpcq.store.load import load_run
+    from hpcq.store.load.run import load_run
 
     return load_run(database, run.path, judge=judge).to_json()
 

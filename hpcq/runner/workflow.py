@@ -17,7 +17,7 @@ from typing import Any
 
 from hpcq import assets
 from hpcq.errors import UserError
-from hpcq.store.runfolder import RunFolder, read_json
+from hpcq.run_folder.paths import RunFolder, read_json
 from hpcq.transport import quote, run_here
 
 #: Joins the names of a group's clusters, and of a link's; no cluster's name can hold it.

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from hpcq.definition import nodelist
+from hpcq import nodelist
 from hpcq.errors import SchedulerError
 from hpcq.scheduler.base import (
     JobReport,
@@ -22,7 +22,7 @@ from hpcq.scheduler.base import (
 )
 from hpcq.scheduler.limits import JobLimits, job_limits_command, read_job_limits
 from hpcq.scheduler.reasons import LIMIT_REFUSALS, LOST_ANSWERS, read_wait
-from hpcq.scheduler.topology import read_topology
+from hpcq.topology import read_topology
 from hpcq.transport import Completed, Transport, quote
 
 #: Slurm's job state words (man squeue, JOB STATE CODES). A word that is not here is reported, not guessed.

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hpcq.errors import UserError
+from hpcq.sorting import natural
 from hpcq.store import query
 from hpcq.store.query import Selection
 
@@ -139,7 +140,7 @@ def nodes_with_facts(database: sqlite3.Connection, run: str | None = None) -> li
         " JOIN v_pairs p ON p.job_id = a.job_id WHERE ?1 IS NULL OR p.run = ?1",
         (run,),
     )
-    return sorted((str(row[0]) for row in rows), key=query.natural)
+    return sorted((str(row[0]) for row in rows), key=natural)
 
 
 def is_node(database: sqlite3.Connection, name: str) -> bool:

@@ -20,9 +20,10 @@ from typing import Any
 from hpcq import units
 from hpcq.errors import UserError
 from hpcq.kernels import unknown_name
+from hpcq.sorting import natural
 from hpcq.store.database import Connection
-from hpcq.store.moments import Window
-from hpcq.store.query import SIZE_OPTIONS, median, natural, size_text
+from hpcq.store.query import SIZE_OPTIONS, median, size_text
+from hpcq.store.time_windows import Window
 
 #: Results that count.
 COUNTS = "x.final = 1 AND x.outcome = 'measured' AND x.result_id NOT IN (SELECT result_id FROM retraction)"

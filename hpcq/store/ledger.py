@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from hpcq.errors import UserError
+from hpcq.store.annotations import Said, insert_event, set_groups
 from hpcq.store.database import Connection
-from hpcq.store.keeping import Said, insert_event, set_groups
 from hpcq.units import parse_utc, utc_now
 
 #: What stands for the metric in a test's key when the share of arrived packets is meant.
@@ -115,6 +115,12 @@ def ledger(database: Connection, cluster: str) -> dict[str, NodeLedger]:
         waits = row["verdict"] == "inconclusive" and _waits(database, row["node_id"], row["decided_utc"])
         found[row["node"]] = NodeLedger(row["node"], row["verdict"], row["decided_utc"], booted, kinds, waits)
     return found
+
+
+def last_verdict(database: Connection, cluster: str, node: str) -> tuple[str | None, str | None]:
+    """What was decided last about a node, and why; None twice for a node that nobody has judged."""
+    row = database.execute("SELECT verdict, reason FROM v_nodes WHERE cluster = ? AND node = ?", (cluster, node)).fetchone()
+    return (row["verdict"], row["reason"]) if row is not None else (None, None)
 
 
 def _waits(database: Connection, node_id: int, decided_utc: str) -> bool:

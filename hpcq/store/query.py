@@ -20,6 +20,7 @@ from typing import Any
 
 from hpcq import units
 from hpcq.errors import UserError
+from hpcq.sorting import natural
 
 #: The parameter that a size curve runs over.
 SIZE_OPTIONS = ("message_bytes", "datagram_bytes", "payload_bytes")
@@ -391,13 +392,6 @@ def median(values: Sequence[float]) -> float:
     ordered = sorted(values)
     middle = len(ordered) // 2
     return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
-
-
-def natural(name: str) -> tuple[str, int, str]:
-    """A key that sorts n2 before n10."""
-    stem = name.rstrip("0123456789")
-    digits = name[len(stem) :]
-    return stem, int(digits) if digits else -1, name
 
 
 def _summary_order(group: tuple[tuple[Any, ...], list[float]]) -> tuple[Any, ...]:

@@ -14,7 +14,7 @@ from typing import Any
 from hpcq import units
 from hpcq.store.database import Connection
 from hpcq.store.history import COUNTS
-from hpcq.store.moments import Window
+from hpcq.store.time_windows import Window
 from hpcq.verdict.references import End
 
 #: Facts that tell hardware and limits; {0} is the interface.

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from hpcq.pairs import natural
+from hpcq.sorting import natural
 from hpcq.verdict.culprits import MEMBERS_MIN, Pair, Word
 
 

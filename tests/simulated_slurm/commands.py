@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpcq.definition import nodelist
+from hpcq import nodelist
 from tests.simulated_slurm.machine import ENDED, FORGOTTEN_AFTER_S, Job, Machine, Node
 
 PARTITION = "main"

@@ -1,0 +1,109 @@
+"""The points of many series at once, as numpy arrays: what judging ten thousand series starts from.
+
+    results of the window in time order  ->  grouped by series and job  ->  medians  ->  cut by series
+
+One pass over an index of time, so a month of all series costs as much as its results, however long the history is.
+"""
+
+# ruff: noqa: S608 - queries are put together from our own column names; values are always bound
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpcq.store.database import Connection
+from hpcq.store.history import COUNTS, Metric, SeriesRow, within
+from hpcq.store.time_windows import Window
+
+Floats = NDArray[np.float64]
+_ROW = np.dtype([("series", "i8"), ("job", "i8"), ("result", "i8"), ("value", "f8"), ("after", "?")])
+#: Up to so many series are asked for one by one; beyond, all results of the window are read once.
+_ONE_BY_ONE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """The points of one series in time order. value: medians of jobs; result: one result of each point; after: 1 from the
+    boundary on. repetitions and repetition_after: the single values (of pruned jobs their median), in time order.
+    """
+
+    series_id: int
+    value: Floats
+    result: NDArray[np.int64]
+    after: NDArray[np.bool_]
+    repetitions: Floats
+    repetition_after: NDArray[np.bool_]
+
+
+def tracks(
+    database: Connection,
+    rows: Sequence[SeriesRow],
+    metrics: Mapping[str, Metric],
+    window: Window,
+    *,
+    boundary: str = "~",
+    facts: Sequence[tuple[str, str]] = (),
+) -> list[Track]:
+    """The points of these series that lie in the window; series without any are left out. boundary: a moment."""
+    wanted = {row.series_id for row in rows if row.kernel in metrics}
+    if not wanted:
+        return []
+    ids = ", ".join(str(one.metric_name_id) for one in metrics.values())
+    fetched = _fetch(database, wanted, ids, window, boundary=boundary, facts=facts)
+    if not len(fetched):
+        return []
+    fetched = fetched[np.isin(fetched["series"], np.fromiter(wanted, dtype=np.int64))]
+    return list(_grouped(fetched)) if len(fetched) else []
+
+
+def _fetch(
+    database: Connection, wanted: set[int], ids: str, window: Window, *, boundary: str, facts: Sequence[tuple[str, str]]
+) -> NDArray[np.void]:
+    """Rows as _ROW has them: pruned ones first, then in time order. Straight from the cursor: a month is a million of them."""
+    condition, bound = within(window, facts)
+    bound["boundary"] = boundary
+    columns = "x.series_id, x.job_id, x.result_id, m.value, x.started_utc >= :boundary"
+    joined = f"result x JOIN metric m ON m.result_id = x.result_id AND m.metric_name_id IN ({ids})"
+    rolled = (
+        "SELECT x.series_id, x.job_id, x.result_id, x.median, x.started_utc >= :boundary FROM rollup x"
+        f" JOIN result b ON b.result_id = x.result_id WHERE x.metric_name_id IN ({ids}) AND"
+        f" {within(window, facts, 'b')[0]} ORDER BY x.started_utc, x.result_id"
+    )
+    cursor = database.cursor()
+    cursor.row_factory = None
+    found = [np.fromiter(cursor.execute(rolled, bound), dtype=_ROW)]
+    if len(wanted) <= _ONE_BY_ONE:
+        query = (
+            f"SELECT {columns} FROM {joined} WHERE x.series_id = :series AND {COUNTS} AND {condition} ORDER BY x.started_utc"
+        )
+        for series in sorted(wanted):
+            found.append(np.fromiter(cursor.execute(query, {**bound, "series": series}), dtype=_ROW))
+    else:
+        query = f"SELECT {columns} FROM {joined} WHERE {COUNTS} AND {condition} ORDER BY x.started_utc"
+        found.append(np.fromiter(cursor.execute(query, bound), dtype=_ROW))
+    return np.concatenate(found)
+
+
+def _grouped(fetched: NDArray[np.void]) -> Iterator[Track]:
+    """Cut rows in time order by series, and within a series by job."""
+    order = np.argsort(fetched["series"], kind="stable")
+    series, jobs, results, values, after = (np.ascontiguousarray(fetched[name][order]) for name in _ROW.names or ())
+    keys = series * (int(jobs.max()) + 1) + jobs
+    _, first_row, job_of = np.unique(keys, return_index=True, return_inverse=True)
+    by_job = np.lexsort((values, job_of))
+    counts = np.bincount(job_of)
+    starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
+    ordered = values[by_job]
+    medians = (ordered[starts + (counts - 1) // 2] + ordered[starts + counts // 2]) / 2.0
+    in_time = np.argsort(first_row, kind="stable")
+    first_row, medians = first_row[in_time], medians[in_time]
+    ids, lows = np.unique(series, return_index=True)
+    points = np.searchsorted(first_row, np.append(lows, len(values)))
+    highs = np.append(lows[1:], len(values))
+    for i, (low, high) in enumerate(zip(lows, highs, strict=True)):
+        at = slice(points[i], points[i + 1])
+        yield Track(int(ids[i]), medians[at], results[first_row[at]], after[first_row[at]], values[low:high], after[low:high])

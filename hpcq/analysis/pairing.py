@@ -1,0 +1,66 @@
+"""Two runs or stretches side by side: values of the same pair of nodes with the same parameters.
+
+Network and toolchain are not asked for: comparing them is what a second run is often made for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hpcq.analysis.bulk_points import tracks
+from hpcq.kernels import Better
+from hpcq.store.database import Connection
+from hpcq.store.history import Metric, SeriesRow
+from hpcq.store.time_windows import Window
+from hpcq.verdict.levels import Level, Sides, judge_boundary
+
+Facts = Sequence[tuple[str, str]]
+Key = tuple[str, str, str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Pairing:
+    """One test of one pair in both, judged; values of the single repetitions."""
+
+    row: SeriesRow
+    metric: Metric
+    level: Level
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """only_a, only_b: tests of pairs that the other does not have."""
+
+    both: tuple[Pairing, ...]
+    only_a: tuple[SeriesRow, ...]
+    only_b: tuple[SeriesRow, ...]
+
+
+def compare_windows(
+    database: Connection, rows: Sequence[SeriesRow], metrics: Mapping[str, Metric], a: Window, b: Window, *, facts: Facts = ()
+) -> Compared:
+    """Every pair and test of both, B judged against A."""
+    named = {row.series_id: row for row in rows}
+    sides: list[dict[Key, tuple[SeriesRow, list[float]]]] = [{}, {}]
+    for window, found in zip((a, b), sides, strict=True):
+        for track in tracks(database, rows, metrics, window, facts=facts):
+            row = named[track.series_id]
+            found.setdefault(_key(row), (row, []))[1].extend(track.repetitions.tolist())
+    both = sorted(sides[0].keys() & sides[1].keys())
+    judged = judge_boundary([_sides(sides[0][key][1], sides[1][key][1], metrics[key[0]]) for key in both])
+    pairings = [Pairing(sides[1][key][0], metrics[key[0]], level) for key, level in zip(both, judged, strict=True)]
+    only = [tuple(one[key][0] for key in sorted(one.keys() - other.keys())) for one, other in (sides, sides[::-1])]
+    return Compared(tuple(pairings), only[0], only[1])
+
+
+def _key(row: SeriesRow) -> Key:
+    return row.kernel, row.cluster, row.client, row.server, json.dumps(row.parameters, sort_keys=True)
+
+
+def _sides(old: list[float], new: list[float], metric: Metric) -> Sides:
+    values = np.array(old + new, dtype=np.float64)
+    return Sides(Better(metric.better), values, len(old), values, len(old))

@@ -1,0 +1,154 @@
+"""`hpcq gate propose`: bounds for a campaign's gates, from what good runs did."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hpcq import units
+from hpcq.cli.filters import chosen, filter_options
+from hpcq.cli.options import Verbs, database_option, json_option
+from hpcq.cli.rows import print_json
+from hpcq.definition.model import GateAgainst, GateKind
+from hpcq.errors import Exit, UserError
+
+if TYPE_CHECKING:
+    from hpcq.cli.filters import Chosen
+    from hpcq.store.history import Metric, SeriesRow
+    from hpcq.verdict.proposing import Proposal
+
+
+@click.group(cls=Verbs)
+def gate() -> None:
+    """Bounds that results must keep."""
+
+
+@gate.command("propose")
+@click.option("--from", "stretch", default="90d", show_default=True, help="The good runs: 90d, 2026-10, baseline:NAME, a run.")
+@click.option(
+    "--against",
+    metavar="REFERENCE",
+    help="Propose shares of baseline:NAME, peers, link or memory. Default: absolute bounds.",
+)
+@click.option(
+    "--false-alarm-ratio",
+    type=click.FloatRange(min=1e-6, max=0.2),
+    default=0.001,
+    show_default=True,
+    help="Share of good results that may break the bound.",
+)
+@filter_options
+@database_option
+@json_option
+def propose_gates(  # noqa: PLR0917 - Click passes by name
+    stretch: str, against: str | None, false_alarm_ratio: float, filters: dict[str, Any], database: Path, as_json: bool
+) -> int:
+    """Propose gates for each test from history, as lines for a campaign, with their expected rate of false alarms.
+
+    The rate is of a pair's median in one job. It is checked by making the bound without each series in turn, and counting how
+    often that series breaks it. Fewer than 30 points propose nothing.
+
+    \b
+    Example: hpcq gate propose --from 90d --against peers --false-alarm-ratio 0.01
+    """
+    from hpcq.store.database import reading
+    from hpcq.store.time_windows import window
+
+    with reading(database) as connection:
+        found = chosen(connection, filters)
+        stretch_of = window(connection, stretch)
+        if against is None:
+            tests = _tests(connection, found.rows, found.metrics, stretch_of, found.facts)
+        else:
+            tests = _shares(connection, found, stretch_of, against)
+    proposals = [one for one in (_proposal(test, false_alarm_ratio) for test in tests) if one is not None]
+    if as_json:
+        print_json([_row(row, metric, made, against) for row, metric, made in proposals])
+        return Exit.OK
+    if not proposals:
+        told = "" if against is None else f" with a reference to {against} that stands"
+        click.echo(f"nothing to propose: no test has 30 points in this stretch{told}", err=True)
+        return Exit.OK
+    click.echo("gates:")
+    for row, metric, made in proposals:
+        seen = "not checked: one series only" if made.seen_ratio is None else f"{made.seen_ratio:.2%} when left out"
+        one = _row(row, metric, made, against)
+        told = units.human(made.bound, metric.unit if against is None else "ratio") + (f" of {against}" if against else "")
+        click.echo(
+            f"  # {told}, from {made.value_count} points of {made.series_count} series; {made.asked_ratio:.2%} asked, {seen}"
+        )
+        click.echo(f"  - {json.dumps(one['gate'])}")
+    return Exit.OK
+
+
+Tested = tuple["SeriesRow", "Metric", list[Any]]
+
+
+def _tests(connection: Any, rows: Sequence[SeriesRow], metrics: dict[str, Metric], window: Any, facts: Any) -> list[Tested]:
+    """Values by test: kernel and parameters, on one cluster."""
+    from hpcq.analysis.bulk_points import tracks
+
+    values = {track.series_id: track.value for track in tracks(connection, rows, metrics, window, facts=facts)}
+    return _by_test(rows, metrics, values)
+
+
+def _shares(connection: Any, found: Chosen, window: Any, against: str) -> list[Tested]:
+    """The same as shares of a reference. Raises UserError for what is none, and for metrics that have none."""
+    import numpy as np
+
+    from hpcq.analysis.gates import shares
+    from hpcq.store.references import runs_of
+    from hpcq.store.time_windows import baseline_runs, run_ids
+
+    try:
+        meant = GateAgainst.read(against)
+    except ValueError as error:
+        raise UserError(f"--against: {error}") from error
+    if found.facts:
+        raise UserError("--fact: not with --against: what is compared is whole runs", "leave one of the two out")
+    metrics = {kernel: one for kernel, one in found.metrics.items() if against not in {"link", "memory"} or one.unit == "bps"}
+    if not metrics:
+        raise UserError(f"--against {against}: a rate, and no chosen metric is one", "--metric NAME chooses one in bps")
+    names = runs_of(connection, window)
+    if meant.kind is GateKind.BASELINE:
+        good = set(baseline_runs(connection, meant.baseline))
+        ids = run_ids(connection)
+        names = [name for name in names if ids[name] not in good]
+    measured = shares(connection, names, meant, {one.name for one in metrics.values()})
+    rows = [row for row in found.rows if row.kernel in metrics]
+    return _by_test(rows, metrics, {key: np.array([share for share, _ in each]) for key, each in measured.items()})
+
+
+def _by_test(rows: Sequence[SeriesRow], metrics: dict[str, Metric], values: dict[int, Any]) -> list[Tested]:
+    found: dict[tuple[str, str, str], Tested] = {}
+    for row in rows:
+        if row.series_id in values:
+            key = (row.cluster, row.kernel, json.dumps(row.parameters, sort_keys=True))
+            found.setdefault(key, (row, metrics[row.kernel], []))[2].append(values[row.series_id])
+    return list(found.values())
+
+
+def _proposal(test: Tested, ratio: float) -> tuple[SeriesRow, Metric, Proposal] | None:
+    from hpcq.kernels import Better
+    from hpcq.verdict.proposing import propose
+
+    row, metric, series = test
+    made = propose(series, Better(metric.better), ratio)
+    return None if made is None else (row, metric, made)
+
+
+def _row(row: SeriesRow, metric: Metric, made: Proposal, against: str | None) -> dict[str, Any]:
+    bound = "minimum" if made.better.value == "higher" else "maximum"
+    size = {
+        name: value for name, value in row.parameters.items() if name in {"message_bytes", "datagram_bytes", "payload_bytes"}
+    }
+    written: dict[str, Any] = {"metric": metric.name, "kernel": row.kernel}
+    written |= {"where": size} if size else {}
+    written |= {"against": against, bound: f"{100 * made.bound:.4g}%"} if against else {bound: float(f"{made.bound:.4g}")}
+    numbers = {"asked_ratio": made.asked_ratio, "seen_ratio": made.seen_ratio}
+    counts = {"value_count": made.value_count, "series_count": made.series_count}
+    return {"cluster": row.cluster, "gate": written, **numbers, **counts}

@@ -1,0 +1,313 @@
+"""Verbs by which people add to the database: annotate, retract, baseline, findings, event. Nothing is ever deleted."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from hpcq.cli.options import Verbs, database_option, json_option
+from hpcq.cli.rows import Column, print_rows
+from hpcq.errors import Exit, UserError
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_STATES = ("open", "acknowledged", "expected", "fixed", "false")
+_CHANGE = (
+    Column("change_id", "finding"),
+    Column("state"),
+    Column("direction"),
+    Column("at_utc", "since"),
+    Column("kernel"),
+    Column("client"),
+    Column("server"),
+    Column("metric"),
+    Column("before", unit_field="unit"),
+    Column("after", unit_field="unit"),
+    Column("cause", wrap=True),
+    Column("who"),
+    Column("why", wrap=True),
+)
+_EVENT = (
+    Column("kind"),
+    Column("started_utc", "from"),
+    Column("ended_utc", "to"),
+    Column("cluster"),
+    Column("node"),
+    Column("run"),
+    Column("note", wrap=True),
+    Column("who"),
+)
+_BASELINE = (
+    Column("baseline"),
+    Column("holds"),
+    Column("set_utc", "set"),
+    Column("who"),
+    Column("why", wrap=True),
+    Column("runs", wrap=True),
+)
+
+
+def _who_option(function: _Function) -> _Function:
+    return click.option("--who", default=getpass.getuser, help="Who says so.  [default: you]")(function)
+
+
+def _why_option(function: _Function) -> _Function:
+    return click.option("--why", required=True, help="The reason; it stays with it.")(function)
+
+
+@click.command()
+@click.argument("what", type=click.Choice(["run", "series", "result", "node"]))
+@click.argument("name")
+@click.argument("note")
+@_who_option
+@database_option
+def annotate(what: str, name: str, note: str, who: str, database: Path) -> int:
+    """Remark something on a run, a series, a result or a node.
+
+    The remark is shown where changes are explained and in hpcq event list.
+
+    \b
+    Example: hpcq annotate run latest "fans were being replaced"
+    """
+    from hpcq.store.annotations import annotate as write
+
+    if what == "result" and not name.isdigit():
+        raise UserError(f"{name!r} is not the number of a result", "hpcq results --each shows them")
+    write(_there(database), what, name, note, who)
+    click.echo(f"noted on {what} {name}", err=True)
+    return Exit.OK
+
+
+@click.command()
+@click.argument("results", type=click.IntRange(min=1), nargs=-1)
+@click.option("--run", help="All measured results of this run...")
+@click.option("--node", help="...with this node at either end...")
+@click.option("--kernel", help="...by this kernel.")
+@click.option("--undo", is_flag=True, help="Let them count again.")
+@_why_option
+@_who_option
+@database_option
+def retract(  # noqa: PLR0917 - Click passes by name
+    results: tuple[int, ...],
+    run: str | None,
+    node: str | None,
+    kernel: str | None,
+    undo: bool,
+    why: str,
+    who: str,
+    database: Path,
+) -> int:
+    """Declare results bad: they leave every view and every verdict, but stay in the database.
+
+    \b
+    Example: hpcq retract 1 2 --why "cable was out"
+             hpcq retract --run latest --node n2 --why "n2 was being repaired"
+    """
+    from hpcq.store.annotations import Said, results_of, withdraw
+    from hpcq.store.annotations import retract as write
+    from hpcq.store.database import reading
+
+    meant = list(results)
+    if run is not None:
+        with reading(database) as connection:
+            meant += results_of(connection, run, node, kernel)
+    elif node or kernel:
+        raise UserError("--node and --kernel choose among the results of a run: give --run too")
+    if not meant:
+        raise UserError("no result is meant", "give their numbers, or --run")
+    count = (withdraw if undo else write)(_there(database), meant, Said(who, why))
+    what = "1 result" if count == 1 else f"{count} results"
+    again = "counts again" if count == 1 else "count again"
+    click.echo(f"{what} {again if undo else 'retracted'}", err=True)
+    return Exit.OK
+
+
+@click.group(cls=Verbs)
+def baseline() -> None:
+    """Say which runs are the good state that others are held against."""
+
+
+@baseline.command("set")
+@click.argument("name")
+@click.argument("runs", nargs=-1, required=True)
+@click.option("--why", default="", help="The reason; it stays with it.")
+@_who_option
+@database_option
+def set_baseline(name: str, runs: tuple[str, ...], why: str, who: str, database: Path) -> int:
+    """Make RUNS the baseline NAME. An earlier baseline of that name stays known, but holds no more.
+
+    \b
+    Example: hpcq baseline set good nightly-20260205 nightly-20260305 --why "accepted by the site"
+    """
+    from hpcq.store.annotations import Said
+    from hpcq.store.annotations import set_baseline as write
+
+    for run in write(_there(database), name, runs, Said(who, why)):
+        click.echo(run)
+    return Exit.OK
+
+
+@baseline.command("list")
+@database_option
+@json_option
+def list_baselines(database: Path, as_json: bool) -> int:
+    """List the baselines with their runs.
+
+    \b
+    Example: hpcq baseline list
+    """
+    from hpcq.store.annotations import baselines
+    from hpcq.store.database import reading
+
+    with reading(database) as connection:
+        found = baselines(connection)
+    shown = found if as_json else [{**one, "holds": bool(one["holds"]), "runs": " ".join(one["runs"])} for one in found]
+    print_rows(shown, _BASELINE, as_json=as_json, empty="no baseline: hpcq baseline set NAME RUN... makes one")
+    return Exit.OK
+
+
+@click.group(cls=Verbs)
+def findings() -> None:
+    """Recorded changes, and what people decided about them."""
+
+
+@findings.command("list")
+@click.option("--state", "states", type=click.Choice(_STATES), multiple=True, help="Only in this state; several times.")
+@click.option("--node", help="Only pairs with this node.")
+@database_option
+@json_option
+def list_findings(states: tuple[str, ...], node: str | None, database: Path, as_json: bool) -> int:
+    """List recorded changes, newest first. Exit code 3 when one for the worse is open.
+
+    \b
+    Example: hpcq findings list --state open
+    """
+    from hpcq.store.annotations import changes
+    from hpcq.store.database import reading
+
+    with reading(database) as connection:
+        found = changes(connection, states, node)
+    print_rows(found, _CHANGE, as_json=as_json, empty="none: hpcq regressions --record keeps what it finds")
+    bad = any(row["state"] == "open" and row["direction"] != "better" for row in found)
+    return Exit.DEGRADED if bad else Exit.OK
+
+
+@findings.command("set")
+@click.argument("state", type=click.Choice(_STATES))
+@click.argument("numbers", metavar="FINDING...", type=click.IntRange(min=1), nargs=-1, required=True)
+@_why_option
+@_who_option
+@database_option
+def set_findings(state: str, numbers: tuple[int, ...], why: str, who: str, database: Path) -> int:
+    """Say what is to be thought of recorded changes.
+
+    \b
+    open          nobody looked at it yet
+    acknowledged  somebody is on it
+    expected      it was meant to be so; it alarms no more
+    fixed         it was repaired
+    false         there was no change; it alarms no more
+
+    \b
+    Example: hpcq findings set expected 1 --why "new MTU, change 4711"
+    """
+    from hpcq.store.annotations import Said, set_state
+
+    set_state(_there(database), numbers, state, Said(who, why))
+    return Exit.OK
+
+
+@findings.command("show")
+@click.argument("number", metavar="FINDING", type=click.IntRange(min=1))
+@database_option
+@json_option
+def show_finding(number: int, database: Path, as_json: bool) -> int:
+    """Show everything that was decided about one change.
+
+    \b
+    Example: hpcq findings show 1
+    """
+    from hpcq.store.annotations import states_of
+    from hpcq.store.database import reading
+
+    with reading(database) as connection:
+        states = states_of(connection, number)
+    if not states:
+        raise UserError(f"{number} is not a recorded change", "hpcq findings list shows them")
+    columns = (Column("state"), Column("set_utc", "when"), Column("who"), Column("why", wrap=True))
+    print_rows(states, columns, as_json=as_json)
+    return Exit.OK
+
+
+@click.group(cls=Verbs)
+def event() -> None:
+    """Write down what happened to machines; changes are explained with it."""
+
+
+@event.command("add")
+@click.argument("kind", type=click.Choice(["maintenance", "reboot", "drain", "resume", "change", "note"]))
+@click.argument("note")
+@click.option("--at", "begin", default="now", show_default=True, help="When, or from when: 2026-11-21T02:00, now-2h.")
+@click.option("--until", "end", help="Until when; without it, a moment.")
+@click.option("--node", "places", multiple=True, help="A node, CLUSTER/NODE or a cluster; several times. Default: all.")
+@_who_option
+@database_option
+def add_event(  # noqa: PLR0917 - Click passes by name
+    kind: str, note: str, begin: str, end: str | None, places: tuple[str, ...], who: str, database: Path
+) -> int:
+    """Write an event down; saying it again changes nothing.
+
+    \b
+    Example: hpcq event add maintenance "new firmware" --at 2026-11-21T02:00 --until 2026-11-21T04:00 --node n2
+    """
+    from hpcq.store.annotations import Said
+    from hpcq.store.annotations import add_event as write
+    from hpcq.store.database import reading
+    from hpcq.store.time_windows import moment
+
+    with reading(database) as connection:
+        times = [None if text is None else _full(moment(connection, text)) for text in (begin, end)]
+    if times[0] is not None and times[1] is not None and times[1] < times[0]:
+        raise UserError(f"--until {end}: is before --at {begin}")
+    count = write(database, kind, (times[0] or "", times[1]), places, Said(who, note))
+    click.echo(f"{count} new", err=True)
+    return Exit.OK
+
+
+@event.command("list")
+@click.option("--since", "stretch", help="Only this stretch: 30d, 2026-11, 90d..30d.")
+@click.option("--node", help="Only of this node.")
+@database_option
+@json_option
+def list_events(stretch: str | None, node: str | None, database: Path, as_json: bool) -> int:
+    """List events, and every reboot that measurements saw.
+
+    \b
+    Example: hpcq event list --since 30d --node n2
+    """
+    from hpcq.store.annotations import events
+    from hpcq.store.database import reading
+    from hpcq.store.time_windows import window
+
+    with reading(database) as connection:
+        meant = window(connection, stretch) if stretch else None
+        found = events(connection, meant.from_utc if meant else None, meant.until_utc if meant else None, node)
+    print_rows(found, _EVENT, as_json=as_json, empty="no event")
+    return Exit.OK
+
+
+def _full(moment: str) -> str:
+    """The beginning of a time as a whole time: 2026-11 is 2026-11-01T00:00:00Z."""
+    return moment[:19] + "0001-01-01T00:00:00"[len(moment) :] + "Z"
+
+
+def _there(database: Path) -> Path:
+    """The database, which must exist: a misspelt --db must not make a new one."""
+    from hpcq.errors import StoreError
+
+    if not database.exists():
+        raise StoreError(f"{database}: there is no database", "`hpcq run` makes one; --db names another")
+    return database

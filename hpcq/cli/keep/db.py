@@ -1,0 +1,157 @@
+"""`hpcq db`: looking after the database: check, merge, prune, groups, upgrade."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from hpcq import units
+from hpcq.cli.options import Verbs, database_option, json_option
+from hpcq.cli.rows import print_json
+from hpcq.errors import Exit, StoreError, UserError
+
+
+@click.group(cls=Verbs)
+def db() -> None:
+    """Look after the database."""
+
+
+@db.command()
+@database_option
+@json_option
+def check(database: Path, as_json: bool) -> int:
+    """Check that the database is sound and that every planned result is accounted for. Exit code 1 when not.
+
+    \b
+    Example: hpcq db check
+    """
+    from hpcq.store.check_and_prune import check as look
+
+    found = look(database)
+    if as_json:
+        print_json(found)
+    else:
+        for one in found:
+            click.echo(f"{'ok  ' if one.ok else 'BAD '} {one.item:<12} {one.found}")
+    return Exit.OK if all(one.ok for one in found) else Exit.ERROR
+
+
+@db.command()
+@database_option
+def upgrade(database: Path) -> int:
+    """Bring a database of an older hpcq to the present schema; what any writing verb does by itself.
+
+    \b
+    Example: hpcq db upgrade --db old.db
+    """
+    from hpcq.store.database import SCHEMA_VERSION, writing
+
+    if not database.exists():
+        raise StoreError(f"{database}: there is no database", "--db names another")
+    with writing(database):
+        click.echo(f"{database}: version {SCHEMA_VERSION}", err=True)
+    return Exit.OK
+
+
+@db.command()
+@click.argument("others", metavar="OTHER...", nargs=-1, required=True, type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--rename", multiple=True, metavar="OLD=NEW", help="A cluster of the other that is called otherwise here.")
+@database_option
+@json_option
+def merge(others: tuple[Path, ...], rename: tuple[str, ...], database: Path, as_json: bool) -> int:
+    """Bring the databases of other sites into this one; they are only read.
+
+    Clusters are told apart by name: where two sites use the same name for different clusters, --rename one. What is there
+    already is not brought twice, so merging may be repeated.
+
+    \b
+    Example: hpcq db merge siteb.db --rename alpha=siteb-alpha
+    """
+    from hpcq.store.merging import merge as bring
+
+    renamed = dict(_renamed(text) for text in rename)
+    merged = {str(other): bring(database, other, renamed) for other in others}
+    if as_json:
+        print_json(merged)
+        return Exit.OK
+    for name, one in merged.items():
+        results = one.rows.get("result", 0)
+        click.echo(f"{name}: {one.new_count} runs new with {results} results, {one.known_count} were there already", err=True)
+    return Exit.OK
+
+
+@db.command()
+@click.option("--keep", required=True, help="How far back everything is kept: 365d, 2026-01. What is older is rolled up.")
+@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@database_option
+@json_option
+def prune(keep: str, dry_run: bool, database: Path, as_json: bool) -> int:
+    """Make old runs small: of each job's test and metric, median and interval stay; counters and histograms go.
+
+    Histories, change points and verdicts stay what they are, because they rest on those medians. Which results there were,
+    boots, facts, findings and all that people wrote stay too. The run folders are not touched.
+
+    \b
+    Example: hpcq db prune --keep 365d
+    """
+    from hpcq.store.check_and_prune import prune as roll_up
+    from hpcq.store.database import reading
+    from hpcq.store.time_windows import moment
+
+    with reading(database) as connection:
+        before = moment(connection, keep)
+    found = roll_up(database, before, dry_run=dry_run)
+    if as_json:
+        print_json(asdict(found))
+        return Exit.OK
+    sizes = f"{units.human(found.bytes_before, 'bytes')} before, {units.human(found.bytes_after, 'bytes')} now"
+    word = "would become" if dry_run else "became"
+    click.echo(
+        f"runs before {before}: {found.run_count}; {found.value_count} values {word} {found.rollup_count} points; {sizes}",
+        err=True,
+    )
+    return Exit.OK
+
+
+@db.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
+@click.option("--cluster", required=True, help="Whose nodes these are.")
+@click.option("--kind", default="leaf", show_default=True, help="What the groups are: leaf, rack, switch-port.")
+@database_option
+def groups(file: Path, cluster: str, kind: str, database: Path) -> int:
+    """Say which group (leaf switch, rack) each node belongs to, from a CSV node,group.
+
+    Groups choose series (--group), tell a slow leaf from slow nodes, and are facts when a node moves to another one.
+
+    \b
+    Example: hpcq db groups leaves.csv --cluster alpha
+    """
+    from hpcq.store.annotations import node_ids, set_groups
+    from hpcq.store.database import transaction, writing
+
+    with file.open(newline="", encoding="utf-8") as lines:
+        rows = [row for row in csv.reader(lines) if row and row[0].strip() != "node"]
+    for number, row in enumerate(rows, 1):
+        if len(row) != 2:
+            raise UserError(f"{file}:{number}: {','.join(row)!r}: allowed is node,group")
+    pairs = [(row[0].strip(), row[1].strip()) for row in rows]
+    with writing(database) as connection, transaction(connection):
+        known = node_ids(connection, cluster)
+        strangers = sorted({node for node, _ in pairs} - known.keys())
+        if not known:
+            raise UserError(f"{cluster!r} is not a cluster in this database", "SELECT DISTINCT cluster FROM v_nodes")
+        news = set_groups(connection, cluster, kind, pairs, units.utc_now())
+    click.echo(f"{news} nodes with a new group", err=True)
+    if strangers:
+        click.echo(f"never measured, so left out: {', '.join(strangers[:12])}", err=True)
+    return Exit.OK
+
+
+def _renamed(text: str) -> tuple[str, str]:
+    old, sign, new = text.partition("=")
+    if not (old and sign and new):
+        raise UserError(f"--rename {text!r}: allowed is OLD=NEW")
+    return old, new

@@ -1,0 +1,287 @@
+"""Verbs that run campaigns: run, plan, submit, status, resume, cancel. They parse and print; the runner works."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from hpcq.cli.options import clusters_option, database_option, json_option, near, runs_option
+from hpcq.cli.rows import print_json
+from hpcq.errors import Exit, HpcqError, UserError, of_the_machine
+from hpcq.run_folder.paths import read_json
+
+if TYPE_CHECKING:
+    from hpcq.run_folder.paths import RunFolder
+
+
+@click.command()
+@click.argument("campaign")
+@click.option("--detach", is_flag=True, help="Return as soon as the first jobs are queued, as hpcq submit does.")
+@database_option
+@runs_option
+@clusters_option
+@json_option
+def run(
+    campaign: str, *, detach: bool, database: Path, runs_folder: Path, cluster_folders: Sequence[Path], as_json: bool
+) -> int:
+    """Run a campaign: build, plan, measure, load, report.
+
+    CAMPAIGN is a file, or the name of an example that hpcq brings (demo, lab).
+
+    \b
+    Example: hpcq run campaigns/demo.yaml
+    """
+    opened = _open(campaign, database, runs_folder, cluster_folders)
+    if detach:
+        return _first_wave(opened, database, as_json=as_json)
+    return _to_the_end(opened, database, as_json=as_json)
+
+
+@click.command()
+@click.argument("name", metavar="[RUN]", required=False)
+@database_option
+@runs_option
+@json_option
+def resume(name: str | None, database: Path, runs_folder: Path, as_json: bool) -> int:
+    """Take up a run whose driver ended; queued jobs are adopted.
+
+    RUN is a run's id, the beginning of one, or its folder; the newest without it.
+
+    \b
+    Example: hpcq resume lab
+    """
+    from hpcq.runner.live import find_run_folder
+
+    return _to_the_end(find_run_folder(name, runs_folder), database, as_json=as_json)
+
+
+@click.command()
+@click.argument("campaign")
+@database_option
+@runs_option
+@clusters_option
+@json_option
+def submit(campaign: str, database: Path, runs_folder: Path, cluster_folders: Sequence[Path], as_json: bool) -> int:
+    """Start a campaign and return as soon as its first jobs are queued.
+
+    No process stays behind; `hpcq resume` takes the run up, now or tomorrow. Links need it: their two sides meet through a
+    driver, so their pairs are planned, and handed in then.
+
+    \b
+    Example: hpcq submit campaigns/demo.yaml
+    """
+    return _first_wave(_open(campaign, database, runs_folder, cluster_folders), database, as_json=as_json)
+
+
+@click.command()
+@click.argument("name", metavar="[RUN]", required=False)
+@runs_option
+@json_option
+def status(name: str | None, runs_folder: Path, as_json: bool) -> int:
+    """Show how far a run is.
+
+    RUN is a run's id, the beginning of one, or its folder; the newest without it.
+
+    \b
+    Example: hpcq status
+    """
+    from hpcq.runner.live import find_run_folder
+
+    return _print_status(find_run_folder(name, runs_folder), as_json)
+
+
+@click.command()
+@click.argument("name", metavar="[RUN]", required=False)
+@runs_option
+@json_option
+def cancel(name: str | None, runs_folder: Path, as_json: bool) -> int:
+    """End a run's jobs and leave nothing queued.
+
+    What was measured stays and can be loaded; what was not becomes rows that say so.
+
+    \b
+    Example: hpcq cancel lab
+    """
+    from hpcq.runner.cancelling import cancel_run
+    from hpcq.runner.live import find_run_folder
+
+    found = find_run_folder(name, runs_folder)
+    cancel_run(found, _say)
+    return _print_status(found, as_json)
+
+
+@click.command()
+@click.argument("campaign")
+@clusters_option
+@json_option
+def plan(campaign: str, cluster_folders: Sequence[Path], as_json: bool) -> int:
+    """Show what a campaign would run, where and how long; starts nothing.
+
+    The nodes of each cluster are asked for; nothing is written anywhere.
+
+    \b
+    Example: hpcq plan campaigns/demo.yaml
+    """
+    from hpcq.definition.find import find_campaign
+    from hpcq.runner.preview import preview
+
+    plans = preview(find_campaign(campaign), cluster_folders)
+    if as_json:
+        print_json([json.loads(made.to_json()) for made in plans])
+        return Exit.OK
+    from hpcq.cli.run.planned import print_plan
+
+    for made in plans:
+        print_plan(made)
+    return Exit.OK
+
+
+def _first_wave(opened: RunFolder, database: Path, *, as_json: bool) -> int:
+    """Queue the first jobs on every cluster and leave."""
+    from hpcq.runner.live import status_of
+
+    _say(f"run {opened.run_id}: {near(opened.path)}")
+    for work in (_prepare, _hand_in):
+        for part in status_of(opened).clusters:
+            with contextlib.suppress(HpcqError):  # what was said stands in the run's folder; the other clusters go on
+                work(opened, part.name)
+    failures = _stage_failures(opened)
+    if failures:
+        return _tell_failures(opened, database, failures, as_json=as_json)
+    return _print_status(opened, as_json)
+
+
+def _prepare(run: RunFolder, part: str) -> None:
+    """Build and plan a cluster, or plan a link."""
+    from hpcq.cli.run.stage import told
+    from hpcq.runner import stages
+    from hpcq.runner.link import link_group
+    from hpcq.runner.workflow import SIGN
+
+    if link_group.is_link(part):
+        if set(part.split(SIGN)) <= set(run.clusters()):  # else a cluster says why it has no plan
+            with told(run, part, "plan"):
+                link_group.plan(run, part)
+        return
+    with told(run, part, "build"):
+        stages.build(run, part)
+    with told(run, part, "plan"):
+        stages.plan(run, part)
+
+
+def _hand_in(run: RunFolder, part: str) -> None:
+    from hpcq.cli.run.stage import told
+    from hpcq.runner.link import link_group
+
+    if part in run.parts():
+        with told(run, part, "drive"):
+            link_group.hand_in(run, part, _say)
+
+
+def _open(campaign: str, database: Path, runs_folder: Path, cluster_folders: Sequence[Path]) -> RunFolder:
+    """Check everything that can be checked before a cluster is asked, then make the run's folder."""
+    from hpcq.definition.find import find_campaign
+    from hpcq.runner.site.place import check_definitions, check_runs_folder, open_run
+    from hpcq.store.database import writing
+
+    path = find_campaign(campaign)
+    check_definitions(path, cluster_folders)
+    check_runs_folder(runs_folder)
+    with writing(database):
+        pass  # a database that cannot be written is better known before an hour of measuring than after it
+    return open_run(path, cluster_folders, database, runs_folder)
+
+
+def _to_the_end(run: RunFolder, database: Path, *, as_json: bool) -> int:
+    from hpcq.cli.read.results import print_run
+    from hpcq.cli.run.progress import coverage_lines, shown_progress
+    from hpcq.runner.live import status_of
+    from hpcq.runner.workflow import run_workflow
+
+    _say(f"run {run.run_id}: {near(run.path)}")
+    with shown_progress(run):
+        code = run_workflow(run)
+    failures = _stage_failures(run)
+    if code != 0 and not failures:
+        words = f"{near(run.path)}: the workflow ended with exit code {code}"
+        hint = f"its words are in {near(run.path / 'snakemake.log')}; hpcq resume goes on from here"
+        failures = [_disk_trouble(run) or HpcqError(words, hint)]
+    if failures:
+        return _tell_failures(run, database, failures, as_json=as_json)
+    for line in coverage_lines(status_of(run)):
+        _say(line)
+    outcome = print_run(run, database, as_json=as_json)
+    if status_of(run).cancelled and outcome == Exit.OK:
+        return Exit.INCOMPLETE
+    return outcome
+
+
+def _tell_failures(run: RunFolder, database: Path, failures: list[HpcqError], *, as_json: bool) -> int:
+    """Load and show what was measured before something failed, say what failed, raise the last of it."""
+    from hpcq.cli.main import complain
+    from hpcq.cli.read.results import print_run
+    from hpcq.runner import stages
+
+    try:
+        if any(run.journal(name).is_file() for name in run.clusters()):
+            stages.load(run, database)
+            stages.report(run, database)
+            print_run(run, database, as_json=as_json)
+    except (HpcqError, OSError) as error:
+        found = error if isinstance(error, HpcqError) else of_the_machine(error, run.path)
+        if found is None:
+            raise
+        if found.message not in [failure.message for failure in failures]:
+            failures = [found, *failures]
+    for failure in failures[:-1]:
+        complain(failure.message, failure.hint)
+    raise failures[-1]
+
+
+def _disk_trouble(run: RunFolder) -> HpcqError | None:
+    """What the run's folder answers to a small file: where it takes none, no stage could leave word of its failure."""
+    probe = run.path / ".room"
+    try:
+        probe.write_bytes(bytes(_PROBE_BYTES))
+    except OSError as error:
+        return of_the_machine(error, run.path)
+    finally:
+        with contextlib.suppress(OSError):
+            probe.unlink(missing_ok=True)
+    return None
+
+
+#: The least that a workflow needs for its own notes.
+_PROBE_BYTES = 64 * 1024
+
+
+def _stage_failures(run: RunFolder) -> list[HpcqError]:
+    """What the stages said that failed; the same words of two stages are one failure."""
+    found: dict[str, HpcqError] = {}
+    for path in sorted([*run.path.glob("*.error.json"), *run.path.glob("*/*.error.json")]):
+        said = read_json(path)
+        kind = UserError if said["exit_code"] == Exit.USAGE else HpcqError
+        found.setdefault(said["message"], kind(said["message"], said["hint"]))
+    return sorted(found.values(), key=lambda error: error.exit_code, reverse=True)
+
+
+def _print_status(run: RunFolder, as_json: bool) -> int:
+    from hpcq.cli.run.progress import print_status
+    from hpcq.runner.live import status_of
+
+    found = status_of(run)
+    if as_json:
+        print_json(found.to_json())
+    else:
+        print_status(found)
+    return Exit.OK
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)  # noqa: T201

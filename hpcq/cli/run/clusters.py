@@ -1,0 +1,109 @@
+"""Verbs about clusters: list, check, build; and the schemas of the files for editors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from hpcq.cli.options import Verbs, clusters_option, json_option
+from hpcq.cli.rows import Column, print_json, print_rows
+from hpcq.errors import Exit
+
+
+@click.group(cls=Verbs)
+def cluster() -> None:
+    """List clusters, and check what one of them has."""
+
+
+@cluster.command("list")
+@clusters_option
+@json_option
+def list_clusters(cluster_folders: Sequence[Path], as_json: bool) -> int:
+    """List the cluster files that a campaign may name.
+
+    \b
+    Example: hpcq cluster list
+    """
+    from hpcq.definition.find import list_clusters as find_all
+
+    found = find_all(None, cluster_folders)
+    rows = [{"cluster": name, "file": str(path)} for name, path in found.items()]
+    print_rows(rows, (Column("cluster"), Column("file", wrap=True)), as_json=as_json, empty="no cluster file")
+    return Exit.OK
+
+
+@cluster.command()
+@click.argument("name")
+@clusters_option
+@json_option
+def check(name: str, cluster_folders: Sequence[Path], as_json: bool) -> int:
+    """Look at what a cluster has: reach, scheduler, nodes, compilers, MPI, PMIx, work directory.
+
+    Each thing that is missing comes with what to do about it. Runs one job of a second on an idle node.
+
+    \b
+    Example: hpcq cluster check local
+    """
+    from hpcq.definition.cluster import read_cluster
+    from hpcq.definition.find import find_cluster
+    from hpcq.runner.site.checking import check_cluster
+
+    findings = check_cluster(read_cluster(find_cluster(name, None, cluster_folders)))
+    if as_json:
+        print_json([finding.to_json() for finding in findings])
+    else:
+        for finding in findings:
+            mark = "ok  " if finding.ok else "BAD "
+            click.echo(f"{mark} {finding.item:<16} {finding.found}")
+            if finding.advice:
+                click.echo(f"     {'':<16} -> {finding.advice}")
+    return Exit.OK if all(finding.ok for finding in findings) else Exit.ERROR
+
+
+@click.command()
+@click.argument("name", metavar="CLUSTER")
+@clusters_option
+@json_option
+def build(name: str, cluster_folders: Sequence[Path], as_json: bool) -> int:
+    """Build the kernels on a cluster and say what came out; what a run does first.
+
+    \b
+    Example: hpcq build local
+    """
+    from hpcq.definition.cluster import read_cluster
+    from hpcq.definition.find import find_cluster
+    from hpcq.runner.site.build import build_kernels, check_description, work_root
+    from hpcq.runner.site.place import reach
+
+    found = read_cluster(find_cluster(name, None, cluster_folders))
+    programs = {"hpcq-net", *(["hpcq-mpi"] if found.mpi else [])}
+    made = build_kernels(found, reach(found), work_root(found, "build"), programs)
+    check_description(made)
+    for facts in made["programs"].values():
+        facts.pop("kernels")
+    if as_json:
+        print_json(made)
+        return Exit.OK
+    click.echo(f"{made['host']}: {made['compiler_version']}")
+    if made["mpi_version"]:
+        click.echo(f"{made['mpi_compiler']}: {made['mpi_version']}")
+    for program, facts in made["programs"].items():
+        kept = f"  kept since {made['built_utc'][:19]}Z" if program in made["kept"] else ""
+        click.echo(f"{made['root']}/bin/{program}  sha256 {facts['sha256'][:16]}  build {facts['build_id'][:16]}{kept}")
+    return Exit.OK
+
+
+@click.command()
+@click.argument("kind", type=click.Choice(["campaign", "cluster"]))
+def schema(kind: str) -> int:
+    """Print the JSON Schema of campaign or cluster files, for editors.
+
+    \b
+    Example: hpcq schema campaign > campaign.schema.json
+    """
+    from hpcq.definition.schema import campaign_schema, cluster_schema
+
+    print_json(campaign_schema() if kind == "campaign" else cluster_schema())
+    return Exit.OK

@@ -1,0 +1,44 @@
+"""`hpcq doctor`: what is wrong here, and what to type."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from hpcq.cli.options import clusters_option, database_option, json_option, runs_option
+from hpcq.cli.rows import print_json
+from hpcq.errors import Exit
+
+_MARKS = {"ok": "ok  ", "note": "note", "bad": "BAD "}
+
+
+@click.command()
+@click.option("--reach", is_flag=True, help="Also ask every cluster whose file is found here; takes as long as they do.")
+@database_option
+@runs_option
+@clusters_option
+@json_option
+def doctor(reach: bool, database: Path, runs_folder: Path, cluster_folders: Sequence[Path], as_json: bool) -> int:
+    """Say what is wrong with this installation, its schedules, runs and database, and what to type.
+
+    Looks at: timers and crontab lines that `hpcq schedule` wrote, starts that were missed, runs that a schedule should have
+    brought; runs that nobody drives any more, results that were never loaded; the database's version and soundness; locks of
+    its file system; room on the disks. Nothing is changed. Exit code 1 when something is BAD.
+
+    \b
+    Example: hpcq doctor
+    """
+    from hpcq.runner.watch.doctor import Places, examine
+
+    told = examine(Places(database, runs_folder, tuple(cluster_folders), reach))
+    if as_json:
+        print_json([asdict(one) for one in told])
+    else:
+        for one in told:
+            click.echo(f"{_MARKS[one.state]} {one.area:<13} {one.item}: {one.found}")
+            if one.advice and one.state != "ok":
+                click.echo(f"     {'':<13} {one.advice}")
+    return Exit.ERROR if any(one.state == "bad" for one in told) else Exit.OK

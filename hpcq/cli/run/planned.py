@@ -1,0 +1,51 @@
+"""A plan as a person reads it."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import click
+
+from hpcq.planning.coverage import coverage_of
+from hpcq.planning.plan import Plan
+
+_SHOWN = 12
+
+
+def print_plan(plan: Plan) -> None:
+    """Coverage first, then nodes, tests, pairs and cost of one cluster."""
+    goals, cost = plan.goals, plan.cost
+    covered, *short = coverage_of(plan).lines()
+    jobs = f"{cost.job_count} jobs of about {cost.estimated_job_s:g} s, time limit {plan.walltime_s} s each"
+    lines = [
+        f"{plan.cluster}: {covered}; {goals.result_count} results",
+        *(f"  {line}" for line in short),
+        f"  cost     {jobs}, {cost.node_seconds:g} node-seconds",
+        *(f"  limit    {note}" for note in plan.notes),
+        *_packs(plan),
+        f"  nodes    {_few([candidate.node for candidate in plan.candidates])}",
+    ]
+    for reason, count in Counter(excluded.reason for excluded in plan.excluded).most_common():
+        names = [excluded.node for excluded in plan.excluded if excluded.reason == reason]
+        lines.append(f"  without  {_few(names)}: {reason} ({count})")
+    lines += [f"  without  {pair.client} - {pair.server}: {pair.reason}" for pair in plan.not_planned[:_SHOWN]]
+    for kernel, count in Counter(test.kernel for test in plan.tests).items():
+        lines.append(f"  tests    {kernel}: {count} parameter sets x {plan.repetition_count} repetitions")
+    lines.append(f"  pairs    {_few([f'{client} > {server}' for client, server in plan.pairs])}")
+    click.echo("\n".join(lines))
+
+
+def _packs(plan: Plan) -> list[str]:
+    """What each way to share allocations would take; each job is a wait in the queue."""
+    lines = []
+    for one in plan.cost.packs:
+        waits = f"{one.job_count} wait{'s' if one.job_count != 1 else ''} in the queue"
+        chosen = " (this plan)" if one.pack.partition(" ")[0] == plan.pack else ""
+        longest = f"jobs of up to {one.estimated_job_s:g} s"
+        lines.append(f"  pack     {one.pack}: {waits}, {longest}, {one.node_seconds:g} node-seconds{chosen}")
+    return lines
+
+
+def _few(names: list[str]) -> str:
+    shown = ", ".join(names[:_SHOWN])
+    return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"

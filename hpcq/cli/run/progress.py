@@ -1,0 +1,117 @@
+"""How far a run is: one line a cluster, kept up to date while a person looks on, printed once by `hpcq status`."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import sys
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from hpcq import units
+from hpcq.cli.rows import Column, print_rows, table_of
+from hpcq.errors import HpcqError
+from hpcq.planning.coverage import Coverage
+from hpcq.run_folder.paths import RunFolder
+from hpcq.runner.live import ClusterStatus, RunStatus, Watch
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+_EVERY_S = 1.0
+#: A clock alone would be taken for today's.
+_CLOCK_BELOW_S = 12 * 3600
+_COLUMNS = [
+    *(Column(name) for name in ("cluster", "stage", "pairs", "queued", "running", "done", "failed", "not run")),
+    *(Column(name) for name in ("results", "planned", "coverage", "ends")),
+]
+
+
+@contextlib.contextmanager
+def shown_progress(run: RunFolder) -> Iterator[None]:
+    """Show the run's progress on a terminal until the block ends; quiet anywhere else."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+    from rich.live import Live
+
+    done = threading.Event()
+    with Live(console=Console(stderr=True), transient=True, auto_refresh=False) as live:
+        thread = threading.Thread(target=_refresh, args=(run, live, done), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+
+
+def print_status(status: RunStatus) -> None:
+    """The run's state as a table on standard output; what stopped a cluster on standard error."""
+    for line in (f"run {status.run_id}", *coverage_lines(status)):
+        click.echo(line, err=not sys.stdout.isatty())
+    print_rows([_row(cluster) for cluster in status.clusters], _COLUMNS)
+    for cluster in status.clusters:
+        if cluster.error:
+            click.echo(f"{cluster.name}: {cluster.error}", err=True)
+
+
+def coverage_lines(status: RunStatus) -> list[str]:
+    """What was covered so far, cluster by cluster, and what was not and why."""
+    lines = []
+    for cluster in status.clusters:
+        if "coverage" in cluster.counts:
+            covered, *short = Coverage.from_json(cluster.counts["coverage"]).lines()
+            lines += [f"{cluster.name}: measured {covered}", *(f"  {line}" for line in short)]
+    return lines
+
+
+def _refresh(run: RunFolder, live: Live, done: threading.Event) -> None:
+    watch = Watch(run)
+    while not done.is_set():
+        with contextlib.suppress(HpcqError, OSError):  # a file that is just being written is read at the next turn
+            live.update(table_of([_row(one) for one in watch.look().clusters], _COLUMNS), refresh=True)
+        done.wait(_EVERY_S)
+
+
+def _row(cluster: ClusterStatus) -> dict[str, object]:
+    """One line of the table; counts that nobody knows yet are None."""
+    counts = cluster.counts
+    row: dict[str, object] = {column.name: None for column in _COLUMNS}
+    row.update(cluster=cluster.name, stage=cluster.stage)
+    if counts:
+        attempts = counts["attempts"]
+        row.update(
+            pairs=counts["pair_count"],
+            queued=attempts.get("queued", 0),
+            running=attempts.get("running", 0) + attempts.get("ending", 0),
+            done=counts.get("measured_pair_count"),
+            failed=counts.get("failed_pair_count"),
+            results=counts["measured_result_count"],
+            planned=counts["planned_result_count"],
+            ends=_ends(cluster, dt.datetime.now(dt.UTC)),
+        )
+        row["not run"] = counts["not_run_pair_count"]
+        if "coverage" in counts:  # pairs of the node that has the fewest
+            row["coverage"] = f"{counts['coverage']['node_min']} of {counts['planned_node_pair_count_min']}"
+    return row
+
+
+def _ends(cluster: ClusterStatus, now: dt.datetime) -> str:
+    """About when the rest will be measured, at the rate so far; before the first result at the plan's estimate."""
+    counts = cluster.counts
+    open_jobs = counts["pending_pair_count"] + counts["live_attempt_count"]
+    if not open_jobs:
+        return "-"
+    measured, since = counts["measured_result_count"], counts.get("measuring_since_utc")
+    if measured and since:
+        missing = counts["planned_result_count"] - measured
+        left_s = (now - units.parse_utc(since)).total_seconds() * missing / measured
+    else:
+        left_s = open_jobs / max(1, counts["attempts"].get("running", 0)) * cluster.estimated_job_s
+    end = (now + dt.timedelta(seconds=left_s)).astimezone()
+    return f"{end:%H:%M:%S}" if left_s < _CLOCK_BELOW_S else f"{end:%Y-%m-%d %H:%M}"

@@ -1,0 +1,121 @@
+"""`hpcq schedule`: nightly samples and the watcher after maintenance, by systemd, crontab or scrontab."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from hpcq.cli.options import Verbs, json_option
+from hpcq.cli.rows import Column, print_rows
+from hpcq.errors import Exit
+
+_ENTRY = (
+    Column("name"),
+    Column("kind"),
+    Column("when"),
+    Column("command", wrap=True),
+    Column("started_utc", "last start"),
+    Column("exit_code", "exit code"),
+    Column("trouble", wrap=True),
+)
+
+
+@click.group(cls=Verbs)
+def schedule() -> None:
+    """Let hpcq do something at set times; no daemon, nothing that piles up."""
+
+
+@schedule.command("add")
+@click.argument("name")
+@click.argument("words", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.option("--when", required=True, help="A time of day (02:00, local), or how often: 5min, 1h.")
+@click.option(
+    "--with",
+    "kind",
+    type=click.Choice(["systemd", "crontab", "scrontab"]),
+    default="systemd",
+    show_default=True,
+    help="Who starts it: a timer of yours, your crontab, or Slurm's.",
+)
+@click.option("--dry-run", is_flag=True, help="Only show what would be written.")
+def add(name: str, words: tuple[str, ...], when: str, kind: str, dry_run: bool) -> int:
+    """Do `hpcq COMMAND...` at set times, in this folder; an entry of that name is replaced.
+
+    Put -- before a command with options. While one is still at work, the next start does nothing.
+
+    \b
+    Example: hpcq schedule add nightly --when 02:00 --dry-run -- run campaigns/nightly.yaml
+             hpcq schedule add watch --when 5min --dry-run -- accept campaigns/after-maintenance.yaml --against good
+    """
+    from hpcq.runner.watch.schedule import install, new_entry, shown
+
+    entry = new_entry(name, kind, when, words, Path.cwd())
+    for place, text in shown(entry).items():
+        click.echo(f"{place}:\n" + "".join(f"    {line}\n" for line in text.splitlines()))
+    if dry_run:
+        click.echo("nothing was written: --dry-run", err=True)
+        return Exit.OK
+    install(entry)
+    return Exit.OK
+
+
+@schedule.command("list")
+@json_option
+def list_entries(as_json: bool) -> int:
+    """List what is scheduled, and what went wrong: missed starts, failures. Exit code 1 when something did.
+
+    \b
+    Example: hpcq schedule list
+    """
+    from hpcq.runner.watch.schedule import entries, missed
+
+    found = entries()
+    troubles = [missed(entry) for entry in found]
+    rows = [
+        {
+            "name": entry.name,
+            "kind": entry.kind,
+            "when": entry.when,
+            "command": " ".join(["hpcq", *entry.words]),
+            "folder": entry.folder,
+            "started_utc": entry.started_utc,
+            "ended_utc": entry.ended_utc,
+            "exit_code": entry.exit_code,
+            "trouble": trouble,
+        }
+        for entry, trouble in zip(found, troubles, strict=True)
+    ]
+    print_rows(rows, _ENTRY, as_json=as_json, empty="nothing is scheduled")
+    return Exit.ERROR if any(troubles) else Exit.OK
+
+
+@schedule.command("remove")
+@click.argument("name")
+def remove_entry(name: str) -> int:
+    """Take an entry away again.
+
+    \b
+    Example: hpcq schedule remove nightly
+    """
+    from hpcq.runner.watch.schedule import remove
+
+    remove(name)
+    return Exit.OK
+
+
+@schedule.command("tick")
+@click.argument("name")
+def tick_entry(name: str) -> int:
+    """Do an entry's command now, unless it is still at work; what the timers call.
+
+    \b
+    Example: hpcq schedule tick nightly
+    """
+    from hpcq.runner.watch.schedule import tick
+
+    code = tick(name)
+    if code is None:
+        click.echo(f"{name} is still at work; nothing was started", err=True)
+        return Exit.OK
+    return code

@@ -1,0 +1,254 @@
+"""What a campaign will do over the link between two clusters: pure, seeded, written to disk like any plan.
+
+    plans of both clusters (their candidates) + Link + seed --plan_link--> LinkPlan (<from>+<to>/plan.json)
+
+Nodes are written CLUSTER/NODE, because both clusters may have an n1. A pair is (client, server): the server listens, so
+`listen: from` turns it round; both directions are parameters of the tests, not pairs.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from hpcq.definition.model import (
+    Budget,
+    Campaign,
+    Directions,
+    Link,
+    Listen,
+    PackKind,
+    PairChoice,
+    ParameterValue,
+    Pattern,
+    Test,
+)
+from hpcq.errors import StoreError, UserError
+from hpcq.kernels import kernel
+from hpcq.planning.fitting import fit_link
+from hpcq.planning.packing import Basis, make_packed_plan
+from hpcq.planning.pairs import Pair, seeded_order
+from hpcq.planning.plan import Cost, Goals, NotPlanned, Plan, PlannedTest, derive_walltime_s, estimate_job_s, make_plan
+from hpcq.scheduler.limits import JobLimits
+
+#: What the rendezvous of both sides adds to a job: a few turns of the driver.
+_MEETING_S = 5.0
+_TURNED = {"client_to_server": "server_to_client", "server_to_client": "client_to_server"}
+
+
+@dataclass(frozen=True, slots=True)
+class LinkPlan:
+    """The plan of a link: `plan` has CLUSTER/NODE for every node and the link's name for its cluster."""
+
+    link: Link
+    plan: Plan
+
+    def to_json(self) -> str:
+        """The text of plan.json: that of a cluster's plan, with the link's own values."""
+        head, rest = self.plan.to_json().split("\n", 1)
+        return f'{head}\n  "link": {json.dumps(asdict(self.link))},\n{rest}'
+
+    @classmethod
+    def from_json(cls, text: str, where: str = "plan.json") -> LinkPlan:
+        """Read what `to_json` wrote. Raises StoreError when it is something else."""
+        try:
+            fields: dict[str, Any] = json.loads(text)
+            link = fields.pop("link")
+            typed = {
+                "listen": Listen(link["listen"]),
+                "directions": Directions(link["directions"]),
+                "node_pairs": tuple((one, other) for one, other in link["node_pairs"]),
+            }
+            made = Link(**{**link, **typed})
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise StoreError(f"{where}: not a link's plan: {type(error).__name__}: {error}") from None
+        return cls(made, Plan.from_json(json.dumps(fields), where))
+
+
+def qualified(cluster: str, node: str) -> str:
+    """A node's name where nodes of several clusters stand together."""
+    return f"{cluster}/{node}"
+
+
+def split(name: str) -> tuple[str, str]:
+    """Cluster and node of a qualified name."""
+    cluster, _, node = name.partition("/")
+    return cluster, node
+
+
+def plan_cluster(campaign: Campaign, basis: Basis) -> Plan:
+    """The plan of one cluster of a campaign; without `pairs` in the file, a ring of the nodes that its links use.
+
+    Raises UserError as make_plan does.
+    """
+    if not campaign.pairs_of_links:
+        return make_packed_plan(campaign, basis)
+    cluster, seed = basis.cluster, basis.seed
+    ring = replace(campaign, pairs=PairChoice(Pattern.RING))
+    everything = make_plan(ring, cluster, basis.nodes, basis.run_id, seed)
+    usable = [one.node for one in everything.candidates]
+    wanted = nodes_of_links(campaign, cluster.name, usable, seed)
+    fill = [name for name in seeded_order(usable, seed) if name not in wanted]
+    chosen = [*wanted, *fill[: max(0, 2 - len(wanted))]]
+    chosen_nodes = replace(campaign.nodes, include=tuple(chosen), at_most=None)
+    compared = any(link.compare for link in campaign.links if cluster.name in {link.from_cluster, link.to_cluster})
+    # Without a comparison no pair of it is a job: what the site lets a pair's job be does not matter.
+    limits = basis.limits if compared else JobLimits(refusals=basis.limits.refusals)
+    plan = make_packed_plan(replace(campaign, nodes=chosen_nodes), replace(basis, limits=limits))
+    known = {one.node: one for one in everything.excluded}
+    plan = replace(plan, excluded=tuple(known.get(one.node, one) for one in plan.excluded))
+    if compared:
+        return plan
+    nothing = replace(plan.goals, pair_count=0, result_count=0, node_pair_count_min=0)
+    return replace(plan, pairs=(), goals=nothing, cost=replace(plan.cost, job_count=0, node_seconds=0.0))
+
+
+def nodes_of_links(campaign: Campaign, cluster: str, usable: Sequence[str], seed: int) -> list[str]:
+    """The nodes of a cluster that its links use, of those that can be used; each once."""
+    found: list[str] = []
+    for link in campaign.links:
+        if cluster in {link.from_cluster, link.to_cluster}:
+            found += _side(link, cluster, usable, seed)
+    return list(dict.fromkeys(found))
+
+
+def compared_pairs(campaign: Campaign, plan: Plan, links: Sequence[LinkPlan]) -> frozenset[int]:
+    """The pairs of a cluster, as places in its plan, that are the comparison of its links: both ends are nodes of theirs.
+
+    They are measured right beside the link's own pairs. Where the campaign names no pairs, all of them are. A campaign that
+    names its pairs and lets them share allocations keeps these whole: none is taken out.
+    """
+    if campaign.pairs_of_links:
+        return frozenset(range(len(plan.pairs)))
+    if campaign.pack.kind is not PackKind.PAIR:
+        return frozenset()
+    used = (split(node) for made in links if made.link.compare for pair in made.plan.pairs for node in pair)
+    nodes = {node for cluster, node in used if cluster == plan.cluster}
+    return frozenset(index for index, (client, server) in enumerate(plan.pairs) if client in nodes and server in nodes)
+
+
+def plan_link(
+    campaign: Campaign, link: Link, plans: tuple[Plan, Plan], limits: Mapping[str, JobLimits] | None = None
+) -> LinkPlan:
+    """The plan of a link; `plans`: those of its from and its to cluster, whose candidates it draws from.
+
+    limits: what jobs may be, by cluster. Raises UserError when no pair of it can run.
+    """
+    pairs, not_planned = _pairs(link, plans)
+    tests = _tests(campaign, link)
+    count = campaign.repetition_count
+    if not pairs:
+        lines = [f"{link.name}: no pair of the link can run"]
+        raise UserError("\n".join(lines + [f"  {one.client} - {one.server}: {one.reason}" for one in not_planned[:10]]))
+    estimated_s = estimate_job_s(tests, count) + _MEETING_S
+    walltime_s = campaign.walltime_s or derive_walltime_s(tests, count)
+    plan = replace(
+        plans[0],
+        cluster=link.name,
+        candidates=tuple(replace(one, node=qualified(plan.cluster, one.node)) for plan in plans for one in plan.candidates),
+        excluded=tuple(replace(one, node=qualified(plan.cluster, one.node)) for plan in plans for one in plan.excluded),
+        tests=tuple(PlannedTest(one.test_no, one.kernel, dict(one.parameters), one.timeout_s) for one in tests),
+        repetition_count=count,
+        # The side that is there first waits for the other within its own time limit.
+        walltime_s=walltime_s + 60 * math.ceil(link.patience_s / 60),
+        attempt_count_max=campaign.attempt_count_max,
+        pairs=pairs,
+        not_planned=not_planned,
+        goals=Goals(len(pairs), len(pairs) * len(tests) * count, min(Counter(sum(pairs, ())).values())),
+        cost=Cost(2 * len(pairs), estimated_s, round(2 * estimated_s * len(pairs), 1)),
+    )
+    return LinkPlan(link, fit_link(plan, link.patience_s, limits or {}))
+
+
+def refuse_beyond_budget(campaign: Campaign, budget: Budget, made: LinkPlan, own: Plan) -> None:
+    """Raise UserError where a link asks for more than one of its clusters allows; `own`: the plan of that cluster's pairs.
+
+    Its node-seconds are counted together with the cluster's own pairs, and with the other links of that cluster.
+    """
+    where = f"{campaign.name} on {own.cluster}"
+    most_s = budget.walltime_at_most_s
+    if most_s is not None and made.plan.walltime_s > most_s:
+        raise UserError(
+            f"{where}: walltime: jobs of {made.link.name} ask for {made.plan.walltime_s} s: the budget allows {most_s} s",
+            hint="a link's jobs may wait patience_s for each other: a shorter one, or fewer tests a job",
+        )
+    limit, planned_s = budget.node_seconds_at_most, own.cost.node_seconds
+    if limit is not None and made.plan.walltime_s > limit:
+        raise UserError(
+            f"{where}: budget: a job of {made.link.name} may take {made.plan.walltime_s} node-seconds:"
+            f" at most {limit:g} are allowed",
+            hint="a link's jobs may wait patience_s for each other: a shorter one, or a walltime of the campaign",
+        )
+    touching = [link for link in campaign.links if own.cluster in {link.from_cluster, link.to_cluster}]
+    counts = [len(made.plan.pairs) if link.name == made.link.name else link.pair_count for link in touching]
+    linked_s = round(sum(counts) * made.plan.cost.estimated_job_s, 1)
+    if limit is not None and planned_s + linked_s > limit:
+        raise UserError(
+            f"{where}: budget: its pairs cost {planned_s:g} node-seconds and its links {linked_s:g}:"
+            f" at most {limit:g} are allowed",
+            hint="fewer pairs, tests or repetitions cost less; compare: false leaves the comparison out",
+        )
+
+
+def _pairs(link: Link, plans: tuple[Plan, Plan]) -> tuple[tuple[Pair, ...], tuple[NotPlanned, ...]]:
+    usable = [[one.node for one in plan.candidates] for plan in plans]
+    seed = plans[0].seed
+    wanted = list(link.node_pairs)
+    if not wanted:
+        sides = (_side(link, link.from_cluster, usable[0], seed), _side(link, link.to_cluster, usable[1], seed))
+        count = min(link.pair_count, len(sides[0]) * len(sides[1]))
+        wanted = _zip_round(sides, count)
+    reasons = [{one.node: one.reason for one in plan.excluded} for plan in plans]
+    pairs, lost = [], []
+    for nodes in wanted:
+        names = [qualified(plan.cluster, node) for plan, node in zip(plans, nodes, strict=True)]
+        if link.listen is Listen.FROM:
+            names.reverse()
+        missing = [
+            f"{node} {reasons[side].get(node, f'is not a node of {plans[side].cluster}')}"
+            for side, node in enumerate(nodes)
+            if node not in usable[side]
+        ]
+        if missing:
+            lost.append(NotPlanned(names[0], names[1], "; ".join(missing)))
+        else:
+            pairs.append((names[0], names[1]))
+    return tuple(pairs), tuple(lost)
+
+
+def _side(link: Link, cluster: str, usable: Sequence[str], seed: int) -> list[str]:
+    """The nodes of one side: those that the list names, or the first that the seed draws."""
+    side = 0 if cluster == link.from_cluster else 1
+    if link.node_pairs:
+        return [pair[side] for pair in link.node_pairs if pair[side] in usable]
+    return seeded_order(usable, seed)[: link.pair_count]
+
+
+def _zip_round(sides: tuple[list[str], list[str]], count: int) -> list[tuple[str, str]]:
+    """`count` different pairs, every node as seldom as possible: the second lap is shifted by one."""
+    longer = max(len(sides[0]), len(sides[1]))
+    made = []
+    for lap in range(min(len(sides[0]), len(sides[1]))):
+        made += [(sides[0][k % len(sides[0])], sides[1][(k + lap) % len(sides[1])]) for k in range(longer)]
+    return list(dict.fromkeys(made))[:count]
+
+
+def _tests(campaign: Campaign, link: Link) -> list[Test]:
+    """The campaign's tests, and those that have a direction once each way."""
+    tests: list[Test] = []
+    seen: set[tuple[str, tuple[tuple[str, ParameterValue], ...]]] = set()
+    for one in campaign.tests:
+        ways = [dict(one.parameters)]
+        direction = str(one.parameters.get("direction", ""))
+        if link.directions is Directions.BOTH and direction in _TURNED:
+            ways.append({**one.parameters, "direction": _TURNED[direction]})
+        for parameters in ways:
+            key = (one.kernel, tuple(sorted(parameters.items())))
+            if key not in seen:
+                seen.add(key)
+                tests.append(Test(len(tests) + 1, one.kernel, kernel(one.kernel).program, parameters, one.timeout_s))
+    return tests

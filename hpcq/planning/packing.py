@@ -1,0 +1,326 @@
+"""From pairs to allocations: which pairs share one, and what is played at once inside it.
+
+    pack: pair        an allocation a pair, as ever
+    pack: group of n  nodes that have most pairs among each other share one
+    pack: whole       all nodes that are idle share one
+
+    pairs of one allocation --rounds_of--> rounds of disjoint pairs --steps_of--> steps, a barrier after each
+
+A load says what else of ours is on the network while a pair is measured: `rounds` all pairs of its round, `bisection` the
+same when every pair crosses the middle, `alone` nothing. Pure; the same input gives the same steps.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from hpcq.definition.model import Budget, Campaign, Cluster, Disturb, Pack, PackKind, Pattern
+from hpcq.kernels import expected_s, kernel
+from hpcq.planning.fitting import fit_campaign, fit_plan, refuse_where_not_taken
+from hpcq.planning.plan import ActiveJob, Cost, PackCost, Plan, PlannedPair, PlannedTest, make_plan, nodes_left, nodes_within
+from hpcq.scheduler.limits import NO_LIMITS, Bound, JobLimits
+
+if TYPE_CHECKING:
+    from hpcq.scheduler.base import NodeState
+
+#: What a tournament costs beside its steps: claim, agents on all nodes, their connections and facts, their end.
+_TOURNAMENT_OVERHEAD_S = 4.0
+#: Beside, where it has MPI tests: the launch of the one MPI step.
+_MPI_OVERHEAD_S = 3.0
+#: What a step costs beside the test's own duration: connection, snapshots, evidence, the barrier.
+_STEP_OVERHEAD_S = 0.2
+#: A tournament's margin: slow starts, and nodes that are lost.
+_WALLTIME_MARGIN_S = 120.0
+#: How many nodes share an allocation where the cost of groups is shown to somebody who named no number.
+_GROUP_NODE_COUNT = 8
+#: Pairs up to which allocations are counted one by one; beyond, their number is estimated.
+_COUNTED_PAIRS_MAX = 5000
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedStep:
+    """What is played at once: one repetition of one test by all `pairs`, no node twice."""
+
+    round_no: int
+    test_no: int
+    repetition_no: int
+    pairs: tuple[PlannedPair, ...]
+
+
+def loads_of(campaign: Campaign) -> tuple[str, ...]:
+    """Under which loads every test is measured; one empty word for pairs in allocations of their own."""
+    pack = campaign.pack
+    if pack.kind is PackKind.PAIR:
+        return ("",)
+    whole_bisection = pack.kind is PackKind.WHOLE and campaign.pairs.pattern is Pattern.BISECTION
+    words = {Disturb.ALONE: "alone", Disturb.ROUNDS: "bisection" if whole_bisection else "rounds"}
+    return tuple(words[one] for one in pack.disturb)
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What a cluster's plan is made from beside the campaign: its nodes as they are, and what its site lets a job be."""
+
+    cluster: Cluster
+    nodes: Sequence[NodeState]
+    run_id: str
+    seed: int
+    limits: JobLimits = NO_LIMITS
+
+
+def make_packed_plan(campaign: Campaign, basis: Basis) -> Plan:
+    """make_plan, with allocations shared as the campaign says, each within what the site lets a job be."""
+    where = f"{campaign.name} on {basis.cluster.name}"
+    limits = basis.limits
+    refuse_where_not_taken(where, limits)
+    wall = limits.walltime_at_most_s
+    budget = campaign.budget_on(basis.cluster).tightest(Budget(walltime_at_most_s=wall.value if wall else None))
+
+    def pack(plan: Plan) -> Plan:
+        fitted = fit_campaign(campaign, len(plan.candidates), limits, where)
+        return fit_plan(packed(plan, fitted, budget, limits.nodes_at_most), campaign, limits, where)
+
+    return make_plan(campaign, basis.cluster, basis.nodes, basis.run_id, basis.seed, pack=pack)
+
+
+def packed(plan: Plan, campaign: Campaign, budget: Budget, largest: Bound | None = None) -> Plan:
+    """The plan with its tests once a load, and the cost of its allocations and of the other ways to make them.
+
+    largest: how many nodes the site lets a job have.
+    """
+    pair_cost = plan.cost
+    count = len(plan.tests)
+    loads = loads_of(campaign)
+    tests = tuple(
+        replace(test, test_no=place * count + test.test_no, load=load)
+        for place, load in enumerate(loads)
+        for test in plan.tests
+    )
+    goals = replace(plan.goals, result_count=plan.goals.result_count * len(loads))
+    plan = replace(plan, tests=tests, goals=goals, pack=campaign.pack.kind.value, pack_node_count=campaign.pack.node_count)
+    # Other packs are shown as they would be with the same tests, all pairs of a round at once.
+    as_rounds = plan if plan.pack != PackKind.PAIR else replace(plan, tests=tuple(replace(one, load="rounds") for one in tests))
+    most_s = _limit_s(campaign, budget)
+    group_size = campaign.pack.node_count or min(_GROUP_NODE_COUNT, largest.value if largest else _GROUP_NODE_COUNT)
+    packs = {
+        PackKind.PAIR.value: PackCost("pair", pair_cost.job_count, pair_cost.estimated_job_s, pair_cost.node_seconds),
+        PackKind.GROUP.value: _cost(as_rounds, f"group of {group_size}", group_size, most_s),
+    }
+    if largest is None or largest.value >= len(plan.candidates):
+        packs[PackKind.WHOLE.value] = _cost(as_rounds, "whole", None, most_s)
+    if plan.pack == PackKind.PAIR:
+        return replace(plan, cost=replace(pair_cost, packs=tuple(packs.values())))
+    chosen = packs[plan.pack]
+    cost = Cost(chosen.job_count, chosen.estimated_job_s, chosen.node_seconds, tuple(packs.values()))
+    walltime_s = walltime_of(chosen.estimated_job_s, tests)
+    return replace(plan, cost=cost, walltime_s=walltime_s if most_s is None else min(walltime_s, most_s))
+
+
+def choose_packs(
+    pending_pairs: Iterable[PlannedPair],
+    idle_nodes: Collection[str],
+    active_jobs: Sequence[ActiveJob],
+    budget: Budget,
+    plan: Plan,
+) -> list[tuple[PlannedPair, ...]]:
+    """The allocations to ask for now, each as its pairs in plan order; no node is in two of them, nor in one of ours.
+
+    With pack `whole` there is one at a time, of all idle nodes that the budget allows.
+    """
+    room = sys.maxsize if budget.jobs_at_most is None else budget.jobs_at_most - len(active_jobs)
+    whole = plan.pack == PackKind.WHOLE
+    if room <= 0 or (whole and active_jobs):
+        return []
+    available = set(idle_nodes).union(*(job.nodes for job in active_jobs if job.running))
+    asked = {node for job in active_jobs for node in job.nodes}
+    left = nodes_left(available, asked, budget)
+    free = set(idle_nodes) - asked
+    pending = [pair for pair in pending_pairs if pair.client in free and pair.server in free]
+    if whole:
+        free = nodes_within(pending, free, set(), left)
+        sharing = [pair for pair in pending if pair.client in free and pair.server in free]
+        return [tuple(fitting(sharing, plan, plan.walltime_s))] if sharing else []
+    packs: list[tuple[PlannedPair, ...]] = []
+    for sharing in _groups(pending, plan.pack_node_count or _GROUP_NODE_COUNT, left, disjoint=True):
+        packs.append(tuple(fitting(sharing, plan, plan.walltime_s)))
+        if len(packs) == room:
+            break
+    return packs
+
+
+def nodes_of(pairs: Iterable[PlannedPair]) -> tuple[str, ...]:
+    """The nodes of an allocation, each once."""
+    return tuple(dict.fromkeys(node for pair in pairs for node in (pair.client, pair.server)))
+
+
+def rounds_of(pairs: Iterable[PlannedPair]) -> list[list[PlannedPair]]:
+    """Rounds of disjoint pairs: each pair goes to the first one where both its nodes are free. Keeps rounds as they were."""
+    taken: dict[str, int] = {}
+    rounds: list[list[PlannedPair]] = []
+    for pair in pairs:
+        both = taken.get(pair.client, 0) | taken.get(pair.server, 0)
+        place = (~both & (both + 1)).bit_length() - 1
+        if place == len(rounds):
+            rounds.append([])
+        rounds[place].append(pair)
+        for node in (pair.client, pair.server):
+            taken[node] = taken.get(node, 0) | 1 << place
+    return rounds
+
+
+def steps_of(
+    plan: Plan, pairs: Sequence[PlannedPair], missing: Mapping[str, Collection[tuple[int, int]]]
+) -> Iterator[PlayedStep]:
+    """All that these pairs still miss (by job_id: test and repetition), in the order of play.
+
+    Each repetition goes through all rounds, each round through all tests, in an order drawn from the plan's seed; so the
+    repetitions of a pair lie apart, and a tournament that is cut short has something of every pair.
+    """
+    rounds = rounds_of(pairs)
+    for repetition_no in range(1, plan.repetition_count + 1):
+        for round_no, together in enumerate(rounds, 1):
+            order = list(plan.tests)
+            random.Random(f"{plan.seed} round {round_no} {repetition_no}").shuffle(order)  # noqa: S311 - an order, no secret
+            for test in order:
+                playing = [pair for pair in together if (test.test_no, repetition_no) in missing[pair.job_id]]
+                at_once = [(pair,) for pair in playing] if test.load == "alone" else [tuple(playing)] if playing else []
+                for one in at_once:
+                    yield PlayedStep(round_no, test.test_no, repetition_no, one)
+
+
+def estimate_s(tests: Sequence[PlannedTest], repetition_count: int, round_count: int, pair_count: int) -> float:
+    """How long a tournament will run."""
+    total_s = _TOURNAMENT_OVERHEAD_S
+    if any(kernel(test.kernel).program == "hpcq-mpi" for test in tests):
+        total_s += _MPI_OVERHEAD_S
+    for test in tests:
+        step_count = repetition_count * (pair_count if test.load == "alone" else round_count)
+        total_s += step_count * (expected_s(test.parameters) + _STEP_OVERHEAD_S)
+    return round(total_s, 1)
+
+
+def walltime_of(estimated_s: float, tests: Sequence[PlannedTest]) -> int:
+    """A tournament's time limit in whole minutes: half as long again, and room for one test that hangs."""
+    hanging_s = max(test.timeout_s for test in tests)
+    return 60 * math.ceil(max(1.5 * estimated_s, estimated_s + hanging_s, _WALLTIME_MARGIN_S) / 60)
+
+
+def fitting(pairs: Sequence[PlannedPair], plan: Plan, most_s: float | None) -> list[PlannedPair]:
+    """As many of the first rounds of these pairs as fit into the time limit; of the first round, as many pairs as do."""
+    rounds = rounds_of(pairs)
+
+    def fits(round_count: int, pair_count: int) -> bool:
+        estimated_s = estimate_s(plan.tests, plan.repetition_count, round_count, pair_count)
+        return most_s is None or walltime_of(estimated_s, plan.tests) <= most_s
+
+    chosen: list[PlannedPair] = []
+    for round_no, together in enumerate(rounds, 1):
+        if not fits(round_no, len(chosen) + len(together)):
+            break
+        chosen += together
+    if not chosen:
+        chosen = [pair for place, pair in enumerate(rounds[0], 1) if place == 1 or fits(1, place)]
+    return chosen
+
+
+def _limit_s(campaign: Campaign, budget: Budget) -> int | None:
+    limits = [limit for limit in (campaign.walltime_s, budget.walltime_at_most_s) if limit is not None]
+    return min(limits, default=None)
+
+
+def _cost(plan: Plan, name: str, size: int | None, most_s: int | None) -> PackCost:
+    """What it takes to play all pairs of a plan in allocations of this size; None is one of all nodes."""
+    if len(plan.pairs) > _COUNTED_PAIRS_MAX:
+        return _estimated_cost(plan, name, size)
+    job_count, longest_s, node_seconds = 0, 0.0, 0.0
+    for sharing in _allocations(plan, size, most_s):
+        one_s = estimate_s(plan.tests, plan.repetition_count, len(rounds_of(sharing)), len(sharing))
+        job_count += 1
+        longest_s = max(longest_s, one_s)
+        node_seconds += one_s * len(nodes_of(sharing))
+    return PackCost(name, job_count, longest_s, round(node_seconds, 1))
+
+
+def _estimated_cost(plan: Plan, name: str, size: int | None) -> PackCost:
+    """The same for very many pairs, from how many there are of how many there could be."""
+    degrees: dict[str, int] = {}
+    for pair in plan.pairs:
+        for node in pair:
+            degrees[node] = degrees.get(node, 0) + 1
+    node_count = len(degrees)
+    nodes = node_count if size is None else min(size, node_count)
+    density = 2 * len(plan.pairs) / (node_count * (node_count - 1))
+    inside = len(plan.pairs) if size is None else max(nodes - 1, math.floor(density * nodes * (nodes - 1) / 2))
+    round_count = max(degrees.values()) if size is None else max(2, math.ceil(2 * inside / nodes))
+    one_s = estimate_s(plan.tests, plan.repetition_count, round_count, inside)
+    job_count = math.ceil(len(plan.pairs) / inside)
+    return PackCost(name, job_count, one_s, round(job_count * one_s * nodes, 1))
+
+
+def _allocations(plan: Plan, size: int | None, most_s: int | None) -> Iterator[Sequence[PlannedPair]]:
+    """All pairs in allocations, one after the other, as if all nodes were idle."""
+    pairs = plan.planned_pairs()
+    for sharing in [pairs] if size is None else _groups(pairs, size, size, disjoint=False):
+        rest: Sequence[PlannedPair] = sharing
+        while rest:
+            fit = fitting(rest, plan, most_s)
+            yield fit
+            gone = {pair.job_id for pair in fit}
+            rest = [pair for pair in rest if pair.job_id not in gone]
+
+
+def _groups(pending: Sequence[PlannedPair], size: int, left: int, *, disjoint: bool) -> Iterator[list[PlannedPair]]:
+    """Groups of at most `size` nodes with many pairs inside, `left` nodes in all; disjoint: no node in two of them."""
+    meets: dict[str, dict[str, list[int]]] = {}
+    for index, pair in enumerate(pending):
+        for one, other in ((pair.client, pair.server), (pair.server, pair.client)):
+            meets.setdefault(one, {}).setdefault(other, []).append(index)
+    done: set[int] = set()
+    used: set[str] = set()
+    for index, pair in enumerate(pending):
+        if left < 2:
+            return
+        if index in done or pair.client in used or pair.server in used:
+            continue
+        nodes = _grown(pair, meets, used, done, min(size, left))
+        inside = sorted(
+            {place for one in nodes for other in meets[one] if other in nodes for place in meets[one][other]} - done
+        )
+        done.update(inside)
+        if disjoint:
+            used |= nodes
+            left -= len(nodes)
+        yield [pending[place] for place in inside]
+
+
+def _grown(
+    first: PlannedPair, meets: Mapping[str, Mapping[str, Sequence[int]]], used: set[str], done: set[int], size: int
+) -> set[str]:
+    """A pair and the nodes that have most undone pairs with those that are in already."""
+    nodes: dict[str, None] = {}
+    counts: dict[str, int] = {}
+
+    def join(node: str) -> None:
+        nodes[node] = None
+        counts.pop(node, None)
+        for other, places in meets[node].items():
+            if other not in nodes and other not in used:
+                undone = sum(place not in done for place in places)
+                if undone:
+                    counts[other] = counts.get(other, 0) + undone
+
+    join(first.client)
+    join(first.server)
+    while len(nodes) < size and counts:
+        join(max(counts, key=counts.__getitem__))
+    return set(nodes)
+
+
+def allowed_words(pack: Pack) -> str:
+    """The pack as a person writes it."""
+    return f"group of {pack.node_count}" if pack.kind is PackKind.GROUP else pack.kind.value

@@ -1,0 +1,233 @@
+"""From the files of one measurement to one verdict: is there a number to believe, and if not, why.
+
+Hides everything that a file can be: absent, empty, torn, two lines, not JSON, NaN, of another kernel, with other parameters
+than planned. Pure apart from reading the three files.
+
+    t1-r1.json  t1-r1.status  t1-r1.err  --read_line-->  Line(outcome, reason, metrics, the whole JSON object)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from hpcq.run_folder.paths import parse_json
+
+#: What SQLite can hold as an integer.
+INTEGER_MAX = 2**63 - 1
+_UTC = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?Z")
+_ERROR_TEXT_MAX = 300
+
+
+class Outcome(StrEnum):
+    """The words of result.outcome."""
+
+    MEASURED = "measured"
+    INVALID = "invalid"
+    FAILED = "failed"
+    NOT_MEASURED = "not_measured"
+
+
+@dataclass(slots=True)
+class Line:
+    """What one measurement left. `content` is the kernel's object, empty where there is none to believe."""
+
+    outcome: Outcome
+    reason: str | None
+    exit_code: int | None
+    started_utc: str | None
+    duration_ns: int | None
+    metrics: dict[str, float] = field(default_factory=dict)
+    warnings: list[tuple[str, str]] = field(default_factory=list)
+    content: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RawLine:
+    """The bytes of one measurement as they lie in the attempt's folder."""
+
+    content: bytes | None
+    status: bytes | None
+    sha256: bytes
+    #: Why there is no result line, where somebody said so.
+    said: str = ""
+
+
+def read_raw(path: Path) -> RawLine | None:
+    """The bytes of `t<n>-r<n>.json` and its .status; None when neither is there."""
+    content, status = _bytes(path), _bytes(path.with_suffix(".status"))
+    if content is None and status is None:
+        return None
+    digest = hashlib.sha256(content or b"")
+    digest.update(b"\0" + (status or b""))
+    return RawLine(content, status, digest.digest())
+
+
+def read_line(raw: RawLine, path: Path, kernel: str, parameters: Mapping[str, Any]) -> Line:
+    """Judge the bytes of one measurement against what was planned."""
+    status = _object(raw.status)
+    return_code = whole(status.get("rc"))
+    started_utc = utc_or_none(status.get("started_utc"))
+    lines = [line for line in (raw.content or b"").split(b"\n") if line.strip()]
+    if not lines and raw.said:
+        return Line(Outcome.FAILED, raw.said, return_code, started_utc, None)
+    if len(lines) != 1:
+        found = "no result line" if not lines else f"{len(lines)} lines: allowed is exactly one"
+        return _without_content(found, return_code, started_utc, path, silent=not lines)
+    try:
+        content = parse_json(lines[0])
+    except ValueError as error:
+        return _without_content(f"result line: {error}", return_code, started_utc, path)
+    line = Line(
+        Outcome.MEASURED,
+        None,
+        return_code if return_code is not None else whole(content.get("exit_code")),
+        utc_or_none(content.get("started_utc")) or started_utc,
+        whole(content.get("duration_ns")),
+        content=content,
+    )
+    _fill(line)
+    _judge(line, return_code, kernel, parameters)
+    return line
+
+
+def echo_complaint(planned: Mapping[str, Any], echoed: object) -> str | None:
+    """How the parameters that a kernel used differ from those that the plan wanted; None when they do not."""
+    if not isinstance(echoed, dict):
+        return "echo: the line has no options"
+    for name, value in planned.items():
+        if name not in echoed:
+            return f"echo: {name}: planned {_shown(value)}, the kernel does not mention it"
+        if not _same(value, echoed[name]):
+            return f"echo: {name}: planned {_shown(value)}, the kernel used {_shown(echoed[name])}"
+    unplanned = sorted(echoed.keys() - planned.keys())
+    if unplanned:
+        return f"echo: {unplanned[0]}: not in the plan, the kernel used {_shown(echoed[unplanned[0]])}"
+    return None
+
+
+def whole(value: object) -> int | None:
+    """An integer that the database can hold, or None."""
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > INTEGER_MAX:
+        return None
+    return value
+
+
+def finite(value: object) -> float | None:
+    """A finite number as float, or None."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def utc_or_none(value: object) -> str | None:
+    """A moment in our form, or None."""
+    return value if isinstance(value, str) and _UTC.fullmatch(value) else None
+
+
+def mapping(value: object) -> dict[str, Any]:
+    """An object of a line, or an empty one where something else stands."""
+    return value if isinstance(value, dict) else {}
+
+
+def _judge(line: Line, return_code: int | None, kernel: str, parameters: Mapping[str, Any]) -> None:
+    content = line.content
+    said = whole(content.get("exit_code"))
+    if content.get("format") != 1:
+        line.outcome, line.reason = Outcome.INVALID, f"format {_shown(content.get('format'))}: allowed is 1"
+        line.metrics.clear()
+        return
+    error = mapping(content.get("error"))
+    worst = return_code if return_code not in {0, 1, None} else said
+    if worst not in {0, 1, None}:
+        words = ": ".join(str(error[key]) for key in ("state", "message") if error.get(key))
+        line.outcome, line.reason = Outcome.FAILED, words or f"exit code {worst}"
+        return
+    complaints = [
+        complaint
+        for complaint in (_kernel_complaint(content, kernel), echo_complaint(parameters, content.get("options")))
+        if complaint
+    ]
+    if content.get("valid") is not True:
+        complaints.append(str(content.get("invalid_reason") or "the kernel calls it invalid and does not say why"))
+    elif said is not None and return_code is not None and said != return_code:
+        complaints.append(f"exit code {return_code}, but the line says {said}")
+    complaints += [message for name, message in line.warnings if name == "metric_unusable"]
+    if not complaints and not line.metrics:
+        complaints.append("no metrics in the line")
+    if complaints:
+        line.outcome, line.reason = Outcome.INVALID, "; ".join(complaints)
+
+
+def _kernel_complaint(content: Mapping[str, Any], kernel: str) -> str | None:
+    found = content.get("kernel")
+    return None if found == kernel else f"kernel {_shown(found)}: planned {kernel}"
+
+
+def _fill(line: Line) -> None:
+    for name, value in mapping(line.content.get("metrics")).items():
+        if value is None:
+            continue
+        number = finite(value)
+        if number is None:
+            line.warnings.append(("metric_unusable", f"metric {name}: {_shown(value)} is not a finite number"))
+        else:
+            line.metrics[name] = number
+    warnings = line.content.get("warnings")
+    for one in warnings if isinstance(warnings, list) else []:
+        if isinstance(one, dict):
+            line.warnings.append((str(one.get("name", "unnamed")), str(one.get("message", ""))))
+
+
+def _without_content(found: str, return_code: int | None, started_utc: str | None, path: Path, *, silent: bool = False) -> Line:
+    """No line to believe: the kernel failed if it said so or said nothing; a line that cannot be read is invalid."""
+    failed = silent or return_code not in {0, 1, None}
+    said = _last_words(path.with_suffix(".err"))
+    exit_text = f"exit code {return_code}" if return_code is not None else "exit code unknown"
+    reason = f"{found}; {exit_text}" + (f"; {said}" if said else "")
+    return Line(Outcome.FAILED if failed else Outcome.INVALID, reason, return_code, started_utc, None)
+
+
+def _last_words(path: Path) -> str:
+    """The last line that the kernel wrote for people."""
+    content = (_bytes(path) or b"").strip()
+    return content.rpartition(b"\n")[2].decode("utf-8", "replace").strip()[:_ERROR_TEXT_MAX]
+
+
+def _object(content: bytes | None) -> dict[str, Any]:
+    if content is None:
+        return {}
+    try:
+        return parse_json(content)
+    except ValueError:
+        return {}
+
+
+def _bytes(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def _same(planned: object, echoed: object) -> bool:
+    if isinstance(planned, bool) or isinstance(echoed, bool):
+        return planned is echoed
+    if isinstance(planned, (int, float)) and isinstance(echoed, (int, float)):
+        return planned == echoed or math.isclose(planned, echoed, rel_tol=1e-12)
+    return planned == echoed
+
+
+def _shown(value: object) -> str:
+    text = {True: "true", False: "false"}[value] if isinstance(value, bool) else str(value) if value is not None else "nothing"
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,289 @@
+"""`hpcq accept`: which nodes need it, what is run, and what comes out.
+
+observe     the scheduler's word on drains, reservations, restarts and leaves goes into the database
+choose      nodes that were never accepted, came up or were released since, or that somebody names
+run         the baseline's pairs of these nodes where both ends can be had, else pairs with good nodes
+judge       against the baseline, else against peers; the campaign's gates
+run again   suspects with good partners, slow pairs once more; nobody is told after one bad run
+write down  verdicts into the ledger; commands to drain or resume, run only when asked to
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hpcq import units
+from hpcq.definition.cluster import read_cluster
+from hpcq.definition.derive import with_pairs, with_reservation
+from hpcq.definition.model import Cluster, Pattern
+from hpcq.errors import HpcqError
+from hpcq.run_folder.paths import RunFolder
+from hpcq.runner import stages
+from hpcq.runner.accept.choice import Choice, Wish, choose
+from hpcq.runner.accept.commands import Applied, Command, apply, commands_for
+from hpcq.runner.accept.partners import again, both_ways, partners
+from hpcq.runner.accept.values import measured
+from hpcq.runner.site.place import check_definitions, open_run, reach, scheduler_of
+from hpcq.scheduler.base import NodeCondition, Scheduler
+from hpcq.scheduler.upkeep import Upkeep, upkeep
+from hpcq.store import group_verdicts, ledger, time_windows
+from hpcq.store.database import reading, transaction, writing
+from hpcq.store.time_windows import baseline_runs
+from hpcq.verdict.acceptance import Acceptance, Judged, PairResult, judge, ran_twice
+from hpcq.verdict.gates import Verdict
+from hpcq.verdict.shared import Sides, pairs_across, sides_of
+
+Say = Callable[[str], None]
+
+#: Fewest repetitions of a test: ranks cannot tell anything of fewer.
+REPETITIONS_MIN = 5
+#: Runs of suspects against good partners, at most.
+RETESTS_MAX = 2
+#: Without a baseline, so many of the cluster's newest runs stand for what is expected.
+REFERENCE_RUNS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a person asks for."""
+
+    campaign: Path
+    cluster_folders: tuple[Path, ...]
+    database: Path
+    runs_folder: Path
+    wish: Wish
+    against: str | None
+    apply: bool
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came out on one cluster. reasons: why each node was to be tested. commands: what to type, and why."""
+
+    cluster: str
+    reasons: dict[str, str]
+    verdicts: Acceptance
+    runs: list[str] = field(default_factory=list)
+    reservation: str | None = None
+    commands: list[Command] = field(default_factory=list)
+    changed: dict[str, str] = field(default_factory=dict)
+    applied: Applied = field(default_factory=Applied)
+
+    @property
+    def all_judged(self) -> tuple[Judged, ...]:
+        """Nodes, links and groups."""
+        return (*self.verdicts.nodes, *self.verdicts.links, *self.verdicts.groups)
+
+    def to_json(self) -> dict[str, Any]:
+        """For --json."""
+        parts = {name: list(getattr(self.verdicts, name)) for name in ("nodes", "links", "groups", "suspects")}
+        refused = [{"command": command, "words": words} for command, words in self.applied.refused]
+        rest = {"runs": self.runs, "reservation": self.reservation, "applied": self.applied.done, "refused": refused}
+        return {
+            "cluster": self.cluster,
+            "reasons": {**{one.name: "" for one in self.verdicts.nodes}, **self.reasons},
+            **parts,
+            **rest,
+            "changed": self.changed,
+            "commands": self.commands,
+        }
+
+
+def accept(order: Order, say: Say) -> list[Outcome]:
+    """Accept what needs it on every cluster of the campaign; nothing is run where nothing needs it.
+
+    Raises UserError for bad files or an unknown baseline before anything is run.
+    """
+    campaign, paths = check_definitions(order.campaign, order.cluster_folders)
+    every_link = campaign.pairs.pattern is Pattern.ALL
+    with writing(order.database) as database:
+        reference = None if order.against is None else baseline_runs(database, order.against)
+    outcomes = []
+    for name, path in paths.items():
+        with _alone(order.runs_folder, name) as mine:
+            if not mine:
+                say(f"{name}: another acceptance is under way; this one does nothing")
+                continue
+            outcomes.append(_Acceptor(order, name, path, reference, say).run(every_link=every_link))
+    return outcomes
+
+
+class _Acceptor:
+    """One cluster's acceptance."""
+
+    def __init__(self, order: Order, name: str, path: Path, reference: tuple[int, ...] | None, say: Say) -> None:
+        self.order = order
+        self.name = name
+        self.path = path
+        self.say = say
+        self.cluster: Cluster = read_cluster(path)
+        self.scheduler: Scheduler = scheduler_of(self.cluster, reach(self.cluster))
+        self.reference = reference
+        self.run_ids: list[int] = []
+        self.runs: list[str] = []
+        self.standing: list[Sides] = []
+
+    def run(self, *, every_link: bool) -> Outcome:
+        """Observe, choose, run, judge, write down. every_link: the campaign wants all pairs."""
+        seen = upkeep(self.scheduler)
+        states = {state.node: state for state in self.scheduler.nodes()}
+        self._observe(seen, list(states))
+        with reading(self.order.database) as database:
+            known = ledger.ledger(database, self.name)
+            if self.reference is None:
+                self.reference = time_windows.newest_runs(database, self.name, REFERENCE_RUNS)
+            baseline_pairs = ledger.pairs_of(database, self.name, self.reference) if self.order.against else []
+            groups = ledger.leaves_of(database, self.name)
+            standing = group_verdicts.standing(database, self.name)
+        self.standing = [sides_of(one.kind, one.name, one.nodes, states, groups) for one in standing]
+        idle = {name for name, state in states.items() if state.condition is NodeCondition.IDLE}
+        choice = choose(self.order.wish, {node: known[node] for node in states}, seen, idle, standing)
+        if choice.can_run:
+            good = [node for node in choice.room if known[node].verdict == "pass" and node not in choice.targets]
+            room = choice.room
+            pairs = partners(choice.testable, room, baseline=baseline_pairs, good=good, leaf_of=groups, every_link=every_link)
+            settling = [pair for one in self.standing for pair in pairs_across(one, choice.testable, room, good)]
+            self._measure(list(dict.fromkeys([*pairs, *both_ways(settling)])), choice)
+            self._again(choice, groups, room)
+        verdicts = self._judged(choice, groups, {node: state.native_state for node, state in states.items()})
+        outcome = Outcome(self.name, choice.targets, verdicts, self.runs, choice.reservation)
+        outcome.changed = self._changed(verdicts)
+        self._write_down(outcome)
+        outcome.commands = commands_for(verdicts, seen, choice.reservation)
+        if self.order.apply:
+            outcome.applied = apply(self.scheduler.transport, outcome.commands)
+        return outcome
+
+    def _observe(self, seen: Upkeep, nodes: Sequence[str]) -> None:
+        standing = [
+            ledger.Occurrence(node, one.started_utc, one.name)
+            for one in seen.reservations
+            if one.maintenance and one.active and not one.own
+            for node in one.nodes
+        ]
+        drained = [one.node for one in seen.nodes.values() if one.drained]
+        with writing(self.order.database) as database, transaction(database):
+            ledger.ensure_nodes(database, self.name, nodes)
+            ledger.observed(database, self.name, standing, drained, seen.leaves)
+
+    def _measure(self, pairs: Sequence[tuple[str, str]], choice: Choice) -> None:
+        """One run of these pairs, loaded; what cannot be measured becomes rows with reasons."""
+        if not pairs:
+            return
+        folder = self.order.runs_folder / ".accept" / f"{self.name}-{units.utc_now()[:19].replace(':', '')}-{len(self.runs)}"
+        campaign = folder / self.order.campaign.name
+        with_pairs(self.order.campaign.read_text(encoding="utf-8"), campaign, self.name, pairs, REPETITIONS_MIN)
+        folders = [*self.order.cluster_folders, self.path.parent]
+        if choice.reservation is not None:
+            with_reservation(self.path, folder / "clusters" / self.path.name, choice.reservation)
+            folders = [folder / "clusters", *folders]
+        run: RunFolder = open_run(campaign, folders, self.order.database, self.order.runs_folder)
+        self.say(f"{self.name}: run {run.run_id}: {len(pairs)} pairs")
+        self.runs.append(run.run_id)
+        try:
+            stages.build(run, self.name)
+            stages.plan(run, self.name)
+            stages.drive(run, self.name, self.say)
+        except BaseException:
+            with contextlib.suppress(HpcqError):  # what there is, so that it is not lost; why there is no more is told
+                self._load(run)
+            raise
+        self._load(run)
+
+    def _load(self, run: RunFolder) -> None:
+        stages.load(run, self.order.database)
+        with reading(self.order.database) as database:
+            self.run_ids.append(ledger.run_id_of(database, run.run_id))
+
+    def _again(self, choice: Choice, groups: dict[str, str], room: Collection[str]) -> None:
+        """Run slow pairs once more, and suspects with good partners."""
+        for _ in range(RETESTS_MAX):
+            verdicts = self._judged(choice, groups, {})
+            results = self._results(groups)
+            met = {one.pair for one in results}
+            pairs = again(verdicts, room, ran_twice=ran_twice(results), leaf_of=groups, met=met)
+            if not pairs:
+                return
+            self.say(f"{self.name}: measuring again: {', '.join(f'{a} > {b}' for a, b in pairs)}")
+            self._measure(pairs, choice)
+
+    def _results(self, groups: dict[str, str]) -> list[PairResult]:
+        reference, trusted = self.reference or (), self.order.against is not None
+        with reading(self.order.database) as database:
+            return measured(
+                database, self.order.runs_folder, self.name, self.runs, reference=reference, leaf_of=groups, trusted=trusted
+            )
+
+    def _judged(self, choice: Choice, groups: dict[str, str], states: dict[str, str]) -> Acceptance:
+        missing = dict(choice.blocked)
+        for node in choice.targets:
+            missing.setdefault(node, f"no result; the scheduler says {states.get(node, 'nothing')}")
+        return judge(list(choice.targets), self._results(groups), missing, groups, self.standing)
+
+    def _changed(self, verdicts: Acceptance) -> dict[str, str]:
+        """What differs between the reference and now on nodes that did not pass."""
+        from hpcq.analysis import change_context
+        from hpcq.verdict.causes import rank, say
+
+        found = {}
+        with reading(self.order.database) as database:
+            for one in verdicts.nodes:
+                if one.verdict not in {Verdict.FAILED, Verdict.DEGRADED}:
+                    continue
+                before = ledger.results_of_node(database, self.name, one.name, self.reference or ())
+                after = ledger.results_of_node(database, self.name, one.name, self.run_ids)
+                facts = [_of_node(point, one.name) for point in change_context.facts_of(database, [*before, *after])]
+                words = say(rank(facts[: len(before)], facts[len(before) :]), 5)
+                found[one.name] = words or "nothing that hpcq knows of differs from the reference"
+        return found
+
+    def _write_down(self, outcome: Outcome) -> None:
+        rows = [(one.name, one.verdict.value, one.reason) for one in outcome.verdicts.nodes if not self._nothing_new(one)]
+        things = [
+            (one.kind, one.name, one.verdict.value, one.reason, one.members)
+            for one in (*outcome.verdicts.links, *outcome.verdicts.groups)
+        ]
+        with writing(self.order.database) as database, transaction(database):
+            run_id = self.run_ids[-1] if self.run_ids else None
+            ledger.decide(database, self.name, rows, run_id=run_id, baseline=self.order.against)
+            group_verdicts.decide_shared(database, self.name, things, run_id=run_id, baseline=self.order.against)
+
+    def _nothing_new(self, one: Judged) -> bool:
+        """Whether the ledger says more already: of a node that could not be measured, that it failed, or the same.
+
+        A node that failed and was drained is not covered until its repair, and has not got any better.
+        """
+        if one.verdict is not Verdict.NOT_COVERED:
+            return False
+        with reading(self.order.database) as database:
+            last = ledger.last_verdict(database, self.name, one.name)
+        return last[0] in {"failed", "degraded"} or last == (one.verdict.value, one.reason)
+
+
+def _of_node(facts: dict[tuple[str, str], Any], node: str) -> dict[tuple[str, str], Any]:
+    """The facts of one node whichever end it was, and those of the build."""
+    kept = {}
+    for (where, name), value in facts.items():
+        if where in {f"client {node}", f"server {node}"}:
+            kept[node, name] = value
+        elif where == "build":
+            kept[where, name] = value
+    return kept
+
+
+@contextlib.contextmanager
+def _alone(runs_folder: Path, cluster: str) -> Iterator[bool]:
+    """Whether no other acceptance of this cluster is under way here; held until the end."""
+    runs_folder.mkdir(parents=True, exist_ok=True)
+    with (runs_folder / f".accept-{cluster}.lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield False
+            return
+        yield True

@@ -1,0 +1,135 @@
+"""Which nodes an acceptance is about. Pure but for its types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from hpcq.errors import UserError
+from hpcq.scheduler.upkeep import Reservation, Upkeep
+from hpcq.sorting import natural
+from hpcq.store.group_verdicts import Shared
+from hpcq.store.ledger import NodeLedger
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Which nodes a person asks for; without any of these, those that need it.
+
+    since_utc: what came up or was released since then. reservation: its nodes. boot: what booted since its last verdict.
+    """
+
+    nodes: tuple[str, ...] = ()
+    everything: bool = False
+    since_utc: str | None = None
+    reservation: str | None = None
+    boot: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """targets: node -> why. testable: those that can be had now. blocked: node -> why not. room: who can be a partner."""
+
+    targets: dict[str, str]
+    testable: tuple[str, ...]
+    room: frozenset[str]
+    blocked: dict[str, str] = field(default_factory=dict)
+    reservation: str | None = None
+
+    @property
+    def can_run(self) -> bool:
+        """Whether there is anything to measure."""
+        return bool(self.testable)
+
+
+def choose(
+    wish: Wish, known: Mapping[str, NodeLedger], seen: Upkeep, idle: set[str], standing: Sequence[Shared] = ()
+) -> Choice:
+    """Find the nodes that need a verdict and those of them that can be measured now.
+
+    standing: links and groups at fault. Inside a reservation its own nodes are run with each other, and where it is flexible
+    with idle ones outside, too. Nodes that no reservation of ours holds wait for the next acceptance otherwise.
+    """
+    idle = idle - {node for one in seen.reservations if one.active for node in one.nodes}
+    unknown = [node for node in wish.nodes if node not in known]
+    if unknown:
+        raise UserError(
+            f"{unknown[0]!r} is not a node of this cluster's partition", f"there are {', '.join(sorted(known)[:12])}"
+        )
+    targets = {}
+    for node in sorted(known, key=natural):
+        why = _why(wish, known[node], seen)
+        if why:
+            targets[node] = why
+    if wish == Wish():
+        targets |= {node: why for node, why in _of_links(standing, idle).items() if node not in targets}
+    usable = _usable(seen, targets, idle)
+    room = frozenset(idle)
+    if usable is not None:
+        inside = frozenset(node for node in usable.nodes if node in known and not _held(node, seen))
+        room = inside | idle if usable.flex else inside
+    testable = tuple(node for node in targets if node in room)
+    blocked = {node: _blocked(node, seen, idle) for node in targets if node not in testable}
+    return Choice(targets, testable, room, blocked, usable.name if usable else None)
+
+
+def _why(wish: Wish, node: NodeLedger, seen: Upkeep) -> str:
+    """Why a node needs a verdict; empty when it does not."""
+    if wish.nodes:
+        return "asked for" if node.node in wish.nodes else ""
+    if wish.everything:
+        return "asked for"
+    up = seen.nodes.get(node.node)
+    started = up.started_utc if up else None
+    if wish.reservation is not None:
+        members = {member for one in seen.reservations if one.name == wish.reservation for member in one.nodes}
+        return f"in reservation {wish.reservation}" if node.node in members or wish.reservation in node.since else ""
+    came_up = bool(started and started > (wish.since_utc or node.decided_utc or "~"))
+    reasons = ["booted"] if node.booted else []
+    reasons += ["came up"] if came_up and not node.booted else []
+    if wish.boot:
+        return ", ".join(reasons)
+    if node.decided_utc is None:
+        return "never accepted"
+    reasons += [{"maintenance": "maintenance", "resume": "back from drain"}.get(kind, kind) for kind in node.since]
+    if node.verdict in {"not_covered", "inconclusive"} and not node.waits:
+        reasons.append(f"{node.verdict.replace('_', ' ')} last time")
+    if not reasons and up is not None and up.down:
+        reasons.append("down")
+    return ", ".join(dict.fromkeys(reasons))
+
+
+def _of_links(standing: Sequence[Shared], idle: set[str]) -> dict[str, str]:
+    """Both ends of links that failed, from time to time: nothing tells that a cable was changed. Leaves go with their nodes."""
+    links = [one for one in standing if one.kind == "link" and len(one.nodes) == 2 and not one.waits]
+    due = [one for one in links if idle.issuperset(one.nodes)]
+    return {node: f"link {one.name} {one.verdict} last time" for one in due for node in one.nodes}
+
+
+def _usable(seen: Upkeep, targets: Mapping[str, str], idle: set[str]) -> Reservation | None:
+    """A reservation that stands, lets this user in, and holds at least two nodes to test, or one where it is flexible."""
+    for one in seen.reservations:
+        held = [node for node in one.nodes if node in targets and not _held(node, seen)]
+        if one.active and one.mine and (len(held) >= 2 or (held and one.flex and idle)):
+            return one
+    return None
+
+
+def _held(node: str, seen: Upkeep) -> bool:
+    up = seen.nodes.get(node)
+    return up is not None and (up.drained or up.down)
+
+
+def _blocked(node: str, seen: Upkeep, idle: set[str]) -> str:
+    up = seen.nodes.get(node)
+    if up is not None and up.down:
+        return f"down{': ' + up.reason if up.reason else ''}"
+    if up is not None and up.drained:
+        return f"drained{': ' + up.reason if up.reason else ''}"
+    held = next((one for one in seen.reservations if one.active and node in one.nodes), None)
+    if held is not None:
+        alone = ", alone there: it has no partner" if held.mine and not held.flex else ""
+        return f"in reservation {held.name} until {held.ended_utc[:16].replace('T', ' ')} UTC{alone}"
+    if node in idle:
+        return "idle, but a reservation was tested first: the next acceptance takes it"
+    return "busy: not idle now"

@@ -1,0 +1,96 @@
+"""What drivers of clusters and of links do alike: find out what nobody saw the end of, and say how an attempt ended.
+
+submission unseen -> the id beside its script, the scheduler by name -> native id
+                  -> nowhere: the attempt is claimed, so that it measures nothing if it starts after all
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hpcq.runner.drive.outcome import Outcome, measured_steps, read_object
+from hpcq.runner.drive.run_state import BaseAttempt, PairLedger, summary
+from hpcq.scheduler.base import JobReport, Scheduler
+from hpcq.transport import Transport, quote
+from hpcq.units import utc_now
+
+#: How long a submission that was under way when a driver died may still take to reach the scheduler.
+SETTLE_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Whereabouts:
+    """Where a part's attempts lie: `folder` here, `root` on the cluster. ask: waits until a question may be asked."""
+
+    transport: Transport
+    scheduler: Scheduler
+    folder: Path
+    root: str
+    ask: Callable[[], None]
+
+    def find(self, attempts: Sequence[BaseAttempt]) -> dict[str, str]:
+        """Native ids, by tag, of attempts whose submission nobody saw the end of."""
+        script = "\n".join(
+            f"printf '%s\\t' {quote(one.tag)}; cat {quote(f'{self.root}/{one.folder}/submitted')} 2>/dev/null || echo"
+            for one in attempts
+        )
+        known: dict[str, str] = {}
+        for line in self.transport.sh(script).text.splitlines():
+            tag, _, answer = line.partition("\t")
+            if answer.strip():
+                known[tag] = self.scheduler.read_native_id(answer)
+        unknown = [one.tag for one in attempts if one.tag not in known]
+        if unknown:
+            self.ask()
+            known.update(self.scheduler.find(unknown))
+        return known
+
+    def claim(self, attempt: BaseAttempt) -> str | None:
+        """Take an attempt that no scheduler knows; the native id that it has after all when it had started, else None."""
+        folder = quote(f"{self.root}/{attempt.folder}")
+        if self.transport.sh(f"[ -d {folder} ] || exit 0; mkdir {folder}/claim").returncode == 0:
+            return None
+        self.fetch([attempt])
+        started = read_object(self.folder / attempt.folder / "started.json") or {}
+        return str(started.get("native_id") or "unknown")
+
+    def fetch(self, attempts: Sequence[BaseAttempt]) -> None:
+        """Bring whole folders of attempts."""
+        self.transport.pull(self.root, [attempt.folder for attempt in attempts], self.folder)
+
+    def finish(self, attempts: Sequence[BaseAttempt]) -> None:
+        """Ask running scripts to end after the step in hand."""
+        if attempts:
+            paths = " ".join(quote(f"{self.root}/{attempt.folder}/finish") for attempt in attempts)
+            self.transport.sh(f"touch -- {paths}")
+
+    def ended(self, attempt: BaseAttempt, outcome: Outcome, report: JobReport | None) -> dict[str, Any]:
+        """The event that says how an attempt ended, with what its folder holds by now."""
+        folder = self.folder / attempt.folder
+        started, exit_file = read_object(folder / "started.json") or {}, read_object(folder / "exit.json") or {}
+        return {
+            "event": "ended",
+            "tag": attempt.tag,
+            "outcome": outcome.outcome,
+            "reason": outcome.reason,
+            "native_state": report.native_state if report else None,
+            "nodes": list(attempt.nodes),
+            "rc": exit_file.get("rc"),
+            "started_utc": started.get("started_utc"),
+            "ended_utc": exit_file.get("ended_utc"),
+            "measured": sorted(measured_steps(folder)),
+        }
+
+
+def driven_json(wall_s: float, query_count: int | dict[str, int], ledger: PairLedger[Any]) -> dict[str, Any]:
+    """What driven.json says of a part that is done."""
+    return {
+        "format": 1,
+        "ended_utc": utc_now(),
+        "wall_s": round(wall_s, 3),
+        "scheduler_query_count": query_count,
+        **summary(ledger),
+    }

@@ -1,0 +1,170 @@
+"""From a pair of the plan to a job's folder: final parameters, a rendered script, nothing left to fill in.
+
+Plan + pair + what is still missing -> Job -> runs/<run_id>/<cluster>/jobs/<job_id>/<attempt_no>/{job.json, job.sh}
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from hpcq.definition.model import Cluster
+from hpcq.kernels import kernel
+from hpcq.planning.plan import Plan
+from hpcq.render import render
+
+#: How long the server may take to say that it listens: a slow file system and a slow step start fit in.
+_READY_TIMEOUT_S = 60
+
+#: The number of processes in a launcher line, which is two where a person wrote it for a pair.
+_COUNT_FLAGS = {"-n", "-np", "--np", "--n", "--ntasks", "-c"}
+
+#: (test_no, repetition_no): what names one planned measurement of a pair.
+StepKey = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One measurement of a job: one process of a kernel with its final parameters."""
+
+    name: str
+    test_no: int
+    repetition_no: int
+    program: str
+    kernel: str
+    parameters: dict[str, Any]
+    timeout_s: float
+
+    @property
+    def key(self) -> StepKey:
+        return self.test_no, self.repetition_no
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One allocation of two nodes; one attempt of it."""
+
+    job_id: str
+    attempt_no: int
+    tag: str
+    run_id: str
+    campaign: str
+    cluster: str
+    client: str
+    server: str
+    walltime_s: int
+    evidence: str
+    steps: tuple[Step, ...]
+
+    @property
+    def nodes(self) -> tuple[str, str]:
+        """The nodes that it needs."""
+        return self.client, self.server
+
+    @property
+    def folder(self) -> str:
+        """Where it lies below the cluster's part of the run folder, and below the work directory on the cluster."""
+        return f"jobs/{self.job_id}/{self.attempt_no}"
+
+
+def pair_index_of(job_id: str) -> int:
+    """Where the pair of a job stands in the plan: job j00001 is pair 0."""
+    return int(job_id[1:]) - 1
+
+
+def all_steps(plan: Plan) -> frozenset[StepKey]:
+    """Every measurement that the plan wants of each pair."""
+    return frozenset((test.test_no, rep) for test in plan.tests for rep in range(1, plan.repetition_count + 1))
+
+
+def make_job(plan: Plan, pair_index: int, attempt_no: int, missing: frozenset[StepKey]) -> Job:
+    """The job that measures what is still missing of one pair.
+
+    Each repetition runs all tests once, in an order drawn from the plan's seed, so that a drift of the machine does not
+    fall on one test alone.
+    """
+    pair = plan.pair_at(pair_index)
+    job_id = pair.job_id
+    steps: list[Step] = []
+    for repetition_no in range(1, plan.repetition_count + 1):
+        order = list(plan.tests)
+        random.Random(f"{plan.seed} {job_id} {repetition_no}").shuffle(order)  # noqa: S311 - an order, not a secret
+        for test in order:
+            if (test.test_no, repetition_no) in missing:
+                steps.append(
+                    Step(
+                        name=f"t{test.test_no}-r{repetition_no}",
+                        test_no=test.test_no,
+                        repetition_no=repetition_no,
+                        program=kernel(test.kernel).program,
+                        kernel=test.kernel,
+                        parameters=dict(test.parameters),
+                        timeout_s=test.timeout_s,
+                    )
+                )
+    return Job(
+        job_id=job_id,
+        attempt_no=attempt_no,
+        tag=f"hpcq-{plan.run_id}-{plan.cluster}-{job_id}-{attempt_no}",
+        run_id=plan.run_id,
+        campaign=plan.campaign,
+        cluster=plan.cluster,
+        client=pair.client,
+        server=pair.server,
+        walltime_s=plan.walltime_s,
+        evidence=plan.evidence,
+        steps=tuple(steps),
+    )
+
+
+def write_job(job: Job, cluster: Cluster, root: str, folder: Path) -> None:
+    """Write job.json and job.sh into `folder`; `root` is the run's folder on the cluster."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "job.json").write_text(json.dumps({"format": 1, **asdict(job)}, indent=1) + "\n", encoding="utf-8")
+    script = folder / "job.sh"
+    script.write_text(render(f"{cluster.scheduler}.directives.j2", _context(job, cluster, root)), encoding="utf-8")
+    script.chmod(0o700)
+
+
+def _context(job: Job, cluster: Cluster, root: str) -> dict[str, Any]:
+    return {"job": job, **site_context(cluster, root), "folder": f"{root}/{job.folder}"}
+
+
+def site_context(cluster: Cluster, root: str) -> dict[str, Any]:
+    """What a script's head and body need of a cluster; the job and its folder are the caller's."""
+    return {
+        "root": root,
+        "interface": cluster.interface,
+        "ports": str(cluster.ports) if cluster.ports else None,
+        "ready_timeout_s": _READY_TIMEOUT_S,
+        "modules": cluster.modules,
+        "environment": cluster.environment,
+        "directives": _directives(cluster),
+        "extra_directives": cluster.extra_directives,
+        "launcher": cluster.launcher,
+        "mpi_launch": counted(cluster.mpi.launch) if cluster.mpi else ("false",),
+    }
+
+
+def counted(launch: Sequence[str]) -> tuple[str, ...]:
+    """A launcher line written for a pair (`-np 2`), for as many ranks as there are nodes when it is run."""
+    words = list(launch)
+    for place, word in enumerate(words[:-1]):
+        if word in _COUNT_FLAGS and words[place + 1] == "2":
+            words[place + 1] = "{count}"
+    return tuple(words)
+
+
+def _directives(cluster: Cluster) -> dict[str, str]:
+    named = {
+        "partition": cluster.partition,
+        "account": cluster.account,
+        "qos": cluster.qos,
+        "reservation": cluster.reservation,
+        "constraint": cluster.constraint,
+    }
+    return {name: value for name, value in named.items() if value}

@@ -1,0 +1,62 @@
+"""What tournaments that still run have measured: the new lines' heads of their spools, read with every look at the scheduler.
+
+    spool.jsonl there --tail, heads only--> journal event `spooled` --> ledger, progress, hpcq status
+
+The whole spool comes when the job has ended; until then what counts is only shown, and nothing is decided by it.
+"""
+
+from __future__ import annotations
+
+from hpcq.run_folder.spools import SPOOL
+from hpcq.runner.drive.cluster_run import Part
+from hpcq.runner.drive.jobs import StepKey
+from hpcq.runner.drive.state import Attempt
+from hpcq.runner.drive.tournaments import spooled_step
+from hpcq.scheduler.base import JobState
+from hpcq.transport import quote
+
+_SIGN = b"@spool "
+#: Enough of a line to know what was measured and whether; and how many lines a look brings at most.
+_HEAD_BYTES = 400
+_LINES_MAX = 20_000
+
+
+class Spools:
+    """Where in the spools of running tournaments the last look ended."""
+
+    def __init__(self, part: Part) -> None:
+        self._part = part
+        self._read_bytes: dict[str, int] = {}
+
+    def read(self) -> None:
+        """Write down what was measured since the last look."""
+        part = self._part
+        playing = [one for one in part.ledger.active.values() if one.shared and one.state is JobState.RUNNING]
+        if not playing:
+            return
+        done = part.transport.sh("\n".join(map(self._command, playing)))
+        found = (self._steps_of(text) for text in done.stdout.split(_SIGN)[1:])
+        part.note_all([{"event": "spooled", "tag": tag, "measured_of": steps} for tag, steps in found if steps])
+
+    def _command(self, attempt: Attempt) -> str:
+        """A line of the answer is the length of a whole line of the spool and its head; a torn one waits for its rest."""
+        path = quote(f"{self._part.root}/{attempt.folder}/{SPOOL}")
+        start = self._read_bytes.get(attempt.tag, 0) + 1
+        program = f"NR > {_LINES_MAX} {{ exit }} /}}$/ {{ print length($0) + 1, substr($0, 1, {_HEAD_BYTES}) }}"
+        return (
+            f"printf '%s%s\\n' {quote(_SIGN.decode())} {quote(attempt.tag)}; "
+            f"[ ! -f {path} ] || tail -c +{start} -- {path} | LC_ALL=C awk {quote(program)}"
+        )
+
+    def _steps_of(self, text: bytes) -> tuple[str, dict[str, list[StepKey]]]:
+        name, *lines = text.splitlines()
+        tag = name.decode()
+        steps: dict[str, list[StepKey]] = {}
+        for line in lines:
+            length, _, head = line.partition(b" ")
+            if length.isdigit():
+                self._read_bytes[tag] = self._read_bytes.get(tag, 0) + int(length)
+                job_id, step = spooled_step(head) or ("", None)
+                if step is not None:
+                    steps.setdefault(job_id, []).append(step)
+        return tag, steps

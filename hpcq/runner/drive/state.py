@@ -1,0 +1,91 @@
+"""What the journal of a cluster means: its attempts, each of one pair or, in a tournament, of many.
+
+attempt -> submitted | refused -> state … -> ended {measured: steps that have a result}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hpcq.planning.plan import Plan
+from hpcq.runner.drive.jobs import StepKey, pair_index_of
+from hpcq.runner.drive.run_state import BaseAttempt, PairLedger
+
+
+@dataclass(slots=True, kw_only=True)
+class Attempt(BaseAttempt):
+    """One submission of a job or a tournament."""
+
+    @property
+    def shared(self) -> bool:
+        """Whether it is a tournament: g00001 and so on."""
+        return self.job_id.startswith("g")
+
+
+class Ledger(PairLedger[Attempt]):
+    """The state of one cluster's part of a run."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self.node_seconds = 0.0
+        #: Allocations so far that several pairs shared.
+        self.tournament_count = 0
+        self._numbers: dict[int, int] = {}
+        #: What tournaments that still run have measured, by tag and pair: shown, and counted for good when they end.
+        self._spooled: dict[str, dict[int, set[StepKey]]] = {}
+
+    @classmethod
+    def replay(cls, plan: Plan, events: Iterable[Mapping[str, Any]]) -> Ledger:
+        """The ledger after all these events."""
+        return cls(plan).replayed(events)
+
+    def next_attempt_no(self, pair_index: int) -> int:
+        """The number of the attempt that would be made now."""
+        return self._numbers.get(pair_index, 0) + 1
+
+    def measured_pairs(self) -> list[int]:
+        """The pairs of which nothing is missing any more, as far as one knows."""
+        playing = [index for steps in self._spooled.values() for index in steps if not self._missing_now(index)]
+        return super().measured_pairs() + [index for index in playing if self.missing(index)]
+
+    @property
+    def measured_now_count(self) -> int:
+        """Measurements so far, those of tournaments that still run among them."""
+        spooled = ((index, steps) for of_pairs in self._spooled.values() for index, steps in of_pairs.items())
+        return self.measured_count + sum(len(steps & self.missing(index)) for index, steps in spooled)
+
+    def _missing_now(self, index: int) -> frozenset[StepKey]:
+        return self.missing(index).difference(*(of_pairs.get(index, ()) for of_pairs in self._spooled.values()))
+
+    def _apply_other(self, event: Mapping[str, Any]) -> None:
+        if event["event"] == "spooled" and event["tag"] in self.active:
+            of_pairs = self._spooled.setdefault(event["tag"], {})
+            for job_id, steps in event["measured_of"].items():
+                of_pairs.setdefault(pair_index_of(job_id), set()).update((test_no, rep) for test_no, rep in steps)
+
+    def _end(self, attempt: Attempt, outcome: str, reason: str, measured: Mapping[int, frozenset[StepKey]]) -> None:
+        self._spooled.pop(attempt.tag, None)
+        super()._end(attempt, outcome, reason, measured)
+
+    def _make(self, event: Mapping[str, Any]) -> Attempt:
+        shared = "pairs" in event
+        pairs = tuple(map(pair_index_of, event["pairs"] if shared else [event["job_id"]]))
+        self.tournament_count += shared
+        for index in pairs:
+            self._numbers[index] = self.next_attempt_no(index) if shared else event["attempt_no"]
+        return Attempt(
+            tag=event["tag"],
+            job_id=event["job_id"],
+            attempt_no=event["attempt_no"],
+            nodes=tuple(event["nodes"]),
+            pairs=pairs,
+            walltime_s=event.get("walltime_s", self.plan.walltime_s),
+        )
+
+    def _end_pair(self, index: int, attempt: Attempt) -> None:
+        self._try_again(index, (attempt.outcome,))
+
+    def _took(self, attempt: Attempt, node_seconds: float) -> None:  # noqa: ARG002 - all nodes are of one cluster
+        self.node_seconds += node_seconds

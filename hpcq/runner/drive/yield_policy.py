@@ -1,0 +1,172 @@
+"""When hpcq gives way: pure decisions over what one look at the scheduler showed. docs/driver.md says the same in words.
+
+paused      nothing new may start now: users wait (yield), or the hours are over
+to_let_go   queued jobs that should not wait any longer: withdrawn and planned anew, or given up with the reason
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+
+from hpcq.definition.model import Budget
+from hpcq.runner.drive.run_state import BaseAttempt
+from hpcq.scheduler.base import JobReport, JobState, NodeCondition, OtherJob, Survey, Wait
+
+#: A word must stand in so many looks in a row: schedulers say odd things for a moment.
+_LOOKS = 2
+
+
+#: A pair whose node could not be had is planned anew after this time, and so often at most.
+_BOUNCED_FOR_S = 30.0
+_BOUNCES_MAX = 10
+
+
+@dataclass(slots=True)
+class Bounced:
+    """Pairs of which a node could not be had: they wait a while, and are given up after many times."""
+
+    held_until: dict[int, float] = field(default_factory=dict)
+    _counts: dict[int, int] = field(default_factory=dict)
+
+    def forget(self, now_s: float) -> None:
+        """Those that have waited long enough may be planned again."""
+        self.held_until = {index: until for index, until in self.held_until.items() if until > now_s}
+
+    def hold(self, indices: Iterable[int], now_s: float) -> None:
+        """One of their nodes could not be had."""
+        for index in indices:
+            self.held_until[index] = now_s + _BOUNCED_FOR_S
+            self._counts[index] = self._counts.get(index, 0) + 1
+
+    def too_often(self, indices: Iterable[int]) -> bool:
+        """Whether one of them is to be given up."""
+        return any(self._counts.get(index, 0) >= _BOUNCES_MAX for index in indices)
+
+
+@dataclass(frozen=True, slots=True)
+class LettingGo:
+    """A queued job to end.
+
+    final: its pair is not tried again; bounced: one of its nodes could not be had; waited: a limit held it for too long.
+    """
+
+    tag: str
+    native_id: str
+    reason: str
+    final: bool = False
+    bounced: bool = False
+    waited: bool = False
+
+    def ends(self, bounced: Bounced, indices: Collection[int], now_s: float) -> bool:
+        """Whether its pairs, at these places of the plan, are not tried again; a bounce is counted."""
+        if self.bounced:
+            bounced.hold(indices, now_s)
+        return self.final or bounced.too_often(indices)
+
+
+@dataclass(slots=True)
+class Citizen:
+    """What must be remembered between two looks."""
+
+    budget: Budget
+    patience_s: float
+    _queued_since: dict[str, float] = field(default_factory=dict)
+    _words: dict[str, tuple[Wait, int, float]] = field(default_factory=dict)
+    #: Jobs of others that waited on although we had given back all.
+    _not_for_us: set[str] = field(default_factory=set)
+
+    def closed(self, moment: dt.time) -> str | None:
+        """The hours that are over at this local time, or None."""
+        shut = next((hours for hours in self.budget.hours if not hours.open_at(moment)), None)
+        return None if shut is None else f"outside of the hours {shut}"
+
+    def paused(self, survey: Survey, moment: dt.time, held: Set[str]) -> str | None:
+        """Why nothing may start now, or None; held: the nodes that we keep from others, or would."""
+        closed = self.closed(moment)
+        if closed is not None:
+            return closed
+        waiting = self._waiting_for_us(survey.others or (), held) if self.budget.gives_way else 0
+        return f"gives way: {waiting} jobs of other users wait for nodes" if waiting else None
+
+    def _waiting_for_us(self, others: Sequence[OtherJob], held: Set[str]) -> int:
+        """How many may wait for nodes that we have; who still waits for unnamed nodes when we have none waits for others."""
+        unsure = [one for one in others if not one.sure]
+        if not held:
+            self._not_for_us = {one.native_id for one in unsure if not one.nodes}
+        sure_count = sum(one.sure for one in others)
+        return sure_count + sum(
+            not held.isdisjoint(one.nodes) if one.nodes else bool(held) and one.native_id not in self._not_for_us
+            for one in unsure
+        )
+
+    def wants_nodes(self, attempts: Iterable[BaseAttempt], now_s: float) -> bool:
+        """Whether the next look must bring the nodes' states for the sake of jobs that wait long or oddly."""
+        for attempt in attempts:
+            if attempt.state is JobState.QUEUED:
+                since = self._queued_since.get(attempt.tag, now_s)
+                word = self._words.get(attempt.tag)
+                if now_s - since >= self.patience_s or (word is not None and word[0] is Wait.NEVER):
+                    return True
+        return False
+
+    def to_let_go(self, attempts: Iterable[BaseAttempt], survey: Survey, paused: str | None, now_s: float) -> list[LettingGo]:
+        """The queued jobs to end now."""
+        live = list(attempts)
+        held_by_us = {node for attempt in live if attempt.state is not JobState.QUEUED for node in attempt.nodes}
+        taken = {
+            state.node: state.native_state
+            for state in survey.nodes or ()
+            if state.condition is not NodeCondition.IDLE and state.node not in held_by_us
+        }
+        something_runs = bool(held_by_us)
+        found = []
+        for attempt in live:
+            report = survey.reports.get(attempt.native_id)
+            if report is None or report.state is not JobState.QUEUED or attempt.letting_go:
+                self._forget(attempt.tag)
+                continue
+            decision = self._decide(attempt, report, taken, now_s, something_runs=something_runs)
+            if decision is None and paused is not None:
+                decision = LettingGo(attempt.tag, attempt.native_id, paused)
+            if decision is not None:
+                found.append(decision)
+        return found
+
+    def _decide(
+        self, attempt: BaseAttempt, report: JobReport, taken: Mapping[str, str], now_s: float, *, something_runs: bool
+    ) -> LettingGo | None:
+        tag, native_id = attempt.tag, attempt.native_id
+        queued_s = now_s - self._queued_since.setdefault(tag, now_s)
+        gone = [f"{node} is {taken[node]}" for node in attempt.nodes if node in taken]
+        wait = Wait.NODE if report.wait is Wait.NEVER and gone else report.wait
+        looks, word_s = self._seen(tag, wait, now_s)
+        said = f"queued with {report.reason}"
+        if wait is Wait.NEVER and looks >= _LOOKS:
+            return LettingGo(tag, native_id, f"{said}: the scheduler would never start it", final=True)
+        if wait is Wait.NODE and looks >= _LOOKS:
+            return LettingGo(tag, native_id, said, bounced=True)
+        if wait is Wait.LIMIT and word_s >= self.patience_s and not something_runs:
+            return LettingGo(tag, native_id, f"{said} for {word_s:.0f} s", final=True, waited=True)
+        if queued_s >= self.patience_s and gone:
+            return LettingGo(
+                tag, native_id, f"queued for {queued_s:.0f} s, its nodes were taken: {', '.join(gone)}", bounced=True
+            )
+        return None
+
+    def _seen(self, tag: str, wait: Wait, now_s: float) -> tuple[int, float]:
+        """In how many looks in a row a word stood, and for how long."""
+        before = self._words.get(tag)
+        looks, since = (before[1] + 1, before[2]) if before is not None and before[0] is wait else (1, now_s)
+        self._words[tag] = (wait, looks, since)
+        return looks, now_s - since
+
+    def _forget(self, tag: str) -> None:
+        self._queued_since.pop(tag, None)
+        self._words.pop(tag, None)
+
+
+def local_time() -> dt.time:
+    """The time of day on the machine where the driver runs; hours are meant so."""
+    return dt.datetime.now().astimezone().time()

@@ -1,0 +1,94 @@
+"""One side of a link's job: final parameters, a rendered script, and how its folder is written.
+
+LinkPlan + pair + side + what is missing -> LinkJob -> <run>/<from>+<to>/jobs/<job_id>/<attempt_no>/<side>/{job.json, job.sh}
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from hpcq.definition.model import Cluster, Link, Listen
+from hpcq.render import render
+from hpcq.runner.drive.jobs import Step, make_job, site_context
+from hpcq.runner.link.state import LinkLedger, side_folder
+
+#: How long one look whether the other side can be connected to may take: three SYNs.
+PROBE_TIMEOUT_S = 8
+#: What a server waits for a client beyond the time that the other side has to come.
+_IDLE_MARGIN_S = 60
+#: What a side that waits in vain waits beyond patience_s when no driver ends it.
+_DRIVER_GONE_S = 30
+
+
+@dataclass(frozen=True, slots=True)
+class LinkJob:
+    """One allocation of one node on one side of a link; one attempt of it. `steps` are run by whichever side is the client."""
+
+    job_id: str
+    attempt_no: int
+    tag: str
+    run_id: str
+    campaign: str
+    link: str
+    side: str
+    cluster: str
+    nodes: tuple[str, ...]
+    walltime_s: int
+    steps: tuple[Step, ...]
+
+    @property
+    def folder(self) -> str:
+        return side_folder(self.job_id, self.attempt_no, self.side)
+
+
+def make_side(ledger: LinkLedger, index: int, side: str, attempt_no: int) -> LinkJob:
+    """The job of one side that measures what is still missing of a pair."""
+    plan, link = ledger.plan, ledger.link
+    whole = make_job(plan, index, attempt_no, ledger.missing(index))
+    cluster = link.from_cluster if side == "from" else link.to_cluster
+    return LinkJob(
+        job_id=whole.job_id,
+        attempt_no=attempt_no,
+        tag=f"hpcq-{plan.run_id}-{link.name}-{whole.job_id}-{attempt_no}-{side}",
+        run_id=plan.run_id,
+        campaign=plan.campaign,
+        link=link.name,
+        side=side,
+        cluster=cluster,
+        nodes=(ledger.node(index, side),),
+        walltime_s=plan.walltime_s,
+        steps=whole.steps,
+    )
+
+
+def write_side(job: LinkJob, link: Link, cluster: Cluster, *, roots: tuple[str, str], folder: Path, first: str) -> None:
+    """Write job.json and job.sh into `folder`.
+
+    roots: the run's folder on the cluster, and the link's below it. first: the side that measures where it can connect.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "job.json").write_text(json.dumps({"format": 1, **asdict(job)}, indent=1) + "\n", encoding="utf-8")
+    context: dict[str, Any] = {
+        "job": job,
+        **site_context(cluster, roots[0]),
+        "folder": f"{roots[1]}/{job.folder}",
+        "body": "link.sh.j2",
+        "listens": listens(link.listen, job.side),
+        "goes_first": job.side == first,
+        # The driver ends a side that waits in vain; this bound is for the case that there is no driver.
+        "patience_s": math.ceil(link.patience_s) + _DRIVER_GONE_S,
+        "idle_timeout_s": math.ceil(link.patience_s) + _IDLE_MARGIN_S,
+        "probe_timeout_s": PROBE_TIMEOUT_S,
+    }
+    script = folder / "job.sh"
+    script.write_text(render(f"{cluster.scheduler}.directives.j2", context), encoding="utf-8")
+    script.chmod(0o700)
+
+
+def listens(listen: Listen, side: str) -> bool:
+    """Whether a side of a link may be connected to."""
+    return listen is Listen.EITHER or listen.value == side

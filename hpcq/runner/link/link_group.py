@@ -1,0 +1,251 @@
+"""Linked clusters under one driver: the links between them, with the comparison within each cluster right beside.
+
+    groups     alpha - beta, gamma   ->   (alpha, beta), (gamma)
+    drive      1  what is no comparison: alpha and beta side by side, each by its own driver
+               2  link after link, a batch of pairs at a time; after each the pairs of these very nodes within their clusters
+               3  what is left of those
+
+A node is never asked for by a cluster's pairs and by a link at once, and what both take of a cluster is in one account: budgets
+hold for a run as a whole, and neither disturbs the other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any, TypeVar
+
+from hpcq import units
+from hpcq.definition.campaign import read_campaign
+from hpcq.definition.cluster import read_cluster
+from hpcq.definition.model import Link
+from hpcq.errors import HpcqError, UserError
+from hpcq.planning.links import LinkPlan, compared_pairs, plan_link, refuse_beyond_budget
+from hpcq.run_folder.journal import Journal, read_journal
+from hpcq.run_folder.paths import RunFolder, write_text
+from hpcq.runner import stages
+from hpcq.runner.drive.account import Account, Share
+from hpcq.runner.drive.driver import Driver
+from hpcq.runner.drive.state import Ledger
+from hpcq.runner.link.driver import LinkDriver
+from hpcq.runner.link.link_run import LinkPart
+from hpcq.runner.link.side import LinkSide
+from hpcq.runner.link.state import SIDES, LinkLedger
+from hpcq.runner.site.place import Place, place
+from hpcq.runner.workflow import SIGN
+
+
+def is_link(part: str) -> bool:
+    """Whether a part of a run is a link."""
+    return SIGN in part
+
+
+def plan(run: RunFolder, name: str) -> LinkPlan:
+    """Plan one link from the plans of its clusters."""
+    link, campaign = _link(run, name), read_campaign(run.campaign_yaml)
+    plans = (stages.read_plan(run, link.from_cluster), stages.read_plan(run, link.to_cluster))
+    limits = {one.cluster: place(run, one.cluster).scheduler.job_limits() for one in plans}
+    made = plan_link(campaign, link, plans, limits)
+    for own in plans:
+        cluster = campaign.narrowed(read_cluster(run.cluster_yaml(own.cluster)))
+        refuse_beyond_budget(campaign, campaign.budget_on(cluster), made, own)
+    write_text(run.plan(name), made.to_json())
+    return made
+
+
+def read_plan(run: RunFolder, name: str) -> LinkPlan:
+    """The plan of one link of a run, as it was written."""
+    path = run.plan(name)
+    return LinkPlan.from_json(path.read_text(encoding="utf-8"), str(path))
+
+
+def drive(run: RunFolder, part: str, say: stages.Say) -> dict[str, Any]:
+    """Run one part of a run alone, a cluster's own pairs or a link, to its end; returns what driven.json says."""
+    if not is_link(part):
+        return stages.drive(run, part, say)
+    link = _link(run, part)
+    places = {name: place(run, name) for name in (link.from_cluster, link.to_cluster)}
+    accounts = {name: stages.account_at(here) for name, here in places.items()}
+    for other in run.parts():
+        if other != part:
+            _book(run, other, accounts)
+    with _opened(run, part, places, accounts, say) as driver:
+        driver.drive()
+        return driver.finish()
+
+
+def hand_in(run: RunFolder, part: str, say: stages.Say) -> None:
+    """Hand in the first jobs of a part, with nobody to look after them: what can only run beside a driver waits for one."""
+    if is_link(part):
+        count = len(read_plan(run, part).plan.pairs)
+        say(f"{part}: {count} pairs are handed in by hpcq resume: their two sides meet through the driver")
+        return
+    made, kept = stages.read_plan(run, part), _compared(run, part)
+    if kept:
+        say(f"{part}: {len(kept)} pairs are handed in by hpcq resume: they are compared with those of the link, beside it")
+    stages.drive(run, part, say, only_submit=True, due=frozenset(range(len(made.pairs))) - kept)
+
+
+def drive_group(run: RunFolder, names: Sequence[str], say: stages.Say) -> dict[str, Any]:
+    """Run the clusters of a group and the links between them to their end; what is done already is left alone.
+
+    A cluster that fails does not stop the others; its links are not run. Raises the first failure when all else is done.
+    """
+    with contextlib.ExitStack() as stack:
+        group = _Group(run, names, say, stack)
+        group.play()
+    for failed in group.failures.values():
+        raise failed
+    return {"format": 1, "ended_utc": units.utc_now(), "parts": list(names)}
+
+
+_Driver = TypeVar("_Driver", Driver, LinkDriver)
+
+
+class _Group:
+    """The drivers of linked clusters and of their links, all open; `failures` are of those that could not go on."""
+
+    def __init__(self, run: RunFolder, names: Sequence[str], say: stages.Say, stack: contextlib.ExitStack) -> None:
+        self._run = run
+        self._stack = stack
+        self.failures: dict[str, BaseException] = {}
+        self._closed: set[str] = set()
+        places = {name: place(run, name) for name in names}
+        self._accounts = {name: stages.account_at(here) for name, here in places.items()}
+        self._clusters: dict[str, Driver] = {}
+        self._links: dict[str, LinkDriver] = {}
+        for name in names:
+            self._open(name, stages.opened(run, places[name], self._accounts[name], say), self._clusters)
+        for link in read_campaign(run.campaign_yaml).links:
+            if link.from_cluster in names and not self._failed(link):
+                self._open(link.name, _opened(run, link.name, places, self._accounts, say), self._links)
+        self._compared = {name: _compared(run, name) for name in self._clusters}
+
+    def play(self) -> None:
+        """Everything, to its end; what can be closed is, also where something else failed."""
+        for name, link in self._links.items():  # what an earlier driver left running counts until its end is seen
+            if link.ledger.open_tries and not self._failed(link.link):
+                self._beside(link, self._batch(name, link))
+        others = {name: self._pending(name) - compared for name, compared in self._compared.items()}
+        self._side_by_side({name: due for name, due in others.items() if due or self._clusters[name].ledger.active})
+        self._close_what_is_done()
+        going = dict(self._links)
+        while going:
+            for name, link in list(going.items()):
+                tried = [] if self._failed(link.link) else self._batch(name, link)
+                if tried:
+                    self._beside(link, tried)
+                else:
+                    del going[name]
+                    self._close_what_is_done()
+        self._side_by_side(dict.fromkeys(self._clusters))
+        self._close_what_is_done()
+        for account in self._accounts.values():
+            if account.lease is not None:
+                account.lease.drop(patiently=True)
+
+    def _close_what_is_done(self) -> None:
+        drivers: dict[str, Driver | LinkDriver] = {**self._clusters, **self._links}
+        for name, driver in drivers.items():
+            if name not in {*self.failures, *self._closed} and not driver.ledger.pending and not driver.ledger.active:
+                self._closed.add(name)
+                driver.finish()
+
+    def _batch(self, name: str, link: LinkDriver) -> list[int]:
+        try:
+            return link.batch()
+        except HpcqError as error:
+            self.failures[name] = error
+            return []
+
+    def _beside(self, link: LinkDriver, tried: Sequence[int]) -> None:
+        """The comparison with pairs of a link that are over just now: what their nodes do within their clusters."""
+        over = [index for index in tried if index not in link.ledger.pending]
+        dues: dict[str, Collection[int]] = {}
+        for side in SIDES:
+            name = link.ledger.cluster_of(side)
+            nodes = {link.ledger.node(index, side) for index in over}
+            if name in self._clusters:
+                pairs = self._clusters[name].ledger.plan.pairs
+                due = {index for index in self._compared[name] & self._pending(name) if nodes & set(pairs[index])}
+                dues |= {name: due} if due else {}
+        self._side_by_side(dues)
+
+    def _side_by_side(self, dues: Mapping[str, Collection[int] | None]) -> None:
+        """These pairs of each cluster, all clusters at once."""
+        wanted = {name: due for name, due in dues.items() if name not in self.failures}
+        if not wanted:
+            return
+        with ThreadPoolExecutor(max_workers=len(wanted)) as pool:
+            started = {name: pool.submit(self._clusters[name].drive, due) for name, due in wanted.items()}
+        for name, future in started.items():
+            failed = future.exception()
+            if failed is not None:
+                self.failures[name] = failed
+
+    def _pending(self, name: str) -> frozenset[int]:
+        return frozenset(self._clusters[name].ledger.pending)
+
+    def _failed(self, link: Link) -> bool:
+        return bool({link.from_cluster, link.to_cluster} & self.failures.keys())
+
+    def _open(self, name: str, opening: AbstractContextManager[_Driver], drivers: dict[str, _Driver]) -> None:
+        if (self._run.path / name / "driven.json").is_file():
+            _book(self._run, name, self._accounts)
+            return
+        try:
+            drivers[name] = self._stack.enter_context(opening)
+        except HpcqError as error:
+            self.failures[name] = error
+
+
+@contextlib.contextmanager
+def _opened(
+    run: RunFolder, name: str, places: Mapping[str, Place], accounts: Mapping[str, Account], say: stages.Say
+) -> Iterator[LinkDriver]:
+    """The driver of a link, with its journal open; what it takes on each side is in that cluster's account."""
+    link_plan = read_plan(run, name)
+    with Journal(run.journal(name)) as journal:
+        ledger = LinkLedger.replay(link_plan, journal.events)
+        journal.append("opened", host=socket.gethostname(), pid=os.getpid())
+        sides = {side: ledger.cluster_of(side) for side in SIDES}
+        _book_link(ledger, accounts)
+        ends = {side: LinkSide(side, places[cluster], accounts[cluster], name) for side, cluster in sides.items()}
+        yield LinkDriver(LinkPart(ends, journal, ledger, say))
+
+
+def _book(run: RunFolder, part: str, accounts: Mapping[str, Account]) -> None:
+    """What a part that another driver drives, or that is done, took of these clusters."""
+    if is_link(part):
+        _book_link(LinkLedger.replay(read_plan(run, part), read_journal(run.journal(part))), accounts)
+    elif part in accounts:
+        ledger = Ledger.replay(stages.read_plan(run, part), read_journal(run.journal(part)))
+        accounts[part].shares.append(stages.share_of(ledger))
+
+
+def _book_link(ledger: LinkLedger, accounts: Mapping[str, Account]) -> None:
+    for side in SIDES:
+        cluster = ledger.cluster_of(side)
+        if cluster in accounts:
+            spent, live = partial(ledger.node_seconds.__getitem__, side), partial(ledger.live_on, side)
+            accounts[cluster].shares.append(Share(spent, live))
+
+
+def _compared(run: RunFolder, cluster: str) -> frozenset[int]:
+    """The pairs of a cluster that are the comparison of its links."""
+    campaign = read_campaign(run.campaign_yaml)
+    touching = [link.name for link in campaign.links if cluster in {link.from_cluster, link.to_cluster}]
+    made = [read_plan(run, name) for name in touching if run.plan(name).is_file()]
+    return compared_pairs(campaign, stages.read_plan(run, cluster), made) if touching else frozenset()
+
+
+def _link(run: RunFolder, name: str) -> Link:
+    links = {link.name: link for link in read_campaign(run.campaign_yaml).links}
+    if name not in links:
+        raise UserError(f"{run.run_id}: no link {name!r}: known are {', '.join(links) or 'none'}")
+    return links[name]

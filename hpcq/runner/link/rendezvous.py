@@ -1,0 +1,216 @@
+"""The rendezvous of a link's two jobs: what the driver carries between them, and when it ends one of them.
+
+    both ready        -> `peer` on each side: where the other one listens          event met
+    probes are back   -> `role` where the planned client cannot connect            event ways
+    the client ended  -> `role` end on the server's side
+    one side waits longer than patience_s, or the other one has ended -> a reason to stop it
+
+All of it follows from the ledger and the fetched files, so carrying twice does no harm and a new driver goes on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from hpcq.definition.model import Link
+from hpcq.runner.drive.outcome import Outcome
+from hpcq.runner.link.side import LinkSide, Ready
+from hpcq.runner.link.state import LinkLedger, SideAttempt, Try, other
+from hpcq.scheduler.base import JobState
+
+#: What a side's own script says, in words for a person.
+_WORDS = {
+    "nobody_connected": "its server ended: nobody had connected",
+    "never_told_to_end": "it was never told to end",
+    "server_not_ready": "its server did not begin to listen",
+}
+_NEVER = 1e18
+_NO_WAY = "no_way_open"
+#: What a script says that waited longer than its driver should have let it.
+PATIENCE_OVER = "peer_never_came"
+
+
+class Note(Protocol):
+    """Writes an event to the journal."""
+
+    def __call__(self, event: str, **fields: object) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Why the driver ends an attempt. follows: only because the other side had ended; final: another try would not help."""
+
+    reason: str
+    follows: bool
+    final: bool
+
+
+class Meeting:
+    """Brings the two sides of each try together."""
+
+    def __init__(self, link: Link, sides: Mapping[str, LinkSide], ledger: LinkLedger, note: Note) -> None:
+        self.link = link
+        self.sides = sides
+        self.ledger = ledger
+        self._note = note
+        self._told: dict[tuple[str, str], str] = {}
+        self._alone_since: dict[str, float] = {}
+        self._queued_since: dict[str, float] = {}
+        #: When, by the monotonic clock, somebody's patience ends next.
+        self.patience_ends = _NEVER
+
+    # -- carrying ---------------------------------------------------------------------------------------------------
+
+    def carry(self, one: Try, side: LinkSide) -> None:
+        """Bring to one side of a try what it waits for, if that is known by now."""
+        attempt, opposite = one.sides.get(side.name), one.sides.get(other(side.name))
+        if attempt is None or opposite is None or not attempt.native_id:
+            return
+        here, there = self._ready(attempt), self._ready(opposite)
+        if here is None or there is None:
+            return
+        if attempt.live and not one.met:
+            self._tell(side, attempt, "peer", f"{there.address} {there.port}")
+        if not one.met and all(self._has_peer(part) for part in (attempt, opposite)):
+            addresses = {part.side: self._address(part) for part in one.sides.values()}
+            self._note("met", job_id=attempt.job_id, attempt_no=one.attempt_no, addresses=addresses)
+        if one.met:
+            self._learn_ways(one)
+            role = self._role(one, attempt, opposite)
+            if role is not None and attempt.live:
+                self._tell(side, attempt, "role", role)
+
+    def _tell(self, side: LinkSide, attempt: SideAttempt, name: str, text: str) -> None:
+        if self._told.get((attempt.tag, name)) != text:
+            side.tell(attempt, name, text)
+            self._told[attempt.tag, name] = text
+
+    def _has_peer(self, part: SideAttempt) -> bool:
+        """Whether a side knows where the other one listens; a driver before this one may have told it."""
+        return (part.tag, "peer") in self._told or self._reached(part) is not None or part.outcome == "completed"
+
+    def _learn_ways(self, one: Try) -> None:
+        """Write down which directions are open and who is the client, once both probes are back or the try is over."""
+        if one.ways_known:
+            return
+        reached = {name: self._reached(attempt) for name, attempt in one.sides.items()}
+        probing = [name for name in reached if self._probes(one, name)]
+        first = one.first
+        if any(reached[name] is None and one.sides[name].live for name in probing):
+            return
+        clients = [name for name in (first, other(first)) if reached[name]]
+        ways = {name: _way(reached[name], asked=name in probing) for name in reached}
+        job_id = one.sides[first].job_id
+        self._note(
+            "ways", job_id=job_id, attempt_no=one.attempt_no, ways=ways, client=clients[0] if clients else None,
+            words={name: self.sides[name].probe_words(one.sides[name]) for name in probing if reached[name] is False},
+        )  # fmt: skip
+
+    def _role(self, one: Try, attempt: SideAttempt, opposite: SideAttempt) -> str | None:
+        """What an attempt is to be told now: to measure, or to end."""
+        if not opposite.live:
+            return "end"
+        if not one.ways_known:
+            return None
+        client = self._client(one)
+        if client is None:
+            return f"end {_NO_WAY}"
+        return "client" if client == attempt.side != one.first else None
+
+    def _client(self, one: Try) -> str | None:
+        """Who measures in this try: the planned client where it can connect, else the other side."""
+        return next((name for name in (one.first, other(one.first)) if self._reached(one.sides[name])), None)
+
+    def _probes(self, one: Try, name: str) -> bool:
+        opposite = self._ready(one.sides[other(name)])
+        return opposite is not None and opposite.port != 0
+
+    # -- ending -----------------------------------------------------------------------------------------------------
+
+    def forget_patience(self) -> None:
+        """Begin a turn: `patience_ends` is made anew by reason_to_stop."""
+        self.patience_ends = _NEVER
+
+    def reason_to_stop(self, one: Try, attempt: SideAttempt) -> Stop | None:
+        """Why an attempt is to be ended now; None while it may go on, or leaves already."""
+        if attempt.stopped or (attempt.letting_go and attempt.state is JobState.QUEUED):
+            return None
+        opposite = one.sides.get(other(attempt.side))
+        if opposite is not None and opposite.stopped and not opposite.follows:
+            return Stop(f"ended because {self._where(opposite)} was: {opposite.stopped}", follows=True, final=False)
+        if opposite is not None and not opposite.live:
+            return self._after(one, attempt, opposite)
+        if self._ready(attempt) is None and attempt.state is JobState.QUEUED:
+            return self._queued_too_long(attempt, opposite)
+        return None
+
+    def _after(self, one: Try, attempt: SideAttempt, ended: SideAttempt) -> Stop | None:
+        """The other side has ended: a server that met its client is told to end, anything else is stopped."""
+        if one.met and (ended.outcome == "completed" or attempt.side != self._client(one)):
+            return None
+        return Stop(f"ended because {self._where(ended)} was {ended.outcome}: {ended.reason}", follows=True, final=False)
+
+    def _queued_too_long(self, attempt: SideAttempt, opposite: SideAttempt | None) -> Stop | None:
+        """The bounds of waiting: patience_s while the other side runs, the cluster's own while nothing runs yet."""
+        now = time.monotonic()
+        queued_s = now - self._queued_since.setdefault(attempt.tag, now)
+        state = _state(attempt)
+        if opposite is not None and opposite.live and opposite.state is not JobState.QUEUED:
+            alone_s = now - self._alone_since.setdefault(attempt.tag, now)
+            self.patience_ends = min(self.patience_ends, now - alone_s + self.link.patience_s)
+            if alone_s >= self.link.patience_s:
+                words = f"did not start within {self.link.patience_s:g} s while {self._where(opposite)} waited: {state}"
+                return Stop(words, follows=False, final=True)
+            return None
+        # So much later that what takes the job out of the queue for a better reason comes first.
+        patience_s = self.sides[attempt.side].cluster.patience_s
+        queued_s -= 2 * self.sides[attempt.side].pace.query_s
+        self.patience_ends = min(self.patience_ends, now - queued_s + patience_s)
+        if queued_s >= patience_s:
+            return Stop(f"did not start within {patience_s:g} s: {state}", follows=False, final=True)
+        return None
+
+    def explain(self, attempt: SideAttempt, opposite: SideAttempt | None, outcome: Outcome) -> Outcome:
+        """An outcome with what the driver knows of it."""
+        if outcome.outcome == "withdrawn":
+            return outcome
+        if attempt.letting_go and outcome.outcome == "cancelled" and self._ready(attempt) is None:
+            return Outcome("cancelled" if attempt.final else "withdrawn", attempt.letting_go)
+        if attempt.stopped:
+            return outcome if outcome.outcome == "completed" else Outcome("cancelled", attempt.stopped)
+        if outcome.reason == PATIENCE_OVER:
+            there = f"{self._where(opposite)}: {_state(opposite)}" if opposite else "the other side was not handed in"
+            return Outcome("failed", f"waited more than {self.link.patience_s:g} s, {there}")
+        if outcome.reason == _NO_WAY:
+            words = self.sides[attempt.side].probe_words(attempt)
+            return Outcome("failed", "neither side could connect to the other" + (f": {words}" if words else ""))
+        return Outcome(outcome.outcome, _WORDS.get(outcome.reason, outcome.reason))
+
+    # -- small things -----------------------------------------------------------------------------------------------
+
+    def _ready(self, attempt: SideAttempt) -> Ready | None:
+        return self.sides[attempt.side].ready(attempt)
+
+    def _reached(self, attempt: SideAttempt) -> bool | None:
+        return self.sides[attempt.side].reached(attempt)
+
+    def _address(self, attempt: SideAttempt) -> str:
+        ready = self._ready(attempt)
+        return f"{ready.address} {ready.port}" if ready else ""
+
+    def _where(self, attempt: SideAttempt) -> str:
+        return f"{self.sides[attempt.side].cluster.name}/{attempt.node}"
+
+
+def _state(attempt: SideAttempt) -> str:
+    word = attempt.outcome or attempt.state.value
+    return f"{word}, {attempt.reason}" if attempt.reason else word
+
+
+def _way(reached: bool | None, *, asked: bool) -> str:
+    if not asked:
+        return "not probed"
+    return "unknown" if reached is None else "open" if reached else "closed"

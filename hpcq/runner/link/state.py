@@ -1,0 +1,160 @@
+"""What the journal of a link means: its tries, each with an attempt on either side, and what may be tried again.
+
+    estimate -> attempt(side) -> submitted -> state … -> met -> ways -> ended(side)          for both sides
+                                 let_go(side): it leaves the queue, or ends after the test in hand; no try
+                                   stop(side): the driver ends it, with the reason
+
+A try is over when no attempt of it lives; the side that caused the end decides whether there is another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from hpcq.planning.links import LinkPlan, split
+from hpcq.runner.drive.jobs import pair_index_of
+from hpcq.runner.drive.run_state import BaseAttempt, PairLedger
+
+#: The two ends of a link, in the order of its name.
+SIDES = ("from", "to")
+
+
+def other(side: str) -> str:
+    """The opposite end."""
+    return SIDES[1 - SIDES.index(side)]
+
+
+@dataclass(slots=True, kw_only=True)
+class SideAttempt(BaseAttempt):
+    """One submission on one side."""
+
+    side: str
+    #: Why the driver ended it; empty where it did not.
+    stopped: str = ""
+    #: It was ended only because the other side had been.
+    follows: bool = False
+
+    @property
+    def node(self) -> str:
+        return self.nodes[0]
+
+    @property
+    def folder(self) -> str:
+        """Where its files lie, below the link's folder here and on the cluster."""
+        return side_folder(self.job_id, self.attempt_no, self.side)
+
+    @property
+    def live(self) -> bool:
+        return not self.outcome
+
+
+@dataclass(slots=True)
+class Try:
+    """One attempt to measure a pair, with its attempts by side."""
+
+    index: int
+    attempt_no: int
+    #: The side that was told to measure where it can connect.
+    first: str
+    sides: dict[str, SideAttempt] = field(default_factory=dict)
+    met: bool = False
+    ways_known: bool = False
+
+    @property
+    def live(self) -> bool:
+        return any(attempt.live for attempt in self.sides.values())
+
+
+class LinkLedger(PairLedger[SideAttempt]):
+    """The state of one link's part of a run."""
+
+    def __init__(self, link_plan: LinkPlan) -> None:
+        super().__init__(link_plan.plan)
+        self.link = link_plan.link
+        #: What ended attempts took of nodes, by side.
+        self.node_seconds = dict.fromkeys(SIDES, 0.0)
+        #: The last try of each pair.
+        self.tries: dict[int, Try] = {}
+        #: The side that measured as the client, by pair, once known.
+        self.clients: dict[int, str] = {}
+
+    @classmethod
+    def replay(cls, link_plan: LinkPlan, events: Iterable[Mapping[str, Any]]) -> LinkLedger:
+        """The ledger after all these events."""
+        return cls(link_plan).replayed(events)
+
+    def next_attempt_no(self, index: int) -> int:
+        """The number of the try that would be made now."""
+        return self.tries[index].attempt_no + 1 if index in self.tries else 1
+
+    def client_side(self, index: int) -> str:
+        """The side that goes first as the client: the one that did before, else the plan's."""
+        if index in self.clients:
+            return self.clients[index]
+        return "from" if split(self.plan.pairs[index][0])[0] == self.link.from_cluster else "to"
+
+    def node(self, index: int, side: str) -> str:
+        """The node of a pair on one side, as its own cluster calls it."""
+        wanted = self.cluster_of(side)
+        return next(node for cluster, node in map(split, self.plan.pairs[index]) if cluster == wanted)
+
+    def cluster_of(self, side: str) -> str:
+        """The cluster on one side."""
+        return self.link.from_cluster if side == "from" else self.link.to_cluster
+
+    @property
+    def open_tries(self) -> list[Try]:
+        """Tries of which an attempt lives."""
+        return [one for one in self.tries.values() if one.live]
+
+    def live_on(self, side: str) -> list[SideAttempt]:
+        """The live attempts of one side."""
+        return [attempt for attempt in self.active.values() if attempt.side == side]
+
+    def _make(self, event: Mapping[str, Any]) -> SideAttempt:
+        index, attempt_no = pair_index_of(event["job_id"]), event["attempt_no"]
+        attempt = SideAttempt(
+            tag=event["tag"],
+            job_id=event["job_id"],
+            attempt_no=attempt_no,
+            nodes=tuple(event["nodes"]),
+            pairs=(index,),
+            walltime_s=self.plan.walltime_s,
+            side=event["side"],
+        )
+        if index not in self.tries or self.tries[index].attempt_no != attempt_no:
+            self.tries[index] = Try(index, attempt_no, event["first"])
+        self.tries[index].sides[attempt.side] = attempt
+        return attempt
+
+    def _apply_other(self, event: Mapping[str, Any]) -> None:
+        match event["event"]:
+            case "stop":
+                attempt = self.attempts[event["tag"]]
+                attempt.stopped = event["reason"]
+                attempt.follows, attempt.final = event["follows"], event["final"]
+            case "met":
+                self.tries[pair_index_of(event["job_id"])].met = True
+            case "ways":
+                index = pair_index_of(event["job_id"])
+                self.tries[index].ways_known = True
+                if event["client"] is not None:
+                    self.clients[index] = event["client"]
+            case _:
+                pass
+
+    def _took(self, attempt: SideAttempt, node_seconds: float) -> None:
+        self.node_seconds[attempt.side] += node_seconds
+
+    def _end_pair(self, index: int, attempt: SideAttempt) -> None:  # noqa: ARG002 - both sides of the try count
+        ended = self.tries[index]
+        if not ended.live:
+            causes = [one for one in ended.sides.values() if not one.follows] or list(ended.sides.values())
+            self._try_again(index, [one.outcome for one in causes], final=any(one.final for one in causes))
+
+
+def side_folder(job_id: str, attempt_no: int, side: str) -> str:
+    """Where the files of one side of a try lie."""
+    return f"jobs/{job_id}/{attempt_no}/{side}"

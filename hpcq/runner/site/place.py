@@ -1,0 +1,174 @@
+"""Runs: their folders, and what stands in them from the start.
+
+open_run(campaign, clusters) -> runs/<run_id>/{run.json, campaign.yaml, clusters/, secret}
+place(run, cluster)            -> everything about one cluster of it
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import errno
+import os
+import secrets
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from hpcq import __version__, units
+from hpcq.definition.model import Campaign, Cluster
+from hpcq.errors import StoreError, UserError
+from hpcq.run_folder.paths import RunFolder, write_json
+from hpcq.runner.drive.reservations import reservation_name
+from hpcq.runner.site.build import work_root
+from hpcq.scheduler.base import NodeState, Scheduler, SchedulerSettings
+from hpcq.scheduler.local import Local
+from hpcq.scheduler.slurm import Slurm
+from hpcq.transport import Here, Ssh, Transport
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One cluster within a run: what it is, how to reach it, and where the run lies on both sides."""
+
+    run: RunFolder
+    campaign: Campaign
+    cluster: Cluster
+    transport: Transport
+    scheduler: Scheduler
+    #: The cluster's part of the run folder, here.
+    folder: Path
+    #: Its counterpart on the cluster, an absolute path there.
+    root: str
+
+
+def check_definitions(campaign_path: Path, cluster_folders: Sequence[Path]) -> tuple[Campaign, dict[str, Path]]:
+    """Read a campaign and all its clusters; nothing has happened yet when one of them cannot be used."""
+    from hpcq.definition.campaign import read_campaign
+    from hpcq.definition.cluster import read_cluster
+    from hpcq.definition.find import find_cluster
+
+    campaign = read_campaign(campaign_path)
+    paths = {name: find_cluster(name, campaign_path, cluster_folders) for name in campaign.clusters}
+    needs_mpi = any(test.program == "hpcq-mpi" for test in campaign.tests)
+    for name, path in paths.items():
+        cluster = read_cluster(path)
+        if needs_mpi and cluster.mpi is None:
+            raise UserError(
+                f"{path}: mpi: not given, but {campaign_path} has MPI tests",
+                f"say how {name} starts MPI programs, for example mpi: {{compiler: mpicc, launch: srun --mpi=pmix}}",
+            )
+    return campaign, paths
+
+
+def check_runs_folder(folder: Path) -> None:
+    """Raise StoreError where run folders cannot be made below `folder`, which need not exist yet. Writes nothing."""
+    nearest = folder.absolute()
+    while not nearest.exists() and nearest != nearest.parent:
+        nearest = nearest.parent
+    if not (nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK, effective_ids=True)):
+        raise StoreError(f"{folder}: {nearest} cannot be written: a folder for run folders is needed", "--runs names another")
+
+
+def open_run(
+    campaign_path: Path, cluster_folders: Sequence[Path], database: Path, runs_folder: Path, run_folder: Path | None = None
+) -> RunFolder:
+    """Make a run's folder with all that it needs; it is called like the run unless `run_folder` says otherwise.
+
+    Raises StoreError where it cannot be written, UserError where there is something already.
+    """
+    campaign, paths = check_definitions(campaign_path, cluster_folders)
+    moment = dt.datetime.now(dt.UTC)
+    run_id = f"{campaign.name}-{moment:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
+    run = RunFolder((run_folder or runs_folder / run_id).absolute())
+    aside = run.path.with_name(f".{run.path.name}.part")
+    try:
+        (aside / "clusters").mkdir(parents=True)
+        shutil.copyfile(campaign_path, aside / "campaign.yaml")
+        for beside in campaign.pairs.files:
+            (aside / beside).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(campaign_path.parent / beside, aside / beside)
+        for name, path in paths.items():
+            shutil.copyfile(path, aside / "clusters" / f"{name}.yaml")
+        descriptor = os.open(aside / "secret", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(secrets.token_hex(32) + "\n")
+        write_json(
+            aside / "run.json",
+            {
+                "format": 1,
+                "run_id": run_id,
+                "campaign": campaign.name,
+                "clusters": list(campaign.clusters),
+                "links": [{"name": one.name, "from": one.from_cluster, "to": one.to_cluster} for one in campaign.links],
+                "seed": campaign.seed_of(run_id),
+                "created_utc": units.utc_text(moment),
+                "hpcq_version": __version__,
+                "database": str(database.absolute()),
+            },
+        )
+        if run.path.is_dir() and not any(run.path.iterdir()):
+            run.path.rmdir()
+        aside.rename(run.path)
+    except OSError as error:
+        shutil.rmtree(aside, ignore_errors=True)
+        taken = error.errno in {errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR}
+        raise (UserError if taken else StoreError)(
+            f"{run.path}: cannot be made: {error.strerror}", "--runs names another folder"
+        ) from error
+    return run
+
+
+def place(run: RunFolder, cluster_name: str) -> Place:
+    """Everything about one cluster of a run, from the run's own copies."""
+    # Reading YAML takes longer than all the rest of loading and reporting, which need no definition.
+    from hpcq.definition.campaign import read_campaign
+    from hpcq.definition.cluster import read_cluster
+
+    campaign = read_campaign(run.campaign_yaml)
+    cluster = campaign.narrowed(read_cluster(run.cluster_yaml(cluster_name)))
+    transport = reach(cluster)
+    folder = run.path / cluster_name
+    # Without a work directory of its own a cluster that is this machine works within the run folder.
+    work = work_root(cluster, run.run_id) if cluster.work_directory is not None else str(folder / "work")
+    own = reservation_name(run.run_id, cluster_name) if cluster.make_reservation else None
+    return Place(run, campaign, cluster, transport, scheduler_of(cluster, transport, own_reservation=own), folder, work)
+
+
+def nodes_now(campaign: Campaign, scheduler: Scheduler) -> list[NodeState]:
+    """The nodes as they are now, with their switches where the campaign's pairs depend on them."""
+    states = scheduler.nodes()
+    if not campaign.pairs.asks_for_switches:
+        return states
+    switches = scheduler.switches()
+    return [replace(state, switch=switches.get(state.node)) for state in states]
+
+
+def reach(cluster: Cluster) -> Transport:
+    """The way to a cluster."""
+    if cluster.reach.ssh_host is None:
+        return Here()
+    config = cluster.reach.ssh_config
+    return Ssh(cluster.reach.ssh_host, Path(config).expanduser() if config else None)
+
+
+def scheduler_of(cluster: Cluster, transport: Transport, *, own_reservation: str | None = None) -> Scheduler:
+    """The batch system of a cluster; own_reservation: the name of one that the run makes itself."""
+    if cluster.scheduler == "local":
+        return Local(transport, SchedulerSettings(nodes=cluster.nodes, queue_folder=local_queue(cluster)))
+    return Slurm(
+        transport,
+        SchedulerSettings(
+            partition=cluster.partition,
+            account=cluster.account,
+            qos=cluster.qos,
+            reservation=own_reservation or cluster.reservation,
+            own_reservation=own_reservation is not None,
+        ),
+    )
+
+
+def local_queue(cluster: Cluster) -> str:
+    """Where the embedded scheduler keeps its queue: one a user and cluster, so that two runs share its nodes in turn."""
+    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    return str(state / "hpcq" / f"queue-{cluster.name}")

@@ -1,0 +1,89 @@
+"""Runs as the doctor sees them, from their folders and locks alone: whose driver is gone, and what was never loaded."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpcq.run_folder.paths import RunFolder, read_json_or_none
+
+#: Clocks of file servers differ: younger by less is the same age.
+_AGE_TOLERANCE_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunTold:
+    """What is to be said of one run; finished and loaded ones are not told."""
+
+    run: str
+    state: str
+    found: str
+    advice: str = ""
+
+
+def look_at_runs(runs_folder: Path, database: Path) -> list[RunTold]:
+    """Every run folder that is not finished, loaded, and known to the database."""
+    from hpcq.store.doctor_queries import known_runs
+
+    known = known_runs(database)
+    told: list[RunTold] = []
+    for path in sorted(runs_folder.glob("*/run.json")):
+        told += _look_at(RunFolder(path.parent), known)
+    return told
+
+
+def _look_at(run: RunFolder, known: set[str] | None) -> Iterator[RunTold]:
+    described = read_json_or_none(run.run_json)
+    if described is None:
+        yield RunTold(run.path.name, "bad", f"{run.run_json} cannot be read", "remove the folder if nothing in it is needed")
+        return
+    name = run.run_id
+    parts = [*described.get("clusters", ()), *run.link_names()]
+    holders = {part: holder for part in parts if (holder := _holder(run.journal(part)))}
+    stages = {part: _stage(run, part) for part in parts}
+    if holders:
+        yield RunTold(name, "note", "; ".join(f"{part} is driven by {holder}" for part, holder in holders.items()))
+        return
+    unfinished = [part for part, stage in stages.items() if stage not in {"loaded", "measured", "stale"}]
+    unloaded = [part for part, stage in stages.items() if stage in {"measured", "stale"}]
+    if unfinished:
+        words = ", ".join(f"{part} is {stages[part]}" for part in unfinished)
+        yield RunTold(name, "bad", f"nobody drives it, and {words}", f"hpcq resume {name}, or hpcq cancel {name}")
+    if unloaded:
+        words = ", ".join(unloaded)
+        yield RunTold(name, "bad", f"{words}: measured, and not all of it is loaded", f"hpcq load {name}")
+    elif not unfinished and known is not None and name not in known:
+        yield RunTold(name, "bad", "it is loaded into another database than this one, or lost there", f"hpcq load {name}")
+
+
+def _stage(run: RunFolder, part: str) -> str:
+    folder, loaded = run.path / part, run.path / part / "loaded.json"
+    if not run.plan(part).is_file():
+        return "not planned"
+    if not (folder / "driven.json").is_file():
+        return "not measured to its end" if run.journal(part).is_file() else "planned only"
+    if not loaded.is_file():
+        return "measured"
+    return "stale" if _newest(run, part) > loaded.stat().st_mtime + _AGE_TOLERANCE_S else "loaded"
+
+
+def _newest(run: RunFolder, part: str) -> float:
+    """When something that loading reads was last written: the journal, and spools of tournaments."""
+    files = [run.journal(part), *(run.path / part).glob("jobs/g*/*/spool.jsonl")]
+    return max((path.stat().st_mtime for path in files if path.is_file()), default=0.0)
+
+
+def _holder(journal: Path) -> str | None:
+    """Who holds a journal's lock now; None where nobody does."""
+    path = journal.with_name(f"{journal.name}.lock")
+    try:
+        with path.open("r+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return file.read(500).strip() or "a process that did not say who it is"
+    except OSError:
+        return None
+    return None

@@ -1,0 +1,260 @@
+"""Things that hpcq does by itself at set times: written for systemd, crontab or scrontab, shown first, and taken away again.
+
+    Entry (name, when, command)  ->  files or lines  ->  the timer calls `hpcq schedule tick NAME`
+    tick    takes the entry's lock, or does nothing when the last one still runs; notes start, end and exit code
+    missed  entries whose last start is longer ago than two of their periods
+
+Entries live in $XDG_STATE_HOME/hpcq/schedule/NAME.json, with folder and command, so a timer's line is the same for all.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import fcntl
+import json
+import os
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from hpcq import units
+from hpcq.errors import HpcqError, UserError
+from hpcq.run_folder.paths import write_json
+from hpcq.transport import quote, run_here
+
+KINDS = ("systemd", "crontab", "scrontab")
+_EVERY = re.compile(r"(\d+)(min|h)")
+_AT = re.compile(r"([01]\d|2[0-3]):([0-5]\d)")
+#: What cron, cronie, busybox and scrontab say where a user has no table yet.
+_NO_TABLE = re.compile(r"no s?crontab|no such file", re.IGNORECASE)
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,40}")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One thing to do. when: `02:00` (every day, local time) or `5min`, `2h`. words: hpcq's arguments."""
+
+    name: str
+    kind: str
+    when: str
+    words: tuple[str, ...]
+    folder: str
+    since_utc: str
+    started_utc: str | None = None
+    ended_utc: str | None = None
+    exit_code: int | None = None
+
+    @property
+    def period_s(self) -> int:
+        """Seconds between two starts."""
+        match = _EVERY.fullmatch(self.when)
+        return int(match.group(1)) * (60 if match.group(2) == "min" else 3600) if match else 86400
+
+
+def new_entry(name: str, kind: str, when: str, words: Sequence[str], folder: Path) -> Entry:
+    """Check what a person asks for. Raises UserError with what is allowed."""
+    if not _NAME.fullmatch(name):
+        raise UserError(f"{name!r}: allowed are small letters, digits and -, at most 41")
+    every = _EVERY.fullmatch(when)
+    if not (_AT.fullmatch(when) or (every and _divides(int(every.group(1)), every.group(2)))):
+        raise UserError(
+            f"--when {when!r}: allowed are a time of day (02:00), or 1, 5, 10, 15, 20, 30min, 1h, 2h, 3h, 4h, 6h, 12h"
+        )
+    return Entry(name, kind, when, tuple(words), str(folder.absolute()), units.utc_now())
+
+
+def shown(entry: Entry) -> dict[str, str]:
+    """What would be written: file -> text; for crontab and scrontab the lines that are added."""
+    tick = f"{quote(sys.executable)} -P -m hpcq schedule tick {entry.name}"
+    if entry.kind == "systemd":
+        folder = _units_folder()
+        match = _EVERY.fullmatch(entry.when)
+        calendar = (
+            f"OnCalendar=*-*-* {entry.when}:00\nPersistent=true" if match is None else f"OnCalendar={_calendar(entry.when)}"
+        )
+        return {
+            str(folder / f"hpcq-{entry.name}.service"): f"[Unit]\nDescription=hpcq {entry.name}\n\n[Service]\nType=oneshot\n"
+            f"ExecStart={tick.replace('%', '%%')}\n",
+            str(
+                folder / f"hpcq-{entry.name}.timer"
+            ): f"[Unit]\nDescription=hpcq {entry.name}, {entry.when}\n\n[Timer]\n{calendar}\n"
+            "RandomizedDelaySec=20\n\n[Install]\nWantedBy=timers.target\n",
+        }
+    options = ["#SCRON --time=1-00:00:00"] if entry.kind == "scrontab" else []
+    line = f"{_cron(entry.when)} {tick.replace('%', chr(92) + '%')}"
+    return {entry.kind: "\n".join([f"# >>> hpcq {entry.name}", *options, line, f"# <<< hpcq {entry.name}", ""])}
+
+
+def install(entry: Entry) -> None:
+    """Write it; an entry of that name is replaced."""
+    if (_folder() / f"{entry.name}.json").exists():
+        remove(entry.name)
+    _folder().mkdir(parents=True, exist_ok=True)
+    if entry.kind == "systemd":
+        for path, text in shown(entry).items():
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            Path(path).write_text(text, encoding="utf-8")
+        _systemctl("daemon-reload")
+        _systemctl("enable", "--now", f"hpcq-{entry.name}.timer")
+    else:
+        _write_table(entry.kind, _without(_read_table(entry.kind), entry.name) + shown(entry)[entry.kind])
+    write_json(_path(entry.name), asdict(entry))
+
+
+def remove(name: str) -> None:
+    """Take an entry away again: its timer or lines, then its record."""
+    entry = find(name)
+    if entry.kind == "systemd":
+        _systemctl("disable", "--now", f"hpcq-{name}.timer")
+        for path in shown(entry):
+            Path(path).unlink(missing_ok=True)
+        _systemctl("daemon-reload")
+    else:
+        _write_table(entry.kind, _without(_read_table(entry.kind), name))
+    _path(name).unlink(missing_ok=True)
+
+
+def tick(name: str) -> int | None:
+    """Do it now, unless it is still being done (None); its words go to NAME.log beside the record."""
+    entry = find(name)
+    with (_folder() / f"{name}.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return None
+        begun = replace(entry, started_utc=units.utc_now())
+        write_json(_path(name), asdict(begun))
+        log = _folder() / f"{name}.log"
+        done = run_here([sys.executable, "-P", "-m", "hpcq", *entry.words], cwd=Path(entry.folder), output=log)
+        write_json(_path(name), asdict(replace(begun, ended_utc=units.utc_now(), exit_code=done.returncode)))
+        return done.returncode
+
+
+def entries() -> list[Entry]:
+    """All of them, by name."""
+    return [_read(path) for path in sorted(_folder().glob("*.json"))]
+
+
+def find(name: str) -> Entry:
+    """One by name. Raises UserError that names what there is."""
+    path = _path(name)
+    if not path.is_file():
+        known = ", ".join(entry.name for entry in entries()) or "none"
+        raise UserError(f"{name!r} is not scheduled: there are {known}", "hpcq schedule list")
+    return _read(path)
+
+
+def missed(entry: Entry, now: dt.datetime | None = None) -> str | None:
+    """Why something is wrong with an entry: it did not start for two periods, or its command failed; None when all is well."""
+    present = now or dt.datetime.now(dt.UTC)
+    last = units.parse_utc(entry.started_utc or entry.since_utc)
+    if (present - last).total_seconds() > 2 * entry.period_s + 60:
+        word = (
+            "was never started" if entry.started_utc is None else f"last started {entry.started_utc[:16].replace('T', ' ')} UTC"
+        )
+        return f"{word}, though it is due {'every ' if _EVERY.fullmatch(entry.when) else 'daily at '}{entry.when}"
+    if entry.exit_code in {1, 2}:
+        return f"ended with exit code {entry.exit_code}: its words are in {_folder() / entry.name}.log"
+    return None
+
+
+def gone(entry: Entry) -> str | None:
+    """Whether somebody took its timer or line away while its record stayed; None when all is there."""
+    if entry.kind == "systemd":
+        missing = [path for path in shown(entry) if not Path(path).is_file()]
+        if missing:
+            return f"its timer is gone: {', '.join(missing)}"
+        state = run_here(["systemctl", "--user", "is-enabled", f"hpcq-{entry.name}.timer"], timeout_s=60).text.strip()
+        return f"its timer is {state}" if state in {"disabled", "masked", "not-found"} else None
+    if f"hpcq schedule tick {entry.name}" not in _read_table(entry.kind):
+        return f"its line is gone from the {entry.kind}"
+    return None
+
+
+def at_work(name: str) -> bool:
+    """Whether a start of an entry runs now."""
+    try:
+        with (_folder() / f"{name}.lock").open("r+") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return False
+
+
+def log_of(name: str) -> Path:
+    """Where an entry's command says what it says."""
+    return _folder() / f"{name}.log"
+
+
+def _read(path: Path) -> Entry:
+    try:
+        fields = json.loads(path.read_text(encoding="utf-8"))
+        return Entry(**{**fields, "words": tuple(fields["words"])})
+    except (ValueError, TypeError, KeyError) as error:
+        raise HpcqError(f"{path}: is not an entry: {error}", "remove the file, and schedule it again") from error
+
+
+def _folder() -> Path:
+    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    return state / "hpcq" / "schedule"
+
+
+def _path(name: str) -> Path:
+    return _folder() / f"{name}.json"
+
+
+def _units_folder() -> Path:
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "systemd" / "user"
+
+
+def _systemctl(*words: str) -> None:
+    done = run_here(["systemctl", "--user", *words], timeout_s=60)
+    if done.returncode != 0:
+        raise HpcqError(
+            f"systemctl --user {' '.join(words)}: {done.stderr.strip() or 'failed'}",
+            "timers of a user need `loginctl enable-linger`; --with crontab does without",
+        )
+
+
+def _read_table(kind: str) -> str:
+    """All lines of the user's table. One that cannot be read is not an empty one: it would be written over."""
+    done = run_here([kind, "-l"], timeout_s=60, environment={**os.environ, "LC_ALL": "C"})
+    if done.returncode == 0:
+        return done.text
+    if _NO_TABLE.search(done.stderr + done.text):
+        return ""
+    raise HpcqError(f"{kind} -l: {done.stderr.strip() or f'exit code {done.returncode}'}", "nothing was changed")
+
+
+def _write_table(kind: str, text: str) -> None:
+    done = run_here([kind, "-"], stdin=text.encode(), timeout_s=60)
+    if done.returncode != 0:
+        raise HpcqError(f"{kind}: {done.stderr.strip() or 'failed'}", "may this user have one? --with systemd does without")
+
+
+def _without(table: str, name: str) -> str:
+    """The table without the entry's lines; everything else stays byte for byte."""
+    begin, end = re.escape(f"# >>> hpcq {name}\n"), re.escape(f"# <<< hpcq {name}\n")
+    cut = re.sub(rf"^{begin}.*?^{end}", "", table, flags=re.MULTILINE | re.DOTALL)
+    return cut if not cut or cut.endswith("\n") else f"{cut}\n"
+
+
+def _divides(count: int, unit: str) -> bool:
+    return count > 0 and (60 if unit == "min" else 24) % count == 0 and (count < 60 if unit == "min" else count < 24)
+
+
+def _cron(when: str) -> str:
+    at, every = _AT.fullmatch(when), _EVERY.fullmatch(when)
+    if at is not None:
+        return f"{int(at.group(2))} {int(at.group(1))} * * *"
+    count, unit = (every.group(1), every.group(2)) if every else ("1", "h")
+    return f"*/{count} * * * *" if unit == "min" else f"0 */{count} * * *"
+
+
+def _calendar(when: str) -> str:
+    minute, hour, *_ = _cron(when).split()
+    return f"*-*-* *:{minute.replace('*/', '0/')}:00" if hour == "*" else f"*-*-* {hour.replace('*/', '0/')}:00:00"

@@ -1,0 +1,12 @@
+"""The order in which people read names: n2 before n10."""
+
+from __future__ import annotations
+
+import re
+
+_DIGITS = re.compile(r"(\d+)")
+
+
+def natural(name: str) -> list[tuple[int, int | str]]:
+    """A sorting key that compares the numbers within a name as numbers."""
+    return [(0, int(part)) if part.isdigit() else (1, part) for part in _DIGITS.split(name) if part]

@@ -1,0 +1,248 @@
+"""What people add to the database: remarks, events, baselines, retractions, and what they decided about changes.
+
+Nothing here deletes a row: taking something back is a row of its own, with who and why.
+"""
+
+# ruff: noqa: S608 - queries are put together from our own column names; values are always bound
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hpcq.errors import UserError
+from hpcq.store.database import Connection, transaction, writing
+from hpcq.store.query import find_run
+from hpcq.units import utc_now
+
+STATES = ("open", "acknowledged", "expected", "fixed", "false")
+EVENT_KINDS = ("maintenance", "reboot", "drain", "resume", "change", "note")
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """Who says something, and why."""
+
+    who: str
+    why: str
+
+
+def set_state(path: Path, change_ids: Sequence[int], state: str, said: Said) -> None:
+    """Say what is to be thought of changes. Raises UserError for numbers that are none."""
+    with writing(path) as database, transaction(database):
+        for change_id in change_ids:
+            if database.execute("SELECT 1 FROM change WHERE change_id = ?", (change_id,)).fetchone() is None:
+                raise UserError(f"{change_id} is not a recorded change", "hpcq findings lists them")
+            add_state(database, change_id, state, said)
+
+
+def changes(database: Connection, states: Sequence[str] = (), node: str | None = None) -> list[dict[str, Any]]:
+    """Recorded changes in these states (empty: all), newest first."""
+    rows = [dict(row) for row in database.execute("SELECT * FROM v_changes ORDER BY at_utc DESC, change_id")]
+    return [row for row in rows if (not states or row["state"] in states) and node in {None, row["client"], row["server"]}]
+
+
+def state_by_change(database: Connection) -> dict[tuple[int, str, str], str]:
+    """The last state of every recorded change, by series, metric and time."""
+    rows = database.execute("SELECT series_id, metric, at_utc, state FROM v_changes")
+    return {(row["series_id"], row["metric"], row["at_utc"]): row["state"] for row in rows}
+
+
+def states_of(database: Connection, change_id: int) -> list[dict[str, Any]]:
+    """Everything that was decided about one change, oldest first."""
+    query = "SELECT state_no, state, set_utc, who, why FROM change_state WHERE change_id = ? ORDER BY state_no"
+    return [dict(row) for row in database.execute(query, (change_id,))]
+
+
+def retract(path: Path, result_ids: Sequence[int], said: Said) -> int:
+    """Declare measured results bad; returns how many were not retracted before."""
+    with writing(path) as database, transaction(database):
+        before = database.total_changes
+        for result_id in result_ids:
+            _measured(database, result_id)
+            database.execute("INSERT OR IGNORE INTO retraction VALUES (?, ?, ?, ?)", (result_id, utc_now(), said.who, said.why))
+        return database.total_changes - before
+
+
+def withdraw(path: Path, result_ids: Sequence[int], said: Said) -> int:
+    """Let retracted results count again; who had retracted them, and why, stays known."""
+    count = 0
+    with writing(path) as database, transaction(database):
+        for result_id in result_ids:
+            row = database.execute("SELECT * FROM retraction WHERE result_id = ?", (result_id,)).fetchone()
+            if row is None:
+                raise UserError(f"{result_id} is not retracted", "SELECT * FROM v_retractions lists those that are")
+            database.execute(
+                "INSERT INTO retraction_withdrawn VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (result_id, utc_now(), row["retracted_utc"], row["who"], row["reason"], said.who, said.why),
+            )
+            database.execute("DELETE FROM retraction WHERE result_id = ?", (result_id,))
+            count += 1
+    return count
+
+
+def results_of(database: Connection, run: str, node: str | None, kernel: str | None) -> list[int]:
+    """The measured results of a run that count, of pairs with this node, by this kernel."""
+    name = find_run(database, run)
+    rows = database.execute(
+        "SELECT result_id FROM v_results WHERE run = ?1 AND outcome = 'measured' AND (?2 IS NULL OR ?2 IN (client, server))"
+        " AND (?3 IS NULL OR kernel = ?3)",
+        (name, node, kernel),
+    )
+    return [int(row[0]) for row in rows]
+
+
+def set_baseline(path: Path, name: str, runs: Sequence[str], said: Said) -> list[str]:
+    """Make these runs the baseline of that name; returns their full names. The one before stays, but holds no more."""
+    with writing(path) as database, transaction(database):
+        names = sorted({find_run(database, run) for run in runs})
+        baseline_id = database.execute(
+            "INSERT INTO baseline (name, set_utc, who, why) VALUES (?, ?, ?, ?)", (name, utc_now(), said.who, said.why)
+        ).lastrowid
+        database.executemany(
+            "INSERT INTO baseline_run SELECT ?, run_id FROM run WHERE name = ?", [(baseline_id, run) for run in names]
+        )
+    return names
+
+
+def baselines(database: Connection) -> list[dict[str, Any]]:
+    """Every baseline, the newest first, with its runs."""
+    found: dict[int, dict[str, Any]] = {}
+    for row in database.execute("SELECT * FROM v_baselines ORDER BY set_utc DESC, run"):
+        kept = {name: row[name] for name in ("baseline", "set_utc", "who", "why", "holds")}
+        found.setdefault(row["baseline_id"], {**kept, "runs": []})["runs"].append(row["run"])
+    return list(found.values())
+
+
+def add_event(path: Path, kind: str, times: tuple[str, str | None], places: Sequence[str], said: Said) -> int:
+    """Write an event down, once for each place (cluster, or cluster/node, or a node of only one cluster); none: for all.
+
+    The same event is written once, however often it is said. Returns how many rows were new.
+    """
+    with writing(path) as database, transaction(database):
+        new = 0
+        for cluster_id, node_id in [_place(database, place) for place in places] or [(None, None)]:
+            new += insert_event(database, kind, times, said, cluster_id=cluster_id, node_id=node_id)
+    return new
+
+
+def annotate(path: Path, what: str, name: str, note: str, who: str) -> None:
+    """A remark on a run, a series, a result or a node (`what`). Raises UserError when there is none of that name."""
+    with writing(path) as database, transaction(database):
+        target: dict[str, int | None] = {}
+        moment = utc_now()
+        if what == "run":
+            row = database.execute("SELECT run_id, created_utc FROM run WHERE name = ?", (find_run(database, name),)).fetchone()
+            target, moment = {"run_id": row["run_id"]}, row["created_utc"]
+        elif what == "result":
+            target, moment = {"result_id": int(name)}, _measured(database, int(name))
+        elif what == "series":
+            from hpcq.store.history import find_series
+
+            target = {"series_id": find_series(database, name).series_id}
+        else:
+            cluster_id, node_id = _place(database, name)
+            target = {"cluster_id": cluster_id, "node_id": node_id}
+        insert_event(database, "note", (moment, None), Said(who, note), **target)
+
+
+def insert_event(database: Connection, kind: str, times: tuple[str, str | None], said: Said, **target: int | None) -> int:
+    """One row, unless it is there (1 or 0). times: from and until; said.why: the note.
+
+    An event that had no end yet gets it.
+    """
+    columns = ("cluster_id", "node_id", "run_id", "series_id", "result_id")
+    where = " AND ".join(f"{name} IS :{name}" for name in columns)
+    bound: dict[str, Any] = {name: target.get(name) for name in columns}
+    bound |= {"kind": kind, "started": times[0], "ended": times[1], "note": said.why, "who": said.who, "now": utc_now()}
+    known = database.execute(
+        f"SELECT event_id, ended_utc FROM event WHERE kind = :kind AND started_utc = :started AND note = :note AND {where}",
+        bound,
+    ).fetchone()
+    if known is None:
+        database.execute(
+            "INSERT INTO event (kind, started_utc, ended_utc, note, who, recorded_utc, cluster_id, node_id, run_id, series_id,"
+            " result_id) VALUES (:kind, :started, :ended, :note, :who, :now, :cluster_id, :node_id, :run_id, :series_id,"
+            " :result_id)",
+            bound,
+        )
+        return 1
+    if known["ended_utc"] is None and times[1] is not None:
+        database.execute("UPDATE event SET ended_utc = ? WHERE event_id = ?", (times[1], known["event_id"]))
+    return 0
+
+
+def events(database: Connection, from_utc: str | None, until_utc: str | None, node: str | None) -> list[dict[str, Any]]:
+    """What happened in a stretch of time, oldest first."""
+    rows = database.execute(
+        "SELECT * FROM v_events WHERE (?1 IS NULL OR coalesce(ended_utc, started_utc) >= ?1)"
+        " AND (?2 IS NULL OR started_utc < ?2) AND (?3 IS NULL OR node = ?3 OR cluster || '/' || node = ?3)"
+        " ORDER BY started_utc, event_id",
+        (from_utc, until_utc, node),
+    )
+    return [dict(row) for row in rows]
+
+
+def set_groups(database: Connection, cluster: str, kind: str, groups: Iterable[tuple[str, str]], seen_utc: str) -> int:
+    """Note (node, group) of a cluster's nodes where it differs from what is known; returns how many were news."""
+    news = 0
+    for node, group in groups:
+        row = database.execute(
+            "SELECT n.node_id, (SELECT g.name FROM node_group g WHERE g.node_id = n.node_id AND g.kind = ?3"
+            " ORDER BY g.since_utc DESC LIMIT 1) AS known FROM node n JOIN cluster c ON c.cluster_id = n.cluster_id"
+            " WHERE c.name = ?1 AND n.name = ?2",
+            (cluster, node, kind),
+        ).fetchone()
+        if row is not None and row["known"] != group:
+            database.execute("INSERT OR REPLACE INTO node_group VALUES (?, ?, ?, ?)", (row["node_id"], kind, seen_utc, group))
+            news += 1
+    return news
+
+
+def node_ids(database: Connection, cluster: str) -> dict[str, int]:
+    """The nodes of a cluster that this database knows."""
+    rows = database.execute(
+        "SELECT n.name, n.node_id FROM node n JOIN cluster c ON c.cluster_id = n.cluster_id WHERE c.name = ?", (cluster,)
+    )
+    return {str(row[0]): int(row[1]) for row in rows}
+
+
+def add_state(database: Connection, change_id: int, state: str, said: Said) -> None:
+    database.execute(
+        "INSERT INTO change_state SELECT ?1, 1 + coalesce(max(state_no), 0), ?2, ?3, ?4, ?5 FROM change_state"
+        " WHERE change_id = ?1",
+        (change_id, state, utc_now(), said.who, said.why),
+    )
+
+
+def _measured(database: Connection, result_id: int) -> str:
+    """When a measured result was measured. Others may be replaced by a later load, so nothing is hung on them."""
+    row = database.execute("SELECT outcome, started_utc FROM result WHERE result_id = ?", (result_id,)).fetchone()
+    if row is None:
+        raise UserError(f"{result_id} is not a result in this database", "`hpcq results --each` shows their numbers")
+    if row["outcome"] != "measured":
+        raise UserError(f"result {result_id} is {row['outcome'].replace('_', ' ')}: only measured ones count anyway")
+    if database.execute("SELECT 1 FROM metric WHERE result_id = ? LIMIT 1", (result_id,)).fetchone() is None:
+        raise UserError(
+            f"result {result_id} was pruned: its values are part of a roll-up", "results are retracted before pruning"
+        )
+    return str(row["started_utc"] or utc_now())
+
+
+def _place(database: Connection, name: str) -> tuple[int | None, int | None]:
+    cluster, _, node = name.rpartition("/")
+    rows = database.execute(
+        "SELECT n.cluster_id, n.node_id, c.name FROM node n JOIN cluster c ON c.cluster_id = n.cluster_id"
+        " WHERE n.name = ?1 AND (?2 = '' OR c.name = ?2)",
+        (node, cluster),
+    ).fetchall()
+    if len(rows) == 1:
+        return int(rows[0][0]), int(rows[0][1])
+    if rows:
+        raise UserError(f"{name!r} is a node of {', '.join(str(row[2]) for row in rows)}", "write CLUSTER/NODE")
+    found = database.execute("SELECT cluster_id FROM cluster WHERE name = ?", (name,)).fetchone()
+    if found is None:
+        raise UserError(f"{name!r} is neither a node nor a cluster in this database", "SELECT * FROM v_nodes lists them")
+    return int(found[0]), None

@@ -1,0 +1,322 @@
+"""Everything that is stored once and referred to by number: kernels, nodes, parameter sets, series, facts.
+
+    names.series(...)  ->  in memory?  ->  in the database?  ->  INSERT  ->  its key
+
+One object lives as long as one load: it belongs to that load's transaction, and is thrown away with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Mapping
+from typing import Any
+
+from hpcq import kernels, units
+from hpcq.errors import HpcqError
+from hpcq.run_folder.lines import INTEGER_MAX
+
+Scalar = int | float | str
+
+
+class Names:
+    """Keys of what is stored once."""
+
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._database = database
+        self._known: dict[tuple[Any, ...], int] = {}
+        self._neutral: dict[int, dict[str, str | None]] = {}
+        self._option_ids: dict[tuple[int, str], int] = {}
+        self._metric_ids: dict[tuple[int, str], int] = {}
+
+    def row(self, table: str, **columns: Any) -> int:
+        """The key of the row with these columns; `columns` must be the row's identity and all that it needs."""
+        known = (table, *columns.values())
+        key = self._known.get(known)
+        if key is None:
+            where = " AND ".join(f"{name} = ?" for name in columns)
+            values = tuple(columns.values())
+            found = self._database.execute(f"SELECT {table}_id FROM {table} WHERE {where}", values).fetchone()  # noqa: S608
+            key = found[0] if found else self.insert(table, columns)
+            self._known[known] = key
+        return key
+
+    def insert(self, table: str, columns: Mapping[str, Any]) -> int:
+        """Insert one row; returns its key."""
+        marks = ", ".join("?" * len(columns))
+        statement = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})"  # noqa: S608 - our own names
+        key = self._database.execute(statement, tuple(columns.values())).lastrowid
+        if key is None:
+            raise RuntimeError(f"{table}: no key")
+        return key
+
+    def node(self, cluster_id: int, name: str) -> int:
+        """The node that has, or once had, this name."""
+        known = ("node", cluster_id, name)
+        if known not in self._known:
+            found = self._database.execute(
+                "SELECT node_id FROM node WHERE cluster_id = ?1 AND name = ?2"
+                " UNION ALL SELECT node_id FROM node_alias WHERE cluster_id = ?1 AND name = ?2",
+                (cluster_id, name),
+            ).fetchone()
+            self._known[known] = found[0] if found else self.insert("node", {"cluster_id": cluster_id, "name": name})
+        return self._known[known]
+
+    def document(self, text: str) -> int:
+        """A file's text, once."""
+        digest = _sha256(text)
+        found = self._database.execute("SELECT document_id FROM document WHERE sha256 = ?", (digest,)).fetchone()
+        return found[0] if found else self.insert("document", {"sha256": digest, "text": text})
+
+    def kernel(self, name: str, program: str) -> int:
+        """A kernel with its options and metrics as its description has them."""
+        known = ("kernel", name)
+        if known not in self._known:
+            found = self._database.execute("SELECT kernel_id FROM kernel WHERE name = ?", (name,)).fetchone()
+            described = _description(name)
+            columns = {
+                "name": name,
+                "program": described.program if described else program,
+                "summary": described.summary if described else "",
+                "method": described.method if described else "",
+            }
+            kernel_id: int = found[0] if found else self.insert("kernel", columns)
+            self._known[known] = kernel_id
+            self._read_kernel(kernel_id)
+            if described:
+                self._describe(kernel_id, described)
+        return self._known[known]
+
+    def metric_name(self, kernel_id: int, name: str) -> int:
+        """A metric; one that no description mentions takes its unit from its name."""
+        key = self._metric_ids.get((kernel_id, name))
+        if key is None:
+            key = self._add_metric(kernel_id, name, "none", "")
+        return key
+
+    def parameter_set(self, kernel_id: int, parameters: Mapping[str, Any]) -> int:
+        """A set of parameters with a row for each."""
+        text = canonical(parameters)
+        known = ("parameter_set", kernel_id, text)
+        if known not in self._known:
+            digest = _sha256(text)
+            found = self._database.execute(
+                "SELECT parameter_set_id FROM parameter_set WHERE kernel_id = ? AND sha256 = ?", (kernel_id, digest)
+            ).fetchone()
+            self._known[known] = found[0] if found else self._add_parameter_set(kernel_id, text, digest, parameters)
+        return self._known[known]
+
+    def series(self, kernel_id: int, parameters: Mapping[str, Any], **where: Any) -> int:
+        """The series of results with these parameters; `where`: client_node_id, server_node_id, network, toolchain."""
+        for name, value in parameters.items():
+            self._option(kernel_id, name, value)
+        neutral = self._neutral[kernel_id]
+        telling = {name: value for name, value in parameters.items() if canonical(value) != neutral[name]}
+        return self.row("series", kernel_id=kernel_id, parameters=canonical(telling), **where)
+
+    def counter(self, name: str, kind: str) -> int:
+        """A counter or gauge."""
+        known = ("counter", name)
+        if known not in self._known:
+            found = self._database.execute("SELECT counter_id FROM counter WHERE name = ?", (name,)).fetchone()
+            columns = {"name": name, "source": name.partition(".")[0], "kind": kind, "unit": unit_or_number(name)}
+            self._known[known] = found[0] if found else self.insert("counter", columns)
+        return self._known[known]
+
+    def rule(self, name: str, meaning: str, advice: str, source: str) -> int:
+        """A rule over evidence, in its present words."""
+        known = ("rule", name)
+        if known not in self._known:
+            found = self._database.execute("SELECT rule_id FROM rule WHERE name = ?", (name,)).fetchone()
+            columns = {"name": name, "meaning": meaning, "advice": advice, "source": source}
+            self._known[known] = found[0] if found else self.insert("rule", columns)
+            if found:
+                words = "UPDATE rule SET meaning = ?, advice = ?, source = ? WHERE rule_id = ?"
+                self._database.execute(words, (meaning, advice, source, found[0]))
+        return self._known[known]
+
+    def node_boot(self, node_id: int, boot_id: str, seen_utc: str) -> int:
+        """A boot of a node; a new one is first and last seen at `seen_utc`."""
+        known = ("node_boot", node_id, boot_id)
+        if known not in self._known:
+            found = self._database.execute(
+                "SELECT node_boot_id FROM node_boot WHERE node_id = ? AND boot_id = ?", (node_id, boot_id)
+            ).fetchone()
+            seen = {"first_seen_utc": seen_utc, "last_seen_utc": seen_utc}
+            columns = {"node_id": node_id, "boot_id": boot_id, **seen}
+            self._known[known] = found[0] if found else self.insert("node_boot", columns)
+        return self._known[known]
+
+    def content_set(self, table: str, content: Mapping[str, Any], value_columns: tuple[str, str]) -> int:
+        """A set stored once by content in <table>_set, with one row for each entry in <table>."""
+        text = canonical(content)
+        known = (table, text)
+        if known not in self._known:
+            digest = _sha256(text)
+            statement = f"SELECT {table}_set_id FROM {table}_set WHERE sha256 = ?"  # noqa: S608 - our own names
+            found = self._database.execute(statement, (digest,)).fetchone()
+            key = found[0] if found else self.insert(f"{table}_set", {"sha256": digest})
+            self._known[known] = key
+            if not found:
+                rows = ((key, name, scalar(value)) for name, value in content.items())
+                insert = f"INSERT INTO {table} ({table}_set_id, {', '.join(value_columns)}) VALUES (?, ?, ?)"  # noqa: S608
+                self._database.executemany(insert, (row for row in rows if row[2] is not None))
+        return self._known[known]
+
+    def fact_set(self, facts: Mapping[str, Any]) -> int:
+        """All facts of a node, each top-level key a part of its own."""
+        parts = {part: flatten(part, content) for part, content in facts.items()}
+        digest = _sha256(canonical(parts))
+        found = self._database.execute("SELECT fact_set_id FROM fact_set WHERE sha256 = ?", (digest,)).fetchone()
+        if found:
+            return int(found[0])
+        part_ids = sorted({self._fact_part(part, content) for part, content in parts.items() if content})
+        key = self.insert("fact_set", {"sha256": digest})
+        self._database.executemany("INSERT INTO fact_set_part VALUES (?, ?)", ((key, part_id) for part_id in part_ids))
+        return key
+
+    def _fact_part(self, part: str, content: Mapping[str, Scalar]) -> int:
+        text = canonical(content)
+        known = ("fact_part", part, text)
+        if known not in self._known:
+            digest = _sha256(text)
+            found = self._database.execute(
+                "SELECT fact_part_id FROM fact_part WHERE part = ? AND sha256 = ?", (part, digest)
+            ).fetchone()
+            key = found[0] if found else self.insert("fact_part", {"part": part, "sha256": digest})
+            self._known[known] = key
+            if not found:
+                rows = ((key, name, value) for name, value in content.items())
+                self._database.executemany("INSERT INTO fact (fact_part_id, name, value) VALUES (?, ?, ?)", rows)
+        return self._known[known]
+
+    def _read_kernel(self, kernel_id: int) -> None:
+        self._neutral[kernel_id] = {}
+        for option_id, name, neutral in self._database.execute(
+            "SELECT option_id, name, neutral FROM option WHERE kernel_id = ?", (kernel_id,)
+        ):
+            self._neutral[kernel_id][name] = neutral
+            self._option_ids[kernel_id, name] = option_id
+        for metric_name_id, name in self._database.execute(
+            "SELECT metric_name_id, name FROM metric_name WHERE kernel_id = ?", (kernel_id,)
+        ):
+            self._metric_ids[kernel_id, name] = metric_name_id
+
+    def _describe(self, kernel_id: int, described: kernels.Kernel) -> None:
+        for option in described.options:
+            if (kernel_id, option.name) not in self._option_ids:
+                self._add_option(kernel_id, option.name, option.type.value, canonical(option.default), option.help)
+        for metric in described.metrics:
+            key = self._metric_ids.get((kernel_id, metric.name))
+            if key is None:
+                self._add_metric(kernel_id, metric.name, metric.better.value, metric.help)
+        self._database.execute(
+            "UPDATE kernel SET main_metric_name_id = (SELECT metric_name_id FROM metric_name"
+            " WHERE kernel_id = ?1 AND better <> 'none' ORDER BY instr(name, '_p50_') = 0, position_no LIMIT 1)"
+            " WHERE kernel_id = ?1 AND main_metric_name_id IS NULL",
+            (kernel_id,),
+        )
+
+    def _add_metric(self, kernel_id: int, name: str, better: str, help_text: str) -> int:
+        key = self.insert(
+            "metric_name",
+            {
+                "kernel_id": kernel_id,
+                "name": name,
+                "unit": unit_or_number(name),
+                "better": better,
+                "help": help_text,
+                "position_no": sum(1 for known_kernel, _ in self._metric_ids if known_kernel == kernel_id) + 1,
+            },
+        )
+        self._metric_ids[kernel_id, name] = key
+        return key
+
+    def _option(self, kernel_id: int, name: str, value: object) -> int:
+        """An option; one that no description mentions has no neutral value, so it always tells series apart."""
+        key = self._option_ids.get((kernel_id, name))
+        return key if key is not None else self._add_option(kernel_id, name, _type_of(value), None, "")
+
+    def _add_option(self, kernel_id: int, name: str, option_type: str, neutral: str | None, help_text: str) -> int:
+        columns = {"kernel_id": kernel_id, "name": name, "type": option_type, "unit": unit_or_number(name)}
+        key = self.insert("option", {**columns, "neutral": neutral, "help": help_text})
+        self._option_ids[kernel_id, name] = key
+        self._neutral[kernel_id][name] = neutral
+        return key
+
+    def _add_parameter_set(self, kernel_id: int, text: str, digest: bytes, parameters: Mapping[str, Any]) -> int:
+        sizes = (parameters.get(name) for name in ("message_bytes", "datagram_bytes", "payload_bytes"))
+        size_bytes = next((size for size in sizes if isinstance(size, int) and not isinstance(size, bool)), None)
+        key = self.insert("parameter_set", {"kernel_id": kernel_id, "sha256": digest, "json": text, "size_bytes": size_bytes})
+        for name, value in parameters.items():
+            stored = scalar(value)
+            if stored is not None:
+                self._database.execute(
+                    "INSERT INTO parameter (parameter_set_id, option_id, value) VALUES (?, ?, ?)",
+                    (key, self._option(kernel_id, name, value), stored),
+                )
+        return key
+
+
+def canonical(value: object) -> str:
+    """JSON with sorted keys and no blanks; 1.0 is written as 1, so that equal numbers are equal texts."""
+    return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def scalar(value: object) -> Scalar | None:
+    """A value as the database keeps it: booleans as true and false, what is no scalar as JSON, null as None."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return value if abs(value) <= INTEGER_MAX else str(value)
+    return value if isinstance(value, float) else canonical(value)
+
+
+def flatten(prefix: str, content: object) -> dict[str, Scalar]:
+    """Nested facts as dotted names; a list of plain values is one fact, an object in a list goes by its name."""
+    found: dict[str, Scalar] = {}
+    if isinstance(content, dict):
+        for name, value in content.items():
+            found.update(flatten(f"{prefix}.{name}", value))
+    elif isinstance(content, list) and any(isinstance(one, (dict, list)) for one in content):
+        for index, one in enumerate(content):
+            name = one.get("name", index) if isinstance(one, dict) else index
+            found.update(flatten(f"{prefix}.{name}", one))
+    elif isinstance(content, list):
+        found[prefix] = " ".join(str(scalar(one)) for one in content)
+    elif (value := scalar(content)) is not None:
+        found[prefix] = value
+    return found
+
+
+def unit_or_number(name: str) -> str:
+    """The unit in a name; `number` where it carries none."""
+    return units.unit_of(name) or "number"
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return int(value)
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, (list, tuple)) else value
+
+
+def _sha256(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+def _type_of(value: object) -> str:
+    if isinstance(value, bool):
+        return "boolean"
+    return {int: "integer", float: "number"}.get(type(value), "choice")
+
+
+def _description(name: str) -> kernels.Kernel | None:
+    try:
+        return kernels.kernels().get(name)
+    except HpcqError:
+        return None

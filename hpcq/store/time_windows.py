@@ -1,0 +1,128 @@
+"""Time words: what people call a moment or a stretch of time, turned into bounds that compare with the database's times.
+
+    30d  12h  2w            that long ago
+    now  now-7d  today  yesterday
+    2026  2026-11  2026-11-20  2026-11-20T02:00      a stretch has the length that the word leaves open
+    latest, a run, a campaign                   the run (of a campaign: its last one)
+    baseline:NAME                               the runs of a baseline
+    A..B                                        from A to B; either side may be left out
+
+Bounds have no Z and may be the beginning of a time, so plain text comparison does the rest.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from dataclasses import dataclass
+
+from hpcq.errors import UserError
+from hpcq.store.database import Connection
+from hpcq.store.query import find_run
+
+_LENGTH = re.compile(r"(\d+(?:\.\d+)?)(min|h|d|w|m|y)")
+_MOMENT = re.compile(r"\d{4}(-\d{2}(-\d{2}([T ]\d{2}(:\d{2}(:\d{2}(\.\d+)?)?)?Z?)?)?)?")
+_DAYS = {"min": 1 / 1440, "h": 1 / 24, "d": 1.0, "w": 7.0, "m": 30.0, "y": 365.0}
+#: Sorts behind everything that a time may go on with.
+_BEHIND = "~"
+_HINT = "allowed are 30d, now-7d, 2026, 2026-11, 2026-11-20T02:00, latest, a run, a campaign, baseline:NAME, or A..B"
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Which results are meant: from_utc <= started_utc < until_utc (None: no bound), and of these runs (None: of any)."""
+
+    text: str
+    from_utc: str | None = None
+    until_utc: str | None = None
+    run_ids: tuple[int, ...] | None = None
+
+
+def moment(database: Connection, text: str, now: dt.datetime | None = None) -> str:
+    """The beginning of what `text` means. Raises UserError with what is allowed."""
+    found = window(database, text, now)
+    if found.from_utc is not None:
+        return found.from_utc
+    if found.run_ids:
+        marks = ",".join("?" * len(found.run_ids))
+        query = f"SELECT min(created_utc) FROM run WHERE run_id IN ({marks})"  # noqa: S608 - question marks only
+        return str(database.execute(query, found.run_ids).fetchone()[0])[:19]
+    raise UserError(f"{text!r} has no beginning", _HINT)
+
+
+def window(database: Connection, text: str, now: dt.datetime | None = None) -> Window:
+    """What `text` means. Raises UserError with what is allowed."""
+    present = now or dt.datetime.now(dt.UTC)
+    if ".." in text:
+        first, _, last = (part.strip() for part in text.partition(".."))
+        from_utc = moment(database, first, present) if first else None
+        until_utc = _end(database, last, present) if last else None
+        if from_utc is not None and until_utc is not None and from_utc >= until_utc:
+            raise UserError(f"{text!r}: {first} is not before {last}", "the earlier moment stands first: 90d..30d")
+        return Window(text, from_utc, until_utc)
+    bounds = _bounds(text.strip(), present)
+    if bounds is not None:
+        return Window(text, *bounds)
+    if text.startswith("baseline:"):
+        return Window(text, run_ids=baseline_runs(database, text.partition(":")[2]))
+    try:
+        name = find_run(database, text)
+    except UserError as error:
+        raise UserError(f"{error.message}, and no time either", f"{_HINT}; {error.hint}") from error
+    return Window(text, run_ids=(int(database.execute("SELECT run_id FROM run WHERE name = ?", (name,)).fetchone()[0]),))
+
+
+def baseline_runs(database: Connection, name: str) -> tuple[int, ...]:
+    """The runs of the baseline that holds by this name. Raises UserError that names what there is."""
+    rows = database.execute("SELECT run_id FROM v_baselines WHERE baseline = ? AND holds = 1", (name,)).fetchall()
+    if not rows:
+        known = [str(row[0]) for row in database.execute("SELECT DISTINCT baseline FROM v_baselines ORDER BY baseline")]
+        hint = f"there are {', '.join(known)}" if known else "hpcq baseline set NAME RUN... makes one"
+        raise UserError(f"{name!r} is not a baseline", hint)
+    return tuple(int(row[0]) for row in rows)
+
+
+def run_ids(database: Connection) -> dict[str, int]:
+    """The row of every run, by its name."""
+    return {str(row[1]): int(row[0]) for row in database.execute("SELECT run_id, name FROM run")}
+
+
+def newest_runs(database: Connection, cluster: str, count: int) -> tuple[int, ...]:
+    """The last `count` runs on a cluster, the newest first."""
+    rows = database.execute(
+        "SELECT r.run_id FROM run r JOIN run_cluster rc ON rc.run_id = r.run_id JOIN cluster c ON c.cluster_id = rc.cluster_id"
+        " WHERE c.name = ? ORDER BY r.created_utc DESC LIMIT ?",
+        (cluster, count),
+    )
+    return tuple(int(row[0]) for row in rows)
+
+
+def _end(database: Connection, text: str, now: dt.datetime) -> str | None:
+    """Where a stretch that ends with `text` ends: a date is meant with all of it, a length is the moment so long ago."""
+    bounds = _bounds(text, now)
+    if bounds is None or _LENGTH.fullmatch(text):
+        return moment(database, text, now)
+    return bounds[1] if bounds[1] is not None else bounds[0]
+
+
+def _bounds(text: str, now: dt.datetime) -> tuple[str, str | None] | None:
+    """First and last bound of a word about time; None when it is none."""
+    if _MOMENT.fullmatch(text):
+        plain = text.rstrip("Z").replace(" ", "T")
+        return plain, plain + _BEHIND
+    if text in {"today", "yesterday"}:
+        day = (now - dt.timedelta(days=1 if text == "yesterday" else 0)).strftime("%Y-%m-%d")
+        return day, day + _BEHIND
+    if text == "now":
+        return _text(now), None
+    match = _LENGTH.fullmatch(text.removeprefix("now-"))
+    if match is None:
+        return None
+    try:
+        return _text(now - dt.timedelta(days=float(match.group(1)) * _DAYS[match.group(2)])), None
+    except OverflowError:
+        return "0000", None
+
+
+def _text(at: dt.datetime) -> str:
+    return at.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S")
