@@ -43,12 +43,12 @@ check: setup ## Lint, format, types, generated files
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	cd lab && ../$(BIN)/mypy --strict .
-	$(BIN)/clang-format --dry-run --Werror kernels/c/*.[ch] tests/c/*.[ch] lab/*.c
+	$(BIN)/clang-format --dry-run --Werror kernels/c/*.c kernels/c/*/*.[ch] tests/c/*.[ch] lab/*.c
 
 format: setup ## Format Python and C
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
-	$(BIN)/clang-format -i kernels/c/*.[ch] tests/c/*.[ch] lab/*.c
+	$(BIN)/clang-format -i kernels/c/*.c kernels/c/*/*.[ch] tests/c/*.[ch] lab/*.c
 
 describe: ## Write kernels/describe/*.json from the programs
 	$(MAKE) -C kernels/c describe OUT=$(CURDIR)/kernels/describe

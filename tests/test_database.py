@@ -272,7 +272,8 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, path: Path, monkeypatch: pyte
 KILLED = """
     import os, signal, sys
     from pathlib import Path
-    from hpcq.store import database, missing
+    from hpcq.store import database
+    from hpcq.store.load import missing
     from hpcq.store.load.run import load_run
 
     prepare = database._prepare

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.kernel_programs import ROOT, Ended, Programs, ended, made_once
+from tests.kernel_programs import ROOT, SOURCES, Ended, Programs, ended, made_once
 
 YIELD = {"OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
 
 
-MPI_SOURCES = {"kernel_mpi_pingpong.c", "main_mpi.c", "mpi_nodes.c", "mpi_run.c", "mpi_tournament.c"}
+MPI_SOURCES = {path.relative_to(SOURCES).as_posix() for path in (SOURCES / "mpi").glob("*.c")}
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
 /* What this program was built from: a hash that the Makefile hands in. The one object that is not the same in both
  * programs, so that all others are compiled once. */
-#include "program.h"
+#include "describe/program.h"
 
 const char hpcq_build_id[] = HPCQ_BUILD_ID;

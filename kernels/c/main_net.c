@@ -1,12 +1,12 @@
 /* hpcq-net: the socket kernels, the server they talk to, and what can be asked of a node. */
-#include "agent.h"
-#include "arguments.h"
-#include "client.h"
-#include "conductor.h"
-#include "facts.h"
-#include "result.h"
-#include "server.h"
-#include "signals.h"
+#include "base/signals.h"
+#include "describe/arguments.h"
+#include "engine/client.h"
+#include "engine/result.h"
+#include "engine/server.h"
+#include "facts/facts.h"
+#include "tournament/agent.h"
+#include "tournament/conductor.h"
 
 #include <stdio.h>
 #include <string.h>

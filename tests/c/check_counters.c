@@ -1,8 +1,8 @@
 /* Differences of counters, and which of them a result line keeps. */
 #include "check.h"
-#include "counters.h"
-#include "reduce.h"
-#include "sources.h"
+#include "evidence/counters.h"
+#include "evidence/reduce.h"
+#include "evidence/sources.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SHA-256 (FIPS 180-2 appendix B, and NIST's one million a) and HMAC-SHA256 (RFC 4231). */
+#include "base/sha256.h"
 #include "check.h"
-#include "sha256.h"
 
 #include <stdlib.h>
 #include <string.h>

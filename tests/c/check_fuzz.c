@@ -1,9 +1,9 @@
 /* What strangers and old files may hand to the parsers, by chance: form kept and sense changed, or bytes turned. The
  * sanitizers watch; the seed is fixed, so what is found once is found again. */
 #include "check.h"
-#include "control.h"
-#include "sources.h"
-#include "tournament.h"
+#include "evidence/sources.h"
+#include "tournament/tournament.h"
+#include "wire/control.h"
 
 #include <stdio.h>
 #include <stdlib.h>

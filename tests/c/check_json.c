@@ -1,6 +1,6 @@
 /* What is written is JSON, whatever bytes come in; and what is no JSON is recognised. */
+#include "base/text.h"
 #include "check.h"
-#include "text.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Messages of the control channel: written, split, read, and refused when they are no messages. */
 #include "check.h"
-#include "control.h"
+#include "wire/control.h"
 
 #include <math.h>
 #include <stdlib.h>

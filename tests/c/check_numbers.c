@@ -1,9 +1,9 @@
 /* The histogram and the count of numbered datagrams. */
+#include "base/histogram.h"
+#include "base/sequence.h"
+#include "base/text.h"
 #include "check.h"
-#include "ethtool.h"
-#include "histogram.h"
-#include "sequence.h"
-#include "text.h"
+#include "evidence/ethtool.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* The option table: one row is flag, range check, wire form and echo. */
 #include "check.h"
-#include "options.h"
+#include "describe/options.h"
 
 #include <string.h>
 

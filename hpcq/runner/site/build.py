@@ -84,7 +84,8 @@ def check_description(build: dict[str, Any]) -> None:
 def _source_names() -> list[str]:
     """The sources alone: what somebody built by hand in the checkout does not travel."""
     folder = assets.kernel_sources()
-    return sorted(path.name for path in folder.iterdir() if path.name == "Makefile" or path.suffix in {".c", ".h"})
+    found = [folder / "Makefile", *folder.glob("*.c"), *folder.glob("*/*.[ch]")]
+    return sorted(path.relative_to(folder).as_posix() for path in found)
 
 
 def load_modules(cluster: Cluster) -> str:
@@ -141,7 +142,7 @@ _KEPT = "kept:"
 #:   keep PROGRAM DIGEST         puts it there; that it cannot costs the next run its time and nothing else
 _KEEPING = """\
 digest() { (
-    (cd src && sha256sum -- *) 2>/dev/null
+    (cd src && find . -type f -exec sha256sum {} + | LC_ALL=C sort) 2>/dev/null
     printf '%s|' "$@" "$LDFLAGS" "$CPATH" "$C_INCLUDE_PATH" "$LIBRARY_PATH"
     uname -nm; ldd --version 2>/dev/null | head -n 1; shift
     for compiler in "$@"; do

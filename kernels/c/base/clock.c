@@ -1,0 +1,38 @@
+/* See clock.h. */
+#include "base/clock.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+
+uint64_t clock_ns_from_s(double seconds)
+{
+    if (!(seconds > 0))
+        return 0;
+    return seconds > 9e9 ? (uint64_t)INT64_MAX : (uint64_t)(seconds * 1e9);
+}
+
+void clock_utc(char out[UTC_TEXT_BYTES])
+{
+    struct timespec now;
+    struct tm broken;
+    clock_gettime(CLOCK_REALTIME, &now);
+    gmtime_r(&now.tv_sec, &broken);
+    size_t length = strftime(out, UTC_TEXT_BYTES, "%Y-%m-%dT%H:%M:%S", &broken);
+    snprintf(out + length, UTC_TEXT_BYTES - length, ".%06uZ", (unsigned)(now.tv_nsec / 1000) % 1000000U);
+}
+
+int clock_remaining_ms(uint64_t deadline_ns)
+{
+    uint64_t now = clock_now_ns();
+    if (now >= deadline_ns)
+        return 0;
+    uint64_t ms = (deadline_ns - now + 999999) / 1000000;
+    return ms > INT_MAX ? INT_MAX : (int)ms;
+}
+
+void clock_sleep_until(uint64_t when_ns)
+{
+    struct timespec when = {.tv_sec = (time_t)(when_ns / NS_PER_S), .tv_nsec = (long)(when_ns % NS_PER_S)};
+    clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &when, NULL);
+}

@@ -1,0 +1,64 @@
+/* See signals.h. */
+#include "base/signals.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+static volatile sig_atomic_t stop_signal;
+static volatile sig_atomic_t control_moved;
+
+static void on_stop(int number)
+{
+    stop_signal = number;
+}
+
+static void on_control(int number)
+{
+    (void)number;
+    control_moved = 1;
+}
+
+static void install(int number, void (*handler)(int))
+{
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = handler;
+    sigemptyset(&action.sa_mask);
+    sigaction(number, &action, NULL);
+}
+
+void signals_install(void)
+{
+    install(SIGTERM, on_stop);
+    install(SIGINT, on_stop);
+    install(SIGIO, on_control);
+    install(SIGPIPE, SIG_IGN);
+}
+
+void signals_alarm(bool interrupt)
+{
+    install(SIGALRM, interrupt ? on_control : SIG_DFL);
+}
+
+int signals_stop(void)
+{
+    return stop_signal;
+}
+
+bool signals_control(void)
+{
+    return control_moved;
+}
+
+void signals_control_seen(void)
+{
+    control_moved = 0;
+}
+
+bool signals_watch(int descriptor)
+{
+    int flags = fcntl(descriptor, F_GETFL);
+    return flags >= 0 && fcntl(descriptor, F_SETOWN, getpid()) == 0 && fcntl(descriptor, F_SETFL, flags | O_ASYNC) == 0;
+}

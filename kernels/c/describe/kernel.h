@@ -1,0 +1,88 @@
+/* What a kernel is: two tables and a handful of functions. One kernel a file; the engine (phase.c, client.c, session.c)
+ * does everything else.
+ *
+ *   server   listen -> [ready] -> open                                 close
+ *   client                        open                                 close
+ *   both                                 { begin  step step step ... } report
+ *                                          once for the warm-up (if any), once for the measurement
+ *
+ * In each phase one end is active (it sends and decides when the phase is over), the other passive (it receives, or
+ * answers, until the active end says on the control channel how much it sent). */
+#ifndef HPCQ_KERNEL_H
+#define HPCQ_KERNEL_H
+
+#include "describe/metrics.h"
+#include "describe/options.h"
+
+struct run;
+
+enum step {
+    STEP_OPERATION, /* one operation was done */
+    STEP_IDLE,      /* nothing arrived, or a signal came: look at the control channel */
+    STEP_BUSY,      /* the same, amid an operation: the phase must not end here */
+    STEP_DONE,      /* passive: everything the peer sent is here, or will not come */
+    STEP_FAILED     /* run->failure says why */
+};
+
+struct kernel {
+    const char *name, *summary;
+    const char *method; /* what is timed, from which instant to which */
+    struct option_table options;
+    struct metric_table metrics;
+    size_t state_bytes;
+    bool round_trips;                          /* keeps a histogram of round trips */
+    bool (*server_sends)(const void *options); /* the server is the active end; NULL: never */
+    bool (*listen)(struct run *run);           /* server: make the test socket, set run->test_port */
+    bool (*open)(struct run *run);             /* join the test channel, note what was granted */
+    void (*begin)(struct run *run);            /* a phase starts: forget the one before */
+    enum step (*step)(struct run *run);        /* one operation; sets run->now_ns */
+    void (*report)(struct run *run);           /* fill the metrics that this end knows */
+    void (*close)(struct run *run);
+};
+
+/* Every option struct begins with this, every metric struct with the next. */
+struct common_options {
+    double duration_s, warmup_s;
+    int64_t operation_count_max;
+    int64_t client_cpu_index, server_cpu_index;
+};
+
+struct common_metrics {
+    double client_cpu_ratio, server_cpu_ratio;
+    double client_node_cpu_ratio, server_node_cpu_ratio;
+};
+
+#define OPTION_COMMON(type, field, kind, standard, minimum, maximum, help)                                             \
+    {#field, kind, offsetof(type, common.field), standard, minimum, maximum, NULL, help}
+
+#define OPTION_ROWS_COMMON(type)                                                                                       \
+    OPTION_COMMON(type, duration_s, OPTION_NUMBER, 2, 0.001, 3600, "length of the measurement"),                       \
+        OPTION_COMMON(type, warmup_s, OPTION_NUMBER, 0.2, 0, 600, "length of the phase before it, not measured"),      \
+        OPTION_COMMON(type, operation_count_max, OPTION_INTEGER, 0, 0, 1e12,                                           \
+                      "end the measurement after this many operations; 0: by duration_s alone"),                       \
+        OPTION_COMMON(type, client_cpu_index, OPTION_INTEGER, -1, -1, 8191, "pin the client to this CPU; -1: not"),    \
+        OPTION_COMMON(type, server_cpu_index, OPTION_INTEGER, -1, -1, 8191, "pin the server to this CPU; -1: not")
+
+#define METRIC_COMMON(type, field, better, help) {#field, better, offsetof(type, common.field), help}
+
+#define METRIC_ROWS_COMMON(type)                                                                                       \
+    METRIC_COMMON(type, client_cpu_ratio, BETTER_LOWER,                                                                \
+                  "CPU time of the client's process over the measurement (1.0: one core)"),                            \
+        METRIC_COMMON(type, server_cpu_ratio, BETTER_LOWER,                                                            \
+                      "CPU time of the server's process over the measurement (1.0: one core)"),                        \
+        METRIC_COMMON(type, client_node_cpu_ratio, BETTER_NONE,                                                        \
+                      "busy share of all CPUs of the client's node between the snapshots, from /proc/stat ticks"),     \
+        METRIC_COMMON(type, server_node_cpu_ratio, BETTER_NONE,                                                        \
+                      "busy share of all CPUs of the server's node between the snapshots, from /proc/stat ticks")
+
+#define ROW_COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
+#define OPTION_TABLE(rows, type) {rows, ROW_COUNT(rows), sizeof(type)}
+#define METRIC_TABLE(rows, type) {rows, ROW_COUNT(rows), sizeof(type)}
+
+extern const struct kernel kernel_tcp_stream;
+extern const struct kernel kernel_tcp_pingpong;
+extern const struct kernel kernel_udp_stream;
+extern const struct kernel kernel_udp_pingpong;
+extern const struct kernel kernel_mpi_pingpong;
+
+#endif

@@ -1,0 +1,225 @@
+/* See options.h. */
+#include "describe/options.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *unit_of(const char *name)
+{
+    static const char *const units[] = {"ns",  "us",    "ms",    "s",     "utc", "bytes", "bps",
+                                        "pps", "ratio", "count", "index", "no",  "ticks", NULL};
+    const char *suffix = strrchr(name, '_');
+    for (size_t i = 0; suffix && units[i]; i++)
+        if (!strcmp(suffix + 1, units[i]))
+            return units[i];
+    return NULL;
+}
+
+static void option_store(const struct option_row *row, void *options, double value)
+{
+    char *field = (char *)options + row->offset;
+    if (row->type == OPTION_NUMBER)
+        *(double *)(void *)field = value;
+    else
+        *(int64_t *)(void *)field = (int64_t)value;
+}
+
+static double option_load(const struct option_row *row, const void *options)
+{
+    const char *field = (const char *)options + row->offset;
+    if (row->type == OPTION_NUMBER)
+        return *(const double *)(const void *)field;
+    return (double)*(const int64_t *)(const void *)field;
+}
+
+void options_default(const struct option_table *table, void *options)
+{
+    for (size_t i = 0; i < table->count; i++)
+        option_store(&table->rows[i], options, table->rows[i].standard);
+}
+
+const struct option_row *options_find(const struct option_table *table, const char *name)
+{
+    for (size_t i = 0; i < table->count; i++)
+        if (!strcmp(table->rows[i].name, name))
+            return &table->rows[i];
+    return NULL;
+}
+
+static void option_allowed(const struct option_row *row, struct text *out)
+{
+    const char *unit = unit_of(row->name);
+    if (row->type == OPTION_CHOICE) {
+        text_print(out, "one of");
+        for (size_t i = 0; row->choices[i]; i++)
+            text_print(out, " %s", row->choices[i]);
+    } else if (row->type == OPTION_BOOLEAN) {
+        text_print(out, "true or false");
+    } else {
+        text_print(out, "%s %.10g to %.10g%s%s", row->type == OPTION_INTEGER ? "integer" : "number", row->minimum,
+                   row->maximum, unit ? " " : "", unit ? unit : "");
+    }
+}
+
+static bool option_parse_number(const struct option_row *row, const char *text, double *value)
+{
+    char *end = NULL;
+    errno = 0;
+    if (!*text || *text == ' ')
+        return false;
+    if (row->type == OPTION_INTEGER)
+        *value = (double)strtoll(text, &end, 10);
+    else
+        *value = strtod(text, &end);
+    return !errno && !*end && isfinite(*value) && *value >= row->minimum && *value <= row->maximum;
+}
+
+static bool option_parse(const struct option_row *row, const char *text, double *value)
+{
+    if (row->type == OPTION_CHOICE) {
+        for (size_t i = 0; row->choices[i]; i++) {
+            if (!strcmp(text, row->choices[i])) {
+                *value = (double)i;
+                return true;
+            }
+        }
+        return false;
+    }
+    if (row->type == OPTION_BOOLEAN) {
+        *value = !strcmp(text, "true") || !strcmp(text, "1");
+        return *value > 0 || !strcmp(text, "false") || !strcmp(text, "0");
+    }
+    return option_parse_number(row, text, value);
+}
+
+bool options_set(const struct option_table *table, void *options, const char *name, const char *value,
+                 struct failure *failure)
+{
+    const struct option_row *row = options_find(table, name);
+    struct text allowed = {0};
+    double parsed = 0;
+    if (!row) {
+        for (size_t i = 0; i < table->count; i++)
+            text_print(&allowed, " %s", table->rows[i].name);
+        fail(failure, EXIT_USAGE, "%s: unknown option: allowed:%s", name, text_string(&allowed));
+    } else if (!option_parse(row, value, &parsed)) {
+        option_allowed(row, &allowed);
+        fail(failure, EXIT_USAGE, "%s: found %s: allowed: %s", name, *value ? value : "nothing", text_string(&allowed));
+    } else {
+        option_store(row, options, parsed);
+    }
+    text_free(&allowed);
+    return !failure->failed;
+}
+
+void options_value(const struct option_row *row, const void *options, struct text *out)
+{
+    double value = option_load(row, options);
+    if (row->type == OPTION_CHOICE)
+        text_print(out, "%s", row->choices[(size_t)value]);
+    else if (row->type == OPTION_BOOLEAN)
+        text_print(out, value > 0 ? "true" : "false");
+    else if (row->type == OPTION_INTEGER)
+        text_print(out, "%.0f", value);
+    else
+        text_print(out, "%.17g", value);
+}
+
+static void option_json(const struct option_row *row, double value, struct text *json)
+{
+    if (row->type == OPTION_CHOICE) {
+        json_string(json, row->choices[(size_t)value]);
+    } else if (row->type == OPTION_BOOLEAN) {
+        json_boolean(json, value > 0);
+    } else if (row->type == OPTION_INTEGER) {
+        json_integer(json, (int64_t)value);
+    } else {
+        /* The shortest text that reads back as the same double: the caller compares it with what it asked for. */
+        struct text shortest = {0};
+        for (int digits = 1; digits <= 17; digits++) {
+            text_clear(&shortest);
+            text_print(&shortest, "%.*g", digits, value);
+            if (strtod(text_string(&shortest), NULL) == value)
+                break;
+        }
+        json_raw(json, text_string(&shortest));
+        text_free(&shortest);
+    }
+}
+
+void options_echo(const struct option_table *table, const void *options, struct text *json)
+{
+    json_open(json, '{');
+    for (size_t i = 0; i < table->count; i++) {
+        json_key(json, table->rows[i].name);
+        option_json(&table->rows[i], option_load(&table->rows[i], options), json);
+    }
+    json_close(json, '}');
+}
+
+static const char *option_type_name(enum option_type type)
+{
+    static const char *const names[] = {"integer", "number", "boolean", "choice"};
+    return names[type];
+}
+
+static void option_describe_range(const struct option_row *row, struct text *json)
+{
+    bool ranged = row->type == OPTION_INTEGER || row->type == OPTION_NUMBER;
+    json_key(json, "minimum");
+    if (ranged)
+        option_json(row, row->minimum, json);
+    else
+        json_null(json);
+    json_key(json, "maximum");
+    if (ranged)
+        option_json(row, row->maximum, json);
+    else
+        json_null(json);
+    json_key(json, "choices");
+    if (!row->choices) {
+        json_null(json);
+        return;
+    }
+    json_open(json, '[');
+    for (size_t i = 0; row->choices[i]; i++)
+        json_string(json, row->choices[i]);
+    json_close(json, ']');
+}
+
+void options_describe(const struct option_table *table, struct text *json)
+{
+    json_open(json, '[');
+    for (size_t i = 0; i < table->count; i++) {
+        const struct option_row *row = &table->rows[i];
+        json_open(json, '{');
+        json_key(json, "name");
+        json_string(json, row->name);
+        json_key(json, "type");
+        json_string(json, option_type_name(row->type));
+        json_key(json, "unit");
+        json_string(json, unit_of(row->name));
+        json_key(json, "default");
+        option_json(row, row->standard, json);
+        option_describe_range(row, json);
+        json_key(json, "help");
+        json_string(json, row->help);
+        json_close(json, '}');
+    }
+    json_close(json, ']');
+}
+
+void options_help(const struct option_table *table, struct text *out)
+{
+    for (size_t i = 0; i < table->count; i++) {
+        const struct option_row *row = &table->rows[i];
+        struct text standard = {0};
+        option_json(row, row->standard, &standard);
+        text_print(out, "  --%s VALUE\n      %s\n      ", row->name, row->help);
+        option_allowed(row, out);
+        text_print(out, "; default %s\n", text_string(&standard));
+        text_free(&standard);
+    }
+}

@@ -1,0 +1,84 @@
+/* See program.h. Nothing here opens a socket or starts MPI. */
+#include "describe/program.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { DESCRIBE_FORMAT = 1 };
+
+const struct kernel *program_kernel(const struct program *program, const char *name)
+{
+    for (size_t i = 0; program->kernels[i]; i++)
+        if (!strcmp(program->kernels[i]->name, name))
+            return program->kernels[i];
+    return NULL;
+}
+
+static void kernel_describe(const struct kernel *kernel, struct text *json)
+{
+    json_open(json, '{');
+    json_key(json, "name");
+    json_string(json, kernel->name);
+    json_key(json, "summary");
+    json_string(json, kernel->summary);
+    json_key(json, "method");
+    json_string(json, kernel->method);
+    json_key(json, "options");
+    options_describe(&kernel->options, json);
+    json_key(json, "metrics");
+    metrics_describe(&kernel->metrics, json);
+    json_close(json, '}');
+}
+
+void program_describe(const struct program *program, struct text *json)
+{
+    json_open(json, '{');
+    json_key(json, "format");
+    json_integer(json, DESCRIBE_FORMAT);
+    json_key(json, "program");
+    json_string(json, program->name);
+    json_key(json, "version");
+    json_string(json, HPCQ_VERSION);
+    json_key(json, "build_id");
+    json_string(json, hpcq_build_id);
+    json_key(json, "kernels");
+    json_open(json, '[');
+    for (size_t i = 0; program->kernels[i]; i++)
+        kernel_describe(program->kernels[i], json);
+    json_close(json, ']');
+    json_close(json, '}');
+}
+
+static void kernel_help(const struct program *program, const struct kernel *kernel, struct text *out)
+{
+    text_print(out, "%s %s: %s\n\n%s\n\noptions:\n", program->name, kernel->name, kernel->summary, kernel->method);
+    options_help(&kernel->options, out);
+    text_print(out, "\nmetrics:\n");
+    metrics_help(&kernel->metrics, out);
+}
+
+static void program_help(const struct program *program, struct text *out)
+{
+    text_print(out, "%s\nkernels:\n", program->usage);
+    for (size_t i = 0; program->kernels[i]; i++)
+        text_print(out, "  %-14s %s\n", program->kernels[i]->name, program->kernels[i]->summary);
+}
+
+bool program_information(const struct program *program, int argc, char **argv)
+{
+    struct text out = {0};
+    const struct kernel *kernel = argc > 2 ? program_kernel(program, argv[1]) : NULL;
+    if (argc > 1 && !strcmp(argv[1], "--describe"))
+        program_describe(program, &out);
+    else if (argc > 1 && !strcmp(argv[1], "--version"))
+        text_print(&out, "%s %s build %s", program->name, HPCQ_VERSION, hpcq_build_id);
+    else if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")))
+        program_help(program, &out);
+    else if (kernel && (!strcmp(argv[2], "--help") || !strcmp(argv[2], "-h")))
+        kernel_help(program, kernel, &out);
+    else
+        return false;
+    puts(text_string(&out));
+    text_free(&out);
+    return true;
+}

@@ -1,0 +1,21 @@
+/* What this program is called and which kernels it holds; each main file has one. */
+#ifndef HPCQ_PROGRAM_H
+#define HPCQ_PROGRAM_H
+
+#include "describe/kernel.h"
+
+#define HPCQ_VERSION "0.1.0"
+extern const char hpcq_build_id[]; /* a hash of sources, compiler and flags: build_id.c */
+
+struct program {
+    const char *name;
+    const struct kernel *const *kernels; /* NULL-terminated */
+    const char *usage;
+};
+
+const struct kernel *program_kernel(const struct program *program, const char *name);
+void program_describe(const struct program *program, struct text *json);
+/* --describe, --version, --help and KERNEL --help: prints and returns true when argv asks for one of them. */
+bool program_information(const struct program *program, int argc, char **argv);
+
+#endif

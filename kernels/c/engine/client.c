@@ -1,0 +1,149 @@
+/* The client's states, each with a name and a limit (seconds), as they stand in `error.state`:
+ *
+ *   secret  connect(5)  hello(5)  request(10)  open(10)  start(15)  warmup|measure(phase)  stop(25)  report(15)
+ */
+#include "engine/client.h"
+
+#include "base/signals.h"
+#include "describe/program.h"
+#include "engine/phase.h"
+#include "engine/report.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static bool client_connect(struct run *run, const struct client_place *place)
+{
+    uint64_t deadline = run_state(run, "connect", 5);
+    struct address to, from;
+    if (!address_parse(place->to, AF_UNSPEC, &to, &run->failure))
+        return false;
+    address_set_port(&to, place->port);
+    int descriptor = socket_new(&to, SOCK_STREAM, &run->failure);
+    if (descriptor < 0)
+        return false;
+    run->control.descriptor = descriptor;
+    if (place->interface) {
+        if (!address_of_interface(place->interface, to.storage.ss_family, &from, &run->failure) ||
+            !socket_bind_range(descriptor, false, &from, (struct port_range){0, 0}, &run->failure))
+            return false;
+    }
+    if (!socket_connect(descriptor, &to, deadline, &run->failure))
+        return false;
+    run->peer = to;
+    if (!address_of_socket(descriptor, &run->local))
+        return fail_system(&run->failure, "getsockname");
+    control_begin(&run->control, descriptor, false);
+    return true;
+}
+
+static void request_message(const struct run *run, struct text *out)
+{
+    struct text value = {0};
+    message_begin(out, "request");
+    message_put(out, "kernel", run->kernel->name);
+    message_put(out, "version", HPCQ_VERSION);
+    message_put(out, "build_id", hpcq_build_id);
+    message_put_number(out, "timeout_s", run->timeout_s);
+    message_put_unsigned(out, "evidence_whole", run->keep.evidence_path || run->keep.evidence_asked);
+    message_put_unsigned(out, "raw", run->keep.raw_folder != NULL);
+    for (size_t i = 0; i < run->kernel->options.count; i++) {
+        char key[96];
+        text_clear(&value);
+        options_value(&run->kernel->options.rows[i], run->options, &value);
+        snprintf(key, sizeof key, "option.%s", run->kernel->options.rows[i].name);
+        message_put(out, key, text_string(&value));
+    }
+    text_free(&value);
+}
+
+static bool client_request(struct run *run)
+{
+    struct text out = {0};
+    struct received message;
+    uint64_t deadline = run_state(run, "request", 10);
+    request_message(run, &out);
+    bool ok = control_send(&run->control, &out, deadline, &run->failure) &&
+              control_expect(&run->control, "ready", &message, deadline, &run->failure);
+    if (ok) {
+        const char *build = received_get(&message, "build_id");
+        run->test_port = (unsigned)received_unsigned(&message, "port");
+        if (!build || strcmp(build, hpcq_build_id) != 0)
+            run_warn(run, "build_differs", "the server is build %.64s, this client %s", build ? build : "?",
+                     hpcq_build_id);
+        received_free(&message);
+    }
+    text_free(&out);
+    return ok;
+}
+
+static bool client_open(struct run *run)
+{
+    struct received message;
+    uint64_t deadline = run_state(run, "open", 10);
+    if (!run->kernel->open(run) || !control_expect(&run->control, "opened", &message, deadline, &run->failure))
+        return false;
+    received_free(&message);
+    return true;
+}
+
+static bool client_phase(struct run *run, enum phase phase)
+{
+    struct text out = {0};
+    struct received message;
+    uint64_t deadline = run_state(run, "start", 15);
+    phase_begin(run, phase);
+    message_begin(&out, "start");
+    message_put(&out, "phase", phase == PHASE_WARMUP ? "warmup" : "measure");
+    bool ok = control_send(&run->control, &out, deadline, &run->failure) &&
+              control_expect(&run->control, "started", &message, deadline, &run->failure);
+    text_free(&out);
+    if (!ok)
+        return false;
+    received_free(&message);
+    if (!phase_run(run))
+        return false;
+    phase_end(run);
+    return true;
+}
+
+static bool client_report(struct run *run)
+{
+    struct text out = {0};
+    struct received message;
+    uint64_t deadline = run_state(run, "report", 15);
+    if (!control_expect(&run->control, "report", &message, deadline, &run->failure))
+        return false;
+    report_read(run, &message);
+    received_free(&message);
+    message_begin(&out, "bye");
+    bool ok = control_send(&run->control, &out, deadline, &run->failure);
+    text_free(&out);
+    return ok;
+}
+
+bool client_run(struct run *run, const struct client_place *place)
+{
+    struct secret secret;
+    const struct common_options *common = run_common(run);
+    /* Every phase ends by its own limits; this is the bound over all of them. */
+    run->timeout_s = place->timeout_s > 0 ? place->timeout_s : common->warmup_s + common->duration_s + 60;
+    run->deadline_ns = clock_now_ns() + clock_ns_from_s(run->timeout_s);
+    run_state(run, "secret", 0);
+    if (!secret_read(place->secret_path, &secret, &run->failure) || !client_connect(run, place))
+        return false;
+    if (!control_authenticate(&run->control, &secret, run_state(run, "hello", 5), &run->failure))
+        return false;
+    if (!signals_watch(run->control.descriptor))
+        return fail_system(&run->failure, "SIGIO on the control channel");
+    run->is_active = !(run->kernel->server_sends && run->kernel->server_sends(run->options));
+    run->evidence = evidence_new(&run->local, place->interface);
+    bool ok = run_pin(run) && client_request(run) && client_open(run) &&
+              (common->warmup_s <= 0 || client_phase(run, PHASE_WARMUP)) && client_phase(run, PHASE_MEASURE) &&
+              client_report(run);
+    run->kernel->close(run);
+    return ok;
+}

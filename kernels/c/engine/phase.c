@@ -1,0 +1,170 @@
+/* One phase:
+ *
+ *   active                                 passive
+ *     step step step ... limit               step step step ...
+ *     stop {count, bytes}           ->       step ... until that many are here, or the drain limit
+ *                                   <-       stopped
+ *
+ * Nothing is sent on the control channel in between: a message then is the peer's failure. */
+#include "engine/phase.h"
+
+#include "base/signals.h"
+
+#include <string.h>
+
+static const double drain_limit_s = 10; /* what a slow, deep-buffered path may still deliver after the stop */
+static const double answer_limit_s = 15;
+
+void phase_begin(struct run *run, enum phase phase)
+{
+    run->phase = phase;
+    run->operation_count = run->sent_count = run->sent_bytes = 0;
+    run->peer_stopped = false;
+    run->peer_sent_count = run->peer_sent_bytes = 0;
+    run->kernel->begin(run);
+    if (phase == PHASE_MEASURE) {
+        clock_utc(run->started_utc);
+        evidence_before(run->evidence);
+    }
+}
+
+static void phase_clock_start(struct run *run)
+{
+    getrusage(RUSAGE_SELF, &run->usage_start);
+    run->phase_start_ns = run->now_ns = clock_now_ns();
+}
+
+static void phase_clock_stop(struct run *run)
+{
+    run->phase_end_ns = clock_now_ns();
+    getrusage(RUSAGE_SELF, &run->usage_end);
+}
+
+static double phase_duration_s(const struct run *run)
+{
+    const struct common_options *common = run_common(run);
+    return run->phase == PHASE_WARMUP ? common->warmup_s : common->duration_s;
+}
+
+static bool interrupted(struct run *run)
+{
+    return signals_stop() && !fail(&run->failure, EXIT_INVALID, "interrupted by signal %d", signals_stop());
+}
+
+/* A message at the active end can only be bad news. */
+static bool active_peer_well(struct run *run)
+{
+    signals_control_seen();
+    return control_silent(&run->control, &run->failure);
+}
+
+static bool active_loop(struct run *run)
+{
+    uint64_t end_ns = run->phase_start_ns + clock_ns_from_s(phase_duration_s(run));
+    uint64_t limit = run->phase == PHASE_MEASURE ? (uint64_t)run_common(run)->operation_count_max : 0;
+    for (;;) {
+        enum step step = run->kernel->step(run);
+        if (interrupted(run))
+            return false;
+        if (step == STEP_FAILED) {
+            /* The peer may have said why before its socket closed. */
+            if (run->failure.exit_code == EXIT_PEER && control_readable(&run->control)) {
+                run->failure.failed = false;
+                active_peer_well(run);
+            }
+            return false;
+        }
+        if (step == STEP_OPERATION && ++run->operation_count == limit)
+            return true;
+        if (run->now_ns >= end_ns && step != STEP_BUSY)
+            return true;
+        if ((step != STEP_OPERATION || signals_control()) && !active_peer_well(run))
+            return false;
+    }
+}
+
+static bool passive_message(struct run *run)
+{
+    struct received message;
+    signals_control_seen();
+    if (run->peer_stopped || !control_readable(&run->control))
+        return true;
+    if (!control_expect(&run->control, "stop", &message, clock_now_ns() + 5 * NS_PER_S, &run->failure))
+        return false;
+    run->peer_stopped = true;
+    run->peer_sent_count = received_unsigned(&message, "sent_count");
+    run->peer_sent_bytes = received_unsigned(&message, "sent_bytes");
+    received_free(&message);
+    return true;
+}
+
+static bool passive_loop(struct run *run, uint64_t deadline_ns)
+{
+    uint64_t drain_ns = 0;
+    for (;;) {
+        enum step step = run->kernel->step(run);
+        if (interrupted(run) || step == STEP_FAILED)
+            return false;
+        if (step == STEP_DONE)
+            return true;
+        run->operation_count += step == STEP_OPERATION;
+        if ((step != STEP_OPERATION || signals_control()) && !passive_message(run))
+            return false;
+        if (run->peer_stopped && !drain_ns)
+            drain_ns = run->now_ns + clock_ns_from_s(drain_limit_s);
+        if (drain_ns && run->now_ns > drain_ns) {
+            if (run->phase == PHASE_WARMUP)
+                return fail(&run->failure, EXIT_PEER, "timed out: the warm-up did not drain");
+            run_warn(run, "drain_incomplete", "not all that was sent had arrived %.0f s after the stop", drain_limit_s);
+            return true;
+        }
+        if (run->now_ns > deadline_ns)
+            return fail(&run->failure, EXIT_PEER, "timed out: the peer did not stop");
+    }
+}
+
+static bool phase_active(struct run *run)
+{
+    struct text out = {0};
+    struct received message;
+    if (!active_loop(run))
+        return false;
+    phase_clock_stop(run);
+    uint64_t deadline = run_state(run, "stop", drain_limit_s + answer_limit_s);
+    message_begin(&out, "stop");
+    message_put_unsigned(&out, "sent_count", run->sent_count);
+    message_put_unsigned(&out, "sent_bytes", run->sent_bytes);
+    bool ok = control_send(&run->control, &out, deadline, &run->failure) &&
+              control_expect(&run->control, "stopped", &message, deadline, &run->failure);
+    if (ok)
+        received_free(&message);
+    text_free(&out);
+    return ok;
+}
+
+static bool phase_passive(struct run *run)
+{
+    struct text out = {0};
+    uint64_t limit = run_state(run, run->failure.state, phase_duration_s(run) + drain_limit_s + answer_limit_s);
+    if (!passive_loop(run, limit))
+        return false;
+    phase_clock_stop(run);
+    message_begin(&out, "stopped");
+    bool ok = control_send(&run->control, &out, run_state(run, "stop", answer_limit_s), &run->failure);
+    text_free(&out);
+    return ok;
+}
+
+bool phase_run(struct run *run)
+{
+    run_state(run, run->phase == PHASE_WARMUP ? "warmup" : "measure", 0);
+    phase_clock_start(run);
+    return run->is_active ? phase_active(run) : phase_passive(run);
+}
+
+void phase_end(struct run *run)
+{
+    if (run->phase != PHASE_MEASURE)
+        return;
+    run_finish(run);
+}

@@ -1,0 +1,169 @@
+/* The result line (format 1, docs/architecture.md): options as used, what was granted, metrics, evidence of both ends.
+ */
+#include "engine/result.h"
+
+#include "describe/program.h"
+#include "engine/keep.h"
+
+#include <stdio.h>
+
+enum { RESULT_FORMAT = 1 };
+
+int result_exit_code(const struct run *run)
+{
+    if (run->failure.failed)
+        return (int)run->failure.exit_code;
+    return run->invalid ? EXIT_INVALID : EXIT_MEASURED;
+}
+
+static void result_head(const struct run *run, struct text *json)
+{
+    json_key(json, "format");
+    json_integer(json, RESULT_FORMAT);
+    json_key(json, "kernel");
+    json_string(json, run->kernel->name);
+    json_key(json, "program");
+    json_string(json, run->program->name);
+    json_key(json, "version");
+    json_string(json, HPCQ_VERSION);
+    json_key(json, "build_id");
+    json_string(json, hpcq_build_id);
+    json_key(json, "options");
+    options_echo(&run->kernel->options, run->options, json);
+    json_key(json, "granted");
+    json_open(json, '{');
+    for (size_t i = 0; i < run->granted.count; i++) {
+        json_key(json, run->granted.list[i].name);
+        json_raw(json, run->granted.list[i].value);
+    }
+    json_close(json, '}');
+}
+
+static void result_verdict(const struct run *run, struct text *json)
+{
+    const struct failure *failure = &run->failure;
+    json_key(json, "valid");
+    json_boolean(json, !failure->failed && !run->invalid);
+    json_key(json, "invalid_reason");
+    json_string(json, failure->failed ? failure->message : run->invalid ? run->invalid_reason : NULL);
+    json_key(json, "exit_code");
+    json_integer(json, result_exit_code(run));
+    json_key(json, "error");
+    if (failure->failed) {
+        json_open(json, '{');
+        json_key(json, "state");
+        json_string(json, failure->state ? failure->state : "start");
+        json_key(json, "message");
+        json_string(json, failure->message);
+        json_close(json, '}');
+    } else {
+        json_null(json);
+    }
+    json_key(json, "started_utc");
+    json_string(json, run->started_utc[0] ? run->started_utc : NULL);
+    json_key(json, "duration_ns");
+    json_unsigned(json, !failure->failed && run->phase == PHASE_MEASURE ? run->phase_end_ns - run->phase_start_ns : 0);
+}
+
+static void result_metrics(const struct run *run, struct text *json)
+{
+    json_key(json, "metrics");
+    if (run->failure.failed) {
+        json_open(json, '{');
+        json_close(json, '}');
+    } else {
+        metrics_json(&run->kernel->metrics, run->metrics, json);
+    }
+    json_key(json, "warnings");
+    json_open(json, '[');
+    for (size_t i = 0; i < run->warnings.count; i++) {
+        json_open(json, '{');
+        json_key(json, "name");
+        json_string(json, run->warnings.list[i].name);
+        json_key(json, "message");
+        json_string(json, run->warnings.list[i].value);
+        json_close(json, '}');
+    }
+    json_close(json, ']');
+}
+
+static void result_samples(const struct run *run, struct text *json)
+{
+    json_key(json, "samples");
+    if (!run->samples.path || run->failure.failed) {
+        json_null(json);
+    } else {
+        json_open(json, '{');
+        json_key(json, "file");
+        json_string(json, run->samples.path);
+        json_key(json, "format");
+        json_string(json, "u64-ns-le");
+        json_key(json, "count");
+        json_unsigned(json, run->samples.count);
+        json_close(json, '}');
+    }
+    json_key(json, "histogram");
+    if (!run->histogram || run->failure.failed) {
+        json_null(json);
+        return;
+    }
+    json_open(json, '{');
+    json_key(json, "unit");
+    json_string(json, "ns");
+    json_key(json, "buckets");
+    json_open(json, '[');
+    for (size_t i = 0; i < HISTOGRAM_BUCKET_COUNT; i++) {
+        if (!run->histogram->buckets[i])
+            continue;
+        json_open(json, '[');
+        json_unsigned(json, histogram_lower_ns(i));
+        json_unsigned(json, run->histogram->buckets[i]);
+        json_close(json, ']');
+    }
+    json_close(json, ']');
+    json_close(json, '}');
+}
+
+static void result_evidence(const struct run *run, struct text *json)
+{
+    json_key(json, "evidence");
+    json_open(json, '{');
+    json_key(json, "client");
+    if (run->evidence && run->evidence_complete)
+        evidence_json(run->evidence, false, json);
+    else
+        json_null(json);
+    json_key(json, "server");
+    if (run->peer_evidence)
+        json_raw(json, run->peer_evidence);
+    else
+        json_null(json);
+    json_close(json, '}');
+}
+
+void result_json(struct run *run, struct text *json)
+{
+    run_samples_write(run);
+    keep_files(run);
+    json_open(json, '{');
+    result_head(run, json);
+    result_verdict(run, json);
+    result_metrics(run, json);
+    result_samples(run, json);
+    result_evidence(run, json);
+    json_close(json, '}');
+}
+
+int result_print(struct run *run)
+{
+    struct text json = {0};
+    result_json(run, &json);
+    text_add(&json, "\n", 1);
+    if (run->failure.failed)
+        fail_print(&run->failure);
+    else if (run->invalid)
+        fprintf(stderr, "warning: measured, but invalid: %s\n", run->invalid_reason);
+    bool written = fwrite(json.data, 1, json.length, stdout) == json.length && fflush(stdout) == 0;
+    text_free(&json);
+    return written ? result_exit_code(run) : EXIT_SYSTEM;
+}

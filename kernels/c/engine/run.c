@@ -1,0 +1,213 @@
+/* See run.h. */
+#include "engine/run.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { SAMPLES_MAX = 1 << 24 }; /* 128 MiB of address space; pages are touched as samples come */
+
+void run_begin(struct run *run, const struct program *program, const struct kernel *kernel, bool is_server)
+{
+    memset(run, 0, sizeof *run);
+    run->program = program;
+    run->kernel = kernel;
+    run->is_server = is_server;
+    run->control.descriptor = -1;
+    run->options = memory_new(1, kernel->options.struct_bytes);
+    run->metrics = memory_new(1, kernel->metrics.struct_bytes);
+    run->state = memory_new(1, kernel->state_bytes);
+    options_default(&kernel->options, run->options);
+    metrics_clear(&kernel->metrics, run->metrics);
+    if (kernel->round_trips && !is_server)
+        run->histogram = memory_new(1, sizeof *run->histogram);
+}
+
+static void notes_free(struct notes *notes)
+{
+    for (size_t i = 0; i < notes->count; i++) {
+        free(notes->list[i].name);
+        free(notes->list[i].value);
+    }
+    free(notes->list);
+    *notes = (struct notes){0};
+}
+
+void run_end(struct run *run)
+{
+    notes_free(&run->granted);
+    notes_free(&run->warnings);
+    notes_free(&run->keep.peer_raw);
+    free(run->keep.peer_whole);
+    evidence_free(run->evidence);
+    free(run->options);
+    free(run->metrics);
+    free(run->state);
+    free(run->histogram);
+    free(run->samples.list);
+    free(run->peer_evidence);
+    if (run->control.descriptor >= 0)
+        close(run->control.descriptor);
+}
+
+const struct common_options *run_common(const struct run *run)
+{
+    return run->options;
+}
+
+struct common_metrics *run_common_metrics(struct run *run)
+{
+    return run->metrics;
+}
+
+uint64_t run_state(struct run *run, const char *state, double limit_s)
+{
+    uint64_t deadline = clock_now_ns() + clock_ns_from_s(limit_s);
+    run->failure.state = state;
+    return run->deadline_ns && run->deadline_ns < deadline ? run->deadline_ns : deadline;
+}
+
+void run_invalid(struct run *run, const char *format, ...)
+{
+    if (run->invalid)
+        return;
+    va_list arguments;
+    va_start(arguments, format);
+    run->invalid = true;
+    vsnprintf(run->invalid_reason, sizeof run->invalid_reason, format, arguments);
+    va_end(arguments);
+}
+
+void notes_add(struct notes *notes, const char *name, const char *value)
+{
+    struct note *list = realloc(notes->list, (notes->count + 1) * sizeof *list);
+    char *name_copy = strdup(name), *value_copy = strdup(value);
+    if (!list || !name_copy || !value_copy) {
+        fputs("error: out of memory\n", stderr);
+        exit(EXIT_SYSTEM);
+    }
+    list[notes->count++] = (struct note){name_copy, value_copy};
+    notes->list = list;
+}
+
+void run_warn(struct run *run, const char *name, const char *format, ...)
+{
+    char message[256];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    notes_add(&run->warnings, name, message);
+}
+
+static void run_grant(struct run *run, const char *name, struct text *json)
+{
+    char prefixed[96];
+    snprintf(prefixed, sizeof prefixed, "%s_%s", run->is_server ? "server" : "client", name);
+    notes_add(&run->granted, prefixed, text_string(json));
+    text_free(json);
+}
+
+void run_grant_number(struct run *run, const char *name, double value)
+{
+    struct text json = {0};
+    json_number(&json, value);
+    run_grant(run, name, &json);
+}
+
+void run_grant_text(struct run *run, const char *name, const char *value)
+{
+    struct text json = {0};
+    json_string(&json, value);
+    run_grant(run, name, &json);
+}
+
+bool run_pin(struct run *run)
+{
+    int64_t index = run->is_server ? run_common(run)->server_cpu_index : run_common(run)->client_cpu_index;
+    if (index < 0)
+        return true;
+    size_t bytes = CPU_ALLOC_SIZE(8192);
+    cpu_set_t *set = CPU_ALLOC(8192);
+    if (!set)
+        return fail(&run->failure, EXIT_SYSTEM, "out of memory");
+    CPU_ZERO_S(bytes, set);
+    CPU_SET_S((size_t)index, bytes, set);
+    int rc = sched_setaffinity(0, bytes, set);
+    CPU_FREE(set);
+    return rc == 0 || fail_system(&run->failure, "%s_cpu_index: pin to CPU %lld", run->is_server ? "server" : "client",
+                                  (long long)index);
+}
+
+void run_round_trip(struct run *run, uint64_t elapsed_ns)
+{
+    if (run->phase != PHASE_MEASURE)
+        return;
+    histogram_add(run->histogram, elapsed_ns);
+    struct samples *samples = &run->samples;
+    if (!samples->path)
+        return;
+    if (!samples->list) {
+        samples->list = memory_new(SAMPLES_MAX, sizeof *samples->list);
+        samples->capacity = SAMPLES_MAX;
+    }
+    if (samples->count < samples->capacity)
+        samples->list[samples->count++] = elapsed_ns;
+}
+
+/* Written aside and renamed, in the byte order that the result line names. */
+bool run_samples_write(struct run *run)
+{
+    const struct samples *samples = &run->samples;
+    if (!samples->path || run->failure.failed)
+        return true;
+    struct text aside = {0};
+    text_print(&aside, "%s.part", samples->path);
+    FILE *file = fopen(text_string(&aside), "wb");
+    bool ok = file != NULL;
+    for (size_t i = 0; ok && i < samples->count; i++) {
+        uint8_t bytes[8];
+        for (unsigned b = 0; b < 8; b++)
+            bytes[b] = (uint8_t)(samples->list[i] >> (8 * b));
+        ok = fwrite(bytes, sizeof bytes, 1, file) == 1;
+    }
+    if (file && fclose(file))
+        ok = false;
+    ok = ok && rename(text_string(&aside), samples->path) == 0;
+    text_free(&aside);
+    if (samples->count == SAMPLES_MAX)
+        run_warn(run, "samples_truncated", "the first %d samples were kept; the histogram has them all", SAMPLES_MAX);
+    run->failure.state = ok ? run->failure.state : "samples";
+    return ok || fail_system(&run->failure, "%s", samples->path);
+}
+
+static double usage_s(const struct rusage *usage)
+{
+    return (double)(usage->ru_utime.tv_sec + usage->ru_stime.tv_sec) +
+           (double)(usage->ru_utime.tv_usec + usage->ru_stime.tv_usec) / 1e6;
+}
+
+static double run_cpu_ratio(const struct run *run)
+{
+    if (run->phase_end_ns <= run->phase_start_ns)
+        return (double)NAN;
+    return (usage_s(&run->usage_end) - usage_s(&run->usage_start)) * 1e9 /
+           (double)(run->phase_end_ns - run->phase_start_ns);
+}
+
+void run_finish(struct run *run)
+{
+    struct common_metrics *common = run_common_metrics(run);
+    evidence_after(run->evidence);
+    run->evidence_complete = true;
+    double process = run_cpu_ratio(run), node = evidence_node_cpu_ratio(run->evidence);
+    *(run->is_server ? &common->server_cpu_ratio : &common->client_cpu_ratio) = process;
+    *(run->is_server ? &common->server_node_cpu_ratio : &common->client_node_cpu_ratio) = node;
+    run->kernel->report(run);
+}

@@ -1,0 +1,94 @@
+/* The state of one measurement at one end, and small things every kernel needs from it. */
+#ifndef HPCQ_RUN_H
+#define HPCQ_RUN_H
+
+#include "base/clock.h"
+#include "base/histogram.h"
+#include "describe/kernel.h"
+#include "evidence/evidence.h"
+#include "wire/address.h"
+#include "wire/control.h"
+
+#include <sys/resource.h>
+
+/* Named JSON values in order: what was granted, and warnings (name and message). */
+struct note {
+    char *name, *value;
+};
+struct notes {
+    struct note *list;
+    size_t count;
+};
+
+struct samples {
+    const char *path; /* NULL: none are kept */
+    uint64_t *list;   /* ns */
+    size_t count, capacity;
+};
+
+/* What is kept beside the result line; asked: by the peer, for its own files. */
+struct keep {
+    const char *evidence_path, *raw_folder;
+    bool evidence_asked, raw_asked;
+    char *peer_whole;
+    struct notes peer_raw; /* path and text */
+};
+
+enum phase { PHASE_NONE, PHASE_WARMUP, PHASE_MEASURE };
+
+struct run {
+    const struct program *program;
+    const struct kernel *kernel;
+    void *options, *metrics, *state; /* structs of the kernel */
+    struct failure failure;
+    bool is_server, is_active;
+    bool invalid;
+    char invalid_reason[256];
+
+    struct control control;
+    const void *communicator; /* MPI: of the two ranks (an MPI_Comm) */
+    uint64_t deadline_ns;     /* of the whole run */
+    double timeout_s;
+    struct address local, peer; /* of the control channel; the test channel uses the same hosts */
+    struct port_range ports;    /* server: for the test socket */
+    unsigned test_port;
+
+    enum phase phase;
+    uint64_t phase_start_ns, now_ns, phase_end_ns;
+    uint64_t operation_count;        /* operations of this phase at this end */
+    uint64_t sent_count, sent_bytes; /* active end, this phase */
+    bool peer_stopped;               /* passive end: the active end has stopped, and these are its figures */
+    uint64_t peer_sent_count, peer_sent_bytes;
+    struct rusage usage_start, usage_end;
+
+    struct notes granted, warnings;
+    struct histogram *histogram;
+    struct samples samples;
+    struct evidence *evidence;
+    struct keep keep;
+    char *peer_evidence; /* client: the server's, as JSON */
+    bool evidence_complete;
+    char started_utc[UTC_TEXT_BYTES];
+};
+
+void run_begin(struct run *run, const struct program *program, const struct kernel *kernel, bool is_server);
+void run_end(struct run *run);
+const struct common_options *run_common(const struct run *run);
+struct common_metrics *run_common_metrics(struct run *run);
+
+/* A state by name with its own deadline, never later than the run's. */
+uint64_t run_state(struct run *run, const char *state, double limit_s);
+void run_invalid(struct run *run, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void run_warn(struct run *run, const char *name, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* What the system granted this end; the name gets the end's prefix: send_buffer_bytes -> client_send_buffer_bytes. */
+void run_grant_number(struct run *run, const char *name, double value);
+void run_grant_text(struct run *run, const char *name, const char *value);
+void notes_add(struct notes *notes, const char *name, const char *value);
+
+bool run_pin(struct run *run);                             /* to the CPU that the options name for this end */
+void run_round_trip(struct run *run, uint64_t elapsed_ns); /* one sample: histogram and raw list */
+bool run_samples_write(struct run *run);
+/* After the measurement: the "after" snapshot, then the metrics of this end. */
+void run_finish(struct run *run);
+
+#endif

@@ -1,0 +1,14 @@
+/* What the kernel knows of one TCP connection, in a form that fits every kernel and every C library. */
+#ifndef HPCQ_TCP_INFO_H
+#define HPCQ_TCP_INFO_H
+
+#include "base/text.h"
+
+/* Each of them NAN where the kernel does not tell it. */
+double tcp_info_retransmits(int descriptor);   /* segments since the connection began */
+double tcp_info_round_trip_ns(int descriptor); /* the smoothed estimate */
+
+/* `name value` lines of the evidence source self.tcp_info; 0 or errno. */
+int tcp_info_read(int descriptor, struct text *out);
+
+#endif

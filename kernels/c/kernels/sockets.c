@@ -1,0 +1,212 @@
+/* Buffers and TCP. See sockets.h. */
+#include "kernels/sockets.h"
+
+#include "base/signals.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+/* Names that Linux has had since 3.x or got later; a kernel without one refuses it and the run says so. */
+const char *const sockets_congestion_controls[] = {"system", "cubic", "reno",     "bbr",      "dctcp", "htcp",
+                                                   "bic",    "vegas", "westwood", "illinois", NULL};
+
+static bool set_integer(struct run *run, int descriptor, int level, int option, int64_t value, const char *name)
+{
+    int wanted = (int)value;
+    return setsockopt(descriptor, level, option, &wanted, sizeof wanted) == 0 ||
+           fail_system(&run->failure, "%s: %lld", name, (long long)value);
+}
+
+static int64_t get_integer(int descriptor, int level, int option)
+{
+    int value = -1;
+    socklen_t length = sizeof value;
+    return getsockopt(descriptor, level, option, &value, &length) ? -1 : value;
+}
+
+bool sockets_buffers(struct run *run, int descriptor, int64_t send_bytes, int64_t receive_bytes)
+{
+    return (!send_bytes || set_integer(run, descriptor, SOL_SOCKET, SO_SNDBUF, send_bytes, "send_buffer_bytes")) &&
+           (!receive_bytes ||
+            set_integer(run, descriptor, SOL_SOCKET, SO_RCVBUF, receive_bytes, "receive_buffer_bytes"));
+}
+
+/* socket(7): the kernel doubles the value asked for, and getsockopt() tells the doubled one. */
+static void buffer_granted(struct run *run, int64_t asked, int64_t granted, const char *name)
+{
+    run_grant_number(run, name, (double)granted);
+    if (asked && granted < 2 * asked)
+        run_warn(run, "buffer_clipped", "%s: %s: asked for %lld (doubled by the system: %lld), granted %lld",
+                 run->is_server ? "server" : "client", name, (long long)asked, (long long)(2 * asked),
+                 (long long)granted);
+}
+
+void sockets_buffers_granted(struct run *run, int descriptor, int64_t send_bytes, int64_t receive_bytes)
+{
+    buffer_granted(run, send_bytes, get_integer(descriptor, SOL_SOCKET, SO_SNDBUF), "send_buffer_bytes");
+    buffer_granted(run, receive_bytes, get_integer(descriptor, SOL_SOCKET, SO_RCVBUF), "receive_buffer_bytes");
+}
+
+bool sockets_timeout(struct run *run, int descriptor, double seconds)
+{
+    uint64_t us = clock_ns_from_s(seconds) / 1000;
+    struct timeval limit = {.tv_sec = (time_t)(us / 1000000), .tv_usec = (suseconds_t)(us % 1000000)};
+    if (!us)
+        limit.tv_usec = 1; /* 0 would mean: for ever */
+    return (setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) == 0 &&
+            setsockopt(descriptor, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) == 0) ||
+           fail_system(&run->failure, "socket time-out");
+}
+
+/* What must be set before the connection is made: buffers decide the window scale, MSS goes into the SYN. */
+static bool tcp_settings_apply(struct run *run, int descriptor, const struct tcp_settings *settings)
+{
+    const char *congestion = sockets_congestion_controls[settings->congestion_control];
+    if (!sockets_buffers(run, descriptor, settings->send_buffer_bytes, settings->receive_buffer_bytes))
+        return false;
+    if (settings->mss_bytes && !set_integer(run, descriptor, IPPROTO_TCP, TCP_MAXSEG, settings->mss_bytes, "mss_bytes"))
+        return false;
+    if (settings->congestion_control &&
+        setsockopt(descriptor, IPPROTO_TCP, TCP_CONGESTION, congestion, (socklen_t)strlen(congestion)))
+        return fail_system(&run->failure, "congestion_control: %s on this %s", congestion,
+                           run->is_server ? "server" : "client");
+    return set_integer(run, descriptor, IPPROTO_TCP, TCP_NODELAY, settings->no_delay, "no_delay");
+}
+
+static void tcp_settings_granted(struct run *run, int descriptor, const struct tcp_settings *settings)
+{
+    char congestion[32] = "";
+    socklen_t length = sizeof congestion - 1;
+    sockets_buffers_granted(run, descriptor, settings->send_buffer_bytes, settings->receive_buffer_bytes);
+    run_grant_number(run, "mss_bytes", (double)get_integer(descriptor, IPPROTO_TCP, TCP_MAXSEG));
+    if (getsockopt(descriptor, IPPROTO_TCP, TCP_CONGESTION, congestion, &length) == 0)
+        run_grant_text(run, "congestion_control", congestion);
+}
+
+bool sockets_tcp_listen(struct run *run, const struct tcp_settings *settings, int *listener)
+{
+    struct address address = run->local;
+    *listener = socket_new(&address, SOCK_STREAM, &run->failure);
+    if (*listener < 0 || !tcp_settings_apply(run, *listener, settings) ||
+        !socket_bind_range(*listener, true, &address, run->ports, &run->failure))
+        return false;
+    run->test_port = address_port(&address);
+    return true;
+}
+
+/* Whoever connected to the test port; only the client of this session knows the token. */
+struct guest {
+    int descriptor;
+    size_t have;
+    uint8_t token[CONTROL_TOKEN_BYTES];
+};
+struct lobby {
+    struct guest guests[8]; /* the oldest first */
+    size_t count;
+};
+
+/* Out of the lobby, to be closed or measured with. */
+static int guest_leave(struct lobby *lobby, size_t index)
+{
+    int descriptor = lobby->guests[index].descriptor;
+    memmove(&lobby->guests[index], &lobby->guests[index + 1], (--lobby->count - index) * sizeof lobby->guests[0]);
+    return descriptor;
+}
+
+static void guest_arrive(struct lobby *lobby, int listener)
+{
+    int descriptor = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+    if (descriptor < 0)
+        return;
+    if (lobby->count == sizeof lobby->guests / sizeof lobby->guests[0])
+        close(guest_leave(lobby, 0));
+    lobby->guests[lobby->count++] = (struct guest){.descriptor = descriptor};
+}
+
+/* True once its whole token is here and right; otherwise it stays, or goes. */
+static bool guest_admitted(struct lobby *lobby, size_t index, const uint8_t *token)
+{
+    struct guest *guest = &lobby->guests[index];
+    ssize_t got = recv(guest->descriptor, guest->token + guest->have, sizeof guest->token - guest->have, MSG_DONTWAIT);
+    uint8_t difference = 0;
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return false;
+    guest->have += got > 0 ? (size_t)got : 0;
+    for (size_t i = 0; i < sizeof guest->token; i++)
+        difference |= guest->token[i] ^ token[i];
+    if (guest->have == sizeof guest->token && !difference)
+        return true;
+    if (got <= 0 || guest->have == sizeof guest->token)
+        close(guest_leave(lobby, index));
+    return false;
+}
+
+/* The client's connection among all that come: a port scanner costs it nothing. */
+static bool tcp_admit(struct run *run, int listener, int *descriptor, uint64_t deadline_ns)
+{
+    struct lobby lobby = {.count = 0};
+    struct pollfd pollers[2 + sizeof lobby.guests / sizeof lobby.guests[0]];
+    uint8_t token[CONTROL_TOKEN_BYTES];
+    control_token(&run->control, token);
+    fcntl(listener, F_SETFL, O_NONBLOCK);
+    while (*descriptor < 0 && clock_remaining_ms(deadline_ns)) {
+        pollers[0] = (struct pollfd){.fd = listener, .events = POLLIN};
+        for (size_t i = 0; i < lobby.count; i++)
+            pollers[i + 1] = (struct pollfd){.fd = lobby.guests[i].descriptor, .events = POLLIN};
+        size_t count = lobby.count;
+        pollers[count + 1] = (struct pollfd){.fd = run->control.descriptor, .events = POLLIN};
+        if (poll(pollers, count + 2, clock_remaining_ms(deadline_ns)) < 0 && errno != EINTR)
+            break;
+        if (pollers[count + 1].revents && !control_silent(&run->control, &run->failure))
+            break;
+        if (signals_stop() && !fail(&run->failure, EXIT_INVALID, "interrupted by signal %d", signals_stop()))
+            break;
+        for (size_t i = count; *descriptor < 0 && i > 0; i--)
+            if (pollers[i].revents && guest_admitted(&lobby, i - 1, token))
+                *descriptor = guest_leave(&lobby, i - 1);
+        if (*descriptor < 0 && pollers[0].revents)
+            guest_arrive(&lobby, listener);
+    }
+    while (lobby.count)
+        close(guest_leave(&lobby, 0));
+    return *descriptor >= 0 || fail(&run->failure, EXIT_PEER, "timed out: the client did not come to the test channel");
+}
+
+static bool tcp_join(struct run *run, const struct tcp_settings *settings, int *descriptor, uint64_t deadline_ns)
+{
+    struct address to = run->peer, from = run->local;
+    uint8_t token[CONTROL_TOKEN_BYTES];
+    address_set_port(&to, run->test_port);
+    *descriptor = socket_new(&to, SOCK_STREAM, &run->failure);
+    if (*descriptor < 0 || !tcp_settings_apply(run, *descriptor, settings) ||
+        !socket_bind_range(*descriptor, false, &from, (struct port_range){0, 0}, &run->failure) ||
+        !socket_connect(*descriptor, &to, deadline_ns, &run->failure))
+        return false;
+    control_token(&run->control, token);
+    return send(*descriptor, token, sizeof token, MSG_NOSIGNAL) == (ssize_t)sizeof token ||
+           fail_system(&run->failure, "token on the test channel");
+}
+
+bool sockets_tcp_open(struct run *run, const struct tcp_settings *settings, int *listener, int *descriptor)
+{
+    uint64_t deadline = run_state(run, "open", 10);
+    if (run->is_server) {
+        *descriptor = -1;
+        if (!tcp_admit(run, *listener, descriptor, deadline))
+            return false;
+        close(*listener);
+        *listener = -1;
+        if (!set_integer(run, *descriptor, IPPROTO_TCP, TCP_NODELAY, settings->no_delay, "no_delay"))
+            return false;
+    } else if (!tcp_join(run, settings, descriptor, deadline)) {
+        return false;
+    }
+    tcp_settings_granted(run, *descriptor, settings);
+    evidence_socket(run->evidence, *descriptor);
+    return true;
+}

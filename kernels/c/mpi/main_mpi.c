@@ -1,0 +1,107 @@
+/* hpcq-mpi: the MPI kernels, under any launcher: two ranks, or a tournament of many. */
+#include "base/signals.h"
+#include "describe/arguments.h"
+#include "describe/program.h"
+#include "engine/result.h"
+#include "facts/facts.h"
+#include "mpi/mpi_nodes.h"
+#include "mpi/mpi_run.h"
+#include "mpi/mpi_tournament.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static const struct kernel *const kernels[] = {&kernel_mpi_pingpong, NULL};
+
+static const struct program program = {
+    .name = "hpcq-mpi",
+    .kernels = kernels,
+    .usage =
+        "hpcq-mpi: network measurements over MPI, one JSON line from the client's rank; two ranks, any launcher\n\n"
+        "  mpirun -np 2 hpcq-mpi KERNEL [--interface IF] [--nodes CLIENT,SERVER] [--timeout-s S]\n"
+        "                           [--samples-file F] [--evidence-file F] [--raw-dir DIR] [--OPTION VALUE ...]\n"
+        "  mpirun -np N hpcq-mpi tournament --tournament F --spool F [--interface IF] [--nodes A,B,...]\n"
+        "                           [--facts-dir DIR] [--evidence line|whole] [--finish-file F] [--done-file F]\n"
+        "  hpcq-mpi facts [--interface IF] [--root DIR]\n"
+        "  hpcq-mpi --describe | --version | --help | KERNEL --help\n\n"
+        "exit: 0 measured, 1 measured but invalid, 2 usage, 3 peer, 4 system call\n",
+};
+
+static bool mpi_arguments(struct run *run, int argc, char **argv, const char **interface)
+{
+    const char *timeout = NULL, *samples = NULL, *evidence = NULL, *raw = NULL, *nodes = NULL;
+    const struct flag flags[] = {{"interface", interface},     {"nodes", &nodes}, /* read before: see kernel_main */
+                                 {"timeout-s", &timeout},      {"samples-file", &samples},
+                                 {"evidence-file", &evidence}, {"raw-dir", &raw}};
+    struct failure *failure = &run->failure;
+    failure->state = run->kernel->name;
+    run->timeout_s = 0;
+    if (!arguments_parse(argc, argv, 2, flags, ROW_COUNT(flags), &run->kernel->options, run->options, failure) ||
+        (timeout && !arguments_number("timeout-s", timeout, 1, 1e5, &run->timeout_s, failure)))
+        return false;
+    if (run->timeout_s <= 0)
+        run->timeout_s = run_common(run)->warmup_s + run_common(run)->duration_s + 60;
+    run->samples.path = samples;
+    run->keep.evidence_path = evidence;
+    run->keep.raw_folder = raw;
+    if (*interface && !**interface)
+        *interface = NULL;
+    return true;
+}
+
+static const char *nodes_argument(int argc, char **argv)
+{
+    for (int i = 2; i + 1 < argc; i++)
+        if (!strcmp(argv[i], "--nodes"))
+            return argv[i + 1];
+    return NULL;
+}
+
+static int kernel_main(const struct kernel *kernel, int argc, char **argv)
+{
+    struct run run;
+    const char *interface = NULL;
+    int rank = 0, size = 0;
+    MPI_Init(&argc, &argv);
+    /* Which rank is the client decides what a run is made of, so it is known before the other arguments. */
+    MPI_Comm pair = mpi_nodes_pair(nodes_argument(argc, argv));
+    MPI_Comm_rank(pair, &rank);
+    MPI_Comm_size(pair, &size);
+    signals_install();
+    run_begin(&run, &program, kernel, rank == 1);
+    run.communicator = &pair;
+    bool ok = mpi_arguments(&run, argc, argv, &interface);
+    if (ok && size != 2)
+        ok = fail(&run.failure, EXIT_USAGE, "found %d ranks: allowed: 2", size);
+    if (ok) {
+        alarm((unsigned)run.timeout_s + 1); /* a lost peer must not hold the node: the default action ends us */
+        ok = mpi_run(&run, interface);
+        alarm(0);
+    }
+    int code = ok ? EXIT_MEASURED : (int)run.failure.exit_code;
+    if (rank == 0)
+        code = result_print(&run);
+    else if (rank == 1 && !ok && run.failure.exit_code != EXIT_USAGE)
+        fail_print(&run.failure);
+    run_end(&run);
+    if (pair != MPI_COMM_WORLD)
+        MPI_Comm_free(&pair);
+    return mpi_finish(code, MPI_FINISH_LIMIT_S);
+}
+
+int main(int argc, char **argv)
+{
+    if (program_information(&program, argc, argv))
+        return EXIT_MEASURED;
+    const struct kernel *kernel = argc > 1 ? program_kernel(&program, argv[1]) : NULL;
+    if (kernel)
+        return kernel_main(kernel, argc, argv);
+    if (argc > 1 && !strcmp(argv[1], "tournament"))
+        return mpi_tournament_main(&program, argc, argv);
+    if (argc > 1 && !strcmp(argv[1], "facts"))
+        return facts_main(argc, argv);
+    fprintf(stderr, "error: %s: unknown: allowed: tournament facts mpi_pingpong\n\nhint: hpcq-mpi --help\n",
+            argc > 1 ? argv[1] : "no kernel");
+    return EXIT_USAGE;
+}

@@ -1,0 +1,232 @@
+/*   rank 0                                rank 1
+ *     { batch {count}  ->  count operations together } ...  batch {0} ends the phase
+ *     warm-up, then both take the "before" snapshot, barrier, measurement, both take the "after" snapshot
+ *                                      <-  report (as text, the same as on the control channel of hpcq-net)
+ */
+#include "mpi/mpi_run.h"
+
+#include "base/signals.h"
+#include "engine/report.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { TAG_BATCH = 2, TAG_REPORT = 3, RANK_CLIENT = 0, RANK_SERVER = 1, BATCH_MAX = 1000000, ENVIRONMENT_BYTES = 2048 };
+static const uint64_t batch_ns = 10000000; /* between looks at the clock and at signals */
+
+extern char **environ;
+
+bool mpi_run_check(struct run *run, int rc, const char *what)
+{
+    char words[MPI_MAX_ERROR_STRING] = "";
+    int length = 0;
+    if (rc == MPI_SUCCESS)
+        return true;
+    MPI_Error_string(rc, words, &length);
+    return fail(&run->failure, EXIT_PEER, "%s: %.300s", what, words);
+}
+
+static uint64_t batch_next(const struct run *run, uint64_t end_ns, uint64_t limit, uint64_t last, uint64_t took_ns)
+{
+    if (signals_stop() || run->now_ns >= end_ns || (limit && run->operation_count >= limit))
+        return 0;
+    double next = last ? (double)last * (double)batch_ns / (double)(took_ns ? took_ns : 1) : 1;
+    if (last && next > 4 * (double)last)
+        next = 4 * (double)last; /* the first operations are slow: do not jump from them */
+    uint64_t count = next < 1 ? 1 : next > BATCH_MAX ? BATCH_MAX : (uint64_t)next;
+    return limit && count > limit - run->operation_count ? limit - run->operation_count : count;
+}
+
+static bool batch_run(struct run *run, uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        if (run->kernel->step(run) == STEP_FAILED)
+            return false;
+        run->operation_count++;
+    }
+    return true;
+}
+
+static bool phase_client(struct run *run, double duration_s, uint64_t limit)
+{
+    uint64_t end_ns = run->phase_start_ns + clock_ns_from_s(duration_s), count = 0, took_ns = 0;
+    do {
+        count = batch_next(run, end_ns, limit, count, took_ns);
+        uint64_t before_ns = clock_now_ns();
+        int rc = MPI_Send(&count, 1, MPI_UINT64_T, RANK_SERVER, TAG_BATCH, mpi_run_communicator(run));
+        if (!mpi_run_check(run, rc, "batch") || !batch_run(run, count))
+            return false;
+        took_ns = clock_now_ns() - before_ns;
+    } while (count);
+    return true;
+}
+
+static bool phase_server(struct run *run)
+{
+    uint64_t count = 0;
+    do {
+        int rc =
+            MPI_Recv(&count, 1, MPI_UINT64_T, RANK_CLIENT, TAG_BATCH, mpi_run_communicator(run), MPI_STATUS_IGNORE);
+        if (!mpi_run_check(run, rc, "batch") || !batch_run(run, count))
+            return false;
+    } while (count);
+    return true;
+}
+
+static bool mpi_phase(struct run *run, enum phase phase)
+{
+    const struct common_options *common = run_common(run);
+    bool measure = phase == PHASE_MEASURE;
+    run->phase = phase;
+    run->operation_count = 0;
+    run->kernel->begin(run);
+    if (measure) {
+        clock_utc(run->started_utc);
+        evidence_before(run->evidence);
+    }
+    if (!mpi_run_check(run, MPI_Barrier(mpi_run_communicator(run)), "barrier"))
+        return false;
+    run_state(run, measure ? "measure" : "warmup", 0);
+    getrusage(RUSAGE_SELF, &run->usage_start);
+    run->phase_start_ns = run->now_ns = clock_now_ns();
+    bool ok = run->is_server ? phase_server(run)
+                             : phase_client(run, measure ? common->duration_s : common->warmup_s,
+                                            measure ? (uint64_t)common->operation_count_max : 0);
+    run->phase_end_ns = clock_now_ns();
+    getrusage(RUSAGE_SELF, &run->usage_end);
+    if (ok && signals_stop())
+        return fail(&run->failure, EXIT_INVALID, "interrupted by signal %d", signals_stop());
+    return ok;
+}
+
+static void mpi_granted(struct run *run)
+{
+    char version[MPI_MAX_LIBRARY_VERSION_STRING] = "", name[MPI_MAX_PROCESSOR_NAME] = "";
+    int length = 0;
+    struct text environment = {0};
+    MPI_Get_library_version(version, &length);
+    version[strcspn(version, "\n")] = '\0';
+    for (char *tab = version; (tab = strchr(tab, '\t'));)
+        *tab = ' ';
+    run_grant_text(run, "mpi_library_version", version);
+    MPI_Get_processor_name(name, &length);
+    run_grant_text(run, "mpi_processor_name", name);
+    /* What steers the choice of transport; what launchers set anew for each job is left out. */
+    static const char *const prefixes[] = {"OMPI_MCA_btl",
+                                           "OMPI_MCA_pml",
+                                           "OMPI_MCA_mtl",
+                                           "OMPI_MCA_coll",
+                                           "OMPI_MCA_mpi_yield_when_idle",
+                                           "UCX_",
+                                           "MPICH_",
+                                           "FI_",
+                                           "PSM2_",
+                                           "PSM3_",
+                                           "I_MPI_",
+                                           NULL};
+    for (char **entry = environ; *entry && environment.length < ENVIRONMENT_BYTES; entry++)
+        for (size_t i = 0; prefixes[i]; i++)
+            if (!strncmp(*entry, prefixes[i], strlen(prefixes[i])))
+                text_print(&environment, "%s%.200s", environment.length ? " " : "", *entry);
+    run_grant_text(run, "mpi_environment", text_string(&environment));
+    text_free(&environment);
+}
+
+static bool mpi_report_send(struct run *run)
+{
+    struct text out = {0};
+    report_write(run, &out);
+    int rc = MPI_Send(out.data, (int)out.length, MPI_CHAR, RANK_CLIENT, TAG_REPORT, mpi_run_communicator(run));
+    text_free(&out);
+    return mpi_run_check(run, rc, "report");
+}
+
+static bool mpi_report_receive(struct run *run)
+{
+    struct received message = {0};
+    MPI_Status status;
+    int length = 0;
+    if (!mpi_run_check(run, MPI_Probe(RANK_SERVER, TAG_REPORT, mpi_run_communicator(run), &status), "report"))
+        return false;
+    MPI_Get_count(&status, MPI_CHAR, &length);
+    message.payload = memory_new((size_t)length + 1, 1);
+    message.length = (size_t)length;
+    int rc = MPI_Recv(message.payload, length, MPI_CHAR, RANK_SERVER, TAG_REPORT, mpi_run_communicator(run),
+                      MPI_STATUS_IGNORE);
+    bool ok = mpi_run_check(run, rc, "report") &&
+              (received_split(&message) || fail(&run->failure, EXIT_PEER, "report: malformed"));
+    if (ok)
+        report_read(run, &message);
+    received_free(&message);
+    return ok;
+}
+
+static void mpi_same_node(struct run *run)
+{
+    char mine[MPI_MAX_PROCESSOR_NAME] = "";
+    const char *peer = NULL;
+    int length = 0;
+    MPI_Get_processor_name(mine, &length);
+    for (size_t i = 0; i < run->granted.count; i++)
+        if (!strcmp(run->granted.list[i].name, "server_mpi_processor_name"))
+            peer = run->granted.list[i].value;
+    if (peer && strlen(peer) == strlen(mine) + 2 && !strncmp(peer + 1, mine, strlen(mine)))
+        run_warn(run, "same_node", "both ranks ran on %s: no network was measured", mine);
+}
+
+/* Both ranks leave together: when one cannot go on, neither starts. */
+static bool mpi_agree(struct run *run, bool ok)
+{
+    int mine = ok, all = 0;
+    if (!mpi_run_check(run, MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, mpi_run_communicator(run)), "agree"))
+        return false;
+    return all || fail(&run->failure, EXIT_PEER, "the other rank could not start; its own message says why");
+}
+
+bool mpi_run(struct run *run, const char *interface)
+{
+    struct address local = {.length = 0};
+    const struct common_options *common = run_common(run);
+    run_state(run, "start", 0);
+    run->is_active = !run->is_server;
+    MPI_Comm_set_errhandler(mpi_run_communicator(run), MPI_ERRORS_RETURN);
+    bool ok = (!interface || address_of_interface(interface, AF_UNSPEC, &local, &run->failure)) && run_pin(run) &&
+              run->kernel->open(run);
+    if (!mpi_agree(run, ok))
+        return false;
+    run->evidence = evidence_new(&local, interface);
+    mpi_granted(run);
+    ok = (common->warmup_s <= 0 || mpi_phase(run, PHASE_WARMUP)) && mpi_phase(run, PHASE_MEASURE);
+    if (ok) {
+        run_finish(run);
+        run_state(run, "report", 0);
+        ok = run->is_server ? mpi_report_send(run) : mpi_report_receive(run);
+        if (ok && !run->is_server)
+            mpi_same_node(run);
+    }
+    run->kernel->close(run);
+    return ok;
+}
+
+static volatile sig_atomic_t finish_code;
+
+static void on_finish_limit(int number)
+{
+    (void)number;
+    _exit(finish_code);
+}
+
+int mpi_finish(int code, unsigned limit_s)
+{
+    struct sigaction action = {.sa_handler = on_finish_limit};
+    fflush(NULL);
+    finish_code = code;
+    sigaction(SIGALRM, &action, NULL);
+    alarm(limit_s);
+    MPI_Finalize();
+    alarm(0);
+    return code;
+}

@@ -1,0 +1,25 @@
+/* The engine of MPI kernels: rank 0 is the client, rank 1 the server, MPI itself their control channel. */
+#ifndef HPCQ_MPI_RUN_H
+#define HPCQ_MPI_RUN_H
+
+#include "engine/run.h"
+
+#include <mpi.h>
+
+bool mpi_run_check(struct run *run, int rc, const char *what); /* false, with MPI's words, unless rc is MPI_SUCCESS */
+/* The two ranks of this run: 0 is the client, 1 the server. */
+static inline MPI_Comm mpi_run_communicator(const struct run *run)
+{
+    return *(const MPI_Comm *)run->communicator;
+}
+
+/* Runs the kernel on this rank. On rank 0 the run then holds the report of rank 1 too. */
+bool mpi_run(struct run *run, const char *interface);
+
+/* MPI_Finalize(), and back with `code`. All is measured and printed by then, so where the library does not come back
+ * (seen with MPICH 4.0 over UCX: one rank waits for the other's acknowledgement, the other waits in PMI) the process
+ * ends after `limit_s`. */
+enum { MPI_FINISH_LIMIT_S = 5 };
+int mpi_finish(int code, unsigned limit_s);
+
+#endif

@@ -1,0 +1,31 @@
+/* One step of a tournament: all its matches at once, and a barrier. */
+#ifndef HPCQ_CONDUCTOR_STEP_H
+#define HPCQ_CONDUCTOR_STEP_H
+
+#include "tournament/members.h"
+#include "tournament/spool.h"
+
+#include <poll.h>
+
+struct conductor {
+    const struct program *program;
+    struct tournament tournament;
+    struct members members;
+    struct spool spool;
+    struct failure failure;
+    const char *raw_folder; /* NULL: the files behind the counters are not kept */
+    bool evidence_whole;
+    int signals;
+    bool finish, stop; /* asked to end after this step, now */
+    struct pollfd *pollers;
+    uint64_t play_no;
+};
+
+/* False when the tournament cannot go on; conductor->failure says why. */
+bool conductor_step(struct conductor *conductor, const struct tournament_step *step);
+/* Waits for agents and signals, and takes what has come; `on_message` gets what a member said. */
+bool conductor_wait(struct conductor *conductor, uint64_t until_ns, void *argument,
+                    void (*on_message)(struct conductor *conductor, void *argument, size_t member,
+                                       const struct received *message));
+
+#endif

@@ -1,0 +1,185 @@
+/* See address.h. */
+#include "wire/address.h"
+
+#include "base/clock.h"
+#include "base/signals.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <netdb.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+bool address_parse(const char *text, int family, struct address *out, struct failure *failure)
+{
+    struct addrinfo hints = {.ai_family = family, .ai_socktype = SOCK_STREAM}, *list = NULL;
+    int rc = getaddrinfo(text, NULL, &hints, &list);
+    if (rc)
+        return fail(failure, EXIT_USAGE, "%s: no such address: %s", text, gai_strerror(rc));
+    memset(out, 0, sizeof *out);
+    memcpy(&out->storage, list->ai_addr, list->ai_addrlen);
+    out->length = list->ai_addrlen;
+    freeaddrinfo(list);
+    return true;
+}
+
+/* How much an address is preferred; 0 means it does not fit. */
+static int address_rank(const struct sockaddr *address, int family)
+{
+    if (!address || (family != AF_UNSPEC && address->sa_family != family))
+        return 0;
+    if (address->sa_family == AF_INET)
+        return 3;
+    if (address->sa_family != AF_INET6)
+        return 0;
+    struct sockaddr_in6 v6;
+    memcpy(&v6, address, sizeof v6);
+    return IN6_IS_ADDR_LINKLOCAL(&v6.sin6_addr) ? 1 : 2;
+}
+
+bool address_of_interface(const char *interface, int family, struct address *out, struct failure *failure)
+{
+    struct ifaddrs *list = NULL;
+    int best = 0;
+    if (getifaddrs(&list))
+        return fail_system(failure, "addresses of %s", interface);
+    memset(out, 0, sizeof *out);
+    for (struct ifaddrs *i = list; i; i = i->ifa_next) {
+        int rank = strcmp(i->ifa_name, interface) ? 0 : address_rank(i->ifa_addr, family);
+        if (rank <= best)
+            continue;
+        best = rank;
+        out->length = i->ifa_addr->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+        memcpy(&out->storage, i->ifa_addr, out->length);
+    }
+    freeifaddrs(list);
+    if (best)
+        return true;
+    fail_hint(failure, "`ip address show` lists the interfaces of this node");
+    return fail(failure, EXIT_USAGE, "interface %s: no such interface, or it has no address", interface);
+}
+
+static bool address_same_host(const struct sockaddr *a, const struct address *b)
+{
+    if (!a || a->sa_family != b->storage.ss_family)
+        return false;
+    if (a->sa_family == AF_INET) {
+        struct sockaddr_in x, y;
+        memcpy(&x, a, sizeof x);
+        memcpy(&y, &b->storage, sizeof y);
+        return x.sin_addr.s_addr == y.sin_addr.s_addr;
+    }
+    struct sockaddr_in6 x, y;
+    memcpy(&x, a, sizeof x);
+    memcpy(&y, &b->storage, sizeof y);
+    return a->sa_family == AF_INET6 && !memcmp(&x.sin6_addr, &y.sin6_addr, sizeof x.sin6_addr);
+}
+
+void address_interface(const struct address *address, char out[IF_NAMESIZE])
+{
+    struct ifaddrs *list = NULL;
+    out[0] = '\0';
+    if (getifaddrs(&list))
+        return;
+    for (struct ifaddrs *i = list; i && !out[0]; i = i->ifa_next)
+        if (address_same_host(i->ifa_addr, address))
+            snprintf(out, IF_NAMESIZE, "%s", i->ifa_name);
+    freeifaddrs(list);
+}
+
+void address_text(const struct address *address, char out[ADDRESS_TEXT_BYTES])
+{
+    if (getnameinfo((const struct sockaddr *)&address->storage, address->length, out, ADDRESS_TEXT_BYTES, NULL, 0,
+                    NI_NUMERICHOST))
+        snprintf(out, ADDRESS_TEXT_BYTES, "?");
+}
+
+unsigned address_port(const struct address *address)
+{
+    struct sockaddr_in v4; /* sin_port and sin6_port lie at the same place (RFC 3493 3.3) */
+    memcpy(&v4, &address->storage, sizeof v4);
+    return ntohs(v4.sin_port);
+}
+
+void address_set_port(struct address *address, unsigned port)
+{
+    struct sockaddr_in v4;
+    memcpy(&v4, &address->storage, sizeof v4);
+    v4.sin_port = htons((uint16_t)port);
+    memcpy(&address->storage, &v4, sizeof v4);
+}
+
+bool address_of_socket(int descriptor, struct address *out)
+{
+    memset(out, 0, sizeof *out);
+    out->length = sizeof out->storage;
+    return getsockname(descriptor, (struct sockaddr *)&out->storage, &out->length) == 0;
+}
+
+int socket_new(const struct address *address, int type, struct failure *failure)
+{
+    int descriptor = socket(address->storage.ss_family, type | SOCK_CLOEXEC, 0);
+    if (descriptor < 0)
+        fail_system(failure, "socket");
+    return descriptor;
+}
+
+bool socket_bind_range(int descriptor, bool listening, struct address *address, struct port_range range,
+                       struct failure *failure)
+{
+    char host[ADDRESS_TEXT_BYTES];
+    int one = 1;
+    if (listening && setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one))
+        return fail_system(failure, "SO_REUSEADDR");
+    for (unsigned port = range.first; port <= range.last; port++) {
+        address_set_port(address, port);
+        if (bind(descriptor, (struct sockaddr *)&address->storage, address->length) == 0 &&
+            (!listening || listen(descriptor, 1024) == 0))
+            return address_of_socket(descriptor, address) || fail_system(failure, "getsockname");
+        if (errno != EADDRINUSE && errno != EACCES)
+            break;
+    }
+    address_text(address, host);
+    return fail_system(failure, "listen on %s, ports %u-%u", host, range.first, range.last);
+}
+
+bool socket_wait(int descriptor, short events, uint64_t deadline_ns, const char *what, struct failure *failure)
+{
+    for (;;) {
+        struct pollfd poller = {.fd = descriptor, .events = events};
+        if (signals_stop())
+            return fail(failure, EXIT_INVALID, "interrupted by signal %d", signals_stop());
+        int ms = clock_remaining_ms(deadline_ns);
+        int rc = poll(&poller, 1, ms > 1000 ? 1000 : ms); /* a second at most: a signal may come just before poll */
+        if (rc > 0)
+            return true;
+        if (rc < 0 && errno != EINTR)
+            return fail_system(failure, "poll");
+        if (ms == 0)
+            return fail(failure, EXIT_PEER, "timed out: %s", what);
+    }
+}
+
+bool socket_connect(int descriptor, const struct address *to, uint64_t deadline_ns, struct failure *failure)
+{
+    char host[ADDRESS_TEXT_BYTES];
+    int flags = fcntl(descriptor, F_GETFL), error = 0;
+    socklen_t length = sizeof error;
+    address_text(to, host);
+    if (flags < 0 || fcntl(descriptor, F_SETFL, flags | O_NONBLOCK))
+        return fail_system(failure, "fcntl");
+    if (connect(descriptor, (const struct sockaddr *)&to->storage, to->length) && errno != EINPROGRESS)
+        error = errno;
+    else if (!socket_wait(descriptor, POLLOUT, deadline_ns, "no answer to connect", failure))
+        return false;
+    else if (getsockopt(descriptor, SOL_SOCKET, SO_ERROR, &error, &length))
+        return fail_system(failure, "SO_ERROR");
+    if (error)
+        return fail(failure, EXIT_PEER, "connect to %s port %u: %s (%s)", host, address_port(to), strerror(error),
+                    fail_errno_name(error));
+    return fcntl(descriptor, F_SETFL, flags) == 0 || fail_system(failure, "fcntl");
+}
