@@ -35,7 +35,7 @@ PAIRS = ("12", "34", "56", "78", "13", "24", "57", "68", "15", "26", "37", "48")
 CAMPAIGN = f"""name: accept
 clusters: [alpha]
 pairs: {{list: [{", ".join(f"[alpha-n0{pair[0]}, alpha-n0{pair[1]}]" for pair in PAIRS)}]}}
-pack: whole
+allocation: whole
 repetitions: 5
 tests: [{{kernel: tcp_stream, parameters: {{duration_s: 200ms, warmup_s: 100ms}}}}]
 """

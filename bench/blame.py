@@ -204,7 +204,7 @@ def _adaptive_run(random: Generator, truth: Truth, nodes: int, names: set[str]) 
 
 
 def _disjoint(pairs: Sequence[Pair]) -> list[list[Pair]]:
-    """Pack pairs into as few rounds as first fit gives."""
+    """Allocation pairs into as few rounds as first fit gives."""
     rounds: list[tuple[list[Pair], set[int]]] = []
     for a, b in pairs:
         place = next((one for one in rounds if a not in one[1] and b not in one[1]), None)

@@ -3,7 +3,7 @@
     python bench/yield.py [--quick] [--lab NAME] [--seed 1] [--span 120]
 
 A user's jobs arrive all the time. First the user is alone, twice, which shows how much waits differ by themselves; then the
-same jobs arrive while a campaign of pair jobs runs with `yield: true`, and while one of tournaments does (`pack: whole`). Waits
+same jobs arrive while a campaign of pair jobs runs with `yield: true`, and while one of tournaments does. Waits
 are Slurm's own accounting (whole seconds); the budget is compared with what squeue showed, every half second.
 """
 
@@ -34,7 +34,7 @@ TOLD_ABOVE_S = 5
 CAMPAIGN = """clusters: [alpha]
 pairs: all
 repetitions: 4
-pack: {pack}
+allocation: {allocation}
 budget: {{yield: true, jobs_at_most: {jobs}, nodes_at_most: {nodes}}}
 tests:
   - {{kernel: tcp_pingpong, parameters: {{duration_s: 1, warmup_s: 0}}}}
@@ -51,11 +51,11 @@ class Beside:
     measured_count: int
 
 
-def beside(lab: RunningLab, jobs: Sequence[UserJob], pack: str, folder: Path) -> Beside:
+def beside(lab: RunningLab, jobs: Sequence[UserJob], allocation: str, folder: Path) -> Beside:
     """The same arrivals while a campaign runs."""
     folder.mkdir()
     desk = Desk(folder, lab)
-    desk.campaign(CAMPAIGN.format(pack=pack, jobs=JOBS_AT_MOST, nodes=NODES_AT_MOST), pack)
+    desk.campaign(CAMPAIGN.format(allocation=allocation, jobs=JOBS_AT_MOST, nodes=NODES_AT_MOST), allocation)
     with desk.running("run", "campaign.yaml") as driver, sampled(lab) as seen:
         desk.wait_for(lambda events: any(event.get("state") == "running" for event in events))
         waits = users_waits(lab, jobs)
@@ -78,8 +78,8 @@ def claims_of(load_ratio: float, alone: Sequence[Waited], again: Sequence[Waited
         claim(f"{text}, nobody else", "longest wait", "s", max(one.wait_s for one in alone)),
         claim(f"{text}, nobody else, once more", "longer wait than before, worst job", "s", max(longer_s(again, alone))),
     ]
-    for pack, one in campaigns.items():
-        beside_it = f"{text}, beside a campaign of {'tournaments' if pack == 'whole' else 'pair jobs'}"
+    for allocation, one in campaigns.items():
+        beside_it = f"{text}, beside a campaign of {'tournaments' if allocation == 'whole' else 'pair jobs'}"
         means = [sum(wait.wait_s for wait in waits) / len(waits) for waits in (one.waits, alone)]
         claims += [
             claim(beside_it, "longer wait than alone, worst job", "s", max(longer_s(one.waits, alone)), "<= 10"),
@@ -95,11 +95,13 @@ def one_load(lab: RunningLab, seed: int, span_s: float, load_ratio: float, folde
     """The same arrivals four times: alone, alone, beside pair jobs, beside tournaments."""
     jobs = arrivals(seed, span_s, [f"alpha-n{number:02d}" for number in range(1, 17)], load_ratio)
     alone, again = users_waits(lab, jobs), users_waits(lab, jobs)
-    campaigns = {pack: beside(lab, jobs, pack, folder / f"{pack}-{load_ratio:g}") for pack in ("pair", "whole")}
-    for pack, one in campaigns.items():
+    campaigns = {
+        allocation: beside(lab, jobs, allocation, folder / f"{allocation}-{load_ratio:g}") for allocation in ("pair", "whole")
+    }
+    for allocation, one in campaigns.items():
         for number, more_s in enumerate(longer_s(one.waits, alone)):
             if more_s > TOLD_ABOVE_S:
-                print(f"{pack}: {jobs[number]} waited {more_s:+.0f} s", flush=True)
+                print(f"{allocation}: {jobs[number]} waited {more_s:+.0f} s", flush=True)
     return claims_of(load_ratio, alone, again, campaigns)
 
 

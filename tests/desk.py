@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcq.planning.plan import Plan
-from hpcq.runner.drive.state import Ledger
+from hpcq.runner.drive.state import ClusterState
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ def kill_session(child: subprocess.Popen[bytes]) -> None:
 
 def took_at_most(plan: Plan, events: Iterable[dict[str, Any]]) -> float:
     """The most node-seconds that all jobs of a cluster's part could have taken together, at its worst moment."""
-    ledger = Ledger(plan)
+    ledger = ClusterState(plan)
     most = 0.0
     for event in events:
         ledger.apply(event)

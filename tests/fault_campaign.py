@@ -29,7 +29,7 @@ CAMPAIGN = """clusters: [alpha, beta]
 links: [{{from: alpha, to: beta, list: [[alpha-n01, beta-n01]], directions: one, patience_s: 8}}]
 pairs: {{rounds: 2}}
 repetitions: {repetition_count}
-{pack}
+{allocation}
 tests: [{{kernel: tcp_pingpong, parameters: {{duration_s: 1, warmup_s: 0, message_bytes: 1}}}}]
 """
 #: A desk on a disk of its own, which can be full.
@@ -55,7 +55,7 @@ class Schedule:
     """What a seed draws."""
 
     seed: int
-    pack: str
+    allocation: str
     faults: tuple[Planned, ...]
     repetition_count: int = 2
 
@@ -89,10 +89,10 @@ def in_order(faults: Sequence[Planned]) -> tuple[Planned, ...]:
 def drawn(seed: int) -> Schedule:
     """The schedule of a seed."""
     dice = random.Random(seed)
-    pack = dice.choice(["pack: whole", "pack: whole", "pack: group of 3", ""])
+    allocation = dice.choice(["allocation: whole", "allocation: whole", "allocation: group of 3", ""])
     kinds = dice.sample(sorted(FAULTS), dice.randint(2, 4))
     faults = [Planned(kind, dice.choice(FAULTS[kind].moments), dice.choice(CLUSTERS)) for kind in kinds]
-    return Schedule(seed, pack, in_order(faults))
+    return Schedule(seed, allocation, in_order(faults))
 
 
 def play(lab: RunningLab, folder: Path, schedule: Schedule) -> Story:
@@ -101,7 +101,8 @@ def play(lab: RunningLab, folder: Path, schedule: Schedule) -> Story:
     lab.at_rest(*CLUSTERS)
     with _desk(lab, folder) as desk:
         desk.campaign(
-            CAMPAIGN.format(pack=schedule.pack, repetition_count=schedule.repetition_count), f"faults-{schedule.seed}"
+            CAMPAIGN.format(allocation=schedule.allocation, repetition_count=schedule.repetition_count),
+            f"faults-{schedule.seed}",
         )
         scene = Scene(desk, random.Random(schedule.seed), "alpha")
         scene.start("run", "campaign.yaml")
@@ -191,9 +192,8 @@ def _tail(folder: Path) -> str:
 def told(story: Story) -> str:
     """A story for people."""
     counts = ", ".join(f"{story.count(word)} {word}" for word in ("measured", "invalid", "failed", "not_measured"))
-    head = (
-        f"seed {story.schedule.seed} ({story.schedule.pack or 'pairs'}): exit {story.exit_code}, {counts}, {story.wall_s:.0f} s"
-    )
+    kind = story.schedule.allocation or "pairs"
+    head = f"seed {story.schedule.seed} ({kind}): exit {story.exit_code}, {counts}, {story.wall_s:.0f} s"
     return "\n".join([head, *(f"  {line}" for line in story.said), *(f"  BROKEN {line}" for line in story.broken)])
 
 

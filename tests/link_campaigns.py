@@ -17,7 +17,7 @@ from hpcq.definition.campaign import read_campaign
 from hpcq.definition.cluster import read_cluster
 from hpcq.definition.model import Campaign, Cluster
 from hpcq.planning import links
-from hpcq.planning.packing import Basis
+from hpcq.planning.allocations import Basis
 from hpcq.planning.plan import Plan
 from hpcq.run_folder.journal import read_journal
 from hpcq.run_folder.paths import RunFolder

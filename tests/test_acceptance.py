@@ -16,7 +16,7 @@ from hpcq.kernels import Better
 from hpcq.run_folder.paths import RunFolder
 from hpcq.runner import stages
 from hpcq.runner.accept import accepting
-from hpcq.runner.accept.choice import Choice, Wish, choose
+from hpcq.runner.accept.choice import NodeSelection, NodesToTest, choose
 from hpcq.runner.accept.commands import commands_for
 from hpcq.runner.accept.expected import Expected
 from hpcq.runner.accept.partners import again, partners
@@ -235,14 +235,14 @@ def test_who_needs_a_verdict() -> None:
     seen = Upkeep(
         "me", {node: up(node) for node in nodes} | {"n6": up("n6", "2026-11-02T00:00:00Z")} | {"n8": up("n8", down=True)}
     )
-    found = choose(Wish(), nodes, seen, set(nodes))
+    found = choose(NodeSelection(), nodes, seen, set(nodes))
     assert found.targets == {
         "n2": "booted", "n3": "maintenance", "n4": "never accepted", "n6": "came up", "n7": "not covered last time",
         "n8": "down", "n9": "inconclusive last time",
     }  # fmt: skip
-    assert list(choose(Wish(boot=True), nodes, seen, set(nodes)).targets) == ["n2", "n6"]
-    assert list(choose(Wish(nodes=("n5",)), nodes, seen, set(nodes)).targets) == ["n5"]
-    assert len(choose(Wish(everything=True), nodes, seen, set(nodes)).targets) == 10
+    assert list(choose(NodeSelection(boot=True), nodes, seen, set(nodes)).targets) == ["n2", "n6"]
+    assert list(choose(NodeSelection(nodes=("n5",)), nodes, seen, set(nodes)).targets) == ["n5"]
+    assert len(choose(NodeSelection(everything=True), nodes, seen, set(nodes)).targets) == 10
 
 
 def test_who_cannot_be_had_and_why() -> None:
@@ -255,23 +255,23 @@ def test_who_cannot_be_had_and_why() -> None:
         "n5": up("n5"),
     }
     resv = Reservation("swap", "2026-11-21T00:00:00Z", "2026-11-21T04:00:00Z", ("n3", "n4"), True, True, False)
-    found = choose(Wish(), nodes, Upkeep("me", states, (resv,)), {"n5"})
+    found = choose(NodeSelection(), nodes, Upkeep("me", states, (resv,)), {"n5"})
     assert found.testable == ("n5",)
     assert found.blocked["n1"] == "down: power"
     assert found.blocked["n2"] == "drained"
     assert found.blocked["n3"] == "in reservation swap until 2026-11-21 04:00 UTC"
     mine = replace(resv, mine=True)
-    inside = choose(Wish(), nodes, Upkeep("me", states, (mine,)), {"n5"})
+    inside = choose(NodeSelection(), nodes, Upkeep("me", states, (mine,)), {"n5"})
     assert (inside.reservation, inside.testable, inside.room) == ("swap", ("n3", "n4"), frozenset(("n3", "n4")))
     assert inside.blocked["n5"] == "idle, but a reservation was tested first: the next acceptance takes it"
-    flexible = choose(Wish(), nodes, Upkeep("me", states, (replace(mine, flex=True),)), {"n5", "n6"})
+    flexible = choose(NodeSelection(), nodes, Upkeep("me", states, (replace(mine, flex=True),)), {"n5", "n6"})
     assert (flexible.testable, flexible.room) == (("n3", "n4", "n5"), frozenset(("n3", "n4", "n5", "n6")))
     alone = Upkeep("me", states, (replace(mine, nodes=("n3",)),))
-    found = choose(Wish(nodes=("n3",)), nodes, alone, {"n3", "n5"})
+    found = choose(NodeSelection(nodes=("n3",)), nodes, alone, {"n3", "n5"})
     assert (found.testable, found.reservation) == ((), None), "the scheduler may call it idle still: it is not to be had"
     assert "alone there: it has no partner" in found.blocked["n3"]
     with_partners = Upkeep("me", states, (replace(mine, nodes=("n3",), flex=True),))
-    assert choose(Wish(nodes=("n3",)), nodes, with_partners, {"n5"}).testable == ("n3",)
+    assert choose(NodeSelection(nodes=("n3",)), nodes, with_partners, {"n5"}).testable == ("n3",)
 
 
 def test_what_to_type() -> None:
@@ -380,12 +380,12 @@ def test_both_ends_of_a_failed_link_are_tried_from_time_to_time() -> None:
     nodes = {f"n{i}": known(f"n{i}") for i in range(1, 6)}
     seen = Upkeep("me", {node: up(node) for node in nodes})
     link = Shared("link", "n1 - n5", "failed", ("n1", "n5"), False)
-    assert choose(Wish(), nodes, seen, set(nodes), [link]).targets == dict.fromkeys(
+    assert choose(NodeSelection(), nodes, seen, set(nodes), [link]).targets == dict.fromkeys(
         ("n1", "n5"), "link n1 - n5 failed last time"
     )
-    assert choose(Wish(), nodes, seen, set(nodes), [replace(link, waits=True)]).targets == {}
-    assert choose(Wish(), nodes, seen, {"n1", "n2"}, [link]).targets == {}, "one end was drained: nobody gets both"
-    assert choose(Wish(nodes=("n2",)), nodes, seen, set(nodes), [link]).testable == ("n2",)
+    assert choose(NodeSelection(), nodes, seen, set(nodes), [replace(link, waits=True)]).targets == {}
+    assert choose(NodeSelection(), nodes, seen, {"n1", "n2"}, [link]).targets == {}, "one end was drained: nobody gets both"
+    assert choose(NodeSelection(nodes=("n2",)), nodes, seen, set(nodes), [link]).testable == ("n2",)
 
 
 def test_a_campaign_for_other_pairs(tmp_path: Path) -> None:
@@ -411,10 +411,16 @@ def test_results_that_cannot_be_loaded_are_an_error_and_not_missing(tmp_path: Pa
     monkeypatch.setattr(accepting, "open_run", lambda *_: RunFolder(tmp_path / "runs" / "after-1"))
     (tmp_path / "after.yaml").write_text("name: after\nclusters: [tiny]\npairs: all\ntests: [{kernel: tcp_stream}]\n")
     (tmp_path / "tiny.yaml").write_text("name: tiny\nscheduler: local\nnodes: [n1, n2]\n")
-    order = accepting.Order(
-        tmp_path / "after.yaml", (tmp_path,), tmp_path / "results.db", tmp_path / "runs", Wish(), against=None, apply=False
+    order = accepting.AcceptRequest(
+        tmp_path / "after.yaml",
+        (tmp_path,),
+        tmp_path / "results.db",
+        tmp_path / "runs",
+        NodeSelection(),
+        against=None,
+        apply=False,
     )
     acceptor = accepting._Acceptor(order, "tiny", tmp_path / "tiny.yaml", None, lambda _: None)
-    choice = Choice({"n1": "asked for"}, ("n1",), frozenset({"n1", "n2"}))
+    choice = NodesToTest({"n1": "asked for"}, ("n1",), frozenset({"n1", "n2"}))
     with pytest.raises(StoreError, match="disk is full"):
         acceptor._measure([("n1", "n2")], choice)

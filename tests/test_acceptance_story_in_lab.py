@@ -25,7 +25,7 @@ SHAPE = ("--nodes", "8", "--leaves", "4", "--node-rate", "50mbit", "--uplink-rat
 # A small buffer: what stands in one when a measurement ends has to leave it first, half a second of it at these rates.
 CAMPAIGN = """clusters: [alpha]
 pairs: {rounds: 3}
-pack: whole
+allocation: whole
 repetitions: 5
 tests: [{kernel: tcp_stream, parameters: {duration_s: 100ms, warmup_s: 50ms, send_buffer_bytes: 64KiB}}]"""
 BROKEN = "ip link set eth0 mtu 1400 && tc qdisc replace dev eth0 root tbf rate 15mbit burst 16000 latency 50ms"

@@ -13,7 +13,7 @@ from hpcq.definition.campaign import read_campaign
 from hpcq.definition.cluster import read_cluster
 from hpcq.planning.plan import Plan, make_plan
 from hpcq.runner.site.place import reach, scheduler_of
-from hpcq.scheduler.base import Question
+from hpcq.scheduler.base import QueueQuery
 from tests.driven_in_lab import Driven, states
 from tests.lab_fixture import RunningLab
 
@@ -143,7 +143,7 @@ def test_a_user_who_waits_in_another_partition_of_the_same_nodes_is_seen(lab: Ru
     waits = lab.exec("alpha", "sbatch", "--partition=debug", "--nodes=1", *everything, "true", user="otheruser")
     try:
         for _ in range(2):  # the second look knows the partitions from the first
-            until(lambda: [one.sure for one in scheduler.look(Question(others=True)).others or ()] == [True])
+            until(lambda: [one.sure for one in scheduler.look(QueueQuery(others=True)).others or ()] == [True])
     finally:
         lab.exec("alpha", "scancel", held.strip(), waits.strip())
 
@@ -153,9 +153,9 @@ def test_what_slurm_says_of_itself_is_read(lab: RunningLab) -> None:
         cluster = read_cluster(lab.cluster_file(name))
         scheduler = scheduler_of(cluster, reach(cluster))
         assert set(scheduler.switches().values()) == switches
-        survey = scheduler.look(Question(("1", "99999999"), nodes=True, others=True, mine=True))
-        assert survey.nodes is not None
-        assert len(survey.nodes) == len(scheduler.switches())
-        assert survey.others is not None
-        assert survey.mine is not None
+        snapshot = scheduler.look(QueueQuery(("1", "99999999"), nodes=True, others=True, mine=True))
+        assert snapshot.nodes is not None
+        assert len(snapshot.nodes) == len(scheduler.switches())
+        assert snapshot.others is not None
+        assert snapshot.mine is not None
         assert scheduler.submit_limit() == (2000 if name == "alpha" else None)

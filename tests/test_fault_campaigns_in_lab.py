@@ -17,7 +17,7 @@ lab_test = [pytest.mark.lab]
 
 
 def played(lab: RunningLab, folder: Path, *faults: Planned, seed: int, repetition_count: int = 2) -> Story:
-    story = play(lab, folder, Schedule(seed, "pack: whole", in_order(faults), repetition_count))
+    story = play(lab, folder, Schedule(seed, "allocation: whole", in_order(faults), repetition_count))
     assert not story.broken, told(story)
     assert not [line for line in story.said if "had ended before" in line], told(story)
     return story

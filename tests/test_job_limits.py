@@ -11,8 +11,8 @@ from hpcq.definition.campaign import read_campaign
 from hpcq.definition.cluster import read_cluster
 from hpcq.definition.model import Budget
 from hpcq.errors import UserError
+from hpcq.planning.allocations import Basis, choose_allocations, plan_allocations
 from hpcq.planning.fitting import fit_link
-from hpcq.planning.packing import Basis, choose_packs, make_packed_plan
 from hpcq.planning.plan import Plan
 from hpcq.scheduler.base import NodeCondition, NodeState
 from hpcq.scheduler.limits import NO_LIMITS, Bound, JobLimits, read_job_limits
@@ -89,43 +89,43 @@ def planned(folder: Path, found: JobLimits, more: str, duration: str = "1s") -> 
     tests = f"tests: [{{kernel: tcp_pingpong, parameters: {{duration_s: {duration}}}}}]\n"
     (folder / "c.yaml").write_text(f"name: c\nclusters: [sim]\nrepetitions: 1\npairs: all\n{tests}{more}\n")
     nodes = [NodeState(f"n{number}", NodeCondition.IDLE, "idle", ("wide",)) for number in range(1, 7)]
-    return make_packed_plan(read_campaign(folder / "c.yaml"), Basis(read_cluster(folder / "sim.yaml"), nodes, "c-1", 7, found))
+    return plan_allocations(read_campaign(folder / "c.yaml"), Basis(read_cluster(folder / "sim.yaml"), nodes, "c-1", 7, found))
 
 
 MOST_4 = JobLimits("wide", nodes_at_most=Bound(4, "MaxNodes of partition wide"))
 
 
-@pytest.mark.parametrize("pack", ["whole", "group of 5"])
-def test_a_tournament_is_no_larger_than_max_nodes(tmp_path: Path, pack: str) -> None:
-    plan = planned(tmp_path, MOST_4, f"pack: {pack}")
-    assert (plan.pack, plan.pack_node_count) == ("group", 4)
+@pytest.mark.parametrize("allocation", ["whole", "group of 5"])
+def test_a_tournament_is_no_larger_than_max_nodes(tmp_path: Path, allocation: str) -> None:
+    plan = planned(tmp_path, MOST_4, f"allocation: {allocation}")
+    assert (plan.allocation, plan.allocation_node_count) == ("group", 4)
     assert plan.notes == ("MaxNodes of partition wide is 4: jobs of 4 nodes at most",)
-    assert "whole" not in {one.pack for one in plan.cost.packs}
+    assert "whole" not in {one.allocation for one in plan.cost.allocations}
     idle = {one.node for one in plan.candidates}
-    [first, *_] = choose_packs(plan.planned_pairs(), idle, [], Budget(), plan)
+    [first, *_] = choose_allocations(plan.planned_pairs(), idle, [], Budget(), plan)
     assert len({node for pair in first for node in (pair.client, pair.server)}) == 4
     assert Plan.from_json(plan.to_json()) == plan
 
 
 def test_two_nodes_a_job_are_pairs(tmp_path: Path) -> None:
-    plan = planned(tmp_path, JobLimits("wide", nodes_at_most=Bound(2, "MaxNodes of partition wide")), "pack: whole")
-    assert (plan.pack, plan.pack_node_count, {test.load for test in plan.tests}) == ("pair", None, {""})
+    plan = planned(tmp_path, JobLimits("wide", nodes_at_most=Bound(2, "MaxNodes of partition wide")), "allocation: whole")
+    assert (plan.allocation, plan.allocation_node_count, {test.load for test in plan.tests}) == ("pair", None, {""})
     assert plan.notes == ("MaxNodes of partition wide is 2: jobs of 2 nodes at most",)
 
 
 def test_a_limit_that_does_not_matter_changes_nothing(tmp_path: Path) -> None:
-    for more in ("pack: group of 4", "pack: pair"):
+    for more in ("allocation: group of 4", "allocation: pair"):
         limited, free = planned(tmp_path, MOST_4, more), planned(tmp_path, NO_LIMITS, more)
         assert (limited.pairs, limited.walltime_s, limited.notes) == (free.pairs, free.walltime_s, ())
     wide = JobLimits("wide", nodes_at_most=Bound(8, "MaxNodes of partition wide"))
-    assert planned(tmp_path, wide, "pack: whole") == planned(tmp_path, NO_LIMITS, "pack: whole")
+    assert planned(tmp_path, wide, "allocation: whole") == planned(tmp_path, NO_LIMITS, "allocation: whole")
 
 
 def test_jobs_smaller_than_min_nodes_or_of_one_node_are_refused(tmp_path: Path) -> None:
     least = JobLimits("wide", nodes_at_least=Bound(4, "MinNodes of partition wide"))
     with pytest.raises(UserError, match="MinNodes of partition wide is 4: the jobs of this plan have 2 nodes"):
-        planned(tmp_path, least, "pack: pair")
-    assert planned(tmp_path, least, "pack: group of 4").pack_node_count == 4
+        planned(tmp_path, least, "allocation: pair")
+    assert planned(tmp_path, least, "allocation: group of 4").allocation_node_count == 4
     with pytest.raises(UserError, match="MaxNodes of partition wide is 1: a pair needs two"):
         planned(tmp_path, JobLimits("wide", nodes_at_most=Bound(1, "MaxNodes of partition wide")), "")
 
@@ -139,7 +139,7 @@ def test_time_limits_are_cut_and_what_cannot_fit_is_refused(tmp_path: Path) -> N
         planned(tmp_path, short, "", duration="200s")
     with pytest.raises(UserError, match="walltime: 600 s: MaxTime of partition wide allows 90 s"):
         planned(tmp_path, short, "walltime: 10min")
-    rounds = planned(tmp_path, JobLimits("wide", walltime_at_most_s=Bound(180, "MaxTime")), "pack: whole", duration="20s")
+    rounds = planned(tmp_path, JobLimits("wide", walltime_at_most_s=Bound(180, "MaxTime")), "allocation: whole", duration="20s")
     assert rounds.walltime_s <= 180
     assert rounds.cost.job_count > 1, "a tournament is cut into as many rounds as fit"
 

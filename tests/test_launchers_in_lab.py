@@ -23,7 +23,7 @@ MPI_TEST = "{kernel: mpi_pingpong, parameters: {duration_s: 100ms, warmup_s: 0, 
 TCP_TEST = "{kernel: tcp_pingpong, parameters: {duration_s: 100ms, warmup_s: 0}}"
 #: Both directions of a pair: launchers number ranks in the order of the nodes' names.
 PAIRS = "pairs: {list: [[alpha-n01, alpha-n03], [alpha-n04, alpha-n02]]}"
-WHOLE = "pairs: all\npack: whole"
+WHOLE = "pairs: all\nallocation: whole"
 SSH = (
     "-o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR -i /home/labuser/.ssh/hpcq"
 )

@@ -12,7 +12,7 @@ from hpcq.planning.plan import Cost, Goals, Plan, PlannedTest
 from hpcq.runner.drive.jobs import all_steps, make_job
 from hpcq.runner.drive.outcome import Outcome, decide, measured_steps
 from hpcq.runner.drive.run_state import summary
-from hpcq.runner.drive.state import Ledger
+from hpcq.runner.drive.state import ClusterState
 from hpcq.scheduler.base import JobReport, JobState
 
 pytestmark = pytest.mark.fast
@@ -58,7 +58,7 @@ ALL = [[1, 1], [1, 2], [2, 1], [2, 2]]
 
 
 def test_a_completed_job_is_not_tried_again() -> None:
-    ledger = Ledger.replay(a_plan(), [attempt("j00001", 1), ended("j00001-1", "completed", ALL)])
+    ledger = ClusterState.replay(a_plan(), [attempt("j00001", 1), ended("j00001-1", "completed", ALL)])
     assert list(ledger.pending) == [1]
     assert ledger.measured_count == 4
     assert not ledger.active
@@ -66,7 +66,7 @@ def test_a_completed_job_is_not_tried_again() -> None:
 
 @pytest.mark.parametrize("outcome", ["node_failed", "preempted", "boot_failed", "lost", "failed"])
 def test_what_says_nothing_about_the_test_is_tried_once_more(outcome: str) -> None:
-    ledger = Ledger.replay(a_plan(), [attempt("j00001", 1), ended("j00001-1", outcome, ALL[:1])])
+    ledger = ClusterState.replay(a_plan(), [attempt("j00001", 1), ended("j00001-1", outcome, ALL[:1])])
     assert 0 in ledger.pending
     assert ledger.missing(0) == {(1, 2), (2, 1), (2, 2)}
     assert ledger.next_attempt_no(0) == 2
@@ -77,19 +77,19 @@ def test_what_says_nothing_about_the_test_is_tried_once_more(outcome: str) -> No
 
 @pytest.mark.parametrize("outcome", ["cancelled", "timed_out", "out_of_memory", "deadline"])
 def test_what_would_end_the_same_way_is_not(outcome: str) -> None:
-    ledger = Ledger.replay(a_plan(), [attempt("j00001", 1), ended("j00001-1", outcome, [])])
+    ledger = ClusterState.replay(a_plan(), [attempt("j00001", 1), ended("j00001-1", outcome, [])])
     assert 0 not in ledger.pending
 
 
 def test_a_withdrawn_attempt_does_not_count_as_a_try() -> None:
     events = [attempt("j00001", 1), ended("j00001-1", "withdrawn", []), attempt("j00001", 2), ended("j00001-2", "lost", [])]
-    ledger = Ledger.replay(a_plan(), events)
+    ledger = ClusterState.replay(a_plan(), events)
     assert 0 in ledger.pending
     assert ledger.next_attempt_no(0) == 3
 
 
 def test_a_completed_job_with_failed_steps_is_tried_for_those_only() -> None:
-    ledger = Ledger.replay(a_plan(), [attempt("j00001", 1), ended("j00001-1", "completed", ALL[:3])])
+    ledger = ClusterState.replay(a_plan(), [attempt("j00001", 1), ended("j00001-1", "completed", ALL[:3])])
     job = make_job(a_plan(), 0, ledger.next_attempt_no(0), ledger.missing(0))
     assert [step.key for step in job.steps] == [(2, 2)]
     assert job.tag == "hpcq-lab-1-alpha-j00001-2"
@@ -101,7 +101,7 @@ def test_refused_is_an_end_and_undetermined_is_known() -> None:
         attempt("j00002", 1),
         {"event": "refused", "tag": "j00001-1", "message": "no such partition"},
     ]
-    ledger = Ledger.replay(a_plan(attempts=1), events)
+    ledger = ClusterState.replay(a_plan(attempts=1), events)
     assert [one.tag for one in ledger.undetermined] == ["j00002-1"]
     assert ledger.attempts["j00001-1"].reason == "no such partition"
     ledger.apply({"event": "submitted", "tag": "j00002-1", "native_id": "17"})
@@ -113,7 +113,7 @@ def test_a_tournament_that_still_runs_counts_and_is_counted_once() -> None:
     playing = {**attempt("g00001", 1), "pairs": ["j00001", "j00002"]}
     running = {"event": "state", "tag": "g00001-1", "state": "running", "reason": "", "utc": "2026-11-21T00:00:00.000000Z"}
     spooled = {"event": "spooled", "tag": "g00001-1", "measured_of": {"j00001": ALL, "j00002": [[1, 1]]}}
-    ledger = Ledger.replay(a_plan(), [playing, running, spooled, spooled])
+    ledger = ClusterState.replay(a_plan(), [playing, running, spooled, spooled])
     counts = summary(ledger)
     assert (counts["measured_result_count"], counts["measured_pair_count"], counts["failed_pair_count"]) == (5, 1, 0)
     assert counts["coverage"]["pair_count"] == 1
@@ -128,7 +128,7 @@ def test_a_tournament_that_still_runs_counts_and_is_counted_once() -> None:
 def test_nothing_is_tried_again_once_cancelled() -> None:
     events = [attempt("j00001", 1), {"event": "cancel", "reason": "x"}, ended("j00001-1", "node_failed", [])]
     events.append({"event": "not_run", "job_id": "j00002", "pair": ["n4", "n3"], "reason": "cancelled"})
-    ledger = Ledger.replay(a_plan(), events)
+    ledger = ClusterState.replay(a_plan(), events)
     assert not ledger.pending
     assert ledger.cancelled
 
@@ -203,10 +203,10 @@ def test_an_attempt_whose_end_nobody_wrote_down_took_until_it_was_seen_but_no_mo
     def taken(**more: str | float | None) -> float:
         begun = {**attempt("j00001", 1), "walltime_s": 40}
         end = {**ended("j00001-1", "node_failed", []), "nodes": ["a", "b"], "utc": "2026-01-01T00:00:30Z", **more}
-        return Ledger.replay(a_plan(), [begun, end]).node_seconds
+        return ClusterState.replay(a_plan(), [begun, end]).node_seconds
 
     assert taken(started_utc="2026-01-01T00:00:00Z", ended_utc=None) == 60
     assert taken(started_utc="2026-01-01T00:00:00Z", ended_utc=None, utc="2026-01-01T09:00:00Z") == 80
     assert taken(started_utc="2026-01-01T00:00:00Z", ended_utc="2026-01-01T00:00:05Z") == 10
     assert taken(started_utc=None, ended_utc=None) == 0
-    assert Ledger.replay(a_plan(), [attempt("j00001", 1)]).active["j00001-1"].node_seconds_at_most == 120
+    assert ClusterState.replay(a_plan(), [attempt("j00001", 1)]).active["j00001-1"].node_seconds_at_most == 120

@@ -12,7 +12,7 @@ from hpcq.analysis.distances import distances
 from hpcq.run_folder.journal import Journal
 from hpcq.runner.cancelling import cancel_run
 from hpcq.runner.link import link_group
-from hpcq.runner.link.link_run import LinkPart
+from hpcq.runner.link.link_run import LinkRun
 from hpcq.runner.live import status_of
 from hpcq.store.database import reading
 from hpcq.store.load.run import load_run
@@ -74,9 +74,9 @@ def test_when_the_hours_end_a_link_ends_after_the_test_in_hand_and_goes_on_later
     run = opened(tmp_path, text("{from: east, to: west, pairs: 1, directions: one}", tests=tests, more=more), built)
     hour = [12]
     seen: list[str] = []
-    note = LinkPart.note
+    note = LinkRun.note
 
-    def turning(self: LinkPart, event: str, **fields: Any) -> None:
+    def turning(self: LinkRun, event: str, **fields: Any) -> None:
         note(self, event, **fields)
         seen.append(event)
         if event == "ended" or (event == "ways" and seen.count("ways") == 1):
@@ -88,7 +88,7 @@ def test_when_the_hours_end_a_link_ends_after_the_test_in_hand_and_goes_on_later
             hour[0] = 21
 
     monkeypatch.setattr("hpcq.runner.drive.driver.yield_policy.local_time", lambda: dt.time(hour[0]))
-    monkeypatch.setattr(LinkPart, "note", turning)
+    monkeypatch.setattr(LinkRun, "note", turning)
     link_group.drive(run, "east+west", say)
     ends = [event for event in events_of(run) if event["event"] == "ended"]
     assert sorted(event["outcome"] for event in ends[:2]) == ["completed", "withdrawn"]

@@ -53,7 +53,7 @@ def test_faults_and_users_cost_a_link_nothing_that_is_not_a_row(lab: RunningLab,
     with desk.running("run", "campaign.yaml") as child:
         desk.wait_for(once("ways"), LINK, within_s=240)
         native_id = user_job(lab)
-        desk.wait_for(once("let_go"), LINK, within_s=240)
+        desk.wait_for(once("withdraw"), LINK, within_s=240)
         desk.wait_for(once("ways", 2), LINK, within_s=240)
         assert "" < start_of(lab, native_id) < [event["utc"] for event in desk.events(LINK) if event["event"] == "ways"][1]
         for host in ("alpha-head", "beta-head"):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hpcq.runner.link import link_group
-from hpcq.runner.link.link_run import LinkPart
+from hpcq.runner.link.link_run import LinkRun
 from hpcq.runner.link.side import LinkSide
 from hpcq.runner.link.state import SideAttempt
 from hpcq.scheduler.base import NodeCondition, NodeState
@@ -142,15 +142,15 @@ def test_a_driver_that_dies_at_any_event_is_taken_up(
     tmp_path: Path, built: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     run = opened(tmp_path, text("{from: east, to: west, pairs: 1}", tests=(TRIP,)), built)
-    note = LinkPart.note
+    note = LinkRun.note
 
-    def dying(self: LinkPart, event: str, **fields: Any) -> None:
+    def dying(self: LinkRun, event: str, **fields: Any) -> None:
         note(self, event, **fields)
         if event == moment:
             raise KilledError
 
     with monkeypatch.context() as patch:
-        patch.setattr(LinkPart, "note", dying)
+        patch.setattr(LinkRun, "note", dying)
         with pytest.raises(KilledError):
             drive(run)
     drive(run)
@@ -167,14 +167,14 @@ def test_cancelling_ends_both_sides_and_leaves_nothing(
 ) -> None:
     slow = "{kernel: tcp_stream, parameters: {duration_s: 30, warmup_s: 0, direction: client_to_server}}"
     run = opened(tmp_path, text("{from: east, to: west, pairs: 2, directions: one}", tests=(slow,)), built)
-    note = LinkPart.note
+    note = LinkRun.note
 
-    def cancelling(self: LinkPart, event: str, **fields: Any) -> None:
+    def cancelling(self: LinkRun, event: str, **fields: Any) -> None:
         note(self, event, **fields)
         if event == moment:
             (run.path / "cancel").touch()
 
-    monkeypatch.setattr(LinkPart, "note", cancelling)
+    monkeypatch.setattr(LinkRun, "note", cancelling)
     drive(run)
     found = rows(run, "SELECT outcome, reason FROM v_results ORDER BY job")
     assert len(found) == 2

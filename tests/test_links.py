@@ -12,7 +12,7 @@ from hpcq.definition.campaign import read_campaign
 from hpcq.definition.model import Budget
 from hpcq.errors import UserError
 from hpcq.planning import links
-from hpcq.runner.link.state import LinkLedger
+from hpcq.runner.link.state import LinkState
 from hpcq.runner.workflow import WorkflowRun, groups
 from hpcq.scheduler.base import SchedulerSettings
 from hpcq.scheduler.slurm import Slurm
@@ -154,10 +154,10 @@ def test_expected_start_is_read_beside_that_machines_clock(said: str, wait_s: fl
 # -- the ledger --------------------------------------------------------------------------------------------------------
 
 
-def ledger_after(folder: Path, *events: dict[str, Any], retries: int = 1) -> LinkLedger:
+def ledger_after(folder: Path, *events: dict[str, Any], retries: int = 1) -> LinkState:
     campaign = replace(campaign_of(folder), attempt_count_max=retries + 1)
     plan = links.plan_link(campaign, campaign.links[0], plans(folder, campaign))
-    return LinkLedger.replay(plan, events)
+    return LinkState.replay(plan, events)
 
 
 def attempt(side: str, attempt_no: int = 1) -> dict[str, Any]:

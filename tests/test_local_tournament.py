@@ -25,7 +25,7 @@ def spooled_of(desk: LocalDesk) -> dict[str, list[list[int]]]:
 def test_a_campaign_as_one_tournament(tmp_path: Path) -> None:
     desk = LocalDesk.at(tmp_path)
     desk.cluster("tiny", CLUSTER)
-    desk.campaign(INSTANT, more="pack: whole\ndisturb: [alone, rounds]")
+    desk.campaign(INSTANT, more="allocation: whole\nconcurrency: [alone, rounds]")
     desk.hpcq("run", "try.yaml")
     assert desk.rows("SELECT outcome, count(*) AS n FROM v_results GROUP BY outcome") == [{"outcome": "measured", "n": 12}]
     assert [event["nodes"] for event in desk.events() if event["event"] == "attempt"] == [
@@ -39,14 +39,14 @@ def test_a_campaign_as_one_tournament(tmp_path: Path) -> None:
     said = desk.json("load")
     assert [(one["read_count"], one["known_count"]) for one in said["clusters"]] == [(0, 12)]
     planned = json.loads((desk.run_folder / "tiny" / "plan.json").read_text())
-    assert [one["job_count"] for one in planned["cost"]["packs"]] == [6, 1, 1]
+    assert [one["job_count"] for one in planned["cost"]["allocations"]] == [6, 1, 1]
 
 
 def test_results_of_the_tournament_in_hand_count_as_they_come(tmp_path: Path) -> None:
     """With this seed the instant test of the first round goes first; the endless one that follows is ended."""
     desk = LocalDesk.at(tmp_path)
     desk.cluster("tiny", CLUSTER)
-    desk.campaign(INSTANT, SLOW, more="pack: whole\nseed: 1")
+    desk.campaign(INSTANT, SLOW, more="allocation: whole\nseed: 1")
     with desk.running(["-m", "hpcq", "run", "try.yaml"]):
         try:
             desk.wait_for(lambda: len(spooled_of(desk)) == 2)  # the driver may look between the two
@@ -66,7 +66,7 @@ def test_more_busy_pairs_than_cores_are_looked_after_and_cancelled(tmp_path: Pat
     desk = LocalDesk.at(tmp_path)
     desk.cluster("tiny", CLUSTER.replace("{name}-d]", "{name}-d, {name}-e, {name}-f, {name}-g, {name}-h]"))
     busy = "{kernel: tcp_pingpong, parameters: {duration_s: 300, warmup_s: 0}}"
-    desk.campaign(INSTANT, busy, more="pack: whole\nseed: 1")
+    desk.campaign(INSTANT, busy, more="allocation: whole\nseed: 1")
     with desk.running(["-m", "hpcq", "run", "try.yaml"]) as child:
         desk.wait_for(lambda: any(event["event"] == "spooled" for event in desk.events()))
         desk.hpcq("cancel")
@@ -79,7 +79,7 @@ def test_more_busy_pairs_than_cores_are_looked_after_and_cancelled(tmp_path: Pat
 def test_groups_share_the_nodes_in_turn(tmp_path: Path) -> None:
     desk = LocalDesk.at(tmp_path)
     desk.cluster("tiny", CLUSTER)
-    desk.campaign(INSTANT, more="pack: group of 3\nbudget: {node_seconds_at_most: 400}")
+    desk.campaign(INSTANT, more="allocation: group of 3\nbudget: {node_seconds_at_most: 400}")
     desk.hpcq("run", "try.yaml")
     assert desk.rows("SELECT outcome, count(*) AS n FROM v_results GROUP BY outcome") == [{"outcome": "measured", "n": 6}]
     attempts = [event for event in desk.events() if event["event"] == "attempt"]
@@ -103,12 +103,12 @@ environment:
 )
 
 
-@pytest.mark.parametrize(("pack", "ranks"), [("pair", 2), ("whole", 4)])
-def test_mpi_alone_brings_the_facts_of_every_node(tmp_path: Path, pack: str, ranks: int) -> None:
+@pytest.mark.parametrize(("allocation", "ranks"), [("pair", 2), ("whole", 4)])
+def test_mpi_alone_brings_the_facts_of_every_node(tmp_path: Path, allocation: str, ranks: int) -> None:
     """hpcq-net is not built for such a campaign; hpcq-mpi says what a node is."""
     desk = LocalDesk.at(tmp_path)
     desk.cluster("tiny", MPI_CLUSTER.replace("{count}", str(ranks)))
-    desk.campaign("{kernel: mpi_pingpong, parameters: {duration_s: 20ms, warmup_s: 0}}", more=f"pack: {pack}")
+    desk.campaign("{kernel: mpi_pingpong, parameters: {duration_s: 20ms, warmup_s: 0}}", more=f"allocation: {allocation}")
     desk.hpcq("run", "try.yaml")
     assert desk.rows("SELECT outcome, count(*) AS n FROM v_results GROUP BY outcome") == [{"outcome": "measured", "n": 6}]
     with_facts = desk.rows(

@@ -12,15 +12,15 @@ import pytest
 
 from hpcq.definition.campaign import read_campaign
 from hpcq.definition.cluster import read_cluster
-from hpcq.definition.model import Budget, Campaign, Cluster, Disturb, Pack, PackKind
+from hpcq.definition.model import Allocation, AllocationKind, Budget, Campaign, Cluster, Concurrency
 from hpcq.errors import UserError
-from hpcq.planning.packing import Basis, choose_packs, make_packed_plan, nodes_of, rounds_of
+from hpcq.planning.allocations import Basis, choose_allocations, nodes_of, plan_allocations, rounds_of
 from hpcq.planning.plan import ActiveJob, Plan, PlannedPair
 from hpcq.run_folder.journal import fold
 from hpcq.run_folder.lines import Outcome, read_line
 from hpcq.run_folder.spools import Spool, of_pairs
 from hpcq.runner.drive.jobs import all_steps, counted
-from hpcq.runner.drive.state import Ledger
+from hpcq.runner.drive.state import ClusterState
 from hpcq.runner.drive.tournaments import Tournament, make_tournament, spooled_steps, tournament_text, write_tournament
 from hpcq.scheduler.base import NodeCondition, NodeState
 
@@ -54,7 +54,7 @@ def names(count: int) -> list[str]:
 
 def plan_of(folder: Path, cluster: Cluster, node_count: int, more: str) -> Plan:
     nodes = [NodeState(name, NodeCondition.IDLE, "idle") for name in names(node_count)]
-    return make_packed_plan(campaign(folder, more), Basis(cluster, nodes, "c-1", 7))
+    return plan_allocations(campaign(folder, more), Basis(cluster, nodes, "c-1", 7))
 
 
 def whole_tournament(plan: Plan, indices: list[int] | None = None) -> Tournament:
@@ -66,20 +66,20 @@ def whole_tournament(plan: Plan, indices: list[int] | None = None) -> Tournament
 
 
 def test_pack_and_disturb_of_a_campaign(tmp_path: Path) -> None:
-    assert campaign(tmp_path, "pairs: all\n").pack == Pack()
-    assert campaign(tmp_path, "pairs: all\npack: whole\n").pack == Pack(PackKind.WHOLE)
-    group = campaign(tmp_path, "pairs: all\npack: group of 8\ndisturb: [alone, rounds]\n").pack
-    assert group == Pack(PackKind.GROUP, 8, (Disturb.ALONE, Disturb.ROUNDS))
+    assert campaign(tmp_path, "pairs: all\n").allocation == Allocation()
+    assert campaign(tmp_path, "pairs: all\nallocation: whole\n").allocation == Allocation(AllocationKind.WHOLE)
+    group = campaign(tmp_path, "pairs: all\nallocation: group of 8\nconcurrency: [alone, rounds]\n").allocation
+    assert group == Allocation(AllocationKind.GROUP, 8, (Concurrency.ALONE, Concurrency.ROUNDS))
 
 
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ("pack: all\n", "c.yaml:8: pack: 'all': allowed are pair, whole and group of N"),
-        ("pack: group of 2\n", "a group has 3 nodes or more"),
-        ("pack: whole\ndisturb: never\n", "c.yaml:9: disturb"),
-        ("pack: whole\ndisturb: [alone, alone]\n", "allowed are rounds, alone, or both once"),
-        ("disturb: alone\n", "belongs to tournaments: found pack pair"),
+        ("allocation: all\n", "c.yaml:8: allocation: 'all': allowed are pair, whole and group of N"),
+        ("allocation: group of 2\n", "a group has 3 nodes or more"),
+        ("allocation: whole\nconcurrency: never\n", "c.yaml:9: concurrency"),
+        ("allocation: whole\nconcurrency: [alone, alone]\n", "allowed are rounds, alone, or both once"),
+        ("concurrency: alone\n", "belongs to tournaments: found allocation: pair"),
     ],
 )
 def test_bad_packs_are_refused(tmp_path: Path, more: str, words: str) -> None:
@@ -92,7 +92,7 @@ def test_bad_packs_are_refused(tmp_path: Path, more: str, words: str) -> None:
 
 
 def test_each_test_is_planned_once_a_load(tmp_path: Path, cluster: Cluster) -> None:
-    plan = plan_of(tmp_path, cluster, 4, "pairs: all\npack: whole\ndisturb: [alone, rounds]\n")
+    plan = plan_of(tmp_path, cluster, 4, "pairs: all\nallocation: whole\nconcurrency: [alone, rounds]\n")
     assert [(test.test_no, test.kernel, test.load) for test in plan.tests] == [
         (1, "tcp_pingpong", "alone"),
         (2, "mpi_pingpong", "alone"),
@@ -104,9 +104,9 @@ def test_each_test_is_planned_once_a_load(tmp_path: Path, cluster: Cluster) -> N
 
 
 def test_the_plan_tells_the_cost_of_every_way_to_share(tmp_path: Path, cluster: Cluster) -> None:
-    texts = {kind: plan_of(tmp_path, cluster, 48, f"pairs: {{rounds: 10}}\npack: {kind}\n") for kind in ("pair", "whole")}
+    texts = {kind: plan_of(tmp_path, cluster, 48, f"pairs: {{rounds: 10}}\nallocation: {kind}\n") for kind in ("pair", "whole")}
     for plan in texts.values():
-        by_name = {one.pack: one for one in plan.cost.packs}
+        by_name = {one.allocation: one for one in plan.cost.allocations}
         assert [by_name[name].job_count for name in ("pair", "whole")] == [240, 1]
         assert 1 < by_name["group of 8"].job_count < 240
         # ten rounds of two tests, twice: 60 s of measuring, on 48 nodes
@@ -116,19 +116,19 @@ def test_the_plan_tells_the_cost_of_every_way_to_share(tmp_path: Path, cluster: 
 
 
 def test_a_pack_keeps_within_the_time_limit(tmp_path: Path, cluster: Cluster) -> None:
-    plan = plan_of(tmp_path, cluster, 48, "pairs: {rounds: 30}\npack: whole\nwalltime: 2min\n")
+    plan = plan_of(tmp_path, cluster, 48, "pairs: {rounds: 30}\nallocation: whole\nwalltime: 2min\n")
     assert plan.cost.job_count > 1
     assert plan.walltime_s <= 120
-    [pack] = choose_packs(plan.planned_pairs(), names(48), [], Budget(), plan)
-    assert len(pack) % 24 == 0, "whole rounds"
-    assert len(pack) < 720
-    assert whole_tournament(plan, [int(pair.job_id[1:]) - 1 for pair in pack]).walltime_s <= 120
+    [allocation] = choose_allocations(plan.planned_pairs(), names(48), [], Budget(), plan)
+    assert len(allocation) % 24 == 0, "whole rounds"
+    assert len(allocation) < 720
+    assert whole_tournament(plan, [int(pair.job_id[1:]) - 1 for pair in allocation]).walltime_s <= 120
     with pytest.raises(UserError, match="walltime"):
-        plan_of(tmp_path, cluster, 4, "pairs: all\npack: whole\nwalltime: 1min\nbudget: {walltime_at_most: 5s}\n")
+        plan_of(tmp_path, cluster, 4, "pairs: all\nallocation: whole\nwalltime: 1min\nbudget: {walltime_at_most: 5s}\n")
 
 
 def test_rounds_stay_as_they_were(tmp_path: Path, cluster: Cluster) -> None:
-    plan = plan_of(tmp_path, cluster, 48, "pairs: {rounds: 10}\npack: whole\n")
+    plan = plan_of(tmp_path, cluster, 48, "pairs: {rounds: 10}\nallocation: whole\n")
     rounds = rounds_of(plan.planned_pairs())
     assert [len(one) for one in rounds] == [24] * 10
     assert all(len(nodes_of(one)) == 48 for one in rounds)
@@ -136,7 +136,7 @@ def test_rounds_stay_as_they_were(tmp_path: Path, cluster: Cluster) -> None:
 
 
 def test_steps_hold_every_measurement_once_and_no_node_twice(tmp_path: Path, cluster: Cluster) -> None:
-    plan = plan_of(tmp_path, cluster, 6, "pairs: all\npack: whole\ndisturb: [alone, rounds]\n")
+    plan = plan_of(tmp_path, cluster, 6, "pairs: all\nallocation: whole\nconcurrency: [alone, rounds]\n")
     steps = whole_tournament(plan).steps
     assert steps == whole_tournament(plan).steps
     played = Counter((pair.job_id, step.test_no, step.repetition_no) for step in steps for pair in step.pairs)
@@ -149,19 +149,19 @@ def test_steps_hold_every_measurement_once_and_no_node_twice(tmp_path: Path, clu
 
 
 def test_every_pair_of_a_bisection_crosses_the_middle(tmp_path: Path, cluster: Cluster) -> None:
-    plan = plan_of(tmp_path, cluster, 9, "pairs: {bisection: 3}\npack: whole\ndisturb: [alone, rounds]\n")
+    plan = plan_of(tmp_path, cluster, 9, "pairs: {bisection: 3}\nallocation: whole\nconcurrency: [alone, rounds]\n")
     assert len(plan.pairs) == 3 * 4
     for pair in plan.pairs:
         first, second = sorted(int(node[1:]) for node in pair)
         assert first <= 4 < second
     assert [len(one) for one in rounds_of(plan.planned_pairs())] == [4, 4, 4]
     assert {test.load for test in plan.tests} == {"alone", "bisection"}
-    groups = plan_of(tmp_path, cluster, 9, "pairs: {bisection: 3}\npack: group of 4\n")
+    groups = plan_of(tmp_path, cluster, 9, "pairs: {bisection: 3}\nallocation: group of 4\n")
     assert {test.load for test in groups.tests} == {"rounds"}, "a part of it loads no bisection"
 
 
 def test_what_is_there_is_not_played_again(tmp_path: Path, cluster: Cluster) -> None:
-    plan = plan_of(tmp_path, cluster, 4, "pairs: {rounds: 1}\npack: whole\n")
+    plan = plan_of(tmp_path, cluster, 4, "pairs: {rounds: 1}\nallocation: whole\n")
     tournament = make_tournament(plan, [0, 1], 3, {0: frozenset({(1, 2)}), 1: frozenset()})
     assert [(step.test_no, step.repetition_no, len(step.pairs)) for step in tournament.steps] == [(1, 2, 1)]
     assert (tournament.job_id, tournament.tag, tournament.programs) == ("g00003", "hpcq-c-1-alpha-g00003-1", {"hpcq-net"})
@@ -171,50 +171,50 @@ def test_what_is_there_is_not_played_again(tmp_path: Path, cluster: Cluster) -> 
 
 
 def test_whole_takes_all_that_is_idle_and_waits_for_its_own(tmp_path: Path, cluster: Cluster) -> None:
-    plan = plan_of(tmp_path, cluster, 6, "pairs: all\npack: whole\n")
+    plan = plan_of(tmp_path, cluster, 6, "pairs: all\nallocation: whole\n")
     pending = plan.planned_pairs()
-    [pack] = choose_packs(pending, ["n1", "n2", "n3", "n5"], [], Budget(), plan)
-    assert (len(pack), set(nodes_of(pack))) == (6, {"n1", "n2", "n3", "n5"})
-    assert choose_packs(pending, ["n4", "n6"], [ActiveJob(("n1", "n2"), True)], Budget(), plan) == []
-    assert choose_packs(pending, ["n4"], [], Budget(), plan) == []
-    [pack] = choose_packs(pending, names(6), [], Budget(nodes_at_most=4), plan)
-    assert len(nodes_of(pack)) <= 4
-    [pack] = choose_packs(pending, names(6), [], Budget(node_share_ratio=0.5), plan)
-    assert len(nodes_of(pack)) <= 3
+    [allocation] = choose_allocations(pending, ["n1", "n2", "n3", "n5"], [], Budget(), plan)
+    assert (len(allocation), set(nodes_of(allocation))) == (6, {"n1", "n2", "n3", "n5"})
+    assert choose_allocations(pending, ["n4", "n6"], [ActiveJob(("n1", "n2"), True)], Budget(), plan) == []
+    assert choose_allocations(pending, ["n4"], [], Budget(), plan) == []
+    [allocation] = choose_allocations(pending, names(6), [], Budget(nodes_at_most=4), plan)
+    assert len(nodes_of(allocation)) <= 4
+    [allocation] = choose_allocations(pending, names(6), [], Budget(node_share_ratio=0.5), plan)
+    assert len(nodes_of(allocation)) <= 3
 
 
 def test_groups_are_disjoint_and_within_the_budget(tmp_path: Path, cluster: Cluster) -> None:
-    plan = plan_of(tmp_path, cluster, 24, "pairs: all\npack: group of 6\n")
-    packs = choose_packs(plan.planned_pairs(), names(24), [], Budget(), plan)
-    assert [len(nodes_of(pack)) for pack in packs] == [6] * 4
-    assert [len(pack) for pack in packs] == [15] * 4, "all pairs of a group are in it"
-    used = [node for pack in packs for node in nodes_of(pack)]
+    plan = plan_of(tmp_path, cluster, 24, "pairs: all\nallocation: group of 6\n")
+    allocations = choose_allocations(plan.planned_pairs(), names(24), [], Budget(), plan)
+    assert [len(nodes_of(allocation)) for allocation in allocations] == [6] * 4
+    assert [len(allocation) for allocation in allocations] == [15] * 4, "all pairs of a group are in it"
+    used = [node for allocation in allocations for node in nodes_of(allocation)]
     assert len(used) == len(set(used))
-    assert len(choose_packs(plan.planned_pairs(), names(24), [], Budget(jobs_at_most=2), plan)) == 2
-    within = choose_packs(plan.planned_pairs(), names(24), [], Budget(nodes_at_most=8), plan)
-    assert sum(len(nodes_of(pack)) for pack in within) <= 8
-    others = choose_packs(plan.planned_pairs(), names(24), [ActiveJob(("n1", "n2", "n3"), False)], Budget(), plan)
-    assert not {"n1", "n2", "n3"} & {node for pack in others for node in nodes_of(pack)}
+    assert len(choose_allocations(plan.planned_pairs(), names(24), [], Budget(jobs_at_most=2), plan)) == 2
+    within = choose_allocations(plan.planned_pairs(), names(24), [], Budget(nodes_at_most=8), plan)
+    assert sum(len(nodes_of(allocation)) for allocation in within) <= 8
+    others = choose_allocations(plan.planned_pairs(), names(24), [ActiveJob(("n1", "n2", "n3"), False)], Budget(), plan)
+    assert not {"n1", "n2", "n3"} & {node for allocation in others for node in nodes_of(allocation)}
 
 
 def test_groups_cover_all_pairs_in_few_waves(tmp_path: Path, cluster: Cluster) -> None:
-    plan = plan_of(tmp_path, cluster, 24, "pairs: all\npack: group of 6\n")
+    plan = plan_of(tmp_path, cluster, 24, "pairs: all\nallocation: group of 6\n")
     pending: list[PlannedPair] = list(plan.planned_pairs())
     job_count = 0
     while pending:
-        packs = choose_packs(pending, names(24), [], Budget(), plan)
-        gone = {pair.job_id for pack in packs for pair in pack}
+        allocations = choose_allocations(pending, names(24), [], Budget(), plan)
+        gone = {pair.job_id for allocation in allocations for pair in allocation}
         pending = [pair for pair in pending if pair.job_id not in gone]
-        job_count += len(packs)
+        job_count += len(allocations)
     assert job_count < 276 / 5, "a pair job each would be 276"
 
 
 def test_scale(tmp_path: Path, cluster: Cluster) -> None:
     started = time.process_time()
-    plan = plan_of(tmp_path, cluster, 1000, "pairs: all\npack: whole\n")
+    plan = plan_of(tmp_path, cluster, 1000, "pairs: all\nallocation: whole\n")
     assert len(plan.pairs) == 499_500
-    plan = plan_of(tmp_path, cluster, 5000, "pairs: {rounds: 10}\npack: group of 16\n")
-    assert len(choose_packs(plan.planned_pairs(), names(5000), [], Budget(jobs_at_most=32), plan)) == 32
+    plan = plan_of(tmp_path, cluster, 5000, "pairs: {rounds: 10}\nallocation: group of 16\n")
+    assert len(choose_allocations(plan.planned_pairs(), names(5000), [], Budget(jobs_at_most=32), plan)) == 32
     assert time.process_time() - started < 60
 
 
@@ -222,7 +222,7 @@ def test_scale(tmp_path: Path, cluster: Cluster) -> None:
 
 
 def test_the_file_that_programs_read(tmp_path: Path, cluster: Cluster) -> None:
-    plan = plan_of(tmp_path, cluster, 2, "pairs: all\npack: whole\n")
+    plan = plan_of(tmp_path, cluster, 2, "pairs: all\nallocation: whole\n")
     lines = tournament_text(whole_tournament(plan)).splitlines()
     assert lines[:4] == ["tournament 1", "node n1", "node n2", "test 1 tcp_pingpong 30"]
     assert "option no_delay true" in lines
@@ -233,7 +233,7 @@ def test_the_file_that_programs_read(tmp_path: Path, cluster: Cluster) -> None:
 
 
 def test_the_script_asks_for_all_nodes_and_outlives_one(tmp_path: Path, cluster: Cluster) -> None:
-    plan = plan_of(tmp_path, cluster, 4, "pairs: all\npack: whole\n")
+    plan = plan_of(tmp_path, cluster, 4, "pairs: all\nallocation: whole\n")
     tournament = whole_tournament(plan)
     write_tournament(tournament, cluster, "/scratch/it's", tmp_path / "g")
     script = (tmp_path / "g" / "job.sh").read_text()
@@ -265,7 +265,7 @@ def line(job: str, test_no: int, rep: int, *, rc: int = 0, result: Any = None, r
 
 
 def test_the_ledger_knows_what_each_pair_still_misses(tmp_path: Path, cluster: Cluster) -> None:
-    plan = plan_of(tmp_path, cluster, 4, "pairs: {rounds: 1}\npack: whole\n")
+    plan = plan_of(tmp_path, cluster, 4, "pairs: {rounds: 1}\nallocation: whole\n")
     tag = "hpcq-c-1-alpha-g00001-1"
     nodes = names(4)
     attempt = {
@@ -276,7 +276,7 @@ def test_the_ledger_knows_what_each_pair_still_misses(tmp_path: Path, cluster: C
         "nodes": nodes,
         "pairs": ["j00001", "j00002"],
     }
-    ledger = Ledger.replay(plan, [attempt])
+    ledger = ClusterState.replay(plan, [attempt])
     assert (list(ledger.pending), ledger.tournament_count, ledger.attempts[tag].pairs) == ([], 1, (0, 1))
     of_first = {"j00001": [[1, 1], [1, 2], [2, 1], [2, 2]], "j00002": [[1, 1]]}
     end = {"event": "ended", "tag": tag, "outcome": "failed", "reason": "conductor_lost", "nodes": nodes, "measured": []}

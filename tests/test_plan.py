@@ -185,7 +185,7 @@ def test_plan_as_the_contract_has_it(campaign: Campaign, cluster: Cluster) -> No
         "node_pair_count_goal": 0,
         "group_pair_count_goal": 0,
     }
-    assert written["cost"] == {"job_count": 3, "estimated_job_s": 25.5, "node_seconds": 153.0, "packs": []}
+    assert written["cost"] == {"job_count": 3, "estimated_job_s": 25.5, "node_seconds": 153.0, "allocations": []}
     assert plan.planned_pairs()[2].job_id == "j00003"
     assert Plan.from_json(plan.to_json()) == plan
 

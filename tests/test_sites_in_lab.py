@@ -24,7 +24,7 @@ def narrow(lab: RunningLab) -> Iterator[RunningLab]:
 
 
 def test_a_tournament_larger_than_max_nodes_is_played_in_smaller_ones(narrow: RunningLab, tmp_path: Path) -> None:
-    driven = Driven(tmp_path, narrow, "beta", "pairs: all\npack: whole")
+    driven = Driven(tmp_path, narrow, "beta", "pairs: all\nallocation: whole")
     assert driven.plan.notes == ("MaxNodes of partition batch is 3: jobs of 3 nodes at most",)
     driven.finish(driven.start())
     sizes = [len(event["nodes"]) for event in driven.events() if event["event"] == "attempt"]

@@ -59,9 +59,9 @@ def test_pairs_of_a_node_that_stays_away_are_rows_that_say_so(lab: RunningLab, t
     assert (loaded["measured_count"], loaded["not_measured_count"]) == (6 - len(left), len(left))
 
 
-@pytest.mark.parametrize("pack", ["group of 3", pytest.param("pair", marks=pytest.mark.long)])
-def test_cancel_leaves_nothing_queued_of_any_kind(lab: RunningLab, tmp_path: Path, pack: str) -> None:
-    driven = Driven(tmp_path, lab, "beta", f"pairs: {{rounds: 3}}\npack: {pack}", duration_s=60)
+@pytest.mark.parametrize("allocation", ["group of 3", pytest.param("pair", marks=pytest.mark.long)])
+def test_cancel_leaves_nothing_queued_of_any_kind(lab: RunningLab, tmp_path: Path, allocation: str) -> None:
+    driven = Driven(tmp_path, lab, "beta", f"pairs: {{rounds: 3}}\nallocation: {allocation}", duration_s=60)
     driving = driven.start()
     driven.wait_for(states("running"))
     cancel_run(driven.run, driven.said.append)

@@ -50,16 +50,19 @@ def large(tmp_path: Path) -> Iterator[Desk]:
         lab_command("down", "--name", lab.name)
 
 
-def take(desk: Desk, pack: str) -> Taken:
+def take(desk: Desk, allocation: str) -> Taken:
     test = "- {kernel: tcp_pingpong, parameters: {duration_s: 1, warmup_s: 0}}"
-    desk.campaign(f"clusters: [alpha]\npairs: {{rounds: {ROUND_COUNT}}}\nrepetitions: 1\npack: {pack}\ntests:\n  {test}", pack)
+    desk.campaign(
+        f"clusters: [alpha]\npairs: {{rounds: {ROUND_COUNT}}}\nrepetitions: 1\nallocation: {allocation}\ntests:\n  {test}",
+        allocation,
+    )
     desk.hpcq("run", "campaign.yaml", expect=None, timeout_s=1500)
     ends = [event for event in desk.events() if event["event"] == "ended"]
     times = [(parse_utc(end["started_utc"]), parse_utc(end["ended_utc"])) for end in ends if end["ended_utc"]]
     run_id = desk.run_folder.name
     told = desk.lab.exec("alpha", "sacct", "-n", "-P", "-X", "-S", "now-2hours", "-o", "JobName,ElapsedRaw,NNodes").split()
     jobs = [line.split("|") for line in told if line.startswith(f"hpcq-{run_id}-")]
-    rows = desk.rows("SELECT client, server FROM v_results WHERE outcome = 'measured' AND campaign = ?", pack)
+    rows = desk.rows("SELECT client, server FROM v_results WHERE outcome = 'measured' AND campaign = ?", allocation)
     nodes = [node for row in rows for node in (row["client"], row["server"])]
     return Taken(
         allocation_count=len(jobs),
@@ -72,13 +75,13 @@ def take(desk: Desk, pack: str) -> Taken:
 
 def test_a_tournament_takes_a_fifth_of_what_pair_jobs_take(large: Desk, capsys: pytest.CaptureFixture[str]) -> None:
     time.sleep(5)
-    taken = {pack: take(large, pack) for pack in ("whole", "pair")}
+    taken = {allocation: take(large, allocation) for allocation in ("whole", "pair")}
     with capsys.disabled():
         print("\n| | allocations | measured | pairs of each node, at least | wall s | node-s | node-s beyond the tests |")
         print("|---|---|---|---|---|---|---|")
-        for pack, one in taken.items():
+        for allocation, one in taken.items():
             counts = f"{one.allocation_count} | {one.measured_count} | {one.node_pair_count_min}"
-            print(f"| {pack} | {counts} | {one.driven_s:.1f} | {one.node_seconds:.0f} | {one.beyond:.0f} |")
+            print(f"| {allocation} | {counts} | {one.driven_s:.1f} | {one.node_seconds:.0f} | {one.beyond:.0f} |")
     assert {one.measured_count for one in taken.values()} == {RESULT_COUNT}
     assert {one.node_pair_count_min for one in taken.values()} == {ROUND_COUNT}
     assert taken["whole"].allocation_count == 1

@@ -17,7 +17,7 @@ from tests.lab_fixture import RunningLab
 pytestmark = pytest.mark.lab
 
 #: Six pairs of four nodes in three rounds.
-ROUNDS = "clusters: [alpha]\npairs: {rounds: 3}\npack: whole"
+ROUNDS = "clusters: [alpha]\npairs: {rounds: 3}\nallocation: whole"
 #: Long enough for a node to be killed, however busy this machine is, while others of its pairs are to come.
 PINGPONG = "- {kernel: tcp_pingpong, parameters: {duration_s: 2, warmup_s: 0}}"
 
@@ -29,7 +29,7 @@ def measured(lab: RunningLab, tmp_path_factory: pytest.TempPathFactory) -> Desk:
     desk.campaign(
         f"""{ROUNDS}
 repetitions: 2
-disturb: [alone, rounds]
+concurrency: [alone, rounds]
 tests:
   - {{kernel: tcp_stream, parameters: {{duration_s: 200ms, warmup_s: 50ms}}}}
   - {{kernel: mpi_pingpong, parameters: {{duration_s: 200ms, warmup_s: 50ms, message_bytes: 32KiB}}}}

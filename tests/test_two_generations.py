@@ -34,7 +34,7 @@ tests:
 TOURNAMENT = """
 clusters: [beta]
 pairs: all
-pack: whole
+allocation: whole
 repetitions: 1
 tests:
   - {kernel: tcp_stream, parameters: {duration_s: 200ms, warmup_s: 50ms}}

@@ -24,8 +24,8 @@ BUDGET = "budget: {yield: true, jobs_at_most: 2, nodes_at_most: 3}"
 TRIES = 2
 
 
-@pytest.mark.parametrize("pack", ["whole", pytest.param("pair", marks=pytest.mark.long)])
-def test_a_user_waits_little_longer(lab: RunningLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pack: str) -> None:
+@pytest.mark.parametrize("allocation", ["whole", pytest.param("pair", marks=pytest.mark.long)])
+def test_a_user_waits_little_longer(lab: RunningLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, allocation: str) -> None:
     monkeypatch.setattr("hpcq.runner.drive.pace._BURST_COUNT", 3.0)  # the steady state from the start: a look in 5 s
     nodes = [f"alpha-n{number:02d}" for number in range(1, 5)]
     jobs = arrivals(1, 10, nodes, load_ratio=0.6, lengths_s=(1, 3))
@@ -34,14 +34,14 @@ def test_a_user_waits_little_longer(lab: RunningLab, tmp_path: Path, monkeypatch
     while len(tried) < TRIES and (not tried or tried[-1] > LONGER_MAX_S):
         lab.at_rest("alpha")
         (tmp_path / str(len(tried))).mkdir()
-        tried.append(longest_delay_s(lab, tmp_path / str(len(tried)), pack, jobs))
+        tried.append(longest_delay_s(lab, tmp_path / str(len(tried)), allocation, jobs))
     assert min(tried) <= LONGER_MAX_S, tried
 
 
-def longest_delay_s(lab: RunningLab, folder: Path, pack: str, jobs: Sequence[UserJob]) -> float:
+def longest_delay_s(lab: RunningLab, folder: Path, allocation: str, jobs: Sequence[UserJob]) -> float:
     """How much longer a job of the user waited, at most, with a campaign than without one. The campaign keeps its budget."""
     alone = users_waits(lab, jobs)
-    driven = Driven(folder, lab, "alpha", f"pairs: {{rounds: 100}}\npack: {pack}\n{BUDGET}", duration_s=1)
+    driven = Driven(folder, lab, "alpha", f"pairs: {{rounds: 100}}\nallocation: {allocation}\n{BUDGET}", duration_s=1)
     driving = driven.start()
     with sampled(lab) as seen:
         driven.wait_for(states("running"))

@@ -26,7 +26,7 @@ _ONE_BY_ONE = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Track:
+class SeriesPoints:
     """The points of one series in time order. value: medians of jobs; result: one result of each point; after: 1 from the
     boundary on. repetitions and repetition_after: the single values (of pruned jobs their median), in time order.
     """
@@ -47,7 +47,7 @@ def tracks(
     *,
     boundary: str = "~",
     facts: Sequence[tuple[str, str]] = (),
-) -> list[Track]:
+) -> list[SeriesPoints]:
     """The points of these series that lie in the window; series without any are left out. boundary: a moment."""
     wanted = {row.series_id for row in rows if row.kernel in metrics}
     if not wanted:
@@ -88,7 +88,7 @@ def _fetch(
     return np.concatenate(found)
 
 
-def _grouped(fetched: NDArray[np.void]) -> Iterator[Track]:
+def _grouped(fetched: NDArray[np.void]) -> Iterator[SeriesPoints]:
     """Cut rows in time order by series, and within a series by job."""
     order = np.argsort(fetched["series"], kind="stable")
     series, jobs, results, values, after = (np.ascontiguousarray(fetched[name][order]) for name in _ROW.names or ())
@@ -106,4 +106,6 @@ def _grouped(fetched: NDArray[np.void]) -> Iterator[Track]:
     highs = np.append(lows[1:], len(values))
     for i, (low, high) in enumerate(zip(lows, highs, strict=True)):
         at = slice(points[i], points[i + 1])
-        yield Track(int(ids[i]), medians[at], results[first_row[at]], after[first_row[at]], values[low:high], after[low:high])
+        yield SeriesPoints(
+            int(ids[i]), medians[at], results[first_row[at]], after[first_row[at]], values[low:high], after[low:high]
+        )

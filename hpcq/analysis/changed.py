@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from hpcq.analysis import change_context
-from hpcq.analysis.bulk_points import Track, tracks
+from hpcq.analysis.bulk_points import SeriesPoints, tracks
 from hpcq.kernels import Better
 from hpcq.store.database import Connection
 from hpcq.store.history import Metric, SeriesRow
@@ -128,7 +128,7 @@ def explained(database: Connection, one: Changed) -> Explained:
     return Explained(one, tuple(causes), tuple(events), tuple(symptoms(seen[: len(before)], seen[len(before) :])))
 
 
-def _changed(database: Connection, row: SeriesRow, metrics: Mapping[str, Metric], track: Track, level: Level) -> Changed:
+def _changed(database: Connection, row: SeriesRow, metrics: Mapping[str, Metric], track: SeriesPoints, level: Level) -> Changed:
     before, after = track.result[level.first : level.index], track.result[level.index : level.last]
     near = (
         tuple(int(i) for i in before[-change_context.POINTS_MAX :]),
@@ -140,12 +140,12 @@ def _changed(database: Connection, row: SeriesRow, metrics: Mapping[str, Metric]
     return Changed(row, metrics[row.kernel], level, at_utc, last_before, *near)
 
 
-def _sides(track: Track, metric: Metric) -> Sides:
+def _sides(track: SeriesPoints, metric: Metric) -> Sides:
     boundary, repetition = int(np.sum(~track.after)), int(np.sum(~track.repetition_after))
     return Sides(Better(metric.better), track.value, boundary, track.repetitions, repetition)
 
 
-def _joined(old: Track | None, new: Track | None) -> Track:
+def _joined(old: SeriesPoints | None, new: SeriesPoints | None) -> SeriesPoints:
     """One track from the two stretches: everything of the second is after."""
     if old is None or new is None:
         only, is_after = (new, True) if new is not None else (old, False)
@@ -155,7 +155,7 @@ def _joined(old: Track | None, new: Track | None) -> Track:
     after = np.arange(len(old.value) + len(new.value)) >= len(old.value)
     repetition_after = np.arange(len(old.repetitions) + len(new.repetitions)) >= len(old.repetitions)
     joined = [np.concatenate([getattr(old, name), getattr(new, name)]) for name in ("value", "result", "repetitions")]
-    return Track(old.series_id, joined[0], joined[1], after, joined[2], repetition_after)
+    return SeriesPoints(old.series_id, joined[0], joined[1], after, joined[2], repetition_after)
 
 
 def _number(value: float) -> float | None:

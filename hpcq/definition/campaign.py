@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from hpcq import nodelist
+from hpcq.definition.allocations import AllocationWord, ConcurrencyWords, read_allocation
 from hpcq.definition.checking import (
     BudgetSection,
     Features,
@@ -43,7 +44,6 @@ from hpcq.definition.model import (
     WithoutReservation,
     seed_from,
 )
-from hpcq.definition.packs import DisturbWords, PackWord, read_pack
 from hpcq.definition.pairs import PairsSection, check_pairs, read_pairs
 from hpcq.definition.reservations import ReservationSection, named_reservation
 from hpcq.definition.sweep import POINT_COUNT_MAX, Entry, expand
@@ -132,8 +132,10 @@ class CampaignFile(Section):
     gates: list[GateSection] = Field(default=[], description="Bounds that results must keep.")
     links: list[LinkSection] = Field(default=[], description="Pairs of clusters whose connection is measured.")
     budget: BudgetSection | None = Field(default=None, description="What the campaign may take of a cluster.")
-    pack: PackWord = Field(default="pair", description="Which pairs share an allocation and play a tournament in it.")
-    disturb: DisturbWords | None = Field(
+    allocation: AllocationWord = Field(
+        default="pair", description="Which pairs share an allocation and play a tournament in it."
+    )
+    concurrency: ConcurrencyWords | None = Field(
         default=None, description="In a tournament: all pairs of a round at once, or one pair at a time. Default: rounds."
     )
     evidence: Literal["summary", "full"] = Field(default="summary", description="How much of what the kernels saw is kept.")
@@ -147,7 +149,7 @@ def read_campaign(path: Path) -> Campaign:
     tests = _read_tests(document)
     gates = read_gates(document, tests)
     links = read_links(document, tests)
-    pack = read_pack(document)
+    allocation = read_allocation(document)
     pairs = PairChoice(Pattern.RING)
     if file is not None and file.pairs is not None and document.clean(("pairs",)):
         pairs = read_pairs(file.pairs, path.parent, document)
@@ -169,7 +171,7 @@ def read_campaign(path: Path) -> Campaign:
         evidence=Evidence(file.evidence),
         links=tuple(links),
         pairs_of_links=file.pairs is None,
-        pack=pack,
+        allocation=allocation,
     )
 
 

@@ -55,7 +55,7 @@ class Evidence(StrEnum):
     FULL = "full"
 
 
-class PackKind(StrEnum):
+class AllocationKind(StrEnum):
     """Which pairs share an allocation."""
 
     PAIR = "pair"
@@ -63,7 +63,7 @@ class PackKind(StrEnum):
     WHOLE = "whole"
 
 
-class Disturb(StrEnum):
+class Concurrency(StrEnum):
     """What else of an allocation is on the network while a pair is measured."""
 
     ROUNDS = "rounds"
@@ -71,12 +71,12 @@ class Disturb(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Pack:
-    """How pairs share allocations; node_count belongs to groups. Each test is measured under each of `disturb`."""
+class Allocation:
+    """How pairs share allocations; node_count belongs to groups. Each test is measured under each of `concurrency`."""
 
-    kind: PackKind = PackKind.PAIR
+    kind: AllocationKind = AllocationKind.PAIR
     node_count: int | None = None
-    disturb: tuple[Disturb, ...] = (Disturb.ROUNDS,)
+    concurrency: tuple[Concurrency, ...] = (Concurrency.ROUNDS,)
 
 
 class SchedulerKind(StrEnum):
@@ -314,7 +314,7 @@ class Campaign:
     links: tuple[Link, ...] = ()
     #: The file names no pairs: those of linked clusters are between the nodes of their links.
     pairs_of_links: bool = False
-    pack: Pack = Pack()
+    allocation: Allocation = Allocation()
 
     def seed_of(self, run_id: str) -> int:
         """The seed of one run: the campaign's own, or, with `seed: each_run`, one made from the run's id."""

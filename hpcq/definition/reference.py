@@ -77,7 +77,7 @@ def _holds(section: type[Section], name: str, field: FieldInfo) -> str:
         if re.search(rf"\b{word}\b", shown):
             return meaning
     special = {"seed": "whole number or each_run", "ports": "FIRST-LAST", "exclude": "list of keys with values"}
-    special |= {"pack": "`pair`, `whole` or `group of N`", "disturb": "`rounds`, `alone` or a list of both"}
+    special |= {"allocation": "`pair`, `whole` or `group of N`", "concurrency": "`rounds`, `alone` or a list of both"}
     special |= {"reach": "`here` or keys with values", "zip": "keys with values, or a list of such"}
     special |= {"minimum": "quantity", "maximum": "quantity", "list": "list of [client, server]"}
     special |= {"nodes": "count or names"} if section is ClusterFile else {"pairs": "`all`, `ring` or keys with values"}

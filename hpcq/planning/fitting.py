@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hpcq.definition.model import Campaign, Pack, PackKind
+from hpcq.definition.model import Allocation, AllocationKind, Campaign
 from hpcq.errors import UserError
 from hpcq.planning.plan import Plan
 
@@ -30,25 +30,30 @@ def refuse_where_not_taken(where: str, limits: JobLimits) -> None:
 
 def fit_campaign(campaign: Campaign, node_count: int, limits: JobLimits, where: str) -> Campaign:
     """The campaign with allocations as large as allowed on `node_count` nodes. Raises UserError where none is."""
-    most, least, pack = limits.nodes_at_most, limits.nodes_at_least, campaign.pack
+    most, least, allocation = limits.nodes_at_most, limits.nodes_at_least, campaign.allocation
     if most is not None and most.value < 2:
         raise UserError(f"{where}: {most.source} is {most.value}: a pair needs two", "another partition, or qos")
-    wanted = {PackKind.PAIR: 2, PackKind.WHOLE: node_count}.get(pack.kind, pack.node_count or 2)
+    wanted = {AllocationKind.PAIR: 2, AllocationKind.WHOLE: node_count}.get(allocation.kind, allocation.node_count or 2)
     size = wanted if most is None else min(wanted, most.value)
     if least is not None and size < least.value:
-        hint = f"pack: group of {least.value} makes larger jobs, pack: whole the largest"
+        hint = f"allocation: group of {least.value} makes larger jobs, allocation: whole the largest"
         raise UserError(f"{where}: {least.source} is {least.value}: the jobs of this plan have {size} nodes", hint)
-    if pack.kind is PackKind.PAIR or size == wanted:
+    if allocation.kind is AllocationKind.PAIR or size == wanted:
         return campaign
-    return replace(campaign, pack=Pack(PackKind.GROUP, size, pack.disturb) if size > 2 else Pack())
+    return replace(
+        campaign, allocation=Allocation(AllocationKind.GROUP, size, allocation.concurrency) if size > 2 else Allocation()
+    )
 
 
 def fit_plan(plan: Plan, asked: Campaign, limits: JobLimits, where: str) -> Plan:
     """The plan with a time limit that the site allows; `asked` is the campaign as it was written."""
     notes = []
     most, wall = limits.nodes_at_most, limits.walltime_at_most_s
-    if most is not None and (plan.pack, plan.pack_node_count) != (asked.pack.kind, asked.pack.node_count):
-        notes.append(f"{most.source} is {most.value}: jobs of {plan.pack_node_count or 2} nodes at most")
+    if most is not None and (plan.allocation, plan.allocation_node_count) != (
+        asked.allocation.kind,
+        asked.allocation.node_count,
+    ):
+        notes.append(f"{most.source} is {most.value}: jobs of {plan.allocation_node_count or 2} nodes at most")
     if wall is not None and plan.walltime_s > wall.value:
         if asked.walltime_s is not None and asked.walltime_s > wall.value:
             raise UserError(f"{where}: walltime: {asked.walltime_s} s: {wall.source} allows {wall.value} s")

@@ -16,12 +16,12 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from hpcq.definition.model import (
+    AllocationKind,
     Budget,
     Campaign,
     Directions,
     Link,
     Listen,
-    PackKind,
     PairChoice,
     ParameterValue,
     Pattern,
@@ -29,8 +29,8 @@ from hpcq.definition.model import (
 )
 from hpcq.errors import StoreError, UserError
 from hpcq.kernels import kernel
+from hpcq.planning.allocations import Basis, plan_allocations
 from hpcq.planning.fitting import fit_link
-from hpcq.planning.packing import Basis, make_packed_plan
 from hpcq.planning.pairs import Pair, seeded_order
 from hpcq.planning.plan import Cost, Goals, NotPlanned, Plan, PlannedTest, derive_walltime_s, estimate_job_s, make_plan
 from hpcq.scheduler.limits import JobLimits
@@ -86,7 +86,7 @@ def plan_cluster(campaign: Campaign, basis: Basis) -> Plan:
     Raises UserError as make_plan does.
     """
     if not campaign.pairs_of_links:
-        return make_packed_plan(campaign, basis)
+        return plan_allocations(campaign, basis)
     cluster, seed = basis.cluster, basis.seed
     ring = replace(campaign, pairs=PairChoice(Pattern.RING))
     everything = make_plan(ring, cluster, basis.nodes, basis.run_id, seed)
@@ -98,7 +98,7 @@ def plan_cluster(campaign: Campaign, basis: Basis) -> Plan:
     compared = any(link.compare for link in campaign.links if cluster.name in {link.from_cluster, link.to_cluster})
     # Without a comparison no pair of it is a job: what the site lets a pair's job be does not matter.
     limits = basis.limits if compared else JobLimits(refusals=basis.limits.refusals)
-    plan = make_packed_plan(replace(campaign, nodes=chosen_nodes), replace(basis, limits=limits))
+    plan = plan_allocations(replace(campaign, nodes=chosen_nodes), replace(basis, limits=limits))
     known = {one.node: one for one in everything.excluded}
     plan = replace(plan, excluded=tuple(known.get(one.node, one) for one in plan.excluded))
     if compared:
@@ -124,7 +124,7 @@ def compared_pairs(campaign: Campaign, plan: Plan, links: Sequence[LinkPlan]) ->
     """
     if campaign.pairs_of_links:
         return frozenset(range(len(plan.pairs)))
-    if campaign.pack.kind is not PackKind.PAIR:
+    if campaign.allocation.kind is not AllocationKind.PAIR:
         return frozenset()
     used = (split(node) for made in links if made.link.compare for pair in made.plan.pairs for node in pair)
     nodes = {node for cluster, node in used if cluster == plan.cluster}

@@ -42,7 +42,7 @@ class PlannedTest:
     kernel: str
     parameters: Mapping[str, ParameterValue]
     timeout_s: int
-    #: What else of ours is on the network meanwhile: see packing.py; empty for pairs in allocations of their own.
+    #: What else of ours is on the network meanwhile: see allocations.py; empty for pairs in allocations of their own.
     load: str = ""
 
 
@@ -59,10 +59,10 @@ class Goals:
 
 
 @dataclass(frozen=True, slots=True)
-class PackCost:
+class AllocationCost:
     """What one way to share allocations takes: a queue wait a job; seconds are of the longest job."""
 
-    pack: str
+    allocation: str
     job_count: int
     estimated_job_s: float
     node_seconds: float
@@ -70,12 +70,12 @@ class PackCost:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What it takes: seconds are estimates; `packs` are the ways to share allocations."""
+    """What it takes: seconds are estimates; `allocations` are the ways to share allocations."""
 
     job_count: int
     estimated_job_s: float
     node_seconds: float
-    packs: tuple[PackCost, ...] = ()
+    allocations: tuple[AllocationCost, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +124,9 @@ class Plan:
     goals: Goals
     cost: Cost
     evidence: str = "summary"
-    #: Which pairs share an allocation: pair, group (of pack_node_count nodes), whole.
-    pack: str = "pair"
-    pack_node_count: int | None = None
+    #: Which pairs share an allocation: pair, group (of allocation_node_count nodes), whole.
+    allocation: str = "pair"
+    allocation_node_count: int | None = None
     #: The group of each candidate that has one: its switch, or a feature; empty where the campaign asks for none.
     groups: Mapping[str, str] = field(default_factory=dict)
     #: What a limit of the site changed, each as a sentence.
@@ -166,7 +166,8 @@ class Plan:
                     "notes": tuple(fields.get("notes", ())),
                     "goals": Goals(**fields["goals"]),
                     "cost": Cost(
-                        **fields["cost"] | {"packs": tuple(PackCost(**one) for one in fields["cost"].get("packs", ()))}
+                        **fields["cost"]
+                        | {"allocations": tuple(AllocationCost(**one) for one in fields["cost"].get("allocations", ()))}
                     ),
                 }
             )
@@ -181,11 +182,11 @@ def make_plan(
     run_id: str,
     seed: int,
     *,
-    pack: Callable[[Plan], Plan] | None = None,
+    allocation: Callable[[Plan], Plan] | None = None,
 ) -> Plan:
     """Plan a campaign on one cluster whose nodes are as given; `seed` is usually `campaign.seed_of(run_id)`.
 
-    pack: what packing.py makes of the plan; without it each pair has an allocation of its own.
+    allocation: what allocations.py makes of the plan; without it each pair has an allocation of its own.
     Raises UserError when it cannot run there: no MPI, fewer than two nodes, no pair, or beyond the budget.
     """
     _refuse_without_mpi(campaign, cluster)
@@ -223,8 +224,8 @@ def make_plan(
         evidence=campaign.evidence.value,
         groups=groups,
     )
-    if pack is not None:
-        plan = pack(plan)
+    if allocation is not None:
+        plan = allocation(plan)
     _refuse_beyond_budget(plan, campaign, cluster)
     return plan
 

@@ -40,7 +40,7 @@ class EventName(StrEnum):
     ENDED = "ended"
     FETCHED = "fetched"
     NOT_RUN = "not_run"
-    LET_GO = "let_go"
+    WITHDRAW = "withdraw"
     CANCEL = "cancel"
     ESTIMATE = "estimate"
     MET = "met"
@@ -61,7 +61,7 @@ _FIELDS: dict[EventName, frozenset[str]] = {
     EventName.ENDED: frozenset({"tag", "outcome", "reason", "nodes", "rc"}),
     EventName.FETCHED: frozenset({"tag"}),
     EventName.NOT_RUN: frozenset({"pair", "reason"}),
-    EventName.LET_GO: frozenset({"tag", "reason"}),
+    EventName.WITHDRAW: frozenset({"tag", "reason"}),
     EventName.CANCEL: frozenset({"reason"}),
     # Of links only: expected starts, who listens where, which directions are open, what the driver ended and why.
     EventName.ESTIMATE: frozenset({"job_id", "attempt_no", "wait_s"}),

@@ -11,10 +11,10 @@ from hpcq.errors import UserError
 from hpcq.planning.plan import Plan
 from hpcq.run_folder.journal import read_journal_from
 from hpcq.run_folder.paths import RunFolder, read_json
-from hpcq.runner.drive.run_state import PairLedger, summary
-from hpcq.runner.drive.state import Ledger
+from hpcq.runner.drive.run_state import RunState, summary
+from hpcq.runner.drive.state import ClusterState
 
-AnyLedger = PairLedger[Any]
+AnyLedger = RunState[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +103,10 @@ def _new_ledger(run: RunFolder, name: str) -> AnyLedger:
     text = path.read_text(encoding="utf-8")
     if name in run.link_names():
         from hpcq.planning.links import LinkPlan
-        from hpcq.runner.link.state import LinkLedger
+        from hpcq.runner.link.state import LinkState
 
-        return LinkLedger(LinkPlan.from_json(text, str(path)))
-    return Ledger(Plan.from_json(text, str(path)))
+        return LinkState(LinkPlan.from_json(text, str(path)))
+    return ClusterState(Plan.from_json(text, str(path)))
 
 
 def _stage(folder: Path) -> str:

@@ -13,18 +13,18 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
+from hpcq.planning.allocations import Basis
 from hpcq.planning.links import plan_cluster
-from hpcq.planning.packing import Basis
 from hpcq.planning.plan import Plan
 from hpcq.run_folder.journal import Journal
 from hpcq.run_folder.paths import RunFolder, read_json, write_text
 from hpcq.runner.drive.account import Account, Limit, Share
-from hpcq.runner.drive.cluster_run import Part
+from hpcq.runner.drive.cluster_run import ClusterRun
 from hpcq.runner.drive.driver import Driver
 from hpcq.runner.drive.pace import Pace
-from hpcq.runner.drive.reservations import Lease, refuse_where_forbidden, reservation_name
+from hpcq.runner.drive.reservations import OwnReservation, refuse_where_forbidden, reservation_name
 from hpcq.runner.drive.run_state import summary
-from hpcq.runner.drive.state import Ledger
+from hpcq.runner.drive.state import ClusterState
 from hpcq.runner.site.build import build_kernels, check_description, write_build
 from hpcq.runner.site.place import Place, nodes_now, place
 
@@ -80,7 +80,7 @@ def account_at(here: Place) -> Account:
     return Account(here.campaign.budget_on(here.cluster), Pace.of(here.cluster), Limit(here.scheduler))
 
 
-def share_of(ledger: Ledger) -> Share:
+def share_of(ledger: ClusterState) -> Share:
     """What a cluster's own pairs take of it."""
     return Share(lambda: ledger.node_seconds, lambda: list(ledger.active.values()))
 
@@ -91,11 +91,11 @@ def opened(run: RunFolder, here: Place, account: Account, say: Say) -> Iterator[
     name = here.cluster.name
     planned = read_plan(run, name)
     with Journal(run.journal(name)) as journal:
-        ledger = Ledger.replay(planned, journal.events)
+        ledger = ClusterState.replay(planned, journal.events)
         journal.append("opened", host=socket.gethostname(), pid=os.getpid())
         account.shares.append(share_of(ledger))
-        account.lease = _lease(here, planned, say)
-        part = Part(
+        account.own_reservation = _own_reservation(here, planned, say)
+        part = ClusterRun(
             folder=here.folder,
             root=here.root,
             plan=planned,
@@ -110,15 +110,17 @@ def opened(run: RunFolder, here: Place, account: Account, say: Say) -> Iterator[
         yield Driver(part)
 
 
-def _lease(here: Place, planned: Plan, say: Say) -> Lease | None:
+def _own_reservation(here: Place, planned: Plan, say: Say) -> OwnReservation | None:
     """The reservation that this part of the run makes for itself, or that an earlier driver of it left."""
     wish = here.cluster.make_reservation
     if wish is None:
         return None
     name = reservation_name(here.run.run_id, here.cluster.name)
-    lease = Lease(here.scheduler, name, planned.walltime_s, wish, lambda text: say(f"{here.cluster.name}: {text}"))
-    lease.adopt([candidate.node for candidate in planned.candidates])
-    return lease
+    own_reservation = OwnReservation(
+        here.scheduler, name, planned.walltime_s, wish, lambda text: say(f"{here.cluster.name}: {text}")
+    )
+    own_reservation.adopt([candidate.node for candidate in planned.candidates])
+    return own_reservation
 
 
 def load(run: RunFolder, database: Path) -> dict[str, Any]:

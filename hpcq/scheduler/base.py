@@ -108,7 +108,7 @@ class JobReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class QueueQuery:
     """What one look is to bring; what is left out is not asked for."""
 
     native_ids: Sequence[str] = ()
@@ -132,7 +132,7 @@ class OtherJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class QueueSnapshot:
     """The answer to a question: `reports` has one entry an id; what was not asked is None."""
 
     reports: dict[str, JobReport]
@@ -195,7 +195,7 @@ class Scheduler(ABC):
 
     # -- what the driver asks ---------------------------------------------------------------------------------------
 
-    def look(self, question: Question) -> Survey:
+    def look(self, question: QueueQuery) -> QueueSnapshot:
         """Ask several things in one command. Raises SchedulerError when the scheduler does not answer one of them."""
         parts: dict[str, str] = {}
         if question.nodes:
@@ -208,10 +208,10 @@ class Scheduler(ABC):
         if question.mine and mine is not None:
             parts["mine"] = mine
         if not parts:
-            return Survey({})
+            return QueueSnapshot({})
         self.query_count += 1
         said = parts_of(self.transport.sh(parts_script(parts)), parts)
-        return Survey(
+        return QueueSnapshot(
             reports=self._reports(question.native_ids, said.get("jobs")),
             nodes=self.read_nodes(self._answered(said["nodes"], "node list").text) if "nodes" in said else None,
             others=self.read_others(self._answered(said["others"], "job list").text) if "others" in said else None,
@@ -220,7 +220,7 @@ class Scheduler(ABC):
 
     def nodes(self) -> list[NodeState]:
         """Every node of the partition as it is now. Raises SchedulerError when the scheduler does not answer."""
-        return self.look(Question(nodes=True)).nodes or []
+        return self.look(QueueQuery(nodes=True)).nodes or []
 
     def switches(self) -> dict[str, str]:
         """The leaf switch of each node; empty where the scheduler knows none."""
@@ -276,7 +276,7 @@ class Scheduler(ABC):
 
     def poll(self, native_ids: Sequence[str]) -> dict[str, JobReport]:
         """An answer for every id; a job that the scheduler does not know is UNKNOWN with the reason `not known`."""
-        return self.look(Question(native_ids)).reports
+        return self.look(QueueQuery(native_ids)).reports
 
     def cancel(self, native_ids: Sequence[str], *, queued_only: bool = False) -> None:
         """End jobs; those that have ended already are no error. queued_only: one that has started meanwhile goes on."""

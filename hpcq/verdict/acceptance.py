@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from hpcq.localisation import PairTable, blame
-from hpcq.verdict.culprits import Culprits, Pair, Word, behind, find_culprits
+from hpcq.verdict.culprits import Culprits, Pair, PairVerdict, behind, find_culprits
 from hpcq.verdict.gates import Verdict
 from hpcq.verdict.shared import Sides, passes
 
@@ -121,7 +121,7 @@ def judge(
         for end in one.pair:
             of_node.setdefault(end, []).append(one)
     judged = tuple(_node(node, pairs, found, of_node.get(node, []), missing, groups) for node in targets)
-    fine_nodes = {node for pair, word in pairs.items() if word is Word.FINE for node in pair}
+    fine_nodes = {node for pair, word in pairs.items() if word is PairVerdict.FINE for node in pair}
     suspects = {end for pair in found.open for end in pair}
     good = fine_nodes - found.nodes.keys() - {node for node in groups if groups[node] in found.leaves}
     sorted_good = tuple(sorted(good - suspects))
@@ -139,7 +139,7 @@ def ran_twice(results: Sequence[PairResult]) -> set[Pair]:
     return {pair for pair, numbers in runs.items() if len(numbers) > 1}
 
 
-def _words(results: Sequence[PairResult]) -> dict[Pair, Word]:
+def _words(results: Sequence[PairResult]) -> dict[Pair, PairVerdict]:
     """bad: some test was bad in a run and no other run speaks for the pair; fine: none was; unclear: the values do not tell."""
     by_pair: dict[Pair, dict[str, list[PairResult]]] = {}
     for one in results:
@@ -147,11 +147,11 @@ def _words(results: Sequence[PairResult]) -> dict[Pair, Word]:
     words = {}
     for pair, tests in by_pair.items():
         if any(any(one.bad for one in runs) and all(one.bad or one.leans for one in runs) for runs in tests.values()):
-            words[pair] = Word.BAD
+            words[pair] = PairVerdict.BAD
         elif all(any(one.sure and not one.bad for one in runs) for runs in tests.values()):
-            words[pair] = Word.FINE
+            words[pair] = PairVerdict.FINE
         else:
-            words[pair] = Word.UNCLEAR
+            words[pair] = PairVerdict.UNCLEAR
     return words
 
 
@@ -198,7 +198,7 @@ def _thing(  # noqa: PLR0917 - a verdict's parts
 
 def _node(  # noqa: PLR0917 - each is another part of the evidence
     node: str,
-    pairs: Mapping[Pair, Word],
+    pairs: Mapping[Pair, PairVerdict],
     found: Culprits,
     results: Sequence[PairResult],
     missing: Mapping[str, str],
@@ -215,9 +215,9 @@ def _node(  # noqa: PLR0917 - each is another part of the evidence
         why = f"slow with {_others(node, mine)}, and it is not clear whose fault it is"
         return Judged("node", node, Verdict.INCONCLUSIVE, why)
     leaf = next((name for name in _leaves_at_fault(found) if groups.get(node) == name), None)
-    if leaf is not None and any(behind(pair, leaf, groups) and word is Word.BAD for pair, word in words.items()):
+    if leaf is not None and any(behind(pair, leaf, groups) and word is PairVerdict.BAD for pair, word in words.items()):
         return Judged("node", node, Verdict.INCONCLUSIVE, f"behind {leaf}, which is slow: to be judged when that is repaired")
-    fine = [pair for pair, word in words.items() if word is Word.FINE]
+    fine = [pair for pair, word in words.items() if word is PairVerdict.FINE]
     if not fine:
         return Judged("node", node, Verdict.INCONCLUSIVE, "no clean result: its partners are slow, or values are too few")
     why = f"as expected with {_others(node, fine)}"

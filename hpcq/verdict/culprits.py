@@ -27,7 +27,7 @@ MEMBERS_WHOLE_MIN = 3
 Pair = tuple[str, str]
 
 
-class Word(StrEnum):
+class PairVerdict(StrEnum):
     """What all runs of a pair (client, server) say together."""
 
     BAD = "bad"
@@ -47,14 +47,14 @@ class Culprits:
 
 
 def find_culprits(
-    pairs: Mapping[Pair, Word], leaf_of: Mapping[str, str], named: Collection[str] = (), repeated: Collection[Pair] = ()
+    pairs: Mapping[Pair, PairVerdict], leaf_of: Mapping[str, str], named: Collection[str] = (), repeated: Collection[Pair] = ()
 ) -> Culprits:
     """Explain the bad pairs. named: nodes that the likelihood of the values accuses. repeated: pairs that ran more than once.
 
     A link is never blamed on one run, so pairs outside of `repeated` stay open instead.
     """
-    bad = {pair for pair, word in pairs.items() if word is Word.BAD}
-    fine = {pair for pair, word in pairs.items() if word is Word.FINE}
+    bad = {pair for pair, word in pairs.items() if word is PairVerdict.BAD}
+    fine = {pair for pair, word in pairs.items() if word is PairVerdict.FINE}
     left = set(bad)
     leaves, paths = _leaves(pairs, leaf_of)
     for explained in (*leaves.values(), *paths.values()):
@@ -86,16 +86,16 @@ def behind(pair: Pair, leaf: str, leaf_of: Mapping[str, str]) -> bool:
 class _ByLeaves:
     """The pairs of every two leaves (of the client, of the server), so that each is looked at once."""
 
-    def __init__(self, pairs: Mapping[Pair, Word], leaf_of: Mapping[str, str]) -> None:
-        self.words: dict[tuple[str, str], dict[Pair, Word]] = {}
+    def __init__(self, pairs: Mapping[Pair, PairVerdict], leaf_of: Mapping[str, str]) -> None:
+        self.words: dict[tuple[str, str], dict[Pair, PairVerdict]] = {}
         for pair, word in pairs.items():
             if pair[0] in leaf_of and pair[1] in leaf_of:
                 self.words.setdefault((leaf_of[pair[0]], leaf_of[pair[1]]), {})[pair] = word
-        self.fine = {ends for ends, words in self.words.items() if ends[0] != ends[1] and Word.FINE in words.values()}
+        self.fine = {ends for ends, words in self.words.items() if ends[0] != ends[1] and PairVerdict.FINE in words.values()}
 
-    def crossing(self, leaf: str, inside: int) -> dict[Pair, Word]:
+    def crossing(self, leaf: str, inside: int) -> dict[Pair, PairVerdict]:
         """Pairs whose client (inside = 0) or server (1) alone is in this leaf."""
-        found: dict[Pair, Word] = {}
+        found: dict[Pair, PairVerdict] = {}
         for ends, words in self.words.items():
             if ends[inside] == leaf != ends[1 - inside]:
                 found |= words
@@ -108,11 +108,13 @@ class _ByLeaves:
     def not_its_nodes(self, leaf: str) -> bool:
         """Whether it is the leaf rather than every single one of its nodes."""
         inside = self.words.get((leaf, leaf), {})
-        slow = {node for pair, word in inside.items() if word is Word.BAD for node in pair}
-        return Word.FINE in inside.values() or len(slow) >= MEMBERS_WHOLE_MIN
+        slow = {node for pair, word in inside.items() if word is PairVerdict.BAD for node in pair}
+        return PairVerdict.FINE in inside.values() or len(slow) >= MEMBERS_WHOLE_MIN
 
 
-def _leaves(pairs: Mapping[Pair, Word], leaf_of: Mapping[str, str]) -> tuple[dict[str, set[Pair]], dict[Pair, set[Pair]]]:
+def _leaves(
+    pairs: Mapping[Pair, PairVerdict], leaf_of: Mapping[str, str]
+) -> tuple[dict[str, set[Pair]], dict[Pair, set[Pair]]]:
     """Leaves whose every way out, or in, is slow; and paths between two leaves that are slow where neither leaf is."""
     known = _ByLeaves(pairs, leaf_of)
     found: dict[str, set[Pair]] = {}
@@ -130,39 +132,39 @@ def _leaves(pairs: Mapping[Pair, Word], leaf_of: Mapping[str, str]) -> tuple[dic
     return found, paths
 
 
-def _bad(words: Mapping[Pair, Word]) -> set[Pair]:
-    return {pair for pair, word in words.items() if word is Word.BAD}
+def _bad(words: Mapping[Pair, PairVerdict]) -> set[Pair]:
+    return {pair for pair, word in words.items() if word is PairVerdict.BAD}
 
 
-def _all_slow(crossing: Mapping[Pair, Word], inside: int) -> bool:
+def _all_slow(crossing: Mapping[Pair, PairVerdict], inside: int) -> bool:
     slow = _bad(crossing)
     ends = ({pair[inside] for pair in slow}, {pair[1 - inside] for pair in slow})
-    return Word.FINE not in crossing.values() and all(len(one) >= MEMBERS_MIN for one in ends)
+    return PairVerdict.FINE not in crossing.values() and all(len(one) >= MEMBERS_MIN for one in ends)
 
 
-def _nodes(pairs: Mapping[Pair, Word], left: set[Pair], fine: set[Pair], named: Collection[str]) -> dict[str, set[Pair]]:
+def _nodes(pairs: Mapping[Pair, PairVerdict], left: set[Pair], fine: set[Pair], named: Collection[str]) -> dict[str, set[Pair]]:
     """Nodes that explain what is left; who is only slow with others of them is none."""
     ends = {node for pair in left for node in pair}
-    open_pairs = {pair: word for pair, word in pairs.items() if word is not Word.BAD or pair in left}
+    open_pairs = {pair: word for pair, word in pairs.items() if word is not PairVerdict.BAD or pair in left}
     accused = {node for node in ends if _accused(node, open_pairs, fine)}
     accused |= {node for node in named if len(_partners(node, left)) >= PARTNERS_MIN}
     culprits = {node for node in accused if not _others_explain(node, open_pairs, accused)}
     return {node: {pair for pair in left if node in pair} for node in sorted(culprits)}
 
 
-def _like_its_leaf(node: str, pairs: Mapping[Pair, Word], leaf_of: Mapping[str, str]) -> bool:
+def _like_its_leaf(node: str, pairs: Mapping[Pair, PairVerdict], leaf_of: Mapping[str, str]) -> bool:
     """Whether a node is slow beyond its leaf only, and fine within: then it may well be the leaf."""
     mine = {pair: word for pair, word in pairs.items() if node in pair and node in leaf_of}
     within = [word for pair, word in mine.items() if leaf_of.get(pair[0]) == leaf_of.get(pair[1])]
-    return Word.FINE in within and Word.BAD not in within
+    return PairVerdict.FINE in within and PairVerdict.BAD not in within
 
 
-def _accused(node: str, pairs: Mapping[Pair, Word], fine: Collection[Pair]) -> bool:
+def _accused(node: str, pairs: Mapping[Pair, PairVerdict], fine: Collection[Pair]) -> bool:
     fine_without = {end for pair in fine if node not in pair for end in pair}
     for role in (0, 1):
         words = {pair[1 - role]: word for pair, word in pairs.items() if pair[role] == node}
-        told = {partner for partner, word in words.items() if word is Word.BAD}
-        if Word.FINE not in words.values() and len(told) >= PARTNERS_MIN and fine_without.intersection(told):
+        told = {partner for partner, word in words.items() if word is PairVerdict.BAD}
+        if PairVerdict.FINE not in words.values() and len(told) >= PARTNERS_MIN and fine_without.intersection(told):
             return True
     return False
 
@@ -171,8 +173,8 @@ def _partners(node: str, left: set[Pair]) -> set[str]:
     return {end for pair in left if node in pair for end in pair} - {node}
 
 
-def _others_explain(node: str, pairs: Mapping[Pair, Word], culprits: set[str]) -> bool:
+def _others_explain(node: str, pairs: Mapping[Pair, PairVerdict], culprits: set[str]) -> bool:
     """Whether all that speaks against a node are pairs with other culprits."""
-    against = [pair for pair, word in pairs.items() if node in pair and word is Word.BAD]
-    fine = [pair for pair, word in pairs.items() if node in pair and word is Word.FINE]
+    against = [pair for pair, word in pairs.items() if node in pair and word is PairVerdict.BAD]
+    fine = [pair for pair, word in pairs.items() if node in pair and word is PairVerdict.FINE]
     return bool(fine) and all((culprits - {node}).intersection(pair) for pair in against)

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from hpcq.sorting import natural
-from hpcq.verdict.culprits import MEMBERS_MIN, Pair, Word
+from hpcq.verdict.culprits import MEMBERS_MIN, Pair, PairVerdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +57,10 @@ def pairs_across(sides: Sides, targets: Collection[str], room: Collection[str], 
     return [(near[index % len(near)], far[index % len(far)]) for index in range(count)]
 
 
-def passes(sides: Sides, words: Mapping[Pair, Word]) -> bool:
+def passes(sides: Sides, words: Mapping[Pair, PairVerdict]) -> bool:
     """Whether everything across it is as expected, and enough of it ran."""
     across = {pair: word for pair, word in words.items() if sides.across(pair)}
-    if set(across.values()) != {Word.FINE}:
+    if set(across.values()) != {PairVerdict.FINE}:
         return False
     for senders, receivers in ((sides.near, sides.far), (sides.far, sides.near)):
         sent = [pair for pair in across if pair[0] in senders]

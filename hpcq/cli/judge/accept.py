@@ -16,7 +16,7 @@ from hpcq.errors import Exit, HpcqError, UserError
 
 if TYPE_CHECKING:
     from hpcq.runner.accept.accepting import Outcome
-    from hpcq.runner.accept.choice import Wish
+    from hpcq.runner.accept.choice import NodeSelection
 
 _WORDS = {
     "pass": "PASS",
@@ -70,11 +70,13 @@ def accept(  # noqa: PLR0917 - Click passes by name
     Example: hpcq accept campaigns/after-maintenance.yaml --against good
     """
     from hpcq.definition.find import find_campaign
-    from hpcq.runner.accept.accepting import Order
+    from hpcq.runner.accept.accepting import AcceptRequest
     from hpcq.runner.accept.accepting import accept as run
 
-    wish = _wish(since, nodes, everything, database)
-    order = Order(find_campaign(campaign), tuple(cluster_folders), database, runs_folder.absolute(), wish, against, apply)
+    selection = _wish(since, nodes, everything, database)
+    order = AcceptRequest(
+        find_campaign(campaign), tuple(cluster_folders), database, runs_folder.absolute(), selection, against, apply
+    )
     outcomes = run(order, _say)
     verdicts = [one.verdict.value for outcome in outcomes for one in outcome.all_judged]
     code = Exit.OK
@@ -98,20 +100,20 @@ def accept(  # noqa: PLR0917 - Click passes by name
     return code
 
 
-def _wish(since: str | None, nodes: tuple[str, ...], everything: bool, database: Path) -> Wish:
-    from hpcq.runner.accept.choice import Wish
+def _wish(since: str | None, nodes: tuple[str, ...], everything: bool, database: Path) -> NodeSelection:
+    from hpcq.runner.accept.choice import NodeSelection
     from hpcq.store.database import reading, writing
     from hpcq.store.time_windows import moment
 
     if since is None or since == "boot":
-        return Wish(nodes, everything, boot=since == "boot")
+        return NodeSelection(nodes, everything, boot=since == "boot")
     with writing(database):
         pass
     with reading(database) as connection:
         try:
-            return Wish(nodes, everything, since_utc=moment(connection, since))
+            return NodeSelection(nodes, everything, since_utc=moment(connection, since))
         except UserError:
-            return Wish(nodes, everything, reservation=since)
+            return NodeSelection(nodes, everything, reservation=since)
 
 
 def _print(outcome: Outcome, *, apply: bool) -> None:

@@ -22,7 +22,7 @@ def print_plan(plan: Plan) -> None:
         *(f"  {line}" for line in short),
         f"  cost     {jobs}, {cost.node_seconds:g} node-seconds",
         *(f"  limit    {note}" for note in plan.notes),
-        *_packs(plan),
+        *_allocations(plan),
         f"  nodes    {_few([candidate.node for candidate in plan.candidates])}",
     ]
     for reason, count in Counter(excluded.reason for excluded in plan.excluded).most_common():
@@ -35,14 +35,14 @@ def print_plan(plan: Plan) -> None:
     click.echo("\n".join(lines))
 
 
-def _packs(plan: Plan) -> list[str]:
+def _allocations(plan: Plan) -> list[str]:
     """What each way to share allocations would take; each job is a wait in the queue."""
     lines = []
-    for one in plan.cost.packs:
+    for one in plan.cost.allocations:
         waits = f"{one.job_count} wait{'s' if one.job_count != 1 else ''} in the queue"
-        chosen = " (this plan)" if one.pack.partition(" ")[0] == plan.pack else ""
+        chosen = " (this plan)" if one.allocation.partition(" ")[0] == plan.allocation else ""
         longest = f"jobs of up to {one.estimated_job_s:g} s"
-        lines.append(f"  pack     {one.pack}: {waits}, {longest}, {one.node_seconds:g} node-seconds{chosen}")
+        lines.append(f"  allocation     {one.allocation}: {waits}, {longest}, {one.node_seconds:g} node-seconds{chosen}")
     return lines
 
 

@@ -24,7 +24,7 @@ from hpcq.definition.model import Cluster, Pattern
 from hpcq.errors import HpcqError
 from hpcq.run_folder.paths import RunFolder
 from hpcq.runner import stages
-from hpcq.runner.accept.choice import Choice, Wish, choose
+from hpcq.runner.accept.choice import NodeSelection, NodesToTest, choose
 from hpcq.runner.accept.commands import Applied, Command, apply, commands_for
 from hpcq.runner.accept.partners import again, both_ways, partners
 from hpcq.runner.accept.values import measured
@@ -49,14 +49,14 @@ REFERENCE_RUNS = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class AcceptRequest:
     """What a person asks for."""
 
     campaign: Path
     cluster_folders: tuple[Path, ...]
     database: Path
     runs_folder: Path
-    wish: Wish
+    selection: NodeSelection
     against: str | None
     apply: bool
 
@@ -94,7 +94,7 @@ class Outcome:
         }
 
 
-def accept(order: Order, say: Say) -> list[Outcome]:
+def accept(order: AcceptRequest, say: Say) -> list[Outcome]:
     """Accept what needs it on every cluster of the campaign; nothing is run where nothing needs it.
 
     Raises UserError for bad files or an unknown baseline before anything is run.
@@ -116,7 +116,7 @@ def accept(order: Order, say: Say) -> list[Outcome]:
 class _Acceptor:
     """One cluster's acceptance."""
 
-    def __init__(self, order: Order, name: str, path: Path, reference: tuple[int, ...] | None, say: Say) -> None:
+    def __init__(self, order: AcceptRequest, name: str, path: Path, reference: tuple[int, ...] | None, say: Say) -> None:
         self.order = order
         self.name = name
         self.path = path
@@ -142,7 +142,7 @@ class _Acceptor:
             standing = group_verdicts.standing(database, self.name)
         self.standing = [sides_of(one.kind, one.name, one.nodes, states, groups) for one in standing]
         idle = {name for name, state in states.items() if state.condition is NodeCondition.IDLE}
-        choice = choose(self.order.wish, {node: known[node] for node in states}, seen, idle, standing)
+        choice = choose(self.order.selection, {node: known[node] for node in states}, seen, idle, standing)
         if choice.can_run:
             good = [node for node in choice.room if known[node].verdict == "pass" and node not in choice.targets]
             room = choice.room
@@ -171,7 +171,7 @@ class _Acceptor:
             ledger.ensure_nodes(database, self.name, nodes)
             ledger.observed(database, self.name, standing, drained, seen.leaves)
 
-    def _measure(self, pairs: Sequence[tuple[str, str]], choice: Choice) -> None:
+    def _measure(self, pairs: Sequence[tuple[str, str]], choice: NodesToTest) -> None:
         """One run of these pairs, loaded; what cannot be measured becomes rows with reasons."""
         if not pairs:
             return
@@ -200,7 +200,7 @@ class _Acceptor:
         with reading(self.order.database) as database:
             self.run_ids.append(ledger.run_id_of(database, run.run_id))
 
-    def _again(self, choice: Choice, groups: dict[str, str], room: Collection[str]) -> None:
+    def _again(self, choice: NodesToTest, groups: dict[str, str], room: Collection[str]) -> None:
         """Run slow pairs once more, and suspects with good partners."""
         for _ in range(RETESTS_MAX):
             verdicts = self._judged(choice, groups, {})
@@ -219,7 +219,7 @@ class _Acceptor:
                 database, self.order.runs_folder, self.name, self.runs, reference=reference, leaf_of=groups, trusted=trusted
             )
 
-    def _judged(self, choice: Choice, groups: dict[str, str], states: dict[str, str]) -> Acceptance:
+    def _judged(self, choice: NodesToTest, groups: dict[str, str], states: dict[str, str]) -> Acceptance:
         missing = dict(choice.blocked)
         for node in choice.targets:
             missing.setdefault(node, f"no result; the scheduler says {states.get(node, 'nothing')}")

@@ -13,7 +13,7 @@ from hpcq.store.ledger import NodeLedger
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class NodeSelection:
     """Which nodes a person asks for; without any of these, those that need it.
 
     since_utc: what came up or was released since then. reservation: its nodes. boot: what booted since its last verdict.
@@ -27,7 +27,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class NodesToTest:
     """targets: node -> why. testable: those that can be had now. blocked: node -> why not. room: who can be a partner."""
 
     targets: dict[str, str]
@@ -43,25 +43,25 @@ class Choice:
 
 
 def choose(
-    wish: Wish, known: Mapping[str, NodeLedger], seen: Upkeep, idle: set[str], standing: Sequence[Shared] = ()
-) -> Choice:
+    selection: NodeSelection, known: Mapping[str, NodeLedger], seen: Upkeep, idle: set[str], standing: Sequence[Shared] = ()
+) -> NodesToTest:
     """Find the nodes that need a verdict and those of them that can be measured now.
 
     standing: links and groups at fault. Inside a reservation its own nodes are run with each other, and where it is flexible
     with idle ones outside, too. Nodes that no reservation of ours holds wait for the next acceptance otherwise.
     """
     idle = idle - {node for one in seen.reservations if one.active for node in one.nodes}
-    unknown = [node for node in wish.nodes if node not in known]
+    unknown = [node for node in selection.nodes if node not in known]
     if unknown:
         raise UserError(
             f"{unknown[0]!r} is not a node of this cluster's partition", f"there are {', '.join(sorted(known)[:12])}"
         )
     targets = {}
     for node in sorted(known, key=natural):
-        why = _why(wish, known[node], seen)
+        why = _why(selection, known[node], seen)
         if why:
             targets[node] = why
-    if wish == Wish():
+    if selection == NodeSelection():
         targets |= {node: why for node, why in _of_links(standing, idle).items() if node not in targets}
     usable = _usable(seen, targets, idle)
     room = frozenset(idle)
@@ -70,24 +70,24 @@ def choose(
         room = inside | idle if usable.flex else inside
     testable = tuple(node for node in targets if node in room)
     blocked = {node: _blocked(node, seen, idle) for node in targets if node not in testable}
-    return Choice(targets, testable, room, blocked, usable.name if usable else None)
+    return NodesToTest(targets, testable, room, blocked, usable.name if usable else None)
 
 
-def _why(wish: Wish, node: NodeLedger, seen: Upkeep) -> str:
+def _why(selection: NodeSelection, node: NodeLedger, seen: Upkeep) -> str:
     """Why a node needs a verdict; empty when it does not."""
-    if wish.nodes:
-        return "asked for" if node.node in wish.nodes else ""
-    if wish.everything:
+    if selection.nodes:
+        return "asked for" if node.node in selection.nodes else ""
+    if selection.everything:
         return "asked for"
     up = seen.nodes.get(node.node)
     started = up.started_utc if up else None
-    if wish.reservation is not None:
-        members = {member for one in seen.reservations if one.name == wish.reservation for member in one.nodes}
-        return f"in reservation {wish.reservation}" if node.node in members or wish.reservation in node.since else ""
-    came_up = bool(started and started > (wish.since_utc or node.decided_utc or "~"))
+    if selection.reservation is not None:
+        members = {member for one in seen.reservations if one.name == selection.reservation for member in one.nodes}
+        return f"in reservation {selection.reservation}" if node.node in members or selection.reservation in node.since else ""
+    came_up = bool(started and started > (selection.since_utc or node.decided_utc or "~"))
     reasons = ["booted"] if node.booted else []
     reasons += ["came up"] if came_up and not node.booted else []
-    if wish.boot:
+    if selection.boot:
         return ", ".join(reasons)
     if node.decided_utc is None:
         return "never accepted"

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 from hpcq.definition.model import Budget, Cluster
 from hpcq.planning.plan import ActiveJob
 from hpcq.runner.drive.pace import Pace
-from hpcq.runner.drive.reservations import Lease
+from hpcq.runner.drive.reservations import OwnReservation
 from hpcq.runner.drive.run_state import BaseAttempt
-from hpcq.scheduler.base import JobState, Question, Scheduler, Survey
+from hpcq.scheduler.base import JobState, QueueQuery, QueueSnapshot, Scheduler
 
 #: A limit that was met, not read, may be another one tomorrow.
 _LEARNED_FOR_S = 600.0
@@ -42,17 +42,17 @@ class Limit:
         limits = [limit for limit in (self._read_limit, self._learned[0] if self._learned else None) if limit is not None]
         return min(limits, default=None)
 
-    def room(self, survey: Survey) -> int | None:
+    def room(self, snapshot: QueueSnapshot) -> int | None:
         """How many more jobs the scheduler lets this user have; None is no limit. Other jobs of the same user count."""
         limit = self.jobs()
-        return None if limit is None or survey.mine is None else max(0, limit - survey.mine)
+        return None if limit is None or snapshot.mine is None else max(0, limit - snapshot.mine)
 
     def met(self, ours: int, taken: int) -> int:
         """A job was refused for a limit beside `ours` live ones, `taken` of them just now: returns what the limit is.
 
         0: the user has no job at all, so it is no limit on their number.
         """
-        mine = self._scheduler.look(Question(mine=True)).mine
+        mine = self._scheduler.look(QueueQuery(mine=True)).mine
         live = ours if mine is None else max(mine, taken)
         if live:
             self._learned = (live, time.monotonic())
@@ -75,7 +75,7 @@ class Account:
     pace: Pace
     limit: Limit
     #: The reservation that the run makes for itself; None where the campaign wants none.
-    lease: Lease | None = None
+    own_reservation: OwnReservation | None = None
     shares: list[Share] = field(default_factory=list)
 
     def live(self) -> list[BaseAttempt]:
@@ -89,21 +89,21 @@ class Account:
     def held(self) -> set[str]:
         """The nodes that jobs of this run have or ask for, and those of its own reservation."""
         nodes = {node for attempt in self.live() for node in attempt.nodes}
-        return nodes | set(self.lease.nodes) if self.lease is not None else nodes
+        return nodes | set(self.own_reservation.nodes) if self.own_reservation is not None else nodes
 
     def site(self, cluster: Cluster) -> Cluster:
         """The cluster as scripts must see it now: within the run's own reservation where there is one."""
-        if self.lease is None or not self.lease.held:
+        if self.own_reservation is None or not self.own_reservation.held:
             return cluster
-        return replace(cluster, reservation=self.lease.name)
+        return replace(cluster, reservation=self.own_reservation.name)
 
-    def mind_lease(self, paused: str | None) -> None:
+    def mind_reservation(self, paused: str | None) -> None:
         """The reservation of the run's own: prolonged, or given back while users need its nodes."""
-        if self.lease is not None:
+        if self.own_reservation is not None:
             if paused is None:
-                self.lease.keep()
+                self.own_reservation.keep()
             elif not self.live():
-                self.lease.drop()
+                self.own_reservation.drop()
 
     def spent(self) -> str | None:
         """In words that the budget of node-seconds is used up; None where it is not."""

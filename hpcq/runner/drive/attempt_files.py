@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcq.runner.drive.outcome import Outcome, measured_steps, read_object
-from hpcq.runner.drive.run_state import BaseAttempt, PairLedger, summary
+from hpcq.runner.drive.run_state import BaseAttempt, RunState, summary
 from hpcq.scheduler.base import JobReport, Scheduler
 from hpcq.transport import Transport, quote
 from hpcq.units import utc_now
@@ -22,7 +22,7 @@ SETTLE_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Whereabouts:
+class AttemptFiles:
     """Where a part's attempts lie: `folder` here, `root` on the cluster. ask: waits until a question may be asked."""
 
     transport: Transport
@@ -85,7 +85,7 @@ class Whereabouts:
         }
 
 
-def driven_json(wall_s: float, query_count: int | dict[str, int], ledger: PairLedger[Any]) -> dict[str, Any]:
+def driven_json(wall_s: float, query_count: int | dict[str, int], ledger: RunState[Any]) -> dict[str, Any]:
     """What driven.json says of a part that is done."""
     return {
         "format": 1,

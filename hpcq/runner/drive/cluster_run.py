@@ -11,13 +11,13 @@ from hpcq.definition.model import Budget, Cluster
 from hpcq.planning.plan import Plan, PlannedPair
 from hpcq.run_folder.journal import Journal
 from hpcq.runner.drive.account import Account
-from hpcq.runner.drive.state import Ledger
+from hpcq.runner.drive.state import ClusterState
 from hpcq.scheduler.base import Scheduler
 from hpcq.transport import Transport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class ClusterRun:
     """`folder` is the cluster's part of the run folder, `root` its counterpart on the cluster."""
 
     folder: Path
@@ -28,7 +28,7 @@ class Part:
     transport: Transport
     scheduler: Scheduler
     journal: Journal
-    ledger: Ledger
+    ledger: ClusterState
     tell: Callable[[str], None]
 
     @property
@@ -71,7 +71,7 @@ class Pending:
     """The pairs that wait for a job, in plan order; made one by one as somebody asks, for there may be half a million."""
 
     plan: Plan
-    ledger: Ledger
+    ledger: ClusterState
     held: Mapping[int, float]
     #: Only these are meant now; None: all.
     due: frozenset[int] | None = None

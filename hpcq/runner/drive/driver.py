@@ -19,21 +19,21 @@ from typing import Any
 
 from hpcq import nodelist
 from hpcq.errors import HpcqError, SchedulerError, TransportError
-from hpcq.planning.packing import choose_packs
+from hpcq.planning.allocations import choose_allocations
 from hpcq.planning.plan import choose_wave, nodes_within
 from hpcq.run_folder.paths import write_json
 from hpcq.runner.drive import yield_policy
-from hpcq.runner.drive.attempt_files import SETTLE_S, Whereabouts, driven_json
-from hpcq.runner.drive.cluster_run import Part, Pending
+from hpcq.runner.drive.attempt_files import SETTLE_S, AttemptFiles, driven_json
+from hpcq.runner.drive.cluster_run import ClusterRun, Pending
 from hpcq.runner.drive.jobs import pair_index_of
 from hpcq.runner.drive.outcome import Outcome, decide, read_object
-from hpcq.runner.drive.reservations import Held, Lease
+from hpcq.runner.drive.reservations import Held, OwnReservation
 from hpcq.runner.drive.spooling import Spools
 from hpcq.runner.drive.state import Attempt
 from hpcq.runner.drive.submitting import Submitter
 from hpcq.runner.drive.tournaments import spooled_steps
-from hpcq.runner.drive.yield_policy import Bounced, Citizen
-from hpcq.scheduler.base import JobReport, JobState, NodeCondition, NodeState, Question, Survey
+from hpcq.runner.drive.yield_policy import RetryLater, YieldPolicy
+from hpcq.scheduler.base import JobReport, JobState, NodeCondition, NodeState, QueueQuery, QueueSnapshot
 from hpcq.sorting import natural
 
 #: Folders fetched in one copy: bounds memory.
@@ -43,17 +43,17 @@ _FETCH_CHUNK = 200
 class Driver:
     """Drives one cluster's part of a run."""
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: ClusterRun) -> None:
         self.part = part
         self.ledger = part.ledger
         self._started = time.monotonic()
         self.account = part.account
         self.pace = part.account.pace
-        self.at = Whereabouts(part.transport, part.scheduler, part.folder, part.root, self.pace.ask)
+        self.at = AttemptFiles(part.transport, part.scheduler, part.folder, part.root, self.pace.ask)
         self._submitter = Submitter(part)
         self._spools = Spools(part)
-        self._citizen = Citizen(part.budget, part.cluster.patience_s)
-        self._bounced = Bounced()
+        self._yield_policy = YieldPolicy(part.budget, part.cluster.patience_s)
+        self._retry_later = RetryLater()
         self._waiting_since: float | None = None
         self._paused: str | None = None
         self._ended_since: dict[str, float] = {}
@@ -89,8 +89,8 @@ class Driver:
 
     def finish(self) -> dict[str, Any]:
         """Close the part: all is done or given up. Returns what driven.json says."""
-        if self.account.lease is not None:
-            self.account.lease.drop(patiently=True)
+        if self.account.own_reservation is not None:
+            self.account.own_reservation.drop(patiently=True)
         self.part.journal.append("closed")
         driven = driven_json(time.monotonic() - self._started, self.part.scheduler.query_count, self.ledger)
         write_json(self.part.folder / "driven.json", driven)
@@ -98,18 +98,18 @@ class Driver:
 
     def _pending(self) -> Pending:
         """What waits for a job."""
-        return Pending(self.part.plan, self.ledger, self._bounced.held_until, self._due)
+        return Pending(self.part.plan, self.ledger, self._retry_later.held_until, self._due)
 
     def _turn(self) -> bool:
         """Look once and do what follows; returns whether more may be done soon."""
         self._obey_cancel()
         before = len(self.part.journal)
-        survey = self._look()
-        self._take(survey.reports)
+        snapshot = self._look()
+        self._take(snapshot.reports)
         self._spools.read()
-        self._let_go(survey)
-        if survey.nodes is not None:
-            self._refill(survey, survey.nodes)
+        self._withdraw_waiting(snapshot)
+        if snapshot.nodes is not None:
+            self._refill(snapshot, snapshot.nodes)
         changed = len(self.part.journal) > before
         last_ones_run = self.ledger.count(JobState.QUEUED) == 0 and bool(self.ledger.active)
         return last_ones_run or (changed and bool(self._pending()))
@@ -133,14 +133,16 @@ class Driver:
 
     # -- look and take ----------------------------------------------------------------------------------------------
 
-    def _look(self) -> Survey:
+    def _look(self) -> QueueSnapshot:
         now = time.monotonic()
         live = [attempt for attempt in self.ledger.active.values() if attempt.native_id]
-        self._bounced.forget(now)
-        room = self._citizen.closed(yield_policy.local_time()) is None and bool(self._pending()) and not self.account.full()
-        question = Question(
+        self._retry_later.forget(now)
+        room = (
+            self._yield_policy.closed(yield_policy.local_time()) is None and bool(self._pending()) and not self.account.full()
+        )
+        question = QueueQuery(
             native_ids=[attempt.native_id for attempt in live],
-            nodes=room or self._citizen.wants_nodes(live, now),
+            nodes=room or self._yield_policy.wants_nodes(live, now),
             others=self.part.budget.gives_way,
             mine=room and self.account.limit.jobs() is not None,
         )
@@ -179,8 +181,8 @@ class Driver:
         host = self._hosts.get(attempt.tag, "")
         if host in gone:
             words = f"{host} was lost, and with it the script of the job"
-            if attempt.letting_go != words:
-                self.part.note("let_go", tag=attempt.tag, reason=words, final=False)
+            if attempt.withdrawal != words:
+                self.part.note("withdraw", tag=attempt.tag, reason=words, final=False)
             self.part.scheduler.cancel([attempt.native_id])
 
     def _end_early(self, why: str) -> None:
@@ -192,9 +194,9 @@ class Driver:
         if running:
             self.part.note_all(
                 [
-                    {"event": "let_go", "tag": one.tag, "reason": why, "final": one.final}
+                    {"event": "withdraw", "tag": one.tag, "reason": why, "final": one.final}
                     for one in running
-                    if not one.letting_go
+                    if not one.withdrawal
                 ]
             )
             self.at.finish(running)
@@ -205,21 +207,21 @@ class Driver:
         since = self._ended_since.setdefault(attempt.tag, time.monotonic())
         # A job that the queue has never shown yet, or has forgotten, gets three graces before it counts as lost.
         grace_s = self.pace.grace_s * (3 if report.state is JobState.UNKNOWN else 1)
-        outcome = self._let_go_outcome(attempt, report, exit_file) or decide(
+        outcome = self._withdrawn_outcome(attempt, report, exit_file) or decide(
             report, exit_file, waited_s=time.monotonic() - since, grace_s=grace_s
         )
         return None if outcome is None else self._ended(attempt, outcome, report)
 
-    def _let_go_outcome(self, attempt: Attempt, report: JobReport, exit_file: dict[str, Any] | None) -> Outcome | None:
+    def _withdrawn_outcome(self, attempt: Attempt, report: JobReport, exit_file: dict[str, Any] | None) -> Outcome | None:
         """The end of a job that the driver itself took out of the queue, or that had lost its script."""
         started = (self.part.folder / attempt.folder / "started.json").exists()
-        if attempt.letting_go and (exit_file or {}).get("reason") == "ended_early":
-            return Outcome("withdrawn", attempt.letting_go)
-        if not attempt.letting_go or report.state is not JobState.CANCELLED:
+        if attempt.withdrawal and (exit_file or {}).get("reason") == "ended_early":
+            return Outcome("withdrawn", attempt.withdrawal)
+        if not attempt.withdrawal or report.state is not JobState.CANCELLED:
             return None
         if started:
-            return Outcome("node_failed", attempt.letting_go) if attempt.shared else None
-        return Outcome("cancelled" if attempt.final else "withdrawn", attempt.letting_go)
+            return Outcome("node_failed", attempt.withdrawal) if attempt.shared else None
+        return Outcome("cancelled" if attempt.final else "withdrawn", attempt.withdrawal)
 
     def _ended(self, attempt: Attempt, outcome: Outcome, report: JobReport | None) -> dict[str, Any]:
         event = self.at.ended(attempt, outcome, report)
@@ -238,27 +240,27 @@ class Driver:
 
     # -- let go -----------------------------------------------------------------------------------------------------
 
-    def _let_go(self, survey: Survey) -> None:
+    def _withdraw_waiting(self, snapshot: QueueSnapshot) -> None:
         now = time.monotonic()
-        paused = self._citizen.paused(survey, yield_policy.local_time(), self.account.held())
+        paused = self._yield_policy.paused(snapshot, yield_policy.local_time(), self.account.held())
         if paused != self._paused:
             self.part.say(paused or "goes on")
             self._paused = paused
         if paused is not None:
             self._end_early(paused)
-        self.account.mind_lease(paused)
-        going = self._citizen.to_let_go(self.ledger.active.values(), survey, paused, now)
-        final = {one.tag: one.ends(self._bounced, self.ledger.attempts[one.tag].pairs, now) for one in going}
+        self.account.mind_reservation(paused)
+        going = self._yield_policy.to_withdraw(self.ledger.active.values(), snapshot, paused, now)
+        final = {one.tag: one.ends(self._retry_later, self.ledger.attempts[one.tag].pairs, now) for one in going}
         self.part.note_all(
-            [{"event": "let_go", "tag": one.tag, "reason": one.reason, "final": final[one.tag]} for one in going]
+            [{"event": "withdraw", "tag": one.tag, "reason": one.reason, "final": final[one.tag]} for one in going]
         )
-        leaving = [one for one in self.ledger.active.values() if one.letting_go and one.state is JobState.QUEUED]
+        leaving = [one for one in self.ledger.active.values() if one.withdrawal and one.state is JobState.QUEUED]
         if leaving:  # those of an earlier turn are asked again: that request may have been lost
             self.part.scheduler.cancel([attempt.native_id for attempt in leaving], queued_only=True)
 
     # -- refill -----------------------------------------------------------------------------------------------------
 
-    def _refill(self, survey: Survey, states: Sequence[NodeState]) -> None:
+    def _refill(self, snapshot: QueueSnapshot, states: Sequence[NodeState]) -> None:
         if not self._pending() or self._paused is not None:
             self._waiting_since = None
             return
@@ -266,11 +268,11 @@ class Driver:
         if spent is not None:
             self.part.not_run(list(self.ledger.pending), spent)
             return
-        room = self.account.limit.room(survey)
+        room = self.account.limit.room(snapshot)
         wave = self._choose(states, room)
-        lease = self.account.lease
-        if wave and lease is not None and lease.wanted:
-            if self._reserve(lease, states):
+        own_reservation = self.account.own_reservation
+        if wave and own_reservation is not None and own_reservation.wanted:
+            if self._reserve(own_reservation, states):
                 within = self._look()  # the nodes as they are seen from inside
                 self._refill(within, within.nodes or ())
         elif wave:
@@ -279,34 +281,34 @@ class Driver:
             self._submitter.submit(wave, idle)
             self.adopt()
         elif not self.ledger.active and any(self._pending()):
-            if lease is not None and self._waiting_since is not None:
-                lease.drop()  # others of the wanted nodes may be idle by now
+            if own_reservation is not None and self._waiting_since is not None:
+                own_reservation.drop()  # others of the wanted nodes may be idle by now
             self._wait(states, full=room == 0)
 
-    def _reserve(self, lease: Lease, states: Sequence[NodeState]) -> bool:
+    def _reserve(self, own_reservation: OwnReservation, states: Sequence[NodeState]) -> bool:
         """Make the reservation for the next jobs; whether it is there, or the campaign goes on without."""
         pending = self._pending()
         wanted = {node for pair in pending for node in (pair.client, pair.server)}
         idle = {state.node for state in states if state.condition is NodeCondition.IDLE}
         nodes = nodes_within(pending, idle & wanted, set(), self.part.budget.node_limit(len(idle)))
-        if lease.hold(sorted(nodes, key=natural)) is Held.REFUSED and not lease.given_up:
-            self.part.not_run(list(self.ledger.pending), lease.refusal)
-        return not lease.wanted
+        if own_reservation.hold(sorted(nodes, key=natural)) is Held.REFUSED and not own_reservation.given_up:
+            self.part.not_run(list(self.ledger.pending), own_reservation.refusal)
+        return not own_reservation.wanted
 
     def _choose(self, states: Sequence[NodeState], room: int | None) -> list[list[int]]:
         idle = [state.node for state in states if state.condition is NodeCondition.IDLE]
         jobs = self.account.active_jobs()
         budget = self.part.budget
-        if self.account.lease is not None and self.account.lease.held:
+        if self.account.own_reservation is not None and self.account.own_reservation.held:
             budget = replace(budget, node_share_ratio=1.0)  # it is no larger than the share of the nodes idle when it was made
         if room is not None:
             within = len(jobs) + room
             most = budget.jobs_at_most
             budget = replace(budget, jobs_at_most=within if most is None else min(most, within))
         pending = self._pending()
-        if self.part.plan.pack != "pair":
-            packs = choose_packs(pending, idle, jobs, budget, self.part.plan)
-            return [[pair_index_of(pair.job_id) for pair in pairs] for pairs in packs]
+        if self.part.plan.allocation != "pair":
+            allocations = choose_allocations(pending, idle, jobs, budget, self.part.plan)
+            return [[pair_index_of(pair.job_id) for pair in pairs] for pairs in allocations]
         # Who gives way queues nothing behind its own jobs: a user's job need not wait for more than the one that runs.
         layers = 1 if budget.gives_way else None
         return [[pair_index_of(pair.job_id)] for pair in choose_wave(pending, idle, jobs, budget, layers_at_most=layers)]

@@ -33,7 +33,7 @@ class Held(StrEnum):
     REFUSED = "refused"
 
 
-class Lease:
+class OwnReservation:
     """The reservation of one cluster's part of a run."""
 
     def __init__(

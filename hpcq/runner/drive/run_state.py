@@ -41,7 +41,7 @@ class BaseAttempt:
     outcome: str = ""
     reason: str = ""
     #: Why the driver takes it out of the queue or ends it early; final: its pair is not tried again then.
-    letting_go: str = ""
+    withdrawal: str = ""
     final: bool = False
 
     @property
@@ -58,7 +58,7 @@ class BaseAttempt:
 _Attempt = TypeVar("_Attempt", bound=BaseAttempt)
 
 
-class PairLedger(ABC, Generic[_Attempt]):
+class RunState(ABC, Generic[_Attempt]):
     """The state of one part of a run."""
 
     def __init__(self, plan: Plan) -> None:
@@ -102,9 +102,9 @@ class PairLedger(ABC, Generic[_Attempt]):
                     self.measuring_since_utc = event.get("utc")
             case "refused":
                 self._end(self.attempts[event["tag"]], "refused", event["message"], {})
-            case "let_go":
+            case "withdraw":
                 attempt = self.attempts[event["tag"]]
-                attempt.letting_go, attempt.final = event["reason"], bool(event.get("final"))
+                attempt.withdrawal, attempt.final = event["reason"], bool(event.get("final"))
             case "ended":
                 attempt = self.attempts[event["tag"]]
                 self._took(attempt, _node_seconds(event, attempt))
@@ -197,7 +197,7 @@ def _node_seconds(event: Mapping[str, Any], attempt: BaseAttempt) -> float:
     return len(event["nodes"]) * (took_s if ended else min(took_s, attempt.walltime_s))
 
 
-def summary(ledger: PairLedger[Any]) -> dict[str, Any]:
+def summary(ledger: RunState[Any]) -> dict[str, Any]:
     """Counts of one part, for markers and `hpcq status`; a link's attempts are counted on both sides."""
     measured = ledger.measured_pairs()
     live = [index for attempt in ledger.active.values() for index in attempt.pairs]

@@ -8,7 +8,7 @@ The whole spool comes when the job has ended; until then what counts is only sho
 from __future__ import annotations
 
 from hpcq.run_folder.spools import SPOOL
-from hpcq.runner.drive.cluster_run import Part
+from hpcq.runner.drive.cluster_run import ClusterRun
 from hpcq.runner.drive.jobs import StepKey
 from hpcq.runner.drive.state import Attempt
 from hpcq.runner.drive.tournaments import spooled_step
@@ -24,7 +24,7 @@ _LINES_MAX = 20_000
 class Spools:
     """Where in the spools of running tournaments the last look ended."""
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: ClusterRun) -> None:
         self._part = part
         self._read_bytes: dict[str, int] = {}
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from hpcq.planning.plan import Plan
 from hpcq.runner.drive.jobs import StepKey, pair_index_of
-from hpcq.runner.drive.run_state import BaseAttempt, PairLedger
+from hpcq.runner.drive.run_state import BaseAttempt, RunState
 
 
 @dataclass(slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class Attempt(BaseAttempt):
         return self.job_id.startswith("g")
 
 
-class Ledger(PairLedger[Attempt]):
+class ClusterState(RunState[Attempt]):
     """The state of one cluster's part of a run."""
 
     def __init__(self, plan: Plan) -> None:
@@ -37,7 +37,7 @@ class Ledger(PairLedger[Attempt]):
         self._spooled: dict[str, dict[int, set[StepKey]]] = {}
 
     @classmethod
-    def replay(cls, plan: Plan, events: Iterable[Mapping[str, Any]]) -> Ledger:
+    def replay(cls, plan: Plan, events: Iterable[Mapping[str, Any]]) -> ClusterState:
         """The ledger after all these events."""
         return cls(plan).replayed(events)
 

@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Any
 
 from hpcq import nodelist
-from hpcq.planning.packing import estimate_s, rounds_of
-from hpcq.runner.drive.cluster_run import Part
+from hpcq.planning.allocations import estimate_s, rounds_of
+from hpcq.runner.drive.cluster_run import ClusterRun
 from hpcq.runner.drive.jobs import Job, make_job
 from hpcq.runner.drive.tournaments import Tournament, make_tournament, write_any
 from hpcq.scheduler.base import Submission, Submitted
@@ -28,7 +28,7 @@ _CHUNK = 200
 class Submitter:
     """Hands in jobs for one driver."""
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: ClusterRun) -> None:
         self._part = part
         self._refusals = 0
 
@@ -47,7 +47,7 @@ class Submitter:
     def _job(self, indices: Sequence[int], place: int) -> Job | Tournament:
         """The job of one pair, or the tournament of several; `place` counts those that the journal has not yet."""
         part, ledger = self._part, self._part.ledger
-        if part.plan.pack == "pair":
+        if part.plan.allocation == "pair":
             [index] = indices
             return make_job(part.plan, index, ledger.next_attempt_no(index), ledger.missing(index))
         missing = {index: ledger.missing(index) for index in indices}

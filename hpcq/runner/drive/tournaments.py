@@ -15,7 +15,7 @@ from typing import Any
 
 from hpcq.definition.model import Cluster
 from hpcq.kernels import kernel
-from hpcq.planning.packing import PlayedStep, estimate_s, nodes_of, rounds_of, steps_of, walltime_of
+from hpcq.planning.allocations import PlayedStep, estimate_s, nodes_of, rounds_of, steps_of, walltime_of
 from hpcq.planning.plan import Plan, PlannedPair, PlannedTest
 from hpcq.render import render
 from hpcq.run_folder.spools import SPOOL, whole_from

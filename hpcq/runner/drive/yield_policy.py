@@ -1,7 +1,7 @@
 """When hpcq gives way: pure decisions over what one look at the scheduler showed. docs/driver.md says the same in words.
 
 paused      nothing new may start now: users wait (yield), or the hours are over
-to_let_go   queued jobs that should not wait any longer: withdrawn and planned anew, or given up with the reason
+to_withdraw   queued jobs that should not wait any longer: withdrawn and planned anew, or given up with the reason
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from hpcq.definition.model import Budget
 from hpcq.runner.drive.run_state import BaseAttempt
-from hpcq.scheduler.base import JobReport, JobState, NodeCondition, OtherJob, Survey, Wait
+from hpcq.scheduler.base import JobReport, JobState, NodeCondition, OtherJob, QueueSnapshot, Wait
 
 #: A word must stand in so many looks in a row: schedulers say odd things for a moment.
 _LOOKS = 2
@@ -24,7 +24,7 @@ _BOUNCES_MAX = 10
 
 
 @dataclass(slots=True)
-class Bounced:
+class RetryLater:
     """Pairs of which a node could not be had: they wait a while, and are given up after many times."""
 
     held_until: dict[int, float] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class Bounced:
 
 
 @dataclass(frozen=True, slots=True)
-class LettingGo:
+class Withdrawal:
     """A queued job to end.
 
     final: its pair is not tried again; bounced: one of its nodes could not be had; waited: a limit held it for too long.
@@ -56,18 +56,18 @@ class LettingGo:
     native_id: str
     reason: str
     final: bool = False
-    bounced: bool = False
+    retry_later: bool = False
     waited: bool = False
 
-    def ends(self, bounced: Bounced, indices: Collection[int], now_s: float) -> bool:
+    def ends(self, retry_later: RetryLater, indices: Collection[int], now_s: float) -> bool:
         """Whether its pairs, at these places of the plan, are not tried again; a bounce is counted."""
-        if self.bounced:
-            bounced.hold(indices, now_s)
-        return self.final or bounced.too_often(indices)
+        if self.retry_later:
+            retry_later.hold(indices, now_s)
+        return self.final or retry_later.too_often(indices)
 
 
 @dataclass(slots=True)
-class Citizen:
+class YieldPolicy:
     """What must be remembered between two looks."""
 
     budget: Budget
@@ -82,12 +82,12 @@ class Citizen:
         shut = next((hours for hours in self.budget.hours if not hours.open_at(moment)), None)
         return None if shut is None else f"outside of the hours {shut}"
 
-    def paused(self, survey: Survey, moment: dt.time, held: Set[str]) -> str | None:
+    def paused(self, snapshot: QueueSnapshot, moment: dt.time, held: Set[str]) -> str | None:
         """Why nothing may start now, or None; held: the nodes that we keep from others, or would."""
         closed = self.closed(moment)
         if closed is not None:
             return closed
-        waiting = self._waiting_for_us(survey.others or (), held) if self.budget.gives_way else 0
+        waiting = self._waiting_for_us(snapshot.others or (), held) if self.budget.gives_way else 0
         return f"gives way: {waiting} jobs of other users wait for nodes" if waiting else None
 
     def _waiting_for_us(self, others: Sequence[OtherJob], held: Set[str]) -> int:
@@ -111,32 +111,34 @@ class Citizen:
                     return True
         return False
 
-    def to_let_go(self, attempts: Iterable[BaseAttempt], survey: Survey, paused: str | None, now_s: float) -> list[LettingGo]:
+    def to_withdraw(
+        self, attempts: Iterable[BaseAttempt], snapshot: QueueSnapshot, paused: str | None, now_s: float
+    ) -> list[Withdrawal]:
         """The queued jobs to end now."""
         live = list(attempts)
         held_by_us = {node for attempt in live if attempt.state is not JobState.QUEUED for node in attempt.nodes}
         taken = {
             state.node: state.native_state
-            for state in survey.nodes or ()
+            for state in snapshot.nodes or ()
             if state.condition is not NodeCondition.IDLE and state.node not in held_by_us
         }
         something_runs = bool(held_by_us)
         found = []
         for attempt in live:
-            report = survey.reports.get(attempt.native_id)
-            if report is None or report.state is not JobState.QUEUED or attempt.letting_go:
+            report = snapshot.reports.get(attempt.native_id)
+            if report is None or report.state is not JobState.QUEUED or attempt.withdrawal:
                 self._forget(attempt.tag)
                 continue
             decision = self._decide(attempt, report, taken, now_s, something_runs=something_runs)
             if decision is None and paused is not None:
-                decision = LettingGo(attempt.tag, attempt.native_id, paused)
+                decision = Withdrawal(attempt.tag, attempt.native_id, paused)
             if decision is not None:
                 found.append(decision)
         return found
 
     def _decide(
         self, attempt: BaseAttempt, report: JobReport, taken: Mapping[str, str], now_s: float, *, something_runs: bool
-    ) -> LettingGo | None:
+    ) -> Withdrawal | None:
         tag, native_id = attempt.tag, attempt.native_id
         queued_s = now_s - self._queued_since.setdefault(tag, now_s)
         gone = [f"{node} is {taken[node]}" for node in attempt.nodes if node in taken]
@@ -144,14 +146,14 @@ class Citizen:
         looks, word_s = self._seen(tag, wait, now_s)
         said = f"queued with {report.reason}"
         if wait is Wait.NEVER and looks >= _LOOKS:
-            return LettingGo(tag, native_id, f"{said}: the scheduler would never start it", final=True)
+            return Withdrawal(tag, native_id, f"{said}: the scheduler would never start it", final=True)
         if wait is Wait.NODE and looks >= _LOOKS:
-            return LettingGo(tag, native_id, said, bounced=True)
+            return Withdrawal(tag, native_id, said, retry_later=True)
         if wait is Wait.LIMIT and word_s >= self.patience_s and not something_runs:
-            return LettingGo(tag, native_id, f"{said} for {word_s:.0f} s", final=True, waited=True)
+            return Withdrawal(tag, native_id, f"{said} for {word_s:.0f} s", final=True, waited=True)
         if queued_s >= self.patience_s and gone:
-            return LettingGo(
-                tag, native_id, f"queued for {queued_s:.0f} s, its nodes were taken: {', '.join(gone)}", bounced=True
+            return Withdrawal(
+                tag, native_id, f"queued for {queued_s:.0f} s, its nodes were taken: {', '.join(gone)}", retry_later=True
             )
         return None
 

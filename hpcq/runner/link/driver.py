@@ -23,12 +23,12 @@ from hpcq.runner.drive.attempt_files import SETTLE_S, driven_json
 from hpcq.runner.drive.jobs import pair_index_of
 from hpcq.runner.drive.outcome import Outcome, decide, read_object
 from hpcq.runner.drive.pace import FAILURES_SAID
-from hpcq.runner.link.link_run import LinkPart
-from hpcq.runner.link.rendezvous import Meeting
+from hpcq.runner.link.link_run import LinkRun
+from hpcq.runner.link.rendezvous import Rendezvous
 from hpcq.runner.link.side import LinkSide
 from hpcq.runner.link.state import SideAttempt, Try, other
 from hpcq.runner.link.submitting import LinkSubmitter
-from hpcq.scheduler.base import JobReport, JobState, Survey
+from hpcq.scheduler.base import JobReport, JobState, QueueSnapshot
 
 _GROWTH = 1.5
 #: What a script says that was asked to end after the test in hand.
@@ -38,11 +38,11 @@ _ENDED_EARLY = "ended_early"
 class LinkDriver:
     """Drives one link's part of a run to its end."""
 
-    def __init__(self, part: LinkPart) -> None:
+    def __init__(self, part: LinkRun) -> None:
         self.part = part
         self.link, self.ledger, self.sides = part.link, part.ledger, part.sides
         self._started = time.monotonic()
-        self._meeting = Meeting(self.link, self.sides, self.ledger, part.note)
+        self._meeting = Rendezvous(self.link, self.sides, self.ledger, part.note)
         self._submitter = LinkSubmitter(part)
         self._request = self.sides["from"].folder.parent / "cancel"
         self._pace_s = max(side.pace.query_s for side in self.sides.values())
@@ -79,19 +79,19 @@ class LinkDriver:
     def _turn(self) -> None:
         before = len(self.part.journal)
         self._obey_cancel()
-        surveys: dict[str, Survey] = {}
+        snapshots: dict[str, QueueSnapshot] = {}
         for side in self.sides.values():
             with self.part.out_of_reach(side):
                 self._settle(side)
-                survey = self._look(side)
-                if survey is not None:
-                    surveys[side.name] = survey
-                    self._let_go(side, survey)
+                snapshot = self._look(side)
+                if snapshot is not None:
+                    snapshots[side.name] = snapshot
+                    self._withdraw_waiting(side, snapshot)
         self._meeting.forget_patience()
         for one in self.ledger.open_tries:
             self._advance(one)
         if self._may_refill():
-            self._batch |= self._submitter.refill(surveys)
+            self._batch |= self._submitter.refill(snapshots)
         self._sleep(moved=len(self.part.journal) > before)
 
     def _one_is_over(self) -> bool:
@@ -103,7 +103,7 @@ class LinkDriver:
 
     # -- look -------------------------------------------------------------------------------------------------------
 
-    def _look(self, side: LinkSide) -> Survey | None:
+    def _look(self, side: LinkSide) -> QueueSnapshot | None:
         live = self._known_on(side)
         side.fetch_small(live)
         for attempt in live:
@@ -111,12 +111,12 @@ class LinkDriver:
                 self.part.note("state", tag=attempt.tag, state=JobState.RUNNING.value, reason="")
             self._judge(side, attempt, None)
         live = self._known_on(side)
-        survey = side.look(live, refill=self._may_refill())
-        for attempt in live if survey is not None else ():
-            report = survey.reports[attempt.native_id] if survey else None
+        snapshot = side.look(live, refill=self._may_refill())
+        for attempt in live if snapshot is not None else ():
+            report = snapshot.reports[attempt.native_id] if snapshot else None
             if report is not None:
                 self._take(side, attempt, report)
-        return survey
+        return snapshot
 
     def _known_on(self, side: LinkSide) -> list[SideAttempt]:
         return [attempt for attempt in self.ledger.live_on(side.name) if attempt.native_id]
@@ -133,7 +133,7 @@ class LinkDriver:
         exit_file = read_object(side.folder / attempt.folder / "exit.json")
         said = str((exit_file or {}).get("reason", ""))
         if said == _ENDED_EARLY:
-            outcome: Outcome | None = Outcome("withdrawn", attempt.letting_go or said)
+            outcome: Outcome | None = Outcome("withdrawn", attempt.withdrawal or said)
         elif said == "done":
             outcome = Outcome("completed", "")
         elif report is None:
@@ -143,7 +143,7 @@ class LinkDriver:
             since = self._ended_since.setdefault(attempt.tag, time.monotonic())
             # A job that the queue has never shown yet, or has forgotten, gets three graces before it counts as lost.
             grace_s = side.pace.grace_s * (3 if report.state is JobState.UNKNOWN else 1)
-            grace_s = 0 if never_ran and (attempt.stopped or attempt.letting_go) else grace_s
+            grace_s = 0 if never_ran and (attempt.stopped or attempt.withdrawal) else grace_s
             outcome = decide(report, exit_file, waited_s=time.monotonic() - since, grace_s=grace_s)
         if outcome is not None:
             side.at.fetch([attempt])
@@ -152,23 +152,23 @@ class LinkDriver:
 
     # -- let go -----------------------------------------------------------------------------------------------------
 
-    def _let_go(self, side: LinkSide, survey: Survey) -> None:
+    def _withdraw_waiting(self, side: LinkSide, snapshot: QueueSnapshot) -> None:
         """Give way on this side; the other one follows, since a try needs both."""
         now = time.monotonic()
-        paused = side.citizen.paused(survey, yield_policy.local_time(), side.account.held())
+        paused = side.citizen.paused(snapshot, yield_policy.local_time(), side.account.held())
         if paused != side.paused:
             self.part.say(f"{side.cluster.name}: {paused or 'goes on'}")
             side.paused = paused
         if paused is not None:
             self._end_early(f"{side.cluster.name}: {paused}")
-        side.account.mind_lease(paused)
+        side.account.mind_reservation(paused)
         live = self._known_on(side)
-        going = side.citizen.to_let_go(live, survey, paused, now)
+        going = side.citizen.to_withdraw(live, snapshot, paused, now)
         for one in [one for one in going if not one.waited]:  # how long a side may wait is the meeting's question
             attempt = self.ledger.attempts[one.tag]
-            self.part.note("let_go", tag=one.tag, reason=one.reason, final=one.ends(self.part.bounced, attempt.pairs, now))
+            self.part.note("withdraw", tag=one.tag, reason=one.reason, final=one.ends(self.part.retry_later, attempt.pairs, now))
         # Those of an earlier turn are asked again: that request may have been lost.
-        side.cancel([one for one in live if one.letting_go and one.state is JobState.QUEUED], queued_only=True)
+        side.cancel([one for one in live if one.withdrawal and one.state is JobState.QUEUED], queued_only=True)
 
     def _end_early(self, why: str) -> None:
         """Sides that measure end after the test in hand, those that wait for the other one at once; neither is a try."""
@@ -181,7 +181,7 @@ class LinkDriver:
                     with self.part.out_of_reach(side):
                         side.at.finish([attempt])
                         self._told_to_finish.add(attempt.tag)
-                        self.part.note("let_go", tag=attempt.tag, reason=why, final=False)
+                        self.part.note("withdraw", tag=attempt.tag, reason=why, final=False)
 
     # -- meet -------------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from typing import Any
 from hpcq.definition.model import Cluster, Link, Listen
 from hpcq.render import render
 from hpcq.runner.drive.jobs import Step, make_job, site_context
-from hpcq.runner.link.state import LinkLedger, side_folder
+from hpcq.runner.link.state import LinkState, side_folder
 
 #: How long one look whether the other side can be connected to may take: three SYNs.
 PROBE_TIMEOUT_S = 8
@@ -45,7 +45,7 @@ class LinkJob:
         return side_folder(self.job_id, self.attempt_no, self.side)
 
 
-def make_side(ledger: LinkLedger, index: int, side: str, attempt_no: int) -> LinkJob:
+def make_side(ledger: LinkState, index: int, side: str, attempt_no: int) -> LinkJob:
     """The job of one side that measures what is still missing of a pair."""
     plan, link = ledger.plan, ledger.link
     whole = make_job(plan, index, attempt_no, ledger.missing(index))

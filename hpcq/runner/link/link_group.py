@@ -31,11 +31,11 @@ from hpcq.run_folder.paths import RunFolder, write_text
 from hpcq.runner import stages
 from hpcq.runner.drive.account import Account, Share
 from hpcq.runner.drive.driver import Driver
-from hpcq.runner.drive.state import Ledger
+from hpcq.runner.drive.state import ClusterState
 from hpcq.runner.link.driver import LinkDriver
-from hpcq.runner.link.link_run import LinkPart
+from hpcq.runner.link.link_run import LinkRun
 from hpcq.runner.link.side import LinkSide
-from hpcq.runner.link.state import SIDES, LinkLedger
+from hpcq.runner.link.state import SIDES, LinkState
 from hpcq.runner.site.place import Place, place
 from hpcq.runner.workflow import SIGN
 
@@ -146,8 +146,8 @@ class _Group:
         self._side_by_side(dict.fromkeys(self._clusters))
         self._close_what_is_done()
         for account in self._accounts.values():
-            if account.lease is not None:
-                account.lease.drop(patiently=True)
+            if account.own_reservation is not None:
+                account.own_reservation.drop(patiently=True)
 
     def _close_what_is_done(self) -> None:
         drivers: dict[str, Driver | LinkDriver] = {**self._clusters, **self._links}
@@ -211,24 +211,24 @@ def _opened(
     """The driver of a link, with its journal open; what it takes on each side is in that cluster's account."""
     link_plan = read_plan(run, name)
     with Journal(run.journal(name)) as journal:
-        ledger = LinkLedger.replay(link_plan, journal.events)
+        ledger = LinkState.replay(link_plan, journal.events)
         journal.append("opened", host=socket.gethostname(), pid=os.getpid())
         sides = {side: ledger.cluster_of(side) for side in SIDES}
         _book_link(ledger, accounts)
         ends = {side: LinkSide(side, places[cluster], accounts[cluster], name) for side, cluster in sides.items()}
-        yield LinkDriver(LinkPart(ends, journal, ledger, say))
+        yield LinkDriver(LinkRun(ends, journal, ledger, say))
 
 
 def _book(run: RunFolder, part: str, accounts: Mapping[str, Account]) -> None:
     """What a part that another driver drives, or that is done, took of these clusters."""
     if is_link(part):
-        _book_link(LinkLedger.replay(read_plan(run, part), read_journal(run.journal(part))), accounts)
+        _book_link(LinkState.replay(read_plan(run, part), read_journal(run.journal(part))), accounts)
     elif part in accounts:
-        ledger = Ledger.replay(stages.read_plan(run, part), read_journal(run.journal(part)))
+        ledger = ClusterState.replay(stages.read_plan(run, part), read_journal(run.journal(part)))
         accounts[part].shares.append(stages.share_of(ledger))
 
 
-def _book_link(ledger: LinkLedger, accounts: Mapping[str, Account]) -> None:
+def _book_link(ledger: LinkState, accounts: Mapping[str, Account]) -> None:
     for side in SIDES:
         cluster = ledger.cluster_of(side)
         if cluster in accounts:

@@ -11,22 +11,22 @@ from hpcq.definition.model import Link
 from hpcq.errors import SchedulerError, TransportError
 from hpcq.run_folder.journal import Journal
 from hpcq.runner.drive.outcome import Outcome, read_object
-from hpcq.runner.drive.yield_policy import Bounced
+from hpcq.runner.drive.yield_policy import RetryLater
 from hpcq.runner.link.rendezvous import PATIENCE_OVER
 from hpcq.runner.link.side import LinkSide
-from hpcq.runner.link.state import LinkLedger, SideAttempt
+from hpcq.runner.link.state import LinkState, SideAttempt
 from hpcq.scheduler.base import JobReport
 
 
 @dataclass(frozen=True, slots=True)
-class LinkPart:
+class LinkRun:
     """`bounced` are pairs of which a node could not be had a moment ago."""
 
     sides: Mapping[str, LinkSide]
     journal: Journal
-    ledger: LinkLedger
+    ledger: LinkState
     tell: Callable[[str], None]
-    bounced: Bounced = field(default_factory=Bounced)
+    retry_later: RetryLater = field(default_factory=RetryLater)
 
     @property
     def link(self) -> Link:

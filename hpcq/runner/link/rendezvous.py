@@ -18,7 +18,7 @@ from typing import Protocol
 from hpcq.definition.model import Link
 from hpcq.runner.drive.outcome import Outcome
 from hpcq.runner.link.side import LinkSide, Ready
-from hpcq.runner.link.state import LinkLedger, SideAttempt, Try, other
+from hpcq.runner.link.state import LinkState, SideAttempt, Try, other
 from hpcq.scheduler.base import JobState
 
 #: What a side's own script says, in words for a person.
@@ -48,10 +48,10 @@ class Stop:
     final: bool
 
 
-class Meeting:
+class Rendezvous:
     """Brings the two sides of each try together."""
 
-    def __init__(self, link: Link, sides: Mapping[str, LinkSide], ledger: LinkLedger, note: Note) -> None:
+    def __init__(self, link: Link, sides: Mapping[str, LinkSide], ledger: LinkState, note: Note) -> None:
         self.link = link
         self.sides = sides
         self.ledger = ledger
@@ -136,7 +136,7 @@ class Meeting:
 
     def reason_to_stop(self, one: Try, attempt: SideAttempt) -> Stop | None:
         """Why an attempt is to be ended now; None while it may go on, or leaves already."""
-        if attempt.stopped or (attempt.letting_go and attempt.state is JobState.QUEUED):
+        if attempt.stopped or (attempt.withdrawal and attempt.state is JobState.QUEUED):
             return None
         opposite = one.sides.get(other(attempt.side))
         if opposite is not None and opposite.stopped and not opposite.follows:
@@ -177,8 +177,8 @@ class Meeting:
         """An outcome with what the driver knows of it."""
         if outcome.outcome == "withdrawn":
             return outcome
-        if attempt.letting_go and outcome.outcome == "cancelled" and self._ready(attempt) is None:
-            return Outcome("cancelled" if attempt.final else "withdrawn", attempt.letting_go)
+        if attempt.withdrawal and outcome.outcome == "cancelled" and self._ready(attempt) is None:
+            return Outcome("cancelled" if attempt.final else "withdrawn", attempt.withdrawal)
         if attempt.stopped:
             return outcome if outcome.outcome == "completed" else Outcome("cancelled", attempt.stopped)
         if outcome.reason == PATIENCE_OVER:

@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 from hpcq.planning.plan import nodes_left
 from hpcq.runner.drive import yield_policy
 from hpcq.runner.drive.account import Account
-from hpcq.runner.drive.attempt_files import Whereabouts
+from hpcq.runner.drive.attempt_files import AttemptFiles
 from hpcq.runner.drive.outcome import read_object
 from hpcq.runner.drive.reservations import Held
-from hpcq.runner.drive.yield_policy import Citizen
+from hpcq.runner.drive.yield_policy import YieldPolicy
 from hpcq.runner.link.jobs import LinkJob
 from hpcq.runner.link.state import SideAttempt
 from hpcq.runner.site.place import Place
-from hpcq.scheduler.base import JobState, NodeCondition, NodeState, Question, Submission, Submitted, Survey
+from hpcq.scheduler.base import JobState, NodeCondition, NodeState, QueueQuery, QueueSnapshot, Submission, Submitted
 from hpcq.sorting import natural
 from hpcq.transport import quote
 
@@ -50,26 +50,26 @@ class LinkSide:
         self.folder = here.run.path / link_name
         self.run_root = here.root
         self.root = f"{here.root}/links/{link_name}"
-        self.at = Whereabouts(self.transport, self.scheduler, self.folder, self.root, self.pace.ask)
-        self.citizen = Citizen(account.budget, here.cluster.patience_s)
+        self.at = AttemptFiles(self.transport, self.scheduler, self.folder, self.root, self.pace.ask)
+        self.citizen = YieldPolicy(account.budget, here.cluster.patience_s)
         #: Why nothing may start there now.
         self.paused: str | None = None
         self._looked_at = -1e9
 
     # -- the scheduler ----------------------------------------------------------------------------------------------
 
-    def look(self, live: Sequence[SideAttempt], *, refill: bool) -> Survey | None:
+    def look(self, live: Sequence[SideAttempt], *, refill: bool) -> QueueSnapshot | None:
         """One command for all that is to be known now; None where it can wait: running sides tell by files how they do."""
         now = time.monotonic()
         closed = self.citizen.closed(yield_policy.local_time()) is not None
         room = refill and not closed and not self.account.full()
-        question = Question(
+        question = QueueQuery(
             native_ids=[attempt.native_id for attempt in live],
             nodes=room or self.citizen.wants_nodes(live, now),
             others=self.account.budget.gives_way,
             mine=room and self.account.limit.jobs() is not None,
         )
-        quiet = all(one.state is JobState.RUNNING and not one.stopped and not one.letting_go for one in live)
+        quiet = all(one.state is JobState.RUNNING and not one.stopped and not one.withdrawal for one in live)
         quiet = quiet and not room and closed == (self.paused is not None) and not (live and question.others)
         if quiet and now - self._looked_at < self.pace.poll_max_s:
             return None
@@ -83,7 +83,7 @@ class LinkSide:
         idle = {state.node for state in states if state.condition is NodeCondition.IDLE}
         asked = {node for job in jobs for node in job.nodes}
         available = idle.union(*(job.nodes for job in jobs if job.running))
-        if self.account.lease is not None and self.account.lease.held:
+        if self.account.own_reservation is not None and self.account.own_reservation.held:
             budget = replace(budget, node_share_ratio=1.0)  # it is no larger than the share of the nodes idle when it was made
         counts = [nodes_left(available, asked, budget)]
         counts += [] if budget.jobs_at_most is None else [budget.jobs_at_most - len(jobs)]
@@ -97,13 +97,13 @@ class LinkSide:
 
         Returns the refusal where the campaign is not to go on without.
         """
-        lease = self.account.lease
-        if lease is None or not lease.wanted:
+        own_reservation = self.account.own_reservation
+        if own_reservation is None or not own_reservation.wanted:
             return None
         idle = {state.node for state in states if state.condition is NodeCondition.IDLE}
         nodes = sorted(idle & wanted, key=natural)[: self.account.budget.node_limit(len(idle))]
-        refused = lease.hold(nodes) is Held.REFUSED and not lease.given_up
-        return lease.refusal if refused else None
+        refused = own_reservation.hold(nodes) is Held.REFUSED and not own_reservation.given_up
+        return own_reservation.refusal if refused else None
 
     def push(self, job: LinkJob) -> None:
         """Bring a job's folder to the cluster."""

@@ -1,7 +1,7 @@
 """What the journal of a link means: its tries, each with an attempt on either side, and what may be tried again.
 
     estimate -> attempt(side) -> submitted -> state … -> met -> ways -> ended(side)          for both sides
-                                 let_go(side): it leaves the queue, or ends after the test in hand; no try
+                                 withdraw(side): it leaves the queue, or ends after the test in hand; no try
                                    stop(side): the driver ends it, with the reason
 
 A try is over when no attempt of it lives; the side that caused the end decides whether there is another one.
@@ -15,7 +15,7 @@ from typing import Any
 
 from hpcq.planning.links import LinkPlan, split
 from hpcq.runner.drive.jobs import pair_index_of
-from hpcq.runner.drive.run_state import BaseAttempt, PairLedger
+from hpcq.runner.drive.run_state import BaseAttempt, RunState
 
 #: The two ends of a link, in the order of its name.
 SIDES = ("from", "to")
@@ -67,7 +67,7 @@ class Try:
         return any(attempt.live for attempt in self.sides.values())
 
 
-class LinkLedger(PairLedger[SideAttempt]):
+class LinkState(RunState[SideAttempt]):
     """The state of one link's part of a run."""
 
     def __init__(self, link_plan: LinkPlan) -> None:
@@ -81,7 +81,7 @@ class LinkLedger(PairLedger[SideAttempt]):
         self.clients: dict[int, str] = {}
 
     @classmethod
-    def replay(cls, link_plan: LinkPlan, events: Iterable[Mapping[str, Any]]) -> LinkLedger:
+    def replay(cls, link_plan: LinkPlan, events: Iterable[Mapping[str, Any]]) -> LinkState:
         """The ledger after all these events."""
         return cls(link_plan).replayed(events)
 

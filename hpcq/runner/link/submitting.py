@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 
 from hpcq.runner.drive.outcome import Outcome
 from hpcq.runner.link.jobs import LinkJob, make_side, write_side
-from hpcq.runner.link.link_run import LinkPart
+from hpcq.runner.link.link_run import LinkRun
 from hpcq.runner.link.side import LinkSide
 from hpcq.runner.link.state import SIDES, Try, other
-from hpcq.scheduler.base import JobState, NodeState, Survey
+from hpcq.scheduler.base import JobState, NodeState, QueueSnapshot
 
 #: Starts that are this close together count as equal: both sides are handed in at once.
 _SAME_START_S = 5.0
@@ -24,7 +24,7 @@ _NEVER = 1e18
 class LinkSubmitter:
     """Hands in jobs for one link's driver."""
 
-    def __init__(self, part: LinkPart) -> None:
+    def __init__(self, part: LinkRun) -> None:
         self._part = part
         self._ledger, self._sides = part.ledger, part.sides
         self._waiting_since: float | None = None
@@ -42,15 +42,15 @@ class LinkSubmitter:
 
     # -- choosing ---------------------------------------------------------------------------------------------------
 
-    def refill(self, surveys: Mapping[str, Survey]) -> set[int]:
+    def refill(self, snapshots: Mapping[str, QueueSnapshot]) -> set[int]:
         """Hand in pairs of which both nodes are idle; returns those that were begun."""
         if self._may_not():
             self._waiting_since = None
             return set()
-        states = {name: survey.nodes for name, survey in surveys.items() if survey.nodes is not None}
+        states = {name: snapshot.nodes for name, snapshot in snapshots.items() if snapshot.nodes is not None}
         if len(states) < len(SIDES) or not self._ledger.pending:
             return set()
-        rooms = {name: self._sides[name].account.limit.room(surveys[name]) for name in SIDES}
+        rooms = {name: self._sides[name].account.limit.room(snapshots[name]) for name in SIDES}
         walltime_s = self._ledger.plan.walltime_s
         chosen = self._choose({name: self._sides[name].free(states[name], rooms[name], walltime_s) for name in SIDES})
         if chosen and not self._reserved(states):
@@ -75,7 +75,11 @@ class LinkSubmitter:
 
     def _reserved(self, states: Mapping[str, Sequence[NodeState]]) -> bool:
         """Whether jobs may be handed in; else the run's own reservations are made first, of the nodes of all pending pairs."""
-        missing = [name for name in SIDES if (lease := self._sides[name].account.lease) is not None and lease.wanted]
+        missing = [
+            name
+            for name in SIDES
+            if (own_reservation := self._sides[name].account.own_reservation) is not None and own_reservation.wanted
+        ]
         for name in missing:
             wanted = {self._ledger.node(index, name) for index in self._ledger.pending}
             refusal = self._sides[name].reserve(wanted, states[name])
@@ -86,8 +90,8 @@ class LinkSubmitter:
 
     def _planned_anew(self) -> list[int]:
         """Pending pairs, but those whose node could not be had a moment ago."""
-        self._part.bounced.forget(time.monotonic())
-        return [index for index in self._ledger.pending if index not in self._part.bounced.held_until]
+        self._part.retry_later.forget(time.monotonic())
+        return [index for index in self._ledger.pending if index not in self._part.retry_later.held_until]
 
     def _choose(self, free: Mapping[str, tuple[set[str], int]]) -> list[int]:
         room = min(count for _, count in free.values())
@@ -107,8 +111,8 @@ class LinkSubmitter:
     def _wait(self, states: Mapping[str, list[NodeState]], *, full: bool) -> None:
         now = time.monotonic()
         for side in self._sides.values():
-            if side.account.lease is not None and self._waiting_since is not None:
-                side.account.lease.drop()  # others of the wanted nodes may be idle by now
+            if side.account.own_reservation is not None and self._waiting_since is not None:
+                side.account.own_reservation.drop()  # others of the wanted nodes may be idle by now
         patience_s = max(side.cluster.patience_s for side in self._sides.values())
         why = "other jobs of this user fill its limit" if full else "no pair has both its nodes idle"
         if self._waiting_since is None:
@@ -163,7 +167,7 @@ class LinkSubmitter:
             return
         [first] = one.sides.values()
         due = first.state is JobState.RUNNING or time.monotonic() >= self._due.get(one.index, _NEVER)
-        if not due or not first.live or not first.native_id or first.stopped or first.letting_go:
+        if not due or not first.live or not first.native_id or first.stopped or first.withdrawal:
             return
         side = self._sides[other(first.side)]
         if side.paused is None:

@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from hpcq.run_folder.lines import Line, mapping, utc_or_none
-from hpcq.store.load.row_keys import Names, canonical
+from hpcq.store.load.row_keys import RowKeys, canonical
 
 
 class Builds:
     """The builds of one cluster in one run."""
 
-    def __init__(self, database: sqlite3.Connection, names: Names, cluster_id: int, record: Mapping[str, Any]) -> None:
+    def __init__(self, database: sqlite3.Connection, names: RowKeys, cluster_id: int, record: Mapping[str, Any]) -> None:
         self.toolchain = str(record.get("toolchain") or "default")
         self._by_program: dict[str, tuple[int, str]] = {}
         for program, built in mapping(record.get("programs")).items():

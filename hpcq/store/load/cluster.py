@@ -24,7 +24,7 @@ from hpcq.run_folder.paths import RESULT_NAME, RunFolder, parse_json, read_json,
 from hpcq.run_folder.spools import SPOOL, Spool, of_pairs
 from hpcq.store.load import missing
 from hpcq.store.load.builds import Builds
-from hpcq.store.load.row_keys import Names
+from hpcq.store.load.row_keys import RowKeys
 from hpcq.store.load.rows import Place, ResultWriter
 from hpcq.units import utc_now
 
@@ -102,7 +102,7 @@ class ClusterLoader:
         self._folder = folder
         self._run = run
         self._judge = judge
-        self._names = Names(database)
+        self._names = RowKeys(database)
         self._writer = ResultWriter(database, self._names)
         self._network = ""
         self._spools: dict[Path, Spool] = {}

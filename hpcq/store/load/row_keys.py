@@ -20,7 +20,7 @@ from hpcq.run_folder.lines import INTEGER_MAX
 Scalar = int | float | str
 
 
-class Names:
+class RowKeys:
     """Keys of what is stored once."""
 
     def __init__(self, database: sqlite3.Connection) -> None:

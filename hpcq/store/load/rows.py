@@ -14,7 +14,7 @@ from typing import Any
 
 from hpcq.evidence.judgement import Judgement
 from hpcq.run_folder.lines import Line, Outcome, finite, mapping, utc_or_none, whole
-from hpcq.store.load.row_keys import Names, canonical
+from hpcq.store.load.row_keys import RowKeys, canonical
 
 _FLUSH_ROWS = 50_000
 _ENDS = ("client", "server")
@@ -56,7 +56,7 @@ class Place:
 class ResultWriter:
     """Gathers the rows of many results; nothing is in the database before `flush`."""
 
-    def __init__(self, database: sqlite3.Connection, names: Names) -> None:
+    def __init__(self, database: sqlite3.Connection, names: RowKeys) -> None:
         self._database = database
         self._names = names
         self._rows: dict[str, list[tuple[Any, ...]]] = {table: [] for table in _INSERTS}

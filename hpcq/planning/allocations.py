@@ -1,8 +1,8 @@
 """From pairs to allocations: which pairs share one, and what is played at once inside it.
 
-    pack: pair        an allocation a pair, as ever
-    pack: group of n  nodes that have most pairs among each other share one
-    pack: whole       all nodes that are idle share one
+    allocation: pair        an allocation a pair, as ever
+    allocation: group of n  nodes that have most pairs among each other share one
+    allocation: whole       all nodes that are idle share one
 
     pairs of one allocation --rounds_of--> rounds of disjoint pairs --steps_of--> steps, a barrier after each
 
@@ -19,10 +19,20 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from hpcq.definition.model import Budget, Campaign, Cluster, Disturb, Pack, PackKind, Pattern
+from hpcq.definition.model import Allocation, AllocationKind, Budget, Campaign, Cluster, Concurrency, Pattern
 from hpcq.kernels import expected_s, kernel
 from hpcq.planning.fitting import fit_campaign, fit_plan, refuse_where_not_taken
-from hpcq.planning.plan import ActiveJob, Cost, PackCost, Plan, PlannedPair, PlannedTest, make_plan, nodes_left, nodes_within
+from hpcq.planning.plan import (
+    ActiveJob,
+    AllocationCost,
+    Cost,
+    Plan,
+    PlannedPair,
+    PlannedTest,
+    make_plan,
+    nodes_left,
+    nodes_within,
+)
 from hpcq.scheduler.limits import NO_LIMITS, Bound, JobLimits
 
 if TYPE_CHECKING:
@@ -54,12 +64,12 @@ class PlayedStep:
 
 def loads_of(campaign: Campaign) -> tuple[str, ...]:
     """Under which loads every test is measured; one empty word for pairs in allocations of their own."""
-    pack = campaign.pack
-    if pack.kind is PackKind.PAIR:
+    allocation = campaign.allocation
+    if allocation.kind is AllocationKind.PAIR:
         return ("",)
-    whole_bisection = pack.kind is PackKind.WHOLE and campaign.pairs.pattern is Pattern.BISECTION
-    words = {Disturb.ALONE: "alone", Disturb.ROUNDS: "bisection" if whole_bisection else "rounds"}
-    return tuple(words[one] for one in pack.disturb)
+    whole_bisection = allocation.kind is AllocationKind.WHOLE and campaign.pairs.pattern is Pattern.BISECTION
+    words = {Concurrency.ALONE: "alone", Concurrency.ROUNDS: "bisection" if whole_bisection else "rounds"}
+    return tuple(words[one] for one in allocation.concurrency)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +83,7 @@ class Basis:
     limits: JobLimits = NO_LIMITS
 
 
-def make_packed_plan(campaign: Campaign, basis: Basis) -> Plan:
+def plan_allocations(campaign: Campaign, basis: Basis) -> Plan:
     """make_plan, with allocations shared as the campaign says, each within what the site lets a job be."""
     where = f"{campaign.name} on {basis.cluster.name}"
     limits = basis.limits
@@ -81,11 +91,11 @@ def make_packed_plan(campaign: Campaign, basis: Basis) -> Plan:
     wall = limits.walltime_at_most_s
     budget = campaign.budget_on(basis.cluster).tightest(Budget(walltime_at_most_s=wall.value if wall else None))
 
-    def pack(plan: Plan) -> Plan:
+    def allocation(plan: Plan) -> Plan:
         fitted = fit_campaign(campaign, len(plan.candidates), limits, where)
         return fit_plan(packed(plan, fitted, budget, limits.nodes_at_most), campaign, limits, where)
 
-    return make_plan(campaign, basis.cluster, basis.nodes, basis.run_id, basis.seed, pack=pack)
+    return make_plan(campaign, basis.cluster, basis.nodes, basis.run_id, basis.seed, allocation=allocation)
 
 
 def packed(plan: Plan, campaign: Campaign, budget: Budget, largest: Bound | None = None) -> Plan:
@@ -102,26 +112,38 @@ def packed(plan: Plan, campaign: Campaign, budget: Budget, largest: Bound | None
         for test in plan.tests
     )
     goals = replace(plan.goals, result_count=plan.goals.result_count * len(loads))
-    plan = replace(plan, tests=tests, goals=goals, pack=campaign.pack.kind.value, pack_node_count=campaign.pack.node_count)
-    # Other packs are shown as they would be with the same tests, all pairs of a round at once.
-    as_rounds = plan if plan.pack != PackKind.PAIR else replace(plan, tests=tuple(replace(one, load="rounds") for one in tests))
+    plan = replace(
+        plan,
+        tests=tests,
+        goals=goals,
+        allocation=campaign.allocation.kind.value,
+        allocation_node_count=campaign.allocation.node_count,
+    )
+    # Other allocations are shown as they would be with the same tests, all pairs of a round at once.
+    as_rounds = (
+        plan
+        if plan.allocation != AllocationKind.PAIR
+        else replace(plan, tests=tuple(replace(one, load="rounds") for one in tests))
+    )
     most_s = _limit_s(campaign, budget)
-    group_size = campaign.pack.node_count or min(_GROUP_NODE_COUNT, largest.value if largest else _GROUP_NODE_COUNT)
-    packs = {
-        PackKind.PAIR.value: PackCost("pair", pair_cost.job_count, pair_cost.estimated_job_s, pair_cost.node_seconds),
-        PackKind.GROUP.value: _cost(as_rounds, f"group of {group_size}", group_size, most_s),
+    group_size = campaign.allocation.node_count or min(_GROUP_NODE_COUNT, largest.value if largest else _GROUP_NODE_COUNT)
+    allocations = {
+        AllocationKind.PAIR.value: AllocationCost(
+            "pair", pair_cost.job_count, pair_cost.estimated_job_s, pair_cost.node_seconds
+        ),
+        AllocationKind.GROUP.value: _cost(as_rounds, f"group of {group_size}", group_size, most_s),
     }
     if largest is None or largest.value >= len(plan.candidates):
-        packs[PackKind.WHOLE.value] = _cost(as_rounds, "whole", None, most_s)
-    if plan.pack == PackKind.PAIR:
-        return replace(plan, cost=replace(pair_cost, packs=tuple(packs.values())))
-    chosen = packs[plan.pack]
-    cost = Cost(chosen.job_count, chosen.estimated_job_s, chosen.node_seconds, tuple(packs.values()))
+        allocations[AllocationKind.WHOLE.value] = _cost(as_rounds, "whole", None, most_s)
+    if plan.allocation == AllocationKind.PAIR:
+        return replace(plan, cost=replace(pair_cost, allocations=tuple(allocations.values())))
+    chosen = allocations[plan.allocation]
+    cost = Cost(chosen.job_count, chosen.estimated_job_s, chosen.node_seconds, tuple(allocations.values()))
     walltime_s = walltime_of(chosen.estimated_job_s, tests)
     return replace(plan, cost=cost, walltime_s=walltime_s if most_s is None else min(walltime_s, most_s))
 
 
-def choose_packs(
+def choose_allocations(
     pending_pairs: Iterable[PlannedPair],
     idle_nodes: Collection[str],
     active_jobs: Sequence[ActiveJob],
@@ -130,10 +152,10 @@ def choose_packs(
 ) -> list[tuple[PlannedPair, ...]]:
     """The allocations to ask for now, each as its pairs in plan order; no node is in two of them, nor in one of ours.
 
-    With pack `whole` there is one at a time, of all idle nodes that the budget allows.
+    With allocation `whole` there is one at a time, of all idle nodes that the budget allows.
     """
     room = sys.maxsize if budget.jobs_at_most is None else budget.jobs_at_most - len(active_jobs)
-    whole = plan.pack == PackKind.WHOLE
+    whole = plan.allocation == AllocationKind.WHOLE
     if room <= 0 or (whole and active_jobs):
         return []
     available = set(idle_nodes).union(*(job.nodes for job in active_jobs if job.running))
@@ -145,12 +167,12 @@ def choose_packs(
         free = nodes_within(pending, free, set(), left)
         sharing = [pair for pair in pending if pair.client in free and pair.server in free]
         return [tuple(fitting(sharing, plan, plan.walltime_s))] if sharing else []
-    packs: list[tuple[PlannedPair, ...]] = []
-    for sharing in _groups(pending, plan.pack_node_count or _GROUP_NODE_COUNT, left, disjoint=True):
-        packs.append(tuple(fitting(sharing, plan, plan.walltime_s)))
-        if len(packs) == room:
+    allocations: list[tuple[PlannedPair, ...]] = []
+    for sharing in _groups(pending, plan.allocation_node_count or _GROUP_NODE_COUNT, left, disjoint=True):
+        allocations.append(tuple(fitting(sharing, plan, plan.walltime_s)))
+        if len(allocations) == room:
             break
-    return packs
+    return allocations
 
 
 def nodes_of(pairs: Iterable[PlannedPair]) -> tuple[str, ...]:
@@ -233,7 +255,7 @@ def _limit_s(campaign: Campaign, budget: Budget) -> int | None:
     return min(limits, default=None)
 
 
-def _cost(plan: Plan, name: str, size: int | None, most_s: int | None) -> PackCost:
+def _cost(plan: Plan, name: str, size: int | None, most_s: int | None) -> AllocationCost:
     """What it takes to play all pairs of a plan in allocations of this size; None is one of all nodes."""
     if len(plan.pairs) > _COUNTED_PAIRS_MAX:
         return _estimated_cost(plan, name, size)
@@ -243,10 +265,10 @@ def _cost(plan: Plan, name: str, size: int | None, most_s: int | None) -> PackCo
         job_count += 1
         longest_s = max(longest_s, one_s)
         node_seconds += one_s * len(nodes_of(sharing))
-    return PackCost(name, job_count, longest_s, round(node_seconds, 1))
+    return AllocationCost(name, job_count, longest_s, round(node_seconds, 1))
 
 
-def _estimated_cost(plan: Plan, name: str, size: int | None) -> PackCost:
+def _estimated_cost(plan: Plan, name: str, size: int | None) -> AllocationCost:
     """The same for very many pairs, from how many there are of how many there could be."""
     degrees: dict[str, int] = {}
     for pair in plan.pairs:
@@ -259,7 +281,7 @@ def _estimated_cost(plan: Plan, name: str, size: int | None) -> PackCost:
     round_count = max(degrees.values()) if size is None else max(2, math.ceil(2 * inside / nodes))
     one_s = estimate_s(plan.tests, plan.repetition_count, round_count, inside)
     job_count = math.ceil(len(plan.pairs) / inside)
-    return PackCost(name, job_count, one_s, round(job_count * one_s * nodes, 1))
+    return AllocationCost(name, job_count, one_s, round(job_count * one_s * nodes, 1))
 
 
 def _allocations(plan: Plan, size: int | None, most_s: int | None) -> Iterator[Sequence[PlannedPair]]:
@@ -321,6 +343,6 @@ def _grown(
     return set(nodes)
 
 
-def allowed_words(pack: Pack) -> str:
-    """The pack as a person writes it."""
-    return f"group of {pack.node_count}" if pack.kind is PackKind.GROUP else pack.kind.value
+def allowed_words(allocation: Allocation) -> str:
+    """The allocation as a person writes it."""
+    return f"group of {allocation.node_count}" if allocation.kind is AllocationKind.GROUP else allocation.kind.value

@@ -1,6 +1,6 @@
-"""The keys `pack` and `disturb` of a campaign file: which pairs share an allocation, and what is played at once in it.
+"""The keys `allocation` and `concurrency` of a campaign file: which pairs share one, and what is played at once.
 
-pack: pair | whole | group of 8          disturb: rounds | alone | [alone, rounds]
+allocation: pair | whole | group of 8          concurrency: rounds | alone | [alone, rounds]
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, WithJsonSchema
 
 from hpcq.definition.checking import refuse
-from hpcq.definition.model import Disturb, Pack, PackKind
+from hpcq.definition.model import Allocation, AllocationKind, Concurrency
 from hpcq.definition.yamlfile import Document, shown
 
 _GROUP = re.compile(r"group of ([1-9]\d{0,4})")
 _NODE_COUNT_MIN = 3
 
 
-def _pack_word(value: object) -> object:
+def _allocation_word(value: object) -> object:
     found = _GROUP.fullmatch(value) if isinstance(value, str) else None
     if found and int(found[1]) < _NODE_COUNT_MIN:
-        raise refuse(f"{shown(value)}: a group has {_NODE_COUNT_MIN} nodes or more; two are pack: pair")
+        raise refuse(f"{shown(value)}: a group has {_NODE_COUNT_MIN} nodes or more; two are allocation: pair")
     if not found and value not in {"pair", "whole"}:
         raise refuse(f"{shown(value)}: allowed are pair, whole and group of N, for example: group of 8")
     return value
@@ -34,28 +34,28 @@ def _words(value: object) -> object:
     return words
 
 
-PackWord = Annotated[
+AllocationWord = Annotated[
     str,
-    BeforeValidator(_pack_word),
+    BeforeValidator(_allocation_word),
     WithJsonSchema({"type": "string", "pattern": f"^(pair|whole|{_GROUP.pattern})$"}),
 ]
-DisturbWords = Annotated[
+ConcurrencyWords = Annotated[
     list[Literal["rounds", "alone"]],
     BeforeValidator(_words),
     WithJsonSchema({"anyOf": [{"enum": ["rounds", "alone"]}, {"type": "array", "items": {"enum": ["rounds", "alone"]}}]}),
 ]
 
 
-def read_pack(document: Document) -> Pack:
+def read_allocation(document: Document) -> Allocation:
     """What a campaign file says about sharing; complains where one key makes nothing of the other."""
     data: dict[str, Any] = document.data
-    if not (document.clean(("pack",)) and document.clean(("disturb",))):
-        return Pack()
-    text, words = data.get("pack") or "pair", data.get("disturb")
+    if not (document.clean(("allocation",)) and document.clean(("concurrency",))):
+        return Allocation()
+    text, words = data.get("allocation") or "pair", data.get("concurrency")
     group = _GROUP.fullmatch(text)
-    kind = PackKind.GROUP if group else PackKind(text)
-    if words is not None and kind is PackKind.PAIR:
-        message = "belongs to tournaments: found pack pair, where a pair is measured in an allocation of its own"
-        document.complain(("disturb",), message, at_key=True)
+    kind = AllocationKind.GROUP if group else AllocationKind(text)
+    if words is not None and kind is AllocationKind.PAIR:
+        message = "belongs to tournaments: found allocation: pair, where a pair is measured in an allocation of its own"
+        document.complain(("concurrency",), message, at_key=True)
     listed = [words] if isinstance(words, str) else words or ["rounds"]
-    return Pack(kind, int(group[1]) if group else None, tuple(Disturb(word) for word in listed))
+    return Allocation(kind, int(group[1]) if group else None, tuple(Concurrency(word) for word in listed))
