@@ -8,17 +8,8 @@ from pathlib import Path
 import pytest
 
 from hpcq.definition import read_campaign
-from hpcq.definition.model import (
-    Budget,
-    Directions,
-    Evidence,
-    Gate,
-    GateAgainst,
-    GateKind,
-    GateStatistic,
-    PairChoice,
-    Pattern,
-)
+from hpcq.definition.budget import Budget
+from hpcq.definition.model import Directions, Evidence, Gate, GateAgainst, GateKind, GateStatistic, PairChoice, Pattern
 from tests.definition_texts import (
     GOOD,
     NAMES,

@@ -11,7 +11,8 @@ import pytest
 
 from hpcq.definition.campaign import read_campaign
 from hpcq.definition.cluster import read_cluster
-from hpcq.planning.plan import Plan, make_plan
+from hpcq.planning.make_plan import make_plan
+from hpcq.planning.plan import Plan
 from hpcq.runner.site.place import reach, scheduler_of
 from hpcq.scheduler.base import QueueQuery
 from tests.driven_in_lab import Driven, states

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hpcq.definition.model import Budget, Mpi, Ports, Reach
+from hpcq.definition.budget import Budget
+from hpcq.definition.model import Mpi, Ports, Reach
 from tests.definition_texts import GOOD, SLURM, TESTS, cluster_says, fixed_kernels, here, read, read_alpha
 
 FIXTURES = (fixed_kernels, here)  # pytest looks for them in this module

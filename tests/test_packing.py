@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from hpcq.definition.budget import Budget
 from hpcq.definition.campaign import read_campaign
 from hpcq.definition.cluster import read_cluster
-from hpcq.definition.model import Allocation, AllocationKind, Budget, Campaign, Cluster, Concurrency
+from hpcq.definition.model import Allocation, AllocationKind, Campaign, Cluster, Concurrency
 from hpcq.errors import UserError
 from hpcq.planning.allocations import Basis, choose_allocations, nodes_of, plan_allocations, rounds_of
-from hpcq.planning.plan import ActiveJob, Plan, PlannedPair
+from hpcq.planning.plan import Plan, PlannedPair
+from hpcq.planning.waves import ActiveJob
 from hpcq.run_folder.journal import fold
 from hpcq.run_folder.lines import Outcome, read_line
 from hpcq.run_folder.spools import Spool, of_pairs

@@ -13,8 +13,9 @@ from hpcq.definition.campaign import read_campaign
 from hpcq.definition.model import PairChoice, Pattern
 from hpcq.errors import UserError
 from hpcq.planning.coverage import coverage_of
+from hpcq.planning.make_plan import make_plan
 from hpcq.planning.pairs import make_pairs
-from hpcq.planning.plan import Plan, make_plan
+from hpcq.planning.plan import Plan
 from hpcq.scheduler.base import NodeCondition, NodeState
 from hpcq.topology import read_topology
 

@@ -14,13 +14,16 @@ from typing import Any
 import pytest
 
 from hpcq import assets
+from hpcq.definition.budget import Budget
 from hpcq.definition.campaign import read_campaign
 from hpcq.definition.cluster import read_cluster
-from hpcq.definition.model import Budget, Campaign, Cluster, Directions, NodeChoice, PairChoice, Pattern
+from hpcq.definition.model import Campaign, Cluster, Directions, NodeChoice, PairChoice, Pattern
 from hpcq.errors import StoreError, UserError
 from hpcq.planning.candidates import has_features
+from hpcq.planning.make_plan import derive_walltime_s, estimate_job_s, make_plan
 from hpcq.planning.pairs import circle_round, make_pairs, seeded_order
-from hpcq.planning.plan import ActiveJob, Plan, PlannedPair, choose_wave, derive_walltime_s, estimate_job_s, make_plan
+from hpcq.planning.plan import Plan, PlannedPair
+from hpcq.planning.waves import ActiveJob, choose_wave
 from hpcq.scheduler.base import NodeCondition, NodeState
 from hpcq.sorting import natural
 

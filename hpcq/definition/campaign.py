@@ -15,6 +15,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from hpcq import nodelist
 from hpcq.definition.allocations import AllocationWord, ConcurrencyWords, read_allocation
+from hpcq.definition.budget import Budget
 from hpcq.definition.checking import (
     BudgetSection,
     Features,
@@ -32,18 +33,7 @@ from hpcq.definition.checking import (
 )
 from hpcq.definition.gates import GateSection, read_gates
 from hpcq.definition.links import LinkSection, read_links
-from hpcq.definition.model import (
-    Budget,
-    Campaign,
-    Evidence,
-    Gate,
-    NodeChoice,
-    PairChoice,
-    Pattern,
-    Test,
-    WithoutReservation,
-    seed_from,
-)
+from hpcq.definition.model import Campaign, Evidence, Gate, NodeChoice, PairChoice, Pattern, Test, WithoutReservation, seed_from
 from hpcq.definition.pairs import PairsSection, check_pairs, read_pairs
 from hpcq.definition.reservations import ReservationSection, named_reservation
 from hpcq.definition.sweep import POINT_COUNT_MAX, Entry, expand

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from hpcq import nodelist, units
-from hpcq.definition.model import Hours
+from hpcq.definition.budget import Hours
 from hpcq.definition.yamlfile import Document, Place, shown
 from hpcq.kernels import read_quantity, unknown_name
 

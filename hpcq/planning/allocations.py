@@ -19,20 +19,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from hpcq.definition.model import Allocation, AllocationKind, Budget, Campaign, Cluster, Concurrency, Pattern
+from hpcq.definition.budget import Budget
+from hpcq.definition.model import Allocation, AllocationKind, Campaign, Cluster, Concurrency, Pattern
 from hpcq.kernels import expected_s, kernel
 from hpcq.planning.fitting import fit_campaign, fit_plan, refuse_where_not_taken
-from hpcq.planning.plan import (
-    ActiveJob,
-    AllocationCost,
-    Cost,
-    Plan,
-    PlannedPair,
-    PlannedTest,
-    make_plan,
-    nodes_left,
-    nodes_within,
-)
+from hpcq.planning.make_plan import make_plan
+from hpcq.planning.plan import AllocationCost, Cost, Plan, PlannedPair, PlannedTest
+from hpcq.planning.waves import ActiveJob, nodes_left, nodes_within
 from hpcq.scheduler.limits import NO_LIMITS, Bound, JobLimits
 
 if TYPE_CHECKING:

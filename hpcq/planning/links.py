@@ -15,24 +15,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from hpcq.definition.model import (
-    AllocationKind,
-    Budget,
-    Campaign,
-    Directions,
-    Link,
-    Listen,
-    PairChoice,
-    ParameterValue,
-    Pattern,
-    Test,
-)
+from hpcq.definition.budget import Budget
+from hpcq.definition.model import AllocationKind, Campaign, Directions, Link, Listen, PairChoice, ParameterValue, Pattern, Test
 from hpcq.errors import StoreError, UserError
 from hpcq.kernels import kernel
 from hpcq.planning.allocations import Basis, plan_allocations
 from hpcq.planning.fitting import fit_link
+from hpcq.planning.make_plan import derive_walltime_s, estimate_job_s, make_plan
 from hpcq.planning.pairs import Pair, seeded_order
-from hpcq.planning.plan import Cost, Goals, NotPlanned, Plan, PlannedTest, derive_walltime_s, estimate_job_s, make_plan
+from hpcq.planning.plan import Cost, Goals, NotPlanned, Plan, PlannedTest
 from hpcq.scheduler.limits import JobLimits
 
 #: What the rendezvous of both sides adds to a job: a few turns of the driver.

@@ -12,8 +12,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from hpcq.definition.model import Budget, Cluster
-from hpcq.planning.plan import ActiveJob
+from hpcq.definition.budget import Budget
+from hpcq.definition.model import Cluster
+from hpcq.planning.waves import ActiveJob
 from hpcq.runner.drive.pace import Pace
 from hpcq.runner.drive.reservations import OwnReservation
 from hpcq.runner.drive.run_state import BaseAttempt

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hpcq.definition.model import Budget, Cluster
+from hpcq.definition.budget import Budget
+from hpcq.definition.model import Cluster
 from hpcq.planning.plan import Plan, PlannedPair
 from hpcq.run_folder.journal import Journal
 from hpcq.runner.drive.account import Account

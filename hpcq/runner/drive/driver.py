@@ -20,7 +20,7 @@ from typing import Any
 from hpcq import nodelist
 from hpcq.errors import HpcqError, SchedulerError, TransportError
 from hpcq.planning.allocations import choose_allocations
-from hpcq.planning.plan import choose_wave, nodes_within
+from hpcq.planning.waves import choose_wave, nodes_within
 from hpcq.run_folder.paths import write_json
 from hpcq.runner.drive import yield_policy
 from hpcq.runner.drive.attempt_files import SETTLE_S, AttemptFiles, driven_json

@@ -10,7 +10,7 @@ import datetime as dt
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
-from hpcq.definition.model import Budget
+from hpcq.definition.budget import Budget
 from hpcq.runner.drive.run_state import BaseAttempt
 from hpcq.scheduler.base import JobReport, JobState, NodeCondition, OtherJob, QueueSnapshot, Wait
 

@@ -166,7 +166,9 @@ class LinkDriver:
         going = side.citizen.to_withdraw(live, snapshot, paused, now)
         for one in [one for one in going if not one.waited]:  # how long a side may wait is the meeting's question
             attempt = self.ledger.attempts[one.tag]
-            self.part.note("withdraw", tag=one.tag, reason=one.reason, final=one.ends(self.part.retry_later, attempt.pairs, now))
+            self.part.note(
+                "withdraw", tag=one.tag, reason=one.reason, final=one.ends(self.part.retry_later, attempt.pairs, now)
+            )
         # Those of an earlier turn are asked again: that request may have been lost.
         side.cancel([one for one in live if one.withdrawal and one.state is JobState.QUEUED], queued_only=True)
 

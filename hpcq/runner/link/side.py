@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 
-from hpcq.planning.plan import nodes_left
+from hpcq.planning.waves import nodes_left
 from hpcq.runner.drive import yield_policy
 from hpcq.runner.drive.account import Account
 from hpcq.runner.drive.attempt_files import AttemptFiles

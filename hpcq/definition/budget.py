@@ -1,0 +1,68 @@
+"""What a campaign may take of a cluster: jobs, nodes, node-seconds, hours of the day."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+from math import floor
+from typing import TypeVar
+
+#: Jobs queued and running at once where no budget says otherwise: enough to keep a scheduler fed.
+JOBS_AT_MOST = 32
+
+
+_Limit = TypeVar("_Limit", int | None, float | None)
+
+
+@dataclass(frozen=True, slots=True)
+class Hours:
+    """Hours of the day, local time of this machine, in minutes since midnight; the last may lie on the next day."""
+
+    first_min: int
+    last_min: int
+
+    def open_at(self, moment: dt.time) -> bool:
+        """Whether jobs may start then."""
+        now_min = 60 * moment.hour + moment.minute
+        if self.first_min <= self.last_min:
+            return self.first_min <= now_min < self.last_min
+        return now_min >= self.first_min or now_min < self.last_min
+
+    def __str__(self) -> str:
+        return "-".join(f"{minutes // 60:02d}:{minutes % 60:02d}" for minutes in (self.first_min, self.last_min))
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a campaign may take of a cluster at any time; None is no limit."""
+
+    jobs_at_most: int | None = None
+    nodes_at_most: int | None = None
+    node_share_ratio: float = 1.0
+    node_seconds_at_most: float | None = None
+    walltime_at_most_s: int | None = None
+    hours: tuple[Hours, ...] = ()
+    gives_way: bool = False
+
+    def tightest(self, other: Budget) -> Budget:
+        """Both budgets at once."""
+        return Budget(
+            jobs_at_most=_smaller(self.jobs_at_most, other.jobs_at_most),
+            nodes_at_most=_smaller(self.nodes_at_most, other.nodes_at_most),
+            node_share_ratio=min(self.node_share_ratio, other.node_share_ratio),
+            node_seconds_at_most=_smaller(self.node_seconds_at_most, other.node_seconds_at_most),
+            walltime_at_most_s=_smaller(self.walltime_at_most_s, other.walltime_at_most_s),
+            hours=tuple(dict.fromkeys((*self.hours, *other.hours))),
+            gives_way=self.gives_way or other.gives_way,
+        )
+
+    def node_limit(self, node_count: int) -> int:
+        """How many of `node_count` nodes, idle or ours, may be in use or asked for at once."""
+        share = floor(self.node_share_ratio * node_count + 1e-9)
+        return share if self.nodes_at_most is None else min(share, self.nodes_at_most)
+
+
+def _smaller(one: _Limit, other: _Limit) -> _Limit:
+    if one is None or other is None:
+        return one if other is None else other
+    return min(one, other)

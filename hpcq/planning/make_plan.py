@@ -1,0 +1,137 @@
+"""From a campaign, a cluster and its nodes to the plan: the same input gives the same plan, byte for byte.
+
+Campaign + Cluster + node list + seed --make_plan--> Plan
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from hpcq.definition.model import Campaign, Cluster, PairChoice, Pattern, Test
+from hpcq.kernels import expected_s
+from hpcq.planning.candidates import Excluded, choose_candidates
+from hpcq.planning.pairs import Pair, make_pairs
+from hpcq.planning.plan import Cost, Goals, NotPlanned, Plan, PlannedTest
+from hpcq.planning.refusals import no_pair, refuse_beyond_budget, refuse_without_groups, refuse_without_mpi
+
+if TYPE_CHECKING:
+    from hpcq.scheduler.base import NodeState
+
+
+#: What a job costs beside its tests: claim, facts of both nodes, server start and end. Seen in the lab: about a second.
+_JOB_OVERHEAD_S = 3.0
+#: What one measurement costs beside its own duration: process start, connection, snapshots; for MPI a launch.
+_TEST_OVERHEAD_S = 0.3
+_MPI_TEST_OVERHEAD_S = 1.5
+#: Schedulers count time limits in minutes; a slow prologue or a loaded node must fit.
+_WALLTIME_MARGIN_S = 60.0
+
+
+def make_plan(
+    campaign: Campaign,
+    cluster: Cluster,
+    nodes: Sequence[NodeState],
+    run_id: str,
+    seed: int,
+    *,
+    allocation: Callable[[Plan], Plan] | None = None,
+) -> Plan:
+    """Plan a campaign on one cluster whose nodes are as given; `seed` is usually `campaign.seed_of(run_id)`.
+
+    allocation: what allocations.py makes of the plan; without it each pair has an allocation of its own.
+    Raises UserError when it cannot run there: no MPI, fewer than two nodes, no pair, or beyond the budget.
+    """
+    refuse_without_mpi(campaign, cluster)
+    candidates, excluded = choose_candidates(campaign, cluster, nodes, seed)
+    names = [one.node for one in candidates]
+    groups = _groups(campaign.pairs, names, nodes)
+    refuse_without_groups(campaign, cluster, groups)
+    pairs = make_pairs(campaign.pairs, names, seed, groups)
+    not_planned = _not_planned(campaign, cluster, names, excluded)
+    if not pairs:
+        raise no_pair(cluster, not_planned)
+    estimated_job_s = estimate_job_s(campaign.tests, campaign.repetition_count)
+    plan = Plan(
+        run_id=run_id,
+        campaign=campaign.name,
+        cluster=cluster.name,
+        interface=cluster.interface,
+        seed=seed,
+        candidates=tuple(candidates),
+        excluded=tuple(excluded),
+        tests=tuple(PlannedTest(one.test_no, one.kernel, dict(one.parameters), one.timeout_s) for one in campaign.tests),
+        repetition_count=campaign.repetition_count,
+        walltime_s=campaign.walltime_s or derive_walltime_s(campaign.tests, campaign.repetition_count),
+        attempt_count_max=campaign.attempt_count_max,
+        pairs=tuple(pairs),
+        not_planned=tuple(not_planned),
+        goals=Goals(
+            pair_count=len(pairs),
+            result_count=len(pairs) * len(campaign.tests) * campaign.repetition_count,
+            node_pair_count_min=_node_pair_count_min(names, pairs),
+            node_pair_count_goal=campaign.pairs.node_goal,
+            group_pair_count_goal=campaign.pairs.group_pair_goal,
+        ),
+        cost=Cost(len(pairs), estimated_job_s, round(2 * len(pairs) * estimated_job_s, 1)),
+        evidence=campaign.evidence.value,
+        groups=groups,
+    )
+    if allocation is not None:
+        plan = allocation(plan)
+    refuse_beyond_budget(plan, campaign, cluster)
+    return plan
+
+
+def estimate_job_s(tests: Sequence[Test], repetition_count: int = 1) -> float:
+    """How long one job will run: every repetition of every test, with what starting them costs."""
+    once = sum(
+        expected_s(test.parameters) + (_MPI_TEST_OVERHEAD_S if test.program == "hpcq-mpi" else _TEST_OVERHEAD_S)
+        for test in tests
+    )
+    return round(_JOB_OVERHEAD_S + repetition_count * once, 1)
+
+
+def derive_walltime_s(tests: Sequence[Test], repetition_count: int) -> int:
+    """A short and honest time limit in whole minutes: twice the estimate and a margin, and room for one test that hangs."""
+    estimate_s = estimate_job_s(tests, repetition_count)
+    hanging_s = estimate_s + max(test.timeout_s for test in tests)
+    return 60 * math.ceil(max(2 * estimate_s + _WALLTIME_MARGIN_S, hanging_s) / 60)
+
+
+def _not_planned(campaign: Campaign, cluster: Cluster, names: Sequence[str], excluded: Sequence[Excluded]) -> list[NotPlanned]:
+    """The pairs that the campaign names but whose nodes are no candidates."""
+    usable = set(names)
+    reasons = {one.node: one.reason for one in excluded}
+    choice = campaign.pairs
+    wanted: Sequence[Pair] = choice.pairs
+    if choice.pattern is Pattern.STAR and choice.node is not None and choice.node not in usable:
+        wanted = [(choice.node, other) for other in names]
+    lost = []
+    for pair in wanted:
+        missing = [f"{node} {reasons.get(node, f'is not a node of {cluster.name}')}" for node in pair if node not in usable]
+        if missing:
+            lost.append(NotPlanned(*pair, reason="; ".join(missing)))
+    return lost
+
+
+def _groups(choice: PairChoice, names: Sequence[str], nodes: Sequence[NodeState]) -> dict[str, str]:
+    """The group of each candidate that has one: its switch, or its first feature that fits the pattern."""
+    if choice.group is None:
+        return {}
+    if choice.group == "switch":
+        switches = choice.switches or {node.node: node.switch for node in nodes if node.switch is not None}
+        return {name: switches[name] for name in names if name in switches}
+    pattern = "rack*" if choice.group == "rack" else choice.group
+    features = {node.node: [word for word in node.features if fnmatchcase(word, pattern)] for node in nodes}
+    return {name: features[name][0] for name in names if features.get(name)}
+
+
+def _node_pair_count_min(names: Sequence[str], pairs: Sequence[Pair]) -> int:
+    counts = dict.fromkeys(names, 0)
+    for client, server in pairs:
+        counts[client] += 1
+        counts[server] += 1
+    return min(counts.values())

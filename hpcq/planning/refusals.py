@@ -1,0 +1,64 @@
+"""What a plan may not be, and the words that say so: no MPI, no groups, no pair, more than the budget allows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from hpcq.definition.model import Campaign, Cluster, Pattern
+from hpcq.errors import UserError
+from hpcq.planning.plan import NotPlanned, Plan
+
+
+def refuse_without_groups(campaign: Campaign, cluster: Cluster, groups: Mapping[str, str]) -> None:
+    choice = campaign.pairs
+    wanted = {Pattern.WITHIN: 1, Pattern.ACROSS: 2}.get(choice.pattern, 2 if choice.group_pair_goal else 0)
+    if len(set(groups.values())) >= wanted:
+        return
+    found = ", ".join(sorted(set(groups.values()))) or "none"
+    raise UserError(
+        f"{campaign.name} on {cluster.name}: pairs: {choice.pattern}: groups by {choice.group}: {found}: needed are {wanted}",
+        "a topology file beside the campaign (topology: NAME), or features like rack*, can say what the scheduler does not",
+    )
+
+
+def refuse_without_mpi(campaign: Campaign, cluster: Cluster) -> None:
+    needing = sorted({test.kernel for test in campaign.tests if test.program == "hpcq-mpi"})
+    if needing and cluster.mpi is None:
+        raise UserError(
+            f"{cluster.name}: mpi: missing, but {campaign.name} runs {', '.join(needing)}: the cluster file must name one",
+            hint="mpi: {compiler: mpicc, launch: srun --mpi=pmix}",
+        )
+
+
+def refuse_beyond_budget(plan: Plan, campaign: Campaign, cluster: Cluster) -> None:
+    where = f"{campaign.name} on {cluster.name}"
+    budget = campaign.budget_on(cluster)
+    most_s = budget.walltime_at_most_s
+    if most_s is not None and plan.walltime_s > most_s:
+        raise UserError(
+            f"{where}: walltime: {plan.walltime_s} s: the budget allows {most_s} s",
+            hint="fewer tests or repetitions a job, or a walltime of the campaign that is shorter",
+        )
+    if plan.walltime_s < plan.cost.estimated_job_s:
+        raise UserError(
+            f"{where}: walltime: {plan.walltime_s} s is below the {plan.cost.estimated_job_s:g} s that one job"
+            " is estimated to take",
+            hint="leave walltime out: it is derived from the tests",
+        )
+    if budget.node_limit(len(plan.candidates)) < 2:
+        raise UserError(
+            f"{where}: budget: {budget.node_limit(len(plan.candidates))} of {len(plan.candidates)} nodes may be used:"
+            " a pair needs two"
+        )
+    limit = budget.node_seconds_at_most
+    if limit is not None and plan.cost.node_seconds > limit:
+        raise UserError(
+            f"{where}: budget: the plan costs {plan.cost.node_seconds:g} node-seconds: at most {limit:g} are allowed",
+            hint="fewer pairs (pairs: {rounds: 1}), tests or repetitions cost less",
+        )
+
+
+def no_pair(cluster: Cluster, not_planned: Sequence[NotPlanned]) -> UserError:
+    lines = [f"{cluster.name}: no pair of the campaign can run"]
+    lines += [f"  {one.client} - {one.server}: {one.reason}" for one in not_planned[:10]]
+    return UserError("\n".join(lines))
