@@ -24,7 +24,7 @@ from tools import reference
 REPOSITORY = Path(__file__).parents[1]
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
 #: Verbs whose examples submit jobs, compile, or need the lab or a recorded change; other tests run them.
-NOT_RUN = {"run", "submit", "resume", "cancel", "build", "lab", "findings set", "findings show"} | {
+NOT_RUN = {"run", "submit", "resume", "cancel", "build", "lab", "changes set", "changes show"} | {
     "accept",
     "schedule remove",
     "schedule tick",

@@ -46,21 +46,22 @@ def say(history: History, capsys: pytest.CaptureFixture[str]) -> Any:
     return said
 
 
-def test_findings_have_states_with_who_and_why(history: History, say: Any) -> None:
+def test_changes_have_states_with_who_and_why(history: History, say: Any) -> None:
     say("regressions", "--since", "2026-10-20", "--record", expect=3)
     say("regressions", "--since", "2026-10-20", "--record", expect=3)
-    [found] = say("findings", "list", "--json", expect=3)
+    [found] = say("changes", "list", "--json", expect=3)
     assert (found["state"], found["server"], found["direction"]) == ("open", "n2", "worse")
     number = str(found["change_id"])
-    say("findings", "set", "acknowledged", number, "--why", "ticket 4711", "--who", "ada")
-    say("findings", "set", "expected", number, "--why", "new MTU", "--who", "grace")
-    [found] = say("findings", "list", "--json")
+    say("changes", "set", "acknowledged", number, "--why", "ticket 4711", "--who", "ada")
+    say("changes", "set", "expected", number, "--why", "new MTU", "--who", "grace")
+    [found] = say("changes", "list", "--json")
     assert (found["state"], found["who"], found["why"]) == ("expected", "grace", "new MTU")
-    states = say("findings", "show", number, "--json")
-    assert [one["state"] for one in states] == ["open", "acknowledged", "expected"]
+    shown = say("changes", "show", number, "--json")
+    assert (shown["server"], shown["metric"]) == ("n2", "throughput_bps")
+    assert [one["state"] for one in shown["decisions"]] == ["open", "acknowledged", "expected"]
     assert say("regressions", "--since", "2026-10-20", "--json")["changes"][0]["state"] == "expected"
-    assert say("findings", "list", "--state", "open", "--json") == []
-    say("findings", "set", "fixed", "99", "--why", "x", expect=2)
+    assert say("changes", "list", "--state", "open", "--json") == []
+    say("changes", "set", "fixed", "99", "--why", "x", expect=2)
 
 
 def test_retracting_and_taking_it_back(history: History, say: Any) -> None:

@@ -65,9 +65,9 @@ def test_reading_verbs_print_json_only(done: LocalDesk) -> None:
 
 
 def test_check_of_a_cluster(done: LocalDesk) -> None:
-    findings = {one["item"]: one["ok"] for one in done.json("cluster", "check", "tiny")}
-    assert findings["nodes"]
-    assert findings["from a node"]
+    items = {one["item"]: one["ok"] for one in done.json("cluster", "check", "tiny")}
+    assert items["nodes"]
+    assert items["from a node"]
 
 
 def test_a_name_that_no_result_has(done: LocalDesk) -> None:

@@ -1,4 +1,4 @@
-"""What campaign and cluster files share: field types, and pydantic's findings as complaints `KEY: FOUND: ALLOWED`.
+"""What campaign and cluster files share: field types, and pydantic's errors as complaints `KEY: FOUND: ALLOWED`.
 
 Hides pydantic's wording. Types are strict: a text is never taken for a number, but a quantity may carry its unit.
 """

@@ -1,4 +1,4 @@
-"""Many series at once: which findings to believe when a few look odd by luck.
+"""Many series at once: which of them to believe when a few look odd by chance.
 
 Source: Benjamini & Hochberg 1995.
 """

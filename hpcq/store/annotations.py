@@ -34,7 +34,7 @@ def set_state(path: Path, change_ids: Sequence[int], state: str, said: Said) -> 
     with writing(path) as database, transaction(database):
         for change_id in change_ids:
             if database.execute("SELECT 1 FROM change WHERE change_id = ?", (change_id,)).fetchone() is None:
-                raise UserError(f"{change_id} is not a recorded change", "hpcq findings lists them")
+                raise UserError(f"{change_id} is not a recorded change", "`hpcq changes list` shows them")
             add_state(database, change_id, state, said)
 
 

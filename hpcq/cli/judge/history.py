@@ -137,7 +137,7 @@ def history(  # noqa: PLR0917 - Click passes by name
 @click.option("--since", default="30d", show_default=True, help="The stretch in question begins here: 30d, 2026-11-20, a run.")
 @click.option("--against", help="Compare with this stretch (90d..30d, baseline:NAME) instead of searching for change points.")
 @click.option("--all", "everything", is_flag=True, help="Also what got better, what was repaired since, and what is unclear.")
-@click.option("--record", is_flag=True, help="Keep what is found; hpcq findings lists it.")
+@click.option("--record", is_flag=True, help="Record the changes found; hpcq changes lists them.")
 @filter_options
 @database_option
 @json_option

@@ -1,4 +1,4 @@
-"""Verbs by which people add to the database: annotate, retract, baseline, findings, event. Nothing is ever deleted."""
+"""Verbs with which people add to the database: annotate, retract, baseline, event. They delete nothing."""
 
 from __future__ import annotations
 
@@ -14,22 +14,6 @@ from hpcq.cli.rows import Column, print_rows
 from hpcq.errors import Exit, UserError
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-_STATES = ("open", "acknowledged", "expected", "fixed", "false")
-_CHANGE = (
-    Column("change_id", "finding"),
-    Column("state"),
-    Column("direction"),
-    Column("at_utc", "since"),
-    Column("kernel"),
-    Column("client"),
-    Column("server"),
-    Column("metric"),
-    Column("before", unit_field="unit"),
-    Column("after", unit_field="unit"),
-    Column("cause", wrap=True),
-    Column("who"),
-    Column("why", wrap=True),
-)
 _EVENT = (
     Column("kind"),
     Column("started_utc", "from"),
@@ -50,11 +34,11 @@ _BASELINE = (
 )
 
 
-def _who_option(function: _Function) -> _Function:
+def who_option(function: _Function) -> _Function:
     return click.option("--who", default=getpass.getuser, help="Who says so.  [default: you]")(function)
 
 
-def _why_option(function: _Function) -> _Function:
+def why_option(function: _Function) -> _Function:
     return click.option("--why", required=True, help="The reason; it stays with it.")(function)
 
 
@@ -62,12 +46,12 @@ def _why_option(function: _Function) -> _Function:
 @click.argument("what", type=click.Choice(["run", "series", "result", "node"]))
 @click.argument("name")
 @click.argument("note")
-@_who_option
+@who_option
 @database_option
 def annotate(what: str, name: str, note: str, who: str, database: Path) -> int:
-    """Remark something on a run, a series, a result or a node.
+    """Add a note to a run, a series, a result or a node.
 
-    The remark is shown where changes are explained and in hpcq event list.
+    hpcq event list shows the note, and so does every explanation of a change that it touches.
 
     \b
     Example: hpcq annotate run latest "fans were being replaced"
@@ -76,7 +60,7 @@ def annotate(what: str, name: str, note: str, who: str, database: Path) -> int:
 
     if what == "result" and not name.isdigit():
         raise UserError(f"{name!r} is not the number of a result", "hpcq results --each shows them")
-    write(_there(database), what, name, note, who)
+    write(existing(database), what, name, note, who)
     click.echo(f"noted on {what} {name}", err=True)
     return Exit.OK
 
@@ -87,8 +71,8 @@ def annotate(what: str, name: str, note: str, who: str, database: Path) -> int:
 @click.option("--node", help="...with this node at either end...")
 @click.option("--kernel", help="...by this kernel.")
 @click.option("--undo", is_flag=True, help="Let them count again.")
-@_why_option
-@_who_option
+@why_option
+@who_option
 @database_option
 def retract(  # noqa: PLR0917 - Click passes by name
     results: tuple[int, ...],
@@ -118,7 +102,7 @@ def retract(  # noqa: PLR0917 - Click passes by name
         raise UserError("--node and --kernel choose among the results of a run: give --run too")
     if not meant:
         raise UserError("no result is meant", "give their numbers, or --run")
-    count = (withdraw if undo else write)(_there(database), meant, Said(who, why))
+    count = (withdraw if undo else write)(existing(database), meant, Said(who, why))
     what = "1 result" if count == 1 else f"{count} results"
     again = "counts again" if count == 1 else "count again"
     click.echo(f"{what} {again if undo else 'retracted'}", err=True)
@@ -134,7 +118,7 @@ def baseline() -> None:
 @click.argument("name")
 @click.argument("runs", nargs=-1, required=True)
 @click.option("--why", default="", help="The reason; it stays with it.")
-@_who_option
+@who_option
 @database_option
 def set_baseline(name: str, runs: tuple[str, ...], why: str, who: str, database: Path) -> int:
     """Make RUNS the baseline NAME. An earlier baseline of that name stays known, but holds no more.
@@ -145,7 +129,7 @@ def set_baseline(name: str, runs: tuple[str, ...], why: str, who: str, database:
     from hpcq.store.annotations import Said
     from hpcq.store.annotations import set_baseline as write
 
-    for run in write(_there(database), name, runs, Said(who, why)):
+    for run in write(existing(database), name, runs, Said(who, why)):
         click.echo(run)
     return Exit.OK
 
@@ -170,79 +154,6 @@ def list_baselines(database: Path, as_json: bool) -> int:
 
 
 @click.group(cls=Verbs)
-def findings() -> None:
-    """Recorded changes, and what people decided about them."""
-
-
-@findings.command("list")
-@click.option("--state", "states", type=click.Choice(_STATES), multiple=True, help="Only in this state; several times.")
-@click.option("--node", help="Only pairs with this node.")
-@database_option
-@json_option
-def list_findings(states: tuple[str, ...], node: str | None, database: Path, as_json: bool) -> int:
-    """List recorded changes, newest first. Exit code 3 when one for the worse is open.
-
-    \b
-    Example: hpcq findings list --state open
-    """
-    from hpcq.store.annotations import changes
-    from hpcq.store.database import reading
-
-    with reading(database) as connection:
-        found = changes(connection, states, node)
-    print_rows(found, _CHANGE, as_json=as_json, empty="none: hpcq regressions --record keeps what it finds")
-    bad = any(row["state"] == "open" and row["direction"] != "better" for row in found)
-    return Exit.DEGRADED if bad else Exit.OK
-
-
-@findings.command("set")
-@click.argument("state", type=click.Choice(_STATES))
-@click.argument("numbers", metavar="FINDING...", type=click.IntRange(min=1), nargs=-1, required=True)
-@_why_option
-@_who_option
-@database_option
-def set_findings(state: str, numbers: tuple[int, ...], why: str, who: str, database: Path) -> int:
-    """Say what is to be thought of recorded changes.
-
-    \b
-    open          nobody looked at it yet
-    acknowledged  somebody is on it
-    expected      it was meant to be so; it alarms no more
-    fixed         it was repaired
-    false         there was no change; it alarms no more
-
-    \b
-    Example: hpcq findings set expected 1 --why "new MTU, change 4711"
-    """
-    from hpcq.store.annotations import Said, set_state
-
-    set_state(_there(database), numbers, state, Said(who, why))
-    return Exit.OK
-
-
-@findings.command("show")
-@click.argument("number", metavar="FINDING", type=click.IntRange(min=1))
-@database_option
-@json_option
-def show_finding(number: int, database: Path, as_json: bool) -> int:
-    """Show everything that was decided about one change.
-
-    \b
-    Example: hpcq findings show 1
-    """
-    from hpcq.store.annotations import states_of
-    from hpcq.store.database import reading
-
-    with reading(database) as connection:
-        states = states_of(connection, number)
-    if not states:
-        raise UserError(f"{number} is not a recorded change", "hpcq findings list shows them")
-    columns = (Column("state"), Column("set_utc", "when"), Column("who"), Column("why", wrap=True))
-    print_rows(states, columns, as_json=as_json)
-    return Exit.OK
-
-
-@click.group(cls=Verbs)
 def event() -> None:
     """Write down what happened to machines; changes are explained with it."""
 
@@ -253,7 +164,7 @@ def event() -> None:
 @click.option("--at", "begin", default="now", show_default=True, help="When, or from when: 2026-11-21T02:00, now-2h.")
 @click.option("--until", "end", help="Until when; without it, a moment.")
 @click.option("--node", "places", multiple=True, help="A node, CLUSTER/NODE or a cluster; several times. Default: all.")
-@_who_option
+@who_option
 @database_option
 def add_event(  # noqa: PLR0917 - Click passes by name
     kind: str, note: str, begin: str, end: str | None, places: tuple[str, ...], who: str, database: Path
@@ -304,7 +215,7 @@ def _full(moment: str) -> str:
     return moment[:19] + "0001-01-01T00:00:00"[len(moment) :] + "Z"
 
 
-def _there(database: Path) -> Path:
+def existing(database: Path) -> Path:
     """The database, which must exist: a misspelt --db must not make a new one."""
     from hpcq.errors import StoreError
 

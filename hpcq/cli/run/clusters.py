@@ -50,16 +50,16 @@ def check(name: str, cluster_folders: Sequence[Path], as_json: bool) -> int:
     from hpcq.definition.find import find_cluster
     from hpcq.runner.site.checking import check_cluster
 
-    findings = check_cluster(read_cluster(find_cluster(name, None, cluster_folders)))
+    items = check_cluster(read_cluster(find_cluster(name, None, cluster_folders)))
     if as_json:
-        print_json([finding.to_json() for finding in findings])
+        print_json([one.to_json() for one in items])
     else:
-        for finding in findings:
-            mark = "ok  " if finding.ok else "BAD "
-            click.echo(f"{mark} {finding.item:<16} {finding.found}")
-            if finding.advice:
-                click.echo(f"     {'':<16} -> {finding.advice}")
-    return Exit.OK if all(finding.ok for finding in findings) else Exit.ERROR
+        for one in items:
+            mark = "ok  " if one.ok else "BAD "
+            click.echo(f"{mark} {one.item:<16} {one.found}")
+            if one.advice:
+                click.echo(f"     {'':<16} -> {one.advice}")
+    return Exit.OK if all(one.ok for one in items) else Exit.ERROR
 
 
 @click.command()

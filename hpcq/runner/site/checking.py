@@ -1,4 +1,4 @@
-"""`hpcq cluster check`: what a cluster has, one finding an item, each with what to do where something is missing."""
+"""`hpcq cluster check`: what a cluster has, one line per item, with advice where something is missing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ echo "memlock $(ulimit -l)"
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckedItem:
     """One thing looked at: what was found, and what to do if it will not do."""
 
     item: str
@@ -45,45 +45,45 @@ class Finding:
         return asdict(self)
 
 
-def check_cluster(cluster: Cluster) -> list[Finding]:
+def check_cluster(cluster: Cluster) -> list[CheckedItem]:
     """Look at everything a campaign needs of a cluster; stops early only where nothing further can be asked."""
     transport = reach(cluster)
     scheduler = scheduler_of(cluster, transport)
     try:
         host = transport.sh("uname -n; uname -sr").text.split("\n")
     except HpcqError as error:
-        return [Finding("reach", False, error.message, error.hint)]
-    findings = [Finding("reach", True, f"{transport.where}: {host[0]}, {host[1]}")]
-    findings += _scheduler(cluster, scheduler)
-    findings += _compilers(cluster, transport)
-    findings += _work_directory(cluster, transport, scheduler)
-    return findings
+        return [CheckedItem("reach", False, error.message, error.hint)]
+    items = [CheckedItem("reach", True, f"{transport.where}: {host[0]}, {host[1]}")]
+    items += _scheduler(cluster, scheduler)
+    items += _compilers(cluster, transport)
+    items += _work_directory(cluster, transport, scheduler)
+    return items
 
 
-def _scheduler(cluster: Cluster, scheduler: Scheduler) -> list[Finding]:
+def _scheduler(cluster: Cluster, scheduler: Scheduler) -> list[CheckedItem]:
     try:
         said = [line for line in scheduler.versions().splitlines() if line.strip()]
         states = scheduler.nodes()
     except HpcqError as error:
-        return [Finding("scheduler", False, error.message, "is the controller up, and may this user ask it?")]
-    findings = [Finding("scheduler", bool(said), said[0] if said else "no answer", None if said else "is it on PATH there?")]
+        return [CheckedItem("scheduler", False, error.message, "is the controller up, and may this user ask it?")]
+    items = [CheckedItem("scheduler", bool(said), said[0] if said else "no answer", None if said else "is it on PATH there?")]
     counts = Counter(state.condition.value for state in states)
     shown = ", ".join(f"{count} {word}" for word, count in counts.most_common()) or "none"
     enough = counts[NodeCondition.IDLE.value] >= 2
     advice = None if enough else "a pair needs two idle nodes; partition in the cluster file says where to look"
-    findings.append(Finding("nodes", enough, shown, advice))
-    findings += _job_limits(scheduler.job_limits())
+    items.append(CheckedItem("nodes", enough, shown, advice))
+    items += _job_limits(scheduler.job_limits())
     if cluster.scheduler == "slurm" and cluster.mpi is not None:
         plugins = [word.strip() for word in " ".join(said[1:]).replace(",", " ").split()]
         wanted = next((word.partition("=")[2] for word in cluster.mpi.launch if word.startswith("--mpi=")), None)
         if wanted is not None:
             found = [word for word in plugins if word.startswith(("pmi", "cray", "none"))]
             advice = None if wanted in plugins else f"mpi.launch says --mpi={wanted}; install its plugin or name another"
-            findings.append(Finding("mpi plugin", wanted in plugins, " ".join(dict.fromkeys(found)) or "none listed", advice))
-    return findings
+            items.append(CheckedItem("mpi plugin", wanted in plugins, " ".join(dict.fromkeys(found)) or "none listed", advice))
+    return items
 
 
-def _job_limits(limits: JobLimits) -> list[Finding]:
+def _job_limits(limits: JobLimits) -> list[CheckedItem]:
     """Who is let into the partition, and how large and long a job may be; nothing where the scheduler keeps no such thing."""
     if not limits.partition and not limits.refusals:
         return []
@@ -93,34 +93,34 @@ def _job_limits(limits: JobLimits) -> list[Finding]:
     most = limits.nodes_at_most
     if taken and most is not None and most.value < _NODES_AT_LEAST:
         taken, advice = False, "a pair needs two nodes: name another partition or qos"
-    return [Finding("partition", taken, "; ".join(said), advice)]
+    return [CheckedItem("partition", taken, "; ".join(said), advice)]
 
 
-def _compilers(cluster: Cluster, transport: Transport) -> list[Finding]:
+def _compilers(cluster: Cluster, transport: Transport) -> list[CheckedItem]:
     wanted = {"compiler": cluster.compiler.cc, "make": "make"}
     if cluster.mpi is not None:
         wanted["mpi compiler"] = cluster.mpi.compiler
         if cluster.mpi.launch[0] != "srun":
             wanted["mpi launcher"] = cluster.mpi.launch[0]
-    findings = []
+    items = []
     for item, program in wanted.items():
         done = transport.sh(
             f"{load_modules(cluster)}\n{quote(program)} --version 2>&1 | head -n 1; command -v {quote(program)} >/dev/null"
         )
         found = done.text.strip() or "not found"
         advice = None if done.returncode == 0 else f"install {program} there, or name modules that bring it"
-        findings.append(Finding(item, done.returncode == 0, found, advice))
-    return findings
+        items.append(CheckedItem(item, done.returncode == 0, found, advice))
+    return items
 
 
-def _work_directory(cluster: Cluster, transport: Transport, scheduler: Scheduler) -> list[Finding]:
+def _work_directory(cluster: Cluster, transport: Transport, scheduler: Scheduler) -> list[CheckedItem]:
     """Written from the head, read and written from a node: both ends of a job must see the same folder."""
     root = work_root(cluster, "check")
     token = secrets.token_hex(8)
     made = transport.sh(f"mkdir -p -- {quote(root)} && echo {token} >{quote(root)}/head && df -P {quote(root)} | tail -n 1")
     if made.returncode != 0:
-        return [Finding("work directory", False, made.stderr.strip(), "work_directory must be writable by you")]
-    findings = [Finding("work directory", True, f"{root}: {made.text.split()[0] if made.text.split() else ''}")]
+        return [CheckedItem("work directory", False, made.stderr.strip(), "work_directory must be writable by you")]
+    items = [CheckedItem("work directory", True, f"{root}: {made.text.split()[0] if made.text.split() else ''}")]
     there = f"cat {quote(root)}/head && echo {token} >{quote(root)}/node && uname -n || exit 1\n{_NODE_LOOK}"
     told: dict[str, str] = {}
     try:
@@ -133,12 +133,12 @@ def _work_directory(cluster: Cluster, transport: Transport, scheduler: Scheduler
     except HpcqError as error:
         ok, found = False, error.message
     advice = None if ok else "work_directory must be on a file system that head and nodes share; an idle node is needed to look"
-    findings.append(Finding("from a node", ok, found, advice))
+    items.append(CheckedItem("from a node", ok, found, advice))
     transport.sh(f"rm -rf -- {quote(root)}")
-    return findings + (_node(cluster, transport, told) if ok else [])
+    return items + (_node(cluster, transport, told) if ok else [])
 
 
-def _node(cluster: Cluster, transport: Transport, told: dict[str, str]) -> list[Finding]:
+def _node(cluster: Cluster, transport: Transport, told: dict[str, str]) -> list[CheckedItem]:
     """The node that was looked at: its interface under test, and whether what the head builds can run there."""
     state, _, address = told.get("interface", "").partition(" ")
     has_address = bool(address.strip())
@@ -147,20 +147,20 @@ def _node(cluster: Cluster, transport: Transport, told: dict[str, str]) -> list[
     )
     there = told.get("interfaces", "").strip()
     advice = None if has_address else f"interface must be one with an address on the nodes: there are {there}"
-    findings = [Finding("interface", has_address, found, advice)]
+    items = [CheckedItem("interface", has_address, found, advice)]
     head = dict(line.partition(" ")[::2] for line in transport.sh(_SYSTEM_LOOK).text.splitlines())
     same = head.get("machine") == told.get("machine")
     older = _version(told.get("libc", "")) < _version(head.get("libc", ""))
     words = f"{told.get('machine', '')}, {told.get('libc', '') or 'C library not told'}"
     advice = f"kernels are built where reach leads ({head.get('machine')}, {head.get('libc')}): name a host like the nodes"
-    findings.append(Finding("node system", same and not older, words, None if same and not older else advice))
+    items.append(CheckedItem("node system", same and not older, words, None if same and not older else advice))
     if cluster.mpi is None:
-        return findings
+        return items
     limit = told.get("memlock", "").strip()
     small = limit.isdigit() and int(limit) < _MEMLOCK_KIB_AT_LEAST
     advice = "MPI over RDMA wants unlimited: LimitMEMLOCK of slurmd, or PropagateResourceLimitsExcept=MEMLOCK"
-    findings.append(Finding("memlock", True, f"{limit} KiB" if limit.isdigit() else limit, advice if small else None))
-    return findings
+    items.append(CheckedItem("memlock", True, f"{limit} KiB" if limit.isdigit() else limit, advice if small else None))
+    return items
 
 
 def _version(text: str) -> tuple[int, ...]:
