@@ -142,7 +142,7 @@ def test_unreadable_and_empty_trees(programs: Programs, tmp_path: Path) -> None:
 def test_a_large_node_keeps_its_line_short(programs: Programs, tmp_path: Path) -> None:
     before, after = evidence_trees.large(tmp_path)
     line = diff(programs.net, before, after, "--interface", "hsn0")
-    whole = diff(programs.net, before, after, "--interface", "hsn0", "--counters", "whole")
+    whole = diff(programs.net, before, after, "--interface", "hsn0", "--counters", "full")
     assert len(whole["counters"]) == line["counter_count"] > 4000
     assert len(line["counters"]) < 120
     assert len(json.dumps(line)) < 12000

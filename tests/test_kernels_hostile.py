@@ -28,7 +28,7 @@ SEED = 20261121
 REQUEST = """request
 kernel {kernel}
 timeout_s {timeout_s}
-evidence_whole 1
+evidence_full 1
 raw 1
 option.message_bytes 1000
 option.duration_s 0.02

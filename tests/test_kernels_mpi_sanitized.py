@@ -65,7 +65,7 @@ def test_what_is_refused(checked: Path, words: list[str]) -> None:
 
 
 def test_a_tournament_with_a_lost_node_all_counters_and_facts(checked: Path, tmp_path: Path) -> None:
-    code, said, lines = play(OPEN_MPI, checked, tmp_path, "abd", "--evidence", "whole", "--facts-dir", str(tmp_path))
+    code, said, lines = play(OPEN_MPI, checked, tmp_path, "abd", "--evidence", "full", "--facts-dir", str(tmp_path))
     clean(said)
     assert (code, keys(lines)) == (0, EVERYTHING)
     assert all(("evidence" in line and line["evidence"]) or line["reason"] for line in lines)

@@ -291,7 +291,7 @@ def test_it_ends_early_after_the_step_in_hand(programs: Programs, tmp_path: Path
 
 def test_raw_files_and_all_counters_are_kept_when_asked_for(programs: Programs, tmp_path: Path) -> None:
     with tournament(programs, tmp_path, "ab", QUICK, [("j1", "a", "b")]) as playing:
-        playing.conduct("--evidence", "whole", "--raw-dir", str(tmp_path / "raw"))
+        playing.conduct("--evidence", "full", "--raw-dir", str(tmp_path / "raw"))
         for node in "ab":
             playing.agent(node)
         assert playing.ended()[0] == 0

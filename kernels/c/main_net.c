@@ -23,12 +23,12 @@ static const struct program program = {
              "  hpcq-net KERNEL --to ADDR --port N --secret-file F [--interface IF] [--timeout-s S]\n"
              "                  [--samples-file F] [--evidence-file F] [--raw-dir DIR] [--OPTION VALUE ...]\n"
              "  hpcq-net conductor --interface IF|--bind ADDR [--ports A-B] --secret-file F --tournament F --spool F\n"
-             "                     [--facts-dir DIR] [--evidence line|whole] [--raw-dir DIR] [--join-timeout-s S]\n"
+             "                     [--facts-dir DIR] [--evidence summary|full] [--raw-dir DIR] [--join-timeout-s S]\n"
              "                     [--finish-file F]\n"
              "  hpcq-net agent --to ADDR --port N --secret-file F --interface IF|--bind ADDR [--ports A-B]\n"
              "                 [--node NAME] [--idle-timeout-s S]\n"
              "  hpcq-net facts [--interface IF] [--root DIR]\n"
-             "  hpcq-net snapshot-diff BEFORE_DIR AFTER_DIR [--interface IF] [--counters whole|line]\n"
+             "  hpcq-net snapshot-diff BEFORE_DIR AFTER_DIR [--interface IF] [--counters full|summary]\n"
              "  hpcq-net --describe | --version | --help | KERNEL --help\n\n"
              "exit: 0 measured, 1 measured but invalid, 2 usage, 3 peer or control channel, 4 system call\n",
 };
@@ -85,13 +85,15 @@ static int kernel_main(const struct kernel *kernel, int argc, char **argv)
 
 static int snapshot_diff_main(int argc, char **argv)
 {
-    const char *interface = NULL, *whole = NULL;
-    const struct flag flags[] = {{"interface", &interface}, {"counters", &whole}};
+    const char *interface = NULL, *counters = NULL;
+    bool full = false;
+    const struct flag flags[] = {{"interface", &interface}, {"counters", &counters}};
     struct failure failure = {.state = "snapshot-diff"};
     if (argc < 4)
         fail(&failure, EXIT_USAGE, "found %d words: allowed: BEFORE_DIR AFTER_DIR", argc - 2);
     else
-        arguments_parse(argc, argv, 4, flags, ROW_COUNT(flags), NULL, NULL, &failure);
+        (void)(arguments_parse(argc, argv, 4, flags, ROW_COUNT(flags), NULL, NULL, &failure) &&
+               arguments_full("counters", counters, &full, &failure));
     if (failure.failed) {
         fail_print(&failure);
         return (int)failure.exit_code;
@@ -100,7 +102,7 @@ static int snapshot_diff_main(int argc, char **argv)
     struct evidence *evidence = evidence_new_recorded(argv[2], argv[3], interface);
     evidence_before(evidence);
     evidence_after(evidence);
-    evidence_json(evidence, whole && !strcmp(whole, "whole"), &json);
+    evidence_json(evidence, full, &json);
     puts(text_string(&json));
     text_free(&json);
     evidence_free(evidence);

@@ -82,3 +82,10 @@ bool arguments_ports(const char *text, struct port_range *range, struct failure 
     return (range->first > 0 && range->first <= range->last) ||
            fail(failure, EXIT_USAGE, "ports: found %s: allowed: FIRST-LAST within 1-65535", text);
 }
+
+bool arguments_full(const char *name, const char *text, bool *full, struct failure *failure)
+{
+    *full = text && !strcmp(text, "full");
+    return !text || *full || !strcmp(text, "summary") ||
+           fail(failure, EXIT_USAGE, "%s: found %s: allowed: summary full", name, text);
+}

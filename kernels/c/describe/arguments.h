@@ -17,5 +17,7 @@ bool arguments_port(const char *name, const char *text, unsigned *port, struct f
 bool arguments_ports(const char *text, struct port_range *range, struct failure *failure); /* A-B */
 bool arguments_number(const char *name, const char *text, double minimum, double maximum, double *value,
                       struct failure *failure);
+/* summary: the counters of the result line; full: every counter that moved. text may be NULL: summary. */
+bool arguments_full(const char *name, const char *text, bool *full, struct failure *failure);
 
 #endif

@@ -48,7 +48,7 @@ static void request_message(const struct run *run, struct text *out)
     message_put(out, "version", HPCQ_VERSION);
     message_put(out, "build_id", hpcq_build_id);
     message_put_number(out, "timeout_s", run->timeout_s);
-    message_put_unsigned(out, "evidence_whole", run->keep.evidence_path || run->keep.evidence_asked);
+    message_put_unsigned(out, "evidence_full", run->keep.evidence_path || run->keep.evidence_asked);
     message_put_unsigned(out, "raw", run->keep.raw_folder != NULL);
     for (size_t i = 0; i < run->kernel->options.count; i++) {
         char key[96];

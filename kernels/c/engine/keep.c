@@ -23,7 +23,7 @@ void keep_write(const struct run *run, struct text *message)
     if (run->keep.evidence_path || run->keep.evidence_asked) {
         struct text whole = {0};
         evidence_json(run->evidence, true, &whole);
-        message_put(message, "evidence_whole", text_string(&whole));
+        message_put(message, "evidence_full", text_string(&whole));
         text_free(&whole);
     }
     if (!run->keep.raw_folder && !run->keep.raw_asked)
@@ -42,9 +42,9 @@ void keep_write(const struct run *run, struct text *message)
 
 void keep_read(struct run *run, const struct received *message)
 {
-    const char *cursor = NULL, *name, *value, *whole = received_get(message, "evidence_whole");
+    const char *cursor = NULL, *name, *value, *whole = received_get(message, "evidence_full");
     if (whole && json_check(whole))
-        run->keep.peer_whole = strdup(whole);
+        run->keep.peer_full = strdup(whole);
     while ((name = received_next(message, "raw.", &cursor, &value)))
         notes_add(&run->keep.peer_raw, name, value);
 }
@@ -96,8 +96,8 @@ bool keep_evidence(const struct run *run, struct text *json)
     json_key(json, "client");
     evidence_json(run->evidence, true, json);
     json_key(json, "server");
-    if (run->keep.peer_whole)
-        json_raw(json, run->keep.peer_whole);
+    if (run->keep.peer_full)
+        json_raw(json, run->keep.peer_full);
     else
         json_null(json);
     json_close(json, '}');

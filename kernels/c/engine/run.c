@@ -44,7 +44,7 @@ void run_end(struct run *run)
     notes_free(&run->granted);
     notes_free(&run->warnings);
     notes_free(&run->keep.peer_raw);
-    free(run->keep.peer_whole);
+    free(run->keep.peer_full);
     evidence_free(run->evidence);
     free(run->options);
     free(run->metrics);

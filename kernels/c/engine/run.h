@@ -30,7 +30,7 @@ struct samples {
 struct keep {
     const char *evidence_path, *raw_folder;
     bool evidence_asked, raw_asked;
-    char *peer_whole;
+    char *peer_full;
     struct notes peer_raw; /* path and text */
 };
 

@@ -312,13 +312,13 @@ void evidence_after(struct evidence *evidence)
     evidence_compare(evidence);
 }
 
-static void counters_json(const struct evidence *evidence, bool whole, struct text *json)
+static void counters_json(const struct evidence *evidence, bool full, struct text *json)
 {
     const struct counters *differences = &evidence->differences;
     json_key(json, "counters");
     json_open(json, '{');
     for (size_t i = 0; i < differences->count; i++) {
-        if (!whole && !evidence->kept[i])
+        if (!full && !evidence->kept[i])
             continue;
         json_key(json, counters_name(differences, i));
         json_unsigned(json, differences->list[i].value);
@@ -328,13 +328,13 @@ static void counters_json(const struct evidence *evidence, bool whole, struct te
     json_unsigned(json, differences->count);
 }
 
-void evidence_json(const struct evidence *evidence, bool whole, struct text *json)
+void evidence_json(const struct evidence *evidence, bool full, struct text *json)
 {
     json_open(json, '{');
     evidence_head(evidence, json);
     evidence_times(evidence, json);
     evidence_interface_bytes(evidence, json);
-    counters_json(evidence, whole, json);
+    counters_json(evidence, full, json);
     json_key(json, "gauges");
     json_raw(json, text_string(&evidence->gauges));
     json_key(json, "unavailable");

@@ -16,8 +16,8 @@ void evidence_socket(struct evidence *evidence, int descriptor); /* the TCP conn
 void evidence_before(struct evidence *evidence);
 void evidence_after(struct evidence *evidence);
 double evidence_node_cpu_ratio(const struct evidence *evidence); /* busy share of all CPUs; NAN below 10 ticks */
-/* One JSON object; whole: with every counter that moved, not only those of the result line (reduce.h). */
-void evidence_json(const struct evidence *evidence, bool whole, struct text *json);
+/* One JSON object; full: with every counter that moved, not only those of the result line (reduce.h). */
+void evidence_json(const struct evidence *evidence, bool full, struct text *json);
 
 /* The texts as they were read: file number `index`, from 0, until it returns false. text is NULL where it could not be
  * read. Written below a folder they are recorded trees. */

@@ -22,7 +22,7 @@ static const struct program program = {
         "  mpirun -np 2 hpcq-mpi KERNEL [--interface IF] [--nodes CLIENT,SERVER] [--timeout-s S]\n"
         "                           [--samples-file F] [--evidence-file F] [--raw-dir DIR] [--OPTION VALUE ...]\n"
         "  mpirun -np N hpcq-mpi tournament --tournament F --spool F [--interface IF] [--nodes A,B,...]\n"
-        "                           [--facts-dir DIR] [--evidence line|whole] [--finish-file F] [--done-file F]\n"
+        "                           [--facts-dir DIR] [--evidence summary|full] [--finish-file F] [--done-file F]\n"
         "  hpcq-mpi facts [--interface IF] [--root DIR]\n"
         "  hpcq-mpi --describe | --version | --help | KERNEL --help\n\n"
         "exit: 0 measured, 1 measured but invalid, 2 usage, 3 peer, 4 system call\n",

@@ -27,14 +27,14 @@ static const double step_margin_s = 60; /* what barriers and lines may take on n
  * because its node is busy; but who waits for an MPI that does not end holds all the nodes. */
 static const unsigned finish_limit_s = 20;
 
-struct circle {
+struct mpi_world {
     const struct program *program;
     struct tournament tournament;
     struct spool spool; /* rank 0 */
     struct failure failure;
     struct text facts; /* of this rank's node, when they are kept */
     const char *tournament_path, *spool_path, *nodes, *interface, *finish_path, *done_path, *facts_folder;
-    bool evidence_whole;
+    bool evidence_full;
     int rank, size;
     int *ranks;                            /* by node; NOBODY: not in this step */
     const struct tournament_step *matched; /* the step whose pairs `pair` was made for */
@@ -56,22 +56,21 @@ static void barrier_quiet(void)
         sleep_us(500);
 }
 
-static bool circle_arguments(struct circle *circle, int argc, char **argv)
+static bool world_arguments(struct mpi_world *world, int argc, char **argv)
 {
     const char *evidence = NULL;
-    const struct flag flags[] = {{"interface", &circle->interface}, {"tournament", &circle->tournament_path},
-                                 {"spool", &circle->spool_path},    {"nodes", &circle->nodes},
-                                 {"evidence", &evidence},           {"finish-file", &circle->finish_path},
-                                 {"done-file", &circle->done_path}, {"facts-dir", &circle->facts_folder}};
-    if (!arguments_parse(argc, argv, 2, flags, ROW_COUNT(flags), NULL, NULL, &circle->failure))
+    const struct flag flags[] = {{"interface", &world->interface}, {"tournament", &world->tournament_path},
+                                 {"spool", &world->spool_path},    {"nodes", &world->nodes},
+                                 {"evidence", &evidence},          {"finish-file", &world->finish_path},
+                                 {"done-file", &world->done_path}, {"facts-dir", &world->facts_folder}};
+    if (!arguments_parse(argc, argv, 2, flags, ROW_COUNT(flags), NULL, NULL, &world->failure))
         return false;
-    if (!circle->tournament_path || !circle->spool_path)
-        return fail(&circle->failure, EXIT_USAGE, "%s: found nothing: allowed: a file",
-                    circle->tournament_path ? "spool" : "tournament");
-    if (circle->interface && !*circle->interface)
-        circle->interface = NULL;
-    circle->evidence_whole = evidence && !strcmp(evidence, "whole");
-    return true;
+    if (!world->tournament_path || !world->spool_path)
+        return fail(&world->failure, EXIT_USAGE, "%s: found nothing: allowed: a file",
+                    world->tournament_path ? "spool" : "tournament");
+    if (world->interface && !*world->interface)
+        world->interface = NULL;
+    return arguments_full("evidence", evidence, &world->evidence_full, &world->failure);
 }
 
 /* The node of this rank by name: the scheduler's, or the machine's. node_count when it is none of the tournament. */
@@ -90,56 +89,56 @@ static int node_by_place(const struct tournament *tournament, const char *nodes,
                                                                  : tournament->node_count);
 }
 
-static bool circle_ranks(struct circle *circle)
+static bool world_ranks(struct mpi_world *world)
 {
-    int count = (int)circle->tournament.node_count, mine = node_by_name(&circle->tournament);
-    int *found = memory_new((size_t)circle->size, sizeof *found);
-    circle->ranks = memory_new((size_t)count + 1, sizeof *circle->ranks);
+    int count = (int)world->tournament.node_count, mine = node_by_name(&world->tournament);
+    int *found = memory_new((size_t)world->size, sizeof *found);
+    world->ranks = memory_new((size_t)count + 1, sizeof *world->ranks);
     for (int attempt = 0; attempt < 2; attempt++) {
         bool distinct = true;
         MPI_Allgather(&mine, 1, MPI_INT, found, 1, MPI_INT, MPI_COMM_WORLD);
         for (int i = 0; i <= count; i++)
-            circle->ranks[i] = NOBODY;
-        for (int i = 0; i < circle->size; i++) {
-            distinct = distinct && found[i] < count && circle->ranks[found[i]] == NOBODY;
-            circle->ranks[found[i]] = i;
+            world->ranks[i] = NOBODY;
+        for (int i = 0; i < world->size; i++) {
+            distinct = distinct && found[i] < count && world->ranks[found[i]] == NOBODY;
+            world->ranks[found[i]] = i;
         }
         if (distinct) {
             free(found);
             return true;
         }
-        mine = node_by_place(&circle->tournament, circle->nodes, circle->rank);
+        mine = node_by_place(&world->tournament, world->nodes, world->rank);
     }
     free(found);
-    return fail(&circle->failure, EXIT_USAGE, "%d ranks: neither their nodes' names nor --nodes tell which is which",
-                circle->size);
+    return fail(&world->failure, EXIT_USAGE, "%d ranks: neither their nodes' names nor --nodes tell which is which",
+                world->size);
 }
 
 /* Each rank took the facts of its node before MPI was there (they start programs); rank 0 writes those of all. */
-static void circle_facts(struct circle *circle)
+static void world_facts(struct mpi_world *world)
 {
-    size_t size = (size_t)circle->size;
-    int length = (int)strlen(text_string(&circle->facts)) + 1, total = 0;
+    size_t size = (size_t)world->size;
+    int length = (int)strlen(text_string(&world->facts)) + 1, total = 0;
     int *lengths = memory_new(size, sizeof *lengths), *places = memory_new(size, sizeof *places);
     MPI_Gather(&length, 1, MPI_INT, lengths, 1, MPI_INT, 0, MPI_COMM_WORLD);
-    for (size_t i = 0; circle->rank == 0 && i < size; i++) {
+    for (size_t i = 0; world->rank == 0 && i < size; i++) {
         places[i] = total;
         total += lengths[i];
     }
     char *all = memory_new((size_t)total + 1, 1);
-    MPI_Gatherv(text_string(&circle->facts), length, MPI_CHAR, all, lengths, places, MPI_CHAR, 0, MPI_COMM_WORLD);
-    for (size_t i = 0; circle->rank == 0 && i < circle->tournament.node_count; i++)
-        if (circle->ranks[i] != NOBODY)
-            facts_write(circle->facts_folder, circle->tournament.nodes[i], all + places[circle->ranks[i]]);
+    MPI_Gatherv(text_string(&world->facts), length, MPI_CHAR, all, lengths, places, MPI_CHAR, 0, MPI_COMM_WORLD);
+    for (size_t i = 0; world->rank == 0 && i < world->tournament.node_count; i++)
+        if (world->ranks[i] != NOBODY)
+            facts_write(world->facts_folder, world->tournament.nodes[i], all + places[world->ranks[i]]);
     free(all);
     free(lengths);
     free(places);
 }
 
 /* What rank 0 read from its spool, for all. */
-static void circle_marks(struct circle *circle)
+static void world_marks(struct mpi_world *world)
 {
-    struct tournament *tournament = &circle->tournament;
+    struct tournament *tournament = &world->tournament;
     for (size_t i = 0; i < tournament->step_count; i++) {
         struct tournament_step *step = &tournament->steps[i];
         unsigned char *marks = memory_new(step->match_count + 1, 1);
@@ -154,33 +153,33 @@ static void circle_marks(struct circle *circle)
     }
 }
 
-static void settle(struct circle *circle, const struct tournament_step *step, struct match *match, const char *reason)
+static void settle(struct mpi_world *world, const struct tournament_step *step, struct match *match, const char *reason)
 {
     struct spooled spooled = {
-        .tournament = &circle->tournament, .step = step, .match = match, .rc = EXIT_PEER, .reason = reason};
+        .tournament = &world->tournament, .step = step, .match = match, .rc = EXIT_PEER, .reason = reason};
     match->settled = true;
     clock_utc(spooled.ended_utc);
-    if (circle->rank == 0)
-        spool_result(&circle->spool, &spooled, &circle->failure);
+    if (world->rank == 0)
+        spool_result(&world->spool, &spooled, &world->failure);
 }
 
 /* Matches that cannot be played now get their line; the others are noted as begun. */
-static void step_begin(struct circle *circle, struct tournament_step *step)
+static void step_begin(struct mpi_world *world, struct tournament_step *step)
 {
     for (size_t i = 0; i < step->match_count; i++) {
         struct match *match = &step->matches[i];
-        bool client = circle->ranks[match->client] != NOBODY, server = circle->ranks[match->server] != NOBODY;
+        bool client = world->ranks[match->client] != NOBODY, server = world->ranks[match->server] != NOBODY;
         char reason[320];
         if (match->settled)
             continue;
         snprintf(reason, sizeof reason, "%.255s: its rank was lost",
-                 circle->tournament.nodes[client ? match->server : match->client]);
+                 world->tournament.nodes[client ? match->server : match->client]);
         if (!client || !server)
-            settle(circle, step, match, reason);
+            settle(world, step, match, reason);
         else if (match->begun_count >= BEGUN_MAX)
-            settle(circle, step, match, "begun twice, and both times a rank was lost meanwhile");
-        else if (circle->rank == 0)
-            spool_begun(&circle->spool, &circle->tournament, step, match, &circle->failure);
+            settle(world, step, match, "begun twice, and both times a rank was lost meanwhile");
+        else if (world->rank == 0)
+            spool_begun(&world->spool, &world->tournament, step, match, &world->failure);
     }
 }
 
@@ -194,27 +193,27 @@ static bool same_pairs(const struct tournament_step *one, const struct tournamen
     return true;
 }
 
-static struct match *my_match(const struct circle *circle, const struct tournament_step *step)
+static struct match *my_match(const struct mpi_world *world, const struct tournament_step *step)
 {
     for (size_t i = 0; i < step->match_count; i++)
-        if (circle->ranks[step->matches[i].client] == circle->rank ||
-            circle->ranks[step->matches[i].server] == circle->rank)
+        if (world->ranks[step->matches[i].client] == world->rank ||
+            world->ranks[step->matches[i].server] == world->rank)
             return &step->matches[i];
     return NULL;
 }
 
 /* One communicator a pair; it is made again only when the pairs change. */
-static void step_communicators(struct circle *circle, const struct tournament_step *step)
+static void step_communicators(struct mpi_world *world, const struct tournament_step *step)
 {
-    const struct match *mine = my_match(circle, step);
-    if (same_pairs(circle->matched, step))
+    const struct match *mine = my_match(world, step);
+    if (same_pairs(world->matched, step))
         return;
-    if (circle->pair != MPI_COMM_NULL)
-        MPI_Comm_free(&circle->pair);
-    bool both = mine && circle->ranks[mine->client] != NOBODY && circle->ranks[mine->server] != NOBODY;
-    int color = both ? circle->ranks[mine->client] : MPI_UNDEFINED;
-    MPI_Comm_split(MPI_COMM_WORLD, color, both && circle->ranks[mine->server] == circle->rank, &circle->pair);
-    circle->matched = step;
+    if (world->pair != MPI_COMM_NULL)
+        MPI_Comm_free(&world->pair);
+    bool both = mine && world->ranks[mine->client] != NOBODY && world->ranks[mine->server] != NOBODY;
+    int color = both ? world->ranks[mine->client] : MPI_UNDEFINED;
+    MPI_Comm_split(MPI_COMM_WORLD, color, both && world->ranks[mine->server] == world->rank, &world->pair);
+    world->matched = step;
 }
 
 static void copy_options(const struct kernel *kernel, const void *from, void *to)
@@ -223,20 +222,20 @@ static void copy_options(const struct kernel *kernel, const void *from, void *to
 }
 
 /* The client's lines: exit code, start, end, result, all counters. */
-static void match_play(struct circle *circle, const struct tournament_step *step, const struct match *match,
+static void match_play(struct mpi_world *world, const struct tournament_step *step, const struct match *match,
                        struct text *lines)
 {
     struct run run;
     struct text evidence = {0};
     char now[UTC_TEXT_BYTES];
-    const struct game_test *test = tournament_test(&circle->tournament, step);
-    bool is_server = circle->ranks[match->server] == circle->rank;
+    const struct planned_test *test = tournament_test(&world->tournament, step);
+    bool is_server = world->ranks[match->server] == world->rank;
     clock_utc(now);
-    run_begin(&run, circle->program, test->kernel, is_server);
-    run.communicator = &circle->pair;
-    run.keep.evidence_asked = circle->evidence_whole;
+    run_begin(&run, world->program, test->kernel, is_server);
+    run.communicator = &world->pair;
+    run.keep.evidence_asked = world->evidence_full;
     copy_options(test->kernel, test->options, run.options);
-    mpi_run(&run, circle->interface);
+    mpi_run(&run, world->interface);
     if (is_server && run.failure.failed)
         fail_print(&run.failure);
     if (!is_server) {
@@ -245,7 +244,7 @@ static void match_play(struct circle *circle, const struct tournament_step *step
         text_print(lines, "%s\n", now);
         struct text json = {0};
         result_json(&run, &json);
-        if (circle->evidence_whole)
+        if (world->evidence_full)
             keep_evidence(&run, &evidence);
         text_print(lines, "%s\n%s\n", text_string(&json), text_string(&evidence));
         text_free(&json);
@@ -254,11 +253,11 @@ static void match_play(struct circle *circle, const struct tournament_step *step
     run_end(&run);
 }
 
-static void line_write(struct circle *circle, const struct tournament_step *step, const struct match *match,
+static void line_write(struct mpi_world *world, const struct tournament_step *step, const struct match *match,
                        char *lines)
 {
     char *parts[5], *rest = lines;
-    struct spooled spooled = {.tournament = &circle->tournament, .step = step, .match = match};
+    struct spooled spooled = {.tournament = &world->tournament, .step = step, .match = match};
     for (size_t i = 0; i < 5; i++) {
         parts[i] = rest;
         rest += strcspn(rest, "\n");
@@ -272,15 +271,15 @@ static void line_write(struct circle *circle, const struct tournament_step *step
     spooled.evidence = *parts[4] && json_check(parts[4]) ? parts[4] : NULL;
     snprintf(spooled.started_utc, sizeof spooled.started_utc, "%s", parts[1]);
     snprintf(spooled.ended_utc, sizeof spooled.ended_utc, "%s", parts[2]);
-    spool_result(&circle->spool, &spooled, &circle->failure);
+    spool_result(&world->spool, &spooled, &world->failure);
 }
 
 /* Rank 0 collects the lines of all clients. */
-static void step_collect(struct circle *circle, const struct tournament_step *step, const struct match *mine,
+static void step_collect(struct mpi_world *world, const struct tournament_step *step, const struct match *mine,
                          struct text *lines)
 {
-    bool is_client = mine && circle->ranks[mine->client] == circle->rank;
-    if (circle->rank != 0) {
+    bool is_client = mine && world->ranks[mine->client] == world->rank;
+    if (world->rank != 0) {
         if (is_client)
             MPI_Send(lines->data, (int)lines->length + 1, MPI_CHAR, 0, TAG_LINE, MPI_COMM_WORLD);
         return;
@@ -288,108 +287,108 @@ static void step_collect(struct circle *circle, const struct tournament_step *st
     for (size_t i = 0; i < step->match_count; i++) {
         const struct match *match = &step->matches[i];
         MPI_Status status;
-        int length = 0, from = circle->ranks[match->client];
+        int length = 0, from = world->ranks[match->client];
         if (match->settled)
             continue;
         if (from == 0) {
-            line_write(circle, step, match, lines->data);
+            line_write(world, step, match, lines->data);
             continue;
         }
         MPI_Probe(from, TAG_LINE, MPI_COMM_WORLD, &status);
         MPI_Get_count(&status, MPI_CHAR, &length);
         char *received = memory_new((size_t)length + 1, 1);
         MPI_Recv(received, length, MPI_CHAR, from, TAG_LINE, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        line_write(circle, step, match, received);
+        line_write(world, step, match, received);
         free(received);
     }
 }
 
 /* Rank 0 says whether there is a next step. */
-static bool step_end(struct circle *circle)
+static bool step_end(struct mpi_world *world)
 {
     int go_on = 1;
-    if (circle->rank == 0) {
-        spool_sync(&circle->spool, &circle->failure);
-        if (circle->finish_path && access(circle->finish_path, F_OK) == 0)
-            fail(&circle->failure, EXIT_INVALID, "ended early: asked to, after the step in hand");
-        go_on = !circle->failure.failed;
+    if (world->rank == 0) {
+        spool_sync(&world->spool, &world->failure);
+        if (world->finish_path && access(world->finish_path, F_OK) == 0)
+            fail(&world->failure, EXIT_INVALID, "ended early: asked to, after the step in hand");
+        go_on = !world->failure.failed;
     }
     MPI_Bcast(&go_on, 1, MPI_INT, 0, MPI_COMM_WORLD);
-    return go_on || fail(&circle->failure, EXIT_INVALID, "rank 0 ended the tournament");
+    return go_on || fail(&world->failure, EXIT_INVALID, "rank 0 ended the tournament");
 }
 
-static bool circle_step(struct circle *circle, struct tournament_step *step)
+static bool world_step(struct mpi_world *world, struct tournament_step *step)
 {
     struct text lines = {0};
-    step_begin(circle, step);
-    if (!tournament_ours(&circle->tournament, step))
+    step_begin(world, step);
+    if (!tournament_ours(&world->tournament, step))
         return true;
-    alarm((unsigned)(tournament_test(&circle->tournament, step)->timeout_s + step_margin_s));
-    step_communicators(circle, step);
+    alarm((unsigned)(tournament_test(&world->tournament, step)->timeout_s + step_margin_s));
+    step_communicators(world, step);
     barrier_quiet();
-    struct match *mine = my_match(circle, step);
+    struct match *mine = my_match(world, step);
     if (mine && mine->settled)
         mine = NULL;
     if (mine)
-        match_play(circle, step, mine, &lines);
+        match_play(world, step, mine, &lines);
     barrier_quiet();
-    step_collect(circle, step, mine, &lines);
+    step_collect(world, step, mine, &lines);
     text_free(&lines);
     alarm(0);
-    return step_end(circle);
+    return step_end(world);
 }
 
 /* All is settled and on the disk: whatever becomes of the step now, nothing has to be played again. */
-static bool circle_done(struct circle *circle)
+static bool world_done(struct mpi_world *world)
 {
-    if (circle->rank != 0 || !circle->done_path)
+    if (world->rank != 0 || !world->done_path)
         return true;
-    FILE *file = fopen(circle->done_path, "w");
+    FILE *file = fopen(world->done_path, "w");
     if (!file || fclose(file) != 0)
-        return fail_system(&circle->failure, circle->done_path);
+        return fail_system(&world->failure, "%s", world->done_path);
     return true;
 }
 
-static bool circle_run(struct circle *circle)
+static bool world_run(struct mpi_world *world)
 {
-    bool ok = !circle->failure.failed &&
-              tournament_read(circle->tournament_path, circle->program, &circle->tournament, &circle->failure);
-    if (ok && circle->rank == 0)
-        ok = spool_mark(circle->spool_path, &circle->tournament, &circle->failure) &&
-             spool_open(&circle->spool, circle->spool_path, &circle->failure);
+    bool ok = !world->failure.failed &&
+              tournament_read(world->tournament_path, world->program, &world->tournament, &world->failure);
+    if (ok && world->rank == 0)
+        ok = spool_mark(world->spool_path, &world->tournament, &world->failure) &&
+             spool_open(&world->spool, world->spool_path, &world->failure);
     int mine = ok, all = 0;
     MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     if (!all)
-        return fail(&circle->failure, EXIT_PEER, "another rank could not start; its own message says why");
-    if (!circle_ranks(circle))
+        return fail(&world->failure, EXIT_PEER, "another rank could not start; its own message says why");
+    if (!world_ranks(world))
         return false;
-    if (circle->facts_folder)
-        circle_facts(circle);
-    circle_marks(circle);
-    for (size_t i = 0; i < circle->tournament.step_count; i++)
-        if (tournament_ours(&circle->tournament, &circle->tournament.steps[i]) &&
-            !circle_step(circle, &circle->tournament.steps[i]))
+    if (world->facts_folder)
+        world_facts(world);
+    world_marks(world);
+    for (size_t i = 0; i < world->tournament.step_count; i++)
+        if (tournament_ours(&world->tournament, &world->tournament.steps[i]) &&
+            !world_step(world, &world->tournament.steps[i]))
             return false;
-    return circle_done(circle);
+    return world_done(world);
 }
 
 int mpi_tournament_main(const struct program *program, int argc, char **argv)
 {
-    struct circle circle = {.program = program, .failure = {.state = "tournament"}, .pair = MPI_COMM_NULL};
-    if (circle_arguments(&circle, argc, argv) && circle.facts_folder)
-        facts_collect("", circle.interface ? circle.interface : "", &circle.facts);
+    struct mpi_world world = {.program = program, .failure = {.state = "tournament"}, .pair = MPI_COMM_NULL};
+    if (world_arguments(&world, argc, argv) && world.facts_folder)
+        facts_collect("", world.interface ? world.interface : "", &world.facts);
     MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &circle.rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &circle.size);
+    MPI_Comm_rank(MPI_COMM_WORLD, &world.rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &world.size);
     signals_install();
-    bool ok = circle_run(&circle);
+    bool ok = world_run(&world);
     if (!ok)
-        fail_print(&circle.failure);
-    if (circle.pair != MPI_COMM_NULL)
-        MPI_Comm_free(&circle.pair);
-    tournament_free(&circle.tournament);
-    text_free(&circle.facts);
-    free(circle.ranks);
+        fail_print(&world.failure);
+    if (world.pair != MPI_COMM_NULL)
+        MPI_Comm_free(&world.pair);
+    tournament_free(&world.tournament);
+    text_free(&world.facts);
+    free(world.ranks);
     return ok ? mpi_finish(EXIT_MEASURED, finish_limit_s)
-              : mpi_finish((int)circle.failure.exit_code, MPI_FINISH_LIMIT_S);
+              : mpi_finish((int)world.failure.exit_code, MPI_FINISH_LIMIT_S);
 }

@@ -51,7 +51,7 @@ static void play_child(const struct play_place *place, const struct kernel *kern
         close(place->inherited[i]);
     sessions_child(parent);
     run_begin(&run, place->program, kernel, false);
-    run.keep.evidence_asked = received_unsigned(message, "evidence_whole");
+    run.keep.evidence_asked = received_unsigned(message, "evidence_full");
     run.keep.raw_folder = raw && *raw ? raw : NULL;
     if (play_options(&run, message))
         client_run(&run, &client);

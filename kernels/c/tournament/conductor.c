@@ -24,6 +24,7 @@
 struct conductor_words {
     const char *interface, *bind_to, *ports, *secret, *tournament, *spool, *facts, *raw, *evidence, *join, *finish;
     double join_timeout_s;
+    bool evidence_full;
     struct port_range range;
 };
 
@@ -42,8 +43,8 @@ static bool conductor_arguments(struct conductor_words *words, int argc, char **
                     !words->tournament ? "tournament"
                     : !words->spool    ? "spool"
                                        : "secret-file");
-    if (words->evidence && strcmp(words->evidence, "line") != 0 && strcmp(words->evidence, "whole") != 0)
-        return fail(failure, EXIT_USAGE, "evidence: found %s: allowed: line whole", words->evidence);
+    if (!arguments_full("evidence", words->evidence, &words->evidence_full, failure))
+        return false;
     words->join_timeout_s = 60;
     return (!words->ports || arguments_ports(words->ports, &words->range, failure)) &&
            (!words->join ||
@@ -139,7 +140,7 @@ static bool conductor_run(struct conductor *conductor, int argc, char **argv)
         !spool_open(&conductor->spool, words.spool, failure) || (conductor->signals = sessions_signals(failure)) < 0)
         return false;
     conductor->raw_folder = words.raw;
-    conductor->evidence_whole = words.evidence && !strcmp(words.evidence, "whole");
+    conductor->evidence_full = words.evidence_full;
     conductor->members.secret = &secret;
     conductor->members.facts_folder = words.facts;
     conductor->pollers = memory_new(conductor->tournament.node_count + 1, sizeof *conductor->pollers);

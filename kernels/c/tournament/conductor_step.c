@@ -20,52 +20,53 @@
 
 static const double overdue_s = 3, pong_limit_s = 5, hard_margin_s = 5;
 
-/* A match in hand. */
-struct hand {
+/* One match that is being played. */
+struct match_run {
     const struct match *match;
     uint64_t no;
     bool open;
     char started_utc[UTC_TEXT_BYTES];
 };
 
-struct hands {
+struct match_runs {
     const struct tournament_step *step;
-    struct hand *list;
+    struct match_run *list;
     size_t count, open_count;
 };
 
-static void hand_close(struct conductor *conductor, struct hands *hands, struct hand *hand, int rc, const char *reason,
-                       const char *result, const char *evidence)
+static void match_close(struct conductor *conductor, struct match_runs *runs, struct match_run *one, int rc,
+                        const char *reason, const char *result, const char *evidence)
 {
     struct spooled spooled = {.tournament = &conductor->tournament,
-                              .step = hands->step,
-                              .match = hand->match,
+                              .step = runs->step,
+                              .match = one->match,
                               .rc = rc,
                               .reason = reason,
                               .result = result,
                               .evidence = evidence};
-    memcpy(spooled.started_utc, hand->started_utc, sizeof spooled.started_utc);
+    memcpy(spooled.started_utc, one->started_utc, sizeof spooled.started_utc);
     clock_utc(spooled.ended_utc);
     spool_result(&conductor->spool, &spooled, &conductor->failure);
-    if (hand->open)
-        hands->open_count--;
-    hand->open = false;
+    if (one->open)
+        runs->open_count--;
+    one->open = false;
 }
 
-static void hand_give_up(struct conductor *conductor, struct hands *hands, struct hand *hand, const char *reason)
+static void match_give_up(struct conductor *conductor, struct match_runs *runs, struct match_run *one,
+                          const char *reason)
 {
     struct text out = {0};
     message_begin(&out, "stop");
-    hand_close(conductor, hands, hand, EXIT_PEER, reason, NULL, NULL);
-    member_send(&conductor->members, hand->match->client, &out);
-    member_send(&conductor->members, hand->match->server, &out);
+    match_close(conductor, runs, one, EXIT_PEER, reason, NULL, NULL);
+    member_send(&conductor->members, one->match->client, &out);
+    member_send(&conductor->members, one->match->server, &out);
     text_free(&out);
 }
 
 static void play_message(const struct conductor *conductor, const struct tournament_step *step,
                          const struct match *match, uint64_t no, struct text *out)
 {
-    const struct game_test *test = tournament_test(&conductor->tournament, step);
+    const struct planned_test *test = tournament_test(&conductor->tournament, step);
     const struct member *server = &conductor->members.list[match->server];
     struct text value = {0};
     message_begin(out, "play");
@@ -74,7 +75,7 @@ static void play_message(const struct conductor *conductor, const struct tournam
     message_put(out, "to", server->address);
     message_put_unsigned(out, "port", server->port);
     message_put_number(out, "timeout_s", test->timeout_s);
-    message_put_unsigned(out, "evidence_whole", conductor->evidence_whole);
+    message_put_unsigned(out, "evidence_full", conductor->evidence_full);
     if (conductor->raw_folder)
         text_print(out, "raw %s/%s-t%lu-r%lu\n", conductor->raw_folder, match->job, test->test_no, step->repetition_no);
     for (size_t i = 0; i < test->kernel->options.count; i++) {
@@ -87,80 +88,80 @@ static void play_message(const struct conductor *conductor, const struct tournam
     text_free(&value);
 }
 
-static void hands_open(struct conductor *conductor, struct hands *hands)
+static void matches_open(struct conductor *conductor, struct match_runs *runs)
 {
     struct text out = {0};
-    const struct tournament_step *step = hands->step;
-    hands->list = memory_new(step->match_count + 1, sizeof *hands->list);
+    const struct tournament_step *step = runs->step;
+    runs->list = memory_new(step->match_count + 1, sizeof *runs->list);
     for (size_t i = 0; i < step->match_count; i++) {
         const struct match *match = &step->matches[i];
         const struct member *client = &conductor->members.list[match->client],
                             *server = &conductor->members.list[match->server];
         if (match->settled)
             continue;
-        struct hand *hand = &hands->list[hands->count++];
-        *hand = (struct hand){.match = match, .no = ++conductor->play_no, .open = true};
-        hands->open_count++;
+        struct match_run *one = &runs->list[runs->count++];
+        *one = (struct match_run){.match = match, .no = ++conductor->play_no, .open = true};
+        runs->open_count++;
         if (client->here && server->here) {
-            play_message(conductor, step, match, hand->no, &out);
-            clock_utc(hand->started_utc);
+            play_message(conductor, step, match, one->no, &out);
+            clock_utc(one->started_utc);
             if (member_send(&conductor->members, match->client, &out))
                 continue;
         }
-        hand_close(conductor, hands, hand, EXIT_PEER, client->here ? server->reason : client->reason, NULL, NULL);
+        match_close(conductor, runs, one, EXIT_PEER, client->here ? server->reason : client->reason, NULL, NULL);
     }
     text_free(&out);
 }
 
 static void on_message(struct conductor *conductor, void *argument, size_t member, const struct received *message)
 {
-    struct hands *hands = argument;
+    struct match_runs *runs = argument;
     if (!strcmp(received_type(message), "pong"))
         conductor->members.list[member].pinged_ns = 0;
     if (strcmp(received_type(message), "result") != 0)
         return;
     uint64_t no = received_unsigned(message, "no");
-    for (size_t i = 0; i < hands->count; i++) {
-        struct hand *hand = &hands->list[i];
-        if (hand->no != no || !hand->open || hand->match->client != member)
+    for (size_t i = 0; i < runs->count; i++) {
+        struct match_run *one = &runs->list[i];
+        if (one->no != no || !one->open || one->match->client != member)
             continue; /* of a match that was given up */
         const char *line = received_get(message, "line"), *evidence = received_get(message, "evidence");
         bool whole = line && *line && json_check(line);
         char reason[96];
         int rc = (int)received_unsigned(message, "rc");
         snprintf(reason, sizeof reason, "the client's process ended with %d and no result", rc);
-        hand_close(conductor, hands, hand, whole ? rc : EXIT_PEER, whole ? NULL : reason, whole ? line : NULL,
-                   evidence && *evidence && json_check(evidence) ? evidence : NULL);
+        match_close(conductor, runs, one, whole ? rc : EXIT_PEER, whole ? NULL : reason, whole ? line : NULL,
+                    evidence && *evidence && json_check(evidence) ? evidence : NULL);
     }
 }
 
 /* Matches whose node has been lost meanwhile. */
-static void hands_lost(struct conductor *conductor, struct hands *hands)
+static void matches_lost(struct conductor *conductor, struct match_runs *runs)
 {
-    for (size_t i = 0; i < hands->count; i++) {
-        struct hand *hand = &hands->list[i];
-        const struct member *client = &conductor->members.list[hand->match->client],
-                            *server = &conductor->members.list[hand->match->server];
-        if (hand->open && (!client->here || !server->here))
-            hand_give_up(conductor, hands, hand, client->here ? server->reason : client->reason);
+    for (size_t i = 0; i < runs->count; i++) {
+        struct match_run *one = &runs->list[i];
+        const struct member *client = &conductor->members.list[one->match->client],
+                            *server = &conductor->members.list[one->match->server];
+        if (one->open && (!client->here || !server->here))
+            match_give_up(conductor, runs, one, client->here ? server->reason : client->reason);
     }
 }
 
-static void hands_ping(struct conductor *conductor, struct hands *hands)
+static void matches_ping(struct conductor *conductor, struct match_runs *runs)
 {
     struct text out = {0};
     message_begin(&out, "ping");
     message_put_unsigned(&out, "no", conductor->play_no);
-    for (size_t i = 0; i < hands->count; i++) {
-        const size_t both[] = {hands->list[i].match->client, hands->list[i].match->server};
-        for (size_t j = 0; hands->list[i].open && j < 2; j++)
+    for (size_t i = 0; i < runs->count; i++) {
+        const size_t both[] = {runs->list[i].match->client, runs->list[i].match->server};
+        for (size_t j = 0; runs->list[i].open && j < 2; j++)
             if (member_send(&conductor->members, both[j], &out))
                 conductor->members.list[both[j]].pinged_ns = clock_now_ns();
     }
     text_free(&out);
 }
 
-static void hands_unanswered(struct conductor *conductor)
+static void members_unanswered(struct conductor *conductor)
 {
     for (size_t i = 0; i < conductor->members.count; i++) {
         struct member *member = &conductor->members.list[i];
@@ -202,31 +203,31 @@ bool conductor_wait(struct conductor *conductor, uint64_t until_ns, void *argume
 
 bool conductor_step(struct conductor *conductor, const struct tournament_step *step)
 {
-    struct hands hands = {.step = step};
-    const struct game_test *test = tournament_test(&conductor->tournament, step);
+    struct match_runs runs = {.step = step};
+    const struct planned_test *test = tournament_test(&conductor->tournament, step);
     uint64_t start_ns = clock_now_ns(), overdue_ns = start_ns + clock_ns_from_s(test->expected_s + overdue_s),
              silent_ns = overdue_ns + clock_ns_from_s(pong_limit_s),
              hard_ns = start_ns + clock_ns_from_s(test->timeout_s + hard_margin_s);
     char late[96];
     snprintf(late, sizeof late, "timed out: no result after %g s", test->timeout_s + hard_margin_s);
-    hands_open(conductor, &hands);
-    while (hands.open_count && !conductor->stop && !conductor->failure.failed) {
+    matches_open(conductor, &runs);
+    while (runs.open_count && !conductor->stop && !conductor->failure.failed) {
         uint64_t now_ns = clock_now_ns(), next_ns = now_ns < overdue_ns  ? overdue_ns
                                                     : now_ns < silent_ns ? silent_ns
                                                                          : hard_ns;
-        if (!conductor_wait(conductor, next_ns < hard_ns ? next_ns : hard_ns, &hands, on_message))
+        if (!conductor_wait(conductor, next_ns < hard_ns ? next_ns : hard_ns, &runs, on_message))
             break;
         now_ns = clock_now_ns();
         if (next_ns == overdue_ns && now_ns >= overdue_ns)
-            hands_ping(conductor, &hands);
+            matches_ping(conductor, &runs);
         if (next_ns == silent_ns && now_ns >= silent_ns)
-            hands_unanswered(conductor);
-        hands_lost(conductor, &hands);
-        for (size_t i = 0; now_ns >= hard_ns && i < hands.count; i++)
-            if (hands.list[i].open)
-                hand_give_up(conductor, &hands, &hands.list[i], late);
+            members_unanswered(conductor);
+        matches_lost(conductor, &runs);
+        for (size_t i = 0; now_ns >= hard_ns && i < runs.count; i++)
+            if (runs.list[i].open)
+                match_give_up(conductor, &runs, &runs.list[i], late);
     }
-    free(hands.list);
+    free(runs.list);
     spool_sync(&conductor->spool, &conductor->failure);
     return !conductor->failure.failed;
 }

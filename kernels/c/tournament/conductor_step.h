@@ -14,7 +14,7 @@ struct conductor {
     struct spool spool;
     struct failure failure;
     const char *raw_folder; /* NULL: the files behind the counters are not kept */
-    bool evidence_whole;
+    bool evidence_full;
     int signals;
     bool finish, stop; /* asked to end after this step, now */
     struct pollfd *pollers;

@@ -78,9 +78,9 @@ static bool read_test(struct reader *reader, char **words)
 {
     struct tournament *tournament = reader->tournament;
     tournament->tests = list_grow(tournament->tests, tournament->test_count, sizeof *tournament->tests);
-    struct game_test *test = &tournament->tests[tournament->test_count];
+    struct planned_test *test = &tournament->tests[tournament->test_count];
     char *end = NULL;
-    *test = (struct game_test){.kernel = program_kernel(reader->program, words[2])};
+    *test = (struct planned_test){.kernel = program_kernel(reader->program, words[2])};
     snprintf(test->kernel_name, sizeof test->kernel_name, "%s", words[2]);
     test->timeout_s = strtod(words[3], &end);
     if (!read_number(reader, words[1], &test->test_no))
@@ -100,7 +100,7 @@ static bool read_option(struct reader *reader, char **words)
     struct tournament *tournament = reader->tournament;
     if (!tournament->test_count)
         return wrong(reader, "an option comes after its test");
-    struct game_test *test = &tournament->tests[tournament->test_count - 1];
+    struct planned_test *test = &tournament->tests[tournament->test_count - 1];
     if (!test->kernel)
         return true;
     if (!options_set(&test->kernel->options, test->options, words[1], words[2], reader->failure))
@@ -223,7 +223,7 @@ void tournament_free(struct tournament *tournament)
     *tournament = (struct tournament){0};
 }
 
-const struct game_test *tournament_test(const struct tournament *tournament, const struct tournament_step *step)
+const struct planned_test *tournament_test(const struct tournament *tournament, const struct tournament_step *step)
 {
     return &tournament->tests[step->test];
 }

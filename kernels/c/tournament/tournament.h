@@ -13,7 +13,7 @@
 
 #include "describe/program.h"
 
-struct game_test {
+struct planned_test {
     unsigned long test_no;
     char kernel_name[64];
     const struct kernel *kernel; /* NULL: another program's */
@@ -38,7 +38,7 @@ struct tournament_step {
 
 struct tournament {
     char **nodes;
-    struct game_test *tests;
+    struct planned_test *tests;
     struct tournament_step *steps;
     size_t node_count, test_count, step_count;
 };
@@ -50,7 +50,7 @@ bool tournament_read(const char *path, const struct program *program, struct tou
 void tournament_free(struct tournament *tournament);
 /* Index of a node, or node_count. */
 size_t tournament_node(const struct tournament *tournament, const char *name);
-const struct game_test *tournament_test(const struct tournament *tournament, const struct tournament_step *step);
+const struct planned_test *tournament_test(const struct tournament *tournament, const struct tournament_step *step);
 /* What this program still has to play in a step. */
 bool tournament_ours(const struct tournament *tournament, const struct tournament_step *step);
 struct match *tournament_find(struct tournament *tournament, const char *job, unsigned long test_no,
