@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help setup demo test test-fast test-lab test-long check format describe docs bench lock clean
+.PHONY: help setup demo test test-fast test-lab test-long mutants check format describe docs bench lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -38,6 +38,9 @@ test-long: ## Soak tests, many seeds, 48 nodes
 	@$(MAKE) --no-print-directory setup
 	$(PYTEST) -m long
 
+mutants: setup ## Apply each deliberate defect of tests/mutants, expect its test to fail (AREA="driver pbs", LAB=yes)
+	$(BIN)/python -m tools.mutants $(foreach area,$(AREA),--area $(area)) $(if $(LAB),--lab)
+
 check: setup ## Lint, format, types, generated files
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -57,6 +60,7 @@ docs: setup ## Write the generated parts of docs/
 	$(BIN)/python -m tools.reference
 	$(BIN)/python -m hpcq.definition.reference docs/campaigns.md
 	$(BIN)/python -m hpcq.evidence.page docs/evidence.md
+	$(BIN)/python -m tools.mutants --page
 
 bench: setup ## Measure against the public tools; writes bench/results/
 	$(BIN)/python -m bench

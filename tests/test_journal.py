@@ -124,6 +124,41 @@ def test_what_could_not_be_written_is_not_there(path: Path, monkeypatch: pytest.
     assert [event["event"] for event in read_journal(path)] == ["opened", "closed"]
 
 
+def test_an_event_is_synced_before_it_counts(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Journal(path) as journal:
+        done: list[str] = []
+        write, sync = os.write, os.fsync
+
+        def seen_write(descriptor: int, content: bytes) -> int:
+            done.append("write")
+            return write(descriptor, content)
+
+        def seen_sync(descriptor: int) -> None:
+            done.append("sync")
+            sync(descriptor)
+
+        monkeypatch.setattr(os, "write", seen_write)
+        monkeypatch.setattr(os, "fsync", seen_sync)
+        journal.append("opened")
+        assert done == ["write", "sync"]
+        journal.append_all([ATTEMPT, {"event": "submitted", "tag": "t1", "native_id": "17"}])
+        assert done == ["write", "sync"] * 2, "one wait for the disk for several events"
+
+
+def test_what_could_not_be_synced_is_not_there(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Journal(path) as journal:
+        journal.append("opened")
+
+        def broken(_: int) -> None:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+        monkeypatch.setattr(os, "fsync", broken)
+        with pytest.raises(StoreError, match="Input/output error"):
+            journal.append_all([ATTEMPT])
+        monkeypatch.undo()
+    assert [event["event"] for event in read_journal(path)] == ["opened"]
+
+
 def test_unwritable_folder(tmp_path: Path) -> None:
     (tmp_path / "alpha").write_text("a file where a folder should be")
     with pytest.raises(StoreError, match="alpha"):

@@ -1,0 +1,298 @@
+"""Promises, the tests that guard them, and for each a deliberate defect that its test must notice.
+
+python -m tools.mutants [--area AREA ...] [--lab | --all] [--jobs N]     apply each mutant to a copy, run its test
+python -m tools.mutants --page                                           write docs/promises.md
+
+tests/mutants/AREA.toml holds one table per promise:
+
+    [[mutant]]
+    promise = "An attempt is in the journal before it is submitted."
+    tests = ["tests/test_submitting.py::test_the_journal_comes_first"]
+    file = "hpcq/runner/drive/submitting.py"
+    old = "text that occurs exactly once in the file"
+    new = "the defect"
+    lab = true      # optional: the test needs the Slurm lab
+    c = true        # optional: a C program must be built
+
+The run fails when a mutant survives (all its tests pass), when a mutant breaks more than its line (nothing can be imported or
+collected), when an old text does not occur exactly once, or when a test fails without any mutant.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from pathlib import Path
+from queue import SimpleQueue
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = ROOT / "tests" / "mutants"
+PAGE = ROOT / "docs" / "promises.md"
+#: A test that hangs over a mutant has noticed it; this bounds the wait.
+_TEST_LIMIT_S = 120
+_KEYS = {"promise": str, "tests": list, "file": str, "old": str, "new": str, "lab": bool, "c": bool}
+
+_HEAD = """\
+# Promises
+
+Written by `make docs` from `tests/mutants/*.toml`; a test compares the two. Each promise of this documentation is
+listed with the test that guards it and with a mutant: a deliberate defect in the code that makes the test fail.
+
+`make mutants` applies each mutant to a copy of the sources and runs its test. It fails when the test passes.
+`make mutants AREA=driver` takes one area (several: `AREA="driver pbs"`).
+`make mutants LAB=yes` takes those that need the Slurm lab. `tools/mutants.py` describes the format.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One promise, its tests and its defect. `number` counts within the area, from 1."""
+
+    area: str
+    number: int
+    promise: str
+    tests: tuple[str, ...]
+    file: str
+    old: str
+    new: str
+    lab: bool = False
+    c: bool = False
+
+    @property
+    def name(self) -> str:
+        """AREA NUMBER: what reports call it."""
+        return f"{self.area} {self.number}"
+
+
+class End(Enum):
+    """How the tests of a mutant ended."""
+
+    KILLED = "killed"
+    SURVIVED = "SURVIVED"
+    BROKEN = "BROKEN"
+
+
+def read_mutants(folder: Path = FOLDER) -> list[Mutant]:
+    """All mutants, by area and number.
+
+    Raises ValueError naming the file and the entry when a key is missing, unknown or of another type.
+    """
+    found: list[Mutant] = []
+    for path in sorted(folder.glob("*.toml")):
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+        if set(tables) - {"mutant"}:
+            raise ValueError(f"{path.name}: unknown tables {sorted(set(tables) - {'mutant'})}: allowed is [[mutant]]")
+        found += [_read_one(path, number, table) for number, table in enumerate(tables.get("mutant", []), start=1)]
+    return found
+
+
+def _read_one(path: Path, number: int, table: dict[str, object]) -> Mutant:
+    where = f"{path.name}: mutant {number}"
+    for key, value in table.items():
+        if key not in _KEYS or not isinstance(value, _KEYS[key]):
+            raise ValueError(f"{where}: {key}: unknown key or wrong type: allowed are {', '.join(_KEYS)}")
+    missing = set(_KEYS) - {"lab", "c"} - set(table)
+    if missing:
+        raise ValueError(f"{where}: lacks {', '.join(sorted(missing))}")
+    tests = tuple(str(one) for one in table["tests"])  # type: ignore[attr-defined]
+    return Mutant(
+        area=path.stem,
+        number=number,
+        promise=str(table["promise"]).strip(),
+        tests=tests,
+        file=str(table["file"]),
+        old=str(table["old"]),
+        new=str(table["new"]),
+        lab=bool(table.get("lab")),
+        c=bool(table.get("c")),
+    )
+
+
+def fault_of(mutant: Mutant, root: Path = ROOT) -> str | None:
+    """Why a mutant cannot be applied or its tests cannot be found; None where all is well."""
+    path = root / mutant.file
+    if not path.is_file():
+        return f"{mutant.file}: no such file"
+    count = path.read_text(encoding="utf-8").count(mutant.old)
+    if count != 1 or mutant.old == mutant.new:
+        return f"{mutant.file}: the old text occurs {count} times: must be once, and differ from the new text"
+    if not mutant.tests or not mutant.promise:
+        return "no tests or no promise"
+    return next((f"{test}: no such test" for test in mutant.tests if not _test_exists(test, root)), None)
+
+
+def _test_exists(test: str, root: Path) -> bool:
+    name, _, function = test.partition("::")
+    path = root / name
+    if not path.is_file():
+        return False
+    wanted = function.partition("[")[0].split("::")[-1]
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return any(isinstance(node, ast.FunctionDef) and node.name == wanted for node in ast.walk(tree))
+
+
+def page(mutants: Sequence[Mutant]) -> str:
+    """docs/promises.md: the promises by area, each with its tests and its mutant."""
+    lines = [_HEAD]
+    for area in dict.fromkeys(one.area for one in mutants):
+        lines.append(f"## {area.capitalize()}\n")
+        lines += [_entry(one) for one in mutants if one.area == area]
+    return "\n".join(lines)
+
+
+def _entry(mutant: Mutant) -> str:
+    tests = ", ".join(f"`{test}`" for test in mutant.tests)
+    lines = [
+        f"- **{mutant.promise}**",
+        f"  Test: {tests}{' (lab)' if mutant.lab else ''}.",
+        f"  Mutant in `{mutant.file}`: {_code(mutant.old)} becomes {_code(mutant.new)}.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _code(text: str) -> str:
+    """Text as inline code on one line, shortened."""
+    one_line = " ".join(text.split())
+    if not one_line:
+        return "nothing"
+    shown = one_line if len(one_line) <= 100 else one_line[:97] + "..."
+    return f"`` {shown} ``" if "`" in shown else f"`{shown}`"
+
+
+def _sources() -> list[str]:
+    """All files of the working tree that git knows or would add."""
+    words = ["git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    listed = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    return [name for name in listed.split("\0") if name and (ROOT / name).is_file()]
+
+
+def _copy(target: Path, names: Sequence[str]) -> Path:
+    for name in names:
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, target / name)
+    return target
+
+
+@contextmanager
+def _applied(mutant: Mutant, tree: Path) -> Iterator[None]:
+    """The tree with the mutant in it."""
+    path = tree / mutant.file
+    before, stat = path.read_text(encoding="utf-8"), path.stat()
+    _forget_compiled(path)
+    path.write_text(before.replace(mutant.old, mutant.new), encoding="utf-8")
+    try:
+        yield
+    finally:
+        path.write_text(before, encoding="utf-8")
+        os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+        _forget_compiled(path)
+
+
+def _forget_compiled(path: Path) -> None:
+    """Compiled modules are told apart by second and size: two versions within a second would be one."""
+    for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
+        compiled.unlink()
+
+
+def _pytest(tree: Path, tests: Sequence[str], *words: str) -> subprocess.CompletedProcess[str]:
+    """Run tests of a copy; its hpcq goes before the installed one, in every program that they start."""
+    argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--timeout={_TEST_LIMIT_S}"]
+    argv += [f"--basetemp={tree}.tmp", *words, *tests]
+    environment = {**os.environ, "PYTHONPATH": str(tree)}
+    return subprocess.run(argv, cwd=tree, env=environment, capture_output=True, text=True, check=False)
+
+
+def _judge(mutant: Mutant, tree: Path) -> tuple[End, str]:
+    with _applied(mutant, tree):
+        done = _pytest(tree, mutant.tests, "-x")
+    shutil.rmtree(f"{tree}.tmp", ignore_errors=True)
+    ends = {0: End.SURVIVED, 1: End.KILLED}
+    return ends.get(done.returncode, End.BROKEN), done.stdout + done.stderr
+
+
+def run(mutants: Sequence[Mutant], jobs: int, say: Callable[[str], None] = print) -> int:
+    """Judge all; returns how many are not killed, or 1 when the tests fail without any mutant."""
+    faults = [f"{one.name}: {fault}" for one in mutants if (fault := fault_of(one))]
+    for fault in faults:
+        say(f"error: {fault}")
+    if faults or not mutants:
+        say("nothing was judged" if faults else "error: no mutant is chosen: nothing was judged")
+        return max(1, len(faults))
+    begun_s = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="hpcq-mutants-") as folder:
+        names = _sources()
+        unchanged = _copy(Path(folder) / "unchanged", names)
+        tests = sorted({test for one in mutants for test in one.tests})
+        spread = ["-n", str(jobs), "--dist", "loadfile"] if jobs > 1 else []
+        done = _pytest(unchanged, tests, *spread)
+        last = done.stdout.strip().splitlines()[-1:] or ["nothing"]
+        say(f"without a mutant, {len(tests)} tests: {last[0]}")
+        if done.returncode != 0:
+            say(done.stdout[-8000:] + done.stderr[-2000:])
+            return 1
+        trees: SimpleQueue[Path] = SimpleQueue()
+        for number in range(jobs):
+            trees.put(_copy(Path(folder) / f"tree{number}", names))
+
+        def judged(mutant: Mutant) -> End:
+            tree = trees.get()
+            try:
+                started_s = time.monotonic()
+                end, words = _judge(mutant, tree)
+            finally:
+                trees.put(tree)
+            say(f"{end.value:8} {time.monotonic() - started_s:5.1f} s  {mutant.name}: {mutant.promise}")
+            if end is not End.KILLED:
+                say(f"  {mutant.file}, {', '.join(mutant.tests)}\n{words[-3000:] if end is End.BROKEN else ''}")
+            return end
+
+        with ThreadPoolExecutor(jobs) as pool:
+            ends = list(pool.map(judged, mutants))
+    left = sum(end is not End.KILLED for end in ends)
+    say(f"{len(ends) - left} mutants killed, {left} not, in {time.monotonic() - begun_s:.0f} s")
+    return left
+
+
+def _chosen(mutants: Sequence[Mutant], areas: Sequence[str], lab: bool | None) -> list[Mutant]:
+    """lab: only those that need it, only the others, or None: all."""
+    unknown = set(areas) - {one.area for one in mutants}
+    if unknown:
+        known = ", ".join(dict.fromkeys(one.area for one in mutants))
+        raise SystemExit(f"error: --area: {', '.join(sorted(unknown))}: allowed are {known}")
+    return [one for one in mutants if (not areas or one.area in areas) and (lab is None or one.lab is lab)]
+
+
+def main() -> int:
+    """What `make mutants` runs; exits with 1 where a mutant is not killed."""
+    parser = argparse.ArgumentParser(prog="tools.mutants")
+    parser.add_argument("--area", action="append", default=[], help="only this area; may be repeated")
+    parser.add_argument("--lab", action="store_true", help="those that need the lab, one after the other")
+    parser.add_argument("--all", action="store_true", help="both kinds")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many at once")
+    parser.add_argument("--page", action="store_true", help="write docs/promises.md and do nothing else")
+    words = parser.parse_args()
+    mutants = read_mutants()
+    if words.page:
+        PAGE.write_text(page(mutants), encoding="utf-8")
+        return 0
+    chosen = _chosen(mutants, words.area, None if words.all else words.lab)
+    jobs = 1 if words.lab or words.all else words.jobs
+    return 1 if run(chosen, jobs, partial(print, flush=True)) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
