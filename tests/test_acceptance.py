@@ -23,10 +23,10 @@ from hpcq.runner.accept.partners import again, partners
 from hpcq.runner.accept.values import _slow
 from hpcq.scheduler.upkeep import NodeUpkeep, Reservation, Upkeep, drain_command, read_nodes, read_reservations
 from hpcq.statistics import Outcome, compare
-from hpcq.store.group_verdicts import Shared
-from hpcq.store.ledger import NodeLedger
-from hpcq.verdict.acceptance import Acceptance, Judged, PairResult, judge
+from hpcq.store.ledger import NodeState
+from hpcq.verdict.acceptance import Acceptance, PairResult, judge
 from hpcq.verdict.gates import Verdict
+from hpcq.verdict.record import Thing, VerdictRecord
 from hpcq.verdict.shared import pairs_across, sides_of
 
 pytestmark = pytest.mark.fast
@@ -127,7 +127,7 @@ def test_a_slow_uplink_is_its_leaf_and_none_of_its_nodes() -> None:
     for slow in (across("leaf2", 0.5), {pair: 0.5 for pair in across("leaf2", 0.5) if LEAF_OF[pair[0]] == "leaf2"}):
         found = judge(EIGHT, results(slow, pairs=pairs), {}, LEAF_OF)
         assert words(found) == dict.fromkeys(EIGHT, "pass") | {"n3": "inconclusive", "n4": "inconclusive", "leaf2": "failed"}
-        assert found.groups[0].members == ("n3", "n4")
+        assert found.groups[0].nodes == ("n3", "n4")
         assert {"n3", "n4"}.isdisjoint(found.good), "who is behind it is no good partner"
 
 
@@ -209,9 +209,22 @@ def test_nothing_measured_is_not_covered_and_too_few_is_no_pass() -> None:
 # -- who needs it ------------------------------------------------------------------------------------------------------
 
 
-def known(node: str, **changed: object) -> NodeLedger:
-    fields = {"verdict": "pass", "decided_utc": "2026-11-01T00:00:00Z", "booted": False, "since": ()} | changed
-    return NodeLedger(node, **fields)  # type: ignore[arg-type]
+def known(
+    node: str,
+    verdict: Verdict | None = Verdict.PASS,
+    *,
+    booted: bool = False,
+    since: tuple[str, ...] = (),
+    waits: bool = False,
+    measured_utc: str | None = None,
+) -> NodeState:
+    if verdict is None:
+        return NodeState(node)
+    decided_utc = "2026-11-01T00:00:00Z"
+    last = VerdictRecord(
+        Thing.NODE, node, verdict, "why", (node,), decided_utc=decided_utc, measured_utc=measured_utc, waits=waits
+    )
+    return NodeState(node, last, booted, since)
 
 
 def up(node: str, started: str = "2026-10-01T00:00:00Z", **changed: object) -> NodeUpkeep:
@@ -224,13 +237,13 @@ def test_who_needs_a_verdict() -> None:
         "n1": known("n1"),
         "n2": known("n2", booted=True),
         "n3": known("n3", since=("maintenance",)),
-        "n4": known("n4", verdict=None, decided_utc=None),
-        "n5": known("n5", verdict="failed"),
+        "n4": known("n4", None),
+        "n5": known("n5", Verdict.FAILED),
         "n6": known("n6"),
-        "n7": known("n7", verdict="not_covered"),
+        "n7": known("n7", Verdict.NOT_COVERED),
         "n8": known("n8"),
-        "n9": known("n9", verdict="inconclusive"),
-        "n10": known("n10", verdict="inconclusive", waits=True),
+        "n9": known("n9", Verdict.INCONCLUSIVE),
+        "n10": known("n10", Verdict.INCONCLUSIVE, waits=True),
     }
     seen = Upkeep(
         "me", {node: up(node) for node in nodes} | {"n6": up("n6", "2026-11-02T00:00:00Z")} | {"n8": up("n8", down=True)}
@@ -282,7 +295,7 @@ def test_what_to_type() -> None:
     swap = replace(own, name="swap", flex=False)
 
     def typed(verdicts: dict[str, Verdict], *standing: Reservation, inside: str | None = None) -> list[tuple[str, bool]]:
-        judged = tuple(Judged("node", node, verdict, "why") for node, verdict in verdicts.items())
+        judged = tuple(VerdictRecord(Thing.NODE, node, verdict, "why", (node,)) for node, verdict in verdicts.items())
         found = commands_for(Acceptance(judged), Upkeep("me", nodes, standing), inside)
         return [(one.command.removeprefix("scontrol "), one.by_apply) for one in found]
 
@@ -356,10 +369,20 @@ def test_reading_slurm() -> None:
     assert drain_command("n 1", "a'b; rm -rf /") == "scontrol update nodename='n 1' state=drain reason='a'\"'\"'b; rm -rf /'"
 
 
+def failed(kind: Thing, name: str, *nodes: str) -> VerdictRecord:
+    return VerdictRecord(kind, name, Verdict.FAILED, "why", nodes)
+
+
+def test_a_boot_between_measuring_and_deciding_is_not_judged() -> None:
+    nodes = {"n1": known("n1", measured_utc="2026-10-31T23:50:00Z"), "n2": known("n2", measured_utc="2026-10-31T23:58:00Z")}
+    seen = Upkeep("me", {node: up(node, "2026-10-31T23:55:00Z") for node in nodes})
+    assert choose(NodeSelection(), nodes, seen, set(nodes)).targets == {"n1": "came up"}
+
+
 def test_links_and_groups_at_fault_are_run_again_and_pass() -> None:
-    link = sides_of("link", "n1 - n5", ("n1", "n5"), EIGHT, LEAF_OF)
-    path = sides_of("link", "leaf1 - leaf3", ("n1", "n2", "n5", "n6"), EIGHT, LEAF_OF)
-    leaf = sides_of("group", "leaf2", ("n3", "n4"), EIGHT, LEAF_OF)
+    link = sides_of(failed(Thing.LINK, "n1 - n5", "n1", "n5"), EIGHT, LEAF_OF)
+    path = sides_of(failed(Thing.LINK, "leaf1 - leaf3", "n1", "n2", "n5", "n6"), EIGHT, LEAF_OF)
+    leaf = sides_of(failed(Thing.GROUP, "leaf2", "n3", "n4"), EIGHT, LEAF_OF)
     assert pairs_across(link, ["n5"], EIGHT, []) == [("n1", "n5")]
     assert pairs_across(path, ["n6"], EIGHT, ["n2"]) == [("n2", "n6"), ("n1", "n5")]
     assert pairs_across(leaf, ["n4"], EIGHT, ["n7"]) == [("n4", "n7"), ("n3", "n1")]
@@ -379,7 +402,7 @@ def test_links_and_groups_at_fault_are_run_again_and_pass() -> None:
 def test_both_ends_of_a_failed_link_are_tried_from_time_to_time() -> None:
     nodes = {f"n{i}": known(f"n{i}") for i in range(1, 6)}
     seen = Upkeep("me", {node: up(node) for node in nodes})
-    link = Shared("link", "n1 - n5", "failed", ("n1", "n5"), False)
+    link = failed(Thing.LINK, "n1 - n5", "n1", "n5")
     assert choose(NodeSelection(), nodes, seen, set(nodes), [link]).targets == dict.fromkeys(
         ("n1", "n5"), "link n1 - n5 failed last time"
     )

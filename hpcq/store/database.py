@@ -21,13 +21,13 @@ from urllib.parse import quote
 
 from hpcq import assets
 from hpcq.errors import StoreError
-from hpcq.store.migrations import MIGRATIONS
+from hpcq.store.migrations import FIRST_VERSION, MIGRATIONS
 from hpcq.store.writer_lock import sole_writer
 
 #: 'hpcq' in ASCII; also in results.db.schema.
 APPLICATION_ID = 0x68706371
 #: The version of results.db.schema.
-SCHEMA_VERSION = MIGRATIONS[-1][0]
+SCHEMA_VERSION = MIGRATIONS[-1][0] if MIGRATIONS else FIRST_VERSION
 #: How long to wait for another writer: a load of 10,000 results takes some ten seconds.
 BUSY_TIMEOUT_S = 60.0
 #: What `writing` and `reading` give; floors above name it without importing sqlite3.

@@ -15,6 +15,7 @@ from statistics import median
 from hpcq.localisation import PairTable, blame
 from hpcq.verdict.culprits import Culprits, Pair, PairVerdict, behind, find_culprits
 from hpcq.verdict.gates import Verdict
+from hpcq.verdict.record import Thing, VerdictRecord
 from hpcq.verdict.shared import Sides, passes
 
 #: Slower than this share of what is expected is a failure, not only a degradation.
@@ -67,30 +68,15 @@ class PairResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """A node, link (`a - b`) or group with its verdict; ratio: how fast it was as a share of what is expected.
-
-    members: the nodes of a group, the ends of a link.
-    """
-
-    kind: str
-    name: str
-    verdict: Verdict
-    reason: str
-    ratio: float | None = None
-    members: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Acceptance:
     """Everything that may be said. suspects: nodes that should be run against good partners before anybody is told.
 
     explained: the slow pairs of each culprit; open: those that nobody explains yet.
     """
 
-    nodes: tuple[Judged, ...]
-    links: tuple[Judged, ...] = ()
-    groups: tuple[Judged, ...] = ()
+    nodes: tuple[VerdictRecord, ...]
+    links: tuple[VerdictRecord, ...] = ()
+    groups: tuple[VerdictRecord, ...] = ()
     suspects: tuple[str, ...] = ()
     good: tuple[str, ...] = field(default=())
     explained: tuple[tuple[Pair, ...], ...] = ()
@@ -115,7 +101,7 @@ def judge(
     at_fault = {(one.kind, one.name) for one in now}
     again = [one for one in standing if (one.kind, one.name) not in at_fault and passes(one, pairs)]
     shared = (*now, *(_settled(one, results) for one in again))
-    links, leaves = (tuple(one for one in shared if one.kind == kind) for kind in ("link", "group"))
+    links, leaves = (tuple(one for one in shared if one.kind is kind) for kind in (Thing.LINK, Thing.GROUP))
     of_node: dict[str, list[PairResult]] = {}
     for one in results:
         for end in one.pair:
@@ -165,35 +151,35 @@ def _named(results: Sequence[PairResult], groups: Mapping[str, str]) -> set[str]
     return nodes
 
 
-def _links(found: Culprits, results: Sequence[PairResult], groups: Mapping[str, str]) -> tuple[Judged, ...]:
+def _links(found: Culprits, results: Sequence[PairResult], groups: Mapping[str, str]) -> tuple[VerdictRecord, ...]:
     links = []
     for ends, pairs in sorted(found.links.items()):
         runs = {one.run_no for one in results if one.pair in pairs}
         ways = "both directions" if len(pairs) > 1 else " > ".join(next(iter(pairs)))
         why = f"slow in each of {len(runs)} runs while both ends are fine with others ({ways})"
-        links.append(_thing("link", " - ".join(ends), why, pairs, results, ends))
+        links.append(_thing(Thing.LINK, " - ".join(ends), why, pairs, results, ends))
     for leaves, pairs in sorted(found.paths.items()):
         why = "every pair between them is slow; a third leaf with good nodes would tell whose uplink it is"
         members = tuple(sorted(node for node, leaf in groups.items() if leaf in leaves))
-        links.append(_thing("link", " - ".join(leaves), why, pairs, results, members))
+        links.append(_thing(Thing.LINK, " - ".join(leaves), why, pairs, results, members))
     return tuple(links)
 
 
-def _leaf(name: str, pairs: set[Pair], results: Sequence[PairResult], groups: Mapping[str, str]) -> Judged:
+def _leaf(name: str, pairs: set[Pair], results: Sequence[PairResult], groups: Mapping[str, str]) -> VerdictRecord:
     members = tuple(sorted(node for node, leaf in groups.items() if leaf == name))
-    return _thing("group", name, "slow to every other group", pairs, results, members)
+    return _thing(Thing.GROUP, name, "slow to every other group", pairs, results, members)
 
 
-def _settled(sides: Sides, results: Sequence[PairResult]) -> Judged:
+def _settled(sides: Sides, results: Sequence[PairResult]) -> VerdictRecord:
     ratio = _middle([one for one in results if sides.across(one.pair)])
-    return Judged(sides.kind, sides.name, Verdict.PASS, "as expected again, in both directions", ratio, sides.nodes)
+    return VerdictRecord(sides.kind, sides.name, Verdict.PASS, "as expected again, in both directions", sides.nodes, ratio)
 
 
 def _thing(  # noqa: PLR0917 - a verdict's parts
-    kind: str, name: str, why: str, pairs: Collection[Pair], results: Sequence[PairResult], members: Sequence[str]
-) -> Judged:
+    kind: Thing, name: str, why: str, pairs: Collection[Pair], results: Sequence[PairResult], members: Sequence[str]
+) -> VerdictRecord:
     verdict, ratio, words = _worst(results, pairs)
-    return Judged(kind, name, verdict, f"{why}: {words}", ratio, tuple(members))
+    return VerdictRecord(kind, name, verdict, f"{why}: {words}", tuple(members), ratio)
 
 
 def _node(  # noqa: PLR0917 - each is another part of the evidence
@@ -203,26 +189,30 @@ def _node(  # noqa: PLR0917 - each is another part of the evidence
     results: Sequence[PairResult],
     missing: Mapping[str, str],
     groups: Mapping[str, str],
-) -> Judged:
+) -> VerdictRecord:
     words = {one.pair: pairs[one.pair] for one in results}
     if not words:
-        return Judged("node", node, Verdict.NOT_COVERED, missing.get(node, "nothing was measured with it"))
+        return _of_node(node, Verdict.NOT_COVERED, missing.get(node, "nothing was measured with it"))
     if node in found.nodes:
         verdict, ratio, said = _worst(results, found.nodes[node])
-        return Judged("node", node, verdict, f"slow with {_others(node, found.nodes[node])}: {said}", ratio)
+        return _of_node(node, verdict, f"slow with {_others(node, found.nodes[node])}: {said}", ratio)
     mine = {pair for pair in found.open if node in pair}
     if mine:
         why = f"slow with {_others(node, mine)}, and it is not clear whose fault it is"
-        return Judged("node", node, Verdict.INCONCLUSIVE, why)
+        return _of_node(node, Verdict.INCONCLUSIVE, why)
     leaf = next((name for name in _leaves_at_fault(found) if groups.get(node) == name), None)
     if leaf is not None and any(behind(pair, leaf, groups) and word is PairVerdict.BAD for pair, word in words.items()):
-        return Judged("node", node, Verdict.INCONCLUSIVE, f"behind {leaf}, which is slow: to be judged when that is repaired")
+        return _of_node(node, Verdict.INCONCLUSIVE, f"behind {leaf}, which is slow: to be judged when that is repaired")
     fine = [pair for pair, word in words.items() if word is PairVerdict.FINE]
     if not fine:
-        return Judged("node", node, Verdict.INCONCLUSIVE, "no clean result: its partners are slow, or values are too few")
+        return _of_node(node, Verdict.INCONCLUSIVE, "no clean result: its partners are slow, or values are too few")
     why = f"as expected with {_others(node, fine)}"
     links = [" - ".join(ends) for ends in found.links if node in ends]
-    return Judged("node", node, Verdict.PASS, f"{why}; see link {', '.join(links)}" if links else why, _middle(results))
+    return _of_node(node, Verdict.PASS, f"{why}; see link {', '.join(links)}" if links else why, _middle(results))
+
+
+def _of_node(node: str, verdict: Verdict, reason: str, ratio: float | None = None) -> VerdictRecord:
+    return VerdictRecord(Thing.NODE, node, verdict, reason, (node,), ratio)
 
 
 def _leaves_at_fault(found: Culprits) -> list[str]:

@@ -9,18 +9,19 @@ It passes when no pair across was slow, in both directions, with two nodes on ea
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from hpcq.sorting import natural
 from hpcq.verdict.culprits import MEMBERS_MIN, Pair, PairVerdict
+from hpcq.verdict.record import Thing, VerdictRecord
 
 
 @dataclass(frozen=True, slots=True)
 class Sides:
     """A link or group as two sets of nodes; `near` are the group's own, or one end's."""
 
-    kind: str
+    kind: Thing
     name: str
     near: frozenset[str]
     far: frozenset[str]
@@ -28,16 +29,17 @@ class Sides:
     @property
     def nodes(self) -> tuple[str, ...]:
         """Who shares it."""
-        return tuple(sorted(self.near if self.kind == "group" else self.near | self.far, key=natural))
+        return tuple(sorted(self.near if self.kind is Thing.GROUP else self.near | self.far, key=natural))
 
     def across(self, pair: Pair) -> bool:
         """Whether a pair goes over it."""
         return (pair[0] in self.near and pair[1] in self.far) or (pair[0] in self.far and pair[1] in self.near)
 
 
-def sides_of(kind: str, name: str, nodes: Sequence[str], everybody: Collection[str], leaf_of: Mapping[str, str]) -> Sides:
+def sides_of(record: VerdictRecord, everybody: Collection[str], leaf_of: Mapping[str, str]) -> Sides:
     """The two sides of a link or group whose name and nodes the ledger has."""
-    if kind == "group":
+    kind, name, nodes = record.kind, record.name, record.nodes
+    if kind is Thing.GROUP:
         return Sides(kind, name, frozenset(nodes), frozenset(everybody) - set(nodes))
     first = name.partition(" - ")[0]
     near = frozenset(node for node in nodes if first in {node, leaf_of.get(node)})

@@ -15,7 +15,7 @@ from hpcq.cli.rows import print_json
 from hpcq.errors import Exit, HpcqError, UserError
 
 if TYPE_CHECKING:
-    from hpcq.runner.accept.accepting import Outcome
+    from hpcq.runner.accept.accepting import ClusterAcceptance
     from hpcq.runner.accept.choice import NodeSelection
 
 _WORDS = {
@@ -116,7 +116,7 @@ def _wish(since: str | None, nodes: tuple[str, ...], everything: bool, database:
             return NodeSelection(nodes, everything, reservation=since)
 
 
-def _print(outcome: Outcome, *, apply: bool) -> None:
+def _print(outcome: ClusterAcceptance, *, apply: bool) -> None:
     counts = Counter(one.verdict.value for one in outcome.verdicts.nodes)
     tally = ", ".join(f"{counts[word]} {shown}" for word, shown in _WORDS.items() if counts[word])
     click.echo(f"{outcome.cluster}: {tally or 'no node needs it now; nothing to do'}")

@@ -103,27 +103,28 @@ def _tables(
     database: Path, runs: Sequence[str], cluster: str | None, groups: dict[str, str] | None
 ) -> tuple[list[tuple[str, bool, PairTable]], str, str]:
     """Every test of these runs as a table, with its name; the cluster; and the text of the last run's campaign."""
+    from hpcq.analysis import pair_values
     from hpcq.localisation import PairTable
-    from hpcq.store import ledger
     from hpcq.store.database import reading
+    from hpcq.store.observed import leaves_of
     from hpcq.store.query import find_run
     from hpcq.store.references import campaign_text
 
     with reading(database) as connection:
         names = [find_run(connection, name) for name in runs]
-        place = ledger.cluster_of(connection, names, cluster)
-        leaves = groups if groups is not None else ledger.leaves_of(connection, place)
+        place = pair_values.cluster_of(connection, names, cluster)
+        leaves = groups if groups is not None else leaves_of(connection, place)
         rows: dict[str, tuple[str, list[tuple[str, str, str, float]]]] = {}
         for name in names:
-            run_id = ledger.run_id_of(connection, name)
-            for (client, server, test), (better, values) in ledger.values_of(connection, place, [run_id]).items():
+            run_id = pair_values.run_id_of(connection, name)
+            for (client, server, test), (better, values) in pair_values.values_of(connection, place, [run_id]).items():
                 kept = rows.setdefault(test, (better, []))[1]
                 kept += [(f"{name} {number}", client, server, value) for number, value in enumerate(values)]
         text = campaign_text(connection, names[-1]) or ""
     if not rows:
         raise UserError(f"{', '.join(names)}: nothing was measured on {place}: results of pairs are needed", "hpcq results")
     tables = [
-        (ledger.words_of_test(test), better == Better.HIGHER.value, PairTable.from_rows(kept, leaves))
+        (pair_values.words_of_test(test), better == Better.HIGHER.value, PairTable.from_rows(kept, leaves))
         for test, (better, kept) in rows.items()
     ]
     return tables, place, text

@@ -36,7 +36,7 @@ def ledger(cluster: str | None, node: str | None, each: bool, database: Path, as
     Example: hpcq ledger --node n2 --each
     """
     from hpcq.store.database import reading
-    from hpcq.store.group_verdicts import last_verdicts
+    from hpcq.store.ledger import last_verdicts
 
     with reading(database) as connection:
         rows = last_verdicts(connection, cluster, node, each=each)

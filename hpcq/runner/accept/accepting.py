@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcq import units
+from hpcq.analysis import pair_values
 from hpcq.definition.cluster import read_cluster
 from hpcq.definition.derive import with_pairs, with_reservation
 from hpcq.definition.model import Cluster, Pattern
@@ -31,11 +32,12 @@ from hpcq.runner.accept.values import measured
 from hpcq.runner.site.place import check_definitions, open_run, reach, scheduler_of
 from hpcq.scheduler.base import NodeCondition, Scheduler
 from hpcq.scheduler.upkeep import Upkeep, upkeep
-from hpcq.store import group_verdicts, ledger, time_windows
+from hpcq.store import ledger, observed, time_windows
 from hpcq.store.database import reading, transaction, writing
 from hpcq.store.time_windows import baseline_runs
-from hpcq.verdict.acceptance import Acceptance, Judged, PairResult, judge, ran_twice
+from hpcq.verdict.acceptance import Acceptance, PairResult, judge, ran_twice
 from hpcq.verdict.gates import Verdict
+from hpcq.verdict.record import VerdictRecord
 from hpcq.verdict.shared import Sides, pairs_across, sides_of
 
 Say = Callable[[str], None]
@@ -62,7 +64,7 @@ class AcceptRequest:
 
 
 @dataclass(slots=True)
-class Outcome:
+class ClusterAcceptance:
     """What came out on one cluster. reasons: why each node was to be tested. commands: what to type, and why."""
 
     cluster: str
@@ -75,7 +77,7 @@ class Outcome:
     applied: Applied = field(default_factory=Applied)
 
     @property
-    def all_judged(self) -> tuple[Judged, ...]:
+    def all_judged(self) -> tuple[VerdictRecord, ...]:
         """Nodes, links and groups."""
         return (*self.verdicts.nodes, *self.verdicts.links, *self.verdicts.groups)
 
@@ -94,7 +96,7 @@ class Outcome:
         }
 
 
-def accept(order: AcceptRequest, say: Say) -> list[Outcome]:
+def accept(order: AcceptRequest, say: Say) -> list[ClusterAcceptance]:
     """Accept what needs it on every cluster of the campaign; nothing is run where nothing needs it.
 
     Raises UserError for bad files or an unknown baseline before anything is run.
@@ -128,30 +130,30 @@ class _Acceptor:
         self.runs: list[str] = []
         self.standing: list[Sides] = []
 
-    def run(self, *, every_link: bool) -> Outcome:
+    def run(self, *, every_link: bool) -> ClusterAcceptance:
         """Observe, choose, run, judge, write down. every_link: the campaign wants all pairs."""
         seen = upkeep(self.scheduler)
         states = {state.node: state for state in self.scheduler.nodes()}
         self._observe(seen, list(states))
         with reading(self.order.database) as database:
-            known = ledger.ledger(database, self.name)
+            known = ledger.nodes_of(database, self.name)
             if self.reference is None:
                 self.reference = time_windows.newest_runs(database, self.name, REFERENCE_RUNS)
-            baseline_pairs = ledger.pairs_of(database, self.name, self.reference) if self.order.against else []
-            groups = ledger.leaves_of(database, self.name)
-            standing = group_verdicts.standing(database, self.name)
-        self.standing = [sides_of(one.kind, one.name, one.nodes, states, groups) for one in standing]
+            baseline_pairs = pair_values.pairs_of(database, self.name, self.reference) if self.order.against else []
+            groups = observed.leaves_of(database, self.name)
+            standing = ledger.at_fault(database, self.name)
+        self.standing = [sides_of(one, states, groups) for one in standing]
         idle = {name for name, state in states.items() if state.condition is NodeCondition.IDLE}
         choice = choose(self.order.selection, {node: known[node] for node in states}, seen, idle, standing)
         if choice.can_run:
-            good = [node for node in choice.room if known[node].verdict == "pass" and node not in choice.targets]
+            good = [node for node in choice.room if known[node].verdict is Verdict.PASS and node not in choice.targets]
             room = choice.room
             pairs = partners(choice.testable, room, baseline=baseline_pairs, good=good, leaf_of=groups, every_link=every_link)
             settling = [pair for one in self.standing for pair in pairs_across(one, choice.testable, room, good)]
             self._measure(list(dict.fromkeys([*pairs, *both_ways(settling)])), choice)
             self._again(choice, groups, room)
         verdicts = self._judged(choice, groups, {node: state.native_state for node, state in states.items()})
-        outcome = Outcome(self.name, choice.targets, verdicts, self.runs, choice.reservation)
+        outcome = ClusterAcceptance(self.name, choice.targets, verdicts, self.runs, choice.reservation)
         outcome.changed = self._changed(verdicts)
         self._write_down(outcome)
         outcome.commands = commands_for(verdicts, seen, choice.reservation)
@@ -161,15 +163,15 @@ class _Acceptor:
 
     def _observe(self, seen: Upkeep, nodes: Sequence[str]) -> None:
         standing = [
-            ledger.Occurrence(node, one.started_utc, one.name)
+            observed.Occurrence(node, one.started_utc, one.name)
             for one in seen.reservations
             if one.maintenance and one.active and not one.own
             for node in one.nodes
         ]
         drained = [one.node for one in seen.nodes.values() if one.drained]
         with writing(self.order.database) as database, transaction(database):
-            ledger.ensure_nodes(database, self.name, nodes)
-            ledger.observed(database, self.name, standing, drained, seen.leaves)
+            observed.ensure_nodes(database, self.name, nodes)
+            observed.observed(database, self.name, standing, drained, seen.leaves)
 
     def _measure(self, pairs: Sequence[tuple[str, str]], choice: NodesToTest) -> None:
         """One run of these pairs, loaded; what cannot be measured becomes rows with reasons."""
@@ -198,7 +200,7 @@ class _Acceptor:
     def _load(self, run: RunFolder) -> None:
         stages.load(run, self.order.database)
         with reading(self.order.database) as database:
-            self.run_ids.append(ledger.run_id_of(database, run.run_id))
+            self.run_ids.append(pair_values.run_id_of(database, run.run_id))
 
     def _again(self, choice: NodesToTest, groups: dict[str, str], room: Collection[str]) -> None:
         """Run slow pairs once more, and suspects with good partners."""
@@ -235,25 +237,20 @@ class _Acceptor:
             for one in verdicts.nodes:
                 if one.verdict not in {Verdict.FAILED, Verdict.DEGRADED}:
                     continue
-                before = ledger.results_of_node(database, self.name, one.name, self.reference or ())
-                after = ledger.results_of_node(database, self.name, one.name, self.run_ids)
+                before = pair_values.results_of_node(database, self.name, one.name, self.reference or ())
+                after = pair_values.results_of_node(database, self.name, one.name, self.run_ids)
                 facts = [_of_node(point, one.name) for point in change_context.facts_of(database, [*before, *after])]
                 words = say(rank(facts[: len(before)], facts[len(before) :]), 5)
                 found[one.name] = words or "nothing that hpcq knows of differs from the reference"
         return found
 
-    def _write_down(self, outcome: Outcome) -> None:
-        rows = [(one.name, one.verdict.value, one.reason) for one in outcome.verdicts.nodes if not self._nothing_new(one)]
-        things = [
-            (one.kind, one.name, one.verdict.value, one.reason, one.members)
-            for one in (*outcome.verdicts.links, *outcome.verdicts.groups)
-        ]
+    def _write_down(self, outcome: ClusterAcceptance) -> None:
+        records = [one for one in outcome.all_judged if not self._nothing_new(one)]
         with writing(self.order.database) as database, transaction(database):
             run_id = self.run_ids[-1] if self.run_ids else None
-            ledger.decide(database, self.name, rows, run_id=run_id, baseline=self.order.against)
-            group_verdicts.decide_shared(database, self.name, things, run_id=run_id, baseline=self.order.against)
+            ledger.decide(database, self.name, records, run_id=run_id, baseline=self.order.against)
 
-    def _nothing_new(self, one: Judged) -> bool:
+    def _nothing_new(self, one: VerdictRecord) -> bool:
         """Whether the ledger says more already: of a node that could not be measured, that it failed, or the same.
 
         A node that failed and was drained is not covered until its repair, and has not got any better.
@@ -262,7 +259,9 @@ class _Acceptor:
             return False
         with reading(self.order.database) as database:
             last = ledger.last_verdict(database, self.name, one.name)
-        return last[0] in {"failed", "degraded"} or last == (one.verdict.value, one.reason)
+        return last is not None and (
+            last.verdict in {Verdict.FAILED, Verdict.DEGRADED} or (last.verdict, last.reason) == (one.verdict, one.reason)
+        )
 
 
 def _of_node(facts: dict[tuple[str, str], Any], node: str) -> dict[tuple[str, str], Any]:

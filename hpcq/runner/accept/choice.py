@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from hpcq.errors import UserError
 from hpcq.scheduler.upkeep import Reservation, Upkeep
 from hpcq.sorting import natural
-from hpcq.store.group_verdicts import Shared
-from hpcq.store.ledger import NodeLedger
+from hpcq.store.ledger import NodeState
+from hpcq.verdict.gates import Verdict
+from hpcq.verdict.record import Thing, VerdictRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,11 @@ class NodesToTest:
 
 
 def choose(
-    selection: NodeSelection, known: Mapping[str, NodeLedger], seen: Upkeep, idle: set[str], standing: Sequence[Shared] = ()
+    selection: NodeSelection,
+    known: Mapping[str, NodeState],
+    seen: Upkeep,
+    idle: set[str],
+    standing: Sequence[VerdictRecord] = (),
 ) -> NodesToTest:
     """Find the nodes that need a verdict and those of them that can be measured now.
 
@@ -73,7 +78,7 @@ def choose(
     return NodesToTest(targets, testable, room, blocked, usable.name if usable else None)
 
 
-def _why(selection: NodeSelection, node: NodeLedger, seen: Upkeep) -> str:
+def _why(selection: NodeSelection, node: NodeState, seen: Upkeep) -> str:
     """Why a node needs a verdict; empty when it does not."""
     if selection.nodes:
         return "asked for" if node.node in selection.nodes else ""
@@ -84,24 +89,29 @@ def _why(selection: NodeSelection, node: NodeLedger, seen: Upkeep) -> str:
     if selection.reservation is not None:
         members = {member for one in seen.reservations if one.name == selection.reservation for member in one.nodes}
         return f"in reservation {selection.reservation}" if node.node in members or selection.reservation in node.since else ""
-    came_up = bool(started and started > (selection.since_utc or node.decided_utc or "~"))
+    came_up = bool(started and started > (selection.since_utc or _judged_utc(node) or "~"))
     reasons = ["booted"] if node.booted else []
     reasons += ["came up"] if came_up and not node.booted else []
     if selection.boot:
         return ", ".join(reasons)
-    if node.decided_utc is None:
+    if node.last is None:
         return "never accepted"
     reasons += [{"maintenance": "maintenance", "resume": "back from drain"}.get(kind, kind) for kind in node.since]
-    if node.verdict in {"not_covered", "inconclusive"} and not node.waits:
-        reasons.append(f"{node.verdict.replace('_', ' ')} last time")
+    if node.verdict in {Verdict.NOT_COVERED, Verdict.INCONCLUSIVE} and not node.last.waits:
+        reasons.append(f"{node.last.verdict.replace('_', ' ')} last time")
     if not reasons and up is not None and up.down:
         reasons.append("down")
     return ", ".join(dict.fromkeys(reasons))
 
 
-def _of_links(standing: Sequence[Shared], idle: set[str]) -> dict[str, str]:
+def _judged_utc(node: NodeState) -> str | None:
+    """What its last verdict speaks of: a boot after its measurement is not judged, even if the verdict came later."""
+    return None if node.last is None else node.last.measured_utc or node.last.decided_utc
+
+
+def _of_links(standing: Sequence[VerdictRecord], idle: set[str]) -> dict[str, str]:
     """Both ends of links that failed, from time to time: nothing tells that a cable was changed. Leaves go with their nodes."""
-    links = [one for one in standing if one.kind == "link" and len(one.nodes) == 2 and not one.waits]
+    links = [one for one in standing if one.kind is Thing.LINK and len(one.nodes) == 2 and not one.waits]
     due = [one for one in links if idle.issuperset(one.nodes)]
     return {node: f"link {one.name} {one.verdict} last time" for one in due for node in one.nodes}
 

@@ -24,8 +24,9 @@ from hpcq.scheduler.upkeep import (
     resume_command,
 )
 from hpcq.transport import Transport
-from hpcq.verdict.acceptance import Acceptance, Judged
+from hpcq.verdict.acceptance import Acceptance
 from hpcq.verdict.gates import Verdict
+from hpcq.verdict.record import Thing, VerdictRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ def apply(transport: Transport, commands: Sequence[Command]) -> Applied:
 
 def _after(verdicts: Acceptance, standing: Reservation) -> list[Command]:
     """Of a reservation that was tested: give back who passed; where the fault is open, let partners outside tell."""
-    behind = {node for one in verdicts.groups if one.verdict is Verdict.FAILED for node in one.members}
+    behind = {node for one in verdicts.groups if one.verdict is Verdict.FAILED for node in one.nodes}
     mine = [one for one in verdicts.nodes if one.name in standing.nodes]
     passed = [one.name for one in mine if one.verdict is Verdict.PASS and one.name not in behind]
     found = []
@@ -133,14 +134,14 @@ def _release(names: Sequence[str], seen: Upkeep) -> list[Command]:
     return found
 
 
-def _of_thing(one: Judged, seen: Upkeep) -> list[Command]:
+def _of_thing(one: VerdictRecord, seen: Upkeep) -> list[Command]:
     """A leaf keeps its nodes from users as a whole; of a link, one end less is enough."""
     if one.verdict is not Verdict.FAILED:
         return []
-    free = [name for name in one.members if name in seen.nodes and not seen.nodes[name].drained]
+    free = [name for name in one.nodes if name in seen.nodes and not seen.nodes[name].drained]
     reason = f"hpcq accept: {one.kind} {one.name}: {one.reason}"
-    if one.kind == "group" and free:
+    if one.kind is Thing.GROUP and free:
         return [Command(drain_command(",".join(free), reason), f"all nodes of {one.name}, until it is repaired", False)]
-    if one.kind == "link" and len(one.members) == 2 and len(free) == 2:
+    if one.kind is Thing.LINK and len(one.nodes) == 2 and len(free) == 2:
         return [Command(drain_command(free[-1], reason), f"either end of {one.name} will do: no job gets both", False)]
     return []

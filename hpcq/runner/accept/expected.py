@@ -17,9 +17,9 @@ from statistics import median
 
 import numpy as np
 
+from hpcq.analysis.pair_values import ARRIVED
 from hpcq.kernels import Better
 from hpcq.localisation.levels import top_level
-from hpcq.store.ledger import ARRIVED
 
 #: client, server, test
 Key = tuple[str, str, str]

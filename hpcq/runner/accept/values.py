@@ -12,12 +12,12 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from hpcq.analysis import pair_values
 from hpcq.analysis.gates import judge_run
 from hpcq.kernels import Better
 from hpcq.run_folder.paths import RunFolder
 from hpcq.runner.accept.expected import Expected, effect_of
 from hpcq.statistics import Outcome, compare
-from hpcq.store import ledger
 from hpcq.verdict.acceptance import FAILED_RATIO, PairResult
 from hpcq.verdict.gates import Verdict
 
@@ -40,14 +40,14 @@ def measured(
 ) -> list[PairResult]:
     """Every test of every pair in these runs, in their order, against the reference runs; trusted: a person named them."""
     before = _values(database, cluster, reference) if reference else {}
-    now = [_values(database, cluster, [ledger.run_id_of(database, run)]) for run in runs]
+    now = [_values(database, cluster, [pair_values.run_id_of(database, run)]) for run in runs]
     expected = Expected.of(before, now, leaf_of, trusted=trusted and bool(before))
     results = []
     for number, (run, found) in enumerate(zip(runs, now, strict=True), 1):
         broken, open_gates = _gates(database, RunFolder(runs_folder / run))
         for (client, server, test), (better, values) in found.items():
             known = expected.known((client, server, test)) or values
-            arrived = test.endswith(ledger.ARRIVED)
+            arrived = test.endswith(pair_values.ARRIVED)
             failed = ARRIVED_FAILED_RATIO if arrived else FAILED_RATIO
             slow, sure, leans = _slow(known, values, Better(better), effect_of(test))
             ratios = tuple(_ratio(value, median(known), Better(better)) for value in values)
@@ -60,8 +60,8 @@ def measured(
     return results
 
 
-def _values(database: Connection, cluster: str, run_ids: Sequence[int]) -> dict[ledger.Key, tuple[str, list[float]]]:
-    return {**ledger.values_of(database, cluster, run_ids), **ledger.arrived_of(database, cluster, run_ids)}
+def _values(database: Connection, cluster: str, run_ids: Sequence[int]) -> dict[pair_values.Key, tuple[str, list[float]]]:
+    return {**pair_values.values_of(database, cluster, run_ids), **pair_values.arrived_of(database, cluster, run_ids)}
 
 
 def _slow(known: Sequence[float], values: Sequence[float], better: Better, effect: float) -> tuple[bool, bool, bool]:
