@@ -7,12 +7,12 @@ import os
 import re
 import struct
 import subprocess
-import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hpcq import __version__
 from tests.kernel_programs import INSTANT, LIMIT_S, ROOT, SOCKET_KERNELS, SOURCES, Programs, Server, make
 from tools import kernel_reference
 
@@ -64,9 +64,8 @@ def test_committed_descriptions_are_the_programs(programs: Programs, tmp_path: P
 
 
 def test_version_is_the_packages(programs: Programs) -> None:
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     said = subprocess.run([programs.net, "--version"], capture_output=True, text=True, check=True).stdout
-    assert said.startswith(f"hpcq-net {version} build ")
+    assert said.startswith(f"hpcq-net {__version__} build ")
 
 
 def test_units_are_in_the_names(programs: Programs) -> None:
