@@ -31,8 +31,26 @@ def answer(machine: Machine, program: str, words: list[str], cwd: str, user: str
         return Answer(f"{_ERROR_WORDS.get(program, program)} error: Unable to contact slurm controller (connect failure)", 1)
     machine.advance()
     options, plain = _split(words)
+    sent = _rows_sent(machine, program, options, plain, user)
+    machine.rows[program] = machine.rows.get(program, 0) + sent
     found: Answer = _COMMANDS[program](machine, options, plain, cwd, user)
     return found
+
+
+def _rows_sent(machine: Machine, program: str, options: dict[str, str], plain: list[str], user: str) -> int:
+    """How many records slurmctld sends for a command, which is more than the command prints.
+
+    squeue filters in the client: one id is asked for alone, several load the whole job table, and --me loads the user's.
+    """
+    if program == "sinfo" or plain[:2] == ["show", "topology"]:
+        return len(machine.nodes)
+    if program != "squeue":
+        return 0
+    now = time.monotonic()
+    listed = [job for job in machine.jobs.values() if job.state not in ENDED or now - job.ended_at < FORGOTTEN_AFTER_S]
+    if "jobs" in options and "," not in options["jobs"]:
+        return 1
+    return sum(job.user == user for job in listed) if "me" in options else len(listed)
 
 
 _ERROR_WORDS = {"squeue": "slurm_load_jobs", "sinfo": "slurm_load_partitions", "sbatch": "sbatch:"}

@@ -81,6 +81,8 @@ class Machine:
         self.jobs: dict[int, Job] = {}
         self.settings = Settings()
         self.calls: dict[str, int] = {}
+        #: Records that the controller sent, by command.
+        self.rows: dict[str, int] = {}
         self._next = 1
         self._ends: list[tuple[float, int]] = []
         self._running: set[int] = set()

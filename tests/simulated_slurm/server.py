@@ -95,7 +95,7 @@ def _control(machine: Machine, wish: dict[str, Any]) -> dict[str, Any]:
     for job in machine.jobs.values():
         states[f"{job.user} {job.state}"] = states.get(f"{job.user} {job.state}", 0) + 1
     names = [job.name for job in machine.jobs.values() if job.user == "me"]
-    return {"calls": machine.calls, "states": states, "names": names, "broken": machine.settings.broken}
+    return {"calls": machine.calls, "rows": machine.rows, "states": states, "names": names, "broken": machine.settings.broken}
 
 
 if __name__ == "__main__":

@@ -1,0 +1,86 @@
+"""What a campaign asks of the controller: commands and the records that they make it send, on a simulated Slurm.
+
+    python bench/controller.py [--quick] [--nodes 5000] [--jobs 1000] [--others 4000]
+
+The queue holds jobs of other people, as a busy site's does: a command that loads the whole job table then costs the
+controller all of them. Jobs of the campaign run for some seconds, so that most questions fall between two events.
+Figures of the commit before are given on the command line (--before FILE): this program prints one with --json.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bench.harness import Claim, against, claim, finish, parser
+from bench.scale import CAMPAIGN
+from hpcq.runner import stages
+from hpcq.runner.site.place import open_run
+from tests.simulated_slurm.site import simulated_slurm
+
+#: How long a job of the campaign runs.
+JOB_S = 15.0
+
+
+def counted(jobs: int, nodes: int, others: int, folder: Path) -> dict[str, float]:
+    """Drive one campaign; what it asked of the controller, and how long it took."""
+    campaign = folder / "scale.yaml"
+    campaign.write_text(CAMPAIGN.format(rounds=max(1, round(2 * jobs / nodes)), nodes=min(nodes, 2 * jobs)), encoding="utf-8")
+    with simulated_slurm(folder / "slurm", nodes + 2) as slurm:
+        slurm.control(set={"run_s": JOB_S})
+        for _ in range(others):
+            slurm.control(other={"nodes": [f"n{nodes + 1:04d}", f"n{nodes + 2:04d}"], "run_s": 1e6})
+        run = open_run(campaign, [slurm.cluster()], folder / "results.db", folder / "runs")
+        stages.plan(run, "sim")
+        before, started = slurm.control(), time.monotonic()
+        stages.drive(run, "sim", lambda _: None)
+        after, took_s = slurm.control(), time.monotonic() - started
+    found: dict[str, float] = {"jobs": jobs, "wall_s": took_s}
+    for what in ("calls", "rows"):
+        for program, count in after[what].items():
+            found[f"{program}_{what}"] = count - before[what].get(program, 0)
+    return found
+
+
+def claims_of(found: dict[str, float], before: dict[str, float]) -> list[Claim]:
+    """Every count, beside that of the commit before where there is one."""
+    claims = []
+    for name in sorted(found):
+        if name == "jobs":
+            continue
+        text, metric = f"{int(found['jobs'])} jobs", name.replace("_", ", ")
+        unit = "s" if name == "wall_s" else "count"
+        if before.get(name):
+            claims.append(against(text, metric, unit, found[name], peer="the first driver", peer_value=before[name]))
+        else:
+            claims.append(claim(text, metric, unit, found[name]))
+    return claims
+
+
+def main() -> int:
+    """Count and report."""
+    options = parser(__doc__ or "", seed=1)
+    options.add_argument("--nodes", type=int, default=5000)
+    options.add_argument("--jobs", type=int, default=1000)
+    options.add_argument("--others", type=int, default=4000)
+    options.add_argument("--before", type=Path, help="figures of another commit, as --json prints them")
+    options.add_argument("--json", action="store_true", help="print the figures and write nothing")
+    chosen = options.parse_args()
+    jobs, nodes, others = (50, 200, 100) if chosen.quick else (chosen.jobs, chosen.nodes, chosen.others)
+    with tempfile.TemporaryDirectory(prefix="hpcq-controller-") as folder:
+        found = counted(jobs, nodes, others, Path(folder))
+    if chosen.json:
+        print(json.dumps(found))
+        return 0
+    before: dict[str, Any] = json.loads(chosen.before.read_text(encoding="utf-8")) if chosen.before else {}
+    return finish("controller", claims_of(found, before), quick=chosen.quick)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
