@@ -6,6 +6,7 @@ python -m tools.kernel_reference            writes it
 from __future__ import annotations
 
 import json
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "kernels.md"
 BEGIN = "<!-- reference: written by python -m tools.kernel_reference -->\n"
 END = "<!-- end of reference -->\n"
+#: Characters of a prose line; docs/writing.md allows 120.
+WIDTH = 116
 
 
 def reference() -> str:
@@ -36,11 +39,16 @@ def _kernel(program: str, kernel: dict[str, Any]) -> str:
         f"| `{row['name']}` | {_allowed(row)} | {_plain(row['default'])} | {row['help']} |" for row in kernel["options"]
     )
     metrics = "\n".join(f"| `{row['name']}` | {row['better']} | {row['help']} |" for row in kernel["metrics"])
+    prose = f"{kernel['summary'][0].upper()}{kernel['summary'][1:]}. {kernel['method']}"
     return (
-        f"### {kernel['name']} ({program})\n\n{kernel['summary'][0].upper()}{kernel['summary'][1:]}. {kernel['method']}\n\n"
+        f"### {kernel['name']} ({program})\n\n{_wrapped(prose)}\n\n"
         f"| option | allowed | default | what it is |\n|---|---|---|---|\n{options}\n\n"
         f"| metric | better | what it is |\n|---|---|---|\n{metrics}\n"
     )
+
+
+def _wrapped(prose: str) -> str:
+    return textwrap.fill(prose, WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
 def _allowed(row: dict[str, Any]) -> str:

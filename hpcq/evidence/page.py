@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from pathlib import Path
 
 from hpcq.evidence.rules import RULES
 
 _MARK = "<!-- rules -->\n"
+#: Characters of a prose line; docs/writing.md allows 120.
+_WIDTH = 116
 
 
 def rules_table() -> str:
-    """A section a rule: where and when it applies, what it means, what to try, where the knowledge comes from."""
+    """One section per rule: where and when it applies, what it means, what to try, where the knowledge comes from."""
     parts = []
     for row in RULES:
         marks = f"Looked for at {row.scope.value}{'; marks the result disturbed' if row.disturbs else ''}."
-        parts.append(
-            f"### {row.rule.name}\n\n{row.rule.meaning}\n\n"
-            f"- **when** {row.when}. {marks}\n- **try** {row.rule.advice}\n- **source** {row.rule.source}\n"
-        )
+        lines = (f"when** {row.when}. {marks}", f"try** {row.rule.advice}", f"source** {row.rule.source}")
+        items = "".join(f"{_wrapped(f'- **{line}', '  ')}\n" for line in lines)
+        parts.append(f"### {row.rule.name}\n\n{_wrapped(row.rule.meaning)}\n\n{items}")
     return "\n" + "\n".join(parts)
+
+
+def _wrapped(prose: str, indent: str = "") -> str:
+    return textwrap.fill(prose, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 if __name__ == "__main__":
