@@ -2,7 +2,7 @@
 
 Hides the files kernels/describe/*.json. No cluster and no binary is needed to say that a parameter is out of range:
 
-    describe/hpcq-net.json --+--> Kernel(options, metrics) --check_parameters--> complete parameters, or complaints
+    describe/hpcq-net.json --+--> Kernel(options, metrics) --option_value, complete--> a test's final parameters
     describe/hpcq-mpi.json --+
 
 A parameter may be written with a unit ("64KiB"); what comes out is in the unit of the option's name.
@@ -81,6 +81,8 @@ class Kernel:
     method: str
     options: tuple[Option, ...]
     metrics: tuple[Metric, ...]
+    #: Which option is the size that curves run over; None: it has none.
+    size_option: str | None
 
     @property
     def needs_mpi(self) -> bool:
@@ -94,24 +96,6 @@ class Kernel:
     def metric(self, name: str) -> Metric | None:
         """The metric of that name, or None."""
         return next((metric for metric in self.metrics if metric.name == name), None)
-
-
-@dataclass(frozen=True, slots=True)
-class ParameterComplaint:
-    """Why one parameter cannot be used: `message` reads FOUND: ALLOWED."""
-
-    name: str
-    message: str
-    hint: str | None = None
-    unknown: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class CheckedParameters:
-    """Every option of the kernel with its final value, in the kernel's order; only to be used without complaints."""
-
-    parameters: dict[str, ParameterValue]
-    complaints: tuple[ParameterComplaint, ...]
 
 
 def kernels() -> dict[str, Kernel]:
@@ -132,24 +116,9 @@ def kernel(name: str) -> Kernel:
     return known[name]
 
 
-def check_parameters(kernel: Kernel, parameters: Mapping[str, Any]) -> CheckedParameters:
-    """Fill in defaults and check every value against the kernel's own table; says all that is wrong at once."""
-    names = [option.name for option in kernel.options]
-    complaints = [
-        ParameterComplaint(name, *unknown_name(f"parameter of {kernel.name}", name, names), unknown=True)
-        for name in parameters
-        if name not in names
-    ]
-    complete: dict[str, ParameterValue] = {}
-    for option in kernel.options:
-        if option.name not in parameters:
-            complete[option.name] = option.default
-            continue
-        try:
-            complete[option.name] = option_value(kernel, option, parameters[option.name])
-        except ValueError as error:
-            complaints.append(ParameterComplaint(option.name, str(error)))
-    return CheckedParameters(complete, tuple(complaints))
+def complete(kernel: Kernel, parameters: Mapping[str, ParameterValue]) -> dict[str, ParameterValue]:
+    """Every option of the kernel in its order: checked values where given, else the option's default."""
+    return {option.name: parameters.get(option.name, option.default) for option in kernel.options}
 
 
 def option_value(kernel: Kernel, option: Option, value: Any) -> ParameterValue:
@@ -168,6 +137,18 @@ def option_value(kernel: Kernel, option: Option, value: Any) -> ParameterValue:
     if option.maximum is not None and number > option.maximum:
         raise ValueError(f"{_written(value, number)} is above {kernel.name}'s maximum {_plain(option.maximum)}")
     return number
+
+
+def message_bytes(name: str, parameters: Mapping[str, Any]) -> int | None:
+    """The size of a test of the kernel of that name, from its parameters; None where it has none, or is not known."""
+    size = parameters.get(size_option(name) or "")
+    return size if isinstance(size, int) and not isinstance(size, bool) else None
+
+
+def size_option(name: str) -> str | None:
+    """Which option of the kernel of that name is its size, as its description says."""
+    described = kernels().get(name)
+    return described.size_option if described else None
 
 
 def expected_s(parameters: Mapping[str, ParameterValue]) -> float:
@@ -243,6 +224,7 @@ def _kernel(description: Mapping[str, Any], row: Mapping[str, Any]) -> Kernel:
             Metric(metric["name"], metric["unit"], Better(metric["better"]), metric.get("help", ""))
             for metric in row["metrics"]
         ),
+        size_option=row["size_option"],
     )
 
 

@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from hpcq import assets
 from hpcq.definition import Campaign, Cluster, find, read_campaign, read_cluster
 from hpcq.errors import UserError
 
 REPOSITORY = Path(__file__).parent.parent
-DESCRIPTIONS = REPOSITORY / "tests" / "kernel_descriptions"
 GOOD = "name: c\nclusters: [alpha]\npairs: all\n"
 NODE_LIST = "is not a node list: allowed are names of letters, digits and ._- with ranges like n[01-04,7]"
 TESTS = "tests:\n  - kernel: tcp_stream\n"
@@ -21,12 +19,6 @@ TIMES = "d, h, m, min, ms, ns, s, us, µs"
 RATES = "bit, bit/s, bps, g, gbit, gbit/s, gbps, k, kbit, kbit/s, kbps, m, mbit, mbit/s, mbps, t, tbit, tbit/s, tbps"
 NAMES = "is not a name: allowed are letters, digits and ._-, 64 at most, a letter or digit first"
 SLURM = "name: alpha\nscheduler: slurm\ninterface: eth0\n"
-
-
-@pytest.fixture
-def fixed_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kernels as these tests know them, whatever the programs learn later."""
-    monkeypatch.setattr(assets, "kernel_descriptions", lambda: DESCRIPTIONS)
 
 
 @pytest.fixture

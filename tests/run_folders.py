@@ -251,7 +251,7 @@ class RunBuilder:
             "candidates": [{"node": node, "state": "idle"} for node in nodes],
             "excluded": [{"node": "n9", "reason": "state drained"}],
             "tests": [
-                {"test_no": number, "kernel": kernel, "parameters": parameters, "timeout_s": 30}
+                {"test_no": number, "kernel": kernel, "program": "hpcq-net", "parameters": parameters, "timeout_s": 30}
                 for number, kernel, parameters in planned
             ],
             "repetition_count": self.repetition_count,

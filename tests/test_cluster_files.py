@@ -9,10 +9,10 @@ import pytest
 
 from hpcq.definition.budget import Budget
 from hpcq.definition.model import Mpi, Ports, Reach
-from tests.definition_texts import GOOD, SLURM, TESTS, cluster_says, fixed_kernels, here, read, read_alpha
+from tests.definition_texts import GOOD, SLURM, TESTS, cluster_says, here, read, read_alpha
 
-FIXTURES = (fixed_kernels, here)  # pytest looks for them in this module
-pytestmark = [pytest.mark.fast, pytest.mark.usefixtures("fixed_kernels")]
+FIXTURES = (here,)  # pytest looks for them in this module
+pytestmark = pytest.mark.fast
 
 
 def test_lab_cluster(here: Path) -> None:

@@ -15,10 +15,10 @@ from hpcq.definition.schema import campaign_schema, cluster_schema
 from hpcq.definition.yamlfile import read_document
 from hpcq.errors import UserError
 from hpcq.nodelist import expand
-from tests.definition_texts import DESCRIPTIONS, GOOD, REPOSITORY, TESTS, campaign_says, fixed_kernels, here, refused
+from tests.definition_texts import GOOD, REPOSITORY, TESTS, campaign_says, here, refused
 
-FIXTURES = (fixed_kernels, here)  # pytest looks for them in this module
-pytestmark = [pytest.mark.fast, pytest.mark.usefixtures("fixed_kernels")]
+FIXTURES = (here,)  # pytest looks for them in this module
+pytestmark = pytest.mark.fast
 
 
 def test_yaml_is_1_2(here: Path) -> None:
@@ -167,16 +167,8 @@ def test_find_campaign(here: Path) -> None:
 # -- what hpcq brings ----------------------------------------------------------------------------------------------------
 
 
-def described(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The committed descriptions, where there are any."""
-    monkeypatch.undo()
-    if len(list(assets.kernel_descriptions().glob("*.json"))) < 2:
-        monkeypatch.setattr(assets, "kernel_descriptions", lambda: DESCRIPTIONS)
-
-
 @pytest.mark.parametrize("path", sorted((REPOSITORY / "campaigns").glob("*.yaml")), ids=lambda path: path.stem)
 def test_example_campaigns(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    described(monkeypatch)
     campaign = read_campaign(path)
     assert campaign.name == path.stem
     jsonschema.validate(read_document(path).data, campaign_schema(), cls=jsonschema.Draft202012Validator)
@@ -193,7 +185,6 @@ def test_example_clusters(path: Path) -> None:
 def test_the_demo_is_short_and_runs_every_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     from hpcq.kernels import expected_s, kernels
 
-    described(monkeypatch)
     demo = read_campaign(REPOSITORY / "campaigns/demo.yaml")
     assert {test.kernel for test in demo.tests} >= set(kernels())
     assert demo.repetition_count * sum(expected_s(test.parameters) for test in demo.tests) < 10

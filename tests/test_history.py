@@ -111,7 +111,7 @@ def test_series_and_history(slowed: History, ask: Any) -> None:
     code, rows = ask(slowed, "series", "--node", "n2")
     assert code == 0
     assert [(row["client"], row["server"], row["result_count"]) for row in rows] == [("n1", "n2", 60)]
-    assert rows[0]["size_bytes"] == 65536
+    assert rows[0]["message_bytes"] == 65536
     code, found = ask(slowed, "history", "tcp_stream/n1/n2")
     assert len(found["points"]) == 60
     assert found["metric"]["name"] == "throughput_bps"

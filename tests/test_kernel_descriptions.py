@@ -1,8 +1,9 @@
-"""hpcq.kernels on descriptions of the programs' own form, and on those that are committed."""
+"""hpcq.kernels on the committed descriptions, which test_kernels.py compares with what the programs say."""
 
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,20 +12,18 @@ import pytest
 
 from hpcq import assets
 from hpcq.errors import HpcqError, UserError
-from hpcq.kernels import Better, OptionType, check_parameters, expected_s, kernel, kernels
+from hpcq.kernels import Better, OptionType, complete, expected_s, kernel, kernels, message_bytes, option_value, size_option
 
 pytestmark = pytest.mark.fast
 
-DESCRIPTIONS = Path(__file__).parent / "kernel_descriptions"
+DESCRIPTIONS = assets.kernel_descriptions()
 
 
-@pytest.fixture(autouse=True)
-def _descriptions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(assets, "kernel_descriptions", lambda: DESCRIPTIONS)
-
-
-def complaints(name: str, **parameters: object) -> list[str]:
-    return [f"{one.name}: {one.message}" for one in check_parameters(kernel(name), parameters).complaints]
+def value(name: str, parameter: str, written: object) -> object:
+    one = kernel(name)
+    option = one.option(parameter)
+    assert option is not None
+    return option_value(one, option, written)
 
 
 def test_tables_are_read_in_the_programs_order() -> None:
@@ -48,62 +47,64 @@ def test_unknown_kernel_names_the_nearest_and_all() -> None:
     assert caught.value.hint == "valid are tcp_stream, tcp_pingpong, udp_stream, udp_pingpong, mpi_pingpong"
 
 
-def test_defaults_are_filled_in_and_units_are_read() -> None:
-    checked = check_parameters(kernel("udp_stream"), {"message_bytes": "1KiB", "rate_bps": "400mbit", "duration_s": "1.5ms"})
-    assert not checked.complaints
-    assert checked.parameters == {
-        "message_bytes": 1024,
-        "duration_s": 0.0015,
-        "warmup_s": 0.2,
-        "operation_count_max": 0,
-        "send_buffer_bytes": 0,
-        "receive_buffer_bytes": 0,
-        "rate_bps": 400_000_000,
-    }
+def test_defaults_are_filled_in_the_kernels_order() -> None:
+    one = kernel("udp_stream")
+    filled = complete(one, {"message_bytes": 1024, "rate_bps": 400_000_000})
+    assert list(filled) == [option.name for option in one.options]
+    assert filled == {option.name: option.default for option in one.options} | {
+        "message_bytes": 1024, "rate_bps": 400_000_000,
+    }  # fmt: skip
+
+
+def test_units_are_read() -> None:
+    assert value("udp_stream", "message_bytes", "1KiB") == 1024
+    assert value("udp_stream", "rate_bps", "400mbit") == 400_000_000
+    assert value("udp_stream", "duration_s", "1.5ms") == 0.0015
 
 
 def test_equal_numbers_are_one_parameter() -> None:
-    values = [check_parameters(kernel("tcp_stream"), {"duration_s": value}).parameters for value in (2, 2.0, "2s", "2000ms")]
-    assert {json.dumps(one) for one in values} == {json.dumps(values[0])}
+    assert {json.dumps(value("tcp_stream", "duration_s", one)) for one in (2, 2.0, "2s", "2000ms")} == {"2"}
 
 
 @pytest.mark.parametrize(
-    ("parameters", "message"),
+    ("parameter", "written", "message"),
     [
-        ({"message_bytes": 65536}, "message_bytes: 65536 is above udp_stream's maximum 65507"),
-        ({"message_bytes": "64KiB"}, "message_bytes: '64KiB' (65536) is above udp_stream's maximum 65507"),
-        ({"message_bytes": 1}, "message_bytes: 1 is below udp_stream's minimum 16"),
-        ({"message_bytes": 20.5}, "message_bytes: 20.5: allowed is a whole number in bytes"),
-        ({"message_bytes": True}, "message_bytes: true: allowed is a whole number in bytes"),
-        ({"message_bytes": None}, "message_bytes: nothing: allowed is a whole number in bytes"),
-        ({"message_bytes": [16]}, "message_bytes: a list: allowed is a whole number in bytes"),
+        ("message_bytes", 65536, "65536 is above udp_stream's maximum 65507"),
+        ("message_bytes", "64KiB", "'64KiB' (65536) is above udp_stream's maximum 65507"),
+        ("message_bytes", 1, "1 is below udp_stream's minimum 16"),
+        ("message_bytes", 20.5, "20.5: allowed is a whole number in bytes"),
+        ("message_bytes", True, "true: allowed is a whole number in bytes"),
+        ("message_bytes", None, "nothing: allowed is a whole number in bytes"),
+        ("message_bytes", [16], "a list: allowed is a whole number in bytes"),
         (
-            {"message_bytes": "64 sheep"},
-            (
-                "message_bytes: '64 sheep' is not a quantity in bytes: "
-                "allowed are a number and one of b, gb, gib, kb, kib, mb, mib"
-            ),
+            "message_bytes",
+            "64 sheep",
+            "'64 sheep' is not a quantity in bytes: allowed are a number and one of b, gb, gib, kb, kib, mb, mib",
         ),
-        ({"rate_bps": float("nan")}, "rate_bps: nan: allowed is a number in bps"),
-        ({"rate_bps": float("inf")}, "rate_bps: inf: allowed is a number in bps"),
-        ({"mesage_bytes": 20}, "mesage_bytes: 'mesage_bytes' is not a parameter of udp_stream: the nearest is message_bytes"),
+        ("rate_bps", float("nan"), "nan: allowed is a number in bps"),
+        ("rate_bps", float("inf"), "inf: allowed is a number in bps"),
+        ("direction", "up", "'up': allowed are client_to_server, server_to_client"),
     ],
 )
-def test_refused_values(parameters: dict[str, object], message: str) -> None:
-    assert complaints("udp_stream", **parameters) == [message]
+def test_refused_values(parameter: str, written: object, message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        value("udp_stream", parameter, written)
 
 
-def test_choices_and_booleans() -> None:
-    assert complaints("tcp_stream", congestion_control="vegas") == [
-        "congestion_control: 'vegas': allowed are system, cubic, reno, bbr"
-    ]
-    assert complaints("tcp_stream", no_delay="yes") == ["no_delay: 'yes': allowed are true and false"]
-    assert complaints("tcp_stream", no_delay=1) == ["no_delay: 1: allowed are true and false"]
-    assert not complaints("tcp_stream", no_delay=True, congestion_control="bbr")
+def test_booleans() -> None:
+    for written in ("yes", 1):
+        with pytest.raises(ValueError, match="allowed are true and false"):
+            value("tcp_stream", "no_delay", written)
+    assert value("tcp_stream", "no_delay", True) is True
 
 
-def test_all_complaints_at_once() -> None:
-    assert len(complaints("udp_stream", message_bytes=0, rate_bps=-1, other=1)) == 3
+def test_a_kernels_size_is_what_its_description_says() -> None:
+    for name, one in kernels().items():
+        assert one.size_option is None or one.option(one.size_option) is not None, name
+    assert size_option("tcp_stream") == "message_bytes"
+    assert message_bytes("mpi_pingpong", {"message_bytes": 0}) == 0
+    assert message_bytes("tcp_stream", {"datagram_bytes": 5}) is None
+    assert message_bytes("no_such", {"message_bytes": 5}) is None
 
 
 def test_expected_duration_counts_warm_ups() -> None:
@@ -130,11 +131,10 @@ def test_broken_descriptions_say_which_file(tmp_path: Path, monkeypatch: pytest.
         kernels()
 
 
-def test_committed_descriptions_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
+def test_committed_defaults_are_allowed() -> None:
     for one in kernels().values():
-        checked = check_parameters(one, {option.name: option.default for option in one.options})
-        assert not checked.complaints, one.name
+        for option in one.options:
+            assert option_value(one, option, option.default) == option.default, f"{one.name} {option.name}"
         assert one.metrics, one.name
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from hpcq.planning.plan import Cost, Goals, Plan, PlannedTest
+from hpcq.definition.model import Test
+from hpcq.planning.plan import Cost, Goals, Plan
 from hpcq.runner.drive.jobs import all_steps, make_job
 from hpcq.runner.drive.outcome import Outcome, decide, measured_steps
 from hpcq.runner.drive.run_state import summary
@@ -19,7 +20,9 @@ pytestmark = pytest.mark.fast
 
 
 def a_plan(attempts: int = 2) -> Plan:
-    tests = (PlannedTest(1, "tcp_stream", {"message_bytes": 1}, 30), PlannedTest(2, "udp_stream", {"message_bytes": 1}, 30))
+    tests = tuple(
+        Test(no, name, "hpcq-net", {"message_bytes": 1}, 30) for no, name in enumerate(("tcp_stream", "udp_stream"), 1)
+    )
     pairs = (("n1", "n2"), ("n4", "n3"))
     return Plan(
         run_id="lab-1",

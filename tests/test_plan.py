@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from hpcq import assets
 from hpcq.definition.budget import Budget
 from hpcq.definition.campaign import read_campaign
 from hpcq.definition.cluster import read_cluster
@@ -30,11 +29,6 @@ from hpcq.sorting import natural
 pytestmark = pytest.mark.fast
 
 ALL = PairChoice(Pattern.ALL)
-
-
-@pytest.fixture(autouse=True)
-def _descriptions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(assets, "kernel_descriptions", lambda: Path(__file__).parent / "kernel_descriptions")
 
 
 @pytest.fixture
@@ -172,6 +166,7 @@ def test_plan_as_the_contract_has_it(campaign: Campaign, cluster: Cluster) -> No
     assert written["tests"][2] == {
         "test_no": 3,
         "kernel": "udp_pingpong",
+        "program": "hpcq-net",
         "parameters": {
             "message_bytes": 1024, "duration_s": 2, "warmup_s": 0.2, "operation_count_max": 0,
             "send_buffer_bytes": 0, "receive_buffer_bytes": 0,

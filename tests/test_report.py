@@ -168,7 +168,7 @@ def test_a_run_that_is_not_loaded(tmp_path: Path) -> None:
 # -- geometry ----------------------------------------------------------------------------------------------------------
 
 
-def summary(client: str, server: str, median: float, size_bytes: int | None = 64, **changed: Any) -> Summary:
+def summary(client: str, server: str, median: float, message_bytes: int | None = 64, **changed: Any) -> Summary:
     fields: dict[str, Any] = {
         "cluster": "alpha",
         "kernel": "k",
@@ -178,7 +178,7 @@ def summary(client: str, server: str, median: float, size_bytes: int | None = 64
         "better": "higher",
     }
     fields |= {"main": True, "n": 3, "lowest": median, "highest": median, "disturbed_count": 0, **changed}
-    return Summary(client=client, server=server, median=median, size_bytes=size_bytes, **fields)
+    return Summary(client=client, server=server, median=median, message_bytes=message_bytes, **fields)
 
 
 @pytest.mark.parametrize("values", [[0.0, 0.0], [-5.0, 3.0], [1e-9, 1e12], [7.0], [5.0, 5.0], [1e-300, 2e-300], [1e308, 1e307]])

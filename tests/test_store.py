@@ -131,7 +131,7 @@ def test_loading_while_it_runs_and_again(builder: RunBuilder, database: Path) ->
     assert reasons(database, "not_measured") == ["pending: attempt 1 submitted", "pending: not submitted yet"]
     ids = ask(
         database,
-        "SELECT result_id FROM v_results WHERE job = 'j00001' ORDER BY size_bytes, repetition_no",
+        "SELECT result_id FROM v_results WHERE job = 'j00001' ORDER BY message_bytes, repetition_no",
     )
     builder.measure("j00001")
     builder.end("j00001")

@@ -61,7 +61,7 @@ class Explained:
     def to_json(self) -> dict[str, Any]:
         """For --json: base units, names as in the database."""
         row, level = self.changed.row, self.changed.level
-        named = {name: getattr(row, name) for name in ("series_id", "kernel", "cluster", "client", "server", "size_bytes")}
+        named = {name: getattr(row, name) for name in ("series_id", "kernel", "cluster", "client", "server", "message_bytes")}
         numbers = ("ratio", "low", "high", "p_value", "before_count", "after_count", "reason", "gone", "method")
         return {
             **named,

@@ -21,7 +21,7 @@ from hpcq.store.query import median, size_text, variant_names
 _TRIPS = ("tcp_pingpong", "udp_pingpong")
 
 _RESULTS = """
-SELECT v.cluster, v.placement, v.kernel, v.client, v.server, v.size_bytes, v.parameters, v.metric, v.unit, v.value,
+SELECT v.cluster, v.placement, v.kernel, v.client, v.server, v.message_bytes, v.parameters, v.metric, v.unit, v.value,
     n.better, s.client_cluster, g.value AS buffer_bytes
 FROM v_results v
 LEFT JOIN v_granted g ON g.result_id = v.result_id AND g.granted = 'server_receive_buffer_bytes'
@@ -45,7 +45,7 @@ class FarTest:
     """One test over a link, medians; `back` is None where it has no direction, near ones where nothing was compared."""
 
     kernel: str
-    size_bytes: int | None
+    message_bytes: int | None
     variant: str
     metric: str
     unit: str
@@ -63,7 +63,7 @@ class FarTest:
 
     @property
     def size_text(self) -> str:
-        return size_text(self.size_bytes)
+        return size_text(self.message_bytes)
 
     @property
     def window_limits(self) -> bool:
@@ -116,7 +116,7 @@ def _distance(link: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Dis
         if row["cluster"] == link["link"] or (side is not None and {row["client"], row["server"]} & used):
             parameters = json.loads(row["parameters"])
             direction = parameters.pop("direction", None)
-            key = (row["kernel"], json.dumps(parameters), row["size_bytes"], row["metric"], row["unit"], row["better"])
+            key = (row["kernel"], json.dumps(parameters), row["message_bytes"], row["metric"], row["unit"], row["better"])
             values = tests.setdefault(key, _Values())
             if side is not None:
                 getattr(values, side).append(row["value"])
@@ -129,7 +129,7 @@ def _distance(link: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Dis
     trip_ns, near_trip_ns = _trips(tests)
     variants = variant_names((key[0], key[1]) for key in tests)
     made = [_far(key, values, variants[key[0], key[1]], trip_ns) for key, values in tests.items()]
-    made.sort(key=lambda one: (one.kernel, one.size_bytes or 0, one.window_bps or 0.0, one.variant))
+    made.sort(key=lambda one: (one.kernel, one.message_bytes or 0, one.window_bps or 0.0, one.variant))
     return Distance(link["link"], link["from_cluster"], link["to_cluster"], trip_ns, near_trip_ns, tuple(made))
 
 
@@ -143,13 +143,13 @@ def _trips(tests: Mapping[_Test, _Values]) -> tuple[float | None, float | None]:
 
 
 def _far(key: _Test, values: _Values, variant: str, trip_ns: float | None) -> FarTest:
-    kernel, _, size_bytes, metric, unit, better = key
+    kernel, _, message_bytes, metric, unit, better = key
     far, near = values.there + values.back, values.near_from + values.near_to
     # The kernel keeps half of a socket's buffer for its own bookkeeping.
     window_bytes = median(values.buffers) / 2 if values.buffers and kernel == "tcp_stream" else None
     return FarTest(
         kernel=kernel,
-        size_bytes=size_bytes,
+        message_bytes=message_bytes,
         variant=variant,
         metric=metric,
         unit=unit,

@@ -110,12 +110,13 @@ def run_id_of(database: Connection, name: str) -> int:
 
 def words_of_test(test: str) -> str:
     """`tcp_stream 64 KiB throughput_bps`: a test's key for people."""
-    from hpcq.store.query import SIZE_OPTIONS, size_text
+    from hpcq.kernels import message_bytes
+    from hpcq.store.query import size_text
 
     kernel, _, rest = test.partition(" ")
     text, _, metric = rest.rpartition(" ")
     parameters: dict[str, Any] = json.loads(text)
-    size = next((size_text(parameters[name]) for name in SIZE_OPTIONS if isinstance(parameters.get(name), int)), "")
+    size = size_text(message_bytes(kernel, parameters))
     return " ".join(one for one in (kernel, size, metric) if one)
 
 

@@ -38,7 +38,7 @@ from hpcq.definition.pairs import PairsSection, check_pairs, read_pairs
 from hpcq.definition.reservations import ReservationSection, named_reservation
 from hpcq.definition.sweep import POINT_COUNT_MAX, Entry, expand
 from hpcq.definition.yamlfile import Document, Place, parse_document, read_document, shown
-from hpcq.kernels import check_parameters, expected_s, kernels, unknown_name
+from hpcq.kernels import complete, expected_s, kernels, unknown_name
 
 
 class NodesSection(Section):
@@ -255,13 +255,11 @@ def _read_test(document: Document, section: TestSection, place: Place, before: i
     entry = Entry(section.parameters, section.matrix, section.zips, section.exclude, zip_is_list)
     tests = []
     for test_no, point in enumerate(expand(kernel, entry, document, place), before + 1):
-        checked = check_parameters(kernel, point)
-        for complaint in checked.complaints:
-            document.complain((*place, "parameters", complaint.name), complaint.message, complaint.hint)
-        expected = expected_s(checked.parameters)
+        parameters = complete(kernel, point)
+        expected = expected_s(parameters)
         if section.timeout_s is not None and section.timeout_s <= expected:
             at = (*place, "timeout_s")
             document.complain(at, f"{section.timeout_s:g} s, but the test itself takes {expected:g} s: allowed is more")
         timeout_s = math.ceil(section.timeout_s or max(30.0, 20.0 + 3.0 * expected))
-        tests.append(Test(test_no, kernel.name, kernel.program, checked.parameters, timeout_s))
+        tests.append(Test(test_no, kernel.name, kernel.program, parameters, timeout_s))
     return tests

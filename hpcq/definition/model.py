@@ -143,7 +143,7 @@ class PairChoice:
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """One test with complete parameters: one point of a sweep."""
+    """One test with nothing left to fill in: one point of a sweep, as in the campaign, plan.json and the database."""
 
     __test__ = False  # not one of pytest's, whatever it is called
 
@@ -152,6 +152,13 @@ class Test:
     program: str
     parameters: Mapping[str, ParameterValue]
     timeout_s: int
+    #: What else of ours is on the network meanwhile: see planning/allocations.py; empty for pairs in allocations of their own.
+    load: str = ""
+
+    @property
+    def telling(self) -> Mapping[str, ParameterValue]:
+        """What tells its results from others: parameters, and the load in tournaments."""
+        return {**self.parameters, "load": self.load} if self.load else self.parameters
 
 
 class GateKind(StrEnum):

@@ -13,6 +13,7 @@ from typing import Any
 from hpcq.evidence import names
 from hpcq.evidence.ends import End, read_end, same_kernel
 from hpcq.evidence.judgement import JudgedResult
+from hpcq.kernels import message_bytes
 
 #: Head of one segment on the wire at the most: Ethernet 14, VLAN 4, IPv6 40, TCP 20 with 12 of options (RFC 7323 time stamps).
 HEAD_BYTES_MAX = 90
@@ -61,8 +62,7 @@ class Case:
 
     def moved(self, end: str) -> dict[str, Moved] | None:
         """What the kernel says it moved at an end, by way (tx, rx); None when it does not say."""
-        size = self.parameters.get("message_bytes")
-        size = float(size) if isinstance(size, (int, float)) and not isinstance(size, bool) else None
+        size = message_bytes(self.kernel, self.parameters)
         if self.round_trips:
             operations = self.metric("operation_count", "received_count")
             if operations is None or size is None:
@@ -77,7 +77,7 @@ class Case:
         one_way = Moved(sent if received is None else received, self.metrics.get("received_count", 0.0), sent)
         return {"tx": one_way, "rx": Moved()} if self.sends(end) else {"tx": Moved(), "rx": one_way}
 
-    def _bytes(self, which: str, size: float | None) -> float | None:
+    def _bytes(self, which: str, size: int | None) -> float | None:
         found, count = self.metric(f"{which}_bytes"), self.metric(f"{which}_count")
         return found if found is not None or count is None or size is None else count * size
 

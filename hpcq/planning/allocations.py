@@ -20,11 +20,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hpcq.definition.budget import Budget
-from hpcq.definition.model import Allocation, AllocationKind, Campaign, Cluster, Concurrency, Pattern
+from hpcq.definition.model import Allocation, AllocationKind, Campaign, Cluster, Concurrency, Pattern, Test
 from hpcq.kernels import expected_s, kernel
 from hpcq.planning.fitting import fit_campaign, fit_plan, refuse_where_not_taken
 from hpcq.planning.make_plan import make_plan
-from hpcq.planning.plan import AllocationCost, Cost, Plan, PlannedPair, PlannedTest
+from hpcq.planning.plan import AllocationCost, Cost, Plan, PlannedPair
 from hpcq.planning.waves import ActiveJob, nodes_left, nodes_within
 from hpcq.scheduler.limits import NO_LIMITS, Bound, JobLimits
 
@@ -208,7 +208,7 @@ def steps_of(
                     yield PlayedStep(round_no, test.test_no, repetition_no, one)
 
 
-def estimate_s(tests: Sequence[PlannedTest], repetition_count: int, round_count: int, pair_count: int) -> float:
+def estimate_s(tests: Sequence[Test], repetition_count: int, round_count: int, pair_count: int) -> float:
     """How long a tournament will run."""
     total_s = _TOURNAMENT_OVERHEAD_S
     if any(kernel(test.kernel).program == "hpcq-mpi" for test in tests):
@@ -219,7 +219,7 @@ def estimate_s(tests: Sequence[PlannedTest], repetition_count: int, round_count:
     return round(total_s, 1)
 
 
-def walltime_of(estimated_s: float, tests: Sequence[PlannedTest]) -> int:
+def walltime_of(estimated_s: float, tests: Sequence[Test]) -> int:
     """A tournament's time limit in whole minutes: half as long again, and room for one test that hangs."""
     hanging_s = max(test.timeout_s for test in tests)
     return 60 * math.ceil(max(1.5 * estimated_s, estimated_s + hanging_s, _WALLTIME_MARGIN_S) / 60)

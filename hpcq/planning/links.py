@@ -23,7 +23,7 @@ from hpcq.planning.allocations import Basis, plan_allocations
 from hpcq.planning.fitting import fit_link
 from hpcq.planning.make_plan import derive_walltime_s, estimate_job_s, make_plan
 from hpcq.planning.pairs import Pair, seeded_order
-from hpcq.planning.plan import Cost, Goals, NotPlanned, Plan, PlannedTest
+from hpcq.planning.plan import Cost, Goals, NotPlanned, Plan
 from hpcq.scheduler.limits import JobLimits
 
 #: What the rendezvous of both sides adds to a job: a few turns of the driver.
@@ -142,7 +142,7 @@ def plan_link(
         cluster=link.name,
         candidates=tuple(replace(one, node=qualified(plan.cluster, one.node)) for plan in plans for one in plan.candidates),
         excluded=tuple(replace(one, node=qualified(plan.cluster, one.node)) for plan in plans for one in plan.excluded),
-        tests=tuple(PlannedTest(one.test_no, one.kernel, dict(one.parameters), one.timeout_s) for one in tests),
+        tests=tuple(tests),
         repetition_count=count,
         # The side that is there first waits for the other within its own time limit.
         walltime_s=walltime_s + 60 * math.ceil(link.patience_s / 60),

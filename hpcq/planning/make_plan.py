@@ -14,7 +14,7 @@ from hpcq.definition.model import Campaign, Cluster, PairChoice, Pattern, Test
 from hpcq.kernels import expected_s
 from hpcq.planning.candidates import Excluded, choose_candidates
 from hpcq.planning.pairs import Pair, make_pairs
-from hpcq.planning.plan import Cost, Goals, NotPlanned, Plan, PlannedTest
+from hpcq.planning.plan import Cost, Goals, NotPlanned, Plan
 from hpcq.planning.refusals import no_pair, refuse_beyond_budget, refuse_without_groups, refuse_without_mpi
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def make_plan(
         seed=seed,
         candidates=tuple(candidates),
         excluded=tuple(excluded),
-        tests=tuple(PlannedTest(one.test_no, one.kernel, dict(one.parameters), one.timeout_s) for one in campaign.tests),
+        tests=campaign.tests,
         repetition_count=campaign.repetition_count,
         walltime_s=campaign.walltime_s or derive_walltime_s(campaign.tests, campaign.repetition_count),
         attempt_count_max=campaign.attempt_count_max,

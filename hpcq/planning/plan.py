@@ -7,25 +7,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from hpcq.definition.model import ParameterValue
+from hpcq.definition.model import Test
 from hpcq.errors import StoreError
 from hpcq.planning.candidates import Candidate, Excluded
 from hpcq.planning.pairs import Pair
 
 if TYPE_CHECKING:
     pass
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedTest:
-    """One test with nothing left to fill in."""
-
-    test_no: int
-    kernel: str
-    parameters: Mapping[str, ParameterValue]
-    timeout_s: int
-    #: What else of ours is on the network meanwhile: see allocations.py; empty for pairs in allocations of their own.
-    load: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +77,7 @@ class Plan:
     seed: int
     candidates: tuple[Candidate, ...]
     excluded: tuple[Excluded, ...]
-    tests: tuple[PlannedTest, ...]
+    tests: tuple[Test, ...]
     repetition_count: int
     walltime_s: int
     attempt_count_max: int
@@ -134,7 +122,7 @@ class Plan:
                 | {
                     "candidates": tuple(Candidate(**one) for one in fields["candidates"]),
                     "excluded": tuple(Excluded(**one) for one in fields["excluded"]),
-                    "tests": tuple(PlannedTest(**one) for one in fields["tests"]),
+                    "tests": tuple(Test(**one) for one in fields["tests"]),
                     "pairs": tuple((client, server) for client, server in fields["pairs"]),
                     "not_planned": tuple(NotPlanned(**one) for one in fields.get("not_planned", ())),
                     "notes": tuple(fields.get("notes", ())),

@@ -57,14 +57,18 @@ def make_matrices(summaries: Sequence[Summary], planned: Collection[tuple[str, s
     made = []
     for (cluster, kernel), group in groups.items():
         choose = max if group[0].better == "higher" else min
-        size_bytes = choose(one.size_bytes or 0 for one in group)
-        here = [one for one in group if (one.size_bytes or 0) == size_bytes]
+        message_bytes = choose((one.message_bytes for one in group if one.message_bytes is not None), default=None)
+        here = [one for one in group if one.message_bytes == message_bytes]
         variant = min(one.variant for one in here)
         here = [one for one in here if one.variant == variant]
         pairs = {(client, server) for at, client, server in planned if at == cluster}
         nodes = sorted({node for pair in pairs for node in pair}, key=natural)
         if 2 < len(nodes) <= NODES_MAX:
-            words = [kernel, *([size_text(size_bytes)] if size_bytes else []), *([variant] if variant else [])]
+            words = [
+                kernel,
+                *([size_text(message_bytes)] if message_bytes is not None else []),
+                *([variant] if variant else []),
+            ]
             made.append(_matrix(f"{cluster}: {', '.join(words)}", here, nodes, pairs))
     return made
 

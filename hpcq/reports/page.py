@@ -140,7 +140,7 @@ def _apart(main: Sequence[Summary]) -> list[Apart]:
     """Pairs on the bad side of the others, furthest first; nothing where fewer than three pairs compare."""
     tests: dict[tuple[Any, ...], list[Summary]] = {}
     for one in main:
-        tests.setdefault((one.cluster, one.kernel, one.size_bytes, one.variant), []).append(one)
+        tests.setdefault((one.cluster, one.kernel, one.message_bytes, one.variant), []).append(one)
     pairs: dict[tuple[str, str, str], list[tuple[float, float, Summary]]] = {}
     for group in tests.values():
         reference = query.median([one.median for one in group])

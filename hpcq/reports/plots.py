@@ -9,9 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from hpcq import units
 from hpcq.store.query import Summary, median, size_text
+
+_Number = TypeVar("_Number", int, float)
 
 WIDTH, HEIGHT = 520, 300
 LEFT, RIGHT, TOP, BOTTOM = 78, 14, 14, 40
@@ -97,24 +100,25 @@ def make_plots(summaries: Sequence[Summary]) -> list[Plot]:
             continue
         if not any(one.median for one in group):
             continue
-        sizes = sorted({one.size_bytes for one in group if one.size_bytes})
+        sizes = sorted({one.message_bytes for one in group if one.message_bytes is not None})
         plots.append(_curves(kernel, metric, group, sizes) if len(sizes) > 1 else _strip(kernel, metric, group))
     return sorted(plots, key=lambda plot: plot.kind)
 
 
 def _curves(kernel: str, metric: str, group: Sequence[Summary], sizes: Sequence[int]) -> Plot:
     by_label = _by_label(group)
-    x_axis = _Axis(math.log2(sizes[0]), math.log2(sizes[-1]), LEFT + 10, WIDTH - RIGHT - 10, log=False)
+    places = _size_places(sizes)
+    x_axis = _Axis(places[sizes[0]], places[sizes[-1]], LEFT + 10, WIDTH - RIGHT - 10, log=False)
     y_axis = _value_axis([one.median for one in group], HEIGHT - BOTTOM, TOP)
     dotted = len(group) <= _DOTS_MAX
     curves, rows = [], []
     for style_index, (label, members) in enumerate(by_label.items()):
         middle, upper, lower, dots = [], [], [], []
         for size in sizes:
-            here = [one for one in members if one.size_bytes == size]
+            here = [one for one in members if one.message_bytes == size]
             if not here:
                 continue
-            x, values = x_axis.at(math.log2(size)), sorted(one.median for one in here)
+            x, values = x_axis.at(places[size]), sorted(one.median for one in here)
             middle.append((x, y_axis.at(median(values))))
             low, high = _band(values)
             lower.append((x, y_axis.at(low)))
@@ -132,7 +136,7 @@ def _curves(kernel: str, metric: str, group: Sequence[Summary], sizes: Sequence[
         x_label="message size",
         y_label=f"{metric}, {group[0].better} is better" + (", logarithmic" if y_axis.log else ""),
         height=HEIGHT,
-        x_ticks=tuple(Tick(x_axis.at(math.log2(size)), size_text(int(size))) for size in _few(sizes)),
+        x_ticks=tuple(Tick(x_axis.at(places[size]), size_text(size)) for size in _few(sizes)),
         y_ticks=tuple(Tick(y_axis.at(value), units.human(value, unit)) for value in _tick_values(y_axis)),
         curves=tuple(curves),
         rows=tuple(rows),
@@ -155,9 +159,9 @@ def _strip(kernel: str, metric: str, group: Sequence[Summary]) -> Plot:
         shown = members if dotted else _outside(members, low, high)
         dots = tuple(Dot(x_axis.at(one.median), y, _pair_text(one)) for one in shown)
         curves.append(Curve(label, style_index, _points([(middle, y - 13), (middle, y + 13)]), band, dots))
-        rows.append(_row(label, members[0].size_bytes, members))
-    unit, size_bytes = group[0].unit, group[0].size_bytes
-    at_size = f" at {size_text(size_bytes)}" if size_bytes else ""
+        rows.append(_row(label, members[0].message_bytes, members))
+    unit, message_bytes = group[0].unit, group[0].message_bytes
+    at_size = f" at {size_text(message_bytes)}" if message_bytes is not None else ""
     return Plot(
         kind="strip",
         title=f"{kernel}: {metric}{at_size}",
@@ -172,6 +176,12 @@ def _strip(kernel: str, metric: str, group: Sequence[Summary]) -> Plot:
     )
 
 
+def _size_places(sizes: Sequence[int]) -> dict[int, float]:
+    """Where each size stands on a logarithmic axis; 0 bytes, which has no logarithm, half of the smallest."""
+    smallest = min((math.log2(size) for size in sizes if size), default=1.0)
+    return {size: math.log2(size) if size else smallest - 1 for size in sizes}
+
+
 def _by_label(group: Sequence[Summary]) -> dict[str, list[Summary]]:
     found: dict[str, list[Summary]] = {}
     for one in group:
@@ -179,11 +189,11 @@ def _by_label(group: Sequence[Summary]) -> dict[str, list[Summary]]:
     return found
 
 
-def _row(label: str, size_bytes: int | None, members: Sequence[Summary]) -> tuple[str, str, str, str, str, int]:
+def _row(label: str, message_bytes: int | None, members: Sequence[Summary]) -> tuple[str, str, str, str, str, int]:
     values = [one.median for one in members]
     shown = (units.human(value, members[0].unit) for value in (median(values), min(values), max(values)))
     middle, low, high = shown
-    return label, size_text(size_bytes), middle, low, high, len(values)
+    return label, size_text(message_bytes), middle, low, high, len(values)
 
 
 def _band(values: Sequence[float]) -> tuple[float, float]:
@@ -228,7 +238,7 @@ def _step(span: float) -> float:
     return next(factor * power for factor in (1, 2, 5, 10) if span / (factor * power) <= 8)
 
 
-def _few(values: Sequence[float], count_max: int = 8) -> list[float]:
+def _few(values: Sequence[_Number], count_max: int = 8) -> list[_Number]:
     stride = math.ceil(len(values) / count_max)
     return list(values[::stride])
 
@@ -238,5 +248,5 @@ def _points(points: Sequence[tuple[float, float]]) -> str:
 
 
 def _pair_text(one: Summary) -> str:
-    size = f", {one.size_text}" if one.size_bytes else ""
+    size = f", {one.size_text}" if one.message_bytes is not None else ""
     return f"{one.cluster}: {one.client} to {one.server}{size}: {units.human(one.median, one.unit)} (n = {one.n})"

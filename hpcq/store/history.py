@@ -19,10 +19,10 @@ from typing import Any
 
 from hpcq import units
 from hpcq.errors import UserError
-from hpcq.kernels import unknown_name
+from hpcq.kernels import message_bytes, size_option, unknown_name
 from hpcq.sorting import natural
 from hpcq.store.database import Connection
-from hpcq.store.query import SIZE_OPTIONS, median, size_text
+from hpcq.store.query import median, size_text
 from hpcq.store.time_windows import Window
 
 #: Results that count.
@@ -57,14 +57,14 @@ class SeriesRow:
     server: str
     network: str
     toolchain: str
-    size_bytes: int | None
+    message_bytes: int | None
     variant: str
     parameters: dict[str, Any]
 
     @property
     def label(self) -> str:
         """`tcp_stream 128 KiB n1 > n2`: enough to know it by."""
-        size = f" {size_text(self.size_bytes)}" if self.size_bytes is not None else ""
+        size = f" {size_text(self.message_bytes)}" if self.message_bytes is not None else ""
         return f"{self.kernel}{size} {self.client} > {self.server}" + (f" ({self.variant})" if self.variant else "")
 
 
@@ -256,14 +256,15 @@ def _point(group: Sequence[Any]) -> Point:
 
 def _series_row(row: Any, parameters: dict[str, Any]) -> SeriesRow:
     telling = json.loads(row["parameters"])
-    size = next((parameters[name] for name in SIZE_OPTIONS if isinstance(parameters.get(name), int)), None)
-    variant = ", ".join(f"{name}={_said(name, value)}" for name, value in telling.items() if name not in SIZE_OPTIONS)
+    size = message_bytes(row["kernel"], parameters)
+    size_name = size_option(row["kernel"])
+    variant = ", ".join(f"{name}={_said(name, value)}" for name, value in telling.items() if name != size_name)
     names = (row["series_id"], row["kernel"], row["client_cluster"], row["client"], row["server"])
     return SeriesRow(*names, row["network"], row["toolchain"], size, variant, parameters)
 
 
 def _order(row: SeriesRow) -> tuple[Any, ...]:
-    return row.cluster, row.kernel, natural(row.client), natural(row.server), row.size_bytes or 0, row.variant, row.series_id
+    return row.cluster, row.kernel, natural(row.client), natural(row.server), row.message_bytes or 0, row.variant, row.series_id
 
 
 def _options(database: Connection) -> dict[str, dict[str, Any]]:

@@ -20,10 +20,8 @@ from typing import Any
 
 from hpcq import units
 from hpcq.errors import UserError
+from hpcq.kernels import size_option
 from hpcq.sorting import natural
-
-#: The parameter that a size curve runs over.
-SIZE_OPTIONS = ("message_bytes", "datagram_bytes", "payload_bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +73,7 @@ class ResultRow:
     kernel: str
     client: str
     server: str
-    size_bytes: int | None
+    message_bytes: int | None
     test_no: int
     repetition_no: int
     outcome: str
@@ -102,7 +100,7 @@ class Summary:
     kernel: str
     client: str
     server: str
-    size_bytes: int | None
+    message_bytes: int | None
     variant: str
     """Other parameters that differ between the tests of this kernel: `no_delay=true`; empty when none does."""
     metric: str
@@ -119,7 +117,7 @@ class Summary:
     @property
     def size_text(self) -> str:
         """Its size for people; empty where the test has none."""
-        return size_text(self.size_bytes)
+        return size_text(self.message_bytes)
 
     @property
     def spread_ratio(self) -> float | None:
@@ -267,7 +265,7 @@ def summaries(
     """
     where, values = _where(selection)
     query = (
-        "SELECT v.cluster, v.kernel, v.client, v.server, v.size_bytes, v.parameters, mn.name, mn.unit, mn.better,"
+        "SELECT v.cluster, v.kernel, v.client, v.server, v.message_bytes, v.parameters, mn.name, mn.unit, mn.better,"
         " mn.name = v.metric AS main, mn.position_no, m.value, v.disturbed"
         " FROM v_results v JOIN metric m ON m.result_id = v.result_id"
         " JOIN metric_name mn ON mn.metric_name_id = m.metric_name_id"
@@ -283,10 +281,10 @@ def summaries(
     variants = variant_names((key[1], key[5]) for key in groups)
     made = []
     for key, found in sorted(groups.items(), key=_summary_order):
-        cluster, kernel, client, server, size_bytes, parameters, name, unit, better, main, _ = key
+        cluster, kernel, client, server, message_bytes, parameters, name, unit, better, main, _ = key
         variant = variants[kernel, parameters]
         spread = (len(found), median(found), min(found), max(found), disturbed[key])
-        made.append(Summary(cluster, kernel, client, server, size_bytes, variant, name, unit, better, bool(main), *spread))
+        made.append(Summary(cluster, kernel, client, server, message_bytes, variant, name, unit, better, bool(main), *spread))
     return made
 
 
@@ -371,7 +369,7 @@ def variant_names(tests: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str
         by_kernel.setdefault(kernel, {})[text] = json.loads(text)
     names = {}
     for kernel, sets in by_kernel.items():
-        options = {name for parameters in sets.values() for name in parameters} - set(SIZE_OPTIONS)
+        options = {name for parameters in sets.values() for name in parameters} - {size_option(kernel)}
         differing = sorted(
             name for name in options if len({json.dumps(parameters.get(name)) for parameters in sets.values()}) > 1
         )
@@ -380,11 +378,11 @@ def variant_names(tests: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str
     return names
 
 
-def size_text(size_bytes: int | None) -> str:
+def size_text(message_bytes: int | None) -> str:
     """A message size for people: in KiB or MiB where it is a whole number of them, else in bytes."""
-    if size_bytes is None:
+    if message_bytes is None:
         return ""
-    return units.human(size_bytes, "bytes") if size_bytes % 1024 == 0 and size_bytes else f"{size_bytes} B"
+    return units.human(message_bytes, "bytes") if message_bytes and message_bytes % 1024 == 0 else f"{message_bytes} B"
 
 
 def median(values: Sequence[float]) -> float:
@@ -395,8 +393,8 @@ def median(values: Sequence[float]) -> float:
 
 
 def _summary_order(group: tuple[tuple[Any, ...], list[float]]) -> tuple[Any, ...]:
-    cluster, kernel, client, server, size_bytes, parameters, _, _, _, _, position_no = group[0]
-    return cluster, kernel, natural(client), natural(server), size_bytes or 0, parameters, position_no
+    cluster, kernel, client, server, message_bytes, parameters, _, _, _, _, position_no = group[0]
+    return cluster, kernel, natural(client), natural(server), message_bytes or 0, parameters, position_no
 
 
 def _where(selection: Selection) -> tuple[str, dict[str, str]]:

@@ -143,9 +143,10 @@ def _proposal(test: Tested, ratio: float) -> tuple[SeriesRow, Metric, Proposal] 
 
 def _row(row: SeriesRow, metric: Metric, made: Proposal, against: str | None) -> dict[str, Any]:
     bound = "minimum" if made.better.value == "higher" else "maximum"
-    size = {
-        name: value for name, value in row.parameters.items() if name in {"message_bytes", "datagram_bytes", "payload_bytes"}
-    }
+    from hpcq.kernels import size_option
+
+    size_name = size_option(row.kernel)
+    size = {name: value for name, value in row.parameters.items() if name == size_name}
     written: dict[str, Any] = {"metric": metric.name, "kernel": row.kernel}
     written |= {"where": size} if size else {}
     written |= {"against": against, bound: f"{100 * made.bound:.4g}%"} if against else {bound: float(f"{made.bound:.4g}")}

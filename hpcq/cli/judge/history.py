@@ -28,7 +28,7 @@ _SERIES = (
     Column("kernel"),
     Column("client"),
     Column("server"),
-    Column("size_bytes", "size"),
+    Column("message_bytes", "size"),
     Column("variant", wrap=True),
     Column("network"),
     Column("toolchain"),
@@ -50,7 +50,7 @@ _COMPARED = (
     Column("kernel"),
     Column("client"),
     Column("server"),
-    Column("size_bytes", "size"),
+    Column("message_bytes", "size"),
     Column("variant", wrap=True),
     Column("metric"),
     Column("a", unit_field="unit"),
@@ -332,7 +332,7 @@ def _compared_row(row: SeriesRow, metric: Metric, level: Level) -> dict[str, Any
     verdict = level.direction if level.sure else "same" if level.outcome.value == "pass" else "unclear"
     change = "" if level.ratio is None else f"{100 * (level.ratio - 1):+.1f} %"
     names = {
-        name: getattr(row, name) for name in ("kernel", "cluster", "client", "server", "size_bytes", "variant", "parameters")
+        name: getattr(row, name) for name in ("kernel", "cluster", "client", "server", "message_bytes", "variant", "parameters")
     }
     numbers = {"a": level.before, "b": level.after} if level.before == level.before else {"a": None, "b": None}
     rest = {"ratio": level.ratio, "low": level.low, "high": level.high, "change": change}

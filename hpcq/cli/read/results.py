@@ -258,7 +258,7 @@ def _print_summaries(summaries: Sequence[Summary]) -> None:
 def _print_each(rows: Sequence[ResultRow]) -> None:
     from hpcq.store.query import size_text
 
-    print_rows([{**asdict(row), "size_text": size_text(row.size_bytes)} for row in rows], _EACH, empty="no result")
+    print_rows([{**asdict(row), "size_text": size_text(row.message_bytes)} for row in rows], _EACH, empty="no result")
 
 
 def _print_missing(rows: Sequence[ResultRow]) -> None:

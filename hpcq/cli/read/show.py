@@ -105,7 +105,7 @@ def page(
 
 def _head(found: ResultDetail, words: Mapping[str, str]) -> Iterator[str]:
     one = found.result
-    size = f", {_shown('size_bytes', one.size_bytes)}" if one.size_bytes is not None else ""
+    size = f", {_shown('message_bytes', one.message_bytes)}" if one.message_bytes is not None else ""
     yield f"result {one.result_id}: {one.kernel}{size}, {one.client} > {one.server}, cluster {one.cluster}"
     lasted = f", {units.human(found.duration_ns, 'ns')} long" if found.duration_ns else ""
     when = f"{one.started_utc[:19].replace('T', ' ')} UTC{lasted}" if one.started_utc else "not started"

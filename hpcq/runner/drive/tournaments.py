@@ -13,10 +13,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from hpcq.definition.model import Cluster
-from hpcq.kernels import kernel
+from hpcq.definition.model import Cluster, Test
 from hpcq.planning.allocations import PlayedStep, estimate_s, nodes_of, rounds_of, steps_of, walltime_of
-from hpcq.planning.plan import Plan, PlannedPair, PlannedTest
+from hpcq.planning.plan import Plan, PlannedPair
 from hpcq.render import render
 from hpcq.run_folder.spools import SPOOL, whole_from
 from hpcq.runner.drive.jobs import Job, StepKey, site_context, write_job
@@ -47,7 +46,7 @@ class Tournament:
     pairs: tuple[PlannedPair, ...]
     walltime_s: int
     evidence: str
-    tests: tuple[PlannedTest, ...]
+    tests: tuple[Test, ...]
     steps: tuple[PlayedStep, ...]
 
     @property
@@ -59,7 +58,7 @@ class Tournament:
     def programs(self) -> set[str]:
         """Which kernel programs play in it."""
         playing = {step.test_no for step in self.steps}
-        return {kernel(test.kernel).program for test in self.tests if test.test_no in playing}
+        return {test.program for test in self.tests if test.test_no in playing}
 
 
 def make_tournament(plan: Plan, indices: Sequence[int], number: int, missing: Mapping[int, frozenset[StepKey]]) -> Tournament:

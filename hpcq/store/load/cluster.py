@@ -16,6 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from hpcq.definition.model import Test
 from hpcq.errors import StoreError
 from hpcq.evidence.judgement import Judge, JudgedResult, Judgement
 from hpcq.run_folder.journal import AttemptState, JournalState, fold, read_journal
@@ -35,21 +36,14 @@ Facts = Mapping[str, Mapping[str, Any] | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Test:
-    """One test of the plan with its keys."""
+class TestKeys:
+    """A test of the plan and its keys."""
 
-    test_no: int
-    kernel: str
+    __test__ = False  # not one of pytest's, whatever it is called
+
+    test: Test
     kernel_id: int
-    parameters: dict[str, Any]
     parameter_set_id: int
-    #: The load that it was measured under; a different one is a different series.
-    load: str = ""
-
-    @property
-    def telling(self) -> dict[str, Any]:
-        """What tells its results from others: parameters, and the load in tournaments."""
-        return {**self.parameters, "load": self.load} if self.load else self.parameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +112,7 @@ class ClusterLoader:
         try:
             self._heads(plan, state)
             jobs = self._jobs(plan)
-            self._tests = {test["test_no"]: self._test(test) for test in plan["tests"]}
+            self._tests = {test["test_no"]: self._test(Test(**test)) for test in plan["tests"]}
         except (KeyError, TypeError) as error:
             raise StoreError(f"{self._folder.plan(self.cluster)}: not a plan: {error!r}") from error
         steps = {(test_no, rep) for test_no in self._tests for rep in range(1, plan["repetition_count"] + 1)}
@@ -227,11 +221,9 @@ class ClusterLoader:
             jobs[name] = JobKeys(name, (client, server), job_id, **nodes)
         return jobs
 
-    def _test(self, test: Mapping[str, Any]) -> Test:
-        kernel_id = self._names.kernel(test["kernel"], str(test.get("program", "")))
-        parameters = dict(test["parameters"])
-        made = Test(test["test_no"], test["kernel"], kernel_id, parameters, 0, str(test.get("load", "")))
-        return replace(made, parameter_set_id=self._names.parameter_set(kernel_id, made.telling))
+    def _test(self, test: Test) -> TestKeys:
+        kernel_id = self._names.kernel(test.kernel, test.program)
+        return TestKeys(test, kernel_id, self._names.parameter_set(kernel_id, test.telling))
 
     # -- attempts ---------------------------------------------------------------------------------------------------
 
@@ -351,18 +343,18 @@ class ClusterLoader:
         return True
 
     def _write(self, source: Source, facts: Facts, result_id: int, ingest_file_id: int, raw: RawLine) -> None:
-        test, job = self._tests[source.step[0]], source.job
-        line = read_line(raw, source.path, test.kernel, test.parameters)
-        judgement = self._judged(line, test, facts, job)
+        keys, job = self._tests[source.step[0]], source.job
+        line = read_line(raw, source.path, keys.test.kernel, keys.test.parameters)
+        judgement = self._judged(line, keys.test, facts, job)
         place = Place(
             result_id=result_id,
             job_id=job.job_id,
             test_no=source.step[0],
             repetition_no=source.step[1],
             attempt_id=source.attempt_id,
-            kernel_id=test.kernel_id,
-            series_id=self._series(test, job, self._network_of(line)),
-            parameter_set_id=test.parameter_set_id,
+            kernel_id=keys.kernel_id,
+            series_id=self._series(keys, job, self._network_of(line)),
+            parameter_set_id=keys.parameter_set_id,
             build_id=self._builds_of(job).of_line(line),
             ingest_file_id=ingest_file_id,
             client_node_id=job.client_node_id,
@@ -387,10 +379,10 @@ class ClusterLoader:
             self._network = interface  # what other lines of this run, which got no further, would have used
         return interface if isinstance(interface, str) and interface else self._network
 
-    def _series(self, test: Test, job: JobKeys, network: str) -> int:
+    def _series(self, keys: TestKeys, job: JobKeys, network: str) -> int:
         return self._names.series(
-            test.kernel_id,
-            test.telling,
+            keys.kernel_id,
+            keys.test.telling,
             client_node_id=job.client_node_id,
             server_node_id=job.server_node_id,
             network=network,
@@ -461,9 +453,9 @@ class ClusterLoader:
             if there.reason != reason:
                 missing.reword(self._database, there.result_id, reason)
             return
-        test = self._tests[step[0]]
-        series_id = self._series(test, job, self._network)
-        missing.insert(self._database, (job.job_id, *step, series_id, test.parameter_set_id, reason))
+        keys = self._tests[step[0]]
+        series_id = self._series(keys, job, self._network)
+        missing.insert(self._database, (job.job_id, *step, series_id, keys.parameter_set_id, reason))
 
     def _upsert(self, table: str, identity: Mapping[str, Any], columns: Mapping[str, Any]) -> int:
         """The key of the row; writes only what differs, so that loading again changes nothing."""

@@ -246,9 +246,9 @@ class RowKeys:
         return key
 
     def _add_parameter_set(self, kernel_id: int, text: str, digest: bytes, parameters: Mapping[str, Any]) -> int:
-        sizes = (parameters.get(name) for name in ("message_bytes", "datagram_bytes", "payload_bytes"))
-        size_bytes = next((size for size in sizes if isinstance(size, int) and not isinstance(size, bool)), None)
-        key = self.insert("parameter_set", {"kernel_id": kernel_id, "sha256": digest, "json": text, "size_bytes": size_bytes})
+        name = self._database.execute("SELECT name FROM kernel WHERE kernel_id = ?", (kernel_id,)).fetchone()[0]
+        size = {"message_bytes": kernels.message_bytes(name, parameters)}
+        key = self.insert("parameter_set", {"kernel_id": kernel_id, "sha256": digest, "json": text, **size})
         for name, value in parameters.items():
             stored = scalar(value)
             if stored is not None:

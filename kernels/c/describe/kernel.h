@@ -26,7 +26,8 @@ enum step {
 
 struct kernel {
     const char *name, *summary;
-    const char *method; /* what is timed, from which instant to which */
+    const char *method;      /* what is timed, from which instant to which */
+    const char *size_option; /* the option that size curves run over; NULL: none */
     struct option_table options;
     struct metric_table metrics;
     size_t state_bytes;

@@ -23,6 +23,8 @@ static void kernel_describe(const struct kernel *kernel, struct text *json)
     json_string(json, kernel->summary);
     json_key(json, "method");
     json_string(json, kernel->method);
+    json_key(json, "size_option");
+    json_string(json, kernel->size_option);
     json_key(json, "options");
     options_describe(&kernel->options, json);
     json_key(json, "metrics");

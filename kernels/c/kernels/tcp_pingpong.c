@@ -181,6 +181,7 @@ const struct kernel kernel_tcp_pingpong = {
         "The client stamps the time before send(), sends message_bytes, receives the same number back and stamps "
         "again: "
         "one sample is the full round trip, not half of it. One message is under way at a time, with blocking calls.",
+    .size_option = "message_bytes",
     .options = OPTION_TABLE(option_rows, struct tcp_pingpong_options),
     .metrics = METRIC_TABLE(metric_rows, struct tcp_pingpong_metrics),
     .state_bytes = sizeof(struct tcp_pingpong),

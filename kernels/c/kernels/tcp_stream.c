@@ -187,6 +187,7 @@ const struct kernel kernel_tcp_stream = {
         "The sender calls send() with message_bytes until duration_s is over; the receiver reads until it has every "
         "byte that the sender says, on the control channel, it sent. The rate is the receiver's: bytes after its "
         "first read over the time from its first read to its last.",
+    .size_option = "message_bytes",
     .options = OPTION_TABLE(option_rows, struct tcp_stream_options),
     .metrics = METRIC_TABLE(metric_rows, struct tcp_stream_metrics),
     .state_bytes = sizeof(struct tcp_stream),

@@ -194,6 +194,7 @@ const struct kernel kernel_udp_pingpong = {
         "The client stamps the time before send(), sends a numbered datagram, waits for the reply with that number and "
         "stamps again: one sample is the full round trip. A datagram without a reply costs reply_timeout_s and counts "
         "as lost; the next one follows.",
+    .size_option = "message_bytes",
     .options = OPTION_TABLE(option_rows, struct udp_pingpong_options),
     .metrics = METRIC_TABLE(metric_rows, struct udp_pingpong_metrics),
     .state_bytes = sizeof(struct udp_pingpong),

@@ -262,6 +262,7 @@ const struct kernel kernel_udp_stream = {
         "The sender numbers and stamps each datagram and sends it when it is due at rate_bps. The receiver counts "
         "first arrivals, reordered and repeated ones apart; the number sent comes over the control channel, so that "
         "loss is known exactly. The rate is the receiver's, from its first datagram to its last.",
+    .size_option = "message_bytes",
     .options = OPTION_TABLE(option_rows, struct udp_stream_options),
     .metrics = METRIC_TABLE(metric_rows, struct udp_stream_metrics),
     .state_bytes = sizeof(struct udp_stream),

@@ -100,6 +100,7 @@ const struct kernel kernel_mpi_pingpong = {
         "again: one sample is the full round trip, not half of it. One message is under way at a time, from and into "
         "the "
         "same (cache-warm) buffer. Ranks agree on the number of operations of each batch of some 10 ms beforehand.",
+    .size_option = "message_bytes",
     .options = OPTION_TABLE(option_rows, struct mpi_pingpong_options),
     .metrics = METRIC_TABLE(metric_rows, struct mpi_pingpong_metrics),
     .state_bytes = sizeof(struct mpi_pingpong),
