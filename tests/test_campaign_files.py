@@ -10,6 +10,7 @@ import pytest
 from hpcq.definition import read_campaign
 from hpcq.definition.budget import Budget
 from hpcq.definition.model import Directions, Evidence, Gate, GateAgainst, GateKind, GateStatistic, PairChoice, Pattern
+from hpcq.kernels import kernel
 from tests.definition_texts import (
     GOOD,
     NAMES,
@@ -36,10 +37,7 @@ def test_shortest_campaign_is_final(here: Path) -> None:
     assert campaign.seed == read(GOOD + TESTS).seed
     (test,) = campaign.tests
     assert (test.test_no, test.kernel, test.program, test.timeout_s) == (1, "tcp_stream", "hpcq-net", 30)
-    assert list(test.parameters) == [
-        "message_bytes", "duration_s", "warmup_s", "operation_count_max", "send_buffer_bytes", "receive_buffer_bytes",
-        "no_delay", "congestion_control",
-    ]  # fmt: skip
+    assert test.parameters == {option.name: option.default for option in kernel("tcp_stream").options}
 
 
 def test_full_campaign(here: Path) -> None:
@@ -251,10 +249,7 @@ def test_the_message_of_the_style_page(here: Path) -> None:
     assert error.hint == "split the sweep, or use tcp_pingpong above 65507 bytes"
 
 
-OPTIONS = (
-    "valid are message_bytes, duration_s, warmup_s, operation_count_max, send_buffer_bytes, receive_buffer_bytes,"
-    " no_delay, congestion_control"
-)
+OPTIONS = f"valid are {', '.join(option.name for option in kernel('tcp_stream').options)}"
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from hpcq.definition.campaign import read_campaign
 from hpcq.definition.cluster import read_cluster
 from hpcq.definition.model import Campaign, Cluster, Directions, NodeChoice, PairChoice, Pattern
 from hpcq.errors import StoreError, UserError
+from hpcq.kernels import kernel
 from hpcq.planning.candidates import has_features
 from hpcq.planning.make_plan import derive_walltime_s, estimate_job_s, make_plan
 from hpcq.planning.pairs import circle_round, make_pairs, seeded_order
@@ -167,10 +168,7 @@ def test_plan_as_the_contract_has_it(campaign: Campaign, cluster: Cluster) -> No
         "test_no": 3,
         "kernel": "udp_pingpong",
         "program": "hpcq-net",
-        "parameters": {
-            "message_bytes": 1024, "duration_s": 2, "warmup_s": 0.2, "operation_count_max": 0,
-            "send_buffer_bytes": 0, "receive_buffer_bytes": 0,
-        },
+        "parameters": {option.name: option.default for option in kernel("udp_pingpong").options} | {"message_bytes": 1024},
         "timeout_s": 30,
         "load": "",
     }  # fmt: skip

@@ -182,7 +182,7 @@ def summary(client: str, server: str, median: float, message_bytes: int | None =
 
 
 @pytest.mark.parametrize("values", [[0.0, 0.0], [-5.0, 3.0], [1e-9, 1e12], [7.0], [5.0, 5.0], [1e-300, 2e-300], [1e308, 1e307]])
-@pytest.mark.parametrize("sizes", [(64, 64), (64, 1024), (None, None), (1, 2**40)])
+@pytest.mark.parametrize("sizes", [(64, 64), (64, 1024), (None, None), (1, 2**40), (0, 8), (0, 0)])
 def test_every_plot_stays_within_its_frame(values: list[float], sizes: tuple[int | None, ...]) -> None:
     group = [summary("n1", f"n{number}", value, size) for number, value in enumerate(values) for size in sizes]
     for plot in make_plots(group):
@@ -203,6 +203,30 @@ def test_a_curve_rises_to_the_left_edge_of_its_table() -> None:
     ys = [float(point.split(",")[1]) for point in curve.line.split()]
     assert ys == sorted(ys, reverse=True)  # more is higher, and SVG counts downwards
     assert [row[1] for row in plot.rows][:2] == ["64 B", "128 B"]
+
+
+def test_no_bytes_is_a_size(tmp_path: Path) -> None:
+    summaries = [
+        summary("n1", "n2", 10.0 + size, size, metric="round_trip_p50_ns", unit="ns", better="lower") for size in (0, 8, 64)
+    ]
+    (plot,) = make_plots(summaries)
+    assert (plot.kind, [tick.label for tick in plot.x_ticks]) == ("curve", ["0 B", "8 B", "64 B"])
+    assert [row[1] for row in plot.rows] == ["0 B", "8 B", "64 B"]
+    (strip,) = make_plots(summaries[:1])
+    assert strip.title.endswith(" at 0 B")
+    assert "0 B" in strip.curves[0].dots[0].text
+
+
+def test_no_bytes_stands_on_the_page_and_in_the_database(tmp_path: Path) -> None:
+    tests = tuple(("mpi_pingpong", {"message_bytes": size}) for size in (0, 8, 64))
+    builder = RunBuilder(tmp_path / "runs", pairs=(("n1", "n2"),), tests=tests)
+    builder.everything()
+    page = page_of(builder, tmp_path)
+    assert "mpi_pingpong: round_trip_p50_ns" in page.text
+    assert page.text.count("0 B ") >= 3  # an axis, a table of figures, a matrix or its dots
+    with reading(tmp_path / "results.db") as database:
+        sizes = [row[0] for row in database.execute("SELECT DISTINCT message_bytes FROM v_results ORDER BY 1")]
+    assert sizes == [0, 8, 64]
 
 
 def test_many_pairs_keep_their_outliers() -> None:
