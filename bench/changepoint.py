@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench import harness
 from bench.changepoint_peers import Floats, detectors, kernel_cpd_explicit
-from hpcq.statistics import Outcome, change_indices, compare, find_changes, noise_scale
+from hpcq.statistics import ComparisonVerdict, change_indices, compare, find_changes, noise_scale
 
 FAMILIES = ("gauss", "heavy", "bimodal", "autocorrelated")
 STEADY = FAMILIES[:3]
@@ -212,7 +212,7 @@ def _degraded(seed: int, *, spread: float, before: int, after: int, drop: float,
         outcomes = []
         for _ in range(repetitions):
             values = noise(random, family, before + after, spread)
-            outcomes.append(compare(values[:before], values[before:] * (1 - drop)).outcome is Outcome.DEGRADED)
+            outcomes.append(compare(values[:before], values[before:] * (1 - drop)).verdict is ComparisonVerdict.DEGRADED)
         found[family] = float(np.mean(outcomes))
     return found
 
@@ -228,7 +228,7 @@ def delay(seed: int, repetitions: int) -> Iterator[harness.Claim]:
                 values[60:] *= 0.9
                 series.append(values)
         searched = float(np.mean([any(abs(i - 60) <= min(3, after) for i in indices) for indices in ours(series)]))
-        tested = float(np.mean([compare(v[:60], v[60:]).outcome is Outcome.DEGRADED for v in series]))
+        tested = float(np.mean([compare(v[:60], v[60:]).verdict is ComparisonVerdict.DEGRADED for v in series]))
         yield harness.claim(f"10 % drop found {after} values after it, unknown boundary", "share", "share", searched)
         yield harness.claim(f"10 % drop found {after} values after it, known boundary", "share", "share", tested)
 

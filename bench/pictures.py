@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench.blame import Pair, Truth, circle_rounds, measure
-from hpcq.statistics import Outcome, compare, find_changes
+from hpcq.statistics import ComparisonVerdict, compare, find_changes
 
 Floats = NDArray[np.float64]
 
@@ -146,7 +146,7 @@ def repetitions() -> None:
             hits = []
             for _ in range(300):
                 before, after = 1 + 0.02 * random.standard_normal(30), 1 - 0.02 * ratio + 0.02 * random.standard_normal(count)
-                hits.append(compare(before, after, minimum_effect_ratio=0.01).outcome is Outcome.DEGRADED)
+                hits.append(compare(before, after, minimum_effect_ratio=0.01).verdict is ComparisonVerdict.DEGRADED)
             shares.append(float(np.mean(hits)))
         picture.curve([at(count, share) for count, share in zip(counts, shares, strict=True)], colour=colour)
         label_y = {5.0: 60, 2.5: 84, 2.0: 108, 1.0: 132}[ratio]

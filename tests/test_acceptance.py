@@ -22,12 +22,12 @@ from hpcq.runner.accept.expected import Expected
 from hpcq.runner.accept.partners import again, partners
 from hpcq.runner.accept.values import _slow
 from hpcq.scheduler.upkeep import NodeUpkeep, Reservation, Upkeep, drain_command, read_nodes, read_reservations
-from hpcq.statistics import Outcome, compare
+from hpcq.statistics import ComparisonVerdict, compare
 from hpcq.store.ledger import NodeState
 from hpcq.verdict.acceptance import Acceptance, PairResult, judge
+from hpcq.verdict.gates import Verdict
 from hpcq.verdict.record import Thing, VerdictRecord
 from hpcq.verdict.shared import pairs_across, sides_of
-from hpcq.verdict.words import Verdict
 
 pytestmark = pytest.mark.fast
 
@@ -184,7 +184,8 @@ def test_what_is_expected_without_a_baseline_is_what_the_best_peers_do() -> None
     expected = Expected.of(earlier, [now], {}, trusted=False)
     assert min(expected.known(("n1", "n2", "t"))) == 100.0, "what was always slow is not its own measure"
     pool = expected.known(("n1", "n2", "t"))
-    assert compare(pool, [90.0, 90.1, 90.2, 90.3, 90.4]).outcome is Outcome.DEGRADED, "pairs are no series that wanders"
+    found = compare(pool, [90.0, 90.1, 90.2, 90.3, 90.4])
+    assert found.verdict is ComparisonVerdict.DEGRADED, "pairs are no series that wanders"
     assert max(Expected.of(earlier, [now], {}, trusted=True).known(("n1", "n2", "t"))) < 41, "a baseline's word stands"
 
 

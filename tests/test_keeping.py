@@ -88,7 +88,8 @@ def test_baselines_keep_their_past(history: History, say: Any) -> None:
     say("baseline", "set", "good", "nightly-20261103")
     found = say("baseline", "list", "--json")
     assert [(one["holds"], len(one["runs"])) for one in found] == [(1, 1), (0, 2)]
-    assert say("compare", "baseline:good", "latest", "--json", expect=4)["pairs"][0]["n_a"] == 2
+    first = say("compare", "baseline:good", "latest", "--json", expect=3)["pairs"][0]
+    assert first["n_a"] == 1  # a job is one value, however often it repeated the test
     say("compare", "baseline:none", "latest", expect=2)
 
 

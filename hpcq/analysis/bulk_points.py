@@ -28,15 +28,13 @@ _ONE_BY_ONE = 100
 @dataclass(frozen=True, slots=True)
 class SeriesPoints:
     """The points of one series in time order. value: medians of jobs; result: one result of each point; after: 1 from the
-    boundary on. repetitions and repetition_after: the single values (of pruned jobs their median), in time order.
+    boundary on.
     """
 
     series_id: int
     value: Floats
     result: NDArray[np.int64]
     after: NDArray[np.bool_]
-    repetitions: Floats
-    repetition_after: NDArray[np.bool_]
 
 
 def tracks(
@@ -103,9 +101,6 @@ def _grouped(fetched: NDArray[np.void]) -> Iterator[SeriesPoints]:
     first_row, medians = first_row[in_time], medians[in_time]
     ids, lows = np.unique(series, return_index=True)
     points = np.searchsorted(first_row, np.append(lows, len(values)))
-    highs = np.append(lows[1:], len(values))
-    for i, (low, high) in enumerate(zip(lows, highs, strict=True)):
+    for i in range(len(ids)):
         at = slice(points[i], points[i + 1])
-        yield SeriesPoints(
-            int(ids[i]), medians[at], results[first_row[at]], after[first_row[at]], values[low:high], after[low:high]
-        )
+        yield SeriesPoints(int(ids[i]), medians[at], results[first_row[at]], after[first_row[at]])

@@ -15,7 +15,10 @@ import numpy as np
 
 from hpcq.analysis import change_context
 from hpcq.analysis.bulk_points import SeriesPoints, tracks
+from hpcq.analysis.scatter import histories, scatter_of
 from hpcq.kernels import Better
+from hpcq.statistics import JobScatter
+from hpcq.statistics.smallest_effect import smallest_move
 from hpcq.store.database import Connection
 from hpcq.store.history import Metric, SeriesRow
 from hpcq.store.time_windows import Window
@@ -62,13 +65,13 @@ class Explained:
         """For --json: base units, names as in the database."""
         row, level = self.changed.row, self.changed.level
         named = {name: getattr(row, name) for name in ("series_id", "kernel", "cluster", "client", "server", "message_bytes")}
-        numbers = ("ratio", "low", "high", "p_value", "before_count", "after_count", "reason", "gone", "method")
+        numbers = ("ratio", "low", "high", "p_value", "before_count", "after_count", "reason", "came_back", "method")
         return {
             **named,
             "parameters": row.parameters,
             "metric": self.changed.metric.name,
             "unit": self.changed.metric.unit,
-            "verdict": level.outcome.value,
+            "verdict": level.verdict.value,
             "direction": level.direction,
             "at_utc": self.changed.at_utc,
             "last_before_utc": self.changed.last_before_utc,
@@ -95,7 +98,8 @@ def changed(
     new = {one.series_id: one for one in tracks(database, rows, metrics, since, facts=facts)}
     named = {row.series_id: row for row in rows}
     joined = [_joined(old.get(one), new.get(one)) for one in named if one in old or one in new]
-    judged = judge_boundary([_sides(one, metrics[named[one.series_id].kernel]) for one in joined])
+    known = scatter_of(histories(database, rows, metrics, since), rows)
+    judged = judge_boundary([_sides(one, metrics[named[one.series_id].kernel], known[one.series_id]) for one in joined])
     return [_changed(database, named[one.series_id], metrics, one, level) for one, level in zip(joined, judged, strict=True)]
 
 
@@ -112,7 +116,8 @@ def searched(
     named = {row.series_id: row for row in rows}
     found = []
     there = tracks(database, rows, metrics, history, boundary=since_utc, facts=facts)
-    judged = judge_search([_sides(one, metrics[named[one.series_id].kernel]) for one in there])
+    known = scatter_of({one.series_id: one.value[~one.after] for one in there}, rows)
+    judged = judge_search([_sides(one, metrics[named[one.series_id].kernel], known[one.series_id]) for one in there])
     for one, levels in zip(there, judged, strict=True):
         found += [_changed(database, named[one.series_id], metrics, one, level) for level in levels]
     return found
@@ -140,22 +145,20 @@ def _changed(database: Connection, row: SeriesRow, metrics: Mapping[str, Metric]
     return Changed(row, metrics[row.kernel], level, at_utc, last_before, *near)
 
 
-def _sides(track: SeriesPoints, metric: Metric) -> Sides:
-    boundary, repetition = int(np.sum(~track.after)), int(np.sum(~track.repetition_after))
-    return Sides(Better(metric.better), track.value, boundary, track.repetitions, repetition)
+def _sides(track: SeriesPoints, metric: Metric, scatter: JobScatter) -> Sides:
+    boundary = int(np.sum(~track.after))
+    return Sides(Better(metric.better), track.value, boundary, scatter, smallest_move(metric.unit))
 
 
 def _joined(old: SeriesPoints | None, new: SeriesPoints | None) -> SeriesPoints:
-    """One track from the two stretches: everything of the second is after."""
+    """The points of the two stretches in one: everything of the second is after."""
     if old is None or new is None:
         only, is_after = (new, True) if new is not None else (old, False)
         assert only is not None  # noqa: S101 - one of them is there
-        flags = np.full(len(only.value), is_after), np.full(len(only.repetitions), is_after)
-        return replace(only, after=flags[0], repetition_after=flags[1])
+        return replace(only, after=np.full(len(only.value), is_after))
     after = np.arange(len(old.value) + len(new.value)) >= len(old.value)
-    repetition_after = np.arange(len(old.repetitions) + len(new.repetitions)) >= len(old.repetitions)
-    joined = [np.concatenate([getattr(old, name), getattr(new, name)]) for name in ("value", "result", "repetitions")]
-    return SeriesPoints(old.series_id, joined[0], joined[1], after, joined[2], repetition_after)
+    joined = [np.concatenate([getattr(old, name), getattr(new, name)]) for name in ("value", "result")]
+    return SeriesPoints(old.series_id, joined[0], joined[1], after)
 
 
 def _number(value: float) -> float | None:

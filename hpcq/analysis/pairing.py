@@ -12,7 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpcq.analysis.bulk_points import tracks
+from hpcq.analysis.scatter import histories, scatter_of
 from hpcq.kernels import Better
+from hpcq.statistics import JobScatter
+from hpcq.statistics.smallest_effect import smallest_move
 from hpcq.store.database import Connection
 from hpcq.store.history import Metric, SeriesRow
 from hpcq.store.time_windows import Window
@@ -24,7 +27,7 @@ Key = tuple[str, str, str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """One test of one pair in both, judged; values of the single repetitions."""
+    """One test of one pair in both, judged; one value per job, since the repetitions of a job share its luck."""
 
     row: SeriesRow
     metric: Metric
@@ -49,9 +52,13 @@ def compare_windows(
     for window, found in zip((a, b), sides, strict=True):
         for track in tracks(database, rows, metrics, window, facts=facts):
             row = named[track.series_id]
-            found.setdefault(_key(row), (row, []))[1].extend(track.repetitions.tolist())
+            found.setdefault(_key(row), (row, []))[1].extend(track.value.tolist())
     both = sorted(sides[0].keys() & sides[1].keys())
-    judged = judge_boundary([_sides(sides[0][key][1], sides[1][key][1], metrics[key[0]]) for key in both])
+    known = scatter_of(histories(database, rows, metrics, b), rows)
+    judged = judge_boundary(
+        [_sides(sides[0][key][1], sides[1][key][1], metrics[key[0]], known[sides[1][key][0].series_id]) for key in both],
+        lasting_count=1,
+    )
     pairings = [Pairing(sides[1][key][0], metrics[key[0]], level) for key, level in zip(both, judged, strict=True)]
     only = [tuple(one[key][0] for key in sorted(one.keys() - other.keys())) for one, other in (sides, sides[::-1])]
     return Compared(tuple(pairings), only[0], only[1])
@@ -61,6 +68,6 @@ def _key(row: SeriesRow) -> Key:
     return row.kernel, row.cluster, row.client, row.server, json.dumps(row.parameters, sort_keys=True)
 
 
-def _sides(old: list[float], new: list[float], metric: Metric) -> Sides:
+def _sides(old: list[float], new: list[float], metric: Metric, scatter: JobScatter) -> Sides:
     values = np.array(old + new, dtype=np.float64)
-    return Sides(Better(metric.better), values, len(old), values, len(old))
+    return Sides(Better(metric.better), values, len(old), scatter, smallest_move(metric.unit))

@@ -2,6 +2,7 @@
 
     find_changes        unknown boundary: when did it change?       changes.py over kernel.py and scale.py
     compare             known boundary: is after worse than before?  boundary.py
+    compare_jobs        the same for single jobs, given how far jobs scatter     between_jobs.py
     median_shift        how far, with an interval                    shift.py
     benjamini_hochberg  many series at once                          discovery.py
 
@@ -9,24 +10,31 @@ This package imports numpy; whatever a reading verb imports at start-up imports 
 docs/methods/change-points.md explains both methods to people.
 """
 
-from hpcq.statistics.boundary import Comparison, Outcome, compare, compare_many, mann_whitney
+from hpcq.statistics.between_jobs import JobScatter, compare_jobs, job_scatter, pooled_scatter
+from hpcq.statistics.boundary import compare, compare_many
 from hpcq.statistics.changes import Change, find_changes
+from hpcq.statistics.comparison import Comparison, ComparisonVerdict
 from hpcq.statistics.discovery import benjamini_hochberg
 from hpcq.statistics.kernel import change_indices
+from hpcq.statistics.rank_sum import mann_whitney
 from hpcq.statistics.scale import noise_scale
 from hpcq.statistics.shift import Shift, median_shift
 
 __all__ = [
     "Change",
     "Comparison",
-    "Outcome",
+    "ComparisonVerdict",
+    "JobScatter",
     "Shift",
     "benjamini_hochberg",
     "change_indices",
     "compare",
+    "compare_jobs",
     "compare_many",
     "find_changes",
+    "job_scatter",
     "mann_whitney",
     "median_shift",
     "noise_scale",
+    "pooled_scatter",
 ]

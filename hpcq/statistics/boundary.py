@@ -1,66 +1,42 @@
 """Known boundary: are the values after it worse than those before?
 
-    degraded       Mann-Whitney p < ALPHA in the direction of worse, and the median moved by at least MINIMUM_EFFECT
-    inconclusive   so few values that no outcome could reach ALPHA; or it looks worse (p < LOOK_AGAIN) but might be luck
-    pass           neither
+    degraded       Mann-Whitney p < ALPHA in the direction of worse, and the median moved by at least MINIMUM_EFFECT_RATIO
+    inconclusive   so few values that no outcome could reach ALPHA; or it looks worse (p < LOOK_AGAIN) but might be luck; or
+                   a worsening of PASS_EFFECT_RATIO is not ruled out by the interval
+    pass           such a worsening is ruled out
 
 Ranks ask no shape of the noise; the minimum effect keeps what is real but of no consequence away from people. Repetitions
 that ran back to back are not independent, and five of them say less than five should: where neighbours before the boundary are
-clearly correlated, p is computed with a wider spread (docs/methods/change-points.md).
-Source: Mann & Whitney 1947 (the test and its exact distribution), Lehmann 1975 (ties).
+clearly correlated, p is computed with a wider spread (docs/methods/change-points.md). For single jobs: between_jobs.py.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from enum import StrEnum
-from functools import lru_cache
-from math import comb, erfc, sqrt
+from collections.abc import Iterable
+from dataclasses import replace
+from math import pi, sqrt
 from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hpcq.kernels import Better
+from hpcq.statistics.comparison import ALPHA, LOOK_AGAIN, Comparison, ComparisonVerdict, more_needed
 from hpcq.statistics.discovery import benjamini_hochberg
+from hpcq.statistics.rank_sum import after_count_needed, mann_whitney, smallest_p
 from hpcq.statistics.ranks import CORRELATION_MAX, average_ranks
+from hpcq.statistics.scale import noise_scale
 from hpcq.statistics.shift import Shift, median_shift
+from hpcq.statistics.smallest_effect import MINIMUM_EFFECT_RATIO, PASS_EFFECT_RATIO, beyond_doubt
 
 Floats = NDArray[np.float64]
 
-ALPHA = 0.01
-LOOK_AGAIN = 0.05
-MINIMUM_EFFECT_RATIO = 0.02
 FALSE_DISCOVERY_RATIO = 0.05
-# Up to here the exact distribution is used (without ties); beyond, the normal one differs by less than 1e-3.
-EXACT_SMALLER = 8
-EXACT_LARGER = 500
 # Thirty runs tell their own correlation poorly, so the spread widens by this power of the factor that it asks for. At 0 AR(1)
 # noise of 0.6 gives 7 % false alarms, at 1 it hides a third of the 5 % drops; bench/changepoint.py measures what this gives.
 CORRELATION_TRUST = 0.4
-
-
-class Outcome(StrEnum):
-    """What a before/after comparison can say; the words of a verdict."""
-
-    PASS = "pass"  # noqa: S105 -- a verdict, not a password
-    DEGRADED = "degraded"
-    INCONCLUSIVE = "inconclusive"
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """One series before against after. `improved`: it moved clearly, in the good direction. `reason` is for people."""
-
-    outcome: Outcome
-    reason: str
-    improved: bool
-    p_value: float | None
-    shift: Shift | None
-    before_count: int
-    after_count: int
+#: A bootstrap of fewer values than these covers too little; the noise before says how far the median may be off.
+_BOOTSTRAP_MIN = 6
 
 
 def compare(
@@ -70,35 +46,43 @@ def compare(
     better: Better = Better.HIGHER,
     alpha: float = ALPHA,
     minimum_effect_ratio: float = MINIMUM_EFFECT_RATIO,
+    smallest_move: float = 0.0,
 ) -> Comparison:
     """Judge whether `after` is worse than `before`.
 
     before, after: one value per repetition in time order, same unit; NaN and infinities are missing values and dropped.
     alpha: chance of calling an unchanged series degraded, before the minimum effect makes it smaller.
-    minimum_effect_ratio: smallest move of the median, as a share of the median before, that matters.
+    minimum_effect_ratio: smallest move of the median, as a share of the median before, that matters; smallest_move: the
+    same in the unit of the values (a loss of 1e-7 where there was none is an infinite share and does not matter).
     """
     old, new = _finite(before), _finite(after)
-    attainable = smallest_p(len(old), len(new), two_sided=better is Better.NONE)
-    if not (len(old) and len(new)):
-        side = "before" if not len(old) else "after"
-        reason = f"no values {side} the boundary"
-        return Comparison(Outcome.INCONCLUSIVE, reason, False, None, None, len(old), len(new))
+    counts = (len(old), len(new))
+    attainable = smallest_p(*counts, two_sided=better is Better.NONE)
+    if not all(counts):
+        reason = f"no values {'before' if not counts[0] else 'after'} the boundary"
+        return Comparison(ComparisonVerdict.INCONCLUSIVE, reason, False, None, None, *counts)
     shift = median_shift(old, new)
     factor = correlation_factor(old, len(new))
     worse, improved = (_temper(p, factor) for p in mann_whitney(old, new, better))
     change = -shift.relative_change if better is Better.HIGHER else shift.relative_change
     if better is Better.NONE:
         change = abs(change)
-    gain = improved < alpha and -change >= minimum_effect_ratio and better is not Better.NONE
+    matters = abs(change) >= minimum_effect_ratio and abs(shift.after - shift.before) >= smallest_move
+    gain = improved < alpha and change < 0 and matters and better is not Better.NONE
+    ruled_out = gain or _worsening_ruled_out(old, new, shift, better, smallest_move)
     if attainable >= alpha:
-        outcome, reason = Outcome.INCONCLUSIVE, _too_few(len(old), len(new), alpha, better)
-    elif worse < alpha and change >= minimum_effect_ratio:
-        outcome, reason = Outcome.DEGRADED, "clearly worse than before"
-    elif worse < LOOK_AGAIN and change >= minimum_effect_ratio:
-        outcome, reason = Outcome.INCONCLUSIVE, "looks worse, but might be luck: measure again"
+        verdict, reason = ComparisonVerdict.INCONCLUSIVE, _too_few(*counts, alpha, better)
+    elif worse < alpha and change > 0 and matters:
+        verdict, reason = ComparisonVerdict.DEGRADED, "clearly worse than before"
+    elif worse < LOOK_AGAIN and change > 0 and matters:
+        verdict, reason = ComparisonVerdict.INCONCLUSIVE, "looks worse, but might be luck: measure again"
+    elif not ruled_out:
+        needed = more_needed(_noise_ratio(old), PASS_EFFECT_RATIO - change, *counts)
+        reason = f"{100 * PASS_EFFECT_RATIO:.0f} % worse is not ruled out: {needed}"
+        verdict = ComparisonVerdict.INCONCLUSIVE
     else:
-        outcome, reason = Outcome.PASS, "clearly better than before" if gain else "no worse than before"
-    return Comparison(outcome, reason, gain, worse, shift, len(old), len(new))
+        verdict, reason = ComparisonVerdict.PASS, "clearly better than before" if gain else "no worse than before"
+    return Comparison(verdict, reason, gain, worse, shift, *counts)
 
 
 def compare_many(
@@ -112,69 +96,41 @@ def compare_many(
     """Judge many series together, so that luck in a few of many is not taken for damage.
 
     pairs: (before, after) of each series, as for compare(). A series that compare() would call degraded, but that chance
-    explains among so many (Benjamini-Hochberg above false_discovery_ratio), comes back inconclusive.
+    explains among so many (Benjamini-Hochberg above false_discovery_ratio), comes back inconclusive, unless it moved far
+    beyond everything seen before (smallest_effect.beyond_doubt).
     """
-    found = [compare(old, new, better=better, alpha=alpha, minimum_effect_ratio=minimum_effect_ratio) for old, new in pairs]
+    sides = list(pairs)
+    found = [compare(old, new, better=better, alpha=alpha, minimum_effect_ratio=minimum_effect_ratio) for old, new in sides]
     tested = [i for i, one in enumerate(found) if one.p_value is not None]
     adjusted = benjamini_hochberg([found[i].p_value or 0.0 for i in tested])
     for i, q in zip(tested, adjusted, strict=True):
-        if found[i].outcome is Outcome.DEGRADED and q > false_discovery_ratio:
+        degraded = found[i].verdict is ComparisonVerdict.DEGRADED
+        if degraded and q > false_discovery_ratio and not beyond_doubt(_finite(sides[i][0]), _finite(sides[i][1])):
             reason = f"looks worse, but among {len(tested)} series that much is expected by luck: measure again"
-            found[i] = replace(found[i], outcome=Outcome.INCONCLUSIVE, reason=reason)
+            found[i] = replace(found[i], verdict=ComparisonVerdict.INCONCLUSIVE, reason=reason)
     return found
 
 
-def mann_whitney(before: Floats, after: Floats, better: Better = Better.HIGHER) -> tuple[float, float]:
-    """p that `after` is worse, and p that it is better, by the rank sum test; both two-sided p for Better.NONE.
-
-    before, after: finite, length >= 1. Exact where one side has at most 8 values and none are equal, otherwise normal with
-    corrections for ties and continuity: what scipy.stats.mannwhitneyu chooses by itself.
-    """
-    m, n = len(before), len(after)
-    pooled = np.concatenate([before, after])
-    ranks = average_ranks(pooled[None, :])[0]
-    above = float(ranks[m:].sum()) - n * (n + 1) / 2.0
-    centred = ranks - (m + n + 1) / 2.0
-    square = float(centred @ centred)
-    untied = square > (m + n) * ((m + n) ** 2 - 1) / 12.0 - 0.25  # a tie lowers it by at least a half
-    if untied and min(m, n) <= EXACT_SMALLER and max(m, n) <= EXACT_LARGER:
-        tail = _exact_tail(min(m, n), max(m, n))
-        lower, upper = float(tail[round(above)]), float(tail[round(m * n - above)])
-    else:
-        deviation = sqrt(m * n / ((m + n) * (m + n - 1.0)) * square)
-        lower, upper = (_normal_tail(u - m * n / 2.0, deviation) for u in (above, m * n - above))
-    if better is Better.NONE:
-        both = min(1.0, 2 * min(lower, upper))
-        return both, both
-    return (lower, upper) if better is Better.HIGHER else (upper, lower)
+def _worsening_ruled_out(old: Floats, new: Floats, shift: Shift, better: Better, smallest_move: float) -> bool:
+    """Whether the interval of the move excludes a worsening of PASS_EFFECT_RATIO; of a level of zero, one that matters."""
+    if shift.ratio is None:
+        worst = new.max() if better is not Better.HIGHER else -new.min()
+        return shift.before == shift.after or abs(float(worst) - shift.before) < smallest_move
+    low, high = shift.low, shift.high
+    if min(len(old), len(new)) < _BOOTSTRAP_MIN:
+        half = 1.96 * _noise_ratio(old) * sqrt(pi / 2 * (1 / len(old) + 1 / len(new)))
+        low = min(low if low is not None else 0.0, shift.ratio * (1 - half))
+        high = None if high is None else max(high, shift.ratio * (1 + half))
+    down = 1.0 if low is None else 1 - low
+    up = float("inf") if high is None else high - 1
+    worst = down if better is Better.HIGHER else up if better is Better.LOWER else max(down, up)
+    return worst < PASS_EFFECT_RATIO or worst * abs(shift.before) < smallest_move
 
 
-def smallest_side(ordered: Sequence[float], after: Sequence[float]) -> float:
-    """The smaller of both one-sided p of mann_whitney(), for a first look at very many short tails.
-
-    ordered: the values before, ascending. 0 where only mann_whitney() itself can tell: equal values, or very many.
-    """
-    few, many = sorted((len(ordered), len(after)))
-    if few > EXACT_SMALLER or many > EXACT_LARGER or len({*ordered, *after}) < few + many:
-        return 0.0
-    tail = _exact_tail(few, many)
-    below = sum(bisect_left(ordered, value) for value in after)
-    return float(min(tail[below], tail[few * many - below]))
-
-
-def smallest_p(before_count: int, after_count: int, *, two_sided: bool = False) -> float:
-    """The p of the most extreme outcome that these many values could give: 1 / (ways to deal the ranks)."""
-    if not (before_count and after_count):
-        return 1.0
-    return min(1.0, (2 if two_sided else 1) / comb(before_count + after_count, after_count))
-
-
-def after_count_needed(before_count: int, alpha: float = ALPHA, *, two_sided: bool = False) -> int | None:
-    """Fewest values after the boundary with which p < alpha can be reached at all; None when too few stand before it."""
-    for count in range(1, 101):
-        if smallest_p(before_count, count, two_sided=two_sided) < alpha:
-            return count
-    return None
+def _noise_ratio(values: Floats) -> float:
+    """Scatter of single values as a share of their level; 0 where the level is zero."""
+    level = abs(float(np.median(values)))
+    return float(noise_scale(values)[0]) / level if level else 0.0
 
 
 def correlation_factor(before: Floats, after_count: int) -> float:
@@ -218,28 +174,3 @@ def _too_few(before_count: int, after_count: int, alpha: float, better: Better) 
 def _finite(values: ArrayLike) -> Floats:
     array = np.asarray(values, dtype=np.float64).ravel()
     return array[np.isfinite(array)]
-
-
-def _normal_tail(above_mean: float, deviation: float) -> float:
-    """P(U <= observed) with continuity correction; 1 when nothing varies."""
-    if deviation == 0:
-        return 1.0
-    return min(1.0, 0.5 * erfc(-(above_mean + 0.5) / deviation / sqrt(2.0)))
-
-
-@lru_cache(maxsize=256)
-def _exact_tail(small: int, large: int) -> Floats:
-    """P(U <= u) for u = 0..small * large, sides of `small` and `large` different values.
-
-    Ways to deal: f(i, j; u) = f(i, j - 1; u) + f(i - 1, j; u - j), by which side the largest value is on.
-    """
-    ways = [np.ones(1)] + [np.ones(1) for _ in range(small)]
-    for j in range(1, large + 1):
-        row = [np.ones(1)]
-        for i in range(1, small + 1):
-            counts = np.zeros(i * j + 1)
-            counts[: i * (j - 1) + 1] += ways[i]
-            counts[j:] += row[i - 1]
-            row.append(counts)
-        ways = row
-    return np.asarray(np.minimum(np.cumsum(ways[small]) / comb(small + large, small), 1.0), dtype=np.float64)

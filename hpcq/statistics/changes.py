@@ -22,13 +22,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hpcq.kernels import Better
-from hpcq.statistics.boundary import FALSE_DISCOVERY_RATIO, mann_whitney
+from hpcq.statistics.boundary import FALSE_DISCOVERY_RATIO
 from hpcq.statistics.correlated import CLEARLY, lag_one_correlation, place_steps
 from hpcq.statistics.discovery import benjamini_hochberg
 from hpcq.statistics.kernel import change_indices
+from hpcq.statistics.rank_sum import mann_whitney
 from hpcq.statistics.ranks import correlation_factor, scan_step
 from hpcq.statistics.scale import median, noise_scale
 from hpcq.statistics.shift import median_shift
+from hpcq.statistics.smallest_effect import beyond_doubt
 
 Floats = NDArray[np.float64]
 
@@ -64,13 +66,16 @@ def find_changes(
     minimum_effect_ratio: float = MINIMUM_EFFECT_RATIO,
     penalty: float = PENALTY,
     false_discovery_ratio: float = FALSE_DISCOVERY_RATIO,
+    smallest_moves: Sequence[float] | None = None,
 ) -> list[list[Change]]:
     """Change points of each series, in order.
 
     series: values in time order, any unit, lengths may differ; NaN and infinities are missing values.
     minimum_effect_ratio: smallest step that is told, as a share of the level before.
     penalty: price of a segment in units of ln n; lower finds changes sooner after they happen, with more false alarms.
-    false_discovery_ratio: of the series said to have changed, the share allowed to be luck (with 2 or more series).
+    false_discovery_ratio: of the series said to have changed, the share allowed to be luck (with 2 or more series); what
+    moved far beyond everything seen before is told whatever the number of series (smallest_effect.beyond_doubt).
+    smallest_moves: of each series the smallest step in its own unit that is told.
     """
     arrays = [np.asarray(one, dtype=np.float64).ravel() for one in series]
     kept = [np.flatnonzero(np.isfinite(one)) for one in arrays]
@@ -81,7 +86,24 @@ def find_changes(
     found = [_describe(values, rows, split) for values, rows, split in zip(dense, kept, splits, strict=True)]
     smallest = [min((change.p_value for change in changes), default=1.0) for changes in found]
     believed = benjamini_hochberg(smallest) <= false_discovery_ratio
-    return [changes if len(found) < 2 or sure else [] for changes, sure in zip(found, believed, strict=True)]
+    kept_changes = [
+        changes if len(found) < 2 or sure or _any_beyond_doubt(values, split) else []
+        for changes, sure, values, split in zip(found, believed, dense, splits, strict=True)
+    ]
+    if smallest_moves is None:
+        return kept_changes
+    return [
+        [one for one in changes if abs(one.after - one.before) >= least]
+        for changes, least in zip(kept_changes, smallest_moves, strict=True)
+    ]
+
+
+def _any_beyond_doubt(values: Floats, indices: list[int]) -> bool:
+    bounds = [0, *indices, len(values)]
+    return any(
+        beyond_doubt(values[low:index], values[index:high])
+        for low, index, high in zip(bounds, bounds[1:], bounds[2:], strict=False)
+    )
 
 
 def _split(dense: list[Floats], penalty: float, minimum_effect_ratio: float) -> tuple[list[float], list[list[int]]]:

@@ -5,7 +5,9 @@
                and its blind end, the newest points, against the level that the series last had     statistics.compare
 
 A point is one job, so a change has persisted when more than one point shows it; a single one is never told as a change.
-Among many series a few look changed by luck: Benjamini-Hochberg over all of them decides whom to believe.
+Where so few points cannot tell by ranks, the scatter between jobs that was learned from history decides (between_jobs.py).
+Among many series a few look changed by luck: Benjamini-Hochberg over all of them decides whom to believe, except for what
+moved ten times its noise beyond everything seen before.
 """
 
 from __future__ import annotations
@@ -18,48 +20,53 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpcq.kernels import Better
-from hpcq.statistics import Comparison, Outcome, benjamini_hochberg, compare, find_changes
-from hpcq.statistics.boundary import (
-    ALPHA,
-    FALSE_DISCOVERY_RATIO,
-    LOOK_AGAIN,
-    MINIMUM_EFFECT_RATIO,
-    smallest_p,
-    smallest_side,
-)
+from hpcq.statistics import Comparison, ComparisonVerdict, JobScatter, benjamini_hochberg, compare, compare_jobs, find_changes
+from hpcq.statistics.boundary import FALSE_DISCOVERY_RATIO
+from hpcq.statistics.comparison import ALPHA, LOOK_AGAIN
+from hpcq.statistics.rank_sum import smallest_p, smallest_side
 from hpcq.statistics.scale import median
+from hpcq.statistics.smallest_effect import MINIMUM_EFFECT_RATIO, beyond_doubt
 
 Floats = NDArray[np.float64]
 
-#: A search leaves so many newest points alone: they are compared with the level before them.
-BLIND_POINTS = 4
-#: Fewer points before the blind end say too little of the level.
+#: So many newest points are held against the level before them: a search needs five points to see a level, and more where
+#: the step is hardly larger than the noise.
+TAIL_POINTS = 12
+#: Tails up to here are what a search cannot see; longer ones only bridge to what it sees.
+_BLIND_POINTS = 4
+#: What many tries cost: p of a short tail is multiplied by the first, of a longer one by the second. Of unchanged series
+#: 1.9 % have a p below 0.01 then, and a step of two sigma is told by the fourth point in 91 % (bench/between_jobs.py).
+_SHORT_TRIES, _LONG_TRIES = 1.5, 4.0
+#: Fewer points before a tail say too little of the level for ranks; the scatter between jobs may still tell.
 _LEVEL_POINTS_MIN = 8
+#: With fewer points than these a series is not judged at all.
+JUDGED_POINTS_MIN = 4
+ASSUMED = JobScatter(0.05, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """One series for judging: points in time order, `boundary` the first of the stretch in question.
+    """One series for judging: points (one per job) in time order, `boundary` the first of the stretch in question.
 
-    repetitions and repetition_boundary: the single values, for where points are too few.
+    scatter: how far its jobs scatter. smallest_move: what matters at least, in the unit of the points.
     """
 
     better: Better
     points: Floats
     boundary: int
-    repetitions: Floats
-    repetition_boundary: int
+    scatter: JobScatter = ASSUMED
+    smallest_move: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
     """What was found of one series. index: first point of the new level. direction: worse, better, changed, or the same.
 
-    outcome is degraded only for worse (or, without a better direction, changed). first, last: points on either side that it
-    rests on run from `first` to `last`. gone: the old level is back since.
+    verdict is degraded only for worse (or, without a better direction, changed). first, last: points on either side that it
+    rests on run from `first` to `last`. came_back: the old level is back since.
     """
 
-    outcome: Outcome
+    verdict: ComparisonVerdict
     direction: str
     method: str
     index: int
@@ -74,24 +81,35 @@ class Level:
     before_count: int
     after_count: int
     reason: str
-    gone: bool = False
+    came_back: bool = False
+    beyond_doubt: bool = False
 
     @property
     def sure(self) -> bool:
         """Whether it is a change that may be told."""
-        return self.direction != "same" and self.outcome is not Outcome.INCONCLUSIVE
+        return self.direction != "same" and self.verdict is not ComparisonVerdict.INCONCLUSIVE
 
 
-def judge_boundary(series: Sequence[Sides], minimum_effect_ratio: float = MINIMUM_EFFECT_RATIO) -> list[Level]:
-    """Each series before against after its boundary, all judged together."""
-    found = [_compared(one, one.boundary, len(one.points), minimum_effect_ratio) for one in series]
-    return _believed(found)
+def judge_boundary(series: Sequence[Sides], *, lasting_count: int = 2) -> list[Level]:
+    """Each series before against after its boundary, all judged together.
+
+    lasting_count: fewer points than these after the boundary are never told as a change; 1 where a person asks for one run.
+    """
+    found = [_compared(one, one.boundary, len(one.points), MINIMUM_EFFECT_RATIO) for one in series]
+    return _believed([_lasting(level, lasting_count) for level in found])
+
+
+def _lasting(level: Level, lasting_count: int) -> Level:
+    if level.direction == "same" or level.after_count >= lasting_count:
+        return level
+    reason = f"{level.direction} in one job only, and a change must last: measure again"
+    return replace(level, verdict=ComparisonVerdict.INCONCLUSIVE, reason=reason)
 
 
 def judge_search(series: Sequence[Sides], minimum_effect_ratio: float | None = None) -> list[list[Level]]:
-    """The changes of each series at or behind its boundary; a change whose old level came back is marked gone."""
+    """The changes of each series at or behind its boundary; a change whose old level came back is marked so."""
     extra = {} if minimum_effect_ratio is None else {"minimum_effect_ratio": minimum_effect_ratio}
-    searched = find_changes([one.points for one in series], **extra)
+    searched = find_changes([one.points for one in series], smallest_moves=[one.smallest_move for one in series], **extra)
     found: list[list[Level]] = []
     tails: list[tuple[int, Level]] = []
     for position, (one, changes) in enumerate(zip(series, searched, strict=True)):
@@ -100,12 +118,12 @@ def judge_search(series: Sequence[Sides], minimum_effect_ratio: float | None = N
         for number, change in enumerate(changes):
             direction = _direction(change.before, change.after, one.better)
             level = Level(
-                Outcome.PASS if direction == "better" else Outcome.DEGRADED, direction, "search",
+                ComparisonVerdict.PASS if direction == "better" else ComparisonVerdict.DEGRADED, direction, "search",
                 change.index, cuts[number], cuts[number + 2], change.before, change.after,
                 change.effect_ratio, change.low, change.high, change.p_value,
                 change.index - cuts[number], cuts[number + 2] - change.index, "a new level that lasts",
             )  # fmt: skip
-            levels.append(replace(level, gone=_came_back(level, one.points)))
+            levels.append(replace(level, came_back=_came_back(level, one.points)))
         found.append([level for level in levels if level.index >= one.boundary])
         tail = _tail(one, cuts[-2])
         if tail is not None:
@@ -117,10 +135,10 @@ def judge_search(series: Sequence[Sides], minimum_effect_ratio: float | None = N
 
 
 def _tail(one: Sides, level_start: int) -> Level | None:
-    """The newest points, where the search is blind, against the level before them; None where nothing moved.
+    """The newest points, where the search is blind, against the level before them; None where too few points are there.
 
-    The last 2, 3 and 4 points are tried; the p-value of the clearest is multiplied by the number of tries. Most tails of most
-    series are luck, which a rank sum tells at once; only what might be told is compared in full.
+    The last 2 to TAIL_POINTS points are tried; p-values grow by what so many tries cost. Most tails of most series are luck,
+    which a rank sum tells at once; only what might be told is compared in full.
     """
     tries, p_value = _moved_tails(one, level_start)
     if not tries:
@@ -128,19 +146,27 @@ def _tail(one: Sides, level_start: int) -> Level | None:
     if p_value >= LOOK_AGAIN:
         start = len(one.points) - tries[0]
         counts = (start - level_start, tries[0])
-        same = _same(start, len(one.points), counts, Outcome.PASS, "no worse than before")
-        return replace(same, p_value=min(1.0, len(tries) * p_value))
+        same = _same(start, len(one.points), counts, ComparisonVerdict.PASS, "no worse than before")
+        return replace(same, p_value=p_value)
     levels = []
     points = one.points[level_start:]
     for count in tries:
-        cut = Sides(one.better, points, len(points) - count, points, len(points) - count)
+        cut = replace(one, points=points, boundary=len(points) - count)
         level = _compared(cut, cut.boundary, len(points), MINIMUM_EFFECT_RATIO)
-        levels.append(replace(level, index=len(one.points) - count, first=level_start, last=len(one.points)))
+        dearer = None if level.p_value is None else min(1.0, level.p_value * _tries(count))
+        levels.append(replace(level, index=len(one.points) - count, first=level_start, last=len(one.points), p_value=dearer))
     best = min(levels, key=lambda level: level.p_value if level.p_value is not None else 1.0)
-    p_value = min(1.0, len(levels) * (best.p_value if best.p_value is not None else 1.0))
-    if best.outcome is Outcome.DEGRADED and p_value >= ALPHA:
-        return replace(best, p_value=p_value, outcome=Outcome.INCONCLUSIVE, reason="looks worse of late: measure again")
-    return replace(best, p_value=p_value)
+    p_value = best.p_value if best.p_value is not None else 1.0
+    if best.verdict is ComparisonVerdict.INCONCLUSIVE and best.direction == "same":
+        return replace(best, verdict=ComparisonVerdict.PASS, reason="no change of level")
+    if best.direction != "same" and best.verdict is not ComparisonVerdict.INCONCLUSIVE and p_value >= ALPHA:
+        reason = f"looks {best.direction} of late: measure again"
+        return replace(best, verdict=ComparisonVerdict.INCONCLUSIVE, reason=reason)
+    return best
+
+
+def _tries(count: int) -> float:
+    return _SHORT_TRIES if count <= _BLIND_POINTS else _LONG_TRIES
 
 
 def _moved_tails(one: Sides, level_start: int) -> tuple[list[int], float]:
@@ -148,20 +174,23 @@ def _moved_tails(one: Sides, level_start: int) -> tuple[list[int], float]:
     tries: list[int] = []
     smallest = 1.0
     total = len(one.points)
-    newest = one.points[max(level_start, total - BLIND_POINTS) :].tolist()
+    newest = one.points[max(level_start, total - TAIL_POINTS) :].tolist()
     ordered = sorted(one.points[level_start : total - len(newest)].tolist())
-    for count in range(BLIND_POINTS, 1, -1):
+    for count in range(TAIL_POINTS, 1, -1):
         if count < len(newest):
             insort(ordered, newest[-count - 1])
         start = total - count
-        if start < one.boundary or start - level_start < _LEVEL_POINTS_MIN:
+        before_count = start - level_start
+        if start < one.boundary or before_count < (_LEVEL_POINTS_MIN if count > _BLIND_POINTS else 2):
             continue
         tail = newest[-count:]
         before, after = _middle(ordered), _middle(sorted(tail))
-        if before == after or (before and abs(after / before - 1) < MINIMUM_EFFECT_RATIO):
+        small = abs(after - before) < one.smallest_move
+        if before == after or small or (before and abs(after / before - 1) < MINIMUM_EFFECT_RATIO):
             continue
         tries.insert(0, count)
-        smallest = min(smallest, smallest_side(ordered, tail))
+        by_ranks = smallest_p(before_count, count) < ALPHA
+        smallest = min(smallest, _tries(count) * smallest_side(ordered, tail) if by_ranks else 0.0)
     return tries, smallest
 
 
@@ -170,41 +199,34 @@ def _middle(ordered: Sequence[float]) -> float:
 
 
 def _compared(one: Sides, boundary: int, count: int, minimum_effect_ratio: float) -> Level:
-    """Before against after `boundary`; p_value is 1 where the medians did not move enough to ask."""
+    """Before against after `boundary`; by ranks where so many points can tell, else by the scatter between jobs."""
     before, after = one.points[:boundary], one.points[boundary:count]
-    runs_after = len(after)
-    two_sided = one.better is Better.NONE
-    if smallest_p(len(before), len(after), two_sided=two_sided) >= ALPHA and runs_after >= 2:
-        before, after = one.repetitions[: one.repetition_boundary], one.repetitions[one.repetition_boundary :]
     counts = (len(before), len(after))
     if not all(counts):
         side = "before" if not counts[0] else "after"
-        return _same(boundary, count, counts, Outcome.INCONCLUSIVE, f"nothing was measured {side} the boundary")
-    old, new = median(before), median(after)
-    enough = smallest_p(*counts, two_sided=two_sided) < ALPHA
-    if enough and old and abs(new / old - 1) < minimum_effect_ratio:
-        level = _same(boundary, count, counts, Outcome.PASS, "no worse than before")
-        return replace(level, before=old, after=new, ratio=new / old, p_value=1.0)
-    compared = compare(before, after, better=one.better, minimum_effect_ratio=minimum_effect_ratio)
-    return _level(compared, one.better, boundary, count, runs_after)
+        return _same(boundary, count, counts, ComparisonVerdict.INCONCLUSIVE, f"nothing was measured {side} the boundary")
+    effect, move = minimum_effect_ratio, one.smallest_move
+    if smallest_p(*counts, two_sided=one.better is Better.NONE) < ALPHA:
+        compared = compare(before, after, better=one.better, minimum_effect_ratio=effect, smallest_move=move)
+    else:
+        compared = compare_jobs(before, after, one.scatter, better=one.better, minimum_effect_ratio=effect, smallest_move=move)
+    level = _level(compared, one.better, boundary, count)
+    return replace(level, beyond_doubt=level.direction != "same" and beyond_doubt(before, after))
 
 
-def _level(compared: Comparison, better: Better, boundary: int, count: int, runs_after: int) -> Level:
+def _level(compared: Comparison, better: Better, boundary: int, count: int) -> Level:
     shift = compared.shift
     assert shift is not None  # noqa: S101 - both sides have values
-    moved = compared.outcome is Outcome.DEGRADED or compared.improved
-    looks = compared.outcome is Outcome.INCONCLUSIVE and "looks worse" in compared.reason
+    moved = compared.verdict is ComparisonVerdict.DEGRADED or compared.improved
+    looks = compared.verdict is ComparisonVerdict.INCONCLUSIVE and "looks worse" in compared.reason
     direction = _direction(shift.before, shift.after, better) if moved or looks else "same"
-    outcome, reason = compared.outcome, compared.reason
-    if moved and runs_after < 2:
-        outcome, reason = Outcome.INCONCLUSIVE, f"{direction} in one run only, and a change must last: measure again"
     return Level(
-        outcome, direction, "boundary", boundary, 0, count, shift.before, shift.after, shift.ratio, shift.low, shift.high,
-        compared.p_value, compared.before_count, compared.after_count, reason,
+        compared.verdict, direction, "boundary", boundary, 0, count, shift.before, shift.after, shift.ratio, shift.low,
+        shift.high, compared.p_value, compared.before_count, compared.after_count, compared.reason,
     )  # fmt: skip
 
 
-def _same(boundary: int, count: int, counts: tuple[int, int], outcome: Outcome, reason: str) -> Level:
+def _same(boundary: int, count: int, counts: tuple[int, int], outcome: ComparisonVerdict, reason: str) -> Level:
     nothing = float("nan")
     return Level(
         outcome, "same", "boundary", boundary, 0, count, nothing, nothing, None, None, None, None, counts[0], counts[1], reason
@@ -216,9 +238,9 @@ def _believed(found: list[Level]) -> list[Level]:
     tested = [i for i, level in enumerate(found) if level.p_value is not None]
     adjusted = benjamini_hochberg([found[i].p_value or 0.0 for i in tested])
     for i, q in zip(tested, adjusted, strict=True):
-        if found[i].outcome is Outcome.DEGRADED and q > FALSE_DISCOVERY_RATIO:
+        if found[i].verdict is ComparisonVerdict.DEGRADED and q > FALSE_DISCOVERY_RATIO and not found[i].beyond_doubt:
             reason = f"looks {found[i].direction}, but among {len(tested)} series that much is expected by luck: measure again"
-            found[i] = replace(found[i], outcome=Outcome.INCONCLUSIVE, reason=reason)
+            found[i] = replace(found[i], verdict=ComparisonVerdict.INCONCLUSIVE, reason=reason)
     return found
 
 

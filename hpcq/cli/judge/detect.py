@@ -95,27 +95,27 @@ def _print_changes(table: SeriesTable, better: Better, minimum_effect_ratio: flo
 def _print_comparisons(
     table: SeriesTable, boundary: int, better: Better, minimum_effect_ratio: float | None, as_json: bool
 ) -> int:
-    from hpcq.statistics import Outcome, compare_many
-    from hpcq.statistics.boundary import MINIMUM_EFFECT_RATIO
+    from hpcq.statistics import ComparisonVerdict, compare_many
+    from hpcq.statistics.smallest_effect import MINIMUM_EFFECT_RATIO
 
     minimum = MINIMUM_EFFECT_RATIO if minimum_effect_ratio is None else minimum_effect_ratio
     pairs = [(values[:boundary], values[boundary:]) for values in table.series.values()]
     found = compare_many(pairs, better=better, minimum_effect_ratio=minimum)
-    outcomes = [one.outcome for one in found]
-    code = Exit.INCOMPLETE if Outcome.INCONCLUSIVE in outcomes else Exit.OK
-    code = Exit.DEGRADED if Outcome.DEGRADED in outcomes else code
+    outcomes = [one.verdict for one in found]
+    code = Exit.INCOMPLETE if ComparisonVerdict.INCONCLUSIVE in outcomes else Exit.OK
+    code = Exit.DEGRADED if ComparisonVerdict.DEGRADED in outcomes else code
     if as_json:
         series = [_comparison_json(name, one, boundary) for name, one in zip(table.series, found, strict=True)]
         click.echo(json.dumps({"series": series}))
         return code
     for name, one in zip(table.series, found, strict=True):
-        if one.outcome is Outcome.PASS and not one.improved and len(found) > _SHOWN:
+        if one.verdict is ComparisonVerdict.PASS and not one.improved and len(found) > _SHOWN:
             continue
-        click.echo(f"{one.outcome.value:<12} {name}: {one.reason} ({one.before_count} values before, {one.after_count} after)")
+        click.echo(f"{one.verdict.value:<12} {name}: {one.reason} ({one.before_count} values before, {one.after_count} after)")
         if one.shift is not None:
             shift = one.shift
             click.echo(f"{'':<12} {_effect(shift.before, shift.after, shift.low, shift.high)}")
-    tally = ", ".join(f"{outcomes.count(one)} {one.value}" for one in Outcome if one in outcomes)
+    tally = ", ".join(f"{outcomes.count(one)} {one.value}" for one in ComparisonVerdict if one in outcomes)
     click.echo(f"{len(found)} series: {tally}.")
     if any(one.improved for one in found):
         other = "lower" if better is Better.HIGHER else "higher"
@@ -146,10 +146,10 @@ def _comparison_json(name: str, one: Comparison, boundary: int) -> dict[str, Any
         "low": shift.low if shift else None,
         "high": shift.high if shift else None,
     }
-    moved = one.improved or one.outcome.value == "degraded"
+    moved = one.improved or one.verdict.value == "degraded"
     return {
         "name": name,
-        "verdict": one.outcome.value,
+        "verdict": one.verdict.value,
         "reason": one.reason,
         "improved": one.improved,
         "p_value": one.p_value,

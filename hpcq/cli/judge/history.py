@@ -172,9 +172,9 @@ def regressions(  # noqa: PLR0917 - Click passes by name
         record_changes(database, [one for one in told if one.changed.level.sure])
     worse = [one for one in told if one.changed.level.sure and one.changed.level.direction != "better"]
     open_ones = [
-        one for one in worse if not one.changed.level.gone and _state(states, one.changed) not in {"expected", "false"}
+        one for one in worse if not one.changed.level.came_back and _state(states, one.changed) not in {"expected", "false"}
     ]
-    unclear = sum(one.level.outcome.value == "inconclusive" for one in found)
+    unclear = sum(one.level.verdict.value == "inconclusive" for one in found)
     code = Exit.DEGRADED if open_ones else Exit.INCOMPLETE if unclear and unclear == judged_count else Exit.OK
     if as_json:
         rows = [{**one.to_json(), "state": _state(states, one.changed)} for one in told]
@@ -263,7 +263,7 @@ def _stretch(meant: Any) -> Any:
 def _is_told(level: Level, everything: bool) -> bool:
     if level.direction == "same":
         return False
-    return everything or (level.sure and not level.gone and level.direction != "better")
+    return everything or (level.sure and not level.came_back and level.direction != "better")
 
 
 def _state(states: dict[tuple[int, str, str], str], one: Changed) -> str | None:
@@ -279,7 +279,7 @@ def _severity(one: Explained) -> tuple[bool, bool, float]:
 def _print_change(one: Explained, state: str | None = None) -> None:
     row, level, metric = one.changed.row, one.changed.level, one.changed.metric
     word = level.direction if level.sure else f"perhaps {level.direction}"
-    marks = [mark for mark, holds in (("old level is back", level.gone), (state or "", bool(state))) if holds]
+    marks = [mark for mark, holds in (("old level is back", level.came_back), (state or "", bool(state))) if holds]
     click.echo(f"{word}: {row.label}, {metric.name}, since {_minute(one.changed.at_utc)}{_bracketed(marks)}")
     click.echo(
         f"    {_effect(level, metric.unit)}, {level.before_count} points before, {level.after_count} after: {level.reason}"
@@ -329,7 +329,7 @@ def _point_rows(points: list[Point], metric: Metric, changes: list[Explained]) -
 
 
 def _compared_row(row: SeriesRow, metric: Metric, level: Level) -> dict[str, Any]:
-    verdict = level.direction if level.sure else "same" if level.outcome.value == "pass" else "unclear"
+    verdict = level.direction if level.sure else "same" if level.verdict.value == "pass" else "unclear"
     change = "" if level.ratio is None else f"{100 * (level.ratio - 1):+.1f} %"
     names = {
         name: getattr(row, name) for name in ("kernel", "cluster", "client", "server", "message_bytes", "variant", "parameters")

@@ -17,9 +17,9 @@ from hpcq.analysis.gates import judge_run
 from hpcq.kernels import Better
 from hpcq.run_folder.paths import RunFolder
 from hpcq.runner.accept.expected import Expected, effect_of
-from hpcq.statistics import Outcome, compare
+from hpcq.statistics import ComparisonVerdict, compare
 from hpcq.verdict.acceptance import FAILED_RATIO, PairResult
-from hpcq.verdict.words import Verdict
+from hpcq.verdict.gates import Verdict
 
 if TYPE_CHECKING:
     from hpcq.store.database import Connection
@@ -70,11 +70,11 @@ def _slow(known: Sequence[float], values: Sequence[float], better: Better, effec
     One wild value of five hides any loss from ranks: a median that is as slow as a slow one's then speaks for nobody.
     """
     found = compare(known, values, better=better, minimum_effect_ratio=effect)
-    if found.outcome is Outcome.DEGRADED:
+    if found.verdict is ComparisonVerdict.DEGRADED:
         return True, True, False
     change = _ratio(median(values), median(known), better) - 1
     leans = change <= -effect
-    if found.outcome is Outcome.INCONCLUSIVE:
+    if found.verdict is ComparisonVerdict.INCONCLUSIVE:
         return False, abs(change) < effect and len(values) >= 3 and len(known) >= 3, leans
     return False, not leans, leans
 

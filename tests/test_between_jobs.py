@@ -1,0 +1,129 @@
+"""Jobs are the unit: what scatters between them is learned, and repetitions of one job are one witness."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from hpcq.kernels import Better
+from hpcq.statistics import ComparisonVerdict, JobScatter, compare, compare_jobs, job_scatter, pooled_scatter
+from hpcq.statistics.between_jobs import ASSUMED_RATIO, LEAST_RATIO, t_quantile
+from hpcq.statistics.comparison import runs_needed
+from hpcq.verdict.levels import Sides, judge_boundary, judge_search
+
+pytestmark = pytest.mark.fast
+
+WITHIN, BETWEEN = 0.005, 0.05
+NIGHTS = 30
+
+
+def job_medians(random: np.random.Generator, count: int, between: float = BETWEEN) -> NDArray[np.float64]:
+    """Medians of five repetitions each: 0.5 % within a job, `between` from job to job."""
+    jobs = 1 + between * random.standard_normal(count)
+    repetitions = jobs[:, None] * (1 + WITHIN * random.standard_normal((count, 5)))
+    return np.asarray(np.median(repetitions, axis=1))
+
+
+@pytest.mark.parametrize("between", [0.01, 0.03, 0.05])
+def test_scatter_is_learned_and_a_change_of_level_does_not_count(between: float) -> None:
+    random = np.random.default_rng(1)
+    found = []
+    for _ in range(50):
+        history = job_medians(random, NIGHTS, between)
+        history[20:] *= 0.5
+        found.append(job_scatter(history).ratio)
+    assert np.median(found) == pytest.approx(between, rel=0.3)
+
+
+def test_a_short_history_borrows_from_its_peers_and_none_assumes() -> None:
+    random = np.random.default_rng(2)
+    peers = pooled_scatter(job_medians(random, 4, 0.02) for _ in range(20))
+    assert peers.degrees == 30
+    assert job_scatter([1.0], peers).ratio == pytest.approx(0.02, rel=0.3)
+    assert job_scatter([1.0, 2.0, 0.5], peers).ratio > 0.5  # its own few jobs show more
+    assert job_scatter([1.0, 1.0, 1.0], peers).ratio == peers.ratio  # and never less
+    assert job_scatter([]) == JobScatter(ASSUMED_RATIO, 0)
+    assert pooled_scatter([]) == JobScatter(ASSUMED_RATIO, 0)
+    assert job_scatter([1.0] * 20).ratio == LEAST_RATIO
+
+
+def test_two_jobs_apart_by_what_jobs_scatter_are_not_worse() -> None:
+    random = np.random.default_rng(3)
+    worse = 0
+    for _ in range(2000):
+        history = job_medians(random, NIGHTS + 1)
+        one = compare_jobs(history[-2:-1], history[-1:], job_scatter(history[:-1]))
+        worse += one.verdict is ComparisonVerdict.DEGRADED
+    assert worse / 2000 <= 0.02
+
+
+def test_nightly_search_cries_wolf_rarely_and_tells_ten_per_cent_by_the_fourth_night() -> None:
+    random = np.random.default_rng(4)
+    count = 400
+    quiet = [Sides(Better.HIGHER, job_medians(random, NIGHTS + 4), NIGHTS) for _ in range(count)]
+    alarms = sum(any(level.sure for level in judge_search([one])[0]) for one in quiet)
+    assert alarms / count <= 0.02 + 2 * np.sqrt(0.02 * 0.98 / count)
+    told = 0
+    for _ in range(count):
+        points = job_medians(random, NIGHTS + 4)
+        points[NIGHTS:] *= 0.9
+        seen = [judge_search([Sides(Better.HIGHER, points[: NIGHTS + night], NIGHTS - 4)])[0] for night in (2, 3, 4)]
+        told += any(level.sure and level.direction == "worse" for levels in seen for level in levels)
+    assert told / count >= 0.85
+
+
+def test_what_was_told_at_the_fourth_night_is_told_at_the_tenth() -> None:
+    random = np.random.default_rng(5)
+    for _ in range(40):
+        points = job_medians(random, NIGHTS + 12, 0.025)
+        points[NIGHTS:] *= 0.9
+        told = [
+            any(level.sure for level in judge_search([Sides(Better.HIGHER, points[: NIGHTS + night], NIGHTS - 4)])[0])
+            for night in range(4, 13)
+        ]
+        assert all(told), told
+
+
+def test_a_halving_is_told_among_a_thousand_series() -> None:
+    random = np.random.default_rng(6)
+    series = [Sides(Better.HIGHER, np.round(job_medians(random, NIGHTS + 3, 0.02), 4), NIGHTS) for _ in range(1000)]
+    series[0].points[NIGHTS:] *= 0.5
+    assert any(level.sure and level.direction == "worse" for level in judge_search(series)[0])
+    boundary = judge_boundary(series)
+    assert boundary[0].sure
+    assert sum(level.sure and level.direction == "worse" for level in boundary) <= 3
+
+
+def test_one_job_after_is_never_a_lasting_change() -> None:
+    one = Sides(Better.HIGHER, np.array([1.0] * 20 + [0.4]), 20)
+    assert judge_boundary([one])[0].verdict is ComparisonVerdict.INCONCLUSIVE
+    assert judge_boundary([one], lasting_count=1)[0].verdict is ComparisonVerdict.DEGRADED
+
+
+def test_a_pass_rules_out_what_matters_and_else_says_how_many_runs_would() -> None:
+    random = np.random.default_rng(7)
+    passed = 0
+    for _ in range(300):
+        noisy = compare(1 + 0.08 * random.standard_normal(20), 0.92 * (1 + 0.08 * random.standard_normal(4)))
+        passed += noisy.verdict is ComparisonVerdict.PASS
+    assert passed / 300 <= 0.05  # eight per cent slower at eight per cent of noise
+    unclear = compare(1 + 0.05 * np.sin(np.arange(30.0)), [1.0, 1.01, 0.99])
+    assert unclear.verdict is ComparisonVerdict.INCONCLUSIVE
+    assert "would settle it" in unclear.reason
+    assert runs_needed(0.02, 30) == 1
+    assert runs_needed(0.05, 5) is None
+
+
+def test_a_trace_of_loss_is_not_worse_and_a_real_one_is() -> None:
+    none = [0.0] * 30
+    trace = compare(none, [1e-7] * 5, better=Better.LOWER, smallest_move=1e-4)
+    assert trace.verdict is ComparisonVerdict.PASS
+    assert compare(none, [0.01] * 5, better=Better.LOWER, smallest_move=1e-4).verdict is ComparisonVerdict.DEGRADED
+    levels = judge_search([Sides(Better.LOWER, np.array([0.0] * 30 + [1e-7] * 10), 30, smallest_move=1e-4)])[0]
+    assert not any(level.sure for level in levels)
+
+
+def test_t_is_wider_than_the_normal() -> None:
+    assert t_quantile(1.96, 0) == 1.96
+    assert t_quantile(1.96, 6) == pytest.approx(2.447, rel=0.01)
