@@ -104,9 +104,9 @@ def kill_session(child: subprocess.Popen[bytes]) -> None:
 
 def took_at_most(plan: Plan, events: Iterable[dict[str, Any]]) -> float:
     """The most node-seconds that all jobs of a cluster's part could have taken together, at its worst moment."""
-    ledger = ClusterState(plan)
+    state = ClusterState(plan)
     most = 0.0
     for event in events:
-        ledger.apply(event)
-        most = max(most, ledger.node_seconds + sum(one.node_seconds_at_most for one in ledger.active.values()))
+        state.apply(event)
+        most = max(most, state.node_seconds + sum(one.node_seconds_at_most for one in state.active.values()))
     return most

@@ -17,7 +17,7 @@ import pytest
 from hpcq.run_folder.journal import Journal, read_journal
 from hpcq.run_folder.paths import RunFolder
 from hpcq.runner import stages
-from hpcq.runner.drive.pace import Pace
+from hpcq.runner.queue.pace import Pace
 from hpcq.runner.site.place import open_run
 from tests.desk import took_at_most
 from tests.simulated_slurm.site import SimulatedSlurm, simulated_slurm
@@ -69,8 +69,8 @@ class Bench:
 
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    fast = lambda _: Pace(query_s=0.1, poll_max_s=0.2, grace_s=1.0, refill_s=0.1)  # noqa: E731
-    monkeypatch.setattr("hpcq.runner.drive.pace.Pace.of", fast)
+    fast = lambda *_: Pace(query_s=0.1, poll_max_s=0.2, grace_s=1.0, refill_s=0.1)  # noqa: E731
+    monkeypatch.setattr("hpcq.runner.queue.pace.Pace.of", fast)
     with simulated_slurm(tmp_path / "slurm", node_count=6, leaf_size=2) as slurm:
         yield Bench(tmp_path, slurm)
 
@@ -141,7 +141,7 @@ def test_a_job_that_can_never_start_becomes_a_row_with_the_reason(bench: Bench) 
 def test_a_node_that_goes_down_under_a_queued_job_gets_its_pair_planned_anew(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hpcq.runner.drive.driver.yield_policy._BOUNCED_FOR_S", 0.5)
+    monkeypatch.setattr("hpcq.runner.queue.yield_policy._BOUNCED_FOR_S", 0.5)
     bench.slurm.control(set={"stuck": {"-j00001-1": "ReqNodeNotAvail, UnavailableNodes:n0001"}})
     run = bench.run("pairs: {rounds: 1}")
     events = bench.drive(run)
@@ -152,7 +152,7 @@ def test_a_node_that_goes_down_under_a_queued_job_gets_its_pair_planned_anew(
 
 
 def test_a_node_taken_before_our_job_starts_costs_no_try(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hpcq.runner.drive.driver.yield_policy._BOUNCED_FOR_S", 0.5)
+    monkeypatch.setattr("hpcq.runner.queue.yield_policy._BOUNCED_FOR_S", 0.5)
     run = bench.run("pairs: {list: [[n0001, n0002]]}\nretries: 0", cluster="patience_s: 1")
     bench.slurm.control(set={"stuck": {"-j00001-1": "Priority"}})  # the first attempt waits until somebody has taken its node
     driving = bench.driving(run)
@@ -185,7 +185,7 @@ def test_outside_of_its_hours_nothing_is_asked_and_nothing_starts(bench: Bench, 
     import datetime as dt
 
     now = [dt.time(12, 0)]
-    monkeypatch.setattr("hpcq.runner.drive.driver.yield_policy.local_time", lambda: now[0])
+    monkeypatch.setattr("hpcq.clock.Clock.local_time", lambda _: now[0])
     run = bench.run("pairs: {rounds: 1}\nbudget: {hours: 20-06}")
     asked_before = bench.slurm.control()["calls"]["sinfo"]
     driving = bench.driving(run)

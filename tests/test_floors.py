@@ -33,6 +33,7 @@ FLOORS = {
     "hpcq.transport": 2,
     "hpcq.topology": 2,
     "hpcq.assets": 1,
+    "hpcq.clock": 1,
     "hpcq.errors": 1,
     "hpcq.nodelist": 1,
     "hpcq.sorting": 1,

@@ -13,8 +13,8 @@ from pathlib import Path
 from hpcq.definition.campaign import read_campaign
 from hpcq.definition.cluster import read_cluster
 from hpcq.planning.make_plan import make_plan
-from hpcq.runner.drive.jobs import all_steps, make_job, write_job
-from hpcq.runner.drive.outcome import measured_steps
+from hpcq.runner.queue.jobs import all_steps, make_job, write_job
+from hpcq.runner.queue.outcome import measured_steps
 from hpcq.scheduler.base import NodeCondition, NodeState
 from tests.kernel_programs import Programs, wait_for
 

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from hpcq.errors import StoreError
-from hpcq.run_folder.journal import Journal, fold, read_journal
+from hpcq.run_folder.journal import Journal, read_journal
+from hpcq.run_folder.journal_state import fold
 
 pytestmark = pytest.mark.fast
 
@@ -193,16 +194,16 @@ def test_fold_tells_the_state_of_every_attempt(path: Path) -> None:
     ending = {"event": "ended", "tag": "t1", "outcome": "node_failed", "reason": "NODE_FAIL", "nodes": ["n1", "n2"], "rc": None}
     with Journal(path) as journal:
         journal.append("opened")
-        journal.append("not_run", pair=["n1", "n2"], reason="not idle")
+        journal.append("not_run", job_id="j00001", pair=["n1", "n2"], reason="not idle")
         journal.append_all([ATTEMPT, {"event": "submitted", "tag": "t1", "native_id": "17"}])
         journal.append_all([{"event": "state", "tag": "t1", "state": "running", "reason": ""}, ending])
         journal.append_all([second, {"event": "submitted", "tag": "t2", "native_id": "18"}])
-        journal.append("not_run", pair=["n2", "n1"], reason="cancelled")
+        journal.append("not_run", job_id="j00002", pair=["n2", "n1"], reason="cancelled")
     state = fold(read_journal(path))
-    first, last = state.of_job("j00001")
+    first, last = state.attempts.values()
     assert (first.outcome, first.native_id, first.describe()) == ("node_failed", "17", "attempt 1 node_failed: NODE_FAIL")
-    assert (last.over, last.describe()) == (False, "attempt 2 submitted")
-    assert state.not_run == {("n2", "n1"): "cancelled"}
+    assert (last.live, last.describe()) == (True, "attempt 2 queued")
+    assert state.not_run == {1: "cancelled"}
     assert state.closed_utc is None
     with Journal(path) as journal:
         journal.append("closed")
@@ -211,4 +212,4 @@ def test_fold_tells_the_state_of_every_attempt(path: Path) -> None:
 
 def test_fold_passes_over_what_it_does_not_know() -> None:
     events = [json.loads('{"utc": "2026-11-21T00:00:00Z", "event": "new_in_a_later_version"}')]
-    assert fold([*events, {"utc": "x", "event": "fetched", "tag": "nobody's"}]).attempts == {}
+    assert fold([*events, {"utc": "x", "event": "ended", "tag": "nobody's"}]).attempts == {}

@@ -10,10 +10,10 @@ import pytest
 
 from hpcq.definition.model import Test
 from hpcq.planning.plan import Cost, Goals, Plan
-from hpcq.runner.drive.jobs import all_steps, make_job
-from hpcq.runner.drive.outcome import Outcome, decide, measured_steps
-from hpcq.runner.drive.run_state import summary
 from hpcq.runner.drive.state import ClusterState
+from hpcq.runner.queue.jobs import all_steps, make_job
+from hpcq.runner.queue.outcome import AttemptOutcome, Left, decide, measured_steps
+from hpcq.runner.queue.run_state import summary
 from hpcq.scheduler.base import JobReport, JobState
 
 pytestmark = pytest.mark.fast
@@ -61,39 +61,39 @@ ALL = [[1, 1], [1, 2], [2, 1], [2, 2]]
 
 
 def test_a_completed_job_is_not_tried_again() -> None:
-    ledger = ClusterState.replay(a_plan(), [attempt("j00001", 1), ended("j00001-1", "completed", ALL)])
-    assert list(ledger.pending) == [1]
-    assert ledger.measured_count == 4
-    assert not ledger.active
+    state = ClusterState.replay(a_plan(), [attempt("j00001", 1), ended("j00001-1", "completed", ALL)])
+    assert list(state.pending) == [1]
+    assert state.measured_count == 4
+    assert not state.active
 
 
 @pytest.mark.parametrize("outcome", ["node_failed", "preempted", "boot_failed", "lost", "failed"])
 def test_what_says_nothing_about_the_test_is_tried_once_more(outcome: str) -> None:
-    ledger = ClusterState.replay(a_plan(), [attempt("j00001", 1), ended("j00001-1", outcome, ALL[:1])])
-    assert 0 in ledger.pending
-    assert ledger.missing(0) == {(1, 2), (2, 1), (2, 2)}
-    assert ledger.next_attempt_no(0) == 2
+    state = ClusterState.replay(a_plan(), [attempt("j00001", 1), ended("j00001-1", outcome, ALL[:1])])
+    assert 0 in state.pending
+    assert state.missing(0) == {(1, 2), (2, 1), (2, 2)}
+    assert state.next_attempt_no(0) == 2
     for event in (attempt("j00001", 2), ended("j00001-2", outcome, [])):
-        ledger.apply(event)
-    assert 0 not in ledger.pending
+        state.apply(event)
+    assert 0 not in state.pending
 
 
 @pytest.mark.parametrize("outcome", ["cancelled", "timed_out", "out_of_memory", "deadline"])
 def test_what_would_end_the_same_way_is_not(outcome: str) -> None:
-    ledger = ClusterState.replay(a_plan(), [attempt("j00001", 1), ended("j00001-1", outcome, [])])
-    assert 0 not in ledger.pending
+    state = ClusterState.replay(a_plan(), [attempt("j00001", 1), ended("j00001-1", outcome, [])])
+    assert 0 not in state.pending
 
 
 def test_a_withdrawn_attempt_does_not_count_as_a_try() -> None:
     events = [attempt("j00001", 1), ended("j00001-1", "withdrawn", []), attempt("j00001", 2), ended("j00001-2", "lost", [])]
-    ledger = ClusterState.replay(a_plan(), events)
-    assert 0 in ledger.pending
-    assert ledger.next_attempt_no(0) == 3
+    state = ClusterState.replay(a_plan(), events)
+    assert 0 in state.pending
+    assert state.next_attempt_no(0) == 3
 
 
 def test_a_completed_job_with_failed_steps_is_tried_for_those_only() -> None:
-    ledger = ClusterState.replay(a_plan(), [attempt("j00001", 1), ended("j00001-1", "completed", ALL[:3])])
-    job = make_job(a_plan(), 0, ledger.next_attempt_no(0), ledger.missing(0))
+    state = ClusterState.replay(a_plan(), [attempt("j00001", 1), ended("j00001-1", "completed", ALL[:3])])
+    job = make_job(a_plan(), 0, state.next_attempt_no(0), state.missing(0))
     assert [step.key for step in job.steps] == [(2, 2)]
     assert job.tag == "hpcq-lab-1-alpha-j00001-2"
 
@@ -104,36 +104,36 @@ def test_refused_is_an_end_and_undetermined_is_known() -> None:
         attempt("j00002", 1),
         {"event": "refused", "tag": "j00001-1", "message": "no such partition"},
     ]
-    ledger = ClusterState.replay(a_plan(attempts=1), events)
-    assert [one.tag for one in ledger.undetermined] == ["j00002-1"]
-    assert ledger.attempts["j00001-1"].reason == "no such partition"
-    ledger.apply({"event": "submitted", "tag": "j00002-1", "native_id": "17"})
-    assert ledger.undetermined == []
-    assert summary(ledger)["attempts"] == {"refused": 1, "queued": 1}
+    state = ClusterState.replay(a_plan(attempts=1), events)
+    assert [one.tag for one in state.undetermined] == ["j00002-1"]
+    assert state.attempts["j00001-1"].reason == "no such partition"
+    state.apply({"event": "submitted", "tag": "j00002-1", "native_id": "17"})
+    assert state.undetermined == []
+    assert summary(state)["attempts"] == {"refused": 1, "queued": 1}
 
 
 def test_a_tournament_that_still_runs_counts_and_is_counted_once() -> None:
     playing = {**attempt("g00001", 1), "pairs": ["j00001", "j00002"]}
     running = {"event": "state", "tag": "g00001-1", "state": "running", "reason": "", "utc": "2026-11-21T00:00:00.000000Z"}
     spooled = {"event": "spooled", "tag": "g00001-1", "measured_of": {"j00001": ALL, "j00002": [[1, 1]]}}
-    ledger = ClusterState.replay(a_plan(), [playing, running, spooled, spooled])
-    counts = summary(ledger)
+    state = ClusterState.replay(a_plan(), [playing, running, spooled, spooled])
+    counts = summary(state)
     assert (counts["measured_result_count"], counts["measured_pair_count"], counts["failed_pair_count"]) == (5, 1, 0)
     assert counts["coverage"]["pair_count"] == 1
     assert counts["measuring_since_utc"] == "2026-11-21T00:00:00.000000Z"
-    ledger.apply({**ended("g00001-1", "timed_out", []), "measured_of": {"j00001": ALL, "j00002": [[1, 1]]}})
-    counts = summary(ledger)
+    state.apply({**ended("g00001-1", "timed_out", []), "measured_of": {"j00001": ALL, "j00002": [[1, 1]]}})
+    counts = summary(state)
     assert (counts["measured_result_count"], counts["measured_pair_count"], counts["failed_pair_count"]) == (5, 1, 1)
-    ledger.apply(spooled)  # too late to mean anything
-    assert summary(ledger) == counts
+    state.apply(spooled)  # too late to mean anything
+    assert summary(state) == counts
 
 
 def test_nothing_is_tried_again_once_cancelled() -> None:
     events = [attempt("j00001", 1), {"event": "cancel", "reason": "x"}, ended("j00001-1", "node_failed", [])]
     events.append({"event": "not_run", "job_id": "j00002", "pair": ["n4", "n3"], "reason": "cancelled"})
-    ledger = ClusterState.replay(a_plan(), events)
-    assert not ledger.pending
-    assert ledger.cancelled
+    state = ClusterState.replay(a_plan(), events)
+    assert not state.pending
+    assert state.cancelled
 
 
 def test_steps_are_shuffled_by_the_seed_and_complete() -> None:
@@ -152,26 +152,26 @@ def report(state: JobState, word: str = "WORD", reason: str = "") -> JobReport:
 @pytest.mark.parametrize(
     ("state", "exit_reason", "waited_s", "expected"),
     [
-        (JobState.RUNNING, "done", 0, Outcome("completed", "")),
-        (JobState.COMPLETED, "done", 0, Outcome("completed", "")),
-        (JobState.TIMED_OUT, "done", 0, Outcome("completed", "")),
+        (JobState.RUNNING, "done", 0, AttemptOutcome("completed", "")),
+        (JobState.COMPLETED, "done", 0, AttemptOutcome("completed", "")),
+        (JobState.TIMED_OUT, "done", 0, AttemptOutcome("completed", "")),
         (JobState.RUNNING, None, 99, None),
         (JobState.ENDING, "term", 99, None),
-        (JobState.CANCELLED, "term", 0, Outcome("cancelled", "the scheduler says WORD")),
-        (JobState.PREEMPTED, "term", 0, Outcome("preempted", "the scheduler says WORD")),
+        (JobState.CANCELLED, "term", 0, AttemptOutcome("cancelled", "the scheduler says WORD")),
+        (JobState.PREEMPTED, "term", 0, AttemptOutcome("preempted", "the scheduler says WORD")),
         (JobState.TIMED_OUT, None, 0, None),
-        (JobState.TIMED_OUT, None, 99, Outcome("timed_out", "the scheduler says WORD")),
-        (JobState.NODE_FAILED, None, 99, Outcome("node_failed", "the scheduler says WORD")),
-        (JobState.FAILED, "server_not_ready", 0, Outcome("failed", "server_not_ready")),
-        (JobState.COMPLETED, None, 99, Outcome("failed", "no exit file; the scheduler says WORD")),
+        (JobState.TIMED_OUT, None, 99, AttemptOutcome("timed_out", "the scheduler says WORD")),
+        (JobState.NODE_FAILED, None, 99, AttemptOutcome("node_failed", "the scheduler says WORD")),
+        (JobState.FAILED, "server_not_ready", 0, AttemptOutcome("failed", "server_not_ready")),
+        (JobState.COMPLETED, None, 99, AttemptOutcome("failed", "no exit file; the scheduler says WORD")),
         (JobState.UNKNOWN, None, 0, None),
-        (JobState.UNKNOWN, None, 99, Outcome("lost", "state WORD")),
-        (JobState.UNKNOWN, "term", 99, Outcome("failed", "term")),
+        (JobState.UNKNOWN, None, 99, AttemptOutcome("lost", "state WORD")),
+        (JobState.UNKNOWN, "term", 99, AttemptOutcome("failed", "term")),
     ],
 )
-def test_outcomes(state: JobState, exit_reason: str | None, waited_s: float, expected: Outcome | None) -> None:
+def test_outcomes(state: JobState, exit_reason: str | None, waited_s: float, expected: AttemptOutcome | None) -> None:
     exit_file = {"reason": exit_reason} if exit_reason else None
-    assert decide(report(state), exit_file, waited_s=waited_s, grace_s=10) == expected
+    assert decide(report(state), Left(exit_file, started=True), waited_s=waited_s, grace_s=10) == expected
 
 
 def test_measured_steps_are_those_whose_kernel_measured(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,8 @@ from hpcq.analysis.distances import distances
 from hpcq.run_folder.journal import Journal
 from hpcq.runner.cancelling import cancel_run
 from hpcq.runner.link import link_group
-from hpcq.runner.link.link_run import LinkRun
 from hpcq.runner.live import status_of
+from hpcq.runner.queue.record import Record
 from hpcq.store.database import reading
 from hpcq.store.load.run import load_run
 from tests.link_campaigns import TRIP, built, drive, events_of, opened, own_queue, rows, text
@@ -74,10 +75,14 @@ def test_when_the_hours_end_a_link_ends_after_the_test_in_hand_and_goes_on_later
     run = opened(tmp_path, text("{from: east, to: west, pairs: 1, directions: one}", tests=tests, more=more), built)
     hour = [12]
     seen: list[str] = []
-    note = LinkRun.note
+    note_all = Record.note_all
 
-    def turning(self: LinkRun, event: str, **fields: Any) -> None:
-        note(self, event, **fields)
+    def turning(self: Record[Any], events: Sequence[Mapping[str, Any]]) -> None:
+        note_all(self, events)
+        for event in events:
+            turn(event["event"])
+
+    def turn(event: str) -> None:
         seen.append(event)
         if event == "ended" or (event == "ways" and seen.count("ways") == 1):
             hour[0] = 22 if event == "ended" else 7
@@ -87,8 +92,8 @@ def test_when_the_hours_end_a_link_ends_after_the_test_in_hand_and_goes_on_later
         if "outside of the hours" in text and "attempt" not in seen:
             hour[0] = 21
 
-    monkeypatch.setattr("hpcq.runner.drive.driver.yield_policy.local_time", lambda: dt.time(hour[0]))
-    monkeypatch.setattr(LinkRun, "note", turning)
+    monkeypatch.setattr("hpcq.clock.Clock.local_time", lambda _: dt.time(hour[0]))
+    monkeypatch.setattr(Record, "note_all", turning)
     link_group.drive(run, "east+west", say)
     ends = [event for event in events_of(run) if event["event"] == "ended"]
     assert sorted(event["outcome"] for event in ends[:2]) == ["completed", "withdrawn"]
@@ -137,15 +142,15 @@ def test_the_comparison_is_of_the_same_nodes_and_right_beside(tmp_path: Path, bu
 # -- submit, status, cancel --------------------------------------------------------------------------------------------
 
 
-def test_what_is_handed_in_without_a_driver_leaves_links_to_resume_and_cancel_makes_rows_of_them(tmp_path: Path) -> None:
+def test_what_is_submitted_without_a_driver_leaves_links_to_resume_and_cancel_makes_rows_of_them(tmp_path: Path) -> None:
     run = opened(tmp_path, text("{from: east, to: west, pairs: 1}", tests=(TRIP,)))
     said: list[str] = []
     for part in run.parts():
-        link_group.hand_in(run, part, said.append)
+        link_group.submit_first(run, part, said.append)
     assert said == [
-        "east: 1 pairs are handed in by hpcq resume: they are compared with those of the link, beside it",
-        "west: 1 pairs are handed in by hpcq resume: they are compared with those of the link, beside it",
-        "east+west: 1 pairs are handed in by hpcq resume: their two sides meet through the driver",
+        "east: 1 pairs are submitted by hpcq resume: they are compared with those of the link, beside it",
+        "west: 1 pairs are submitted by hpcq resume: they are compared with those of the link, beside it",
+        "east+west: 1 pairs are submitted by hpcq resume: their two sides meet through the driver",
     ]
     assert [(one.name, one.counts["pending_pair_count"]) for one in status_of(run).clusters] == [
         ("east", 1),

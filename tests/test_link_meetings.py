@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hpcq.run_folder.journal_state import Attempt
 from hpcq.runner.link import link_group
-from hpcq.runner.link.link_run import LinkRun
 from hpcq.runner.link.side import LinkSide
-from hpcq.runner.link.state import SideAttempt
+from hpcq.runner.queue.record import Record
 from hpcq.scheduler.base import NodeCondition, NodeState
 from hpcq.scheduler.local import Local
 from tests.link_campaigns import TRIP, built, drive, opened, own_queue, rows, taken, text
@@ -55,7 +56,7 @@ class Walled(LinkSide):
 
     closed: frozenset[str] = frozenset()
 
-    def tell(self, attempt: SideAttempt, name: str, text: str) -> None:
+    def tell(self, attempt: Attempt, name: str, text: str) -> None:
         super().tell(attempt, name, "127.0.0.1 1" if name == "peer" and self.name in self.closed else text)
 
 
@@ -142,15 +143,15 @@ def test_a_driver_that_dies_at_any_event_is_taken_up(
     tmp_path: Path, built: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     run = opened(tmp_path, text("{from: east, to: west, pairs: 1}", tests=(TRIP,)), built)
-    note = LinkRun.note
+    note_all = Record.note_all
 
-    def dying(self: LinkRun, event: str, **fields: Any) -> None:
-        note(self, event, **fields)
-        if event == moment:
+    def dying(self: Record[Any], events: Sequence[Mapping[str, Any]]) -> None:
+        note_all(self, events)
+        if moment in {event["event"] for event in events}:
             raise KilledError
 
     with monkeypatch.context() as patch:
-        patch.setattr(LinkRun, "note", dying)
+        patch.setattr(Record, "note_all", dying)
         with pytest.raises(KilledError):
             drive(run)
     drive(run)
@@ -167,14 +168,14 @@ def test_cancelling_ends_both_sides_and_leaves_nothing(
 ) -> None:
     slow = "{kernel: tcp_stream, parameters: {duration_s: 30, warmup_s: 0, direction: client_to_server}}"
     run = opened(tmp_path, text("{from: east, to: west, pairs: 2, directions: one}", tests=(slow,)), built)
-    note = LinkRun.note
+    note_all = Record.note_all
 
-    def cancelling(self: LinkRun, event: str, **fields: Any) -> None:
-        note(self, event, **fields)
-        if event == moment:
+    def cancelling(self: Record[Any], events: Sequence[Mapping[str, Any]]) -> None:
+        note_all(self, events)
+        if moment in {event["event"] for event in events}:
             (run.path / "cancel").touch()
 
-    monkeypatch.setattr(LinkRun, "note", cancelling)
+    monkeypatch.setattr(Record, "note_all", cancelling)
     drive(run)
     found = rows(run, "SELECT outcome, reason FROM v_results ORDER BY job")
     assert len(found) == 2

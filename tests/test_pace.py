@@ -7,47 +7,34 @@ from itertools import pairwise
 
 import pytest
 
-from hpcq.runner.drive.pace import FAILURES_SAID, Pace
+from hpcq.runner.queue.pace import FAILURES_SAID, Pace
+from tests.fake_clock import FakeClock
 
 pytestmark = pytest.mark.fast
 
 
-class Time:
-    """A clock that only waiting moves."""
-
-    def __init__(self) -> None:
-        self.now_s = 1000.0
-
-    def clock(self) -> float:
-        return self.now_s
-
-    def wait(self, seconds: float) -> None:
-        assert seconds >= 0
-        self.now_s += seconds
+def pace_of(time: FakeClock) -> Pace:
+    return Pace(query_s=1.0, poll_max_s=5.0, grace_s=10.0, refill_s=5.0, clock=time)
 
 
-def pace_of(time: Time) -> Pace:
-    return Pace(query_s=1.0, poll_max_s=5.0, grace_s=10.0, refill_s=5.0, clock=time.clock, wait=time.wait)
-
-
-def questions(time: Time, pace: Pace, within_s: float, eager: bool) -> list[float]:
+def questions(time: FakeClock, pace: Pace, within_s: float, eager: bool) -> list[float]:
     asked = []
-    start = time.now_s
-    while time.now_s - start < within_s:
+    start = time.now_s()
+    while time.now_s() - start < within_s:
         pace.ask()
-        asked.append(time.now_s - start)
+        asked.append(time.now_s() - start)
         pace.sleep(eager=eager)
     return asked
 
 
 def test_never_more_than_one_question_a_second() -> None:
-    time = Time()
+    time = FakeClock()
     asked = questions(time, pace_of(time), 600, eager=True)
     assert min(later - earlier for earlier, later in pairwise(asked)) >= 0.9
 
 
 def test_the_steady_state_is_one_in_five_seconds_even_when_something_always_happens() -> None:
-    time = Time()
+    time = FakeClock()
     asked = questions(time, pace_of(time), 3600, eager=True)
     assert len(asked) <= 30 + 3600 / 5 + 1
     late = [at for at in asked if at > 600]
@@ -55,7 +42,7 @@ def test_the_steady_state_is_one_in_five_seconds_even_when_something_always_happ
 
 
 def test_the_interval_grows_when_nothing_happens() -> None:
-    time = Time()
+    time = FakeClock()
     asked = questions(time, pace_of(time), 120, eager=False)
     gaps = [later - earlier for earlier, later in pairwise(asked)]
     assert gaps[0] < 1.2
@@ -65,7 +52,7 @@ def test_the_interval_grows_when_nothing_happens() -> None:
 
 def test_after_five_failures_it_slows_down_and_says_so_once() -> None:
     random.seed(1)
-    time = Time()
+    time = FakeClock()
     pace = pace_of(time)
     heard = []
     for count in range(1, 12):

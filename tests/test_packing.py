@@ -18,12 +18,12 @@ from hpcq.errors import UserError
 from hpcq.planning.allocations import Basis, choose_allocations, nodes_of, plan_allocations, rounds_of
 from hpcq.planning.plan import Plan, PlannedPair
 from hpcq.planning.waves import ActiveJob
-from hpcq.run_folder.journal import fold
+from hpcq.run_folder.journal_state import fold
 from hpcq.run_folder.lines import Outcome, read_line
-from hpcq.run_folder.spools import Spool, of_pairs
-from hpcq.runner.drive.jobs import all_steps, counted
+from hpcq.run_folder.spools import Spool, of_pairs, spooled_steps
 from hpcq.runner.drive.state import ClusterState
-from hpcq.runner.drive.tournaments import Tournament, make_tournament, spooled_steps, tournament_text, write_tournament
+from hpcq.runner.drive.tournaments import Tournament, make_tournament, tournament_text, write_tournament
+from hpcq.runner.queue.jobs import all_steps, counted
 from hpcq.scheduler.base import NodeCondition, NodeState
 
 pytestmark = pytest.mark.fast
@@ -323,11 +323,11 @@ def test_pairs_of_a_tournament_have_attempts_of_their_own() -> None:
         moment = f"2026-01-01T00:00:0{number}Z"
         return {"utc": moment, "event": "attempt", "tag": tag, "job_id": job_id, "attempt_no": 1, "nodes": ["a", "b"], **more}
 
-    state = of_pairs(fold([attempt("g00001", ["j00001", "j00002"], 1), attempt("g00002", ["j00002"], 2)]))
-    assert {tag: (one.job_id, one.attempt_no, one.place) for tag, one in state.attempts.items()} == {
+    shared = fold([attempt("g00001", ["j00001", "j00002"], 1), attempt("g00002", ["j00002"], 2)])
+    assert {one.tag: (one.job_id, one.attempt_no, one.place) for one in of_pairs(shared.attempts.values())} == {
         "t-g00001-1/j00001": ("j00001", 1, ("g00001", 1)),
         "t-g00001-1/j00002": ("j00002", 1, ("g00001", 1)),
         "t-g00002-1/j00002": ("j00002", 2, ("g00002", 1)),
     }
-    plain = fold([attempt("j00001", [], 1)])
-    assert of_pairs(plain) is plain
+    plain = list(fold([attempt("j00001", [], 1)]).attempts.values())
+    assert of_pairs(plain) == plain

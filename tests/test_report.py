@@ -112,7 +112,7 @@ def test_an_incomplete_run_says_what_and_why(tmp_path: Path) -> None:
     builder.write_line("j00001", 1, (1, 1), builder.line("j00001", (1, 1), valid=False, invalid_reason="too short"), rc=1)
     builder.submit("j00002")
     builder.end("j00002", 1, "timed_out", "the scheduler says TIMEOUT")
-    builder.journal("not_run", pair=["n2", "n1"], reason="not idle for 60 s")
+    builder.journal("not_run", job_id="j00003", pair=["n2", "n1"], reason="not idle for 60 s")
     page = page_of(builder, tmp_path)
     assert "Incomplete. 72 results planned: 11 measured, 1 invalid, 60 not measured." in page.text
     for words in ("too short", "attempt 1 timed_out: the scheduler says TIMEOUT", "not run: not idle for 60 s", "timed out"):

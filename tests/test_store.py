@@ -128,7 +128,7 @@ def test_loading_while_it_runs_and_again(builder: RunBuilder, database: Path) ->
     assert reasons(database, "not_measured") == ["pending: not submitted yet"]
     builder.submit("j00001")
     load(database, builder)
-    assert reasons(database, "not_measured") == ["pending: attempt 1 submitted", "pending: not submitted yet"]
+    assert reasons(database, "not_measured") == ["pending: attempt 1 queued", "pending: not submitted yet"]
     ids = ask(
         database,
         "SELECT result_id FROM v_results WHERE job = 'j00001' ORDER BY message_bytes, repetition_no",
@@ -138,7 +138,7 @@ def test_loading_while_it_runs_and_again(builder: RunBuilder, database: Path) ->
     loaded = load(database, builder)
     assert (loaded.measured_count, loaded.pending_count) == (6, 6)
     assert sorted(ask(database, "SELECT result_id FROM v_results WHERE job = 'j00001'")) == sorted(ids)
-    builder.journal("not_run", pair=["n2", "n1"], reason="not idle for 60 s: n1 allocated")
+    builder.journal("not_run", job_id="j00002", pair=["n2", "n1"], reason="not idle for 60 s: n1 allocated")
     builder.journal("closed")
     loaded = load(database, builder)
     assert (loaded.measured_count, loaded.not_measured_count, loaded.pending_count) == (6, 6, 0)
@@ -207,7 +207,7 @@ def test_a_refusal_is_an_end(builder: RunBuilder, database: Path) -> None:
     with_tag = {"job_id": "j00001", "attempt_no": 1, "tag": builder.tag("j00001", 1), "nodes": ["n1", "n2"]}
     builder.journal("attempt", **with_tag)
     builder.journal("refused", tag=with_tag["tag"], message="sbatch: error: Invalid account")
-    builder.journal("not_run", pair=["n1", "n2"], reason="the scheduler refuses")
+    builder.journal("not_run", job_id="j00001", pair=["n1", "n2"], reason="the scheduler refuses")
     load(database, builder)
     expected = "attempt 1 refused: sbatch: error: Invalid account; not tried again: the scheduler refuses"
     assert expected in reasons(database, "not_measured")

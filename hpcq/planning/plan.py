@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hpcq.definition.model import Test
 from hpcq.errors import StoreError
 from hpcq.planning.candidates import Candidate, Excluded
+from hpcq.planning.job_ids import job_id_of
 from hpcq.planning.pairs import Pair
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ class Plan:
 
     def pair_at(self, index: int) -> PlannedPair:
         """The job to be of the pair at this place, from 0."""
-        return PlannedPair(f"j{index + 1:05d}", *self.pairs[index])
+        return PlannedPair(job_id_of(index), *self.pairs[index])
 
     def to_json(self) -> str:
         """The text of plan.json: one line a key, so that two plans can be compared by eye."""

@@ -4,7 +4,7 @@ Hides how an append-only file survives a crash and two writers:
 
     Journal(path)  --flock path.lock-->  cut a torn last line  -->  append(event) = write + fsync  -->  close
     read_journal(path)  any time, by anybody, without a lock: a torn last line is not an event yet
-    fold(events)        the same events as attempts with their present state
+    journal_state.fold(events)   the same events as attempts with their present state
 
 An event that `append` returned from is on the disk. One that it raised for is not in the file.
 """
@@ -16,8 +16,7 @@ import fcntl
 import json
 import os
 import socket
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self
@@ -38,7 +37,6 @@ class EventName(StrEnum):
     STATE = "state"
     SPOOLED = "spooled"
     ENDED = "ended"
-    FETCHED = "fetched"
     NOT_RUN = "not_run"
     WITHDRAW = "withdraw"
     CANCEL = "cancel"
@@ -59,8 +57,7 @@ _FIELDS: dict[EventName, frozenset[str]] = {
     EventName.STATE: frozenset({"tag", "state", "reason"}),
     EventName.SPOOLED: frozenset({"tag", "measured_of"}),
     EventName.ENDED: frozenset({"tag", "outcome", "reason", "nodes", "rc"}),
-    EventName.FETCHED: frozenset({"tag"}),
-    EventName.NOT_RUN: frozenset({"pair", "reason"}),
+    EventName.NOT_RUN: frozenset({"job_id", "pair", "reason"}),
     EventName.WITHDRAW: frozenset({"tag", "reason"}),
     EventName.CANCEL: frozenset({"reason"}),
     # Of links only: expected starts, who listens where, which directions are open, what the driver ended and why.
@@ -159,107 +156,6 @@ def read_journal_from(path: Path, offset_bytes: int) -> tuple[list[Event], int]:
     """The events behind an earlier reading, and where the next one begins: for whoever looks again and again."""
     events, size_bytes = _read(path, offset_bytes)
     return events, offset_bytes + size_bytes
-
-
-@dataclass(slots=True)
-class AttemptState:
-    """One attempt as far as the journal tells."""
-
-    tag: str
-    job_id: str
-    attempt_no: int
-    nodes: tuple[str, ...]
-    committed_utc: str
-    native_id: str | None = None
-    submitted_utc: str | None = None
-    state: str | None = None
-    outcome: str | None = None
-    reason: str = ""
-    exit_code: int | None = None
-    started_utc: str | None = None
-    ended_utc: str | None = None
-    fetched: bool = False
-    #: Which end of a link it was, "from" or "to"; "both" for a job that holds both nodes.
-    side: str = "both"
-    #: The jobs of a plan's pairs that share the allocation; empty for a job of one pair.
-    pairs: tuple[str, ...] = ()
-    #: Of a pair in a tournament: the tournament's job_id and attempt_no, where its files lie.
-    place: tuple[str, int] | None = None
-
-    @property
-    def over(self) -> bool:
-        """Whether it ended."""
-        return self.outcome is not None
-
-    def describe(self) -> str:
-        """Its end, or its present state, in a few words: `attempt 2 timed_out: DUE TO TIME LIMIT`."""
-        word = self.outcome or self.state or ("submitted" if self.native_id else "not submitted yet")
-        return f"attempt {self.attempt_no} {word}" + (f": {self.reason}" if self.reason else "")
-
-
-@dataclass(slots=True)
-class JournalState:
-    """A journal folded up: `attempts` by tag, in order; `not_run` the last reason by pair."""
-
-    attempts: dict[str, AttemptState] = field(default_factory=dict)
-    not_run: dict[tuple[str, str], str] = field(default_factory=dict)
-    opened_utc: str | None = None
-    closed_utc: str | None = None
-
-    def of_job(self, job_id: str) -> list[AttemptState]:
-        """The attempts of a job, first to last."""
-        return [attempt for attempt in self.attempts.values() if attempt.job_id == job_id]
-
-
-def fold(events: Iterable[Event]) -> JournalState:
-    """The present state of every attempt. An event about an unknown tag, or of an unknown kind, is passed over."""
-    state = JournalState()
-    for event in events:
-        kind = event.get("event")
-        if kind == EventName.OPENED:
-            state.opened_utc = state.opened_utc or event["utc"]
-            state.closed_utc = None
-        elif kind == EventName.CLOSED:
-            state.closed_utc = event["utc"]
-        elif kind == EventName.NOT_RUN:
-            client, server = event["pair"]
-            state.not_run[client, server] = event["reason"]
-        elif kind == EventName.ATTEMPT:
-            nodes = tuple(event["nodes"])
-            state.not_run.pop(nodes[:2], None)
-            state.attempts[event["tag"]] = AttemptState(
-                event["tag"],
-                event["job_id"],
-                event["attempt_no"],
-                nodes,
-                event["utc"],
-                side=event.get("side", "both"),
-                pairs=tuple(event.get("pairs", ())),
-            )
-        elif (attempt := state.attempts.get(event.get("tag", ""))) is not None:
-            _advance(attempt, event)
-    return state
-
-
-def _advance(attempt: AttemptState, event: Event) -> None:
-    match event["event"]:
-        case EventName.SUBMITTED:
-            attempt.native_id, attempt.submitted_utc = event["native_id"], event["utc"]
-        case EventName.REFUSED:
-            attempt.outcome, attempt.reason = "refused", event["message"]
-            attempt.ended_utc = event["utc"]
-        case EventName.STATE:
-            attempt.state = event["state"]
-            attempt.reason = event.get("reason") or ""
-        case EventName.FETCHED:
-            attempt.fetched = True
-        case EventName.ENDED:
-            attempt.outcome = event["outcome"]
-            attempt.reason = event.get("reason") or ""
-            attempt.nodes = tuple(event.get("nodes") or ()) or attempt.nodes
-            attempt.exit_code = event.get("rc")
-            attempt.started_utc = event.get("started_utc") or attempt.started_utc
-            attempt.ended_utc = event.get("ended_utc") or event["utc"]
 
 
 def _complete(event: Mapping[str, Any]) -> Event:

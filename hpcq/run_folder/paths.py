@@ -129,15 +129,21 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
     write_text(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write aside, wait for the disk, rename. Raises StoreError."""
+def write_text(path: Path, text: str, *, mode: int | None = None, synced: bool = True) -> None:
+    """Write aside, wait for the disk, rename. Raises StoreError.
+
+    mode: of the file, where the umask is not to decide. synced: False for what can be made again after a crash.
+    """
     aside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with aside.open("w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
-            os.fsync(file.fileno())
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
+            if synced:
+                os.fsync(file.fileno())
         aside.replace(path)
     except OSError as error:
         aside.unlink(missing_ok=True)

@@ -9,42 +9,41 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hpcq.run_folder.journal import AttemptState, JournalState
+from hpcq.planning.job_ids import job_id_of
+from hpcq.run_folder.journal_state import Attempt, StepKey
 from hpcq.run_folder.lines import RawLine
 from hpcq.run_folder.paths import parse_json
 
 SPOOL = "spool.jsonl"
 _START = b'{"format":1,"job":"'
+#: The head of a line; what follows says whether the measurement was only begun, or how it ended.
 _HEAD = re.compile(rb'\{"format":1,"job":"([^"]{1,64})","test":(\d{1,9}),"repetition":(\d{1,9}),("begun_utc")?')
-#: test_no, repetition_no.
-_Step = tuple[int, int]
+_CODE = re.compile(rb'"rc":(\d+),')
+#: Exit codes of a kernel that mean: there is a measurement, valid (0) or not (1).
+MEASURED_CODES = frozenset({0, 1})
 
 
-def of_pairs(state: JournalState) -> JournalState:
-    """The journal with an attempt for each pair that a tournament measured, numbered as that pair's tries."""
-    if not any(attempt.pairs for attempt in state.attempts.values()):
-        return state
-    numbers: dict[str, int] = {}
-    attempts: dict[str, AttemptState] = {}
-    for attempt in state.attempts.values():
-        if not attempt.pairs:
-            attempts[attempt.tag] = attempt
-            numbers[attempt.job_id] = attempt.attempt_no
-        for job_id in attempt.pairs:
-            numbers[job_id] = numbers.get(job_id, 0) + 1
-            one = replace(
-                attempt,
-                tag=f"{attempt.tag}/{job_id}",
-                job_id=job_id,
-                attempt_no=numbers[job_id],
-                place=(attempt.job_id, attempt.attempt_no),
-            )
-            attempts[one.tag] = one
-    return replace(state, attempts=attempts)
+def of_pairs(attempts: Iterable[Attempt]) -> list[Attempt]:
+    """The attempts with one per pair for each tournament, numbered as that pair's tries."""
+    numbers: dict[int, int] = {}
+    found: list[Attempt] = []
+    for attempt in attempts:
+        if not attempt.shared:
+            found.append(attempt)
+            numbers[attempt.pairs[0]] = attempt.attempt_no
+            continue
+        for index in attempt.pairs:
+            numbers[index] = numbers.get(index, 0) + 1
+            job_id = job_id_of(index)
+            place = (attempt.job_id, attempt.attempt_no)
+            one = replace(attempt, tag=f"{attempt.tag}/{job_id}", job_id=job_id, attempt_no=numbers[index], pairs=(index,))
+            found.append(replace(one, place=place))
+    return found
 
 
 class Spool:
@@ -52,7 +51,7 @@ class Spool:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._places: dict[str, dict[_Step, tuple[int, int]]] = {}
+        self._places: dict[str, dict[StepKey, tuple[int, int]]] = {}
         offset = 0
         try:
             with path.open("rb") as file:
@@ -62,11 +61,11 @@ class Spool:
         except FileNotFoundError:
             return
 
-    def steps(self, job: str) -> list[_Step]:
+    def steps(self, job: str) -> list[StepKey]:
         """What there is of a pair."""
         return sorted(self._places.get(job, {}))
 
-    def read(self, job: str, step: _Step) -> RawLine:
+    def read(self, job: str, step: StepKey) -> RawLine:
         """One measurement; bytes that are no JSON come out as a line that is none."""
         offset, size = self._places[job][step]
         with self._path.open("rb") as file:
@@ -82,14 +81,37 @@ class Spool:
         return RawLine(_result(said), json.dumps(status).encode(), digest, reason if isinstance(reason, str) else "")
 
     def _take(self, line: bytes, offset: int) -> None:
-        start = whole_from(line)
+        start = _whole_from(line)
         head = _HEAD.match(line, start)
         if head is not None and not head[4] and line.endswith(b"}\n"):
             job = head[1].decode("utf-8", "replace")
             self._places.setdefault(job, {})[int(head[2]), int(head[3])] = (offset + start, len(line) - start)
 
 
-def whole_from(line: bytes) -> int:
+def spooled_steps(folder: Path) -> dict[str, list[StepKey]]:
+    """The measurements that an attempt's spool has, by job_id; none where there is no spool."""
+    found: dict[str, set[StepKey]] = {}
+    try:
+        with (folder / SPOOL).open("rb") as file:
+            for line in file:
+                measured = spooled_step(line) if line.endswith(b"}\n") else None  # otherwise torn
+                if measured is not None:
+                    found.setdefault(measured[0], set()).add(measured[1])
+    except FileNotFoundError:
+        return {}
+    return {job_id: sorted(steps) for job_id, steps in found.items()}
+
+
+def spooled_step(line: bytes) -> tuple[str, StepKey] | None:
+    """The measurement that a line of a spool, or the head of one, tells of; None where it failed or has only begun."""
+    head = _HEAD.match(line, _whole_from(line))
+    code = _CODE.search(line, head.end()) if head is not None and not head[4] else None
+    if head is None or code is None or int(code[1]) not in MEASURED_CODES:
+        return None
+    return head[1].decode("utf-8", "replace"), (int(head[2]), int(head[3]))
+
+
+def _whole_from(line: bytes) -> int:
     """Where the whole record of a line begins: behind the rest of one that was torn while somebody wrote on."""
     return max(0, line.rfind(_START))
 

@@ -11,15 +11,13 @@ from hpcq.errors import UserError
 from hpcq.planning.plan import Plan
 from hpcq.run_folder.journal import read_journal_from
 from hpcq.run_folder.paths import RunFolder, read_json
-from hpcq.runner.drive.run_state import RunState, summary
 from hpcq.runner.drive.state import ClusterState
-
-AnyLedger = RunState[Any]
+from hpcq.runner.queue.run_state import RunState, summary
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterStatus:
-    """One cluster's part: `stage` is what happens or stopped there, `counts` are the ledger's."""
+    """One cluster's part: `stage` is what happens or stopped there, `counts` come from its journal."""
 
     name: str
     stage: str
@@ -50,23 +48,23 @@ class Watch:
 
     def __init__(self, run: RunFolder) -> None:
         self._run = run
-        self._ledgers: dict[str, tuple[AnyLedger, int]] = {}
+        self._states: dict[str, tuple[RunState, int]] = {}
 
     def look(self) -> RunStatus:
         """How far every cluster of the run is now."""
         run = self._run
         names = [*read_json(run.run_json)["clusters"], *run.link_names()]
-        return RunStatus(run.run_id, str(run.path), tuple(_cluster_status(run, name, self._ledger) for name in names))
+        return RunStatus(run.run_id, str(run.path), tuple(_cluster_status(run, name, self._state) for name in names))
 
-    def _ledger(self, name: str) -> AnyLedger:
-        if name not in self._ledgers:
-            self._ledgers[name] = _new_ledger(self._run, name), 0
-        ledger, offset_bytes = self._ledgers[name]
+    def _state(self, name: str) -> RunState:
+        if name not in self._states:
+            self._states[name] = _new_state(self._run, name), 0
+        state, offset_bytes = self._states[name]
         events, offset_bytes = read_journal_from(self._run.journal(name), offset_bytes)
         for event in events:
-            ledger.apply(event)
-        self._ledgers[name] = ledger, offset_bytes
-        return ledger
+            state.apply(event)
+        self._states[name] = state, offset_bytes
+        return state
 
 
 def status_of(run: RunFolder) -> RunStatus:
@@ -88,17 +86,17 @@ def find_run_folder(name: str | None, runs_folder: Path) -> RunFolder:
     return RunFolder(newest.absolute())
 
 
-def _cluster_status(run: RunFolder, name: str, ledger_of: Callable[[str], AnyLedger]) -> ClusterStatus:
+def _cluster_status(run: RunFolder, name: str, state_of: Callable[[str], RunState]) -> ClusterStatus:
     folder = run.path / name
     errors = [read_json(path) for path in sorted(folder.glob("*.error.json"))]
     error = str(errors[0]["message"]) if errors else None
     if not run.plan(name).is_file():
         return ClusterStatus(name, str(errors[0]["stage"]) if errors else "building", error, 0.0, {})
-    ledger = ledger_of(name)
-    return ClusterStatus(name, _stage(folder), error, ledger.plan.cost.estimated_job_s, summary(ledger))
+    state = state_of(name)
+    return ClusterStatus(name, _stage(folder), error, state.plan.cost.estimated_job_s, summary(state))
 
 
-def _new_ledger(run: RunFolder, name: str) -> AnyLedger:
+def _new_state(run: RunFolder, name: str) -> RunState:
     path = run.plan(name)
     text = path.read_text(encoding="utf-8")
     if name in run.link_names():

@@ -9,7 +9,7 @@ from hpcq.definition.cluster import read_cluster
 from hpcq.planning.allocations import Basis
 from hpcq.planning.links import plan_cluster, plan_link, refuse_beyond_budget
 from hpcq.planning.plan import Plan
-from hpcq.runner.drive.reservations import refuse_where_forbidden
+from hpcq.runner.queue.reservations import refuse_where_forbidden
 from hpcq.runner.site.place import check_definitions, nodes_now, reach, scheduler_of
 from hpcq.scheduler.limits import JobLimits
 

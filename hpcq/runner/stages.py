@@ -13,18 +13,21 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
+from hpcq.clock import Clock
 from hpcq.planning.allocations import Basis
 from hpcq.planning.links import plan_cluster
 from hpcq.planning.plan import Plan
 from hpcq.run_folder.journal import Journal
 from hpcq.run_folder.paths import RunFolder, read_json, write_text
-from hpcq.runner.drive.account import Account, Limit, Share
 from hpcq.runner.drive.cluster_run import ClusterRun
 from hpcq.runner.drive.driver import Driver
-from hpcq.runner.drive.pace import Pace
-from hpcq.runner.drive.reservations import OwnReservation, refuse_where_forbidden, reservation_name
-from hpcq.runner.drive.run_state import summary
 from hpcq.runner.drive.state import ClusterState
+from hpcq.runner.queue.account import Account, Limit, Share
+from hpcq.runner.queue.cluster_queue import ClusterQueue
+from hpcq.runner.queue.pace import Pace
+from hpcq.runner.queue.record import Record
+from hpcq.runner.queue.reservations import OwnReservation, refuse_where_forbidden, reservation_name
+from hpcq.runner.queue.run_state import summary
 from hpcq.runner.site.build import build_kernels, check_description, write_build
 from hpcq.runner.site.place import Place, nodes_now, place
 
@@ -72,17 +75,18 @@ def drive(
     here = place(run, cluster_name)
     with opened(run, here, account_at(here), say) as driver:
         driver.drive(due, only_submit=only_submit)
-        return summary(driver.ledger) if driver.ledger.active or driver.ledger.pending else driver.finish()
+        return summary(driver.state) if driver.state.active or driver.state.pending else driver.finish()
 
 
-def account_at(here: Place) -> Account:
+def account_at(here: Place, clock: Clock | None = None) -> Account:
     """What the run may take of a cluster, with nothing in it yet."""
-    return Account(here.campaign.budget_on(here.cluster), Pace.of(here.cluster), Limit(here.scheduler))
+    clock = clock or Clock()
+    return Account(here.campaign.budget_on(here.cluster), Pace.of(here.cluster, clock), Limit(here.scheduler, clock))
 
 
-def share_of(ledger: ClusterState) -> Share:
+def share_of(state: ClusterState) -> Share:
     """What a cluster's own pairs take of it."""
-    return Share(lambda: ledger.node_seconds, lambda: list(ledger.active.values()))
+    return Share(lambda: state.node_seconds, lambda: list(state.active.values()))
 
 
 @contextlib.contextmanager
@@ -91,34 +95,23 @@ def opened(run: RunFolder, here: Place, account: Account, say: Say) -> Iterator[
     name = here.cluster.name
     planned = read_plan(run, name)
     with Journal(run.journal(name)) as journal:
-        ledger = ClusterState.replay(planned, journal.events)
+        state = ClusterState.replay(planned, journal.events)
         journal.append("opened", host=socket.gethostname(), pid=os.getpid())
-        account.shares.append(share_of(ledger))
-        account.own_reservation = _own_reservation(here, planned, say)
-        part = ClusterRun(
-            folder=here.folder,
-            root=here.root,
-            plan=planned,
-            cluster=here.cluster,
-            account=account,
-            transport=here.transport,
-            scheduler=here.scheduler,
-            journal=journal,
-            ledger=ledger,
-            tell=say,
-        )
-        yield Driver(part)
+        account.shares.append(share_of(state))
+        account.own_reservation = _own_reservation(here, planned, say, account.clock)
+        record = Record(name, journal, state, say)
+        queue = ClusterQueue(here, account, record, folder=here.folder, root=here.root)
+        yield Driver(ClusterRun(record=record, queue=queue))
 
 
-def _own_reservation(here: Place, planned: Plan, say: Say) -> OwnReservation | None:
+def _own_reservation(here: Place, planned: Plan, say: Say, clock: Clock) -> OwnReservation | None:
     """The reservation that this part of the run makes for itself, or that an earlier driver of it left."""
     wish = here.cluster.make_reservation
     if wish is None:
         return None
     name = reservation_name(here.run.run_id, here.cluster.name)
-    own_reservation = OwnReservation(
-        here.scheduler, name, planned.walltime_s, wish, lambda text: say(f"{here.cluster.name}: {text}")
-    )
+    tell = lambda text: say(f"{here.cluster.name}: {text}")  # noqa: E731 - one line for a person
+    own_reservation = OwnReservation(here.scheduler, name, planned.walltime_s, wish, say=tell, clock=clock)
     own_reservation.adopt([candidate.node for candidate in planned.candidates])
     return own_reservation
 

@@ -147,7 +147,7 @@ def _first_wave(opened: RunFolder, database: Path, *, as_json: bool) -> int:
     from hpcq.runner.live import status_of
 
     _say(f"run {opened.run_id}: {near(opened.path)}")
-    for work in (_prepare, _hand_in):
+    for work in (_prepare, _submit_first):
         for part in status_of(opened).clusters:
             with contextlib.suppress(HpcqError):  # what was said stands in the run's folder; the other clusters go on
                 work(opened, part.name)
@@ -175,13 +175,13 @@ def _prepare(run: RunFolder, part: str) -> None:
         stages.plan(run, part)
 
 
-def _hand_in(run: RunFolder, part: str) -> None:
+def _submit_first(run: RunFolder, part: str) -> None:
     from hpcq.cli.run.stage import told
     from hpcq.runner.link import link_group
 
     if part in run.parts():
         with told(run, part, "drive"):
-            link_group.hand_in(run, part, _say)
+            link_group.submit_first(run, part, _say)
 
 
 def _open(campaign: str, database: Path, runs_folder: Path, cluster_folders: Sequence[Path]) -> RunFolder:

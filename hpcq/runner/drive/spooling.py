@@ -1,17 +1,15 @@
 """What tournaments that still run have measured: the new lines' heads of their spools, read with every look at the scheduler.
 
-    spool.jsonl there --tail, heads only--> journal event `spooled` --> ledger, progress, hpcq status
+    spool.jsonl there --tail, heads only--> journal event `spooled` --> state, progress, hpcq status
 
 The whole spool comes when the job has ended; until then what counts is only shown, and nothing is decided by it.
 """
 
 from __future__ import annotations
 
-from hpcq.run_folder.spools import SPOOL
-from hpcq.runner.drive.cluster_run import ClusterRun
-from hpcq.runner.drive.jobs import StepKey
-from hpcq.runner.drive.state import Attempt
-from hpcq.runner.drive.tournaments import spooled_step
+from hpcq.run_folder.journal_state import Attempt, StepKey
+from hpcq.run_folder.spools import SPOOL, spooled_step
+from hpcq.runner.queue.cluster_queue import ClusterQueue
 from hpcq.scheduler.base import JobState
 from hpcq.transport import quote
 
@@ -24,23 +22,23 @@ _LINES_MAX = 20_000
 class Spools:
     """Where in the spools of running tournaments the last look ended."""
 
-    def __init__(self, part: ClusterRun) -> None:
-        self._part = part
+    def __init__(self, queue: ClusterQueue) -> None:
+        self._queue = queue
         self._read_bytes: dict[str, int] = {}
 
     def read(self) -> None:
         """Write down what was measured since the last look."""
-        part = self._part
-        playing = [one for one in part.ledger.active.values() if one.shared and one.state is JobState.RUNNING]
+        queue = self._queue
+        playing = [one for one in queue.known() if one.shared and one.state is JobState.RUNNING]
         if not playing:
             return
-        done = part.transport.sh("\n".join(map(self._command, playing)))
+        done = queue.transport.sh("\n".join(map(self._command, playing)))
         found = (self._steps_of(text) for text in done.stdout.split(_SIGN)[1:])
-        part.note_all([{"event": "spooled", "tag": tag, "measured_of": steps} for tag, steps in found if steps])
+        queue.record.note_all([{"event": "spooled", "tag": tag, "measured_of": steps} for tag, steps in found if steps])
 
     def _command(self, attempt: Attempt) -> str:
         """A line of the answer is the length of a whole line of the spool and its head; a torn one waits for its rest."""
-        path = quote(f"{self._part.root}/{attempt.folder}/{SPOOL}")
+        path = quote(f"{self._queue.root}/{attempt.folder}/{SPOOL}")
         start = self._read_bytes.get(attempt.tag, 0) + 1
         program = f"NR > {_LINES_MAX} {{ exit }} /}}$/ {{ print length($0) + 1, substr($0, 1, {_HEAD_BYTES}) }}"
         return (

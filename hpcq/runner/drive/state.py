@@ -6,25 +6,15 @@ attempt -> submitted | refused -> state … -> ended {measured: steps that have 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from hpcq.planning.job_ids import pair_index_of
 from hpcq.planning.plan import Plan
-from hpcq.runner.drive.jobs import StepKey, pair_index_of
-from hpcq.runner.drive.run_state import BaseAttempt, RunState
+from hpcq.run_folder.journal_state import Attempt, StepKey
+from hpcq.runner.queue.run_state import RunState
 
 
-@dataclass(slots=True, kw_only=True)
-class Attempt(BaseAttempt):
-    """One submission of a job or a tournament."""
-
-    @property
-    def shared(self) -> bool:
-        """Whether it is a tournament: g00001 and so on."""
-        return self.job_id.startswith("g")
-
-
-class ClusterState(RunState[Attempt]):
+class ClusterState(RunState):
     """The state of one cluster's part of a run."""
 
     def __init__(self, plan: Plan) -> None:
@@ -38,7 +28,7 @@ class ClusterState(RunState[Attempt]):
 
     @classmethod
     def replay(cls, plan: Plan, events: Iterable[Mapping[str, Any]]) -> ClusterState:
-        """The ledger after all these events."""
+        """The state after all these events."""
         return cls(plan).replayed(events)
 
     def next_attempt_no(self, pair_index: int) -> int:
@@ -65,24 +55,15 @@ class ClusterState(RunState[Attempt]):
             for job_id, steps in event["measured_of"].items():
                 of_pairs.setdefault(pair_index_of(job_id), set()).update((test_no, rep) for test_no, rep in steps)
 
-    def _end(self, attempt: Attempt, outcome: str, reason: str, measured: Mapping[int, frozenset[StepKey]]) -> None:
+    def _end(self, attempt: Attempt, event: Mapping[str, Any]) -> None:
         self._spooled.pop(attempt.tag, None)
-        super()._end(attempt, outcome, reason, measured)
+        super()._end(attempt, event)
 
-    def _make(self, event: Mapping[str, Any]) -> Attempt:
-        shared = "pairs" in event
-        pairs = tuple(map(pair_index_of, event["pairs"] if shared else [event["job_id"]]))
-        self.tournament_count += shared
-        for index in pairs:
-            self._numbers[index] = self.next_attempt_no(index) if shared else event["attempt_no"]
-        return Attempt(
-            tag=event["tag"],
-            job_id=event["job_id"],
-            attempt_no=event["attempt_no"],
-            nodes=tuple(event["nodes"]),
-            pairs=pairs,
-            walltime_s=event.get("walltime_s", self.plan.walltime_s),
-        )
+    def _commit(self, attempt: Attempt) -> None:
+        super()._commit(attempt)
+        self.tournament_count += attempt.shared
+        for index in attempt.pairs:
+            self._numbers[index] = self.next_attempt_no(index) if attempt.shared else attempt.attempt_no
 
     def _end_pair(self, index: int, attempt: Attempt) -> None:
         self._try_again(index, (attempt.outcome,))

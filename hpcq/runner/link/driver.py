@@ -1,59 +1,58 @@
-"""One driver of a link: it hands in one job on each side, brings them together, and writes down how each of them ended.
+"""One driver of a link: it submits one job on each side, brings them together, and writes down how each of them ended.
 
-    adopt    submissions that an earlier driver left open are looked up on their side, or claimed so they never run
-    look     small files of the rendezvous; one question a cluster where files cannot tell; what ended is judged
-    let go   users wait, the hours are over, a node was taken: waiting jobs leave, running ones end after the test in hand
+    find     submissions that an earlier driver left open are looked up on their side, or claimed so they never run
+    look     small files of the rendezvous; one question per cluster where files cannot tell; what ended is judged
+    withdraw users wait, the hours are over, a node was taken: waiting jobs leave, running ones end after the test in hand
     meet     addresses are carried, roles given, the server told to end; a side that waits too long is ended
-    refill   both nodes of a pair idle, both budgets allow -> link_submitting.py hands in both sides
+    refill   both nodes of a pair idle, both budgets allow -> submitting.py submits both sides
     sleep    short while something is about to happen, growing while it measures
 
 Everything it knows is in the journal or in files, so it can be killed anywhere. A side that is out of reach stops nothing
-on the other one.
+on the other one. What it shares with the driver of a cluster is in queue/cluster_queue.py.
 """
 
 from __future__ import annotations
 
 import random
-import time
+from functools import partial
 from typing import Any
 
+from hpcq.run_folder.journal_state import Attempt
 from hpcq.run_folder.paths import write_json
-from hpcq.runner.drive import yield_policy
-from hpcq.runner.drive.attempt_files import SETTLE_S, driven_json
-from hpcq.runner.drive.jobs import pair_index_of
-from hpcq.runner.drive.outcome import Outcome, decide, read_object
-from hpcq.runner.drive.pace import FAILURES_SAID
 from hpcq.runner.link.link_run import LinkRun
 from hpcq.runner.link.rendezvous import Rendezvous
 from hpcq.runner.link.side import LinkSide
-from hpcq.runner.link.state import SideAttempt, Try, other
+from hpcq.runner.link.state import Try, other
 from hpcq.runner.link.submitting import LinkSubmitter
-from hpcq.scheduler.base import JobReport, JobState, QueueSnapshot
+from hpcq.runner.queue.attempt_files import driven_json
+from hpcq.runner.queue.outcome import AttemptOutcome
+from hpcq.runner.queue.pace import FAILURES_SAID
+from hpcq.scheduler.base import QueueSnapshot
 
 _GROWTH = 1.5
-#: What a script says that was asked to end after the test in hand.
-_ENDED_EARLY = "ended_early"
+#: A job that was asked to end is asked again after so long.
+_CANCEL_AGAIN_S = 10.0
 
 
 class LinkDriver:
     """Drives one link's part of a run to its end."""
 
-    def __init__(self, part: LinkRun) -> None:
-        self.part = part
-        self.link, self.ledger, self.sides = part.link, part.ledger, part.sides
-        self._started = time.monotonic()
-        self._meeting = Rendezvous(self.link, self.sides, self.ledger, part.note)
-        self._submitter = LinkSubmitter(part)
+    def __init__(self, link_run: LinkRun) -> None:
+        self.link_run = link_run
+        self.link, self.state, self.sides = link_run.link, link_run.state, link_run.sides
+        self.record, self.clock = link_run.record, link_run.clock
+        self._started_s = self.clock.now_s()
+        self._meeting = Rendezvous(link_run)
+        self._submitter = LinkSubmitter(link_run)
         self._request = self.sides["from"].folder.parent / "cancel"
         self._pace_s = max(side.pace.query_s for side in self.sides.values())
         self._pace_max_s = max(self._pace_s, min(side.pace.poll_max_s for side in self.sides.values()))
         self._interval_s = self._pace_s
         #: The pairs that are tried now; when the first of these tries is over, no other one begins.
         self._batch: set[int] = set()
-        self._settling: dict[str, float] = {}
-        self._ended_since: dict[str, float] = {}
         self._stopped_at: dict[str, float] = {}
-        self._told_to_finish: set[str] = set()
+        for side in self.sides.values():
+            side.explain = partial(self._explain, side)
 
     def drive(self) -> None:
         """Run until nothing is pending or live."""
@@ -62,128 +61,70 @@ class LinkDriver:
 
     def batch(self) -> list[int]:
         """Try as many pairs as may be measured at once, to the end of these tries; which ones. Empty: nothing is left."""
-        self._batch = {one.index for one in self.ledger.open_tries}
-        self._submitter.waits_anew()
-        while self.ledger.active or (self.ledger.pending and not self._one_is_over()):
+        self._batch = {one.index for one in self.state.open_tries}
+        self._submitter.wait.end()  # something else ran meanwhile
+        while self.state.active or (self.state.pending and not self._one_is_over()):
             self._turn()
         return sorted(self._batch)
 
     def finish(self) -> dict[str, Any]:
         """Close the part: all is done or given up. Returns what driven.json says."""
-        self.part.journal.append("closed")
+        self.record.note("closed")
         counts = {side.cluster.name: side.scheduler.query_count for side in self.sides.values()}
-        driven = driven_json(time.monotonic() - self._started, counts, self.ledger)
+        driven = driven_json(self.clock.now_s() - self._started_s, counts, self.state)
         write_json(self.sides["from"].folder / "driven.json", driven)
         return driven
 
     def _turn(self) -> None:
-        before = len(self.part.journal)
+        before = len(self.record.journal)
         self._obey_cancel()
         snapshots: dict[str, QueueSnapshot] = {}
         for side in self.sides.values():
-            with self.part.out_of_reach(side):
-                self._settle(side)
-                snapshot = self._look(side)
+            with side.out_of_reach():
+                side.find_undetermined()
+                side.take_small_files()
+                snapshot = side.look_if_due(refill=self._may_refill())
                 if snapshot is not None:
+                    side.take(snapshot.reports)
                     snapshots[side.name] = snapshot
-                    self._withdraw_waiting(side, snapshot)
+                    self._yield(side, snapshot)
         self._meeting.forget_patience()
-        for one in self.ledger.open_tries:
+        for one in self.state.open_tries:
             self._advance(one)
         if self._may_refill():
             self._batch |= self._submitter.refill(snapshots)
-        self._sleep(moved=len(self.part.journal) > before)
+        self._sleep(moved=len(self.record.journal) > before)
 
     def _one_is_over(self) -> bool:
-        return any(not self.ledger.tries[index].live for index in self._batch)
+        return any(not self.state.tries[index].live for index in self._batch)
 
     def _may_refill(self) -> bool:
-        room = len(self.ledger.open_tries) < self.link.at_once
-        return bool(self.ledger.pending) and room and not self._one_is_over()
+        room = len(self.state.open_tries) < self.link.at_once
+        return bool(self.state.pending) and room and not self._one_is_over()
 
-    # -- look -------------------------------------------------------------------------------------------------------
+    def _explain(self, side: LinkSide, attempt: Attempt, outcome: AttemptOutcome) -> AttemptOutcome:
+        """An outcome with what the driver knows of both sides."""
+        opposite = self.state.tries[attempt.pairs[0]].sides.get(other(side.name))
+        return self._meeting.explain(attempt, opposite, outcome)
 
-    def _look(self, side: LinkSide) -> QueueSnapshot | None:
-        live = self._known_on(side)
-        side.fetch_small(live)
-        for attempt in live:
-            if attempt.state is JobState.QUEUED and (side.folder / attempt.folder / "started.json").exists():
-                self.part.note("state", tag=attempt.tag, state=JobState.RUNNING.value, reason="")
-            self._judge(side, attempt, None)
-        live = self._known_on(side)
-        snapshot = side.look(live, refill=self._may_refill())
-        for attempt in live if snapshot is not None else ():
-            report = snapshot.reports[attempt.native_id] if snapshot else None
-            if report is not None:
-                self._take(side, attempt, report)
-        return snapshot
+    # -- withdraw -----------------------------------------------------------------------------------------------------
 
-    def _known_on(self, side: LinkSide) -> list[SideAttempt]:
-        return [attempt for attempt in self.ledger.live_on(side.name) if attempt.native_id]
-
-    def _take(self, side: LinkSide, attempt: SideAttempt, report: JobReport) -> None:
-        if report.state is not attempt.state and report.state is not JobState.UNKNOWN:
-            self.part.note("state", tag=attempt.tag, state=report.state.value, reason=report.reason)
-        attempt.reason = report.reason  # why it still waits may change while its state does not
-        if report.state.terminal or report.state in {JobState.ENDING, JobState.UNKNOWN}:
-            self._judge(side, attempt, report)
-
-    def _judge(self, side: LinkSide, attempt: SideAttempt, report: JobReport | None) -> None:
-        """The end of an attempt, if this is it; without a report, by what its script said last."""
-        exit_file = read_object(side.folder / attempt.folder / "exit.json")
-        said = str((exit_file or {}).get("reason", ""))
-        if said == _ENDED_EARLY:
-            outcome: Outcome | None = Outcome("withdrawn", attempt.withdrawal or said)
-        elif said == "done":
-            outcome = Outcome("completed", "")
-        elif report is None:
-            return
-        else:
-            never_ran = report.state is JobState.CANCELLED and not (side.folder / attempt.folder / "started.json").exists()
-            since = self._ended_since.setdefault(attempt.tag, time.monotonic())
-            # A job that the queue has never shown yet, or has forgotten, gets three graces before it counts as lost.
-            grace_s = side.pace.grace_s * (3 if report.state is JobState.UNKNOWN else 1)
-            grace_s = 0 if never_ran and (attempt.stopped or attempt.withdrawal) else grace_s
-            outcome = decide(report, exit_file, waited_s=time.monotonic() - since, grace_s=grace_s)
-        if outcome is not None:
-            side.at.fetch([attempt])
-            opposite = self.ledger.tries[pair_index_of(attempt.job_id)].sides.get(other(side.name))
-            self.part.end(side, attempt, self._meeting.explain(attempt, opposite, outcome), report)
-
-    # -- let go -----------------------------------------------------------------------------------------------------
-
-    def _withdraw_waiting(self, side: LinkSide, snapshot: QueueSnapshot) -> None:
-        """Give way on this side; the other one follows, since a try needs both."""
-        now = time.monotonic()
-        paused = side.citizen.paused(snapshot, yield_policy.local_time(), side.account.held())
-        if paused != side.paused:
-            self.part.say(f"{side.cluster.name}: {paused or 'goes on'}")
-            side.paused = paused
+    def _yield(self, side: LinkSide, snapshot: QueueSnapshot) -> None:
+        """Yield on this side; the other one follows, since a try needs both."""
+        paused = side.pause(snapshot)
         if paused is not None:
             self._end_early(f"{side.cluster.name}: {paused}")
-        side.account.mind_reservation(paused)
-        live = self._known_on(side)
-        going = side.citizen.to_withdraw(live, snapshot, paused, now)
-        for one in [one for one in going if not one.waited]:  # how long a side may wait is the meeting's question
-            attempt = self.ledger.attempts[one.tag]
-            self.part.note(
-                "withdraw", tag=one.tag, reason=one.reason, final=one.ends(self.part.retry_later, attempt.pairs, now)
-            )
-        # Those of an earlier turn are asked again: that request may have been lost.
-        side.cancel([one for one in live if one.withdrawal and one.state is JobState.QUEUED], queued_only=True)
+        side.withdraw(snapshot, for_limits=False)  # how long a side may wait is the meeting's question
 
     def _end_early(self, why: str) -> None:
         """Sides that measure end after the test in hand, those that wait for the other one at once; neither is a try."""
-        for one in self.ledger.open_tries:
+        for one in self.state.open_tries:
+            client = self.state.clients.get(one.index) if one.met and one.ways_known else None
+            serves = other(client) if client is not None else None
             for attempt in one.sides.values():
-                serves = one.met and one.ways_known and attempt.side != self.ledger.clients.get(one.index)
-                running = attempt.live and attempt.native_id and attempt.state is JobState.RUNNING
-                side = self.sides[attempt.side]
-                if running and not serves and attempt.tag not in self._told_to_finish:
-                    with self.part.out_of_reach(side):
-                        side.at.finish([attempt])
-                        self._told_to_finish.add(attempt.tag)
-                        self.part.note("withdraw", tag=attempt.tag, reason=why, final=False)
+                if attempt.side != serves:
+                    with self.sides[attempt.side].out_of_reach():
+                        self.sides[attempt.side].end_early([attempt], why)
 
     # -- meet -------------------------------------------------------------------------------------------------------
 
@@ -193,57 +134,40 @@ class LinkDriver:
         for side in self.sides.values():
             attempt = one.sides.get(side.name)
             if attempt is not None and attempt.live:
-                with self.part.out_of_reach(side):
+                with side.out_of_reach():
                     stop = self._meeting.reason_to_stop(one, attempt)
                     if stop is not None:
-                        self.part.note("stop", tag=attempt.tag, reason=stop.reason, follows=stop.follows, final=stop.final)
-                    self._cancel(side, attempt)
+                        self.record.note("stop", tag=attempt.tag, reason=stop.reason, follows=stop.follows, final=stop.final)
+                    self._cancel_again(side, attempt)
         for side in self.sides.values():
-            with self.part.out_of_reach(side):
+            with side.out_of_reach():
                 self._meeting.carry(one, side)
 
-    def _cancel(self, side: LinkSide, attempt: SideAttempt) -> None:
-        """Ask for the end of what was stopped, again every ten seconds."""
-        if attempt.stopped and time.monotonic() - self._stopped_at.get(attempt.tag, -1e9) > SETTLE_S:
+    def _cancel_again(self, side: LinkSide, attempt: Attempt) -> None:
+        """Ask for the end of what was stopped, again and again."""
+        now = self.clock.now_s()
+        if attempt.stopped and now - self._stopped_at.get(attempt.tag, -1e9) > _CANCEL_AGAIN_S:
             side.cancel([attempt])
-            self._stopped_at[attempt.tag] = time.monotonic()
-
-    # -- what nobody knows ------------------------------------------------------------------------------------------
-
-    def _settle(self, side: LinkSide) -> None:
-        """Find out what became of submissions that an earlier driver, or a broken connection, left open."""
-        open_ones = [attempt for attempt in self.ledger.undetermined if attempt.side == side.name]
-        if not open_ones:
-            return
-        known = side.at.find(open_ones)
-        for attempt in open_ones:
-            since = self._settling.setdefault(attempt.tag, time.monotonic())
-            native_id = known.get(attempt.tag)
-            if native_id is None and time.monotonic() - since > SETTLE_S:
-                native_id = side.at.claim(attempt)
-                if native_id is None:
-                    self.part.end(side, attempt, Outcome("withdrawn", "the scheduler never had it"), None)
-            if native_id is not None:
-                self.part.note("submitted", tag=attempt.tag, native_id=native_id)
+            self._stopped_at[attempt.tag] = now
 
     # -- small things -----------------------------------------------------------------------------------------------
 
     def _obey_cancel(self) -> None:
-        if not self._request.exists() or self.ledger.cancelled:
+        if not self._request.exists() or self.state.cancelled:
             return
         reason = "cancelled by hpcq cancel"
-        self.part.note("cancel", reason=reason)
-        self.part.not_run(list(self.ledger.pending), reason)
-        for attempt in list(self.ledger.active.values()):
-            self.part.note("stop", tag=attempt.tag, reason=reason, follows=False, final=True)
+        self.record.note("cancel", reason=reason)
+        self.record.not_run(list(self.state.pending), reason)
+        for attempt in list(self.state.active.values()):
+            self.record.note("stop", tag=attempt.tag, reason=reason, follows=False, final=True)
 
     def _sleep(self, *, moved: bool) -> None:
         """Look often while sides are about to meet or to end, seldom while they wait or measure."""
-        if not (self.ledger.pending or self.ledger.active):
+        if not (self.state.pending or self.state.active):
             return
         self._interval_s = self._pace_s if moved else min(self._pace_max_s, self._interval_s * _GROWTH)
         failing_s = [side.pace.interval_s for side in self.sides.values() if side.pace.failures >= FAILURES_SAID]
         self._interval_s = max([self._interval_s, *failing_s])
-        due_s = min(self._meeting.patience_ends, self._submitter.due_s()) - time.monotonic()
+        due_s = min(self._meeting.patience_ends, self._submitter.due_s()) - self.clock.now_s()
         jitter = random.uniform(0.9, 1.1)  # noqa: S311 - so that drivers do not march in step
-        time.sleep(min(self._interval_s * jitter, max(self._pace_s, due_s)))
+        self.clock.sleep(min(self._interval_s * jitter, max(self._pace_s, due_s)))

@@ -5,7 +5,6 @@ LinkPlan + pair + side + what is missing -> LinkJob -> <run>/<from>+<to>/jobs/<j
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,8 +12,9 @@ from typing import Any
 
 from hpcq.definition.model import Cluster, Link, Listen
 from hpcq.render import render
-from hpcq.runner.drive.jobs import Step, make_job, site_context
-from hpcq.runner.link.state import LinkState, side_folder
+from hpcq.run_folder.journal_state import attempt_folder
+from hpcq.runner.link.state import LinkState
+from hpcq.runner.queue.jobs import Step, make_job, site_context, write_folder
 
 #: How long one look whether the other side can be connected to may take: three SYNs.
 PROBE_TIMEOUT_S = 8
@@ -42,13 +42,13 @@ class LinkJob:
 
     @property
     def folder(self) -> str:
-        return side_folder(self.job_id, self.attempt_no, self.side)
+        return attempt_folder(self.job_id, self.attempt_no, self.side)
 
 
-def make_side(ledger: LinkState, index: int, side: str, attempt_no: int) -> LinkJob:
+def make_side(state: LinkState, index: int, side: str, attempt_no: int) -> LinkJob:
     """The job of one side that measures what is still missing of a pair."""
-    plan, link = ledger.plan, ledger.link
-    whole = make_job(plan, index, attempt_no, ledger.missing(index))
+    plan, link = state.plan, state.link
+    whole = make_job(plan, index, attempt_no, state.missing(index))
     cluster = link.from_cluster if side == "from" else link.to_cluster
     return LinkJob(
         job_id=whole.job_id,
@@ -59,7 +59,7 @@ def make_side(ledger: LinkState, index: int, side: str, attempt_no: int) -> Link
         link=link.name,
         side=side,
         cluster=cluster,
-        nodes=(ledger.node(index, side),),
+        nodes=(state.node(index, side),),
         walltime_s=plan.walltime_s,
         steps=whole.steps,
     )
@@ -70,8 +70,6 @@ def write_side(job: LinkJob, link: Link, cluster: Cluster, *, roots: tuple[str, 
 
     roots: the run's folder on the cluster, and the link's below it. first: the side that measures where it can connect.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "job.json").write_text(json.dumps({"format": 1, **asdict(job)}, indent=1) + "\n", encoding="utf-8")
     context: dict[str, Any] = {
         "job": job,
         **site_context(cluster, roots[0]),
@@ -84,9 +82,8 @@ def write_side(job: LinkJob, link: Link, cluster: Cluster, *, roots: tuple[str, 
         "idle_timeout_s": math.ceil(link.patience_s) + _IDLE_MARGIN_S,
         "probe_timeout_s": PROBE_TIMEOUT_S,
     }
-    script = folder / "job.sh"
-    script.write_text(render(f"{cluster.scheduler}.directives.j2", context), encoding="utf-8")
-    script.chmod(0o700)
+    script = render(f"{cluster.scheduler}.directives.j2", context)
+    write_folder(folder, {"format": 1, **asdict(job)}, script)
 
 
 def listens(listen: Listen, side: str) -> bool:

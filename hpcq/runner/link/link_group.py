@@ -29,13 +29,15 @@ from hpcq.planning.links import LinkPlan, compared_pairs, plan_link, refuse_beyo
 from hpcq.run_folder.journal import Journal, read_journal
 from hpcq.run_folder.paths import RunFolder, write_text
 from hpcq.runner import stages
-from hpcq.runner.drive.account import Account, Share
 from hpcq.runner.drive.driver import Driver
 from hpcq.runner.drive.state import ClusterState
 from hpcq.runner.link.driver import LinkDriver
 from hpcq.runner.link.link_run import LinkRun
 from hpcq.runner.link.side import LinkSide
 from hpcq.runner.link.state import SIDES, LinkState
+from hpcq.runner.queue.account import Account, Share
+from hpcq.runner.queue.record import Record
+from hpcq.runner.queue.yield_policy import RetryLater
 from hpcq.runner.site.place import Place, place
 from hpcq.runner.workflow import SIGN
 
@@ -79,15 +81,15 @@ def drive(run: RunFolder, part: str, say: stages.Say) -> dict[str, Any]:
         return driver.finish()
 
 
-def hand_in(run: RunFolder, part: str, say: stages.Say) -> None:
-    """Hand in the first jobs of a part, with nobody to look after them: what can only run beside a driver waits for one."""
+def submit_first(run: RunFolder, part: str, say: stages.Say) -> None:
+    """Submit the first jobs of a part, with nobody to look after them: what can only run beside a driver waits for one."""
     if is_link(part):
         count = len(read_plan(run, part).plan.pairs)
-        say(f"{part}: {count} pairs are handed in by hpcq resume: their two sides meet through the driver")
+        say(f"{part}: {count} pairs are submitted by hpcq resume: their two sides meet through the driver")
         return
     made, kept = stages.read_plan(run, part), _compared(run, part)
     if kept:
-        say(f"{part}: {len(kept)} pairs are handed in by hpcq resume: they are compared with those of the link, beside it")
+        say(f"{part}: {len(kept)} pairs are submitted by hpcq resume: they are compared with those of the link, beside it")
     stages.drive(run, part, say, only_submit=True, due=frozenset(range(len(made.pairs))) - kept)
 
 
@@ -129,10 +131,10 @@ class _Group:
     def play(self) -> None:
         """Everything, to its end; what can be closed is, also where something else failed."""
         for name, link in self._links.items():  # what an earlier driver left running counts until its end is seen
-            if link.ledger.open_tries and not self._failed(link.link):
+            if link.state.open_tries and not self._failed(link.link):
                 self._beside(link, self._batch(name, link))
         others = {name: self._pending(name) - compared for name, compared in self._compared.items()}
-        self._side_by_side({name: due for name, due in others.items() if due or self._clusters[name].ledger.active})
+        self._side_by_side({name: due for name, due in others.items() if due or self._clusters[name].state.active})
         self._close_what_is_done()
         going = dict(self._links)
         while going:
@@ -152,7 +154,7 @@ class _Group:
     def _close_what_is_done(self) -> None:
         drivers: dict[str, Driver | LinkDriver] = {**self._clusters, **self._links}
         for name, driver in drivers.items():
-            if name not in {*self.failures, *self._closed} and not driver.ledger.pending and not driver.ledger.active:
+            if name not in {*self.failures, *self._closed} and not driver.state.pending and not driver.state.active:
                 self._closed.add(name)
                 driver.finish()
 
@@ -165,13 +167,13 @@ class _Group:
 
     def _beside(self, link: LinkDriver, tried: Sequence[int]) -> None:
         """The comparison with pairs of a link that are over just now: what their nodes do within their clusters."""
-        over = [index for index in tried if index not in link.ledger.pending]
+        over = [index for index in tried if index not in link.state.pending]
         dues: dict[str, Collection[int]] = {}
         for side in SIDES:
-            name = link.ledger.cluster_of(side)
-            nodes = {link.ledger.node(index, side) for index in over}
+            name = link.state.cluster_of(side)
+            nodes = {link.state.node(index, side) for index in over}
             if name in self._clusters:
-                pairs = self._clusters[name].ledger.plan.pairs
+                pairs = self._clusters[name].state.plan.pairs
                 due = {index for index in self._compared[name] & self._pending(name) if nodes & set(pairs[index])}
                 dues |= {name: due} if due else {}
         self._side_by_side(dues)
@@ -189,7 +191,7 @@ class _Group:
                 self.failures[name] = failed
 
     def _pending(self, name: str) -> frozenset[int]:
-        return frozenset(self._clusters[name].ledger.pending)
+        return frozenset(self._clusters[name].state.pending)
 
     def _failed(self, link: Link) -> bool:
         return bool({link.from_cluster, link.to_cluster} & self.failures.keys())
@@ -211,12 +213,15 @@ def _opened(
     """The driver of a link, with its journal open; what it takes on each side is in that cluster's account."""
     link_plan = read_plan(run, name)
     with Journal(run.journal(name)) as journal:
-        ledger = LinkState.replay(link_plan, journal.events)
+        record = Record(name, journal, LinkState.replay(link_plan, journal.events), say)
         journal.append("opened", host=socket.gethostname(), pid=os.getpid())
-        sides = {side: ledger.cluster_of(side) for side in SIDES}
-        _book_link(ledger, accounts)
-        ends = {side: LinkSide(side, places[cluster], accounts[cluster], name) for side, cluster in sides.items()}
-        yield LinkDriver(LinkRun(ends, journal, ledger, say))
+        sides = {side: record.state.cluster_of(side) for side in SIDES}
+        _book_link(record.state, accounts)
+        retry_later = RetryLater()
+        ends = {
+            side: LinkSide(side, places[cluster], accounts[cluster], record, retry_later) for side, cluster in sides.items()
+        }
+        yield LinkDriver(LinkRun(ends, record, retry_later))
 
 
 def _book(run: RunFolder, part: str, accounts: Mapping[str, Account]) -> None:
@@ -224,15 +229,15 @@ def _book(run: RunFolder, part: str, accounts: Mapping[str, Account]) -> None:
     if is_link(part):
         _book_link(LinkState.replay(read_plan(run, part), read_journal(run.journal(part))), accounts)
     elif part in accounts:
-        ledger = ClusterState.replay(stages.read_plan(run, part), read_journal(run.journal(part)))
-        accounts[part].shares.append(stages.share_of(ledger))
+        state = ClusterState.replay(stages.read_plan(run, part), read_journal(run.journal(part)))
+        accounts[part].shares.append(stages.share_of(state))
 
 
-def _book_link(ledger: LinkState, accounts: Mapping[str, Account]) -> None:
+def _book_link(state: LinkState, accounts: Mapping[str, Account]) -> None:
     for side in SIDES:
-        cluster = ledger.cluster_of(side)
+        cluster = state.cluster_of(side)
         if cluster in accounts:
-            spent, live = partial(ledger.node_seconds.__getitem__, side), partial(ledger.live_on, side)
+            spent, live = partial(state.node_seconds.__getitem__, side), partial(state.live_on, side)
             accounts[cluster].shares.append(Share(spent, live))
 
 

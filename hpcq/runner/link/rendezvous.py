@@ -5,20 +5,18 @@
     the client ended  -> `role` end on the server's side
     one side waits longer than patience_s, or the other one has ended -> a reason to stop it
 
-All of it follows from the ledger and the fetched files, so carrying twice does no harm and a new driver goes on.
+All of it follows from the journal and the fetched files, so carrying twice does no harm and a new driver goes on.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
-from hpcq.definition.model import Link
-from hpcq.runner.drive.outcome import Outcome
+from hpcq.run_folder.journal_state import Attempt
+from hpcq.runner.link.link_run import LinkRun
 from hpcq.runner.link.side import LinkSide, Ready
-from hpcq.runner.link.state import LinkState, SideAttempt, Try, other
+from hpcq.runner.link.state import Try, other
+from hpcq.runner.queue.outcome import PATIENCE_OVER, AttemptOutcome
 from hpcq.scheduler.base import JobState
 
 #: What a side's own script says, in words for a person.
@@ -29,14 +27,6 @@ _WORDS = {
 }
 _NEVER = 1e18
 _NO_WAY = "no_way_open"
-#: What a script says that waited longer than its driver should have let it.
-PATIENCE_OVER = "peer_never_came"
-
-
-class Note(Protocol):
-    """Writes an event to the journal."""
-
-    def __call__(self, event: str, **fields: object) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +41,11 @@ class Stop:
 class Rendezvous:
     """Brings the two sides of each try together."""
 
-    def __init__(self, link: Link, sides: Mapping[str, LinkSide], ledger: LinkState, note: Note) -> None:
-        self.link = link
-        self.sides = sides
-        self.ledger = ledger
-        self._note = note
-        self._told: dict[tuple[str, str], str] = {}
+    def __init__(self, link_run: LinkRun) -> None:
+        self.link, self.sides, self.state = link_run.link, link_run.sides, link_run.state
+        self._note, self._clock = link_run.record.note, link_run.clock
+        #: What was written into whose folder: by tag and name of the file.
+        self._written: dict[tuple[str, str], str] = {}
         self._alone_since: dict[str, float] = {}
         self._queued_since: dict[str, float] = {}
         #: When, by the monotonic clock, somebody's patience ends next.
@@ -83,14 +72,14 @@ class Rendezvous:
             if role is not None and attempt.live:
                 self._tell(side, attempt, "role", role)
 
-    def _tell(self, side: LinkSide, attempt: SideAttempt, name: str, text: str) -> None:
-        if self._told.get((attempt.tag, name)) != text:
+    def _tell(self, side: LinkSide, attempt: Attempt, name: str, text: str) -> None:
+        if self._written.get((attempt.tag, name)) != text:
             side.tell(attempt, name, text)
-            self._told[attempt.tag, name] = text
+            self._written[attempt.tag, name] = text
 
-    def _has_peer(self, part: SideAttempt) -> bool:
+    def _has_peer(self, part: Attempt) -> bool:
         """Whether a side knows where the other one listens; a driver before this one may have told it."""
-        return (part.tag, "peer") in self._told or self._reached(part) is not None or part.outcome == "completed"
+        return (part.tag, "peer") in self._written or self._reached(part) is not None or part.outcome == "completed"
 
     def _learn_ways(self, one: Try) -> None:
         """Write down which directions are open and who is the client, once both probes are back or the try is over."""
@@ -109,7 +98,7 @@ class Rendezvous:
             words={name: self.sides[name].probe_words(one.sides[name]) for name in probing if reached[name] is False},
         )  # fmt: skip
 
-    def _role(self, one: Try, attempt: SideAttempt, opposite: SideAttempt) -> str | None:
+    def _role(self, one: Try, attempt: Attempt, opposite: Attempt) -> str | None:
         """What an attempt is to be told now: to measure, or to end."""
         if not opposite.live:
             return "end"
@@ -134,7 +123,7 @@ class Rendezvous:
         """Begin a turn: `patience_ends` is made anew by reason_to_stop."""
         self.patience_ends = _NEVER
 
-    def reason_to_stop(self, one: Try, attempt: SideAttempt) -> Stop | None:
+    def reason_to_stop(self, one: Try, attempt: Attempt) -> Stop | None:
         """Why an attempt is to be ended now; None while it may go on, or leaves already."""
         if attempt.stopped or (attempt.withdrawal and attempt.state is JobState.QUEUED):
             return None
@@ -147,15 +136,15 @@ class Rendezvous:
             return self._queued_too_long(attempt, opposite)
         return None
 
-    def _after(self, one: Try, attempt: SideAttempt, ended: SideAttempt) -> Stop | None:
+    def _after(self, one: Try, attempt: Attempt, ended: Attempt) -> Stop | None:
         """The other side has ended: a server that met its client is told to end, anything else is stopped."""
         if one.met and (ended.outcome == "completed" or attempt.side != self._client(one)):
             return None
         return Stop(f"ended because {self._where(ended)} was {ended.outcome}: {ended.reason}", follows=True, final=False)
 
-    def _queued_too_long(self, attempt: SideAttempt, opposite: SideAttempt | None) -> Stop | None:
+    def _queued_too_long(self, attempt: Attempt, opposite: Attempt | None) -> Stop | None:
         """The bounds of waiting: patience_s while the other side runs, the cluster's own while nothing runs yet."""
-        now = time.monotonic()
+        now = self._clock.now_s()
         queued_s = now - self._queued_since.setdefault(attempt.tag, now)
         state = _state(attempt)
         if opposite is not None and opposite.live and opposite.state is not JobState.QUEUED:
@@ -173,39 +162,39 @@ class Rendezvous:
             return Stop(f"did not start within {patience_s:g} s: {state}", follows=False, final=True)
         return None
 
-    def explain(self, attempt: SideAttempt, opposite: SideAttempt | None, outcome: Outcome) -> Outcome:
+    def explain(self, attempt: Attempt, opposite: Attempt | None, outcome: AttemptOutcome) -> AttemptOutcome:
         """An outcome with what the driver knows of it."""
         if outcome.outcome == "withdrawn":
             return outcome
         if attempt.withdrawal and outcome.outcome == "cancelled" and self._ready(attempt) is None:
-            return Outcome("cancelled" if attempt.final else "withdrawn", attempt.withdrawal)
+            return AttemptOutcome("cancelled" if attempt.final else "withdrawn", attempt.withdrawal)
         if attempt.stopped:
-            return outcome if outcome.outcome == "completed" else Outcome("cancelled", attempt.stopped)
+            return outcome if outcome.outcome == "completed" else AttemptOutcome("cancelled", attempt.stopped)
         if outcome.reason == PATIENCE_OVER:
-            there = f"{self._where(opposite)}: {_state(opposite)}" if opposite else "the other side was not handed in"
-            return Outcome("failed", f"waited more than {self.link.patience_s:g} s, {there}")
+            there = f"{self._where(opposite)}: {_state(opposite)}" if opposite else "the other side was not submitted"
+            return AttemptOutcome("failed", f"waited more than {self.link.patience_s:g} s, {there}")
         if outcome.reason == _NO_WAY:
             words = self.sides[attempt.side].probe_words(attempt)
-            return Outcome("failed", "neither side could connect to the other" + (f": {words}" if words else ""))
-        return Outcome(outcome.outcome, _WORDS.get(outcome.reason, outcome.reason))
+            return AttemptOutcome("failed", "neither side could connect to the other" + (f": {words}" if words else ""))
+        return AttemptOutcome(outcome.outcome, _WORDS.get(outcome.reason, outcome.reason))
 
     # -- small things -----------------------------------------------------------------------------------------------
 
-    def _ready(self, attempt: SideAttempt) -> Ready | None:
+    def _ready(self, attempt: Attempt) -> Ready | None:
         return self.sides[attempt.side].ready(attempt)
 
-    def _reached(self, attempt: SideAttempt) -> bool | None:
+    def _reached(self, attempt: Attempt) -> bool | None:
         return self.sides[attempt.side].reached(attempt)
 
-    def _address(self, attempt: SideAttempt) -> str:
+    def _address(self, attempt: Attempt) -> str:
         ready = self._ready(attempt)
         return f"{ready.address} {ready.port}" if ready else ""
 
-    def _where(self, attempt: SideAttempt) -> str:
-        return f"{self.sides[attempt.side].cluster.name}/{attempt.node}"
+    def _where(self, attempt: Attempt) -> str:
+        return f"{self.sides[attempt.side].cluster.name}/{attempt.nodes[0]}"
 
 
-def _state(attempt: SideAttempt) -> str:
+def _state(attempt: Attempt) -> str:
     word = attempt.outcome or attempt.state.value
     return f"{word}, {attempt.reason}" if attempt.reason else word
 

@@ -13,9 +13,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from hpcq.planning.job_ids import pair_index_of
 from hpcq.planning.links import LinkPlan, split
-from hpcq.runner.drive.jobs import pair_index_of
-from hpcq.runner.drive.run_state import BaseAttempt, RunState
+from hpcq.run_folder.journal_state import Attempt
+from hpcq.runner.queue.run_state import RunState
 
 #: The two ends of a link, in the order of its name.
 SIDES = ("from", "to")
@@ -26,30 +27,6 @@ def other(side: str) -> str:
     return SIDES[1 - SIDES.index(side)]
 
 
-@dataclass(slots=True, kw_only=True)
-class SideAttempt(BaseAttempt):
-    """One submission on one side."""
-
-    side: str
-    #: Why the driver ended it; empty where it did not.
-    stopped: str = ""
-    #: It was ended only because the other side had been.
-    follows: bool = False
-
-    @property
-    def node(self) -> str:
-        return self.nodes[0]
-
-    @property
-    def folder(self) -> str:
-        """Where its files lie, below the link's folder here and on the cluster."""
-        return side_folder(self.job_id, self.attempt_no, self.side)
-
-    @property
-    def live(self) -> bool:
-        return not self.outcome
-
-
 @dataclass(slots=True)
 class Try:
     """One attempt to measure a pair, with its attempts by side."""
@@ -58,7 +35,7 @@ class Try:
     attempt_no: int
     #: The side that was told to measure where it can connect.
     first: str
-    sides: dict[str, SideAttempt] = field(default_factory=dict)
+    sides: dict[str, Attempt] = field(default_factory=dict)
     met: bool = False
     ways_known: bool = False
 
@@ -67,7 +44,7 @@ class Try:
         return any(attempt.live for attempt in self.sides.values())
 
 
-class LinkState(RunState[SideAttempt]):
+class LinkState(RunState):
     """The state of one link's part of a run."""
 
     def __init__(self, link_plan: LinkPlan) -> None:
@@ -82,7 +59,7 @@ class LinkState(RunState[SideAttempt]):
 
     @classmethod
     def replay(cls, link_plan: LinkPlan, events: Iterable[Mapping[str, Any]]) -> LinkState:
-        """The ledger after all these events."""
+        """The state after all these events."""
         return cls(link_plan).replayed(events)
 
     def next_attempt_no(self, index: int) -> int:
@@ -109,32 +86,23 @@ class LinkState(RunState[SideAttempt]):
         """Tries of which an attempt lives."""
         return [one for one in self.tries.values() if one.live]
 
-    def live_on(self, side: str) -> list[SideAttempt]:
+    def live_on(self, side: str) -> list[Attempt]:
         """The live attempts of one side."""
         return [attempt for attempt in self.active.values() if attempt.side == side]
 
-    def _make(self, event: Mapping[str, Any]) -> SideAttempt:
-        index, attempt_no = pair_index_of(event["job_id"]), event["attempt_no"]
-        attempt = SideAttempt(
-            tag=event["tag"],
-            job_id=event["job_id"],
-            attempt_no=attempt_no,
-            nodes=tuple(event["nodes"]),
-            pairs=(index,),
-            walltime_s=self.plan.walltime_s,
-            side=event["side"],
-        )
-        if index not in self.tries or self.tries[index].attempt_no != attempt_no:
-            self.tries[index] = Try(index, attempt_no, event["first"])
-        self.tries[index].sides[attempt.side] = attempt
-        return attempt
+    def apply(self, event: Mapping[str, Any]) -> None:
+        if event["event"] == "attempt":
+            index, attempt_no = pair_index_of(event["job_id"]), event["attempt_no"]
+            if index not in self.tries or self.tries[index].attempt_no != attempt_no:
+                self.tries[index] = Try(index, attempt_no, event["first"])
+        super().apply(event)
+
+    def _commit(self, attempt: Attempt) -> None:
+        super()._commit(attempt)
+        self.tries[attempt.pairs[0]].sides[attempt.side] = attempt
 
     def _apply_other(self, event: Mapping[str, Any]) -> None:
         match event["event"]:
-            case "stop":
-                attempt = self.attempts[event["tag"]]
-                attempt.stopped = event["reason"]
-                attempt.follows, attempt.final = event["follows"], event["final"]
             case "met":
                 self.tries[pair_index_of(event["job_id"])].met = True
             case "ways":
@@ -145,16 +113,11 @@ class LinkState(RunState[SideAttempt]):
             case _:
                 pass
 
-    def _took(self, attempt: SideAttempt, node_seconds: float) -> None:
+    def _took(self, attempt: Attempt, node_seconds: float) -> None:
         self.node_seconds[attempt.side] += node_seconds
 
-    def _end_pair(self, index: int, attempt: SideAttempt) -> None:  # noqa: ARG002 - both sides of the try count
+    def _end_pair(self, index: int, attempt: Attempt) -> None:  # noqa: ARG002 - both sides of the try count
         ended = self.tries[index]
         if not ended.live:
             causes = [one for one in ended.sides.values() if not one.follows] or list(ended.sides.values())
             self._try_again(index, [one.outcome for one in causes], final=any(one.final for one in causes))
-
-
-def side_folder(job_id: str, attempt_no: int, side: str) -> str:
-    """Where the files of one side of a try lie."""
-    return f"jobs/{job_id}/{attempt_no}/{side}"

@@ -19,7 +19,7 @@ from hpcq import __version__, units
 from hpcq.definition.model import Campaign, Cluster
 from hpcq.errors import StoreError, UserError
 from hpcq.run_folder.paths import RunFolder, write_json
-from hpcq.runner.drive.reservations import reservation_name
+from hpcq.runner.queue.reservations import reservation_name
 from hpcq.runner.site.build import work_root
 from hpcq.scheduler.base import NodeState, Scheduler, SchedulerSettings
 from hpcq.scheduler.local import Local

@@ -19,7 +19,9 @@ from typing import Any
 from hpcq.definition.model import Test
 from hpcq.errors import StoreError
 from hpcq.evidence.judgement import Judge, JudgedResult, Judgement
-from hpcq.run_folder.journal import AttemptState, JournalState, fold, read_journal
+from hpcq.planning.job_ids import job_id_of, pair_index_of
+from hpcq.run_folder.journal import read_journal
+from hpcq.run_folder.journal_state import Attempt, JournalState, StepKey, fold
 from hpcq.run_folder.lines import Line, Outcome, RawLine, read_line, read_raw, utc_or_none, whole
 from hpcq.run_folder.paths import RESULT_NAME, RunFolder, parse_json, read_json, read_json_or_none
 from hpcq.run_folder.spools import SPOOL, Spool, of_pairs
@@ -29,8 +31,8 @@ from hpcq.store.load.row_keys import RowKeys
 from hpcq.store.load.rows import Place, ResultWriter
 from hpcq.units import utc_now
 
-#: test_no, repetition_no: one planned measurement of a job.
-Step = tuple[int, int]
+#: One planned measurement of a job.
+Step = StepKey
 #: The facts of both nodes of a job, by node.
 Facts = Mapping[str, Mapping[str, Any] | None]
 
@@ -73,7 +75,7 @@ class Source:
 
     path: Path
     job: JobKeys
-    attempt: AttemptState
+    attempt: Attempt
     attempt_id: int
     step: Step
     raw: RawLine | None = None
@@ -99,6 +101,8 @@ class ClusterLoader:
         self._names = RowKeys(database)
         self._writer = ResultWriter(database, self._names)
         self._network = ""
+        #: The attempts of the journal, one per pair.
+        self._tries: list[Attempt] = []
         self._spools: dict[Path, Spool] = {}
         self._shared_facts: dict[Path, tuple[Mapping[str, Any], int]] = {}
 
@@ -116,7 +120,7 @@ class ClusterLoader:
         except (KeyError, TypeError) as error:
             raise StoreError(f"{self._folder.plan(self.cluster)}: not a plan: {error!r}") from error
         steps = {(test_no, rep) for test_no in self._tests for rep in range(1, plan["repetition_count"] + 1)}
-        attempts = self._attempts(state, jobs)
+        attempts = self._attempts(jobs)
         placeholders = missing.placeholders(self._database, self.run_cluster_id)
         self._next_result_id = self._highest_result_id() + 1
         for job in jobs.values():
@@ -134,7 +138,9 @@ class ClusterLoader:
 
     def _state(self, plan: dict[str, Any]) -> JournalState:  # noqa: ARG002
         """The journal folded up; may put the plan right where the journal knows better."""
-        return of_pairs(fold(read_journal(self._folder.journal(self.cluster))))
+        state = fold(read_journal(self._folder.journal(self.cluster)))
+        self._tries = of_pairs(state.attempts.values())
+        return state
 
     def _node_id(self, name: str) -> int:
         """The key of a node, by its name in the plan."""
@@ -209,8 +215,8 @@ class ClusterLoader:
             for row in self._database.execute("SELECT * FROM job WHERE run_cluster_id = ?", (self.run_cluster_id,))
         }
         jobs = {}
-        for pair_no, (client, server) in enumerate(plan["pairs"], start=1):
-            name = f"j{pair_no:05d}"
+        for index, (client, server) in enumerate(plan["pairs"]):
+            name = job_id_of(index)
             nodes = {
                 "client_node_id": self._node_id(client),
                 "server_node_id": self._node_id(server),
@@ -227,9 +233,9 @@ class ClusterLoader:
 
     # -- attempts ---------------------------------------------------------------------------------------------------
 
-    def _attempts(self, state: JournalState, jobs: Mapping[str, JobKeys]) -> dict[str, list[tuple[AttemptState, int]]]:
-        found: dict[str, list[tuple[AttemptState, int]]] = {}
-        for attempt in state.attempts.values():
+    def _attempts(self, jobs: Mapping[str, JobKeys]) -> dict[str, list[tuple[Attempt, int]]]:
+        found: dict[str, list[tuple[Attempt, int]]] = {}
+        for attempt in self._tries:
             job = jobs.get(attempt.job_id)
             if job is None:
                 self.notes.append(f"journal: {attempt.tag}: job {attempt.job_id} is not in the plan")
@@ -239,9 +245,9 @@ class ClusterLoader:
                 {"job_id": job.job_id, "attempt_no": attempt.attempt_no},
                 {
                     "tag": attempt.tag,
-                    "native_id": attempt.native_id,
-                    "state": attempt.state,
-                    "outcome": attempt.outcome,
+                    "native_id": attempt.native_id or None,
+                    "state": attempt.state.value if attempt.native_id else None,
+                    "outcome": attempt.outcome or None,
                     "reason": attempt.reason or None,
                     "nodes": " ".join(attempt.nodes),
                     "exit_code": whole(attempt.exit_code),
@@ -254,11 +260,11 @@ class ClusterLoader:
             found.setdefault(attempt.job_id, []).append((attempt, attempt_id))
         return found
 
-    def _started(self, attempt: AttemptState) -> str | None:
+    def _started(self, attempt: Attempt) -> str | None:
         started = read_json_or_none(self._attempt_folder(attempt) / "started.json") or {}
         return utc_or_none(started.get("started_utc"))
 
-    def _attempt_folder(self, attempt: AttemptState) -> Path:
+    def _attempt_folder(self, attempt: Attempt) -> Path:
         return self._folder.attempt(self.cluster, *(attempt.place or (attempt.job_id, attempt.attempt_no)))
 
     # -- results ----------------------------------------------------------------------------------------------------
@@ -282,7 +288,7 @@ class ClusterLoader:
         return int(self._database.execute("SELECT coalesce(max(result_id), 0) FROM result").fetchone()[0])
 
     def _load_attempt(
-        self, job: JobKeys, attempt: AttemptState, attempt_id: int, steps: set[Step], placeholders: missing.Placeholders
+        self, job: JobKeys, attempt: Attempt, attempt_id: int, steps: set[Step], placeholders: missing.Placeholders
     ) -> None:
         folder = self._attempt_folder(attempt)
         if not folder.is_dir():
@@ -326,7 +332,7 @@ class ClusterLoader:
         """Load one file unless it is known, or may still be growing; `there` is the row that waits for it."""
         path_below = self._path_below(source.path)
         raw, known = source.raw or read_raw(source.path), self._loaded.get(path_below)
-        if raw is None or (raw.status is None and not source.attempt.over):
+        if raw is None or (raw.status is None and source.attempt.live):
             return False
         if known is not None and (known.sha256 == raw.sha256 or known.outcome == Outcome.MEASURED):
             self.known_count += 1
@@ -433,15 +439,15 @@ class ClusterLoader:
         self, jobs: Mapping[str, JobKeys], steps: set[Step], state: JournalState, placeholders: missing.Placeholders
     ) -> None:
         brought = missing.brought_steps(self._database, self.run_cluster_id)
-        attempts: dict[str, list[AttemptState]] = {}
-        for attempt in state.attempts.values():
+        attempts: dict[str, list[Attempt]] = {}
+        for attempt in self._tries:
             attempts.setdefault(attempt.job_id, []).append(attempt)
         for job in jobs.values():
             absent = sorted(steps - brought.get(job.job_id, set()))
             if not absent:
                 continue
             tries = attempts.get(job.name, [])
-            reason = missing.reason(tries, state.not_run.get(job.pair), closed=state.closed_utc is not None)
+            reason = missing.reason(tries, state.not_run.get(pair_index_of(job.name)), closed=state.closed_utc is not None)
             self.pending_count += len(absent) if reason.startswith(missing.PENDING) else 0
             for step in absent:
                 self._put_missing(job, step, reason, placeholders.pop((job.job_id, *step), None))

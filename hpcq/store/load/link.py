@@ -13,8 +13,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from hpcq.planning.job_ids import job_id_of
 from hpcq.planning.links import split
-from hpcq.run_folder.journal import AttemptState, EventName, JournalState, fold, read_journal
+from hpcq.run_folder.journal import EventName, read_journal
+from hpcq.run_folder.journal_state import Attempt, JournalState, fold
 from hpcq.run_folder.lines import utc_or_none, whole
 from hpcq.run_folder.paths import read_json_or_none
 from hpcq.store.load import missing
@@ -36,20 +38,15 @@ class LinkLoader(ClusterLoader):
         self._link: Mapping[str, Any] = plan["link"]
         events = read_journal(self._folder.journal(self.cluster))
         state = fold(events)
-        self._ends: dict[_Key, dict[str, AttemptState]] = {}
+        self._ends: dict[_Key, dict[str, Attempt]] = {}
         for attempt in state.attempts.values():
             self._ends.setdefault((attempt.job_id, attempt.attempt_no), {})[attempt.side] = attempt
         self._told: dict[str, dict[_Key, Mapping[str, Any]]] = {}
-        follows = set()
         for event in events:
             if event["event"] in {EventName.ESTIMATE, EventName.MET, EventName.WAYS}:
                 self._told.setdefault(event["event"], {})[event["job_id"], event["attempt_no"]] = event
-            elif event["event"] == EventName.STOP and event.get("follows"):
-                follows.add(event["tag"])
         self._turn(plan)
-        state.not_run |= {(server, client): reason for (client, server), reason in state.not_run.items()}
-        whole_attempts = [self._whole(ends, follows) for ends in self._ends.values()]
-        state.attempts = {attempt.tag: attempt for attempt in whole_attempts}
+        self._tries = [self._whole(ends) for ends in self._ends.values()]
         return state
 
     def _turn(self, plan: dict[str, Any]) -> None:
@@ -58,34 +55,34 @@ class LinkLoader(ClusterLoader):
             if event["client"] is not None:
                 self._clients[job_id] = event["client"]
         pairs = []
-        for pair_no, (client, server) in enumerate(plan["pairs"], start=1):
+        for index, (client, server) in enumerate(plan["pairs"]):
             planned = self._side_of(client)
-            turned = self._clients.setdefault(f"j{pair_no:05d}", planned) != planned
+            turned = self._clients.setdefault(job_id_of(index), planned) != planned
             pairs.append([server, client] if turned else [client, server])
         plan["pairs"] = pairs
 
-    def _whole(self, ends: Mapping[str, AttemptState], follows: set[str]) -> AttemptState:
+    def _whole(self, ends: Mapping[str, Attempt]) -> Attempt:
         """One attempt of the two sides; it ends as the side did that caused the end."""
-        sides = sorted(ends.values(), key=lambda one: (one.tag in follows, one.outcome == "completed"))
+        sides = sorted(ends.values(), key=lambda one: (one.follows, one.outcome == "completed"))
         cause = sides[0]
-        over = all(one.over for one in sides)
+        over = not any(one.live for one in sides)
         started = [one.started_utc for one in sides if one.started_utc]
         where = self._link[f"{cause.side}_cluster"]
-        return AttemptState(
+        return Attempt(
             tag=cause.tag.removesuffix(f"-{cause.side}"),
             job_id=cause.job_id,
             attempt_no=cause.attempt_no,
+            pairs=cause.pairs,
             nodes=tuple(node for side in _SIDES if side in ends for node in ends[side].nodes),
             committed_utc=min(one.committed_utc for one in sides),
-            native_id=" ".join(f"{one.side}:{one.native_id}" for one in ends.values() if one.native_id) or None,
+            native_id=" ".join(f"{one.side}:{one.native_id}" for one in ends.values() if one.native_id),
             submitted_utc=cause.submitted_utc,
             state=cause.state,
-            outcome=cause.outcome if over else None,
+            outcome=cause.outcome if over else "",
             reason=f"{where}/{cause.nodes[0]}: {cause.reason}" if cause.reason and cause.outcome != "completed" else "",
             exit_code=cause.exit_code,
             started_utc=min(started) if started else None,
             ended_utc=max((one.ended_utc or "" for one in sides), default="") or None if over else None,
-            side="both",
         )
 
     # -- rows -------------------------------------------------------------------------------------------------------
@@ -112,8 +109,8 @@ class LinkLoader(ClusterLoader):
                         missing.remove(self._database, row.result_id)
         return jobs
 
-    def _attempts(self, state: JournalState, jobs: Mapping[str, JobKeys]) -> dict[str, list[tuple[AttemptState, int]]]:
-        found = super()._attempts(state, jobs)
+    def _attempts(self, jobs: Mapping[str, JobKeys]) -> dict[str, list[tuple[Attempt, int]]]:
+        found = super()._attempts(jobs)
         for attempts in found.values():
             for attempt, attempt_id in attempts:
                 self._put_ends((attempt.job_id, attempt.attempt_no), attempt_id)
@@ -131,8 +128,8 @@ class LinkLoader(ClusterLoader):
             row = {
                 "node_id": self._node_id(f"{self._link[f'{side}_cluster']}/{end.nodes[0]}"),
                 "tag": end.tag,
-                "native_id": end.native_id,
-                "outcome": end.outcome,
+                "native_id": end.native_id or None,
+                "outcome": end.outcome or None,
                 "reason": end.reason or None,
                 "exit_code": whole(end.exit_code),
                 "role": role,
@@ -165,7 +162,7 @@ class LinkLoader(ClusterLoader):
     def _builds_of(self, job: JobKeys) -> Builds:
         return self._builds_by_cluster[split(job.pair[0])[0]]
 
-    def _attempt_folder(self, attempt: AttemptState) -> Path:
+    def _attempt_folder(self, attempt: Attempt) -> Path:
         """The client's side: there are the results."""
         return super()._attempt_folder(attempt) / self._clients[attempt.job_id]
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hpcq.run_folder.journal import AttemptState
+from hpcq.run_folder.journal_state import Attempt
 from hpcq.run_folder.lines import Outcome
 
 #: How a reason begins when the measurement may still come.
@@ -64,9 +64,9 @@ def brought_steps(database: sqlite3.Connection, run_cluster_id: int) -> dict[int
     return brought
 
 
-def reason(tries: Sequence[AttemptState], not_run: str | None, *, closed: bool) -> str:
+def reason(tries: Sequence[Attempt], not_run: str | None, *, closed: bool) -> str:
     """Why a measurement of a job is not there: what became of each try, or why there was none."""
-    if tries and not tries[-1].over:
+    if tries and tries[-1].live:
         return PENDING + tries[-1].describe()
     ends = "; ".join(attempt.describe() for attempt in tries)
     if tries and tries[-1].outcome == "completed":

@@ -1,4 +1,4 @@
-"""How often a scheduler is asked. Hides counting and jitter; `clock` and `wait` may be a test's.
+"""How often a scheduler is asked. Hides counting and jitter.
 
     something happens            1 s between two questions, as long as there are questions left
     nothing happens              the interval grows by half each time, up to `poll_interval_s` (5 s)
@@ -11,10 +11,9 @@ So a short campaign feels quick, and in the steady state a cluster is asked at m
 from __future__ import annotations
 
 import random
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from hpcq.clock import Clock
 from hpcq.definition.model import Cluster
 
 #: Failed questions in a row after which the driver slows down and says so.
@@ -32,8 +31,7 @@ class Pace:
     poll_max_s: float
     grace_s: float
     refill_s: float
-    clock: Callable[[], float] = time.monotonic
-    wait: Callable[[float], None] = time.sleep
+    clock: Clock = field(default_factory=Clock)
     failures: int = 0
     interval_s: float = field(init=False)
     _left: float = field(default=_BURST_COUNT, init=False)
@@ -42,31 +40,32 @@ class Pace:
 
     def __post_init__(self) -> None:
         self.interval_s = self.query_s
-        self._counted_at = self.clock()
+        self._counted_at = self.clock.now_s()
 
     @classmethod
-    def of(cls, cluster: Cluster) -> Pace:
+    def of(cls, cluster: Cluster, clock: Clock) -> Pace:
         """A batch system is asked at most once a second; this machine's own queue may be asked more often."""
         if cluster.scheduler == "local":
-            return cls(query_s=0.1, poll_max_s=0.5, grace_s=1.0, refill_s=0.1)
-        return cls(query_s=1.0, poll_max_s=cluster.poll_interval_s, grace_s=10.0, refill_s=cluster.poll_interval_s)
+            return cls(query_s=0.1, poll_max_s=0.5, grace_s=1.0, refill_s=0.1, clock=clock)
+        poll_s = cluster.poll_interval_s
+        return cls(query_s=1.0, poll_max_s=poll_s, grace_s=10.0, refill_s=poll_s, clock=clock)
 
     def ask(self) -> None:
         """Wait until a question may be asked, and count it."""
         self._count()
         missing_s = max(0.0, 1.0 - self._left) * self.refill_s
-        wait_s = max(missing_s, self._asked_at + self.query_s - self.clock())
+        wait_s = max(missing_s, self._asked_at + self.query_s - self.clock.now_s())
         if wait_s > 0:
-            self.wait(wait_s)
+            self.clock.sleep(wait_s)
             self._count()
         self._left -= 1.0
-        self._asked_at = self.clock()
+        self._asked_at = self.clock.now_s()
 
     def sleep(self, *, eager: bool) -> None:
         """Wait between two turns; eager: something may be done soon."""
         if eager and self.failures == 0:
             self.interval_s = self.query_s
-        self.wait(self.interval_s * random.uniform(0.9, 1.1))  # noqa: S311 - jitter, so that drivers do not march in step
+        self.clock.sleep(self.interval_s * random.uniform(0.9, 1.1))  # noqa: S311 - jitter, so that drivers do not march in step
         self.interval_s = min(max(self.poll_max_s, self.interval_s), self.interval_s * _GROWTH)
 
     def failed(self) -> bool:
@@ -83,6 +82,6 @@ class Pace:
         return many
 
     def _count(self) -> None:
-        now = self.clock()
+        now = self.clock.now_s()
         self._left = min(_BURST_COUNT, self._left + (now - self._counted_at) / self.refill_s)
         self._counted_at = now

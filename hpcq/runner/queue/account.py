@@ -8,16 +8,16 @@ alpha's side of a link +--> Account: node-seconds, live jobs, questions --> budg
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from hpcq.clock import Clock
 from hpcq.definition.budget import Budget
 from hpcq.definition.model import Cluster
 from hpcq.planning.waves import ActiveJob
-from hpcq.runner.drive.pace import Pace
-from hpcq.runner.drive.reservations import OwnReservation
-from hpcq.runner.drive.run_state import BaseAttempt
+from hpcq.run_folder.journal_state import Attempt
+from hpcq.runner.queue.pace import Pace
+from hpcq.runner.queue.reservations import OwnReservation
 from hpcq.scheduler.base import JobState, QueueQuery, QueueSnapshot, Scheduler
 
 #: A limit that was met, not read, may be another one tomorrow.
@@ -27,8 +27,9 @@ _LEARNED_FOR_S = 600.0
 class Limit:
     """How many jobs the site lets this user have: read from the accounting, or met."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    def __init__(self, scheduler: Scheduler, clock: Clock) -> None:
         self._scheduler = scheduler
+        self._clock = clock
         self._read_limit: int | None = None
         self._asked = False
         self._learned: tuple[int, float] | None = None
@@ -38,7 +39,7 @@ class Limit:
         if not self._asked:
             self._asked = True
             self._read_limit = self._scheduler.submit_limit()
-        if self._learned is not None and time.monotonic() - self._learned[1] > _LEARNED_FOR_S:
+        if self._learned is not None and self._clock.now_s() - self._learned[1] > _LEARNED_FOR_S:
             self._learned = None
         limits = [limit for limit in (self._read_limit, self._learned[0] if self._learned else None) if limit is not None]
         return min(limits, default=None)
@@ -56,7 +57,7 @@ class Limit:
         mine = self._scheduler.look(QueueQuery(mine=True)).mine
         live = ours if mine is None else max(mine, taken)
         if live:
-            self._learned = (live, time.monotonic())
+            self._learned = (live, self._clock.now_s())
         return live
 
 
@@ -65,7 +66,7 @@ class Share:
     """What one part of a run takes of the cluster."""
 
     node_seconds: Callable[[], float]
-    live: Callable[[], Sequence[BaseAttempt]]
+    live: Callable[[], Sequence[Attempt]]
 
 
 @dataclass(slots=True)
@@ -79,7 +80,18 @@ class Account:
     own_reservation: OwnReservation | None = None
     shares: list[Share] = field(default_factory=list)
 
-    def live(self) -> list[BaseAttempt]:
+    @property
+    def clock(self) -> Clock:
+        """The clock that all drivers of the cluster go by."""
+        return self.pace.clock
+
+    def budget_now(self) -> Budget:
+        """The budget; its share of the nodes was observed when a reservation was made, and does not count within it."""
+        if self.own_reservation is None or not self.own_reservation.held:
+            return self.budget
+        return replace(self.budget, node_share_ratio=1.0)
+
+    def live(self) -> list[Attempt]:
         """All jobs of this run that are queued or running there, of whatever part."""
         return [attempt for share in self.shares for attempt in share.live()]
 

@@ -2,7 +2,7 @@
 
     hold     made of the idle nodes that the next jobs want, as many as the budget allows
     keep     prolonged as long as the driver lives; without one it ends by itself, a walltime and a quarter of an hour later
-    drop     removed when the run has ended, when its nodes have nothing more to do, and while the campaign gives way
+    drop     removed when the run has ended, when its nodes have nothing more to do, and while the campaign yields
 
 Its name is made from the run's, so a later driver finds what an earlier one left.
 """
@@ -10,10 +10,10 @@ Its name is made from the run's, so a later driver finds what an earlier one lef
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 
+from hpcq.clock import Clock
 from hpcq.definition.model import Cluster, WithoutReservation
 from hpcq.errors import UserError
 from hpcq.scheduler.base import Scheduler
@@ -37,8 +37,9 @@ class OwnReservation:
     """The reservation of one cluster's part of a run."""
 
     def __init__(
-        self, scheduler: Scheduler, name: str, walltime_s: float, otherwise: WithoutReservation, say: Callable[[str], None]
-    ) -> None:
+        self, scheduler: Scheduler, name: str, walltime_s: float, otherwise: WithoutReservation, *,
+        say: Callable[[str], None], clock: Clock,
+    ) -> None:  # fmt: skip
         self.name = name
         self.held = False
         self._nodes: tuple[str, ...] = ()
@@ -49,11 +50,12 @@ class OwnReservation:
         self._minutes = math.ceil((walltime_s + _MARGIN_S) / 60)
         self._otherwise = otherwise
         self._say = say
+        self._clock = clock
         self._prolong_at = 0.0
 
     @property
     def wanted(self) -> bool:
-        """Whether there must be one before a job is handed in."""
+        """Whether there must be one before a job is submitted."""
         return not self.held and not self.given_up
 
     @property
@@ -72,7 +74,7 @@ class OwnReservation:
         if words is None:
             self.held = True
             self._nodes = tuple(nodes)
-            self._prolong_at = time.monotonic() + _MARGIN_S / 2
+            self._prolong_at = self._clock.now_s() + _MARGIN_S / 2
             self._say(f"reservation {self.name} of {len(nodes)} nodes")
             return Held.YES
         if any(sign in words for sign in self._scheduler.busy_words()):
@@ -84,9 +86,9 @@ class OwnReservation:
 
     def keep(self) -> None:
         """Prolong it when that is due; one that somebody removed is made again."""
-        if self.held and time.monotonic() >= self._prolong_at:
+        if self.held and self._clock.now_s() >= self._prolong_at:
             self.held = self._scheduler.prolong(self.name, self._minutes)
-            self._prolong_at = time.monotonic() + _MARGIN_S / 2
+            self._prolong_at = self._clock.now_s() + _MARGIN_S / 2
 
     def drop(self, *, patiently: bool = False) -> None:
         """Remove it; while a job of ours is still ending that is refused, and asked for again."""
@@ -95,7 +97,7 @@ class OwnReservation:
                 return
             self.held = not self._scheduler.release(self.name)
             if self.held and patiently:
-                time.sleep(_DROP_S)
+                self._clock.sleep(_DROP_S)
         if self.held and patiently:
             self._say(f"reservation {self.name} could not be removed; it ends by itself in {self._minutes} min at most")
 

@@ -11,19 +11,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hpcq.runner.drive.outcome import Outcome, measured_steps, read_object
-from hpcq.runner.drive.run_state import BaseAttempt, RunState, summary
+from hpcq.run_folder.journal_state import Attempt
+from hpcq.run_folder.paths import read_json_or_none
+from hpcq.run_folder.spools import spooled_steps
+from hpcq.runner.queue.outcome import PATIENCE_OVER, AttemptOutcome, measured_steps
+from hpcq.runner.queue.run_state import RunState, summary
 from hpcq.scheduler.base import JobReport, Scheduler
 from hpcq.transport import Transport, quote
 from hpcq.units import utc_now
 
-#: How long a submission that was under way when a driver died may still take to reach the scheduler.
-SETTLE_S = 10.0
-
 
 @dataclass(frozen=True, slots=True)
 class AttemptFiles:
-    """Where a part's attempts lie: `folder` here, `root` on the cluster. ask: waits until a question may be asked."""
+    """Where the attempts of one part of a run lie: `folder` here, `root` on the cluster. `ask` waits for its turn."""
 
     transport: Transport
     scheduler: Scheduler
@@ -31,7 +31,7 @@ class AttemptFiles:
     root: str
     ask: Callable[[], None]
 
-    def find(self, attempts: Sequence[BaseAttempt]) -> dict[str, str]:
+    def find(self, attempts: Sequence[Attempt]) -> dict[str, str]:
         """Native ids, by tag, of attempts whose submission nobody saw the end of."""
         script = "\n".join(
             f"printf '%s\\t' {quote(one.tag)}; cat {quote(f'{self.root}/{one.folder}/submitted')} 2>/dev/null || echo"
@@ -48,30 +48,30 @@ class AttemptFiles:
             known.update(self.scheduler.find(unknown))
         return known
 
-    def claim(self, attempt: BaseAttempt) -> str | None:
+    def claim(self, attempt: Attempt) -> str | None:
         """Take an attempt that no scheduler knows; the native id that it has after all when it had started, else None."""
         folder = quote(f"{self.root}/{attempt.folder}")
         if self.transport.sh(f"[ -d {folder} ] || exit 0; mkdir {folder}/claim").returncode == 0:
             return None
         self.fetch([attempt])
-        started = read_object(self.folder / attempt.folder / "started.json") or {}
+        started = read_json_or_none(self.folder / attempt.folder / "started.json") or {}
         return str(started.get("native_id") or "unknown")
 
-    def fetch(self, attempts: Sequence[BaseAttempt]) -> None:
-        """Bring whole folders of attempts."""
+    def fetch(self, attempts: Sequence[Attempt]) -> None:
+        """Fetch whole folders of attempts."""
         self.transport.pull(self.root, [attempt.folder for attempt in attempts], self.folder)
 
-    def finish(self, attempts: Sequence[BaseAttempt]) -> None:
+    def finish(self, attempts: Sequence[Attempt]) -> None:
         """Ask running scripts to end after the step in hand."""
         if attempts:
             paths = " ".join(quote(f"{self.root}/{attempt.folder}/finish") for attempt in attempts)
             self.transport.sh(f"touch -- {paths}")
 
-    def ended(self, attempt: BaseAttempt, outcome: Outcome, report: JobReport | None) -> dict[str, Any]:
+    def ended(self, attempt: Attempt, outcome: AttemptOutcome, report: JobReport | None) -> dict[str, Any]:
         """The event that says how an attempt ended, with what its folder holds by now."""
         folder = self.folder / attempt.folder
-        started, exit_file = read_object(folder / "started.json") or {}, read_object(folder / "exit.json") or {}
-        return {
+        started, exit_file = read_json_or_none(folder / "started.json") or {}, read_json_or_none(folder / "exit.json") or {}
+        event = {
             "event": "ended",
             "tag": attempt.tag,
             "outcome": outcome.outcome,
@@ -83,14 +83,19 @@ class AttemptFiles:
             "ended_utc": exit_file.get("ended_utc"),
             "measured": sorted(measured_steps(folder)),
         }
+        if attempt.shared:
+            event["measured_of"] = spooled_steps(folder)
+        if exit_file.get("reason") == PATIENCE_OVER:
+            event["final"] = True
+        return event
 
 
-def driven_json(wall_s: float, query_count: int | dict[str, int], ledger: RunState[Any]) -> dict[str, Any]:
+def driven_json(wall_s: float, query_count: int | dict[str, int], state: RunState) -> dict[str, Any]:
     """What driven.json says of a part that is done."""
     return {
         "format": 1,
         "ended_utc": utc_now(),
         "wall_s": round(wall_s, 3),
         "scheduler_query_count": query_count,
-        **summary(ledger),
+        **summary(state),
     }

@@ -1,4 +1,4 @@
-"""When hpcq gives way: pure decisions over what one look at the scheduler showed. docs/driver.md says the same in words.
+"""When hpcq yields: pure decisions over what one look at the scheduler showed. docs/driver.md says the same in words.
 
 paused      nothing new may start now: users wait (yield), or the hours are over
 to_withdraw   queued jobs that should not wait any longer: withdrawn and planned anew, or given up with the reason
@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from hpcq.definition.budget import Budget
-from hpcq.runner.drive.run_state import BaseAttempt
+from hpcq.run_folder.journal_state import Attempt
 from hpcq.scheduler.base import JobReport, JobState, NodeCondition, OtherJob, QueueSnapshot, Wait
 
 #: A word must stand in so many looks in a row: schedulers say odd things for a moment.
@@ -101,7 +101,7 @@ class YieldPolicy:
             for one in unsure
         )
 
-    def wants_nodes(self, attempts: Iterable[BaseAttempt], now_s: float) -> bool:
+    def wants_nodes(self, attempts: Iterable[Attempt], now_s: float) -> bool:
         """Whether the next look must bring the nodes' states for the sake of jobs that wait long or oddly."""
         for attempt in attempts:
             if attempt.state is JobState.QUEUED:
@@ -112,7 +112,7 @@ class YieldPolicy:
         return False
 
     def to_withdraw(
-        self, attempts: Iterable[BaseAttempt], snapshot: QueueSnapshot, paused: str | None, now_s: float
+        self, attempts: Iterable[Attempt], snapshot: QueueSnapshot, paused: str | None, now_s: float
     ) -> list[Withdrawal]:
         """The queued jobs to end now."""
         live = list(attempts)
@@ -137,7 +137,7 @@ class YieldPolicy:
         return found
 
     def _decide(
-        self, attempt: BaseAttempt, report: JobReport, taken: Mapping[str, str], now_s: float, *, something_runs: bool
+        self, attempt: Attempt, report: JobReport, taken: Mapping[str, str], now_s: float, *, something_runs: bool
     ) -> Withdrawal | None:
         tag, native_id = attempt.tag, attempt.native_id
         queued_s = now_s - self._queued_since.setdefault(tag, now_s)
@@ -167,8 +167,3 @@ class YieldPolicy:
     def _forget(self, tag: str) -> None:
         self._queued_since.pop(tag, None)
         self._words.pop(tag, None)
-
-
-def local_time() -> dt.time:
-    """The time of day on the machine where the driver runs; hours are meant so."""
-    return dt.datetime.now().astimezone().time()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,15 +16,14 @@ from hpcq.definition.model import Cluster
 from hpcq.kernels import kernel
 from hpcq.planning.plan import Plan
 from hpcq.render import render
+from hpcq.run_folder.journal_state import StepKey, attempt_folder
+from hpcq.run_folder.paths import write_text
 
 #: How long the server may take to say that it listens: a slow file system and a slow step start fit in.
 _READY_TIMEOUT_S = 60
 
 #: The number of processes in a launcher line, which is two where a person wrote it for a pair.
 _COUNT_FLAGS = {"-n", "-np", "--np", "--n", "--ntasks", "-c"}
-
-#: (test_no, repetition_no): what names one planned measurement of a pair.
-StepKey = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +67,7 @@ class Job:
     @property
     def folder(self) -> str:
         """Where it lies below the cluster's part of the run folder, and below the work directory on the cluster."""
-        return f"jobs/{self.job_id}/{self.attempt_no}"
-
-
-def pair_index_of(job_id: str) -> int:
-    """Where the pair of a job stands in the plan: job j00001 is pair 0."""
-    return int(job_id[1:]) - 1
+        return attempt_folder(self.job_id, self.attempt_no)
 
 
 def all_steps(plan: Plan) -> frozenset[StepKey]:
@@ -123,11 +117,17 @@ def make_job(plan: Plan, pair_index: int, attempt_no: int, missing: frozenset[St
 
 def write_job(job: Job, cluster: Cluster, root: str, folder: Path) -> None:
     """Write job.json and job.sh into `folder`; `root` is the run's folder on the cluster."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "job.json").write_text(json.dumps({"format": 1, **asdict(job)}, indent=1) + "\n", encoding="utf-8")
-    script = folder / "job.sh"
-    script.write_text(render(f"{cluster.scheduler}.directives.j2", _context(job, cluster, root)), encoding="utf-8")
-    script.chmod(0o700)
+    script = render(f"{cluster.scheduler}.directives.j2", _context(job, cluster, root))
+    write_folder(folder, {"format": 1, **asdict(job)}, script)
+
+
+def write_folder(folder: Path, described: Mapping[str, Any], script: str) -> None:
+    """What every submission's folder holds, each file written aside and renamed.
+
+    Without waiting for the disk: a job whose files a crash took was never submitted.
+    """
+    write_text(folder / "job.json", json.dumps(described, indent=1) + "\n", synced=False)
+    write_text(folder / "job.sh", script, mode=0o700, synced=False)
 
 
 def _context(job: Job, cluster: Cluster, root: str) -> dict[str, Any]:

@@ -1,0 +1,307 @@
+"""Our jobs in the batch system of one cluster: what drivers of clusters and of links do alike.
+
+    find_undetermined   submissions of which nobody saw the end are looked up, or claimed so that they never run
+    look, take          one question for all jobs; ended ones are fetched, judged and written down
+    pause, withdraw     users wait, hours are over, a node was taken: queued jobs leave, running ones end early
+    submit              a wave, and what refusals mean
+    cancel              the end of every job of ours
+
+A driver decides what is submitted and when; a link's driver also brings two of these together.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from pathlib import Path
+from typing import Any, Protocol
+
+from hpcq import nodelist
+from hpcq.errors import SchedulerError, TransportError
+from hpcq.run_folder.journal_state import Attempt
+from hpcq.run_folder.paths import read_json_or_none
+from hpcq.runner.queue.account import Account
+from hpcq.runner.queue.attempt_files import AttemptFiles
+from hpcq.runner.queue.outcome import AttemptOutcome, Left, end_of
+from hpcq.runner.queue.record import Record
+from hpcq.runner.queue.reservations import Held
+from hpcq.runner.queue.yield_policy import RetryLater, YieldPolicy
+from hpcq.runner.site.place import Place
+from hpcq.scheduler.base import JobReport, JobState, QueueQuery, QueueSnapshot, Submission, Submitted
+from hpcq.sorting import natural
+
+#: How long a submission that was under way when a driver died may still take to reach the scheduler.
+_UNDETERMINED_S = 10.0
+#: Folders fetched in one copy: bounds memory.
+_FETCH_CHUNK = 200
+#: After this many refusals in a row the scheduler means it.
+_REFUSALS_MAX = 3
+
+
+class Submittable(Protocol):
+    """One job that is ready to be submitted: its folder is on the cluster, its attempt in the journal."""
+
+    @property
+    def tag(self) -> str: ...
+    @property
+    def folder(self) -> str: ...
+    @property
+    def nodes(self) -> tuple[str, ...]: ...
+    @property
+    def walltime_s(self) -> int: ...
+
+
+class ClusterQueue:
+    """The jobs of one part of a run on one cluster; `side` is "from" or "to" where that part is a link."""
+
+    def __init__(
+        self, here: Place, account: Account, record: Record[Any], *, folder: Path, root: str, side: str = "",
+        retry_later: RetryLater | None = None,
+    ) -> None:  # fmt: skip
+        """folder: the part's folder here; root: its counterpart on the cluster."""
+        self.cluster, self.transport, self.scheduler = here.cluster, here.transport, here.scheduler
+        self.account, self.record = account, record
+        self.pace, self.clock = account.pace, account.clock
+        self.folder, self.root, self.side = folder, root, side
+        self.files = AttemptFiles(self.transport, self.scheduler, folder, root, self.pace.ask)
+        self.yield_policy = YieldPolicy(account.budget, here.cluster.patience_s)
+        self.retry_later = retry_later or RetryLater()
+        #: What a driver knows of an end beyond what the scheduler and the files say.
+        self.explain: Callable[[Attempt, AttemptOutcome], AttemptOutcome] = lambda _, outcome: outcome
+        #: Why nothing may start there now.
+        self.paused: str | None = None
+        self._refusals = 0
+        self._undetermined_since: dict[str, float] = {}
+        self._ended_since: dict[str, float] = {}
+        #: Running jobs that were asked to end after the test in hand.
+        self._asked_to_end: set[str] = set()
+        #: Where the scripts of tournaments run that have lost a node.
+        self._hosts: dict[str, str] = {}
+
+    def say(self, text: str) -> None:
+        """One line for a person; a link's line names the cluster."""
+        self.record.say(f"{self.cluster.name}: {text}" if self.side else text)
+
+    def live(self) -> list[Attempt]:
+        """Our attempts there that have not ended."""
+        return [attempt for attempt in self.record.state.active.values() if attempt.side == self.side]
+
+    def known(self) -> list[Attempt]:
+        """Those of them that the scheduler has."""
+        return [attempt for attempt in self.live() if attempt.native_id]
+
+    @contextlib.contextmanager
+    def out_of_reach(self) -> Iterator[None]:
+        """A failed question changes nothing that is known; it is asked again later, and a person hears of it."""
+        try:
+            yield
+        except (TransportError, SchedulerError) as error:
+            if self.pace.failed():
+                self.record.say(f"{error.message} (asking again; {self.pace.failures} times in a row)")
+            if isinstance(error, TransportError) and not error.transient:
+                raise
+        else:
+            if self.pace.succeeded():
+                self.say("answers again")
+
+    # -- submissions that nobody saw the end of -----------------------------------------------------------------------
+
+    def find_undetermined(self) -> None:
+        """Find out what became of submissions that an earlier driver, or a broken connection, left open.
+
+        One that stays unknown is claimed: should it reach the scheduler after all, it finds the claim and measures nothing.
+        """
+        undetermined = [attempt for attempt in self.live() if not attempt.native_id]
+        known = self.files.find(undetermined) if undetermined else {}
+        for attempt in undetermined:
+            since = self._undetermined_since.setdefault(attempt.tag, self.clock.now_s())
+            native_id = known.get(attempt.tag)
+            if native_id is None and self.clock.now_s() - since > _UNDETERMINED_S:
+                native_id = self.files.claim(attempt)
+                if native_id is None:
+                    self.end(attempt, AttemptOutcome("withdrawn", "the scheduler never had it"), None)
+            if native_id is not None:
+                self.record.note("submitted", tag=attempt.tag, native_id=native_id)
+
+    # -- look and take ------------------------------------------------------------------------------------------------
+
+    def look(self, *, refill: bool) -> QueueSnapshot:
+        """Ask for all that is to be known now in one command; refill: jobs wait to be submitted."""
+        live = self.known()
+        room = refill and self.outside_hours() is None and not self.account.full()
+        question = QueueQuery(
+            native_ids=[attempt.native_id for attempt in live],
+            nodes=room or self.yield_policy.wants_nodes(live, self.clock.now_s()),
+            others=self.account.budget.gives_way,
+            mine=room and self.account.limit.jobs() is not None,
+        )
+        self.pace.ask()
+        return self.scheduler.look(question)
+
+    def outside_hours(self) -> str | None:
+        """The hours that are over now, or None."""
+        return self.yield_policy.closed(self.clock.local_time())
+
+    def take(self, reports: Mapping[str, JobReport]) -> None:
+        """Write down what changed; fetch and judge what may have ended."""
+        states: list[dict[str, Any]] = []
+        suspects: list[tuple[Attempt, JobReport | None]] = []
+        for attempt in self.known():
+            report = reports.get(attempt.native_id)
+            if report is None:
+                continue
+            if report.state not in {attempt.state, JobState.UNKNOWN}:
+                states.append({"event": "state", "tag": attempt.tag, "state": report.state.value, "reason": report.reason})
+            attempt.reason = report.reason  # why it still waits may change while its state does not
+            if report.state.terminal or report.state in {JobState.ENDING, JobState.UNKNOWN}:
+                suspects.append((attempt, report))
+            elif attempt.shared and report.state is JobState.RUNNING and report.nodes:
+                self._end_without_script(attempt, report)
+        self.record.note_all(states)
+        self.judge(suspects)
+
+    def judge(self, suspects: Sequence[tuple[Attempt, JobReport | None]]) -> None:
+        """Fetch these attempts and write down the ends of those that have one; no report: the scheduler was not asked."""
+        for start in range(0, len(suspects), _FETCH_CHUNK):
+            chunk = suspects[start : start + _FETCH_CHUNK]
+            self.files.fetch([attempt for attempt, _ in chunk])
+            ends = [(attempt, self._end_of(attempt, report), report) for attempt, report in chunk]
+            self._end_all([(attempt, end, report) for attempt, end, report in ends if end is not None])
+
+    def _end_of(self, attempt: Attempt, report: JobReport | None) -> AttemptOutcome | None:
+        left = Left.of(self.folder / attempt.folder)
+        waited_s = grace_s = 0.0
+        if report is not None:
+            now = self.clock.now_s()
+            waited_s = now - self._ended_since.setdefault(attempt.tag, now)
+            # A job that the queue has never shown yet, or has forgotten, gets three graces before it counts as lost.
+            grace_s = self.pace.grace_s * (3 if report.state is JobState.UNKNOWN else 1)
+        return end_of(attempt, report, left, waited_s=waited_s, grace_s=grace_s)
+
+    def end(self, attempt: Attempt, outcome: AttemptOutcome, report: JobReport | None) -> None:
+        """Write down how an attempt ended."""
+        self._end_all([(attempt, outcome, report)])
+
+    def _end_all(self, ends: Sequence[tuple[Attempt, AttemptOutcome, JobReport | None]]) -> None:
+        explained = [(attempt, self.explain(attempt, outcome), report) for attempt, outcome, report in ends]
+        self.record.note_all([self.files.ended(attempt, outcome, report) for attempt, outcome, report in explained])
+        for attempt, outcome, _ in explained:
+            self._ended_since.pop(attempt.tag, None)
+            if outcome.outcome != "completed":
+                words = f"{outcome.outcome}: {outcome.reason}"
+                where = f" on {self.cluster.name}" if self.side else ""
+                self.record.say(f"{attempt.job_id} attempt {attempt.attempt_no}{where}: {words}")
+
+    def _end_without_script(self, attempt: Attempt, report: JobReport) -> None:
+        """A tournament outlives its nodes, but not the one with its script: Slurm lets such a job hold the others for ever."""
+        held = {name for text in report.nodes for name in nodelist.expand(text)}
+        gone = set(attempt.nodes) - held
+        if gone and attempt.tag not in self._hosts:
+            self.files.fetch([attempt])
+            started = read_json_or_none(self.folder / attempt.folder / "started.json") or {}
+            self._hosts[attempt.tag] = str(started.get("host", "")).partition(".")[0]
+        host = self._hosts.get(attempt.tag, "")
+        if host in gone:
+            words = f"{host} was lost, and with it the script of the job"
+            if attempt.withdrawal != words:
+                self.record.note("withdraw", tag=attempt.tag, reason=words, final=False)
+            self.cancel([attempt])
+
+    # -- pause and withdraw -------------------------------------------------------------------------------------------
+
+    def pause(self, snapshot: QueueSnapshot) -> str | None:
+        """Why nothing may start now, said when it begins and ends; None where something may."""
+        paused = self.yield_policy.paused(snapshot, self.clock.local_time(), self.account.held())
+        if paused != self.paused:
+            self.say(paused or "goes on")
+            self.paused = paused
+        return paused
+
+    def end_early(self, attempts: Iterable[Attempt], why: str) -> None:
+        """Running jobs end after the test in hand; what they measured counts, the rest is planned again."""
+        running = [
+            one
+            for one in attempts
+            if one.live and one.native_id and one.state is JobState.RUNNING and one.tag not in self._asked_to_end
+        ]
+        if running:
+            fresh = [one for one in running if not one.withdrawal]
+            words = [{"event": "withdraw", "tag": one.tag, "reason": why, "final": one.final} for one in fresh]
+            self.record.note_all(words)
+            self.files.finish(running)
+            self._asked_to_end.update(one.tag for one in running)
+
+    def withdraw(self, snapshot: QueueSnapshot, *, for_limits: bool = True) -> None:
+        """Take queued jobs out that must not wait any longer; for_limits: also those that a limit has held for too long."""
+        now = self.clock.now_s()
+        self.account.mind_reservation(self.paused)
+        live = self.known()
+        going = self.yield_policy.to_withdraw(live, snapshot, self.paused, now)
+        self.record.note_all(
+            [
+                {
+                    "event": "withdraw",
+                    "tag": one.tag,
+                    "reason": one.reason,
+                    "final": one.ends(self.retry_later, self.record.state.attempts[one.tag].pairs, now),
+                }
+                for one in going
+                if for_limits or not one.waited
+            ]
+        )
+        # Those of an earlier turn are asked again: that request may have been lost.
+        self.cancel([one for one in live if one.withdrawal and one.state is JobState.QUEUED], queued_only=True)
+
+    def cancel(self, attempts: Sequence[Attempt], *, queued_only: bool = False) -> None:
+        """End attempts, queued or running; queued_only: one that has started meanwhile goes on."""
+        native_ids = [attempt.native_id for attempt in attempts if attempt.native_id]
+        if native_ids:
+            self.scheduler.cancel(native_ids, queued_only=queued_only)
+
+    def reserve(self, nodes: Set[str]) -> str | None:
+        """Make the run's own reservation of these nodes; returns the refusal where the campaign must not go on without."""
+        own_reservation = self.account.own_reservation
+        if own_reservation is None or not own_reservation.wanted:
+            return None
+        refused = own_reservation.hold(sorted(nodes, key=natural)) is Held.REFUSED and not own_reservation.given_up
+        return own_reservation.refusal if refused else None
+
+    # -- submit -------------------------------------------------------------------------------------------------------
+
+    def submission(self, job: Submittable) -> Submission:
+        """A job as the scheduler sees it."""
+        return Submission(job.tag, f"{self.root}/{job.folder}/job.sh", job.nodes, job.walltime_s)
+
+    def submit(self, jobs: Sequence[Submittable]) -> bool:
+        """Submit jobs that the journal has; returns whether more may be submitted."""
+        answers = self.scheduler.submit([self.submission(job) for job in jobs])
+        limited = next((answer for answer in answers if answer.limited), None)
+        allowed = self._learn_limit(answers) if limited is not None else 0
+        if limited is not None and allowed:
+            self.say(f"no more than {allowed} jobs now: {limited.message}")
+        events = [self._answer_event(answer, wait=bool(allowed)) for answer in answers if not answer.lost]
+        self.record.note_all(events)  # a lost one stays undetermined
+        for answer in answers:
+            if answer.native_id:
+                self._refusals = 0
+            elif (answer is limited and not allowed) or (not answer.limited and not answer.lost):
+                self._refusals += 1
+                self.say(f"refused: {answer.message}")
+        if self._refusals >= _REFUSALS_MAX:
+            words = next(answer.message for answer in reversed(answers) if not answer.native_id)
+            self.record.not_run(list(self.record.state.pending), f"the scheduler refuses: {words}")
+        return limited is None and self._refusals < _REFUSALS_MAX
+
+    def _learn_limit(self, answers: Sequence[Submitted]) -> int:
+        """How many jobs the user has now that one was refused for a limit: it would be no limit without any."""
+        taken = sum(bool(answer.native_id) for answer in answers)
+        return self.account.limit.met(len(self.account.live()) - len(answers) + taken, taken)
+
+    def _answer_event(self, answer: Submitted, *, wait: bool) -> dict[str, Any]:
+        """What became of a submission. wait: a refusal for a limit is no try."""
+        if answer.native_id:
+            return {"event": "submitted", "tag": answer.tag, "native_id": answer.native_id}
+        if answer.limited and (wait or answer.message.startswith("not handed in")):
+            attempt = self.record.state.attempts[answer.tag]
+            return self.files.ended(attempt, AttemptOutcome("withdrawn", answer.message), None)
+        return {"event": "refused", "tag": answer.tag, "message": answer.message}

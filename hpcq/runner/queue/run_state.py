@@ -1,0 +1,139 @@
+"""What every journal means, a cluster's as a link's: what each pair still misses, what may be tried again, what was taken.
+
+Built from the journal's events alone, by the driver as it writes them and by `hpcq status` as it reads them, so both say
+the same and a driver that died loses nothing. A subclass says when the try of a pair is over.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from hpcq.planning.coverage import coverage_of
+from hpcq.planning.job_ids import pair_index_of
+from hpcq.planning.plan import Plan
+from hpcq.run_folder.journal_state import Attempt, JournalState, StepKey
+from hpcq.runner.queue.jobs import all_steps
+from hpcq.scheduler.base import JobState
+from hpcq.units import parse_utc
+
+#: Outcomes that say nothing about the test itself: the same job may do better on another try.
+_RETRIED_OUTCOMES = frozenset({"node_failed", "preempted", "boot_failed", "lost", "revoked", "refused", "completed", "failed"})
+#: The outcome that does not count as a try, because it says nothing of the nodes: users waited, a limit was met.
+_UNCOUNTED_OUTCOME = "withdrawn"
+
+
+class RunState(JournalState, ABC):
+    """The state of one part of a run."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__()
+        self.plan = plan
+        self._all = all_steps(plan)
+        #: Pair indices that have neither a live attempt nor an end, in plan order.
+        self.pending: dict[int, None] = dict.fromkeys(range(len(plan.pairs)))
+        self.measured_count = 0
+        self._missing: dict[int, frozenset[StepKey]] = {}
+        self._tries: dict[int, int] = {}
+
+    # -- what a part of a run says of itself --------------------------------------------------------------------------
+
+    @abstractmethod
+    def _end_pair(self, index: int, attempt: Attempt) -> None:
+        """An attempt of this pair has ended, and what it measured counts: say by `_try_again` when the try is over."""
+
+    @abstractmethod
+    def _took(self, attempt: Attempt, node_seconds: float) -> None:
+        """What an ended attempt took of nodes, as far as it said."""
+
+    # -- what is asked of it ----------------------------------------------------------------------------------------
+
+    def missing(self, pair_index: int) -> frozenset[StepKey]:
+        """The measurements of this pair that no attempt has brought yet."""
+        return self._missing.get(pair_index, self._all)
+
+    def measured_pairs(self) -> list[int]:
+        """The pairs of which nothing is missing any more."""
+        return [index for index, missing in self._missing.items() if not missing]
+
+    @property
+    def measured_now_count(self) -> int:
+        """Measurements so far."""
+        return self.measured_count
+
+    def count(self, *states: JobState) -> int:
+        """How many live attempts are in one of these states."""
+        return sum(attempt.state in states for attempt in self.active.values())
+
+    # -- private ----------------------------------------------------------------------------------------------------
+
+    def _commit(self, attempt: Attempt) -> None:
+        attempt.walltime_s = attempt.walltime_s or self.plan.walltime_s
+        super()._commit(attempt)
+        for index in attempt.pairs:
+            self.pending.pop(index, None)
+
+    def _give_up(self, index: int, reason: str) -> None:
+        super()._give_up(index, reason)
+        self.pending.pop(index, None)
+
+    def _end(self, attempt: Attempt, event: Mapping[str, Any]) -> None:
+        super()._end(attempt, event)
+        self._took(attempt, _node_seconds(event, attempt))
+        measured = _measured(event, attempt)
+        for index in attempt.pairs:
+            before, brought = self.missing(index), measured.get(index, frozenset())
+            self._missing[index] = before - brought
+            self.measured_count += len(before & brought)
+            self._end_pair(index, attempt)
+
+    def _try_again(self, index: int, outcomes: Collection[str], *, final: bool = False) -> None:
+        """A try of this pair is over with these outcomes of those who caused the end: it is pending again, or done with."""
+        counted = _UNCOUNTED_OUTCOME not in outcomes
+        self._tries[index] = self._tries.get(index, 0) + counted
+        if not self._missing[index] or self.cancelled or final:
+            return
+        helpful = any(outcome in _RETRIED_OUTCOMES for outcome in outcomes)
+        if not counted or (helpful and self._tries[index] < self.plan.attempt_count_max):
+            self.pending[index] = None
+
+
+def _measured(event: Mapping[str, Any], attempt: Attempt) -> dict[int, frozenset[StepKey]]:
+    """What an ended attempt brought, by pair."""
+    of_pairs = {pair_index_of(job_id): steps for job_id, steps in event.get("measured_of", {}).items()}
+    if event.get("measured"):
+        of_pairs[attempt.pairs[0]] = event["measured"]
+    return {index: frozenset((test_no, rep) for test_no, rep in steps) for index, steps in of_pairs.items()}
+
+
+def _node_seconds(event: Mapping[str, Any], attempt: Attempt) -> float:
+    """What an ended attempt took; one that could not say when it ended ran until that was noticed, or its time limit."""
+    started, ended = event.get("started_utc"), event.get("ended_utc")
+    if not started:
+        return 0.0
+    took_s = max(0.0, (parse_utc(ended or event.get("utc") or started) - parse_utc(started)).total_seconds())
+    return len(event["nodes"]) * (took_s if ended else min(took_s, attempt.walltime_s))
+
+
+def summary(state: RunState) -> dict[str, Any]:
+    """Counts of one part, for markers and `hpcq status`; a link's attempts are counted on both sides."""
+    measured = state.measured_pairs()
+    live = [index for attempt in state.active.values() for index in attempt.pairs]
+    return {
+        "pair_count": len(state.plan.pairs),
+        "planned_result_count": state.plan.goals.result_count,
+        "measured_result_count": state.measured_now_count,
+        "measured_pair_count": len(measured),
+        "failed_pair_count": len(state.plan.pairs) - len(state.pending) - len({*measured, *live, *state.not_run}),
+        "measuring_since_utc": state.measuring_since_utc,
+        "planned_node_pair_count_min": state.plan.goals.node_pair_count_min,
+        "attempt_count": len(state.attempts),
+        "attempts": dict(Counter(one.outcome or one.state.value for one in state.attempts.values())),
+        "live_attempt_count": len(state.active),
+        "pending_pair_count": len(state.pending),
+        "not_run_pair_count": len(state.not_run),
+        "cancelled": bool(state.cancelled),
+        "coverage": coverage_of(state.plan, measured, state.not_run).to_json(),
+    }
