@@ -18,6 +18,7 @@ FLOORS = {
     "hpcq.cli": 12,
     "hpcq.runner": 11,
     "hpcq.reports": 10,
+    "hpcq.exports": 10,
     "hpcq.analysis": 9,
     "hpcq.store": 8,
     "hpcq.run_folder": 7,

@@ -36,6 +36,7 @@ _VERBS = {
     "show": ("read.show", "Show one result with the evidence of both ends."),
     "facts": ("read.facts", "Show the facts of a node, and what changed between two times."),
     "load": ("read.results", "Load a run's files into the database (again)."),
+    "export": ("read.export", "Write a run for other programs: CSV, JSON lines, JUnit, Markdown, Prometheus."),
     "report": ("read.results", "Write a run's page."),
     "accept": ("judge.accept", "Test nodes after a maintenance: which may go back to users."),
     "ledger": ("read.ledger", "Show what acceptances said of nodes, links and groups."),

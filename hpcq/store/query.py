@@ -242,10 +242,10 @@ def find_run(database: sqlite3.Connection, name: str | None) -> str:
 
 def results(database: sqlite3.Connection, selection: Selection, *, all_tries: bool = False) -> list[ResultRow]:
     """One row a planned repetition, in the order of cluster, job, test and repetition; or every try."""
-    where, values = _where(selection)
+    conditions, values = where(selection)
     counted = "" if all_tries else " AND final = 1 AND retracted IS NULL"
     query = (
-        f"SELECT {_columns(ResultRow)} FROM v_all_results WHERE {where}{counted}"
+        f"SELECT {_columns(ResultRow)} FROM v_all_results WHERE {conditions}{counted}"
         " ORDER BY run, cluster, job, test_no, repetition_no, attempt_no"
     )
     return [ResultRow(*row) for row in database.execute(query, values)]
@@ -263,13 +263,13 @@ def summaries(
 
     metric: only this one. Without it, each kernel's main metric, or with all_metrics every one.
     """
-    where, values = _where(selection)
+    conditions, values = where(selection)
     query = (
         "SELECT v.cluster, v.kernel, v.client, v.server, v.message_bytes, v.parameters, mn.name, mn.unit, mn.better,"
         " mn.name = v.metric AS main, mn.position_no, m.value, v.disturbed"
         " FROM v_results v JOIN metric m ON m.result_id = v.result_id"
         " JOIN metric_name mn ON mn.metric_name_id = m.metric_name_id"
-        f" WHERE v.outcome = 'measured' AND {where}"
+        f" WHERE v.outcome = 'measured' AND {conditions}"
     )
     groups: dict[tuple[Any, ...], list[float]] = {}
     disturbed: Counter[tuple[Any, ...]] = Counter()
@@ -397,7 +397,7 @@ def _summary_order(group: tuple[tuple[Any, ...], list[float]]) -> tuple[Any, ...
     return cluster, kernel, natural(client), natural(server), message_bytes or 0, parameters, position_no
 
 
-def _where(selection: Selection) -> tuple[str, dict[str, str]]:
+def where(selection: Selection) -> tuple[str, dict[str, str]]:
     """The conditions of a selection over the columns of v_results."""
     conditions, values = ["1"], {}
     for name in ("run", "cluster", "kernel", "client", "server", "outcome"):

@@ -105,7 +105,7 @@ def results(  # noqa: PLR0917 - Click passes by name
 
     with reading(database) as connection:
         name = query.find_run(connection, run)
-        _check_names(query.results(connection, query.Selection(run=name)), kernel=kernel, cluster=cluster, node=node)
+        check_names(query.results(connection, query.Selection(run=name)), kernel=kernel, cluster=cluster, node=node)
         selection = query.Selection(run=name, kernel=kernel, cluster=cluster, node=node)
         runs = query.runs(connection, name)
         if findings:
@@ -228,7 +228,7 @@ def _result_json(row: ResultRow) -> dict[str, Any]:
     return {**asdict(row), "parameters": json.loads(row.parameters)}
 
 
-def _check_names(rows: Sequence[ResultRow], **wanted: str | None) -> None:
+def check_names(rows: Sequence[ResultRow], **wanted: str | None) -> None:
     """Raise UserError for a name that nothing in the run has, and say which there are."""
     from hpcq.kernels import unknown_name
 

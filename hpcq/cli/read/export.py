@@ -1,0 +1,110 @@
+"""hpcq export: a run for other programs."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from hpcq.cli.options import database_option
+from hpcq.errors import Exit, UserError
+
+if TYPE_CHECKING:
+    from hpcq.exports.collect import Exported
+    from hpcq.store.query import Selection
+
+_TABLES = ("csv", "jsonl")
+_SUMMARIES = ("junit", "markdown", "prometheus")
+
+
+@click.command()
+@click.argument("run", required=False)
+@click.option("--format", "kind", type=click.Choice([*_TABLES, *_SUMMARIES]), required=True, help="What to write.")
+@click.option("--to", "target", type=click.Path(path_type=Path, dir_okay=False), help="This file instead of standard output.")
+@click.option("--kernel", help="Only this kernel.")
+@click.option("--cluster", help="Only this cluster.")
+@click.option("--node", help="Only pairs with this node at either end.")
+@database_option
+def export(  # noqa: PLR0917 - Click passes by name
+    run: str | None,
+    kind: str,
+    target: Path | None,
+    kernel: str | None,
+    cluster: str | None,
+    node: str | None,
+    database: Path,
+) -> int:
+    """Write a run for another program: a table, a CI system, a dashboard.
+
+    RUN is a run's id, the beginning of one, or a campaign's name; the latest without it. csv and jsonl have one row per result
+    and metric, and one row with its reason per result that is missing. junit, markdown and prometheus summarise: their exit
+    code is 3 when a gate failed, 4 when something that was planned is not there or a gate is inconclusive.
+
+    \b
+    Example: hpcq export --format junit --to hpcq.xml
+    """
+    from hpcq.exports.collect import collect, rows
+    from hpcq.store import query
+    from hpcq.store.database import reading
+
+    with reading(database) as connection:
+        name = query.find_run(connection, run)
+        selection = query.Selection(run=name, kernel=kernel, cluster=cluster, node=node)
+        _check_anything(query.results(connection, query.Selection(run=name)), selection)
+        if kind in _TABLES:
+            from hpcq.exports import tables
+
+            writer = tables.csv_lines if kind == "csv" else tables.json_lines
+            _write(writer(rows(connection, selection)), target)
+            return Exit.OK
+        exported = collect(connection, selection)
+    _write([_summary_writer(kind)(exported)], target)
+    return exported.exit_code
+
+
+def _summary_writer(kind: str) -> Callable[[Exported], str]:
+    if kind == "junit":
+        from hpcq.exports.junit import junit_text
+
+        return junit_text
+    if kind == "markdown":
+        from hpcq.exports.markdown import markdown_text
+
+        return markdown_text
+    from hpcq.exports.prometheus import prometheus_text
+
+    return prometheus_text
+
+
+def _check_anything(known: Iterable[object], selection: Selection) -> None:
+    """A name that no result of the run has is a mistake, not an empty file."""
+    from hpcq.cli.read.results import check_names
+
+    check_names(list(known), kernel=selection.kernel, cluster=selection.cluster, node=selection.node)  # type: ignore[arg-type]
+
+
+def _write(pieces: Iterable[str], target: Path | None) -> None:
+    """To standard output, or aside and renamed: who reads the file meanwhile reads the whole one before."""
+    if target is None:
+        sys.stdout.writelines(pieces)
+        return
+    aside = target.with_name(f".{target.name}.part")
+    try:
+        with aside.open("w", encoding="utf-8", newline="") as file:
+            file.writelines(pieces)
+        aside.replace(target)
+    except OSError as error:
+        _forget(aside)
+        raise UserError(f"--to: {target}: cannot be written: {error.strerror}", "name a file in a folder of yours") from None
+    except BaseException:
+        _forget(aside)
+        raise
+
+
+def _forget(aside: Path) -> None:
+    with contextlib.suppress(OSError):
+        aside.unlink(missing_ok=True)
