@@ -21,7 +21,7 @@ COLUMNS = (
     "kernel",
     "client",
     "server",
-    "size_bytes",
+    "message_bytes",
     "test_no",
     "repetition_no",
     "outcome",

@@ -22,7 +22,7 @@ def prometheus_text(exported: Exported, series_at_most: int = SERIES_AT_MOST) ->
     units: dict[str, str] = {}
     for row in exported.summaries:
         labels = {"cluster": row.cluster, "kernel": row.kernel, "client": row.client, "server": row.server}
-        labels |= {"size_bytes": "" if row.size_bytes is None else str(row.size_bytes), "variant": row.variant}
+        labels |= {"message_bytes": "" if row.message_bytes is None else str(row.message_bytes), "variant": row.variant}
         medians.setdefault(row.metric, []).append(f"hpcq_{row.metric}{_labels(labels)} {row.median!r}")
         units[row.metric] = row.unit
     for metric in sorted(medians):

@@ -18,7 +18,7 @@ def metric_rows(database: Connection, selection: Selection) -> Iterator[dict[str
     """One row per result and metric of the results that count, and one row per result that has no metric, with its reason."""
     conditions, values = where(selection)
     query = (
-        "SELECT v.run, v.campaign, v.cluster, v.kernel, v.client, v.server, v.size_bytes, v.test_no, v.repetition_no,"
+        "SELECT v.run, v.campaign, v.cluster, v.kernel, v.client, v.server, v.message_bytes, v.test_no, v.repetition_no,"
         " v.outcome, v.reason, v.started_utc, v.disturbed, v.crossed_interface, n.name AS metric, m.value, n.unit, n.better,"
         " v.series_id, v.result_id, v.job, v.attempt_no, v.parameters"
         " FROM v_all_results v LEFT JOIN metric m ON m.result_id = v.result_id"
