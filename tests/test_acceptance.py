@@ -25,9 +25,9 @@ from hpcq.scheduler.upkeep import NodeUpkeep, Reservation, Upkeep, drain_command
 from hpcq.statistics import ComparisonVerdict, compare
 from hpcq.store.ledger import NodeState
 from hpcq.verdict.acceptance import Acceptance, PairResult, judge
-from hpcq.verdict.gates import Verdict
 from hpcq.verdict.record import Thing, VerdictRecord
 from hpcq.verdict.shared import pairs_across, sides_of
+from hpcq.verdict.words import Verdict
 
 pytestmark = pytest.mark.fast
 

@@ -12,8 +12,8 @@ from hpcq.store.database import reading, transaction, writing
 from hpcq.store.ledger import NodeState, at_fault, decide, last_verdicts, nodes_of
 from hpcq.store.observed import Occurrence, ensure_nodes, observed
 from hpcq.units import parse_utc, utc_text
-from hpcq.verdict.gates import Verdict
 from hpcq.verdict.record import Thing, VerdictRecord
+from hpcq.verdict.words import Verdict
 
 pytestmark = pytest.mark.fast
 

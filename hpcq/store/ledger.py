@@ -20,8 +20,8 @@ from hpcq.kernels import unknown_name
 from hpcq.sorting import natural
 from hpcq.store.database import Connection
 from hpcq.units import parse_utc, utc_now
-from hpcq.verdict.gates import Verdict
 from hpcq.verdict.record import Thing, VerdictRecord
+from hpcq.verdict.words import Verdict
 
 #: What came out inconclusive or at fault is tried again after this time, then after twice as long, a day at most.
 TRY_AGAIN_S = 600

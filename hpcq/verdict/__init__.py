@@ -1,13 +1,16 @@
 """Verdicts. Pure: numbers and names in, words out.
 
+    words.py        the words, their exit code, and the first line: how much was judged
+    record.py       one verdict on one thing: node, link, group, cluster
     gates.py        a campaign's bounds on the series that it measured
     levels.py       did a series leave its level: before against after, or anywhere; thousands of series together
     causes.py       what differs between the two sides of a change
     acceptance.py   what may be said of nodes, groups and links after a maintenance
 
-Only gates.py is light; the others import numpy and are imported where they are used.
+Only words.py, record.py and gates.py are light; the others import numpy and are imported where they are used.
 """
 
-from hpcq.verdict.gates import GateVerdict, MeasuredSeries, Verdict, judge_gates
+from hpcq.verdict.gates import GateVerdict, MeasuredSeries, judge_gates
+from hpcq.verdict.words import Tally, Verdict
 
-__all__ = ["GateVerdict", "MeasuredSeries", "Verdict", "judge_gates"]
+__all__ = ["GateVerdict", "MeasuredSeries", "Tally", "Verdict", "judge_gates"]

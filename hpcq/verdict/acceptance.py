@@ -14,9 +14,9 @@ from statistics import median
 
 from hpcq.localisation import PairTable, blame
 from hpcq.verdict.culprits import Culprits, Pair, PairVerdict, behind, find_culprits
-from hpcq.verdict.gates import Verdict
 from hpcq.verdict.record import Thing, VerdictRecord
 from hpcq.verdict.shared import Sides, passes
+from hpcq.verdict.words import Verdict
 
 #: Slower than this share of what is expected is a failure, not only a degradation.
 FAILED_RATIO = 0.9

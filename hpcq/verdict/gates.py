@@ -8,23 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from statistics import median
 from typing import Any
 
 from hpcq import units
 from hpcq.definition.model import Gate, GateStatistic
 from hpcq.kernels import Better, kernel
-
-
-class Verdict(StrEnum):
-    """What may be said of a series; the words of the database."""
-
-    PASS = "pass"  # noqa: S105 - a verdict, not a password
-    DEGRADED = "degraded"
-    FAILED = "failed"
-    INCONCLUSIVE = "inconclusive"
-    NOT_COVERED = "not_covered"
+from hpcq.verdict.words import Verdict
 
 
 @dataclass(frozen=True, slots=True)

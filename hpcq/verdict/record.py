@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from hpcq.verdict.gates import Verdict
+from hpcq.verdict.words import Verdict
 
 
 class Thing(StrEnum):

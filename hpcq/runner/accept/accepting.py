@@ -36,9 +36,9 @@ from hpcq.store import ledger, observed, time_windows
 from hpcq.store.database import reading, transaction, writing
 from hpcq.store.time_windows import baseline_runs
 from hpcq.verdict.acceptance import Acceptance, PairResult, judge, ran_twice
-from hpcq.verdict.gates import Verdict
 from hpcq.verdict.record import VerdictRecord
 from hpcq.verdict.shared import Sides, pairs_across, sides_of
+from hpcq.verdict.words import Verdict
 
 Say = Callable[[str], None]
 

@@ -9,8 +9,8 @@ from hpcq.errors import UserError
 from hpcq.scheduler.upkeep import Reservation, Upkeep
 from hpcq.sorting import natural
 from hpcq.store.ledger import NodeState
-from hpcq.verdict.gates import Verdict
 from hpcq.verdict.record import Thing, VerdictRecord
+from hpcq.verdict.words import Verdict
 
 
 @dataclass(frozen=True, slots=True)

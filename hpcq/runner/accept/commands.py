@@ -25,8 +25,8 @@ from hpcq.scheduler.upkeep import (
 )
 from hpcq.transport import Transport
 from hpcq.verdict.acceptance import Acceptance
-from hpcq.verdict.gates import Verdict
 from hpcq.verdict.record import Thing, VerdictRecord
+from hpcq.verdict.words import Verdict
 
 
 @dataclass(frozen=True, slots=True)

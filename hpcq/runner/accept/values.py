@@ -19,7 +19,7 @@ from hpcq.run_folder.paths import RunFolder
 from hpcq.runner.accept.expected import Expected, effect_of
 from hpcq.statistics import ComparisonVerdict, compare
 from hpcq.verdict.acceptance import FAILED_RATIO, PairResult
-from hpcq.verdict.gates import Verdict
+from hpcq.verdict.words import Verdict
 
 if TYPE_CHECKING:
     from hpcq.store.database import Connection

@@ -1,0 +1,207 @@
+"""What became of every test of every pair in some runs: planned, measured, invalid, failed, never run; and why.
+
+    outcomes_in(database, run_ids)     one SeriesOutcome per series that these runs planned
+
+A verdict that reads values alone calls a node fine whose every test fails. So each judging verb starts here: values stand
+beside what was planned and did not come. Values of a pruned run come from its roll-ups.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from hpcq.store.database import Connection
+
+#: Result reasons that say only that the measurement may still come.
+_PENDING = "pending: "
+
+
+@dataclass(frozen=True, slots=True)
+class JobOutcome:
+    """One job (one pair in one run) of a series. value: median of its repetitions in the metric's unit, None without any.
+
+    Counts are of repetitions. clean_value: the median of those that nothing disturbed; None where there is none.
+    """
+
+    run: str
+    job: str
+    started_utc: str
+    value: float | None
+    clean_value: float | None
+    value_count: int
+    planned_count: int
+    invalid_count: int = 0
+    failed_count: int = 0
+    not_measured_count: int = 0
+    disturbed_count: int = 0
+
+    @property
+    def lost_count(self) -> int:
+        """Repetitions that ran and brought no valid result."""
+        return self.invalid_count + self.failed_count
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesOutcome:
+    """One series (a test of a pair) in these runs. parameters: JSON without neutral values, the same for every hpcq version.
+
+    metric: the one asked for, empty for a kernel without it; better: higher, lower or none. reasons: why repetitions brought
+    nothing, the commonest first.
+    """
+
+    series_id: int
+    cluster: str
+    client: str
+    server: str
+    kernel: str
+    parameters: str
+    metric: str
+    better: str
+    jobs: tuple[JobOutcome, ...]
+    reasons: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def planned_count(self) -> int:
+        """Repetitions that the runs planned."""
+        return sum(one.planned_count for one in self.jobs)
+
+    @property
+    def measured_count(self) -> int:
+        """Repetitions with a valid result."""
+        return sum(one.value_count for one in self.jobs)
+
+    @property
+    def lost_count(self) -> int:
+        """Repetitions that ran and failed, or whose result is invalid."""
+        return sum(one.lost_count for one in self.jobs)
+
+    @property
+    def gone(self) -> bool:
+        """Whether its tests ran and none brought a valid result: worse than any value."""
+        return self.measured_count == 0 and self.lost_count > 0
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        """One value per job that has any, in time order."""
+        return tuple(one.value for one in self.jobs if one.value is not None)
+
+    @property
+    def why(self) -> str:
+        """The commonest reason, with how many there are beside it; empty where everything was measured."""
+        if not self.reasons:
+            return ""
+        more = f" (and {len(self.reasons) - 1} other reasons)" if len(self.reasons) > 1 else ""
+        return f"{self.reasons[0][0]}{more}"
+
+
+@dataclass(slots=True)
+class _Job:
+    """A job's repetitions while the rows are read."""
+
+    run: str
+    job: str
+    started_utc: str
+    values: list[float] = field(default_factory=list)
+    clean: list[float] = field(default_factory=list)
+    weight_count: int = 0
+    outcomes: Counter[str] = field(default_factory=Counter)
+    disturbed_count: int = 0
+
+    def finished(self) -> JobOutcome:
+        value, clean = (median(values) if values else None for values in (self.values, self.clean))
+        return JobOutcome(
+            self.run,
+            self.job,
+            self.started_utc,
+            value,
+            clean,
+            value_count=self.weight_count or len(self.values),
+            planned_count=self.outcomes.total(),
+            invalid_count=self.outcomes["invalid"],
+            failed_count=self.outcomes["failed"],
+            not_measured_count=self.outcomes["not_measured"],
+            disturbed_count=self.disturbed_count,
+        )
+
+
+@dataclass(slots=True)
+class _Series:
+    """A series while the rows are read."""
+
+    names: tuple[str, str, str, str, str, str, str]
+    jobs: dict[int, _Job] = field(default_factory=dict)
+    reasons: Counter[str] = field(default_factory=Counter)
+
+
+def outcomes_in(
+    database: Connection, run_ids: Sequence[int], *, cluster: str | None = None, metric: str | None = None
+) -> list[SeriesOutcome]:
+    """Every series that these runs planned, with its jobs in time order. cluster: only this one.
+
+    metric: this one instead of each kernel's main metric; kernels without it have no values then. A kernel without any
+    metric that has a direction still shows what failed.
+    """
+    found: dict[int, _Series] = {}
+    marks = ", ".join(str(int(one)) for one in run_ids)
+    bound = {"cluster": cluster, "metric": metric}
+    for row in database.execute(_ROWS.format(runs=marks), bound):
+        series = found.setdefault(row["series_id"], _Series(_names(row)))
+        started_utc = row["started_utc"] or row["created_utc"]
+        job = series.jobs.setdefault(row["job_id"], _Job(row["run"], row["job"], started_utc))
+        job.outcomes[row["outcome"]] += 1
+        job.disturbed_count += row["disturbed"]
+        if row["value"] is not None:
+            job.values.append(row["value"])
+            if not row["disturbed"]:
+                job.clean.append(row["value"])
+        elif row["outcome"] != "measured" and not (row["reason"] or "").startswith(_PENDING):
+            series.reasons[row["reason"] or row["outcome"]] += 1
+    for row in database.execute(_ROLLED_UP.format(runs=marks), bound):
+        job = found[row["series_id"]].jobs[row["job_id"]]
+        job.values, job.weight_count = [row["median"]], row["value_count"]
+        job.clean = job.values if job.disturbed_count * 2 < row["value_count"] else []
+    return [_finished(series_id, one) for series_id, one in found.items()]
+
+
+_ROWS = """
+    SELECT x.series_id, x.job_id, p.cluster, p.client, p.server, k.name AS kernel, se.parameters, n.name AS metric,
+           coalesce(n.better, 'none') AS better, p.run, p.job, p.run_created_utc AS created_utc, x.started_utc, x.outcome,
+           x.reason, x.disturbed, m.value
+    FROM v_pairs p
+    JOIN result x ON x.job_id = p.job_id AND x.final = 1
+    JOIN series se ON se.series_id = x.series_id
+    JOIN kernel k ON k.kernel_id = se.kernel_id
+    LEFT JOIN metric_name n ON n.kernel_id = k.kernel_id
+        AND CASE WHEN :metric IS NULL THEN n.metric_name_id = k.main_metric_name_id ELSE n.name = :metric END
+    LEFT JOIN metric m ON m.result_id = x.result_id AND m.metric_name_id = n.metric_name_id AND x.outcome = 'measured'
+    LEFT JOIN retraction t ON t.result_id = x.result_id
+    WHERE p.run_id IN ({runs}) AND t.result_id IS NULL AND (:cluster IS NULL OR p.cluster = :cluster)
+    ORDER BY coalesce(x.started_utc, p.run_created_utc), x.result_id
+"""
+
+_ROLLED_UP = """
+    SELECT u.series_id, u.job_id, u.median, u.value_count
+    FROM v_pairs p
+    JOIN rollup u ON u.job_id = p.job_id
+    JOIN series se ON se.series_id = u.series_id
+    JOIN kernel k ON k.kernel_id = se.kernel_id
+    JOIN metric_name n ON n.metric_name_id = u.metric_name_id
+        AND CASE WHEN :metric IS NULL THEN n.metric_name_id = k.main_metric_name_id ELSE n.name = :metric END
+    WHERE p.run_id IN ({runs}) AND (:cluster IS NULL OR p.cluster = :cluster)
+      AND EXISTS (SELECT 1 FROM result x WHERE x.job_id = u.job_id AND x.series_id = u.series_id AND x.final = 1
+                  AND NOT EXISTS (SELECT 1 FROM retraction t WHERE t.result_id = x.result_id))
+"""
+
+
+def _names(row: Any) -> tuple[str, str, str, str, str, str, str]:
+    names = (row["cluster"], row["client"], row["server"], row["kernel"], row["parameters"])
+    return (*names, row["metric"] or "", row["better"])
+
+
+def _finished(series_id: int, one: _Series) -> SeriesOutcome:
+    jobs = tuple(job.finished() for job in one.jobs.values())
+    return SeriesOutcome(series_id, *one.names, jobs, tuple(one.reasons.most_common()))

@@ -1,0 +1,84 @@
+"""The words of every verb that judges, their exit code, and the first line that says how much was judged. Pure.
+
+    PASS          planned, measured, comparable, and within its bounds
+    DEGRADED      clearly worse than expected
+    FAIL          far worse, beyond a bound, or tests that ran and brought nothing
+    INCONCLUSIVE  measured, but too little or too contradictory to say either
+    NOT COVERED   nothing was measured
+
+Exit codes: 3 where something is degraded or failed; otherwise 4 where something is inconclusive, not covered, or where
+nothing was judged at all; otherwise 0.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from hpcq.errors import Exit
+
+
+class Verdict(StrEnum):
+    """What may be said of a node, link, group, cluster or series; the words of the database."""
+
+    PASS = "pass"  # noqa: S105 - a verdict, not a password
+    DEGRADED = "degraded"
+    FAILED = "failed"
+    INCONCLUSIVE = "inconclusive"
+    NOT_COVERED = "not_covered"
+
+    @property
+    def shown(self) -> str:
+        """For people."""
+        return _SHOWN[self]
+
+
+_SHOWN = {
+    Verdict.PASS: "PASS",
+    Verdict.DEGRADED: "DEGRADED",
+    Verdict.FAILED: "FAIL",
+    Verdict.INCONCLUSIVE: "INCONCLUSIVE",
+    Verdict.NOT_COVERED: "NOT COVERED",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How many things got which verdict."""
+
+    counts: Counter[Verdict]
+
+    @classmethod
+    def of(cls, verdicts: Iterable[Verdict]) -> Tally:
+        """Count verdicts."""
+        return cls(Counter(verdicts))
+
+    @property
+    def total(self) -> int:
+        """How many things were looked at."""
+        return self.counts.total()
+
+    @property
+    def exit_code(self) -> Exit:
+        """3, 4 or 0: see the head of this file. Nothing judged is too little data."""
+        if self.counts[Verdict.DEGRADED] or self.counts[Verdict.FAILED]:
+            return Exit.DEGRADED
+        open_count = self.counts[Verdict.INCONCLUSIVE] + self.counts[Verdict.NOT_COVERED]
+        return Exit.INCOMPLETE if open_count or not self.total else Exit.OK
+
+    def first_line(self, noun: str, plural: str | None = None) -> str:
+        """`3 of 4 nodes judged: 2 PASS, 1 FAIL; 1 NOT COVERED`: how much was judged, then what came out."""
+        many = plural or f"{noun}s"
+        if not self.total:
+            return f"no {noun} judged: there is nothing to judge"
+        judged = self.total - self.counts[Verdict.NOT_COVERED]
+        words = ", ".join(f"{self.counts[one]} {one.shown}" for one in Verdict if self.counts[one])
+        of = f"{judged}" if judged == self.total else f"{judged} of {self.total}"
+        return f"{of} {noun if self.total == 1 else many} judged: {words}"
+
+
+def too_little(have: str, need: str) -> str:
+    """The reason of an INCONCLUSIVE: `too little data: 2 jobs, at least 3 are needed`."""
+    return f"too little data: {have}, {need}"
