@@ -77,7 +77,7 @@ struct common_metrics {
                       "busy share of all CPUs of the server's node between the snapshots, from /proc/stat ticks")
 
 #define ROW_COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
-#define OPTION_TABLE(rows, type) {rows, ROW_COUNT(rows), sizeof(type)}
+#define OPTION_TABLE(rows, type) {rows, ROW_COUNT(rows), sizeof(type), NULL}
 #define METRIC_TABLE(rows, type) {rows, ROW_COUNT(rows), sizeof(type)}
 
 extern const struct kernel kernel_tcp_stream;

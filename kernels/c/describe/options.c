@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const char standard_name[OPTION_NAME_BYTES] = "system";
+
 const char *unit_of(const char *name)
 {
     static const char *const units[] = {"ns",  "us",    "ms",    "s",     "utc", "bytes", "bps",
@@ -15,6 +17,14 @@ const char *unit_of(const char *name)
         if (!strcmp(suffix + 1, units[i]))
             return units[i];
     return NULL;
+}
+
+static double option_standard(const struct option_table *table, const struct option_row *row)
+{
+    for (const struct option_default *one = table->defaults; one && one->name; one++)
+        if (!strcmp(one->name, row->name))
+            return one->standard;
+    return row->standard;
 }
 
 static void option_store(const struct option_row *row, void *options, double value)
@@ -36,8 +46,13 @@ static double option_load(const struct option_row *row, const void *options)
 
 void options_default(const struct option_table *table, void *options)
 {
-    for (size_t i = 0; i < table->count; i++)
-        option_store(&table->rows[i], options, table->rows[i].standard);
+    for (size_t i = 0; i < table->count; i++) {
+        const struct option_row *row = &table->rows[i];
+        if (row->type == OPTION_NAME)
+            memcpy((char *)options + row->offset, standard_name, sizeof standard_name);
+        else
+            option_store(row, options, option_standard(table, row));
+    }
 }
 
 const struct option_row *options_find(const struct option_table *table, const char *name)
@@ -57,6 +72,8 @@ static void option_allowed(const struct option_row *row, struct text *out)
             text_print(out, " %s", row->choices[i]);
     } else if (row->type == OPTION_BOOLEAN) {
         text_print(out, "true or false");
+    } else if (row->type == OPTION_NAME) {
+        text_print(out, "name of a-z, 0-9, _ and -, %d at most", OPTION_NAME_BYTES - 1);
     } else {
         text_print(out, "%s %.10g to %.10g%s%s", row->type == OPTION_INTEGER ? "integer" : "number", row->minimum,
                    row->maximum, unit ? " " : "", unit ? unit : "");
@@ -94,6 +111,18 @@ static bool option_parse(const struct option_row *row, const char *text, double 
     return option_parse_number(row, text, value);
 }
 
+/* Stored as it stands, the rest of the field as NUL: the same name is the same bytes. */
+static bool option_store_name(const struct option_row *row, void *options, const char *value)
+{
+    size_t length = strlen(value);
+    char *field = (char *)options + row->offset;
+    if (!length || length >= OPTION_NAME_BYTES || strspn(value, "abcdefghijklmnopqrstuvwxyz0123456789_-") != length)
+        return false;
+    memset(field, 0, OPTION_NAME_BYTES);
+    memcpy(field, value, length);
+    return true;
+}
+
 bool options_set(const struct option_table *table, void *options, const char *name, const char *value,
                  struct failure *failure)
 {
@@ -104,10 +133,10 @@ bool options_set(const struct option_table *table, void *options, const char *na
         for (size_t i = 0; i < table->count; i++)
             text_print(&allowed, " %s", table->rows[i].name);
         fail(failure, EXIT_USAGE, "%s: unknown option: allowed:%s", name, text_string(&allowed));
-    } else if (!option_parse(row, value, &parsed)) {
+    } else if (row->type == OPTION_NAME ? !option_store_name(row, options, value) : !option_parse(row, value, &parsed)) {
         option_allowed(row, &allowed);
         fail(failure, EXIT_USAGE, "%s: found %s: allowed: %s", name, *value ? value : "nothing", text_string(&allowed));
-    } else {
+    } else if (row->type != OPTION_NAME) {
         option_store(row, options, parsed);
     }
     text_free(&allowed);
@@ -116,6 +145,10 @@ bool options_set(const struct option_table *table, void *options, const char *na
 
 void options_value(const struct option_row *row, const void *options, struct text *out)
 {
+    if (row->type == OPTION_NAME) {
+        text_print(out, "%s", (const char *)options + row->offset);
+        return;
+    }
     double value = option_load(row, options);
     if (row->type == OPTION_CHOICE)
         text_print(out, "%s", row->choices[(size_t)value]);
@@ -129,7 +162,9 @@ void options_value(const struct option_row *row, const void *options, struct tex
 
 static void option_json(const struct option_row *row, double value, struct text *json)
 {
-    if (row->type == OPTION_CHOICE) {
+    if (row->type == OPTION_NAME) {
+        json_string(json, standard_name);
+    } else if (row->type == OPTION_CHOICE) {
         json_string(json, row->choices[(size_t)value]);
     } else if (row->type == OPTION_BOOLEAN) {
         json_boolean(json, value > 0);
@@ -154,14 +189,17 @@ void options_echo(const struct option_table *table, const void *options, struct 
     json_open(json, '{');
     for (size_t i = 0; i < table->count; i++) {
         json_key(json, table->rows[i].name);
-        option_json(&table->rows[i], option_load(&table->rows[i], options), json);
+        if (table->rows[i].type == OPTION_NAME)
+            json_string(json, (const char *)options + table->rows[i].offset);
+        else
+            option_json(&table->rows[i], option_load(&table->rows[i], options), json);
     }
     json_close(json, '}');
 }
 
 static const char *option_type_name(enum option_type type)
 {
-    static const char *const names[] = {"integer", "number", "boolean", "choice"};
+    static const char *const names[] = {"integer", "number", "boolean", "choice", "name"};
     return names[type];
 }
 
@@ -202,7 +240,7 @@ void options_describe(const struct option_table *table, struct text *json)
         json_key(json, "unit");
         json_string(json, unit_of(row->name));
         json_key(json, "default");
-        option_json(row, row->standard, json);
+        option_json(row, option_standard(table, row), json);
         option_describe_range(row, json);
         json_key(json, "help");
         json_string(json, row->help);
@@ -216,7 +254,7 @@ void options_help(const struct option_table *table, struct text *out)
     for (size_t i = 0; i < table->count; i++) {
         const struct option_row *row = &table->rows[i];
         struct text standard = {0};
-        option_json(row, row->standard, &standard);
+        option_json(row, option_standard(table, row), &standard);
         text_print(out, "  --%s VALUE\n      %s\n      ", row->name, row->help);
         option_allowed(row, out);
         text_print(out, "; default %s\n", text_string(&standard));

@@ -12,13 +12,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum option_type { OPTION_INTEGER, OPTION_NUMBER, OPTION_BOOLEAN, OPTION_CHOICE };
+enum option_type { OPTION_INTEGER, OPTION_NUMBER, OPTION_BOOLEAN, OPTION_CHOICE, OPTION_NAME };
+
+enum { OPTION_NAME_BYTES = 16 }; /* with the NUL: as TCP_CA_NAME_MAX of linux/tcp.h */
 
 struct option_row {
     const char *name; /* of the field; its suffix is the unit */
     enum option_type type;
     size_t offset;
-    double standard, minimum, maximum; /* default and range; integers stay below 2^53 */
+    double standard, minimum, maximum; /* default and range; integers stay below 2^53; a name's default is `system` */
     const char *const *choices;        /* NULL-terminated; the field holds the index */
     const char *help;
 };
@@ -32,10 +34,17 @@ struct option_row {
 #define OPTION_CHOICE_ROW(type, field, choices, help)                                                                  \
     {#field, OPTION_CHOICE, offsetof(type, field), 0, 0, 0, choices, help}
 
+/* Where a kernel wants another default than the row of a shared table says. */
+struct option_default {
+    const char *name;
+    double standard;
+};
+
 struct option_table {
     const struct option_row *rows;
     size_t count;
     size_t struct_bytes;
+    const struct option_default *defaults; /* ends with a NULL name; NULL: none */
 };
 
 void options_default(const struct option_table *table, void *options);

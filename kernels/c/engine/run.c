@@ -121,6 +121,13 @@ void run_grant_number(struct run *run, const char *name, double value)
     run_grant(run, name, &json);
 }
 
+void run_grant_boolean(struct run *run, const char *name, bool value)
+{
+    struct text json = {0};
+    json_boolean(&json, value);
+    run_grant(run, name, &json);
+}
+
 void run_grant_text(struct run *run, const char *name, const char *value)
 {
     struct text json = {0};

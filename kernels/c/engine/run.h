@@ -82,6 +82,7 @@ void run_invalid(struct run *run, const char *format, ...) __attribute__((format
 void run_warn(struct run *run, const char *name, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* What the system granted this end; the name gets the end's prefix: send_buffer_bytes -> client_send_buffer_bytes. */
 void run_grant_number(struct run *run, const char *name, double value);
+void run_grant_boolean(struct run *run, const char *name, bool value);
 void run_grant_text(struct run *run, const char *name, const char *value);
 void notes_add(struct notes *notes, const char *name, const char *value);
 

@@ -1,0 +1,123 @@
+/* The table of socket_options.h at work. */
+#include "kernels/socket_options.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { KIND_ANY = 0 };
+
+struct socket_row {
+    const char *name;
+    enum option_type type;
+    size_t offset;
+    int kind; /* KIND_ANY, SOCK_STREAM or SOCK_DGRAM */
+    int level, option, level6, option6;
+    enum socket_moment moment;
+    int scale;
+    enum socket_grant grant;
+};
+
+#define SOCKET_ROW(kind, field, type, minimum, maximum, level, option, level6, option6, moment, scale, grant, help)    \
+    {#field, type, offsetof(struct socket_settings, field), kind, level, option, level6, option6, moment, scale, grant},
+
+static const struct socket_row rows[] = {SOCKET_ROWS_ANY(SOCKET_ROW, KIND_ANY) SOCKET_ROWS_TCP(SOCKET_ROW, SOCK_STREAM)
+                                             SOCKET_ROWS_UDP(SOCKET_ROW, SOCK_DGRAM)};
+
+static bool row_fits(const struct socket_row *row, int kind)
+{
+    return row->kind == KIND_ANY || row->kind == kind;
+}
+
+static int64_t row_asked(const struct socket_row *row, const struct socket_settings *settings)
+{
+    int64_t value;
+    memcpy(&value, (const char *)settings + row->offset, sizeof value);
+    return value;
+}
+
+static const char *row_text(const struct socket_row *row, const struct socket_settings *settings)
+{
+    return (const char *)settings + row->offset;
+}
+
+static bool set_text(struct run *run, int descriptor, const struct socket_row *row, const char *text)
+{
+    char known[256] = "";
+    if (!strcmp(text, "system") || !setsockopt(descriptor, row->level, row->option, text, (socklen_t)strlen(text)))
+        return true;
+    if (errno != ENOENT)
+        return fail_system(&run->failure, "%s: %s on this %s", row->name, text, run->is_server ? "server" : "client");
+    FILE *file = fopen("/proc/sys/net/ipv4/tcp_available_congestion_control", "r");
+    if (!file || !fgets(known, sizeof known, file))
+        snprintf(known, sizeof known, "what the kernel has loaded");
+    if (file)
+        fclose(file);
+    known[strcspn(known, "\n")] = '\0';
+    fail_hint(&run->failure, "an administrator loads one with `modprobe tcp_%s`", text);
+    return fail(&run->failure, EXIT_USAGE, "%s: found %s: allowed on this %s: system %s", row->name, text,
+                run->is_server ? "server" : "client", known);
+}
+
+static int level_of(const struct socket_row *row, int family)
+{
+    return family == AF_INET6 ? row->level6 : row->level;
+}
+
+static int option_of(const struct socket_row *row, int family)
+{
+    return family == AF_INET6 ? row->option6 : row->option;
+}
+
+static bool row_apply(struct run *run, int descriptor, const struct socket_row *row,
+                      const struct socket_settings *settings)
+{
+    int family = run->local.storage.ss_family;
+    if (row->type == OPTION_NAME)
+        return set_text(run, descriptor, row, row_text(row, settings));
+    int64_t asked = row_asked(row, settings);
+    int value = (int)asked * row->scale;
+    return !asked || !setsockopt(descriptor, level_of(row, family), option_of(row, family), &value, sizeof value) ||
+           fail_system(&run->failure, "%s: %lld", row->name, (long long)asked);
+}
+
+bool socket_options_apply(struct run *run, int descriptor, const struct socket_settings *settings, int kind,
+                          enum socket_moment moment)
+{
+    for (size_t i = 0; i < ROW_COUNT(rows); i++)
+        if (row_fits(&rows[i], kind) && rows[i].moment == moment && !row_apply(run, descriptor, &rows[i], settings))
+            return false;
+    return true;
+}
+
+static void granted_number(struct run *run, const struct socket_row *row, int64_t asked, int64_t value)
+{
+    if (row->type == OPTION_BOOLEAN)
+        run_grant_boolean(run, row->name, value == row->scale || (row->scale == 1 && value > 0));
+    else
+        run_grant_number(run, row->name, (double)value / row->scale);
+    int64_t least = row->grant == GRANT_BUFFER ? 2 * asked : asked * row->scale;
+    if (asked && row->grant != GRANT_AT_MOST && value < least)
+        run_warn(run, row->grant == GRANT_BUFFER ? "buffer_clipped" : "option_not_granted",
+                 "%s: %s: asked for %lld%s, granted %lld", run->is_server ? "server" : "client", row->name,
+                 (long long)asked, row->grant == GRANT_BUFFER ? " (doubled by the system)" : "",
+                 (long long)(value / row->scale));
+}
+
+void socket_options_granted(struct run *run, int descriptor, const struct socket_settings *settings, int kind)
+{
+    int family = run->local.storage.ss_family;
+    for (size_t i = 0; i < ROW_COUNT(rows); i++) {
+        char text[32] = "";
+        int value = 0;
+        bool is_text = rows[i].type == OPTION_NAME;
+        socklen_t length = is_text ? sizeof text - 1 : sizeof value;
+        if (!row_fits(&rows[i], kind) || getsockopt(descriptor, level_of(&rows[i], family), option_of(&rows[i], family),
+                                                    is_text ? (void *)text : (void *)&value, &length))
+            continue;
+        if (is_text)
+            run_grant_text(run, rows[i].name, text);
+        else
+            granted_number(run, &rows[i], row_asked(&rows[i], settings), value);
+    }
+}
