@@ -58,6 +58,7 @@ describe: ## Write kernels/describe/*.json from the programs
 
 docs: setup ## Write the generated parts of docs/
 	$(BIN)/python -m tools.reference
+	$(BIN)/python -m tools.kernel_reference
 	$(BIN)/python -m hpcq.definition.reference docs/campaigns.md
 	$(BIN)/python -m hpcq.evidence.page docs/evidence.md
 	$(BIN)/python -m tools.mutants --page

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -26,6 +27,8 @@ ParameterValue = int | float | bool | str
 
 #: What a test costs where its options name no duration: connecting, and a fixed number of operations.
 _UNTIMED_TEST_S = 1.0
+#: As the kernels take a name: TCP_CA_NAME_MAX of linux/tcp.h less the NUL.
+NAME_PATTERN = "[a-z0-9_-]{1,15}"
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
@@ -36,6 +39,7 @@ class OptionType(StrEnum):
     NUMBER = "number"
     BOOLEAN = "boolean"
     CHOICE = "choice"
+    NAME = "name"
 
 
 class Better(StrEnum):
@@ -131,6 +135,10 @@ def option_value(kernel: Kernel, option: Option, value: Any) -> ParameterValue:
         if value not in option.choices:
             raise ValueError(f"{_shown(value)}: allowed are {', '.join(option.choices)}")
         return str(value)
+    if option.type is OptionType.NAME:
+        if not isinstance(value, str) or re.fullmatch(NAME_PATTERN, value) is None:
+            raise ValueError(f"{_shown(value)}: allowed is a name of a-z, 0-9, _ and -, 15 at most")
+        return value
     number = _quantity(option, value)
     if option.minimum is not None and number < option.minimum:
         raise ValueError(f"{_written(value, number)} is below {kernel.name}'s minimum {_plain(option.minimum)}")

@@ -31,7 +31,7 @@ def test_tables_are_read_in_the_programs_order() -> None:
     one = kernel("udp_stream")
     option = one.option("message_bytes")
     assert option is not None
-    assert (option.type, option.unit, option.default, option.maximum) == (OptionType.INTEGER, "bytes", 1472, 65507)
+    assert (option.type, option.unit, option.default, option.maximum) == (OptionType.INTEGER, "bytes", 1452, 65507)
     metric = one.metric("lost_ratio")
     assert metric is not None
     assert (metric.unit, metric.better) == ("ratio", Better.LOWER)

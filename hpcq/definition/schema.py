@@ -13,7 +13,7 @@ from hpcq.definition.campaign import CampaignFile
 from hpcq.definition.cluster import ClusterFile
 from hpcq.definition.model import Pattern
 from hpcq.definition.pairs import NAMING_KEYS
-from hpcq.kernels import Kernel, Option, OptionType, kernels
+from hpcq.kernels import NAME_PATTERN, Kernel, Option, OptionType, kernels
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -72,5 +72,7 @@ def _value_of(option: Option) -> dict[str, Any]:
         return {**about, "type": "boolean"}
     if option.type is OptionType.CHOICE:
         return {**about, "enum": list(option.choices)}
+    if option.type is OptionType.NAME:
+        return {**about, "type": "string", "pattern": f"^{NAME_PATTERN}$"}
     bounds = {"minimum": option.minimum, "maximum": option.maximum}
     return {**about, "type": ["number", "string"], **{key: bound for key, bound in bounds.items() if bound is not None}}

@@ -8,16 +8,20 @@ static const char *const colours[] = {"red", "green", NULL};
 
 struct sample {
     int64_t size_bytes, quick, colour;
+    char law[OPTION_NAME_BYTES];
     double rate_bps;
 };
 
 static const struct option_row rows[] = {
-    OPTION_INTEGER_ROW(struct sample, size_bytes, 64, 1, 65507, "a size"),
+    OPTION_INTEGER_ROW(struct sample, size_bytes, 1, 1, 65507, "a size"),
     OPTION_BOOLEAN_ROW(struct sample, quick, 1, "a switch"),
     OPTION_CHOICE_ROW(struct sample, colour, colours, "a choice"),
     OPTION_NUMBER_ROW(struct sample, rate_bps, 0.5, 0, 1e12, "a rate"),
+    {"law", OPTION_NAME, offsetof(struct sample, law), 0, 0, 15, NULL, "a name"},
 };
-static const struct option_table table = {rows, 4, sizeof(struct sample)};
+/* This kernel's default of a shared row. */
+static const struct option_default defaults[] = {{"size_bytes", 64}, {NULL, 0}};
+static const struct option_table table = {rows, 5, sizeof(struct sample), defaults};
 
 static void check_refused(const char *name, const char *value, const char *message)
 {
@@ -41,9 +45,11 @@ void check_options(void)
     CHECK(options_set(&table, &sample, "quick", "false", &failure));
     CHECK(options_set(&table, &sample, "colour", "green", &failure));
     CHECK(options_set(&table, &sample, "rate_bps", "0.1", &failure));
+    CHECK(options_set(&table, &sample, "law", "bbr_2", &failure));
     options_echo(&table, &sample, &json);
-    CHECK_TEXT(text_string(&json), "{\"size_bytes\":65507,\"quick\":false,\"colour\":\"green\",\"rate_bps\":0.1}");
-    for (size_t i = 0; i < 4; i++) { /* over the wire and back: the same struct */
+    CHECK_TEXT(text_string(&json),
+               "{\"size_bytes\":65507,\"quick\":false,\"colour\":\"green\",\"rate_bps\":0.1,\"law\":\"bbr_2\"}");
+    for (size_t i = 0; i < 5; i++) { /* over the wire and back: the same struct */
         text_clear(&wire);
         options_value(&rows[i], &sample, &wire);
         CHECK(options_set(&table, &copy, rows[i].name, text_string(&wire), &failure));
@@ -58,7 +64,10 @@ void check_options(void)
     check_refused("rate_bps", "nan", "rate_bps: found nan: allowed: number 0 to 1e+12 bps");
     check_refused("quick", "maybe", "quick: found maybe: allowed: true or false");
     check_refused("colour", "blue", "colour: found blue: allowed: one of red green");
-    check_refused("shape", "1", "shape: unknown option: allowed: size_bytes quick colour rate_bps");
+    check_refused("shape", "1", "shape: unknown option: allowed: size_bytes quick colour rate_bps law");
+    check_refused("law", "0123456789abcdef",
+                  "law: found 0123456789abcdef: allowed: name of a-z, 0-9, _ and -, 15 at most");
+    check_refused("law", "no law", "law: found no law: allowed: name of a-z, 0-9, _ and -, 15 at most");
     CHECK_TEXT(unit_of("size_bytes"), "bytes");
     CHECK(unit_of("quick") == NULL);
     text_free(&json);

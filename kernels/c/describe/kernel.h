@@ -78,6 +78,7 @@ struct common_metrics {
 
 #define ROW_COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
 #define OPTION_TABLE(rows, type) {rows, ROW_COUNT(rows), sizeof(type), NULL}
+#define OPTION_TABLE_WITH(rows, type, defaults) {rows, ROW_COUNT(rows), sizeof(type), defaults}
 #define METRIC_TABLE(rows, type) {rows, ROW_COUNT(rows), sizeof(type)}
 
 extern const struct kernel kernel_tcp_stream;

@@ -133,7 +133,8 @@ bool options_set(const struct option_table *table, void *options, const char *na
         for (size_t i = 0; i < table->count; i++)
             text_print(&allowed, " %s", table->rows[i].name);
         fail(failure, EXIT_USAGE, "%s: unknown option: allowed:%s", name, text_string(&allowed));
-    } else if (row->type == OPTION_NAME ? !option_store_name(row, options, value) : !option_parse(row, value, &parsed)) {
+    } else if (row->type == OPTION_NAME ? !option_store_name(row, options, value)
+                                        : !option_parse(row, value, &parsed)) {
         option_allowed(row, &allowed);
         fail(failure, EXIT_USAGE, "%s: found %s: allowed: %s", name, *value ? value : "nothing", text_string(&allowed));
     } else if (row->type != OPTION_NAME) {

@@ -13,6 +13,10 @@
 enum {
     JOIN_PHASE = 0xff, /* in the place of the phase: this datagram brings the token */
     JOIN_INTERVAL_MS = 20,
+    IP_MTU_OPTION = 14,   /* IP_MTU, include/uapi/linux/in.h */
+    IPV6_MTU_OPTION = 24, /* IPV6_MTU, include/uapi/linux/in6.h */
+    IPV4_HEADS_BYTES = 20 + 8,
+    IPV6_HEADS_BYTES = 40 + 8,
     MEMINFO_OPTION = 55, /* SO_MEMINFO, Linux 4.12; older headers lack the name */
     MEMINFO_COUNT = 9,
     MEMINFO_DROPS = 8 /* SK_MEMINFO_DROPS, include/uapi/linux/sock_diag.h */
@@ -46,11 +50,11 @@ enum phase datagram_read(const uint8_t *datagram, uint64_t *sequence, uint64_t *
     return head >> 56 <= PHASE_MEASURE ? (enum phase)(head >> 56) : PHASE_NONE;
 }
 
-bool sockets_udp_listen(struct run *run, int64_t send_bytes, int64_t receive_bytes, int *descriptor)
+bool sockets_udp_listen(struct run *run, const struct socket_settings *settings, int *descriptor)
 {
     struct address address = run->local;
     *descriptor = socket_new(&address, SOCK_DGRAM, &run->failure);
-    if (*descriptor < 0 || !sockets_buffers(run, *descriptor, send_bytes, receive_bytes) ||
+    if (*descriptor < 0 || !socket_options_apply(run, *descriptor, settings, SOCK_DGRAM, SOCKET_BEFORE) ||
         !socket_bind_range(*descriptor, false, &address, run->ports, &run->failure))
         return false;
     run->test_port = address_port(&address);
@@ -109,7 +113,28 @@ static bool udp_join(struct run *run, int *descriptor, uint64_t deadline_ns)
     return fail(&run->failure, EXIT_PEER, "timed out: the server saw no datagram of ours");
 }
 
-bool sockets_udp_open(struct run *run, int64_t send_bytes, int64_t receive_bytes, int *descriptor)
+/* The MTU of the path to the peer, as this host knows it; 0: unknown. */
+static int path_mtu(const struct run *run, int descriptor)
+{
+    bool six = run->peer.storage.ss_family == AF_INET6;
+    int mtu = 0;
+    socklen_t length = sizeof mtu;
+    return getsockopt(descriptor, six ? IPPROTO_IPV6 : IPPROTO_IP, six ? IPV6_MTU_OPTION : IP_MTU_OPTION, &mtu, &length)
+               ? 0
+               : mtu;
+}
+
+static void warn_fragments(struct run *run, int descriptor, size_t datagram_bytes)
+{
+    int mtu = path_mtu(run, descriptor);
+    size_t heads = run->peer.storage.ss_family == AF_INET6 ? IPV6_HEADS_BYTES : IPV4_HEADS_BYTES;
+    if (mtu > 0 && datagram_bytes + heads > (size_t)mtu && !run->is_server)
+        run_warn(run, "fragments",
+                 "%zu bytes and %zu of heads are more than the MTU %d: each datagram goes in fragments", datagram_bytes,
+                 heads, mtu);
+}
+
+bool sockets_udp_open(struct run *run, const struct socket_settings *settings, size_t datagram_bytes, int *descriptor)
 {
     uint64_t deadline = run_state(run, "open", 10);
     if (run->is_server) {
@@ -117,12 +142,12 @@ bool sockets_udp_open(struct run *run, int64_t send_bytes, int64_t receive_bytes
             return false;
     } else {
         *descriptor = socket_new(&run->peer, SOCK_DGRAM, &run->failure);
-        if (*descriptor < 0 || !sockets_buffers(run, *descriptor, send_bytes, receive_bytes) ||
+        if (*descriptor < 0 || !socket_options_apply(run, *descriptor, settings, SOCK_DGRAM, SOCKET_BEFORE) ||
             !udp_join(run, descriptor, deadline))
             return false;
     }
-    sockets_buffers_granted(run, *descriptor, send_bytes, receive_bytes);
-    return true;
+    warn_fragments(run, *descriptor, datagram_bytes);
+    return socket_options_apply(run, *descriptor, settings, SOCK_DGRAM, SOCKET_AFTER);
 }
 
 double sockets_drops(int descriptor)

@@ -1,8 +1,10 @@
-/* Socket options: one row each. From a row come the field, the flag, the help, the range check, the wire form, the echo,
- * the description, setsockopt() before or after connect (again on an accepted connection), and what the system granted,
- * read back at the end. A new socket option is one row here, and its name in the table of docs/kernels.md by `make docs`.
+/* Socket options: one row each. From a row come the field, the flag, the help, the range check, the wire form, the
+ * echo, the description, setsockopt() before or after connect (again on an accepted connection), and what the system
+ * granted, read back at the end. A new socket option is one row here, and its name in the table of docs/kernels.md by
+ * `make docs`.
  *
- *   ROW(struct type, field, OPTION_kind, minimum, maximum, IPv4 level, option, IPv6 level, option, when, scale, grant, help)
+ *   ROW(struct type, field, OPTION_kind, minimum, maximum, IPv4 level, option, IPv6 level, option, when, scale, grant,
+ * help)
  *
  * 0, false or "system" leave it to the system, unless the row's `when` says ALWAYS. The system gets value * scale. */
 #ifndef HPCQ_SOCKET_OPTIONS_H
@@ -52,7 +54,8 @@ enum socket_grant {
 
 #define SOCKET_ROWS_UDP(ROW, type)                                                                                     \
     ROW(type, do_not_fragment, OPTION_BOOLEAN, 0, 1, IPPROTO_IP, IP_MTU_DISCOVER, IPPROTO_IPV6, IPV6_MTU_DISCOVER,     \
-        SOCKET_BEFORE, 2, GRANT_PLAIN, "DF of both ends: a datagram larger than the path's MTU is an error (EMSGSIZE)")
+        SOCKET_BEFORE, 2, GRANT_PLAIN,                                                                                 \
+        "DF of both ends: a datagram larger than the path's MTU is an error (EMSGSIZE)")
 
 #define SOCKET_FIELD_OPTION_INTEGER(field) int64_t field;
 #define SOCKET_FIELD_OPTION_BOOLEAN(field) int64_t field;
@@ -75,7 +78,8 @@ struct socket_settings {
 /* Sets what this moment is for; kind: SOCK_STREAM or SOCK_DGRAM. */
 bool socket_options_apply(struct run *run, int descriptor, const struct socket_settings *settings, int kind,
                           enum socket_moment moment);
-/* At the end of the measurement: what the system granted into run->granted, and a warning where it is less than asked. */
+/* At the end of the measurement: what the system granted into run->granted, and a warning where it is less than asked.
+ */
 void socket_options_granted(struct run *run, int descriptor, const struct socket_settings *settings, int kind);
 
 #endif

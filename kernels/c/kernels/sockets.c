@@ -11,45 +11,16 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-/* Names that Linux has had since 3.x or got later; a kernel without one refuses it and the run says so. */
-const char *const sockets_congestion_controls[] = {"system", "cubic", "reno",     "bbr",      "dctcp", "htcp",
-                                                   "bic",    "vegas", "westwood", "illinois", NULL};
-
-static bool set_integer(struct run *run, int descriptor, int level, int option, int64_t value, const char *name)
+/* Auto-tuned buffers grow later: what they were at first stands beside what they are at the end. */
+static void buffers_at_connect(struct run *run, int descriptor)
 {
-    int wanted = (int)value;
-    return setsockopt(descriptor, level, option, &wanted, sizeof wanted) == 0 ||
-           fail_system(&run->failure, "%s: %lld", name, (long long)value);
-}
-
-static int64_t get_integer(int descriptor, int level, int option)
-{
-    int value = -1;
-    socklen_t length = sizeof value;
-    return getsockopt(descriptor, level, option, &value, &length) ? -1 : value;
-}
-
-bool sockets_buffers(struct run *run, int descriptor, int64_t send_bytes, int64_t receive_bytes)
-{
-    return (!send_bytes || set_integer(run, descriptor, SOL_SOCKET, SO_SNDBUF, send_bytes, "send_buffer_bytes")) &&
-           (!receive_bytes ||
-            set_integer(run, descriptor, SOL_SOCKET, SO_RCVBUF, receive_bytes, "receive_buffer_bytes"));
-}
-
-/* socket(7): the kernel doubles the value asked for, and getsockopt() tells the doubled one. */
-static void buffer_granted(struct run *run, int64_t asked, int64_t granted, const char *name)
-{
-    run_grant_number(run, name, (double)granted);
-    if (asked && granted < 2 * asked)
-        run_warn(run, "buffer_clipped", "%s: %s: asked for %lld (doubled by the system: %lld), granted %lld",
-                 run->is_server ? "server" : "client", name, (long long)asked, (long long)(2 * asked),
-                 (long long)granted);
-}
-
-void sockets_buffers_granted(struct run *run, int descriptor, int64_t send_bytes, int64_t receive_bytes)
-{
-    buffer_granted(run, send_bytes, get_integer(descriptor, SOL_SOCKET, SO_SNDBUF), "send_buffer_bytes");
-    buffer_granted(run, receive_bytes, get_integer(descriptor, SOL_SOCKET, SO_RCVBUF), "receive_buffer_bytes");
+    int send_bytes = 0, receive_bytes = 0;
+    socklen_t length = sizeof send_bytes;
+    if (getsockopt(descriptor, SOL_SOCKET, SO_SNDBUF, &send_bytes, &length) ||
+        getsockopt(descriptor, SOL_SOCKET, SO_RCVBUF, &receive_bytes, &length))
+        return;
+    run_grant_number(run, "send_buffer_at_connect_bytes", send_bytes);
+    run_grant_number(run, "receive_buffer_at_connect_bytes", receive_bytes);
 }
 
 bool sockets_timeout(struct run *run, int descriptor, double seconds)
@@ -63,36 +34,11 @@ bool sockets_timeout(struct run *run, int descriptor, double seconds)
            fail_system(&run->failure, "socket time-out");
 }
 
-/* What must be set before the connection is made: buffers decide the window scale, MSS goes into the SYN. */
-static bool tcp_settings_apply(struct run *run, int descriptor, const struct tcp_settings *settings)
-{
-    const char *congestion = sockets_congestion_controls[settings->congestion_control];
-    if (!sockets_buffers(run, descriptor, settings->send_buffer_bytes, settings->receive_buffer_bytes))
-        return false;
-    if (settings->mss_bytes && !set_integer(run, descriptor, IPPROTO_TCP, TCP_MAXSEG, settings->mss_bytes, "mss_bytes"))
-        return false;
-    if (settings->congestion_control &&
-        setsockopt(descriptor, IPPROTO_TCP, TCP_CONGESTION, congestion, (socklen_t)strlen(congestion)))
-        return fail_system(&run->failure, "congestion_control: %s on this %s", congestion,
-                           run->is_server ? "server" : "client");
-    return set_integer(run, descriptor, IPPROTO_TCP, TCP_NODELAY, settings->no_delay, "no_delay");
-}
-
-static void tcp_settings_granted(struct run *run, int descriptor, const struct tcp_settings *settings)
-{
-    char congestion[32] = "";
-    socklen_t length = sizeof congestion - 1;
-    sockets_buffers_granted(run, descriptor, settings->send_buffer_bytes, settings->receive_buffer_bytes);
-    run_grant_number(run, "mss_bytes", (double)get_integer(descriptor, IPPROTO_TCP, TCP_MAXSEG));
-    if (getsockopt(descriptor, IPPROTO_TCP, TCP_CONGESTION, congestion, &length) == 0)
-        run_grant_text(run, "congestion_control", congestion);
-}
-
-bool sockets_tcp_listen(struct run *run, const struct tcp_settings *settings, int *listener)
+bool sockets_tcp_listen(struct run *run, const struct socket_settings *settings, int *listener)
 {
     struct address address = run->local;
     *listener = socket_new(&address, SOCK_STREAM, &run->failure);
-    if (*listener < 0 || !tcp_settings_apply(run, *listener, settings) ||
+    if (*listener < 0 || !socket_options_apply(run, *listener, settings, SOCK_STREAM, SOCKET_BEFORE) ||
         !socket_bind_range(*listener, true, &address, run->ports, &run->failure))
         return false;
     run->test_port = address_port(&address);
@@ -177,13 +123,13 @@ static bool tcp_admit(struct run *run, int listener, int *descriptor, uint64_t d
     return *descriptor >= 0 || fail(&run->failure, EXIT_PEER, "timed out: the client did not come to the test channel");
 }
 
-static bool tcp_join(struct run *run, const struct tcp_settings *settings, int *descriptor, uint64_t deadline_ns)
+static bool tcp_join(struct run *run, const struct socket_settings *settings, int *descriptor, uint64_t deadline_ns)
 {
     struct address to = run->peer, from = run->local;
     uint8_t token[CONTROL_TOKEN_BYTES];
     address_set_port(&to, run->test_port);
     *descriptor = socket_new(&to, SOCK_STREAM, &run->failure);
-    if (*descriptor < 0 || !tcp_settings_apply(run, *descriptor, settings) ||
+    if (*descriptor < 0 || !socket_options_apply(run, *descriptor, settings, SOCK_STREAM, SOCKET_BEFORE) ||
         !socket_bind_range(*descriptor, false, &from, (struct port_range){0, 0}, &run->failure) ||
         !socket_connect(*descriptor, &to, deadline_ns, &run->failure))
         return false;
@@ -192,7 +138,7 @@ static bool tcp_join(struct run *run, const struct tcp_settings *settings, int *
            fail_system(&run->failure, "token on the test channel");
 }
 
-bool sockets_tcp_open(struct run *run, const struct tcp_settings *settings, int *listener, int *descriptor)
+bool sockets_tcp_open(struct run *run, const struct socket_settings *settings, int *listener, int *descriptor)
 {
     uint64_t deadline = run_state(run, "open", 10);
     if (run->is_server) {
@@ -201,12 +147,10 @@ bool sockets_tcp_open(struct run *run, const struct tcp_settings *settings, int 
             return false;
         close(*listener);
         *listener = -1;
-        if (!set_integer(run, *descriptor, IPPROTO_TCP, TCP_NODELAY, settings->no_delay, "no_delay"))
-            return false;
     } else if (!tcp_join(run, settings, descriptor, deadline)) {
         return false;
     }
-    tcp_settings_granted(run, *descriptor, settings);
+    buffers_at_connect(run, *descriptor);
     evidence_socket(run->evidence, *descriptor);
-    return true;
+    return socket_options_apply(run, *descriptor, settings, SOCK_STREAM, SOCKET_AFTER);
 }

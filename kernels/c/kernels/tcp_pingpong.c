@@ -13,7 +13,7 @@ struct tcp_pingpong_options {
     struct common_options common;
     int64_t message_bytes;
     double reply_timeout_s;
-    int64_t send_buffer_bytes, receive_buffer_bytes, mss_bytes, no_delay, congestion_control;
+    struct socket_settings sockets;
 };
 
 static const struct option_row option_rows[] = {
@@ -21,15 +21,9 @@ static const struct option_row option_rows[] = {
     OPTION_ROWS_COMMON(struct tcp_pingpong_options),
     OPTION_NUMBER_ROW(struct tcp_pingpong_options, reply_timeout_s, 10, 0.001, 600,
                       "a reply that takes longer ends the measurement"),
-    OPTION_INTEGER_ROW(struct tcp_pingpong_options, send_buffer_bytes, 0, 0, 1073741824,
-                       "SO_SNDBUF of both ends; 0: the system's (auto-tuned)"),
-    OPTION_INTEGER_ROW(struct tcp_pingpong_options, receive_buffer_bytes, 0, 0, 1073741824,
-                       "SO_RCVBUF of both ends; 0: the system's (auto-tuned)"),
-    OPTION_INTEGER_ROW(struct tcp_pingpong_options, mss_bytes, 0, 0, 32767, "TCP_MAXSEG of both ends; 0: the path's"),
-    OPTION_BOOLEAN_ROW(struct tcp_pingpong_options, no_delay, 1, "TCP_NODELAY: small segments are not held back"),
-    OPTION_CHOICE_ROW(struct tcp_pingpong_options, congestion_control, sockets_congestion_controls,
-                      "TCP_CONGESTION of both ends; system: its default"),
-};
+    OPTION_ROWS_TCP(struct tcp_pingpong_options)};
+
+static const struct option_default option_defaults[] = {{"no_delay", 1}, {NULL, 0}};
 
 struct tcp_pingpong_metrics {
     struct common_metrics common;
@@ -54,30 +48,20 @@ struct tcp_pingpong {
     double retransmits_before;
 };
 
-static struct tcp_settings tcp_pingpong_settings(const struct tcp_pingpong_options *options)
-{
-    return (struct tcp_settings){.send_buffer_bytes = options->send_buffer_bytes,
-                                 .receive_buffer_bytes = options->receive_buffer_bytes,
-                                 .mss_bytes = options->mss_bytes,
-                                 .no_delay = options->no_delay,
-                                 .congestion_control = options->congestion_control};
-}
-
 static bool tcp_pingpong_listen(struct run *run)
 {
     struct tcp_pingpong *state = run->state;
-    struct tcp_settings settings = tcp_pingpong_settings(run->options);
-    return sockets_tcp_listen(run, &settings, &state->listener);
+    const struct tcp_pingpong_options *options = run->options;
+    return sockets_tcp_listen(run, &options->sockets, &state->listener);
 }
 
 static bool tcp_pingpong_open(struct run *run)
 {
     struct tcp_pingpong *state = run->state;
     const struct tcp_pingpong_options *options = run->options;
-    struct tcp_settings settings = tcp_pingpong_settings(options);
     state->bytes = (size_t)options->message_bytes;
     state->buffer = memory_new(state->bytes, 1);
-    return sockets_tcp_open(run, &settings, &state->listener, &state->descriptor) &&
+    return sockets_tcp_open(run, &options->sockets, &state->listener, &state->descriptor) &&
            sockets_timeout(run, state->descriptor, block_limit_s);
 }
 
@@ -156,7 +140,9 @@ static enum step tcp_pingpong_step(struct run *run)
 static void tcp_pingpong_report(struct run *run)
 {
     const struct tcp_pingpong *state = run->state;
+    const struct tcp_pingpong_options *options = run->options;
     struct tcp_pingpong_metrics *metrics = run->metrics;
+    socket_options_granted(run, state->descriptor, &options->sockets, SOCK_STREAM);
     if (!run->is_active)
         return;
     round_trip_fill(run->histogram, &metrics->round_trip);
@@ -182,7 +168,7 @@ const struct kernel kernel_tcp_pingpong = {
         "again: "
         "one sample is the full round trip, not half of it. One message is under way at a time, with blocking calls.",
     .size_option = "message_bytes",
-    .options = OPTION_TABLE(option_rows, struct tcp_pingpong_options),
+    .options = OPTION_TABLE_WITH(option_rows, struct tcp_pingpong_options, option_defaults),
     .metrics = METRIC_TABLE(metric_rows, struct tcp_pingpong_metrics),
     .state_bytes = sizeof(struct tcp_pingpong),
     .round_trips = true,

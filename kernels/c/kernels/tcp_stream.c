@@ -15,22 +15,13 @@ static const char *const directions[] = {"client_to_server", "server_to_client",
 struct tcp_stream_options {
     struct common_options common;
     int64_t message_bytes, direction;
-    int64_t send_buffer_bytes, receive_buffer_bytes, mss_bytes, no_delay, congestion_control;
+    struct socket_settings sockets;
 };
 
 static const struct option_row option_rows[] = {
     OPTION_INTEGER_ROW(struct tcp_stream_options, message_bytes, 131072, 1, 67108864, "bytes given to one send()"),
     OPTION_CHOICE_ROW(struct tcp_stream_options, direction, directions, "which end sends"),
-    OPTION_ROWS_COMMON(struct tcp_stream_options),
-    OPTION_INTEGER_ROW(struct tcp_stream_options, send_buffer_bytes, 0, 0, 1073741824,
-                       "SO_SNDBUF of both ends; 0: the system's (auto-tuned)"),
-    OPTION_INTEGER_ROW(struct tcp_stream_options, receive_buffer_bytes, 0, 0, 1073741824,
-                       "SO_RCVBUF of both ends; 0: the system's (auto-tuned)"),
-    OPTION_INTEGER_ROW(struct tcp_stream_options, mss_bytes, 0, 0, 32767, "TCP_MAXSEG of both ends; 0: the path's"),
-    OPTION_BOOLEAN_ROW(struct tcp_stream_options, no_delay, 0, "TCP_NODELAY: small segments are not held back"),
-    OPTION_CHOICE_ROW(struct tcp_stream_options, congestion_control, sockets_congestion_controls,
-                      "TCP_CONGESTION of both ends; system: its default"),
-};
+    OPTION_ROWS_COMMON(struct tcp_stream_options), OPTION_ROWS_TCP(struct tcp_stream_options)};
 
 struct tcp_stream_metrics {
     struct common_metrics common;
@@ -59,15 +50,6 @@ struct tcp_stream {
     double retransmits_before;
 };
 
-static struct tcp_settings tcp_stream_settings(const struct tcp_stream_options *options)
-{
-    return (struct tcp_settings){.send_buffer_bytes = options->send_buffer_bytes,
-                                 .receive_buffer_bytes = options->receive_buffer_bytes,
-                                 .mss_bytes = options->mss_bytes,
-                                 .no_delay = options->no_delay,
-                                 .congestion_control = options->congestion_control};
-}
-
 static bool tcp_stream_server_sends(const void *options)
 {
     return ((const struct tcp_stream_options *)options)->direction == 1;
@@ -76,20 +58,19 @@ static bool tcp_stream_server_sends(const void *options)
 static bool tcp_stream_listen(struct run *run)
 {
     struct tcp_stream *state = run->state;
-    struct tcp_settings settings = tcp_stream_settings(run->options);
-    return sockets_tcp_listen(run, &settings, &state->listener);
+    const struct tcp_stream_options *options = run->options;
+    return sockets_tcp_listen(run, &options->sockets, &state->listener);
 }
 
 static bool tcp_stream_open(struct run *run)
 {
     struct tcp_stream *state = run->state;
     const struct tcp_stream_options *options = run->options;
-    struct tcp_settings settings = tcp_stream_settings(options);
     state->buffer_bytes = (size_t)options->message_bytes;
     if (!run->is_active && state->buffer_bytes < READ_BYTES_MIN)
         state->buffer_bytes = READ_BYTES_MIN;
     state->buffer = memory_new(state->buffer_bytes, 1);
-    return sockets_tcp_open(run, &settings, &state->listener, &state->descriptor) &&
+    return sockets_tcp_open(run, &options->sockets, &state->listener, &state->descriptor) &&
            sockets_timeout(run, state->descriptor, block_limit_s);
 }
 
@@ -152,7 +133,9 @@ static enum step tcp_stream_step(struct run *run)
 static void tcp_stream_report(struct run *run)
 {
     const struct tcp_stream *state = run->state;
+    const struct tcp_stream_options *options = run->options;
     struct tcp_stream_metrics *metrics = run->metrics;
+    socket_options_granted(run, state->descriptor, &options->sockets, SOCK_STREAM);
     if (run->is_active) {
         metrics->sent_count = (double)run->sent_count;
         metrics->sent_bytes = (double)run->sent_bytes;

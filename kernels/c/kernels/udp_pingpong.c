@@ -12,8 +12,9 @@ static const double block_limit_s = 0.02;
 
 struct udp_pingpong_options {
     struct common_options common;
-    int64_t message_bytes, send_buffer_bytes, receive_buffer_bytes;
+    int64_t message_bytes;
     double reply_timeout_s;
+    struct socket_settings sockets;
 };
 
 static const struct option_row option_rows[] = {
@@ -22,11 +23,7 @@ static const struct option_row option_rows[] = {
     OPTION_ROWS_COMMON(struct udp_pingpong_options),
     OPTION_NUMBER_ROW(struct udp_pingpong_options, reply_timeout_s, 0.2, 0.001, 60,
                       "a reply that takes longer counts as lost, or as late if it still comes"),
-    OPTION_INTEGER_ROW(struct udp_pingpong_options, send_buffer_bytes, 0, 0, 1073741824,
-                       "SO_SNDBUF of both ends; 0: the system's"),
-    OPTION_INTEGER_ROW(struct udp_pingpong_options, receive_buffer_bytes, 0, 0, 1073741824,
-                       "SO_RCVBUF of both ends; 0: the system's"),
-};
+    OPTION_ROWS_UDP(struct udp_pingpong_options)};
 
 struct udp_pingpong_metrics {
     struct common_metrics common;
@@ -60,7 +57,7 @@ static bool udp_pingpong_listen(struct run *run)
 {
     struct udp_pingpong *state = run->state;
     const struct udp_pingpong_options *options = run->options;
-    return sockets_udp_listen(run, options->send_buffer_bytes, options->receive_buffer_bytes, &state->descriptor);
+    return sockets_udp_listen(run, &options->sockets, &state->descriptor);
 }
 
 static bool udp_pingpong_open(struct run *run)
@@ -71,7 +68,7 @@ static bool udp_pingpong_open(struct run *run)
         run->is_server || options->reply_timeout_s > block_limit_s ? block_limit_s : options->reply_timeout_s;
     state->bytes = (size_t)options->message_bytes;
     state->buffer = memory_new(state->bytes + 1, 1);
-    return sockets_udp_open(run, options->send_buffer_bytes, options->receive_buffer_bytes, &state->descriptor) &&
+    return sockets_udp_open(run, &options->sockets, state->bytes, &state->descriptor) &&
            sockets_timeout(run, state->descriptor, limit_s);
 }
 
@@ -163,7 +160,9 @@ static enum step udp_pingpong_step(struct run *run)
 static void udp_pingpong_report(struct run *run)
 {
     const struct udp_pingpong *state = run->state;
+    const struct udp_pingpong_options *options = run->options;
     struct udp_pingpong_metrics *metrics = run->metrics;
+    socket_options_granted(run, state->descriptor, &options->sockets, SOCK_DGRAM);
     if (!run->is_active) {
         metrics->request_lost_count = fmax((double)run->peer_sent_count - (double)state->sequence.unique_count, 0);
         return;

@@ -19,13 +19,14 @@ enum { PACING_SLEEP };
 
 struct udp_stream_options {
     struct common_options common;
-    int64_t message_bytes, direction, pacing, send_buffer_bytes, receive_buffer_bytes;
+    int64_t message_bytes, direction, pacing;
     double rate_bps, settle_s;
+    struct socket_settings sockets;
 };
 
 static const struct option_row option_rows[] = {
-    OPTION_INTEGER_ROW(struct udp_stream_options, message_bytes, 1472, DATAGRAM_HEAD_BYTES, 65507,
-                       "payload of one datagram; its first 16 bytes carry number and stamp"),
+    OPTION_INTEGER_ROW(struct udp_stream_options, message_bytes, 1452, DATAGRAM_HEAD_BYTES, 65507,
+                       "payload of one datagram, its first 16 bytes number and stamp; 1452 fits 1500 bytes with IPv6"),
     OPTION_CHOICE_ROW(struct udp_stream_options, direction, directions, "which end sends"),
     OPTION_NUMBER_ROW(struct udp_stream_options, rate_bps, 1e9, 0, 1e13,
                       "payload bits a second that the sender aims at; 0: as fast as it can"),
@@ -35,11 +36,10 @@ static const struct option_row option_rows[] = {
     OPTION_ROWS_COMMON(struct udp_stream_options),
     OPTION_NUMBER_ROW(struct udp_stream_options, settle_s, 0.2, 0.001, 10,
                       "silence after the stop after which what is missing is lost"),
-    OPTION_INTEGER_ROW(struct udp_stream_options, send_buffer_bytes, 0, 0, 1073741824,
-                       "SO_SNDBUF of both ends; 0: the system's"),
-    OPTION_INTEGER_ROW(struct udp_stream_options, receive_buffer_bytes, 4194304, 0, 1073741824,
-                       "SO_RCVBUF of both ends; 0: the system's (often 208 KiB, which loses datagrams in the host)"),
-};
+    OPTION_ROWS_UDP(struct udp_stream_options)};
+
+/* The system's receive buffer is often 208 KiB, which loses datagrams in the host. */
+static const struct option_default option_defaults[] = {{"receive_buffer_bytes", 4194304}, {NULL, 0}};
 
 struct udp_stream_metrics {
     struct common_metrics common;
@@ -88,7 +88,7 @@ static bool udp_stream_listen(struct run *run)
 {
     struct udp_stream *state = run->state;
     const struct udp_stream_options *options = run->options;
-    return sockets_udp_listen(run, options->send_buffer_bytes, options->receive_buffer_bytes, &state->descriptor);
+    return sockets_udp_listen(run, &options->sockets, &state->descriptor);
 }
 
 static bool udp_stream_open(struct run *run)
@@ -100,7 +100,7 @@ static bool udp_stream_open(struct run *run)
     if (options->rate_bps > 0)
         state->gap_ns = (double)state->bytes * 8e9 / options->rate_bps;
     prctl(PR_SET_TIMERSLACK, 1UL); /* else every nap is 50 us longer */
-    return sockets_udp_open(run, options->send_buffer_bytes, options->receive_buffer_bytes, &state->descriptor) &&
+    return sockets_udp_open(run, &options->sockets, state->bytes, &state->descriptor) &&
            sockets_timeout(run, state->descriptor, block_limit_s);
 }
 
@@ -237,7 +237,9 @@ static void udp_stream_report_receiver(struct run *run)
 static void udp_stream_report(struct run *run)
 {
     const struct udp_stream *state = run->state;
+    const struct udp_stream_options *options = run->options;
     struct udp_stream_metrics *metrics = run->metrics;
+    socket_options_granted(run, state->descriptor, &options->sockets, SOCK_DGRAM);
     if (!run->is_active) {
         udp_stream_report_receiver(run);
         return;
@@ -263,7 +265,7 @@ const struct kernel kernel_udp_stream = {
         "first arrivals, reordered and repeated ones apart; the number sent comes over the control channel, so that "
         "loss is known exactly. The rate is the receiver's, from its first datagram to its last.",
     .size_option = "message_bytes",
-    .options = OPTION_TABLE(option_rows, struct udp_stream_options),
+    .options = OPTION_TABLE_WITH(option_rows, struct udp_stream_options, option_defaults),
     .metrics = METRIC_TABLE(metric_rows, struct udp_stream_metrics),
     .state_bytes = sizeof(struct udp_stream),
     .server_sends = udp_stream_server_sends,
