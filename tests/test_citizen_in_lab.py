@@ -124,9 +124,9 @@ def test_a_user_who_waits_is_let_in_after_the_test_in_hand(lab: RunningLab, tmp_
     until(lambda: bool(start_of(lab, native_id)))
     started_utc = start_of(lab, native_id)
     driven.finish(driving)
-    assert any("gives way" in text for text in driven.said), driven.said
+    assert any("yields" in text for text in driven.said), driven.said
     ends = [event for event in driven.events() if event["event"] == "ended"]
-    early = [len(end["measured"]) for end in ends if end["outcome"] == "withdrawn" and "gives way" in end["reason"]]
+    early = [len(end["measured"]) for end in ends if end["outcome"] == "withdrawn" and "yields" in end["reason"]]
     assert early, driven.said
     assert max(early) < 8  # the rest was measured by another job, after the user's, and no test twice
     assert started_utc <= [event["utc"] for event in driven.events() if event["event"] == "submitted"][-1]

@@ -77,7 +77,7 @@ def test_budget_of_both_files(here: Path) -> None:
         ("partitions: a", "partitions: not a key here: the nearest is partition"),
         ("nodes: 2", "nodes: belongs to scheduler local: Slurm is asked for its nodes"),
         ("poll_interval_s: 100ms",
-         "poll_interval_s: 0.1 s is below the minimum 1 s: a batch system is asked once a second at most"),
+         "poll_interval_s: 0.1 s is below the minimum 1 s: hpcq asks a batch system at most once per second"),
         ("patience_s: -1", "patience_s: -1 is below the minimum 0"),
         ("ports: 20000", "ports: 20000: allowed is FIRST-LAST within 1024-65535, like 20000-20999"),
         ("ports: 80-90", "ports: '80-90': allowed is FIRST-LAST within 1024-65535, like 20000-20999"),

@@ -172,7 +172,7 @@ def test_yield_takes_waiting_jobs_away_while_users_wait(bench: Bench) -> None:
     first = bench.slurm.control(other={"nodes": ["n0001", "n0003"], "run_s": 3600, "name": "first"})
     second = bench.slurm.control(other={"nodes": ["n0001"], "run_s": 3600, "name": "second"})
     driving = bench.driving(run)
-    until(lambda: any("gives way: 1 jobs of other users" in text for text in bench.said))
+    until(lambda: any("yields: other users wait" in text for text in bench.said))
     until(lambda: bench.slurm.control()["states"].get("me PENDING", 0) == 0)
     bench.slurm.control(forget=[first["number"], second["number"]])
     driving.join(240)

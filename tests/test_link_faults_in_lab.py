@@ -80,7 +80,7 @@ def test_faults_and_users_cost_a_link_nothing_that_is_not_a_row(lab: RunningLab,
 def _each_has_its_row(desk: Desk, victim: str) -> None:
     ends = {(row["job"], row["attempt_no"], row["cluster"]): row for row in desk.rows("SELECT * FROM v_links")}
     assert [ends["j00001", 1, name]["outcome"] for name in ("alpha", "beta")] == ["withdrawn", "completed"]
-    assert "gives way: 1 jobs of other users wait" in ends["j00001", 1, "alpha"]["reason"]
+    assert "yields: other users wait for nodes with 1 job" in ends["j00001", 1, "alpha"]["reason"]
     assert [ends["j00002", 1, name]["outcome"] for name in ("alpha", "beta")] == ["completed"] * 2
     last_no = max(attempt_no for job, attempt_no, _ in ends if job == victim)
     assert ends[victim, last_no, "beta"]["outcome"] == "node_failed"

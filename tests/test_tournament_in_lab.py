@@ -205,7 +205,7 @@ def test_a_tournament_gives_way_after_the_step_in_hand(desk: Desk) -> None:
         assert child.wait(timeout=240) == 0
     ends = [event for event in desk.events() if event["event"] == "ended"]
     assert [event["outcome"] for event in ends] == ["withdrawn", "completed"]
-    assert "gives way" in ends[0]["reason"]
+    assert "yields" in ends[0]["reason"]
     counts = [sum(map(len, event["measured_of"].values())) for event in ends]
     assert sum(counts) == 24
     assert 2 <= counts[0] < 24

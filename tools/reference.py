@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,16 +17,18 @@ import click
 from hpcq.cli.main import hpcq
 
 PAGE = Path(__file__).parents[1] / "docs" / "cli.md"
+#: Characters of a prose line; docs/writing.md allows 120.
+WIDTH = 116
 
 _HEAD = """\
 # The command line
 
 Written by `make docs` from the program itself; a test compares the two. `hpcq VERB --help` shows the same.
 
-Data goes to standard output, words to standard error. On a terminal tables are aligned; in a pipe they are lines with tabs
-between. `--json` prints the same as JSON, values in base units. `--debug`, anywhere, shows a traceback when something fails.
-`NO_COLOR` is obeyed. `HPCQ_DB`, `HPCQ_RUNS` and `HPCQ_CLUSTERS` (folders joined by `:`) stand for `--db`, `--runs` and
-`--clusters`.
+Data goes to standard output, messages to standard error. On a terminal, tables are aligned; in a pipe they are
+lines with tabs. `--json` prints the same as JSON, with values in base units. `--debug`, anywhere, shows a traceback
+when something fails. hpcq obeys `NO_COLOR`. `HPCQ_DB`, `HPCQ_RUNS` and `HPCQ_CLUSTERS` (folders joined by `:`)
+stand for `--db`, `--runs` and `--clusters`.
 
 ## Exit codes
 
@@ -33,11 +36,11 @@ between. `--json` prints the same as JSON, values in base units. `--debug`, anyw
 |---|---|
 | 0 | fine |
 | 1 | something failed: a cluster, a disk, a database |
-| 2 | what was typed or written cannot be used |
+| 2 | hpcq cannot use what you typed, or what a file says |
 | 3 | measured, and degraded or a gate failed |
-| 4 | incomplete: something that was planned is not there |
+| 4 | incomplete: something that was planned is missing |
 
-Where several hold, 3 goes before 4. An error reads `error: where: found: allowed`, and mostly a hint follows.
+If several apply, 3 wins over 4. An error reads `error: where: found: allowed`; in most cases a hint follows.
 """
 
 
@@ -86,13 +89,13 @@ def _section(words: str, command: click.Command) -> str:
 
 
 def _prose(text: str) -> str:
-    r"""Paragraphs on one line each; those after \b keep their lines."""
+    r"""Paragraphs wrapped; those after \b keep their lines."""
     paragraphs = []
     for paragraph in re.split(r"\n\s*\n", text.strip()):
         if paragraph.startswith("\b\n"):
             paragraphs.append("\n".join(f"    {line}" for line in paragraph.splitlines()[1:]))
         else:
-            paragraphs.append(" ".join(paragraph.split()))
+            paragraphs.append(textwrap.fill(" ".join(paragraph.split()), WIDTH, break_long_words=False, break_on_hyphens=False))
     return "\n\n".join(paragraphs) + "\n"
 
 

@@ -70,7 +70,7 @@ def print_json(value: object, *, file: TextIO | None = None) -> None:
 
 
 def plain_lines(rows: Iterable[object], columns: Sequence[Column]) -> Iterable[str]:
-    """A head and a line a row, tab between, no alignment; line breaks and tabs within a value become blanks."""
+    """A head and one line per row, separated by tabs, not aligned; line breaks and tabs within a value become blanks."""
     yield "\t".join(head(column) for column in columns) + "\n"
     for row in rows:
         fields = as_mapping(row)

@@ -47,7 +47,7 @@ ConcurrencyWords = Annotated[
 
 
 def read_allocation(document: Document) -> Allocation:
-    """What a campaign file says about sharing; complains where one key makes nothing of the other."""
+    """What a campaign file says about sharing; reports keys that contradict each other."""
     data: dict[str, Any] = document.data
     if not (document.clean(("allocation",)) and document.clean(("concurrency",))):
         return Allocation()

@@ -205,7 +205,7 @@ def read_cluster(path: Path) -> Cluster:
     _check_values(document, path)
     if file is not None and file.scheduler == "slurm" and file.poll_interval_s is not None and file.poll_interval_s < 1:
         found = f"{file.poll_interval_s:g} s is below the minimum 1 s"
-        document.complain(("poll_interval_s",), f"{found}: a batch system is asked once a second at most")
+        document.complain(("poll_interval_s",), f"{found}: hpcq asks a batch system at most once per second")
     document.raise_complaints()
     assert file is not None  # noqa: S101 - without complaints there is a file
     local = file.scheduler == "local"

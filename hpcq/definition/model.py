@@ -304,7 +304,7 @@ class Reach:
 
 @dataclass(frozen=True, slots=True)
 class Mpi:
-    """How MPI programs are compiled and started; `launch` is argument words, one rank a node is added by the template."""
+    """How MPI programs are compiled and started; `launch` is argument words, the template adds "one rank per node"."""
 
     compiler: str
     launch: tuple[str, ...]

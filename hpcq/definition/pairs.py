@@ -141,7 +141,7 @@ def read_pairs(section: PairsSection, folder: Path, document: Document) -> PairC
 
 
 def _read_beside(name: str, folder: Path, document: Document, key: str, read: Callable[[str], _Read]) -> _Read | None:
-    """What `read` makes of a file beside the campaign; None and a complaint where it makes nothing of it."""
+    """What `read` makes of a file beside the campaign; None and a complaint if `read` cannot use it."""
     path = folder / name
     try:
         if path.stat().st_size > _FILE_SIZE_MAX_BYTES:

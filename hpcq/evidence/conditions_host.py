@@ -261,7 +261,7 @@ def clock_stepped(side: Side) -> Figures | None:
 
 
 def crossing_unknown(side: Side) -> Figures | None:
-    """Nobody can tell whether the bytes crossed the interface under test."""
+    """No counter tells whether the bytes crossed the interface under test."""
     return _crossing(side.case, CrossedInterface.UNKNOWN)
 
 

@@ -2,7 +2,7 @@
 
 yes      what the test moved is found in the interface's counters, or in those of the RDMA port behind it, at both ends
 no       the counters are there and did not move by it: the number is not that of this network
-unknown  nobody can tell: no counters, counters that lag behind, a fabric that goes past them
+unknown  nothing tells: no counters, counters that lag behind, a fabric that goes past them
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from hpcq.evidence.judgement import CrossedInterface
 
 #: From this share of the expected bytes on they have crossed; losses before the interface leave less than all of it.
 CROSSED_RATIO = 0.5
-#: Below this share they have not. Between the two nobody can tell.
+#: Below this share they have not. Between the two shares nothing is certain.
 NOT_CROSSED_RATIO = 0.1
 #: Below this many bytes the chatter of a node (ssh, time keeping) decides.
 EXPECTED_BYTES_MIN = 2000
-#: Drivers that take counters over from the card once a second (ethtool -c: stats-block-usecs): what happened in a shorter
+#: Drivers that take counters over from the card once per second (ethtool -c: stats-block-usecs): what happened in a shorter
 #: measurement may show only after it.
 LAGGING_DRIVERS = frozenset({"be2net", "bnx2", "bnx2x", "bnxt_en", "tg3"})
 LAG_INTERVAL_S = 3.0

@@ -385,7 +385,7 @@ _CROSSING = (
         host.crossing_unknown,
         when="neither the interface nor an RDMA port behind it has counters that tell",
         message="{reason}",
-        meaning="Nobody can tell whether the bytes used the network under test.",
+        meaning="No counter tells whether the bytes used the network under test.",
         advice="Trust the number only if you know the way that the library takes (`granted` shows its settings).",
         source="Documentation/ABI/stable/sysfs-class-infiniband; ethtool(8) -c stats-block-usecs",
     ),

@@ -1,7 +1,7 @@
 """Geometry of the report's plots: from summaries to coordinates. The template draws them.
 
 size curve   several sizes: log2 x; median over pairs as a line, all pairs but the outermost 5 % as a band, pairs as dots
-strip        one size: one row a cluster, one dot a pair, a bar at the median
+strip        one size: one row per cluster, one dot per pair, a bar at the median
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ _POINT = (
     Column("lowest", unit_field="unit"),
     Column("highest", unit_field="unit"),
     Column("n"),
-    Column("remark", wrap=True),
+    Column("note", wrap=True),
 )
 _COMPARED = (
     Column("verdict"),
@@ -321,10 +321,8 @@ def _point_rows(points: list[Point], metric: Metric, changes: list[Explained]) -
         marks.setdefault(one.changed.at_utc, []).append(f"<- {one.changed.level.direction} from here")
     rows = []
     for point in points:
-        remarks = marks.get(point.started_utc, []) + (["disturbed"] if point.disturbed else [])
-        rows.append(
-            {name: getattr(point, name) for name in point.__slots__} | {"unit": metric.unit, "remark": ", ".join(remarks)}
-        )
+        notes = marks.get(point.started_utc, []) + (["disturbed"] if point.disturbed else [])
+        rows.append({name: getattr(point, name) for name in point.__slots__} | {"unit": metric.unit, "note": ", ".join(notes)})
     return rows
 
 

@@ -101,7 +101,7 @@ def retract(  # noqa: PLR0917 - Click passes by name
     elif node or kernel:
         raise UserError("--node and --kernel choose among the results of a run: give --run too")
     if not meant:
-        raise UserError("no result is meant", "give their numbers, or --run")
+        raise UserError("no result: give the numbers of results, or --run", "`hpcq results --each` shows the numbers")
     count = (withdraw if undo else write)(existing(database), meant, Said(who, why))
     what = "1 result" if count == 1 else f"{count} results"
     again = "counts again" if count == 1 else "count again"

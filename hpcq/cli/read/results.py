@@ -73,8 +73,8 @@ _LOADED = (*_RUN[1:], Column("read_count", "read now"))
 @click.option("--metric", help="This metric instead of each kernel's main one.")
 @click.option("--all-metrics", is_flag=True, help="Every metric.")
 @click.option("--each", is_flag=True, help="One row a repetition, with result ids, instead of medians.")
-@click.option("--findings", is_flag=True, help="What the evidence says: one row a finding.")
-@click.option("--links", is_flag=True, help="Links beside the same nodes within their clusters: one row a test.")
+@click.option("--findings", is_flag=True, help="What the evidence says: one row per finding.")
+@click.option("--links", is_flag=True, help="Links beside the same nodes within their clusters: one row per test.")
 @database_option
 @json_option
 def results(  # noqa: PLR0917 - Click passes by name

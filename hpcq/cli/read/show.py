@@ -124,7 +124,7 @@ def _head(found: ResultDetail, words: Mapping[str, str]) -> Iterator[str]:
 def _findings(found: ResultDetail) -> Iterator[str]:
     yield from _title("What the evidence says")
     one = found.result
-    crossed = {"yes": "yes", "no": "NO", "unknown": "nobody can tell"}[one.crossed_interface]
+    crossed = {"yes": "yes", "no": "NO", "unknown": "no counter tells"}[one.crossed_interface]
     yield f"  bytes went through the interface under test: {crossed}"
     yield f"  other work disturbed it: {'YES' if one.disturbed else 'no sign of it'}"
     if not found.findings:

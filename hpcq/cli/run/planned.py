@@ -8,6 +8,7 @@ import click
 
 from hpcq.planning.coverage import coverage_of
 from hpcq.planning.plan import Plan
+from hpcq.units import count_of
 
 _SHOWN = 12
 
@@ -16,9 +17,9 @@ def print_plan(plan: Plan) -> None:
     """Coverage first, then nodes, tests, pairs and cost of one cluster."""
     goals, cost = plan.goals, plan.cost
     covered, *short = coverage_of(plan).lines()
-    jobs = f"{cost.job_count} jobs of about {cost.estimated_job_s:g} s, time limit {plan.walltime_s} s each"
+    jobs = f"{count_of(cost.job_count, 'job')} of about {cost.estimated_job_s:g} s, time limit {plan.walltime_s} s each"
     lines = [
-        f"{plan.cluster}: {covered}; {goals.result_count} results",
+        f"{plan.cluster}: {covered}; {count_of(goals.result_count, 'result')}",
         *(f"  {line}" for line in short),
         f"  cost     {jobs}, {cost.node_seconds:g} node-seconds",
         *(f"  limit    {note}" for note in plan.notes),

@@ -1,4 +1,4 @@
-"""How far a run is: one line a cluster, kept up to date while a person looks on, printed once by `hpcq status`."""
+"""How far a run is: one line per cluster, kept up to date while a person looks on, printed once by `hpcq status`."""
 
 from __future__ import annotations
 

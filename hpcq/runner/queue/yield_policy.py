@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from hpcq.definition.budget import Budget
 from hpcq.run_folder.journal_state import Attempt
 from hpcq.scheduler.base import JobReport, JobState, NodeCondition, OtherJob, QueueSnapshot, Wait
+from hpcq.units import count_of
 
 #: A word must stand in so many looks in a row: schedulers say odd things for a moment.
 _LOOKS = 2
@@ -88,7 +89,7 @@ class YieldPolicy:
         if closed is not None:
             return closed
         waiting = self._waiting_for_us(snapshot.others or (), held) if self.budget.gives_way else 0
-        return f"gives way: {waiting} jobs of other users wait for nodes" if waiting else None
+        return f"yields: other users wait for nodes with {count_of(waiting, 'job')}" if waiting else None
 
     def _waiting_for_us(self, others: Sequence[OtherJob], held: Set[str]) -> int:
         """How many may wait for nodes that we have; who still waits for unnamed nodes when we have none waits for others."""

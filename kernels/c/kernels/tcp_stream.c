@@ -30,8 +30,8 @@ struct tcp_stream_metrics {
 
 static const struct metric_row metric_rows[] = {
     METRIC_ROW(struct tcp_stream_metrics, throughput_bps, BETTER_HIGHER,
-               "bits a second at the receiver, from its first read to its last (the first read's bytes left out)"),
-    METRIC_ROW(struct tcp_stream_metrics, sent_bps, BETTER_NONE, "bits a second that the sender's socket took"),
+               "bits per second at the receiver, from its first read to its last (the first read's bytes left out)"),
+    METRIC_ROW(struct tcp_stream_metrics, sent_bps, BETTER_NONE, "bits per second that the sender's socket took"),
     METRIC_ROW(struct tcp_stream_metrics, sent_count, BETTER_NONE, "whole messages sent"),
     METRIC_ROW(struct tcp_stream_metrics, sent_bytes, BETTER_NONE, "bytes sent"),
     METRIC_ROW(struct tcp_stream_metrics, received_bytes, BETTER_NONE, "bytes received"),

@@ -29,7 +29,7 @@ static const struct option_row option_rows[] = {
                        "payload of one datagram, its first 16 bytes number and stamp; 1452 fits 1500 bytes with IPv6"),
     OPTION_CHOICE_ROW(struct udp_stream_options, direction, directions, "which end sends"),
     OPTION_NUMBER_ROW(struct udp_stream_options, rate_bps, 1e9, 0, 1e13,
-                      "payload bits a second that the sender aims at; 0: as fast as it can"),
+                      "payload bits per second that the sender aims at; 0: as fast as it can"),
     OPTION_CHOICE_ROW(
         struct udp_stream_options, pacing, pacings,
         "how the sender waits for the next datagram's time: sleep (bursts of some 60 us) or spin (a core)"),
@@ -49,8 +49,9 @@ struct udp_stream_metrics {
 
 static const struct metric_row metric_rows[] = {
     METRIC_ROW(struct udp_stream_metrics, throughput_bps, BETTER_HIGHER,
-               "payload bits a second at the receiver, each datagram once, from its first arrival to its last"),
-    METRIC_ROW(struct udp_stream_metrics, sent_bps, BETTER_NONE, "payload bits a second that the sender's socket took"),
+               "payload bits per second at the receiver, each datagram once, from its first arrival to its last"),
+    METRIC_ROW(struct udp_stream_metrics, sent_bps, BETTER_NONE,
+               "payload bits per second that the sender's socket took"),
     METRIC_ROW(struct udp_stream_metrics, sent_count, BETTER_NONE, "datagrams sent"),
     METRIC_ROW(struct udp_stream_metrics, received_count, BETTER_NONE, "datagrams received, each once"),
     METRIC_ROW(struct udp_stream_metrics, lost_count, BETTER_LOWER, "datagrams sent that never arrived"),
