@@ -1,4 +1,4 @@
-"""Which node hangs on which switch, as Slurm's topology.conf and `scontrol show topology` write it."""
+"""Which node hangs on which switch, as a topology.conf says it: lines of `SwitchName=leaf1 Nodes=n[1-4]`."""
 
 from __future__ import annotations
 

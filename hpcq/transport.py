@@ -23,7 +23,7 @@ import tarfile
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path, PurePosixPath
 from typing import IO
@@ -38,11 +38,8 @@ _CONNECTION_KEPT_S = 30
 _ALIVE_INTERVAL_S, _ALIVE_COUNT = 15, 3
 #: What ssh uses where nobody said anything; Debian's has the second with BatchMode.
 _NOBODYS_INTERVALS = {"serveraliveinterval 0", "serveraliveinterval 300"}
-#: What a submitting shell must not hand on: each of these changes what sbatch, srun or squeue do.
-_SCRUBBED_PREFIXES = (
-    *("SBATCH_", "SLURM_", "SRUN_", "SQUEUE_", "SACCT_", "SINFO_", "SALLOC_", "SCANCEL_"),
-    *("PBS_", "PMI_", "PMIX_"),
-)
+#: What a process manager sets for the ranks that it starts; whoever inherits it takes itself for one of them.
+_RANK_PREFIXES = ("PMI_", "PMIX_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +54,33 @@ class Completed:
     def text(self) -> str:
         """Standard output as text; bytes that are not UTF-8 are replaced, never fatal."""
         return self.stdout.decode("utf-8", errors="replace")
+
+
+@dataclass(frozen=True, slots=True)
+class CommandEnvironment:
+    """Which variables of the person's shell reach the commands on a cluster, here and behind ssh.
+
+    scrubbed_prefixes: variables that begin so are removed, but for `kept`; assigned: set beside them.
+    """
+
+    scrubbed_prefixes: tuple[str, ...] = ()
+    kept: frozenset[str] = frozenset()
+    assigned: Mapping[str, str] = field(default_factory=dict)
+
+    def of_this_process(self) -> dict[str, str]:
+        """The environment for a command on this machine; messages in English."""
+        prefixes = (*self.scrubbed_prefixes, *_RANK_PREFIXES)
+        kept = {key: value for key, value in os.environ.items() if key in self.kept or not key.startswith(prefixes)}
+        return {**kept, "LC_ALL": "C", **self.assigned}
+
+    def as_shell(self) -> str:
+        """The same as lines of a POSIX shell."""
+        beginnings = "\\|".join((*self.scrubbed_prefixes, *_RANK_PREFIXES))
+        listed = f"env | sed -n 's/^\\(\\({beginnings}\\)[A-Za-z0-9_]*\\)=.*/\\1/p'"
+        if self.kept:
+            listed += " | grep -vx " + " ".join(f"-e {name}" for name in sorted(self.kept))
+        lines = ["export LC_ALL=C", f"unset $({listed}) hpcq_none"]
+        return "\n".join([*lines, *(f"export {name}={quote(value)}" for name, value in self.assigned.items())])
 
 
 def run_here(
@@ -118,18 +142,14 @@ def _communicate(
         raise
 
 
-def scrubbed_environment() -> dict[str, str]:
-    """This process's environment without what would change a batch system's mind; messages in English."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(_SCRUBBED_PREFIXES)}
-    kept["LC_ALL"] = "C"
-    return kept
-
-
 class Transport(ABC):
     """One way to one cluster."""
 
     #: How messages name the place: "here" or "ssh alpha-head".
     where: str
+
+    def __init__(self, environment: CommandEnvironment | None = None) -> None:
+        self.environment = environment or CommandEnvironment()
 
     @abstractmethod
     def sh(self, script: str, *, timeout_s: float = 120.0, stdin: bytes = b"") -> Completed:
@@ -166,13 +186,14 @@ class Here(Transport):
     def sh(self, script: str, *, timeout_s: float = 120.0, stdin: bytes = b"") -> Completed:
         text = script.encode()
         argv = ["/bin/sh", "-c", _from_stdin(text)]
-        return run_here(argv, stdin=text + stdin, timeout_s=timeout_s, environment=scrubbed_environment())
+        return run_here(argv, stdin=text + stdin, timeout_s=timeout_s, environment=self.environment.of_this_process())
 
 
 class Ssh(Transport):
     """A machine behind OpenSSH, with the user's own configuration and one connection for all commands."""
 
-    def __init__(self, host: str, config: Path | None = None) -> None:
+    def __init__(self, host: str, config: Path | None = None, environment: CommandEnvironment | None = None) -> None:
+        super().__init__(environment)
         self.host = host
         self.where = f"ssh {host}"
         self._argv = ["ssh", *(["-F", str(config)] if config else []), "-o", "BatchMode=yes", "-o", "ConnectTimeout=20"]
@@ -180,7 +201,7 @@ class Ssh(Transport):
 
     def sh(self, script: str, *, timeout_s: float = 120.0, stdin: bytes = b"") -> Completed:
         marker = f"hpcq-{secrets.token_hex(8)}"
-        text = f"echo {marker}\n{_SCRUB}\n{script}\n".encode()
+        text = f"echo {marker}\n{self.environment.as_shell()}\n{script}\n".encode()
         remote = f"/bin/sh -c '{_from_stdin(text)}'"
         done = run_here([*self._connection(), "--", self.host, remote], stdin=text + stdin, timeout_s=timeout_s)
         before, found, answer = done.stdout.partition(f"{marker}\n".encode())
@@ -207,13 +228,6 @@ class Ssh(Transport):
             if not _NOBODYS_INTERVALS.isdisjoint(lines):
                 self._argv += ["-o", f"ServerAliveInterval={_ALIVE_INTERVAL_S}", "-o", f"ServerAliveCountMax={_ALIVE_COUNT}"]
         return self._argv
-
-
-_SCRUB = (
-    "export LC_ALL=C; unset $(env | sed -n 's/^\\(\\("
-    + "\\|".join(prefix for prefix in _SCRUBBED_PREFIXES)
-    + "\\)[A-Za-z0-9_]*\\)=.*/\\1/p') hpcq_none"
-)
 
 
 def _from_stdin(script: bytes) -> str:

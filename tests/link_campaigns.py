@@ -24,7 +24,7 @@ from hpcq.run_folder.paths import RunFolder
 from hpcq.runner import stages
 from hpcq.runner.link import link_group
 from hpcq.runner.site import place
-from hpcq.scheduler.base import NodeCondition, NodeState
+from hpcq.scheduler.types import NodeCondition, NodeState
 from hpcq.store.load.run import load_run
 
 STREAM = "{kernel: tcp_stream, parameters: {duration_s: 50ms, warmup_s: 0}}"

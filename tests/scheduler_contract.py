@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import secrets
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hpcq.definition.cluster import read_cluster
 from hpcq.runner.site.place import reach, scheduler_of
-from hpcq.scheduler.base import JobReport, JobState, NodeCondition, Scheduler, Submission, Submitted
+from hpcq.scheduler.base import Scheduler
+from hpcq.scheduler.types import JobKey, JobReport, JobState, NodeCondition, Submission, Submitted
 from hpcq.transport import quote
 from tests.lab_fixture import RunningLab
 
@@ -24,6 +25,8 @@ class Site:
     folder: str
     head: str
     """Directive lines that a script needs there; {name} and {nodes} are filled in."""
+    tags: dict[str, str] = field(default_factory=dict)
+    """native id -> tag of what was submitted."""
 
     def script(self, name: str, body: str, nodes: tuple[str, ...] = ()) -> str:
         """Put a script there; returns its path."""
@@ -36,16 +39,22 @@ class Site:
         return path
 
     def submit(self, name: str, body: str, *, walltime_s: int = 60) -> Submitted:
-        """Hand a script in on the first two nodes."""
+        """Submit a script for the first two nodes."""
         nodes = tuple(sorted(state.node for state in self.scheduler.nodes())[:2])
         [answer] = self.scheduler.submit([Submission(name, self.script(name, body, nodes), nodes, walltime_s)])
+        if answer.native_id:
+            self.tags[answer.native_id] = name
         return answer
+
+    def key(self, native_id: str) -> JobKey:
+        """How the scheduler is asked about what was submitted here."""
+        return JobKey(native_id, self.tags[native_id])
 
     def wait(self, native_id: str, *states: JobState, within_s: float = 120) -> JobReport:
         """Poll until the job is in one of these states."""
         deadline = time.monotonic() + within_s
         while True:
-            report = self.scheduler.poll([native_id])[native_id]
+            report = self.scheduler.poll([self.key(native_id)])[native_id]
             if report.state in states:
                 return report
             assert time.monotonic() < deadline, f"{native_id} is {report}, not {states}"
@@ -96,7 +105,7 @@ def a_running_job_is_running_and_its_nodes_are_busy(site: Site) -> None:
     site.wait(answer.native_id, JobState.RUNNING)
     nodes = sorted(site.scheduler.nodes(), key=lambda state: state.node)
     assert [state.condition for state in nodes[:2]] == [NodeCondition.BUSY] * 2
-    site.scheduler.cancel([answer.native_id])
+    site.scheduler.cancel([site.key(answer.native_id)])
     assert site.wait(answer.native_id, *TERMINAL).state is JobState.CANCELLED
 
 
@@ -107,21 +116,21 @@ def a_queued_job_can_be_cancelled_and_twice(site: Site) -> None:
     second = site.submit("second", "sleep 300")
     assert second.native_id
     assert site.wait(second.native_id, JobState.QUEUED).state is JobState.QUEUED
-    site.scheduler.cancel([second.native_id, first.native_id])
+    site.scheduler.cancel([site.key(second.native_id), site.key(first.native_id)])
     site.wait(first.native_id, JobState.CANCELLED)
     site.wait(second.native_id, JobState.CANCELLED)
-    site.scheduler.cancel([second.native_id, first.native_id])
+    site.scheduler.cancel([site.key(second.native_id), site.key(first.native_id)])
 
 
 def a_poll_answers_for_every_id(site: Site) -> None:
     answer = site.submit("known", "exit 0")
     assert answer.native_id
     site.wait(answer.native_id, *TERMINAL)
-    reports = site.scheduler.poll(["99999999", answer.native_id])
+    reports = site.scheduler.poll([JobKey("99999999", "nobody"), site.key(answer.native_id)])
     assert list(reports) == ["99999999", answer.native_id]
     assert reports["99999999"].state is JobState.UNKNOWN
     assert reports[answer.native_id].state is JobState.COMPLETED
-    alone = site.scheduler.poll(["99999999"])
+    alone = site.scheduler.poll([JobKey("99999999", "nobody")])
     assert alone["99999999"].state is JobState.UNKNOWN
 
 
@@ -146,7 +155,48 @@ def the_time_limit_ends_a_job(site: Site) -> None:
     assert site.wait(answer.native_id, *TERMINAL, within_s=150).state is JobState.TIMED_OUT
 
 
+def an_id_without_its_name_is_not_believed(site: Site) -> None:
+    """A controller that lost its state gives ids out again: what carries another name is not ours to read or to end."""
+    answer = site.submit("ours", "sleep 300")
+    assert answer.native_id
+    site.wait(answer.native_id, JobState.RUNNING)
+    stranger = JobKey(answer.native_id, "another")
+    report = site.scheduler.poll([stranger])[answer.native_id]
+    assert report.state is JobState.UNKNOWN
+    assert "'ours'" in report.reason
+    site.scheduler.cancel([stranger])
+    site.wait(answer.native_id, JobState.RUNNING)
+    site.scheduler.cancel([site.key(answer.native_id)])
+    site.wait(answer.native_id, JobState.CANCELLED)
+
+
+def what_is_no_id_spoils_nothing(site: Site) -> None:
+    answer = site.submit("sound", "sleep 300")
+    assert answer.native_id
+    site.wait(answer.native_id, JobState.RUNNING)
+    nonsense = [JobKey(text, "sound") for text in ("unknown", "", "Welcome to the cluster", "1; touch pwned", "-1", "1 2")]
+    reports = site.scheduler.poll([*nonsense, site.key(answer.native_id)])
+    assert reports[answer.native_id].state is JobState.RUNNING
+    assert {reports[key.native_id].state for key in nonsense} == {JobState.UNKNOWN}
+    assert site.scheduler.cancel([*nonsense, site.key(answer.native_id)]) is None
+    site.wait(answer.native_id, JobState.CANCELLED)
+
+
+def a_running_job_survives_the_cancelling_of_queued_ones(site: Site) -> None:
+    answer = site.submit("started", "sleep 300")
+    assert answer.native_id
+    site.wait(answer.native_id, JobState.RUNNING)
+    site.scheduler.cancel([site.key(answer.native_id)], queued_only=True)
+    time.sleep(1.0)
+    assert site.wait(answer.native_id, JobState.RUNNING, *TERMINAL).state is JobState.RUNNING
+    site.scheduler.cancel([site.key(answer.native_id)])
+    site.wait(answer.native_id, JobState.CANCELLED)
+
+
 PROMISES = [
+    an_id_without_its_name_is_not_believed,
+    what_is_no_id_spoils_nothing,
+    a_running_job_survives_the_cancelling_of_queued_ones,
     nodes_are_listed_and_idle,
     success_and_failure_are_told_apart,
     a_running_job_is_running_and_its_nodes_are_busy,

@@ -21,9 +21,11 @@ from hpcq.runner.accept.commands import commands_for
 from hpcq.runner.accept.expected import Expected
 from hpcq.runner.accept.partners import again, partners
 from hpcq.runner.accept.values import _slow
-from hpcq.scheduler.upkeep import NodeUpkeep, Reservation, Upkeep, drain_command, read_nodes, read_reservations
+from hpcq.scheduler.administration import NodeUpkeep, Reservation, Upkeep
+from hpcq.scheduler.slurm.administration import SlurmAdministration, read_nodes, read_reservations
 from hpcq.statistics import ComparisonVerdict, compare
 from hpcq.store.ledger import NodeState
+from hpcq.transport import Here
 from hpcq.verdict.acceptance import Acceptance, PairResult, judge
 from hpcq.verdict.record import Thing, VerdictRecord
 from hpcq.verdict.shared import pairs_across, sides_of
@@ -297,7 +299,7 @@ def test_what_to_type() -> None:
 
     def typed(verdicts: dict[str, Verdict], *standing: Reservation, inside: str | None = None) -> list[tuple[str, bool]]:
         judged = tuple(VerdictRecord(Thing.NODE, node, verdict, "why", (node,)) for node, verdict in verdicts.items())
-        found = commands_for(Acceptance(judged), Upkeep("me", nodes, standing), inside)
+        found = commands_for(Acceptance(judged), Upkeep("me", nodes, standing), SlurmAdministration(Here()), inside)
         return [(one.command.removeprefix("scontrol "), one.by_apply) for one in found]
 
     failed, passed, missing = Verdict.FAILED, Verdict.PASS, Verdict.NOT_COVERED
@@ -305,7 +307,7 @@ def test_what_to_type() -> None:
     made = "create reservation reservationname=hpcq-accept starttime=now duration=120 users=me flags=maint,ignore_jobs,flex"
     released = f"{made} nodes=n2,n4 && scontrol update nodename=n2,n4 state=resume"
     assert typed({"n2": missing, "n4": missing}) == [(released, False)], "to the test and not to users"
-    more = "update reservationname=hpcq-accept nodes=n1,n3,n2 && scontrol update nodename=n2 state=resume"
+    more = "update reservationname=hpcq-accept nodes+=n2 && scontrol update nodename=n2 state=resume"
     assert typed({"n2": missing}, own) == [(more, False)]
     assert typed({"n2": missing}, replace(own, nodes=("n2",))) == [("update nodename=n2 state=resume", False)]
     assert typed({"n1": passed, "n3": passed}, own, inside="hpcq-accept") == [("delete reservationname=hpcq-accept", True)], (
@@ -313,7 +315,7 @@ def test_what_to_type() -> None:
     )
     part = [
         ("update nodename=n3 state=drain reason='hpcq accept: why'", True),
-        ("update reservationname=hpcq-accept nodes=n3", True),
+        ("update reservationname=hpcq-accept nodes-=n1", True),
     ]
     assert typed({"n1": passed, "n3": failed}, own, inside="hpcq-accept") == part
     assert typed({"n1": passed, "n3": passed}, swap, inside="swap") == [("delete reservationname=swap", False)], "a person's"
@@ -347,7 +349,7 @@ NODE = (
 )
 RESERVATION = (
     "ReservationName=swap StartTime=2026-11-21T03:44:00 EndTime=2026-11-21T04:44:00 Duration=01:00:00 Nodes=a-n[01-02]"
-    " NodeCnt=2 Flags=MAINT,IGNORE_JOBS,SPEC_NODES TRES=cpu=4 Users=root,me Accounts=(null) State=ACTIVE\na-n01 a-n02 \n"
+    " NodeCnt=2 Flags=MAINT,IGNORE_JOBS,SPEC_NODES TRES=cpu=4 Users=root,me Accounts=(null) State=ACTIVE\n"
 )
 
 
@@ -367,7 +369,8 @@ def test_reading_slurm() -> None:
     assert not read_reservations(RESERVATION, "you")[0].mine
     assert (found.flex, read_reservations(RESERVATION.replace("MAINT", "FLEX,MAINT"), "me")[0].flex) == (False, True)
     assert read_reservations("No reservations in the system\n\n", "me") == ()
-    assert drain_command("n 1", "a'b; rm -rf /") == "scontrol update nodename='n 1' state=drain reason='a'\"'\"'b; rm -rf /'"
+    drain = SlurmAdministration(Here()).drain(["n 1"], "a'b; rm -rf /")
+    assert drain == "scontrol update nodename='n 1' state=drain reason='a'\"'\"'b; rm -rf /'"
 
 
 def failed(kind: Thing, name: str, *nodes: str) -> VerdictRecord:

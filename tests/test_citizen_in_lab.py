@@ -14,7 +14,7 @@ from hpcq.definition.cluster import read_cluster
 from hpcq.planning.make_plan import make_plan
 from hpcq.planning.plan import Plan
 from hpcq.runner.site.place import reach, scheduler_of
-from hpcq.scheduler.base import QueueQuery
+from hpcq.scheduler.types import JobKey, QueueQuery
 from tests.driven_in_lab import Driven, states
 from tests.lab_fixture import RunningLab
 
@@ -52,7 +52,9 @@ def test_two_submitted_jobs_at_most_are_kept_within(lab: RunningLab, tmp_path: P
 
 
 def test_a_limit_met_at_submission_shrinks_the_wave(lab: RunningLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hpcq.scheduler.slurm.Slurm.limit_command", lambda _: None)  # a site that does not tell its limits
+    monkeypatch.setattr(
+        "hpcq.scheduler.slurm.scheduler.Slurm.limit_command", lambda _: None
+    )  # a site that does not tell its limits
     driven = Driven(tmp_path, lab, "alpha", "pairs: {rounds: 2}", keys="\nqos: small\n")
     driven.finish(driven.start())
     outcomes = driven.outcomes()
@@ -154,7 +156,7 @@ def test_what_slurm_says_of_itself_is_read(lab: RunningLab) -> None:
         cluster = read_cluster(lab.cluster_file(name))
         scheduler = scheduler_of(cluster, reach(cluster))
         assert set(scheduler.switches().values()) == switches
-        snapshot = scheduler.look(QueueQuery(("1", "99999999"), nodes=True, others=True, mine=True))
+        snapshot = scheduler.look(QueueQuery((JobKey("1", "a"), JobKey("99999999", "b")), nodes=True, others=True, mine=True))
         assert snapshot.nodes is not None
         assert len(snapshot.nodes) == len(scheduler.switches())
         assert snapshot.others is not None

@@ -71,11 +71,39 @@ def test_budget_of_both_files(here: Path) -> None:
 # -- complaints ----------------------------------------------------------------------------------------------------------
 
 
+SLURM_KEYS = "partition, account, qos, reservation, constraint, extra_directives, instance, launcher"
+ELSEWHERE = "the job would run where hpcq does not look for it: describe that cluster in a file of its own"
+
+
+@pytest.mark.parametrize("key", ["partition: p", "qos: normal", "launcher: ssh {node}", "extra_directives: [--x]"])
+def test_a_key_of_another_scheduler_names_the_keys_that_there_are(here: Path, key: str) -> None:
+    found = cluster_says(f"name: alpha\nscheduler: local\n{key}\n")
+    name = key.partition(":")[0]
+    assert f"{name}: scheduler local has no such key, slurm has: the keys that local has are nodes" in "\n".join(found)
+
+
+def test_several_partitions_are_one_word_or_a_list(here: Path) -> None:
+    for text in ("[a, b]", "'a,b'"):
+        assert read_alpha(SLURM + f"partition: {text}\n").partition == "a,b"
+    assert read_alpha(SLURM + "instance: {SLURM_CONF: /etc/b/slurm.conf}\n").instance == {"SLURM_CONF": "/etc/b/slurm.conf"}
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
         ("partitions: a", "partitions: not a key here: the nearest is partition"),
-        ("nodes: 2", "nodes: belongs to scheduler local: Slurm is asked for its nodes"),
+        ("nodes: 2",
+         f"nodes: scheduler slurm has no such key, local has: the keys that slurm has are {SLURM_KEYS}"),
+        ("instance: {SLURM_JWT: x}", "SLURM_JWT: allowed are SLURM_CONF, SLURM_CONF_SERVER"),
+        ("extra_directives: [--clusters=b]", f"extra_directives: '--clusters=b': {ELSEWHERE}"),
+        ("extra_directives: [-Mb]", f"extra_directives: '-Mb': {ELSEWHERE}"),
+        ("extra_directives: [--clusters b]", f"extra_directives: '--clusters b': {ELSEWHERE}"),
+        ("extra_directives: [--wait]",
+         "extra_directives: '--wait': the submit command would wait for the job, and hpcq for the command"),
+        ("extra_directives: [-H]", "extra_directives: '-H': a held job never starts: hpcq would wait for it in vain"),
+        ("extra_directives: [--parti=b]", "extra_directives: '--parti=b': the key partition of this file says it"),
+        ("partition: [a, 'b,c']", "partition: a list: allowed are one word, or a list of words"),
+        ("partition: 'a,,b'", "partition: 'a,,b': allowed are one word, or words joined by commas, none of them empty"),
         ("poll_interval_s: 100ms",
          "poll_interval_s: 0.1 s is below the minimum 1 s: hpcq asks a batch system at most once per second"),
         ("patience_s: -1", "patience_s: -1 is below the minimum 0"),

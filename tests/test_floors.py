@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import ast
+import re
 from functools import cache
 from pathlib import Path
 
 import pytest
+
+from hpcq.errors import UserError
+from hpcq.scheduler.kinds import DESCRIPTIONS, make
+from hpcq.scheduler.types import SchedulerSettings
+from hpcq.transport import Here
 
 pytestmark = pytest.mark.fast
 
@@ -136,3 +142,36 @@ def test_sql_stands_in_store_and_analysis_only() -> None:
         if names & {"execute", "executemany", "executescript"} and not module.startswith(("hpcq.store", "hpcq.analysis")):
             strangers.append(module)
     assert strangers == []
+
+
+#: Files outside hpcq/scheduler/slurm that may name it: the list of kinds, and help about the lab, which is made of it.
+MAY_NAME_SLURM = {"scheduler/kinds.py", "cli/main.py", "cli/run/lab.py"}
+
+
+def test_slurm_is_one_package() -> None:
+    """Whoever adds a scheduler writes one package: nothing outside knows the words of the first one."""
+    words = re.compile("slurm|sbatch|scontrol|squeue|sinfo|sacct|scancel|srun|scrontab", re.IGNORECASE)
+    strangers = [
+        f"{name}:{number}: {line.strip()}"
+        for path in sorted(PACKAGE.rglob("*"))
+        if path.suffix in {".py", ".sh", ".j2"}
+        and (name := path.relative_to(PACKAGE).as_posix()) not in MAY_NAME_SLURM
+        and not name.startswith("scheduler/slurm/")
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        if words.search(line)
+    ]
+    assert strangers == []
+
+
+def test_every_kind_of_scheduler_has_its_package_and_its_head() -> None:
+    templates = PACKAGE.parent / "templates"
+    for kind, description in DESCRIPTIONS.items():
+        assert (PACKAGE / "scheduler" / kind / "__init__.py").is_file()
+        assert description.kind == kind
+        head = (templates / description.head_template).read_text(encoding="utf-8")
+        assert "HPCQ_NODE" in head, "kernels read their node's name from it"
+
+
+def test_an_unknown_kind_is_refused_with_the_list_of_kinds() -> None:
+    with pytest.raises(UserError, match=f"'lsf': allowed are {', '.join(DESCRIPTIONS)}"):
+        make("lsf", Here(), SchedulerSettings())

@@ -14,8 +14,9 @@ from hpcq.errors import UserError
 from hpcq.planning.allocations import Basis, choose_allocations, plan_allocations
 from hpcq.planning.fitting import fit_link
 from hpcq.planning.plan import Plan
-from hpcq.scheduler.base import NodeCondition, NodeState
-from hpcq.scheduler.limits import NO_LIMITS, Bound, JobLimits, read_job_limits
+from hpcq.scheduler.limits import NO_LIMITS, Bound, JobLimits
+from hpcq.scheduler.slurm.limits import read_job_limits
+from hpcq.scheduler.types import NodeCondition, NodeState
 
 pytestmark = pytest.mark.fast
 

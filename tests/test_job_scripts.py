@@ -15,7 +15,7 @@ from hpcq.definition.cluster import read_cluster
 from hpcq.planning.make_plan import make_plan
 from hpcq.runner.queue.jobs import all_steps, make_job, write_job
 from hpcq.runner.queue.outcome import measured_steps
-from hpcq.scheduler.base import NodeCondition, NodeState
+from hpcq.scheduler.types import NodeCondition, NodeState
 from tests.kernel_programs import Programs, wait_for
 
 #: As srun while its controller restarts: says nothing, ends with 1, does better some calls later. $2 is a folder, $3 counts.

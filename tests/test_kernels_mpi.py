@@ -77,11 +77,11 @@ def test_the_client_is_the_rank_on_its_node_however_the_launcher_numbers_them(
     mpi: Mpi, program: Path, order: tuple[str, str]
 ) -> None:
     words = [str(program), "mpi_pingpong", "--nodes", "n1,n2", "--operation_count_max", "5", "--warmup_s", "0"]
-    first, second = (["1", "env", f"SLURMD_NODENAME={name}", *words] for name in order)
+    first, second = (["1", "env", f"HPCQ_NODE={name}", *words] for name in order)
     done = ended([*mpi.launcher, *first, ":", "-np", *second], timeout_s=200, env=YIELD)
     assert done.rc == 0, done.err
     evidence = done.line["evidence"]
-    assert [evidence[end]["slurmd_nodename"] for end in ("client", "server")] == ["n1", "n2"]
+    assert [evidence[end]["scheduler_node"] for end in ("client", "server")] == ["n1", "n2"]
 
 
 @pytest.mark.parametrize("message_bytes", [0, 1, 100000])

@@ -78,7 +78,7 @@ def facts_of_every_node_came(measured: Measured) -> None:
     facts = {path.name: json.loads(path.read_text()) for path in measured.run.path.glob("alpha/jobs/*/1/facts-*.json")}
     assert set(facts) == {f"facts-{node}.json" for node in NODES}
     assert len({one["boot"]["id"] for one in facts.values()}) == 4
-    assert {one["node"].get("slurmd_nodename") for one in facts.values()} <= {None, *NODES}
+    assert {one["node"].get("scheduler_node") for one in facts.values()} <= {None, *NODES}
 
 
 def all_measured_in_their_roles(measured: Measured, count: int) -> None:
@@ -87,7 +87,7 @@ def all_measured_in_their_roles(measured: Measured, count: int) -> None:
     for line in measured.results():
         ends = [line["result"]["evidence"][end] for end in ("client", "server")]
         assert [end["node"] for end in ends] == [line["client"], line["server"]]
-        assert all(end["slurmd_nodename"] in {None, end["node"]} for end in ends)
+        assert all(end["scheduler_node"] in {None, end["node"]} for end in ends)
         assert {end["interface"] for end in ends} == {"eth0"}
         assert all(end["interface_bytes"]["tx"] > 0 for end in ends)
     assert len(measured.results()) == count

@@ -14,7 +14,7 @@ from hpcq.runner.drive.state import ClusterState
 from hpcq.runner.queue.jobs import all_steps, make_job
 from hpcq.runner.queue.outcome import AttemptOutcome, Left, decide, measured_steps
 from hpcq.runner.queue.run_state import summary
-from hpcq.scheduler.base import JobReport, JobState
+from hpcq.scheduler.types import JobReport, JobState
 
 pytestmark = pytest.mark.fast
 

@@ -14,8 +14,8 @@ from hpcq.run_folder.journal_state import Attempt
 from hpcq.runner.link import link_group
 from hpcq.runner.link.side import LinkSide
 from hpcq.runner.queue.record import Record
-from hpcq.scheduler.base import NodeCondition, NodeState
 from hpcq.scheduler.local import Local
+from hpcq.scheduler.types import NodeCondition, NodeState
 from tests.link_campaigns import TRIP, built, drive, opened, own_queue, rows, taken, text
 
 __all__ = ["built", "own_queue"]

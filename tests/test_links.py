@@ -14,8 +14,8 @@ from hpcq.errors import UserError
 from hpcq.planning import links
 from hpcq.runner.link.state import LinkState
 from hpcq.runner.workflow import WorkflowRun, groups
-from hpcq.scheduler.base import SchedulerSettings
 from hpcq.scheduler.slurm import Slurm
+from hpcq.scheduler.types import SchedulerSettings
 from hpcq.transport import Completed, Here
 from tests.link_campaigns import TRIP, campaign_of, plans, text
 

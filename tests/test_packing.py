@@ -24,7 +24,7 @@ from hpcq.run_folder.spools import Spool, of_pairs, spooled_steps
 from hpcq.runner.drive.state import ClusterState
 from hpcq.runner.drive.tournaments import Tournament, make_tournament, tournament_text, write_tournament
 from hpcq.runner.queue.jobs import all_steps, counted
-from hpcq.scheduler.base import NodeCondition, NodeState
+from hpcq.scheduler.types import NodeCondition, NodeState
 
 pytestmark = pytest.mark.fast
 

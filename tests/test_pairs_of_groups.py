@@ -16,7 +16,7 @@ from hpcq.planning.coverage import coverage_of
 from hpcq.planning.make_plan import make_plan
 from hpcq.planning.pairs import make_pairs
 from hpcq.planning.plan import Plan
-from hpcq.scheduler.base import NodeCondition, NodeState
+from hpcq.scheduler.types import NodeCondition, NodeState
 from hpcq.topology import read_topology
 
 pytestmark = pytest.mark.fast

@@ -24,7 +24,7 @@ from hpcq.planning.make_plan import derive_walltime_s, estimate_job_s, make_plan
 from hpcq.planning.pairs import circle_round, make_pairs, seeded_order
 from hpcq.planning.plan import Plan, PlannedPair
 from hpcq.planning.waves import ActiveJob, choose_wave
-from hpcq.scheduler.base import NodeCondition, NodeState
+from hpcq.scheduler.types import NodeCondition, NodeState
 from hpcq.sorting import natural
 
 pytestmark = pytest.mark.fast

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from hpcq.scheduler.base import JobState, NodeCondition, SchedulerSettings, Submission
 from hpcq.scheduler.local import Local
+from hpcq.scheduler.types import JobState, NodeCondition, SchedulerSettings, Submission
 from hpcq.transport import Here
 from tests.kernel_programs import wait_for
 from tests.scheduler_contract import PROMISES, TERMINAL, Site, the_time_limit_ends_a_job
@@ -36,7 +36,7 @@ def test_a_cancelled_script_gets_term_and_can_say_so(site: Site) -> None:
     answer = site.submit("trapped", body)
     assert answer.native_id
     wait_for((there / "set").exists)
-    site.scheduler.cancel([answer.native_id])
+    site.scheduler.cancel([site.key(answer.native_id)])
     assert site.wait(answer.native_id, *TERMINAL).state is JobState.CANCELLED
     assert (there / "said").read_text() == "ended\n"
 
@@ -50,7 +50,7 @@ def test_a_job_that_is_cancelled_in_the_moment_of_its_start_ends(site: Site, tmp
         while state.read_text() != "RUNNING\n":
             assert time.monotonic() < deadline
         keeper = (state.parent / "pid").read_text().strip()
-        site.scheduler.cancel([answer.native_id])
+        site.scheduler.cancel([site.key(answer.native_id)])
         assert site.wait(answer.native_id, *TERMINAL).state is JobState.CANCELLED
         living = f"ps -o stat= -s {keeper} | grep -v Z || true"
         wait_for(lambda words=living: not Here().sh(words).stdout)  # type: ignore[misc]
@@ -84,6 +84,7 @@ def test_a_job_of_many_nodes_holds_them_all_and_what_it_leaves_behind_holds_none
     body = f"sleep 300 >/dev/null 2>&1 &\necho $! >{left}\nuntil [ -e {go} ]; do sleep 0.1; done"
     [answer] = site.scheduler.submit([Submission("wide", site.script("wide", body), nodes, 300)])
     assert answer.native_id
+    site.tags[answer.native_id] = "wide"
     try:
         site.wait(answer.native_id, JobState.RUNNING)
         assert {state.condition for state in site.scheduler.nodes()} == {NodeCondition.BUSY}

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from hpcq.errors import SchedulerError
-from hpcq.scheduler.base import JobState, NodeCondition, SchedulerSettings
-from hpcq.scheduler.slurm import Slurm, node_condition
+from hpcq.scheduler.slurm import Slurm
+from hpcq.scheduler.slurm.reading import node_condition
+from hpcq.scheduler.types import JobState, NodeCondition, SchedulerSettings
 from hpcq.transport import Completed, Here
 
 pytestmark = pytest.mark.fast
@@ -91,9 +92,13 @@ def test_nodes_of_the_default_partition_when_none_is_named() -> None:
 
 
 def test_poll_rows_and_a_reason_with_bars() -> None:
-    answer = b"7|RUNNING|n[1-2]|None\n8|PENDING||Resources|or so\n9|NEW_WORD||\n"
+    answer = b"1000\n7|RUNNING|1000|one|n[1-2]|None\n8|PENDING|1000|two||Resources|or so\n9|NEW_WORD|1001|three||\n"
     reports = {report.native_id: report for report in slurm().read_poll(Completed(0, answer, ""))}
     assert reports["7"].state is JobState.RUNNING
+    assert reports["7"].nodes == ("n1", "n2")
+    assert {one.native_id: (one.name, one.mine) for one in reports.values()} == {
+        "7": ("one", True), "8": ("two", True), "9": ("three", False),
+    }  # fmt: skip
     assert reports["8"].reason == "Resources|or so"
     assert (reports["9"].state, reports["9"].native_state) == (JobState.UNKNOWN, "NEW_WORD")
 
@@ -101,10 +106,9 @@ def test_poll_rows_and_a_reason_with_bars() -> None:
 def test_a_failed_poll_is_no_answer() -> None:
     with pytest.raises(SchedulerError, match="Unable to contact slurm controller"):
         slurm().read_poll(Completed(1, b"", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)"))
-    assert slurm().read_poll(Completed(1, b"", "slurm_load_jobs error: Invalid job id specified")) == []
 
 
 def test_accounting_rows() -> None:
-    rows = slurm().read_history(Completed(0, b"7|CANCELLED by 1000|n1|0:15\n8|NODE_FAIL|n2|1:0\n", ""))
+    rows = slurm().read_history(Completed(0, b"1000\n7|CANCELLED by 1000|n1|0:15|1000|a\n8|NODE_FAIL|n2|1:0|1000|b\n", ""))
     assert [(row.native_id, row.state.value, row.exit_code) for row in rows] == [("7", "cancelled", 0), ("8", "node_failed", 1)]
     assert slurm().read_history(Completed(1, b"", "Slurm accounting storage is disabled")) == []

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from hpcq.scheduler.base import JobState, Submission
+from hpcq.scheduler.types import JobKey, JobState, Submission
 from tests.lab_fixture import RunningLab
 from tests.scheduler_contract import PROMISES, TERMINAL, Site, slurm_site, the_time_limit_ends_a_job
 
@@ -46,7 +46,8 @@ def test_many_jobs_in_one_submission_and_one_poll(site: Site) -> None:
     assert [answer.tag for answer in answers] == names
     ids = [answer.native_id for answer in answers if answer.native_id]
     assert len(set(ids)) == 12
-    site.scheduler.poll(ids)
+    site.scheduler.poll([JobKey(native_id, name) for native_id, name in zip(ids, names, strict=True)])
+    site.tags.update(zip(ids, names, strict=True))
     assert site.scheduler.query_count == before + 1
     for native_id in ids:
         assert site.wait(native_id, *TERMINAL).state is JobState.COMPLETED

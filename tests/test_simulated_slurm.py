@@ -9,7 +9,7 @@ import pytest
 
 from hpcq.definition.cluster import read_cluster
 from hpcq.runner.site.place import reach, scheduler_of
-from hpcq.scheduler.base import JobState, NodeCondition
+from hpcq.scheduler.types import JobState, NodeCondition
 from tests.scheduler_contract import PROMISES, TERMINAL, Site, the_time_limit_ends_a_job
 from tests.simulated_slurm.site import simulated_slurm
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from hpcq.errors import TransportError
+from hpcq.scheduler.kinds import commands_environment
 from hpcq.transport import Here, Ssh, Transport, quote, run_here
 
 pytestmark = pytest.mark.fast
@@ -42,12 +43,12 @@ def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ssh:
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
     monkeypatch.setenv("SSH_CUT", str(tmp_path / "cut"))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    return Ssh("head")
+    return Ssh("head", None, commands_environment("slurm", {}))
 
 
 @pytest.fixture(params=["here", "ssh"])
 def transport(request: pytest.FixtureRequest) -> Transport:
-    return Here() if request.param == "here" else request.getfixturevalue("ssh")
+    return Here(commands_environment("slurm", {})) if request.param == "here" else request.getfixturevalue("ssh")
 
 
 def test_exit_code_output_and_input(transport: Transport) -> None:
@@ -95,6 +96,21 @@ def test_the_submitting_shells_settings_do_not_travel(transport: Transport, monk
     monkeypatch.setenv("SBATCH_PARTITION", "wrong")
     monkeypatch.setenv("SLURM_JOB_ID", "1")
     assert transport.sh("env | grep -E '^(SBATCH|SLURM)_'; true").text == ""
+
+
+def test_what_selects_the_instance_travels_and_the_cluster_file_may_set_it(
+    transport: Transport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_CONF", "/etc/b/slurm.conf")
+    monkeypatch.setenv("SLURM_CONF_SERVER", "ctl:6817")
+    monkeypatch.setenv("SLURM_JWT", "token")
+    monkeypatch.setenv("SLURM_CLUSTERS", "elsewhere")
+    seen = "env | grep -E '^SLURM_' | sort"
+    assert transport.sh(seen).text.split() == ["SLURM_CONF=/etc/b/slurm.conf", "SLURM_CONF_SERVER=ctl:6817", "SLURM_JWT=token"]
+    transport.environment = commands_environment("slurm", {"SLURM_CONF": "/etc/c d/slurm.conf"})
+    assert "SLURM_CONF=/etc/c d/slurm.conf\n" in transport.sh(seen).text
+    transport.environment = commands_environment("local", {})
+    assert transport.sh(seen).text == ""
 
 
 def test_a_lost_connection_is_transient_and_says_how_to_try(ssh: Ssh, tmp_path: Path) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, create_model, model_validator
 
 from hpcq.definition.campaign import budget
 from hpcq.definition.checking import (
     BudgetSection,
-    Features,
     Line,
     Lines,
     Name,
@@ -19,26 +18,19 @@ from hpcq.definition.checking import (
     Seconds,
     Section,
     Text,
-    Word,
     Words,
     check,
     refuse,
 )
-from hpcq.definition.model import Cluster, Compiler, Mpi, Ports, Reach, SchedulerKind
+from hpcq.definition.model import Cluster, Compiler, Mpi, Ports, Reach
+from hpcq.definition.scheduler_keys import check_scheduler_keys, filled, scheduler_fields
 from hpcq.definition.yamlfile import Document, Place, read_document, shown
+from hpcq.scheduler.description import Description
+from hpcq.scheduler.kinds import DESCRIPTIONS
 
-#: What hpcq writes into every job itself; a second one would win or lose silently.
-_OWN_DIRECTIVES = {
-    "--array", "--chdir", "--mem", "--ntasks-per-node",
-    "--error", "--exclusive", "--job-name", "--no-requeue", "--nodelist", "--nodes", "--ntasks",
-    "--open-mode", "--output", "--requeue", "--time", "-D", "-J", "-N", "-a", "-e", "-n", "-o", "-t", "-w",
-}  # fmt: skip
-_DIRECTIVE_KEYS = {
-    "--account": "account", "-A": "account", "--partition": "partition", "-p": "partition", "--qos": "qos", "-q": "qos",
-    "--reservation": "reservation", "--constraint": "constraint", "-C": "constraint",
-}  # fmt: skip
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LOCAL_NODE_COUNT_MAX = 64
+_LAUNCH_DEFAULTS = ", ".join(f"{' '.join(one.default_mpi_launch)} with {one.kind}" for one in DESCRIPTIONS.values())
 _LAUNCH_WORDS = ("{count}", "{nodes}", "{hostfile}", "{client}", "{server}")
 
 
@@ -51,19 +43,6 @@ def _host(value: str) -> str:
 def _interface(value: str) -> str:
     if not re.fullmatch(r"[^\s/:\x00-\x1f\x7f'\"\\$`]{1,15}", value) or value in {".", ".."} or value.startswith("-"):
         raise refuse(f"{shown(value)} is not an interface: allowed are names like eth0, ib0, bond0.7, at most 15 characters")
-    return value
-
-
-def _directive(value: str) -> str:
-    word = re.split(r"[=\s]", value, maxsplit=1)[0]
-    if value.startswith("#"):
-        raise refuse(f"{shown(value)}: write the option alone, like --licenses=fs, without the # word before it")
-    if not value.startswith("-"):
-        raise refuse(f"{shown(value)}: allowed are options of the submit command, like --licenses=fs")
-    if word in _DIRECTIVE_KEYS:
-        raise refuse(f"{shown(value)}: the key {_DIRECTIVE_KEYS[word]} of this file says it")
-    if word in _OWN_DIRECTIVES:
-        raise refuse(f"{shown(value)}: hpcq sets {word} itself for every job")
     return value
 
 
@@ -130,7 +109,7 @@ class MpiSection(Section):
         default=None,
         min_length=1,
         description="The launcher's words; {count}, {nodes} (by comma), {hostfile} (one a line), {client} and {server} may"
-        " stand in them. Default: srun --mpi=pmix with Slurm, mpirun -np 2 with local.",
+        f" stand in them. Default: {_LAUNCH_DEFAULTS}.",
     )
 
 
@@ -141,11 +120,10 @@ class CompilerSection(Section):
     cflags: Words = Field(default=["-O2"], description="Its flags.")
 
 
-class ClusterFile(Section):
-    """A cluster: its scheduler, how to reach it, and what its jobs need."""
+class _ClusterFile(Section):
+    """What every cluster file may say; the keys of its scheduler are added below."""
 
     name: Name = Field(description="Name of the cluster; the file is called NAME.yaml.")
-    scheduler: Literal["slurm", "local"] = Field(description="slurm, or local: the embedded queue for this machine.")
     reach: Annotated[ReachSection | None, BeforeValidator(_here)] = Field(
         default=None, description="here, or {ssh: HOST, ssh_config: FILE}. Default: here."
     )
@@ -157,11 +135,6 @@ class ClusterFile(Section):
         ]
         | None
     ) = Field(default=None, description="Scheduler local only: how many nodes to play, or their names. Default: 2.")
-    partition: Word | None = Field(default=None, description="Partition of the jobs; only its nodes are used.")
-    account: Word | None = Field(default=None, description="Account that is charged.")
-    qos: Word | None = Field(default=None, description="Quality of service.")
-    reservation: Word | None = Field(default=None, description="Reservation to run in.")
-    constraint: Features | None = Field(default=None, description="Features of nodes that jobs ask for, joined by & and |.")
     modules: Lines = Field(default=[], description="Modules to load before building and in every job.")
     environment: Annotated[dict[str, Text], BeforeValidator(_environment)] = Field(
         default={}, description="Variables to set before building and in every job; the values are taken as written."
@@ -179,7 +152,7 @@ class ClusterFile(Section):
         default=None, description="Ports that are open between nodes, FIRST-LAST. Default: any."
     )
     compiler: CompilerSection = Field(default=CompilerSection(), description="How the socket kernels are compiled.")
-    extra_directives: list[Annotated[Line, AfterValidator(_directive)]] = Field(
+    extra_directives: list[Line] = Field(
         default=[], description="More options of the submit command, one each, like --licenses=fs."
     )
     work_directory: Annotated[Line, AfterValidator(_folder)] | None = Field(
@@ -197,45 +170,67 @@ class ClusterFile(Section):
     )
 
 
+class _KnownFile(_ClusterFile):
+    """A cluster: its scheduler, how to reach it, and what its jobs need."""
+
+
+#: The cluster file with the keys of all kinds of scheduler; which of them this one's kind takes is checked afterwards.
+ClusterFile: Any = create_model("ClusterFile", __base__=_KnownFile, __doc__=_KnownFile.__doc__, **scheduler_fields())
+
+
 def read_cluster(path: Path) -> Cluster:
-    """Read and check a cluster file. Raises UserError with every complaint, one a line."""
+    """Read and check a cluster file. Raises UserError with every complaint, one per line."""
     document = read_document(path)
     _environment_as_written(document)
     file = check(ClusterFile, document.data, document)
+    kind = document.data.get("scheduler")
+    description = DESCRIPTIONS.get(kind) if isinstance(kind, str) else None
     _check_values(document, path)
-    if file is not None and file.scheduler == "slurm" and file.poll_interval_s is not None and file.poll_interval_s < 1:
-        found = f"{file.poll_interval_s:g} s is below the minimum 1 s"
-        document.complain(("poll_interval_s",), f"{found}: hpcq asks a batch system at most once per second")
+    if description is not None:
+        check_scheduler_keys(document, description)
+        _check_for(document, description, file)
     document.raise_complaints()
     assert file is not None  # noqa: S101 - without complaints there is a file
-    local = file.scheduler == "local"
+    assert description is not None  # noqa: S101
+    return _cluster(file, description)
+
+
+def _cluster(file: Any, description: Description) -> Cluster:
     mpi = None
     if file.mpi is not None:
-        default_launch = ["mpirun", "-np", "2"] if local else ["srun", "--mpi=pmix"]
-        mpi = Mpi(compiler=file.mpi.compiler, launch=tuple(file.mpi.launch or default_launch))
+        mpi = Mpi(compiler=file.mpi.compiler, launch=tuple(file.mpi.launch or description.default_mpi_launch))
     return Cluster(
         name=file.name,
-        scheduler=SchedulerKind(file.scheduler),
+        scheduler=description.kind,
         reach=_reach(file.reach),
-        nodes=tuple(file.nodes or (["local-1", "local-2"] if local else [])),
-        partition=file.partition,
-        account=file.account,
-        qos=file.qos,
-        reservation=file.reservation,
-        constraint=file.constraint,
+        nodes=tuple(file.nodes or description.default_nodes),
+        **filled(file, description),
         modules=tuple(file.modules),
         environment=dict(file.environment),
         launcher=None if file.launcher is None else tuple(file.launcher),
         mpi=mpi,
-        interface=file.interface or "lo",
+        interface=file.interface or description.default_interface or "",
         ports=_port_range(file.ports),
         compiler=Compiler(cc=file.compiler.cc, cflags=tuple(file.compiler.cflags)),
         extra_directives=tuple(file.extra_directives),
         work_directory=file.work_directory,
         budget=budget(file.budget),
         patience_s=file.patience_s,
-        poll_interval_s=file.poll_interval_s or (0.5 if local else 5.0),
+        poll_interval_s=file.poll_interval_s or description.poll_interval_s,
+        instance=dict(file.instance),
     )
+
+
+def _check_for(document: Document, description: Description, file: Any) -> None:
+    """What a kind of scheduler wants of keys that every cluster file has."""
+    data, least_s = document.data, description.poll_interval_min_s
+    if description.default_interface is None and data.get("interface") is None:
+        document.complain(("interface",), "missing: name the network interface to measure, like eth0 or ib0")
+    if description.here_only and isinstance(data.get("reach"), dict):
+        document.complain(("reach",), f"scheduler {description.kind} plays nodes on this machine: allowed is here")
+    if file is not None and file.poll_interval_s is not None and file.poll_interval_s < least_s:
+        found = f"{file.poll_interval_s:g} s is below the minimum {least_s:g} s"
+        document.complain(("poll_interval_s",), f"{found}: hpcq asks a batch system at most once per second")
 
 
 def _reach(section: ReachSection | None) -> Reach:
@@ -263,18 +258,9 @@ def _check_values(document: Document, path: Path) -> None:
     name = data.get("name")
     if isinstance(name, str) and document.clean(("name",)) and name != path.stem:
         document.complain(("name",), f"{shown(name)}, but the file is {path.name}: it must be called {name}.yaml")
-    if data.get("scheduler") == "slurm":
-        if "nodes" in data:
-            document.complain(("nodes",), "belongs to scheduler local: Slurm is asked for its nodes", at_key=True)
-        if data.get("interface") is None:
-            document.complain(("interface",), "missing: name the network interface to measure, like eth0 or ib0")
     reach = data.get("reach")
     if isinstance(reach, dict) and document.clean(("reach",)) and data.get("work_directory") is None:
         document.complain(("work_directory",), "missing: with reach ssh, name a folder there that all nodes see")
-    if data.get("launcher") is not None and data.get("scheduler") == "local":
-        document.complain(("launcher",), "scheduler local starts its processes itself: leave it out", at_key=True)
-    if isinstance(reach, dict) and data.get("scheduler") == "local":
-        document.complain(("reach",), "scheduler local plays nodes on this machine: allowed is here")
     _check_placeholders(document, ("launcher",), data.get("launcher"), ("{node}",))
     launch = data["mpi"].get("launch") if isinstance(data.get("mpi"), dict) else None
     _check_placeholders(document, ("mpi", "launch"), launch, _LAUNCH_WORDS)

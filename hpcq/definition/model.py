@@ -73,13 +73,6 @@ class Allocation:
     concurrency: tuple[Concurrency, ...] = (Concurrency.ROUNDS,)
 
 
-class SchedulerKind(StrEnum):
-    """The batch systems that a cluster file may name."""
-
-    SLURM = "slurm"
-    LOCAL = "local"
-
-
 class GateStatistic(StrEnum):
     """Which value of a series a gate looks at."""
 
@@ -335,10 +328,12 @@ class Cluster:
 
     launcher: words before a command that is to run on one node, `{node}` stands for it; None is the scheduler's own way.
     mpi: None where the cluster has no MPI. ports: None is any port. work_directory: None is the run's own folder.
+    scheduler: one of hpcq.scheduler.kinds. instance: variables that select which instance of it the commands talk to.
+    partition: several are joined by commas.
     """
 
     name: str
-    scheduler: SchedulerKind
+    scheduler: str
     reach: Reach
     nodes: tuple[str, ...]
     partition: str | None
@@ -358,6 +353,7 @@ class Cluster:
     budget: Budget
     patience_s: float
     poll_interval_s: float
+    instance: Mapping[str, str] = field(default_factory=dict)
     #: A campaign's wish, see NodeChoice; a cluster file has none.
     make_reservation: WithoutReservation | None = None
 

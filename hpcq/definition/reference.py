@@ -27,7 +27,7 @@ from hpcq.definition.pairs import CoverageSection, PairsSection
 from hpcq.definition.reservations import ReservationSection
 
 #: The tables by the name in their markers.
-SECTIONS: dict[str, type[Section]] = {
+SECTIONS: dict[str, Any] = {
     "campaign": CampaignFile,
     "nodes": NodesSection,
     "reservation": ReservationSection,
@@ -62,7 +62,7 @@ def with_tables(text: str) -> str:
 
 
 def _holds(section: type[Section], name: str, field: FieldInfo) -> str:
-    annotation = section.__annotations__[name]
+    annotation = next(one.__annotations__[name] for one in section.__mro__ if name in one.__annotations__)
     shown = annotation if isinstance(annotation, str) else str(annotation)
     named = {
         "Seconds": "duration",

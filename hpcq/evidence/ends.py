@@ -122,7 +122,7 @@ def read_end(name: str, evidence: object, facts: Mapping[str, Any] | None) -> En
     costs = evidence.get("snapshot_cost_ns")
     return End(
         name=name,
-        node=_text(evidence.get("slurmd_nodename")) or _text(evidence.get("node")) or name,
+        node=_text(evidence.get("scheduler_node")) or _text(evidence.get("node")) or name,
         interface=_text(evidence.get("interface")),
         address=_text(evidence.get("address")),
         boot_id=_text(evidence.get("boot_id")),

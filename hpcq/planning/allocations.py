@@ -29,7 +29,7 @@ from hpcq.planning.waves import ActiveJob, nodes_left, nodes_within
 from hpcq.scheduler.limits import NO_LIMITS, Bound, JobLimits
 
 if TYPE_CHECKING:
-    from hpcq.scheduler.base import NodeState
+    from hpcq.scheduler.types import NodeState
 
 #: What a tournament costs beside its steps: claim, agents on all nodes, their connections and facts, their end.
 _TOURNAMENT_OVERHEAD_S = 4.0

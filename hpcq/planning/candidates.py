@@ -12,7 +12,7 @@ from hpcq.planning.pairs import seeded_order
 from hpcq.sorting import natural
 
 if TYPE_CHECKING:
-    from hpcq.scheduler.base import NodeState
+    from hpcq.scheduler.types import NodeState
 
 #: Conditions of a node that end with somebody's job.
 _AT_WORK = frozenset({"busy", "planned"})

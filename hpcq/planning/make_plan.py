@@ -18,7 +18,7 @@ from hpcq.planning.plan import Cost, Goals, NotPlanned, Plan
 from hpcq.planning.refusals import no_pair, refuse_beyond_budget, refuse_without_groups, refuse_without_mpi
 
 if TYPE_CHECKING:
-    from hpcq.scheduler.base import NodeState
+    from hpcq.scheduler.types import NodeState
 
 
 #: What a job costs beside its tests: claim, facts of both nodes, server start and end. Seen in the lab: about a second.

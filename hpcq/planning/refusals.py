@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from hpcq.definition.model import Campaign, Cluster, Pattern
 from hpcq.errors import UserError
 from hpcq.planning.plan import NotPlanned, Plan
+from hpcq.scheduler.kinds import mpi_example
 
 
 def refuse_without_groups(campaign: Campaign, cluster: Cluster, groups: Mapping[str, str]) -> None:
@@ -26,7 +27,7 @@ def refuse_without_mpi(campaign: Campaign, cluster: Cluster) -> None:
     if needing and cluster.mpi is None:
         raise UserError(
             f"{cluster.name}: mpi: missing, but {campaign.name} runs {', '.join(needing)}: the cluster file must name one",
-            hint="mpi: {compiler: mpicc, launch: srun --mpi=pmix}",
+            hint=mpi_example(cluster.scheduler),
         )
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from hpcq.errors import StoreError
-from hpcq.scheduler.base import JobState
+from hpcq.scheduler.types import JobState
 from hpcq.units import utc_now
 
 

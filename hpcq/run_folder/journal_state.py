@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from hpcq.planning.job_ids import is_shared, pair_index_of
-from hpcq.scheduler.base import JobState
+from hpcq.scheduler.types import JobKey, JobState
 
 #: test_no, repetition_no: what names one planned measurement of a pair.
 StepKey = tuple[int, int]
@@ -50,6 +50,11 @@ class Attempt:
     follows: bool = False
     #: Of one pair of a tournament: job_id and attempt_no of the tournament, where its files lie.
     place: tuple[str, int] | None = None
+
+    @property
+    def key(self) -> JobKey:
+        """How the scheduler is asked about it."""
+        return JobKey(self.native_id, self.tag)
 
     @property
     def live(self) -> bool:

@@ -1,4 +1,4 @@
-"""What a batch system is to hpcq: a few questions, asked of all jobs at once.
+"""What a batch system is to hpcq: a few questions, asked of all jobs at once. The rules that hold for every one live here.
 
 The life of a job, as a driver sees it:
 
@@ -7,190 +7,51 @@ The life of a job, as a driver sees it:
                   |                        +- refused: the scheduler said no; the attempt ends as `refused`
                   +- driver died here: find(tag) tells whether the submission happened
 
-The subclass only says what to type and how to read the answer (`*_command`, `read_*`); running commands, chunking,
-and the rules below live here, once:
+A package below hpcq/scheduler/ says what to type and how to read the answer (adapter.py); running commands, chunking, and the
+rules are here, once:
 
     - one look asks everything in one command: nodes, all our jobs, who else waits; a job the scheduler does not know is
       UNKNOWN here and becomes LOST in the driver after a grace, never successful;
     - a poll that fails changes nothing: it raises, and the driver keeps what it knew;
-    - an unknown state word is reported as UNKNOWN with the word in `reason`, not guessed.
+    - an unknown state word is reported as UNKNOWN with the word in `reason`, not guessed;
+    - an id is believed only with its name and its user: a report of a job that is called otherwise, or belongs to somebody
+      else, is UNKNOWN with that reason; what is no id of this scheduler never gets into a command.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import PurePosixPath
 
 from hpcq.errors import SchedulerError
+from hpcq.scheduler.adapter import Adapter
 from hpcq.scheduler.limits import NO_LIMITS, JobLimits
-from hpcq.scheduler.parts import HAND_IN, chunks, parts_of, parts_script
+from hpcq.scheduler.parts import SUBMIT, chunks, parts_of, parts_script, submitted_rows
+from hpcq.scheduler.types import (
+    Fate,
+    JobKey,
+    JobReport,
+    JobState,
+    NodeState,
+    QueueQuery,
+    QueueSnapshot,
+    SchedulerSettings,
+    Submission,
+    Submitted,
+)
 from hpcq.transport import Completed, Transport, quote
 
 
-class NodeCondition(StrEnum):
-    """What hpcq understands of a node's state; only IDLE nodes are ever used."""
-
-    IDLE = "idle"
-    BUSY = "busy"
-    RESERVED = "reserved"
-    MAINTENANCE = "maintenance"
-    PLANNED = "planned"
-    DRAINED = "drained"
-    DOWN = "down"
-    POWERED_DOWN = "powered_down"
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class NodeState:
-    """One node as the scheduler describes it now; `native_state` is the scheduler's own words."""
-
-    node: str
-    condition: NodeCondition
-    native_state: str
-    partitions: tuple[str, ...] = ()
-    features: tuple[str, ...] = ()
-    reason: str | None = None
-    #: The leaf switch it hangs on, where somebody asked for it and the scheduler knows.
-    switch: str | None = None
-
-
-class Wait(StrEnum):
-    """What a queued job's reason means for it."""
-
-    ORDINARY = "ordinary"
-    #: One of its nodes cannot be had: down, drained, reserved.
-    NODE = "node"
-    #: A limit is reached, or somebody holds it; it may pass.
-    LIMIT = "limit"
-    #: As it is, it will never be started.
-    NEVER = "never"
-
-
-class JobState(StrEnum):
-    """Where a job is. The terminal ones double as attempt outcomes."""
-
-    QUEUED = "queued"
-    RUNNING = "running"
-    ENDING = "ending"
-    COMPLETED = "completed"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-    TIMED_OUT = "timed_out"
-    NODE_FAILED = "node_failed"
-    PREEMPTED = "preempted"
-    BOOT_FAILED = "boot_failed"
-    OUT_OF_MEMORY = "out_of_memory"
-    DEADLINE = "deadline"
-    REVOKED = "revoked"
-    UNKNOWN = "unknown"
-
-    @property
-    def terminal(self) -> bool:
-        """Whether the scheduler will not change this state any more."""
-        return self not in {JobState.QUEUED, JobState.RUNNING, JobState.ENDING, JobState.UNKNOWN}
-
-
-@dataclass(frozen=True, slots=True)
-class JobReport:
-    """The scheduler's answer about one job."""
-
-    native_id: str
-    state: JobState
-    native_state: str = ""
-    reason: str = ""
-    nodes: tuple[str, ...] = ()
-    exit_code: int | None = None
-    wait: Wait = Wait.ORDINARY
-
-
-@dataclass(frozen=True, slots=True)
-class QueueQuery:
-    """What one look is to bring; what is left out is not asked for."""
-
-    native_ids: Sequence[str] = ()
-    nodes: bool = False
-    #: How many jobs of other people wait for nodes of the partition.
-    others: bool = False
-    #: How many jobs this user has, ours and all others.
-    mine: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class OtherJob:
-    """A job of somebody else that waits for nodes; sure is False where they may also be broken or reserved by others.
-
-    nodes: those that it insists on.
-    """
-
-    native_id: str
-    sure: bool
-    nodes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class QueueSnapshot:
-    """The answer to a question: `reports` has one entry an id; what was not asked is None."""
-
-    reports: dict[str, JobReport]
-    nodes: list[NodeState] | None = None
-    others: tuple[OtherJob, ...] | None = None
-    mine: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Submission:
-    """One script to hand in: `script` is its absolute path on the cluster, `tag` becomes the job's name."""
-
-    tag: str
-    script: str
-    nodes: tuple[str, ...]
-    walltime_s: int
-
-
-@dataclass(frozen=True, slots=True)
-class Submitted:
-    """What became of one submission: a native id, or the scheduler's refusal in its own words.
-
-    limited: refused, or not even handed in, because the user may not have more jobs now.
-    lost: nobody can know whether the scheduler took it; `find` will tell.
-    """
-
-    tag: str
-    native_id: str | None
-    message: str = ""
-    limited: bool = False
-    lost: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class SchedulerSettings:
-    """What a scheduler must know of its cluster file; nothing else of it reaches this floor."""
-
-    partition: str | None = None
-    account: str | None = None
-    qos: str | None = None
-    reservation: str | None = None
-    #: The reservation is the run's own: made when it is needed, so it may not be there, and then nothing is within it.
-    own_reservation: bool = False
-    #: Local scheduler only: its nodes, and where it keeps its queue.
-    nodes: tuple[str, ...] = ()
-    queue_folder: str = ""
-
-
-class Scheduler(ABC):
-    """Commands are run, chunked and retried here; the subclass types and reads."""
+class Scheduler(Adapter):
+    """Commands are run and chunked here; the subclass types and reads."""
 
     #: Ids in one command: far below any limit of a command line.
     _CHUNK = 500
 
     def __init__(self, transport: Transport, settings: SchedulerSettings) -> None:
-        self.transport = transport
-        self.settings = settings
-        #: Questions asked of the scheduler; handing in and cancelling are no questions.
+        super().__init__(transport, settings)
+        #: Questions asked of the scheduler; submitting and cancelling are no questions.
         self.query_count = 0
 
     # -- what the driver asks ---------------------------------------------------------------------------------------
@@ -200,19 +61,20 @@ class Scheduler(ABC):
         parts: dict[str, str] = {}
         if question.nodes:
             parts["nodes"] = self.nodes_command()
-        if question.native_ids:
-            parts["jobs"] = self.poll_command(question.native_ids)
+        jobs = self._plausible(question.jobs)
+        if jobs:
+            parts["jobs"] = self.poll_command(jobs)
         others, mine = self.others_command(), self.mine_command()
         if question.others and others is not None:
             parts["others"] = others
         if question.mine and mine is not None:
             parts["mine"] = mine
         if not parts:
-            return QueueSnapshot({})
+            return QueueSnapshot(self._reports(question.jobs, None))
         self.query_count += 1
         said = parts_of(self.transport.sh(parts_script(parts)), parts)
         return QueueSnapshot(
-            reports=self._reports(question.native_ids, said.get("jobs")),
+            reports=self._reports(question.jobs, said.get("jobs")),
             nodes=self.read_nodes(self._answered(said["nodes"], "node list").text) if "nodes" in said else None,
             others=self.read_others(self._answered(said["others"], "job list").text) if "others" in said else None,
             mine=self.read_mine(self._answered(said["mine"], "job list").text) if "mine" in said else None,
@@ -250,19 +112,21 @@ class Scheduler(ABC):
         return self.read_job_limits(done.text) if done.returncode == 0 else NO_LIMITS
 
     def submit(self, submissions: Sequence[Submission]) -> list[Submitted]:
-        """Hand in scripts, all in one command on the cluster; one answer a submission, in order.
+        """Submit scripts, all in one command on the cluster; one answer per submission, in order.
 
-        Each id is also written to `submitted` beside its script, so that a driver that dies here can find it.
+        Each id is also written to `submitted` beside its script, so that a driver that dies here can find it. A submission
+        without an answer is undetermined, never refused.
         Raises TransportError when the connection broke: then `find` says what happened.
         """
         answers: list[Submitted] = []
         for chunk in chunks(submissions, self._CHUNK):
-            script = self._hand_in_function() + "\n".join(
-                f"hand_in {quote(str(PurePosixPath(one.script).parent))} {quote(one.tag)} {self.submit_command(one)}"
+            script = self._submit_function() + "\n".join(
+                f"submit {quote(str(PurePosixPath(one.script).parent))} {quote(one.tag)} {self.submit_command(one)}"
                 for one in chunk
             )
             done = self.transport.sh(script, timeout_s=60 + 10 * len(chunk))
-            answers += [self._read_submitted(one, done) for one in chunk]
+            rows = submitted_rows(done.text)
+            answers += [self._submitted(one, rows.get(one.tag), done) for one in chunk]
         return answers
 
     def expected_wait_s(self, submission: Submission) -> float | None:
@@ -274,14 +138,22 @@ class Scheduler(ABC):
         self.query_count += 1
         return self.read_estimate(self.transport.sh(f"cd {folder} || exit 1\n{command}"))
 
-    def poll(self, native_ids: Sequence[str]) -> dict[str, JobReport]:
+    def poll(self, jobs: Sequence[JobKey]) -> dict[str, JobReport]:
         """An answer for every id; a job that the scheduler does not know is UNKNOWN with the reason `not known`."""
-        return self.look(QueueQuery(native_ids)).reports
+        return self.look(QueueQuery(jobs)).reports
 
-    def cancel(self, native_ids: Sequence[str], *, queued_only: bool = False) -> None:
-        """End jobs; those that have ended already are no error. queued_only: one that has started meanwhile goes on."""
-        for chunk in chunks(native_ids, self._CHUNK):
-            self.transport.sh(self.cancel_command(chunk, queued_only=queued_only))
+    def cancel(self, jobs: Sequence[JobKey], *, queued_only: bool = False) -> str | None:
+        """End jobs that still have these names and belong to us; queued_only: one that has started meanwhile goes on.
+
+        Returns None when the scheduler took the order, else its words; jobs that have ended already are no error. An order that
+        was taken has had no effect yet: only a poll tells.
+        """
+        words: list[str] = []
+        for chunk in chunks(self._plausible(jobs), self._CHUNK):
+            done = self.transport.sh(self.cancel_command(chunk, queued_only=queued_only))
+            if done.returncode != 0:
+                words.append(" ".join(done.stderr.split()) or f"exit code {done.returncode}")
+        return "; ".join(words) or None
 
     def may_not_reserve(self) -> str | None:
         """Why this user may not make reservations, as far as the scheduler says; None where he may."""
@@ -294,21 +166,19 @@ class Scheduler(ABC):
     def has_reservation(self, name: str) -> bool:
         """Whether there is a reservation of this name."""
         self.query_count += 1
-        return self.transport.sh(self.reservation_command("show", name)).returncode == 0
+        return self._reservation("show", name) is None
 
     def reserve(self, name: str, nodes: Sequence[str], minutes: int) -> str | None:
         """Make a reservation for this user from now on; None, or the words of the refusal."""
-        done = self.transport.sh(self.reservation_command("make", name, nodes, minutes))
-        return None if done.returncode == 0 else " ".join(f"{done.stderr} {done.text}".split())
+        return self._reservation("make", name, nodes, minutes)
 
     def prolong(self, name: str, minutes: int) -> bool:
         """Let a reservation end so many minutes from now; False where there is none any more."""
-        return self.transport.sh(self.reservation_command("prolong", name, (), minutes)).returncode == 0
+        return self._reservation("prolong", name, (), minutes) is None
 
     def release(self, name: str) -> bool:
         """Remove a reservation; False while jobs are still in it. One that is gone already is no failure."""
-        done = self.transport.sh(self.reservation_command("remove", name))
-        return done.returncode == 0 or not self.has_reservation(name)
+        return self._reservation("remove", name) is None or not self.has_reservation(name)
 
     def find(self, tags: Sequence[str]) -> dict[str, str]:
         """The native ids of those tags that the scheduler knows, queued, running or ended."""
@@ -316,8 +186,13 @@ class Scheduler(ABC):
         for chunk in chunks(tags, self._CHUNK):
             wanted = set(chunk)
             answer = self._ask(self.find_command(chunk), "job list")
-            found.update({tag: native_id for tag, native_id in self.read_find(answer.text) if tag in wanted})
+            rows = [(tag, native_id) for tag, native_id in self.read_find(answer.text) if tag in wanted]
+            found.update({tag: native_id for tag, native_id in rows if self.is_id(native_id)})
         return found
+
+    def is_id(self, text: str) -> bool:
+        """Whether a text is a native id as this scheduler writes them."""
+        return self.id_pattern.fullmatch(text) is not None
 
     def probe(self, script: str) -> Completed:
         """Run a short shell script on some idle node; waits a quarter of a minute for one at most."""
@@ -327,128 +202,6 @@ class Scheduler(ABC):
     def versions(self) -> str:
         """What the scheduler says of itself, as text for a person."""
         return self.transport.sh(self.versions_command()).text
-
-    # -- what a batch system is -------------------------------------------------------------------------------------
-
-    @abstractmethod
-    def nodes_command(self) -> str:
-        """List the nodes."""
-
-    @abstractmethod
-    def read_nodes(self, answer: str) -> list[NodeState]:
-        """Read that list."""
-
-    @abstractmethod
-    def submit_command(self, submission: Submission) -> str:
-        """Hand in one script; prints its id."""
-
-    @abstractmethod
-    def read_native_id(self, answer: str) -> str:
-        """The id in what the submit command printed."""
-
-    @abstractmethod
-    def poll_command(self, native_ids: Sequence[str]) -> str:
-        """Ask about all of these jobs at once."""
-
-    @abstractmethod
-    def read_poll(self, done: Completed) -> list[JobReport]:
-        """Read the answer; jobs that are not in it were not known. Raises SchedulerError when it is no answer."""
-
-    def estimate_command(self, submission: Submission) -> str | None:  # noqa: ARG002 - not every scheduler can
-        """Ask when a script would start, handing nothing in; None where there is no such question."""
-        return None
-
-    def read_estimate(self, done: Completed) -> float | None:  # noqa: ARG002
-        """Read that answer: seconds from now."""
-        return None
-
-    def history_command(self, native_ids: Sequence[str]) -> str | None:  # noqa: ARG002 - not every scheduler keeps one
-        """Ask the accounting about jobs that the queue has forgotten; None where there is no such thing."""
-        return None
-
-    def read_history(self, done: Completed) -> list[JobReport]:  # noqa: ARG002
-        """Read that answer."""
-        return []
-
-    @abstractmethod
-    def cancel_command(self, native_ids: Sequence[str], *, queued_only: bool = False) -> str:
-        """End these jobs, or those of them that have not started."""
-
-    def others_command(self) -> str | None:
-        """List what other people wait for; None where that cannot be asked."""
-        return None
-
-    def read_others(self, answer: str) -> tuple[OtherJob, ...]:  # noqa: ARG002 - not every scheduler has such a list
-        """Those of their jobs that wait for nodes."""
-        return ()
-
-    def mine_command(self) -> str | None:
-        """List all live jobs of this user; None where that cannot be asked."""
-        return None
-
-    def read_mine(self, answer: str) -> int:
-        """How many there are."""
-        return len(answer.split())
-
-    def switches_command(self) -> str | None:
-        """Say which node hangs on which leaf switch; None where the scheduler does not know."""
-        return None
-
-    def read_switches(self, answer: str) -> dict[str, str]:  # noqa: ARG002
-        """Read that."""
-        return {}
-
-    def job_limits_command(self) -> str | None:
-        """Ask for the limits of one job; None where there are none."""
-        return None
-
-    def read_job_limits(self, answer: str) -> JobLimits:  # noqa: ARG002 - not every scheduler has them
-        """Read that."""
-        return NO_LIMITS
-
-    def limit_command(self) -> str | None:
-        """Say how many jobs this user may have; None where there is no such thing."""
-        return None
-
-    def read_limit(self, answer: str) -> int | None:  # noqa: ARG002
-        """Read that."""
-        return None
-
-    def refusal_words(self) -> tuple[Sequence[str], Sequence[str]]:
-        """Words of a refusal that mean "not more jobs now", and words that mean "nobody knows whether it was taken"."""
-        return (), ()
-
-    def may_reserve_command(self) -> str | None:
-        """Ask what this user is to the scheduler; None where there are no reservations to make."""
-        return None
-
-    def read_may_reserve(self, done: Completed) -> str | None:  # noqa: ARG002
-        """Read that: why not, or None."""
-        return None
-
-    def reservation_command(self, verb: str, name: str, nodes: Sequence[str] = (), minutes: int = 0) -> str:  # noqa: ARG002
-        """show, make, prolong or remove a reservation."""
-        raise SchedulerError(f"{self.transport.where}: no reservations can be made there")
-
-    def busy_words(self) -> Sequence[str]:
-        """Words of a refused reservation that mean: not these nodes now."""
-        return ()
-
-    @abstractmethod
-    def find_command(self, tags: Sequence[str]) -> str:
-        """List the jobs with these names."""
-
-    @abstractmethod
-    def read_find(self, answer: str) -> Iterable[tuple[str, str]]:
-        """Read (tag, native id) rows."""
-
-    @abstractmethod
-    def versions_command(self) -> str:
-        """Print the scheduler's version and launch plugins."""
-
-    @abstractmethod
-    def probe_command(self, script: str) -> str:
-        """Run a shell script on one idle node of the partition, now, and wait for it."""
 
     # -- private ----------------------------------------------------------------------------------------------------
 
@@ -461,32 +214,46 @@ class Scheduler(ABC):
             raise SchedulerError(f"{self.transport.where}: {what}: {done.stderr.strip() or f'exit code {done.returncode}'}")
         return done
 
-    def _reports(self, native_ids: Sequence[str], polled: Completed | None) -> dict[str, JobReport]:
-        reports = {report.native_id: report for report in self.read_poll(polled)} if polled is not None else {}
-        missing = [native_id for native_id in native_ids if native_id not in reports]
+    def _plausible(self, jobs: Sequence[JobKey]) -> list[JobKey]:
+        """Those with an id of this scheduler's own form: one nonsense id would spoil the answer for all."""
+        return [job for job in jobs if self.is_id(job.native_id)]
+
+    def _reports(self, jobs: Sequence[JobKey], polled: Completed | None) -> dict[str, JobReport]:
+        known = {report.native_id: report for report in self.read_poll(polled)} if polled is not None else {}
+        missing = [job for job in self._plausible(jobs) if job.native_id not in known]
         for chunk in chunks(missing, self._CHUNK):
             command = self.history_command(chunk)
             if command is not None:
                 self.query_count += 1
                 for report in self.read_history(self.transport.sh(command)):
-                    reports[report.native_id] = report
-        for native_id in missing:
-            reports.setdefault(native_id, JobReport(native_id, JobState.UNKNOWN, reason="not known to the scheduler"))
-        return {native_id: reports[native_id] for native_id in native_ids}
+                    known[report.native_id] = report
+        return {job.native_id: self._believed(job, known.get(job.native_id)) for job in jobs}
 
-    def _hand_in_function(self) -> str:
-        limited, _ = self.refusal_words()
-        return HAND_IN.replace("LIMITED", "|".join(f"*{quote(words)}*" for words in limited) or "''")
+    def _believed(self, job: JobKey, report: JobReport | None) -> JobReport:
+        """The report, if it is of our job: this id, with this name, of this user."""
+        if not self.is_id(job.native_id):
+            return JobReport(job.native_id, JobState.UNKNOWN, reason=f"{job.native_id!r} is no id of this scheduler")
+        if report is None:
+            return JobReport(job.native_id, JobState.UNKNOWN, reason="not known to the scheduler")
+        if report.mine is False:
+            return JobReport(job.native_id, JobState.UNKNOWN, reason=f"job {job.native_id} is somebody else's: {report.name!r}")
+        if report.name != job.tag:
+            return JobReport(job.native_id, JobState.UNKNOWN, reason=f"job {job.native_id} is another one: {report.name!r}")
+        return replace(report, native_id=job.native_id)
 
-    def _read_submitted(self, one: Submission, done: Completed) -> Submitted:
-        _, lost = self.refusal_words()
-        for line in done.text.splitlines():
-            fields = line.split("\t", 2)
-            if len(fields) == 3 and fields[0] == one.tag:
-                if fields[1] == "0":
-                    native_id = self.read_native_id(fields[2])
-                    return Submitted(one.tag, native_id or None, "" if native_id else "no id in the scheduler's answer")
-                message = fields[2].strip()
-                known = not any(words in message for words in lost)
-                return Submitted(one.tag, None, message, limited=fields[1] == "limited", lost=not known)
-        return Submitted(one.tag, None, done.stderr.strip() or "no answer from the scheduler")
+    def _reservation(self, verb: str, name: str, nodes: Sequence[str] = (), minutes: int = 0) -> str | None:
+        return self.reservation_refusal(verb, self.transport.sh(self.reservation_command(verb, name, nodes, minutes)))
+
+    def _submit_function(self) -> str:
+        return SUBMIT.replace("LIMITED", "|".join(f"*{quote(words)}*" for words in self.limit_words()) or "''")
+
+    def _submitted(self, one: Submission, row: Completed | None, whole: Completed) -> Submitted:
+        if row is None:
+            words = whole.stderr.strip() or f"no answer from the scheduler; the shell ended with {whole.returncode}"
+            return Submitted(one.tag, None, words, Fate.UNDETERMINED)
+        if row.returncode < 0:
+            return Submitted(one.tag, None, row.stderr, Fate.LIMITED, tried=False)
+        answer = self.read_submission(one.tag, row)
+        if answer.fate is Fate.TAKEN and not self.is_id(answer.native_id or ""):
+            return Submitted(one.tag, None, f"no id in the answer {row.text.strip()!r}", Fate.UNDETERMINED)
+        return answer

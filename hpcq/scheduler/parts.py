@@ -10,21 +10,23 @@ from hpcq.transport import Completed
 
 _Item = TypeVar("_Item")
 
-#: hand_in FOLDER TAG COMMAND…: prints "tag<TAB>rc<TAB>id or message"; the id also lands in FOLDER/submitted.
-#: After a refusal because of a limit the rest is not handed in: it would be refused too.
-HAND_IN = r"""
+#: submit FOLDER TAG COMMAND…: prints "@submitted<TAB>tag<TAB>rc<TAB>standard output<TAB>standard error".
+#: The output also lands in FOLDER/submitted. After a refusal because of a limit the rest is not tried (rc -1), for it would be
+#: refused, too.
+SUBMIT = r"""
 full=
-hand_in() {
+one_line() { tr '\n\t\r' '   ' | sed 's/ *$//'; }
+submit() {
     folder=$1; tag=$2; shift 2
-    [ -z "$full" ] || { printf '%s\tlimited\tnot handed in: %s\n' "$tag" "$full"; return; }
+    [ -z "$full" ] || { printf '@submitted\t%s\t-1\t\tnot tried: %s\n' "$tag" "$full"; return; }
     answer=$(cd "$folder" && exec "$@" 2>"$folder/submit.err"); rc=$?
+    words=$(one_line <"$folder/submit.err")
     if [ "$rc" -eq 0 ]; then
         printf '%s\n' "$answer" >"$folder/submitted"
     else
-        answer=$(tr '\n\t' '  ' <"$folder/submit.err")
-        case $answer in LIMITED) rc=limited; full=$answer ;; esac
+        case $answer$words in LIMITED) full=$words ;; esac
     fi
-    printf '%s\t%s\t%s\n' "$tag" "$rc" "$answer"
+    printf '@submitted\t%s\t%s\t%s\t%s\n' "$tag" "$rc" "$(printf '%s' "$answer" | one_line)" "$words"
 }
 """
 
@@ -60,3 +62,14 @@ def parts_of(done: Completed, wanted: Iterable[str]) -> dict[str, Completed]:
 def chunks(items: Sequence[_Item], size: int) -> Iterable[Sequence[_Item]]:
     for start in range(0, len(items), size):
         yield items[start : start + size]
+
+
+def submitted_rows(text: str) -> dict[str, Completed]:
+    """What SUBMIT printed: tag -> how its submit command ended. An exit code of -1: it was not tried."""
+    rows = {}
+    for line in text.split("\n"):
+        fields = line.split("\t", 4)
+        if len(fields) == 5 and fields[0] == "@submitted" and fields[2].lstrip("-").isdigit():
+            _, tag, code, out, err = fields
+            rows[tag] = Completed(int(code), out.encode(), err)
+    return rows

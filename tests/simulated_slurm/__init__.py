@@ -4,6 +4,6 @@
                                                                                                           |
     a job of hpcq: stand_in.py writes the files that its script would leave; any other script is really run <-+
 
-It answers in the formats that hpcq/scheduler/slurm.py asks for, as Slurm 22.05 and 24.11 print them; the scheduler contract
+It answers in the formats that hpcq/scheduler/slurm/ asks for, as Slurm 22.05 and 24.11 print them; the scheduler contract
 runs against it as against the real ones. Only tests and bench/scale.py use it.
 """

@@ -167,7 +167,7 @@ def _sacct(machine: Machine, options: dict[str, str], plain: list[str], cwd: str
         word = "CANCELLED by 1000" if job.state == "CANCELLED" else job.state
         values = {
             "JobIDRaw": str(job.number), "State": word, "NodeList": ",".join(job.nodes), "ExitCode": f"{job.exit_code}:0",
-            "JobName": job.name,
+            "JobName": job.name, "UID": str(os.getuid() + (job.user != "me")),
         }  # fmt: skip
         lines.append("|".join(values[column] for column in options["format"].split(",")))
     return Answer("\n".join(lines))
@@ -188,6 +188,8 @@ def _chosen(machine: Machine, options: dict[str, str], user: str) -> list[Job]:
 
 def _scancel(machine: Machine, options: dict[str, str], plain: list[str], cwd: str, user: str) -> Answer:
     for word in plain:
+        if not word.isdigit():
+            return Answer(f"scancel: error: Invalid job id {word}", 1)
         job = machine.jobs.get(int(word))
         if job is not None and options.get("state", job.state) == job.state:
             machine.cancel(job)

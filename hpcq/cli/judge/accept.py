@@ -128,9 +128,13 @@ def _print(outcome: ClusterAcceptance, *, apply: bool) -> None:
             click.echo(f"  {'':<13}   differs from the reference: {outcome.changed[one.name]}")
     if outcome.reservation:
         click.echo(f"  measured inside reservation {outcome.reservation}")
+    done, left_alone = dict(outcome.applied.done), dict(outcome.applied.left_alone)
     for line in outcome.commands:
-        mark = "done" if line.command in outcome.applied.done else "type"
-        click.echo(f"  {mark}: {line.command}    # {line.why}")
+        if line.command in left_alone:
+            click.echo(f"  left alone: {left_alone[line.command]}    # {line.why}")
+        else:
+            mark = "done" if line.command in done else "type"
+            click.echo(f"  {mark}: {done.get(line.command, line.command)}    # {line.why}")
     if outcome.commands and not apply:
         click.echo("  nothing of this was done; --apply drains what failed and resumes what passed")
 

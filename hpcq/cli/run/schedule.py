@@ -1,4 +1,4 @@
-"""`hpcq schedule`: nightly samples and the watcher after maintenance, by systemd, crontab or scrontab."""
+"""`hpcq schedule`: nightly samples and the watcher after maintenance, by systemd, crontab or a scheduler's own table."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import click
 from hpcq.cli.options import Verbs, json_option
 from hpcq.cli.rows import Column, print_rows
 from hpcq.errors import Exit
+from hpcq.runner.watch.schedule import KINDS
 
 _ENTRY = (
     Column("name"),
@@ -33,10 +34,10 @@ def schedule() -> None:
 @click.option(
     "--with",
     "kind",
-    type=click.Choice(["systemd", "crontab", "scrontab"]),
+    type=click.Choice(KINDS),
     default="systemd",
     show_default=True,
-    help="Who starts it: a timer of yours, your crontab, or Slurm's.",
+    help="Who starts it: a timer of yours, your crontab, or the scheduler's own table.",
 )
 @click.option("--dry-run", is_flag=True, help="Only show what would be written.")
 def add(name: str, words: tuple[str, ...], when: str, kind: str, dry_run: bool) -> int:

@@ -30,8 +30,9 @@ from hpcq.runner.accept.commands import Applied, Command, apply, commands_for
 from hpcq.runner.accept.partners import again, both_ways, partners
 from hpcq.runner.accept.values import measured
 from hpcq.runner.site.place import check_definitions, open_run, reach, scheduler_of
-from hpcq.scheduler.base import NodeCondition, Scheduler
-from hpcq.scheduler.upkeep import Upkeep, upkeep
+from hpcq.scheduler.administration import Upkeep
+from hpcq.scheduler.base import Scheduler
+from hpcq.scheduler.types import NodeCondition
 from hpcq.store import ledger, observed, time_windows
 from hpcq.store.database import reading, transaction, writing
 from hpcq.store.time_windows import baseline_runs
@@ -85,7 +86,9 @@ class ClusterAcceptance:
         """For --json."""
         parts = {name: list(getattr(self.verdicts, name)) for name in ("nodes", "links", "groups", "suspects")}
         refused = [{"command": command, "words": words} for command, words in self.applied.refused]
-        rest = {"runs": self.runs, "reservation": self.reservation, "applied": self.applied.done, "refused": refused}
+        left_alone = [{"command": command, "words": words} for command, words in self.applied.left_alone]
+        applied = {"applied": [line for _, line in self.applied.done], "refused": refused, "left_alone": left_alone}
+        rest = {"runs": self.runs, "reservation": self.reservation, **applied}
         return {
             "cluster": self.cluster,
             "reasons": {**{one.name: "" for one in self.verdicts.nodes}, **self.reasons},
@@ -132,7 +135,8 @@ class _Acceptor:
 
     def run(self, *, every_link: bool) -> ClusterAcceptance:
         """Observe, choose, run, judge, write down. every_link: the campaign wants all pairs."""
-        seen = upkeep(self.scheduler)
+        administration = self.scheduler.administration()
+        seen = administration.look() if administration is not None else Upkeep()
         states = {state.node: state for state in self.scheduler.nodes()}
         self._observe(seen, list(states))
         with reading(self.order.database) as database:
@@ -156,9 +160,9 @@ class _Acceptor:
         outcome = ClusterAcceptance(self.name, choice.targets, verdicts, self.runs, choice.reservation)
         outcome.changed = self._changed(verdicts)
         self._write_down(outcome)
-        outcome.commands = commands_for(verdicts, seen, choice.reservation)
+        outcome.commands = commands_for(verdicts, seen, administration, choice.reservation)
         if self.order.apply:
-            outcome.applied = apply(self.scheduler.transport, outcome.commands)
+            outcome.applied = apply(self.scheduler.transport, administration, outcome.commands)
         return outcome
 
     def _observe(self, seen: Upkeep, nodes: Sequence[str]) -> None:

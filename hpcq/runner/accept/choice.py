@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hpcq.errors import UserError
-from hpcq.scheduler.upkeep import Reservation, Upkeep
+from hpcq.scheduler.administration import Reservation, Upkeep
 from hpcq.sorting import natural
 from hpcq.store.ledger import NodeState
 from hpcq.verdict.record import Thing, VerdictRecord

@@ -12,84 +12,177 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
-from hpcq.scheduler.upkeep import (
-    Reservation,
-    Upkeep,
-    admit_command,
-    drain_command,
-    flex_command,
-    give_back_command,
-    release_command,
-    resume_command,
-)
+from hpcq.scheduler.administration import OWN_REASON, Administration, Reservation, Upkeep
 from hpcq.transport import Transport
 from hpcq.verdict.acceptance import Acceptance
 from hpcq.verdict.record import Thing, VerdictRecord
 from hpcq.verdict.words import Verdict
 
 
+class Order(StrEnum):
+    """What a command does; the scheduler writes the line for it."""
+
+    DRAIN = "drain"
+    GIVE_BACK = "give_back"
+    RESERVE = "reserve"
+    RESUME = "resume"
+    ADMIT = "admit"
+    OPEN_OUTWARD = "open_outward"
+
+
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A line for the cluster's shell. by_apply: whether --apply runs it; the others are a person's decision."""
+    """A line for the cluster's shell. by_apply: whether --apply runs it; the others are a person's decision.
+
+    reservation: the one that the order is about. reason: what a drain says to others.
+    """
 
     command: str
     why: str
     by_apply: bool
+    order: Order
+    nodes: tuple[str, ...] = ()
+    reservation: str | None = None
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What --apply ran, and what the scheduler would not do: command -> its words."""
+    """What --apply did with commands: (printed, run), (run, the scheduler's words against it), (printed, what had changed)."""
 
-    done: tuple[str, ...] = ()
+    done: tuple[tuple[str, str], ...] = ()
     refused: tuple[tuple[str, str], ...] = ()
+    left_alone: tuple[tuple[str, str], ...] = ()
 
 
-def commands_for(verdicts: Acceptance, seen: Upkeep, inside: str | None = None) -> list[Command]:
+class Orders:
+    """Writes commands for one cluster; an order that its scheduler has no line for is left out."""
+
+    def __init__(self, administration: Administration | None, seen: Upkeep) -> None:
+        self._administration = administration
+        self._seen = seen
+
+    def drain(self, nodes: Sequence[str], reason: str, why: str, *, by_apply: bool) -> list[Command]:
+        """Take nodes out of service."""
+        line = self._administration.drain(nodes, reason) if self._administration else None
+        return self._of(line, why, Order.DRAIN, by_apply=by_apply, nodes=nodes, reason=reason)
+
+    def give_back(self, standing: Reservation, nodes: Sequence[str], why: str) -> list[Command]:
+        """Take nodes out of a reservation; --apply does it with hpcq's own only."""
+        line = self._administration.give_back(standing, nodes) if self._administration else None
+        return self._of(line, why, Order.GIVE_BACK, by_apply=standing.own, nodes=nodes, reservation=standing.name)
+
+    def resume(self, nodes: Sequence[str], why: str) -> list[Command]:
+        """End drains."""
+        line = self._administration.resume(nodes) if self._administration else None
+        return self._of(line, why, Order.RESUME, nodes=nodes)
+
+    def reserve(self, nodes: Sequence[str], standing: Reservation | None, why: str) -> list[Command]:
+        """Keep users off nodes, then end their drains."""
+        if self._administration is None:
+            return []
+        reserve = self._administration.reserve(nodes, self._seen.user, standing)
+        resume = self._administration.resume(nodes)
+        line = f"{reserve} && {resume}" if reserve and resume else None
+        return self._of(line, why, Order.RESERVE, nodes=nodes)
+
+    def admit(self, reservation: str, why: str) -> list[Command]:
+        """Let this user run in a reservation."""
+        line = self._administration.admit(reservation, self._seen.user) if self._administration else None
+        return self._of(line, why, Order.ADMIT, reservation=reservation)
+
+    def open_outward(self, reservation: str, why: str) -> list[Command]:
+        """Let jobs of a reservation have nodes outside."""
+        line = self._administration.open_outward(reservation) if self._administration else None
+        return self._of(line, why, Order.OPEN_OUTWARD, reservation=reservation)
+
+    @staticmethod
+    def _of(
+        line: str | None,
+        why: str,
+        order: Order,
+        *,
+        by_apply: bool = False,
+        nodes: Sequence[str] = (),
+        reservation: str | None = None,
+        reason: str = "",
+    ) -> list[Command]:
+        return [] if line is None else [Command(line, why, by_apply, order, tuple(nodes), reservation, reason)]
+
+
+def commands_for(
+    verdicts: Acceptance, seen: Upkeep, administration: Administration | None, inside: str | None = None
+) -> list[Command]:
     """Drain what failed, give back what passed, release to the test what could not be measured. inside: where it was run."""
+    orders = Orders(administration, seen)
     found = [
-        Command(drain_command(one.name, f"hpcq accept: {one.reason}"), f"{one.name} failed", True)
+        command
         for one in verdicts.nodes
         if one.verdict is Verdict.FAILED and one.name in seen.nodes and not seen.nodes[one.name].drained
+        for command in orders.drain([one.name], f"{OWN_REASON} {one.reason}", f"{one.name} failed", by_apply=True)
     ]
     standing = next((one for one in seen.reservations if one.name == inside), None)
     if standing is not None:
-        found += _after(verdicts, standing)
+        found += _after(orders, verdicts, standing)
     open_nodes = [one.name for one in verdicts.nodes if one.verdict is Verdict.NOT_COVERED and one.name in seen.nodes]
-    found += [one for name in open_nodes for one in _admit(name, seen)]
-    found += _release([name for name in open_nodes if not _kept_out(name, seen)], seen)
+    found += [one for name in open_nodes for one in _admit(orders, name, seen)]
+    found += _release(orders, [name for name in open_nodes if not _kept_out(name, seen)], seen)
     for thing in (*verdicts.groups, *verdicts.links):
-        found += _of_thing(thing, seen)
+        found += _of_thing(orders, thing, seen)
     return list(dict.fromkeys(found))
 
 
-def apply(transport: Transport, commands: Sequence[Command]) -> Applied:
-    """Run those that may be run; one that is refused does not keep the others from being tried."""
-    done, refused = [], []
+def apply(transport: Transport, administration: Administration | None, commands: Sequence[Command]) -> Applied:
+    """Run those that may be run, each on the states of this moment; the others are tried when one is refused."""
+    done, refused, left_alone = [], [], []
     for one in commands:
-        if not one.by_apply:
+        if not one.by_apply or administration is None:
             continue
-        result = transport.sh(one.command)
+        line, changed = _line_now(administration, one)
+        if line is None:
+            left_alone.append((one.command, changed))
+            continue
+        result = transport.sh(line)
         if result.returncode == 0:
-            done.append(one.command)
+            done.append((one.command, line))
         else:
-            refused.append((one.command, result.stderr.strip().splitlines()[-1] if result.stderr.strip() else "failed"))
-    return Applied(tuple(done), tuple(refused))
+            refused.append((line, result.stderr.strip().splitlines()[-1] if result.stderr.strip() else "failed"))
+    return Applied(tuple(done), tuple(refused), tuple(left_alone))
 
 
-def _after(verdicts: Acceptance, standing: Reservation) -> list[Command]:
+def _line_now(administration: Administration, one: Command) -> tuple[str | None, str]:
+    """The order as it must be given at this moment; None, and why, where nothing of it is left to do."""
+    seen = administration.look()
+    if one.order is Order.DRAIN:
+        free = [name for name in one.nodes if name in seen.nodes and not seen.nodes[name].drained]
+        held = [name for name in one.nodes if name in seen.nodes and seen.nodes[name].drained]
+        if free:
+            return administration.drain(free, one.reason), ""
+        words = [f"{name} is drained already: {seen.nodes[name].reason or 'without a reason'}" for name in held]
+        return None, "; ".join(words) or "the scheduler does not say how its nodes are"
+    standing = next((found for found in seen.reservations if found.name == one.reservation), None)
+    if standing is None or not standing.own:
+        return None, f"reservation {one.reservation} is gone"
+    inside = [name for name in one.nodes if name in standing.nodes]
+    if not inside:
+        return None, f"{', '.join(one.nodes)} left reservation {one.reservation} meanwhile"
+    return administration.give_back(standing, inside), ""
+
+
+def _after(orders: Orders, verdicts: Acceptance, standing: Reservation) -> list[Command]:
     """Of a reservation that was tested: give back who passed; where the fault is open, let partners outside tell."""
     behind = {node for one in verdicts.groups if one.verdict is Verdict.FAILED for node in one.nodes}
     mine = [one for one in verdicts.nodes if one.name in standing.nodes]
     passed = [one.name for one in mine if one.verdict is Verdict.PASS and one.name not in behind]
-    found = []
+    found: list[Command] = []
     if passed:
         why = f"{', '.join(passed)} passed: back to users before {standing.name} ends"
-        found.append(Command(give_back_command(standing, passed), why, standing.own))
+        found += orders.give_back(standing, passed, why)
     if not standing.flex and any(one.verdict is Verdict.INCONCLUSIVE for one in mine):
         why = f"to the test: lets it run the nodes of {standing.name} with good ones outside, to tell whose fault it is"
-        found.append(Command(flex_command(standing.name), why, False))
+        found += orders.open_outward(standing.name, why)
     return found
 
 
@@ -103,45 +196,43 @@ def _kept_out(name: str, seen: Upkeep) -> bool:
     return held is not None and not held.mine
 
 
-def _admit(name: str, seen: Upkeep) -> list[Command]:
+def _admit(orders: Orders, name: str, seen: Upkeep) -> list[Command]:
     """What would let the test have a node that a reservation holds."""
     held = _holder(name, seen)
     if held is None:
         return []
     if not held.mine:
-        return [Command(admit_command(held.name, seen.user), f"to the test: lets {seen.user} run in {held.name}", False)]
+        return orders.admit(held.name, f"to the test: lets {seen.user} run in {held.name}")
     if not held.flex:
-        return [
-            Command(flex_command(held.name), f"to the test: lets it run {name} with partners outside of {held.name}", False)
-        ]
+        return orders.open_outward(held.name, f"to the test: lets it run {name} with partners outside of {held.name}")
     return []
 
 
-def _release(names: Sequence[str], seen: Upkeep) -> list[Command]:
+def _release(orders: Orders, names: Sequence[str], seen: Upkeep) -> list[Command]:
     """Nodes that the scheduler gives to nobody, to the test and not to users, who would be the first to try them else."""
     dead = [name for name in names if seen.nodes[name].drained or seen.nodes[name].down]
     silent = [name for name in dead if seen.nodes[name].down]
     later = f"; once {', '.join(silent)} answers" if silent else ""
     held = [name for name in dead if _holder(name, seen) is not None]
     free = [name for name in dead if name not in held]
-    found = []
+    found: list[Command] = []
     if held:
-        found.append(Command(resume_command(held), f"to the test: in a reservation already: {', '.join(held)}{later}", False))
+        found += orders.resume(held, f"to the test: in a reservation already: {', '.join(held)}{later}")
     if free:
         own = next((one for one in seen.reservations if one.own), None)
         why = f"to the test, and not to users: {', '.join(free)}{later}"
-        found.append(Command(release_command(free, seen.user, own), why, False))
+        found += orders.reserve(free, own, why)
     return found
 
 
-def _of_thing(one: VerdictRecord, seen: Upkeep) -> list[Command]:
+def _of_thing(orders: Orders, one: VerdictRecord, seen: Upkeep) -> list[Command]:
     """A leaf keeps its nodes from users as a whole; of a link, one end less is enough."""
     if one.verdict is not Verdict.FAILED:
         return []
     free = [name for name in one.nodes if name in seen.nodes and not seen.nodes[name].drained]
-    reason = f"hpcq accept: {one.kind} {one.name}: {one.reason}"
+    reason = f"{OWN_REASON} {one.kind} {one.name}: {one.reason}"
     if one.kind is Thing.GROUP and free:
-        return [Command(drain_command(",".join(free), reason), f"all nodes of {one.name}, until it is repaired", False)]
+        return orders.drain(free, reason, f"all nodes of {one.name}, until it is repaired", by_apply=False)
     if one.kind is Thing.LINK and len(one.nodes) == 2 and len(free) == 2:
-        return [Command(drain_command(free[-1], reason), f"either end of {one.name} will do: no job gets both", False)]
+        return orders.drain(free[-1:], reason, f"either end of {one.name} will do: no job gets both", by_apply=False)
     return []

@@ -27,7 +27,7 @@ from hpcq.runner.drive.submitting import Submitter
 from hpcq.runner.queue.attempt_files import driven_json
 from hpcq.runner.queue.reservations import OwnReservation
 from hpcq.runner.queue.waiting import WaitForNodes
-from hpcq.scheduler.base import JobState, NodeCondition, NodeState, QueueSnapshot
+from hpcq.scheduler.types import JobState, NodeCondition, NodeState, QueueSnapshot
 
 
 class Driver:

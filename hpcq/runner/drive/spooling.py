@@ -10,7 +10,7 @@ from __future__ import annotations
 from hpcq.run_folder.journal_state import Attempt, StepKey
 from hpcq.run_folder.spools import SPOOL, spooled_step
 from hpcq.runner.queue.cluster_queue import ClusterQueue
-from hpcq.scheduler.base import JobState
+from hpcq.scheduler.types import JobState
 from hpcq.transport import quote
 
 _SIGN = b"@spool "

@@ -20,6 +20,7 @@ from hpcq.run_folder.journal_state import StepKey, attempt_folder
 from hpcq.run_folder.paths import write_text
 from hpcq.run_folder.spools import SPOOL
 from hpcq.runner.queue.jobs import Job, site_context, write_folder, write_job
+from hpcq.scheduler.kinds import describe
 from hpcq.sorting import natural
 
 #: How long agents may take to come: a slow file system and a slow step start fit in.
@@ -103,7 +104,7 @@ def write_tournament(tournament: Tournament, cluster: Cluster, root: str, folder
         "spool": SPOOL,
     }
     write_text(folder / "tournament.txt", tournament_text(tournament), synced=False)
-    write_folder(folder, content, render(f"{cluster.scheduler}.directives.j2", context))
+    write_folder(folder, content, render(describe(cluster.scheduler).head_template, context))
 
 
 def tournament_text(tournament: Tournament) -> str:

@@ -27,7 +27,7 @@ from hpcq.runner.link.submitting import LinkSubmitter
 from hpcq.runner.queue.attempt_files import driven_json
 from hpcq.runner.queue.outcome import AttemptOutcome
 from hpcq.runner.queue.pace import FAILURES_SAID
-from hpcq.scheduler.base import QueueSnapshot
+from hpcq.scheduler.types import QueueSnapshot
 
 _GROWTH = 1.5
 #: A job that was asked to end is asked again after so long.

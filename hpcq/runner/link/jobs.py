@@ -15,6 +15,7 @@ from hpcq.render import render
 from hpcq.run_folder.journal_state import attempt_folder
 from hpcq.runner.link.state import LinkState
 from hpcq.runner.queue.jobs import Step, make_job, site_context, write_folder
+from hpcq.scheduler.kinds import describe
 
 #: How long one look whether the other side can be connected to may take: three SYNs.
 PROBE_TIMEOUT_S = 8
@@ -82,7 +83,7 @@ def write_side(job: LinkJob, link: Link, cluster: Cluster, *, roots: tuple[str, 
         "idle_timeout_s": math.ceil(link.patience_s) + _IDLE_MARGIN_S,
         "probe_timeout_s": PROBE_TIMEOUT_S,
     }
-    script = render(f"{cluster.scheduler}.directives.j2", context)
+    script = render(describe(cluster.scheduler).head_template, context)
     write_folder(folder, {"format": 1, **asdict(job)}, script)
 
 

@@ -17,7 +17,7 @@ from hpcq.runner.link.link_run import LinkRun
 from hpcq.runner.link.side import LinkSide, Ready
 from hpcq.runner.link.state import Try, other
 from hpcq.runner.queue.outcome import PATIENCE_OVER, AttemptOutcome
-from hpcq.scheduler.base import JobState
+from hpcq.scheduler.types import JobState
 
 #: What a side's own script says, in words for a person.
 _WORDS = {

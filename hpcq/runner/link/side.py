@@ -17,7 +17,7 @@ from hpcq.runner.queue.outcome import Left
 from hpcq.runner.queue.record import Record
 from hpcq.runner.queue.yield_policy import RetryLater
 from hpcq.runner.site.place import Place
-from hpcq.scheduler.base import JobState, NodeCondition, NodeState, QueueSnapshot
+from hpcq.scheduler.types import JobState, NodeCondition, NodeState, QueueSnapshot
 from hpcq.transport import quote
 
 #: What a side says of itself while it lives; small, fetched at every look.

@@ -13,7 +13,7 @@ from hpcq.runner.link.link_run import LinkRun
 from hpcq.runner.link.side import LinkSide
 from hpcq.runner.link.state import SIDES, Try, other
 from hpcq.runner.queue.waiting import WaitForNodes
-from hpcq.scheduler.base import JobState, NodeCondition, NodeState, QueueSnapshot
+from hpcq.scheduler.types import JobState, NodeCondition, NodeState, QueueSnapshot
 from hpcq.sorting import natural
 
 #: Starts that are this close together count as equal: both sides are submitted at once.

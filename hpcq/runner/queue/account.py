@@ -18,7 +18,8 @@ from hpcq.planning.waves import ActiveJob
 from hpcq.run_folder.journal_state import Attempt
 from hpcq.runner.queue.pace import Pace
 from hpcq.runner.queue.reservations import OwnReservation
-from hpcq.scheduler.base import JobState, QueueQuery, QueueSnapshot, Scheduler
+from hpcq.scheduler.base import Scheduler
+from hpcq.scheduler.types import JobState, QueueQuery, QueueSnapshot
 
 #: A limit that was met, not read, may be another one tomorrow.
 _LEARNED_FOR_S = 600.0

@@ -16,7 +16,8 @@ from hpcq.run_folder.paths import read_json_or_none
 from hpcq.run_folder.spools import spooled_steps
 from hpcq.runner.queue.outcome import PATIENCE_OVER, AttemptOutcome, measured_steps
 from hpcq.runner.queue.run_state import RunState, summary
-from hpcq.scheduler.base import JobReport, Scheduler
+from hpcq.scheduler.base import Scheduler
+from hpcq.scheduler.types import JobReport
 from hpcq.transport import Transport, quote
 from hpcq.units import utc_now
 
@@ -40,8 +41,9 @@ class AttemptFiles:
         known: dict[str, str] = {}
         for line in self.transport.sh(script).text.splitlines():
             tag, _, answer = line.partition("\t")
-            if answer.strip():
-                known[tag] = self.scheduler.read_native_id(answer)
+            native_id = self.scheduler.read_native_id(answer)
+            if native_id:
+                known[tag] = native_id
         unknown = [one.tag for one in attempts if one.tag not in known]
         if unknown:
             self.ask()

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, Protocol
 
-from hpcq import nodelist
 from hpcq.errors import SchedulerError, TransportError
 from hpcq.run_folder.journal_state import Attempt
 from hpcq.run_folder.paths import read_json_or_none
@@ -27,7 +26,7 @@ from hpcq.runner.queue.record import Record
 from hpcq.runner.queue.reservations import Held
 from hpcq.runner.queue.yield_policy import RetryLater, YieldPolicy
 from hpcq.runner.site.place import Place
-from hpcq.scheduler.base import JobReport, JobState, QueueQuery, QueueSnapshot, Submission, Submitted
+from hpcq.scheduler.types import JobReport, JobState, QueueQuery, QueueSnapshot, Submission, Submitted
 from hpcq.sorting import natural
 
 #: How long a submission that was under way when a driver died may still take to reach the scheduler.
@@ -130,7 +129,7 @@ class ClusterQueue:
         live = self.known()
         room = refill and self.outside_hours() is None and not self.account.full()
         question = QueueQuery(
-            native_ids=[attempt.native_id for attempt in live],
+            jobs=[attempt.key for attempt in live],
             nodes=room or self.yield_policy.wants_nodes(live, self.clock.now_s()),
             others=self.account.budget.gives_way,
             mine=room and self.account.limit.jobs() is not None,
@@ -193,9 +192,8 @@ class ClusterQueue:
                 self.record.say(f"{attempt.job_id} attempt {attempt.attempt_no}{where}: {words}")
 
     def _end_without_script(self, attempt: Attempt, report: JobReport) -> None:
-        """A tournament outlives its nodes, but not the one with its script: Slurm lets such a job hold the others for ever."""
-        held = {name for text in report.nodes for name in nodelist.expand(text)}
-        gone = set(attempt.nodes) - held
+        """A tournament outlives its nodes, but not the one with its script: its job would hold the others to the end."""
+        gone = set(attempt.nodes) - set(report.nodes)
         if gone and attempt.tag not in self._hosts:
             self.files.fetch([attempt])
             started = read_json_or_none(self.folder / attempt.folder / "started.json") or {}
@@ -254,9 +252,9 @@ class ClusterQueue:
 
     def cancel(self, attempts: Sequence[Attempt], *, queued_only: bool = False) -> None:
         """End attempts, queued or running; queued_only: one that has started meanwhile goes on."""
-        native_ids = [attempt.native_id for attempt in attempts if attempt.native_id]
-        if native_ids:
-            self.scheduler.cancel(native_ids, queued_only=queued_only)
+        jobs = [attempt.key for attempt in attempts if attempt.native_id]
+        if jobs:
+            self.scheduler.cancel(jobs, queued_only=queued_only)
 
     def reserve(self, nodes: Set[str]) -> str | None:
         """Make the run's own reservation of these nodes; returns the refusal where the campaign must not go on without."""
@@ -279,12 +277,12 @@ class ClusterQueue:
         allowed = self._learn_limit(answers) if limited is not None else 0
         if limited is not None and allowed:
             self.say(f"no more than {allowed} jobs now: {limited.message}")
-        events = [self._answer_event(answer, wait=bool(allowed)) for answer in answers if not answer.lost]
+        events = [self._answer_event(answer, wait=bool(allowed)) for answer in answers if not answer.undetermined]
         self.record.note_all(events)  # a lost one stays undetermined
         for answer in answers:
             if answer.native_id:
                 self._refusals = 0
-            elif (answer is limited and not allowed) or (not answer.limited and not answer.lost):
+            elif (answer is limited and not allowed) or (not answer.limited and not answer.undetermined):
                 self._refusals += 1
                 self.say(f"refused: {answer.message}")
         if self._refusals >= _REFUSALS_MAX:
@@ -301,7 +299,7 @@ class ClusterQueue:
         """What became of a submission. wait: a refusal for a limit is no try."""
         if answer.native_id:
             return {"event": "submitted", "tag": answer.tag, "native_id": answer.native_id}
-        if answer.limited and (wait or answer.message.startswith("not handed in")):
+        if answer.limited and (wait or not answer.tried):
             attempt = self.record.state.attempts[answer.tag]
             return self.files.ended(attempt, AttemptOutcome("withdrawn", answer.message), None)
         return {"event": "refused", "tag": answer.tag, "message": answer.message}

@@ -18,6 +18,7 @@ from hpcq.planning.plan import Plan
 from hpcq.render import render
 from hpcq.run_folder.journal_state import StepKey, attempt_folder
 from hpcq.run_folder.paths import write_text
+from hpcq.scheduler.kinds import describe
 
 #: How long the server may take to say that it listens: a slow file system and a slow step start fit in.
 _READY_TIMEOUT_S = 60
@@ -117,7 +118,7 @@ def make_job(plan: Plan, pair_index: int, attempt_no: int, missing: frozenset[St
 
 def write_job(job: Job, cluster: Cluster, root: str, folder: Path) -> None:
     """Write job.json and job.sh into `folder`; `root` is the run's folder on the cluster."""
-    script = render(f"{cluster.scheduler}.directives.j2", _context(job, cluster, root))
+    script = render(describe(cluster.scheduler).head_template, _context(job, cluster, root))
     write_folder(folder, {"format": 1, **asdict(job)}, script)
 
 

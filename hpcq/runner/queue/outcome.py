@@ -14,7 +14,7 @@ from typing import Any
 from hpcq.run_folder.journal_state import Attempt, StepKey
 from hpcq.run_folder.paths import read_json_or_none
 from hpcq.run_folder.spools import MEASURED_CODES
-from hpcq.scheduler.base import JobReport, JobState
+from hpcq.scheduler.types import JobReport, JobState
 
 #: What a script says that was asked to end after the test in hand.
 ENDED_EARLY = "ended_early"

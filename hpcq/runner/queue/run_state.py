@@ -16,7 +16,7 @@ from hpcq.planning.job_ids import pair_index_of
 from hpcq.planning.plan import Plan
 from hpcq.run_folder.journal_state import Attempt, JournalState, StepKey
 from hpcq.runner.queue.jobs import all_steps
-from hpcq.scheduler.base import JobState
+from hpcq.scheduler.types import JobState
 from hpcq.units import parse_utc
 
 #: Outcomes that say nothing about the test itself: the same job may do better on another try.

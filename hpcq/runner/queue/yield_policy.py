@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from hpcq.definition.budget import Budget
 from hpcq.run_folder.journal_state import Attempt
-from hpcq.scheduler.base import JobReport, JobState, NodeCondition, OtherJob, QueueSnapshot, Wait
+from hpcq.scheduler.types import JobReport, JobState, NodeCondition, OtherJob, QueueSnapshot, Wait
 from hpcq.units import count_of
 
 #: A word must stand in so many looks in a row: schedulers say odd things for a moment.

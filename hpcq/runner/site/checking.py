@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 import secrets
 from collections import Counter
-from dataclasses import asdict, dataclass
-from typing import Any
 
 from hpcq.definition.model import Cluster
 from hpcq.errors import HpcqError
 from hpcq.runner.site.build import load_modules, work_root
 from hpcq.runner.site.place import reach, scheduler_of
-from hpcq.scheduler.base import NodeCondition, Scheduler
+from hpcq.scheduler.base import Scheduler
+from hpcq.scheduler.kinds import describe
 from hpcq.scheduler.limits import JobLimits
+from hpcq.scheduler.types import CheckedItem, NodeCondition
 from hpcq.transport import Transport, quote
 
 _NODES_AT_LEAST = 2
@@ -29,20 +29,6 @@ echo "interfaces $(ls /sys/class/net | tr '\n' ' ')"
 echo "memlock $(ulimit -l)"
 {_SYSTEM_LOOK}
 """
-
-
-@dataclass(frozen=True, slots=True)
-class CheckedItem:
-    """One thing looked at: what was found, and what to do if it will not do."""
-
-    item: str
-    ok: bool
-    found: str
-    advice: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """For --json."""
-        return asdict(self)
 
 
 def check_cluster(cluster: Cluster) -> list[CheckedItem]:
@@ -72,36 +58,33 @@ def _scheduler(cluster: Cluster, scheduler: Scheduler) -> list[CheckedItem]:
     enough = counts[NodeCondition.IDLE.value] >= 2
     advice = None if enough else "a pair needs two idle nodes; partition in the cluster file says where to look"
     items.append(CheckedItem("nodes", enough, shown, advice))
-    items += _job_limits(scheduler.job_limits())
-    if cluster.scheduler == "slurm" and cluster.mpi is not None:
-        plugins = [word.strip() for word in " ".join(said[1:]).replace(",", " ").split()]
-        wanted = next((word.partition("=")[2] for word in cluster.mpi.launch if word.startswith("--mpi=")), None)
-        if wanted is not None:
-            found = [word for word in plugins if word.startswith(("pmi", "cray", "none"))]
-            advice = None if wanted in plugins else f"mpi.launch says --mpi={wanted}; install its plugin or name another"
-            items.append(CheckedItem("mpi plugin", wanted in plugins, " ".join(dict.fromkeys(found)) or "none listed", advice))
+    items += _job_limits(cluster, scheduler.job_limits())
+    items += scheduler.site_items(cluster.mpi.launch if cluster.mpi is not None else None)
     return items
 
 
-def _job_limits(limits: JobLimits) -> list[CheckedItem]:
+def _job_limits(cluster: Cluster, limits: JobLimits) -> list[CheckedItem]:
     """Who is let into the partition, and how large and long a job may be; nothing where the scheduler keeps no such thing."""
     if not limits.partition and not limits.refusals:
         return []
     taken = not limits.refusals and limits.state == "UP"
     said = list(limits.refusals) or [f"{limits.partition}: {limits.state}", *limits.words()]
-    advice = None if taken else "partition, account, qos and reservation of the cluster file decide whether jobs are taken"
+    advice = None if taken else f"{_own_keys(cluster)} of the cluster file decide whether jobs are taken"
     most = limits.nodes_at_most
     if taken and most is not None and most.value < _NODES_AT_LEAST:
-        taken, advice = False, "a pair needs two nodes: name another partition or qos"
+        taken, advice = False, f"a pair needs two nodes: change one of {_own_keys(cluster)}"
     return [CheckedItem("partition", taken, "; ".join(said), advice)]
+
+
+def _own_keys(cluster: Cluster) -> str:
+    return ", ".join(key.name for key in describe(cluster.scheduler).keys)
 
 
 def _compilers(cluster: Cluster, transport: Transport) -> list[CheckedItem]:
     wanted = {"compiler": cluster.compiler.cc, "make": "make"}
     if cluster.mpi is not None:
         wanted["mpi compiler"] = cluster.mpi.compiler
-        if cluster.mpi.launch[0] != "srun":
-            wanted["mpi launcher"] = cluster.mpi.launch[0]
+        wanted["mpi launcher"] = cluster.mpi.launch[0]
     items = []
     for item, program in wanted.items():
         done = transport.sh(
@@ -135,10 +118,10 @@ def _work_directory(cluster: Cluster, transport: Transport, scheduler: Scheduler
     advice = None if ok else "work_directory must be on a file system that head and nodes share; an idle node is needed to look"
     items.append(CheckedItem("from a node", ok, found, advice))
     transport.sh(f"rm -rf -- {quote(root)}")
-    return items + (_node(cluster, transport, told) if ok else [])
+    return items + (_node(cluster, transport, scheduler, told) if ok else [])
 
 
-def _node(cluster: Cluster, transport: Transport, told: dict[str, str]) -> list[CheckedItem]:
+def _node(cluster: Cluster, transport: Transport, scheduler: Scheduler, told: dict[str, str]) -> list[CheckedItem]:
     """The node that was looked at: its interface under test, and whether what the head builds can run there."""
     state, _, address = told.get("interface", "").partition(" ")
     has_address = bool(address.strip())
@@ -158,7 +141,7 @@ def _node(cluster: Cluster, transport: Transport, told: dict[str, str]) -> list[
         return items
     limit = told.get("memlock", "").strip()
     small = limit.isdigit() and int(limit) < _MEMLOCK_KIB_AT_LEAST
-    advice = "MPI over RDMA wants unlimited: LimitMEMLOCK of slurmd, or PropagateResourceLimitsExcept=MEMLOCK"
+    advice = scheduler.memory_lock_advice()
     items.append(CheckedItem("memlock", True, f"{limit} KiB" if limit.isdigit() else limit, advice if small else None))
     return items
 

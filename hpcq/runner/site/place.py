@@ -21,9 +21,9 @@ from hpcq.errors import StoreError, UserError
 from hpcq.run_folder.paths import RunFolder, write_json
 from hpcq.runner.queue.reservations import reservation_name
 from hpcq.runner.site.build import work_root
-from hpcq.scheduler.base import NodeState, Scheduler, SchedulerSettings
-from hpcq.scheduler.local import Local
-from hpcq.scheduler.slurm import Slurm
+from hpcq.scheduler import kinds
+from hpcq.scheduler.base import Scheduler
+from hpcq.scheduler.types import NodeState, SchedulerSettings
 from hpcq.transport import Here, Ssh, Transport
 
 
@@ -56,7 +56,7 @@ def check_definitions(campaign_path: Path, cluster_folders: Sequence[Path]) -> t
         if needs_mpi and cluster.mpi is None:
             raise UserError(
                 f"{path}: mpi: not given, but {campaign_path} has MPI tests",
-                f"say how {name} starts MPI programs, for example mpi: {{compiler: mpicc, launch: srun --mpi=pmix}}",
+                f"say how {name} starts MPI programs, for example {kinds.mpi_example(cluster.scheduler)}",
             )
     return campaign, paths
 
@@ -145,18 +145,18 @@ def nodes_now(campaign: Campaign, scheduler: Scheduler) -> list[NodeState]:
 
 
 def reach(cluster: Cluster) -> Transport:
-    """The way to a cluster."""
+    """The way to a cluster, for commands of its own scheduler."""
+    environment = kinds.commands_environment(cluster.scheduler, cluster.instance)
     if cluster.reach.ssh_host is None:
-        return Here()
+        return Here(environment)
     config = cluster.reach.ssh_config
-    return Ssh(cluster.reach.ssh_host, Path(config).expanduser() if config else None)
+    return Ssh(cluster.reach.ssh_host, Path(config).expanduser() if config else None, environment)
 
 
 def scheduler_of(cluster: Cluster, transport: Transport, *, own_reservation: str | None = None) -> Scheduler:
     """The batch system of a cluster; own_reservation: the name of one that the run makes itself."""
-    if cluster.scheduler == "local":
-        return Local(transport, SchedulerSettings(nodes=cluster.nodes, queue_folder=local_queue(cluster)))
-    return Slurm(
+    return kinds.make(
+        cluster.scheduler,
         transport,
         SchedulerSettings(
             partition=cluster.partition,
@@ -164,6 +164,8 @@ def scheduler_of(cluster: Cluster, transport: Transport, *, own_reservation: str
             qos=cluster.qos,
             reservation=own_reservation or cluster.reservation,
             own_reservation=own_reservation is not None,
+            nodes=cluster.nodes,
+            queue_folder=local_queue(cluster),
         ),
     )
 

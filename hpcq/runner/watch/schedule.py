@@ -1,4 +1,5 @@
-"""Things that hpcq does by itself at set times: written for systemd, crontab or scrontab, shown first, and taken away again.
+"""Things that hpcq does by itself at set times: written for systemd, crontab or a
+scheduler's own table, shown first, and taken away again.
 
     Entry (name, when, command)  ->  files or lines  ->  the timer calls `hpcq schedule tick NAME`
     tick    takes the entry's lock, or does nothing when the last one still runs; notes start, end and exit code
@@ -22,12 +23,15 @@ from pathlib import Path
 from hpcq import units
 from hpcq.errors import HpcqError, UserError
 from hpcq.run_folder.paths import write_json
+from hpcq.scheduler.kinds import DESCRIPTIONS
 from hpcq.transport import quote, run_here
 
-KINDS = ("systemd", "crontab", "scrontab")
+#: Tables of schedulers that start commands at set times, by the command that edits them.
+_TABLES = {one.timer_table.command: one.timer_table for one in DESCRIPTIONS.values() if one.timer_table is not None}
+KINDS = ("systemd", "crontab", *_TABLES)
 _EVERY = re.compile(r"(\d+)(min|h)")
 _AT = re.compile(r"([01]\d|2[0-3]):([0-5]\d)")
-#: What cron, cronie, busybox and scrontab say where a user has no table yet.
+#: What cron, cronie, busybox and tables of schedulers say where a user has no table yet.
 _NO_TABLE = re.compile(r"no s?crontab|no such file", re.IGNORECASE)
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,40}")
 
@@ -66,7 +70,7 @@ def new_entry(name: str, kind: str, when: str, words: Sequence[str], folder: Pat
 
 
 def shown(entry: Entry) -> dict[str, str]:
-    """What would be written: file -> text; for crontab and scrontab the lines that are added."""
+    """What would be written: file -> text; for tables the lines that are added."""
     tick = f"{quote(sys.executable)} -P -m hpcq schedule tick {entry.name}"
     if entry.kind == "systemd":
         folder = _units_folder()
@@ -82,7 +86,7 @@ def shown(entry: Entry) -> dict[str, str]:
             ): f"[Unit]\nDescription=hpcq {entry.name}, {entry.when}\n\n[Timer]\n{calendar}\n"
             "RandomizedDelaySec=20\n\n[Install]\nWantedBy=timers.target\n",
         }
-    options = ["#SCRON --time=1-00:00:00"] if entry.kind == "scrontab" else []
+    options = _TABLES[entry.kind].lines if entry.kind in _TABLES else ()
     line = f"{_cron(entry.when)} {tick.replace('%', chr(92) + '%')}"
     return {entry.kind: "\n".join([f"# >>> hpcq {entry.name}", *options, line, f"# <<< hpcq {entry.name}", ""])}
 

@@ -143,8 +143,10 @@ static void evidence_head(const struct evidence *evidence, struct text *json)
     system.nodename[strcspn(system.nodename, ".")] = '\0';
     json_key(json, "node");
     json_string(json, system.nodename);
-    json_key(json, "slurmd_nodename");
-    json_string(json, getenv("SLURMD_NODENAME"));
+    /* The name that the scheduler has for this node: the head of every job script sets it. */
+    json_key(json, "scheduler_node");
+    const char *node = getenv("HPCQ_NODE");
+    json_string(json, node && *node ? node : NULL);
     json_key(json, "address");
     json_string(json, evidence->address[0] ? evidence->address : NULL);
     json_key(json, "interface");

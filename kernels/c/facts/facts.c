@@ -120,7 +120,7 @@ static void facts_node(struct facts *facts)
     line[strcspn(line, ".")] = '\0';
     fact_text(facts, line, "name");
     if (!facts->root[0])
-        fact_text(facts, getenv("SLURMD_NODENAME"), "slurmd_nodename");
+        fact_text(facts, getenv("HPCQ_NODE"), "scheduler_node");
     fact_text(facts, facts->interface, "interface");
 }
 

@@ -11,7 +11,7 @@ enum { NAME_BYTES = 256, ELSEWHERE = -1 };
 void mpi_node_name(char *name, size_t bytes)
 {
     struct utsname system;
-    const char *given = getenv("SLURMD_NODENAME");
+    const char *given = getenv("HPCQ_NODE");
     uname(&system);
     system.nodename[strcspn(system.nodename, ".")] = '\0';
     snprintf(name, bytes, "%s", given && *given ? given : system.nodename);

@@ -70,7 +70,7 @@ static bool agent_arguments(struct agent *agent, int argc, char **argv, struct a
     uname(&system);
     system.nodename[strcspn(system.nodename, ".")] = '\0';
     if (!node)
-        node = getenv("SLURMD_NODENAME");
+        node = getenv("HPCQ_NODE");
     snprintf(agent->node, sizeof agent->node, "%s", node && *node ? node : system.nodename);
     return secret_read(agent->secret_path, &agent->sessions.secret, failure) &&
            sessions_address(agent->sessions.interface, bind_to, address, failure);

@@ -3,8 +3,8 @@
 #
 #   localq.sh QUEUE nodes NODE…              node|state, one a line
 #   localq.sh QUEUE submit SCRIPT NAME WALLTIME_S NODE…   prints the id
-#   localq.sh QUEUE poll ID…                 id|STATE|nodes|reason
-#   localq.sh QUEUE cancel ID…
+#   localq.sh QUEUE poll ID…                 id|STATE|nodes|name|reason
+#   localq.sh QUEUE cancel ID NAME …         ends those that are called so; cancel-queued: those that have not started
 #   localq.sh QUEUE find                     id|name of every job
 #
 # A job is QUEUE/jobs/<id>/ with the files name, nodes, pid and state. The state is written by the job's own keeper, so
@@ -53,8 +53,8 @@ submit)
     until mkdir "$queue/jobs/$id" 2>/dev/null; do id=$((id + 1)); done
     job=$queue/jobs/$id
     printf '%s\n' "$@" | sort >"$job/nodes"
-    put "$job/state" PENDING
     put "$job/name" "$name"
+    put "$job/state" PENDING
     # bash, as the script itself: a plain sh has no descriptor above 9, and a tournament may hold more nodes than that.
     HPCQ_LOCAL_JOB_ID=$id setsid /bin/bash "$0" "$queue" wait_and_run "$job" "$script" "$walltime_s" \
         </dev/null >"$(dirname "$script")/job.out" 2>&1 &
@@ -115,13 +115,14 @@ poll)
             ;;
         esac
         [ "$state" = LOST ] && [ -e "$job/cancelled" ] && state=CANCELLED
-        echo "$id|$state|$(tr '\n' ',' <"$job/nodes")|$reason"
+        echo "$id|$state|$(tr '\n' ',' <"$job/nodes")|$(cat "$job/name" 2>/dev/null)|$reason"
     done
     ;;
-cancel)
-    for id in "$@"; do
-        job=$queue/jobs/$id
-        [ -e "$job/state" ] || continue
+cancel | cancel-queued)
+    while [ "$#" -ge 2 ]; do
+        job=$queue/jobs/$1 name=$2
+        shift 2
+        [ -e "$job/state" ] && [ "$(cat "$job/name" 2>/dev/null)" = "$name" ] || continue
         case $(cat "$job/state") in
         PENDING)
             : >"$job/cancelled"
@@ -129,11 +130,13 @@ cancel)
             put "$job/state" CANCELLED
             ;;
         RUNNING) # the keeper stays to write the last state; the script gets TERM and writes its exit file
+            [ "$verb" = cancel ] || continue
             : >"$job/cancelled"
             pkill -TERM --parent "$(cat "$job/pid")" 2>/dev/null
             ;;
         esac
     done
+    true
     ;;
 find)
     for job in "$queue"/jobs/*/; do

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 
-from hpcq.scheduler.base import Wait
+from hpcq.scheduler.types import Fate, Submitted, Wait
+from hpcq.transport import Completed
 
 #: The job as it is asked for will never be started: no waiting helps, and the next try would be told the same.
 _NEVER = frozenset(
@@ -56,7 +57,7 @@ _LIMIT_FORMS = re.compile(r"(Assoc|QOS)(Grp|Max)\w+|Max\w+PerAccount|BurstBuffer
 _NODE_GONE = ("UnavailableNodes:", "Reserved for maintenance", "May be reserved")
 
 #: What sbatch says when the user has as many jobs as allowed; its long form names no limit, so the short ones stand too.
-LIMIT_REFUSALS = (
+LIMIT_WORDS = (
     "QOSMaxSubmitJobPerUserLimit",
     "QOSGrpSubmitJobsLimit",
     "AssocMaxSubmitJobLimit",
@@ -67,13 +68,61 @@ LIMIT_REFUSALS = (
     "Slurm temporarily unable to accept job",
 )
 #: What sbatch says when nobody can know whether the job was taken.
-LOST_ANSWERS = (
+_LOST_WORDS = (
     "Socket timed out",
     "Unable to contact slurm controller",
     "Zero Bytes were transmitted or received",
     "Connection reset by peer",
     "Unexpected message received",
 )
+#: What sbatch says of a job that it will refuse tomorrow, too.
+_REFUSALS = (
+    "Invalid partition name specified",
+    "invalid partition specified",
+    "Invalid account or account/partition combination specified",
+    "Invalid qos specification",
+    "Invalid feature specification",
+    "Invalid node name specified",
+    "Invalid constraint",
+    "Invalid generic resource (gres) specification",
+    "Invalid license specification",
+    "Invalid job array specification",
+    "Invalid wckey specification",
+    "Requested node configuration is not available",
+    "Requested time limit is invalid",
+    "Requested time limit exceeds partition limit",
+    "More processors requested than permitted",
+    "Node count specification invalid",
+    "Memory specification can not be satisfied",
+    "Requested reservation is invalid",
+    "Access denied to requested reservation",
+    "User's group not permitted to use this partition",
+    "Unable to open file",
+    "unrecognized option",
+    "invalid option",
+    "Invalid directive found in batch script",
+    "Batch script contains DOS line breaks",
+)
+#: sbatch ends with it when it refuses; a signal, a shell that was killed and a wrapper end otherwise.
+_REFUSING_CODE = 1
+
+
+def read_submission(tag: str, done: Completed, native_id: str) -> Submitted:
+    """What became of a submission; native_id: what was found in sbatch's answer."""
+    words = done.stderr.strip()
+    if done.returncode == 0 and native_id:
+        return Submitted(tag, native_id)
+    if done.returncode == 0:
+        words = f"no id in the answer: {done.text.strip() or 'nothing'}"
+    return Submitted(tag, None, words or f"exit code {done.returncode} without a word", _fate(done.returncode, words))
+
+
+def _fate(code: int, words: str) -> Fate:
+    if code == 0 or code >= 128 or any(known in words for known in _LOST_WORDS):
+        return Fate.UNDETERMINED
+    if code == _REFUSING_CODE and any(known in words for known in LIMIT_WORDS):
+        return Fate.LIMITED
+    return Fate.REFUSED if code == _REFUSING_CODE and any(known in words for known in _REFUSALS) else Fate.UNSURE
 
 
 def read_wait(reason: str) -> Wait:

@@ -5,101 +5,30 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from hpcq import nodelist
 from hpcq.errors import SchedulerError
-from hpcq.scheduler.base import (
+from hpcq.scheduler.administration import Administration
+from hpcq.scheduler.base import Scheduler
+from hpcq.scheduler.limits import JobLimits
+from hpcq.scheduler.slurm.administration import SlurmAdministration
+from hpcq.scheduler.slurm.limits import job_limits_command, read_job_limits
+from hpcq.scheduler.slurm.probes import site_items
+from hpcq.scheduler.slurm.reading import ID, job_report, node_condition, own_rows, within_reservation
+from hpcq.scheduler.slurm.reasons import LIMIT_WORDS, read_submission
+from hpcq.scheduler.types import (
+    CheckedItem,
+    JobKey,
     JobReport,
-    JobState,
-    NodeCondition,
     NodeState,
     OtherJob,
-    Scheduler,
     SchedulerSettings,
     Submission,
-    Wait,
+    Submitted,
 )
-from hpcq.scheduler.limits import JobLimits, job_limits_command, read_job_limits
-from hpcq.scheduler.reasons import LIMIT_REFUSALS, LOST_ANSWERS, read_wait
 from hpcq.topology import read_topology
 from hpcq.transport import Completed, Transport, quote
 
-#: Slurm's job state words (man squeue, JOB STATE CODES). A word that is not here is reported, not guessed.
-_JOB_STATES = {
-    "PENDING": JobState.QUEUED,
-    "CONFIGURING": JobState.QUEUED,
-    "REQUEUED": JobState.QUEUED,
-    "REQUEUE_HOLD": JobState.QUEUED,
-    "REQUEUE_FED": JobState.QUEUED,
-    "SPECIAL_EXIT": JobState.QUEUED,
-    "RESV_DEL_HOLD": JobState.QUEUED,
-    "RUNNING": JobState.RUNNING,
-    "SUSPENDED": JobState.RUNNING,
-    "STOPPED": JobState.RUNNING,
-    "SIGNALING": JobState.RUNNING,
-    "RESIZING": JobState.RUNNING,
-    "COMPLETING": JobState.ENDING,
-    "STAGE_OUT": JobState.ENDING,
-    "COMPLETED": JobState.COMPLETED,
-    "FAILED": JobState.FAILED,
-    "CANCELLED": JobState.CANCELLED,
-    "TIMEOUT": JobState.TIMED_OUT,
-    "NODE_FAIL": JobState.NODE_FAILED,
-    "PREEMPTED": JobState.PREEMPTED,
-    "BOOT_FAIL": JobState.BOOT_FAILED,
-    "OUT_OF_MEMORY": JobState.OUT_OF_MEMORY,
-    "DEADLINE": JobState.DEADLINE,
-    "REVOKED": JobState.REVOKED,
-}
-
-#: Slurm's node state words (man sinfo, NODE STATE CODES).
-_NODE_STATES = {
-    "idle": NodeCondition.IDLE,
-    "allocated": NodeCondition.BUSY,
-    "mixed": NodeCondition.BUSY,
-    "completing": NodeCondition.BUSY,
-    "blocked": NodeCondition.BUSY,
-    "reserved": NodeCondition.RESERVED,
-    "maint": NodeCondition.MAINTENANCE,
-    "planned": NodeCondition.PLANNED,
-    "drained": NodeCondition.DRAINED,
-    "draining": NodeCondition.DRAINED,
-    "drain": NodeCondition.DRAINED,
-    "down": NodeCondition.DOWN,
-    "fail": NodeCondition.DOWN,
-    "failing": NodeCondition.DOWN,
-    "error": NodeCondition.DOWN,
-    "future": NodeCondition.DOWN,
-    "inval": NodeCondition.DOWN,
-    "unknown": NodeCondition.DOWN,
-    "perfctrs": NodeCondition.BUSY,
-    "npc": NodeCondition.BUSY,
-    "powered_down": NodeCondition.POWERED_DOWN,
-    "powering_down": NodeCondition.POWERED_DOWN,
-    "powering_up": NodeCondition.POWERED_DOWN,
-    "power_down": NodeCondition.POWERED_DOWN,
-    "reboot": NodeCondition.DOWN,
-    "reboot_issued": NodeCondition.DOWN,
-    "rebooting": NodeCondition.DOWN,
-}
-
-#: One sign behind the word changes what it means: an idle node with any of these is not idle.
-_NODE_SIGNS = {
-    "*": NodeCondition.DOWN,  # not responding
-    "~": NodeCondition.POWERED_DOWN,
-    "#": NodeCondition.POWERED_DOWN,  # powering up or configuring
-    "!": NodeCondition.POWERED_DOWN,  # power down pending
-    "%": NodeCondition.POWERED_DOWN,  # powering down
-    "$": NodeCondition.MAINTENANCE,
-    "@": NodeCondition.DOWN,  # reboot pending
-    "^": NodeCondition.DOWN,  # reboot issued
-    "-": NodeCondition.PLANNED,  # the backfill scheduler wants it for a larger job
-}
-
-
-#: More ids than this are not typed one by one: the list of all jobs of this user is shorter than the question.
-_IDS_TYPED_MAX = 1000
 #: A user who waits for nodes waits with one of these reasons.
 _WAITS_FOR_NODES = frozenset({"Resources", "Priority"})
 #: These are also said of nodes that nobody can have; but of nodes in use too, where others of the machine are down or reserved.
@@ -113,6 +42,8 @@ _NODES_TAKEN = ("nodes are busy", "overlaps with another reservation", "node con
 
 class Slurm(Scheduler):
     """sbatch, squeue, sinfo, scancel; sacct where the site has it."""
+
+    id_pattern = ID
 
     def __init__(self, transport: Transport, settings: SchedulerSettings) -> None:
         super().__init__(transport, settings)
@@ -134,7 +65,7 @@ class Slurm(Scheduler):
         states = self._read_sinfo(answer)
         if not self.settings.reservation or (self.settings.own_reservation and "ReservationName=" not in reservation):
             return states
-        return _within(states, reservation, self.settings.reservation)
+        return within_reservation(states, reservation, self.settings.reservation)
 
     def _read_sinfo(self, answer: str) -> list[NodeState]:
         rows = [line.split("|", 4) for line in answer.splitlines() if line.count("|") >= 4]
@@ -170,31 +101,54 @@ class Slurm(Scheduler):
             return None
         return max(0.0, (moments[0] - moments[1]).total_seconds())
 
-    def read_native_id(self, answer: str) -> str:
-        return answer.strip().split(";")[0]
+    def read_submission(self, tag: str, done: Completed) -> Submitted:
+        return read_submission(tag, done, self.read_native_id(done.text))
 
-    def poll_command(self, native_ids: Sequence[str]) -> str:
-        which = f"--jobs={','.join(native_ids)}" if len(native_ids) <= _IDS_TYPED_MAX else "--me"
-        return f"squeue --noheader --states=all {which} --format='%i|%T|%N|%r'"
+    def read_native_id(self, answer: str) -> str:
+        native_id = answer.strip().split(";")[0]  # `17;cluster` with several clusters
+        return native_id if ID.fullmatch(native_id) else ""
+
+    def limit_words(self) -> Sequence[str]:
+        return LIMIT_WORDS
+
+    def poll_command(self, jobs: Sequence[JobKey]) -> str:  # noqa: ARG002 - several ids would load the table of all jobs
+        """Our own jobs, whichever they are: the controller filters by user, and an id that it does not know spoils nothing."""
+        return "id -u && squeue --noheader --all --me --states=all --format='%i|%T|%U|%j|%N|%r'"
 
     def read_poll(self, done: Completed) -> list[JobReport]:
-        if done.returncode != 0 and "Invalid job id" not in done.stderr:
+        if done.returncode != 0:
             raise SchedulerError(f"{self.transport.where}: squeue: {done.stderr.strip() or 'failed'}")
-        return [_job_report(*line.split("|", 3)) for line in done.text.splitlines() if line.count("|") >= 3]
+        own, rows = own_rows(done.text, 6)
+        return [
+            job_report(job, word, nodes, reason, name=name, mine=user.strip() == own)
+            for job, word, user, name, nodes, reason in rows
+        ]
 
-    def history_command(self, native_ids: Sequence[str]) -> str | None:
-        columns = "JobIDRaw,State,NodeList,ExitCode"
-        return f"sacct --noheader --parsable2 --allocations --jobs={','.join(native_ids)} --format={columns}"
+    def history_command(self, jobs: Sequence[JobKey]) -> str | None:
+        ids = quote(",".join(job.native_id for job in jobs))
+        columns = "JobIDRaw,State,NodeList,ExitCode,UID,JobName"
+        return f"id -u && sacct --noheader --parsable2 --allocations --jobs={ids} --format={columns}"
 
     def read_history(self, done: Completed) -> list[JobReport]:
         if done.returncode != 0:
             return []  # a site without accounting: the exit file is all the truth there is
-        rows = [line.split("|") for line in done.text.splitlines() if line.count("|") == 3]
+        own, rows = own_rows(done.text, 6)
         # "CANCELLED by 1000": the first word is the state
-        return [_job_report(job, word.split()[0], nodes, "from sacct", code) for job, word, nodes, code in rows if word]
+        return [
+            job_report(job, word.split()[0], nodes, "from sacct", name=name, mine=user.strip() == own, exit_code=code)
+            for job, word, nodes, code, user, name in rows
+            if word
+        ]
 
-    def cancel_command(self, native_ids: Sequence[str], *, queued_only: bool = False) -> str:
-        return f"scancel {'--state=PENDING ' if queued_only else ''}{' '.join(native_ids)}"
+    def cancel_command(self, jobs: Sequence[JobKey], *, queued_only: bool = False) -> str:
+        """Only what is called so and is ours at this moment: scancel itself takes one name, so the queue is asked before."""
+        wanted = quote("\n".join(f"{job.native_id}|{job.tag}" for job in jobs))
+        which = "--state=PENDING " if queued_only else ""
+        return (
+            "own=$(squeue --noheader --all --me --format='%i|%j') || exit 1\n"
+            f"ids=$(printf '%s\\n' \"$own\" | grep -Fx -- {wanted} | cut -d'|' -f1)\n"
+            f'[ -z "$ids" ] || scancel {which}--user="$(id -un)" $ids'
+        )
 
     def others_command(self) -> str | None:
         """Pending jobs of all partitions that have nodes of ours: who waits in any of them may wait for us."""
@@ -222,7 +176,7 @@ class Slurm(Scheduler):
         return tuple(found)
 
     def mine_command(self) -> str | None:
-        return "squeue --noheader --me --format=%i"
+        return "squeue --noheader --all --me --format=%i"
 
     def switches_command(self) -> str | None:
         return "scontrol show topology"
@@ -252,9 +206,6 @@ class Slurm(Scheduler):
         numbers = [line.partition("|")[0].strip() for line in answer.splitlines()]
         return min((int(number) for number in numbers if number.isdigit()), default=None)
 
-    def refusal_words(self) -> tuple[Sequence[str], Sequence[str]]:
-        return LIMIT_REFUSALS, LOST_ANSWERS
-
     def may_reserve_command(self) -> str | None:
         return (
             "id -un; id -u; scontrol show config | sed -n 's/^SlurmUser *= *//p'; "
@@ -280,10 +231,10 @@ class Slurm(Scheduler):
         return _NODES_TAKEN
 
     def find_command(self, tags: Sequence[str]) -> str:
-        names = ",".join(tags)
+        names = quote(",".join(tags))
         return (
-            f"squeue --noheader --me --states=all --name={names} --format='%i|%j' || exit 1; "
-            "sacct --noheader --parsable2 --allocations --starttime=now-7days"
+            f"squeue --noheader --all --me --states=all --name={names} --format='%i|%j' || exit 1; "
+            'sacct --noheader --parsable2 --allocations --starttime=now-7days --user="$(id -un)"'
             f" --name={names} --format=JobIDRaw,JobName 2>/dev/null; true"
         )
 
@@ -307,56 +258,13 @@ class Slurm(Scheduler):
         )
 
     def versions_command(self) -> str:
-        return "sbatch --version; srun --mpi=list 2>&1"
+        return "sbatch --version"
 
+    def site_items(self, mpi_launch: Sequence[str] | None) -> list[CheckedItem]:
+        return site_items(self.transport, self.settings, mpi_launch)
 
-def node_condition(word: str) -> NodeCondition:
-    """What `idle~`, `mixed-` or `drained*` mean: the sign decides where the word alone would say idle or busy."""
-    base = word.lower()
-    signs = ""
-    while base and base[-1] in _NODE_SIGNS:
-        signs += base[-1]
-        base = base[:-1]
-    condition = _NODE_STATES.get(base, NodeCondition.UNKNOWN)
-    if condition in {NodeCondition.IDLE, NodeCondition.BUSY}:
-        for sign in signs:
-            if condition is NodeCondition.IDLE or _NODE_SIGNS[sign] is not NodeCondition.PLANNED:
-                condition = _NODE_SIGNS[sign]
-    return condition
+    def memory_lock_advice(self) -> str:
+        return "MPI over RDMA wants unlimited: LimitMEMLOCK of slurmd, or PropagateResourceLimitsExcept=MEMLOCK"
 
-
-def _job_report(native_id: str, word: str, nodes: str, reason: str, exit_code: str = "") -> JobReport:
-    state = _JOB_STATES.get(word.strip(), JobState.UNKNOWN)
-    code, _, _ = exit_code.partition(":")
-    return JobReport(
-        native_id=native_id.strip(),
-        state=state,
-        native_state=word.strip(),
-        reason="" if reason.strip() == "None" else reason.strip(),
-        nodes=(nodes.strip(),) if nodes.strip() else (),
-        exit_code=int(code) if code.isdigit() else None,
-        wait=read_wait(reason) if state is JobState.QUEUED else Wait.ORDINARY,
-    )
-
-
-def _within(states: Sequence[NodeState], reservation: str, name: str) -> list[NodeState]:
-    """Nodes as seen from inside a reservation: its own are idle when only the reservation keeps them.
-
-    Others are not ours, unless it is a flexible one, whose jobs may have nodes outside, too.
-    """
-    fields = dict(word.split("=", 1) for word in reservation.split() if "=" in word)
-    mine = set(nodelist.expand(fields["Nodes"])) if fields.get("Nodes", "(null)") != "(null)" else set()
-    active = fields.get("State", "") == "ACTIVE"
-    flex = active and "FLEX" in fields.get("Flags", "").split(",")
-    found = []
-    for state in states:
-        condition, reason = state.condition, state.reason
-        if state.node not in mine and flex:
-            pass
-        elif state.node not in mine or not active:
-            condition = NodeCondition.RESERVED if condition is NodeCondition.IDLE else condition
-            reason = f"reservation {name} is not active" if state.node in mine else f"not in reservation {name}"
-        elif state.native_state.lower() in {"reserved", "maint"}:
-            condition = NodeCondition.IDLE
-        found.append(replace(state, condition=condition, reason=reason))
-    return found
+    def administration(self) -> Administration | None:
+        return SlurmAdministration(self.transport)

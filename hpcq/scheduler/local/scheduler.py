@@ -5,11 +5,13 @@ Its nodes are names for this machine; a job holds its two nodes by file locks wh
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from hpcq.errors import SchedulerError
-from hpcq.scheduler.base import JobReport, JobState, NodeCondition, NodeState, Scheduler, Submission
+from hpcq.scheduler.base import Scheduler
+from hpcq.scheduler.types import Fate, JobKey, JobReport, JobState, NodeCondition, NodeState, Submission, Submitted
 from hpcq.transport import Completed, quote
 
 _PROGRAM = Path(__file__).with_name("localq.sh")
@@ -26,6 +28,8 @@ _STATES = {
 
 class Local(Scheduler):
     """localq.sh in the shape of a batch system."""
+
+    id_pattern = re.compile(r"[1-9][0-9]{0,9}")
 
     def _localq(self, *words: str) -> str:
         return " ".join(["/bin/sh", quote(str(_PROGRAM)), quote(self.settings.queue_folder), *map(quote, words)])
@@ -50,25 +54,33 @@ class Local(Scheduler):
         words = [line.rpartition("|")[2] for line in done.text.splitlines()]
         return 0.0 if words and all(word == "idle" for word in words) else None
 
-    def read_native_id(self, answer: str) -> str:
-        return answer.strip()
+    def read_submission(self, tag: str, done: Completed) -> Submitted:
+        if done.returncode == 0:
+            return Submitted(tag, self.read_native_id(done.text))
+        fate = Fate.UNDETERMINED if done.returncode >= 128 else Fate.UNSURE
+        return Submitted(tag, None, done.stderr.strip() or f"exit code {done.returncode}", fate)
 
-    def poll_command(self, native_ids: Sequence[str]) -> str:
-        return self._localq("poll", *native_ids)
+    def read_native_id(self, answer: str) -> str:
+        native_id = answer.strip()
+        return native_id if self.is_id(native_id) else ""
+
+    def poll_command(self, jobs: Sequence[JobKey]) -> str:
+        return self._localq("poll", *(job.native_id for job in jobs))
 
     def read_poll(self, done: Completed) -> list[JobReport]:
         if done.returncode != 0:
             raise SchedulerError(f"{self.transport.where}: localq: {done.stderr.strip()}")
         reports = []
         for line in done.text.splitlines():
-            native_id, word, nodes, reason = line.split("|", 3)
+            native_id, word, nodes, name, reason = line.split("|", 4)
             state = _STATES.get(word, JobState.UNKNOWN)
-            names = tuple(name for name in nodes.split(",") if name)
-            reports.append(JobReport(native_id, state, word, reason, names))
+            names = tuple(node for node in nodes.split(",") if node)
+            reports.append(JobReport(native_id, state, word, reason, names, name=name, mine=True))
         return reports
 
-    def cancel_command(self, native_ids: Sequence[str], *, queued_only: bool = False) -> str:  # noqa: ARG002 - it ends both
-        return self._localq("cancel", *native_ids)
+    def cancel_command(self, jobs: Sequence[JobKey], *, queued_only: bool = False) -> str:
+        verb = "cancel-queued" if queued_only else "cancel"
+        return self._localq(verb, *(word for job in jobs for word in (job.native_id, job.tag)))
 
     def find_command(self, tags: Sequence[str]) -> str:  # noqa: ARG002 - the queue is small, it lists everything
         return self._localq("find")

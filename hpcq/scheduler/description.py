@@ -1,0 +1,132 @@
+"""What the rest of hpcq must know of a kind of scheduler before it talks to one: plain data, one `Description` per package.
+
+The definition of a cluster file is checked against it (which keys, which defaults, which directives), and the transport is told
+which environment variables of the person's shell may reach the scheduler's commands.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class KeyForm(StrEnum):
+    """What may stand at a key of the cluster file that belongs to a scheduler."""
+
+    #: One word without blanks.
+    WORD = "word"
+    #: One word, or several as a YAML list or joined by commas.
+    WORDS = "words"
+    #: Features joined by & and |.
+    FEATURES = "features"
+
+
+class SharedKey(StrEnum):
+    """Keys of the cluster file that hpcq defines, and that a kind of scheduler takes or does not take."""
+
+    #: Names of the nodes that the scheduler plays; all others are asked for theirs.
+    NODES = "nodes"
+    LAUNCHER = "launcher"
+    EXTRA_DIRECTIVES = "extra_directives"
+    #: Variables that select which instance the commands talk to.
+    INSTANCE = "instance"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key of the cluster file that belongs to a kind of scheduler.
+
+    fills: the field of `definition.model.Cluster` that it gives: partition, account, qos, reservation or constraint.
+    """
+
+    name: str
+    fills: str
+    help: str
+    form: KeyForm = KeyForm.WORD
+
+
+@dataclass(frozen=True, slots=True)
+class TimerTable:
+    """A table like crontab's that the scheduler itself keeps.
+
+    command: edits it, with -l and -. lines: stand before each entry.
+    """
+
+    command: str
+    lines: tuple[str, ...] = ()
+
+
+#: Says why a line of `extra_directives` is refused; None where it is fine.
+DirectiveCheck = Callable[[str], str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """One kind of scheduler. kind: the word in cluster files. title: its name for people."""
+
+    kind: str
+    title: str
+    keys: tuple[Key, ...]
+    takes: frozenset[SharedKey]
+    #: The head of job scripts, below templates/.
+    head_template: str
+    default_mpi_launch: tuple[str, ...]
+    #: The interface under test where the file names none; None: the file must name one.
+    default_interface: str | None = None
+    default_nodes: tuple[str, ...] = ()
+    poll_interval_s: float = 5.0
+    poll_interval_min_s: float = 1.0
+    #: Its jobs run on this machine only: no ssh, no shared folder to look for.
+    here_only: bool = False
+    #: Variables of the person's shell that must not reach its commands, by how they begin.
+    scrubbed_prefixes: tuple[str, ...] = ()
+    #: Variables among those that select the instance or prove who asks: they are kept.
+    kept_variables: frozenset[str] = frozenset()
+    #: What `instance:` of the cluster file may set.
+    instance_variables: tuple[str, ...] = ()
+    check_directive: DirectiveCheck = lambda _: None
+    timer_table: TimerTable | None = None
+
+    def key(self, name: str) -> Key | None:
+        """Its own key of that name."""
+        return next((one for one in self.keys if one.name == name), None)
+
+    def key_names(self) -> list[str]:
+        """The keys that it takes beyond those of every cluster file."""
+        return [*(one.name for one in self.keys), *sorted(one.value for one in self.takes)]
+
+
+def directive_check(
+    *, own: Sequence[str], keys: Mapping[str, str], refused: Mapping[str, str], long_is_unique_prefix: bool = False
+) -> DirectiveCheck:
+    """A check of lines such as `--licenses=fs`.
+
+    own: options that hpcq writes into every job itself. keys: option -> the key of the cluster file that says it.
+    refused: option -> why. long_is_unique_prefix: the scheduler reads `--part` as `--partition`, so the check does, too.
+    """
+    known = [*own, *keys, *refused]
+
+    def whole(word: str) -> str:
+        meant = [one for one in known if long_is_unique_prefix and len(word) > 3 and one.startswith(word) and one[:2] == "--"]
+        return word if word in known or len(meant) != 1 else meant[0]
+
+    def check(line: str) -> str | None:
+        if line.startswith("#"):
+            return "write the option alone, like --licenses=fs, without the # word before it"
+        if not line.startswith("-"):
+            return "allowed are options of the submit command, like --licenses=fs"
+        word = re.split(r"[=\s]", line, maxsplit=1)[0]
+        # -pmain says what -p main says.
+        options = [whole(word), *([word[:2]] if not word.startswith("--") else [])]
+        for option in options:
+            if option in keys:
+                return f"the key {keys[option]} of this file says it"
+            if option in refused:
+                return refused[option]
+            if option in own:
+                return f"hpcq sets {option} itself for every job"
+        return None
+
+    return check

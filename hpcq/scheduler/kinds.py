@@ -1,0 +1,51 @@
+"""The kinds of scheduler that there are: the one place that names them. A new kind is a package and one line here.
+
+DESCRIPTIONS["pbs"]                   what the definition checks cluster files against
+make("pbs", transport, settings)      the scheduler itself
+commands_environment("pbs", {...})    what its commands are run with
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hpcq.errors import UserError
+from hpcq.scheduler import local, slurm
+from hpcq.scheduler.base import Scheduler
+from hpcq.scheduler.description import Description
+from hpcq.scheduler.types import SchedulerSettings
+from hpcq.transport import CommandEnvironment, Transport
+
+_PACKAGES: dict[str, tuple[Description, type[Scheduler]]] = {
+    "slurm": (slurm.DESCRIPTION, slurm.Slurm),
+    "local": (local.DESCRIPTION, local.Local),
+}
+
+DESCRIPTIONS: dict[str, Description] = {kind: description for kind, (description, _) in _PACKAGES.items()}
+
+
+def describe(kind: str) -> Description:
+    """The description of a kind. Raises UserError, with the list of kinds, for a word that names none."""
+    if kind not in DESCRIPTIONS:
+        raise UserError(f"scheduler: {kind!r}: allowed are {', '.join(DESCRIPTIONS)}")
+    return DESCRIPTIONS[kind]
+
+
+def make(kind: str, transport: Transport, settings: SchedulerSettings) -> Scheduler:
+    """The scheduler of a cluster. Raises UserError, with the list of kinds, for a word that names none."""
+    describe(kind)
+    return _PACKAGES[kind][1](transport, settings)
+
+
+def commands_environment(kind: str, instance: Mapping[str, str]) -> CommandEnvironment:
+    """What a cluster's commands are run with: nothing of any scheduler but what selects the instance of this one.
+
+    instance: what the cluster file sets. The variables of all kinds are removed, for hpcq may itself run inside a job.
+    """
+    prefixes = tuple(prefix for one in DESCRIPTIONS.values() for prefix in one.scrubbed_prefixes)
+    return CommandEnvironment(prefixes, describe(kind).kept_variables, dict(instance))
+
+
+def mpi_example(kind: str) -> str:
+    """How the key `mpi` of a cluster file might look, for hints."""
+    return f"mpi: {{compiler: mpicc, launch: {' '.join(describe(kind).default_mpi_launch)}}}"

@@ -1,0 +1,6 @@
+"""Slurm: everything that names its commands, reads their answers, or knows its words."""
+
+from hpcq.scheduler.slurm.description import DESCRIPTION
+from hpcq.scheduler.slurm.scheduler import Slurm
+
+__all__ = ["DESCRIPTION", "Slurm"]

@@ -1,0 +1,46 @@
+"""Slurm as plain data: its keys in a cluster file, its options that hpcq keeps for itself, its environment variables."""
+
+from __future__ import annotations
+
+from hpcq.scheduler.description import Description, Key, KeyForm, SharedKey, TimerTable, directive_check
+
+#: What hpcq writes into every job itself; a second one would win or lose silently.
+_OWN_OPTIONS = (
+    *("--array", "--chdir", "--mem", "--ntasks-per-node", "--error", "--exclusive", "--job-name", "--no-requeue"),
+    *("--nodelist", "--nodes", "--ntasks", "--open-mode", "--output", "--requeue", "--time", "--deadline", "--parsable"),
+    *("-D", "-J", "-N", "-a", "-e", "-n", "-o", "-t", "-w"),
+)
+_KEY_OPTIONS = {
+    "--account": "account", "-A": "account", "--partition": "partition", "-p": "partition", "--qos": "qos", "-q": "qos",
+    "--reservation": "reservation", "--constraint": "constraint", "-C": "constraint",
+}  # fmt: skip
+_ELSEWHERE = "the job would run where hpcq does not look for it: describe that cluster in a file of its own"
+_WAITS = "the submit command would wait for the job, and hpcq for the command"
+_HELD = "a held job never starts: hpcq would wait for it in vain"
+_TEST = "nothing would be submitted"
+_REFUSED = {
+    "--clusters": _ELSEWHERE, "-M": _ELSEWHERE, "--cluster-constraint": _ELSEWHERE,
+    "--wait": _WAITS, "-W": _WAITS, "--hold": _HELD, "-H": _HELD, "--test-only": _TEST, "--help": _TEST, "--usage": _TEST,
+    "--wrap": "the script would be another one than hpcq's",
+    "--quiet": "hpcq reads what the submit command says", "-Q": "hpcq reads what the submit command says",
+}  # fmt: skip
+
+DESCRIPTION = Description(
+    kind="slurm",
+    title="Slurm",
+    keys=(
+        Key("partition", "partition", "Partition of the jobs; only its nodes are used. Several: a list.", KeyForm.WORDS),
+        Key("account", "account", "Account that is charged."),
+        Key("qos", "qos", "Quality of service."),
+        Key("reservation", "reservation", "Reservation to run in."),
+        Key("constraint", "constraint", "Features of nodes that jobs ask for, joined by & and |.", KeyForm.FEATURES),
+    ),
+    takes=frozenset({SharedKey.LAUNCHER, SharedKey.EXTRA_DIRECTIVES, SharedKey.INSTANCE}),
+    head_template="slurm.directives.j2",
+    default_mpi_launch=("srun", "--mpi=pmix"),
+    scrubbed_prefixes=("SBATCH_", "SLURM_", "SRUN_", "SQUEUE_", "SACCT_", "SINFO_", "SALLOC_", "SCANCEL_", "SACCTMGR_"),
+    kept_variables=frozenset({"SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT", "SLURM_SACK_JWKS", "SLURM_SACK_KEY"}),
+    instance_variables=("SLURM_CONF", "SLURM_CONF_SERVER"),
+    timer_table=TimerTable("scrontab", ("#SCRON --time=1-00:00:00",)),
+    check_directive=directive_check(own=_OWN_OPTIONS, keys=_KEY_OPTIONS, refused=_REFUSED, long_is_unique_prefix=True),
+)

@@ -1,0 +1,155 @@
+"""Slurm's words for nodes and jobs, and what they mean (man sinfo, man squeue); rows of its listings. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hpcq import nodelist
+from hpcq.scheduler.slurm.reasons import read_wait
+from hpcq.scheduler.types import JobReport, JobState, NodeCondition, NodeState, Wait
+
+#: A job, or one of an array or of a heterogeneous job: hpcq submits none of those, but sites may.
+ID = re.compile(r"[1-9][0-9]{0,9}")
+
+#: Slurm's job state words (man squeue, JOB STATE CODES). A word that is not here is reported, not guessed.
+_JOB_STATES = {
+    "PENDING": JobState.QUEUED,
+    "CONFIGURING": JobState.QUEUED,
+    "REQUEUED": JobState.QUEUED,
+    "REQUEUE_HOLD": JobState.QUEUED,
+    "REQUEUE_FED": JobState.QUEUED,
+    "SPECIAL_EXIT": JobState.QUEUED,
+    "RESV_DEL_HOLD": JobState.QUEUED,
+    "RUNNING": JobState.RUNNING,
+    "SUSPENDED": JobState.RUNNING,
+    "STOPPED": JobState.RUNNING,
+    "SIGNALING": JobState.RUNNING,
+    "RESIZING": JobState.RUNNING,
+    "COMPLETING": JobState.ENDING,
+    "STAGE_OUT": JobState.ENDING,
+    "COMPLETED": JobState.COMPLETED,
+    "FAILED": JobState.FAILED,
+    "CANCELLED": JobState.CANCELLED,
+    "TIMEOUT": JobState.TIMED_OUT,
+    "NODE_FAIL": JobState.NODE_FAILED,
+    "PREEMPTED": JobState.PREEMPTED,
+    "BOOT_FAIL": JobState.BOOT_FAILED,
+    "OUT_OF_MEMORY": JobState.OUT_OF_MEMORY,
+    "DEADLINE": JobState.DEADLINE,
+    "REVOKED": JobState.REVOKED,
+}
+
+#: Slurm's node state words (man sinfo, NODE STATE CODES).
+_NODE_STATES = {
+    "idle": NodeCondition.IDLE,
+    "allocated": NodeCondition.BUSY,
+    "mixed": NodeCondition.BUSY,
+    "completing": NodeCondition.BUSY,
+    "blocked": NodeCondition.BUSY,
+    "reserved": NodeCondition.RESERVED,
+    "maint": NodeCondition.MAINTENANCE,
+    "planned": NodeCondition.PLANNED,
+    "drained": NodeCondition.DRAINED,
+    "draining": NodeCondition.DRAINED,
+    "drain": NodeCondition.DRAINED,
+    "down": NodeCondition.DOWN,
+    "fail": NodeCondition.DOWN,
+    "failing": NodeCondition.DOWN,
+    "error": NodeCondition.DOWN,
+    "future": NodeCondition.DOWN,
+    "inval": NodeCondition.DOWN,
+    "unknown": NodeCondition.DOWN,
+    "perfctrs": NodeCondition.BUSY,
+    "npc": NodeCondition.BUSY,
+    "powered_down": NodeCondition.POWERED_DOWN,
+    "powering_down": NodeCondition.POWERED_DOWN,
+    "powering_up": NodeCondition.POWERED_DOWN,
+    "power_down": NodeCondition.POWERED_DOWN,
+    "reboot": NodeCondition.DOWN,
+    "reboot_issued": NodeCondition.DOWN,
+    "rebooting": NodeCondition.DOWN,
+}
+
+#: One sign behind the word changes what it means: an idle node with any of these is not idle.
+_NODE_SIGNS = {
+    "*": NodeCondition.DOWN,  # not responding
+    "~": NodeCondition.POWERED_DOWN,
+    "#": NodeCondition.POWERED_DOWN,  # powering up or configuring
+    "!": NodeCondition.POWERED_DOWN,  # power down pending
+    "%": NodeCondition.POWERED_DOWN,  # powering down
+    "$": NodeCondition.MAINTENANCE,
+    "@": NodeCondition.DOWN,  # reboot pending
+    "^": NodeCondition.DOWN,  # reboot issued
+    "-": NodeCondition.PLANNED,  # the backfill scheduler wants it for a larger job
+}
+
+
+def node_condition(word: str) -> NodeCondition:
+    """What `idle~`, `mixed-` or `drained*` mean: the sign decides where the word alone would say idle or busy."""
+    base = word.lower()
+    signs = ""
+    while base and base[-1] in _NODE_SIGNS:
+        signs += base[-1]
+        base = base[:-1]
+    condition = _NODE_STATES.get(base, NodeCondition.UNKNOWN)
+    if condition in {NodeCondition.IDLE, NodeCondition.BUSY}:
+        for sign in signs:
+            if condition is NodeCondition.IDLE or _NODE_SIGNS[sign] is not NodeCondition.PLANNED:
+                condition = _NODE_SIGNS[sign]
+    return condition
+
+
+def job_report(native_id: str, word: str, nodes: str, reason: str, *, name: str, mine: bool, exit_code: str = "") -> JobReport:
+    """One row of a job listing. A node list that cannot be read is none: the job is believed, its nodes are not."""
+    state = _JOB_STATES.get(word.strip(), JobState.UNKNOWN)
+    code, _, _ = exit_code.partition(":")
+    return JobReport(
+        native_id=native_id.strip(),
+        state=state,
+        native_state=word.strip(),
+        reason="" if reason.strip() == "None" else reason.strip(),
+        nodes=expanded(nodes),
+        exit_code=int(code) if code.isdigit() else None,
+        wait=read_wait(reason) if state is JobState.QUEUED else Wait.ORDINARY,
+        name=name.strip(),
+        mine=mine,
+    )
+
+
+def expanded(nodes: str) -> tuple[str, ...]:
+    """A host list as plain names; none for `None assigned`, `(null)` and what is no list."""
+    try:
+        return tuple(nodelist.expand(nodes.strip())) if nodes.strip() not in {"", "(null)", "None", "None assigned"} else ()
+    except ValueError:
+        return ()
+
+
+def own_rows(done_text: str, column_count: int) -> tuple[str, list[list[str]]]:
+    """The user's number, which the first line says, and the rows below it."""
+    own, _, listing = done_text.partition("\n")
+    return own.strip(), [row.split("|", column_count - 1) for row in listing.splitlines() if row.count("|") >= column_count - 1]
+
+
+def within_reservation(states: Sequence[NodeState], reservation: str, name: str) -> list[NodeState]:
+    """Nodes as seen from inside a reservation: its own are idle when only the reservation keeps them.
+
+    Others are not ours, unless it is a flexible one, whose jobs may have nodes outside, too.
+    """
+    fields = dict(word.split("=", 1) for word in reservation.split() if "=" in word)
+    mine = set(nodelist.expand(fields["Nodes"])) if fields.get("Nodes", "(null)") != "(null)" else set()
+    active = fields.get("State", "") == "ACTIVE"
+    flex = active and "FLEX" in fields.get("Flags", "").split(",")
+    found = []
+    for state in states:
+        condition, reason = state.condition, state.reason
+        if state.node not in mine and flex:
+            pass
+        elif state.node not in mine or not active:
+            condition = NodeCondition.RESERVED if condition is NodeCondition.IDLE else condition
+            reason = f"reservation {name} is not active" if state.node in mine else f"not in reservation {name}"
+        elif state.native_state.lower() in {"reserved", "maint"}:
+            condition = NodeCondition.IDLE
+        found.append(replace(state, condition=condition, reason=reason))
+    return found
