@@ -95,10 +95,10 @@ def test_a_complete_run(tmp_path: Path) -> None:
     builder = nodes_and_sizes(tmp_path)
     builder.everything()
     page = page_of(builder, tmp_path)
-    assert "Complete. 72 results planned: 72 measured." in page.text
+    assert "Coverage: complete. 72 results planned: 72 measured." in page.text
     assert "Nothing: every planned result was measured." in page.text
     assert "nightly, 2026-11-21 01:59 UTC: hpcq report" in page.text
-    for words in ("tcp_stream: throughput_bps", "64 KiB", "hpcq-net 0.1.0", "cc (Debian 12.2.0-14) 12.2.0", "n1 to n9"):
+    for words in ("TCP stream: throughput", "64 KiB", "hpcq-net 0.1.0", "cc (Debian 12.2.0-14) 12.2.0", "n1 to n9"):
         assert words in page.text, words
     assert page.text.index("n2 n10") > 0  # in the order a person counts
     named = [value for tag, name, value in page.attributes if tag == "svg" and name == "aria-labelledby"]
@@ -114,7 +114,7 @@ def test_an_incomplete_run_says_what_and_why(tmp_path: Path) -> None:
     builder.end("j00002", 1, "timed_out", "the scheduler says TIMEOUT")
     builder.journal("not_run", job_id="j00003", pair=["n2", "n1"], reason="not idle for 60 s")
     page = page_of(builder, tmp_path)
-    assert "Incomplete. 72 results planned: 11 measured, 1 invalid, 60 not measured." in page.text
+    assert "Coverage: incomplete. 72 results planned: 11 measured, 1 invalid, 60 not measured." in page.text
     for words in ("too short", "attempt 1 timed_out: the scheduler says TIMEOUT", "not run: not idle for 60 s", "timed out"):
         assert words in page.text, words
     assert "pending: not submitted yet" in page.text
@@ -222,7 +222,7 @@ def test_no_bytes_stands_on_the_page_and_in_the_database(tmp_path: Path) -> None
     builder = RunBuilder(tmp_path / "runs", pairs=(("n1", "n2"),), tests=tests)
     builder.everything()
     page = page_of(builder, tmp_path)
-    assert "mpi_pingpong: round_trip_p50_ns" in page.text
+    assert "MPI pingpong: round trip p50" in page.text
     assert page.text.count("0 B ") >= 3  # an axis, a table of figures, a matrix or its dots
     with reading(tmp_path / "results.db") as database:
         sizes = [row[0] for row in database.execute("SELECT DISTINCT message_bytes FROM v_results ORDER BY 1")]
@@ -249,6 +249,15 @@ def test_a_matrix_knows_better_from_worse_and_missing_from_unplanned() -> None:
     latency = [summary(one.client, one.server, one.median, better="lower", unit="ns") for one in group]
     [matrix] = make_matrices(latency, planned)
     assert next(cell for cell in matrix.cells if "n2 to n3" in cell.text).worse
+
+
+def test_a_plan_of_one_direction_has_one_cell_per_pair() -> None:
+    planned = {("alpha", "n1", "n2"), ("alpha", "n3", "n1"), ("alpha", "n2", "n3")}
+    group = [summary("n1", "n2", 100.0), summary("n3", "n1", 60.0)]
+    [matrix] = make_matrices(group, planned)
+    assert len(matrix.cells) == 6
+    assert [cell.text[:8] for cell in matrix.cells if cell.kind == "value"] == ["n1 to n2", "n3 to n1"]
+    assert [cell.kind for cell in matrix.cells].count("missing") == 1
 
 
 # -- queries and rows -------------------------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """Node x node tables: who talks how well to whom, at one look.
 
-Rows are clients, columns servers. A bad node is a cross, a bad link one cell. Colours are relative to the median of the
-table's cells and end at 20 %; grey was not planned, hatched was planned and not measured.
+Rows are clients, columns servers; where the plan has one direction only, each pair is one cell above the diagonal. A bad
+node is a cross, a bad pair one cell. Colours are relative to the median of the table's cells and end at 20 %; grey was not
+planned, hatched was planned and not measured.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from hpcq import units
+from hpcq.reports.words import kernel_title, metric_title
 from hpcq.sorting import natural
 from hpcq.store.query import Summary, median, size_text
 
@@ -35,7 +37,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """One cluster, kernel and size."""
+    """One cluster, kernel and size. unit: the metric in words. one_way: each pair is one cell, whichever end was client."""
 
     title: str
     unit: str
@@ -43,6 +45,7 @@ class Matrix:
     nodes: tuple[str, ...]
     cell_px: int
     cells: tuple[Cell, ...]
+    one_way: bool = False
 
 
 def make_matrices(summaries: Sequence[Summary], planned: Collection[tuple[str, str, str]]) -> list[Matrix]:
@@ -65,7 +68,7 @@ def make_matrices(summaries: Sequence[Summary], planned: Collection[tuple[str, s
         nodes = sorted({node for pair in pairs for node in pair}, key=natural)
         if 2 < len(nodes) <= NODES_MAX:
             words = [
-                kernel,
+                kernel_title(kernel),
                 *([size_text(message_bytes)] if message_bytes is not None else []),
                 *([variant] if variant else []),
             ]
@@ -77,14 +80,17 @@ def _matrix(title: str, here: Sequence[Summary], nodes: Sequence[str], planned: 
     reference = median([one.median for one in here])
     values = {(one.client, one.server): one for one in here}
     numbered = len(nodes) <= _NUMBERS_MAX
-    cells = [
-        _cell((x, y), (client, server), values.get((client, server)), planned, reference, numbered=numbered)
-        for y, client in enumerate(nodes)
-        for x, server in enumerate(nodes)
-    ]
+    one_way = not any((server, client) in planned for client, server in planned)
+    cells = []
+    for y, first in enumerate(nodes):
+        for x, second in enumerate(nodes):
+            pair = (second, first) if one_way and (second, first) in planned else (first, second)
+            if x >= y or not one_way:
+                cells.append(_cell((x, y), pair, values.get(pair), planned, reference, numbered=numbered))
     return Matrix(
         title=title,
-        unit=here[0].metric,
+        unit=metric_title(here[0].metric),
+        one_way=one_way,
         reference=units.human(reference, here[0].unit),
         nodes=tuple(nodes),
         cell_px=44 if numbered else max(5, 560 // len(nodes)),

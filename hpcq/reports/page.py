@@ -16,12 +16,14 @@ from hpcq.analysis.gates import judge_run
 from hpcq.errors import UserError
 from hpcq.reports.matrix import make_matrices
 from hpcq.reports.plots import make_plots
+from hpcq.reports.run_verdict import run_verdict
+from hpcq.reports.words import kernel_title, metric_title
 from hpcq.run_folder.paths import write_text
 from hpcq.store import query
 from hpcq.store.database import Connection, reading
 from hpcq.store.evidence_queries import finding_groups
 from hpcq.store.query import AttemptRow, ResultRow, RunRow, Selection, Summary
-from hpcq.verdict import Verdict
+from hpcq.verdict import GateVerdict, Verdict
 
 #: Rows of a table on the page; a browser should not have to hold what belongs into a query.
 _ROWS_MAX = 2000
@@ -82,6 +84,7 @@ def _context(database: Connection, run: str) -> dict[str, Any]:
     attempts = query.attempts(database, run)
     apart = _apart(main)
     planned = {(row.cluster, row.client, row.server) for row in rows}
+    gates, judged = _gates(database, run)
     return {
         "run": run,
         "campaign": runs[0].campaign,
@@ -89,7 +92,8 @@ def _context(database: Connection, run: str) -> dict[str, Any]:
         "made_utc": _minute(units.utc_now()),
         "version": __version__,
         "clusters": runs,
-        "gates": _gates(database, run),
+        "gates": gates,
+        "verdict": run_verdict(database, run, runs, judged),
         "complete": all(one.complete for one in runs),
         "sentence": _sentence(runs),
         "apart": apart[:_APART_SHOWN],
@@ -113,15 +117,15 @@ def _context(database: Connection, run: str) -> dict[str, Any]:
     }
 
 
-def _gates(database: Connection, run: str) -> dict[str, Any]:
-    """What the campaign's gates say: counts, and all that did not pass, failures first."""
+def _gates(database: Connection, run: str) -> tuple[dict[str, Any], list[GateVerdict]]:
+    """What the campaign's gates say: counts, and all that did not pass, failures first; and each verdict."""
     try:
         verdicts = judge_run(database, run)
     except UserError as error:
-        return {"counts": {}, "told": [], "passed": [], "note": f"The gates were not judged: {error.message}"}
+        return {"counts": {}, "told": [], "passed": [], "note": f"The gates were not judged: {error.message}"}, []
     counts = Counter(one.verdict.value for one in verdicts)
     told, passed = ([one for one in verdicts if (one.verdict is Verdict.PASS) is wanted] for wanted in (False, True))
-    return {"counts": counts, "told": told[:_ROWS_MAX], "passed": passed[:_ROWS_MAX], "note": ""}
+    return {"counts": counts, "told": told[:_ROWS_MAX], "passed": passed[:_ROWS_MAX], "note": ""}, verdicts
 
 
 def _sentence(runs: Sequence[RunRow]) -> str:
@@ -173,7 +177,7 @@ def _apart_nodes(apart: Sequence[Apart]) -> list[str]:
 def _groups(main: Sequence[Summary]) -> list[tuple[str, list[Summary]]]:
     groups: dict[str, list[Summary]] = {}
     for one in main:
-        groups.setdefault(f"{one.cluster}: {one.kernel}, {one.metric}", []).append(one)
+        groups.setdefault(f"{one.cluster}: {kernel_title(one.kernel)}, {metric_title(one.metric)}", []).append(one)
     return list(groups.items())
 
 

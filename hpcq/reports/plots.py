@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from hpcq import units
+from hpcq.reports.words import kernel_title, metric_title
 from hpcq.store.query import Summary, median, size_text
 
 _Number = TypeVar("_Number", int, float)
@@ -128,13 +129,13 @@ def _curves(kernel: str, metric: str, group: Sequence[Summary], sizes: Sequence[
             rows.append(_row(label, size, here))
         band = _points(upper + lower[::-1])
         curves.append(Curve(label, style_index, _points(middle), band, tuple(dots)))
-    unit = group[0].unit
+    unit, words = group[0].unit, f"{metric_title(metric)} of {kernel_title(kernel)}"
     return Plot(
         kind="curve",
-        title=f"{kernel}: {metric}",
-        description=f"{metric} of {kernel} against message size for {', '.join(by_label)}; figures in the table below.",
+        title=f"{kernel_title(kernel)}: {metric_title(metric)}",
+        description=f"{words} against message size for {', '.join(by_label)}; figures in the table below.",
         x_label="message size",
-        y_label=f"{metric}, {group[0].better} is better" + (", logarithmic" if y_axis.log else ""),
+        y_label=f"{metric_title(metric)}, {group[0].better} is better" + (", logarithmic" if y_axis.log else ""),
         height=HEIGHT,
         x_ticks=tuple(Tick(x_axis.at(places[size]), size_text(size)) for size in _few(sizes)),
         y_ticks=tuple(Tick(y_axis.at(value), units.human(value, unit)) for value in _tick_values(y_axis)),
@@ -161,12 +162,13 @@ def _strip(kernel: str, metric: str, group: Sequence[Summary]) -> Plot:
         curves.append(Curve(label, style_index, _points([(middle, y - 13), (middle, y + 13)]), band, dots))
         rows.append(_row(label, members[0].message_bytes, members))
     unit, message_bytes = group[0].unit, group[0].message_bytes
+    words = f"{metric_title(metric)} of {kernel_title(kernel)}"
     at_size = f" at {size_text(message_bytes)}" if message_bytes is not None else ""
     return Plot(
         kind="strip",
-        title=f"{kernel}: {metric}{at_size}",
-        description=f"{metric} of {kernel}{at_size}, one dot a pair, for {', '.join(by_label)}; figures in the table below.",
-        x_label=f"{metric}, {group[0].better} is better" + (", logarithmic" if x_axis.log else ""),
+        title=f"{kernel_title(kernel)}: {metric_title(metric)}{at_size}",
+        description=f"{words}{at_size}, one dot per pair, for {', '.join(by_label)}; figures in the table below.",
+        x_label=f"{metric_title(metric)}, {group[0].better} is better" + (", logarithmic" if x_axis.log else ""),
         y_label="",
         height=height,
         x_ticks=tuple(Tick(x_axis.at(value), units.human(value, unit)) for value in _few(_tick_values(x_axis), 5)),

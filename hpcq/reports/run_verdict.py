@@ -1,0 +1,189 @@
+"""The first thing that the page of a run says: is anybody slow, broken or missing, by everything that judges.
+
+    what became of every test   a test that ran and never brought a valid result is gone: worse than any value
+    the campaign's gates        failed, inconclusive
+    history                     series of this run that stand on a worse level than before
+    the ledger                  nodes of this run whose last acceptance failed
+    coverage                    what was planned and is not there
+
+Coverage alone is no verdict: a run of which everything was measured, and which nothing judges, is called unjudged.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from hpcq import units
+from hpcq.analysis.series_outcomes import SeriesOutcome, outcomes_in
+from hpcq.sorting import natural
+from hpcq.store.database import Connection
+from hpcq.store.query import RunRow
+from hpcq.store.time_windows import Window, run_ids
+from hpcq.verdict import GateVerdict, Verdict
+from hpcq.verdict.record import Thing
+from hpcq.verdict.words import Tally
+
+#: History before the run that a search looks at; changes older than the second are old news, told by `hpcq history`.
+_LOOK_BACK_DAYS = 120
+_CHANGED_DAYS = 30
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One thing that speaks for a verdict, in words for people; count: how many series, gates or nodes it is about."""
+
+    verdict: Verdict
+    words: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunVerdict:
+    """What the run says altogether. judged_by: what could judge it at all, in words; empty where nothing could."""
+
+    verdict: Verdict
+    judged_by: str
+    reasons: tuple[Reason, ...]
+
+    @property
+    def word(self) -> str:
+        """In large letters: the verdict, or that nothing judges this run."""
+        return self.verdict.shown if self.judged_by or self.verdict is not Verdict.INCONCLUSIVE else "NOT JUDGED"
+
+
+def run_verdict(database: Connection, run: str, runs: Sequence[RunRow], gates: Sequence[GateVerdict]) -> RunVerdict:
+    """Everything that judges this run, put together; the worst word holds."""
+    outcomes = outcomes_in(database, [run_ids(database)[run]])
+    changes, judged_count = _changes(database, runs[0].created_utc, outcomes)
+    nodes = _ledger(database, outcomes)
+    reasons = [*_gone(outcomes), *_failed_gates(gates), *changes, *nodes, *_open_gates(gates), *_missing(runs)]
+    judged_by = _judged_by(gates, judged_count, len(outcomes))
+    worst = [verdict for verdict in (Verdict.FAILED, Verdict.DEGRADED) if any(one.verdict is verdict for one in reasons)]
+    if worst:
+        return RunVerdict(worst[0], judged_by, tuple(reasons))
+    passed = judged_by and not reasons
+    return RunVerdict(Verdict.PASS if passed else Verdict.INCONCLUSIVE, judged_by, tuple(reasons))
+
+
+def _judged_by(gates: Sequence[GateVerdict], judged_count: int, series_count: int) -> str:
+    words = []
+    if gates:
+        words.append(Tally.of(one.verdict for one in gates).first_line("gate"))
+    if judged_count:
+        words.append(f"{judged_count} of {series_count} series have a history long enough to compare with")
+    return "; ".join(words)
+
+
+def _gone(outcomes: Iterable[SeriesOutcome]) -> Iterator[Reason]:
+    """Tests that ran and brought nothing valid, by node where one node has most of them."""
+    gone = [one for one in outcomes if one.gone]
+    if not gone:
+        return
+    why = Counter(one.why for one in gone).most_common(1)[0][0]
+    words = f"{_count(len(gone), 'series')} ran and brought no valid result: {_places(gone)}. Most often: {why}"
+    yield Reason(Verdict.FAILED, words, len(gone))
+
+
+def _places(gone: Sequence[SeriesOutcome]) -> str:
+    ends = Counter(f"{one.cluster}: {end}" for one in gone for end in {one.client, one.server})
+    node, count = ends.most_common(1)[0]
+    if len(gone) > 1 and count == len(gone):
+        return f"all with {node}"
+    pairs = list(dict.fromkeys(f"{one.cluster}: {one.client} > {one.server}" for one in gone))
+    more = f" and {len(pairs) - _SHOWN} more pairs" if len(pairs) > _SHOWN else ""
+    return ", ".join(pairs[:_SHOWN]) + more
+
+
+def _failed_gates(gates: Sequence[GateVerdict]) -> Iterator[Reason]:
+    failed = [one for one in gates if one.verdict is Verdict.FAILED]
+    if failed:
+        first = failed[0]
+        place = f"{first.series.cluster}: {first.series.client} > {first.series.server}"
+        words = f"{_count(len(failed), 'gate')} failed, such as {place}: {first.words}, allowed is {first.bound}"
+        yield Reason(Verdict.FAILED, words, len(failed))
+
+
+def _open_gates(gates: Sequence[GateVerdict]) -> Iterator[Reason]:
+    found = [one for one in gates if one.verdict is Verdict.INCONCLUSIVE]
+    if found:
+        why = Counter(one.reason for one in found).most_common(1)[0][0]
+        yield Reason(Verdict.INCONCLUSIVE, f"{_count(len(found), 'gate')} could not be judged. Most often: {why}", len(found))
+
+
+def _missing(runs: Sequence[RunRow]) -> Iterator[Reason]:
+    planned = sum(one.planned_count for one in runs)
+    lost = planned - sum(one.measured_count for one in runs)
+    if lost:
+        yield Reason(Verdict.NOT_COVERED, f"{lost} of {_count(planned, 'planned result')} are not there", lost)
+
+
+def _changes(database: Connection, created_utc: str, outcomes: Sequence[SeriesOutcome]) -> tuple[list[Reason], int]:
+    """Series of this run that stand on a worse level, and how many have history enough to be searched."""
+    from hpcq.analysis.bulk_points import tracks
+    from hpcq.analysis.changed import explained, searched
+    from hpcq.store.annotations import state_by_change
+    from hpcq.store.history import Filter, metrics_of, select
+    from hpcq.verdict.levels import JUDGED_POINTS_MIN
+
+    series_ids = {one.series_id for one in outcomes}
+    rows = [row for row in select(database, Filter()) if row.series_id in series_ids]
+    metrics = metrics_of(database, None)
+    began = units.parse_utc(created_utc)
+    last_utc = max((job.started_utc for one in outcomes for job in one.jobs), default=created_utc)
+    window = Window("this run's history", _text(began - dt.timedelta(days=_LOOK_BACK_DAYS)), f"{last_utc}~")
+    judged = [one for one in tracks(database, rows, metrics, window) if len(one.value) >= JUDGED_POINTS_MIN]
+    known = {one.series_id for one in judged}
+    since = _text(began - dt.timedelta(days=_CHANGED_DAYS))
+    states = state_by_change(database)
+    worse = [
+        one
+        for one in searched(database, [row for row in rows if row.series_id in known], metrics, since, window)
+        if one.level.sure
+        and one.level.direction == "worse"
+        and not one.level.came_back
+        and states.get((one.row.series_id, one.metric.name, one.at_utc)) not in {"expected", "false"}
+    ]
+    if not worse:
+        return [], len(judged)
+    worst = max(worse, key=lambda one: abs((one.level.ratio or 1.0) - 1.0))
+    ends = Counter(f"{one.row.cluster}: {end}" for one in worse for end in {one.row.client, one.row.server})
+    node, count = ends.most_common(1)[0]
+    shared = f", {count} of them with {node}" if count > 1 else ""
+    change = f"{(worst.level.ratio or 1.0) - 1.0:+.0%}" if worst.level.ratio is not None else "changed"
+    words = (
+        f"{_count(len(worse), 'series')} got worse and stayed so{shared}; the furthest is"
+        f" {worst.row.label} {change} since {worst.at_utc[:16].replace('T', ' ')} UTC"
+    )
+    differs = explained(database, worst).words
+    if differs:
+        words += f"; what differs since then: {differs}"
+    return [Reason(Verdict.DEGRADED, words, len(worse))], len(judged)
+
+
+def _ledger(database: Connection, outcomes: Sequence[SeriesOutcome]) -> Iterator[Reason]:
+    """Nodes of this run whose last acceptance failed, and who has not passed one since."""
+    from hpcq.store.ledger import last_verdicts
+
+    nodes = {(one.cluster, end) for one in outcomes for end in (one.client, one.server)}
+    records = {(one.cluster, one.name): one for one in last_verdicts(database) if one.kind is Thing.NODE}
+    bad = [
+        f"{cluster}/{node}"
+        for cluster, node in sorted(nodes & records.keys(), key=lambda one: (one[0], natural(one[1])))
+        if records[cluster, node].verdict in {Verdict.FAILED, Verdict.DEGRADED}
+    ]
+    if bad:
+        named = ", ".join(bad[:_SHOWN])
+        words = f"{_count(len(bad), 'node')} did not pass the last acceptance: {named}"
+        yield Reason(Verdict.DEGRADED, words, len(bad))
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 or noun == "series" else f"{count} {noun}s"
+
+
+def _text(at: dt.datetime) -> str:
+    return at.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S")
