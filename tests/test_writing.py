@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tools import prose
+
 pytestmark = pytest.mark.fast
 
 REPOSITORY = Path(__file__).parents[1]
@@ -73,7 +75,7 @@ def texts() -> Iterator[Path]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
 def test_lines_of_prose_fit(page: Path) -> None:
-    assert [f"{page}:{number}" for number, line in prose_lines(page) if len(line) > LINE_CHARACTERS] == []
+    assert [f"{page}:{number}" for number, line in prose_lines(page) if len(line) > LINE_CHARACTERS] == [], "make docs wraps them"
 
 
 def test_no_phrase_that_reads_as_if_translated() -> None:
@@ -92,3 +94,13 @@ def test_no_phrase_that_reads_as_if_translated() -> None:
 )
 def test_the_list_knows_its_phrases(sentence: str) -> None:
     assert any(pattern.search(sentence) for pattern in _PATTERNS)
+
+
+def test_wrapping_keeps_every_word_and_all_that_is_no_prose() -> None:
+    code = "    " + "x" * 200 + "\n\n```\n" + "y " * 100 + "\n```\n\n| " + "z" * 200 + " |\n"
+    page = f"# {'heading ' * 30}\n\n{'word ' * 60}end.\n\n- {'item ' * 60}end\n  {'more ' * 5}\n\n{code}"
+    made = prose.wrapped(page)
+    assert made.split() == page.split()
+    assert made.endswith(code)
+    assert max(len(line) for line in made.split("\n") if line[:4] in {"word", "- it", "  it"}) <= prose.WIDTH
+    assert prose.wrapped(made) == made
