@@ -75,7 +75,9 @@ def texts() -> Iterator[Path]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
 def test_lines_of_prose_fit(page: Path) -> None:
-    assert [f"{page}:{number}" for number, line in prose_lines(page) if len(line) > LINE_CHARACTERS] == [], "make docs wraps them"
+    assert [f"{page}:{number}" for number, line in prose_lines(page) if len(line) > LINE_CHARACTERS] == [], (
+        "make docs wraps them"
+    )
 
 
 def test_no_phrase_that_reads_as_if_translated() -> None:

@@ -37,7 +37,9 @@ def filter_options(function: _Function) -> _Function:
         click.option("--node", help="Only pairs with this node at either end."),
         click.option("--group", help="Only pairs with a node of this leaf, rack or other group."),
         click.option("--where", multiple=True, metavar="NAME=VALUE", help="Only with this parameter: message_bytes=64KiB."),
-        click.option("--fact", multiple=True, metavar="NAME=VALUE", help="Only results of nodes that had this fact then."),
+        click.option(
+            "--fact", multiple=True, metavar="NAME=VALUE", help="Only results of nodes that had this fact at that time."
+        ),
         click.option("--metric", help="This metric instead of each kernel's main one."),
     )
     wrapped = _gathering(function)

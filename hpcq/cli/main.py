@@ -27,11 +27,11 @@ _INTERNAL = "stage"
 #: verb -> (module, one line for the list of verbs); in the order of the list.
 _VERBS = {
     "run": ("run.campaigns", "Run a campaign: build, plan, measure, load, report."),
-    "plan": ("run.campaigns", "Show what a campaign would run, where and how long; starts nothing."),
+    "plan": ("run.campaigns", "Show what a campaign would run, where and how long."),
     "submit": ("run.campaigns", "Start a campaign and return as soon as its first jobs are queued."),
     "status": ("run.campaigns", "Show how far a run is."),
-    "resume": ("run.campaigns", "Take up a run whose driver ended; queued jobs are adopted."),
-    "cancel": ("run.campaigns", "End a run's jobs and leave nothing queued."),
+    "resume": ("run.campaigns", "Take over a run whose driver ended; queued jobs are adopted."),
+    "cancel": ("run.campaigns", "End a run's jobs; nothing stays queued."),
     "results": ("read.results", "Show results, by run, kernel and pair."),
     "show": ("read.show", "Show one result with the evidence of both ends."),
     "facts": ("read.facts", "Show the facts of a node, and what changed between two times."),
@@ -53,7 +53,7 @@ _VERBS = {
     "event": ("keep.annotations", "Write down what happened to machines."),
     "db": ("keep.db", "Look after the database: check, merge, prune, groups."),
     "doctor": ("run.doctor", "Say what is wrong here: schedules, unfinished runs, database, disk."),
-    "kernels": ("read.kernels", "Show what the kernels can measure, and their parameters."),
+    "kernels": ("read.kernels", "List the kernels, what they measure and their parameters."),
     "detect": ("judge.detect", "Find change points in any CSV, or test before against after."),
     "blame": ("judge.blame", "Find the slow node, link or group in pair results, and the pairs that would tell."),
     "build": ("run.clusters", "Build the kernels on a cluster."),

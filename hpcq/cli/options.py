@@ -65,7 +65,7 @@ def clusters_option(function: _Function) -> _Function:
         "cluster_folders",
         type=click.Path(path_type=Path, file_okay=False),
         multiple=True,
-        help="A folder with cluster files, looked at first.",
+        help="A folder with cluster files, searched first; repeatable.",
     )(function)
 
 

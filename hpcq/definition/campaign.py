@@ -45,17 +45,17 @@ class NodesSection(Section):
     """Which nodes may be used."""
 
     state: Literal["idle", "up"] = Field(
-        default="idle", description="Idle at the start (`idle`), or also at work (`up`), which are waited for."
+        default="idle", description="`idle`: nodes that are idle at the start. `up`: also busy ones, for which the run waits."
     )
-    include: NodeLists = Field(default=[], description="Only these: names, or ranges like n[01-04,7]. Empty is all.")
-    exclude: NodeLists = Field(default=[], description="Never these.")
+    include: NodeLists = Field(default=[], description="Only these nodes: names, or ranges like n[01-04,7]. Empty: all.")
+    exclude: NodeLists = Field(default=[], description="Never these nodes.")
     constraint: Features | None = Field(default=None, description="Features a node must have, joined by & and |.")
     partition: Word | None = Field(default=None, description="The partition of this campaign instead of the cluster file's.")
-    queue: Word | None = Field(default=None, description="The same as partition, in the words of PBS.")
+    queue: Word | None = Field(default=None, description="The same as partition, in PBS's word.")
     reservation: Annotated[ReservationSection | None, BeforeValidator(named_reservation)] = Field(
         default=None, description="A reservation instead of the cluster file's: its name, or {make: true}."
     )
-    at_most: int | None = Field(default=None, ge=2, description="This many nodes at most, chosen by the seed.")
+    at_most: int | None = Field(default=None, ge=2, description="At most this many nodes, which the seed chooses.")
 
 
 def _columns(value: object) -> object:
@@ -76,12 +76,12 @@ class TestSection(Section):
     __test__ = False
 
     kernel: str = Field(description="The kernel to run; `hpcq kernels` lists them.")
-    parameters: dict[str, Any] = Field(default={}, description="Fixed parameters; those left out keep the kernel's default.")
+    parameters: dict[str, Any] = Field(default={}, description="Fixed parameters; the others keep the kernel's default.")
     matrix: dict[str, _Values] = Field(default={}, description="Parameters with lists of values: every combination.")
     zips: _Zips = Field(default=[], alias="zip", description="Parameters with lists of one length: taken together.")
     exclude: list[dict[str, Any]] = Field(default=[], description="Combinations to leave out.")
     timeout_s: Seconds | None = Field(
-        default=None, gt=0, le=86400, description="When one measurement is given up. Default: from its durations."
+        default=None, gt=0, le=86400, description="Time limit of one measurement. Default: from its durations."
     )
 
 
@@ -96,39 +96,37 @@ class CampaignFile(Section):
     """A campaign: what to measure, on which nodes of which clusters."""
 
     name: Name = Field(description="Name of the campaign; run ids and job names begin with it.")
-    description: Text = Field(default="", description="What it is for, for people.")
-    clusters: Names = Field(min_length=1, description="Names of cluster files.")
+    description: Text = Field(default="", description="What the campaign is for.")
+    clusters: Names = Field(min_length=1, description="The clusters to measure: names of cluster files.")
     nodes: NodesSection = Field(default=NodesSection(), description="Which nodes may be used.")
     pairs: PairsSection | None = Field(
         default=None,
-        description="How nodes become pairs. Required without links; with them, by default, their nodes in a ring.",
+        description="How nodes become pairs. Required without links. Default with links: their nodes in a ring.",
     )
     tests: list[TestSection] = Field(min_length=1, description="What each pair runs, in this order.")
-    repetitions: int = Field(
-        default=3, ge=1, le=10_000, description="How often the tests of a pair are run, all of them each time."
-    )
+    repetitions: int = Field(default=3, ge=1, le=10_000, description="How often each pair runs all its tests.")
     walltime: Walltime | None = Field(
         default=None, description='Time limit of one job, with its unit: "5min". Default: from the tests.'
     )
-    retries: int = Field(default=1, ge=0, le=10, description="How often a job that failed is tried again.")
+    retries: int = Field(default=1, ge=0, le=10, description="How often hpcq tries a failed job again.")
     seed: Annotated[
         int | Literal["each_run"] | None,
         BeforeValidator(_seed),
         WithJsonSchema({"anyOf": [{"type": "integer"}, {"const": "each_run"}]}),
     ] = Field(
         default=None,
-        description="Decides pairs and roles. Default: from the name, so equal in every run; each_run: another each run.",
+        description="Decides pairs and roles. Default: from the name, the same in every run; each_run: a new one per run.",
     )
     gates: list[GateSection] = Field(default=[], description="Bounds that results must keep.")
-    links: list[LinkSection] = Field(default=[], description="Pairs of clusters whose connection is measured.")
+    links: list[LinkSection] = Field(default=[], description="Pairs of clusters whose connection to measure.")
     budget: BudgetSection | None = Field(default=None, description="What the campaign may take of a cluster.")
     allocation: AllocationWord = Field(
-        default="pair", description="Which pairs share an allocation and play a tournament in it."
+        default="pair", description="Which pairs share an allocation, in which they play a tournament."
     )
     concurrency: ConcurrencyWords | None = Field(
         default=None, description="In a tournament: all pairs of a round at once, or one pair at a time. Default: rounds."
     )
-    evidence: Literal["summary", "full"] = Field(default="summary", description="How much of what the kernels saw is kept.")
+    evidence: Literal["summary", "full"] = Field(default="summary", description="How much of the evidence to keep.")
 
 
 def read_campaign(path: Path) -> Campaign:

@@ -162,21 +162,23 @@ Walltime = Annotated[int, BeforeValidator(_walltime), WithJsonSchema({"type": "s
 class BudgetSection(Section):
     """What may be taken of a cluster at any time; the tighter of campaign and cluster holds."""
 
-    jobs_at_most: int | None = Field(default=None, ge=1, le=100_000, description="Jobs queued and running at once. Default 32.")
-    nodes_at_most: int | None = Field(default=None, ge=2, description="Nodes in use or asked for at once.")
+    jobs_at_most: int | None = Field(
+        default=None, ge=1, le=100_000, description="Most jobs queued and running at once. Default: 32."
+    )
+    nodes_at_most: int | None = Field(default=None, ge=2, description="Most nodes in use or asked for at once.")
     node_share_ratio: float | None = Field(
-        default=None, gt=0, le=1, description="Share of the nodes that are idle or ours, 0 to 1."
+        default=None, gt=0, le=1, description="Largest share to use of the nodes that are idle or ours, 0 to 1."
     )
     node_seconds_at_most: Seconds | None = Field(
         default=None,
-        description="Node-seconds on one cluster: plans that cost more are refused; jobs, retries too, never take more.",
+        description="Node-seconds on one cluster. hpcq refuses plans that cost more; jobs, retries included, never take more.",
     )
-    walltime_at_most: Walltime | None = Field(default=None, description='Time limit of a job at most, with its unit: "10min".')
+    walltime_at_most: Walltime | None = Field(default=None, description='Longest time limit of a job, with its unit: "10min".')
     hours: Annotated[str, BeforeValidator(_hours)] | None = Field(
-        default=None, description="Jobs start in these hours of the day only, FIRST-LAST in local time, like 20-06."
+        default=None, description="Jobs start only in these hours of the day, FIRST-LAST in local time, like 20-06."
     )
     gives_way: bool = Field(
-        default=False, alias="yield", description="Waiting jobs go away while jobs of other users wait for nodes."
+        default=False, alias="yield", description="Withdraw waiting jobs while jobs of other users wait for nodes."
     )
 
 

@@ -90,7 +90,7 @@ class ReachSection(Section):
 
     ssh: Annotated[str, AfterValidator(_host)] = Field(description="Host as you would type it after ssh.")
     ssh_config: Annotated[Line, AfterValidator(_config)] | None = Field(
-        default=None, description="Another ssh configuration file than your own, from / or ~/ on."
+        default=None, description="An ssh configuration file other than your own; begins with / or ~/."
     )
 
     @model_validator(mode="before")
@@ -108,7 +108,7 @@ class MpiSection(Section):
     launch: Words | None = Field(
         default=None,
         min_length=1,
-        description="The launcher's words; {count}, {nodes} (by comma), {hostfile} (one a line), {client} and {server} may"
+        description="The launcher's command; {count}, {nodes} (by comma), {hostfile} (one per line), {client} and {server} may"
         f" stand in them. Default: {_LAUNCH_DEFAULTS}.",
     )
 
@@ -134,39 +134,39 @@ class _ClusterFile(Section):
             WithJsonSchema({"type": ["integer", "array"], "items": {"type": "string"}}),
         ]
         | None
-    ) = Field(default=None, description="Scheduler local only: how many nodes to play, or their names. Default: 2.")
+    ) = Field(default=None, description="Scheduler local only: the number of simulated nodes, or their names. Default: 2.")
     modules: Lines = Field(default=[], description="Modules to load before building and in every job.")
     environment: Annotated[dict[str, Text], BeforeValidator(_environment)] = Field(
-        default={}, description="Variables to set before building and in every job; the values are taken as written."
+        default={}, description="Variables to set before building and in every job, with the values exactly as written."
     )
     launcher: Words | None = Field(
-        default=None, description="Words before a command that is to run on the node {node}. Default: the scheduler's own way."
+        default=None, description="Command that starts a process on the node {node}. Default: the scheduler's own way."
     )
     mpi: MpiSection | None = Field(
         default=None, description="How MPI is compiled and started. Default: the cluster has no MPI."
     )
     interface: Annotated[str, AfterValidator(_interface)] | None = Field(
-        default=None, description="Network interface under test; its address is read on the node. Default with local: lo."
+        default=None, description="Network interface under test; hpcq reads its address on the node. Default with local: lo."
     )
     ports: Annotated[str, BeforeValidator(_ports)] | None = Field(
         default=None, description="Ports that are open between nodes, FIRST-LAST. Default: any."
     )
     compiler: CompilerSection = Field(default=CompilerSection(), description="How the socket kernels are compiled.")
     extra_directives: list[Line] = Field(
-        default=[], description="More options of the submit command, one each, like --licenses=fs."
+        default=[], description="More options of the submit command, one per item, like --licenses=fs."
     )
     work_directory: Annotated[Line, AfterValidator(_folder)] | None = Field(
-        default=None, description="Folder there that all its nodes see. Default with reach here: the run's own folder."
+        default=None, description="Folder on the cluster that all its nodes see. Default with reach here: the run's own folder."
     )
     budget: BudgetSection = Field(default=BudgetSection(), description="What campaigns may take of the cluster.")
     patience_s: Seconds = Field(
-        default=600.0, ge=0, description="How long to wait for idle nodes before the pairs that are left are given up."
+        default=600.0, ge=0, description="How long to wait for idle nodes before giving up the pairs that are left."
     )
     poll_interval_s: Seconds | None = Field(
         default=None,
         gt=0,
         le=3600,
-        description="What the time between two questions to the scheduler may grow to. Default: 5 s, with local 0.5 s.",
+        description="Longest time between two polls of the scheduler. Default: 5 s; with local 0.5 s.",
     )
 
 

@@ -27,25 +27,27 @@ class GateSection(Section):
     )
     where: dict[str, Any] = Field(default={}, description="Only tests with these parameters.")
     statistic: Literal["median", "worst"] = Field(
-        default="median", description="What of a pair's repetitions must keep the bound."
+        default="median", description="Which value of a pair's repetitions must keep the bound."
     )
     minimum: Annotated[Any, WithJsonSchema(QUANTITY)] = Field(
-        default=None, description="In the metric's unit, or with a unit; with `against` a share of the reference, like 95%."
+        default=None,
+        description="Lower bound in the metric's unit, or with a unit; with `against` a share of the reference, like 95%.",
     )
-    maximum: Annotated[Any, WithJsonSchema(QUANTITY)] = Field(default=None, description="The same, from above.")
+    maximum: Annotated[Any, WithJsonSchema(QUANTITY)] = Field(default=None, description="Upper bound, in the same way.")
     against: str | None = Field(
-        default=None, description="What the bound is a share of: baseline:NAME, peers, link or memory. Default: it is absolute."
+        default=None,
+        description="The bounds are shares of this: baseline:NAME, peers, link or memory. Default: absolute bounds.",
     )
     at_least: int | None = Field(
         default=None,
         ge=3,
         le=10_000,
-        description="So many values of the baseline, or so many peers, are needed; with fewer it is inconclusive. Default 5.",
+        description="Fewest values of the baseline, or peers; with fewer the gate is inconclusive. Default: 5.",
     )
     history: Seconds | None = Field(
         default=None,
         gt=0,
-        description="Results of peers from so long before the run count too, like 30d. Default: of the run only.",
+        description="Count results of peers from this long before the run too, like 30d. Default: of the run only.",
     )
 
 

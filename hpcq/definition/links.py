@@ -32,22 +32,26 @@ class LinkSection(Section):
     to_cluster: Name = Field(alias="to", description="Another of them; its nodes listen, unless `listen` says otherwise.")
     listen: Literal["from", "to", "either"] = Field(
         default="either",
-        description="Which side may be connected to. either: both listen, both are tried, `to` is taken where both are open.",
+        description="Which side may be connected to. either: both listen, both are tried; if both are open, `to` serves.",
     )
-    pairs: int | None = Field(default=None, ge=1, le=10_000, description="How many node pairs, chosen by the seed. Default: 2.")
+    pairs: int | None = Field(
+        default=None, ge=1, le=10_000, description="How many node pairs; the seed chooses them. Default: 2."
+    )
     node_pairs: list[Annotated[list[NodeName], BeforeValidator(_pair)]] = Field(
         default=[], alias="list", description="These pairs instead: [node of from, node of to]."
     )
     directions: Literal["one", "both"] = Field(
-        default="both", description="both: tests with a `direction` run once each way, whoever listens."
+        default="both", description="both: tests with a `direction` run once in each direction, whichever side listens."
     )
     compare: bool = Field(
         default=True,
-        description="Measure its nodes within their clusters too, right beside: a ring, or such `pairs` of the campaign.",
+        description="Measure its nodes within their clusters too: a ring, or the campaign's `pairs` of these nodes.",
     )
-    at_once: int = Field(default=1, ge=1, le=1000, description="Pairs that measure at the same time and share the link.")
+    at_once: int = Field(
+        default=1, ge=1, le=1000, description="Number of pairs that measure at the same time and share the link."
+    )
     patience_s: Seconds = Field(
-        default=PATIENCE_S, ge=1, le=86400, description="How long a side that runs may wait for the other one."
+        default=PATIENCE_S, ge=1, le=86400, description="How long a side that runs waits for the other one."
     )
 
 

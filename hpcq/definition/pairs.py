@@ -54,8 +54,8 @@ Group = Annotated[str, AfterValidator(_group)]
 class CoverageSection(Section):
     """What the pairs should reach; said first by `hpcq plan` and `hpcq status`, with what is not reached and why."""
 
-    node: int = Field(default=0, ge=0, description="Each node in at least so many pairs.")
-    group_pair: int = Field(default=0, ge=0, description="Each two groups in at least so many pairs.")
+    node: int = Field(default=0, ge=0, description="Each node in at least this many pairs.")
+    group_pair: int = Field(default=0, ge=0, description="Every two groups in at least this many pairs.")
 
 
 class PairsSection(Section):
@@ -67,9 +67,11 @@ class PairsSection(Section):
     rounds: int | None = Field(
         default=None, ge=1, le=1_000_000, description="Rounds of disjoint pairs; with within, in each group."
     )
-    random: int | None = Field(default=None, ge=1, le=100_000, description="Pattern random: each node in so many drawn pairs.")
+    random: int | None = Field(
+        default=None, ge=1, le=100_000, description="Pattern random: each node in this many drawn pairs."
+    )
     bisection: int | None = Field(
-        default=None, ge=1, le=1_000_000, description="Pattern bisection: so many rounds of pairs that all cross the middle."
+        default=None, ge=1, le=1_000_000, description="Pattern bisection: this many rounds of pairs that all cross the middle."
     )
     within: Group | None = Field(
         default=None, description="Pattern within: pairs inside each group, `switch` or features like `rack*`."
@@ -77,16 +79,14 @@ class PairsSection(Section):
     across: Group | None = Field(
         default=None, description="Pattern across: pairs between every two groups, named as for within."
     )
-    each: int | None = Field(
-        default=None, ge=1, le=100_000, description="Pattern across: pairs of every two groups. Default: 1."
-    )
+    each: int | None = Field(default=None, ge=1, le=100_000, description="Pattern across: pairs per two groups. Default: 1.")
     topology: FileName | None = Field(
-        default=None, description="A topology.conf beside the campaign that says the switches instead of the scheduler."
+        default=None, description="A topology.conf beside the campaign that names the switches instead of the scheduler."
     )
     file: FileName | None = Field(
         default=None, description="Pattern file: lines `ROUND CLIENT SERVER` in a file beside the campaign."
     )
-    coverage: CoverageSection = Field(default=CoverageSection(), description="What the pairs should reach.")
+    coverage: CoverageSection = Field(default=CoverageSection(), description="The coverage that the pairs should reach.")
     node: NodeName | None = Field(default=None, description="Pattern star: the node in the middle.")
     star: NodeName | None = Field(default=None, description="Short for pattern star with this node.")
     pairs: list[Annotated[list[NodeName], BeforeValidator(_pair)]] = Field(

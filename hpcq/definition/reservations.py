@@ -21,10 +21,10 @@ def named_reservation(value: object) -> object:
 class ReservationSection(Section):
     """A reservation: the name of one that exists, or {make: true} for one of the run's own."""
 
-    name: Word | None = Field(default=None, description="One that exists.")
-    make: bool = Field(default=False, description="hpcq makes one of idle nodes, uses it and removes it.")
+    name: Word | None = Field(default=None, description="A reservation that exists.")
+    make: bool = Field(default=False, description="hpcq reserves idle nodes, uses them and removes the reservation.")
     otherwise: Literal["stop", "without"] = Field(
-        default="stop", description="With make, where you may not make one: stop before anything runs, or go on without."
+        default="stop", description="With make, if you may not make one: stop before anything runs, or go on without."
     )
 
     @model_validator(mode="after")

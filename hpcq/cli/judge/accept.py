@@ -32,9 +32,9 @@ _WORDS = {
 @click.option(
     "--since", help="Nodes that came up or were released since: a reservation, a time (now-12h, 2026-11-20), or boot."
 )
-@click.option("--against", metavar="BASELINE", help="Hold against this baseline. Default: the cluster's newest runs.")
-@click.option("--node", "nodes", multiple=True, help="Only this node, whether it needs it or not; several times.")
-@click.option("--all", "everything", is_flag=True, help="All nodes, whether they need it or not.")
+@click.option("--against", metavar="BASELINE", help="Judge against this baseline. Default: the cluster's newest runs.")
+@click.option("--node", "nodes", multiple=True, help="Only this node, also if it needs no test; repeatable.")
+@click.option("--all", "everything", is_flag=True, help="All nodes, also those that need no test.")
 @click.option("--apply", is_flag=True, help="Run the commands that drain what failed and resume what passed.")
 @database_option
 @runs_option
@@ -52,10 +52,10 @@ def accept(  # noqa: PLR0917 - Click passes by name
     cluster_folders: Sequence[Path],
     as_json: bool,
 ) -> int:
-    """Test the nodes that need it and say which may go back to users.
+    """Test the nodes that need a verdict, and say which may go back to users.
 
-    Without options these are the nodes that were never accepted, that booted or came up since their last verdict, or came back
-    from a maintenance reservation or a drain. When there are none, nothing is run: it may be called every few minutes.
+    Without options it tests the nodes that were never accepted, that booted or came up since their last verdict, or that came
+    back from a maintenance reservation or a drain. If there are none it runs nothing, so you may call it every few minutes.
 
     \b
     PASS          as expected

@@ -22,15 +22,15 @@ _SHOWN = 12
 
 @click.command()
 @click.option("--pairs", "pairs_file", metavar="FILE", help="CSV: round,node_a,node_b,value; - is standard input.")
-@click.option("--run", "runs", multiple=True, metavar="RUN", help="A run instead of a file, or latest; several times.")
-@click.option("--cluster", metavar="NAME", help="Of a run with several clusters, the one that is meant.")
+@click.option("--run", "runs", multiple=True, metavar="RUN", help="A run instead of a file, or latest; repeatable.")
+@click.option("--cluster", metavar="NAME", help="The cluster to judge, if the run has several.")
 @click.option("--groups", "groups_file", metavar="FILE", help="CSV: node,group (leaf switch, rack).")
 @click.option(
     "--better",
     type=click.Choice([Better.HIGHER.value, Better.LOWER.value]),
     default=Better.HIGHER.value,
     show_default=True,
-    help="Whether the values of a file are rates or times.",
+    help="Which direction is good for the values of the file.",
 )
 @click.option(
     "--minimum-effect-ratio",
@@ -39,8 +39,10 @@ _SHOWN = 12
     show_default=True,
     help="Smallest slowdown worth naming.",
 )
-@click.option("--campaign", metavar="FILE", help="Write a campaign that runs the pairs which would settle what is open.")
-@click.option("--like", metavar="CAMPAIGN", help="Whose tests and cluster --campaign takes. Default: those of the run.")
+@click.option("--campaign", metavar="FILE", help="Write a campaign of the pairs that would settle what is open.")
+@click.option(
+    "--like", metavar="CAMPAIGN", help="The campaign whose tests and cluster --campaign takes. Default: those of the run."
+)
 @database_option
 @json_option
 def blame(  # noqa: PLR0917 - Click passes by name
@@ -57,7 +59,7 @@ def blame(  # noqa: PLR0917 - Click passes by name
 ) -> int:
     """Name the slow node, link or group in a table of pair results, or the pairs that would tell.
 
-    Results of one round ran at the same time. A link is only named after three slow results. Of a run, every test is a table;
+    Results of one round ran at the same time. It names a link only after three slow results. Of a run, every test is a table;
     give the run of the asked pairs, too, and both are judged together. Exit code 3 when something is named, 4 when it is open.
 
     \b

@@ -37,9 +37,9 @@ _SHOWN = 12
 )
 @json_option
 def detect(file: str, boundary: int | None, better: str, minimum_effect_ratio: float | None, as_json: bool) -> int:
-    """Say when the series in a CSV changed, or whether they got worse at a known boundary.
+    """Find when the series in a CSV changed, or whether they got worse at a known boundary.
 
-    FILE has one series a column, in time order, with or without a header; - is standard input. Empty cells are missing
+    FILE has one series per column, in time order, with or without a header; - is standard input. Empty cells are missing
     values. Exit code 3 when a series got worse, 4 when it cannot be told.
 
     \b

@@ -49,8 +49,8 @@ def propose_gates(  # noqa: PLR0917 - Click passes by name
 ) -> int:
     """Propose gates for each test from history, as lines for a campaign, with their expected rate of false alarms.
 
-    The rate is of a pair's median in one job. It is checked by making the bound without each series in turn, and counting how
-    often that series breaks it. Fewer than 30 points propose nothing.
+    The rate is that of a pair's median in one job. To check it, hpcq makes the bound without each series in turn and counts
+    how often that series breaks it. With fewer than 30 points it proposes nothing.
 
     \b
     Example: hpcq gate propose --from 90d --against peers --false-alarm-ratio 0.01

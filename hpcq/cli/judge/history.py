@@ -94,7 +94,7 @@ def series(filters: dict[str, Any], database: Path, as_json: bool) -> int:
 @click.argument("name", metavar="SERIES")
 @click.option("--since", "stretch", help="Only this stretch: 30d, 2026-11, 90d..30d, a run.")
 @click.option("--metric", help="This metric instead of the kernel's main one.")
-@click.option("--last", type=click.IntRange(min=1), help="Only so many points, the newest.")
+@click.option("--last", type=click.IntRange(min=1), help="Only the newest N points.")
 @database_option
 @json_option
 def history(  # noqa: PLR0917 - Click passes by name
@@ -102,7 +102,7 @@ def history(  # noqa: PLR0917 - Click passes by name
 ) -> int:
     """Show one series over time, with its changes of level and what differs at each.
 
-    SERIES is its number (hpcq series), or KERNEL/CLIENT/SERVER where that is only one. A row is a job: its median.
+    SERIES is a number (hpcq series), or KERNEL/CLIENT/SERVER where that names only one. One row is one job: its median.
 
     \b
     Example: hpcq history tcp_stream/n1/n2 --since 90d
@@ -134,7 +134,7 @@ def history(  # noqa: PLR0917 - Click passes by name
 
 
 @click.command()
-@click.option("--since", default="30d", show_default=True, help="The stretch in question begins here: 30d, 2026-11-20, a run.")
+@click.option("--since", default="30d", show_default=True, help="Where the stretch in question begins: 30d, 2026-11-20, a run.")
 @click.option("--against", help="Compare with this stretch (90d..30d, baseline:NAME) instead of searching for change points.")
 @click.option("--all", "everything", is_flag=True, help="Also what got better, what was repaired since, and what is unclear.")
 @click.option("--record", is_flag=True, help="Record the changes found; hpcq changes lists them.")
@@ -198,7 +198,7 @@ def regressions(  # noqa: PLR0917 - Click passes by name
 def compare(  # noqa: PLR0917 - Click passes by name
     a: str, b: str, everything: bool, filters: dict[str, Any], database: Path, as_json: bool
 ) -> int:
-    """Compare two runs or stretches, pair by pair and parameter by parameter; B is judged against A.
+    """Compare two runs or stretches, pair by pair and parameter by parameter. B is judged against A.
 
     A and B are runs, campaigns (their last run), baseline:NAME, or stretches of time. Exit code 3 when something got worse, 4
     when too little was measured to tell.

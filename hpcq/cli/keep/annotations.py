@@ -35,11 +35,11 @@ _BASELINE = (
 
 
 def who_option(function: _Function) -> _Function:
-    return click.option("--who", default=getpass.getuser, help="Who says so.  [default: you]")(function)
+    return click.option("--who", default=getpass.getuser, help="Your name.  [default: you]")(function)
 
 
 def why_option(function: _Function) -> _Function:
-    return click.option("--why", required=True, help="The reason; it stays with it.")(function)
+    return click.option("--why", required=True, help="The reason; hpcq keeps it.")(function)
 
 
 @click.command()
@@ -70,7 +70,7 @@ def annotate(what: str, name: str, note: str, who: str, database: Path) -> int:
 @click.option("--run", help="All measured results of this run...")
 @click.option("--node", help="...with this node at either end...")
 @click.option("--kernel", help="...by this kernel.")
-@click.option("--undo", is_flag=True, help="Let them count again.")
+@click.option("--undo", is_flag=True, help="Let the results count again.")
 @why_option
 @who_option
 @database_option
@@ -84,7 +84,7 @@ def retract(  # noqa: PLR0917 - Click passes by name
     who: str,
     database: Path,
 ) -> int:
-    """Declare results bad: they leave every view and every verdict, but stay in the database.
+    """Mark results as bad: they leave every view and every verdict, but stay in the database.
 
     \b
     Example: hpcq retract 1 2 --why "cable was out"
@@ -111,17 +111,17 @@ def retract(  # noqa: PLR0917 - Click passes by name
 
 @click.group(cls=Verbs)
 def baseline() -> None:
-    """Say which runs are the good state that others are held against."""
+    """Name the runs that are the good state, for comparisons."""
 
 
 @baseline.command("set")
 @click.argument("name")
 @click.argument("runs", nargs=-1, required=True)
-@click.option("--why", default="", help="The reason; it stays with it.")
+@click.option("--why", default="", help="The reason; hpcq keeps it.")
 @who_option
 @database_option
 def set_baseline(name: str, runs: tuple[str, ...], why: str, who: str, database: Path) -> int:
-    """Make RUNS the baseline NAME. An earlier baseline of that name stays known, but holds no more.
+    """Make RUNS the baseline NAME. hpcq keeps an earlier baseline of that name but no longer uses it.
 
     \b
     Example: hpcq baseline set good nightly-20260205 nightly-20260305 --why "accepted by the site"
@@ -155,21 +155,21 @@ def list_baselines(database: Path, as_json: bool) -> int:
 
 @click.group(cls=Verbs)
 def event() -> None:
-    """Write down what happened to machines; changes are explained with it."""
+    """Record what happened to machines; explanations of changes use it."""
 
 
 @event.command("add")
 @click.argument("kind", type=click.Choice(["maintenance", "reboot", "drain", "resume", "change", "note"]))
 @click.argument("note")
-@click.option("--at", "begin", default="now", show_default=True, help="When, or from when: 2026-11-21T02:00, now-2h.")
-@click.option("--until", "end", help="Until when; without it, a moment.")
-@click.option("--node", "places", multiple=True, help="A node, CLUSTER/NODE or a cluster; several times. Default: all.")
+@click.option("--at", "begin", default="now", show_default=True, help="The moment or the beginning: 2026-11-21T02:00, now-2h.")
+@click.option("--until", "end", help="The end; without it, the event is a moment.")
+@click.option("--node", "places", multiple=True, help="A node, CLUSTER/NODE or a cluster; repeatable. Default: all.")
 @who_option
 @database_option
 def add_event(  # noqa: PLR0917 - Click passes by name
     kind: str, note: str, begin: str, end: str | None, places: tuple[str, ...], who: str, database: Path
 ) -> int:
-    """Write an event down; saying it again changes nothing.
+    """Record an event; the same event again changes nothing.
 
     \b
     Example: hpcq event add maintenance "new firmware" --at 2026-11-21T02:00 --until 2026-11-21T04:00 --node n2

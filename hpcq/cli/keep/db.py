@@ -42,7 +42,7 @@ def check(database: Path, as_json: bool) -> int:
 @db.command()
 @database_option
 def upgrade(database: Path) -> int:
-    """Bring a database of an older hpcq to the present schema; what any writing verb does by itself.
+    """Convert a database of an older hpcq to the present schema, as every writing verb does.
 
     \b
     Example: hpcq db upgrade --db old.db
@@ -58,14 +58,19 @@ def upgrade(database: Path) -> int:
 
 @db.command()
 @click.argument("others", metavar="OTHER...", nargs=-1, required=True, type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--rename", multiple=True, metavar="OLD=NEW", help="A cluster of the other that is called otherwise here.")
+@click.option(
+    "--rename",
+    multiple=True,
+    metavar="OLD=NEW",
+    help="The name here of a cluster that the other database calls OLD; repeatable.",
+)
 @database_option
 @json_option
 def merge(others: tuple[Path, ...], rename: tuple[str, ...], database: Path, as_json: bool) -> int:
-    """Bring the databases of other sites into this one; they are only read.
+    """Copy the databases of other sites into this one; hpcq only reads them.
 
-    Clusters are told apart by name: where two sites use the same name for different clusters, --rename one. What is there
-    already is not brought twice, so merging may be repeated.
+    The name identifies a cluster: where two sites use the same name for different clusters, --rename one. hpcq copies nothing
+    twice, so you may repeat a merge.
 
     \b
     Example: hpcq db merge siteb.db --rename alpha=siteb-alpha
@@ -84,15 +89,15 @@ def merge(others: tuple[Path, ...], rename: tuple[str, ...], database: Path, as_
 
 
 @db.command()
-@click.option("--keep", required=True, help="How far back everything is kept: 365d, 2026-01. What is older is rolled up.")
-@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@click.option("--keep", required=True, help="Keep everything back to here: 365d, 2026-01. hpcq rolls up what is older.")
+@click.option("--dry-run", is_flag=True, help="Only say what hpcq would remove.")
 @database_option
 @json_option
 def prune(keep: str, dry_run: bool, database: Path, as_json: bool) -> int:
-    """Make old runs small: of each job's test and metric, median and interval stay; counters and histograms go.
+    """Make old runs small: keep the median and interval of each job, test and metric; remove counters and histograms.
 
-    Histories, change points and verdicts stay what they are, because they rest on those medians. Which results there were,
-    boots, facts, findings and all that people wrote stay too. The run folders are not touched.
+    Histories, change points and verdicts do not change, because they rest on those medians. Results, boots, facts, findings
+    and all that people wrote stay too. hpcq does not touch the run folders.
 
     \b
     Example: hpcq db prune --keep 365d
@@ -118,13 +123,13 @@ def prune(keep: str, dry_run: bool, database: Path, as_json: bool) -> int:
 
 @db.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
-@click.option("--cluster", required=True, help="Whose nodes these are.")
-@click.option("--kind", default="leaf", show_default=True, help="What the groups are: leaf, rack, switch-port.")
+@click.option("--cluster", required=True, help="The cluster of these nodes.")
+@click.option("--kind", default="leaf", show_default=True, help="The kind of the groups: leaf, rack, switch-port.")
 @database_option
 def groups(file: Path, cluster: str, kind: str, database: Path) -> int:
-    """Say which group (leaf switch, rack) each node belongs to, from a CSV node,group.
+    """Record which group (leaf switch, rack) each node belongs to, from a CSV node,group.
 
-    Groups choose series (--group), tell a slow leaf from slow nodes, and are facts when a node moves to another one.
+    Groups select series (--group), show whether a leaf or its nodes are slow, and explain changes when a node moves.
 
     \b
     Example: hpcq db groups leaves.csv --cluster alpha

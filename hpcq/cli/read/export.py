@@ -40,9 +40,9 @@ def export(  # noqa: PLR0917 - Click passes by name
 ) -> int:
     """Write a run for another program: a table, a CI system, a dashboard.
 
-    RUN is a run's id, the beginning of one, or a campaign's name; the latest without it. csv and jsonl have one row per result
-    and metric, and one row with its reason per result that is missing. junit, markdown and prometheus summarise: their exit
-    code is 3 when a gate failed, 4 when something that was planned is not there or a gate is inconclusive.
+    RUN is a run's id, the beginning of one, or a campaign's name. Default: the latest run. csv and jsonl have one row per
+    result and metric, and one row with its reason per result that is missing. junit, markdown and prometheus summarise: their
+    exit code is 3 when a gate failed, 4 when something that was planned is not there or a gate is inconclusive.
 
     \b
     Example: hpcq export --format junit --to hpcq.xml

@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 @click.group()
 def facts() -> None:
-    """Show what a node was, and what changed: drivers, firmware, sysctls, links."""
+    """Show the facts of nodes and what changed: drivers, firmware, sysctls, NICs."""
 
 
 @facts.command("show")
 @click.argument("node")
 @click.option("--at", "moment", help="A run, or a time (2026-03, 2026-03-05T02:00); default: the latest facts.")
-@click.option("--only", help="Facts whose name begins so: sysctl.net.core")
+@click.option("--only", help="Only facts whose names begin with this: sysctl.net.core.")
 @database_option
 @json_option
 def show_facts(node: str, moment: str | None, only: str | None, database: Path, as_json: bool) -> int:
     """Show the facts of a node.
 
-    NODE is a node, with its cluster before it (alpha/n1) where several clusters have one of that name.
+    NODE is a node's name. Write CLUSTER/NODE (alpha/n1) where several clusters have one of that name.
 
     \b
     Example: hpcq facts show n1 --only nic
@@ -53,7 +53,7 @@ def show_facts(node: str, moment: str | None, only: str | None, database: Path, 
 @click.argument("what", metavar="NODE|RUN")
 @click.argument("a")
 @click.argument("b", required=False)
-@click.option("--all", "everything", is_flag=True, help="Also what is other at every boot or moment: boot id, load.")
+@click.option("--all", "everything", is_flag=True, help="Also what differs at every boot or moment: boot id, load.")
 @database_option
 @json_option
 def diff(what: str, a: str, b: str | None, everything: bool, database: Path, as_json: bool) -> int:  # noqa: PLR0917

@@ -24,7 +24,7 @@ _METRICS = (Column("name", "metric"), Column("better"), Column("help", "meaning"
 @click.argument("name", required=False)
 @json_option
 def kernels(name: str | None, as_json: bool) -> int:
-    """Show what the kernels can measure, and their parameters.
+    """List the kernels, what they measure and their parameters.
 
     \b
     Example: hpcq kernels tcp_stream

@@ -30,7 +30,7 @@ _COLUMNS = (
 def ledger(cluster: str | None, node: str | None, each: bool, database: Path, as_json: bool) -> int:
     """Show the last verdict on each node, and on each link and group that was ever at fault.
 
-    hpcq accept writes them down. A group is all nodes behind one leaf switch. A link or group that was repaired is a pass.
+    hpcq accept records them. A group is all nodes behind one leaf switch. A link or group that was repaired is a pass.
 
     \b
     Example: hpcq ledger --node n2 --each

@@ -72,9 +72,9 @@ _LOADED = (*_RUN[1:], Column("read_count", "read now"))
 @click.option("--node", help="Only pairs with this node at either end.")
 @click.option("--metric", help="This metric instead of each kernel's main one.")
 @click.option("--all-metrics", is_flag=True, help="Every metric.")
-@click.option("--each", is_flag=True, help="One row a repetition, with result ids, instead of medians.")
-@click.option("--findings", is_flag=True, help="What the evidence says: one row per finding.")
-@click.option("--links", is_flag=True, help="Links beside the same nodes within their clusters: one row per test.")
+@click.option("--each", is_flag=True, help="One row per repetition, with result numbers, instead of medians.")
+@click.option("--findings", is_flag=True, help="Show what the evidence says: one row per finding.")
+@click.option("--links", is_flag=True, help="Compare links with the same nodes within their clusters: one row per test.")
 @database_option
 @json_option
 def results(  # noqa: PLR0917 - Click passes by name
@@ -92,7 +92,7 @@ def results(  # noqa: PLR0917 - Click passes by name
 ) -> int:
     """Show results, by run, kernel and pair, and what the campaign's gates say of them.
 
-    RUN is a run's id, the beginning of one, or a campaign's name; the latest without it. Exit code 3 when a gate failed, 4
+    RUN is a run's id, the beginning of one, or a campaign's name. Default: the latest run. Exit code 3 when a gate failed, 4
     when something that was planned is not there or a gate is inconclusive.
 
     \b
@@ -137,7 +137,7 @@ def results(  # noqa: PLR0917 - Click passes by name
 def load(run: str | None, database: Path, runs_folder: Path, as_json: bool) -> int:
     """Load a run's files into the database (again).
 
-    May be done at any time and any number of times; what is there already is not loaded twice.
+    You may do this at any time and as often as you like; hpcq loads nothing twice.
 
     \b
     Example: hpcq load lab
@@ -158,7 +158,9 @@ def load(run: str | None, database: Path, runs_folder: Path, as_json: bool) -> i
 
 @click.command()
 @click.argument("run", required=False)
-@click.option("--to", "path", type=click.Path(path_type=Path, dir_okay=False), help="Where; default: the run's folder.")
+@click.option(
+    "--to", "path", type=click.Path(path_type=Path, dir_okay=False), help="The file to write. Default: in the run's folder."
+)
 @database_option
 @runs_option
 @json_option

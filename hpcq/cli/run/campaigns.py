@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("campaign")
-@click.option("--detach", is_flag=True, help="Return as soon as the first jobs are queued, as hpcq submit does.")
+@click.option("--detach", is_flag=True, help="Return as soon as the first jobs are queued, like hpcq submit.")
 @database_option
 @runs_option
 @clusters_option
@@ -32,7 +32,7 @@ def run(
 ) -> int:
     """Run a campaign: build, plan, measure, load, report.
 
-    CAMPAIGN is a file, or the name of an example that hpcq brings (demo, lab).
+    CAMPAIGN is a file, or the name of an example that comes with hpcq (demo, lab).
 
     \b
     Example: hpcq run campaigns/demo.yaml
@@ -49,9 +49,9 @@ def run(
 @runs_option
 @json_option
 def resume(name: str | None, database: Path, runs_folder: Path, as_json: bool) -> int:
-    """Take up a run whose driver ended; queued jobs are adopted.
+    """Take over a run whose driver ended; queued jobs are adopted.
 
-    RUN is a run's id, the beginning of one, or its folder; the newest without it.
+    RUN is a run's id, the beginning of one, or its folder. Default: the newest run.
 
     \b
     Example: hpcq resume lab
@@ -70,8 +70,8 @@ def resume(name: str | None, database: Path, runs_folder: Path, as_json: bool) -
 def submit(campaign: str, database: Path, runs_folder: Path, cluster_folders: Sequence[Path], as_json: bool) -> int:
     """Start a campaign and return as soon as its first jobs are queued.
 
-    No process stays behind; `hpcq resume` takes the run up, now or tomorrow. Links need it: their two sides meet through a
-    driver, so their pairs are planned, and handed in then.
+    No process stays behind; `hpcq resume` takes over the run, now or tomorrow. Links need it: their two sides meet through a
+    driver, so `resume` plans and submits their pairs.
 
     \b
     Example: hpcq submit campaigns/demo.yaml
@@ -86,7 +86,7 @@ def submit(campaign: str, database: Path, runs_folder: Path, cluster_folders: Se
 def status(name: str | None, runs_folder: Path, as_json: bool) -> int:
     """Show how far a run is.
 
-    RUN is a run's id, the beginning of one, or its folder; the newest without it.
+    RUN is a run's id, the beginning of one, or its folder. Default: the newest run.
 
     \b
     Example: hpcq status
@@ -101,9 +101,9 @@ def status(name: str | None, runs_folder: Path, as_json: bool) -> int:
 @runs_option
 @json_option
 def cancel(name: str | None, runs_folder: Path, as_json: bool) -> int:
-    """End a run's jobs and leave nothing queued.
+    """End a run's jobs; nothing stays queued.
 
-    What was measured stays and can be loaded; what was not becomes rows that say so.
+    What was measured stays, and you can load it. What was not measured becomes rows that say so.
 
     \b
     Example: hpcq cancel lab
@@ -121,9 +121,9 @@ def cancel(name: str | None, runs_folder: Path, as_json: bool) -> int:
 @clusters_option
 @json_option
 def plan(campaign: str, cluster_folders: Sequence[Path], as_json: bool) -> int:
-    """Show what a campaign would run, where and how long; starts nothing.
+    """Show what a campaign would run, where and how long.
 
-    The nodes of each cluster are asked for; nothing is written anywhere.
+    It asks each cluster for its nodes. It starts nothing and writes nothing.
 
     \b
     Example: hpcq plan campaigns/demo.yaml

@@ -39,9 +39,9 @@ def list_clusters(cluster_folders: Sequence[Path], as_json: bool) -> int:
 @clusters_option
 @json_option
 def check(name: str, cluster_folders: Sequence[Path], as_json: bool) -> int:
-    """Look at what a cluster has: reach, scheduler, nodes, compilers, MPI, PMIx, work directory.
+    """Check what a cluster has: reach, scheduler, nodes, compilers, MPI, PMIx, work directory.
 
-    Each thing that is missing comes with what to do about it. Runs one job of a second on an idle node.
+    For each thing that is missing it says what to do. It runs one job of a second on an idle node.
 
     \b
     Example: hpcq cluster check local
@@ -67,7 +67,7 @@ def check(name: str, cluster_folders: Sequence[Path], as_json: bool) -> int:
 @clusters_option
 @json_option
 def build(name: str, cluster_folders: Sequence[Path], as_json: bool) -> int:
-    """Build the kernels on a cluster and say what came out; what a run does first.
+    """Build the kernels on a cluster, as every run does first.
 
     \b
     Example: hpcq build local

@@ -16,17 +16,17 @@ _MARKS = {"ok": "ok  ", "note": "note", "bad": "BAD "}
 
 
 @click.command()
-@click.option("--reach", is_flag=True, help="Also ask every cluster whose file is found here; takes as long as they do.")
+@click.option("--reach", is_flag=True, help="Also query every cluster whose file is found here; takes as long as they take.")
 @database_option
 @runs_option
 @clusters_option
 @json_option
 def doctor(reach: bool, database: Path, runs_folder: Path, cluster_folders: Sequence[Path], as_json: bool) -> int:
-    """Say what is wrong with this installation, its schedules, runs and database, and what to type.
+    """Report what is wrong with this installation, its schedules, runs and database, and what to type.
 
-    Looks at: timers and crontab lines that `hpcq schedule` wrote, starts that were missed, runs that a schedule should have
+    It checks timers and crontab lines that `hpcq schedule` wrote, starts that were missed, runs that a schedule should have
     brought; runs that nobody drives any more, results that were never loaded; the database's version and soundness; locks of
-    its file system; room on the disks. Nothing is changed. Exit code 1 when something is BAD.
+    its file system; room on the disks. It changes nothing. Exit code 1 when something is BAD.
 
     \b
     Example: hpcq doctor

@@ -24,26 +24,26 @@ _ENTRY = (
 
 @click.group(cls=Verbs)
 def schedule() -> None:
-    """Let hpcq do something at set times; no daemon, nothing that piles up."""
+    """Run hpcq at set times, without a daemon and without overlapping runs."""
 
 
 @schedule.command("add")
 @click.argument("name")
 @click.argument("words", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
-@click.option("--when", required=True, help="A time of day (02:00, local), or how often: 5min, 1h.")
+@click.option("--when", required=True, help="A local time of day (02:00), or an interval: 5min, 1h.")
 @click.option(
     "--with",
     "kind",
     type=click.Choice(KINDS),
     default="systemd",
     show_default=True,
-    help="Who starts it: a timer of yours, your crontab, or the scheduler's own table.",
+    help="What starts it: a systemd timer of yours, your crontab, or the scheduler's own table.",
 )
-@click.option("--dry-run", is_flag=True, help="Only show what would be written.")
+@click.option("--dry-run", is_flag=True, help="Only show what hpcq would write.")
 def add(name: str, words: tuple[str, ...], when: str, kind: str, dry_run: bool) -> int:
-    """Do `hpcq COMMAND...` at set times, in this folder; an entry of that name is replaced.
+    """Run `hpcq COMMAND...` at set times, in this folder. It replaces an entry of the same name.
 
-    Put -- before a command with options. While one is still at work, the next start does nothing.
+    Put -- before a command with options. While one run is still at work, the next start does nothing.
 
     \b
     Example: hpcq schedule add nightly --when 02:00 --dry-run -- run campaigns/nightly.yaml
@@ -94,7 +94,7 @@ def list_entries(as_json: bool) -> int:
 @schedule.command("remove")
 @click.argument("name")
 def remove_entry(name: str) -> int:
-    """Take an entry away again.
+    """Remove an entry.
 
     \b
     Example: hpcq schedule remove nightly
@@ -108,7 +108,7 @@ def remove_entry(name: str) -> int:
 @schedule.command("tick")
 @click.argument("name")
 def tick_entry(name: str) -> int:
-    """Do an entry's command now, unless it is still at work; what the timers call.
+    """Run an entry's command now, unless it is still at work. Timers call this.
 
     \b
     Example: hpcq schedule tick nightly

@@ -30,7 +30,7 @@ DESCRIPTION = Description(
     title="Slurm",
     keys=(
         Key("partition", "partition", "Partition of the jobs; only its nodes are used. Several: a list.", KeyForm.WORDS),
-        Key("account", "account", "Account that is charged."),
+        Key("account", "account", "Account to charge."),
         Key("qos", "qos", "Quality of service."),
         Key("reservation", "reservation", "Reservation to run in."),
         Key("constraint", "constraint", "Features of nodes that jobs ask for, joined by & and |.", KeyForm.FEATURES),
