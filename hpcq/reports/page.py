@@ -22,6 +22,7 @@ from hpcq.run_folder.paths import write_text
 from hpcq.store import query
 from hpcq.store.database import Connection, reading
 from hpcq.store.evidence_queries import finding_groups
+from hpcq.store.lost_tries import lost_tries
 from hpcq.store.query import AttemptRow, ResultRow, RunRow, Selection, Summary
 from hpcq.verdict import GateVerdict, Verdict
 
@@ -110,6 +111,7 @@ def _context(database: Connection, run: str) -> dict[str, Any]:
         "ends": _ends(attempts),
         "attempt_count": len(attempts),
         "left_out": query.left_out(database, run)[:_ROWS_MAX],
+        "lost_tries": lost_tries(database, run),
         "warnings": query.warnings(database, run),
         "findings": finding_groups(database, run),
         "disturbed_count": sum(row.disturbed for row in rows if row.outcome == "measured"),

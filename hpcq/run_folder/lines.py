@@ -17,6 +17,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from hpcq.run_folder.crashes import crash_words
 from hpcq.run_folder.paths import parse_json
 
 #: What SQLite can hold as an integer.
@@ -192,16 +193,16 @@ def _fill(line: Line) -> None:
 def _without_content(found: str, return_code: int | None, started_utc: str | None, path: Path, *, silent: bool = False) -> Line:
     """No line to believe: the kernel failed if it said so or said nothing; a line that cannot be read is invalid."""
     failed = silent or return_code not in {0, 1, None}
-    said = _last_words(path.with_suffix(".err"))
+    said = (_bytes(path.with_suffix(".err")) or b"").decode("utf-8", "replace")
     exit_text = f"exit code {return_code}" if return_code is not None else "exit code unknown"
-    reason = f"{found}; {exit_text}" + (f"; {said}" if said else "")
+    words = [found, exit_text, crash_words(said, return_code), _last_words(said)]
+    reason = "; ".join(one for one in words if one)
     return Line(Outcome.FAILED if failed else Outcome.INVALID, reason, return_code, started_utc, None)
 
 
-def _last_words(path: Path) -> str:
+def _last_words(said: str) -> str:
     """The last line that the kernel wrote for people."""
-    content = (_bytes(path) or b"").strip()
-    return content.rpartition(b"\n")[2].decode("utf-8", "replace").strip()[:_ERROR_TEXT_MAX]
+    return said.strip().rpartition("\n")[2].strip()[:_ERROR_TEXT_MAX]
 
 
 def _object(content: bytes | None) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import click
 
 from hpcq.cli.options import database_option, json_option, near, runs_option
 from hpcq.cli.read.gate_rows import chosen_gates, exit_code, gate_json, print_gates
+from hpcq.cli.read.lost_tries import print_lost_tries
 from hpcq.cli.rows import Column, outcome_style, print_json, print_rows
 from hpcq.errors import Exit, UserError
 
@@ -102,6 +103,7 @@ def results(  # noqa: PLR0917 - Click passes by name
     from hpcq.cli.read.distances import print_distances
     from hpcq.store import query
     from hpcq.store.database import reading
+    from hpcq.store.lost_tries import lost_tries
 
     with reading(database) as connection:
         name = query.find_run(connection, run)
@@ -117,13 +119,15 @@ def results(  # noqa: PLR0917 - Click passes by name
         if as_json:
             rows = [_result_json(row) for row in query.results(connection, selection)]
             told = {"runs": [asdict(row) for row in runs], "results": rows, "gates": [gate_json(one) for one in verdicts]}
-            print_json({**told, "links": [asdict(one) for one in distances(connection, name)]})
+            lost = [asdict(one) for one in lost_tries(connection, name)]
+            print_json({**told, "links": [asdict(one) for one in distances(connection, name)], "lost_tries": lost})
         elif each:
             _print_each(query.results(connection, selection))
         else:
             _check_metric(metric, kernel)
             _print_summaries(query.summaries(connection, selection, metric=metric, all_metrics=all_metrics))
             _print_missing(query.not_measured(connection, selection))
+            print_lost_tries(lost_tries(connection, name))
         if not as_json:
             print_gates(verdicts)
     return exit_code(verdicts, complete=all(row.complete for row in runs))
@@ -190,16 +194,19 @@ def print_run(run: RunFolder, database: Path, *, as_json: bool) -> int:
     from hpcq.store import query
     from hpcq.store.database import reading
     from hpcq.store.evidence_queries import finding_groups
+    from hpcq.store.lost_tries import lost_tries
 
     with reading(database) as connection:
         runs = query.runs(connection, run.run_id)
         selection = query.Selection(run=run.run_id)
         verdicts = judge_run(connection, run.run_id)
         if as_json:
-            print_json(_run_json(run, database, runs, verdicts, finding_groups(connection, run.run_id)))
+            told = _run_json(run, database, runs, verdicts, finding_groups(connection, run.run_id))
+            print_json({**told, "lost_tries": [asdict(one) for one in lost_tries(connection, run.run_id)]})
         else:
             _print_summaries(query.summaries(connection, selection))
             _print_missing(query.not_measured(connection, selection))
+            print_lost_tries(lost_tries(connection, run.run_id))
             click.echo()
             linked = distances(connection, run.run_id)
             if linked:

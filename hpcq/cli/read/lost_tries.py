@@ -1,0 +1,19 @@
+"""Tries that brought nothing although a later one did, for people: a repeat must not hide a crash."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from hpcq.store.lost_tries import LostTries
+
+
+def print_lost_tries(found: Sequence[LostTries]) -> None:
+    """One line per reason; those that died of a signal first."""
+    for one in sorted(found, key=lambda one: not one.died):
+        tries = "1 try" if one.count == 1 else f"{one.count} tries"
+        words = f"{one.cluster}: {tries} of {one.kernel} brought nothing before a later one did: {one.reason}"
+        click.echo(f"{words} ({', '.join(one.pairs)})", err=True)

@@ -1,0 +1,55 @@
+"""How a program died, read from what it and its launcher said: the signal, and crashes of libraries that are known.
+
+A crash that a second try hides is still a crash: it is told beside the result that came after it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+#: Open MPI and Slurm name the signal; a shell or launcher says 128 and the signal's number.
+_SIGNAL_WORDS = re.compile(r"Signal: ([A-Z][A-Za-z ]+) \((\d+)\)|exited on signal (\d+)|\b(Segmentation fault|Bus error)\b")
+_NAMES = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV"}
+_NUMBERS = {"Segmentation fault": 11, "Bus error": 7}
+
+
+@dataclass(frozen=True, slots=True)
+class KnownCrash:
+    """A crash of a library that others have met. pattern: found in what the program said on its standard error."""
+
+    name: str
+    pattern: re.Pattern[str]
+    meaning: str
+    source: str
+
+
+KNOWN_CRASHES = (
+    KnownCrash(
+        "open_mpi_early_message",
+        re.compile(r"mca_pml_ob1_recv_frag_callback_match"),
+        "Open MPI 5 crashed in MPI_Init: a message came before its communicator stood; another try usually works",
+        "open-mpi/ompi issues 11438 and 12495",
+    ),
+)
+
+
+def crash_words(said: str, return_code: int | None) -> str:
+    """`died of SIGSEGV: MEANING (SOURCE)`; empty where nothing says that a signal ended the program.
+
+    said: everything on standard error. return_code: of the program or its launcher, None where nobody saw it.
+    """
+    known = next((one for one in KNOWN_CRASHES if one.pattern.search(said)), None)
+    signal = _signal_of(said, return_code)
+    if signal is None and known is None:
+        return ""
+    died = f"died of {_NAMES.get(signal, f'signal {signal}')}" if signal is not None else "died"
+    return died if known is None else f"{died}: {known.meaning} ({known.source})"
+
+
+def _signal_of(said: str, return_code: int | None) -> int | None:
+    match = _SIGNAL_WORDS.search(said)
+    if match is not None:
+        return int(match[2] or match[3] or _NUMBERS[match[4]])
+    number = (return_code or 0) - 128
+    return number if number in _NAMES else None
