@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-#: Open MPI and Slurm name the signal; a shell or launcher says 128 and the signal's number.
+#: MPI libraries and launchers name the signal; a shell says 128 and the signal's number.
 _SIGNAL_WORDS = re.compile(r"Signal: ([A-Z][A-Za-z ]+) \((\d+)\)|exited on signal (\d+)|\b(Segmentation fault|Bus error)\b")
 _NAMES = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV"}
 _NUMBERS = {"Segmentation fault": 11, "Bus error": 7}
