@@ -32,7 +32,8 @@ _TIME_NS = {
     "d": 86400 * 10**9,
 }
 
-_RATIO = {"": 1.0, "%": 0.01}
+_PER_CENT = 100.0  # divides: 95 / 100 is 0.95, 95 * 0.01 is a little more
+_RATIO = {"": 1.0, "%": 1 / _PER_CENT}
 _TABLES: dict[str, Mapping[str, float]] = {
     "bytes": _SIZE_BYTES,
     "bps": _RATE_BPS,
@@ -70,7 +71,7 @@ def parse(text: str | int | float, unit: str) -> float:
         raise ValueError(f"{text!r} is not a quantity in {unit}: allowed are a number and one of {allowed}")
     value = float(match.group(1))
     if suffix:
-        value *= table[suffix]
+        value = value / _PER_CENT if suffix == "%" else value * table[suffix]
         if table is _TIME_NS:
             value /= _TIME_NS[unit]
     return int(value) if value == int(value) else value

@@ -129,9 +129,9 @@ def test_a_secret_that_others_can_read_is_refused(programs: Programs, tmp_path: 
 
 def test_a_secret_that_is_none_is_refused(programs: Programs, tmp_path: Path) -> None:
     short = tmp_path / "short"
-    short.write_text("abc\n")
+    short.write_text("x" * 15 + "\n")
     short.chmod(0o600)
-    for path, word in ((short, "3 bytes: allowed 16 to 1024"), (tmp_path / "missing", "ENOENT"), (tmp_path, "regular")):
+    for path, word in ((short, "15 bytes: allowed 16 to 1024"), (tmp_path / "missing", "ENOENT"), (tmp_path, "regular")):
         done = ended([str(programs.net), "server", "--interface", "lo", "--secret-file", str(path)])
         assert done.rc == 2
         assert word in done.err

@@ -115,6 +115,28 @@ def test_a_link_needs_three_slow_results() -> None:
             assert ("n002", "n007") in found.next_pairs
 
 
+@pytest.mark.parametrize("times", [1, 2, 6])
+def test_a_suspect_needs_two_witnesses(times: int) -> None:
+    random = np.random.default_rng(16)
+    rows = rows_of(random, rounds_of(16, random, 10), {}, dips=0.0)
+    rows += [(20 + turn, "new", "n000", 0.6e10) for turn in range(times)]
+    found = judge(rows)
+    assert not found.nodes
+    assert found.undecided
+    assert found.next_pairs[0] == ("n001", "new") or found.next_pairs[0] == ("new", "n001")
+    rows += [(30, "new", "n001", 0.6e10), (31, "new", "n002", 0.6e10)]
+    assert names(judge(rows)) == {"new"}
+
+
+def test_a_link_is_blamed_only_between_ends_that_are_fine() -> None:
+    random = np.random.default_rng(17)
+    rows = rows_of(random, rounds_of(16, random, 10), {}, dips=0.0)
+    rows += [(20 + turn, "new", "n000", 0.6e10) for turn in range(6)]
+    assert not judge(rows).links, "nobody knows how fast the new one is with others"
+    rows += [(30 + turn, "new", f"n{turn:03d}", 1e10) for turn in range(1, 6)]
+    assert [one.names for one in judge(rows).links] == [("n000", "new")]
+
+
 def test_one_slow_pair_of_good_nodes_is_open_in_a_small_table() -> None:
     found = judge([(1, "n1", "n3", 100.0), (1, "n2", "n4", 101.0), (2, "n1", "n2", 60.0)])
     assert (found.nodes, found.links, found.undecided) == ((), (), True)

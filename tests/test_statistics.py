@@ -27,6 +27,7 @@ from hpcq.statistics import (
     median_shift,
     noise_scale,
 )
+from hpcq.statistics.changes import _split
 from hpcq.statistics.rank_sum import EXACT_TOTAL, after_count_needed, smallest_p, smallest_side
 from hpcq.statistics.ranks import average_ranks
 
@@ -182,11 +183,54 @@ def noisy(random: np.random.Generator, family: str) -> Floats:
     return values
 
 
+@pytest.mark.parametrize(("drop", "told"), [(0.02, False), (0.026, False), (0.034, True), (0.04, True)])
+def test_a_step_below_three_per_cent_is_not_told(drop: float, told: bool) -> None:
+    random = np.random.default_rng(21)
+    found = find_changes([steps(random, [1.0, 1 - drop], 60, noise=0.004) for _ in range(40)])
+    assert {bool(changes) for changes in found} == {told}
+
+
+def test_a_level_has_at_least_three_points() -> None:
+    random = np.random.default_rng(22)
+    values = np.tile([1.0, 1.0, 0.7, 0.7], 15) + 0.001 * random.standard_normal(60)
+    _, [indices] = _split([values], 0.01, 0.03)
+    assert len(indices) > 4
+    assert min(np.diff([0, *indices, len(values)])) >= 3
+
+
+@pytest.mark.parametrize("correlation", [0.3, 0.5, 0.7])
+def test_correlated_noise_raises_few_alarms(correlation: float) -> None:
+    random = np.random.default_rng(23)
+    noise = random.standard_normal((200, 100))
+    for i in range(1, 100):
+        noise[:, i] = correlation * noise[:, i - 1] + math.sqrt(1 - correlation**2) * noise[:, i]
+    found = find_changes(list(1 + 0.05 * noise), false_discovery_ratio=1.0)
+    assert sum(map(bool, found)) <= (2 if correlation < 0.7 else 10)
+
+
 @pytest.mark.parametrize("family", ["gauss", "heavy", "bimodal", "rounded"])
 def test_changeless_series_raise_no_alarm(family: str) -> None:
     random = np.random.default_rng(8)
     found = find_changes([noisy(random, family) for _ in range(300)], false_discovery_ratio=1.0)
     assert sum(map(bool, found)) <= 2
+
+
+def two_modes(count: int) -> list[Floats]:
+    random = np.random.default_rng(31)
+    return [np.where(random.random(100) < 0.7, 1.0, 0.85) + 0.01 * random.standard_normal(100) for _ in range(count)]
+
+
+def test_noise_of_a_tenth_or_of_two_modes_raises_no_alarm() -> None:
+    random = np.random.default_rng(31)
+    wide = list(1 + 0.1 * random.standard_normal((600, 80)))
+    assert sum(map(bool, find_changes(wide, false_discovery_ratio=1.0))) <= 3
+    assert sum(map(bool, find_changes(two_modes(300), false_discovery_ratio=1.0))) <= 2
+
+
+def test_what_may_be_luck_among_all_series_is_not_told() -> None:
+    eager = find_changes(two_modes(300), penalty=0.7, false_discovery_ratio=1.0)
+    assert sum(map(bool, eager)) > 10, "so many would be told of"
+    assert sum(map(bool, find_changes(two_modes(300), penalty=0.7))) <= 4
 
 
 @pytest.mark.parametrize("family", ["gauss", "heavy", "bimodal"])
@@ -314,6 +358,20 @@ def test_a_move_too_small_to_matter_passes() -> None:
     assert compare(before, after, minimum_effect_ratio=0.005).verdict is ComparisonVerdict.DEGRADED
 
 
+@pytest.mark.parametrize(("level", "verdict"), [(0.985, ComparisonVerdict.PASS), (0.975, ComparisonVerdict.DEGRADED)])
+def test_a_move_below_two_per_cent_passes(level: float, verdict: ComparisonVerdict) -> None:
+    random = np.random.default_rng(24)
+    before, after = 1 + 0.002 * random.standard_normal(30), level * (1 + 0.002 * random.standard_normal(5))
+    assert compare(before, after).verdict is verdict
+
+
+def test_what_may_be_luck_is_to_be_measured_again() -> None:
+    found = compare(np.arange(100.0, 130.0), [99.5, 101.5, 105.5])
+    assert found.p_value is not None
+    assert 0.01 < found.p_value < 0.05
+    assert (found.verdict, found.reason) == (ComparisonVerdict.INCONCLUSIVE, "looks worse, but might be luck: measure again")
+
+
 @pytest.mark.parametrize(("before", "after"), [(30, 1), (5, 2), (3, 3), (0, 5), (5, 0), (1, 1)])
 def test_too_few_values_are_inconclusive_whatever_they_are(before: int, after: int) -> None:
     found = compare([1.0 + i / 1000 for i in range(before)], [0.2 + i / 1000 for i in range(after)])
@@ -396,6 +454,17 @@ def test_median_shift_is_the_bootstrap() -> None:
     assert shift.low == pytest.approx(low, rel=0.01)
     assert shift.high == pytest.approx(high, rel=0.01)
     assert median_shift(before, after) == shift
+
+
+def test_the_interval_of_a_shift_covers_what_it_says() -> None:
+    random = np.random.default_rng(25)
+    held = 0
+    for _ in range(400):
+        shift = median_shift(random.lognormal(0, 0.1, 20), 0.8 * random.lognormal(0, 0.1, 20))
+        assert shift.low is not None
+        assert shift.high is not None
+        held += shift.low <= 0.8 <= shift.high
+    assert 0.92 <= held / 400 <= 0.985
 
 
 def test_benjamini_hochberg_agrees_with_scipy() -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import os
+import tarfile
 from pathlib import Path
 
 import pytest
 
 from hpcq.errors import TransportError
 from hpcq.scheduler.kinds import commands_environment
-from hpcq.transport import Here, Ssh, Transport, quote, run_here
+from hpcq.transport import Completed, Here, Ssh, Transport, quote, run_here
 
 pytestmark = pytest.mark.fast
 
@@ -83,13 +85,37 @@ def test_quoting_is_one_word() -> None:
         assert Here().sh(f"printf %s {quote(text)}").text == text
 
 
-def test_pull_brings_only_files_below_the_folder(tmp_path: Path) -> None:
+def test_pull_brings_only_regular_files(tmp_path: Path) -> None:
     there = tmp_path / "there"
     there.mkdir()
     (there / "link").symlink_to("/etc/hostname")
     (there / "file").write_text("x")
-    Here().pull(str(there), ["link", "file", "../../etc/hostname"], tmp_path / "back")
+    Here().pull(str(there), ["link", "file"], tmp_path / "back")
     assert sorted(path.name for path in (tmp_path / "back").rglob("*")) == ["file"]
+
+
+class FarEnd(Here):
+    """A far end that answers with a tar of its own making, whatever it is asked for."""
+
+    def __init__(self, names: list[str]) -> None:
+        self.names = names
+
+    def sh(self, script: str, *, timeout_s: float = 120.0, stdin: bytes = b"") -> Completed:  # noqa: ARG002
+        stream = io.BytesIO()
+        with tarfile.open(fileobj=stream, mode="w") as tar:
+            for name in self.names:
+                member = tarfile.TarInfo(name)
+                member.size = 4
+                tar.addfile(member, io.BytesIO(b"evil"))
+        return Completed(0, stream.getvalue(), "")
+
+
+@pytest.mark.parametrize("name", ["../outside", "a/../../outside", "/ABSOLUTE/outside", "..", "a/.."])
+def test_nothing_of_a_far_end_lands_outside_of_the_folder(tmp_path: Path, name: str) -> None:
+    name = name.replace("/ABSOLUTE", str(tmp_path))
+    FarEnd([name, "inside"]).pull("there", ["file"], tmp_path / "run" / "back")
+    found = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
+    assert found == ["run/back/inside"]
 
 
 def test_the_submitting_shells_settings_do_not_travel(transport: Transport, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -208,17 +208,22 @@ def _forget_compiled(path: Path) -> None:
         compiled.unlink()
 
 
-def _pytest(tree: Path, tests: Sequence[str], *words: str) -> subprocess.CompletedProcess[str]:
-    """Run tests of a copy; its hpcq goes before the installed one, in every program that they start."""
+def _pytest(tree: Path, tests: Sequence[str], *words: str, built: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run tests of a copy; its hpcq goes before the installed one, in every program that they start.
+
+    built: the temporary folder of an earlier run, whose kernels need not be compiled again but for what differs.
+    """
     argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--timeout={_TEST_LIMIT_S}"]
     argv += [f"--basetemp={tree}.tmp", *words, *tests]
     environment = {**os.environ, "PYTHONPATH": str(tree)}
+    if built is not None:
+        environment["HPCQ_TEST_BUILT"] = str(built)
     return subprocess.run(argv, cwd=tree, env=environment, capture_output=True, text=True, check=False)
 
 
-def _judge(mutant: Mutant, tree: Path) -> tuple[End, str]:
+def _judge(mutant: Mutant, tree: Path, built: Path) -> tuple[End, str]:
     with _applied(mutant, tree):
-        done = _pytest(tree, mutant.tests, "-x")
+        done = _pytest(tree, mutant.tests, "-x", built=built if mutant.c else None)
     shutil.rmtree(f"{tree}.tmp", ignore_errors=True)
     ends = {0: End.SURVIVED, 1: End.KILLED}
     return ends.get(done.returncode, End.BROKEN), done.stdout + done.stderr
@@ -252,7 +257,7 @@ def run(mutants: Sequence[Mutant], jobs: int, say: Callable[[str], None] = print
             tree = trees.get()
             try:
                 started_s = time.monotonic()
-                end, words = _judge(mutant, tree)
+                end, words = _judge(mutant, tree, Path(f"{unchanged}.tmp"))
             finally:
                 trees.put(tree)
             say(f"{end.value:8} {time.monotonic() - started_s:5.1f} s  {mutant.name}: {mutant.promise}")

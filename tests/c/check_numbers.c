@@ -41,6 +41,27 @@ static void check_quantiles(void)
     free(histogram);
 }
 
+/* The quantile q of n values is the one of rank q n, and within a bucket it lies where its rank does. */
+static void check_ranks(void)
+{
+    struct histogram *histogram = memory_new(1, sizeof *histogram);
+    for (uint64_t value = 1; value <= 100; value++) /* buckets of one value each */
+        histogram_add(histogram, value);
+    for (int percent = 1; percent <= 100; percent++)
+        CHECK(fabs(histogram_quantile_ns(histogram, percent / 100.0) - percent) < 1e-9);
+    CHECK(fabs(histogram_quantile_ns(histogram, 0.505) - 51) < 1e-9);
+    memset(histogram, 0, sizeof *histogram);
+    uint64_t lower = histogram_lower_ns(histogram_index(1000000)),
+             next = histogram_lower_ns(histogram_index(1000000) + 1);
+    for (uint64_t value = lower; value < next; value++) /* all of one wide bucket */
+        histogram_add(histogram, value);
+    for (int percent = 1; percent <= 99; percent++) {
+        double wanted = (double)lower + (double)(next - lower) * percent / 100.0;
+        CHECK(fabs(histogram_quantile_ns(histogram, percent / 100.0) - wanted) <= 1.0);
+    }
+    free(histogram);
+}
+
 static void check_sequence(void)
 {
     struct sequence *sequence = memory_new(1, sizeof *sequence);
@@ -83,6 +104,7 @@ void check_numbers(void)
 {
     check_buckets();
     check_quantiles();
+    check_ranks();
     check_sequence();
     check_speeds();
 }

@@ -37,7 +37,9 @@ double histogram_quantile_ns(const struct histogram *histogram, double quantile)
 {
     if (!histogram->count)
         return (double)NAN;
-    double rank = quantile * (double)histogram->count;
+    double rank = quantile * (double)histogram->count, whole = rint(rank);
+    if (fabs(rank - whole) < 1e-9 * whole) /* 0.07 of 100 values is the 7th, though 0.07 * 100 is a little more */
+        rank = whole;
     double seen = 0, value = (double)histogram->maximum_ns;
     for (size_t i = 0; i < HISTOGRAM_BUCKET_COUNT; i++) {
         double here = (double)histogram->buckets[i];
