@@ -1,7 +1,8 @@
 """How a cluster is reached: here, or through OpenSSH. It runs commands and moves folders; that is all.
 
 Hides: process starts, the user's own ssh configuration, one multiplexed connection a host, login shells that are not
-POSIX, profiles that print, and the difference between "the command failed" and "the machine could not be reached".
+POSIX, profiles that print, and the difference between "the command failed" and "the machine could not be reached", which
+ssh's exit code alone does not tell.
 
     sh(script)                 ssh HOST  /bin/sh -c 'S=$(head -c N); eval "$S"'   <- stdin: the script, then its input
     push(folder, there)        a tar stream into `there`
@@ -18,6 +19,7 @@ import io
 import os
 import secrets
 import shlex
+import signal
 import subprocess
 import tarfile
 import tempfile
@@ -30,8 +32,6 @@ from typing import IO
 
 from hpcq.errors import TransportError, of_the_machine
 
-#: ssh's own exit code for "no connection"; the scripts sent through it never end with it.
-_SSH_FAILED = 255
 #: A connection that nobody uses is closed by ssh itself after this time.
 _CONNECTION_KEPT_S = 30
 #: A far end that is silent for 45 s is gone: a connection that a firewall forgot would else hang until TCP gives up.
@@ -99,6 +99,7 @@ def run_here(
     output: both of them are appended to this file instead, as they come.
     Raises TransportError when it cannot be started or does not end within timeout_s (then it is killed).
     """
+    bounded = timeout_s is not None and not passthrough
     with contextlib.ExitStack() as stack:
         out: IO[bytes] | int | None = None if passthrough else subprocess.PIPE
         if output is not None:
@@ -112,6 +113,8 @@ def run_here(
                     stderr=subprocess.STDOUT if output is not None else out,
                     cwd=cwd,
                     env=dict(environment) if environment is not None else None,
+                    # With a time-out, a group of its own: all that it started ends with it.
+                    process_group=0 if bounded else None,
                 )
             )
         except FileNotFoundError:
@@ -130,16 +133,29 @@ def _communicate(
     try:
         return child.communicate(stdin, timeout=timeout_s)
     except subprocess.TimeoutExpired:
-        child.kill()
-        child.communicate()
+        _end_group(child)
         raise TransportError(
             f"{name}: no end after {timeout_s:g} s: killed",
             "raise the time-out or look at that machine",
             transient=True,
         ) from None
     except BaseException:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(child.pid, signal.SIGTERM)
         child.terminate()
         raise
+
+
+def _end_group(child: subprocess.Popen[bytes]) -> None:
+    """End a child with all that it started, and wait for no pipe: a process that left the group may hold one open for ever."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.kill()
+    child.wait()
+    for pipe in (child.stdin, child.stdout, child.stderr):
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()
 
 
 class Transport(ABC):
@@ -201,18 +217,21 @@ class Ssh(Transport):
 
     def sh(self, script: str, *, timeout_s: float = 120.0, stdin: bytes = b"") -> Completed:
         marker = f"hpcq-{secrets.token_hex(8)}"
-        text = f"echo {marker}\n{self.environment.as_shell()}\n{script}\n".encode()
+        # ssh ends with 255 where it lost the connection, and a command may end with it too: the code travels behind the answer.
+        wrapped = f'(\n{script}\n)\nhpcq_rc=$?; printf \'\\n%s %s\\n\' {marker} "$hpcq_rc"; exit "$hpcq_rc"\n'
+        text = f"echo {marker}\n{self.environment.as_shell()}\n{wrapped}".encode()
         remote = f"/bin/sh -c '{_from_stdin(text)}'"
         done = run_here([*self._connection(), "--", self.host, remote], stdin=text + stdin, timeout_s=timeout_s)
         before, found, answer = done.stdout.partition(f"{marker}\n".encode())
-        if done.returncode == _SSH_FAILED or not found:
+        answer, ended, code = answer.rpartition(f"\n{marker} ".encode())
+        if not (found and ended and code.strip().isdigit()):
             reason = done.stderr.strip() or before.decode("utf-8", errors="replace").strip()[-300:] or "no answer"
             raise TransportError(
                 f"{self.where}: cannot be reached: {reason}",
                 f"try: {shlex.join([*self._argv, self.host, 'true'])}",
                 transient=True,
             )
-        return Completed(done.returncode, answer, done.stderr)
+        return Completed(int(code), answer, done.stderr)
 
     def _connection(self) -> list[str]:
         """The ssh command line; a ControlPath of the user's own configuration is left alone."""

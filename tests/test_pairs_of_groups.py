@@ -70,6 +70,14 @@ def test_a_topology_file_names_the_lowest_switches() -> None:
     assert read_topology(text) == {"n01": "s1", "n02": "s1", "n03": "s2"}
 
 
+def test_blocks_are_groups() -> None:
+    text = (
+        "BlockName=b1 BlockIndex=0 Nodes=n[01-02] BlockSize=2\nBlockName=b2 BlockIndex=1 Nodes=n[03-04] BlockSize=2\n"
+        "AggregatedBlock=b[1-2] BlockIndex=2 Nodes=n[01-04] BlockSize=4\n"
+    )
+    assert read_topology(text) == {"n01": "b1", "n02": "b1", "n03": "b2", "n04": "b2"}
+
+
 CAMPAIGN = "name: try\nclusters: [sim]\ntests: [{{kernel: tcp_pingpong}}]\npairs: {pairs}\n"
 CLUSTER = "name: sim\nscheduler: slurm\ninterface: eth0\n"
 

@@ -198,6 +198,15 @@ def test_no_plan_from_something_else() -> None:
             Plan.from_json(text, "here/plan.json")
 
 
+def test_a_node_of_any_of_several_partitions_can_be_used(campaign: Campaign, cluster: Cluster) -> None:
+    states = [
+        node("a", partitions=("main",)), node("b", partitions=("debug",)), node("c", partitions=("gpu", "debug")),
+        node("d", partitions=("gpu",)),
+    ]  # fmt: skip
+    plan = make_plan(campaign, replace(cluster, partition="main,debug"), states, "r", 7)
+    assert {one.node: one.reason for one in plan.excluded} == {"d": "not in partition main,debug"}
+
+
 def test_every_excluded_node_has_its_reason(campaign: Campaign, cluster: Cluster) -> None:
     states = [
         *nodes(3),

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from hpcq import assets
+from hpcq.definition.budget import Hours
+from hpcq.definition.campaign import read_campaign
+from hpcq.definition.cluster import read_cluster
 from hpcq.errors import HpcqError, UserError
+from hpcq.planning.make_plan import make_plan
 from hpcq.render import directive_value, launch_word, render, shell_word
+from hpcq.runner.queue.jobs import all_steps, make_job, write_job
+from hpcq.scheduler.types import NodeCondition, NodeState
 from hpcq.transport import Here
 
 pytestmark = pytest.mark.fast
@@ -50,3 +58,25 @@ def test_a_misspelt_name_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(assets, "templates", lambda: tmp_path)
     with pytest.raises(HpcqError, match="'nam' is undefined"):
         render("t.j2", {"name": "x"})
+
+
+@pytest.mark.parametrize(("start_within_s", "line"), [(None, None), (600, "#SBATCH --deadline=now+720")])
+def test_a_job_script_says_until_when_it_may_start(start_within_s: int | None, line: str | None, tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("name: c\nclusters: [alpha]\npairs: {rounds: 1}\ntests: [{kernel: tcp_pingpong}]\n")
+    (tmp_path / "alpha.yaml").write_text("{name: alpha, scheduler: slurm, interface: lo, work_directory: /w}\n")
+    cluster = replace(read_cluster(tmp_path / "alpha.yaml"), start_within_s=start_within_s)
+    nodes = [NodeState(name, NodeCondition.IDLE, "idle") for name in ("n1", "n2")]
+    plan = make_plan(read_campaign(tmp_path / "c.yaml"), cluster, nodes, "c-1", 7)
+    job = replace(make_job(plan, 0, 1, all_steps(plan)), walltime_s=90)  # two minutes to the scheduler
+    write_job(job, cluster, "/w", tmp_path / "job")
+    lines = (tmp_path / "job" / "job.sh").read_text().splitlines()
+    assert [one for one in lines if "--deadline" in one] == ([line] if line else [])
+
+
+def test_hours_say_how_long_jobs_may_still_start() -> None:
+    night = Hours(20 * 60, 6 * 60)
+    left = {
+        text: night.seconds_left(dt.time.fromisoformat(text))
+        for text in ("20:00:00", "23:59:30", "05:59:59", "06:00:00", "12:00")
+    }
+    assert left == {"20:00:00": 36000, "23:59:30": 21630, "05:59:59": 1, "06:00:00": 0, "12:00": 0}

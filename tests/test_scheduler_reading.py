@@ -6,6 +6,7 @@ import pytest
 
 from hpcq.errors import SchedulerError
 from hpcq.scheduler.slurm import Slurm
+from hpcq.scheduler.slurm.limits import read_job_limits
 from hpcq.scheduler.slurm.reading import node_condition
 from hpcq.scheduler.types import JobState, NodeCondition, SchedulerSettings
 from hpcq.transport import Completed, Here
@@ -51,6 +52,9 @@ def test_nodes_seen_from_inside_a_reservation(flags: str, outside: NodeCondition
         ("mixed-", NodeCondition.BUSY),
         ("allocated", NodeCondition.BUSY),
         ("allocated*", NodeCondition.DOWN),
+        ("allocated+", NodeCondition.BUSY),
+        ("mixed+", NodeCondition.BUSY),
+        ("allocated+*", NodeCondition.DOWN),
         ("completing", NodeCondition.BUSY),
         ("planned", NodeCondition.PLANNED),
         ("reserved", NodeCondition.RESERVED),
@@ -112,3 +116,31 @@ def test_accounting_rows() -> None:
     rows = slurm().read_history(Completed(0, b"1000\n7|CANCELLED by 1000|n1|0:15|1000|a\n8|NODE_FAIL|n2|1:0|1000|b\n", ""))
     assert [(row.native_id, row.state.value, row.exit_code) for row in rows] == [("7", "cancelled", 0), ("8", "node_failed", 1)]
     assert slurm().read_history(Completed(1, b"", "Slurm accounting storage is disabled")) == []
+
+
+def test_a_job_that_stands_still_is_said_to() -> None:
+    [row] = slurm().read_poll(Completed(0, b"1000\n7|SUSPENDED|1000|one|n1|None\n", ""))
+    assert (row.state, row.reason) == (JobState.RUNNING, "suspended: it holds its nodes and does nothing")
+
+
+def test_who_ended_a_job() -> None:
+    answer = b"1000\n7|CANCELLED by 1000|n1|0:15|1000|a\n8|CANCELLED by 0|n1|0:15|1000|b\n9|COMPLETED|n1|0:0|1000|c\n"
+    assert [row.own_request for row in slurm().read_history(Completed(0, answer, ""))] == [True, False, None]
+
+
+def test_the_accounting_is_asked_about_this_cluster_only() -> None:
+    for command in (slurm().limit_command(), slurm().job_limits_command()):
+        script = "scontrol() { echo 'ClusterName             = beta'; }; sacctmgr() { printf '%s ' \"$@\"; echo; }\n" + str(
+            command
+        )
+        asked = [line for line in Here().sh(script).text.splitlines() if "show assoc" in line]
+        assert len(asked) == 1
+        assert " cluster=beta " in asked[0], "a database may keep several clusters with the same accounts"
+
+
+def test_nobody_else_is_on_the_nodes_or_it_is_refused() -> None:
+    for word, shared in (("NO", False), ("EXCLUSIVE", False), ("YES:4", False), ("FORCE:1", False), ("FORCE:4", True)):
+        answer = f"PartitionName=main Default=YES OverSubscribe={word} State=UP\n@user 0\n@groups root\n"
+        refusals = read_job_limits(answer, partition=None, account=None, qos=None, reservation=None).refusals
+        assert bool(refusals) is shared, word
+        assert not shared or "OverSubscribe=FORCE:4: jobs of others run on the same nodes" in refusals[0]

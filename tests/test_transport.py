@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import tarfile
+import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from hpcq.errors import TransportError
 from hpcq.scheduler.kinds import commands_environment
 from hpcq.transport import Completed, Here, Ssh, Transport, quote, run_here
+from tests.kernel_programs import wait_for
 
 pytestmark = pytest.mark.fast
 
@@ -137,6 +140,28 @@ def test_what_selects_the_instance_travels_and_the_cluster_file_may_set_it(
     assert "SLURM_CONF=/etc/c d/slurm.conf\n" in transport.sh(seen).text
     transport.environment = commands_environment("local", {})
     assert transport.sh(seen).text == ""
+
+
+def test_a_command_that_ends_with_255_is_no_lost_connection(transport: Transport) -> None:
+    done = transport.sh("echo said; exit 255")
+    assert (done.returncode, done.text) == (255, "said\n")
+
+
+def test_an_answer_that_breaks_off_is_a_lost_connection(ssh: Ssh) -> None:
+    with pytest.raises(TransportError) as caught:
+        ssh.sh("echo half; kill -KILL $$")
+    assert caught.value.transient
+
+
+def test_a_time_out_ends_a_command_whose_grandchild_holds_the_pipe(transport: Transport, tmp_path: Path) -> None:
+    here = f"cd {quote(str(tmp_path))}"
+    for start in ("sleep 60 & echo $! >left; wait", "setsid sleep 61 & echo $! >away; wait"):
+        began = time.monotonic()
+        with pytest.raises(TransportError, match="no end after 1 s"):
+            transport.sh(f"{here}; {start}", timeout_s=1)
+        assert time.monotonic() - began < 5, "hpcq waited for the pipe, not for its own time-out"
+    wait_for(lambda: not Path(f"/proc/{(tmp_path / 'left').read_text().strip()}").exists())
+    os.kill(int((tmp_path / "away").read_text()), signal.SIGKILL)  # what left the group is left alone
 
 
 def test_a_lost_connection_is_transient_and_says_how_to_try(ssh: Ssh, tmp_path: Path) -> None:

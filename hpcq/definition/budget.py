@@ -28,6 +28,13 @@ class Hours:
             return self.first_min <= now_min < self.last_min
         return now_min >= self.first_min or now_min < self.last_min
 
+    def seconds_left(self, moment: dt.time) -> int:
+        """How long jobs may still start at that time of day; 0 where they may not."""
+        if not self.open_at(moment):
+            return 0
+        now_s = 3600 * moment.hour + 60 * moment.minute + moment.second
+        return (60 * self.last_min - now_s) % 86400 or 86400
+
     def __str__(self) -> str:
         return "-".join(f"{minutes // 60:02d}:{minutes % 60:02d}" for minutes in (self.first_min, self.last_min))
 

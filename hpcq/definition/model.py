@@ -356,6 +356,8 @@ class Cluster:
     instance: Mapping[str, str] = field(default_factory=dict)
     #: A campaign's wish, see NodeChoice; a cluster file has none.
     make_reservation: WithoutReservation | None = None
+    #: Jobs written now must start within so many seconds or not at all: the hours end then. None: whenever.
+    start_within_s: int | None = None
 
 
 def seed_from(text: str) -> int:

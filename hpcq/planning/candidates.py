@@ -83,7 +83,7 @@ def _waited_for(campaign: Campaign, idle: Sequence[str], busy: Sequence[str]) ->
 def _unfit(node: NodeState, campaign: Campaign, cluster: Cluster) -> str | None:
     """Why a node cannot be used, neither now nor when its jobs have ended, or None."""
     partition = campaign.nodes.partition or cluster.partition
-    if partition is not None and node.partitions and partition not in node.partitions:
+    if partition is not None and node.partitions and not set(partition.split(",")) & set(node.partitions):
         return f"not in partition {partition}"
     for constraint in (cluster.constraint, campaign.nodes.constraint):
         if constraint is not None and not has_features(node.features, constraint):

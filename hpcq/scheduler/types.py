@@ -91,7 +91,8 @@ class JobKey:
 class JobReport:
     """The scheduler's answer about one job. nodes: plain names, expanded. name: the job's name there; "" where it was not told.
 
-    mine: the job belongs to this user; None where the scheduler did not say.
+    mine: the job belongs to this user; None where the scheduler did not say. own_request: a CANCELLED job was ended by this
+    user, so by us, and not by an operator; None where nobody knows.
     """
 
     native_id: str
@@ -103,6 +104,7 @@ class JobReport:
     wait: Wait = Wait.ORDINARY
     name: str = ""
     mine: bool | None = None
+    own_request: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

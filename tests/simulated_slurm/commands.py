@@ -70,7 +70,7 @@ def _split(words: list[str]) -> tuple[dict[str, str], list[str]]:
 
 
 def _sinfo(machine: Machine, options: dict[str, str], plain: list[str], cwd: str, user: str) -> Answer:
-    if options.get("partition", PARTITION) != PARTITION:
+    if PARTITION not in options.get("partition", PARTITION).split(","):
         return Answer()
     if "Node" not in options:  # one line for the whole partition, or for those of its nodes that were named
         names = nodelist.expand(options["nodes"]) if "nodes" in options else machine.nodes
@@ -93,6 +93,21 @@ def _node_word(node: Node, reserved: set[str]) -> str:
     return "reserved" if node.name in reserved else "idle"
 
 
+def _refusal(machine: Machine, directives: dict[str, str], user: str) -> str:
+    """Why sbatch takes nothing; empty where it does."""
+    failed = "sbatch: error: Batch job submission failed:"
+    if machine.settings.odd_words:
+        return f"sbatch: error: {machine.settings.odd_words.pop(0)}"
+    partition = directives.get("partition", PARTITION)
+    if PARTITION not in partition.split(","):
+        return f"sbatch: error: invalid partition specified: {partition}\n{failed} Invalid partition name specified"
+    limit = machine.settings.submit_limit
+    if limit and machine.live_count(user) >= limit:
+        policy = "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"
+        return f"sbatch: error: QOSMaxSubmitJobPerUserLimit\n{failed} {policy}"
+    return ""
+
+
 def _sbatch(machine: Machine, options: dict[str, str], plain: list[str], cwd: str, user: str) -> Answer:
     if "version" in options:
         return Answer("slurm-wlm 22.05.8 simulated")
@@ -103,14 +118,9 @@ def _sbatch(machine: Machine, options: dict[str, str], plain: list[str], cwd: st
     directives: dict[str, str] = {}
     for line in re.findall(r"^#SBATCH (.*)$", text, re.MULTILINE):
         directives.update(_split(line.split())[0])
-    partition = directives.get("partition", PARTITION)
-    if partition != PARTITION:
-        failed = "sbatch: error: Batch job submission failed: Invalid partition name specified"
-        return Answer(f"sbatch: error: invalid partition specified: {partition}\n{failed}", 1)
-    limit = machine.settings.submit_limit
-    if limit and machine.live_count(user) >= limit:
-        policy = "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"
-        return Answer(f"sbatch: error: QOSMaxSubmitJobPerUserLimit\nsbatch: error: Batch job submission failed: {policy}", 1)
+    refusal = _refusal(machine, directives, user)
+    if refusal:
+        return Answer(refusal, 1)
     nodes = tuple(nodelist.expand(directives["nodelist"]))
     job = machine.submit(
         directives.get("job-name", "sbatch"),
@@ -124,7 +134,13 @@ def _sbatch(machine: Machine, options: dict[str, str], plain: list[str], cwd: st
         machine.settings.lost_answers -= 1
         lost = "Socket timed out on send/recv operation"
         return Answer(f"sbatch: error: Batch job submission failed: {lost}", 1)
-    return Answer(str(job.number))
+    if "deadline" in directives:
+        job.start_before = time.monotonic() + int(directives["deadline"].removeprefix("now+")) - job.limit_s
+    if machine.settings.killed_answers > 0:
+        machine.settings.killed_answers -= 1
+        return Answer("", 143)
+    banner = machine.settings.banner
+    return Answer(f"{banner}\n{job.number}" if banner else str(job.number))
 
 
 def _limit_s(text: str) -> float:
@@ -205,6 +221,8 @@ def _scontrol(machine: Machine, options: dict[str, str], plain: list[str], cwd: 
             lines = [f"SwitchName={switch} Level=0 LinkSpeed=1 Nodes={','.join(names)}" for switch, names in members.items()]
             above = f"SwitchName=spine Level=1 LinkSpeed=1 Nodes={','.join(machine.nodes)} Switches={','.join(members)}"
             return Answer("\n".join([*lines, above]))
+        case ["show", "config" | "partition" as what] if machine.settings.shown.get(what):
+            return Answer(machine.settings.shown[what])
         case ["show", "reservation", name]:
             if name not in machine.settings.reservations:
                 return Answer(f"Reservation {name} not found", 1)

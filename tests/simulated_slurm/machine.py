@@ -21,7 +21,7 @@ from tests.simulated_slurm import stand_in
 #: How long Slurm lists a job that has ended (MinJobAge).
 FORGOTTEN_AFTER_S = 300.0
 #: How long a job is COMPLETING between its end and its last word; real clusters need an epilog's time.
-ENDED = frozenset({"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL"})
+ENDED = frozenset({"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "DEADLINE"})
 
 
 @dataclass(slots=True)
@@ -53,6 +53,8 @@ class Job:
     exit_code: int = 0
     ended_at: float = 0.0
     process: subprocess.Popen[bytes] | None = None
+    #: It must start before, on the clock of time.monotonic().
+    start_before: float = float("inf")
 
 
 @dataclass(slots=True)
@@ -70,6 +72,14 @@ class Settings:
     reservations: dict[str, list[str]] = field(default_factory=dict)
     #: Submissions that are taken although their answer gets lost.
     lost_answers: int = 0
+    #: Submissions that are taken although a signal ends sbatch before it answers.
+    killed_answers: int = 0
+    #: What a site's wrapper prints before sbatch's own answer.
+    banner: str = ""
+    #: Words, one per submission, with which sbatch takes nothing.
+    odd_words: list[str] = field(default_factory=list)
+    #: What `scontrol show config` and `show partition` print.
+    shown: dict[str, str] = field(default_factory=dict)
 
 
 class Machine:
@@ -103,6 +113,12 @@ class Machine:
         self._try(job)
         return job
 
+    def count_users(self) -> None:
+        """Count live jobs anew, after one was given to another user."""
+        self._live = {}
+        for job in self.jobs.values():
+            self._live[job.user] = self._live.get(job.user, 0) + (job.state not in ENDED)
+
     def live_count(self, user: str) -> int:
         """How many jobs of a user are queued or running."""
         return self._live.get(user, 0)
@@ -133,6 +149,8 @@ class Machine:
                 if job.script:
                     stand_in.leave_results(Path(job.folder), job.number)
                 self._end(job, "COMPLETED", 0)
+        for job in [job for job in self.jobs.values() if job.state == "PENDING" and now > job.start_before]:
+            self._end(job, "DEADLINE", 0)
         for number in [number for number in self._running if self.jobs[number].process is not None]:
             self._look_at(self.jobs[number], now)
 

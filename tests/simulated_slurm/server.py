@@ -86,6 +86,10 @@ def _control(machine: Machine, wish: dict[str, Any]) -> dict[str, Any]:
         job = machine.submit(other.get("name", "theirs"), other.get("user", "other"), tuple(other["nodes"]), limit_s=3600)
         machine.settings.run_s = kept
         return {"number": job.number}
+    for number, changed in wish.get("strange", {}).items():  # a controller that lost its state gives ids out again
+        job = machine.jobs[int(number)]
+        job.name, job.user = changed["name"], changed["user"]
+        machine.count_users()
     for number in wish.get("forget", ()):
         machine.cancel(machine.jobs[number])
     machine.retry()

@@ -20,7 +20,10 @@ def is_job_of_hpcq(folder: Path) -> bool:
 def leave_start(folder: Path, number: int) -> None:
     """Claim the attempt and say so."""
     (folder / "claim").mkdir(exist_ok=True)
-    _put(folder / "started.json", {"format": 1, "tag": "", "native_id": str(number), "started_utc": _now(), "host": "n0001"})
+    _put(
+        folder / "started.json",
+        {"format": 1, "tag": "", "native_id": str(number), "started_utc": _now(), "host": "n0001", "node": "n0001"},
+    )
 
 
 def leave_results(folder: Path, number: int) -> None:

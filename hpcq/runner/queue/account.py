@@ -106,7 +106,9 @@ class Account:
         return nodes | set(self.own_reservation.nodes) if self.own_reservation is not None else nodes
 
     def site(self, cluster: Cluster) -> Cluster:
-        """The cluster as scripts must see it now: within the run's own reservation where there is one."""
+        """The cluster as scripts must see it now: within the run's own reservation, and the hours, where there are such."""
+        left_s = [hours.seconds_left(self.clock.local_time()) for hours in self.budget.hours]
+        cluster = replace(cluster, start_within_s=min(left_s, default=None))
         if self.own_reservation is None or not self.own_reservation.held:
             return cluster
         return replace(cluster, reservation=self.own_reservation.name)

@@ -197,7 +197,8 @@ class ClusterQueue:
         if gone and attempt.tag not in self._hosts:
             self.files.fetch([attempt])
             started = read_json_or_none(self.folder / attempt.folder / "started.json") or {}
-            self._hosts[attempt.tag] = str(started.get("host", "")).partition(".")[0]
+            # The node list's own name of it: a host may be called otherwise.
+            self._hosts[attempt.tag] = str(started.get("node", ""))
         host = self._hosts.get(attempt.tag, "")
         if host in gone:
             words = f"{host} was lost, and with it the script of the job"

@@ -146,6 +146,7 @@ def site_context(cluster: Cluster, root: str) -> dict[str, Any]:
         "environment": cluster.environment,
         "directives": _directives(cluster),
         "extra_directives": cluster.extra_directives,
+        "start_within_s": cluster.start_within_s,
         "launcher": cluster.launcher,
         "mpi_launch": counted(cluster.mpi.launch) if cluster.mpi else ("false",),
     }

@@ -75,6 +75,8 @@ def decide(report: JobReport, left: Left, *, waited_s: float, grace_s: float) ->
     if left.said == "done":
         return AttemptOutcome("completed", "")
     unknown = report.state is JobState.UNKNOWN
+    if report.state is JobState.DEADLINE and not left.started:
+        return AttemptOutcome("withdrawn", "the hours ended before it could start")
     if not (report.state.terminal or unknown) or (left.exit_file is None and waited_s < grace_s):
         return None
     if unknown and not left.said:

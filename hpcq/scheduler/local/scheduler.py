@@ -75,7 +75,7 @@ class Local(Scheduler):
             native_id, word, nodes, name, reason = line.split("|", 4)
             state = _STATES.get(word, JobState.UNKNOWN)
             names = tuple(node for node in nodes.split(",") if node)
-            reports.append(JobReport(native_id, state, word, reason, names, name=name, mine=True))
+            reports.append(JobReport(native_id, state, word, reason, names, name=name, mine=True, own_request=True))
         return reports
 
     def cancel_command(self, jobs: Sequence[JobKey], *, queued_only: bool = False) -> str:

@@ -16,15 +16,26 @@ from hpcq.transport import quote
 _UNLIMITED = {"", "UNLIMITED", "NONE", "N/A", "INFINITE", "(null)"}
 
 
+#: Shell: $s asks the accounting; $c names this cluster, for one database may keep several with the same accounts.
+SACCTMGR = (
+    "s='sacctmgr --noheader --parsable2 --readonly'; "
+    "c=$(scontrol show config 2>/dev/null | sed -n 's/^ClusterName *= */cluster=/p')"
+)
+
+
+def association(account: str | None) -> str:
+    """Which association jobs are charged to, in the words of $s: this user's on this cluster."""
+    return 'user="$(id -un)" $c' + (f" account={quote(account)}" if account else "")
+
+
 def job_limits_command(account: str | None) -> str:
     """Everything in one command; what a site does not keep is left out of the answer."""
-    of_account = f" account={quote(account)}" if account else ""
     return (
         "scontrol --all --oneliner show partition || exit 1; "
         'printf "@user %s\\n@groups %s\\n" "$(id -u)" "$(id -Gn)"; '
         "scontrol show config 2>/dev/null | sed -n 's/^EnforcePartLimits *= */@enforce /p'; "
-        "s='sacctmgr --noheader --parsable2 --readonly'; "
-        f'$s show assoc where user="$(id -un)"{of_account} format=Account,DefaultQOS,MaxWall,MaxTRES 2>/dev/null'
+        f"{SACCTMGR}; "
+        f"$s show assoc where {association(account)} format=Account,DefaultQOS,MaxWall,MaxTRES 2>/dev/null"
         " | sed 's/^/@assoc /'; $s show qos format=Name,MaxWall,MaxTRES 2>/dev/null | sed 's/^/@qos /'; true"
     )
 
@@ -74,7 +85,7 @@ def _of_partition(
         nodes_at_most=_least(nodes),
         nodes_at_least=Bound(least, f"MinNodes of partition {name}") if least and least > 1 else None,
         walltime_at_most_s=_least(walls),
-        refusals=() if root else tuple(_refusals(found, groups[0].split(), account, qos, reservation)),
+        refusals=(*_shared(found), *(() if root else _refusals(found, groups[0].split(), account, qos, reservation))),
     )
 
 
@@ -93,6 +104,15 @@ def _of_several(found: Sequence[JobLimits], *, all_count: bool) -> JobLimits:
         walltime_at_most_s=_least(walls) if all_count else _most(walls),
         refusals=tuple(words for one in found for words in one.refusals) if refused or not taking else (),
     )
+
+
+def _shared(found: Mapping[str, str]) -> list[str]:
+    """FORCE:4 puts jobs of others on the same nodes, whatever a job asks for; FORCE:1 only lets jobs take turns."""
+    word, _, count = found.get("OverSubscribe", "NO").partition(":")
+    if word != "FORCE" or count == "1":
+        return []
+    shown = f"OverSubscribe={found['OverSubscribe']}"
+    return [f"partition {found['PartitionName']}: {shown}: jobs of others run on the same nodes, so nothing can be measured"]
 
 
 def _refusals(

@@ -41,6 +41,9 @@ _JOB_STATES = {
     "REVOKED": JobState.REVOKED,
 }
 
+#: Running for the scheduler, but its processes stand still.
+_STANDING_STILL = frozenset({"SUSPENDED", "STOPPED"})
+
 #: Slurm's node state words (man sinfo, NODE STATE CODES).
 _NODE_STATES = {
     "idle": NodeCondition.IDLE,
@@ -88,7 +91,7 @@ _NODE_SIGNS = {
 
 def node_condition(word: str) -> NodeCondition:
     """What `idle~`, `mixed-` or `drained*` mean: the sign decides where the word alone would say idle or busy."""
-    base = word.lower()
+    base = word.lower().replace("+", "")  # `allocated+`: at work, and earlier jobs are still ending there
     signs = ""
     while base and base[-1] in _NODE_SIGNS:
         signs += base[-1]
@@ -101,9 +104,21 @@ def node_condition(word: str) -> NodeCondition:
     return condition
 
 
-def job_report(native_id: str, word: str, nodes: str, reason: str, *, name: str, mine: bool, exit_code: str = "") -> JobReport:
+def job_report(
+    native_id: str,
+    word: str,
+    nodes: str,
+    reason: str,
+    *,
+    name: str,
+    mine: bool,
+    exit_code: str = "",
+    own_request: bool | None = None,
+) -> JobReport:
     """One row of a job listing. A node list that cannot be read is none: the job is believed, its nodes are not."""
     state = _JOB_STATES.get(word.strip(), JobState.UNKNOWN)
+    if word.strip() in _STANDING_STILL:
+        reason = f"{word.strip().lower()}: it holds its nodes and does nothing"
     code, _, _ = exit_code.partition(":")
     return JobReport(
         native_id=native_id.strip(),
@@ -115,6 +130,7 @@ def job_report(native_id: str, word: str, nodes: str, reason: str, *, name: str,
         wait=read_wait(reason) if state is JobState.QUEUED else Wait.ORDINARY,
         name=name.strip(),
         mine=mine,
+        own_request=own_request,
     )
 
 

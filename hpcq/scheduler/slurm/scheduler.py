@@ -12,7 +12,7 @@ from hpcq.scheduler.administration import Administration
 from hpcq.scheduler.base import Scheduler
 from hpcq.scheduler.limits import JobLimits
 from hpcq.scheduler.slurm.administration import SlurmAdministration
-from hpcq.scheduler.slurm.limits import job_limits_command, read_job_limits
+from hpcq.scheduler.slurm.limits import SACCTMGR, association, job_limits_command, read_job_limits
 from hpcq.scheduler.slurm.probes import site_items
 from hpcq.scheduler.slurm.reading import ID, job_report, node_condition, own_rows, within_reservation
 from hpcq.scheduler.slurm.reasons import LIMIT_WORDS, read_submission
@@ -133,9 +133,18 @@ class Slurm(Scheduler):
         if done.returncode != 0:
             return []  # a site without accounting: the exit file is all the truth there is
         own, rows = own_rows(done.text, 6)
-        # "CANCELLED by 1000": the first word is the state
+        # "CANCELLED by 1000": the first word is the state, the last one says who wanted it
         return [
-            job_report(job, word.split()[0], nodes, "from sacct", name=name, mine=user.strip() == own, exit_code=code)
+            job_report(
+                job,
+                word.split()[0],
+                nodes,
+                "from sacct",
+                name=name,
+                mine=user.strip() == own,
+                exit_code=code,
+                own_request=word.split()[-1] == own if word.startswith("CANCELLED by ") else None,
+            )
             for job, word, nodes, code, user, name in rows
             if word
         ]
@@ -194,11 +203,10 @@ class Slurm(Scheduler):
         )
 
     def limit_command(self) -> str | None:
-        account = f" account={quote(self.settings.account)}" if self.settings.account else ""
         qos = quote(self.settings.qos or "")
         return (
-            "s='sacctmgr --noheader --parsable2 --readonly'; "
-            f'$s show assoc where user="$(id -un)"{account} format=MaxSubmitJobs,DefaultQOS || exit 1; '
+            f"{SACCTMGR}; "
+            f"$s show assoc where {association(self.settings.account)} format=MaxSubmitJobs,DefaultQOS || exit 1; "
             f'q={qos}; [ -z "$q" ] || $s show qos where name="$q" format=MaxSubmitJobsPerUser'
         )
 
