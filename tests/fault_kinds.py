@@ -1,6 +1,6 @@
 """Things that break under a running campaign: one function each, and when it may happen.
 
-    @fault("handed in", ...)          moments of MOMENTS, each seen in journals and files, never by the clock
+    @fault("submitted", ...)          moments of MOMENTS, each seen in journals and files, never by the clock
     def what_breaks(scene) -> None:   does it; scene.mend(...) says how it is put right again
 
 A new kind is one more function here: the seed draws from all of them.
@@ -95,7 +95,7 @@ class Scene:
 MOMENTS: dict[str, Callable[[Scene], bool]] = {
     "planned": lambda scene: any((scene.desk.folder / "runs").glob(f"*/{scene.cluster}/plan.json")),
     "committed": lambda scene: scene.seen("attempt"),
-    "handed in": lambda scene: scene.seen("submitted"),
+    "submitted": lambda scene: scene.seen("submitted"),
     "running": lambda scene: scene.seen("state", state="running"),
     "measuring": lambda scene: bool(_measured_files(scene)),
     "within clusters done": lambda scene: all("closed" in event_names(scene.desk.events(name)) for name in CLUSTERS),
@@ -138,7 +138,7 @@ def far_side_does_not_start(scene: Scene) -> None:
     scene.mend(lambda: _partition(scene.lab, "up"))
 
 
-@fault("planned", "committed", "handed in", "running", "measuring", "link committed", "link met", free=True)
+@fault("planned", "committed", "submitted", "running", "measuring", "link committed", "link met", free=True)
 def ssh_is_cut(scene: Scene) -> None:
     """SIGKILL to the process that carries all connections to the cluster."""
     cluster = read_cluster(scene.lab.cluster_file(scene.cluster))
@@ -153,7 +153,7 @@ def ssh_is_cut(scene: Scene) -> None:
             os.kill(int(running[1]), signal.SIGKILL)
 
 
-@fault("committed", "handed in", "running", "measuring", "link committed", "link met", free=True)
+@fault("committed", "submitted", "running", "measuring", "link committed", "link met", free=True)
 def controller_restarts(scene: Scene) -> None:
     """slurmctld is ended by SIGTERM and started again."""
     scene.lab.command("restart-controller", scene.cluster)
@@ -169,7 +169,7 @@ def node_dies(scene: Scene) -> None:
     scene.mend(lambda: scene.lab.command("start-node", where))
 
 
-@fault("planned", "committed", "handed in", "running", "measuring", "link committed", "link met", "link measured", free=True)
+@fault("planned", "committed", "submitted", "running", "measuring", "link committed", "link met", "link measured", free=True)
 def driver_is_killed(scene: Scene) -> None:
     """SIGKILL to hpcq, its workflow and its drivers; a person types `hpcq resume`."""
     assert scene.child is not None
@@ -180,7 +180,7 @@ def driver_is_killed(scene: Scene) -> None:
 # -- others --------------------------------------------------------------------------------------------------------------
 
 
-@fault("committed", "handed in", "measuring", "link committed", "link met", free=True)
+@fault("committed", "submitted", "measuring", "link committed", "link met", free=True)
 def ssh_is_silent(scene: Scene) -> None:
     """The head hears nothing on port 22 for some seconds: what is open hangs, what is new is not answered."""
     table = "inet hpcq_silence"
@@ -190,7 +190,7 @@ def ssh_is_silent(scene: Scene) -> None:
     scene.root("nft", "delete", "table", *table.split())
 
 
-@fault("committed", "handed in", "measuring", "link committed", "link met", free=True)
+@fault("committed", "submitted", "measuring", "link committed", "link met", free=True)
 def controller_is_down(scene: Scene) -> None:
     """slurmctld is away for 20 s."""
     scene.root("sh", "-c", "kill -TERM $(cat /run/slurm/slurmctld.pid)")
@@ -198,13 +198,13 @@ def controller_is_down(scene: Scene) -> None:
     scene.lab.command("restart-controller", scene.cluster)
 
 
-@fault("handed in", "measuring", "link committed", "link met")
+@fault("submitted", "measuring", "link committed", "link met")
 def controller_crashes(scene: Scene) -> None:
     """slurmctld is killed, and forgets what it had not saved."""
     scene.lab.command("restart-controller", scene.cluster, "--crash")
 
 
-@fault("handed in", "measuring")
+@fault("submitted", "measuring")
 def slurmd_dies(scene: Scene) -> None:
     """The daemon of a node is killed and started again ten seconds later; what runs there goes on."""
     where = f"{scene.cluster}/n{scene.dice.randint(1, 4):02d}"
@@ -213,7 +213,7 @@ def slurmd_dies(scene: Scene) -> None:
     scene.lab.command("start-node", where)
 
 
-@fault("handed in", "running", "measuring", "link committed", "link met")
+@fault("submitted", "running", "measuring", "link committed", "link met")
 def admin_cancels_a_job(scene: Scene) -> None:
     """One of our jobs, queued or running, whatever it is."""
     listed = scene.root("squeue", "-h", "-u", "labuser", "-o", "%i").split()
@@ -237,7 +237,7 @@ def spool_is_torn(scene: Scene) -> None:
         scene.said.append(f"  torn: {line.get('job', 'a part')}")
 
 
-@fault("planned", "handed in", "measuring", "within clusters done", "link met", free=True)
+@fault("planned", "submitted", "measuring", "within clusters done", "link met", free=True)
 def disk_is_full(scene: Scene) -> None:
     """Not one byte is left where the driver writes, for some seconds."""
     path = scene.desk.folder / "filler"

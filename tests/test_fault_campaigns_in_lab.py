@@ -32,7 +32,7 @@ class TestInTheLab:
         story = played(
             lab,
             tmp_path,
-            Planned("ssh_is_cut", "handed in", "beta"),
+            Planned("ssh_is_cut", "submitted", "beta"),
             Planned("controller_restarts", "measuring", "beta"),
             Planned("driver_is_killed", "measuring", "beta"),
             seed=1,

@@ -1,4 +1,4 @@
-"""Links as good citizens, the comparison beside them, and what is handed in without a driver; on two queues of this machine."""
+"""Links as good citizens, the comparison beside them, and what is submitted without a driver; on two queues of this machine."""
 
 from __future__ import annotations
 
