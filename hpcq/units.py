@@ -114,5 +114,5 @@ def human(value: float, unit: str | None) -> str:
 
 
 def count_of(count: int, noun: str) -> str:
-    """`count_of(1, "pair")` -> `1 pair`, `count_of(2, "pair")` -> `2 pairs`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    """`count_of(1, "pair")` -> `1 pair`, `count_of(2, "pair")` -> `2 pairs`; `series` stays as it is."""
+    return f"{count} {noun}" if count == 1 or noun == "series" else f"{count} {noun}s"

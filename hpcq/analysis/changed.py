@@ -8,13 +8,15 @@ explained(database, row, ...)                        a change with its facts and
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
 from hpcq.analysis import change_context
 from hpcq.analysis.bulk_points import SeriesPoints, tracks
+from hpcq.analysis.change import Changed, Explained, Judged
+from hpcq.analysis.gone import gone_since
+from hpcq.analysis.recorded import remembered
 from hpcq.analysis.scatter import histories, scatter_of
 from hpcq.kernels import Better
 from hpcq.statistics import JobScatter
@@ -22,66 +24,10 @@ from hpcq.statistics.smallest_effect import smallest_move
 from hpcq.store.database import Connection
 from hpcq.store.history import Metric, SeriesRow
 from hpcq.store.time_windows import Window
-from hpcq.verdict.causes import Cause, Symptom, own_build_changed, rank, say, symptoms
-from hpcq.verdict.levels import Level, Sides, judge_boundary, judge_search
+from hpcq.verdict.causes import rank, symptoms
+from hpcq.verdict.levels import JUDGED_POINTS_MIN, Level, Sides, judge_boundary, judge_search
 
 Facts = Sequence[tuple[str, str]]
-
-
-@dataclass(frozen=True, slots=True)
-class Changed:
-    """One series with what was found of its level. at_utc: its first point of the new level."""
-
-    row: SeriesRow
-    metric: Metric
-    level: Level
-    at_utc: str
-    last_before_utc: str
-    before_results: tuple[int, ...]
-    after_results: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Explained:
-    """A change with what differs between its sides, best first, what happened between them, and what the evidence says."""
-
-    changed: Changed
-    causes: tuple[Cause, ...]
-    events: tuple[change_context.EventRow, ...]
-    symptoms: tuple[Symptom, ...]
-
-    @property
-    def own_build(self) -> bool:
-        """Whether hpcq's own program changed with it."""
-        return own_build_changed(self.causes)
-
-    @property
-    def words(self) -> str:
-        """The cause in a line: facts, and events where there are any."""
-        happened = "; ".join(event.words for event in self.events[:2])
-        return "; ".join(one for one in (say(self.causes), happened) if one)
-
-    def to_json(self) -> dict[str, Any]:
-        """For --json: base units, names as in the database."""
-        row, level = self.changed.row, self.changed.level
-        named = {name: getattr(row, name) for name in ("series_id", "kernel", "cluster", "client", "server", "message_bytes")}
-        numbers = ("ratio", "low", "high", "p_value", "before_count", "after_count", "reason", "came_back", "method")
-        return {
-            **named,
-            "parameters": row.parameters,
-            "metric": self.changed.metric.name,
-            "unit": self.changed.metric.unit,
-            "verdict": level.verdict.value,
-            "direction": level.direction,
-            "at_utc": self.changed.at_utc,
-            "last_before_utc": self.changed.last_before_utc,
-            **{name: _number(getattr(level, name)) for name in ("before", "after")},
-            **{name: getattr(level, name) for name in numbers},
-            "own_build": self.own_build,
-            "causes": list(self.causes),
-            "events": list(self.events),
-            "symptoms": list(self.symptoms),
-        }
 
 
 def changed(
@@ -92,7 +38,7 @@ def changed(
     against: Window,
     *,
     facts: Facts = (),
-) -> list[Changed]:
+) -> Judged:
     """Every series with points in both stretches or one of them, before (`against`) and after (`since`)."""
     old = {one.series_id: one for one in tracks(database, rows, metrics, against, facts=facts)}
     new = {one.series_id: one for one in tracks(database, rows, metrics, since, facts=facts)}
@@ -100,7 +46,12 @@ def changed(
     joined = [_joined(old.get(one), new.get(one)) for one in named if one in old or one in new]
     known = scatter_of(histories(database, rows, metrics, since), rows)
     judged = judge_boundary([_sides(one, metrics[named[one.series_id].kernel], known[one.series_id]) for one in joined])
-    return [_changed(database, named[one.series_id], metrics, one, level) for one, level in zip(joined, judged, strict=True)]
+    found = [_changed(database, named[one.series_id], metrics, one, level) for one, level in zip(joined, judged, strict=True)]
+    gone = [] if facts else gone_since(database, rows, metrics, since, against)
+    lost = {one.row.series_id for one in gone}
+    empty_count = sum(one.series_id not in new or one.series_id not in old for one in rows if one.series_id not in lost)
+    judged_count = len(lost) + sum(one in old and one in new for one in named if one not in lost)
+    return Judged([one for one in found if one.row.series_id not in lost] + gone, judged_count, 0, empty_count)
 
 
 def searched(
@@ -111,16 +62,23 @@ def searched(
     history: Window,
     *,
     facts: Facts = (),
-) -> list[Changed]:
-    """Changes of level since then, in series that go back as far as `history`."""
+) -> Judged:
+    """Changes of level since then, in series that go back as far as `history`; and recorded ones whose level holds."""
     named = {row.series_id: row for row in rows}
-    found = []
+    found: list[Changed] = []
     there = tracks(database, rows, metrics, history, boundary=since_utc, facts=facts)
     known = scatter_of({one.series_id: one.value[~one.after] for one in there}, rows)
     judged = judge_search([_sides(one, metrics[named[one.series_id].kernel], known[one.series_id]) for one in there])
     for one, levels in zip(there, judged, strict=True):
         found += [_changed(database, named[one.series_id], metrics, one, level) for level in levels]
-    return found
+    gone = [] if facts else gone_since(database, rows, metrics, replace(history, from_utc=since_utc), history)
+    lost = {one.row.series_id for one in gone}
+    found = [one for one in found if one.row.series_id not in lost]
+    found += remembered(database, found, there, named, metrics, since_utc) if not facts else []
+    recent = [one for one in there if one.after.any() and one.series_id not in lost]
+    enough = sum(len(one.value) >= JUDGED_POINTS_MIN for one in recent)
+    empty_count = len(rows) - len(lost) - len(recent)
+    return Judged(found + gone, enough + len(lost), len(recent) - enough, empty_count)
 
 
 def explained(database: Connection, one: Changed) -> Explained:
@@ -159,7 +117,3 @@ def _joined(old: SeriesPoints | None, new: SeriesPoints | None) -> SeriesPoints:
     after = np.arange(len(old.value) + len(new.value)) >= len(old.value)
     joined = [np.concatenate([getattr(old, name), getattr(new, name)]) for name in ("value", "result")]
     return SeriesPoints(old.series_id, joined[0], joined[1], after)
-
-
-def _number(value: float) -> float | None:
-    return None if value != value else value  # noqa: PLR0124 - NaN

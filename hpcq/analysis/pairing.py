@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpcq.analysis.bulk_points import tracks
+from hpcq.analysis.gone import gone_level, lost_in
 from hpcq.analysis.scatter import histories, scatter_of
 from hpcq.kernels import Better
 from hpcq.statistics import JobScatter
@@ -60,8 +61,28 @@ def compare_windows(
         lasting_count=1,
     )
     pairings = [Pairing(sides[1][key][0], metrics[key[0]], level) for key, level in zip(both, judged, strict=True)]
+    pairings += _gone(database, rows, metrics, sides, b)
+    gone = {_key(one.row) for one in pairings}
+    sides = [{key: one for key, one in side.items() if key not in gone} for side in sides]
     only = [tuple(one[key][0] for key in sorted(one.keys() - other.keys())) for one, other in (sides, sides[::-1])]
     return Compared(tuple(pairings), only[0], only[1])
+
+
+def _gone(
+    database: Connection,
+    rows: Sequence[SeriesRow],
+    metrics: Mapping[str, Metric],
+    sides: Sequence[Mapping[Key, tuple[SeriesRow, list[float]]]],
+    b: Window,
+) -> list[Pairing]:
+    """Tests of pairs that A measured and that only failed in B."""
+    lost = lost_in(database, b)
+    found = {}
+    for row in rows:
+        one, key = lost.get(row.series_id), _key(row)
+        if one is not None and not one.measured_count and key in sides[0] and key not in sides[1]:
+            found[key] = Pairing(row, metrics[row.kernel], gone_level(sides[0][key][1], one))
+    return [found[key] for key in sorted(found)]
 
 
 def _key(row: SeriesRow) -> Key:

@@ -125,7 +125,7 @@ def _changes(database: Connection, created_utc: str, outcomes: Sequence[SeriesOu
     """Series of this run that stand on a worse level, and how many have history enough to be searched."""
     from hpcq.analysis.bulk_points import tracks
     from hpcq.analysis.changed import explained, searched
-    from hpcq.store.annotations import state_by_change
+    from hpcq.analysis.recorded import known_states
     from hpcq.store.history import Filter, metrics_of, select
     from hpcq.verdict.levels import JUDGED_POINTS_MIN
 
@@ -138,15 +138,10 @@ def _changes(database: Connection, created_utc: str, outcomes: Sequence[SeriesOu
     judged = [one for one in tracks(database, rows, metrics, window) if len(one.value) >= JUDGED_POINTS_MIN]
     known = {one.series_id for one in judged}
     since = _text(began - dt.timedelta(days=_CHANGED_DAYS))
-    states = state_by_change(database)
-    worse = [
-        one
-        for one in searched(database, [row for row in rows if row.series_id in known], metrics, since, window)
-        if one.level.sure
-        and one.level.direction == "worse"
-        and not one.level.came_back
-        and states.get((one.row.series_id, one.metric.name, one.at_utc)) not in {"expected", "false"}
-    ]
+    found = searched(database, [row for row in rows if row.series_id in known], metrics, since, window).changes
+    told = [one for one in found if one.level.sure and one.level.direction == "worse" and not one.level.came_back]
+    states = known_states(database, told)
+    worse = [one for one, state in zip(told, states, strict=True) if state not in {"expected", "false"}]
     if not worse:
         return [], len(judged)
     worst = max(worse, key=lambda one: abs((one.level.ratio or 1.0) - 1.0))

@@ -44,12 +44,6 @@ def changes(database: Connection, states: Sequence[str] = (), node: str | None =
     return [row for row in rows if (not states or row["state"] in states) and node in {None, row["client"], row["server"]}]
 
 
-def state_by_change(database: Connection) -> dict[tuple[int, str, str], str]:
-    """The last state of every recorded change, by series, metric and time."""
-    rows = database.execute("SELECT series_id, metric, at_utc, state FROM v_changes")
-    return {(row["series_id"], row["metric"], row["at_utc"]): row["state"] for row in rows}
-
-
 def states_of(database: Connection, change_id: int) -> list[dict[str, Any]]:
     """Everything that was decided about one change, oldest first."""
     query = "SELECT state_no, state, set_utc, who, why FROM change_state WHERE change_id = ? ORDER BY state_no"

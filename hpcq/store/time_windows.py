@@ -109,6 +109,7 @@ def _bounds(text: str, now: dt.datetime) -> tuple[str, str | None] | None:
     """First and last bound of a word about time; None when it is none."""
     if _MOMENT.fullmatch(text):
         plain = text.rstrip("Z").replace(" ", "T")
+        _check_date(text, plain)
         return plain, plain + _BEHIND
     if text in {"today", "yesterday"}:
         day = (now - dt.timedelta(days=1 if text == "yesterday" else 0)).strftime("%Y-%m-%d")
@@ -122,6 +123,15 @@ def _bounds(text: str, now: dt.datetime) -> tuple[str, str | None] | None:
         return _text(now - dt.timedelta(days=float(match.group(1)) * _DAYS[match.group(2)])), None
     except OverflowError:
         return "0000", None
+
+
+def _check_date(text: str, plain: str) -> None:
+    """Raise UserError for a day or hour that no calendar has: 2026-02-30 would otherwise be a stretch without results."""
+    whole = plain + "0001-01-01T00:00:00"[len(plain) :] if len(plain) < len("0001-01-01T00:00:00") else plain
+    try:
+        dt.datetime.fromisoformat(whole)
+    except ValueError as error:
+        raise UserError(f"{text!r} is no date: {error}", _HINT) from error
 
 
 def _text(at: dt.datetime) -> str:

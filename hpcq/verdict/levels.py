@@ -42,6 +42,8 @@ _LEVEL_POINTS_MIN = 8
 #: With fewer points than these a series is not judged at all.
 JUDGED_POINTS_MIN = 4
 ASSUMED = JobScatter(0.05, 0)
+#: The direction of a series that was measured and now only fails: worse than worse.
+GONE = "gone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +64,8 @@ class Sides:
 class Level:
     """What was found of one series. index: first point of the new level. direction: worse, better, changed, or the same.
 
-    verdict is degraded only for worse (or, without a better direction, changed). first, last: points on either side that it
-    rests on run from `first` to `last`. came_back: the old level is back since.
+    verdict is degraded only for worse and gone (or, without a better direction, changed). first, last: points on either side
+    that it rests on run from `first` to `last`. came_back: the old level is back since.
     """
 
     verdict: ComparisonVerdict

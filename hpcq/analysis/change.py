@@ -1,0 +1,90 @@
+"""What a look at the history found: a series that changed, a change explained, and how many series were judged at all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from hpcq.analysis.change_context import EventRow
+from hpcq.store.history import Metric, SeriesRow
+from hpcq.verdict.causes import Cause, Symptom, own_build_changed, say
+from hpcq.verdict.levels import Level
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """One series with what was found of its level. at_utc: its first point of the new level."""
+
+    row: SeriesRow
+    metric: Metric
+    level: Level
+    at_utc: str
+    last_before_utc: str
+    before_results: tuple[int, ...]
+    after_results: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """A change with what differs between its sides, best first, what happened between them, and what the evidence says."""
+
+    changed: Changed
+    causes: tuple[Cause, ...]
+    events: tuple[EventRow, ...]
+    symptoms: tuple[Symptom, ...]
+
+    @property
+    def own_build(self) -> bool:
+        """Whether hpcq's own program changed with it."""
+        return own_build_changed(self.causes)
+
+    @property
+    def words(self) -> str:
+        """The cause in a line: facts, and events where there are any."""
+        happened = "; ".join(event.words for event in self.events[:2])
+        return "; ".join(one for one in (say(self.causes), happened) if one)
+
+    def to_json(self) -> dict[str, Any]:
+        """For --json: base units, names as in the database."""
+        row, level = self.changed.row, self.changed.level
+        named = {name: getattr(row, name) for name in ("series_id", "kernel", "cluster", "client", "server", "message_bytes")}
+        numbers = ("ratio", "low", "high", "p_value", "before_count", "after_count", "reason", "came_back", "method")
+        return {
+            **named,
+            "parameters": row.parameters,
+            "metric": self.changed.metric.name,
+            "unit": self.changed.metric.unit,
+            "verdict": level.verdict.value,
+            "direction": level.direction,
+            "at_utc": self.changed.at_utc,
+            "last_before_utc": self.changed.last_before_utc,
+            **{name: _number(getattr(level, name)) for name in ("before", "after")},
+            **{name: getattr(level, name) for name in numbers},
+            "own_build": self.own_build,
+            "causes": list(self.causes),
+            "events": list(self.events),
+            "symptoms": list(self.symptoms),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What was found of many series, and of how many anything could be said.
+
+    changes: levels that moved, or might have, and series that are gone. judged_count: series with enough points. too_few: with
+    points, but fewer than can show a change; empty_count: with none in the stretch.
+    """
+
+    changes: list[Changed]
+    judged_count: int
+    too_few_count: int
+    empty_count: int
+
+    @property
+    def series_count(self) -> int:
+        """All that were asked for."""
+        return self.judged_count + self.too_few_count + self.empty_count
+
+
+def _number(value: float) -> float | None:
+    return None if value != value else value  # noqa: PLR0124 - NaN

@@ -1,0 +1,136 @@
+"""Series that were measured and now only fail: worse than any value.
+
+lost_in(database, window)      by series what failed in a stretch or in runs, and what was measured there
+gone_since(database, ...)      those that were measured before, and since then only failed, as Changed
+"""
+
+# ruff: noqa: S608 - queries are put together from our own column names; values are always bound
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from hpcq.analysis.change import Changed
+from hpcq.analysis.change_context import POINTS_MAX
+from hpcq.statistics import ComparisonVerdict
+from hpcq.store.database import Connection
+from hpcq.store.history import COUNTS, Metric, SeriesRow
+from hpcq.store.query import median
+from hpcq.store.time_windows import Window
+from hpcq.verdict.levels import GONE, Level
+
+_AT = "coalesce(x.started_utc, r.created_utc)"
+
+
+@dataclass(slots=True)
+class Lost:
+    """What failed of one series in a stretch. since_utc: the first failure after the last measured result."""
+
+    measured_count: int = 0
+    last_measured_utc: str = ""
+    since_utc: str = ""
+    result_ids: list[int] = field(default_factory=list)
+    job_ids: set[int] = field(default_factory=set)
+    reasons: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def words(self) -> str:
+        """`12 results of 2 jobs failed: fewer than two datagrams arrived`."""
+        reason, count = self.reasons.most_common(1)[0]
+        more = f" ({count} times, and {len(self.reasons) - 1} other reasons)" if len(self.reasons) > 1 else ""
+        jobs = f"{len(self.job_ids)} job{'' if len(self.job_ids) == 1 else 's'}"
+        return f"all {len(self.result_ids)} results of {jobs} failed: {reason}{more}"
+
+
+def lost_in(database: Connection, window: Window) -> dict[int, Lost]:
+    """By series_id, what failed or was invalid in this stretch after the last measured result there."""
+    conditions, bound = ["x.final = 1", "x.outcome <> 'not_measured'", "t.result_id IS NULL"], {}
+    if window.from_utc is not None:
+        conditions.append(f"{_AT} >= :from_utc")
+        bound["from_utc"] = window.from_utc
+    if window.until_utc is not None:
+        conditions.append(f"{_AT} < :until_utc")
+        bound["until_utc"] = window.until_utc
+    if window.run_ids is not None:
+        conditions.append(f"r.run_id IN ({', '.join(str(int(one)) for one in window.run_ids)})")
+    rows = database.execute(
+        f"SELECT x.series_id, x.result_id, x.job_id, x.outcome, x.reason, {_AT} AS at_utc FROM result x"
+        " JOIN job j ON j.job_id = x.job_id JOIN run_cluster rc ON rc.run_cluster_id = j.run_cluster_id"
+        " JOIN run r ON r.run_id = rc.run_id LEFT JOIN retraction t ON t.result_id = x.result_id"
+        f" WHERE {' AND '.join(conditions)} AND x.series_id IN (SELECT f.series_id FROM result f"
+        " WHERE f.final = 1 AND f.outcome IN ('invalid', 'failed')) ORDER BY at_utc, x.result_id",
+        bound,
+    )
+    found: dict[int, Lost] = {}
+    for row in rows:
+        one = found.setdefault(int(row["series_id"]), Lost())
+        if row["outcome"] == "measured":
+            one.measured_count += 1
+            found[int(row["series_id"])] = Lost(one.measured_count, row["at_utc"])
+            continue
+        one.since_utc = one.since_utc or row["at_utc"]
+        one.result_ids.append(int(row["result_id"]))
+        one.job_ids.add(int(row["job_id"]))
+        one.reasons[row["reason"] or row["outcome"]] += 1
+    return {series_id: one for series_id, one in found.items() if one.result_ids}
+
+
+def gone_since(
+    database: Connection, rows: Sequence[SeriesRow], metrics: Mapping[str, Metric], since: Window, before: Window
+) -> list[Changed]:
+    """Series that were measured in `before` or `since`, and whose results since then failed, every one of them.
+
+    One job that failed is enough to say so: it is told as `gone`, with its reason.
+    """
+    lost = lost_in(database, since)
+    found = []
+    for row in rows:
+        one = lost.get(row.series_id)
+        if one is None:
+            continue
+        measured = _measured_before(database, row.series_id, metrics[row.kernel], one.since_utc, before)
+        if measured:
+            found.append(_as_change(row, metrics[row.kernel], one, measured))
+    return found
+
+
+def gone_level(values: Sequence[float], lost: Lost) -> Level:
+    """What is said of a series that had these values, and failed since."""
+    return Level(
+        ComparisonVerdict.DEGRADED, GONE, "failures", 0, 0, 0, median(values) if values else float("nan"), float("nan"),
+        None, None, None, None, len(values), len(lost.job_ids), lost.words,
+    )  # fmt: skip
+
+
+def _measured_before(
+    database: Connection, series_id: int, metric: Metric, until_utc: str, before: Window
+) -> list[tuple[int, str, float | None]]:
+    """The newest measured results before the failures, the oldest of them first: number, time, value."""
+    runs = ""
+    if before.run_ids is not None:
+        runs = (
+            " AND x.job_id IN (SELECT j.job_id FROM job j JOIN run_cluster rc ON rc.run_cluster_id = j.run_cluster_id"
+            f" WHERE rc.run_id IN ({', '.join(str(int(one)) for one in before.run_ids)}))"
+        )
+    rows = database.execute(
+        "SELECT x.result_id, x.started_utc, coalesce(m.value, u.median) AS value FROM result x"
+        " LEFT JOIN metric m ON m.result_id = x.result_id AND m.metric_name_id = :metric"
+        " LEFT JOIN rollup u ON u.series_id = x.series_id AND u.job_id = x.job_id AND u.metric_name_id = :metric"
+        f" WHERE x.series_id = :series AND {COUNTS} AND x.started_utc < :until AND x.started_utc >= :from{runs}"
+        f" ORDER BY x.started_utc DESC LIMIT {POINTS_MAX}",
+        {
+            "metric": metric.metric_name_id,
+            "series": series_id,
+            "until": until_utc,
+            "from": before.from_utc or "",
+        },
+    )
+    return [(int(row[0]), str(row[1]), row[2]) for row in rows][::-1]
+
+
+def _as_change(row: SeriesRow, metric: Metric, lost: Lost, measured: list[tuple[int, str, float | None]]) -> Changed:
+    level = gone_level([value for _, _, value in measured if value is not None], lost)
+    before = tuple(result_id for result_id, _, _ in measured)
+    return Changed(row, metric, level, lost.since_utc, measured[-1][1], before, tuple(lost.result_ids[:POINTS_MAX]))

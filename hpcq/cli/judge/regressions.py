@@ -1,0 +1,155 @@
+"""hpcq regressions: which series got worse, since when, by how much, and what differs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hpcq.cli.filters import chosen, filter_options
+from hpcq.cli.judge.change_lines import print_change, whole_stretch
+from hpcq.cli.options import database_option, json_option
+from hpcq.cli.rows import print_json
+from hpcq.errors import Exit
+from hpcq.units import count_of
+
+if TYPE_CHECKING:
+    from hpcq.analysis.change import Explained, Judged
+    from hpcq.verdict.levels import Level
+
+#: A search looks at this much before the stretch in question, to know the old level.
+_LOOK_BACK_DAYS = 90
+_SHOWN = 20
+_CLOSED = {"expected", "false"}
+
+
+@click.command()
+@click.option("--since", default="30d", show_default=True, help="Where the stretch in question begins: 30d, 2026-11-20, a run.")
+@click.option("--against", help="Compare with this stretch (90d..30d, baseline:NAME) instead of searching for change points.")
+@click.option("--all", "everything", is_flag=True, help="Also what got better, what was repaired since, and what is unclear.")
+@click.option("--record", is_flag=True, help="Record the changes found; hpcq changes lists them.")
+@filter_options
+@database_option
+@json_option
+def regressions(  # noqa: PLR0917 - Click passes by name
+    since: str,
+    against: str | None,
+    everything: bool,
+    record: bool,
+    filters: dict[str, Any],
+    database: Path,
+    as_json: bool,
+) -> int:
+    """Say which series got worse, since when, by how much, and what differs.
+
+    Without --against it searches each series for changes of its level since then; with it, it holds the stretch since then
+    against another one. A series that was measured before and now only fails is `gone`. Exit code 3 when something got worse
+    or is gone, 4 when no series had enough points to judge.
+
+    \b
+    Example: hpcq regressions --since 30d --against 90d..30d --node n2
+    """
+    from hpcq.analysis.changed import explained
+    from hpcq.analysis.recorded import known_states, record_changes
+    from hpcq.store.database import reading
+
+    with reading(database) as connection:
+        judged = _judge(connection, filters, since, against)
+        chosen_ones = sorted((one for one in judged.changes if _is_told(one.level, everything)), key=_severity)
+        told = [explained(connection, one) for one in chosen_ones]
+        states = known_states(connection, chosen_ones)
+    if record:
+        record_changes(database, [one for one in told if one.changed.level.sure])
+    alarms = sum(_alarms(one, state) for one, state in zip(told, states, strict=True))
+    unclear = sum(one.level.verdict.value == "inconclusive" for one in judged.changes)
+    clear = judged.judged_count - (unclear if against is not None else 0)
+    code = Exit.DEGRADED if alarms else Exit.OK if clear > 0 else Exit.INCOMPLETE
+    if as_json:
+        rows = [{**one.to_json(), "state": state} for one, state in zip(told, states, strict=True)]
+        counts = {name: getattr(judged, name) for name in ("series_count", "judged_count", "too_few_count", "empty_count")}
+        print_json({"since": since, "against": against, **counts, "inconclusive": unclear, "changes": rows})
+        return code
+    click.echo(_first_line(told, judged, unclear, since), err=True)
+    shown = list(zip(told, states, strict=True))[: None if everything else _SHOWN]
+    for one, state in shown:
+        print_change(one, state)
+    if everything:
+        _print_unclear(judged)
+    if len(told) > len(shown):
+        click.echo(f"and {len(told) - len(shown)} more; --all or --json has them all")
+    return code
+
+
+def _judge(connection: Any, filters: dict[str, Any], since: str, against: str | None) -> Judged:
+    """What was found, and of how many series."""
+    import datetime as dt
+
+    from hpcq.analysis.changed import changed, searched
+    from hpcq.store.time_windows import Window, moment, window
+
+    found = chosen(connection, filters)
+    if against is not None:
+        meant = whole_stretch(window(connection, since))
+        return changed(connection, found.rows, found.metrics, meant, window(connection, against), facts=found.facts)
+    begin = moment(connection, since)
+    try:
+        earliest = dt.datetime.fromisoformat(begin if len(begin) >= len("2026-11-20") else f"{begin}-01-01"[:10])
+        look_back = (earliest - dt.timedelta(days=_LOOK_BACK_DAYS)).strftime("%Y-%m-%d")
+    except (ValueError, OverflowError):
+        look_back = ""
+    return searched(connection, found.rows, found.metrics, begin, Window(since, from_utc=look_back), facts=found.facts)
+
+
+def _is_told(level: Level, everything: bool) -> bool:
+    if level.direction == "same":
+        return False
+    return everything or (level.sure and not level.came_back and level.direction != "better")
+
+
+def _alarms(one: Explained, state: str | None) -> bool:
+    level = one.changed.level
+    return level.sure and level.direction != "better" and not level.came_back and state not in _CLOSED
+
+
+def _severity(one: Any) -> tuple[bool, bool, bool, float]:
+    level = one.level
+    size = abs((level.ratio or 1.0) - 1.0)
+    return not level.sure, level.direction == "better", level.direction != "gone", -size
+
+
+def _print_unclear(judged: Judged) -> None:
+    """With --all: what could not be told, with the reason and what would settle it."""
+    for one in judged.changes:
+        level = one.level
+        if level.direction == "same" and level.verdict.value == "inconclusive":
+            counts = f"{level.before_count} points before, {level.after_count} after"
+            click.echo(f"unclear: {one.row.label}, {one.metric.name}: {counts}: {level.reason}")
+
+
+def _first_line(told: list[Explained], judged: Judged, unclear: int, since: str) -> str:
+    """How much was judged, then what came out; `none got worse` only where something was judged."""
+    counts = Counter(one.changed.level.direction for one in told if one.changed.level.sure)
+    words = ", ".join(_SAID[word].format(count=count, s="" if count == 1 else "s") for word, count in counts.items())
+    left_out = [
+        f"{judged.too_few_count} with too few points" if judged.too_few_count else "",
+        f"{judged.empty_count} without results" if judged.empty_count else "",
+    ]
+    rest = "; ".join(one for one in left_out if one)
+    if not judged.judged_count:
+        why = f": {rest}" if rest else ": there is nothing to judge"
+        return f"none of {count_of(judged.series_count, 'series')} could be judged since {since}{why}"
+    all_of_them = judged.judged_count == judged.series_count
+    head = f"{judged.judged_count} series" if all_of_them else f"{judged.judged_count} of {judged.series_count} series"
+    tail = f"; {unclear} unclear (--all shows them)" if unclear else ""
+    nothing = "none could be told" if unclear >= judged.judged_count else "none got worse"
+    return f"{head} judged: {words or nothing}{tail}" + (f" ({rest})" if rest else "")
+
+
+_SAID = {
+    "gone": "{count} gone",
+    "worse": "{count} change{s} for the worse",
+    "better": "{count} change{s} for the better",
+    "changed": "{count} change{s}",
+}
