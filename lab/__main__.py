@@ -23,6 +23,7 @@ import whole
 from faults import LabError, UsageError
 from layout import LABS_FOLDER, LEAF_COUNT_MAX, NODE_COUNT_MAX, USERS, Lab, Settings, Wan, checked_name
 from other_system import CACHE_FOLDER, SYSTEMS, root_of
+from pbs_files import check_pbs
 from processes import ENVIRONMENT, recorded
 from quantities import delay_ns, loss_ratio, rate_bps
 from requirements import check_programs, check_root
@@ -109,10 +110,11 @@ def parser() -> Parser:
     )
     one.add_argument(
         "--beta",
-        choices=SYSTEMS,
+        choices=(*SYSTEMS, "pbs"),
         default="host",
-        help="the system that beta's machines run: this one's (default) or another release's",
+        help="the system that beta's machines run: this one's (default) or another release's; pbs: PBS instead of Slurm",
     )
+    one.add_argument("--pbs-history", action="store_true", help="with --beta pbs: the server remembers ended jobs")
     _add_cache(one)
     one.add_argument("--seed", type=int, default=1, help="of the link's losses (default: 1)")
     verb("down", run_down, "take a lab down; nothing of it is left, whatever happened to it")
@@ -191,13 +193,17 @@ def run_up(options: argparse.Namespace) -> None:
         node_rate_bps=rate_bps("--node-rate", options.node_rate, may_be_none=True),
         uplink_rate_bps=rate_bps("--uplink-rate", options.uplink_rate, may_be_none=True),
         alpha_root="/",
-        beta_root="/" if options.beta == "host" else str(Path(options.cache_dir).absolute() / options.beta),
+        beta_scheduler="pbs" if options.beta == "pbs" else "slurm",
+        pbs_history=options.pbs_history,
+        beta_root="/" if options.beta in {"host", "pbs"} else str(Path(options.cache_dir).absolute() / options.beta),
     )
     state = state_folder(options)
     check_root("up")
     check_programs()
     progress = whole.progress_on_tty()
-    if options.beta != "host":
+    if options.beta == "pbs":
+        check_pbs()
+    elif options.beta != "host":
         progress(f"{options.beta}: its root file system, which takes a minute or two the first time")
         root_of(options.beta, Path(options.cache_dir).absolute())
     started_s = time.monotonic()

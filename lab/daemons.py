@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+import pbs_daemons
 import slurm_files
 from faults import LabError
 from layout import Cluster, Lab
@@ -22,6 +23,9 @@ GRANT ALL ON slurm_acct_db.* TO slurm@localhost;
 def start_head(lab: Lab, cluster: Cluster) -> None:
     """Everything on the head of a cluster, in the order in which each needs the one before."""
     run_in(lab, cluster.head, ["/usr/sbin/sshd", "-E", "/var/log/lab/sshd.log"], f"{cluster.name}: sshd")
+    if cluster.scheduler == "pbs":
+        pbs_daemons.start_server(lab, cluster)
+        return
     if cluster.has_accounting:
         start_accounting(lab, cluster)
     start_controller(lab, cluster)
@@ -86,7 +90,10 @@ def start_controller(lab: Lab, cluster: Cluster) -> None:
 
 
 def restart_controller(lab: Lab, cluster: Cluster, *, crash: bool) -> None:
-    """End slurmctld (SIGTERM, or SIGKILL as in a crash) and start it again on what it had saved."""
+    """End slurmctld (SIGTERM, or SIGKILL as in a crash) and start it again on what it had saved; with PBS, pbs_server."""
+    if cluster.scheduler == "pbs":
+        pbs_daemons.restart_server(lab, cluster, crash=crash)
+        return
     stop = f"""
         pid=$(cat /run/slurm/slurmctld.pid) || exit 0
         kill -{"KILL" if crash else "TERM"} "$pid" || exit 0

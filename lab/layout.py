@@ -49,6 +49,8 @@ class Settings:
     uplink_rate_bps: int
     alpha_root: str
     beta_root: str
+    beta_scheduler: str = "slurm"
+    pbs_history: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,7 @@ class Cluster:
     root: Path
     folder: Path
     has_accounting: bool
+    scheduler: str
 
     @property
     def machines(self) -> tuple[Machine, ...]:
@@ -210,4 +213,6 @@ def _cluster(name: str, number: int, settings: Settings, root: Path, folder: Pat
                 is_head=False,
             )
         )
-    return Cluster(name, number, head, tuple(nodes), root, folder, has_accounting=name == "alpha")
+    scheduler = settings.beta_scheduler if name == "beta" else "slurm"
+    remembers = settings.pbs_history if scheduler == "pbs" else name == "alpha"
+    return Cluster(name, number, head, tuple(nodes), root, folder, has_accounting=remembers, scheduler=scheduler)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from faults import LabError
 from layout import Cluster, Lab, Machine
+from pbs_files import LIST_NODES, START_NODE, idle_nodes
 from processes import Process, enter_command, recorded, run, wait_for
 
 OWN_NAMESPACES = "--fork --pid --net --uts --ipc --mount --propagation private"
@@ -87,7 +88,8 @@ def boot(lab: Lab, node: Machine) -> None:
     if recorded(cluster.pid_file(node.name)) is None:
         start_machines(lab, cluster, [node])
     else:
-        run_in(lab, node, ["sh", "-c", "pidof slurmd > /dev/null || slurmd"], f"{node.name}: slurmd")
+        start = START_NODE if cluster.scheduler == "pbs" else "pidof slurmd > /dev/null || slurmd"
+        run_in(lab, node, ["sh", "-c", start], f"{node.name}: its daemon")
 
 
 def in_machine(lab: Lab, machine: Machine, command: Sequence[str], *, user: str = "root") -> list[str]:
@@ -97,18 +99,23 @@ def in_machine(lab: Lab, machine: Machine, command: Sequence[str], *, user: str 
     return enter_command(process_of(lab, machine), [*as_user, *at_home, *command])
 
 
-def run_in(lab: Lab, machine: Machine, command: Sequence[str], what: str, *, input_text: str = "") -> str:
+def run_in(
+    lab: Lab, machine: Machine, command: Sequence[str], what: str, *, input_text: str = "", timeout_s: float = 60.0
+) -> str:
     """Run a command on a machine as root, to its end."""
-    return run(enter_command(process_of(lab, machine), command), what, input_text=input_text)
+    return run(enter_command(process_of(lab, machine), command), what, input_text=input_text, timeout_s=timeout_s)
 
 
 def idle_node_count(lab: Lab, cluster: Cluster) -> int:
     """How many nodes are there for jobs; -1 when the controller does not answer."""
     head = process_of(lab, cluster.head)
+    listing = LIST_NODES if cluster.scheduler == "pbs" else ["sinfo", "-h", "-a", "-N", "-o", "%N %t"]
     try:
-        found = run(enter_command(head, ["sinfo", "-h", "-a", "-N", "-o", "%N %t"]), f"{cluster.name}: sinfo", timeout_s=10)
+        found = run(enter_command(head, listing), f"{cluster.name}: nodes", timeout_s=10)
     except LabError:
         return -1
+    if cluster.scheduler == "pbs":
+        return idle_nodes(found)
     states = dict(line.split() for line in found.splitlines())
     return sum(state in {"idle", "mix", "alloc"} for state in states.values())
 

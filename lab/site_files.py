@@ -6,6 +6,7 @@ from pathlib import Path
 
 import slurm_files
 from layout import USERS, Cluster, Lab, Machine
+from pbs_files import write_pbs
 from processes import run
 from writing import TEMPLATES, fill, own_by
 
@@ -36,8 +37,11 @@ def write_site(lab: Lab, cluster: Cluster, public_key: str) -> None:
     _write_accounts(cluster)
     _write_names(cluster)
     _write_keys(lab, cluster, public_key)
-    slurm_files.write_slurm(cluster)
     _write_plugs(lab, cluster)
+    if cluster.scheduler == "pbs":
+        write_pbs(cluster)
+    else:
+        slurm_files.write_slurm(cluster)
 
 
 def _copy_etc(source: Path, target: Path) -> None:
@@ -85,7 +89,8 @@ def _write_names(cluster: Cluster) -> None:
     """Host names mean the management network: the interface under test has another address."""
     lines = ["127.0.0.1 localhost"]
     for machine in cluster.machines:
-        lines += [f"{machine.mgmt_address} {machine.name}", f"{machine.address} {machine.name}-eth0"]
+        full_name = f"{machine.name}.{cluster.name}.lab " if cluster.scheduler == "pbs" else ""
+        lines += [f"{machine.mgmt_address} {full_name}{machine.name}", f"{machine.address} {machine.name}-eth0"]
     (cluster.etc / "hosts").write_text("\n".join(lines) + "\n")
     (cluster.etc / "hostname").write_text(f"{cluster.head.name}\n")
     (cluster.etc / "resolv.conf").write_text("")
@@ -122,7 +127,8 @@ def _write_plugs(lab: Lab, cluster: Cluster) -> None:
     """Batches for ip and tc: one set for the switches, one for each machine."""
     folder = cluster.etc / "lab"
     folder.mkdir()
-    shutil.copy(TEMPLATES / "machine.sh", folder)
+    for script in ("machine.sh", "slurm-machine.sh", "pbs-node.sh"):
+        shutil.copy(TEMPLATES / script, folder)
     uplink = lab.settings.uplink_rate_bps
     links = ["link set lo up"]
     bridges = ["spine", *(f"leaf{leaf_no}" for leaf_no in cluster.leaf_numbers), "mgmt"]

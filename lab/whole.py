@@ -103,7 +103,7 @@ def _write(lab: Lab) -> None:
         hosts.append(fill("ssh_host", paths))
         lab.cluster_file(cluster).write_text(
             fill(
-                "cluster.yaml",
+                "cluster-pbs.yaml" if cluster.scheduler == "pbs" else "cluster.yaml",
                 {
                     "cluster": cluster.name,
                     "lab": settings.name,

@@ -37,14 +37,16 @@ echo "$boot_id" > /run/boot_id
 mount --bind /run/boot_id /proc/sys/kernel/random/boot_id
 mkdir -m 755 /run/munge /run/sshd /run/slurm /run/mysqld /run/lock /var/spool/slurmd
 
-munged --socket=/run/munge/munge.socket.2 --pid-file=/run/munge/munged.pid --seed-file=/run/munge/munged.seed \
-    --key-file=/etc/munge/munge.key --log-file="/var/log/munge/$name.log" --num-threads=1
-
-if [ "$role" = node ]; then
-    slurmd -D < /dev/null > /dev/null 2>&1 &
+if [ -e /etc/pbs.conf ]; then
+    if [ "$role" = node ]; then
+        . /etc/lab/pbs-node.sh
+    else
+        mkdir /var/spool/pbs /run/postgresql
+        chown postgres: /run/postgresql
+        mount --bind /var/lib/pbs /var/spool/pbs
+    fi
 else
-    chown slurm: /run/slurm
-    ! getent passwd mysql > /dev/null || chown mysql: /run/mysqld
+    . /etc/lab/slurm-machine.sh
 fi
 trap - EXIT
 : > "$lab/$name.ready"

@@ -14,7 +14,7 @@ trap 'echo failed > "$lab/site.failed"' EXIT
 mkdir -p "$tree"
 mount -t tmpfs -o mode=755,size=16m tree "$tree"
 cd "$tree"
-for entry in bin sbin lib lib32 lib64 libx32 usr; do
+for entry in bin sbin lib lib32 lib64 libx32 usr opt; do
     if [ -L "$root/$entry" ]; then
         cp -P "$root/$entry" "$entry"
     elif [ -d "$root/$entry" ]; then

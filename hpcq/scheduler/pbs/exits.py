@@ -1,0 +1,105 @@
+"""What the exit code of a PBS command means: the server's error number modulo 256, or the command's own complaint.
+
+Source: src/include/pbs_error.h of OpenPBS 23.06; docs/pbs.md says which of them were seen on a live server.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+
+class Outcome(StrEnum):
+    """What a command's end means for hpcq."""
+
+    DONE = "done"
+    #: The server does not know it: an id, a queue, a reservation, a node.
+    UNKNOWN_JOB = "unknown job"
+    FINISHED_JOB = "finished job"
+    NO_HISTORY = "no history"
+    UNKNOWN_QUEUE = "unknown queue"
+    UNKNOWN_RESERVATION = "unknown reservation"
+    #: This user may not have more now.
+    USER_LIMIT = "user limit"
+    #: The job as it is asks for more than its queue or server allows.
+    JOB_LIMIT = "job limit"
+    FORBIDDEN = "forbidden"
+    REFUSED = "refused"
+    #: The state of the job or the node does not allow it.
+    WRONG_STATE = "wrong state"
+    #: Nobody answered: nothing has happened.
+    SERVER_DOWN = "server down"
+    NODE_UNREACHABLE = "node unreachable"
+    USAGE = "usage"
+    #: The command was killed: nobody knows what it did before.
+    KILLED = "killed"
+    UNKNOWN = "unknown"
+
+
+_OUTCOMES: Final = {
+    0: Outcome.DONE,
+    1: Outcome.USAGE,
+    2: Outcome.USAGE,
+    3: Outcome.JOB_LIMIT,  # array too large
+    **dict.fromkeys((4, 5, 6, 7, 8, 9, 12), Outcome.REFUSED),  # resources that do not go together
+    13: Outcome.SERVER_DOWN,  # the server's connection table is full
+    32: Outcome.REFUSED,  # a hook's
+    35: Outcome.FINISHED_JOB,
+    36: Outcome.NO_HISTORY,
+    38: Outcome.USER_LIMIT,  # number of jobs
+    39: Outcome.USER_LIMIT,  # sum of a resource
+    40: Outcome.REFUSED,
+    54: Outcome.FINISHED_JOB,
+    **dict.fromkeys((64, 65, 69, 71), Outcome.REFUSED),
+    104: Outcome.SERVER_DOWN,  # try again later
+    123: Outcome.WRONG_STATE,  # node is busy
+    153: Outcome.UNKNOWN_JOB,
+    **dict.fromkeys((154, 155, 156, 157), Outcome.REFUSED),
+    159: Outcome.FORBIDDEN,
+    160: Outcome.SERVER_DOWN,  # unknown server host
+    162: Outcome.SERVER_DOWN,  # connection refused
+    163: Outcome.UNKNOWN,  # internal error of the server
+    166: Outcome.REFUSED,
+    167: Outcome.WRONG_STATE,
+    168: Outcome.WRONG_STATE,
+    170: Outcome.UNKNOWN_QUEUE,
+    171: Outcome.FORBIDDEN,
+    172: Outcome.FORBIDDEN,
+    173: Outcome.REFUSED,  # queue disabled
+    174: Outcome.FORBIDDEN,
+    175: Outcome.FORBIDDEN,
+    184: Outcome.REFUSED,
+    185: Outcome.SERVER_DOWN,  # no free connections
+    186: Outcome.SERVER_DOWN,  # no server
+    187: Outcome.REFUSED,  # unknown resource
+    188: Outcome.JOB_LIMIT,
+    189: Outcome.REFUSED,  # no default queue
+    190: Outcome.WRONG_STATE,
+    191: Outcome.REFUSED,
+    194: Outcome.REFUSED,
+    196: Outcome.WRONG_STATE,
+    197: Outcome.REFUSED,
+    198: Outcome.USER_LIMIT,  # number of jobs in a queue
+    201: Outcome.REFUSED,  # account
+    202: Outcome.WRONG_STATE,
+    206: Outcome.REFUSED,
+    212: Outcome.SERVER_DOWN,  # shutting down
+    214: Outcome.REFUSED,  # unknown node
+    222: Outcome.NODE_UNREACHABLE,
+    **dict.fromkeys((229, 233), Outcome.WRONG_STATE),
+    235: Outcome.USAGE,
+    236: Outcome.UNKNOWN_RESERVATION,
+    238: Outcome.REFUSED,  # bad time
+    **dict.fromkeys((244, 245, 246), Outcome.FORBIDDEN),
+    251: Outcome.SERVER_DOWN,  # no scheduler
+    255: Outcome.SERVER_DOWN,  # qstat, of a server that does not answer
+}
+#: 128 and a signal: a shell says so of a command that was killed. The server's numbers begin above.
+_SIGNALS = range(129, 152)
+
+
+def outcome(code: int) -> Outcome:
+    """What an exit code means; one that is not known is said to be so."""
+    if code in _SIGNALS or code < 0:
+        return Outcome.KILLED
+    return _OUTCOMES.get(code, Outcome.UNKNOWN)

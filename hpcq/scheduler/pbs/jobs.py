@@ -1,0 +1,126 @@
+"""Jobs: what a record of `qstat -f` says of one, while it waits, runs and after its end.
+
+A job of hpcq has two names: the short one that PBS shows (old PBS allows 15 characters), and the whole tag, which travels in its
+environment as HPCQ_TAG. A report carries the tag where the short name belongs to it, else the short name.
+
+The end is told by `Exit_status` and `substate`; hpcq's own exit file comes first, and with history switched off it is all there is.
+"""
+
+from __future__ import annotations
+
+import re
+from hashlib import blake2b
+
+from hpcq.scheduler.pbs.hosts import exec_hosts
+from hpcq.scheduler.pbs.reasons import read_wait
+from hpcq.scheduler.pbs.records import Record
+from hpcq.scheduler.types import JobReport, JobState, Wait
+
+#: The environment variable of a job that holds its whole tag.
+TAG_VARIABLE = "HPCQ_TAG"
+#: ids as PBS writes them: 12.server, 12[].server, 12[3].server; a server's name may be missing in what people type.
+ID_PATTERN = re.compile(r"\d+(?:\[\d*\])?(?:\.[A-Za-z0-9][A-Za-z0-9.-]*)?")
+
+#: Source: man pbs_job_attributes, job_state. What is not here is reported, not guessed.
+_STATES = {
+    "Q": JobState.QUEUED,
+    "H": JobState.QUEUED,
+    "W": JobState.QUEUED,
+    "T": JobState.QUEUED,
+    "R": JobState.RUNNING,
+    "B": JobState.RUNNING,
+    "S": JobState.RUNNING,
+    "U": JobState.RUNNING,
+    "E": JobState.ENDING,
+}
+_ENDED = {"F", "X"}
+#: substate of a job that was deleted. Source: src/include/job.h, JOB_SUBSTATE_TERMINATED.
+_TERMINATED = 91
+#: Exit codes that PBS gives itself. Source: src/include/job.h, JOB_EXEC_*.
+_OWN_CODES = {
+    -1: (JobState.FAILED, "PBS could not start it"),
+    -2: (JobState.FAILED, "PBS could not start it"),
+    -3: (JobState.FAILED, "PBS could not start it now"),
+    -4: (JobState.NODE_FAILED, "its node's daemon was started again"),
+    -5: (JobState.NODE_FAILED, "its node's daemon was started again"),
+    -6: (JobState.NODE_FAILED, "its node's daemon was started again"),
+    -10: (JobState.FAILED, "no such user or group on its node"),
+    -11: (JobState.NODE_FAILED, "PBS ran it again"),
+    -14: (JobState.NODE_FAILED, "one of its nodes was lost"),
+    -17: (JobState.FAILED, "a hook of the site ended it"),
+    -19: (JobState.FAILED, "a hook of the site ended it"),
+    -20: (JobState.NODE_FAILED, "its first node was lost"),
+    -24: (JobState.FAILED, "it used more processors than it asked for"),
+    -25: (JobState.FAILED, "it used more processors than it asked for"),
+    -26: (JobState.OUT_OF_MEMORY, "it used more virtual memory than it asked for"),
+    -27: (JobState.OUT_OF_MEMORY, "it used more memory than it asked for"),
+    -28: (JobState.FAILED, "it used more processor time than it asked for"),
+    -29: (JobState.TIMED_OUT, "walltime exceeded"),
+    -30: (JobState.NODE_FAILED, "one of its nodes did not join"),
+}
+_SIGNALLED = 256
+
+
+def short_name(tag: str) -> str:
+    """The job's name for PBS: 15 characters, the same for the same tag."""
+    return f"hpcq-{blake2b(tag.encode(), digest_size=5).hexdigest()}"
+
+
+def read_job(record: Record, user: str | None = None) -> JobReport:
+    """One job; user: whose job counts as ours, None where that does not matter."""
+    word = record.get("job_state")
+    state, reason, exit_code = _end(record) if word in _ENDED else (_STATES.get(word, JobState.UNKNOWN), "", None)
+    if state is JobState.UNKNOWN and not reason:
+        reason = f"job_state {word or 'missing'}"
+    waits = state is JobState.QUEUED
+    comment = record.get("comment")
+    return JobReport(
+        native_id=record.name,
+        state=state,
+        native_state=word,
+        reason=_waiting_words(record) if waits else reason or comment,
+        nodes=exec_hosts(record.get("exec_host")),
+        exit_code=exit_code,
+        wait=read_wait(word, record.get("Hold_Types"), comment) if waits else Wait.ORDINARY,
+        name=tag_of(record),
+        mine=None if user is None else owner(record) == user,
+    )
+
+
+def owner(record: Record) -> str:
+    """Whose job it is: Job_Owner without the host that it came from."""
+    return record.get("Job_Owner").partition("@")[0]
+
+
+def tag_of(record: Record) -> str:
+    """The whole tag, where the job's name proves it; else that name."""
+    name, tag = record.get("Job_Name"), record.variable(TAG_VARIABLE)
+    return tag if tag and short_name(tag) == name else name
+
+
+def _waiting_words(record: Record) -> str:
+    held = record.get("Hold_Types").replace("n", "")
+    words = record.get("comment")
+    if record.get("job_state") == "H" and held:
+        words = f"held ({held}): {words}" if words else f"held ({held})"
+    elif record.get("job_state") == "W":
+        words = words or "waits for its time, or for files"
+    return words
+
+
+def _end(record: Record) -> tuple[JobState, str, int | None]:
+    """How a job ended: state, why, exit code. Without an exit code it was never successful."""
+    code, substate = record.number("Exit_status"), record.number("substate")
+    comment = record.get("comment")
+    if substate == _TERMINATED:
+        return JobState.CANCELLED, comment, None if code is None or code < 0 else code
+    if code is None:
+        return JobState.FAILED, f"ended without having run: {comment}" if comment else "ended without having run", None
+    if code in _OWN_CODES:
+        state, why = _OWN_CODES[code]
+        return state, why, None
+    if code < 0:
+        return JobState.FAILED, f"PBS ended it with code {code}", None
+    if code >= _SIGNALLED:
+        return JobState.FAILED, f"killed by signal {code - _SIGNALLED}", code
+    return (JobState.COMPLETED if code == 0 else JobState.FAILED), comment, code

@@ -1,0 +1,126 @@
+"""Nodes: vnodes of `pbsnodes -av`, their comma lists of state words, and what a whole host is when its vnodes differ.
+
+    vnode pbn1[0]  free           \
+    vnode pbn1[1]  job-exclusive  / host pbn1: busy, "free + job-exclusive"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from hpcq.scheduler.pbs.records import Record
+from hpcq.scheduler.types import NodeCondition, NodeState
+
+#: Source: ND_* of src/include/pbs_internal.h. A word that is not here is reported, not guessed.
+_STATES = {
+    "free": NodeCondition.IDLE,
+    "job-busy": NodeCondition.BUSY,
+    "job-exclusive": NodeCondition.BUSY,
+    "job-sharing": NodeCondition.BUSY,
+    "busy": NodeCondition.BUSY,
+    "resv-exclusive": NodeCondition.RESERVED,
+    "maintenance": NodeCondition.MAINTENANCE,
+    "offline": NodeCondition.DRAINED,
+    "offline_by_mom": NodeCondition.DRAINED,
+    "down": NodeCondition.DOWN,
+    "state-unknown": NodeCondition.DOWN,
+    "Stale": NodeCondition.DOWN,
+    "initializing": NodeCondition.DOWN,
+    "unresolvable": NodeCondition.DOWN,
+    "provisioning": NodeCondition.DOWN,
+    "wait-provisioning": NodeCondition.DOWN,
+    "sleep": NodeCondition.POWERED_DOWN,
+    "powered-off": NodeCondition.POWERED_DOWN,
+    "powered-down": NodeCondition.POWERED_DOWN,
+}
+#: Of several words, and of several vnodes, the worst is what the host is.
+_WORST_FIRST = (
+    NodeCondition.UNKNOWN,
+    NodeCondition.DOWN,
+    NodeCondition.POWERED_DOWN,
+    NodeCondition.DRAINED,
+    NodeCondition.MAINTENANCE,
+    NodeCondition.BUSY,
+    NodeCondition.RESERVED,
+    NodeCondition.PLANNED,
+    NodeCondition.IDLE,
+)
+_FEATURES_LEFT_OUT = {"host", "vnode", "mem", "ncpus", "arch", "vmem", "hbmem", "accelerator_memory", "naccelerators"}
+
+
+@dataclass(frozen=True, slots=True)
+class Vnode:
+    """One vnode. reserved_by: ids of the reservations that have a part of it. jobs: ids without slots, each once."""
+
+    name: str
+    host: str
+    mom: str
+    condition: NodeCondition
+    words: str
+    comment: str
+    jobs: tuple[str, ...]
+    reserved_by: tuple[str, ...]
+    queue: str
+    features: tuple[str, ...]
+    state_changed_s: int | None
+
+
+def read_vnode(record: Record) -> Vnode:
+    """One record of pbsnodes; an unknown node has no attributes, and its condition is unknown."""
+    available = record.below("resources_available")
+    words = record.get("state")
+    return Vnode(
+        name=record.name,
+        host=available.get("host") or record.name,
+        mom=record.get("Mom"),
+        condition=condition(words),
+        words=words,
+        comment=record.get("comment"),
+        jobs=tuple(dict.fromkeys(one.strip().partition("/")[0] for one in record.get("jobs").split(",") if one.strip())),
+        reserved_by=tuple(one.strip() for one in record.get("resv").split(",") if one.strip()),
+        queue=record.get("queue"),
+        features=tuple(sorted(f"{name}={value}" for name, value in available.items() if name not in _FEATURES_LEFT_OUT)),
+        state_changed_s=record.number("last_state_change_time"),
+    )
+
+
+def condition(words: str) -> NodeCondition:
+    """What a comma list such as `offline,job-busy` means: the worst of its words."""
+    return _worst(_STATES.get(word.strip(), NodeCondition.UNKNOWN) for word in words.split(","))
+
+
+def hosts_of(vnodes: Sequence[Vnode], queue: str | None) -> list[NodeState]:
+    """The hosts that jobs of a queue may have, one entry per host; queue: None is the server's default one.
+
+    Where vnodes are bound to the queue, only those are its nodes; else all that are bound to no queue.
+    """
+    bound = {vnode.queue for vnode in vnodes if vnode.queue}
+    wanted = queue if queue in bound else ""
+    by_host: dict[str, list[Vnode]] = {}
+    for vnode in vnodes:
+        if vnode.queue == wanted and vnode.host:
+            by_host.setdefault(vnode.host, []).append(vnode)
+    return [_host(host, parts) for host, parts in by_host.items()]
+
+
+def _host(host: str, parts: Sequence[Vnode]) -> NodeState:
+    words = list(dict.fromkeys(part.words for part in parts))
+    found = _worst(part.condition for part in parts)
+    # A host that is not wholly free is in use: hpcq takes whole hosts.
+    if found is NodeCondition.IDLE and any(part.jobs for part in parts):
+        found = NodeCondition.BUSY
+    comments = list(dict.fromkeys(part.comment for part in parts if part.comment))
+    return NodeState(
+        node=host,
+        condition=found,
+        native_state=" + ".join(words),
+        partitions=tuple(dict.fromkeys(part.queue for part in parts if part.queue)),
+        features=tuple(sorted({feature for part in parts for feature in part.features})),
+        reason="; ".join(comments) or None,
+    )
+
+
+def _worst(conditions: Iterable[NodeCondition]) -> NodeCondition:
+    present = set(conditions)
+    return next((one for one in _WORST_FIRST if one in present), NodeCondition.UNKNOWN)
