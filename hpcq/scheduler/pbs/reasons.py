@@ -57,11 +57,11 @@ def read_wait(state: str, holds: str, comment: str) -> Wait:
     return Wait.ORDINARY
 
 
-def wants_named_nodes(comment: str) -> bool:
+def names_nodes(comment: str) -> bool:
     """Whether the words say that one of the named nodes cannot be had now, whatever the reason."""
     return comment.removeprefix(_PREFIX).startswith(_NAMED_NODES)
 
 
-def waits_for_nodes(comment: str) -> bool:
+def is_waiting_for_nodes(comment: str) -> bool:
     """Whether a job of somebody else waits for nodes that others use."""
     return comment.startswith(_PREFIX) and comment.removeprefix(_PREFIX).startswith(_FOR_NODES)

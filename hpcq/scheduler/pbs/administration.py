@@ -1,0 +1,129 @@
+"""What PBS tells an acceptance of its nodes' upkeep, and the orders that an operator may give.
+
+    drain        pbsnodes -o -C REASON       a vnode that is offline already keeps its reason
+    resume       pbsnodes -r -C ""
+    reserve      pbs_rsub --hosts            a maintenance reservation: whole hosts, whatever runs there
+    give back    a new maintenance reservation without these hosts; PBS cannot take hosts out of one
+
+No job of a reservation can have nodes outside of it, so there is no order for that.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+
+from hpcq.scheduler.administration import (
+    OWN_MINUTES,
+    OWN_RESERVATION,
+    Administration,
+    NodeUpkeep,
+    Reservation,
+    Upkeep,
+)
+from hpcq.scheduler.pbs import shell
+from hpcq.scheduler.pbs.nodes import Vnode, read_vnode
+from hpcq.scheduler.pbs.records import DSV, read_dsv
+from hpcq.scheduler.pbs.reservations import PbsReservation, read_reservations
+from hpcq.scheduler.types import NodeCondition
+from hpcq.transport import Transport, quote
+
+_SIGN = "== hpcq =="
+
+
+class PbsAdministration(Administration):
+    """Orders of `pbsnodes` and `pbs_rsub`, each as one line that a person could type."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def look(self) -> Upkeep:
+        """All nodes and reservations. TZ is UTC, so that the times of reservations are."""
+        done = self._transport.sh(
+            shell.subshell(
+                f"export TZ=UTC0 LC_ALL=C; id -un; echo '{_SIGN}'; pbsnodes -av {DSV}; echo '{_SIGN}'; pbs_rstat -f"
+            )
+        )
+        parts = done.text.split(f"{_SIGN}\n")
+        if len(parts) != 3:
+            return Upkeep()
+        user = parts[0].strip()
+        vnodes = [read_vnode(record) for record in read_dsv(parts[1]) if record.kind == "Name"]
+        reservations = [_reservation(one, vnodes, user) for one in read_reservations(parts[2]) if one.standing]
+        return Upkeep(user, _nodes(vnodes), tuple(one for one in reservations if one is not None))
+
+    def drain(self, nodes: Sequence[str], reason: str) -> str | None:
+        """One order per host: a host that somebody else has taken out keeps that and the reason."""
+        return "; ".join(
+            f"pbsnodes -v {quote(node)} | grep -q 'state = .*offline' || pbsnodes -o -C {quote(reason)} {quote(node)}"
+            for node in nodes
+        )
+
+    def resume(self, nodes: Sequence[str]) -> str | None:
+        """Also removes the reason, which PBS would keep."""
+        return f"pbsnodes -r -C '' {' '.join(quote(node) for node in nodes)}"
+
+    def reserve(self, nodes: Sequence[str], user: str, standing: Reservation | None) -> str | None:
+        """A maintenance reservation takes whole hosts at once; one that stands already is not enlarged but joined by another."""
+        hosts = " ".join(quote(node) for node in nodes)
+        start = 'date -d "@$(($(date +%s) + 3))" +%Y%m%d%H%M.%S'
+        made = (
+            f'pbs_rsub -N {OWN_RESERVATION} -R "$({start})" -D {60 * OWN_MINUTES} -U {quote(f"{user}@*")} --hosts {hosts}'
+            " | grep CONFIRMED"
+        )
+        return f"{made} && {self.resume(nodes)}"
+
+    def give_back(self, standing: Reservation, nodes: Sequence[str]) -> str | None:
+        """All of its nodes: PBS takes no hosts out of a reservation that runs."""
+        return f"pbs_rdel {quote(standing.name)}" if set(standing.nodes) <= set(nodes) else None
+
+    def admit(self, reservation: str, user: str) -> str | None:
+        """Add a user to those who may submit to its queue."""
+        return f"qmgr -c {quote(f'set queue {reservation} acl_users += {user}@*')}"
+
+    def open_outward(self, reservation: str) -> str | None:  # noqa: ARG002 - PBS has no such thing
+        """Jobs of a reservation have nodes of it, and no others."""
+        return None
+
+
+def _nodes(vnodes: Sequence[Vnode]) -> dict[str, NodeUpkeep]:
+    found: dict[str, list[Vnode]] = {}
+    for vnode in vnodes:
+        found.setdefault(vnode.host, []).append(vnode)
+    return {host: _node(host, parts) for host, parts in found.items()}
+
+
+def _node(host: str, parts: Sequence[Vnode]) -> NodeUpkeep:
+    words = {word.strip() for part in parts for word in part.words.split(",")}
+    return NodeUpkeep(
+        node=host,
+        started_utc=None,  # PBS tells when a state changed, which is not when a node came up
+        drained=bool(words & {"offline", "offline_by_mom"}),
+        down=any(part.condition in {NodeCondition.DOWN, NodeCondition.POWERED_DOWN} for part in parts),
+        reason=next((part.comment for part in parts if part.comment), ""),
+        partitions=tuple(dict.fromkeys(part.queue for part in parts if part.queue)),
+    )
+
+
+def _reservation(one: PbsReservation, vnodes: Sequence[Vnode], user: str) -> Reservation | None:
+    start, end = _utc(one.start), _utc(one.end)
+    if start is None or end is None:
+        return None
+    hosts = dict.fromkeys(v.host for v in vnodes if v.name in one.vnodes or one.native_id in v.reserved_by)
+    return Reservation(
+        name=one.name if one.name == OWN_RESERVATION else one.queue,
+        started_utc=start,
+        ended_utc=end,
+        nodes=tuple(hosts),
+        active=one.active,
+        maintenance=one.maintenance,
+        mine=one.admits(user),
+    )
+
+
+def _utc(text: str) -> str | None:
+    try:
+        moment = dt.datetime.strptime(text.strip(), "%a %b %d %H:%M:%S %Y")  # noqa: DTZ007 - asked for in UTC
+    except ValueError:
+        return None
+    return f"{moment:%Y-%m-%dT%H:%M:%S}Z"

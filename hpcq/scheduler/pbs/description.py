@@ -1,0 +1,50 @@
+"""PBS as plain data: its keys in a cluster file, its options that hpcq keeps for itself, its environment variables."""
+
+from __future__ import annotations
+
+from hpcq.scheduler.description import Description, Key, SharedKey, directive_check
+
+#: What hpcq writes into every job itself; a second one would win or lose silently.
+_OWN_OPTIONS = ("-N", "-o", "-e", "-j", "-r", "-k", "-J", "-v", "-V", "-a", "-C", "-S", "-u")
+_KEY_OPTIONS = {"-q": "queue", "-A": "account", "-P": "project"}
+_HELD = "a held job never starts: hpcq would wait for it in vain"
+_REFUSED = {
+    "-h": _HELD,
+    "-I": "an interactive job has no script",
+    "-X": "an interactive job has no script",
+    "-f": "hpcq sets how qsub ends",
+    "-z": "hpcq reads the id that qsub prints",
+    "-W block": "qsub would wait for the job, and hpcq for qsub",
+    "-W umask": "hpcq keeps what its jobs write to their user",
+    "-W tolerate_node_failures": "the key tolerate_node_failures of this file says it",
+    "-l select": "the key select of this file says it",
+    "-l place": "the key place of this file says it",
+    "-l nodes": "hpcq names the hosts of every job: use the key select of this file",
+    "-l walltime": "hpcq sets the walltime of every job",
+    "-l": "hpcq sets select, place and walltime; other resources of a job: the key resources of this file",
+}
+
+DESCRIPTION = Description(
+    kind="pbs",
+    title="PBS",
+    keys=(
+        Key("queue", "partition", "Queue of the jobs. Default: the server's."),
+        Key("account", "account", "Account that is charged (qsub -A)."),
+        Key("project", "project", "Project that is charged (qsub -P)."),
+        Key("reservation", "reservation", "Reservation to run in: its id, like R12, or its name."),
+        Key("select", "select", "What each chunk of select gets beside its host, like ncpus=64:mpiprocs=1."),
+        Key("place", "place", "How a job is placed. Default: scatter:exclhost, whole hosts of its own."),
+        Key(
+            "tolerate_node_failures",
+            "tolerate_node_failures",
+            "Whether a tournament outlives a node that is lost: all, or none. Default: all; none where PBS is older than 18.",
+        ),
+    ),
+    takes=frozenset({SharedKey.LAUNCHER, SharedKey.EXTRA_DIRECTIVES, SharedKey.INSTANCE}),
+    head_template="pbs.directives.j2",
+    default_mpi_launch=("mpirun", "-np", "{count}", "--hostfile", "{hostfile}"),
+    scrubbed_prefixes=("PBS_", "QSUB_"),
+    kept_variables=frozenset({"PBS_CONF_FILE", "PBS_SERVER", "PBS_DEFAULT", "PBS_EXEC"}),
+    instance_variables=("PBS_CONF_FILE", "PBS_SERVER"),
+    check_directive=directive_check(own=_OWN_OPTIONS, keys=_KEY_OPTIONS, refused=_REFUSED),
+)
