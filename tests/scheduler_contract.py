@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from hpcq.definition.cluster import read_cluster
 from hpcq.runner.site.place import reach, scheduler_of
@@ -24,19 +25,24 @@ class Site:
     scheduler: Scheduler
     folder: str
     head: str
-    """Directive lines that a script needs there; {name} and {nodes} are filled in."""
+    """Directive lines that a script needs there; {name}, {nodes} and {chunks} are filled in."""
     tags: dict[str, str] = field(default_factory=dict)
     """native id -> tag of what was submitted."""
+    remembers: bool = True
+    """Whether the scheduler knows jobs that have ended; where it does not, UNKNOWN is all that it may say of them."""
 
     def script(self, name: str, body: str, nodes: tuple[str, ...] = ()) -> str:
         """Put a script there; returns its path."""
         path = f"{self.folder}/{name}/job.sh"
-        text = f"#!/bin/bash\n{self.head.format(name=name, nodes=','.join(nodes))}\n{body}\n"
+        text = f"#!/bin/bash\n{self._head(name, nodes)}\n{body}\n"
         done = self.scheduler.transport.sh(
             f"mkdir -p {quote(f'{self.folder}/{name}')} && printf %s {quote(text)} >{quote(path)}"
         )
         assert done.returncode == 0, done.stderr
         return path
+
+    def _head(self, name: str, nodes: tuple[str, ...]) -> str:
+        return self.head.format(name=name, nodes=",".join(nodes), chunks="+".join(f"1:host={node}" for node in nodes))
 
     def submit(self, name: str, body: str, *, walltime_s: int = 60) -> Submitted:
         """Submit a script for the first two nodes."""
@@ -60,6 +66,15 @@ class Site:
             assert time.monotonic() < deadline, f"{native_id} is {report}, not {states}"
             time.sleep(0.3)
 
+    def ends(self, native_id: str, state: JobState, within_s: float = 120) -> None:
+        """Wait for its end: in this state, or forgotten where the scheduler forgets. Never in another one."""
+        wanted = TERMINAL if self.remembers else (JobState.UNKNOWN, *TERMINAL)
+        report = self.wait(native_id, *wanted, within_s=within_s)
+        assert report.state is (state if self.remembers else JobState.UNKNOWN), report
+
+
+TERMINAL = tuple(state for state in JobState if state.terminal)
+
 
 def slurm_site(lab: RunningLab, name: str) -> Site:
     """One of a lab's two Slurm clusters."""
@@ -77,7 +92,14 @@ def slurm_site(lab: RunningLab, name: str) -> Site:
     return Site(scheduler, f"{cluster.work_directory}/contract-{secrets.token_hex(4)}", head)
 
 
-TERMINAL = tuple(state for state in JobState if state.terminal)
+def pbs_site(cluster_file: Path, *, walltime: str = "0:01:00") -> Site:
+    """A PBS by its cluster file; whether its server remembers ended jobs, it says itself."""
+    cluster = read_cluster(cluster_file)
+    scheduler = scheduler_of(cluster, reach(cluster))
+    head = f"#PBS -l select={{chunks}} -l place=scatter:exclhost -l walltime={walltime} -r n -j oe"
+    said = scheduler.transport.sh("PATH=$PATH:/opt/pbs/bin; qstat -Bf").text
+    folder = f"{cluster.work_directory or cluster_file.parent}/contract-{secrets.token_hex(4)}"
+    return Site(scheduler, folder, head, remembers="job_history_enable = True" in said)
 
 
 def nodes_are_listed_and_idle(site: Site) -> None:
@@ -95,8 +117,8 @@ def success_and_failure_are_told_apart(site: Site) -> None:
     good, bad = site.submit("good", "exit 0"), site.submit("bad", "exit 3")
     assert good.native_id
     assert bad.native_id
-    assert site.wait(good.native_id, *TERMINAL).state is JobState.COMPLETED
-    assert site.wait(bad.native_id, *TERMINAL).state is JobState.FAILED
+    site.ends(good.native_id, JobState.COMPLETED)
+    site.ends(bad.native_id, JobState.FAILED)
 
 
 def a_running_job_is_running_and_its_nodes_are_busy(site: Site) -> None:
@@ -106,7 +128,7 @@ def a_running_job_is_running_and_its_nodes_are_busy(site: Site) -> None:
     nodes = sorted(site.scheduler.nodes(), key=lambda state: state.node)
     assert [state.condition for state in nodes[:2]] == [NodeCondition.BUSY] * 2
     site.scheduler.cancel([site.key(answer.native_id)])
-    assert site.wait(answer.native_id, *TERMINAL).state is JobState.CANCELLED
+    site.ends(answer.native_id, JobState.CANCELLED)
 
 
 def a_queued_job_can_be_cancelled_and_twice(site: Site) -> None:
@@ -117,30 +139,30 @@ def a_queued_job_can_be_cancelled_and_twice(site: Site) -> None:
     assert second.native_id
     assert site.wait(second.native_id, JobState.QUEUED).state is JobState.QUEUED
     site.scheduler.cancel([site.key(second.native_id), site.key(first.native_id)])
-    site.wait(first.native_id, JobState.CANCELLED)
-    site.wait(second.native_id, JobState.CANCELLED)
+    site.ends(first.native_id, JobState.CANCELLED)
+    site.ends(second.native_id, JobState.CANCELLED)
     site.scheduler.cancel([site.key(second.native_id), site.key(first.native_id)])
 
 
 def a_poll_answers_for_every_id(site: Site) -> None:
     answer = site.submit("known", "exit 0")
     assert answer.native_id
-    site.wait(answer.native_id, *TERMINAL)
+    site.ends(answer.native_id, JobState.COMPLETED)
     reports = site.scheduler.poll([JobKey("99999999", "nobody"), site.key(answer.native_id)])
     assert list(reports) == ["99999999", answer.native_id]
     assert reports["99999999"].state is JobState.UNKNOWN
-    assert reports[answer.native_id].state is JobState.COMPLETED
+    assert reports[answer.native_id].state is (JobState.COMPLETED if site.remembers else JobState.UNKNOWN)
     alone = site.scheduler.poll([JobKey("99999999", "nobody")])
     assert alone["99999999"].state is JobState.UNKNOWN
 
 
 def a_tag_finds_its_job_also_when_it_has_ended(site: Site) -> None:
     tag = f"tagged-{secrets.token_hex(4)}"
-    answer = site.submit(tag, "exit 0")
+    answer = site.submit(tag, "sleep 3")
     assert answer.native_id
     assert site.scheduler.find([tag, "nobody"]) == {tag: answer.native_id}
-    site.wait(answer.native_id, *TERMINAL)
-    assert site.scheduler.find([tag, "nobody"]) == {tag: answer.native_id}
+    site.ends(answer.native_id, JobState.COMPLETED)
+    assert site.scheduler.find([tag, "nobody"]) == ({tag: answer.native_id} if site.remembers else {})
 
 
 def the_id_lands_beside_the_script(site: Site) -> None:
@@ -152,7 +174,7 @@ def the_id_lands_beside_the_script(site: Site) -> None:
 def the_time_limit_ends_a_job(site: Site) -> None:
     answer = site.submit("endless", "sleep 300", walltime_s=2)
     assert answer.native_id
-    assert site.wait(answer.native_id, *TERMINAL, within_s=150).state is JobState.TIMED_OUT
+    site.ends(answer.native_id, JobState.TIMED_OUT, within_s=150)
 
 
 def an_id_without_its_name_is_not_believed(site: Site) -> None:
@@ -167,7 +189,7 @@ def an_id_without_its_name_is_not_believed(site: Site) -> None:
     site.scheduler.cancel([stranger])
     site.wait(answer.native_id, JobState.RUNNING)
     site.scheduler.cancel([site.key(answer.native_id)])
-    site.wait(answer.native_id, JobState.CANCELLED)
+    site.ends(answer.native_id, JobState.CANCELLED)
 
 
 def what_is_no_id_spoils_nothing(site: Site) -> None:
@@ -179,7 +201,7 @@ def what_is_no_id_spoils_nothing(site: Site) -> None:
     assert reports[answer.native_id].state is JobState.RUNNING
     assert {reports[key.native_id].state for key in nonsense} == {JobState.UNKNOWN}
     assert site.scheduler.cancel([*nonsense, site.key(answer.native_id)]) is None
-    site.wait(answer.native_id, JobState.CANCELLED)
+    site.ends(answer.native_id, JobState.CANCELLED)
 
 
 def a_running_job_survives_the_cancelling_of_queued_ones(site: Site) -> None:
@@ -190,7 +212,7 @@ def a_running_job_survives_the_cancelling_of_queued_ones(site: Site) -> None:
     time.sleep(1.0)
     assert site.wait(answer.native_id, JobState.RUNNING, *TERMINAL).state is JobState.RUNNING
     site.scheduler.cancel([site.key(answer.native_id)])
-    site.wait(answer.native_id, JobState.CANCELLED)
+    site.ends(answer.native_id, JobState.CANCELLED)
 
 
 PROMISES = [

@@ -354,6 +354,8 @@ class Cluster:
     patience_s: float
     poll_interval_s: float
     instance: Mapping[str, str] = field(default_factory=dict)
+    #: Further keys that only its kind of scheduler has, by their names.
+    extra: Mapping[str, str] = field(default_factory=dict)
     #: A campaign's wish, see NodeChoice; a cluster file has none.
     make_reservation: WithoutReservation | None = None
     #: Jobs written now must start within so many seconds or not at all: the hours end then. None: whenever.

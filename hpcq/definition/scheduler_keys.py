@@ -63,7 +63,10 @@ def scheduler_fields() -> dict[str, Any]:
 def filled(file: Any, description: Description) -> dict[str, Any]:
     """What this scheduler's own keys give, by fields of `Cluster`; the others are None."""
     given: dict[str, Any] = dict.fromkeys(("partition", "account", "qos", "reservation", "constraint"))
-    return {**given, **{key.fills: getattr(file, key.name) for key in description.keys}}
+    values = {key.name: getattr(file, key.name) for key in description.keys}
+    named = {key.fills: values[key.name] for key in description.keys if key.fills is not None}
+    extra = {key.name: values[key.name] for key in description.keys if key.fills is None and values[key.name] is not None}
+    return {**given, **named, "extra": extra}
 
 
 def check_scheduler_keys(document: Document, description: Description) -> None:

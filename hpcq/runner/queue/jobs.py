@@ -145,6 +145,7 @@ def site_context(cluster: Cluster, root: str) -> dict[str, Any]:
         "modules": cluster.modules,
         "environment": cluster.environment,
         "directives": _directives(cluster),
+        "extra": cluster.extra,
         "extra_directives": cluster.extra_directives,
         "start_within_s": cluster.start_within_s,
         "launcher": cluster.launcher,

@@ -3,7 +3,7 @@
     drain        pbsnodes -o -C REASON       a vnode that is offline already keeps its reason
     resume       pbsnodes -r -C ""
     reserve      pbs_rsub --hosts            a maintenance reservation: whole hosts, whatever runs there
-    give back    a new maintenance reservation without these hosts; PBS cannot take hosts out of one
+    give back    pbs_rdel, when all its nodes go back: PBS takes no hosts out of a reservation that runs
 
 No job of a reservation can have nodes outside of it, so there is no order for that.
 """
@@ -36,9 +36,10 @@ class PbsAdministration(Administration):
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
+        #: The queue, which is PBS's name, of each reservation that was seen.
+        self._queues: dict[tuple[str, tuple[str, ...]], str] = {}
 
     def look(self) -> Upkeep:
-        """All nodes and reservations. TZ is UTC, so that the times of reservations are."""
         done = self._transport.sh(
             shell.subshell(
                 f"export TZ=UTC0 LC_ALL=C; id -un; echo '{_SIGN}'; pbsnodes -av {DSV}; echo '{_SIGN}'; pbs_rstat -f"
@@ -49,40 +50,42 @@ class PbsAdministration(Administration):
             return Upkeep()
         user = parts[0].strip()
         vnodes = [read_vnode(record) for record in read_dsv(parts[1]) if record.kind == "Name"]
-        reservations = [_reservation(one, vnodes, user) for one in read_reservations(parts[2]) if one.standing]
-        return Upkeep(user, _nodes(vnodes), tuple(one for one in reservations if one is not None))
+        found = []
+        for one in read_reservations(parts[2]):
+            shown = _reservation(one, vnodes, user) if one.standing else None
+            if shown is not None:
+                self._queues[shown.name, shown.nodes] = one.queue
+                found.append(shown)
+        return Upkeep(user, _nodes(vnodes), tuple(found))
 
     def drain(self, nodes: Sequence[str], reason: str) -> str | None:
-        """One order per host: a host that somebody else has taken out keeps that and the reason."""
         return "; ".join(
             f"pbsnodes -v {quote(node)} | grep -q 'state = .*offline' || pbsnodes -o -C {quote(reason)} {quote(node)}"
             for node in nodes
         )
 
     def resume(self, nodes: Sequence[str]) -> str | None:
-        """Also removes the reason, which PBS would keep."""
+        # With -C '' the reason goes, too: PBS would keep it.
         return f"pbsnodes -r -C '' {' '.join(quote(node) for node in nodes)}"
 
-    def reserve(self, nodes: Sequence[str], user: str, standing: Reservation | None) -> str | None:
-        """A maintenance reservation takes whole hosts at once; one that stands already is not enlarged but joined by another."""
+    def reserve(self, nodes: Sequence[str], user: str, standing: Reservation | None) -> str | None:  # noqa: ARG002
+        # A maintenance reservation takes whole hosts at once; PBS enlarges none, so another one of the same name joins it.
         hosts = " ".join(quote(node) for node in nodes)
         start = 'date -d "@$(($(date +%s) + 3))" +%Y%m%d%H%M.%S'
-        made = (
-            f'pbs_rsub -N {OWN_RESERVATION} -R "$({start})" -D {60 * OWN_MINUTES} -U {quote(f"{user}@*")} --hosts {hosts}'
-            " | grep CONFIRMED"
-        )
-        return f"{made} && {self.resume(nodes)}"
+        users = quote(f"{user}@*")
+        made = f'pbs_rsub -N {OWN_RESERVATION} -R "$({start})" -D {60 * OWN_MINUTES} -U {users} --hosts {hosts}'
+        return f"{made} | grep CONFIRMED"
 
     def give_back(self, standing: Reservation, nodes: Sequence[str]) -> str | None:
-        """All of its nodes: PBS takes no hosts out of a reservation that runs."""
-        return f"pbs_rdel {quote(standing.name)}" if set(standing.nodes) <= set(nodes) else None
+        # All of its nodes or none: PBS takes no hosts out of a reservation that runs.
+        queue = self._queues.get((standing.name, standing.nodes), standing.name)
+        return f"pbs_rdel {quote(queue)}" if set(standing.nodes) <= set(nodes) else None
 
     def admit(self, reservation: str, user: str) -> str | None:
-        """Add a user to those who may submit to its queue."""
-        return f"qmgr -c {quote(f'set queue {reservation} acl_users += {user}@*')}"
+        queue = next((queue for (name, _), queue in self._queues.items() if name == reservation), reservation)
+        return f"qmgr -c {quote(f'set queue {queue} acl_users += {user}@*')}"
 
     def open_outward(self, reservation: str) -> str | None:  # noqa: ARG002 - PBS has no such thing
-        """Jobs of a reservation have nodes of it, and no others."""
         return None
 
 

@@ -30,13 +30,13 @@ DESCRIPTION = Description(
     keys=(
         Key("queue", "partition", "Queue of the jobs. Default: the server's."),
         Key("account", "account", "Account that is charged (qsub -A)."),
-        Key("project", "project", "Project that is charged (qsub -P)."),
+        Key("project", None, "Project that is charged (qsub -P)."),
         Key("reservation", "reservation", "Reservation to run in: its id, like R12, or its name."),
-        Key("select", "select", "What each chunk of select gets beside its host, like ncpus=64:mpiprocs=1."),
-        Key("place", "place", "How a job is placed. Default: scatter:exclhost, whole hosts of its own."),
+        Key("select", None, "What each chunk of select gets beside its host, like ncpus=64:mpiprocs=1."),
+        Key("place", None, "How a job is placed. Default: scatter:exclhost, whole hosts of its own."),
         Key(
             "tolerate_node_failures",
-            "tolerate_node_failures",
+            None,
             "Whether a tournament outlives a node that is lost: all, or none. Default: all; none where PBS is older than 18.",
         ),
     ),

@@ -18,8 +18,8 @@ from hpcq.scheduler.types import JobReport, JobState, Wait
 
 #: The environment variable of a job that holds its whole tag.
 TAG_VARIABLE = "HPCQ_TAG"
-#: ids as PBS writes them: 12.server, 12[].server, 12[3].server; a server's name may be missing in what people type.
-ID_PATTERN = re.compile(r"\d+(?:\[\d*\])?(?:\.[A-Za-z0-9][A-Za-z0-9.-]*)?")
+#: ids as PBS writes them: 12.server, 12[].server, 12[3].server.
+ID_PATTERN = re.compile(r"\d+(?:\[\d*\])?\.[A-Za-z0-9][A-Za-z0-9.-]*")
 
 #: Source: man pbs_job_attributes, job_state. What is not here is reported, not guessed.
 _STATES = {

@@ -16,13 +16,13 @@ from hpcq.scheduler.pbs.hosts import named_hosts
 from hpcq.scheduler.pbs.jobs import ID_PATTERN, TAG_VARIABLE, read_job, short_name, tag_of
 from hpcq.scheduler.pbs.limits import read_job_limits, submit_limit
 from hpcq.scheduler.pbs.nodes import Vnode, hosts_of, read_vnode
-from hpcq.scheduler.pbs.probes import probe_command, site_findings
+from hpcq.scheduler.pbs.probes import probe_command, site_items
 from hpcq.scheduler.pbs.reasons import is_waiting_for_nodes, names_nodes
 from hpcq.scheduler.pbs.records import Record, read_dsv
 from hpcq.scheduler.pbs.reservations import PbsReservation, called, read_made, read_reservations, seen_from_inside, taken_soon
 from hpcq.scheduler.pbs.submissions import LIMIT_WORDS, read_submission
 from hpcq.scheduler.types import (
-    Finding,
+    CheckedItem,
     JobKey,
     JobReport,
     JobState,
@@ -89,7 +89,7 @@ class Pbs(Scheduler):
 
     def read_native_id(self, answer: str) -> str:
         native_id = answer.strip()
-        return native_id if ID_PATTERN.fullmatch(native_id) and "." in native_id else ""
+        return native_id if ID_PATTERN.fullmatch(native_id) else ""
 
     def limit_words(self) -> Sequence[str]:
         return LIMIT_WORDS
@@ -211,8 +211,8 @@ class Pbs(Scheduler):
     def probe_command(self, script: str) -> str:
         return probe_command(script, self.settings, self._reservation_queue)
 
-    def site_findings(self, mpi_launch: Sequence[str] | None) -> list[Finding]:
-        return site_findings(self.transport, self.settings, mpi_launch)
+    def site_items(self, mpi_launch: Sequence[str] | None) -> list[CheckedItem]:
+        return site_items(self.transport, self.settings, mpi_launch)
 
     def memory_lock_advice(self) -> str:
         return "MPI over RDMA wants unlimited: raise it where pbs_mom is started (PBS_EXEC/lib/init.d/limits.pbs_mom)"

@@ -1,0 +1,77 @@
+"""What `hpcq cluster check` asks a PBS: a job on one node now, and which ways there are to start processes on other nodes of a job.
+
+    pbs_tmrsh   what hpcq uses: passes the exit code; no standard input or output, so both go through files of the job's folder
+    pbsdsh      passes no exit code
+    mpirun      through pbs_tmrsh as its remote shell, or by support of its own for PBS (tm)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hpcq.scheduler.pbs import shell
+from hpcq.scheduler.types import CheckedItem, SchedulerSettings
+from hpcq.transport import Transport, quote
+
+_PROBE_WAIT_S = 15
+_RC = "@rc "
+_TWO = """
+n=$(sed -n 2p "$PBS_NODEFILE")
+command -v pbs_tmrsh >/dev/null && { pbs_tmrsh "$n" /bin/sh -c 'exit 7'; echo "pbs_tmrsh $?"; } || echo "pbs_tmrsh missing"
+command -v pbsdsh >/dev/null && { pbsdsh -n 1 true >/dev/null 2>&1; echo "pbsdsh $?"; } || echo "pbsdsh missing"
+command -v ompi_info >/dev/null && echo "ompi_tm $(ompi_info --parsable 2>/dev/null | grep -c 'mca:plm:tm:')"
+"""
+
+
+def probe_command(script: str, settings: SchedulerSettings, reservation_queue: str | None, *, node_count: int = 1) -> str:
+    """Run a script in a job that starts within a quarter of a minute, and wait for its end and its output."""
+    options = [f"-q {quote(queue)}" for queue in (reservation_queue or settings.partition,) if queue]
+    options += [f"-A {quote(settings.account)}"] if settings.account else []
+    options += [f"-P {quote(settings.extra['project'])}"] if "project" in settings.extra else []
+    chunk = f":{settings.extra['select']}" if "select" in settings.extra else ""
+    options.append(f"-l select={quote(f'{node_count}{chunk}')} -l place=scatter -l walltime=1:00 -r n -j oe -N hpcq-probe")
+    body = f"{{ /bin/sh -c {quote(script)}; }} 2>&1; echo '{_RC}'$?"
+    return shell.subshell(
+        'd=$(mktemp -d "$HOME/.hpcq-probe-XXXXXX") && cd "$d" || exit 1\n'
+        'trap \'[ -z "$id" ] || qdel "$id" >/dev/null 2>&1; rm -rf "$d"\' EXIT\n'
+        f"printf '%s\\n' {quote(body)} >job.sh\n"
+        f'id=$(qsub {" ".join(options)} -o "$d/out" job.sh) || exit 1\n'
+        f"i=0; while [ $i -lt {10 * _PROBE_WAIT_S} ] && ! grep -qs '^{_RC}' out; do sleep 0.3; i=$((i + 3))\n"
+        f' state=$(qstat -f "$id" 2>/dev/null | sed -n "s/^ *job_state = //p"); case $state in R|E) [ $i -lt 600 ] && i=0 ;; esac\n'
+        'done\n'
+        f"grep -qs '^{_RC}' out || {{ echo \"no node within {_PROBE_WAIT_S} s: $(qstat -f \"$id\" | sed -n 's/^ *comment = //p')\" >&2; exit 1; }}\n"
+        f"id=; grep -v '^{_RC}' out; exit $(sed -n 's/^{_RC}//p' out)"
+    )
+
+
+def site_items(
+    transport: Transport, settings: SchedulerSettings, mpi_launch: Sequence[str] | None
+) -> list[CheckedItem]:
+    """History, and a job on two nodes: which ways to start processes there."""
+    return [_history(transport), *_launch_ways(transport, settings, mpi_launch)]
+
+
+def _history(transport: Transport) -> CheckedItem:
+    said = transport.sh(shell.subshell("qstat -Bf | sed -n 's/^ *job_history_enable = //p'")).text.strip()
+    if said == "True":
+        return CheckedItem("job history", True, "on")
+    words = "a job that has ended is known by its exit file only; job_history_enable of the server keeps its exit status, too"
+    return CheckedItem("job history", True, "off", words)
+
+
+def _launch_ways(
+    transport: Transport, settings: SchedulerSettings, mpi_launch: Sequence[str] | None
+) -> list[CheckedItem]:
+    done = transport.sh(probe_command(_TWO, settings, None, node_count=2), timeout_s=120)
+    found = dict(line.split(" ", 1) for line in done.text.splitlines() if line.count(" ") == 1)
+    if done.returncode != 0 and not found:
+        words = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
+        return [CheckedItem("launch on two nodes", False, words, "two free nodes are needed to try it")]
+    works = found.get("pbs_tmrsh") == "7"
+    advice = None if works else "hpcq starts processes by pbs_tmrsh: name another way in `launcher`, such as ssh {node}"
+    items = [CheckedItem("pbs_tmrsh", works, "passes exit codes" if works else f"ended with {found.get('pbs_tmrsh')}", advice)]
+    items.append(CheckedItem("pbsdsh", True, "there" if found.get("pbsdsh") == "0" else f"{found.get('pbsdsh')}"))
+    if mpi_launch is not None and "ompi_tm" in found:
+        own = found["ompi_tm"] != "0"
+        items.append(CheckedItem("mpi launch", True, "Open MPI's own support for PBS" if own else "through pbs_tmrsh"))
+    return items
