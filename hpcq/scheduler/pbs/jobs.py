@@ -36,6 +36,8 @@ _STATES = {
 _ENDED = {"F", "X"}
 #: substate of a job that was deleted. Source: src/include/job.h, JOB_SUBSTATE_TERMINATED.
 _TERMINATED = 91
+#: substate of one that failed. Source: the same, JOB_SUBSTATE_FAILED.
+_FAILED = 93
 #: Exit codes that PBS gives itself. Source: src/include/job.h, JOB_EXEC_*.
 _OWN_CODES = {
     -1: (JobState.FAILED, "PBS could not start it"),
@@ -123,4 +125,5 @@ def _end(record: Record) -> tuple[JobState, str, int | None]:
         return JobState.FAILED, f"PBS ended it with code {code}", None
     if code >= _SIGNALLED:
         return JobState.FAILED, f"killed by signal {code - _SIGNALLED}", code
-    return (JobState.COMPLETED if code == 0 else JobState.FAILED), comment, code
+    # An array ends with 0 although some of it failed: its substate tells.
+    return (JobState.COMPLETED if code == 0 and substate != _FAILED else JobState.FAILED), comment, code

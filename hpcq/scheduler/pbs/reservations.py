@@ -73,7 +73,7 @@ def read_reservation(record: Record) -> PbsReservation:
     """One record of it."""
     return PbsReservation(
         native_id=record.name,
-        name=record.get("Reserve_Name"),
+        name=record.get("Reserve_Name").removeprefix("NULL"),
         queue=record.get("queue") or record.name.partition(".")[0],
         state=record.get("reserve_state"),
         vnodes=vnodes(record.get("resv_nodes")),

@@ -71,7 +71,7 @@ def find(names: Sequence[str]) -> str:
     wanted = " ".join(quote(one) for one in names)
     return subshell(
         f"u=$(id -un); ids=\nfor n in {wanted}; do\n"
-        ' found=$(qselect -x -u "$u" -N "$n" 2>/dev/null) || found=$(qselect -u "$u" -N "$n") || exit $?\n'
+        ' found=$(qselect -x -u "$u" -N "$n" 2>/dev/null); [ -n "$found" ] || found=$(qselect -u "$u" -N "$n") || exit $?\n'
         ' ids="$ids $found"\ndone\n'
         '[ -n "$(echo $ids)" ] || exit 0\n'
         f"said=$(qstat -x -f {DSV} $ids 2>/dev/null); [ -n \"$said\" ] || said=$(qstat -f {DSV} $ids); rc=$?\n"
