@@ -1,0 +1,452 @@
+"""Nodes, jobs and reservations of a simulated PBS. `tick` does what was due until now; the server calls it all the time.
+
+A job starts when its chunks find hosts, is really run on the first of them, ends with its script, and is E for a moment before it
+is gone or, with history, F. Tasks that pbs_tmrsh or pbsdsh started end with their job.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+SERVER = "simhead"
+DOMAIN = "sim.test"
+WALLTIME_NONE_S = 5 * 365 * 86400.0
+
+
+@dataclass(slots=True)
+class Node:
+    """One host with one vnode. prefix: the words that run a command there; none: on this machine."""
+
+    name: str
+    ncpus: int = 4
+    offline: bool = False
+    down: bool = False
+    comment: str = ""
+    queue: str = ""
+    changed_at: float = field(default_factory=time.time)
+    prefix: tuple[str, ...] = ()
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.name}.{DOMAIN}"
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """One chunk of a select: how many cpus, and the host that it names, if any."""
+
+    ncpus: int
+    host: str
+
+
+@dataclass(slots=True)
+class Job:
+    """One job. Times are epoch seconds; 0 where it has not happened."""
+
+    number: int
+    name: str
+    user: str
+    queue: str
+    select: str
+    place: str
+    chunks: tuple[Chunk, ...]
+    walltime_s: float | None
+    variables: list[str]
+    script: bytes
+    workdir: str
+    output: str
+    arguments: str
+    account: str = ""
+    project: str = "_pbs_project_default"
+    rerunable: bool = True
+    state: str = "Q"
+    substate: int = 10
+    holds: str = "n"
+    start_after: float = 0.0
+    comment: str = ""
+    hosts: tuple[str, ...] = ()
+    exit_status: int | None = None
+    created: float = field(default_factory=time.time)
+    started: float = 0.0
+    ended: float = 0.0
+    deleted_by: str = ""
+    term_sent: float = 0.0
+    exceeded: bool = False
+    delivered: bool = True
+    process: subprocess.Popen[bytes] | None = None
+    tasks: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    @property
+    def native_id(self) -> str:
+        return f"{self.number}.{SERVER}"
+
+    @property
+    def exclusive(self) -> bool:
+        return "excl" in self.place
+
+    @property
+    def over(self) -> bool:
+        return self.state == "F"
+
+    @property
+    def exec_vnode(self) -> str:
+        return "+".join(f"({host}:ncpus={chunk.ncpus})" for host, chunk in zip(self.hosts, self.chunks, strict=True))
+
+    @property
+    def exec_host(self) -> str:
+        shown = []
+        for host, chunk in zip(self.hosts, self.chunks, strict=True):
+            shown.append(f"{host}/0" + (f"*{chunk.ncpus}" if chunk.ncpus != 1 else ""))
+        return "+".join(shown)
+
+
+@dataclass(slots=True)
+class Reservation:
+    """One reservation; maintenance ones are of whole hosts."""
+
+    number: int
+    name: str
+    user: str
+    select: str
+    place: str
+    nodes: tuple[str, ...]
+    cpus: tuple[int, ...]
+    start: float
+    end: float
+    users: list[str]
+    maintenance: bool = False
+    state: str = "CONFIRMED"
+
+    @property
+    def queue(self) -> str:
+        return f"{'M' if self.maintenance else 'R'}{self.number}"
+
+    @property
+    def native_id(self) -> str:
+        return f"{self.queue}.{SERVER}"
+
+
+@dataclass(slots=True)
+class Queue:
+    """One queue; limits as qmgr sets them, in PBS's own words."""
+
+    name: str
+    enabled: bool = True
+    started: bool = True
+    settings: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Settings:
+    """What a test may change while it runs."""
+
+    history: bool = True
+    #: What qstat sleeps when the same user called it within this second.
+    sleep_s: float = 0.2
+    #: How often a MOM looks at time limits; real ones take some seconds.
+    limits_every_s: float = 1.0
+    #: How long E lasts, and how long TERM may be ignored.
+    exiting_s: float = 0.2
+    kill_delay_s: float = 3.0
+    #: The next so many requests are refused as if no server were there: negative is for ever.
+    down: int = 0
+    #: What a hook of the site makes of every select: a pattern and what replaces it.
+    rewrite_select: list[str] = field(default_factory=list)
+    #: What a hook says to every qsub, with exit code 32.
+    hook_refuses: str = ""
+
+
+class Machine:
+    """All of it."""
+
+    def __init__(self, folder: Path, nodes: Sequence[Node]) -> None:
+        self.folder = folder
+        self.nodes = {node.name: node for node in nodes}
+        self.queues = {"workq": Queue("workq")}
+        self.jobs: dict[int, Job] = {}
+        self.reservations: dict[str, Reservation] = {}
+        self.settings = Settings()
+        self.server: dict[str, str] = {"default_queue": "workq", "resv_enable": "True"}
+        self.calls: dict[str, int] = {}
+        self.next_number = 1
+        self._limits_looked = 0.0
+
+    # -- what happens ------------------------------------------------------------------------------------------------
+
+    def number(self) -> int:
+        """The next number, of jobs and reservations alike; what is refused burns one, too."""
+        self.next_number += 1
+        return self.next_number - 1
+
+    def tick(self) -> None:
+        """Let all happen that was due until now."""
+        now = time.time()
+        self._reservations_pass(now)
+        for job in list(self.jobs.values()):
+            if job.process is not None:
+                self._look_at(job, now)
+            elif job.state == "E" and now - job.ended > self.settings.exiting_s:
+                self._forget(job)
+        if now - self._limits_looked > self.settings.limits_every_s:
+            self._limits_looked = now
+            for job in self.jobs.values():
+                over = job.walltime_s is not None and job.started and now - job.started > job.walltime_s
+                if job.state == "R" and over and not job.exceeded:
+                    job.exceeded = True
+                    self._terminate(job, now)
+        for job in [job for job in self.jobs.values() if job.state in {"Q", "W"}]:
+            self._try(job, now)
+
+    def delete(self, job: Job, by: str) -> None:
+        """What qdel does: a queued job ends at once, a running one is told to end."""
+        if job.process is None:
+            job.state, job.substate, job.ended = "F", 91, time.time()
+            job.comment = f"{job.comment} and terminated" if job.comment else ""
+            self._forget(job)
+            return
+        job.deleted_by = f"{by}@{SERVER}.{DOMAIN}"
+        job.comment = f"Job run at {_when(job.started)} on {job.exec_vnode} and terminated by {job.deleted_by}"
+        self._terminate(job, time.time())
+
+    def busy(self, name: str) -> list[Job]:
+        """Jobs that have a part of a node now."""
+        return [job for job in self.jobs.values() if job.state in {"R", "S", "E"} and name in job.hosts]
+
+    def live(self, user: str, queue: str | None = None) -> int:
+        """How many jobs of a user are queued or running."""
+        mine = [job for job in self.jobs.values() if not job.over and job.user == user]
+        return sum(queue is None or job.queue == queue for job in mine)
+
+    def run(self, node: str, job: Job, words: Sequence[str], output: str) -> subprocess.Popen[bytes]:
+        """A task of a job on a node, as MOM starts it: bare environment, home as its folder, no input, output to the job's."""
+        environment = {"PATH": "/bin:/usr/bin", "HOME": str(Path.home()), **self._variables(job)}
+        with Path(output).open("ab") as sink:
+            return subprocess.Popen(
+                [*self.nodes[node].prefix, "env", *(f"{key}={value}" for key, value in environment.items()), *words],
+                cwd=Path.home(), env=environment, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, start_new_session=True,
+            )  # fmt: skip
+
+    def spool(self, job: Job) -> str:
+        """Where MOM collects the output until it delivers it."""
+        return str(self.folder / "spool" / f"{job.native_id}.OU")
+
+    # -- how ----------------------------------------------------------------------------------------------------------
+
+    def _variables(self, job: Job) -> dict[str, str]:
+        given = dict(one.partition("=")[::2] for one in job.variables)
+        return {
+            **given, "PBS_ENVIRONMENT": "PBS_BATCH", "PBS_JOBID": job.native_id, "PBS_JOBNAME": job.name,
+            "PBS_QUEUE": job.queue, "PBS_NODEFILE": self._nodefile(job), "USER": job.user, "LOGNAME": job.user,
+        }  # fmt: skip
+
+    def _nodefile(self, job: Job) -> str:
+        return str(self.folder / "aux" / job.native_id)
+
+    def _try(self, job: Job, now: float) -> None:
+        if job.state == "W" and now < job.start_after:
+            return
+        job.state = "W" if now < job.start_after else "Q"
+        reservation = self.reservations.get(job.queue)
+        queue = self.queues.get(job.queue)
+        if reservation is not None:
+            if reservation.state != "RUNNING":
+                job.comment = "Not Running: Queue not started."
+                return
+        elif queue is not None and not queue.started:
+            job.comment = "Not Running: Queue not started."
+            return
+        found = self._hosts_for(job, reservation, now)
+        if isinstance(found, str):
+            job.comment = found
+            return
+        self._start(job, found)
+
+    def _hosts_for(self, job: Job, reservation: Reservation | None, now: float) -> tuple[str, ...] | str:
+        """The hosts of its chunks in order, or why there are none, in the scheduler's words."""
+        if len(job.chunks) > len(self.nodes) and "scatter" in job.place:
+            return "Can Never Run: Not enough total nodes available"
+        taken: list[str] = []
+        for chunk in job.chunks:
+            if chunk.host and chunk.host not in self.nodes:
+                all_hosts = ",".join(self.nodes)
+                return f"Can Never Run: Insufficient amount of resource: host ({chunk.host} != {all_hosts})"
+            if chunk.ncpus > max(node.ncpus for node in self.nodes.values()):
+                total = sum(node.ncpus for node in self.nodes.values())
+                most = max(node.ncpus for node in self.nodes.values())
+                return f"Not Running: Insufficient amount of resource: ncpus (R: {chunk.ncpus} A: {most} T: {total})"
+            names = [chunk.host] if chunk.host else list(self.nodes)
+            fits = [
+                name
+                for name in names
+                if (name not in taken or "scatter" not in job.place) and self._free(name, job, chunk, reservation)
+            ]
+            if not fits:
+                if chunk.host:
+                    return "Not Running: Insufficient amount of resource: host "
+                return "Not Running: Not enough free nodes available"
+            kept = next((name for name in fits if not self._collides(name, job, reservation, now)), None)
+            if kept is None:
+                return "Not Running: No available resources on nodes"
+            taken.append(kept)
+        return tuple(taken)
+
+    def _free(self, name: str, job: Job, chunk: Chunk, reservation: Reservation | None) -> bool:
+        node = self.nodes[name]
+        if node.offline or node.down or (reservation is not None and name not in reservation.nodes):
+            return False
+        there = self.busy(name)
+        if any(one.exclusive for one in there) or (job.exclusive and there):
+            return False
+        used = sum(c.ncpus for one in there for host, c in zip(one.hosts, one.chunks, strict=True) if host == name)
+        return used + chunk.ncpus <= node.ncpus
+
+    def _collides(self, name: str, job: Job, reservation: Reservation | None, now: float) -> bool:
+        ends = now + (job.walltime_s if job.walltime_s is not None else WALLTIME_NONE_S)
+        return any(
+            one is not reservation and name in one.nodes and one.start < ends and now < one.end
+            for one in self.reservations.values()
+        )
+
+    def _start(self, job: Job, hosts: tuple[str, ...]) -> None:
+        now = time.time()
+        job.hosts, job.state, job.substate, job.started = hosts, "R", 41, now
+        job.comment = f"Job run at {_when(now)} on {job.exec_vnode}"
+        nodefile = Path(self._nodefile(job))
+        nodefile.parent.mkdir(exist_ok=True)
+        nodefile.write_text("".join(f"{self.nodes[host].full_name}\n" for host in hosts))
+        script = self.folder / "jobs" / f"{job.native_id}.SC"
+        script.parent.mkdir(exist_ok=True)
+        script.write_bytes(job.script)
+        script.chmod(0o755)
+        Path(self.spool(job)).parent.mkdir(exist_ok=True)
+        environment = {
+            "PATH": f"{self.folder / 'bin'}:/usr/local/bin:/usr/bin:/bin", "HOME": str(Path.home()), "SHELL": "/bin/bash",
+            "PBS_O_WORKDIR": job.workdir, **self._variables(job),
+        }  # fmt: skip
+        # The login shell runs the script as a command, so that its first line counts.
+        words = ["bash", "-c", f'cd "$HOME"; exec {script}' if job.script.startswith(b"#!") else f'cd "$HOME"; . {script}']
+        with Path(self.spool(job)).open("ab") as sink:
+            job.process = subprocess.Popen(
+                [*self.nodes[hosts[0]].prefix, "env", *(f"{key}={value}" for key, value in environment.items()), *words],
+                env=environment, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, start_new_session=True,
+            )  # fmt: skip
+
+    def _look_at(self, job: Job, now: float) -> None:
+        assert job.process is not None
+        if job.substate == 41 and now - job.started > 0.3:
+            job.substate = 42
+        code = job.process.poll()
+        if code is None:
+            if job.term_sent and now - job.term_sent > self.settings.kill_delay_s:
+                _signal(job.process, signal.SIGKILL)
+            return
+        for task in job.tasks:
+            _signal(task, signal.SIGKILL)
+        job.process = None
+        job.state, job.substate, job.ended = "E", 51, now
+        self._judge(job, code)
+        self._deliver(job)
+
+    def _judge(self, job: Job, code: int) -> None:
+        """Exit_status, and what the comment will end with."""
+        on = f"Job run at {_when(job.started)} on {job.exec_vnode}"
+        job.exit_status = 256 - code if code < 0 else code
+        if job.exceeded:
+            job.exit_status, job.comment = -29, f"{on} and exceeded resource walltime"
+        elif job.deleted_by:
+            job.exit_status, job.comment = 271 if code < 0 or code > 128 else code, f"{on} and terminated by {job.deleted_by}"
+        else:
+            job.comment = f"{on} and {'finished' if code == 0 else 'failed'}"
+
+    def _forget(self, job: Job) -> None:
+        """F with history; without, the server does not know it any more."""
+        ran = job.started > 0
+        job.state = "F"
+        job.substate = 91 if job.deleted_by or not ran else 92 if job.exit_status == 0 else 93
+        if not self.settings.history:
+            del self.jobs[job.number]
+
+    def _deliver(self, job: Job) -> None:
+        if job.output and job.output != "/dev/null":
+            try:
+                Path(job.output).write_bytes(Path(self.spool(job)).read_bytes())
+                Path(job.output).chmod(0o600)
+            except OSError:
+                job.delivered = False
+
+    def _terminate(self, job: Job, now: float) -> None:
+        job.term_sent = job.term_sent or now
+        if job.process is not None:
+            _signal(job.process, signal.SIGTERM)
+        for task in job.tasks:
+            _signal(task, signal.SIGTERM)
+
+    def _reservations_pass(self, now: float) -> None:
+        for one in list(self.reservations.values()):
+            if one.state == "CONFIRMED" and now >= one.start:
+                one.state = "RUNNING"
+            if now >= one.end:
+                self.end_reservation(one, "root")
+
+    def end_reservation(self, one: Reservation, by: str) -> None:
+        """Its jobs end: queued ones at once, running ones by TERM; then it is gone."""
+        one.state = "BEING_DELETED"
+        inside = [job for job in self.jobs.values() if job.queue == one.queue and not job.over]
+        for job in inside:
+            if not job.deleted_by:
+                self.delete(job, by)
+        if not [job for job in inside if not job.over]:
+            self.reservations.pop(one.queue, None)
+
+
+def _signal(process: subprocess.Popen[bytes], number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)
+
+
+def _when(moment: float) -> str:
+    return time.strftime("%a %b %d at %H:%M", time.localtime(moment))
+
+
+def chunks_of(select: str) -> tuple[Chunk, ...]:
+    """The chunks of `2:ncpus=1+1:host=n1:ncpus=4`; the caller has checked it."""
+    found: list[Chunk] = []
+    for part in select.split("+"):
+        words = part.split(":")
+        count = int(words[0]) if words[0].isdigit() else 1
+        given = dict(word.split("=", 1) for word in words if "=" in word)
+        host = given.get("host") or given.get("vnode") or ""
+        found += [Chunk(int(given.get("ncpus", "1")), host)] * count
+    return tuple(found)
+
+
+def select_complaint(select: str) -> tuple[int, str] | None:
+    """Why a select is refused, as the recordings say: exit code and words."""
+    bad = (166, "Illegal attribute or resource value Resource_List.select")
+    for part in select.split("+"):
+        head, *words = part.split(":")
+        if head == "0":
+            return 166, "Illegal attribute or resource value"
+        if not (re.fullmatch(r"[1-9]\d*", head) or "=" in head):
+            return bad
+        names = [word.partition("=")[0] for word in [*words, *([head] if "=" in head else [])]]
+        for word in words:
+            name, sign, value = word.partition("=")
+            if not sign:
+                return bad
+            if name not in {"ncpus", "host", "vnode", "mem", "mpiprocs", "ompthreads", "arch"}:
+                return 187, f"Unknown resource: {name}"
+            if name in {"ncpus", "mpiprocs"} and not value.isdigit():
+                return 166, f"Illegal attribute or resource value select.{name}"
+        double = next((name for name in names if names.count(name) > 1), None)
+        if double:
+            return 12, f"duplicated resource within a section of a select specification, resource is: {double}"
+    return None
