@@ -1,12 +1,12 @@
 """The daemons of PBS on a head.
 
-    head    database, pbs_comm, pbs_sched, pbs_server     PBS_HOME in /var/lib/pbs, so it outlives the head's boot
-    node    pbs_mom                                       PBS_HOME of its own, new with each boot (machine.sh)
+head    database, pbs_comm, pbs_sched, pbs_server     PBS_HOME in /var/lib/pbs, so it outlives the head's boot
+node    pbs_mom                                       PBS_HOME of its own, new with each boot (machine.sh)
 """
 
+from faults import LabError
 from layout import Cluster, Lab
 from machines import process_of, run_in
-from faults import LabError
 from pbs_files import SETTINGS, START_HEAD
 from processes import enter_command, run, wait_for
 

@@ -1,6 +1,7 @@
 """Recordings of a real OpenPBS 23.06 (tests/pbs_recordings/), one command per line, and what hpcq reads of each.
 
-A reading is one line: what the exit code means, then every job, node, queue, server and reservation of the answer as the adapter
+A reading is one line: what the exit code means, then every job, node, queue, server and reservation of the answer as
+the adapter
 understands it. tests/pbs_recordings/readings.tsv has the expected one of every record.
 
 hpcq itself asks for dsv and plain text only. What was recorded as JSON is flattened here, so that the same readers judge it.

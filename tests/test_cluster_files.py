@@ -75,11 +75,20 @@ SLURM_KEYS = "partition, account, qos, reservation, constraint, extra_directives
 ELSEWHERE = "the job would run where hpcq does not look for it: describe that cluster in a file of its own"
 
 
-@pytest.mark.parametrize("key", ["partition: p", "qos: normal", "launcher: ssh {node}", "extra_directives: [--x]"])
-def test_a_key_of_another_scheduler_names_the_keys_that_there_are(here: Path, key: str) -> None:
+@pytest.mark.parametrize(
+    ("key", "who"),
+    [
+        ("partition: p", "slurm has"),
+        ("qos: normal", "slurm has"),
+        ("place: excl", "pbs has"),
+        ("launcher: ssh {node}", "slurm and pbs have"),
+        ("extra_directives: [--x]", "slurm and pbs have"),
+    ],
+)
+def test_a_key_of_another_scheduler_names_the_keys_that_there_are(here: Path, key: str, who: str) -> None:
     found = cluster_says(f"name: alpha\nscheduler: local\n{key}\n")
     name = key.partition(":")[0]
-    assert f"{name}: scheduler local has no such key, slurm has: the keys that local has are nodes" in "\n".join(found)
+    assert f"{name}: scheduler local has no such key, {who}: the keys that local has are nodes" in "\n".join(found)
 
 
 def test_several_partitions_are_one_word_or_a_list(here: Path) -> None:
@@ -152,7 +161,7 @@ def test_refused_keys_of_a_cluster(here: Path, line: str, message: str) -> None:
     [
         ("{}", ["name: missing: this key is required", "scheduler: missing: this key is required"]),
         ("{name: beta, scheduler: local}", ["name: 'beta', but the file is alpha.yaml: it must be called beta.yaml"]),
-        ("{name: alpha, scheduler: lsf}", ["scheduler: 'lsf': allowed are 'slurm' or 'local'"]),
+        ("{name: alpha, scheduler: lsf}", ["scheduler: 'lsf': allowed are 'slurm', 'pbs' or 'local'"]),
         ("{name: alpha, scheduler: slurm}", ["interface: missing: name the network interface to measure, like eth0 or ib0"]),
         ("{name: alpha, scheduler: slurm, interface: 'eth0; id'}",
          ["interface: 'eth0; id' is not an interface: allowed are names like eth0, ib0, bond0.7, at most 15 characters"]),

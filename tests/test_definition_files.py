@@ -133,7 +133,7 @@ def test_unknown_cluster_says_where_it_looked(here: Path) -> None:
         find_cluster("alfa")
     assert caught.value.message == "'alfa': no such cluster: the nearest is alpha"
     known, looked = str(caught.value.hint).splitlines()
-    assert known == "known are alpha, example-slurm, local"
+    assert known == "known are alpha, example-pbs, example-slurm, local"
     assert looked.startswith("looked for alfa.yaml in clusters, campaigns/clusters, ")
     with pytest.raises(UserError, match=r"^no/x\.yaml: no such cluster file$"):
         find_cluster("no/x.yaml")

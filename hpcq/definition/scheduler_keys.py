@@ -76,9 +76,10 @@ def check_scheduler_keys(document: Document, description: Description) -> None:
     known = {key.name for one in DESCRIPTIONS.values() for key in one.keys} | {one.value for one in SharedKey}
     for name in data:
         if name in known - taken:
-            others = ", ".join(one.kind for one in DESCRIPTIONS.values() if name in one.key_names())
+            others = [one.kind for one in DESCRIPTIONS.values() if name in one.key_names()]
+            who = f"{' and '.join(others)} {'has' if len(others) == 1 else 'have'}"
             has = ", ".join(description.key_names()) or "none of its own"
-            words = f"scheduler {kind} has no such key, {others} has: the keys that {kind} has are {has}"
+            words = f"scheduler {kind} has no such key, {who}: the keys that {kind} has are {has}"
             document.complain((name,), words, at_key=True)
     lines = data.get("extra_directives") if SharedKey.EXTRA_DIRECTIVES in description.takes else None
     for place, line in enumerate(lines if isinstance(lines, list) else ()):

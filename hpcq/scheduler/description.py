@@ -38,7 +38,8 @@ class SharedKey(StrEnum):
 class Key:
     """One key of the cluster file that belongs to a kind of scheduler.
 
-    fills: the field of `definition.model.Cluster` that it gives: partition, account, qos, reservation or constraint. None: a key
+    fills: the field of `definition.model.Cluster` that it gives: partition, account, qos, reservation or constraint.
+    None: a key
     that only this scheduler has; it is in `Cluster.extra` by its own name.
     """
 

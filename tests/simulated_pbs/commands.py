@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.simulated_pbs import printing
 from tests.simulated_pbs.machine import (
     SERVER,
+    Chunk,
     Job,
     Machine,
     Queue,
@@ -152,7 +153,8 @@ def _job(machine: Machine, request: Request, given: dict[str, list[str]], script
     queue = given.get("q", [machine.server["default_queue"]])[-1].partition("@")[0]
     select = resources.get("select", "1")
     if len(machine.settings.rewrite_select) == 2:
-        select = re.sub(*machine.settings.rewrite_select, select)
+        pattern, replacement = machine.settings.rewrite_select
+        select = re.sub(pattern, replacement, select)
     complaint = select_complaint(select)
     if complaint is not None:
         raise Refused(complaint[0], f"qsub: {complaint[1]}")
@@ -239,7 +241,9 @@ def _job_of(machine: Machine, program: str, text: str, *, ended: bool) -> Job:
         raise Refused(153, f"{program}: Unknown Job Id {match[1]}.{SERVER}")
     if job.over and not ended:
         words = "Job has finished, use -x or -H to obtain historical job information"
-        raise Refused(35, f"{program}: {job.native_id} {words}" if program == "qstat" else f"{program}: Job has finished {job.native_id}")
+        raise Refused(
+            35, f"{program}: {job.native_id} {words}" if program == "qstat" else f"{program}: Job has finished {job.native_id}"
+        )
     return job
 
 
@@ -270,7 +274,9 @@ def _qstat(machine: Machine, request: Request) -> Answer:
         jobs = [job for job in machine.jobs.values() if ended or not job.over]
     error, code = "\n".join(one.error for one in complaints), complaints[-1].code if complaints else 0
     if "f" not in given:
-        rows = [f"{job.native_id:<17.17} {job.name:<16.16} {job.user:<16.16} {0:>8} {job.state} {job.queue:<16}" for job in jobs]
+        rows = [
+            f"{job.native_id:<17.17} {job.name:<16.16} {job.user:<16.16} {0:>8} {job.state} {job.queue:<16}" for job in jobs
+        ]
         head = ["Job id            Name             User              Time Use S Queue", "-" * 16] if rows else []
         return Answer("\n".join([*head, *rows]), error, code)
     if form == "json" and plain:
@@ -321,12 +327,16 @@ def _each(machine: Machine, request: Request, ids: list[str], act: Callable[[Job
     for text in ids:
         try:
             job = _job_of(machine, request.program, text, ended=False)
-            if request.user not in {job.user, "root"}:
-                raise Refused(159, f"{request.program}: Unauthorized Request  {job.native_id}")
+            _owned(request, job)
             act(job)
         except Refused as refused:
             first = first or refused.answer
     return first or Answer()
+
+
+def _owned(request: Request, job: Job) -> None:
+    if request.user not in {job.user, "root"}:
+        raise Refused(159, f"{request.program}: Unauthorized Request  {job.native_id}")
 
 
 def _qdel(machine: Machine, request: Request) -> Answer:
@@ -429,12 +439,14 @@ def _pbs_rsub(machine: Machine, request: Request) -> Answer:
         raise Refused(complaint[0], f"pbs_rsub: {complaint[1]}")
     chunks = chunks_of(select)
     users = [f"{request.user}@{SERVER}", *(one for text in given.get("U", []) for one in text.split(","))]
-    nodes = tuple(plain) if maintenance else _reserved_nodes(machine, chunks, start, end, "excl" in words.get("place", ""))
-    cpus = tuple(machine.nodes[name].ncpus for name in nodes) if maintenance else tuple(chunk.ncpus for chunk in chunks)
+    nodes: tuple[str, ...] | None = (
+        tuple(plain) if maintenance else _reserved_nodes(machine, chunks, start, end, "excl" in words.get("place", ""))
+    )
+    cpus = tuple(machine.nodes[name].ncpus for name in plain) if maintenance else tuple(chunk.ncpus for chunk in chunks)
     number = machine.number()
     one = Reservation(
-        number, given.get("N", [""])[-1], request.user, select, words.get("place", "free"), nodes or (), cpus, start, end, users,
-        maintenance,
+        number, given.get("N", [""])[-1], request.user, select, words.get("place", "free"), nodes or (), cpus, start, end,
+        users, maintenance,
     )  # fmt: skip
     waits = maintenance or "I" in given
     if nodes is None:
@@ -447,7 +459,9 @@ def _duration(text: str) -> float:
     return _walltime(text) if text else 0.0
 
 
-def _reserved_nodes(machine: Machine, chunks, start: float, end: float, exclusive: bool) -> tuple[str, ...] | None:  # type: ignore[no-untyped-def]  # noqa: FBT001
+def _reserved_nodes(
+    machine: Machine, chunks: Sequence[Chunk], start: float, end: float, exclusive: bool
+) -> tuple[str, ...] | None:
     taken: list[str] = []
     for chunk in chunks:
         fits = [name for name in ([chunk.host] if chunk.host else machine.nodes) if name in machine.nodes and name not in taken]
@@ -458,7 +472,7 @@ def _reserved_nodes(machine: Machine, chunks, start: float, end: float, exclusiv
     return tuple(taken)
 
 
-def _can_be_reserved(machine: Machine, name: str, start: float, end: float, exclusive: bool) -> bool:  # noqa: FBT001
+def _can_be_reserved(machine: Machine, name: str, start: float, end: float, exclusive: bool) -> bool:
     node = machine.nodes[name]
     others = [one for one in machine.reservations.values() if name in one.nodes and one.start < end and start < one.end]
     running = [job for job in machine.busy(name) if job.walltime_s is None or job.started + job.walltime_s > start]
@@ -514,7 +528,9 @@ def _order(machine: Machine, user: str, line: str) -> None:
         return
     verb, kind, name, attribute, _, value = match.groups()
     if verb != "list" and user != "root":
-        raise Refused(159, f"qmgr obj={name or ''} svr=default: Unauthorized Request \nqmgr: Error (15007) returned from server")
+        raise Refused(
+            159, f"qmgr obj={name or ''} svr=default: Unauthorized Request \nqmgr: Error (15007) returned from server"
+        )
     value = (value or "").strip().strip("\"'")
     if kind.startswith("s") and verb == "set":
         attribute, value = name, line.partition("=")[2].strip().strip("\"'")
@@ -523,7 +539,11 @@ def _order(machine: Machine, user: str, line: str) -> None:
         else:
             machine.server[attribute] = value
     elif kind.startswith("q"):
-        queue = machine.queues.setdefault(name, Queue(name, enabled=False, started=False)) if verb == "create" else machine.queues[name]
+        queue = (
+            machine.queues.setdefault(name, Queue(name, enabled=False, started=False))
+            if verb == "create"
+            else machine.queues[name]
+        )
         if verb == "set" and attribute in {"enabled", "started"}:
             setattr(queue, attribute, value.lower() == "true")
         elif verb == "set" and attribute:

@@ -1,6 +1,7 @@
 """Nodes, jobs and reservations of a simulated PBS. `tick` does what was due until now; the server calls it all the time.
 
-A job starts when its chunks find hosts, is really run on the first of them, ends with its script, and is E for a moment before it
+A job starts when its chunks find hosts, is really run on the first of them, ends with its script, and is E for a
+moment before it
 is gone or, with history, F. Tasks that pbs_tmrsh or pbsdsh started end with their job.
 """
 
@@ -269,7 +270,9 @@ class Machine:
             return
         self._start(job, found)
 
-    def _hosts_for(self, job: Job, reservation: Reservation | None, now: float) -> tuple[str, ...] | str:
+    def _hosts_for(  # noqa: PLR0911 - one per sentence of the scheduler
+        self, job: Job, reservation: Reservation | None, now: float
+    ) -> tuple[str, ...] | str:
         """The hosts of its chunks in order, or why there are none, in the scheduler's words."""
         if len(job.chunks) > len(self.nodes) and "scatter" in job.place:
             return "Can Never Run: Not enough total nodes available"
@@ -428,7 +431,7 @@ def chunks_of(select: str) -> tuple[Chunk, ...]:
     return tuple(found)
 
 
-def select_complaint(select: str) -> tuple[int, str] | None:
+def select_complaint(select: str) -> tuple[int, str] | None:  # noqa: PLR0911 - one per complaint
     """Why a select is refused, as the recordings say: exit code and words."""
     bad = (166, "Illegal attribute or resource value Resource_List.select")
     for part in select.split("+"):

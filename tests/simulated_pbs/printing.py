@@ -1,4 +1,7 @@
-"""Jobs, nodes, queues, server and reservations as PBS prints them: plain text that folds, dsv that escapes, JSON with its quirks."""
+"""Jobs, nodes, queues, server and reservations as PBS prints them.
+
+Plain text folds, dsv escapes, JSON has its quirks.
+"""
 
 from __future__ import annotations
 
@@ -100,7 +103,11 @@ def server_attributes(machine: Machine) -> Attributes:
 
 def reservation_text(one: Reservation) -> str:
     """What `pbs_rstat -f` shows; it never folds."""
-    lines = [f"Resv ID: {one.native_id}", f"Reserve_Name = {one.name or 'NULL'}", f"Reserve_Owner = {one.user}@{SERVER}.{DOMAIN}"]
+    lines = [
+        f"Resv ID: {one.native_id}",
+        f"Reserve_Name = {one.name or 'NULL'}",
+        f"Reserve_Owner = {one.user}@{SERVER}.{DOMAIN}",
+    ]
     lines += [f"reserve_state = RESV_{one.state}", f"reserve_start = {_ctime(one.start)}", f"reserve_end = {_ctime(one.end)}"]
     lines += [f"reserve_duration = {int(one.end - one.start)}", f"queue = {one.queue}", f"Resource_List.select = {one.select}"]
     on = "+".join(f"({node}:ncpus={cpus})" for node, cpus in zip(one.nodes, one.cpus, strict=True))
@@ -147,7 +154,12 @@ def _json_object(attributes: Attributes) -> dict[str, object]:
             found[name] = {key: _json_value(text.replace("\0", ",")) for key, _, text in pairs}
         elif name == "jobs":
             found[name] = [one.partition("/")[0] for one in value.split(", ")]
-        elif "." in name and name.partition(".")[0] in {"Resource_List", "resources_available", "resources_assigned", "resources_used"}:
+        elif "." in name and name.partition(".")[0] in {
+            "Resource_List",
+            "resources_available",
+            "resources_assigned",
+            "resources_used",
+        }:
             group, _, key = name.partition(".")
             if group != "resources_assigned" or value not in {"0", "0kb"}:
                 inner = found.setdefault(group, {})

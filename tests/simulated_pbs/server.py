@@ -1,12 +1,15 @@
 """The one process that knows the simulated PBS: `python -m tests.simulated_pbs.server FOLDER NODE=NCPUS…`.
 
-It listens on a port of this machine's loopback and ends with the process that started it. A request is a line of NUL-closed words:
-the token of FOLDER, the program, the folder and the user that it is called by, a count, the words, the job it is called in, and what
+It listens on a port of this machine's loopback and ends with the process that started it. A request is a line of
+NUL-closed words:
+the token of FOLDER, the program, the folder and the user that it is called by, a count, the words, the job it is
+called in, and what
 came on standard input. An answer may take its time: qstat sleeps, qsub -W block waits for its job, pbs_tmrsh for its task.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -82,7 +85,9 @@ class Server:
         ready_at = self._slept_until(request)
         job = self._blocking(request, said)
         if job is not None:
-            return lambda: Answer(said.text, "", (job.exit_status or 0) & 255) if job.over or job.number not in self.machine.jobs else None
+            return lambda: (
+                Answer(said.text, "", (job.exit_status or 0) & 255) if job.over or job.number not in self.machine.jobs else None
+            )
         return lambda: said if time.monotonic() >= ready_at else None
 
     def _slept_until(self, request: Request) -> float:
@@ -198,12 +203,10 @@ def _read(connection: socket.socket, token: str) -> tuple[Request, str] | None:
 
 
 def _send(connection: socket.socket, said: Answer) -> None:
-    text, error = ([line for line in part.split("\n")] if part else [] for part in (said.text, said.error))
+    text, error = (part.split("\n") if part else [] for part in (said.text, said.error))
     whole = "".join(f"{line}\n" for line in [f"{said.code} {len(text)} {len(error)}", *text, *error])
-    try:
+    with contextlib.suppress(OSError):  # whoever asked is gone
         connection.sendall(whole.encode("utf-8", errors="surrogateescape"))
-    except OSError:
-        pass  # whoever asked is gone
     connection.close()
 
 

@@ -41,9 +41,7 @@ class PbsAdministration(Administration):
 
     def look(self) -> Upkeep:
         done = self._transport.sh(
-            shell.subshell(
-                f"export TZ=UTC0 LC_ALL=C; id -un; echo '{_SIGN}'; pbsnodes -av {DSV}; echo '{_SIGN}'; pbs_rstat -f"
-            )
+            shell.subshell(f"export TZ=UTC0 LC_ALL=C; id -un; echo '{_SIGN}'; pbsnodes -av {DSV}; echo '{_SIGN}'; pbs_rstat -f")
         )
         parts = done.text.split(f"{_SIGN}\n")
         if len(parts) != 3:
@@ -126,7 +124,7 @@ def _reservation(one: PbsReservation, vnodes: Sequence[Vnode], user: str) -> Res
 
 def _utc(text: str) -> str | None:
     try:
-        moment = dt.datetime.strptime(text.strip(), "%a %b %d %H:%M:%S %Y")  # noqa: DTZ007 - asked for in UTC
+        moment = dt.datetime.strptime(text.strip(), "%a %b %d %H:%M:%S %Y")
     except ValueError:
         return None
     return f"{moment:%Y-%m-%dT%H:%M:%S}Z"

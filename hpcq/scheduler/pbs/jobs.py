@@ -1,9 +1,11 @@
 """Jobs: what a record of `qstat -f` says of one, while it waits, runs and after its end.
 
-A job of hpcq has two names: the short one that PBS shows (old PBS allows 15 characters), and the whole tag, which travels in its
+A job of hpcq has two names: the short one that PBS shows (old PBS allows 15 characters), and the whole tag, which
+travels in its
 environment as HPCQ_TAG. A report carries the tag where the short name belongs to it, else the short name.
 
-The end is told by `Exit_status` and `substate`; hpcq's own exit file comes first, and with history switched off it is all there is.
+The end is told by `Exit_status` and `substate`; hpcq's own exit file comes first, and with history switched off it
+is all there is.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """What a queue lets one job of this user be, and how many jobs this user may have: records of `qstat -Qf` and `qstat -Bf`.
 
-Entity limits are lists such as `[u:PBS_GENERIC=10],[u:anna=50],[o:PBS_ALL=100]`: the user's own entry goes before the generic one.
+Entity limits are lists such as `[u:PBS_GENERIC=10],[u:anna=50],[o:PBS_ALL=100]`: the user's own entry goes before
+the generic one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""What `hpcq cluster check` asks a PBS: a job on one node now, and which ways there are to start processes on other nodes of a job.
+"""What `hpcq cluster check` asks a PBS: a job on one node now, and which ways there are to start processes on other
+nodes of a job.
 
-    pbs_tmrsh   what hpcq uses: passes the exit code; no standard input or output, so both go through files of the job's folder
-    pbsdsh      passes no exit code
-    mpirun      through pbs_tmrsh as its remote shell, or by support of its own for PBS (tm)
+pbs_tmrsh   what hpcq uses: passes the exit code; no standard input or output, so both go through files of the job's folder
+pbsdsh      passes no exit code
+mpirun      through pbs_tmrsh as its remote shell, or by support of its own for PBS (tm)
 """
 
 from __future__ import annotations
@@ -37,16 +38,16 @@ def probe_command(script: str, settings: SchedulerSettings, reservation_queue: s
         f"printf '%s\\n' {quote(body)} >job.sh\n"
         f'id=$(qsub {" ".join(options)} -o "$d/out" job.sh) || exit 1\n'
         f"i=0; while [ $i -lt {10 * _PROBE_WAIT_S} ] && ! grep -qs '^{_RC}' out; do sleep 0.3; i=$((i + 3))\n"
-        f' state=$(qstat -f "$id" 2>/dev/null | sed -n "s/^ *job_state = //p"); case $state in R|E) [ $i -lt 600 ] && i=0 ;; esac\n'
-        'done\n'
-        f"grep -qs '^{_RC}' out || {{ echo \"no node within {_PROBE_WAIT_S} s: $(qstat -f \"$id\" | sed -n 's/^ *comment = //p')\" >&2; exit 1; }}\n"
+        ' case $(qstat -f "$id" 2>/dev/null | sed -n "s/^ *job_state = //p") in R|E) i=0 ;; esac\n'
+        "done\n"
+        f"grep -qs '^{_RC}' out || {{\n"
+        " words=$(qstat -f \"$id\" | sed -n 's/^ *comment = //p')\n"
+        f' echo "no node within {_PROBE_WAIT_S} s: $words" >&2; exit 1\n}}\n'
         f"id=; grep -v '^{_RC}' out; exit $(sed -n 's/^{_RC}//p' out)"
     )
 
 
-def site_items(
-    transport: Transport, settings: SchedulerSettings, mpi_launch: Sequence[str] | None
-) -> list[CheckedItem]:
+def site_items(transport: Transport, settings: SchedulerSettings, mpi_launch: Sequence[str] | None) -> list[CheckedItem]:
     """History, and a job on two nodes: which ways to start processes there."""
     return [_history(transport), *_launch_ways(transport, settings, mpi_launch)]
 
@@ -59,9 +60,7 @@ def _history(transport: Transport) -> CheckedItem:
     return CheckedItem("job history", True, "off", words)
 
 
-def _launch_ways(
-    transport: Transport, settings: SchedulerSettings, mpi_launch: Sequence[str] | None
-) -> list[CheckedItem]:
+def _launch_ways(transport: Transport, settings: SchedulerSettings, mpi_launch: Sequence[str] | None) -> list[CheckedItem]:
     done = transport.sh(probe_command(_TWO, settings, None, node_count=2), timeout_s=120)
     found = dict(line.split(" ", 1) for line in done.text.splitlines() if line.count(" ") == 1)
     if done.returncode != 0 and not found:

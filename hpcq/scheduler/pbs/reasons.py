@@ -1,6 +1,7 @@
 """Why PBS says that a job still waits, and what that means for a job of ours: pure words.
 
-Source: the comments of the scheduler of OpenPBS 23.06 (src/scheduler/job_info.cpp, fctt); those of PBS Professional begin alike.
+Source: the comments of the scheduler of OpenPBS 23.06 (src/scheduler/job_info.cpp, fctt); those of PBS Professional
+begin alike.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """What PBS prints, as records: an object's kind and name, and its attributes as text.
 
-Two forms are read. dsv is asked for wherever PBS offers it: one object per line, line breaks and control characters inside values
+Two forms are read. dsv is asked for wherever PBS offers it: one object per line, line breaks and control characters
+inside values
 are escaped by PBS, so a separator that is itself a control character can never stand in a value. The plain form is what is left
 for reservations, and for a PBS that knows no formats.
 
@@ -8,7 +9,8 @@ for reservations, and for a PBS that knows no formats.
     Job Id: 67.pbhead                                      plain; long values go on in lines that begin with a tab
         Job_Name = runner
 
-JSON is not asked for: PBS turns values that look like numbers or lists into such, passes bytes that are no UTF-8, and shows only
+JSON is not asked for: PBS turns values that look like numbers or lists into such, passes bytes that are no UTF-8,
+and shows only
 the first of several ids (`qstat -f -F json ID ID`).
 """
 

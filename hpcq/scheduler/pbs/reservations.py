@@ -1,6 +1,7 @@
 """Reservations: what `pbs_rstat -f` says, and why their names are not ours.
 
-PBS names them itself (R109.pbhead; M131.pbhead for maintenance), and their queue is the number with its letter: R109. The name that
+PBS names them itself (R109.pbhead; M131.pbhead for maintenance), and their queue is the number with its letter:
+R109. The name that
 somebody gave is Reserve_Name; several may have the same. There is no JSON and no dsv for them.
 """
 
@@ -140,6 +141,6 @@ def _begins_soon(one: PbsReservation, now: str) -> bool:
     if one.active:
         return True
     try:  # both are local times of the server's machine
-        return dt.datetime.strptime(one.start, _CTIME) - dt.datetime.strptime(now.strip(), _CTIME) < _SOON  # noqa: DTZ007
+        return dt.datetime.strptime(one.start, _CTIME) - dt.datetime.strptime(now.strip(), _CTIME) < _SOON
     except ValueError:
         return True

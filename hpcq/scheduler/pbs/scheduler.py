@@ -19,7 +19,7 @@ from hpcq.scheduler.pbs.nodes import Vnode, hosts_of, read_vnode
 from hpcq.scheduler.pbs.probes import probe_command, site_items
 from hpcq.scheduler.pbs.reasons import is_waiting_for_nodes, names_nodes
 from hpcq.scheduler.pbs.records import Record, read_dsv
-from hpcq.scheduler.pbs.reservations import PbsReservation, called, read_made, read_reservations, seen_from_inside, taken_soon
+from hpcq.scheduler.pbs.reservations import called, read_made, read_reservations, seen_from_inside, taken_soon
 from hpcq.scheduler.pbs.submissions import LIMIT_WORDS, read_submission
 from hpcq.scheduler.types import (
     CheckedItem,
@@ -181,7 +181,7 @@ class Pbs(Scheduler):
             return shell.reserve(short, chunks, self.settings.extra.get("place", PLACE), minutes)
         orders = {
             "show": 'echo "$id $queue"',
-            "prolong": f"pbs_ralter -E {shell.later(minutes)} \"$id\"",
+            "prolong": f'pbs_ralter -E {shell.later(minutes)} "$id"',
             # PBS would end the jobs in it; a reservation with jobs stays.
             "remove": '[ -z "$(qselect -q "$queue")" ] || { echo "jobs are in it" >&2; exit 1; }\npbs_rdel "$id"',
         }
@@ -245,7 +245,13 @@ class Pbs(Scheduler):
 
 
 _ANSWERS = {Outcome.DONE, Outcome.UNKNOWN_JOB, Outcome.FINISHED_JOB, Outcome.NO_HISTORY}
-_GONE = {NodeCondition.DOWN, NodeCondition.DRAINED, NodeCondition.MAINTENANCE, NodeCondition.POWERED_DOWN, NodeCondition.RESERVED}
+_GONE = {
+    NodeCondition.DOWN,
+    NodeCondition.DRAINED,
+    NodeCondition.MAINTENANCE,
+    NodeCondition.POWERED_DOWN,
+    NodeCondition.RESERVED,
+}
 
 
 def _is_of_a_job(line: str) -> bool:
@@ -279,5 +285,3 @@ def _cpus(records: Sequence[Record], vnodes: Sequence[Vnode]) -> dict[str, str]:
     for record, vnode in zip(records, vnodes, strict=True):
         found[vnode.host] = found.get(vnode.host, 0) + (record.number("resources_available.ncpus") or 0)
     return {host: str(count) for host, count in found.items() if count}
-
-

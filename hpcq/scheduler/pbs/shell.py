@@ -4,7 +4,8 @@
     listing(...)   one `qstat -f` of several ids, in a form that shows them all
     cancel(...)    only jobs with this id, this name and this user
 
-`qstat` ends with 255 where the server does not answer. Over ssh that would look like a broken connection, so it becomes 162, which
+`qstat` ends with 255 where the server does not answer. Over ssh that would look like a broken connection, so it
+becomes 162, which
 the other commands end with.
 """
 
@@ -29,7 +30,7 @@ RESERVATIONS_MARK = "@reservations"
 USER_MARK = "@user"
 #: Those of $ids that are this user's and called as $wanted says; with the states of $1 only.
 _OURS = (
-    "ours() { qstat -f " + DSV + " $ids 2>/dev/null | awk -F'\\037' -v user=\"$(id -un)\" -v wanted=\"$wanted\" -v states=\"$1\" '"
+    "ours() { qstat -f " + DSV + ' $ids 2>/dev/null | awk -F\'\\037\' -v user="$(id -un)" -v wanted="$wanted" -v states="$1" \''
     '/^Job Id: /{id = substr($1, 9); sub(/[ \\t]*$/, "", id); name = owner = state = "";'
     " for (i = 2; i <= NF; i++) { if ($i ~ /^Job_Name=/) name = substr($i, 10);"
     " else if ($i ~ /^Job_Owner=/) owner = substr($i, 11); else if ($i ~ /^job_state=/) state = substr($i, 11) }"
@@ -47,7 +48,7 @@ def listing(native_ids: Sequence[str], *, ended: bool = False) -> str:
     """All of these jobs, and the nodes where one of them waits for a node that it names."""
     ids = " ".join(quote(one) for one in native_ids)
     return subshell(
-        f'printf \'{USER_MARK} %s\\n\' "$(id -un)"\n'
+        f"printf '{USER_MARK} %s\\n' \"$(id -un)\"\n"
         f"said=$(qstat {'-x ' if ended else ''}-f {DSV} {ids}); rc=$?\n"
         "printf '%s\\n' \"$said\"\n"
         "case $said in *'amount of resource: host'*|*'amount of resource: vnode'*)\n"
@@ -74,7 +75,7 @@ def find(names: Sequence[str]) -> str:
         ' found=$(qselect -x -u "$u" -N "$n" 2>/dev/null); [ -n "$found" ] || found=$(qselect -u "$u" -N "$n") || exit $?\n'
         ' ids="$ids $found"\ndone\n'
         '[ -n "$(echo $ids)" ] || exit 0\n'
-        f"said=$(qstat -x -f {DSV} $ids 2>/dev/null); [ -n \"$said\" ] || said=$(qstat -f {DSV} $ids); rc=$?\n"
+        f'said=$(qstat -x -f {DSV} $ids 2>/dev/null); [ -n "$said" ] || said=$(qstat -f {DSV} $ids); rc=$?\n'
         "printf '%s\\n' \"$said\"\n"
         'case $rc in 0|35|153) exit 0 ;; 255) exit 162 ;; esac; exit "$rc"'
     )
@@ -84,7 +85,7 @@ def cancel(jobs: Sequence[tuple[str, str]], *, queued_only: bool) -> str:
     """End those of these (id, name) that are this user's. queued_only: a job whose time is put off cannot start meanwhile."""
     ids = " ".join(quote(native_id) for native_id, _ in jobs)
     wanted = quote(" " + " ".join(f"{native_id}|{name}" for native_id, name in jobs) + " ")
-    put_off = f"ids=$(ours QHW); [ -n \"$ids\" ] || exit 0\nqalter -a {_NEVER} $ids >/dev/null 2>&1\n"
+    put_off = f'ids=$(ours QHW); [ -n "$ids" ] || exit 0\nqalter -a {_NEVER} $ids >/dev/null 2>&1\n'
     return subshell(
         f"{_OURS}ids='{ids}'; wanted={wanted}\n"
         "words=$(qstat $ids 2>&1 >/dev/null); [ $? -ne 255 ] || { printf '%s\\n' \"$words\" >&2; exit 162; }\n"
@@ -101,8 +102,8 @@ def others() -> str:
     """The oldest waiting jobs of other people, without their environments."""
     return subshell(
         "u=$(id -un)\n"
-        "all=$(qselect -s Q) || exit $?\nmine=$(qselect -s Q -u \"$u\") || exit $?\n"
-        "ids=$(printf '%s\\n' \"$all\" | grep -Fvx -- \"$mine\" | head -n "
+        'all=$(qselect -s Q) || exit $?\nmine=$(qselect -s Q -u "$u") || exit $?\n'
+        'ids=$(printf \'%s\\n\' "$all" | grep -Fvx -- "$mine" | head -n '
         f'{_OTHERS_MAX})\n[ -n "$ids" ] || exit 0\n'
         f"said=$(qstat -f {DSV} $ids 2>/dev/null); rc=$?\n"
         f"printf '%s\\n' \"$said\" | {_WITHOUT_VARIABLES}\n"
@@ -114,7 +115,7 @@ def limits(queue: str | None) -> str:
     """This user, the queues or the one, and the server."""
     which = quote(queue) if queue else ""
     return subshell(
-        f"printf '{USER_MARK} %s\\n@groups %s\\n' \"$(id -un)\" \"$(id -Gn)\"\n"
+        f'printf \'{USER_MARK} %s\\n@groups %s\\n\' "$(id -un)" "$(id -Gn)"\n'
         f"qstat -Bf {DSV} || exit 162\nqstat -Qf {DSV} {which} 2>/dev/null || qstat -Qf {DSV}"
     )
 
@@ -123,7 +124,7 @@ def of_reservation(name: str, short: str, order: str) -> str:
     """Run an order on the reservation of that name: $id is its id, $queue its queue. Ends with 1 where there is none."""
     return subshell(
         f"name={quote(name)}; short={quote(short)}\n"
-        "found=$(pbs_rstat -f | awk -v name=\"$name\" -v short=\"$short\" '"
+        'found=$(pbs_rstat -f | awk -v name="$name" -v short="$short" \''
         '/^Resv ID: /{id = $3; queue = id; sub(/[.].*/, "", queue); given = ""}'
         ' $1 == "Reserve_Name" {given = substr($0, index($0, "= ") + 2)}'
         ' $1 == "reserve_state" && $3 !~ /DELET|FINISHED/ && (id == name || queue == name || given == name || given == short)'
@@ -137,7 +138,8 @@ def reserve(name: str, chunks: Sequence[str], place: str, minutes: int) -> str:
     """Make a reservation that begins in a moment; one that is not confirmed within 20 s is taken back by PBS itself."""
     return subshell(
         'start=$(date -d "@$(($(date +%s) + 3))" +%Y%m%d%H%M.%S)\n'
-        f"pbs_rsub -I -20 -N {quote(name)} -R \"$start\" -D {60 * minutes} -l select={quote('+'.join(chunks))} -l place={quote(place)}"
+        f'pbs_rsub -I -20 -N {quote(name)} -R "$start" -D {60 * minutes}'
+        f" -l select={quote('+'.join(chunks))} -l place={quote(place)}"
     )
 
 
