@@ -86,6 +86,15 @@ def test_the_accounting_is_not_believed_either(slurm: SimulatedSlurm, site: Site
         assert (report.state, "job 1 is" in report.reason) == (JobState.UNKNOWN, True)
 
 
+def test_what_is_no_id_never_reaches_the_accounting(slurm: SimulatedSlurm, site: Site) -> None:
+    answer = site.submit("ours", "sleep 300")
+    assert answer.native_id
+    (slurm.folder / "bin" / "squeue").write_text("#!/bin/sh\nexit 0\n")
+    reports = site.scheduler.poll([JobKey("unknown", "x"), JobKey("", "y"), site.key(answer.native_id)])
+    assert reports[answer.native_id].state is JobState.RUNNING, "one bad id made all jobs unknown"
+    assert reports["unknown"].reason == "'unknown' is no id of this scheduler"
+
+
 def test_an_id_is_quoted_wherever_it_goes(site: Site, tmp_path: Path) -> None:
     evil = JobKey(f"1; touch {tmp_path}/pwned", "x")
     for command in (site.scheduler.poll_command([evil]), site.scheduler.history_command([evil]) or ""):

@@ -212,7 +212,9 @@ def _scancel(machine: Machine, options: dict[str, str], plain: list[str], cwd: s
     return Answer()
 
 
-def _scontrol(machine: Machine, options: dict[str, str], plain: list[str], cwd: str, user: str) -> Answer:
+def _scontrol(  # noqa: PLR0911 - one per command
+    machine: Machine, options: dict[str, str], plain: list[str], cwd: str, user: str
+) -> Answer:
     match plain:
         case ["show", "topology", *_]:
             members: dict[str, list[str]] = {}
@@ -223,6 +225,13 @@ def _scontrol(machine: Machine, options: dict[str, str], plain: list[str], cwd: 
             return Answer("\n".join([*lines, above]))
         case ["show", "config" | "partition" as what] if machine.settings.shown.get(what):
             return Answer(machine.settings.shown[what])
+        case ["show", "node"]:
+            return Answer("\n".join(_node_line(node) for node in machine.nodes.values()))
+        case ["show", "reservation"]:
+            held = machine.settings.reservations
+            return Answer("\n".join(_reservation_line(name, nodes) for name, nodes in held.items()))
+        case ["delete", name] | ["update", name, *_] if name.startswith("reservationname="):
+            return _change_reservation(machine, plain)
         case ["show", "reservation", name]:
             if name not in machine.settings.reservations:
                 return Answer(f"Reservation {name} not found", 1)
@@ -236,6 +245,39 @@ def _scontrol(machine: Machine, options: dict[str, str], plain: list[str], cwd: 
             return Answer()
         case _:
             return Answer(f"scontrol: invalid entity: {' '.join(plain)}", 1)
+
+
+def _node_line(node: Node) -> str:
+    state = {"drain": "IDLE+DRAIN", "down": "DOWN", "": "ALLOCATED" if node.job else "IDLE"}.get(node.word, node.word.upper())
+    return (
+        f"NodeName={node.name} State={state} Partitions={PARTITION} BootTime=2026-11-21T01:00:00"
+        f" SlurmdStartTime=2026-11-21T02:00:00 Reason={node.reason} [root@2026-11-21T03:00:00]"
+    )
+
+
+def _reservation_line(name: str, nodes: list[str]) -> str:
+    return (
+        f"ReservationName={name} StartTime=2026-11-21T03:00:00 EndTime=2026-11-21T05:00:00 Nodes={','.join(nodes)}"
+        f" Flags=MAINT,FLEX Users=root State=ACTIVE"
+    )
+
+
+def _change_reservation(machine: Machine, plain: list[str]) -> Answer:
+    """`delete reservationname=R`, or `update reservationname=R nodes-=…`, with += and = as well."""
+    name = plain[1].partition("=")[2]
+    held = machine.settings.reservations
+    if name not in held:
+        return Answer("scontrol: error: Requested reservation is invalid", 1)
+    if plain[0] == "delete":
+        del held[name]
+        return Answer()
+    sign, _, listed = plain[2].removeprefix("nodes").partition("=")
+    nodes = nodelist.expand(listed)
+    if sign == "-":
+        held[name] = [node for node in held[name] if node not in nodes]
+    else:
+        held[name] = [*(held[name] if sign == "+" else ()), *nodes]
+    return Answer()
 
 
 def _sacctmgr(machine: Machine, options: dict[str, str], plain: list[str], cwd: str, user: str) -> Answer:

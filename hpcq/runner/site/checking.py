@@ -27,8 +27,23 @@ state=$(cat /sys/class/net/INTERFACE/operstate 2>/dev/null)
 echo "interface $state $(ip -o addr show dev INTERFACE 2>/dev/null | awk '$4 !~ /^fe80/ {{print $4}}' | tr '\n' ' ')"
 echo "interfaces $(ls /sys/class/net | tr '\n' ' ')"
 echo "memlock $(ulimit -l)"
+if command -v flock >/dev/null; then if flock -n lock true; then echo "lock free"; else echo "lock held"; fi; fi
 {_SYSTEM_LOOK}
 """
+
+
+#: Kind and options of the mount, for what its caches may do.
+_MOUNT_LOOK = "command -v findmnt >/dev/null && findmnt --noheadings --output FSTYPE,OPTIONS --target . | head -n 1; true"
+#: Takes a lock there and says who holds it; a minute and a half at most.
+_LOCK_HELD = """command -v flock >/dev/null || exit 0
+cd ROOT && { flock --no-fork lock sleep 90 </dev/null >/dev/null 2>&1 & echo $!; }; sleep 0.2"""
+#: After how many seconds the head sees the file that the node wrote; nothing after a minute.
+_SEEN_AFTER = """cd ROOT || exit 0
+n=0; until [ -s node ]; do [ "$n" -lt 300 ] || exit 0; sleep 0.2; n=$((n + 1)); done
+echo "$((n / 5)).$((n % 5 * 2))"
+"""
+#: What NFS keeps attributes of folders for where the mount says nothing, and what is late for a driver.
+_NFS_CACHE_S, _LATE_S = 60, 10
 
 
 def check_cluster(cluster: Cluster) -> list[CheckedItem]:
@@ -100,11 +115,16 @@ def _work_directory(cluster: Cluster, transport: Transport, scheduler: Scheduler
     """Written from the head, read and written from a node: both ends of a job must see the same folder."""
     root = work_root(cluster, "check")
     token = secrets.token_hex(8)
-    made = transport.sh(f"mkdir -p -- {quote(root)} && echo {token} >{quote(root)}/head && df -P {quote(root)} | tail -n 1")
+    made = transport.sh(
+        f"mkdir -p -- {quote(root)} && cd {quote(root)} && rm -f node && : >lock && echo {token} >head && df -P . | tail -n 1\n"
+        f"{_MOUNT_LOOK}"
+    )
     if made.returncode != 0:
         return [CheckedItem("work directory", False, made.stderr.strip(), "work_directory must be writable by you")]
-    items = [CheckedItem("work directory", True, f"{root}: {made.text.split()[0] if made.text.split() else ''}")]
-    there = f"cat {quote(root)}/head && echo {token} >{quote(root)}/node && uname -n || exit 1\n{_NODE_LOOK}"
+    mounted, _, options = made.text.partition("\n")
+    items = [CheckedItem("work directory", True, f"{root}: {mounted.split()[0] if mounted.split() else ''}")]
+    there = f"cd {quote(root)} && cat head && echo {token} >node && uname -n || exit 1\n{_NODE_LOOK}"
+    holder = transport.sh(_LOCK_HELD.replace("ROOT", quote(root))).text.strip()
     told: dict[str, str] = {}
     try:
         probed = scheduler.probe(there.replace("INTERFACE", quote(cluster.interface)))
@@ -117,8 +137,40 @@ def _work_directory(cluster: Cluster, transport: Transport, scheduler: Scheduler
         ok, found = False, error.message
     advice = None if ok else "work_directory must be on a file system that head and nodes share; an idle node is needed to look"
     items.append(CheckedItem("from a node", ok, found, advice))
-    transport.sh(f"rm -rf -- {quote(root)}")
-    return items + (_node(cluster, transport, scheduler, told) if ok else [])
+    seen = transport.sh(_SEEN_AFTER.replace("ROOT", quote(root))).text.strip() if ok else ""
+    transport.sh(f"{f'kill {holder} 2>/dev/null; ' if holder.isdigit() else ''}rm -rf -- {quote(root)}")
+    if not ok:
+        return items
+    items += [*_locks(told.get("lock", ""), held=holder.isdigit()), *_caches(options, seen)]
+    return items + _node(cluster, transport, scheduler, told)
+
+
+def _locks(word: str, *, held: bool) -> list[CheckedItem]:
+    """Whether a lock that the head held kept the node out: on some file systems each machine has locks of its own."""
+    if not held or word not in {"held", "free"}:
+        return []
+    if word == "held":
+        return [CheckedItem("locks", True, "a lock of the head is seen on a node")]
+    advice = "two drivers on two machines would not notice each other by locks: start the runs of a folder from one machine"
+    return [CheckedItem("locks", True, "locks on the work directory hold on one machine only", advice)]
+
+
+def _caches(options: str, seen: str) -> list[CheckedItem]:
+    """How late the head may see what a node wrote: measured once, and what the mount allows."""
+    kind, _, words = options.strip().partition(" ")
+    given = dict(word.partition("=")[::2] for word in words.split(","))
+    late_s = float(seen) if seen.replace(".", "", 1).isdigit() else None
+    if not kind.startswith("nfs"):
+        allowed = 0
+    elif "noac" in given or "lookupcache" in given:
+        allowed = 0 if "noac" in given else _NFS_CACHE_S
+    else:
+        allowed = max(int(given.get(name) or 0) for name in ("actimeo", "acdirmax")) or _NFS_CACHE_S
+    shown = "not within a minute" if late_s is None else f"after {late_s:g} s"
+    found = f"the head saw a node's file {shown}" + (f"; {kind} may keep old attributes for {allowed} s" if allowed else "")
+    slow = late_s is None or late_s >= _LATE_S or allowed > _LATE_S
+    advice = "exit files may appear that late: a job that ended counts as failed only after hpcq has waited longer than this"
+    return [CheckedItem("file attributes", True, found, advice if slow else None)]
 
 
 def _node(cluster: Cluster, transport: Transport, scheduler: Scheduler, told: dict[str, str]) -> list[CheckedItem]:

@@ -1,20 +1,93 @@
-"""What `hpcq cluster check` asks a Slurm beyond what every scheduler is asked."""
+"""What `hpcq cluster check` asks a Slurm beyond what every scheduler is asked, and what follows from the answers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hpcq.scheduler.types import CheckedItem, SchedulerSettings
+from hpcq.scheduler.types import CheckedItem
 from hpcq.transport import Transport
 
+_MARK = "@site "
+#: First the submit command itself, then the site's configuration; who asks, for an operator sees what others do not.
+_LOOK = (
+    f"printf '{_MARK}file\\n'; p=$(command -v sbatch); echo \"$p\"; head -c 2 -- \"$p\" 2>/dev/null | tr -dc '#!'; echo\n"
+    f"printf '{_MARK}version\\n'; sbatch --version\n"
+    f"printf '{_MARK}config\\n'; scontrol show config 2>/dev/null\n"
+    f"printf '{_MARK}level\\n'; id -u; id -un\n"
+    'sacctmgr --noheader --parsable2 --readonly show user "$(id -un)" format=AdminLevel 2>/dev/null; true'
+)
+#: An ended job that leaves the queue sooner than this may be gone before the driver looks again.
+_MIN_JOB_AGE_S = 60
+_OFF = frozenset({"", "(null)", "none", "NONE", "INFINITE", "-1 sec", "-1"})
 
-def site_items(
-    transport: Transport,
-    settings: SchedulerSettings,  # noqa: ARG001 - what depends on the partition comes next
-    mpi_launch: Sequence[str] | None,
-) -> list[CheckedItem]:
+
+def site_items(transport: Transport, mpi_launch: Sequence[str] | None) -> list[CheckedItem]:
     """Everything, in the order in which a person reads it."""
-    return _mpi_plugin(transport, mpi_launch) if mpi_launch else []
+    plugins = _mpi_plugin(transport, mpi_launch) if mpi_launch else []
+    return [*plugins, *read_site(transport.sh(_LOOK).text)]
+
+
+def read_site(text: str) -> list[CheckedItem]:
+    """What the answer to all these questions means for campaigns."""
+    parts = dict(part.partition("\n")[::2] for part in text.split(_MARK)[1:])
+    lines = (line.partition("=") for line in parts.get("config", "").splitlines())
+    config = {name.strip(): value.strip() for name, sign, value in lines if sign}
+    level = parts.get("level", "").split()
+    sees_all = level[:1] == ["0"] or config.get("SlurmUser", "").startswith(f"{level[1] if level[1:] else ''}(")
+    sees_all = sees_all or bool({"Operator", "Administrator"} & set(level))
+    return [
+        *_submit_command(parts.get("file", "").split("\n"), parts.get("version", "")),
+        *_power_saving(config),
+        *_private_data(config, sees_all=sees_all),
+        *_memory_of_jobs(config),
+    ]
+
+
+def _submit_command(file: Sequence[str], version: str) -> list[CheckedItem]:
+    path, begins = [*file, "", ""][:2]
+    noise = [line for line in version.splitlines() if line.strip() and not line.startswith("slurm")]
+    follows = "hpcq takes nothing but an id for an answer; else it finds each job by its name: one more question per wave"
+    if noise:
+        return [CheckedItem("submit command", True, f"{path} prints {noise[0].strip()!r} before its answer", follows)]
+    if begins == "#!":
+        advice = f"a wrapper may change options or print: {follows}"
+        return [CheckedItem("submit command", True, f"{path} is a script", advice)]
+    return []
+
+
+def _power_saving(config: dict[str, str]) -> list[CheckedItem]:
+    if config.get("SuspendProgram", "") in _OFF or config.get("SuspendTime", "") in _OFF:
+        return []
+    found = f"idle nodes are switched off after {config['SuspendTime']}"
+    advice = "hpcq does not use nodes that are switched off (idle~), and wakes none: have them up before a campaign"
+    return [CheckedItem("power saving", True, found, advice)]
+
+
+def _private_data(config: dict[str, str], *, sees_all: bool) -> list[CheckedItem]:
+    hidden = [word for word in config.get("PrivateData", "").lower().split(",") if word not in {"", "none", "(null)"}]
+    follows = []
+    if "jobs" in hidden:
+        follows.append("hpcq cannot see that others wait, so it cannot yield to them: use `hours`, or a share of the nodes")
+    if "nodes" in hidden:
+        follows.append("hpcq sees only partitions that you may use")
+    if "reservations" in hidden:
+        follows.append("`hpcq accept` sees only reservations that you may use")
+    if {"accounts", "users"} & set(hidden):
+        follows.append("limits of accounts are met, not read")
+    if not follows or sees_all:
+        return []
+    return [CheckedItem("private data", True, f"PrivateData={','.join(hidden)}", "; ".join(follows))]
+
+
+def _memory_of_jobs(config: dict[str, str]) -> list[CheckedItem]:
+    """Whether a job that has ended can still be asked about, in the queue or in the accounting."""
+    number = config.get("MinJobAge", "").split(" ")[0]
+    accounting = "slurmdbd" in config.get("AccountingStorageType", "")
+    if accounting or not number.isdigit() or int(number) >= _MIN_JOB_AGE_S:
+        return []
+    found = f"MinJobAge={number} s, no accounting"
+    advice = "jobs may leave the queue before hpcq looks: only their exit files tell of them then; the default is 300 s"
+    return [CheckedItem("ended jobs", True, found, advice)]
 
 
 def _mpi_plugin(transport: Transport, mpi_launch: Sequence[str]) -> list[CheckedItem]:

@@ -269,7 +269,7 @@ class Slurm(Scheduler):
         return "sbatch --version"
 
     def site_items(self, mpi_launch: Sequence[str] | None) -> list[CheckedItem]:
-        return site_items(self.transport, self.settings, mpi_launch)
+        return site_items(self.transport, mpi_launch)
 
     def memory_lock_advice(self) -> str:
         return "MPI over RDMA wants unlimited: LimitMEMLOCK of slurmd, or PropagateResourceLimitsExcept=MEMLOCK"

@@ -1,0 +1,129 @@
+"""What `hpcq cluster check` finds of a site: answers as Slurm prints them, and real folders, locks and scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hpcq.definition.cluster import read_cluster
+from hpcq.runner.site import checking
+from hpcq.runner.site.checking import check_cluster
+from hpcq.scheduler.slurm.probes import read_site
+from tests.simulated_slurm.site import SimulatedSlurm, simulated_slurm
+
+pytestmark = pytest.mark.fast
+
+CONFIG = """Configuration data as of 2026-11-22T08:00:00
+AccountingStorageType   = {accounting}
+MinJobAge               = {age} sec
+PrivateData             = {private}
+SlurmUser               = slurm(64030)
+SuspendProgram          = {suspend}
+SuspendTime             = {time}
+"""
+
+
+def site(
+    *,
+    accounting: str = "accounting_storage/slurmdbd",
+    age: int = 300,
+    private: str = "none",
+    suspend: str = "(null)",
+    time: str = "INFINITE",
+    file: str = "/usr/bin/sbatch\n\n",
+    version: str = "slurm 24.11.0\n",
+    level: str = "20001\nuser\nNone\n",
+) -> dict[str, tuple[str, str]]:
+    """item -> what was found, and what follows."""
+    config = CONFIG.format(accounting=accounting, age=age, private=private, suspend=suspend, time=time)
+    text = f"@site file\n{file}@site version\n{version}@site config\n{config}@site level\n{level}"
+    items = read_site(text)
+    assert all(one.ok and one.advice for one in items), "campaigns run there, and something follows"
+    return {one.item: (one.found, one.advice or "") for one in items}
+
+
+def test_a_plain_site_needs_no_word() -> None:
+    assert site() == {}
+
+
+def test_a_wrapper_and_one_that_prints() -> None:
+    assert site(file="/opt/site/sbatch\n#!\n")["submit command"][0] == "/opt/site/sbatch is a script"
+    found, follows = site(version="Welcome!\nslurm-wlm 22.05.8\n")["submit command"]
+    assert found == "/usr/bin/sbatch prints 'Welcome!' before its answer"
+    assert "finds each job by its name" in follows
+
+
+def test_power_saving() -> None:
+    found, follows = site(suspend="/usr/sbin/off", time="600 sec")["power saving"]
+    assert (found, "does not use nodes that are switched off" in follows) == ("idle nodes are switched off after 600 sec", True)
+    assert site(suspend="/usr/sbin/off", time="INFINITE") == {}
+
+
+@pytest.mark.parametrize(
+    ("private", "follows"),
+    [
+        ("jobs", "cannot see that others wait"),
+        ("nodes,usage", "sees only partitions that you may use"),
+        ("accounts", "limits of accounts are met, not read"),
+        ("reservations", "sees only reservations that you may use"),
+    ],
+)
+def test_private_data(private: str, follows: str) -> None:
+    assert follows in site(private=private)["private data"][1]
+    for level in ("0\nroot\n", "64030\nslurm\n", "20001\nops\nOperator\n"):
+        assert site(private=private, level=level) == {}, "who may see all sees all"
+
+
+def test_jobs_that_nobody_remembers() -> None:
+    assert site(age=2, accounting="accounting_storage/none")["ended jobs"][0] == "MinJobAge=2 s, no accounting"
+    assert site(age=2) == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "seen", "word", "late"),
+    [
+        ("ext4 rw,relatime", "0.0", "after 0 s", False),
+        ("nfs4 rw,vers=4.2,actimeo=3", "0.4", "nfs4 may keep old attributes for 3 s", False),
+        ("nfs4 rw,vers=4.2,noac", "0.0", "after 0 s", False),
+        ("nfs4 rw,vers=4.2", "0.2", "nfs4 may keep old attributes for 60 s", True),
+        ("nfs rw,acdirmax=30", "0.0", "nfs may keep old attributes for 30 s", True),
+        ("lustre rw,localflock", "12.4", "after 12.4 s", True),
+        ("", "", "not within a minute", True),
+    ],
+)
+def test_what_caches_of_attributes_mean(options: str, seen: str, word: str, late: bool) -> None:
+    [item] = checking._caches(options, seen)
+    assert word in item.found
+    assert (item.advice is not None) is late
+
+
+@pytest.fixture
+def slurm(tmp_path: Path) -> Iterator[SimulatedSlurm]:
+    with simulated_slurm(tmp_path / "slurm", node_count=4) as running:
+        yield running
+
+
+def test_locks_and_files_of_a_work_directory_are_tried(slurm: SimulatedSlurm, tmp_path: Path) -> None:
+    (slurm.folder / "bin" / "srun").write_text('#!/bin/bash\nwhile [ "$1" != /bin/sh ]; do shift; done\nexec "$@"\n')
+    (slurm.folder / "bin" / "srun").chmod(0o755)
+    path = slurm.cluster(f"work_directory: {tmp_path}/work") / "sim.yaml"
+    items = {one.item: one for one in check_cluster(read_cluster(path))}
+    assert items["from a node"].ok
+    assert items["locks"].found == "a lock of the head is seen on a node"
+    assert items["file attributes"].found.startswith("the head saw a node's file after 0")
+    assert items["submit command"].found.endswith("/bin/sbatch is a script"), "the simulated one is"
+    assert not [one for one in (tmp_path / "work").rglob("*") if one.is_file()], "nothing of the look stays"
+    (slurm.folder / "bin" / "flock").write_text("#!/bin/sh\ncase $1 in -n) exit 0 ;; *) exec sleep 90 ;; esac\n")
+    (slurm.folder / "bin" / "flock").chmod(0o755)  # as on a file system where each machine has locks of its own
+    items = {one.item: one for one in check_cluster(read_cluster(path))}
+    assert items["locks"].found == "locks on the work directory hold on one machine only"
+    assert items["locks"].advice is not None
+
+
+def test_a_partition_shared_by_force_is_bad(slurm: SimulatedSlurm) -> None:
+    slurm.control(set={"shown": {"partition": "PartitionName=main Default=YES OverSubscribe=FORCE:4 State=UP"}})
+    items = {one.item: one for one in check_cluster(read_cluster(slurm.cluster() / "sim.yaml"))}
+    assert not items["partition"].ok
+    assert "OverSubscribe=FORCE:4" in items["partition"].found
