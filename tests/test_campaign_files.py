@@ -9,7 +9,9 @@ import pytest
 
 from hpcq.definition import read_campaign
 from hpcq.definition.budget import Budget
-from hpcq.definition.model import Directions, Evidence, Gate, GateAgainst, GateKind, GateStatistic, PairChoice, Pattern
+from hpcq.definition.model import Directions, Evidence, Gate, GateStatistic, PairChoice, Pattern
+from hpcq.gate_kinds.base import GateAgainst
+from hpcq.gate_kinds.registry import gate_kinds
 from hpcq.kernels import kernel
 from tests.definition_texts import (
     GOOD,
@@ -329,13 +331,13 @@ def test_the_same_test_twice_and_too_large_a_sweep(here: Path) -> None:
         ("{metric: throughput_bps, minimum: .nan}", "minimum: nan: allowed is a number in bps"),
         ("{minimum: 1}", "metric: missing: this key is required"),
         ("{metric: throughput_bps, minimum: 90%, against: peer}",
-         "against: 'peer': allowed are baseline:NAME, peers, link and memory"),
+         "against: 'peer': allowed are baseline:NAME, link, memory and peers"),
         ("{metric: throughput_bps, minimum: 90%, against: 'baseline:'}",
-         "against: 'baseline:': allowed are baseline:NAME, peers, link and memory"),
+         "against: 'baseline:': allowed are baseline:NAME, link, memory and peers"),
         ("{metric: throughput_bps, minimum: 90%, against: link:eth0}",
-         "against: 'link:eth0': allowed are baseline:NAME, peers, link and memory"),
+         "against: 'link:eth0': allowed are baseline:NAME, link, memory and peers"),
         ("{metric: retransmit_count, maximum: 90%, against: memory}",
-         "against: memory: retransmit_count is no rate, and the physical limit is one: allowed are metrics in bps"),
+         "against: memory: retransmit_count is not in bps: allowed are metrics in bps"),
         ("{metric: throughput_bps, minimum: 95, against: peers}",
          "minimum: 95 is 9500 % of the reference: allowed are shares above 0, up to 20"),
         ("{metric: throughput_bps, minimum: 1gbit, against: peers}",
@@ -362,9 +364,9 @@ def test_relative_gates(here: Path) -> None:
 """
     (here / "c.yaml").write_text(GOOD + TESTS + text)
     baseline, peers, link = read_campaign(here / "c.yaml").gates
-    assert baseline.against == GateAgainst(GateKind.BASELINE, "good", 5)
-    assert (peers.against, peers.minimum) == (GateAgainst(GateKind.PEERS, "", 8, 172800.0), 0.9)
-    assert (link.against, link.minimum, link.maximum) == (GateAgainst(GateKind.LINK), 0.9, 1.0)
+    assert baseline.against == GateAgainst(gate_kinds()["baseline"], "good", 5)
+    assert (peers.against, peers.minimum) == (GateAgainst(gate_kinds()["peers"], "", 8, 172800.0), 0.9)
+    assert (link.against, link.minimum, link.maximum) == (GateAgainst(gate_kinds()["link"]), 0.9, 1.0)
 
 
 def test_a_gate_on_the_worst_needs_a_direction(here: Path) -> None:

@@ -33,6 +33,7 @@ FLOORS = {
     "hpcq.planning": 6,
     "hpcq.definition": 5,
     "hpcq.localisation": 4,
+    "hpcq.gate_kinds": 4,
     "hpcq.statistics": 4,
     "hpcq.scheduler": 4,
     "hpcq.render": 3,

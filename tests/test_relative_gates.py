@@ -15,11 +15,15 @@ import pytest
 from hpcq.analysis.gates import judge_run
 from hpcq.cli.main import run
 from hpcq.definition.campaign import read_campaign
-from hpcq.definition.model import Gate, GateAgainst, GateStatistic
+from hpcq.definition.model import Gate, GateStatistic
+from hpcq.gate_kinds.base import End
+from hpcq.gate_kinds.link import link_reference
+from hpcq.gate_kinds.memory import memory_reference
+from hpcq.gate_kinds.peers import Peers
+from hpcq.gate_kinds.registry import read_against
 from hpcq.reports import write_report
 from hpcq.store.database import reading
 from hpcq.verdict import MeasuredSeries, Verdict, judge_gates
-from hpcq.verdict.references import End, Peers, link_reference, memory_reference
 from tests.histories import History, campaign_text, json_of
 from tests.local_desk import LocalDesk
 
@@ -122,7 +126,7 @@ def test_the_limit_of_memory_and_of_loopback() -> None:
 
 @pytest.mark.fast
 def test_without_a_reference_nothing_passes() -> None:
-    gate = Gate("throughput_bps", "tcp_stream", GateStatistic.MEDIAN, 0.1, None, {}, GateAgainst.read("peers"))
+    gate = Gate("throughput_bps", "tcp_stream", GateStatistic.MEDIAN, 0.1, None, {}, read_against("peers"))
     [found] = judge_gates([gate], [series(1, "a", "b", 1.0)])
     assert found.verdict is Verdict.INCONCLUSIVE
 
@@ -273,9 +277,9 @@ def test_proposed_shares_keep_their_promise(against: str, tmp_path: Path, capsys
 @pytest.mark.fast
 def test_what_cannot_be_proposed(known: History, capsys: pytest.CaptureFixture[str]) -> None:
     for given, said in (
-        (["--against", "peer"], "--against: 'peer': allowed are baseline:NAME, peers, link and memory"),
+        (["--against", "peer"], "--against: 'peer': allowed are baseline:NAME, link, memory and peers"),
         (["--against", "baseline:bad"], "'bad' is not a baseline"),
-        (["--against", "link", "--metric", "retransmit_count"], "--against link: a rate, and no chosen metric is one"),
+        (["--against", "link", "--metric", "retransmit_count"], "--against link: no chosen metric is in bps"),
     ):
         assert run(["gate", "propose", "--from", "2026", *given, "--db", str(known.database)]) == 2
         assert said in capsys.readouterr().err

@@ -10,8 +10,10 @@ from pydantic import Field, WithJsonSchema
 
 from hpcq import units
 from hpcq.definition.checking import QUANTITY, Seconds, Section, check
-from hpcq.definition.model import Gate, GateAgainst, GateKind, GateStatistic, ParameterValue, Test
+from hpcq.definition.model import Gate, GateStatistic, ParameterValue, Test
 from hpcq.definition.yamlfile import Document, Place, shown
+from hpcq.gate_kinds.base import GateAgainst
+from hpcq.gate_kinds.registry import read_against, written_kinds
 from hpcq.kernels import Better, Kernel, kernels, option_value, read_quantity, unknown_name
 
 #: A share of the reference beyond this was meant as per cent.
@@ -36,7 +38,7 @@ class GateSection(Section):
     maximum: Annotated[Any, WithJsonSchema(QUANTITY)] = Field(default=None, description="Upper bound, in the same way.")
     against: str | None = Field(
         default=None,
-        description="The bounds are shares of this: baseline:NAME, peers, link or memory. Default: absolute bounds.",
+        description=f"The bounds are shares of this: {written_kinds('or')}. Default: absolute bounds.",
     )
     at_least: int | None = Field(
         default=None,
@@ -111,17 +113,21 @@ def _against(document: Document, section: GateSection, place: Place) -> GateAgai
     """The reference of a relative gate; None for an absolute one, and where something was complained about."""
     made: GateAgainst | None = None
     try:
-        made = None if section.against is None else GateAgainst.read(section.against)
+        made = None if section.against is None else read_against(section.against)
     except ValueError as error:
         document.complain((*place, "against"), str(error))
-    if section.at_least is not None and not (made and made.counted):
-        document.complain((*place, "at_least"), "belongs to gates against baseline:NAME or peers", at_key=True)
-    if section.history is not None and not (made and made.kind is GateKind.PEERS):
-        document.complain((*place, "history"), "belongs to gates against peers", at_key=True)
+    if section.at_least is not None and not (made and made.kind.counted):
+        document.complain(
+            (*place, "at_least"), f"belongs to gates against {written_kinds('or', lambda kind: kind.counted)}", at_key=True
+        )
+    if section.history is not None and not (made and made.kind.takes_history):
+        document.complain(
+            (*place, "history"), f"belongs to gates against {written_kinds('or', lambda kind: kind.takes_history)}", at_key=True
+        )
     if made is None:
         return None
-    if not made.counted and units.unit_of(section.metric) != "bps":
-        message = f"{made}: {section.metric} is no rate, and the physical limit is one: allowed are metrics in bps"
+    if made.kind.unit is not None and units.unit_of(section.metric) != made.kind.unit:
+        message = f"{made}: {section.metric} is not in {made.kind.unit}: allowed are metrics in {made.kind.unit}"
         document.complain((*place, "against"), message)
     if not document.clean(place):
         return None

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from hpcq.definition.budget import JOBS_AT_MOST, Budget
+from hpcq.gate_kinds.base import GateAgainst
 
 #: A parameter of a kernel, in the unit of its name.
 ParameterValue = int | float | bool | str
@@ -152,48 +153,6 @@ class Test:
     def telling(self) -> Mapping[str, ParameterValue]:
         """What tells its results from others: parameters, and the load in tournaments."""
         return {**self.parameters, "load": self.load} if self.load else self.parameters
-
-
-class GateKind(StrEnum):
-    """What a relative gate holds results against."""
-
-    BASELINE = "baseline"
-    PEERS = "peers"
-    LINK = "link"
-    MEMORY = "memory"
-
-
-#: Fewer values of a baseline, or fewer peers, say nothing certain: with five, two may be off and the median still stands.
-REFERENCES_AT_LEAST = 5
-
-
-@dataclass(frozen=True, slots=True)
-class GateAgainst:
-    """A reference. baseline: its name. at_least: values of the baseline, or peers, that it needs. history_s: how far back
-    peers' results count, beside those of the run itself.
-    """
-
-    kind: GateKind
-    baseline: str = ""
-    at_least: int = 0
-    history_s: float = 0.0
-
-    def __str__(self) -> str:
-        return f"baseline:{self.baseline}" if self.kind is GateKind.BASELINE else self.kind.value
-
-    @property
-    def counted(self) -> bool:
-        """Whether it rests on a number of values or peers, and not on facts."""
-        return self.kind in {GateKind.BASELINE, GateKind.PEERS}
-
-    @staticmethod
-    def read(text: str) -> GateAgainst:
-        """What a person wrote: baseline:NAME, peers, link or memory. Raises ValueError `FOUND: ALLOWED`."""
-        kind, _, name = text.partition(":")
-        if kind not in list(GateKind) or bool(name) != (kind == GateKind.BASELINE):
-            raise ValueError(f"{text!r}: allowed are baseline:NAME, peers, link and memory")
-        made = GateAgainst(GateKind(kind), name)
-        return replace(made, at_least=REFERENCES_AT_LEAST) if made.counted else made
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from hpcq.definition.gates import GateSection
 from hpcq.definition.links import LinkSection
 from hpcq.definition.pairs import CoverageSection, PairsSection
 from hpcq.definition.reservations import ReservationSection
+from hpcq.gate_kinds.registry import gate_kinds
 
 #: The tables by the name in their markers.
 SECTIONS: dict[str, Any] = {
@@ -58,7 +59,17 @@ def table(section: type[Section]) -> str:
 
 def with_tables(text: str) -> str:
     """A page with all tables between their markers written anew."""
-    return _MARKED.sub(lambda found: found[1] + table(SECTIONS[found[2]]) + found[3], text)
+    return _MARKED.sub(lambda found: found[1] + _table(found[2]) + found[3], text)
+
+
+def _table(name: str) -> str:
+    return gate_kind_table() if name == "gate_kinds" else table(SECTIONS[name])
+
+
+def gate_kind_table() -> str:
+    """What each kind of gate compares with, and where there is nothing to compare with."""
+    rows = [f"| `{kind.written}` | {kind.meaning} | {kind.missing} |\n" for kind in gate_kinds().values()]
+    return "| against | the reference is | there is none where |\n|---|---|---|\n" + "".join(rows)
 
 
 def _holds(section: type[Section], name: str, field: FieldInfo) -> str:

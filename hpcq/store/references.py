@@ -1,6 +1,6 @@
 """What relative gates need of the database: a baseline's values by series, runs in a stretch, and what both ends were.
 
-Nothing here judges: hpcq.verdict.references does.
+Nothing here judges: the kinds in hpcq.gate_kinds do.
 """
 
 # ruff: noqa: S608 - queries are put together from numbers of our own; values are always bound
@@ -12,16 +12,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hpcq import units
+from hpcq.gate_kinds.base import End
+from hpcq.gate_kinds.registry import needed_facts
 from hpcq.store.database import Connection
 from hpcq.store.history import COUNTS
 from hpcq.store.time_windows import Window
-from hpcq.verdict.references import End
-
-#: Facts that tell hardware and limits; {0} is the interface.
-_FACTS = (
-    "cpu.model", "cpu.part", "now.memory_copy_bps", "qdisc.{0}.tbf_rate_bps", "nic.{0}.driver", "nic.{0}.pci_vendor",
-    "nic.{0}.pci_device", "nic.{0}.speed_mbps", "nic.{0}.link.speed_bps", "nic.{0}.link.speed_maximum_bps",
-)  # fmt: skip
 
 
 def campaign_text(database: Connection, run: str) -> str | None:
@@ -89,7 +84,7 @@ def runs_of(database: Connection, window: Window) -> list[str]:
 
 
 def ends_of(database: Connection, result_ids: Iterable[int]) -> dict[int, tuple[End, End]]:
-    """By result: both ends with those of their facts that tell hardware and limits; an end without facts has none."""
+    """By result: both ends with those of their facts that some gate kind needs."""
     known: dict[tuple[int, str], dict[str, Any]] = {}
     found = {}
     for result_id in set(result_ids) - {0}:
@@ -123,7 +118,7 @@ _ENDS = """
 
 
 def _facts(database: Connection, fact_set_id: int, interface: str) -> dict[str, Any]:
-    names = [name.format(interface) for name in _FACTS]
+    names = [name.replace("{interface}", interface) for name in needed_facts()]
     marks = ", ".join("?" * len(names))
     rows = database.execute(
         "SELECT f.name, f.value FROM fact_set_part sp JOIN fact f ON f.fact_part_id = sp.fact_part_id"

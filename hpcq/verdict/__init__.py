@@ -10,7 +10,8 @@
 Only words.py, record.py and gates.py are light; the others import numpy and are imported where they are used.
 """
 
-from hpcq.verdict.gates import GateVerdict, MeasuredSeries, judge_gates
+from hpcq.gate_kinds.base import MeasuredSeries
+from hpcq.verdict.gates import GateVerdict, judge_gates
 from hpcq.verdict.words import Tally, Verdict
 
 __all__ = ["GateVerdict", "MeasuredSeries", "Tally", "Verdict", "judge_gates"]

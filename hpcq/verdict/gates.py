@@ -1,51 +1,20 @@
 """Verdicts on results: what a campaign's gates say of the series that it measured. Pure.
 
 Gate + every series it speaks of            -> GateVerdict: pass, failed, or inconclusive where nothing was measured
-relative gate + its Reference of the series -> the same of the share; inconclusive where the reference does not stand
+relative gate + its Reference of the series -> the same of the share; inconclusive where there is no reference
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
 from hpcq import units
 from hpcq.definition.model import Gate, GateStatistic
+from hpcq.gate_kinds.base import MeasuredSeries, Reference
 from hpcq.kernels import Better, kernel
 from hpcq.verdict.words import Verdict
-
-
-@dataclass(frozen=True, slots=True)
-class MeasuredSeries:
-    """All valid values of one metric of one test between two nodes; values in the metric's own unit.
-
-    result_id: the last measured result among them, 0 where there is none.
-    """
-
-    cluster: str
-    client: str
-    server: str
-    kernel: str
-    parameters: Mapping[str, Any]
-    metric: str
-    values: tuple[float, ...]
-    series_id: int = 0
-    result_id: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """What a relative gate holds a series against. value: None where it does not stand, and `reason` says why.
-
-    source: in words, as `baseline good`. count: values, or peers, that it rests on.
-    """
-
-    source: str
-    value: float | None
-    count: int = 0
-    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +53,7 @@ Refer = Callable[[Gate, MeasuredSeries], Reference]
 
 
 def judge_gates(gates: Iterable[Gate], measured: Sequence[MeasuredSeries], refer: Refer | None = None) -> list[GateVerdict]:
-    """Hold every series against every gate that speaks of it; failures first, then what is inconclusive."""
+    """Judge every series by every gate that is about it; failures first, then what is inconclusive."""
     verdicts = [_judge(gate, series, refer) for gate in gates for series in measured if speaks_of(gate, series)]
     order = {Verdict.FAILED: 0, Verdict.INCONCLUSIVE: 1}
     return sorted(verdicts, key=lambda one: order.get(one.verdict, 2))

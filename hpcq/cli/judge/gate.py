@@ -13,8 +13,8 @@ from hpcq import units
 from hpcq.cli.filters import chosen, filter_options
 from hpcq.cli.options import Verbs, database_option, json_option
 from hpcq.cli.rows import print_json
-from hpcq.definition.model import GateAgainst, GateKind
 from hpcq.errors import Exit, UserError
+from hpcq.gate_kinds.registry import read_against, written_kinds
 
 if TYPE_CHECKING:
     from hpcq.cli.filters import Chosen
@@ -32,7 +32,7 @@ def gate() -> None:
 @click.option(
     "--against",
     metavar="REFERENCE",
-    help="Propose shares of baseline:NAME, peers, link or memory. Default: absolute bounds.",
+    help=f"Propose shares of {written_kinds('or')}. Default: absolute bounds.",
 )
 @click.option(
     "--false-alarm-ratio",
@@ -105,17 +105,19 @@ def _shares(connection: Any, found: Chosen, window: Any, against: str) -> list[T
     from hpcq.store.time_windows import baseline_runs, run_ids
 
     try:
-        meant = GateAgainst.read(against)
+        meant = read_against(against)
     except ValueError as error:
         raise UserError(f"--against: {error}") from error
     if found.facts:
         raise UserError("--fact: not with --against: what is compared is whole runs", "leave one of the two out")
-    metrics = {kernel: one for kernel, one in found.metrics.items() if against not in {"link", "memory"} or one.unit == "bps"}
+    unit = meant.kind.unit
+    metrics = {kernel: one for kernel, one in found.metrics.items() if unit in {None, one.unit}}
     if not metrics:
-        raise UserError(f"--against {against}: a rate, and no chosen metric is one", "--metric NAME chooses one in bps")
+        raise UserError(f"--against {against}: no chosen metric is in {unit}", f"--metric NAME chooses one in {unit}")
     names = runs_of(connection, window)
-    if meant.kind is GateKind.BASELINE:
-        good = set(baseline_runs(connection, meant.baseline))
+    baseline = meant.kind.baseline_of(meant.argument)
+    if baseline is not None:
+        good = set(baseline_runs(connection, baseline))
         ids = run_ids(connection)
         names = [name for name in names if ids[name] not in good]
     measured = shares(connection, names, meant, {one.name for one in metrics.values()})

@@ -1,0 +1,55 @@
+"""`against: link`: the speed of the slowest interface on the way, and of a token bucket at the sender."""
+
+from __future__ import annotations
+
+from hpcq.gate_kinds.base import End, GateAgainst, GateKind, Lookup, MeasuredSeries, Reference
+from hpcq.gate_kinds.link_speed import SPEED_FACTS, speed_bps
+
+#: Interfaces that exist in the kernel only: the speed that they report is a fixed number, not a limit.
+VIRTUAL_DRIVERS = frozenset(
+    {"veth", "tun", "bridge", "dummy", "ifb", "macvlan", "ipvlan", "virtio_net", "openvswitch", "vxlan"}
+)
+
+
+def link_reference(series: MeasuredSeries, ends: tuple[End, End]) -> Reference:
+    """The slowest thing on the way that the facts know of."""
+    sender = 1 if series.parameters.get("direction") == "server_to_client" else 0
+    limits: list[tuple[float, str]] = []
+    reasons = []
+    for place, end in enumerate(ends):
+        own, why = _link_limit(end)
+        shaped = end.fact("qdisc.{interface}.tbf_rate_bps") if place == sender else None
+        limits += [(own, f"link of {end.node}")] if own else []
+        limits += [(float(shaped), f"token bucket of {end.node}")] if shaped else []
+        if why and not shaped:
+            reasons.append(why)
+    shaped_at = [limit for limit in limits if limit[1].startswith("token")]
+    if reasons and not shaped_at:
+        return Reference("link", None, reason=reasons[0])
+    value, source = min(limits)
+    return Reference(source, value, 1)
+
+
+def _link_limit(end: End) -> tuple[float | None, str]:
+    """The speed of an end's link, or None and why there is none."""
+    driver = end.fact("nic.{interface}.driver")
+    if end.interface == "lo":
+        return None, f"{end.node} was measured over lo, which is no link: gate against memory"
+    if driver in VIRTUAL_DRIVERS:
+        return None, f"{end.interface} of {end.node} is virtual ({driver}): the speed it reports is no limit"
+    speed = speed_bps(end)
+    return speed, "" if speed else f"the speed of {end.interface or 'the interface'} of {end.node} is not known"
+
+
+class _Link(GateKind):
+    name = "link"
+    unit = "bps"
+    facts = ("qdisc.{interface}.tbf_rate_bps", "nic.{interface}.driver", *SPEED_FACTS)
+    meaning = "the slower of both ends' NIC speeds, and a token bucket (tbf) at the sender"
+    missing = "a speed is not known; the interface is virtual (veth, virtio, ...): what it reports is no limit; lo"
+
+    def reference(self, against: GateAgainst, series: MeasuredSeries, lookup: Lookup) -> Reference:  # noqa: ARG002
+        return link_reference(series, lookup.ends([series])[series.result_id])
+
+
+KIND = _Link()

@@ -1,0 +1,44 @@
+"""The gate kinds that there are: every module of this package that names a KIND."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from functools import cache
+
+import hpcq.gate_kinds
+from hpcq.gate_kinds.base import GateAgainst, GateKind
+
+#: Fewer values of a baseline, or fewer peers, say nothing certain: with five, two may be off and the median is still right.
+REFERENCES_AT_LEAST = 5
+
+
+@cache
+def gate_kinds() -> dict[str, GateKind]:
+    """By name, in the order of the names."""
+    modules = (
+        importlib.import_module(f"hpcq.gate_kinds.{found.name}") for found in pkgutil.iter_modules(hpcq.gate_kinds.__path__)
+    )
+    kinds = (module.KIND for module in modules if hasattr(module, "KIND"))
+    return {kind.name: kind for kind in kinds}
+
+
+def read_against(text: str) -> GateAgainst:
+    """What a person wrote, such as baseline:NAME or peers. Raises ValueError `FOUND: ALLOWED`."""
+    name, _, argument = text.partition(":")
+    kind = gate_kinds().get(name)
+    if kind is None or bool(argument) != bool(kind.argument):
+        raise ValueError(f"{text!r}: allowed are {written_kinds('and')}")
+    return GateAgainst(kind, argument, REFERENCES_AT_LEAST if kind.counted else 0)
+
+
+def written_kinds(word: str, chosen: Callable[[GateKind], bool] = lambda _: True) -> str:
+    """The kinds as a campaign writes them, for a sentence: `baseline:NAME, link, memory or peers`."""
+    *others, last = [kind.written for kind in gate_kinds().values() if chosen(kind)]
+    return f"{', '.join(others)} {word} {last}" if others else last
+
+
+def needed_facts() -> tuple[str, ...]:
+    """All facts that some kind needs, each once."""
+    return tuple(dict.fromkeys(fact for kind in gate_kinds().values() for fact in kind.facts))
