@@ -21,6 +21,7 @@ from hpcq.gate_kinds.link import link_reference
 from hpcq.gate_kinds.memory import memory_reference
 from hpcq.gate_kinds.peers import Peers
 from hpcq.gate_kinds.registry import read_against
+from hpcq.gate_kinds.reverse import is_reverse
 from hpcq.reports import write_report
 from hpcq.store.database import reading
 from hpcq.verdict import MeasuredSeries, Verdict, judge_gates
@@ -122,6 +123,29 @@ def test_the_limit_of_memory_and_of_loopback() -> None:
     assert memory_reference(ends).value == 3e11
     assert "b copies memory was not measured" in memory_reference((ends[0], end("b", "lo"))).reason
     assert "over lo, which is no link: gate against memory" in link_reference(series(1, "a", "b", 1.0), ends).reason
+
+
+@pytest.mark.fast
+def test_the_reverse_is_the_same_test_the_other_way() -> None:
+    one = series(1, "a", "b", 1.0, message_bytes=1, direction="client_to_server")
+    assert is_reverse(one, series(2, "b", "a", 1.0, message_bytes=1, direction="client_to_server"))
+    assert is_reverse(one, series(2, "a", "b", 1.0, message_bytes=1, direction="server_to_client"))
+    assert not is_reverse(one, one)
+    assert not is_reverse(one, series(2, "b", "a", 1.0, message_bytes=2, direction="client_to_server"))
+    assert not is_reverse(one, series(2, "b", "c", 1.0, message_bytes=1, direction="client_to_server"))
+    assert not is_reverse(one, series(2, "b", "a", 1.0, message_bytes=1, direction="server_to_client"))
+
+
+def test_a_pair_that_is_fast_one_way_only_is_found(tmp_path: Path) -> None:
+    made = History(tmp_path, pairs=[("n1", "n2"), ("n2", "n1"), ("n1", "n3"), ("n3", "n1"), ("n2", "n3")])
+    gates = "  - {metric: throughput_bps, against: reverse, minimum: 80%}"
+    found = words(made.database, made.night(-1, repetitions=5, levels={"n2>n1": 0.5}, gates=gates))
+    assert {pair: verdict for pair, (verdict, _) in found.items()} == {
+        "n1>n2": Verdict.PASS, "n2>n1": Verdict.FAILED, "n1>n3": Verdict.PASS, "n3>n1": Verdict.PASS,
+        "n2>n3": Verdict.INCONCLUSIVE,
+    }  # fmt: skip
+    assert "(other direction)" in found["n2>n1"][1]
+    assert found["n2>n3"][1] == "n3 > n2 was not measured: give pairs `directions: both`"
 
 
 @pytest.mark.fast
@@ -277,7 +301,7 @@ def test_proposed_shares_keep_their_promise(against: str, tmp_path: Path, capsys
 @pytest.mark.fast
 def test_what_cannot_be_proposed(known: History, capsys: pytest.CaptureFixture[str]) -> None:
     for given, said in (
-        (["--against", "peer"], "--against: 'peer': allowed are baseline:NAME, link, memory and peers"),
+        (["--against", "peer"], "--against: 'peer': allowed are baseline:NAME, link, memory, peers and reverse"),
         (["--against", "baseline:bad"], "'bad' is not a baseline"),
         (["--against", "link", "--metric", "retransmit_count"], "--against link: no chosen metric is in bps"),
     ):
