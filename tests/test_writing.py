@@ -99,10 +99,30 @@ def test_the_list_knows_its_phrases(sentence: str) -> None:
 
 
 def test_wrapping_keeps_every_word_and_all_that_is_no_prose() -> None:
-    code = "    " + "x" * 200 + "\n\n```\n" + "y " * 100 + "\n```\n\n| " + "z" * 200 + " |\n"
+    rows = "   | " + "cell " * 40 + "|\n   | " + "cell " * 40 + "|\n"
+    code = rows + "\n    " + "x" * 200 + "\n\n```\n" + "y " * 100 + "\n```\n\n| " + "z" * 200 + " |\n"
     page = f"# {'heading ' * 30}\n\n{'word ' * 60}end.\n\n- {'item ' * 60}end\n  {'more ' * 5}\n\n{code}"
     made = prose.wrapped(page)
     assert made.split() == page.split()
     assert made.endswith(code)
     assert max(len(line) for line in made.split("\n") if line[:4] in {"word", "- it", "  it"}) <= prose.WIDTH
     assert prose.wrapped(made) == made
+
+
+def test_pages_name_files_that_exist() -> None:
+    """Paths of this repository that a page names; `<kind>` and the like are places to fill in, campaigns/udp.yaml is an example."""
+    named = re.compile(
+        r"(?<![\w/<>.-])(?:hpcq|tests|tools|lab|bench|kernels|templates|workflow)/[\w./-]+\.(?:py|c|h|j2|yaml|toml|json|txt)\b"
+    )
+    missing = [
+        f"{page.relative_to(REPOSITORY)}: {path}"
+        for page in PAGES
+        for path in sorted(set(named.findall(page.read_text("utf-8"))))
+        if not (REPOSITORY / path).exists()
+    ]
+    assert missing == []
+
+
+def test_no_conflict_of_a_merge_is_left() -> None:
+    marks = ("<" * 7 + " ", ">" * 7 + " ")
+    assert [page.name for page in PAGES if any(line.startswith(marks) for line in page.read_text("utf-8").splitlines())] == []

@@ -27,7 +27,7 @@ def _lines(lines: list[str]) -> Iterator[str]:
     fenced = in_list = False
     for line in lines:
         fence = line.lstrip().startswith("```")
-        fixed = fenced or fence or not line.strip() or line.startswith(_FIXED)
+        fixed = fenced or fence or not line.strip() or line.lstrip().startswith(_FIXED)
         code = line.startswith("    ") and not paragraph and not (in_list and _ITEM.match(line))
         if fixed or code:
             yield from _flow(paragraph)
@@ -48,7 +48,7 @@ def _flow(paragraph: list[str]) -> list[str]:
     if not paragraph:
         return []
     item = _ITEM.match(paragraph[0])
-    lead = item[0] if item else ""
+    lead = item[0] if item else paragraph[0][: len(paragraph[0]) - len(paragraph[0].lstrip())]
     body = " ".join([paragraph[0][len(lead) :].strip(), *(line.strip() for line in paragraph[1:])])
     hanging = " " * len(lead)
     return textwrap.wrap(
