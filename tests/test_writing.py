@@ -110,7 +110,7 @@ def test_wrapping_keeps_every_word_and_all_that_is_no_prose() -> None:
 
 
 def test_pages_name_files_that_exist() -> None:
-    """Paths of this repository that a page names; `<kind>` and the like are places to fill in, campaigns/udp.yaml is an example."""
+    """Paths of this repository that a page names; those with `<kind>` and the like are patterns."""
     named = re.compile(
         r"(?<![\w/<>.-])(?:hpcq|tests|tools|lab|bench|kernels|templates|workflow)/[\w./-]+\.(?:py|c|h|j2|yaml|toml|json|txt)\b"
     )
