@@ -21,6 +21,10 @@ class Clock:
         """What the wall clock says."""
         return dt.datetime.now(dt.UTC)
 
+    def time_in(self, seconds: float) -> str:
+        """The time of day so many seconds from now, for a person: 14:05:30."""
+        return (self.utc() + dt.timedelta(seconds=seconds)).astimezone().strftime("%H:%M:%S")
+
     def local_time(self) -> dt.time:
         """The time of day where the driver runs; a campaign's `hours` mean this clock."""
         return self.utc().astimezone().time()

@@ -46,6 +46,7 @@ FLOORS = {
     "hpcq.nodelist": 1,
     "hpcq.sorting": 1,
     "hpcq.units": 1,
+    "hpcq.writer_lock": 2,
     "hpcq": 0,
 }
 

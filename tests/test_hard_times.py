@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from hpcq import writer_lock
 from hpcq.errors import StoreError
-from hpcq.store import writer_lock
 from hpcq.store.database import reading, transaction, writing
 from hpcq.store.load.run import load_run
 from tests.run_folders import RunBuilder

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,58 @@ def test_one_writer_and_the_other_hears_who(path: Path) -> None:
         with pytest.raises(StoreError, match="held by"):
             Journal(path)
     Journal(path).close()
+
+
+@pytest.fixture
+def locks_that_lock_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on Lustre with localflock or NFS with local_lock: every process gets the lock."""
+    monkeypatch.setattr("hpcq.run_folder.journal.fcntl.flock", lambda *_: None)
+
+
+@pytest.mark.usefixtures("locks_that_lock_nothing")
+def test_two_heads_whose_locks_lock_nothing_have_one_writer(path: Path) -> None:
+    with Journal(path) as journal:
+        journal.append("opened")
+        with pytest.raises(StoreError, match=f"held by process {os.getpid()} on ") as raised:
+            Journal(path)
+        assert raised.value.hint
+        journal.append("closed")
+    with Journal(path) as journal:
+        assert [event["event"] for event in journal.events] == ["opened", "closed"]
+
+
+@pytest.mark.usefixtures("locks_that_lock_nothing")
+def test_a_driver_on_another_head_is_alive_as_long_as_its_link_is_touched(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hpcq.writer_lock.STALE_S", 1.0)
+    path.parent.mkdir()
+    link = path.with_name("journal.jsonl.writer")
+    link.symlink_to("head2/boot/pid:[1]/77/5/00")
+    done = threading.Event()
+
+    def touch() -> None:
+        while not done.wait(0.2):
+            os.utime(link, follow_symlinks=False)
+
+    thread = threading.Thread(target=touch)
+    thread.start()
+    try:
+        with pytest.raises(StoreError, match="held by process 77 on head2"):
+            Journal(path)
+    finally:
+        done.set()
+        thread.join()
+    Journal(path).close()  # nobody touched it for STALE_S: that driver is dead
+
+
+def test_a_driver_that_was_taken_for_dead_writes_nothing_more(path: Path) -> None:
+    with Journal(path) as journal:
+        journal.append("opened")
+        path.with_name("journal.jsonl.writer").unlink()
+        path.with_name("journal.jsonl.writer").symlink_to("head2/boot/pid:[1]/77/5/00")
+        with pytest.raises(StoreError, match="another driver took this run over"):
+            journal.append("closed")
+    assert len(read_journal(path)) == 1
+    assert path.with_name("journal.jsonl.writer").is_symlink(), "the other driver's link stays"
 
 
 def test_the_lock_of_a_killed_writer_is_free(path: Path) -> None:

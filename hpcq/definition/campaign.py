@@ -56,6 +56,9 @@ class NodesSection(Section):
         default=None, description="A reservation instead of the cluster file's: its name, or {make: true}."
     )
     at_most: int | None = Field(default=None, ge=2, description="At most this many nodes, which the seed chooses.")
+    reboot_within_s: Seconds = Field(
+        default=0.0, ge=0, description="Wait so long for nodes that are down, drained or not responding. Default: not at all."
+    )
 
 
 def _columns(value: object) -> object:
@@ -195,6 +198,7 @@ def _nodes(section: NodesSection) -> NodeChoice:
         reservation=None if made is None else made.name,
         make_reservation=None if made is None or not made.make else WithoutReservation(made.otherwise),
         at_most=section.at_most,
+        reboot_within_s=section.reboot_within_s,
     )
 
 

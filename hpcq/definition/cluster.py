@@ -162,6 +162,12 @@ class _ClusterFile(Section):
     patience_s: Seconds = Field(
         default=600.0, ge=0, description="How long to wait for idle nodes before giving up the pairs that are left."
     )
+    files_appear_within_s: Seconds | None = Field(
+        default=None,
+        ge=0,
+        le=3600,
+        description="How long the shared file system may take to show what a job wrote last. Default: 90 s, with local 1 s.",
+    )
     poll_interval_s: Seconds | None = Field(
         default=None,
         gt=0,
@@ -216,6 +222,9 @@ def _cluster(file: Any, description: Description) -> Cluster:
         work_directory=file.work_directory,
         budget=budget(file.budget),
         patience_s=file.patience_s,
+        files_appear_within_s=(
+            description.files_appear_within_s if file.files_appear_within_s is None else file.files_appear_within_s
+        ),
         poll_interval_s=file.poll_interval_s or description.poll_interval_s,
         instance=dict(file.instance),
     )

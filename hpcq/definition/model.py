@@ -104,6 +104,8 @@ class NodeChoice:
     reservation: str | None = None
     make_reservation: WithoutReservation | None = None
     at_most: int | None = None
+    #: How long nodes that are down, drained or not responding are waited for: what a reboot takes at most. 0: not at all.
+    reboot_within_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +235,7 @@ class Campaign:
             partition=self.nodes.partition or cluster.partition,
             reservation=None if making else self.nodes.reservation or cluster.reservation,
             make_reservation=making,
+            reboot_within_s=self.nodes.reboot_within_s,
         )
 
     def budget_on(self, cluster: Cluster) -> Budget:
@@ -311,6 +314,8 @@ class Cluster:
     work_directory: str | None
     budget: Budget
     patience_s: float
+    #: How long the shared file system may take to show what a job wrote last.
+    files_appear_within_s: float
     poll_interval_s: float
     instance: Mapping[str, str] = field(default_factory=dict)
     #: Further keys that only its kind of scheduler has, by their names.
@@ -319,6 +324,8 @@ class Cluster:
     make_reservation: WithoutReservation | None = None
     #: Jobs written now must start within so many seconds or not at all: the hours end then. None: whenever.
     start_within_s: int | None = None
+    #: A campaign's wish, too: how long nodes that are down are waited for. 0: not at all.
+    reboot_within_s: float = 0.0
 
 
 def seed_from(text: str) -> int:

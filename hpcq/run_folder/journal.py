@@ -2,7 +2,7 @@
 
 Hides how an append-only file survives a crash and two writers:
 
-    Journal(path)  --flock path.lock-->  cut a torn last line  -->  append(event) = write + fsync  -->  close
+    Journal(path)  --flock path.lock, link path.writer-->  cut a torn last line  -->  append(event) = write + fsync  -->  close
     read_journal(path)  any time, by anybody, without a lock: a torn last line is not an event yet
     journal_state.fold(events)   the same events as attempts with their present state
 
@@ -24,6 +24,7 @@ from typing import Any, Self
 from hpcq.errors import StoreError
 from hpcq.scheduler.types import JobState
 from hpcq.units import utc_now
+from hpcq.writer_lock import STALE_S, WriterLock
 
 
 class EventName(StrEnum):
@@ -74,6 +75,7 @@ ATTEMPT_OUTCOMES = {state.value for state in JobState if state.terminal} | {"ref
 
 
 Event = dict[str, Any]
+_ONE_DRIVER = "one driver per run and cluster: wait, or end that one"
 
 
 class Journal:
@@ -92,9 +94,15 @@ class Journal:
             raise StoreError(f"{path.parent}: cannot be created: {error.strerror}") from error
         self._lock_descriptor = _lock(path.with_name(path.name + ".lock"))
         try:
+            self._writer_lock = _writer_lock(path)
+        except BaseException:
+            os.close(self._lock_descriptor)
+            raise
+        try:
             self.events, size_bytes = _read(path)
             self._descriptor = _open_at(path, size_bytes)
         except BaseException:
+            self._writer_lock.release()
             os.close(self._lock_descriptor)
             raise
         self._size_bytes = size_bytes
@@ -114,6 +122,7 @@ class Journal:
         """Release the lock. Closing twice does nothing."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
+            self._writer_lock.release()
             os.close(self._lock_descriptor)
             self._descriptor = self._lock_descriptor = -1
 
@@ -127,6 +136,11 @@ class Journal:
         Raises StoreError when they could not be written (none is there then), ValueError for an event that lacks a field.
         """
         entries = [_complete(event) for event in events]
+        if not self._writer_lock.held():
+            raise StoreError(
+                f"{self.path}: another driver took this run over, because this one seemed dead: nothing more is written here",
+                "`hpcq status` says how the run goes",
+            )
         lines = "".join(json.dumps(entry, separators=(",", ":"), allow_nan=False) + "\n" for entry in entries).encode()
         try:
             written = 0
@@ -225,8 +239,16 @@ def _open_at(path: Path, size_bytes: int) -> int:
     return descriptor
 
 
+def _writer_lock(path: Path) -> WriterLock:
+    """The lock that also holds where flock locks nothing; a driver elsewhere that died is known after STALE_S."""
+    try:
+        return WriterLock(path, STALE_S + 5.0, refuse_the_living=True)
+    except StoreError as error:
+        raise StoreError(error.message, _ONE_DRIVER) from None
+
+
 def _lock(path: Path) -> int:
-    """Hold `path` alone; it names its holder. The file stays: removing it would let two writers in."""
+    """Hold `path` alone, where the file system has locks; it names its holder and stays: removing it would let two in."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
@@ -234,13 +256,11 @@ def _lock(path: Path) -> int:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        holder = os.read(descriptor, 500).decode(errors="replace").strip() or "a process that did not say who it is"
-        os.close(descriptor)
         if error.errno in {errno.EWOULDBLOCK, errno.EACCES}:
-            raise StoreError(f"{path}: held by {holder}", "one driver a run and cluster: wait, or end that one") from error
-        raise StoreError(
-            f"{path}: cannot be locked: {error.strerror}", "put the run folder on a file system that has locks"
-        ) from error
+            holder = os.read(descriptor, 500).decode(errors="replace").strip() or "a process that did not say who it is"
+            os.close(descriptor)
+            raise StoreError(f"{path}: held by {holder}", _ONE_DRIVER) from error
+        return descriptor  # a file system without locks: the link beside the journal is all there is
     holder = f"pid {os.getpid()} on {socket.gethostname()} since {utc_now()}"
     try:
         os.ftruncate(descriptor, 0)

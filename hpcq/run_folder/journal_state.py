@@ -44,6 +44,7 @@ class Attempt:
     ended_utc: str | None = None
     #: Why the driver takes it out of the queue or ends it early. final: its pair is not tried again then.
     withdrawal: str = ""
+    withdrawal_outcome: str = "withdrawn"
     final: bool = False
     #: Why a link's driver ended it. follows: only because the other side had ended.
     stopped: str = ""
@@ -158,6 +159,7 @@ class JournalState:
                     self.measuring_since_utc = event.get("utc")
             case "withdraw":
                 attempt.withdrawal, attempt.final = event["reason"], bool(event.get("final"))
+                attempt.withdrawal_outcome = event.get("outcome", "withdrawn")
             case "stop":
                 attempt.stopped = event["reason"]
                 attempt.follows, attempt.final = bool(event.get("follows")), bool(event.get("final"))

@@ -226,7 +226,7 @@ class Scheduler(Adapter):
             if command is not None:
                 self.query_count += 1
                 for report in self.read_history(self.transport.sh(command)):
-                    known[report.native_id] = report
+                    known[report.native_id] = replace(report, remembered=True)
         return {job.native_id: self._believed(job, known.get(job.native_id)) for job in jobs}
 
     def _believed(self, job: JobKey, report: JobReport | None) -> JobReport:

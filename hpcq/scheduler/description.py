@@ -80,6 +80,8 @@ class Description:
     default_nodes: tuple[str, ...] = ()
     poll_interval_s: float = 5.0
     poll_interval_min_s: float = 1.0
+    #: How long a shared file system may take to show what a job wrote last: attribute caches of NFS reach 60 s.
+    files_appear_within_s: float = 90.0
     #: Its jobs run on this machine only: no ssh, no shared folder to look for.
     here_only: bool = False
     #: Variables of the person's shell that must not reach its commands, by how they begin.

@@ -105,6 +105,8 @@ class JobReport:
     name: str = ""
     mine: bool | None = None
     own_request: bool | None = None
+    #: Only the accounting knows it: the queue has forgotten the job.
+    remembered: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from urllib.parse import quote
 from hpcq import assets
 from hpcq.errors import StoreError
 from hpcq.store.migrations import FIRST_VERSION, MIGRATIONS
-from hpcq.store.writer_lock import sole_writer
+from hpcq.writer_lock import sole_writer
 
 #: 'hpcq' in ASCII; also in results.db.schema.
 APPLICATION_ID = 0x68706371

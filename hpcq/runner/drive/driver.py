@@ -98,16 +98,17 @@ class Driver:
         return last_ones_run or (changed and bool(self._pending()))
 
     def cancel(self, reason: str) -> None:
-        """End every live attempt and plan nothing more; what was measured so far is fetched by the loop that follows."""
+        """Plan nothing more; the loop orders the end of every attempt until it is seen, and fetches what was measured."""
         if not self.state.cancelled:
             self.record.note("cancel", reason=reason)
         self.record.not_run(list(self.state.pending), reason)
-        self.queue.cancel(self.queue.known())
 
     def _obey_cancel(self) -> None:
         request = self.queue.folder.parent / "cancel"
         if request.exists() and not self.state.cancelled:
             self.cancel("cancelled by hpcq cancel")
+        if self.state.cancelled:
+            self.queue.cancel_all()
 
     # -- refill -----------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 too dear    the budget would not hold if the job needed its whole time limit: it waits for others to end, or gets a shorter one
 
-What refusals mean stands in queue/cluster_queue.py.
+What refusals mean stands in queue/refusals.py.
 """
 
 from __future__ import annotations

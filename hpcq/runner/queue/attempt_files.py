@@ -23,6 +23,15 @@ from hpcq.units import utc_now
 
 
 @dataclass(frozen=True, slots=True)
+class Claim:
+    """Whether the driver has an attempt's claim; otherwise the id that the job wrote when it started, or why nobody knows."""
+
+    taken: bool
+    native_id: str = ""
+    words: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class AttemptFiles:
     """Where the attempts of one part of a run lie: `folder` here, `root` on the cluster. `ask` waits for its turn."""
 
@@ -50,14 +59,21 @@ class AttemptFiles:
             known.update(self.scheduler.find(unknown))
         return known
 
-    def claim(self, attempt: Attempt) -> str | None:
-        """Take an attempt that no scheduler knows; the native id that it has after all when it had started, else None."""
+    def claim(self, attempt: Attempt) -> Claim:
+        """Take an attempt of which the scheduler knows nothing, so that it measures nothing should it start after all."""
         folder = quote(f"{self.root}/{attempt.folder}")
-        if self.transport.sh(f"[ -d {folder} ] || exit 0; mkdir {folder}/claim").returncode == 0:
-            return None
+        script = (
+            f"[ -d {folder} ] || {{ echo taken; exit 0; }}; "  # its script never got there
+            f"words=$(mkdir {folder}/claim 2>&1) && {{ : >{folder}/claim/driver; echo taken; exit 0; }}; "
+            f'[ -e {folder}/claim/driver ] && echo taken || printf "%s\n" "$words"'
+        )
+        words = " ".join(self.transport.sh(script).text.split())
+        if words == "taken":
+            return Claim(taken=True)
         self.fetch([attempt])
         started = read_json_or_none(self.folder / attempt.folder / "started.json") or {}
-        return str(started.get("native_id") or "unknown")
+        native_id = str(started.get("native_id") or "")
+        return Claim(taken=False, native_id=native_id if self.scheduler.is_id(native_id) else "", words=words)
 
     def fetch(self, attempts: Sequence[Attempt]) -> None:
         """Fetch whole folders of attempts."""

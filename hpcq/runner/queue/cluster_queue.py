@@ -1,10 +1,10 @@
 """Our jobs in the batch system of one cluster: what drivers of clusters and of links do alike.
 
-    find_undetermined   submissions of which nobody saw the end are looked up, or claimed so that they never run
+    find_undetermined   submissions of which nobody saw the end are looked up, or claimed so that they never run (claims.py)
     look, take          one question for all jobs; ended ones are fetched, judged and written down
     pause, withdraw     users wait, hours are over, a node was taken: queued jobs leave, running ones end early
-    submit              a wave, and what refusals mean
-    cancel              the end of every job of ours
+    submit              a wave; refusals.py says what its answers mean
+    cancel              orders that are repeated until their effect is seen
 
 A driver decides what is submitted and when; a link's driver also brings two of these together.
 """
@@ -12,7 +12,9 @@ A driver decides what is submitted and when; a link's driver also brings two of 
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,20 +23,20 @@ from hpcq.run_folder.journal_state import Attempt
 from hpcq.run_folder.paths import read_json_or_none
 from hpcq.runner.queue.account import Account
 from hpcq.runner.queue.attempt_files import AttemptFiles
+from hpcq.runner.queue.claims import Claims
 from hpcq.runner.queue.outcome import AttemptOutcome, Left, end_of
 from hpcq.runner.queue.record import Record
+from hpcq.runner.queue.refusals import Refusals
 from hpcq.runner.queue.reservations import Held
 from hpcq.runner.queue.yield_policy import RetryLater, YieldPolicy
 from hpcq.runner.site.place import Place
-from hpcq.scheduler.types import JobReport, JobState, QueueQuery, QueueSnapshot, Submission, Submitted
+from hpcq.scheduler.types import JobReport, JobState, QueueQuery, QueueSnapshot, Submission
 from hpcq.sorting import natural
 
-#: How long a submission that was under way when a driver died may still take to reach the scheduler.
-_UNDETERMINED_S = 10.0
+#: An order to end a job is repeated after so long, until the queue no longer shows the job.
+CANCEL_AGAIN_S = 10.0
 #: Folders fetched in one copy: bounds memory.
 _FETCH_CHUNK = 200
-#: After this many refusals in a row the scheduler means it.
-_REFUSALS_MAX = 3
 
 
 class Submittable(Protocol):
@@ -69,8 +71,10 @@ class ClusterQueue:
         self.explain: Callable[[Attempt, AttemptOutcome], AttemptOutcome] = lambda _, outcome: outcome
         #: Why nothing may start there now.
         self.paused: str | None = None
-        self._refusals = 0
-        self._undetermined_since: dict[str, float] = {}
+        self._claims = Claims(self.files, record, self.clock)
+        self._refusals = Refusals(self.files, record, account)
+        self._cancelled_s = -math.inf
+        self._remembered_since: dict[str, float] = {}
         self._ended_since: dict[str, float] = {}
         #: Running jobs that were asked to end after the test in hand.
         self._asked_to_end: set[str] = set()
@@ -103,31 +107,18 @@ class ClusterQueue:
             if self.pace.succeeded():
                 self.say("answers again")
 
-    # -- submissions that nobody saw the end of -----------------------------------------------------------------------
-
     def find_undetermined(self) -> None:
-        """Find out what became of submissions that an earlier driver, or a broken connection, left open.
-
-        One that stays unknown is claimed: should it reach the scheduler after all, it finds the claim and measures nothing.
-        """
-        undetermined = [attempt for attempt in self.live() if not attempt.native_id]
-        known = self.files.find(undetermined) if undetermined else {}
-        for attempt in undetermined:
-            since = self._undetermined_since.setdefault(attempt.tag, self.clock.now_s())
-            native_id = known.get(attempt.tag)
-            if native_id is None and self.clock.now_s() - since > _UNDETERMINED_S:
-                native_id = self.files.claim(attempt)
-                if native_id is None:
-                    self.end(attempt, AttemptOutcome("withdrawn", "the scheduler never had it"), None)
-            if native_id is not None:
-                self.record.note("submitted", tag=attempt.tag, native_id=native_id)
+        """Find out what became of submissions that an earlier driver, or a broken connection, left open."""
+        ends = self._claims.settle([attempt for attempt in self.live() if not attempt.native_id])
+        self._end_all([(attempt, outcome, None) for attempt, outcome in ends])
+        self._claims.cancel_late()
 
     # -- look and take ------------------------------------------------------------------------------------------------
 
     def look(self, *, refill: bool) -> QueueSnapshot:
         """Ask for all that is to be known now in one command; refill: jobs wait to be submitted."""
         live = self.known()
-        room = refill and self.outside_hours() is None and not self.account.full()
+        room = refill and not self.pausing and self.outside_hours() is None and not self.account.full()
         question = QueueQuery(
             jobs=[attempt.key for attempt in live],
             nodes=room or self.yield_policy.wants_nodes(live, self.clock.now_s()),
@@ -149,6 +140,7 @@ class ClusterQueue:
             report = reports.get(attempt.native_id)
             if report is None:
                 continue
+            report = self._bounded(attempt, report)
             if report.state not in {attempt.state, JobState.UNKNOWN}:
                 states.append({"event": "state", "tag": attempt.tag, "state": report.state.value, "reason": report.reason})
             attempt.reason = report.reason  # why it still waits may change while its state does not
@@ -158,6 +150,16 @@ class ClusterQueue:
                 self._end_without_script(attempt, report)
         self.record.note_all(states)
         self.judge(suspects)
+
+    def _bounded(self, attempt: Attempt, report: JobReport) -> JobReport:
+        """The report; an accounting that calls a forgotten job running is believed no longer than its time limit."""
+        if not report.remembered or report.state.terminal:
+            return report
+        since_s = self._remembered_since.setdefault(attempt.tag, self.clock.now_s())
+        if self.clock.now_s() - since_s < attempt.walltime_s + self.pace.grace_s:
+            return report
+        words = f"the queue has forgotten it, and its time limit of {attempt.walltime_s:g} s is over"
+        return replace(report, state=JobState.UNKNOWN, reason=words)
 
     def judge(self, suspects: Sequence[tuple[Attempt, JobReport | None]]) -> None:
         """Fetch these attempts and write down the ends of those that have one; no report: the scheduler was not asked."""
@@ -175,7 +177,10 @@ class ClusterQueue:
             waited_s = now - self._ended_since.setdefault(attempt.tag, now)
             # A job that the queue has never shown yet, or has forgotten, gets three graces before it counts as lost.
             grace_s = self.pace.grace_s * (3 if report.state is JobState.UNKNOWN else 1)
-        return end_of(attempt, report, left, waited_s=waited_s, grace_s=grace_s)
+        outcome = end_of(attempt, report, left, waited_s=waited_s, grace_s=grace_s)
+        if outcome is not None and outcome.outcome == "lost" and not self._claims.surely_lost(attempt, self.pace.grace_s):
+            return None
+        return outcome
 
     def end(self, attempt: Attempt, outcome: AttemptOutcome, report: JobReport | None) -> None:
         """Write down how an attempt ended."""
@@ -203,7 +208,7 @@ class ClusterQueue:
         if host in gone:
             words = f"{host} was lost, and with it the script of the job"
             if attempt.withdrawal != words:
-                self.record.note("withdraw", tag=attempt.tag, reason=words, final=False)
+                self.record.note("withdraw", tag=attempt.tag, reason=words, final=False, outcome="node_failed")
             self.cancel([attempt])
 
     # -- pause and withdraw -------------------------------------------------------------------------------------------
@@ -251,11 +256,27 @@ class ClusterQueue:
         # Those of an earlier turn are asked again: that request may have been lost.
         self.cancel([one for one in live if one.withdrawal and one.state is JobState.QUEUED], queued_only=True)
 
-    def cancel(self, attempts: Sequence[Attempt], *, queued_only: bool = False) -> None:
-        """End attempts, queued or running; queued_only: one that has started meanwhile goes on."""
+    def cancel(self, attempts: Sequence[Attempt], *, queued_only: bool = False) -> str | None:
+        """Order the end of attempts, queued or running; queued_only: one that has started meanwhile goes on.
+
+        Returns the scheduler's words where it did not take the order. That it did has no effect yet: only a look tells.
+        """
         jobs = [attempt.key for attempt in attempts if attempt.native_id]
-        if jobs:
-            self.scheduler.cancel(jobs, queued_only=queued_only)
+        return self.scheduler.cancel(jobs, queued_only=queued_only) if jobs else None
+
+    def cancel_all(self) -> None:
+        """Order the end of everything, again and again until the queue shows nothing; says what is still there."""
+        now = self.clock.now_s()
+        live = self.known()
+        if not live or now - self._cancelled_s < CANCEL_AGAIN_S:
+            return
+        again = self._cancelled_s > -math.inf
+        self._cancelled_s = now
+        words = self.cancel(live)
+        if again or words:
+            there = ", ".join(f"{one.job_id} ({one.native_id} {one.state.value})" for one in live[:5])
+            more = f" and {len(live) - 5} more" if len(live) > 5 else ""
+            self.say(f"cancelling: still there: {there}{more}{': ' + words if words else ''}; ordering it again")
 
     def reserve(self, nodes: Set[str]) -> str | None:
         """Make the run's own reservation of these nodes; returns the refusal where the campaign must not go on without."""
@@ -272,35 +293,11 @@ class ClusterQueue:
         return Submission(job.tag, f"{self.root}/{job.folder}/job.sh", job.nodes, job.walltime_s)
 
     def submit(self, jobs: Sequence[Submittable]) -> bool:
-        """Submit jobs that the journal has; returns whether more may be submitted."""
+        """Submit jobs that the journal has; returns whether more may be submitted now."""
         answers = self.scheduler.submit([self.submission(job) for job in jobs])
-        limited = next((answer for answer in answers if answer.limited), None)
-        allowed = self._learn_limit(answers) if limited is not None else 0
-        if limited is not None and allowed:
-            self.say(f"no more than {allowed} jobs now: {limited.message}")
-        events = [self._answer_event(answer, wait=bool(allowed)) for answer in answers if not answer.undetermined]
-        self.record.note_all(events)  # a lost one stays undetermined
-        for answer in answers:
-            if answer.native_id:
-                self._refusals = 0
-            elif (answer is limited and not allowed) or (not answer.limited and not answer.undetermined):
-                self._refusals += 1
-                self.say(f"refused: {answer.message}")
-        if self._refusals >= _REFUSALS_MAX:
-            words = next(answer.message for answer in reversed(answers) if not answer.native_id)
-            self.record.not_run(list(self.record.state.pending), f"the scheduler refuses: {words}")
-        return limited is None and self._refusals < _REFUSALS_MAX
+        return self._refusals.take(answers, f"{self.cluster.name}: " if self.side else "")
 
-    def _learn_limit(self, answers: Sequence[Submitted]) -> int:
-        """How many jobs the user has now that one was refused for a limit: it would be no limit without any."""
-        taken = sum(bool(answer.native_id) for answer in answers)
-        return self.account.limit.met(len(self.account.live()) - len(answers) + taken, taken)
-
-    def _answer_event(self, answer: Submitted, *, wait: bool) -> dict[str, Any]:
-        """What became of a submission. wait: a refusal for a limit is no try."""
-        if answer.native_id:
-            return {"event": "submitted", "tag": answer.tag, "native_id": answer.native_id}
-        if answer.limited and (wait or not answer.tried):
-            attempt = self.record.state.attempts[answer.tag]
-            return self.files.ended(attempt, AttemptOutcome("withdrawn", answer.message), None)
-        return {"event": "refused", "tag": answer.tag, "message": answer.message}
+    @property
+    def pausing(self) -> bool:
+        """Whether nothing may be submitted yet, because the last wave was not taken."""
+        return self._refusals.pausing

@@ -59,10 +59,12 @@ def end_of(attempt: Attempt, report: JobReport | None, left: Left, *, waited_s: 
         return AttemptOutcome("completed", "")
     if report is None:
         return None
-    if report.state is JobState.CANCELLED and not left.started and (attempt.withdrawal or attempt.stopped):
-        return AttemptOutcome("withdrawn" if attempt.withdrawal and not attempt.final else "cancelled", attempt.withdrawal)
-    if report.state is JobState.CANCELLED and attempt.withdrawal and attempt.shared:
-        return AttemptOutcome("node_failed", attempt.withdrawal)
+    files_may_come = left.started and left.exit_file is None and waited_s < grace_s
+    ours = attempt.withdrawal and not files_may_come  # our own order, also where the job had just started
+    if report.state is JobState.CANCELLED and ours:
+        return AttemptOutcome("cancelled" if attempt.final else attempt.withdrawal_outcome, attempt.withdrawal)
+    if report.state is JobState.CANCELLED and not left.started and attempt.stopped:
+        return AttemptOutcome("cancelled", attempt.stopped)
     return decide(report, left, waited_s=waited_s, grace_s=grace_s)
 
 

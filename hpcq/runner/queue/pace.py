@@ -46,9 +46,9 @@ class Pace:
     def of(cls, cluster: Cluster, clock: Clock) -> Pace:
         """A batch system is asked at most once a second; this machine's own queue may be asked more often."""
         if cluster.scheduler == "local":
-            return cls(query_s=0.1, poll_max_s=0.5, grace_s=1.0, refill_s=0.1, clock=clock)
+            return cls(query_s=0.1, poll_max_s=0.5, grace_s=cluster.files_appear_within_s, refill_s=0.1, clock=clock)
         poll_s = cluster.poll_interval_s
-        return cls(query_s=1.0, poll_max_s=poll_s, grace_s=10.0, refill_s=poll_s, clock=clock)
+        return cls(query_s=1.0, poll_max_s=poll_s, grace_s=cluster.files_appear_within_s, refill_s=poll_s, clock=clock)
 
     def ask(self) -> None:
         """Wait until a question may be asked, and count it."""

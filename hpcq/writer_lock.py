@@ -2,8 +2,9 @@
 
     results.db.writer -> HOST/BOOT/PID-NAMESPACE/PID/START/TOKEN      a symbolic link: made whole or not at all, needs no room
 
-It is touched every second while its holder lives. A holder that is gone is known at once on its own machine, and elsewhere by a
-link that nobody touched for STALE_S of our own watching, so that clocks need not agree. SQLite's own locks stay on top of it.
+The database and each driver's journal have such a link, touched every second while its holder lives. A holder that is gone is
+known at once on its own machine, and elsewhere by a link that nobody touched for STALE_S of our own watching, so that clocks
+need not agree. SQLite's own locks, and a journal's, stay on top of it.
 """
 
 from __future__ import annotations
@@ -30,37 +31,60 @@ _FOLDER_REFUSES = {errno.EACCES, errno.EROFS, errno.ENOENT, errno.ENOTDIR}
 _held: set[Path] = set()
 
 
+class WriterLock:
+    """The right to write one file, held until `release`."""
+
+    def __init__(self, file: Path, timeout_s: float, *, refuse_the_living: bool = False) -> None:
+        """Take it. refuse_the_living: give up at the holder's first sign of life instead of after timeout_s.
+
+        Raises StoreError when another writer holds it.
+        """
+        self.link = _link_of(file)
+        self._mine = f"{_place()}/{os.getpid()}/{_started(os.getpid())}/{os.urandom(4).hex()}"
+        _take(self.link, self._mine, timeout_s, refuse_the_living=refuse_the_living)
+        self._stop = threading.Event()
+        self._beat = threading.Thread(target=_beat, args=(self.link, self._mine, self._stop), daemon=True)
+        self._beat.start()
+
+    def held(self) -> bool:
+        """Whether nobody took it away, because we seemed dead."""
+        return _holder(self.link) == self._mine
+
+    def release(self) -> None:
+        """Let others write."""
+        self._stop.set()
+        self._beat.join()
+        if self.held():
+            self.link.unlink(missing_ok=True)
+
+
 @contextmanager
 def sole_writer(database: Path, timeout_s: float) -> Iterator[Callable[[], bool]]:
-    """Hold the database alone; gives a question whether it is still so. Raises StoreError when another holds it too long."""
-    lock = _lock_of(database)
-    if lock in _held:
+    """Hold the database alone; gives a question whether it is still so. Raises StoreError when another holds it too long.
+
+    A writer within a writer of this process is the same one.
+    """
+    link = _link_of(database)
+    if link in _held:
         yield lambda: True
         return
-    mine = f"{_place()}/{os.getpid()}/{_started(os.getpid())}/{os.urandom(4).hex()}"
-    _take(lock, mine, timeout_s)
-    stop = threading.Event()
-    beat = threading.Thread(target=_beat, args=(lock, mine, stop), daemon=True)
-    beat.start()
-    _held.add(lock)
+    lock = WriterLock(database, timeout_s)
+    _held.add(link)
     try:
-        yield lambda: _holder(lock) == mine
+        yield lock.held
     finally:
-        _held.discard(lock)
-        stop.set()
-        beat.join()
-        if _holder(lock) == mine:
-            lock.unlink(missing_ok=True)
+        _held.discard(link)
+        lock.release()
 
 
-def _lock_of(database: Path) -> Path:
-    whole = database.resolve()
+def _link_of(file: Path) -> Path:
+    whole = file.resolve()
     return whole.with_name(f"{whole.name}.writer")
 
 
-def _take(lock: Path, mine: str, timeout_s: float) -> None:
+def _take(lock: Path, mine: str, timeout_s: float, *, refuse_the_living: bool) -> None:
     begun = time.monotonic()
-    watched: tuple[str | None, int] = (None, 0)
+    watched: tuple[str | None, int] | None = None
     since = begun
     while True:
         try:
@@ -70,15 +94,18 @@ def _take(lock: Path, mine: str, timeout_s: float) -> None:
             pass
         except OSError as error:
             if error.errno in _FOLDER_REFUSES:
-                return  # SQLite says better what is wrong with this folder
+                return  # whoever opens the file says better what is wrong with this folder
             raise StoreError(f"{lock}: cannot be made: {error.strerror}") from error
         now = time.monotonic()
         holder = _holder(lock)
         seen = (holder, _touched_ns(lock))
+        alive = watched is not None and watched[0] == holder and seen != watched
         if seen != watched:
             watched, since = seen, now
         if holder is not None and (_dead(holder) or now - since > STALE_S):
             _take_away(lock, holder)
+        elif refuse_the_living and holder is not None and (alive or _here(holder)):
+            raise StoreError(f"{lock}: held by {_said(holder)}")
         elif now - begun > timeout_s:
             raise StoreError(f"{lock}: locked by another process for {timeout_s:.0f} s: {_said(holder)}")
         else:
@@ -121,9 +148,14 @@ def _touched_ns(lock: Path) -> int:
 
 def _dead(holder: str) -> bool:
     """Whether a holder of this very machine is gone; of another one nothing is known."""
-    place, _, rest = holder.rpartition("/")[0].rpartition("/")[0].rpartition("/")
-    started = holder.split("/")[-2] if holder.count("/") >= 3 else ""
-    return place == _place() and rest.isdigit() and _started(int(rest)) != started
+    parts = holder.rsplit("/", 3)
+    return _here(holder) and parts[1].isdigit() and _started(int(parts[1])) != parts[2]
+
+
+def _here(holder: str) -> bool:
+    """Whether a holder names a process of this very machine."""
+    parts = holder.rsplit("/", 3)
+    return len(parts) == 4 and parts[0] == _place()
 
 
 def _place() -> str:

@@ -1,0 +1,98 @@
+"""Attempts of which nobody knows: looked up, claimed, and what arrives all the same is cancelled by its name.
+
+    no id            the file beside the script, the scheduler by name -> an id, or after a while a claim
+    claimed          `mkdir claim` is ours: a script that starts later ends at once -> withdrawn, and watched for a while
+    not claimed      the job has started -> its id; or nobody can say (quota, a read-only disk): it stays undetermined
+    lost             the scheduler has forgotten it -> claim it or ask it to end, cancel it by name, only then it is lost
+
+"Gone" needs a claim: a job that merely does not answer may still run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hpcq.clock import Clock
+from hpcq.run_folder.journal_state import Attempt
+from hpcq.runner.queue.attempt_files import AttemptFiles
+from hpcq.runner.queue.outcome import AttemptOutcome
+from hpcq.runner.queue.record import Record
+from hpcq.scheduler.types import JobKey
+
+#: How long a submission that was under way when a driver died may still take to reach the scheduler.
+_UNDETERMINED_S = 10.0
+#: For how long, and how often, a withdrawn submission is looked for: submit commands retry for minutes.
+_LATE_S = 900.0
+_LATE_LOOK_S = 60.0
+#: What a job may take beyond its time limit until nothing of it can run any more.
+_OVERTIME_S = 300.0
+
+
+class Claims:
+    """The doubtful attempts of one queue."""
+
+    def __init__(self, files: AttemptFiles, record: Record[Any], clock: Clock) -> None:
+        self._files, self._record, self._clock = files, record, clock
+        self._since: dict[str, float] = {}
+        self._said: set[str] = set()
+        #: When a lost job that had started was asked to end.
+        self._asked_to_end: dict[str, float] = {}
+        #: Withdrawn or lost attempts by tag, and until when they may still arrive.
+        self._late: dict[str, float] = {}
+        self._looked_s = clock.now_s()
+
+    def settle(self, undetermined: Sequence[Attempt]) -> list[tuple[Attempt, AttemptOutcome]]:
+        """Find out what became of these submissions; returns those that have ended with that."""
+        known = self._files.find(undetermined) if undetermined else {}
+        ends: list[tuple[Attempt, AttemptOutcome]] = []
+        for attempt in undetermined:
+            waited_s = self._clock.now_s() - self._since.setdefault(attempt.tag, self._clock.now_s())
+            native_id = known.get(attempt.tag, "")
+            if not native_id and waited_s > _UNDETERMINED_S:
+                claim = self._files.claim(attempt)
+                native_id = claim.native_id
+                if claim.taken:
+                    self._late[attempt.tag] = self._clock.now_s() + _LATE_S
+                    ends.append((attempt, AttemptOutcome("withdrawn", "the scheduler never had it")))
+                elif not native_id and waited_s > attempt.walltime_s + _OVERTIME_S:
+                    ends.append((attempt, AttemptOutcome("lost", f"nobody knows what became of it: {claim.words}")))
+                elif not native_id and attempt.tag not in self._said:
+                    self._said.add(attempt.tag)
+                    words = f"{attempt.job_id}: unknown whether it was submitted, and it cannot be claimed: {claim.words}"
+                    self._record.say(f"{words}; asking again until its time limit is over")
+            if native_id:
+                self._record.note("submitted", tag=attempt.tag, native_id=native_id)
+        return ends
+
+    def surely_lost(self, attempt: Attempt, grace_s: float) -> bool:
+        """Whether nothing of an attempt that the scheduler has forgotten can measure any more.
+
+        grace_s: what a job that has started gets to end and to write its exit file.
+        """
+        now = self._clock.now_s()
+        if attempt.tag not in self._asked_to_end:
+            taken = self._files.claim(attempt).taken
+            self._files.scheduler.cancel([attempt.key])
+            self._late[attempt.tag] = now + _LATE_S
+            if taken:
+                return True
+            self._files.finish([attempt])  # the script sees this without its scheduler
+            self._asked_to_end[attempt.tag] = now
+            self._record.say(f"{attempt.job_id}: the scheduler has forgotten it, but it had started: asked to end")
+        return now - self._asked_to_end[attempt.tag] >= grace_s
+
+    def cancel_late(self, *, at_once: bool = False) -> None:
+        """Cancel what has arrived although it had been withdrawn or lost."""
+        now = self._clock.now_s()
+        self._late = {tag: until for tag, until in self._late.items() if until > now}
+        if not self._late or (now - self._looked_s < _LATE_LOOK_S and not at_once):
+            return
+        self._looked_s = now
+        self._files.ask()
+        found = self._files.scheduler.find(sorted(self._late))
+        if found:
+            self._files.scheduler.cancel([JobKey(native_id, tag) for tag, native_id in found.items()])
+        for tag in found.keys() - self._said:
+            self._said.add(tag)
+            self._record.say(f"{self._record.state.attempts[tag].job_id} arrived late, as job {found[tag]}: cancelled")

@@ -1,0 +1,86 @@
+"""What the scheduler's answers to a wave of submissions mean.
+
+taken          an id
+limited        this user may not have more jobs now: the rest of the wave goes back, later waves keep within what was allowed
+refused        known words that mean no: the attempts have ended; three such waves in a row and the rest is not run
+undetermined   nobody knows: looked up, then claimed (claims.py)
+unsure         words that hpcq does not know (a standby controller, a rate limit): as undetermined, and a pause that grows
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hpcq.runner.queue.account import Account
+from hpcq.runner.queue.attempt_files import AttemptFiles
+from hpcq.runner.queue.outcome import AttemptOutcome
+from hpcq.runner.queue.record import Record
+from hpcq.scheduler.types import Submitted
+
+#: After so many refused waves in a row the scheduler means it.
+_REFUSED_WAVES_MAX = 3
+#: The pause after a wave that was not taken doubles from the first to the second of these; after so many waves it is the end.
+_PAUSE_S, _LONGEST_PAUSE_S = 30.0, 600.0
+_UNSURE_WAVES_MAX = 12
+
+
+class Refusals:
+    """How the last waves of one queue were answered."""
+
+    def __init__(self, files: AttemptFiles, record: Record[Any], account: Account) -> None:
+        self._files, self._record, self._account = files, record, account
+        self._refused_waves = 0
+        self._untaken_waves = 0
+        self._resume_s = 0.0
+
+    @property
+    def pausing(self) -> bool:
+        """Whether nothing may be submitted yet, because the last wave was not taken."""
+        return self._account.clock.now_s() < self._resume_s
+
+    def take(self, answers: Sequence[Submitted], say_here: str) -> bool:
+        """Write down what became of a wave; returns whether more may be submitted now. say_here: which cluster, in a link."""
+        limited = next((answer for answer in answers if answer.limited), None)
+        allowed = self._learn_limit(answers) if limited is not None else 0
+        if limited is not None and allowed:
+            self._record.say(f"{say_here}no more than {allowed} jobs now: {limited.message}")
+        events = [self._event(answer, wait=bool(allowed)) for answer in answers]
+        self._record.note_all([event for event in events if event is not None])
+        if any(answer.native_id for answer in answers):
+            self._refused_waves = self._untaken_waves = 0
+            return limited is None
+        refused = [one for one in answers if one.refused or (one.limited and one.tried and not allowed)]
+        unsure = [one for one in answers if one.unsure]
+        if refused or unsure:
+            self._pause([*refused, *unsure], say_here, meant=bool(refused))
+        return False
+
+    def _pause(self, answers: Sequence[Submitted], say_here: str, *, meant: bool) -> None:
+        """A wave was not taken: later again, or never."""
+        words = answers[-1].message
+        self._refused_waves += meant
+        self._untaken_waves += 1
+        if self._refused_waves >= _REFUSED_WAVES_MAX or self._untaken_waves >= _UNSURE_WAVES_MAX:
+            self._record.not_run(list(self._record.state.pending), f"the scheduler refuses: {words}")
+            return
+        pause_s = min(_LONGEST_PAUSE_S, _PAUSE_S * 2 ** (self._untaken_waves - 1))
+        self._resume_s = self._account.clock.now_s() + pause_s
+        until = self._account.clock.time_in(pause_s)
+        self._record.say(f"{say_here}refused: {words}; submitting again in {pause_s:g} s, at {until}")
+
+    def _learn_limit(self, answers: Sequence[Submitted]) -> int:
+        """How many jobs the user has now that one was refused for a limit: it would be no limit without any."""
+        taken = sum(bool(answer.native_id) for answer in answers)
+        return self._account.limit.met(len(self._account.live()) - len(answers) + taken, taken)
+
+    def _event(self, answer: Submitted, *, wait: bool) -> dict[str, Any] | None:
+        """What became of a submission; None where nobody knows. wait: a refusal for a limit is no try."""
+        if answer.native_id:
+            return {"event": "submitted", "tag": answer.tag, "native_id": answer.native_id}
+        if answer.limited and (wait or not answer.tried):
+            attempt = self._record.state.attempts[answer.tag]
+            return self._files.ended(attempt, AttemptOutcome("withdrawn", answer.message), None)
+        if answer.undetermined or answer.unsure:
+            return None
+        return {"event": "refused", "tag": answer.tag, "message": answer.message}
