@@ -1,4 +1,4 @@
-"""The command line: which verbs there are, and how failures are told.
+"""The command line: which verbs there are, and how failures are reported.
 
 A verb lives in the module that its row names and is imported when it is used, so `hpcq --help` starts at once.
 """

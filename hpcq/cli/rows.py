@@ -83,7 +83,7 @@ def plain_lines(rows: Iterable[object], columns: Sequence[Column]) -> Iterable[s
 
 
 def head(column: Column) -> str:
-    """What stands above a column: its name, and the unit unless each cell carries its own."""
+    """The head of a column: its own, or its name in words."""
     return column.head if column.head is not None else column.name.replace("_", " ")
 
 
@@ -112,7 +112,7 @@ def as_mapping(row: object) -> Mapping[str, Any]:
 
 
 def outcome_style(outcome: Any) -> str | None:
-    """Colour of an outcome, of a result or an attempt; the word stands there anyway."""
+    """Colour of the outcome of a result or an attempt; it only repeats the word."""
     if outcome in {"measured", "completed"}:
         return "green"
     return "yellow" if outcome in {"invalid", "not_measured", None} else "red"

@@ -1,4 +1,4 @@
-"""Other people's CSV files: series in columns, results of pairs, groups of nodes. What is wrong is told with its place.
+"""Other people's CSV files: series in columns, results of pairs, groups of nodes. Errors name file, line and column.
 
 A message reads `file:line: column: found: allowed`. The separator is a comma, or a semicolon or tab where the first line has
 those and no comma. An empty cell and the words of MISSING are missing values.
