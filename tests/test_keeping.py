@@ -237,3 +237,8 @@ def test_a_query_of_ones_own_reads_and_cannot_write(history: History, say: Any) 
     ):
         assert "error: SQL: " in say("sql", query, expect=2).err
     assert rows_of(history.database, "SELECT count(*) FROM result") == [counted["n"]]
+
+
+def test_names_that_cannot_be_are_refused(say: Any) -> None:
+    assert "allowed" in say("baseline", "set", "bad name!", "latest", expect=2).err
+    assert "groups of facts are" in say("facts", "show", "n1", "--only", "nix", expect=2).err
