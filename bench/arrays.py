@@ -1,4 +1,4 @@
-"""What a job array would save a driver whose jobs each name their own two nodes: handing in N pair jobs to a real Slurm.
+"""What a job array would save a driver whose jobs each name their own two nodes: submitting N pair jobs to a real Slurm.
 
     python bench/arrays.py [--quick] [--lab NAME] [--jobs 200] [--rounds 7]
 
@@ -46,7 +46,7 @@ NAMED = f"""
 
 
 def handed_in(lab: RunningLab, body: str, jobs: int) -> tuple[float, float]:
-    """Seconds, and seconds of slurmctld's CPU, to hand in so many jobs one way."""
+    """Seconds, and seconds of slurmctld's CPU, to submit this many jobs one way."""
     text = lab.exec("alpha", "bash", "-c", TIMED.format(body=body.format(jobs=jobs)))
     wall_ns, ticks = text.split()[-2:]
     return int(wall_ns) / 1e9, int(ticks) / 100

@@ -1,4 +1,4 @@
-"""How much longer a user waits because of a campaign that gives way: one real Slurm of 16 nodes, the same arrivals each time.
+"""How much longer a user waits because of a campaign that yields: one real Slurm of 16 nodes, the same arrivals each time.
 
     python bench/yield.py [--quick] [--lab NAME] [--seed 1] [--span 120]
 

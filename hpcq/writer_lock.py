@@ -22,7 +22,7 @@ from pathlib import Path
 from hpcq.errors import StoreError
 
 BEAT_S = 1.0
-#: Untouched for so long, the writer of another machine is taken for dead.
+#: Untouched for so long, the writer of another machine counts as dead.
 STALE_S = 30.0
 _LOOK_S = 0.05
 #: No place to write at all, whatever the kind of file.

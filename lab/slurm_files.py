@@ -23,7 +23,7 @@ PreemptMode=REQUEUE
 NO_ACCOUNTING = """
 PriorityType=priority/basic
 """
-# Waves, each in no order. `low` gives way to everybody, `high` goes first, `small` is there to be refused by.
+# Waves, each in no order. `low` yields to everybody, `high` goes first, `small` is there to be refused by.
 ACCOUNTS = (
     (
         "add cluster {cluster}",

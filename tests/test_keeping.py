@@ -214,3 +214,31 @@ def test_pruning_killed_half_way_changes_nothing(history: History, monkeypatch: 
         prune(history.database, "2026-11-10")
     assert rows_of(history.database, "SELECT count(*) FROM metric") == before
     assert rows_of(history.database, "SELECT count(*) FROM rollup") == [0]
+
+
+def test_runs_are_listed_newest_first(history: History, say: Any) -> None:
+    listed = say("runs", "--json", "--limit", "3")
+    times = [one["created_utc"] for one in listed]
+    assert len(listed) == 3
+    assert times == sorted(times, reverse=True)
+    assert all(one["planned_count"] == one["measured_count"] + one["missing_count"] for one in listed)
+    assert say("runs", "--campaign", "no-such", "--json") == []
+
+
+def test_a_query_of_ones_own_reads_and_cannot_write(history: History, say: Any) -> None:
+    [counted] = say("sql", "SELECT count(*) AS n FROM result", "--json")
+    assert [counted["n"]] == rows_of(history.database, "SELECT count(*) FROM result")
+    for query in (
+        "DELETE FROM result",
+        "DROP VIEW v_runs",
+        "SELECT * FROM nothing",
+        "PRAGMA query_only = 0; DELETE FROM result",
+        "",
+    ):
+        assert "error: SQL: " in say("sql", query, expect=2).err
+    assert rows_of(history.database, "SELECT count(*) FROM result") == [counted["n"]]
+
+
+def test_names_that_cannot_be_are_refused(say: Any) -> None:
+    assert "allowed" in say("baseline", "set", "bad name!", "latest", expect=2).err
+    assert "groups of facts are" in say("facts", "show", "n1", "--only", "nix", expect=2).err

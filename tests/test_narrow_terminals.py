@@ -1,8 +1,10 @@
-"""Tables on terminals of any width: nothing is cut off."""
+"""Tables on terminals of any width: nothing is cut off, no line is longer than the terminal is wide."""
 
 from __future__ import annotations
 
 import io
+import re
+from collections import Counter
 
 import pytest
 
@@ -35,3 +37,32 @@ def test_every_value_is_whole(width: int, monkeypatch: pytest.MonkeyPatch) -> No
         assert text in said
     if width == 40:
         assert said.startswith("cluster a-long-name, server node[9], size 2 KiB, median 9.41 Gbit/s")
+
+
+WIDE = [*map(Column, ("run", "started_utc", "kernel", "client", "server", "metric", "reason")), Column("median_bps", "median")]
+
+
+@pytest.mark.parametrize("width", [24, 40, 60, 80, 120, 200])
+def test_no_character_is_lost_where_every_column_differs(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("NO_COLOR", "1")
+    rows = [
+        {
+            "run": f"nightly-2026112{number}T020000Z-00f{number}",
+            "started_utc": f"2026-11-2{number}T02:03:04Z",
+            "kernel": f"tcp_stream{number}",
+            "client": f"a-long-name-of-a-node-{number}",
+            "server": f"another-long-name-{number}",
+            "metric": f"throughput_bps_{number}",
+            "reason": f"changed: {number} of 7 points are lower",
+            "median_bps": 9.41e9 - number * 1e8,
+        }
+        for number in range(1, 4)
+    ]
+    out = Terminal()
+    print_rows(rows, WIDE, file=out)
+    said = re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue())
+    assert max(len(line.rstrip()) for line in said.splitlines()) <= width
+    assert "…" not in said
+    values = "".join(f"{row[name]}" for row in rows for name in ("run", "kernel", "client", "server", "metric", "reason"))
+    assert not Counter(values.replace(" ", "")) - Counter(said), said

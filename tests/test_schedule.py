@@ -80,6 +80,13 @@ def test_scrontab_and_systemd(home: Path) -> None:
     assert not timer.exists()
 
 
+def test_a_misspelt_verb_is_refused_when_it_is_scheduled(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["schedule", "add", "nightly", "--when", "2h", "--", "reslts"]) == 2
+    assert "results" in capsys.readouterr().err
+    assert not (home / "state").exists()
+    assert not (home / "systemctl.log").exists()
+
+
 def test_dry_run_writes_nothing(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["schedule", "add", "nightly", "--when", "2h", "--dry-run", "--", "run", "n.yaml"]) == 0
     assert "OnCalendar=*-*-* 0/2:00:00" in capsys.readouterr().out

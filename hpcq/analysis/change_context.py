@@ -1,7 +1,7 @@
 """What stood around the points of a series: facts of both nodes, groups, build and granted values; and what happened between.
 
 facts_of(database, result_ids)                    one mapping a point, only of what is not the same for all of them
-events_between(database, row, after, until)       maintenance, reboots, drains and remarks that lie between two points
+events_between(database, row, after, until)       maintenance, reboots, drains and notes that lie between two points
 """
 
 # ruff: noqa: S608 - queries are put together from our own column names; values are always bound

@@ -1,7 +1,7 @@
 """What a link brings beside what the same nodes bring within their clusters; nothing here writes.
 
     results over alpha+beta, each way --+
-    results within alpha, of its nodes --+--> one row a test: there, back, near, over : within, window / round trip
+    results within alpha, of its nodes --+--> one row per test: there, back, near, over : within, window / round trip
     results within beta,  of its nodes --+
 
 A transfer brings at most one window a round trip: what is limited by that falls with distance, anything else need not.

@@ -1,4 +1,4 @@
-"""The command line: which verbs there are, and how failures are told.
+"""The command line: which verbs there are, and how failures are reported.
 
 A verb lives in the module that its row names and is imported when it is used, so `hpcq --help` starts at once.
 """
@@ -32,6 +32,7 @@ _VERBS = {
     "status": ("run.campaigns", "Show how far a run is."),
     "resume": ("run.campaigns", "Take over a run whose driver ended; queued jobs are adopted."),
     "cancel": ("run.campaigns", "End a run's jobs; nothing stays queued."),
+    "runs": ("read.query", "List the runs in the database, newest first."),
     "results": ("read.results", "Show results, by run, kernel and pair."),
     "show": ("read.show", "Show one result with the evidence of both ends."),
     "facts": ("read.facts", "Show the facts of a node, and what changed between two times."),
@@ -52,6 +53,7 @@ _VERBS = {
     "retract": ("keep.annotations", "Declare results bad; they stay, but count no more."),
     "event": ("keep.annotations", "Write down what happened to machines."),
     "db": ("keep.db", "Look after the database: check, merge, prune, groups."),
+    "sql": ("read.query", "Run a SELECT on the database, which it cannot change."),
     "doctor": ("run.doctor", "Say what is wrong here: schedules, unfinished runs, database, disk."),
     "kernels": ("read.kernels", "List the kernels, what they measure and their parameters."),
     "detect": ("judge.detect", "Find change points in any CSV, or test before against after."),

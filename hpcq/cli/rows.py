@@ -19,10 +19,15 @@ from typing import TYPE_CHECKING, Any, TextIO
 from hpcq import units
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
 #: Characters between two columns.
 _GAP = 3
+#: Characters left and right of a table.
+_EDGES = 2
+#: A column of text folds to this width where a table would be too wide.
+_FOLDED = 12
 _UTC_SHOWN = len("2026-11-21T02:03:04")
 
 
@@ -78,7 +83,7 @@ def plain_lines(rows: Iterable[object], columns: Sequence[Column]) -> Iterable[s
 
 
 def head(column: Column) -> str:
-    """What stands above a column: its name, and the unit unless each cell carries its own."""
+    """The head of a column: its own, or its name in words."""
     return column.head if column.head is not None else column.name.replace("_", " ")
 
 
@@ -107,14 +112,16 @@ def as_mapping(row: object) -> Mapping[str, Any]:
 
 
 def outcome_style(outcome: Any) -> str | None:
-    """Colour of an outcome, of a result or an attempt; the word stands there anyway."""
+    """Colour of the outcome of a result or an attempt; it only repeats the word."""
     if outcome in {"measured", "completed"}:
         return "green"
     return "yellow" if outcome in {"invalid", "not_measured", None} else "red"
 
 
 def _print_table(rows: Sequence[object], columns: Sequence[Column], title: str | None, out: TextIO) -> None:
-    """Where the terminal is too narrow, what is the same in all rows stands above them; no value is ever cut off."""
+    """No value is ever cut off. Where the terminal is too narrow, in this order: what is the same in all rows stands above
+    them, columns move together, long words fold within their column, and at last each row is a block of lines.
+    """
     from rich.console import Console
 
     console = Console(file=out, highlight=False)
@@ -125,22 +132,48 @@ def _print_table(rows: Sequence[object], columns: Sequence[Column], title: str |
         words = [f"{head(one)} {cell(one, fields[0])}" for one in same if cell(one, fields[0])]
         console.print(", ".join(words), markup=False)
     gap = _GAP if _width(fields, columns, _GAP) <= console.width else 1
-    table = table_of(rows, columns, title)
+    fold = _width(fields, columns, gap) > console.width
+    if fold and _width(fields, columns, gap, _FOLDED) > console.width:
+        _print_blocks(fields, columns, title, console)
+        return
+    table = table_of(rows, columns, title, fold=fold)
     if gap == 1:
         table.padding = (0, 0, 0, 0)
-    console.print(table, width=max(console.width, _width(fields, columns, gap)), crop=False, no_wrap=True, overflow="ignore")
+    console.print(table, crop=False)
 
 
-def _width(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], gap: int) -> int:
-    """Characters that a table takes at least; columns that wrap need a few words."""
+def _print_blocks(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], title: str | None, console: Console) -> None:
+    """One line per value, an empty line between rows."""
+    from rich.text import Text
+
+    if title:
+        console.print(Text(title))
+    widest = max(len(head(one)) for one in columns)
+    for number, row in enumerate(rows):
+        console.print("" if number else None, end="\n" if number else "")
+        for one in columns:
+            if cell(one, row):
+                console.print(Text(f"{head(one):<{widest}} {cell(one, row)}"), overflow="fold")
+
+
+def _width(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], gap: int, folded: int | None = None) -> int:
+    """Characters that a table takes at least; columns that wrap need a few words. folded: as narrow as text may become."""
     from rich.cells import cell_len
 
-    widest = (max(cell_len(text) for text in (head(one), *(cell(one, row) for row in rows))) for one in columns)
-    return sum(min(width, 24) if one.wrap else width for one, width in zip(columns, widest, strict=True)) + gap * len(columns)
+    total = _EDGES + gap * len(columns)
+    for one in columns:
+        widest = max(cell_len(text) for text in (head(one), *(cell(one, row) for row in rows)))
+        narrow = 24 if folded is None else folded
+        total += min(widest, narrow) if one.wrap or (folded is not None and not _numeric(one, rows)) else widest
+    return total
 
 
-def table_of(rows: Sequence[object], columns: Sequence[Column], title: str | None = None) -> Table:
-    """The rows as a table for a terminal."""
+def _numeric(column: Column, rows: Sequence[Mapping[str, Any]]) -> bool:
+    return any(isinstance(row[column.name], (int, float)) for row in rows)
+
+
+def table_of(rows: Sequence[object], columns: Sequence[Column], title: str | None = None, *, fold: bool = False) -> Table:
+    """The rows as a table for a terminal. fold: text may go on in the next line of its cell."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -148,9 +181,10 @@ def table_of(rows: Sequence[object], columns: Sequence[Column], title: str | Non
     fields = [as_mapping(row) for row in rows]
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
-        numeric = any(isinstance(one[column.name], (int, float)) for one in fields)
+        numeric = _numeric(column, fields)
         justify = "right" if numeric else "left"
-        table.add_column(head(column), justify=justify, no_wrap=not column.wrap, overflow="fold")  # type: ignore[arg-type]
+        whole = not column.wrap and (numeric or not fold)
+        table.add_column(head(column), justify=justify, no_wrap=whole, overflow="fold")  # type: ignore[arg-type]
     for one in fields:
         cells = []
         for column in columns:

@@ -1,4 +1,4 @@
-"""Other people's CSV files: series in columns, results of pairs, groups of nodes. What is wrong is told with its place.
+"""Other people's CSV files: series in columns, results of pairs, groups of nodes. Errors name file, line and column.
 
 A message reads `file:line: column: found: allowed`. The separator is a comma, or a semicolon or tab where the first line has
 those and no comma. An empty cell and the words of MISSING are missing values.
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcq.errors import UserError
+from hpcq.units import count_of
 
 MISSING = frozenset({"", "nan", "na", "n/a", "null", "none"})
 PAIR_COLUMNS = ("round", "node_a", "node_b", "value")
@@ -36,21 +37,23 @@ class _Row:
 
 
 def read_series(file: str) -> SeriesTable:
-    """Read a CSV with one series a column and an optional header; `-` is standard input."""
+    """Read a CSV with one series per column and an optional header; `-` is standard input."""
     name, rows = _read_rows(file, keep_blank_lines=True)
     while rows and not any(rows[-1].cells):
         rows.pop()
     header = _series_header(name, rows[0]) if rows else None
     data = rows[1:] if header else rows
     if not data:
-        raise UserError(f"{name}:1: rows: none: at least one row of numbers", "one series a column, one value a line")
+        raise UserError(f"{name}:1: rows: none: at least one row of numbers", "one series per column, one value per line")
     width = len(rows[0].cells)
     names = header or [f"column_{i + 1}" for i in range(width)]
     columns: list[list[float]] = [[] for _ in names]
     for row in data:
         cells = row.cells or [""]
         if len(cells) != width:
-            raise UserError(f"{name}:{row.line}: row: {len(cells)} cells: {width}, as line {rows[0].line} has")
+            raise UserError(
+                f"{name}:{row.line}: row: {count_of(len(cells), 'cell')}: {width} are needed, like line {rows[0].line}"
+            )
         for column, cell, title in zip(columns, cells, names, strict=True):
             column.append(_number(name, row.line, title, cell))
     return SeriesTable(name, dict(zip(names, columns, strict=True)), [row.line for row in data])
@@ -89,12 +92,12 @@ def read_groups(file: str) -> dict[str, str]:
     groups: dict[str, str] = {}
     for row in rows[1:] if titled else rows:
         if len(row.cells) != 2:
-            raise UserError(f"{name}:{row.line}: row: {len(row.cells)} cells: 2, node and group")
+            raise UserError(f"{name}:{row.line}: row: {count_of(len(row.cells), 'cell')}: 2 are needed, node and group")
         node, group = row.cells
         if not node or not group:
             raise UserError(f"{name}:{row.line}: {'group' if node else 'node'}: nothing: a name")
         if groups.setdefault(node, group) != group:
-            raise UserError(f"{name}:{row.line}: group: {node} in {group}: one group a node, and it is in {groups[node]}")
+            raise UserError(f"{name}:{row.line}: group: {node} in {group}: one group per node, and it is in {groups[node]}")
     return groups
 
 
@@ -154,13 +157,17 @@ def _columns(name: str, rows: list[_Row], wanted: tuple[str, ...]) -> tuple[list
             raise UserError(f"{name}:{rows[0].line}: header: no column {missing[0]}: {','.join(wanted)}")
         return [titles.index(title) for title in wanted], rows[1:]
     if len(titles) != len(wanted):
-        raise UserError(f"{name}:{rows[0].line}: row: {len(titles)} cells: {len(wanted)}, {','.join(wanted)}")
+        raise UserError(
+            f"{name}:{rows[0].line}: row: {count_of(len(titles), 'cell')}: {len(wanted)} are needed: {','.join(wanted)}"
+        )
     return list(range(len(wanted))), rows
 
 
 def _check_width(name: str, row: _Row, first: _Row) -> None:
     if len(row.cells) != len(first.cells):
-        raise UserError(f"{name}:{row.line}: row: {len(row.cells)} cells: {len(first.cells)}, as line {first.line} has")
+        raise UserError(
+            f"{name}:{row.line}: row: {count_of(len(row.cells), 'cell')}: {len(first.cells)} are needed, like line {first.line}"
+        )
 
 
 def _is_number(cell: str) -> bool:

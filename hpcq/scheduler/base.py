@@ -130,7 +130,7 @@ class Scheduler(Adapter):
         return answers
 
     def expected_wait_s(self, submission: Submission) -> float | None:
-        """In how many seconds a script would start if it were handed in now; None where the scheduler does not say."""
+        """In how many seconds a script would start if it were submitted now; None if the scheduler does not say."""
         command = self.estimate_command(submission)
         if command is None:
             return None

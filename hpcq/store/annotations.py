@@ -1,4 +1,4 @@
-"""What people add to the database: remarks, events, baselines, retractions, and what they decided about changes.
+"""What people add to the database: notes, events, baselines, retractions, and what they decided about changes.
 
 Nothing here deletes a row: taking something back is a row of its own, with who and why.
 """
@@ -123,7 +123,7 @@ def add_event(path: Path, kind: str, times: tuple[str, str | None], places: Sequ
 
 
 def annotate(path: Path, what: str, name: str, note: str, who: str) -> None:
-    """A remark on a run, a series, a result or a node (`what`). Raises UserError when there is none of that name."""
+    """Add a note to a run, a series, a result or a node (`what`). Raises UserError when there is none of that name."""
     with writing(path) as database, transaction(database):
         target: dict[str, int | None] = {}
         moment = utc_now()

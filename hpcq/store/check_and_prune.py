@@ -1,7 +1,7 @@
 """Looking after the database: is it sound, and how it stays small.
 
     check(path)              integrity, references, and that every planned repetition is accounted for
-    prune(path, before)      runs that ended before: metrics become one point a job, counters and histograms go
+    prune(path, before)      runs that ended before: metrics become one point per job, counters and histograms go
 
 A pruned point is the very point that histories show and verdicts rest on, so neither changes. What it was made of is in the
 run's folder, as long as that is kept.

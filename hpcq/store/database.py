@@ -65,7 +65,7 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
         if version != SCHEMA_VERSION:
             raise StoreError(
                 f"{path}: has version {version}, this hpcq reads {SCHEMA_VERSION}",
-                "the next `hpcq run` into it brings it forward",
+                f"`hpcq db upgrade --db {path}` converts it",
             )
         database.execute("PRAGMA query_only = ON")
         yield database

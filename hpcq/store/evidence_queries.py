@@ -1,7 +1,7 @@
 """What people ask results.db about evidence: findings, the facts behind a result, and what changed on a node.
 
-    findings_of(database, selection)          one row a finding
-    finding_groups(database, run)             one row a rule that applied, with counts
+    findings_of(database, selection)          one row per finding
+    finding_groups(database, run)             one row per rule that applied, with counts
     facts_of_result(database, result_id)      the facts of both nodes as they were in that job
     facts_at(database, node, moment)          the facts of a node in a run, or at a time
     compared(database, what, a, b)            two of those, as a person names them

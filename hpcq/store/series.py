@@ -1,4 +1,4 @@
-"""The measured values of runs, one row a test of a pair and metric: what gates are held against."""
+"""The measured values of runs, one row per test, pair and metric: what gates judge."""
 
 from __future__ import annotations
 

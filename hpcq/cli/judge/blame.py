@@ -147,7 +147,7 @@ def _write(campaign: str, like: str | None, source: str | None, cluster: str | N
         text = base.read_text(encoding="utf-8")
         clusters = read_campaign(base).clusters
         if cluster is None and len(clusters) > 1:
-            raise UserError(f"{base}: clusters: {', '.join(clusters)}: --cluster says which of them is meant")
+            raise UserError(f"{base}: clusters: {', '.join(clusters)}: choose one with --cluster")
         cluster = cluster or clusters[0]
     else:
         text = source or ""

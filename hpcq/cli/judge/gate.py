@@ -70,7 +70,7 @@ def propose_gates(  # noqa: PLR0917 - Click passes by name
         print_json([_row(row, metric, made, against) for row, metric, made in proposals])
         return Exit.OK
     if not proposals:
-        told = "" if against is None else f" with a reference to {against} that stands"
+        told = "" if against is None else f" with a reference to {against}"
         click.echo(f"nothing to propose: no test has 30 points in this stretch{told}", err=True)
         return Exit.OK
     click.echo("gates:")

@@ -120,7 +120,7 @@ def _severity(one: Any) -> tuple[bool, bool, bool, float]:
 
 
 def _print_unclear(judged: Judged) -> None:
-    """With --all: what could not be told, with the reason and what would settle it."""
+    """With --all: the series that stay unclear, with the reason and what would settle it."""
     for one in judged.changes:
         level = one.level
         if level.direction == "same" and level.verdict.value == "inconclusive":

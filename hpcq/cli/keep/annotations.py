@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,6 +15,8 @@ from hpcq.cli.rows import Column, print_rows
 from hpcq.errors import Exit, UserError
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+#: A campaign writes it behind `baseline:`.
+_BASELINE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _EVENT = (
     Column("kind"),
     Column("started_utc", "from"),
@@ -129,6 +132,8 @@ def set_baseline(name: str, runs: tuple[str, ...], why: str, who: str, database:
     from hpcq.store.annotations import Said
     from hpcq.store.annotations import set_baseline as write
 
+    if not _BASELINE_NAME.fullmatch(name):
+        raise UserError(f"{name!r}: letters, digits and ._- are allowed, at most 64", "gates name it as baseline:NAME")
     for run in write(existing(database), name, runs, Said(who, why)):
         click.echo(run)
     return Exit.OK

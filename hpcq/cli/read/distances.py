@@ -1,4 +1,4 @@
-"""What links bring beside the same nodes within their clusters, as a table; `hpcq results` and `hpcq run` show it."""
+"""Links compared with the same nodes within their clusters, as a table; `hpcq results` and `hpcq run` show it."""
 
 from __future__ import annotations
 

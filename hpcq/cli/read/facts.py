@@ -9,7 +9,7 @@ import click
 
 from hpcq.cli.options import database_option, json_option
 from hpcq.cli.rows import Column, print_json, print_rows
-from hpcq.errors import Exit
+from hpcq.errors import Exit, UserError
 
 if TYPE_CHECKING:
     from hpcq.store.evidence_queries import Change, Snapshot
@@ -40,6 +40,9 @@ def show_facts(node: str, moment: str | None, only: str | None, database: Path, 
     with reading(database) as connection:
         found = facts_at(connection, node, moment)
     chosen = {name: value for name, value in found.facts.items() if name.startswith(only or "")}
+    if only and not chosen:
+        groups = dict.fromkeys(name.partition(".")[0] for name in found.facts)
+        raise UserError(f"--only {only}: no fact of {node} begins with it", f"groups of facts are {', '.join(groups)}")
     if as_json:
         print_json({**found.head(), "facts": chosen})
         return Exit.OK

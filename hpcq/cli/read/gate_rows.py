@@ -21,7 +21,7 @@ _PLACES = 3
 
 
 def chosen_gates(connection: Connection, selection: Selection) -> list[GateVerdict]:
-    """What the gates of the selection's run say of the selected series; a campaign of another hpcq is told, and not judged."""
+    """What the gates of the run say of the selected series; it reports another version's campaign unjudged."""
     from hpcq.analysis.gates import judge_run
 
     assert selection.run is not None  # noqa: S101 - results are of one run

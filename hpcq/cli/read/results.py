@@ -283,7 +283,7 @@ def _print_missing(rows: Sequence[ResultRow]) -> None:
 
 
 def _print_evidence(groups: Sequence[FindingGroup]) -> None:
-    """One line on what stands behind the numbers, where the evidence says anything."""
+    """One line on what the evidence says about the numbers, if it says anything."""
     counts: Counter[str] = Counter()
     for one in groups:
         counts[one.rule] += one.result_count

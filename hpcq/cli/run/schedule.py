@@ -8,7 +8,7 @@ import click
 
 from hpcq.cli.options import Verbs, json_option
 from hpcq.cli.rows import Column, print_rows
-from hpcq.errors import Exit
+from hpcq.errors import Exit, UserError
 from hpcq.runner.watch.schedule import KINDS
 
 _ENTRY = (
@@ -51,6 +51,7 @@ def add(name: str, words: tuple[str, ...], when: str, kind: str, dry_run: bool) 
     """
     from hpcq.runner.watch.schedule import install, new_entry, shown
 
+    _check_verb(words[0])
     entry = new_entry(name, kind, when, words, Path.cwd())
     for place, text in shown(entry).items():
         click.echo(f"{place}:\n" + "".join(f"    {line}\n" for line in text.splitlines()))
@@ -59,6 +60,16 @@ def add(name: str, words: tuple[str, ...], when: str, kind: str, dry_run: bool) 
         return Exit.OK
     install(entry)
     return Exit.OK
+
+
+def _check_verb(verb: str) -> None:
+    """A misspelt verb must not fail at night. Raises UserError with the nearest."""
+    from hpcq.cli.main import hpcq
+    from hpcq.kernels import unknown_name
+
+    known = hpcq.list_commands(click.Context(hpcq))
+    if verb not in known:
+        raise UserError(*unknown_name("command", verb, known))
 
 
 @schedule.command("list")

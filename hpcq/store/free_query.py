@@ -1,0 +1,42 @@
+"""Queries that people type themselves: read only, whatever they say."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+from typing import Any
+
+from hpcq.errors import UserError
+from hpcq.store.database import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Names of the columns, and the rows."""
+
+    columns: tuple[str, ...]
+    rows: tuple[dict[str, Any], ...]
+
+
+def answer(database: Connection, query: str) -> Answer:
+    """Run one SELECT. Raises UserError with SQLite's words; a statement that would write is refused by the connection."""
+    try:
+        cursor = database.execute(query)
+        rows = cursor.fetchall()
+    except (sqlite3.Error, sqlite3.Warning) as error:
+        raise UserError(f"SQL: {error}", "docs/database.md lists the views; one SELECT, read only") from error
+    if cursor.description is None:
+        raise UserError("SQL: the statement returns no rows: a SELECT", "docs/database.md lists the views")
+    columns = tuple(str(one[0]) for one in cursor.description)
+    return Answer(columns, tuple(dict(zip(columns, tuple(row), strict=True)) for row in rows))
+
+
+def runs(database: Connection, campaign: str | None, limit: int) -> list[dict[str, Any]]:
+    """The newest runs, one row per run and cluster."""
+    rows = database.execute(
+        "SELECT run, campaign, cluster, created_utc, planned_count, measured_count,"
+        " planned_count - measured_count AS missing_count, closed_utc IS NOT NULL AS ended"
+        " FROM v_runs WHERE ?1 IS NULL OR campaign = ?1 ORDER BY created_utc DESC, cluster LIMIT ?2",
+        (campaign, limit),
+    )
+    return [dict(row) | {"ended": bool(row["ended"])} for row in rows]
