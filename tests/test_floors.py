@@ -146,23 +146,33 @@ def test_sql_stands_in_store_and_analysis_only() -> None:
     assert strangers == []
 
 
-#: Files outside hpcq/scheduler/slurm that may name it: the list of kinds, and help about the lab, which is made of it.
-MAY_NAME_SLURM = {"scheduler/kinds.py", "cli/main.py", "cli/run/lab.py"}
+#: Words of each scheduler, and the files outside its package that may say them: the list of kinds, and help with examples.
+WORDS = {
+    "slurm": ("slurm|sbatch|scontrol|squeue|sinfo|sacct|scancel|srun|scrontab", {"cli/main.py", "cli/run/lab.py"}),
+    "pbs": (r"\bpbs|qsub|qstat|qdel|qalter|qrls|pbsnodes|pbsdsh|pbs_", {"definition/campaign.py"}),
+}
 
 
-def test_slurm_is_one_package() -> None:
-    """Whoever adds a scheduler writes one package: nothing outside knows the words of the first one."""
-    words = re.compile("slurm|sbatch|scontrol|squeue|sinfo|sacct|scancel|srun|scrontab", re.IGNORECASE)
+@pytest.mark.parametrize("kind", sorted(WORDS))
+def test_a_scheduler_is_one_package(kind: str) -> None:
+    """Whoever adds a scheduler writes one package: nothing outside knows the words of another one."""
+    words, examples = WORDS[kind]
     strangers = [
         f"{name}:{number}: {line.strip()}"
         for path in sorted(PACKAGE.rglob("*"))
         if path.suffix in {".py", ".sh", ".j2"}
-        and (name := path.relative_to(PACKAGE).as_posix()) not in MAY_NAME_SLURM
-        and not name.startswith("scheduler/slurm/")
+        and (name := path.relative_to(PACKAGE).as_posix()) not in {"scheduler/kinds.py", *examples}
+        and not name.startswith(f"scheduler/{kind}/")
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
-        if words.search(line)
+        if re.search(words, line, re.IGNORECASE)
     ]
     assert strangers == []
+
+
+def test_nothing_asks_which_kind_of_scheduler_it_has() -> None:
+    asking = re.compile(r"\.scheduler\s*(==|!=|in)\s|isinstance\([^)]*(Slurm|Pbs|Local)\b")
+    found = [path.name for path in modules().values() if asking.search(path.read_text(encoding="utf-8"))]
+    assert found == []
 
 
 def test_every_kind_of_scheduler_has_its_package_and_its_head() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from hpcq.definition.cluster import read_cluster
 from hpcq.runner.site.place import reach, scheduler_of
 from hpcq.scheduler.slurm.reasons import read_submission
-from hpcq.scheduler.types import Fate, JobKey, JobState, Submission
+from hpcq.scheduler.types import Fate, JobKey, JobState, QueueQuery, Submission
 from hpcq.transport import Completed
 from tests.scheduler_contract import Site
 from tests.simulated_slurm.site import SimulatedSlurm, simulated_slurm
@@ -153,3 +154,17 @@ def test_a_job_that_still_waits_at_the_end_of_the_hours_ends_by_itself(slurm: Si
     answer = late.submit("late", "exit 0")
     assert answer.native_id
     assert site.wait(answer.native_id, JobState.DEADLINE, within_s=20).state is JobState.DEADLINE
+
+
+def test_the_jobs_of_others_have_a_period_of_their_own(slurm: SimulatedSlurm, tmp_path: Path) -> None:
+    cluster = read_cluster(slurm.cluster("poll_interval_s: 1h") / "sim.yaml")
+    scheduler = scheduler_of(cluster, reach(cluster))
+    slurm.control(other={"nodes": ["n0001"], "run_s": 300})
+    slurm.control(other={"nodes": ["n0001"], "run_s": 300})
+    looks = [scheduler.look(QueueQuery(mine=True, others=True)) for _ in range(5)]
+    assert [len(one.others or ()) for one in looks] == [1] * 5, "between two answers the last one holds"
+    assert slurm.control()["calls"]["squeue"] == 5 + 1, "five times our own, once all others"
+    assert scheduler.look(QueueQuery(mine=True)).others is None
+    often = scheduler_of(replace(cluster, poll_interval_s=0.0), reach(cluster))
+    assert [often.look(QueueQuery(others=True)).others for _ in range(2)][1]
+    assert slurm.control()["calls"]["squeue"] == 5 + 1 + 1 + 2

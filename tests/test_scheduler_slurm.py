@@ -51,3 +51,17 @@ def test_many_jobs_in_one_submission_and_one_poll(site: Site) -> None:
     assert site.scheduler.query_count == before + 1
     for native_id in ids:
         assert site.wait(native_id, *TERMINAL).state is JobState.COMPLETED
+
+
+def test_a_job_that_cannot_start_in_time_removes_itself(site: Site) -> None:
+    """As at the end of a campaign's hours: `--deadline` is when the job would have to end."""
+    first = site.submit("first", "sleep 300")
+    assert first.native_id
+    site.wait(first.native_id, JobState.RUNNING)
+    late = Site(site.scheduler, site.folder, f"{site.head}\n#SBATCH --deadline=now+75", site.tags)
+    answer = late.submit("late", "exit 0")
+    assert answer.native_id, answer
+    try:
+        assert late.wait(answer.native_id, *TERMINAL, within_s=240).state is JobState.DEADLINE
+    finally:
+        site.scheduler.cancel([site.key(first.native_id), site.key(answer.native_id)])

@@ -12,6 +12,7 @@ rules are here, once:
 
     - one look asks everything in one command: nodes, all our jobs, who else waits; a job the scheduler does not know is
       UNKNOWN here and becomes LOST in the driver after a grace, never successful;
+    - what others wait for is asked less often than how our own jobs do: that list may be as long as the whole queue;
     - a poll that fails changes nothing: it raises, and the driver keeps what it knew;
     - an unknown state word is reported as UNKNOWN with the word in `reason`, not guessed;
     - an id is believed only with its name and its user: a report of a job that is called otherwise, or belongs to somebody
@@ -20,6 +21,8 @@ rules are here, once:
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
@@ -34,6 +37,7 @@ from hpcq.scheduler.types import (
     JobReport,
     JobState,
     NodeState,
+    OtherJob,
     QueueQuery,
     QueueSnapshot,
     SchedulerSettings,
@@ -51,6 +55,9 @@ class Scheduler(Adapter):
 
     def __init__(self, transport: Transport, settings: SchedulerSettings) -> None:
         super().__init__(transport, settings)
+        #: What others waited for when they were last asked about, and when that was.
+        self._others: tuple[OtherJob, ...] = ()
+        self._others_s = -math.inf
         #: Questions asked of the scheduler; submitting and cancelling are no questions.
         self.query_count = 0
 
@@ -65,18 +72,23 @@ class Scheduler(Adapter):
         if jobs:
             parts["jobs"] = self.poll_command(jobs)
         others, mine = self.others_command(), self.mine_command()
-        if question.others and others is not None:
+        now_s = time.monotonic()
+        if question.others and others is not None and now_s - self._others_s >= self.settings.others_period_s:
             parts["others"] = others
         if question.mine and mine is not None:
             parts["mine"] = mine
+        kept = self._others if question.others and others is not None else None
         if not parts:
-            return QueueSnapshot(self._reports(question.jobs, None))
+            return QueueSnapshot(self._reports(question.jobs, None), others=kept)
         self.query_count += 1
         said = parts_of(self.transport.sh(parts_script(parts)), parts)
+        if "others" in said:
+            kept = self._others = self.read_others(self._answered(said["others"], "job list").text)
+            self._others_s = now_s
         return QueueSnapshot(
             reports=self._reports(question.jobs, said.get("jobs")),
             nodes=self.read_nodes(self._answered(said["nodes"], "node list").text) if "nodes" in said else None,
-            others=self.read_others(self._answered(said["others"], "job list").text) if "others" in said else None,
+            others=kept,
             mine=self.read_mine(self._answered(said["mine"], "job list").text) if "mine" in said else None,
         )
 

@@ -214,6 +214,8 @@ class SchedulerSettings:
     reservation: str | None = None
     #: The reservation is the run's own: made when it is needed, so it may not be there, and then nothing is within it.
     own_reservation: bool = False
+    #: The jobs of others are asked for so often at most; a look between two of these answers brings the last one.
+    others_period_s: float = 0.0
     #: Further keys of the cluster file that only this scheduler has, by their names there.
     extra: Mapping[str, str] = field(default_factory=dict)
     #: Schedulers that play nodes only: their names, and where the queue is kept.

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from hpcq.clock import Clock
 from hpcq.definition.model import Cluster
+from hpcq.scheduler.kinds import describe
 
 #: Failed questions in a row after which the driver slows down and says so.
 FAILURES_SAID = 5
@@ -45,7 +46,7 @@ class Pace:
     @classmethod
     def of(cls, cluster: Cluster, clock: Clock) -> Pace:
         """A batch system is asked at most once a second; this machine's own queue may be asked more often."""
-        if cluster.scheduler == "local":
+        if describe(cluster.scheduler).here_only:
             return cls(query_s=0.1, poll_max_s=0.5, grace_s=cluster.files_appear_within_s, refill_s=0.1, clock=clock)
         poll_s = cluster.poll_interval_s
         return cls(query_s=1.0, poll_max_s=poll_s, grace_s=cluster.files_appear_within_s, refill_s=poll_s, clock=clock)

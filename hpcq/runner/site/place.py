@@ -164,6 +164,7 @@ def scheduler_of(cluster: Cluster, transport: Transport, *, own_reservation: str
             qos=cluster.qos,
             reservation=own_reservation or cluster.reservation,
             own_reservation=own_reservation is not None,
+            others_period_s=cluster.poll_interval_s,
             extra=cluster.extra,
             nodes=cluster.nodes,
             queue_folder=local_queue(cluster),
