@@ -183,6 +183,36 @@ def test_a_denied_reservation_ends_with_zero_and_is_a_refusal(pbs: SimulatedPbs,
     assert not site.scheduler.has_reservation("run-1")
 
 
+def test_orders_of_an_acceptance_keep_what_others_drained(pbs: SimulatedPbs, site: Site) -> None:
+    pbs_root(pbs, f"set server managers = {getpass.getuser()}@*")
+    pbs.control(nodes={"pbn1": {"offline": True, "comment": "fan"}})
+    administration = site.scheduler.administration()
+    assert administration is not None
+    seen = administration.look()
+    assert (seen.nodes["pbn1"].drained, seen.nodes["pbn1"].reason, seen.nodes["pbn1"].own_drain) == (True, "fan", False)
+    order = administration.drain(["pbn1", "pbn2"], "hpcq accept: slow")
+    assert order is not None
+    assert site.scheduler.transport.sh(order).returncode == 0
+    seen = administration.look()
+    assert {name: node.reason for name, node in seen.nodes.items() if node.drained} == {
+        "pbn1": "fan",
+        "pbn2": "hpcq accept: slow",
+    }
+    order = administration.reserve(["pbn2"], seen.user, None)
+    resume = administration.resume(["pbn2"])
+    assert order is not None
+    assert resume is not None
+    assert site.scheduler.transport.sh(f"{order} && {resume}").returncode == 0
+    seen = administration.look()
+    [held] = seen.reservations
+    assert (held.own, held.nodes, held.maintenance, held.mine) == (True, ("pbn2",), True, True)
+    assert administration.open_outward(held.name) is None
+    order = administration.give_back(held, ["pbn2"])
+    assert order is not None
+    assert site.scheduler.transport.sh(order).returncode == 0
+    assert administration.look().reservations == ()
+
+
 @pytest.mark.parametrize("order", ["withdrawal", "stopped"])
 def test_a_job_that_vanished_as_it_was_told_is_no_loss(order: str) -> None:
     """Without history, PBS forgets a job that was deleted while it waited."""
