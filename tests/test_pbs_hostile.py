@@ -230,7 +230,7 @@ def test_a_job_that_vanished_as_it_was_told_is_no_loss(order: str) -> None:
     assert end_of(unasked, gone, told, waited_s=11, grace_s=10) == AttemptOutcome("failed", "term")
     ended = end_of(attempt, gone, told, waited_s=0, grace_s=10)
     assert ended is not None
-    assert ended.outcome == "cancelled"
+    assert ended.outcome == ("withdrawn" if order == "withdrawal" else "cancelled")
 
 
 def test_a_script_that_ended_itself_at_its_limit_is_timed_out() -> None:
