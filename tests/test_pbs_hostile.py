@@ -16,6 +16,8 @@ from hpcq.errors import SchedulerError
 from hpcq.run_folder.journal_state import Attempt
 from hpcq.runner.queue.outcome import AttemptOutcome, Left, end_of
 from hpcq.runner.site.place import reach, scheduler_of
+from hpcq.scheduler.pbs.jobs import read_job
+from hpcq.scheduler.pbs.records import Record
 from hpcq.scheduler.types import Fate, JobKey, JobReport, JobState, NodeCondition, QueueQuery, Submission, Wait
 from tests.scheduler_contract import Site, pbs_site
 from tests.simulated_pbs.site import SimulatedPbs, simulated_pbs
@@ -157,6 +159,15 @@ def test_the_daemon_of_a_node_dies_under_a_job(pbs: SimulatedPbs, site: Site) ->
     assert pbs.run("qdel", key.native_id).returncode == 222
     assert site.scheduler.cancel([key]) is None
     site.ends(key.native_id, JobState.CANCELLED)
+
+
+def test_a_deleted_job_whose_second_node_had_died_is_cancelled() -> None:
+    """Recorded on a live server: substate 93 and no 91, but the comment says who ended it."""
+    comment = "Job run at Sun Nov 22 at 08:40 on (pbn1:ncpus=1)+(pbn2:ncpus=1) and terminated by me@simhead.sim.test"
+    attributes = {"job_state": "F", "substate": "93", "Exit_status": "271", "comment": comment, "Job_Owner": "me@simhead"}
+    report = read_job(Record("Job Id", "1.simhead", attributes), "me")
+    assert (report.state, report.own_request) == (JobState.CANCELLED, True)
+    assert read_job(Record("Job Id", "1.simhead", attributes), "you").own_request is False
 
 
 def test_a_denied_reservation_ends_with_zero_and_is_a_refusal(pbs: SimulatedPbs, site: Site) -> None:

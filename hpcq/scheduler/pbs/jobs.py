@@ -124,7 +124,8 @@ def _end(record: Record) -> tuple[JobState, str, int | None]:
     """How a job ended: state, why, exit code. Without an exit code it was never successful."""
     code, substate = record.number("Exit_status"), record.number("substate")
     comment = record.get("comment")
-    if substate == _TERMINATED:
+    # Where the daemon of another of its nodes had died, a deleted job ends as failed; its comment still says who ended it.
+    if substate == _TERMINATED or _TERMINATED_BY.search(comment):
         return JobState.CANCELLED, comment, None if code is None or code < 0 else code
     if code is None:
         return JobState.FAILED, f"ended without having run: {comment}" if comment else "ended without having run", None
