@@ -77,9 +77,7 @@ def node_state(machine: Machine, node: Node) -> str:
     running = [one for one in machine.reservations.values() if node.name in one.nodes and one.state == "RUNNING"]
     if any(job.exclusive for job in there):
         words.append("job-exclusive")
-    elif any(one.maintenance for one in running):
-        words.append("maintenance")
-    elif any("excl" in one.place for one in running):
+    elif any(one.maintenance or "excl" in one.place for one in running):
         words.append("resv-exclusive")
     elif sum(c.ncpus for job in there for h, c in zip(job.hosts, job.chunks, strict=True) if h == node.name) >= node.ncpus:
         words.append("job-busy")

@@ -7,7 +7,7 @@ told to end, the scheduler's word gives the reason. Silence of both is LOST, nev
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,9 @@ from hpcq.scheduler.types import JobReport, JobState
 
 #: What a script says that was asked to end after the test in hand.
 ENDED_EARLY = "ended_early"
+#: What a script says that was told to end, and one that ended itself at its time limit.
+TOLD_TO_END = "term"
+TIME_LIMIT = "time_limit"
 #: What one side of a link says that waited for the other one longer than its driver should have let it.
 PATIENCE_OVER = "peer_never_came"
 
@@ -59,6 +62,7 @@ def end_of(attempt: Attempt, report: JobReport | None, left: Left, *, waited_s: 
         return AttemptOutcome("completed", "")
     if report is None:
         return None
+    report = _as_ordered(attempt, report, left, forgotten=waited_s >= grace_s)
     files_may_come = left.started and left.exit_file is None and waited_s < grace_s
     ours = attempt.withdrawal and not files_may_come  # our own order, also where the job had just started
     if report.state is JobState.CANCELLED and ours:
@@ -66,6 +70,15 @@ def end_of(attempt: Attempt, report: JobReport | None, left: Left, *, waited_s: 
     if report.state is JobState.CANCELLED and not left.started and attempt.stopped:
         return AttemptOutcome("cancelled", attempt.stopped)
     return decide(report, left, waited_s=waited_s, grace_s=grace_s)
+
+
+def _as_ordered(attempt: Attempt, report: JobReport, left: Left, *, forgotten: bool) -> JobReport:
+    """A job that we told to end, of a scheduler that forgets ended jobs: it is not lost, it did as it was told."""
+    ordered = bool(attempt.withdrawal or attempt.stopped)
+    ended = left.said == TOLD_TO_END if left.started else forgotten
+    if report.state is JobState.UNKNOWN and ordered and ended:
+        return replace(report, state=JobState.CANCELLED, native_state="no more, after it was told to end")
+    return report
 
 
 def decide(report: JobReport, left: Left, *, waited_s: float, grace_s: float) -> AttemptOutcome | None:
@@ -84,7 +97,8 @@ def decide(report: JobReport, left: Left, *, waited_s: float, grace_s: float) ->
     if unknown and not left.said:
         return AttemptOutcome("lost", report.reason or f"state {report.native_state}")
     if unknown or report.state in {JobState.COMPLETED, JobState.FAILED}:
-        return AttemptOutcome("failed", left.said or f"no exit file; the scheduler says {report.native_state}")
+        words = left.said or f"no exit file; the scheduler says {report.native_state}"
+        return AttemptOutcome("timed_out" if left.said == TIME_LIMIT else "failed", words)
     said = f"the scheduler says {report.native_state}"
     return AttemptOutcome(report.state.value, said + (f" ({report.reason})" if report.reason else ""))
 

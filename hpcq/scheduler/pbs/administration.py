@@ -38,16 +38,28 @@ class PbsAdministration(Administration):
         self._transport = transport
         #: The queue, which is PBS's name, of each reservation that was seen.
         self._queues: dict[tuple[str, tuple[str, ...]], str] = {}
+        #: Orders are about vnodes, of which a host may have several.
+        self._vnodes: dict[str, list[str]] = {}
+        #: Where the commands are, if the cluster's shell does not find them: orders say so.
+        self._bin = ""
 
     def look(self) -> Upkeep:
         done = self._transport.sh(
-            shell.subshell(f"export TZ=UTC0 LC_ALL=C; id -un; echo '{_SIGN}'; pbsnodes -av {DSV}; echo '{_SIGN}'; pbs_rstat -f")
+            "command -v pbsnodes || echo not-found\n"
+            + shell.subshell(
+                "export TZ=UTC0 LC_ALL=C; command -v pbsnodes; id -un;"
+                f" echo '{_SIGN}'; pbsnodes -av {DSV}; echo '{_SIGN}'; pbs_rstat -f"
+            )
         )
         parts = done.text.split(f"{_SIGN}\n")
         if len(parts) != 3:
             return Upkeep()
-        user = parts[0].strip()
+        plain, found_at, user = [*parts[0].split(), "", "", ""][:3]
+        self._bin = "" if plain == found_at else f"{found_at.rpartition('/')[0]}/"
         vnodes = [read_vnode(record) for record in read_dsv(parts[1]) if record.kind == "Name"]
+        self._vnodes = {}
+        for vnode in vnodes:
+            self._vnodes.setdefault(vnode.host, []).append(vnode.name)
         found = []
         for one in read_reservations(parts[2]):
             shown = _reservation(one, vnodes, user) if one.standing else None
@@ -57,31 +69,35 @@ class PbsAdministration(Administration):
         return Upkeep(user, _nodes(vnodes), tuple(found))
 
     def drain(self, nodes: Sequence[str], reason: str) -> str | None:
-        return "; ".join(
-            f"pbsnodes -v {quote(node)} | grep -q 'state = .*offline' || pbsnodes -o -C {quote(reason)} {quote(node)}"
-            for node in nodes
+        return " && ".join(
+            f"{{ {self._bin}pbsnodes -v {name} | grep -q 'state = .*offline'"
+            f" || {self._bin}pbsnodes -o -C {quote(reason)} {name}; }}"
+            for name in self._names(nodes)
         )
 
     def resume(self, nodes: Sequence[str]) -> str | None:
         # With -C '' the reason goes, too: PBS would keep it.
-        return f"pbsnodes -r -C '' {' '.join(quote(node) for node in nodes)}"
+        return f"{self._bin}pbsnodes -r -C '' {' '.join(self._names(nodes))}"
 
     def reserve(self, nodes: Sequence[str], user: str, standing: Reservation | None) -> str | None:  # noqa: ARG002
         # A maintenance reservation takes whole hosts at once; PBS enlarges none, so another one of the same name joins it.
         hosts = " ".join(quote(node) for node in nodes)
         start = 'date -d "@$(($(date +%s) + 3))" +%Y%m%d%H%M.%S'
         users = quote(f"{user}@*")
-        made = f'pbs_rsub -N {OWN_RESERVATION} -R "$({start})" -D {60 * OWN_MINUTES} -U {users} --hosts {hosts}'
+        made = f'{self._bin}pbs_rsub -N {OWN_RESERVATION} -R "$({start})" -D {60 * OWN_MINUTES} -U {users} --hosts {hosts}'
         return f"{made} | grep CONFIRMED"
 
     def give_back(self, standing: Reservation, nodes: Sequence[str]) -> str | None:
         # All of its nodes or none: PBS takes no hosts out of a reservation that runs.
         queue = self._queues.get((standing.name, standing.nodes), standing.name)
-        return f"pbs_rdel {quote(queue)}" if set(standing.nodes) <= set(nodes) else None
+        return f"{self._bin}pbs_rdel {quote(queue)}" if set(standing.nodes) <= set(nodes) else None
 
     def admit(self, reservation: str, user: str) -> str | None:
         queue = next((queue for (name, _), queue in self._queues.items() if name == reservation), reservation)
-        return f"qmgr -c {quote(f'set queue {queue} acl_users += {user}@*')}"
+        return f"{self._bin}qmgr -c {quote(f'set queue {queue} acl_users += {user}@*')}"
+
+    def _names(self, nodes: Sequence[str]) -> list[str]:
+        return [quote(name) for node in nodes for name in self._vnodes.get(node, [node])]
 
     def open_outward(self, reservation: str) -> str | None:  # noqa: ARG002 - PBS has no such thing
         return None

@@ -63,6 +63,7 @@ _OWN_CODES = {
     -30: (JobState.NODE_FAILED, "one of its nodes did not join"),
 }
 _SIGNALLED = 256
+_TERMINATED_BY = re.compile(r" and terminated by ([^@\s]+)@")
 
 
 def short_name(tag: str) -> str:
@@ -88,7 +89,14 @@ def read_job(record: Record, user: str | None = None) -> JobReport:
         wait=read_wait(word, record.get("Hold_Types"), comment) if waits else Wait.ORDINARY,
         name=tag_of(record),
         mine=None if user is None else owner(record) == user,
+        own_request=_ended_by(comment, user) if state is JobState.CANCELLED else None,
     )
+
+
+def _ended_by(comment: str, user: str | None) -> bool | None:
+    """Whether it was this user who deleted it; of a job that had not started PBS does not say who."""
+    match = _TERMINATED_BY.search(comment)
+    return None if match is None or user is None else match[1] == user
 
 
 def owner(record: Record) -> str:
@@ -116,7 +124,8 @@ def _end(record: Record) -> tuple[JobState, str, int | None]:
     """How a job ended: state, why, exit code. Without an exit code it was never successful."""
     code, substate = record.number("Exit_status"), record.number("substate")
     comment = record.get("comment")
-    if substate == _TERMINATED:
+    # Where the daemon of another of its nodes had died, a deleted job ends as failed; its comment still says who ended it.
+    if substate == _TERMINATED or _TERMINATED_BY.search(comment):
         return JobState.CANCELLED, comment, None if code is None or code < 0 else code
     if code is None:
         return JobState.FAILED, f"ended without having run: {comment}" if comment else "ended without having run", None
