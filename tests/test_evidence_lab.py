@@ -23,7 +23,7 @@ from hpcq.evidence.judgement import CrossedInterface, Finding, JudgedResult, Jud
 from tests.kernel_programs import Programs, programs, write_secret
 from tests.lab_fixture import RunningLab
 
-pytestmark = [pytest.mark.lab, pytest.mark.quiet]
+pytestmark = [pytest.mark.lab, pytest.mark.quiet, pytest.mark.real_time]
 __all__ = ["programs"]
 
 CLIENT, SERVER, THIRD = "alpha/n01", "alpha/n02", "alpha/n03"

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.campaigns_in_lab import Desk
+from tests.desk import assert_clean
 from tests.lab_fixture import RunningLab
 
 pytestmark = [pytest.mark.lab, pytest.mark.quiet]
@@ -78,6 +79,7 @@ def test_every_pair_of_the_link_and_of_its_nodes_is_measured(measured: Desk) -> 
         {"placement": "cluster", "outcome": "measured", "n": 10},  # two clusters, one pair, five tests
         {"placement": "link", "outcome": "measured", "n": 16},  # two pairs, three tests both ways, two tests
     ]
+    assert_clean(measured.run_folder)
     pairs = measured.rows(
         "SELECT DISTINCT client_cluster, server_cluster, client, server FROM v_series WHERE placement = 'link'"
     )
