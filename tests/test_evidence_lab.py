@@ -205,6 +205,7 @@ def test_an_undisturbed_run_has_no_finding(nodes: Nodes, kernel: str, options: d
             assert told.stolen_ticks > 0, said
         if not told.judgement.findings:
             return
+    pytest.skip(f"this machine was not quiet in {QUIET_TRIES} measurements: {said}")
 
 
 def _seen_outside(kernel: str) -> float:
