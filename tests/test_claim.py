@@ -60,10 +60,11 @@ def test_the_driver_claims_an_attempt_that_no_scheduler_knows(tmp_path: Path) ->
     attempt = Attempt(tag="tag", job_id="j00001", attempt_no=1, nodes=("n1", "n2"), pairs=(0,))
     files = files_of(tmp_path)
     there = Path(files.root) / attempt.folder
-    assert files.claim(attempt) is None, "its folder was never brought there: it cannot run"
+    assert files.claim(attempt).taken, "its folder was never brought there: it cannot run"
     there.mkdir(parents=True)
-    assert files.claim(attempt) is None
+    assert files.claim(attempt).taken
     assert (there / "claim").is_dir(), "should it start after all, it finds the claim"
+    assert files.claim(attempt).taken, "the claim is the driver's own"
 
 
 def test_an_attempt_that_had_started_is_not_claimed_twice(tmp_path: Path) -> None:
@@ -72,7 +73,8 @@ def test_an_attempt_that_had_started_is_not_claimed_twice(tmp_path: Path) -> Non
     there = Path(files.root) / attempt.folder
     (there / "claim").mkdir(parents=True)
     (there / "started.json").write_text('{"native_id": "17"}')
-    assert files.claim(attempt) == "17"
+    claim = files.claim(attempt)
+    assert (claim.taken, claim.native_id) == (False, "17")
 
 
 def test_every_submission_is_in_the_journal_before_it_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
