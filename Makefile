@@ -46,6 +46,7 @@ check: setup ## Lint, format, types, generated files
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	cd lab && ../$(BIN)/mypy --strict .
+	$(BIN)/python -m tools.shell_scripts
 	$(BIN)/clang-format --dry-run --Werror kernels/c/*.c kernels/c/*/*.[ch] tests/c/*.[ch] lab/*.c
 
 format: setup ## Format Python and C

@@ -94,6 +94,24 @@ class Folder:
             return [dict(row) for row in database.execute(query, values)]
 
 
+def assert_clean(run: Path) -> None:
+    """Of a campaign that went well: each job had one attempt, all of them completed, and no step of any ended badly."""
+    journals = sorted(run.glob("*/journal.jsonl"))
+    assert journals, f"{run}: nothing was driven"
+    for journal in journals:
+        events = [json.loads(line) for line in journal.read_text().splitlines()]
+        attempts = [(one["job_id"], one.get("side"), one["attempt_no"]) for one in events if one["event"] == "attempt"]
+        ends = [(one["tag"], one["outcome"], one["reason"]) for one in events if one["event"] == "ended"]
+        assert attempts, f"{journal}: no attempt"
+        assert [one for one in attempts if one[2] != 1] == [], f"{journal}: jobs that were tried again"
+        assert len(ends) == len(attempts) == len(set(attempts)), f"{journal}: attempts without one end"
+        assert [one for one in ends if one[1] != "completed"] == [], f"{journal}: {ends}"
+    for path in run.glob("*/jobs/*/1/**/t*-r*.status"):
+        assert json.loads(path.read_text())["rc"] == 0, f"{path}: {path.with_suffix('.err').read_text()}"
+    for path in run.glob("*/jobs/*/1/**/exit.json"):
+        assert json.loads(path.read_text())["rc"] == 0, path.read_text()
+
+
 def kill_session(child: subprocess.Popen[bytes]) -> None:
     """SIGKILL to everything that the process started, and wait for it."""
     subprocess.run(["pkill", "-KILL", "--session", str(child.pid)], check=False)

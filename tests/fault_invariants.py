@@ -139,11 +139,11 @@ def _nothing_is_left(scene: Scene, within_s: float = 60) -> Iterator[str]:
 
 
 def _jobs_and_processes(scene: Scene, cluster: str) -> list[str]:
-    listed = scene.lab.exec(cluster, "squeue", "-h", "-u", "labuser", "-o", "%i %j %T %r", check=False)
+    listed = scene.lab.exec(cluster, "squeue", "-h", "-u", "labuser", "-o", "%i %j %T %r")
     left = [f"in the queue: {line}" for line in listed.splitlines() if scene.desk.run_folder.name in line]
     for number in range(1, 5):
         where = f"{cluster}/n{number:02d}"
-        shown = scene.lab.exec(where, "pgrep", "-a", "-u", "labuser", check=False)
+        shown = scene.lab.exec(where, "sh", "-c", "pgrep -a -u labuser || [ $? -eq 1 ]")
         left += [f"on {where}: {line}" for line in shown.splitlines() if "hpcq" in line]
     return left
 
@@ -151,7 +151,7 @@ def _jobs_and_processes(scene: Scene, cluster: str) -> list[str]:
 def _nothing_started_twice(scene: Scene) -> Iterator[str]:
     """alpha has accounting: every job by its name, however often Slurm wrote a row for it."""
     words = ["sacct", "-n", "-P", "-X", "-S", "now-2hours", "-u", "labuser", "-o", "JobName,JobIDRaw,Start"]
-    told = {tuple(line.split("|")[:2]) for line in scene.lab.exec("alpha", *words, check=False).splitlines()}
+    told = {tuple(line.split("|")[:2]) for line in scene.lab.exec("alpha", *words).splitlines()}
     names = Counter(name for name, _ in told if scene.desk.run_folder.name in name)
     yield from (f"alpha: {count} jobs of one name: {name}" for name, count in names.items() if count > 1)
 

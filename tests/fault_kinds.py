@@ -148,9 +148,11 @@ def ssh_is_cut(scene: Scene) -> None:
         [*transport._connection(), "-O", "check", transport.host], capture_output=True, text=True, check=False
     )
     running = re.search(r"pid=(\d+)", checked.stderr + checked.stdout)
-    if running is not None:
-        with suppress(ProcessLookupError):
-            os.kill(int(running[1]), signal.SIGKILL)
+    if running is None:
+        scene.said.append("  nothing cut: there was no connection")
+        return
+    with suppress(ProcessLookupError):
+        os.kill(int(running[1]), signal.SIGKILL)
 
 
 @fault("committed", "submitted", "running", "measuring", "link committed", "link met", free=True)
@@ -208,7 +210,7 @@ def controller_crashes(scene: Scene) -> None:
 def slurmd_dies(scene: Scene) -> None:
     """The daemon of a node is killed and started again ten seconds later; what runs there goes on."""
     where = f"{scene.cluster}/n{scene.dice.randint(1, 4):02d}"
-    scene.lab.exec(where, "pkill", "-KILL", "-x", "slurmd", check=False)
+    scene.lab.exec(where, "pkill", "-KILL", "-x", "slurmd")
     time.sleep(10)
     scene.lab.command("start-node", where)
 
@@ -217,8 +219,10 @@ def slurmd_dies(scene: Scene) -> None:
 def admin_cancels_a_job(scene: Scene) -> None:
     """One of our jobs, queued or running, whatever it is."""
     listed = scene.root("squeue", "-h", "-u", "labuser", "-o", "%i").split()
-    if listed:
-        scene.root("scancel", scene.dice.choice(sorted(listed)))
+    if not listed:
+        scene.said.append("  nothing cancelled: there was no job")
+        return
+    scene.root("scancel", scene.dice.choice(sorted(listed)))
 
 
 @fault("measuring")

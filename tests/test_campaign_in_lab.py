@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.campaigns_in_lab import Desk
+from tests.desk import assert_clean
 from tests.lab_fixture import RunningLab
 
 pytestmark = pytest.mark.lab
@@ -42,6 +43,7 @@ def test_every_planned_result_is_measured_and_valid(measured: Desk) -> None:
     assert measured.rows("SELECT outcome, count(*) AS n FROM v_results GROUP BY outcome") == [
         {"outcome": "measured", "n": planned}
     ]
+    assert_clean(measured.run_folder)
 
 
 def test_pairs_are_of_different_nodes_and_each_node_was_used(measured: Desk) -> None:

@@ -23,6 +23,8 @@ from tools import reference
 
 REPOSITORY = Path(__file__).parents[1]
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
+#: Those with commands that are run.
+MARKED = [page for page in PAGES if "\n<!-- run" in page.read_text()]
 #: Verbs whose examples submit jobs, compile, or need the lab or a recorded change; other tests run them.
 NOT_RUN = {"run", "submit", "resume", "cancel", "build", "lab", "changes set", "changes show"} | {
     "accept",
@@ -114,7 +116,7 @@ def test_every_option_says_what_it_does() -> None:
                 assert option.help, f"{name} {option.name}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
+@pytest.mark.parametrize("page", MARKED, ids=lambda page: str(page.relative_to(REPOSITORY)))
 def test_marked_blocks_run(page: Path, desk: LocalDesk) -> None:
     assert len(marked_blocks(page)) == page.read_text().count("\n<!-- run"), "a mark without a block below it"
     for expected, lines in marked_blocks(page):

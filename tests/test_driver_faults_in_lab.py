@@ -22,7 +22,7 @@ import pytest
 from hpcq.definition.cluster import read_cluster
 from hpcq.runner.site.place import reach
 from hpcq.transport import Ssh
-from tests.driven_in_lab import Driven, names, states
+from tests.driven_in_lab import Driven, names
 from tests.lab_fixture import RunningLab
 
 pytestmark = pytest.mark.lab
@@ -32,8 +32,11 @@ def restart_controller(driven: Driven) -> None:
     driven.lab.command("restart-controller", driven.cluster)
 
 
-def cut_connection(driven: Driven) -> None:
-    """End the ssh process that carries this test's connection; it is found by its id, and it is nobody else's."""
+def cut_connection(driven: Driven) -> bool:
+    """End the ssh process that carries this test's connection; it is found by its id, and it is nobody else's.
+
+    Returns whether there was one.
+    """
     cluster = read_cluster(driven.folder / "clusters" / f"{driven.cluster}.yaml")
     transport = reach(cluster)
     assert isinstance(transport, Ssh)
@@ -41,9 +44,11 @@ def cut_connection(driven: Driven) -> None:
         [*transport._connection(), "-O", "check", transport.host], capture_output=True, text=True, check=False
     )
     running = re.search(r"pid=(\d+)", checked.stderr + checked.stdout)
-    if running is not None:
-        with suppress(ProcessLookupError):
-            os.kill(int(running[1]), signal.SIGKILL)
+    if running is None:
+        return False
+    with suppress(ProcessLookupError):
+        os.kill(int(running[1]), signal.SIGKILL)
+    return True
 
 
 def refuse_connections(driven: Driven) -> None:
@@ -56,7 +61,7 @@ def refuse_connections(driven: Driven) -> None:
     config.write_text(kept)
 
 
-FAULTS: dict[str, Callable[[Driven], None]] = {
+FAULTS: dict[str, Callable[[Driven], object]] = {
     "restart_controller": restart_controller,
     "cut_connection": cut_connection,
     "refuse_connections": refuse_connections,
@@ -117,7 +122,7 @@ def test_a_cut_in_the_middle_of_a_submission_submits_nothing_twice(lab: RunningL
     driven = campaign(lab, tmp_path, 3)
     driving = driven.start()
     driven.wait_for(names("attempt"))
-    cut_connection(driven)
+    assert cut_connection(driven)
     driven.finish(driving, within_s=240)
     everything_once(driven)
-    assert states("completed")(driven.events()) or driven.outcomes()
+    assert "completed" in driven.outcomes()

@@ -23,7 +23,7 @@ from hpcq.evidence.judgement import CrossedInterface, Finding, JudgedResult, Jud
 from tests.kernel_programs import Programs, programs, write_secret
 from tests.lab_fixture import RunningLab
 
-pytestmark = [pytest.mark.lab, pytest.mark.quiet]
+pytestmark = [pytest.mark.lab, pytest.mark.quiet, pytest.mark.real_time]
 __all__ = ["programs"]
 
 CLIENT, SERVER, THIRD = "alpha/n01", "alpha/n02", "alpha/n03"
@@ -205,6 +205,7 @@ def test_an_undisturbed_run_has_no_finding(nodes: Nodes, kernel: str, options: d
             assert told.stolen_ticks > 0, said
         if not told.judgement.findings:
             return
+    pytest.skip(f"this machine was not quiet in {QUIET_TRIES} measurements: {said}")
 
 
 def _seen_outside(kernel: str) -> float:

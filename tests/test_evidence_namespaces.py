@@ -27,7 +27,7 @@ from hpcq.evidence.judgement import CrossedInterface, JudgedResult, Judgement
 from tests.kernel_programs import Programs, Server, wait_for, write_secret
 from tests.test_evidence_lab import OF_THE_MACHINE
 
-pytestmark = [pytest.mark.lab, pytest.mark.quiet]
+pytestmark = [pytest.mark.lab, pytest.mark.quiet, pytest.mark.real_time]
 
 ENDS = ("client", "server")
 ADDRESSES = {"client": "10.77.0.1", "server": "10.77.0.2"}

@@ -231,7 +231,7 @@ def test_a_dead_writer_is_known_at_once_and_a_living_one_is_named(tmp_path: Path
             pass
     finally:
         child.kill()
-        child.wait()
+        child.communicate()
     with writer_lock.sole_writer(tmp_path / "results.db", 0.2) as mine:
         assert mine()
         with writer_lock.sole_writer(tmp_path / "results.db", 0.2):

@@ -232,6 +232,7 @@ def test_bytes_reconcile_with_the_interface(server: Server) -> None:
         assert line["evidence"][end]["counters"]["snmp.Udp.InDatagrams"] >= metrics["received_count"]
 
 
+@pytest.mark.real_time
 def test_datagrams_are_sent_at_the_rate_that_was_asked_for(server: Server) -> None:
     """A sender that gets no CPU for a while is behind: one turn in which it was left alone is enough."""
     turns = (server.run("udp_stream", duration_s=0.2, warmup_s=0, rate_bps=50e6).line for _ in range(50))

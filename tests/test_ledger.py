@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,8 @@ def test_steps_are_shuffled_by_the_seed_and_complete() -> None:
     assert {step.key for step in job.steps} == all_steps(plan)
     assert [step.repetition_no for step in job.steps] == [1, 1, 2, 2]
     assert make_job(plan, 1, 1, all_steps(plan)) == job
+    orders = {tuple(step.key for step in make_job(replace(plan, seed=seed), 1, 1, all_steps(plan)).steps) for seed in range(20)}
+    assert len(orders) > 1
     assert (job.client, job.server, job.job_id) == ("n4", "n3", "j00002")
 
 
@@ -213,3 +216,19 @@ def test_an_attempt_whose_end_nobody_wrote_down_took_until_it_was_seen_but_no_mo
     assert taken(started_utc="2026-01-01T00:00:00Z", ended_utc="2026-01-01T00:00:05Z") == 10
     assert taken(started_utc=None, ended_utc=None) == 0
     assert ClusterState.replay(a_plan(), [attempt("j00001", 1)]).active["j00001-1"].node_seconds_at_most == 120
+
+
+@pytest.mark.parametrize(
+    ("times", "node_seconds"),
+    [
+        ({"started_utc": "2026-01-01T00:00:00Z", "ended_utc": "2026-01-01T00:00:25Z"}, 50.0),
+        ({"started_utc": "2026-01-01T00:00:00Z", "ended_utc": None, "utc": "2026-01-01T00:00:20Z"}, 40.0),
+        ({"started_utc": "2026-01-01T00:00:00Z", "ended_utc": None, "utc": "2026-01-01T01:00:00Z"}, 60.0),
+        ({"started_utc": None, "ended_utc": "2026-01-01T00:00:25Z"}, 0.0),
+        ({"started_utc": "2026-01-01T00:00:25Z", "ended_utc": "2026-01-01T00:00:00Z"}, 0.0),
+    ],
+)
+def test_node_seconds_are_those_of_all_nodes_until_the_end_that_is_known(times: dict[str, Any], node_seconds: float) -> None:
+    begun = {**attempt("j00001", 1), "walltime_s": 30}
+    ending = {**ended("j00001-1", "failed", []), "nodes": ["n1", "n2"], **times}
+    assert ClusterState.replay(a_plan(), [begun, ending]).node_seconds == node_seconds

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.campaigns_in_lab import Desk
+from tests.desk import assert_clean
 from tests.lab_fixture import RunningLab
 
 pytestmark = [pytest.mark.lab, pytest.mark.quiet]
@@ -49,8 +50,10 @@ def nothing_is_left_or_ran_twice(desk: Desk) -> None:
             time.sleep(0.3)
     told = desk.lab.exec("alpha", "sacct", "-n", "-P", "-X", "-S", "now-1hour", "-u", "labuser", "-o", "JobName,Start")
     ran = Counter(line.partition("|")[0] for line in told.splitlines() if desk.run_folder.name in line)
-    assert all(count == 1 for count in ran.values()), ran
+    assert ran, told
+    assert set(ran.values()) == {1}, ran
     native_ids = [event["native_id"] for event in desk.events(LINK) if event["event"] == "submitted"]
+    assert native_ids
     assert len(native_ids) == len({event["tag"] for event in desk.events(LINK) if event["event"] == "submitted"})
     lines = [path.name for path in desk.run_folder.glob(f"{LINK}/jobs/*/*/*/t*-r*.json")]
     measured = desk.rows("SELECT count(*) AS n FROM v_results WHERE placement = 'link' AND outcome = 'measured'")
@@ -78,6 +81,7 @@ def test_every_pair_of_the_link_and_of_its_nodes_is_measured(measured: Desk) -> 
         {"placement": "cluster", "outcome": "measured", "n": 10},  # two clusters, one pair, five tests
         {"placement": "link", "outcome": "measured", "n": 16},  # two pairs, three tests both ways, two tests
     ]
+    assert_clean(measured.run_folder)
     pairs = measured.rows(
         "SELECT DISTINCT client_cluster, server_cluster, client, server FROM v_series WHERE placement = 'link'"
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hpcq.run_folder.journal import Journal
-from tests.desk import kill_session
+from tests.desk import assert_clean, kill_session
 from tests.local_desk import CLUSTER, INSTANT, SLOW, LocalDesk
 
 PINGPONG = (
@@ -38,6 +38,7 @@ def test_what_was_planned_is_measured(done: LocalDesk) -> None:
     [run] = done.rows("SELECT * FROM v_runs")
     assert (run["planned_count"], run["measured_count"]) == (3, 3)
     assert len(done.rows("SELECT * FROM v_attempts WHERE outcome = 'completed'")) == 1
+    assert_clean(done.run_folder)
     assert [row["program"] for row in done.rows("SELECT * FROM v_builds")] == ["hpcq-net"]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from hpcq.run_folder.paths import RunFolder
 from hpcq.runner import stages
-from tests.desk import took_at_most
+from tests.desk import assert_clean, took_at_most
 from tests.local_desk import SLOW, LocalDesk
 
 CLUSTER = "name: {name}\nscheduler: local\nnodes: [{name}-a, {name}-b, {name}-c, {name}-d]\ncompiler: {{cflags: -O0}}\n"
@@ -31,6 +31,7 @@ def test_a_campaign_as_one_tournament(tmp_path: Path) -> None:
     assert [event["nodes"] for event in desk.events() if event["event"] == "attempt"] == [
         ["tiny-a", "tiny-b", "tiny-c", "tiny-d"]
     ]
+    assert_clean(desk.run_folder)
     variants = desk.rows("SELECT DISTINCT json_extract(parameters, '$.load') AS load FROM series ORDER BY 1")
     assert [row["load"] for row in variants] == ["alone", "rounds"]
     at_once = desk.rows("SELECT DISTINCT value FROM granted WHERE name = 'pairs_at_once_count' ORDER BY 1")

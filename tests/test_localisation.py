@@ -243,6 +243,7 @@ def test_the_order_of_rows_and_ends_does_not_matter() -> None:
     assert names(judge(rows)) == names(judge(turned)) == {"n003", "n008"}
 
 
+@pytest.mark.real_time
 def test_five_thousand_nodes_take_a_second() -> None:
     random = np.random.default_rng(15)
     slow = {int(node): 0.9 for node in random.choice(5000, 1000, replace=False)}

@@ -263,6 +263,7 @@ def test_luck_among_many_series_is_not_told() -> None:
     assert sum(map(bool, found[20:])) <= 2
 
 
+@pytest.mark.real_time
 def test_ten_thousand_series_take_little_time() -> None:
     random = np.random.default_rng(12)
     series = list(1 + 0.02 * random.standard_normal((2000, 100)))

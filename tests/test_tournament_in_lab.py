@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.campaigns_in_lab import Desk, wait_idle
+from tests.desk import assert_clean
 from tests.lab_fixture import RunningLab
 
 pytestmark = pytest.mark.lab
@@ -66,6 +67,7 @@ def test_what_was_planned_was_measured_in_one_allocation(measured: Desk) -> None
     assert [event["nodes"] for event in measured.events() if event["event"] == "attempt"] == [
         [f"alpha-n{number:02d}" for number in range(1, 5)]
     ]
+    assert_clean(measured.run_folder)
     assert len(spool(measured)) == 48
     keys = {(line["job"], line["test"], line["repetition"]) for line in spool(measured)}
     assert len(keys) == 48

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.campaigns_in_lab import Desk
+from tests.desk import assert_clean
 from tests.lab_fixture import PROGRAM, RunningLab, lab_command
 from tests.lab_programs import MPI_BYTES, MPI_ENVIRONMENT, MPI_PROGRAM
 from tests.scheduler_contract import PROMISES, Site, slurm_site
@@ -127,6 +128,7 @@ def test_pairs_of_both_are_measured_mpi_through_srun_and_pmix(pairs: Desk) -> No
     assert [tuple(row.values()) for row in found] == [
         (cluster, kernel, "measured", 2) for cluster in ("alpha", "beta") for kernel in ("mpi_pingpong", "tcp_stream")
     ]
+    assert_clean(pairs.run_folder)
     for path in pairs.run_folder.glob("*/jobs/*/1/job.sh"):
         assert "srun --mpi=pmix" in path.read_text()
         job = json.loads((path.parent / "job.json").read_text())

@@ -14,7 +14,7 @@ from tests.driven_in_lab import Driven, states
 from tests.lab_fixture import RunningLab
 from tests.users_in_lab import UserJob, arrivals, sampled, users_waits
 
-pytestmark = [pytest.mark.lab, pytest.mark.quiet]
+pytestmark = [pytest.mark.lab, pytest.mark.quiet, pytest.mark.real_time]
 
 LONGER_MAX_S = 10
 BUDGET = "budget: {yield: true, jobs_at_most: 2, nodes_at_most: 3}"

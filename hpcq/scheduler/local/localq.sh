@@ -29,7 +29,7 @@ end_the_rest() { # of this session: first asked, two seconds later killed
             [ "$pid" = "$$" ] || [ "$parent" = "$$" ] || others="$others $pid"
         done <"$job/left"
         [ -n "$others" ] || break
-        # shellcheck disable=SC2086 - one word a process
+        # shellcheck disable=SC2086 # one word per process
         case $rounds in
         0) kill -TERM $others 2>/dev/null ;;
         [2-9]?) kill -KILL $others 2>/dev/null ;;
@@ -65,6 +65,7 @@ wait_and_run) # takes one node's lock after the other, in the order of their nam
     job=$1 script=$2 walltime_s=$3
     locks=
     while IFS= read -r node; do
+        # shellcheck disable=SC3022 # bash runs this part
         exec {lock}>>"$queue/nodes/$node"
         flock "$lock" || exit 1
         locks="$locks $lock"
@@ -81,6 +82,7 @@ wait_and_run) # takes one node's lock after the other, in the order of their nam
     put "$job/state" RUNNING
     # The locks belong to this keeper: what the job leaves behind must not hold its nodes.
     (
+        # shellcheck disable=SC3022 # bash runs this part
         for lock in $locks; do exec {lock}>&-; done
         exec timeout --kill-after=5 "$walltime_s" /bin/bash "$script"
     ) &
