@@ -57,6 +57,34 @@ def upgrade(database: Path) -> int:
 
 
 @db.command()
+@click.option("--run", help="Only this run.")
+@database_option
+def rejudge(run: str | None, database: Path) -> int:
+    """Read the stored evidence again with the present rules, where older rules read it.
+
+    Findings and disturbed results become what the present rules say. Which results count does not change. Findings of
+    different rules are never compared, so a newer hpcq does not look like a change of the machines.
+
+    \b
+    Example: hpcq db rejudge
+    """
+    from hpcq.evidence.judge import judge
+    from hpcq.evidence.rules import VERSION
+    from hpcq.store.database import reading
+    from hpcq.store.query import find_run
+    from hpcq.store.rejudge import rejudge as read_again
+
+    with reading(database) as connection:
+        name = None if run is None else find_run(connection, run)
+    done = read_again(database, judge, VERSION, name)
+    kept = f"; {done.pruned_count} have no evidence any more and keep their findings" if done.pruned_count else ""
+    click.echo(
+        f"{done.judged_count} results judged by the rules of version {VERSION}, {done.changed_count} changed{kept}", err=True
+    )
+    return Exit.OK
+
+
+@db.command()
 @click.argument("others", metavar="OTHER...", nargs=-1, required=True, type=click.Path(path_type=Path, dir_okay=False))
 @click.option(
     "--rename",
