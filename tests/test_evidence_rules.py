@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from hpcq.evidence.conditions_link import cpu_list
+from hpcq.evidence.conditions.link import cpu_list
 from hpcq.evidence.judge import judge
 from hpcq.evidence.judgement import CrossedInterface, JudgedResult, Judgement
 from hpcq.evidence.rules import RULES

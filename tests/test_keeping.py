@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from hpcq.cli.main import run
-from hpcq.store.check_and_prune import interval, prune
 from hpcq.store.database import reading
+from hpcq.store.keep.check_and_prune import interval, prune
 from tests.histories import History, json_of
 from tests.run_folders import ask as rows_of
 
@@ -209,7 +209,7 @@ def test_merging_clusters_of_the_same_name_and_into_nothing(tmp_path: Path, caps
 
 def test_pruning_killed_half_way_changes_nothing(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
     before = rows_of(history.database, "SELECT count(*) FROM metric")
-    monkeypatch.setattr("hpcq.store.check_and_prune._PRUNED", ("metric", "nowhere"))
+    monkeypatch.setattr("hpcq.store.keep.check_and_prune._PRUNED", ("metric", "nowhere"))
     with pytest.raises(Exception, match="nowhere"):
         prune(history.database, "2026-11-10")
     assert rows_of(history.database, "SELECT count(*) FROM metric") == before

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from hpcq.store.database import Connection
-from hpcq.store.evidence_queries import PASSING_GROUPS
 from hpcq.store.history import SeriesRow
+from hpcq.store.read.evidence_queries import PASSING_GROUPS
 
 #: So many points on either side of a change are looked at.
 POINTS_MAX = 30

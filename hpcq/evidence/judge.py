@@ -11,7 +11,7 @@ from typing import Any
 
 from hpcq import units
 from hpcq.evidence.case import Case, Side, read_case
-from hpcq.evidence.conditions_host import WAITED_RATIO
+from hpcq.evidence.conditions.host import WAITED_RATIO
 from hpcq.evidence.crossing import crossing
 from hpcq.evidence.judgement import CrossedInterface, Finding, JudgedResult, Judgement
 from hpcq.evidence.rules import RULES, VERSION, Row, Scope

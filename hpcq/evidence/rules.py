@@ -6,11 +6,11 @@ what to try, where the knowledge comes from. Conditions and their thresholds sta
 
 from __future__ import annotations
 
-from hpcq.evidence.row import Row, Scope
-from hpcq.evidence.rules_crossing import CROSSING
-from hpcq.evidence.rules_disturbance import DISTURBANCE
-from hpcq.evidence.rules_limits import LIMITS
-from hpcq.evidence.rules_loss import LOSS
+from hpcq.evidence.table.crossing import CROSSING
+from hpcq.evidence.table.disturbance import DISTURBANCE
+from hpcq.evidence.table.limits import LIMITS
+from hpcq.evidence.table.loss import LOSS
+from hpcq.evidence.table.row import Row, Scope
 
 __all__ = ["RULES", "VERSION", "Row", "Scope"]
 

@@ -28,7 +28,7 @@ def check(database: Path, as_json: bool) -> int:
     \b
     Example: hpcq db check
     """
-    from hpcq.store.check_and_prune import check as look
+    from hpcq.store.keep.check_and_prune import check as look
 
     found = look(database)
     if as_json:
@@ -71,8 +71,8 @@ def rejudge(run: str | None, database: Path) -> int:
     from hpcq.evidence.judge import judge
     from hpcq.evidence.rules import VERSION
     from hpcq.store.database import reading
+    from hpcq.store.keep.rejudge import rejudge as read_again
     from hpcq.store.query import find_run
-    from hpcq.store.rejudge import rejudge as read_again
 
     with reading(database) as connection:
         name = None if run is None else find_run(connection, run)
@@ -103,7 +103,7 @@ def merge(others: tuple[Path, ...], rename: tuple[str, ...], database: Path, as_
     \b
     Example: hpcq db merge siteb.db --rename alpha=siteb-alpha
     """
-    from hpcq.store.merging import merge as bring
+    from hpcq.store.keep.merging import merge as bring
 
     renamed = dict(_renamed(text) for text in rename)
     merged = {str(other): bring(database, other, renamed) for other in others}
@@ -130,8 +130,8 @@ def prune(keep: str, dry_run: bool, database: Path, as_json: bool) -> int:
     \b
     Example: hpcq db prune --keep 365d
     """
-    from hpcq.store.check_and_prune import prune as roll_up
     from hpcq.store.database import reading
+    from hpcq.store.keep.check_and_prune import prune as roll_up
     from hpcq.store.time_windows import moment
 
     with reading(database) as connection:
@@ -162,8 +162,8 @@ def groups(file: Path, cluster: str, kind: str, database: Path) -> int:
     \b
     Example: hpcq db groups leaves.csv --cluster alpha
     """
-    from hpcq.store.annotations import node_ids, set_groups
     from hpcq.store.database import transaction, writing
+    from hpcq.store.keep.annotations import node_ids, set_groups
 
     with file.open(newline="", encoding="utf-8") as lines:
         rows = [row for row in csv.reader(lines) if row and row[0].strip() != "node"]

@@ -20,8 +20,8 @@ from hpcq.errors import Exit, UserError
 if TYPE_CHECKING:
     from hpcq.run_folder.paths import RunFolder
     from hpcq.store.database import Connection
-    from hpcq.store.evidence_queries import FindingGroup
     from hpcq.store.query import ResultRow, RunRow, Selection, Summary
+    from hpcq.store.read.evidence_queries import FindingGroup
     from hpcq.verdict import GateVerdict
 
 _PAIR = (Column("cluster"), Column("kernel"), Column("client"), Column("server"), Column("size_text", "size"))
@@ -103,7 +103,7 @@ def results(  # noqa: PLR0917 - Click passes by name
     from hpcq.cli.read.distances import print_distances
     from hpcq.store import query
     from hpcq.store.database import reading
-    from hpcq.store.lost_tries import lost_tries
+    from hpcq.store.read.lost_tries import lost_tries
 
     with reading(database) as connection:
         name = query.find_run(connection, run)
@@ -193,8 +193,8 @@ def print_run(run: RunFolder, database: Path, *, as_json: bool) -> int:
     from hpcq.cli.read.distances import print_distances
     from hpcq.store import query
     from hpcq.store.database import reading
-    from hpcq.store.evidence_queries import finding_groups
-    from hpcq.store.lost_tries import lost_tries
+    from hpcq.store.read.evidence_queries import finding_groups
+    from hpcq.store.read.lost_tries import lost_tries
 
     with reading(database) as connection:
         runs = query.runs(connection, run.run_id)
@@ -293,7 +293,7 @@ def _print_evidence(groups: Sequence[FindingGroup]) -> None:
 
 
 def _print_findings(connection: Connection, selection: Selection, as_json: bool) -> int:
-    from hpcq.store.evidence_queries import findings_of
+    from hpcq.store.read.evidence_queries import findings_of
 
     print_rows(findings_of(connection, selection), _FINDING, as_json=as_json, empty="no finding")
     return Exit.OK

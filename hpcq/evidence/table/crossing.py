@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hpcq.evidence import conditions_host as host
-from hpcq.evidence.row import Row, Scope, rule
+from hpcq.evidence.conditions import host
+from hpcq.evidence.table.row import Row, Scope, rule
 
 CROSSING: tuple[Row, ...] = (
     rule(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from hpcq.evidence import conditions as on
-from hpcq.evidence import conditions_cpu as cpu
-from hpcq.evidence import conditions_host as host
-from hpcq.evidence.row import Row, Scope, rule
+from hpcq.evidence.conditions import cpu, host
+from hpcq.evidence.conditions import network as on
+from hpcq.evidence.table.row import Row, Scope, rule
 
 DISTURBANCE: tuple[Row, ...] = (
     rule(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from hpcq.evidence import conditions as on
-from hpcq.evidence import conditions_rdma as rdma
 from hpcq.evidence import names
-from hpcq.evidence.conditions import Counted, Matching
-from hpcq.evidence.row import Row, Scope, rule
+from hpcq.evidence.conditions import network as on
+from hpcq.evidence.conditions import rdma
+from hpcq.evidence.conditions.network import Counted, Matching
+from hpcq.evidence.table.row import Row, Scope, rule
 
 LOSS: tuple[Row, ...] = (
     rule(

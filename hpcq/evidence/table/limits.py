@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from hpcq.evidence import conditions as on
-from hpcq.evidence import conditions_cpu as cpu
-from hpcq.evidence import conditions_host as host
-from hpcq.evidence import conditions_link as link
-from hpcq.evidence import conditions_rdma as rdma
-from hpcq.evidence.row import Row, Scope, rule
+from hpcq.evidence.conditions import cpu, host, link, rdma
+from hpcq.evidence.conditions import network as on
+from hpcq.evidence.table.row import Row, Scope, rule
 
 LIMITS: tuple[Row, ...] = (
     rule(
@@ -193,7 +190,7 @@ LIMITS: tuple[Row, ...] = (
         when="the test's process ran on a CPU of another socket than the NIC's",
         message="{node}: the test ran on {cpu}, away from the NIC's NUMA node {numa_node}",
         meaning="Each packet crosses the link between the sockets: throughput and latency may be those of that link.",
-        advice="Bind the test near the NIC (numactl --cpunodebind, --cpu-bind of srun), and compare.",
+        advice="Bind the test near the NIC (numactl --cpunodebind, or the launcher), and compare.",
         source="Documentation/ABI/testing/sysfs-bus-pci (numa_node); ACPI SLIT (distances)",
     ),
     rule(

@@ -6,8 +6,8 @@ import re
 
 from hpcq.evidence import names
 from hpcq.evidence.case import Side
-from hpcq.evidence.conditions import Figures, Matching
-from hpcq.evidence.conditions_link import cpu_list
+from hpcq.evidence.conditions.link import cpu_list
+from hpcq.evidence.conditions.network import Figures, Matching
 from hpcq.evidence.ends import TICKS_A_SECOND, End
 
 #: Of the clock that the CPU is sold with. Turbo comes and goes with heat and load and is no reference.

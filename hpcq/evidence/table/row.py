@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from hpcq.evidence.conditions import Condition
+from hpcq.evidence.conditions.network import Condition
 from hpcq.evidence.judgement import Rule
 
 

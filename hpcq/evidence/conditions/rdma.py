@@ -9,7 +9,7 @@ import re
 
 from hpcq.evidence import names
 from hpcq.evidence.case import Side
-from hpcq.evidence.conditions import Figures, Matching
+from hpcq.evidence.conditions.network import Figures, Matching
 from hpcq.evidence.ends import End
 
 #: A single late acknowledgement happens on any fabric.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hpcq.evidence import names
 from hpcq.evidence.case import Case, Side
-from hpcq.evidence.conditions import Figures
+from hpcq.evidence.conditions.network import Figures
 from hpcq.evidence.crossing import Crossing, crossing
 from hpcq.evidence.ends import TICKS_A_SECOND, End
 from hpcq.evidence.judgement import CrossedInterface

@@ -6,7 +6,7 @@ import re
 
 from hpcq.evidence import names
 from hpcq.evidence.case import Side
-from hpcq.evidence.conditions import Figures
+from hpcq.evidence.conditions.network import Figures
 from hpcq.evidence.ends import End
 
 #: Of the NIC's interrupts; below, only a queue or two is misplaced.
