@@ -15,7 +15,7 @@ import json
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hpcq import units
@@ -187,6 +187,26 @@ def results(database: sqlite3.Connection, selection: Selection, *, all_tries: bo
         " ORDER BY run, cluster, job, test_no, repetition_no, attempt_no"
     )
     return [ResultRow(*row) for row in database.execute(query, values)]
+
+
+def in_metric(database: sqlite3.Connection, rows: Sequence[ResultRow], metric: str) -> list[ResultRow]:
+    """The same results with this metric instead of the main one; those of kernels that have no such metric are left out."""
+    units_of = dict(
+        database.execute(
+            "SELECT k.name, n.unit FROM metric_name n JOIN kernel k ON k.kernel_id = n.kernel_id WHERE n.name = ?", (metric,)
+        ).fetchall()
+    )
+    query = (
+        "SELECT m.value FROM metric m JOIN metric_name n ON n.metric_name_id = m.metric_name_id"
+        " WHERE m.result_id = ? AND n.name = ?"
+    )
+    found = []
+    for row in rows:
+        if row.kernel in units_of:
+            value = database.execute(query, (row.result_id, metric)).fetchone()
+            one = None if value is None else float(value[0])
+            found.append(replace(row, metric=metric, value=one, unit=str(units_of[row.kernel])))
+    return found
 
 
 def not_measured(database: sqlite3.Connection, selection: Selection) -> list[ResultRow]:

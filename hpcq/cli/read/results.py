@@ -117,12 +117,14 @@ def results(  # noqa: PLR0917 - Click passes by name
             return Exit.OK
         verdicts = chosen_gates(connection, selection)
         if as_json:
-            rows = [_result_json(row) for row in query.results(connection, selection)]
+            _check_metric(metric, kernel)
+            rows = [_result_json(row) for row in _in_metric(connection, query.results(connection, selection), metric)]
             told = {"runs": [asdict(row) for row in runs], "results": rows, "gates": [gate_json(one) for one in verdicts]}
             lost = [asdict(one) for one in lost_tries(connection, name)]
             print_json({**told, "links": [asdict(one) for one in distances(connection, name)], "lost_tries": lost})
         elif each:
-            _print_each(query.results(connection, selection))
+            _check_metric(metric, kernel)
+            _print_each(_in_metric(connection, query.results(connection, selection), metric))
         else:
             _check_metric(metric, kernel)
             _print_summaries(query.summaries(connection, selection, metric=metric, all_metrics=all_metrics))
@@ -247,6 +249,12 @@ def check_names(rows: Sequence[ResultRow], **wanted: str | None) -> None:
         if name is not None and name not in known:
             message, hint = unknown_name(f"{what} of this run", name, known)
             raise UserError(f"--{what}: {message}", hint)
+
+
+def _in_metric(connection: Connection, rows: list[ResultRow], metric: str | None) -> list[ResultRow]:
+    from hpcq.store.query import in_metric
+
+    return rows if metric is None else in_metric(connection, rows, metric)
 
 
 def _check_metric(metric: str | None, kernel: str | None) -> None:
