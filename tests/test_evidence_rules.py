@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from hpcq.evidence.conditions_host import _cpu_list
+from hpcq.evidence.conditions.link import cpu_list
 from hpcq.evidence.judge import judge
 from hpcq.evidence.judgement import CrossedInterface, JudgedResult, Judgement
 from hpcq.evidence.rules import RULES
@@ -216,8 +216,8 @@ def test_a_node_with_many_cpus_leaves_idle_time_out() -> None:
 
 
 def test_lists_of_cpus() -> None:
-    assert _cpu_list("0-3,8,10-11") == {0, 1, 2, 3, 8, 10, 11}
-    assert _cpu_list("") == set()
+    assert cpu_list("0-3,8,10-11") == {0, 1, 2, 3, 8, 10, 11}
+    assert cpu_list("") == set()
 
 
 def test_rules_are_explained() -> None:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from hpcq.cli.main import run
-from hpcq.store.check_and_prune import interval, prune
 from hpcq.store.database import reading
+from hpcq.store.keep.check_and_prune import interval, prune
 from tests.histories import History, json_of
 from tests.run_folders import ask as rows_of
 
@@ -209,7 +209,7 @@ def test_merging_clusters_of_the_same_name_and_into_nothing(tmp_path: Path, caps
 
 def test_pruning_killed_half_way_changes_nothing(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
     before = rows_of(history.database, "SELECT count(*) FROM metric")
-    monkeypatch.setattr("hpcq.store.check_and_prune._PRUNED", ("metric", "nowhere"))
+    monkeypatch.setattr("hpcq.store.keep.check_and_prune._PRUNED", ("metric", "nowhere"))
     with pytest.raises(Exception, match="nowhere"):
         prune(history.database, "2026-11-10")
     assert rows_of(history.database, "SELECT count(*) FROM metric") == before
@@ -242,3 +242,42 @@ def test_a_query_of_ones_own_reads_and_cannot_write(history: History, say: Any) 
 def test_names_that_cannot_be_are_refused(say: Any) -> None:
     assert "allowed" in say("baseline", "set", "bad name!", "latest", expect=2).err
     assert "groups of facts are" in say("facts", "show", "n1", "--only", "nix", expect=2).err
+
+
+def test_a_retraction_taken_back_after_pruning_loses_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = History(tmp_path)
+    for day in range(-6, 0):
+        made.night(day, repetitions=3)
+
+    def points() -> list[tuple[int, float]]:
+        run(["history", "tcp_stream/n1/n2", "--json", "--db", str(made.database)])
+        return [(one["n"], one["highest"]) for one in json_of(capsys.readouterr().out)["points"]]
+
+    whole = points()
+    top = rows_of(made.database, "SELECT result_id FROM v_results WHERE client = 'n1' ORDER BY started_utc LIMIT 3")
+    values = rows_of(made.database, "SELECT result_id FROM v_results WHERE client = 'n1' AND value = ?", whole[0][1])
+    assert values[0] in top
+    retracted = str(values[0])
+    assert run(["retract", retracted, "--why", "x", "--db", str(made.database)]) == 0
+    assert run(["db", "prune", "--keep", "2026-11-19", "--db", str(made.database)]) == 0
+    assert points()[0] != whole[0]
+    assert run(["retract", "--undo", retracted, "--why", "y", "--db", str(made.database)]) == 0
+    assert points() == whole
+    assert run(["db", "prune", "--keep", "2026-11-19", "--db", str(made.database)]) == 0
+    assert points() == whole, "the next pruning must not forget what was rolled up before"
+    assert run(["db", "check", "--db", str(made.database)]) == 0
+
+
+def test_two_sites_keep_their_baselines_of_one_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    here, there = History(tmp_path / "a"), History(tmp_path / "b", cluster="beta")
+    runs = [made.night(day) for made, day in ((here, -2), (there, -1))]
+    for made, name in zip((here, there), runs, strict=True):
+        assert run(["baseline", "set", "good", name, "--db", str(made.database)]) == 0
+    assert run(["db", "merge", str(there.database), "--db", str(here.database)]) == 0
+    capsys.readouterr()
+    run(["baseline", "list", "--json", "--db", str(here.database)])
+    found = json_of(capsys.readouterr().out)
+    assert sorted((one["clusters"][0], one["holds"], one["runs"][0]) for one in found) == [
+        ("alpha", 1, runs[0]),
+        ("beta", 1, runs[1]),
+    ]

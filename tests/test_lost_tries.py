@@ -11,7 +11,7 @@ from hpcq.cli.main import run as hpcq
 from hpcq.reports import write_report
 from hpcq.run_folder.crashes import crash_words
 from hpcq.store.database import reading
-from hpcq.store.lost_tries import lost_tries
+from hpcq.store.read.lost_tries import lost_tries
 from tests.run_folders import RunBuilder, load
 
 pytestmark = pytest.mark.fast

@@ -296,7 +296,7 @@ def test_the_spool_is_read_up_to_where_it_was_torn(tmp_path: Path) -> None:
     assert spooled_steps(tmp_path / "nowhere") == {}
     spool = Spool(tmp_path / "spool.jsonl")
     assert (spool.steps("j00001"), spool.steps("j00002"), spool.steps("j00009")) == ([(1, 1), (1, 2)], [(1, 1)], [])
-    read = read_line(spool.read("j00002", (1, 1)), tmp_path / "x", "tcp_pingpong", {})
+    read = read_line(spool.read_all("j00002", (1, 1))[0], tmp_path / "x", "tcp_pingpong", {})
     assert (read.outcome, read.reason, read.exit_code) == (Outcome.FAILED, "n3: lost", 3)
 
 
@@ -306,12 +306,12 @@ def test_a_line_that_was_torn_while_the_conductor_wrote_on_costs_itself_alone(tm
     assert spooled_steps(tmp_path) == {"j00002": [(1, 1)]}
     spool = Spool(tmp_path / "spool.jsonl")
     assert (spool.steps("j00001"), spool.steps("j00002")) == ([], [(1, 1)])
-    assert json.loads(spool.read("j00002", (1, 1)).content or b"") == {"format": 1}
+    assert json.loads(spool.read_all("j00002", (1, 1))[0].content or b"") == {"format": 1}
 
 
 def test_a_spooled_result_says_how_many_measured_at_once(tmp_path: Path) -> None:
     (tmp_path / "spool.jsonl").write_text(line("j00001", 1, 1, result={"format": 1, "granted": {"a": 1}}) + "\n")
-    raw = Spool(tmp_path / "spool.jsonl").read("j00001", (1, 1))
+    raw = Spool(tmp_path / "spool.jsonl").read_all("j00001", (1, 1))[0]
     assert json.loads(raw.content or b"")["granted"] == {"a": 1, "pairs_at_once_count": 2}
     assert json.loads(raw.status or b"")["rc"] == 0
 

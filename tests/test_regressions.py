@@ -128,3 +128,13 @@ def test_what_was_told_and_recorded_is_told_until_its_level_ends(tmp_path: Path,
         made.night(day + 0.5, levels={"n2": 1.3})
     _, found, _ = say(made, "regressions", "--since", "2026-10-01", "--json")
     assert not any(one["reason"].startswith("told on") for one in found["changes"])
+
+
+def test_each_result_in_the_metric_that_was_asked_for(tmp_path: Path, say: Any) -> None:
+    made = History(tmp_path)
+    made.night(-1)
+    words = say(made, "results", "--each", "--metric", "sent_bytes")[2]
+    assert "sent_bytes" in words
+    assert "throughput_bps" not in words
+    assert {one["metric"] for one in say(made, "results", "--metric", "sent_bytes", "--json")[1]["results"]} == {"sent_bytes"}
+    assert say(made, "results", "--each", "--metric", "nothing")[0] == 2

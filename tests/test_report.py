@@ -21,6 +21,7 @@ from hpcq.store import query
 from hpcq.store.database import reading
 from hpcq.store.load.run import load_run
 from hpcq.store.query import Selection, Summary
+from hpcq.store.read import result_detail
 from tests.run_folders import RunBuilder
 
 pytestmark = pytest.mark.fast
@@ -276,7 +277,7 @@ def test_summaries_name_what_differs_beside_the_size(tmp_path: Path) -> None:
         assert query.summaries(connection, Selection(node="n3")) == []
         assert len(query.results(connection, Selection(client="n1", outcome="measured"))) == 6
         with pytest.raises(UserError, match="99 is not a result"):
-            query.detail(connection, 99)
+            result_detail.detail(connection, 99)
 
 
 def test_runs_are_found_by_name_beginning_and_campaign(tmp_path: Path) -> None:

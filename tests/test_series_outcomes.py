@@ -8,8 +8,8 @@ import pytest
 
 from hpcq.analysis.series_outcomes import SeriesOutcome, outcomes_in
 from hpcq.errors import Exit
-from hpcq.store.check_and_prune import prune
 from hpcq.store.database import reading, writing
+from hpcq.store.keep.check_and_prune import prune
 from hpcq.verdict.words import Tally, Verdict
 from tests.run_folders import RunBuilder, load
 

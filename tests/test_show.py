@@ -19,9 +19,10 @@ from hpcq.errors import UserError
 from hpcq.evidence.judge import judge
 from hpcq.evidence.page import rules_table
 from hpcq.reports.page import write_report
-from hpcq.store import evidence_queries, query
+from hpcq.store import query
 from hpcq.store.database import reading
 from hpcq.store.load.run import load_run
+from hpcq.store.read import evidence_queries
 from tests.run_folders import RunBuilder
 from tests.test_evidence_rules import CASES, changed
 
@@ -242,6 +243,6 @@ def test_documented_queries_run(loaded: Loaded, number: int) -> None:
 
 
 def test_reading_imports_nothing_heavy() -> None:
-    script = "import sys, hpcq.cli.read.show, hpcq.cli.read.facts, hpcq.store.evidence_queries; print(*sys.modules)"
+    script = "import sys, hpcq.cli.read.show, hpcq.cli.read.facts, hpcq.store.read.evidence_queries; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert not {"numpy", "pydantic", "snakemake", "jinja2", "ruamel", "hpcq.evidence.rules"} & set(done.stdout.split())

@@ -15,6 +15,7 @@ from hpcq.errors import StoreError
 from hpcq.store import query
 from hpcq.store.database import reading
 from hpcq.store.load.run import load_run
+from hpcq.store.read import result_detail
 from tests.run_folders import RunBuilder, ask, load
 
 pytestmark = pytest.mark.fast
@@ -55,7 +56,7 @@ def test_everything_of_a_line_is_in_the_database(builder: RunBuilder, database: 
             for row in query.results(connection, query.Selection(client="n1", kernel="tcp_stream"))
             if row.repetition_no == 1
         ]
-        found = query.detail(connection, first.result_id)
+        found = result_detail.detail(connection, first.result_id)
     assert found.parameters == line["options"]
     assert {row["metric"]: row["value"] for row in found.metrics} == line["metrics"]
     assert found.granted == line["granted"]

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from hpcq.store.database import Connection
-from hpcq.store.evidence_queries import PASSING_GROUPS
 from hpcq.store.history import SeriesRow
+from hpcq.store.read.evidence_queries import PASSING_GROUPS
 
 #: So many points on either side of a change are looked at.
 POINTS_MAX = 30
@@ -76,19 +76,30 @@ def facts_of(database: Connection, result_ids: Sequence[int]) -> list[Facts]:
     return found
 
 
-def findings_of(database: Connection, result_ids: Sequence[int]) -> list[frozenset[tuple[str, str]]]:
-    """What the rules found in each of these results: (where, rule), where is `client n1`, `server n2` or `both ends`."""
+def findings_of(database: Connection, result_ids: Sequence[int]) -> list[frozenset[tuple[str, str]] | None]:
+    """What the rules found in each of these results: (where, rule), where is `client n1`, `server n2` or `both ends`.
+
+    None for results that other rules judged than the newest of them: a newer rule is no change of the machine.
+    """
     query = (
         "SELECT ru.name AS rule, f.end_index, nc.name AS client, ns.name AS server FROM result_finding f"
         " JOIN rule ru ON ru.rule_id = f.rule_id JOIN result x ON x.result_id = f.result_id JOIN job j ON j.job_id = x.job_id"
         " JOIN node nc ON nc.node_id = j.client_node_id JOIN node ns ON ns.node_id = j.server_node_id WHERE f.result_id = ?"
     )
-    found = []
-    for result_id in result_ids:
+    versions = [_rules_version(database, one) for one in result_ids]
+    found: list[frozenset[tuple[str, str]] | None] = []
+    for result_id, version in zip(result_ids, versions, strict=True):
+        if version != max(versions):
+            found.append(None)
+            continue
         rows = database.execute(query, (int(result_id),)).fetchall()
         places = {-1: "both ends"} | ({0: f"client {rows[0]['client']}", 1: f"server {rows[0]['server']}"} if rows else {})
         found.append(frozenset((places[row["end_index"]], row["rule"]) for row in rows))
     return found
+
+
+def _rules_version(database: Connection, result_id: int) -> int:
+    return int(database.execute("SELECT rules_version FROM result WHERE result_id = ?", (int(result_id),)).fetchone()[0])
 
 
 def started_of(database: Connection, result_ids: Sequence[int]) -> list[str]:

@@ -88,7 +88,8 @@ def explained(database: Connection, one: Changed) -> Explained:
     causes = rank(facts[: len(before)], facts[len(before) :])
     events = change_context.events_between(database, one.row, one.last_before_utc, one.at_utc) if one.at_utc else []
     seen = change_context.findings_of(database, [*before, *after])
-    return Explained(one, tuple(causes), tuple(events), tuple(symptoms(seen[: len(before)], seen[len(before) :])))
+    sides = [[point for point in side if point is not None] for side in (seen[: len(before)], seen[len(before) :])]
+    return Explained(one, tuple(causes), tuple(events), tuple(symptoms(*sides)))
 
 
 def _changed(database: Connection, row: SeriesRow, metrics: Mapping[str, Metric], track: SeriesPoints, level: Level) -> Changed:

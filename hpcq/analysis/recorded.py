@@ -18,9 +18,9 @@ import numpy as np
 from hpcq.analysis.bulk_points import SeriesPoints
 from hpcq.analysis.change import Changed, Explained
 from hpcq.statistics import ComparisonVerdict
-from hpcq.store.annotations import Said, add_state
 from hpcq.store.database import Connection, transaction, writing
 from hpcq.store.history import Metric, SeriesRow
+from hpcq.store.keep.annotations import Said, add_state
 from hpcq.units import utc_now
 from hpcq.verdict.levels import Level
 

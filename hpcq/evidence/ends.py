@@ -63,12 +63,27 @@ class End:
         return sum(self.counters.get(counter, 0) for counter in readable) if readable else None
 
     def matching(self, pattern: str) -> dict[str, int]:
-        """Counters whose whole name fits the pattern; {interface} in it is the interface under test."""
-        text = pattern.replace("{interface}", re.escape(self.interface))
+        """Counters whose whole name fits the pattern.
+
+        {interface} in it is the interface under test, {rdma} its RDMA port, {cpu} the CPU that this end ran on.
+        """
+        text = pattern.replace("{interface}", re.escape(self.interface)).replace("{cpu}", str(self.cpu_index))
+        text = text.replace("{rdma}", self.rdma_pattern)
         regex, sources = _REGEXES.get(text) or _REGEXES.setdefault(text, (re.compile(text), _sources(pattern)))
         return {
             name: self.counters[name] for source in sources for name in self.by_source.get(source, ()) if regex.fullmatch(name)
         }
+
+    @cached_property
+    def rdma_pattern(self) -> str:
+        """The RDMA port of the interface under test, by the node's facts; without them those that moved data."""
+        port = self.facts.get(f"rdma.{self.interface}.port")
+        if isinstance(port, str) and port:
+            return re.escape(port)
+        moved = {
+            match[1] for name in self.counters if (match := re.fullmatch(r"infiniband\.(.+\.\d+)\.port_\w+_data_bytes", name))
+        }
+        return "(" + "|".join(re.escape(one) for one in sorted(moved)) + ")" if moved else "(?!)"
 
     @cached_property
     def by_source(self) -> dict[str, list[str]]:

@@ -11,10 +11,10 @@ from typing import Any
 
 from hpcq import units
 from hpcq.evidence.case import Case, Side, read_case
-from hpcq.evidence.conditions_host import WAITED_RATIO
+from hpcq.evidence.conditions.host import WAITED_RATIO
 from hpcq.evidence.crossing import crossing
 from hpcq.evidence.judgement import CrossedInterface, Finding, JudgedResult, Judgement
-from hpcq.evidence.rules import RULES, Row, Scope
+from hpcq.evidence.rules import RULES, VERSION, Row, Scope
 
 #: Sizes below stay exact in messages: an MTU is 9000 and not 8.789 KiB.
 _EXACT_BYTES_BELOW = 100_000
@@ -30,6 +30,7 @@ def judge(result: JudgedResult) -> Judgement:
         disturbed=any(_disturbs(row, finding) for row, finding in found),
         crossed_interface=crossed.answer,
         invalid_reason=crossed.reason if crossed.answer is CrossedInterface.NO else None,
+        rules_version=VERSION,
     )
 
 

@@ -59,6 +59,8 @@ class Judgement:
     disturbed: bool = False
     crossed_interface: CrossedInterface = CrossedInterface.UNKNOWN
     invalid_reason: str | None = None
+    rules_version: int = 0
+    """Of the rules that judged (hpcq.evidence.rules.VERSION); 0: nobody did."""
 
 
 Judge = Callable[[JudgedResult], Judgement]

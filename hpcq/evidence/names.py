@@ -58,7 +58,7 @@ NIC_OVERRUN = (
     r"net_dev\.{interface}\.[rt]x_fifo"
     r"|sys_net\.[^ ]+\.rx_(missed|over)_errors"
     r"|ethtool\.[^ ]+\.\S*(discard|out_of_buffer|no_dma_resources|missed_errors|fifo_err|over_err|ovfl)\S*"
-    r"|infiniband\.\S+\.(port_xmit_discards|out_of_buffer)"
+    r"|infiniband\.{rdma}\.(port_xmit_discards|out_of_buffer)"
 )
 #: These count packets too that nobody wanted (unknown protocols, filters), a few a second on any network.
 NIC_DROPPED = r"net_dev\.{interface}\.[rt]x_dropped|ethtool\.[^ ]+\.\S*(?<!xdp_)drop(s|ped|_count|_packets)?\S*"
@@ -67,8 +67,28 @@ LINK_ERRORS = (
     r"net_dev\.{interface}\.(rx_frame|tx_carrier)"
     r"|sys_net\.[^ ]+\.(rx_crc_errors|carrier_down_count)"
     r"|ethtool\.[^ ]+\.\S*(crc_err|symbol_err|align_err|link_down_events)\S*"
-    r"|infiniband\.\S+\.(symbol_error|link_error_recovery|link_downed|local_link_integrity_errors|port_rcv_errors)"
+    r"|ethtool\.[^ ]+\.\S*fec\S*uncorrect\S*"
+    r"|infiniband\.{rdma}\.(symbol_error|link_error_recovery|link_downed|local_link_integrity_errors|port_rcv_errors"
+    r"|port_rcv_remote_physical_errors|excessive_buffer_overrun_errors)"
 )
+
+#: Of an RDMA port: what was sent again, or arrived out of order (Documentation of rdma hw_counters; mlx5, bnxt_re, irdma).
+RDMA_AGAIN = (
+    r"infiniband\.{rdma}\.(packet_seq_err|out_of_sequence|local_ack_timeout_err|implied_nak_seq_err|rnr_nak_retry_err"
+    r"|roce_adp_retrans\w*|to_retransmits|seq_err_naks_rcvd|max_retry_exceeded|retransSegs|tcpRetransSegs)"
+)
+#: Congestion that switches marked, and the notices that follow (CNP).
+CONGESTION_MARKED = (
+    r"infiniband\.{rdma}\.(np_ecn_marked_roce_packets|np_cnp_sent|rp_cnp_handled|rx_ecn_marked_pkts|rx_cnp_pkts|tx_cnp_pkts"
+    r"|cnpHandled|cnpSent|RxECNMrkd)"
+    r"|ethtool\.{interface}\.rx_\S*ecn_mark\S*"
+)
+IP_CONGESTION_MARKED = ("netstat.IpExt.InCEPkts",)
+#: Pause frames of the link or of a priority; durations and storms' own counters are not frames.
+PAUSED = r"ethtool\.{interface}\.(port\.)?(?P<way>[rt]x)_\S*(pause|xoff|pfc_frames)\S*"
+PAUSED_NOT = r"duration|transition|xon|disabled|error|storm"
+#: Ticks that a port had data and no credits.
+XMIT_WAIT = r"infiniband\.{rdma}\.port_xmit_wait"
 
 # -- CPU ----------------------------------------------------------------------------------------------------------------
 
@@ -77,10 +97,15 @@ WORK_MODES = ("user", "nice", "system")
 INTERRUPT_MODES = ("irq", "softirq")
 IDLE_MODES = ("idle", "iowait")
 OWN_CPU_US = ("self.rusage.user_us", "self.rusage.system_us")
+OWN_USER_US = ("self.rusage.user_us",)
 OWN_WAIT_NS = ("self.schedstat.wait_ns",)
 OWN_SWITCHED_AWAY = ("self.rusage.involuntary_context_switches",)
 QUOTA_HELD_US = ("cgroup.self.throttled_us",)
 THROTTLED = r"cpu_power\.cpu\d+\.(core|package)_throttle_count"
+#: Idle states of the CPUs involved, in us: those from C2 on, which take tens of us to wake from (cpuidle).
+DEEP_IDLE = r"cpu_power\.cpu{cpu}\.idle_(?P<state>\S*C([2-9]|1\d)\S*)_us"
+#: The kernel moved memory about for want of large pages, and processes waited for it (vm/transhuge.rst).
+COMPACTION_STALLED = ("vmstat.node.compact_stall", "vmstat.node.thp_split_page")
 FREQUENCY = "cpufreq.cpu{cpu}.frequency_hz"
 INTERRUPTS = r"interrupts\.(?P<name>.+)\.cpu(?P<cpu>\d+)"
 MEMORY_TOTAL = "meminfo.node.MemTotal_bytes"
@@ -104,6 +129,15 @@ FACTS: dict[str, tuple[tuple[str, float], ...]] = {
     "pci_width_max": (("nic.{interface}.pci_width_maximum", 1),),
     "pci_speed": (("nic.{interface}.pci_speed", 1),),
     "pci_speed_max": (("nic.{interface}.pci_speed_maximum", 1),),
+    "slot_width_max": (("nic.{interface}.slot_width_maximum", 1),),
+    "slot_speed_max": (("nic.{interface}.slot_speed_maximum", 1),),
+    "threaded": (("nic.{interface}.threaded", 1),),
+    "ring_rx": (("nic.{interface}.ring.rx", 1),),
+    "ring_rx_max": (("nic.{interface}.ring.rx_max", 1),),
+    "cpu_model": (("cpu.model", 1),),
+    "frequency_base_hz": (("cpu.frequency_base_khz", 1e3),),
+    "thread_siblings": (("cpu.thread_siblings", 1),),
+    "transparent_hugepage": (("machine.transparent_hugepage", 1),),
     "numa_node": (("nic.{interface}.numa_node", 1),),
     "interrupt_affinity": (("nic.{interface}.interrupt_affinity", 1),),
     "rx_usecs": (("nic.{interface}.coalescing.rx_usecs", 1),),
@@ -116,3 +150,5 @@ FACTS: dict[str, tuple[tuple[str, float], ...]] = {
 }
 #: CPUs of each NUMA node, as the kernel lists them: 0-15,32-47.
 NUMA_CPUS = r"numa\.node(?P<node>\d+)\.cpus"
+#: Distances of a NUMA node to all nodes in their order: `10 12 32 32`.
+NUMA_DISTANCE = "numa.node{node}.distance"

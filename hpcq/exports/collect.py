@@ -88,7 +88,7 @@ def collect(database: Connection, selection: Selection) -> Exported:
 
 def rows(database: Connection, selection: Selection) -> Iterator[dict[str, Any]]:
     """The results of the selection as rows of COLUMNS, with every metric; read as they are asked for."""
-    from hpcq.store.metric_rows import metric_rows
+    from hpcq.store.read.metric_rows import metric_rows
 
     for row in metric_rows(database, selection):
         yield {name: row[name] for name in COLUMNS}
@@ -104,6 +104,6 @@ def _selected(one: GateVerdict, selection: Selection) -> bool:
 
 
 def _findings(database: Connection, run: str) -> Iterator[dict[str, Any]]:
-    from hpcq.store.metric_rows import finding_rows
+    from hpcq.store.read.metric_rows import finding_rows
 
     yield from finding_rows(database, run)

@@ -21,9 +21,10 @@ from hpcq.reports.words import kernel_title, metric_title
 from hpcq.run_folder.paths import write_text
 from hpcq.store import query
 from hpcq.store.database import Connection, reading
-from hpcq.store.evidence_queries import finding_groups
-from hpcq.store.lost_tries import lost_tries
 from hpcq.store.query import AttemptRow, ResultRow, RunRow, Selection, Summary
+from hpcq.store.read import run_context
+from hpcq.store.read.evidence_queries import finding_groups
+from hpcq.store.read.lost_tries import lost_tries
 from hpcq.verdict import GateVerdict, Verdict
 
 #: Rows of a table on the page; a browser should not have to hold what belongs into a query.
@@ -110,12 +111,12 @@ def _context(database: Connection, run: str) -> dict[str, Any]:
         "missing": _missing(rows),
         "ends": _ends(attempts),
         "attempt_count": len(attempts),
-        "left_out": query.left_out(database, run)[:_ROWS_MAX],
+        "left_out": run_context.left_out(database, run)[:_ROWS_MAX],
         "lost_tries": lost_tries(database, run),
-        "warnings": query.warnings(database, run),
+        "warnings": run_context.warnings(database, run),
         "findings": finding_groups(database, run),
         "disturbed_count": sum(row.disturbed for row in rows if row.outcome == "measured"),
-        "builds": query.builds(database, run),
+        "builds": run_context.builds(database, run),
     }
 
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from hpcq.planning.job_ids import job_id_of
 from hpcq.run_folder.journal_state import Attempt, StepKey
@@ -47,11 +47,13 @@ def of_pairs(attempts: Iterable[Attempt]) -> list[Attempt]:
 
 
 class Spool:
-    """The spool of one attempt; lines that are torn are not there."""
+    """The spool of one attempt. A torn last line is not there yet; damaged ones are counted."""
 
     def __init__(self, path: Path) -> None:
+        self.damaged_count = 0
+        self.first_damaged_byte = 0
         self._path = path
-        self._places: dict[str, dict[StepKey, tuple[int, int]]] = {}
+        self._places: dict[str, dict[StepKey, list[tuple[int, int]]]] = {}
         offset = 0
         try:
             with path.open("rb") as file:
@@ -65,12 +67,14 @@ class Spool:
         """What there is of a pair."""
         return sorted(self._places.get(job, {}))
 
-    def read(self, job: str, step: StepKey) -> RawLine:
-        """One measurement; bytes that are no JSON come out as a line that is none."""
-        offset, size = self._places[job][step]
+    def read_all(self, job: str, step: StepKey) -> list[RawLine]:
+        """All lines about one measurement, in their order; mostly one. Bytes that are no JSON give a line that is none."""
         with self._path.open("rb") as file:
-            file.seek(offset)
-            line = file.read(size)
+            return [self._read(file, offset, size) for offset, size in self._places[job][step]]
+
+    def _read(self, file: BinaryIO, offset: int, size: int) -> RawLine:
+        file.seek(offset)
+        line = file.read(size)
         digest = hashlib.sha256(line).digest()
         try:
             said = parse_json(line)
@@ -85,7 +89,11 @@ class Spool:
         head = _HEAD.match(line, start)
         if head is not None and not head[4] and line.endswith(b"}\n"):
             job = head[1].decode("utf-8", "replace")
-            self._places.setdefault(job, {})[int(head[2]), int(head[3])] = (offset + start, len(line) - start)
+            places = self._places.setdefault(job, {}).setdefault((int(head[2]), int(head[3])), [])
+            places.append((offset + start, len(line) - start))
+        elif line.endswith(b"\n") and (head is None or not line.endswith(b"}\n")) and line.strip():
+            self.first_damaged_byte = self.first_damaged_byte if self.damaged_count else offset
+            self.damaged_count += 1
 
 
 def spooled_steps(folder: Path) -> dict[str, list[StepKey]]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hpcq import units
@@ -181,15 +181,15 @@ def timeline(
     jobs: dict[int, list[Any]] = {}
     for row in rows:
         jobs.setdefault(row["job_id"], []).append(row)
-    found = [_point(group) for group in jobs.values()]
     rolled = database.execute(
-        "SELECT x.started_utc, r.name AS run, x.median, x.lowest, x.highest, x.value_count, b.disturbed, x.result_id"
+        "SELECT x.started_utc, r.name AS run, x.median, x.lowest, x.highest, x.value_count, b.disturbed, x.result_id, x.job_id"
         " FROM rollup x JOIN result b ON b.result_id = x.result_id JOIN job j ON j.job_id = x.job_id"
         " JOIN run_cluster rc ON rc.run_cluster_id = j.run_cluster_id JOIN run r ON r.run_id = rc.run_id"
         f" WHERE x.series_id = :series AND x.metric_name_id = :metric AND {within(window, facts, 'b')[0]}",
         {"metric": metric.metric_name_id, "series": series_id, **bound},
     )
-    found += [Point(*row) for row in rolled]
+    found = [_joined(Point(*row[:-1]), jobs.pop(row["job_id"], [])) for row in rolled]
+    found += [_point(group) for group in jobs.values()]
     return sorted(found, key=lambda point: (point.started_utc, point.result_id))
 
 
@@ -252,6 +252,16 @@ def _point(group: Sequence[Any]) -> Point:
     disturbed = int(any(row["disturbed"] for row in group))
     spread = (median(values), min(values), max(values), len(values))
     return Point(first["started_utc"], first["run"], *spread, disturbed, first["result_id"])
+
+
+def _joined(rolled: Point, late: Sequence[Any]) -> Point:
+    """The point of a job that was rolled up, with the values that came to it afterwards."""
+    if not late:
+        return rolled
+    values = [row["value"] for row in late]
+    spread = (median([rolled.median, *values]), min(rolled.lowest, *values), max(rolled.highest, *values))
+    disturbed = int(rolled.disturbed or any(row["disturbed"] for row in late))
+    return replace(rolled, median=spread[0], lowest=spread[1], highest=spread[2], n=rolled.n + len(values), disturbed=disturbed)
 
 
 def _series_row(row: Any, parameters: dict[str, Any]) -> SeriesRow:

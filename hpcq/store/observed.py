@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from hpcq.store.annotations import Said, insert_event, set_groups
 from hpcq.store.database import Connection
+from hpcq.store.keep.annotations import Said, insert_event, set_groups
 from hpcq.units import utc_now
 
 

@@ -15,7 +15,7 @@ import json
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hpcq import units
@@ -148,71 +148,9 @@ class AttemptRow:
     tag: str
 
 
-@dataclass(frozen=True, slots=True)
-class BuildRow:
-    """A program as built on a cluster, and how many of the selected results it brought."""
-
-    cluster: str
-    toolchain: str
-    program: str
-    version: str
-    source_build_id: str
-    compiler: str
-    flags: str
-    mpi: str
-    modules: str
-    binary_sha256: str
-    built_utc: str | None
-    result_count: int
-
-
-@dataclass(frozen=True, slots=True)
-class LeftOut:
-    """A pair, or with server None a node, that a plan left out, and why."""
-
-    cluster: str
-    client: str
-    server: str | None
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class WarningCount:
-    """How often a warning was given by measured results, with one of its messages."""
-
-    cluster: str
-    kernel: str
-    name: str
-    result_count: int
-    example: str
-
-
-@dataclass(frozen=True, slots=True)
-class ResultDetail:
-    """One result with everything that is known about it; lists of rows as they stand in the views."""
-
-    result: ResultRow
-    retracted: str | None
-    final: bool
-    duration_ns: int | None
-    parameters: dict[str, Any]
-    metrics: list[dict[str, Any]]
-    granted: dict[str, Any]
-    warnings: list[dict[str, Any]]
-    ends: list[dict[str, Any]]
-    counters: list[dict[str, Any]]
-    gauges: list[dict[str, Any]]
-    unavailable: list[dict[str, Any]]
-    findings: list[dict[str, Any]]
-    histogram: list[dict[str, Any]]
-    samples: dict[str, Any] | None
-    build: dict[str, Any] | None
-    attempt: AttemptRow | None
-
-
 def runs(database: sqlite3.Connection, run: str | None = None) -> list[RunRow]:
     """Every run and cluster, latest first; or those of one run."""
-    query = f"SELECT {_columns(RunRow)} FROM v_runs WHERE ?1 IS NULL OR run = ?1 ORDER BY created_utc DESC, run, cluster"
+    query = f"SELECT {columns(RunRow)} FROM v_runs WHERE ?1 IS NULL OR run = ?1 ORDER BY created_utc DESC, run, cluster"
     return [RunRow(*row) for row in database.execute(query, (run,))]
 
 
@@ -245,10 +183,30 @@ def results(database: sqlite3.Connection, selection: Selection, *, all_tries: bo
     conditions, values = where(selection)
     counted = "" if all_tries else " AND final = 1 AND retracted IS NULL"
     query = (
-        f"SELECT {_columns(ResultRow)} FROM v_all_results WHERE {conditions}{counted}"
+        f"SELECT {columns(ResultRow)} FROM v_all_results WHERE {conditions}{counted}"
         " ORDER BY run, cluster, job, test_no, repetition_no, attempt_no"
     )
     return [ResultRow(*row) for row in database.execute(query, values)]
+
+
+def in_metric(database: sqlite3.Connection, rows: Sequence[ResultRow], metric: str) -> list[ResultRow]:
+    """The same results with this metric instead of the main one; those of kernels that have no such metric are left out."""
+    units_of = dict(
+        database.execute(
+            "SELECT k.name, n.unit FROM metric_name n JOIN kernel k ON k.kernel_id = n.kernel_id WHERE n.name = ?", (metric,)
+        ).fetchall()
+    )
+    query = (
+        "SELECT m.value FROM metric m JOIN metric_name n ON n.metric_name_id = m.metric_name_id"
+        " WHERE m.result_id = ? AND n.name = ?"
+    )
+    found = []
+    for row in rows:
+        if row.kernel in units_of:
+            value = database.execute(query, (row.result_id, metric)).fetchone()
+            one = None if value is None else float(value[0])
+            found.append(replace(row, metric=metric, value=one, unit=str(units_of[row.kernel])))
+    return found
 
 
 def not_measured(database: sqlite3.Connection, selection: Selection) -> list[ResultRow]:
@@ -290,76 +248,8 @@ def summaries(
 
 def attempts(database: sqlite3.Connection, run: str) -> list[AttemptRow]:
     """Every submission of a run, in the order they were made."""
-    query = f"SELECT {_columns(AttemptRow)} FROM v_attempts WHERE run = ? ORDER BY cluster, committed_utc, job, attempt_no"
+    query = f"SELECT {columns(AttemptRow)} FROM v_attempts WHERE run = ? ORDER BY cluster, committed_utc, job, attempt_no"
     return [AttemptRow(*row) for row in database.execute(query, (run,))]
-
-
-def builds(database: sqlite3.Connection, run: str) -> list[BuildRow]:
-    """The builds that brought results of a run."""
-    columns = ", ".join(f"b.{name}" for name in BuildRow.__dataclass_fields__ if name != "result_count")
-    query = (
-        f"SELECT {columns}, u.result_count FROM v_builds b JOIN (SELECT x.build_id, count(*) AS result_count FROM result x"
-        " JOIN v_pairs p ON p.job_id = x.job_id WHERE p.run = ? GROUP BY x.build_id) u ON u.build_id = b.build_id"
-        " ORDER BY b.cluster, b.program"
-    )
-    return [BuildRow(*row) for row in database.execute(query, (run,))]
-
-
-def left_out(database: sqlite3.Connection, run: str) -> list[LeftOut]:
-    """Pairs and nodes that the plans of a run left out."""
-    query = f"SELECT {_columns(LeftOut)} FROM v_not_planned WHERE run = ? ORDER BY cluster, server IS NOT NULL, client, server"
-    return [LeftOut(*row) for row in database.execute(query, (run,))]
-
-
-def warnings(database: sqlite3.Connection, run: str) -> list[WarningCount]:
-    """What the kernels warned of in the results of a run that count."""
-    query = (
-        "SELECT v.cluster, v.kernel, w.name, count(*) AS result_count, min(w.message) AS example FROM v_results v"
-        " JOIN warning w ON w.result_id = v.result_id WHERE v.run = ? AND v.outcome = 'measured'"
-        " GROUP BY v.cluster, v.kernel, w.name ORDER BY result_count DESC, v.cluster, v.kernel, w.name"
-    )
-    return [WarningCount(*row) for row in database.execute(query, (run,))]
-
-
-def detail(database: sqlite3.Connection, result_id: int) -> ResultDetail:
-    """One result with both ends' evidence. Raises UserError when there is none of that number."""
-    query = f"SELECT {_columns(ResultRow)} FROM v_all_results WHERE result_id = ?"
-    row = database.execute(query, (result_id,)).fetchone()
-    if row is None:
-        raise UserError(f"{result_id} is not a result in this database", "`hpcq results --json` shows their result_id")
-    result = ResultRow(*row)
-    more = database.execute(
-        "SELECT retracted, final, duration_ns, build_id FROM v_all_results WHERE result_id = ?", (result_id,)
-    ).fetchone()
-    tries = [one for one in attempts(database, result.run) if (one.job, one.attempt_no) == (result.job, result.attempt_no)]
-
-    def rows(query: str, value: int | None = result_id) -> list[dict[str, Any]]:
-        return [dict(row) for row in database.execute(query, (value,))]
-
-    return ResultDetail(
-        result=result,
-        retracted=more["retracted"],
-        final=bool(more["final"]),
-        duration_ns=more["duration_ns"],
-        parameters=json.loads(result.parameters),
-        metrics=rows(
-            "SELECT n.name AS metric, m.value, n.unit, n.better, n.help FROM metric m JOIN metric_name n"
-            " ON n.metric_name_id = m.metric_name_id WHERE m.result_id = ? ORDER BY n.position_no"
-        ),
-        granted={one["granted"]: one["value"] for one in rows("SELECT * FROM v_granted WHERE result_id = ?")},
-        warnings=rows("SELECT name, message FROM warning WHERE result_id = ? ORDER BY warning_no"),
-        ends=rows('SELECT * FROM v_ends WHERE result_id = ? ORDER BY "end"'),
-        counters=rows("SELECT counter, client_delta, server_delta, unit FROM v_evidence WHERE result_id = ? ORDER BY counter"),
-        gauges=rows('SELECT gauge, "end", before, after, unit FROM v_gauges WHERE result_id = ? ORDER BY gauge, "end"'),
-        unavailable=rows('SELECT "end", source, reason FROM v_unavailable WHERE result_id = ? ORDER BY "end", source'),
-        findings=rows(
-            'SELECT rule, "end", message, meaning, advice, figures FROM v_findings WHERE result_id = ? ORDER BY rule'
-        ),
-        histogram=rows("SELECT lower, unit, sample_count FROM histogram WHERE result_id = ? ORDER BY lower"),
-        samples=next(iter(rows("SELECT path, format, sample_count FROM sample WHERE result_id = ?")), None),
-        build=next(iter(rows("SELECT * FROM v_builds WHERE build_id = ?", more["build_id"])), None),
-        attempt=tries[0] if tries else None,
-    )
 
 
 def variant_names(tests: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
@@ -411,7 +301,7 @@ def where(selection: Selection) -> tuple[str, dict[str, str]]:
     return " AND ".join(conditions), values
 
 
-def _columns(row: type) -> str:
+def columns(row: type) -> str:
     return ", ".join(row.__dataclass_fields__)  # type: ignore[attr-defined]  # every caller passes a dataclass
 
 

@@ -29,7 +29,7 @@ def campaign_text(database: Connection, run: str) -> str | None:
 
 def holding_baseline(database: Connection, name: str) -> tuple[int, ...] | None:
     """The runs of the baseline that holds by this name; None where there is none."""
-    rows = database.execute("SELECT run_id FROM v_baselines WHERE baseline = ? AND holds = 1", (name,)).fetchall()
+    rows = database.execute("SELECT DISTINCT run_id FROM v_baselines WHERE baseline = ? AND holds = 1", (name,)).fetchall()
     return tuple(int(row[0]) for row in rows) or None
 
 

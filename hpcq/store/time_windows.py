@@ -74,7 +74,7 @@ def window(database: Connection, text: str, now: dt.datetime | None = None) -> W
 
 def baseline_runs(database: Connection, name: str) -> tuple[int, ...]:
     """The runs of the baseline that holds by this name. Raises UserError that names what there is."""
-    rows = database.execute("SELECT run_id FROM v_baselines WHERE baseline = ? AND holds = 1", (name,)).fetchall()
+    rows = database.execute("SELECT DISTINCT run_id FROM v_baselines WHERE baseline = ? AND holds = 1", (name,)).fetchall()
     if not rows:
         known = [str(row[0]) for row in database.execute("SELECT DISTINCT baseline FROM v_baselines ORDER BY baseline")]
         hint = f"there are {', '.join(known)}" if known else "hpcq baseline set NAME RUN... makes one"

@@ -1,7 +1,10 @@
 """Gates from history: a bound that good runs keep, with how often they will break it all the same. Pure.
 
-    bound  =  the (1 - rate) quantile in the bad direction, by the values' own tail where there are enough of them,
-              else by median and robust scatter of a normal distribution; whichever is further from the median
+    bound  =  the (1 - rate) quantile in the bad direction, by the values' own tail where there are enough of them, else the
+              worst value seen; or by median and robust scatter of a normal distribution, whichever is further from the median
+
+A rate of 1 in 1,000 needs 1,000 values to be seen at all. With fewer the bound never lies inside what was seen: a gate that its
+own history breaks would be no gate.
 
 The expected rate of false alarms is counted by leaving out one series after the other: bounds from the rest, broken by it.
 """
@@ -10,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
 from statistics import NormalDist
 
 import numpy as np
@@ -33,6 +37,16 @@ class Proposal:
     series_count: int
     asked_ratio: float
     seen_ratio: float | None
+
+    @property
+    def needed_count(self) -> int:
+        """How many values the wish would need, so that one of them may break the bound."""
+        return ceil(1 / self.asked_ratio) if self.asked_ratio > 0 else 0
+
+    @property
+    def enough(self) -> bool:
+        """Whether the values themselves show the rate; otherwise the bound is the worst seen, or further off."""
+        return self.asked_ratio > 0 and self.value_count >= self.needed_count
 
 
 def propose(series: Sequence[Floats], better: Better, false_alarm_ratio: float) -> Proposal | None:
@@ -59,5 +73,5 @@ def _bound(values: Floats, better: Better, rate: float) -> float:
     scatter = 1.4826 * float(np.median(np.abs(turned - middle)))
     by_scatter = middle + NormalDist().inv_cdf(rate) * scatter
     place = rate * (len(turned) + 1) - 1
-    by_tail = float(turned[int(place)]) if place >= 0 else float(turned[0]) if len(turned) * rate > 0.1 else by_scatter
+    by_tail = float(turned[int(place)]) if place >= 0 else float(turned[0])
     return sign * min(by_scatter, by_tail)

@@ -72,7 +72,7 @@ def propose_gates(  # noqa: PLR0917 - Click passes by name
     if not proposals:
         told = "" if against is None else f" with a reference to {against}"
         click.echo(f"nothing to propose: no test has 30 points in this stretch{told}", err=True)
-        return Exit.OK
+        return Exit.INCOMPLETE
     click.echo("gates:")
     for row, metric, made in proposals:
         seen = "not checked: one series only" if made.seen_ratio is None else f"{made.seen_ratio:.2%} when left out"
@@ -81,6 +81,10 @@ def propose_gates(  # noqa: PLR0917 - Click passes by name
         click.echo(
             f"  # {told}, from {made.value_count} points of {made.series_count} series; {made.asked_ratio:.2%} asked, {seen}"
         )
+        if not made.enough:
+            click.echo(
+                f"  # {made.asked_ratio:.2%} would need {made.needed_count} points: this is the worst seen, or further off"
+            )
         click.echo(f"  - {json.dumps(one['gate'])}")
     return Exit.OK
 
@@ -153,5 +157,5 @@ def _row(row: SeriesRow, metric: Metric, made: Proposal, against: str | None) ->
     written |= {"where": size} if size else {}
     written |= {"against": against, bound: f"{100 * made.bound:.4g}%"} if against else {bound: float(f"{made.bound:.4g}")}
     numbers = {"asked_ratio": made.asked_ratio, "seen_ratio": made.seen_ratio}
-    counts = {"value_count": made.value_count, "series_count": made.series_count}
+    counts = {"value_count": made.value_count, "series_count": made.series_count, "needed_count": made.needed_count}
     return {"cluster": row.cluster, "gate": written, **numbers, **counts}

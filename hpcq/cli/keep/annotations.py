@@ -59,7 +59,7 @@ def annotate(what: str, name: str, note: str, who: str, database: Path) -> int:
     \b
     Example: hpcq annotate run latest "fans were being replaced"
     """
-    from hpcq.store.annotations import annotate as write
+    from hpcq.store.keep.annotations import annotate as write
 
     if what == "result" and not name.isdigit():
         raise UserError(f"{name!r} is not the number of a result", "hpcq results --each shows them")
@@ -93,9 +93,9 @@ def retract(  # noqa: PLR0917 - Click passes by name
     Example: hpcq retract 1 2 --why "cable was out"
              hpcq retract --run latest --node n2 --why "n2 was being repaired"
     """
-    from hpcq.store.annotations import Said, results_of, withdraw
-    from hpcq.store.annotations import retract as write
     from hpcq.store.database import reading
+    from hpcq.store.keep.annotations import Said, results_of, withdraw
+    from hpcq.store.keep.annotations import retract as write
 
     meant = list(results)
     if run is not None:
@@ -129,8 +129,8 @@ def set_baseline(name: str, runs: tuple[str, ...], why: str, who: str, database:
     \b
     Example: hpcq baseline set good nightly-20260205 nightly-20260305 --why "accepted by the site"
     """
-    from hpcq.store.annotations import Said
-    from hpcq.store.annotations import set_baseline as write
+    from hpcq.store.keep.annotations import Said
+    from hpcq.store.keep.annotations import set_baseline as write
 
     if not _BASELINE_NAME.fullmatch(name):
         raise UserError(f"{name!r}: letters, digits and ._- are allowed, at most 64", "gates name it as baseline:NAME")
@@ -148,8 +148,8 @@ def list_baselines(database: Path, as_json: bool) -> int:
     \b
     Example: hpcq baseline list
     """
-    from hpcq.store.annotations import baselines
     from hpcq.store.database import reading
+    from hpcq.store.keep.annotations import baselines
 
     with reading(database) as connection:
         found = baselines(connection)
@@ -179,9 +179,9 @@ def add_event(  # noqa: PLR0917 - Click passes by name
     \b
     Example: hpcq event add maintenance "new firmware" --at 2026-11-21T02:00 --until 2026-11-21T04:00 --node n2
     """
-    from hpcq.store.annotations import Said
-    from hpcq.store.annotations import add_event as write
     from hpcq.store.database import reading
+    from hpcq.store.keep.annotations import Said
+    from hpcq.store.keep.annotations import add_event as write
     from hpcq.store.time_windows import moment
 
     with reading(database) as connection:
@@ -204,8 +204,8 @@ def list_events(stretch: str | None, node: str | None, database: Path, as_json: 
     \b
     Example: hpcq event list --since 30d --node n2
     """
-    from hpcq.store.annotations import events
     from hpcq.store.database import reading
+    from hpcq.store.keep.annotations import events
     from hpcq.store.time_windows import window
 
     with reading(database) as connection:

@@ -47,8 +47,8 @@ def list_changes(states: tuple[str, ...], node: str | None, database: Path, as_j
     \b
     Example: hpcq changes list --state open
     """
-    from hpcq.store.annotations import changes as recorded
     from hpcq.store.database import reading
+    from hpcq.store.keep.annotations import changes as recorded
 
     with reading(database) as connection:
         found = recorded(connection, states, node)
@@ -76,7 +76,7 @@ def set_changes(state: str, numbers: tuple[int, ...], why: str, who: str, databa
     \b
     Example: hpcq changes set expected 1 --why "new MTU, change 4711"
     """
-    from hpcq.store.annotations import Said, set_state
+    from hpcq.store.keep.annotations import Said, set_state
 
     set_state(existing(database), numbers, state, Said(who, why))
     return Exit.OK
@@ -92,9 +92,9 @@ def show_change(number: int, database: Path, as_json: bool) -> int:
     \b
     Example: hpcq changes show 1
     """
-    from hpcq.store.annotations import changes as recorded
-    from hpcq.store.annotations import states_of
     from hpcq.store.database import reading
+    from hpcq.store.keep.annotations import changes as recorded
+    from hpcq.store.keep.annotations import states_of
 
     with reading(database) as connection:
         found = [row for row in recorded(connection) if row["change_id"] == number]

@@ -28,7 +28,7 @@ def check(database: Path, as_json: bool) -> int:
     \b
     Example: hpcq db check
     """
-    from hpcq.store.check_and_prune import check as look
+    from hpcq.store.keep.check_and_prune import check as look
 
     found = look(database)
     if as_json:
@@ -57,6 +57,34 @@ def upgrade(database: Path) -> int:
 
 
 @db.command()
+@click.option("--run", help="Only this run.")
+@database_option
+def rejudge(run: str | None, database: Path) -> int:
+    """Read the stored evidence again with the present rules, where older rules read it.
+
+    Findings and disturbed results become what the present rules say. Which results count does not change. Findings of
+    different rules are never compared, so a newer hpcq does not look like a change of the machines.
+
+    \b
+    Example: hpcq db rejudge
+    """
+    from hpcq.evidence.judge import judge
+    from hpcq.evidence.rules import VERSION
+    from hpcq.store.database import reading
+    from hpcq.store.keep.rejudge import rejudge as read_again
+    from hpcq.store.query import find_run
+
+    with reading(database) as connection:
+        name = None if run is None else find_run(connection, run)
+    done = read_again(database, judge, VERSION, name)
+    kept = f"; {done.pruned_count} have no evidence any more and keep their findings" if done.pruned_count else ""
+    click.echo(
+        f"{done.judged_count} results judged by the rules of version {VERSION}, {done.changed_count} changed{kept}", err=True
+    )
+    return Exit.OK
+
+
+@db.command()
 @click.argument("others", metavar="OTHER...", nargs=-1, required=True, type=click.Path(path_type=Path, dir_okay=False))
 @click.option(
     "--rename",
@@ -75,7 +103,7 @@ def merge(others: tuple[Path, ...], rename: tuple[str, ...], database: Path, as_
     \b
     Example: hpcq db merge siteb.db --rename alpha=siteb-alpha
     """
-    from hpcq.store.merging import merge as bring
+    from hpcq.store.keep.merging import merge as bring
 
     renamed = dict(_renamed(text) for text in rename)
     merged = {str(other): bring(database, other, renamed) for other in others}
@@ -102,8 +130,8 @@ def prune(keep: str, dry_run: bool, database: Path, as_json: bool) -> int:
     \b
     Example: hpcq db prune --keep 365d
     """
-    from hpcq.store.check_and_prune import prune as roll_up
     from hpcq.store.database import reading
+    from hpcq.store.keep.check_and_prune import prune as roll_up
     from hpcq.store.time_windows import moment
 
     with reading(database) as connection:
@@ -134,8 +162,8 @@ def groups(file: Path, cluster: str, kind: str, database: Path) -> int:
     \b
     Example: hpcq db groups leaves.csv --cluster alpha
     """
-    from hpcq.store.annotations import node_ids, set_groups
     from hpcq.store.database import transaction, writing
+    from hpcq.store.keep.annotations import node_ids, set_groups
 
     with file.open(newline="", encoding="utf-8") as lines:
         rows = [row for row in csv.reader(lines) if row and row[0].strip() != "node"]

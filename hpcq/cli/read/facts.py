@@ -12,7 +12,7 @@ from hpcq.cli.rows import Column, print_json, print_rows
 from hpcq.errors import Exit, UserError
 
 if TYPE_CHECKING:
-    from hpcq.store.evidence_queries import Change, Snapshot
+    from hpcq.store.read.evidence_queries import Change, Snapshot
 
 
 @click.group()
@@ -35,7 +35,7 @@ def show_facts(node: str, moment: str | None, only: str | None, database: Path, 
     Example: hpcq facts show n1 --only nic
     """
     from hpcq.store.database import reading
-    from hpcq.store.evidence_queries import facts_at
+    from hpcq.store.read.evidence_queries import facts_at
 
     with reading(database) as connection:
         found = facts_at(connection, node, moment)
@@ -71,7 +71,7 @@ def diff(what: str, a: str, b: str | None, everything: bool, database: Path, as_
     Example: hpcq facts diff n1 2026-02 2026-03
     """
     from hpcq.store.database import reading
-    from hpcq.store.evidence_queries import compared, difference
+    from hpcq.store.read.evidence_queries import compared, difference
 
     with reading(database) as connection:
         pairs = compared(connection, what, a, b)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from hpcq.store.lost_tries import LostTries
+    from hpcq.store.read.lost_tries import LostTries
 
 
 def print_lost_tries(found: Sequence[LostTries]) -> None:

@@ -20,8 +20,8 @@ from hpcq.errors import Exit, UserError
 if TYPE_CHECKING:
     from hpcq.run_folder.paths import RunFolder
     from hpcq.store.database import Connection
-    from hpcq.store.evidence_queries import FindingGroup
     from hpcq.store.query import ResultRow, RunRow, Selection, Summary
+    from hpcq.store.read.evidence_queries import FindingGroup
     from hpcq.verdict import GateVerdict
 
 _PAIR = (Column("cluster"), Column("kernel"), Column("client"), Column("server"), Column("size_text", "size"))
@@ -103,7 +103,7 @@ def results(  # noqa: PLR0917 - Click passes by name
     from hpcq.cli.read.distances import print_distances
     from hpcq.store import query
     from hpcq.store.database import reading
-    from hpcq.store.lost_tries import lost_tries
+    from hpcq.store.read.lost_tries import lost_tries
 
     with reading(database) as connection:
         name = query.find_run(connection, run)
@@ -117,12 +117,14 @@ def results(  # noqa: PLR0917 - Click passes by name
             return Exit.OK
         verdicts = chosen_gates(connection, selection)
         if as_json:
-            rows = [_result_json(row) for row in query.results(connection, selection)]
+            _check_metric(metric, kernel)
+            rows = [_result_json(row) for row in _in_metric(connection, query.results(connection, selection), metric)]
             told = {"runs": [asdict(row) for row in runs], "results": rows, "gates": [gate_json(one) for one in verdicts]}
             lost = [asdict(one) for one in lost_tries(connection, name)]
             print_json({**told, "links": [asdict(one) for one in distances(connection, name)], "lost_tries": lost})
         elif each:
-            _print_each(query.results(connection, selection))
+            _check_metric(metric, kernel)
+            _print_each(_in_metric(connection, query.results(connection, selection), metric))
         else:
             _check_metric(metric, kernel)
             _print_summaries(query.summaries(connection, selection, metric=metric, all_metrics=all_metrics))
@@ -193,8 +195,8 @@ def print_run(run: RunFolder, database: Path, *, as_json: bool) -> int:
     from hpcq.cli.read.distances import print_distances
     from hpcq.store import query
     from hpcq.store.database import reading
-    from hpcq.store.evidence_queries import finding_groups
-    from hpcq.store.lost_tries import lost_tries
+    from hpcq.store.read.evidence_queries import finding_groups
+    from hpcq.store.read.lost_tries import lost_tries
 
     with reading(database) as connection:
         runs = query.runs(connection, run.run_id)
@@ -249,6 +251,12 @@ def check_names(rows: Sequence[ResultRow], **wanted: str | None) -> None:
             raise UserError(f"--{what}: {message}", hint)
 
 
+def _in_metric(connection: Connection, rows: list[ResultRow], metric: str | None) -> list[ResultRow]:
+    from hpcq.store.query import in_metric
+
+    return rows if metric is None else in_metric(connection, rows, metric)
+
+
 def _check_metric(metric: str | None, kernel: str | None) -> None:
     from hpcq.kernels import kernels, unknown_name
 
@@ -293,7 +301,7 @@ def _print_evidence(groups: Sequence[FindingGroup]) -> None:
 
 
 def _print_findings(connection: Connection, selection: Selection, as_json: bool) -> int:
-    from hpcq.store.evidence_queries import findings_of
+    from hpcq.store.read.evidence_queries import findings_of
 
     print_rows(findings_of(connection, selection), _FINDING, as_json=as_json, empty="no finding")
     return Exit.OK

@@ -14,7 +14,7 @@ from hpcq.cli.options import database_option, json_option
 from hpcq.errors import Exit
 
 if TYPE_CHECKING:
-    from hpcq.store.query import ResultDetail
+    from hpcq.store.read.result_detail import ResultDetail
 
 _WIDTH = 118
 _EXACT_BYTES_BELOW = 100_000
@@ -71,11 +71,11 @@ def show(result: int, everything: bool, database: Path, as_json: bool) -> int:
     \b
     Example: hpcq show 17
     """
-    from hpcq.store import evidence_queries, query
     from hpcq.store.database import reading
+    from hpcq.store.read import evidence_queries, result_detail
 
     with reading(database) as connection:
-        found = query.detail(connection, result)
+        found = result_detail.detail(connection, result)
         facts = evidence_queries.facts_of_result(connection, result)
         words = evidence_queries.words_of_kernel(connection, found.result.kernel)
     if as_json:

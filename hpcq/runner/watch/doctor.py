@@ -126,7 +126,7 @@ def _overdue(entry: schedule.Entry, now: dt.datetime) -> str | None:
     words = list(entry.words)
     if len(words) < 2 or words[0] != "run":
         return None
-    from hpcq.store.doctor_queries import last_run
+    from hpcq.store.read.doctor_queries import last_run
 
     folder = Path(entry.folder)
     named = words[words.index("--db") + 1] if "--db" in words[:-1] else None
@@ -161,7 +161,7 @@ def _runs(places: Places) -> Iterator[Told]:
 
 
 def _database(path: Path) -> Iterator[Told]:
-    from hpcq.store.doctor_queries import look_at_database
+    from hpcq.store.read.doctor_queries import look_at_database
 
     if not path.exists():
         yield Told("database", str(path), "note", "there is none yet", "hpcq run makes it; --db names another")

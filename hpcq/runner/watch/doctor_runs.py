@@ -25,7 +25,7 @@ class RunTold:
 
 def look_at_runs(runs_folder: Path, database: Path) -> list[RunTold]:
     """Every run folder that is not finished, loaded, and known to the database."""
-    from hpcq.store.doctor_queries import known_runs
+    from hpcq.store.read.doctor_queries import known_runs
 
     known = known_runs(database)
     told: list[RunTold] = []

@@ -21,7 +21,8 @@ from hpcq.run_folder.lines import utc_or_none, whole
 from hpcq.run_folder.paths import read_json_or_none
 from hpcq.store.load import missing
 from hpcq.store.load.builds import Builds
-from hpcq.store.load.cluster import ClusterLoader, JobKeys
+from hpcq.store.load.cluster import ClusterLoader
+from hpcq.store.load.plan_rows import JobKeys
 
 _SIDES = ("from", "to")
 #: An attempt of a job: job_id, attempt_no.

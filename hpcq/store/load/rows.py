@@ -20,8 +20,8 @@ _FLUSH_ROWS = 50_000
 _ENDS = ("client", "server")
 _INSERTS = {
     "result": "INSERT INTO result (result_id, job_id, test_no, repetition_no, attempt_id, final, series_id, parameter_set_id,"
-    " outcome, reason, started_utc, duration_ns, exit_code, disturbed, crossed_interface, build_id, granted_set_id,"
-    " ingest_file_id) VALUES (?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    " outcome, reason, started_utc, duration_ns, exit_code, disturbed, crossed_interface, rules_version, build_id,"
+    " granted_set_id, ingest_file_id) VALUES (?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     "metric": "INSERT INTO metric (result_id, metric_name_id, value) VALUES (?, ?, ?)",
     "warning": "INSERT INTO warning (result_id, warning_no, name, message) VALUES (?, ?, ?, ?)",
     "sample": "INSERT INTO sample (result_id, path, format, sample_count) VALUES (?, ?, ?, ?)",
@@ -92,6 +92,7 @@ class ResultWriter:
                 line.exit_code,
                 int(judgement.disturbed),
                 judgement.crossed_interface.value,
+                judgement.rules_version,
                 place.build_id,
                 granted_set_id,
                 place.ingest_file_id,

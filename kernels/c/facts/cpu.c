@@ -140,6 +140,8 @@ void facts_cpu(struct facts *facts)
     fact_file(facts, "frequency_driver", "sys/devices/system/cpu/cpu0/cpufreq/scaling_driver");
     fact_file(facts, "frequency_maximum_khz", "sys/devices/system/cpu/cpu0/cpufreq/scaling_max_freq");
     fact_file(facts, "frequency_minimum_khz", "sys/devices/system/cpu/cpu0/cpufreq/scaling_min_freq");
+    fact_file(facts, "frequency_base_khz", "sys/devices/system/cpu/cpu0/cpufreq/base_frequency");
+    cpu_each(facts, &cpus, "topology/thread_siblings_list", "thread_siblings");
     fact_file(facts, "no_turbo", "sys/devices/system/cpu/intel_pstate/no_turbo");
     fact_file(facts, "boost", "sys/devices/system/cpu/cpufreq/boost");
     fact_file(facts, "idle_driver", "sys/devices/system/cpu/cpuidle/current_driver");

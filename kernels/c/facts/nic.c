@@ -35,6 +35,9 @@ static const struct nic_file nic_files[] = {
     {"pci_speed_maximum", "device/max_link_speed"},
     {"pci_width", "device/current_link_width"},
     {"pci_width_maximum", "device/max_link_width"},
+    /* the port above the card: what its slot can */
+    {"slot_speed_maximum", "device/../max_link_speed"},
+    {"slot_width_maximum", "device/../max_link_width"},
     {"numa_node", "device/numa_node"},
     {"local_cpus", "device/local_cpulist"},
 };

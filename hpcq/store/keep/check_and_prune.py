@@ -3,6 +3,9 @@
     check(path)              integrity, references, and that every planned repetition is accounted for
     prune(path, before)      runs that ended before: metrics become one point per job, counters and histograms go
 
+A job is rolled up once. What comes to it later (a file that was late, a retraction taken back) keeps its values beside the
+roll-up, and the point of the job is made of both.
+
 A pruned point is the very point that histories show and verdicts rest on, so neither changes. What it was made of is in the
 run's folder, as long as that is kept.
 """
@@ -62,7 +65,7 @@ def prune(path: Path, before_utc: str, *, dry_run: bool = False) -> Pruned:
             rows = list(_rollups(database))
             results, values = _counts(database)
             if not dry_run:
-                database.executemany("INSERT OR REPLACE INTO rollup VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+                database.executemany("INSERT INTO rollup VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
                 for table in _PRUNED:
                     database.execute(f"DELETE FROM {table} WHERE result_id IN (SELECT result_id FROM temp.old_result)")
             database.execute("DROP TABLE temp.old_result")
@@ -136,7 +139,8 @@ def _mark(database: Connection, parts: list[int]) -> None:
     database.executemany(
         "INSERT INTO temp.old_result SELECT x.result_id FROM result x JOIN job j ON j.job_id = x.job_id"
         " WHERE j.run_cluster_id = ? AND x.outcome = 'measured' AND NOT EXISTS (SELECT 1 FROM retraction t"
-        " WHERE t.result_id = x.result_id) AND EXISTS (SELECT 1 FROM metric m WHERE m.result_id = x.result_id)",
+        " WHERE t.result_id = x.result_id) AND EXISTS (SELECT 1 FROM metric m WHERE m.result_id = x.result_id)"
+        " AND NOT EXISTS (SELECT 1 FROM rollup u WHERE u.series_id = x.series_id AND u.job_id = x.job_id)",
         [(part,) for part in parts],
     )
 

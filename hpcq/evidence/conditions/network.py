@@ -99,7 +99,7 @@ def dropped_in_nic(side: Side) -> Figures | None:
     """Overruns at once; plain drops only when they are more than what every network brings."""
     overrun = Matching(names.NIC_OVERRUN)(side)
     if overrun:
-        return overrun
+        return overrun | {"ring": ring_text(side)}
     unwanted = side.here.matching(names.NIC_DROPPED_NOT)
     found = {name: delta for name, delta in side.here.matching(names.NIC_DROPPED).items() if name not in unwanted}
     # the backlog's drops are counted at the interface too (net/core/dev.c, enqueue_to_backlog)
@@ -110,7 +110,15 @@ def dropped_in_nic(side: Side) -> Figures | None:
     packets = sum(moved[1] for way in ("tx", "rx") if (moved := interface_moved(side.here, way)))
     if dropped < max(DROPPED_COUNT_MIN, DROPPED_RATIO * packets):
         return None
-    return {"count": dropped, "counter": largest}
+    return {"count": dropped, "counter": largest, "ring": ring_text(side)}
+
+
+def ring_text(side: Side) -> str:
+    """`1024 of 8192 entries`: the size of the receive ring, which decides how long the CPU may be away."""
+    ring, most = side.here.number("ring_rx"), side.here.number("ring_rx_max")
+    if not ring:
+        return "an unknown number of entries"
+    return f"{ring:.0f} of {most:.0f} possible entries" if most else f"{ring:.0f} entries"
 
 
 def dropped_in_softnet(side: Side) -> Figures | None:

@@ -1,14 +1,13 @@
-"""Conditions on the hosts: CPU, interrupts, clock, and the facts of NIC and link. See conditions.py."""
+"""Conditions on the hosts: who had the CPU, the wall clock, and the crossing. See conditions.py."""
 
 from __future__ import annotations
 
 import datetime as dt
-import re
 from dataclasses import dataclass
 
 from hpcq.evidence import names
 from hpcq.evidence.case import Case, Side
-from hpcq.evidence.conditions import Figures, Matching
+from hpcq.evidence.conditions.network import Figures
 from hpcq.evidence.crossing import Crossing, crossing
 from hpcq.evidence.ends import TICKS_A_SECOND, End
 from hpcq.evidence.judgement import CrossedInterface
@@ -28,15 +27,6 @@ OTHER_TICKS_MIN = 10
 STOLEN_RATIO = 0.05
 STOLEN_TICKS_MIN = 5
 QUOTA_HELD_RATIO = 0.01
-#: Of the NIC's interrupts; below, only a queue or two is misplaced.
-FAR_RATIO = 0.5
-FAR_COUNT_MIN = 1000
-#: A coalescing delay below it is no more than what fast cards take anyway.
-COALESCING_NS_MIN = 10_000
-#: The floor explains a round trip when it is most of it and not more than all of it.
-COALESCING_RATIO_MIN, COALESCING_RATIO_MAX = 0.5, 1.05
-#: Of the CPU's highest frequency: turbo steps and temperature stay above.
-SLOW_CLOCK_RATIO = 0.7
 #: Time daemons slew by 500 ppm at the most (adjtimex(2)); 10 ms more is a step and not a preempted snapshot.
 STEP_NS_MIN = 10_000_000
 SLEW_RATIO = 500e-6
@@ -122,8 +112,18 @@ def _work_of_others(side: Side) -> _Work | None:
         return None
     if side.case.shared_kernel and side.there is not None:
         own_us += side.there.count(names.OWN_CPU_US) or 0
-    work_ticks = sum(ticks.get(mode, 0) for mode in names.WORK_MODES) - own_us * TICKS_A_SECOND / 1e6
+    # threads of NAPI receive the test's own packets, and their time counts as the system's
+    modes = [mode for mode in names.WORK_MODES if mode != "system"] if side.here.number("threaded") else names.WORK_MODES
+    work_ticks = max(0.0, sum(ticks.get(mode, 0) for mode in modes) - _own_share(side, own_us) * TICKS_A_SECOND / 1e6)
     return _Work(work_ticks / TICKS_A_SECOND / side.here.interval_s, own_us * 1e3 / side.here.interval_ns, work_ticks)
+
+
+def _own_share(side: Side, own_us: int) -> float:
+    """The test's own CPU time as far as it is among the ticks that are looked at."""
+    if not side.here.number("threaded"):
+        return own_us
+    ends = [side.here] + ([side.there] if side.case.shared_kernel and side.there is not None else [])
+    return sum(end.count(names.OWN_USER_US) or 0 for end in ends)
 
 
 def stolen(side: Side) -> Figures | None:
@@ -142,106 +142,6 @@ def held_by_quota(side: Side) -> Figures | None:
         return None
     ratio = held_us * 1e3 / side.here.interval_ns
     return {"held_us": held_us, "held_ratio": ratio} if ratio >= QUOTA_HELD_RATIO else None
-
-
-def interrupts_far(side: Side) -> Figures | None:
-    """Most of the NIC's interrupts ran on CPUs of another NUMA node than the NIC's."""
-    near = _cpus_near(side.here)
-    if near is None:
-        return None
-    address = str(side.here.fact("pci_address") or "").replace(".", "-")
-    numbers = set(re.findall(r"(\d+)=", str(side.here.fact("interrupt_affinity") or "")))
-    regex = re.compile(names.INTERRUPTS)
-    total = far = 0
-    for name, delta in side.here.matching(names.INTERRUPTS).items():
-        match = regex.fullmatch(name)
-        if match and _of_nic(match["name"], side.here.interface, address, numbers):
-            total += delta
-            far += delta if int(match["cpu"]) not in near else 0
-    if total < FAR_COUNT_MIN or far < FAR_RATIO * total:
-        return None
-    return {"far_count": far, "count": total, "far_ratio": far / total, "numa_node": str(side.here.fact("numa_node"))}
-
-
-def coalescing(side: Side) -> Figures | None:
-    """The round trip is mostly the time that both NICs wait before they interrupt."""
-    median_ns = side.case.metric("round_trip_p50_ns")
-    if side.there is None or not median_ns:
-        return None
-    waits = {}
-    for end in (side.here, side.there):
-        usecs, adaptive = end.number("rx_usecs"), end.number("adaptive_rx")
-        if usecs is None or adaptive:
-            return None
-        waits[end.name] = usecs
-    floor_ns = sum(waits.values()) * 1e3
-    if floor_ns < COALESCING_NS_MIN or not COALESCING_RATIO_MIN <= floor_ns / median_ns <= COALESCING_RATIO_MAX:
-        return None
-    figures: Figures = {f"{end}_rx_us": usecs for end, usecs in waits.items()}
-    return figures | {"floor_ns": floor_ns, "round_trip_p50_ns": median_ns, "floor_ratio": floor_ns / median_ns}
-
-
-def cpu_throttled(side: Side) -> Figures | None:
-    """The CPU cut its own clock for heat."""
-    return Matching(names.THROTTLED)(side)
-
-
-def cpu_saves_power(side: Side) -> Figures | None:
-    """The CPU ran well below its clock, or under a governor that keeps it there."""
-    highest_hz = side.here.number("frequency_max_hz")
-    reading = side.here.gauge(names.FREQUENCY)
-    governor, driver = side.here.fact("governor"), str(side.here.fact("frequency_driver") or "")
-    figures: Figures = {"governor": str(governor or "unknown"), "driver": driver or "unknown"}
-    # powersave of intel_pstate and amd-pstate (active mode) means "by load"; elsewhere it means "lowest"
-    if governor == "powersave" and not driver.startswith(("intel_pstate", "amd-pstate", "amd_pstate")):
-        return figures | {"clock_ratio": 0.0 if not (highest_hz and reading) else max(reading) / highest_hz}
-    if not highest_hz or reading is None or max(reading) <= 0 or max(reading) >= SLOW_CLOCK_RATIO * highest_hz:
-        return None
-    return figures | {"clock_ratio": max(reading) / highest_hz}
-
-
-def mtu_differs(side: Side) -> Figures | None:
-    """Told at the end with the smaller MTU; the loopback interface has one of its own."""
-    if side.there is None or "lo" in {side.here.interface, side.there.interface}:
-        return None
-    here, there = side.here.number("mtu_bytes"), side.there.number("mtu_bytes")
-    if here is None or there is None or here >= there:
-        return None
-    return {"mtu_bytes": int(here), "other_mtu_bytes": int(there), "other_node": side.there.node}
-
-
-def link_degraded(side: Side) -> Figures | None:
-    """Half duplex, below what the NIC can, or below the other end with the same driver."""
-    duplex = str(side.here.fact("duplex") or "unknown").lower()
-    speed = side.here.number("speed_bps")
-    # a slower switch port that says so is no fault of this link
-    known = [most for key in ("speed_max_bps", "partner_speed_max_bps") if (most := side.here.number(key))]
-    most = min(known) if side.here.number("speed_max_bps") else None
-    figures: Figures = {"duplex": duplex, "speed_bps": speed or 0.0}
-    if duplex == "half":
-        return figures | {"expected_bps": most or speed or 0.0}
-    if not speed or speed <= 0:
-        return None
-    if most and speed < most:
-        return figures | {"expected_bps": most}
-    if side.there is None or side.here.fact("driver") != side.there.fact("driver"):
-        return None
-    there = side.there.number("speed_bps")
-    return figures | {"expected_bps": there} if there and speed < there else None
-
-
-def pcie_degraded(side: Side) -> Figures | None:
-    """The NIC's slot runs with fewer lanes or slower than both could."""
-    lanes, most = side.here.number("pci_width"), side.here.number("pci_width_max")
-    rate, fastest = _transfer_rate(side.here.fact("pci_speed")), _transfer_rate(side.here.fact("pci_speed_max"))
-    if not ((lanes and most and 0 < lanes < most) or (rate and fastest and 0 < rate < fastest)):
-        return None
-    return {
-        "lanes": int(lanes or 0),
-        "lanes_max": int(most or 0),
-        "rate_gt_s": rate or 0.0,
-        "rate_max_gt_s": fastest or 0.0,
-    }
 
 
 def clock_stepped(side: Side) -> Figures | None:
@@ -275,41 +175,6 @@ def _crossing(case: Case, answer: CrossedInterface) -> Figures | None:
     if found.answer is not answer:
         return None
     return {"reason": found.reason, "expected_bytes": found.expected_bytes, "moved_bytes": found.moved_bytes}
-
-
-def _cpus_near(end: End) -> set[int] | None:
-    """CPUs of the NUMA node that the NIC hangs on; None when there is but one, or it is not known."""
-    node = end.number("numa_node")
-    nodes = {
-        int(match["node"]): str(value)
-        for name, value in end.facts.items()
-        if (match := re.fullmatch(names.NUMA_CPUS, name)) is not None
-    }
-    return _cpu_list(nodes[int(node)]) if node is not None and len(nodes) > 1 and int(node) in nodes else None
-
-
-def _cpu_list(text: str) -> set[int]:
-    """`0-3,8` as the kernel writes lists of CPUs."""
-    return {
-        cpu
-        for first, last in re.findall(r"(\d+)(?:-(\d+))?", text)
-        for cpu in range(int(first), min(int(last or first), int(first) + 65535) + 1)
-    }
-
-
-def _of_nic(interrupt: str, interface: str, address: str, numbers: set[str]) -> bool:
-    """Whether an interrupt's name is that of the NIC: eth0-TxRx-3#57, mlx5_comp3@pci:0000:81:00-0#57, #57 of its affinities."""
-    action, _, number = interrupt.rpartition("#")
-    if number in numbers:
-        return True
-    by_name = bool(interface) and re.match(rf"(.*[-:])?{re.escape(interface.replace('.', '-'))}(-|$)", action) is not None
-    return by_name or (bool(address) and address in action)
-
-
-def _transfer_rate(value: object) -> float | None:
-    """`16.0 GT/s PCIe` -> 16.0"""
-    match = re.match(r"\s*(\d+(?:\.\d+)?)", str(value)) if value is not None else None
-    return float(match[1]) if match else None
 
 
 def _between_ns(end: End) -> float | None:

@@ -102,11 +102,15 @@ def set_baseline(path: Path, name: str, runs: Sequence[str], said: Said) -> list
 
 
 def baselines(database: Connection) -> list[dict[str, Any]]:
-    """Every baseline, the newest first, with its runs."""
+    """Every baseline, the newest first, with runs and clusters; it holds where it is the newest of its name on a cluster."""
     found: dict[int, dict[str, Any]] = {}
     for row in database.execute("SELECT * FROM v_baselines ORDER BY set_utc DESC, run"):
-        kept = {name: row[name] for name in ("baseline", "set_utc", "who", "why", "holds")}
-        found.setdefault(row["baseline_id"], {**kept, "runs": []})["runs"].append(row["run"])
+        kept = {name: row[name] for name in ("baseline", "set_utc", "who", "why")}
+        one = found.setdefault(row["baseline_id"], {**kept, "holds": 0, "clusters": [], "runs": []})
+        one["holds"] = max(one["holds"], row["holds"])
+        for name in ("cluster", "run"):
+            if row[name] not in one[f"{name}s"]:
+                one[f"{name}s"].append(row[name])
     return list(found.values())
 
 

@@ -1,0 +1,1 @@
+"""What rules ask of one end, by where it is counted."""

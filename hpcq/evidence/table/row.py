@@ -1,0 +1,47 @@
+"""One row of the table of rules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from hpcq.evidence.conditions.network import Condition
+from hpcq.evidence.judgement import Rule
+
+
+class Scope(Enum):
+    """Where a rule is looked for."""
+
+    EACH_END = "each end"
+    """What one network stack, process or interface counts."""
+    EACH_MACHINE = "each machine"
+    """What a whole machine counts: told once, for both ends, where they share a kernel."""
+    RESULT = "the result"
+    """What concerns both ends at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One rule: `when` is its condition in words, `message` what is said with the figures put in."""
+
+    rule: Rule
+    scope: Scope
+    condition: Condition
+    when: str
+    message: str
+    disturbs: bool = False
+
+
+def rule(
+    name: str,
+    scope: Scope,
+    condition: Condition,
+    *,
+    when: str,
+    message: str,
+    meaning: str,
+    advice: str,
+    source: str,
+    disturbs: bool = False,
+) -> Row:
+    return Row(Rule(name, meaning, advice, source), scope, condition, when, message, disturbs)
