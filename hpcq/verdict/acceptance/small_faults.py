@@ -101,6 +101,9 @@ def _everywhere(node: str, points: Sequence[PairPoint]) -> bool:
     if len(points) < JOBS_MIN or len(partners) < PARTNERS_MIN or len(runs) < RUNS_MIN:
         return False
     means = {partner: pooled(part) for partner, part in partners.items()}
+    by_run = [pooled(one for one in points if one.run_no == run) for run in runs]
+    if any(one is not None and one.mean > -one.scale.effect / 2 for one in by_run):
+        return False  # bad in one run and fine in another is intermittent
     leaning = [one for one in means.values() if one is not None and one.mean <= -one.scale.effect / 2]
     worst = min(means, key=lambda partner: means[partner].mean if means[partner] else 0.0)  # type: ignore[union-attr]
     rest = pooled(one for partner, part in partners.items() if partner != worst for one in part)
