@@ -1,6 +1,6 @@
 """`hpcq accept` on a real lab: does an undisturbed one raise nothing, and is each fault named, and nobody else?
 
-    python bench/acceptance.py [--runs 20] [--lab NAME]
+    python bench/acceptance_lab.py [--runs 20] [--lab NAME]
 
 Brings up a lab of 8 nodes on 4 leaf switches (or uses one that is up, with the same shape), measures a baseline of 12 pairs,
 and then, each time for all nodes and these links in both directions:
@@ -122,7 +122,7 @@ def faults(name: str, folder: Path) -> list[bool]:
 
 
 def main() -> int:
-    """Run and write bench/results/acceptance.json."""
+    """Run and write bench/results/acceptance_lab.json."""
     words = parser(__doc__ or "", 0)
     words.add_argument("--runs", type=int, default=20, help="undisturbed runs (default: 20)")
     words.add_argument("--lab", help="a lab that is up, of the same shape")
@@ -144,7 +144,7 @@ def main() -> int:
     claims.append(
         claim(f"{runs} acceptances of an undisturbed lab of 8 nodes", "raised something", "runs", raised, goal="<= 0")
     )
-    return finish("acceptance", claims, quick=options.quick)
+    return finish("acceptance_lab", claims, quick=options.quick)
 
 
 if __name__ == "__main__":

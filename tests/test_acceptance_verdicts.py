@@ -378,7 +378,7 @@ def of(client: str, server: str, level: float, jobs: int = 1) -> PairValues:
     return PairValues(client, server, "t", tuple(log(level) + 0.001 * step for step in range(jobs)))
 
 
-def test_without_a_baseline_a_pair_is_compared_with_the_best_others_and_never_with_itself() -> None:
+def test_without_a_baseline_a_pair_is_compared_with_others_only() -> None:
     now = [of(one, other, 40.0 if "n1" in {one, other} else 100.0) for one, other in permutations(NODES, 2)]
     expected = Expected([of("n1", "n2", 40.0)], now, {}, trusted=False)
     reference = expected.of(of("n1", "n2", 40.0))
@@ -386,6 +386,8 @@ def test_without_a_baseline_a_pair_is_compared_with_the_best_others_and_never_wi
     assert reference.value == pytest.approx(log(100), abs=0.01), "what was always slow is not its own measure"
     alone = Expected([], [of("n1", "n2", 40.0), of("n2", "n1", 40.0)], {}, trusted=False)
     assert alone.of(of("n1", "n2", 40.0)) is None, "no other pair, no reference"
+    three = Expected([], [of(one, other, 40.0) for one, other in permutations(NODES[:3], 2)], {}, trusted=False)
+    assert three.of(of("n1", "n2", 40.0)) is None, "two other pairs and itself are no three others"
     named = Expected([of("n1", "n2", 40.0)], now, {}, trusted=True).of(of("n1", "n2", 20.0))
     assert named is not None
     assert named.value == pytest.approx(log(40)), "a baseline's word stands"
