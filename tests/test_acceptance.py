@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
-from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -12,201 +10,25 @@ import pytest
 from hpcq.definition.campaign import read_campaign
 from hpcq.definition.derive import with_pairs
 from hpcq.errors import StoreError
-from hpcq.kernels import Better
 from hpcq.run_folder.paths import RunFolder
 from hpcq.runner import stages
 from hpcq.runner.accept import accepting
 from hpcq.runner.accept.choice import NodeSelection, NodesToTest, choose
 from hpcq.runner.accept.commands import commands_for
-from hpcq.runner.accept.expected import Expected
-from hpcq.runner.accept.partners import again, partners
-from hpcq.runner.accept.values import _slow
+from hpcq.runner.accept.partners import partners
 from hpcq.scheduler.administration import NodeUpkeep, Reservation, Upkeep
 from hpcq.scheduler.slurm.administration import SlurmAdministration, read_nodes, read_reservations
-from hpcq.statistics import ComparisonVerdict, compare
 from hpcq.store.ledger import NodeState
 from hpcq.transport import Here
-from hpcq.verdict.acceptance import Acceptance, PairResult, judge
+from hpcq.verdict.acceptance.judge import Acceptance
+from hpcq.verdict.acceptance.standing import pairs_across, sides_of
 from hpcq.verdict.record import Thing, VerdictRecord
-from hpcq.verdict.shared import pairs_across, sides_of
 from hpcq.verdict.words import Verdict
 
 pytestmark = pytest.mark.fast
 
-NODES = ("n1", "n2", "n3", "n4", "n5")
-
-
-def results(
-    slow: dict[tuple[str, str], float], *, run_no: int = 1, pairs: list[tuple[str, str]] | None = None
-) -> list[PairResult]:
-    """Every ordered pair at about 1, but for slow ones; `("n2", "*")` is everything that n2 sends."""
-    noise = random.Random(run_no)
-    found = []
-    for client, server in pairs or list(permutations(NODES, 2)):
-        level = min(slow.get(key, 1.0) for key in ((client, server), (client, "*"), ("*", server)))
-        ratios = tuple(level * (1 + noise.gauss(0, 0.01)) for _ in range(5))
-        found.append(PairResult(client, server, "tcp_stream {} throughput_bps", run_no, ratios, level < 0.95, True))
-    return found
-
-
-def words(found: Acceptance) -> dict[str, str]:
-    return {one.name: one.verdict.value for one in (*found.nodes, *found.links, *found.groups)}
-
-
-def test_all_is_well() -> None:
-    found = judge(NODES, results({}), {}, {})
-    assert set(words(found).values()) == {"pass"}
-    assert found.suspects == ()
-
-
-@pytest.mark.parametrize(("level", "verdict"), [(0.3, "failed"), (0.93, "degraded")])
-def test_a_node_that_is_slow_in_both_directions_or_one(level: float, verdict: str) -> None:
-    for slow in ({("n2", "*"): level, ("*", "n2"): level}, {("n2", "*"): level}, {("*", "n2"): level}):
-        found = words(judge(NODES, results(slow), {}, {}))
-        assert found == dict.fromkeys(NODES, "pass") | {"n2": verdict}
-
-
-def test_two_bad_nodes_do_not_hide_each_other() -> None:
-    slow = {(one, "*"): 0.5 for one in ("n2", "n3")} | {("*", one): 0.5 for one in ("n2", "n3")}
-    assert words(judge(NODES, results(slow), {}, {})) == dict.fromkeys(NODES, "pass") | {"n2": "failed", "n3": "failed"}
-
-
-def test_a_link_is_never_blamed_on_one_run() -> None:
-    slow = {("n2", "n3"): 0.5}
-    once = judge(NODES, results(slow), {}, {})
-    assert words(once)["n2"] == "inconclusive"
-    assert once.suspects == ("n2", "n3")
-    twice = judge(NODES, results(slow) + results(slow, run_no=2, pairs=[("n2", "n3")]), {}, {})
-    assert words(twice) == dict.fromkeys(NODES, "pass") | {"n2 - n3": "failed"}
-    assert "n2 > n3" in twice.links[0].reason
-    both = {("n2", "n3"): 0.5, ("n3", "n2"): 0.5}
-    again_both = results(both) + results(both, run_no=2, pairs=[("n2", "n3"), ("n3", "n2")])
-    assert [one.name for one in judge(NODES, again_both, {}, {}).links] == ["n2 - n3"], "one link, not one a direction"
-    fine = judge(NODES, results(slow) + results({}, run_no=2, pairs=[("n2", "n3")]), {}, {})
-    assert words(fine) == dict.fromkeys(NODES, "pass"), "slow once, fine again: noise"
-
-
-def test_one_wild_value_of_a_second_run_clears_nobody() -> None:
-    def told(run_no: int, *, sure: bool, level: float) -> list[PairResult]:
-        slow = {("n2", "*"): level}
-        several = results(slow, run_no=run_no)
-        return [
-            PairResult(one.client, one.server, one.test, run_no, one.ratios, one.slow and sure, sure, leans=one.slow)
-            if (one.client, one.server) == ("n2", "n1") else one
-            for one in several
-        ]  # fmt: skip
-
-    found = judge(NODES, told(1, sure=True, level=0.3) + told(2, sure=False, level=0.3), {}, {})
-    assert words(found) == dict.fromkeys(NODES, "pass") | {"n2": "failed"}, "not the links to everybody else"
-    found = judge(NODES, told(1, sure=False, level=0.3), {}, {})
-    assert words(found)["n2"] == "failed", "a pair that does not tell does not speak for the node"
-
-
-def test_a_wild_value_leans_and_does_not_tell() -> None:
-    usual = [48.0, 48.1, 47.9, 48.2, 48.0, 47.8]
-    assert _slow(usual, [14.3, 13.6, 91.6, 14.3, 14.3], Better.HIGHER, 0.05) == (False, False, True)
-    assert _slow(usual, [14.3, 13.6, 14.4, 14.3, 14.3], Better.HIGHER, 0.05) == (True, True, False)
-    assert _slow(usual, [48.3, 13.6, 48.1, 47.9, 48.0], Better.HIGHER, 0.05) == (False, True, False)
-
-
-def test_two_nodes_alone_make_no_link() -> None:
-    slow, both = {("n1", "*"): 0.3}, [("n1", "n2"), ("n2", "n1")]
-    found = judge(("n1", "n2"), results(slow, pairs=both) + results(slow, run_no=2, pairs=both), {}, {})
-    assert words(found) == {"n1": "inconclusive", "n2": "inconclusive"}, "n1 may send badly to everybody"
-
-
 EIGHT = tuple(f"n{number}" for number in range(1, 9))
 LEAF_OF = {node: f"leaf{1 + place // 2}" for place, node in enumerate(EIGHT)}
-
-
-def across(leaf: str, level: float) -> dict[tuple[str, str], float]:
-    """Everything that enters or leaves a leaf at this level."""
-    return {pair: level for pair in permutations(EIGHT, 2) if (LEAF_OF[pair[0]] == leaf) != (LEAF_OF[pair[1]] == leaf)}
-
-
-def test_a_slow_uplink_is_its_leaf_and_none_of_its_nodes() -> None:
-    pairs = partners(EIGHT, EIGHT, leaf_of=LEAF_OF)
-    for slow in (across("leaf2", 0.5), {pair: 0.5 for pair in across("leaf2", 0.5) if LEAF_OF[pair[0]] == "leaf2"}):
-        found = judge(EIGHT, results(slow, pairs=pairs), {}, LEAF_OF)
-        assert words(found) == dict.fromkeys(EIGHT, "pass") | {"n3": "inconclusive", "n4": "inconclusive", "leaf2": "failed"}
-        assert found.groups[0].nodes == ("n3", "n4")
-        assert {"n3", "n4"}.isdisjoint(found.good), "who is behind it is no good partner"
-
-
-def test_between_two_leaves_it_cannot_be_told_whose_uplink_it_is() -> None:
-    leaf_of = {node: f"leaf{1 + place // 4}" for place, node in enumerate(EIGHT)}
-    slow = {pair: 0.5 for pair in permutations(EIGHT, 2) if leaf_of[pair[0]] != leaf_of[pair[1]]}
-    found = judge(EIGHT, results(slow, pairs=partners(EIGHT, EIGHT, leaf_of=leaf_of)), {}, leaf_of)
-    assert words(found) == dict.fromkeys(EIGHT, "inconclusive") | {"leaf1 - leaf2": "failed"}
-
-
-def test_one_bad_node_of_a_leaf_is_not_its_leaf_and_both_may_stand() -> None:
-    pairs = partners(EIGHT, EIGHT, leaf_of=LEAF_OF)
-    slow = {("n3", "*"): 0.5, ("*", "n3"): 0.5}
-    assert words(judge(EIGHT, results(slow, pairs=pairs), {}, LEAF_OF)) == dict.fromkeys(EIGHT, "pass") | {"n3": "failed"}
-    found = words(judge(EIGHT, results(slow | across("leaf3", 0.6), pairs=pairs), {}, LEAF_OF))
-    assert found == dict.fromkeys(EIGHT, "pass") | {
-        "n3": "failed", "leaf3": "failed", "n5": "inconclusive", "n6": "inconclusive",
-    }  # fmt: skip
-
-
-def test_a_leaf_of_which_one_node_was_asked_for_takes_its_other_nodes_along() -> None:
-    slow = across("leaf2", 0.5)
-    first = partners(["n3"], EIGHT, leaf_of=LEAF_OF)
-    seen = results(slow, pairs=first)
-    assert words(judge(["n3"], seen, {}, LEAF_OF)) == {"n3": "inconclusive"}
-    for run_no in (2, 3):
-        found = judge(["n3"], seen, {}, LEAF_OF)
-        ran = [(one.client, one.server) for one in seen]
-        twice = {pair for pair in ran if ran.count(pair) > 1}
-        seen += results(slow, run_no=run_no, pairs=again(found, EIGHT, ran_twice=twice, leaf_of=LEAF_OF, met=set(ran)))
-    assert words(judge(["n3"], seen, {}, LEAF_OF)) == {"n3": "inconclusive", "leaf2": "failed"}
-
-
-def test_lost_packets_fail_a_link_that_is_as_fast_as_ever() -> None:
-    lossy = [
-        PairResult(
-            one.client, one.server, "tcp_stream {} arrived_ratio", run_no, (ratio,) * 5, ratio < 1, True, None, 0.99, True
-        )
-        for run_no in (1, 2)
-        for one in results({}, run_no=run_no)
-        for ratio in [0.97 if {one.client, one.server} == {"n1", "n4"} else 1.0]
-    ]
-    found = judge(NODES, results({}) + lossy, {}, {})
-    assert words(found) == dict.fromkeys(NODES, "pass") | {"n1 - n4": "failed"}
-    assert "3.0 % of the packets lost" in found.links[0].reason
-
-
-def test_what_is_expected_without_a_baseline_is_what_the_best_peers_do() -> None:
-    def of(value: float) -> tuple[str, list[float]]:
-        return "higher", [value * (1 + 0.002 * step) for step in range(5)]
-
-    earlier = {("n1", "n2", "t"): of(40.0)}
-    now = {(one, other, "t"): of(40.0 if "n1" in {one, other} else 100.0) for one, other in permutations(NODES, 2)}
-    expected = Expected.of(earlier, [now], {}, trusted=False)
-    assert min(expected.known(("n1", "n2", "t"))) == 100.0, "what was always slow is not its own measure"
-    pool = expected.known(("n1", "n2", "t"))
-    found = compare(pool, [90.0, 90.1, 90.2, 90.3, 90.4])
-    assert found.verdict is ComparisonVerdict.DEGRADED, "pairs are no series that wanders"
-    assert max(Expected.of(earlier, [now], {}, trusted=True).known(("n1", "n2", "t"))) < 41, "a baseline's word stands"
-
-
-def test_a_gate_fails_whatever_the_history_says() -> None:
-    broken = [
-        PairResult(one.client, one.server, one.test, 1, one.ratios, False, True, "throughput_bps must be >= 1e9")
-        if "n4" in {one.client, one.server} else one
-        for one in results({})
-    ]  # fmt: skip
-    found = judge(NODES, broken, {}, {})
-    assert words(found)["n4"] == "failed"
-    assert "must be >= 1e9" in next(one.reason for one in found.nodes if one.name == "n4")
-
-
-def test_nothing_measured_is_not_covered_and_too_few_is_no_pass() -> None:
-    few = [PairResult("n1", "n2", "t", 1, (1.0,), False, False)]
-    found = judge(("n1", "n9"), few, {"n9": "down: power supply"}, {})
-    assert [(one.name, one.verdict.value, one.reason) for one in found.nodes][1] == ("n9", "not_covered", "down: power supply")
-    assert words(found)["n1"] == "inconclusive"
 
 
 # -- who needs it ------------------------------------------------------------------------------------------------------
@@ -297,13 +119,21 @@ def test_what_to_type() -> None:
     own = Reservation("hpcq-accept", "2026-11-21T00:00:00Z", "2026-11-21T02:00:00Z", ("n1", "n3"), True, True, True, True)
     swap = replace(own, name="swap", flex=False)
 
-    def typed(verdicts: dict[str, Verdict], *standing: Reservation, inside: str | None = None) -> list[tuple[str, bool]]:
+    def typed(
+        verdicts: dict[str, Verdict], *standing: Reservation, inside: str | None = None, fine_pairs: bool = False
+    ) -> list[tuple[str, bool]]:
         judged = tuple(VerdictRecord(Thing.NODE, node, verdict, "why", (node,)) for node, verdict in verdicts.items())
-        found = commands_for(Acceptance(judged), Upkeep("me", nodes, standing), SlurmAdministration(Here()), inside)
+        found = commands_for(
+            Acceptance(judged, drainable=frozenset() if fine_pairs else frozenset(verdicts)),
+            Upkeep("me", nodes, standing),
+            SlurmAdministration(Here()),
+            inside,
+        )
         return [(one.command.removeprefix("scontrol "), one.by_apply) for one in found]
 
     failed, passed, missing = Verdict.FAILED, Verdict.PASS, Verdict.NOT_COVERED
     assert typed({"n1": failed, "n3": passed}) == [("update nodename=n1 state=drain reason='hpcq accept: why'", True)]
+    assert typed({"n1": failed}, fine_pairs=True) == [], "no advice drains a node whose other pairs are fine"
     made = "create reservation reservationname=hpcq-accept starttime=now duration=120 users=me flags=maint,ignore_jobs,flex"
     released = f"{made} nodes=n2,n4 && scontrol update nodename=n2,n4 state=resume"
     assert typed({"n2": missing, "n4": missing}) == [(released, False)], "to the test and not to users"
@@ -383,7 +213,7 @@ def test_a_boot_between_measuring_and_deciding_is_not_judged() -> None:
     assert choose(NodeSelection(), nodes, seen, set(nodes)).targets == {"n1": "came up"}
 
 
-def test_links_and_groups_at_fault_are_run_again_and_pass() -> None:
+def test_links_and_groups_at_fault_are_run_again() -> None:
     link = sides_of(failed(Thing.LINK, "n1 - n5", "n1", "n5"), EIGHT, LEAF_OF)
     path = sides_of(failed(Thing.LINK, "leaf1 - leaf3", "n1", "n2", "n5", "n6"), EIGHT, LEAF_OF)
     leaf = sides_of(failed(Thing.GROUP, "leaf2", "n3", "n4"), EIGHT, LEAF_OF)
@@ -392,15 +222,6 @@ def test_links_and_groups_at_fault_are_run_again_and_pass() -> None:
     assert pairs_across(leaf, ["n4"], EIGHT, ["n7"]) == [("n4", "n7"), ("n3", "n1")]
     assert pairs_across(leaf, ["n7"], EIGHT, []) == [], "whoever is not behind it has nothing to do with it"
     assert pairs_across(link, ["n5"], ["n5", "n6"], []) == [], "its other end is not to be had"
-    every = list(permutations(EIGHT, 2))
-    found = judge(EIGHT, results({}, pairs=every), {}, LEAF_OF, [link, path, leaf])
-    assert [(one.kind, one.name, one.verdict.value) for one in (*found.links, *found.groups)] == [
-        ("link", "n1 - n5", "pass"), ("link", "leaf1 - leaf3", "pass"), ("group", "leaf2", "pass"),
-    ]  # fmt: skip
-    one_way = judge(EIGHT, results({}, pairs=[("n1", "n5"), ("n3", "n7")]), {}, LEAF_OF, [link, path, leaf])
-    assert one_way.links == one_way.groups == (), "too little ran to say so"
-    slow = judge(EIGHT, results(across("leaf2", 0.5), pairs=every), {}, LEAF_OF, [leaf])
-    assert [one.verdict.value for one in slow.groups] == ["failed"]
 
 
 def test_both_ends_of_a_failed_link_are_tried_from_time_to_time() -> None:

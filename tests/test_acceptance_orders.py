@@ -12,7 +12,7 @@ from hpcq.runner.accept.commands import Applied, Command, apply, commands_for
 from hpcq.runner.site.place import reach, scheduler_of
 from hpcq.scheduler.administration import OWN_RESERVATION, Administration
 from hpcq.scheduler.base import Scheduler
-from hpcq.verdict.acceptance import Acceptance
+from hpcq.verdict.acceptance.judge import Acceptance
 from hpcq.verdict.record import Thing, VerdictRecord
 from hpcq.verdict.words import Verdict
 from tests.simulated_slurm.site import SimulatedSlurm, simulated_slurm
@@ -39,7 +39,8 @@ def administration(scheduler: Scheduler) -> Administration:
 
 
 def judged(**verdicts: Verdict) -> Acceptance:
-    return Acceptance(tuple(VerdictRecord(Thing.NODE, node, verdict, "slow", (node,)) for node, verdict in verdicts.items()))
+    judged = tuple(VerdictRecord(Thing.NODE, node, verdict, "slow", (node,)) for node, verdict in verdicts.items())
+    return Acceptance(judged, drainable=frozenset(verdicts))
 
 
 def printed(scheduler: Scheduler, verdicts: Acceptance, inside: str | None = None) -> list[Command]:

@@ -71,18 +71,16 @@ def test_a_slow_node_a_lossy_pair_and_a_slow_leaf_are_found_at_once(lab8: Runnin
         found = accept(desk, "--apply", expect=1)
     finally:
         lab8.command("mend", "alpha")
-    good = {f"n0{number}": "pass" for number in (1, 2, 5, 6, 7)}
-    behind = {"n03": "inconclusive", "n04": "inconclusive"}
-    assert found["verdicts"] == good | behind | {"n08": "failed", "n01 - alpha-n05": "failed", "leaf2": "failed"}
+    at_fault = {name for name, verdict in found["verdicts"].items() if verdict in {"failed", "degraded"}}
+    assert at_fault == {"n08", "n01 - alpha-n05", "leaf2"}
+    assert (found["verdicts"]["n03"], found["verdicts"]["n04"]) == ("inconclusive", "inconclusive"), "behind leaf2"
     assert len(found["runs"]) > 1, "nobody is told after one run"
     kept = json.loads(desk.hpcq("ledger", "--node", "alpha-n05", "--json").stdout)
     link = ("link", "alpha-n01 - alpha-n05", "failed", ["alpha-n01", "alpha-n05"])
     assert [(row["kind"], row["name"], row["verdict"], row["nodes"]) for row in kept][1:] == [link]
     drained = [line["command"].split(" state=drain")[0] for line in found["commands"] if "state=drain" in line["command"]]
-    assert drained == [f"scontrol update nodename={names}" for names in ("alpha-n08", "alpha-n03,alpha-n04", "alpha-n05")], (
-        "the node, the leaf's nodes, one end of the link"
-    )
-    assert [line["by_apply"] for line in found["commands"]] == [True, False, False]
+    assert drained == ["scontrol update nodename=alpha-n08"], "neither the leaf's nodes nor an end of the link"
+    assert [line["by_apply"] for line in found["commands"]] == [True]
     [refused] = found["refused"]
     assert refused["command"] == found["commands"][0]["command"], "draining is for those who may: labuser may not"
     assert found["applied"] == []

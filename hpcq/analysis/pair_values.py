@@ -1,40 +1,45 @@
-"""Values of each pair and test in some runs, for acceptance and blame.
+"""What acceptance and blame ask of pairs: which ran, what they lost, the words of a test; and which evidence speaks of a node.
 
-values_of(database, ...)      the main metric
-arrived_of(database, ...)     the share of packets that arrived
+losses_in(database, run_ids)      per series and job the share of packets that did not arrive
+flaws_in(database, run_ids)       per node what the evidence says is wrong with it
+boots_in(database, run_ids)       per node its boots in the order in which they were seen
 """
 
 # ruff: noqa: S608 - queries are put together from our own column names; values are always bound
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 from hpcq.errors import UserError
 from hpcq.store.database import Connection
+from hpcq.store.query import size_text, variant_names
 
-#: What stands for the metric in a test's key when the share of arrived packets is meant.
-ARRIVED = "arrived_ratio"
+#: Rules of the evidence that say what is wrong with a node itself; the others say how a result came about.
+FLAW_RULES = ("mtu_mismatch", "link_degraded", "pcie_degraded", "link_errors")
+#: One finding may be a passing flaw of a counter.
+FLAW_RESULTS_MIN = 2
 #: Of a TCP connection that did not say: Ethernet's, with time stamps.
 _MSS_BYTES = 1448
-_ARRIVED_PARTS = [
-    *(
-        "(SELECT m.value FROM metric m JOIN metric_name n ON n.metric_name_id = m.metric_name_id"
-        f" WHERE m.result_id = v.result_id AND n.name = '{name}') AS {name}"
-        for name in ("lost_ratio", "retransmit_count", "sent_bytes", "operation_count")
-    ),
-    "(SELECT g.value FROM v_granted g WHERE g.result_id = v.result_id AND g.granted = 'client_mss_bytes') AS mss_bytes",
-]
+_LOSS_METRICS = ("lost_ratio", "retransmit_count", "sent_bytes", "operation_count")
 
-#: client, server, test (kernel, parameters and metric as text)
-Key = tuple[str, str, str]
+
+@dataclass(frozen=True, slots=True)
+class Flaw:
+    """A rule that speaks of a node. message: the commonest of its findings."""
+
+    node: str
+    rule: str
+    message: str
+    result_count: int
 
 
 def pairs_of(database: Connection, cluster: str, run_ids: Sequence[int] | None) -> list[tuple[str, str]]:
     """The pairs that were measured on a cluster in these runs (None: in any), the latest first."""
-    marks = "" if run_ids is None else f" AND p.run_id IN ({', '.join(str(int(one)) for one in run_ids)})"
+    marks = "" if run_ids is None else f" AND p.run_id IN ({_ids(run_ids)})"
     rows = database.execute(
         f"SELECT p.client, p.server FROM v_pairs p WHERE p.cluster = ?{marks} GROUP BY p.client, p.server"
         " ORDER BY max(p.run_created_utc) DESC, p.client, p.server",
@@ -43,35 +48,64 @@ def pairs_of(database: Connection, cluster: str, run_ids: Sequence[int] | None) 
     return [(str(row[0]), str(row[1])) for row in rows]
 
 
-def values_of(database: Connection, cluster: str, run_ids: Sequence[int] | None) -> dict[Key, tuple[str, list[float]]]:
-    """(better, values in time order) of each pair and test's main metric in these runs; None: in any, the newest 200."""
-    marks = "" if run_ids is None else f" AND v.run IN (SELECT name FROM run WHERE run_id IN ({_ids(run_ids)}))"
-    found: dict[Key, tuple[str, list[float]]] = {}
-    for row in database.execute(
-        "SELECT v.client, v.server, v.kernel, v.parameters, v.metric, v.value, mn.better FROM v_results v"
-        " JOIN kernel k ON k.name = v.kernel JOIN metric_name mn ON mn.metric_name_id = k.main_metric_name_id"
-        f" WHERE v.cluster = ? AND v.outcome = 'measured' AND v.value IS NOT NULL AND mn.better <> 'none'{marks}"
-        " ORDER BY v.started_utc, v.result_id",
-        (cluster,),
-    ):
-        key = (row["client"], row["server"], f"{row['kernel']} {row['parameters']} {row['metric']}")
-        found.setdefault(key, (row["better"], []))[1].append(row["value"])
-    return {key: (better, values[-200:]) for key, (better, values) in found.items()}
+def losses_in(database: Connection, run_ids: Sequence[int], cluster: str) -> dict[int, dict[tuple[str, str], float]]:
+    """By series_id, then by (run, job): the median share of packets that did not arrive, 0 to 1.
 
-
-def arrived_of(database: Connection, cluster: str, run_ids: Sequence[int]) -> dict[Key, tuple[str, list[float]]]:
-    """As values_of, the share of packets that arrived in tests that can tell: 1 less what was lost, or had to be sent again."""
-    found: dict[Key, tuple[str, list[float]]] = {}
+    Of datagrams as the kernel counted them; of TCP what had to be sent again. Tests that cannot tell are left out.
+    """
+    parts = ", ".join(f"max(CASE WHEN h.metric = '{name}' THEN h.value END) AS {name}" for name in _LOSS_METRICS)
+    mss = "SELECT g.value FROM v_granted g WHERE g.result_id = h.result_id AND g.granted = 'client_mss_bytes'"
+    found: dict[int, dict[tuple[str, str], list[float]]] = {}
     for row in database.execute(
-        f"SELECT v.client, v.server, v.kernel, v.parameters, {', '.join(_ARRIVED_PARTS)} FROM v_results v"
-        f" WHERE v.cluster = ? AND v.outcome = 'measured' AND v.run IN (SELECT name FROM run WHERE run_id IN ({_ids(run_ids)}))"
-        " ORDER BY v.started_utc, v.result_id",
+        f"SELECT h.series_id, h.run, h.job, {parts}, ({mss}) AS mss_bytes FROM v_history h"
+        f" WHERE h.cluster = ? AND h.metric IN ({', '.join(repr(name) for name in _LOSS_METRICS)})"
+        f" AND h.run IN (SELECT name FROM run WHERE run_id IN ({_ids(run_ids)}))"
+        " GROUP BY h.series_id, h.run, h.job, h.result_id",
         (cluster,),
     ):
         lost = _lost_ratio(row)
         if lost is not None:
-            key = (row["client"], row["server"], f"{row['kernel']} {row['parameters']} {ARRIVED}")
-            found.setdefault(key, ("higher", []))[1].append(1 - min(1.0, lost))
+            found.setdefault(row["series_id"], {}).setdefault((row["run"], row["job"]), []).append(min(1.0, lost))
+    return {series: {job: median(values) for job, values in jobs.items()} for series, jobs in found.items()}
+
+
+def _lost_ratio(row: Any) -> float | None:
+    """Of datagrams as counted; of a TCP stream segments sent again, of its ping-pong two packets per operation."""
+    if row["lost_ratio"] is not None:
+        return float(row["lost_ratio"])
+    if row["retransmit_count"] is None:
+        return None
+    if row["sent_bytes"]:
+        return float(row["retransmit_count"] * float(row["mss_bytes"] or _MSS_BYTES) / row["sent_bytes"])
+    if row["operation_count"]:
+        return float(row["retransmit_count"] / (2 * row["operation_count"]))
+    return None
+
+
+def flaws_in(database: Connection, run_ids: Sequence[int], cluster: str) -> list[Flaw]:
+    """What the evidence of these runs says is wrong with nodes, results that failed included."""
+    marks = ", ".join(repr(one) for one in FLAW_RULES)
+    rows = database.execute(
+        "SELECT node, rule, min(message) AS message, count(DISTINCT result_id) AS n FROM v_findings"
+        f" WHERE cluster = ? AND rule IN ({marks}) AND node IS NOT NULL"
+        f" AND run IN (SELECT name FROM run WHERE run_id IN ({_ids(run_ids)}))"
+        f" GROUP BY node, rule HAVING n >= {FLAW_RESULTS_MIN} ORDER BY node, rule",
+        (cluster,),
+    )
+    return [Flaw(str(row["node"]), str(row["rule"]), str(row["message"]), int(row["n"])) for row in rows]
+
+
+def boots_in(database: Connection, run_ids: Sequence[int], cluster: str) -> dict[str, list[tuple[str, str]]]:
+    """By node its boots in these runs, as (boot id, first seen UTC), in the order in which they were seen."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for row in database.execute(
+        "SELECT e.node, e.boot_id, min(v.started_utc) AS seen_utc FROM v_ends e JOIN v_results v ON v.result_id = e.result_id"
+        " WHERE v.cluster = ? AND e.boot_id IS NOT NULL AND v.started_utc IS NOT NULL"
+        f" AND v.run IN (SELECT name FROM run WHERE run_id IN ({_ids(run_ids)}))"
+        " GROUP BY e.node, e.boot_id ORDER BY seen_utc",
+        (cluster,),
+    ):
+        found.setdefault(str(row["node"]), []).append((str(row["boot_id"]), str(row["seen_utc"])))
     return found
 
 
@@ -108,29 +142,17 @@ def run_id_of(database: Connection, name: str) -> int:
     return int(database.execute("SELECT run_id FROM run WHERE name = ?", (name,)).fetchone()[0])
 
 
-def words_of_test(test: str) -> str:
-    """`tcp_stream 64 KiB throughput_bps`: a test's key for people."""
-    from hpcq.kernels import message_bytes
-    from hpcq.store.query import size_text
-
-    kernel, _, rest = test.partition(" ")
-    text, _, metric = rest.rpartition(" ")
-    parameters: dict[str, Any] = json.loads(text)
-    size = size_text(message_bytes(kernel, parameters))
-    return " ".join(one for one in (kernel, size, metric) if one)
-
-
-def _lost_ratio(row: Any) -> float | None:
-    """Of datagrams as counted; of a TCP stream segments sent again, of its ping-pong two packets an operation."""
-    if row["lost_ratio"] is not None:
-        return float(row["lost_ratio"])
-    if row["retransmit_count"] is None:
-        return None
-    if row["sent_bytes"]:
-        return float(row["retransmit_count"] * float(row["mss_bytes"] or _MSS_BYTES) / row["sent_bytes"])
-    if row["operation_count"]:
-        return float(row["retransmit_count"] / (2 * row["operation_count"]))
-    return None
+def names_of_tests(database: Connection, run_ids: Sequence[int]) -> dict[tuple[str, str], str]:
+    """By (kernel, parameters of the series): `tcp_stream 64 KiB`, with what tells it from the kernel's other tests."""
+    sizes: dict[tuple[str, str], str] = {}
+    for row in database.execute(
+        "SELECT DISTINCT k.name AS kernel, s.parameters, ps.message_bytes FROM result x JOIN v_pairs p ON p.job_id = x.job_id"
+        " JOIN series s ON s.series_id = x.series_id JOIN kernel k ON k.kernel_id = s.kernel_id"
+        f" JOIN parameter_set ps ON ps.parameter_set_id = x.parameter_set_id WHERE p.run_id IN ({_ids(run_ids)})"
+    ):
+        sizes[row["kernel"], row["parameters"]] = size_text(row["message_bytes"])
+    variants = variant_names(sizes)
+    return {test: " ".join(one for one in (test[0], size, variants[test]) if one) for test, size in sizes.items()}
 
 
 def _ids(run_ids: Sequence[int]) -> str:

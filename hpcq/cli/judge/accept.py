@@ -18,14 +18,6 @@ if TYPE_CHECKING:
     from hpcq.runner.accept.accepting import ClusterAcceptance
     from hpcq.runner.accept.choice import NodeSelection
 
-_WORDS = {
-    "pass": "PASS",
-    "degraded": "DEGRADED",
-    "failed": "FAIL",
-    "inconclusive": "INCONCLUSIVE",
-    "not_covered": "NOT COVERED",
-}
-
 
 @click.command()
 @click.argument("campaign")
@@ -35,7 +27,7 @@ _WORDS = {
 @click.option("--against", metavar="BASELINE", help="Judge against this baseline. Default: the cluster's newest runs.")
 @click.option("--node", "nodes", multiple=True, help="Only this node, also if it needs no test; repeatable.")
 @click.option("--all", "everything", is_flag=True, help="All nodes, also those that need no test.")
-@click.option("--apply", is_flag=True, help="Run the commands that drain what failed and resume what passed.")
+@click.option("--apply", is_flag=True, help="Run the commands that drain failed nodes and give back what passed.")
 @database_option
 @runs_option
 @clusters_option
@@ -58,11 +50,13 @@ def accept(  # noqa: PLR0917 - Click passes by name
     back from a maintenance reservation or a drain. If there are none it runs nothing, so you may call it every few minutes.
 
     \b
-    PASS          as expected
-    DEGRADED      slower than expected, but not below nine tenths of it
-    FAIL          slower still, or beyond a gate of the campaign
-    INCONCLUSIVE  slow pairs, but not clear whose fault it is; or too few values
+    PASS          every planned test was measured in both roles, and 5 % slower than expected is ruled out
+    DEGRADED      slower than expected, but not below nine tenths of it; or its evidence shows a flaw
+    FAIL          slower still, beyond a gate of the campaign, or its tests bring nothing
+    INCONCLUSIVE  bad pairs, but not clear whose fault it is; bad in one run only; no reference; or too few jobs
     NOT COVERED   nothing could be measured: down, drained, busy, reserved
+
+    Where everything is slower than its baseline, the cluster gets the verdict and its nodes are INCONCLUSIVE.
 
     Exit code 3 when something failed or is degraded, 4 when something is inconclusive or not covered.
 
@@ -72,18 +66,15 @@ def accept(  # noqa: PLR0917 - Click passes by name
     from hpcq.definition.find import find_campaign
     from hpcq.runner.accept.accepting import AcceptRequest
     from hpcq.runner.accept.accepting import accept as run
+    from hpcq.verdict.words import Tally
 
     selection = _wish(since, nodes, everything, database)
     order = AcceptRequest(
         find_campaign(campaign), tuple(cluster_folders), database, runs_folder.absolute(), selection, against, apply
     )
     outcomes = run(order, _say)
-    verdicts = [one.verdict.value for outcome in outcomes for one in outcome.all_judged]
-    code = Exit.OK
-    if {"inconclusive", "not_covered"}.intersection(verdicts):
-        code = Exit.INCOMPLETE
-    if {"failed", "degraded"}.intersection(verdicts):
-        code = Exit.DEGRADED
+    verdicts = [one.verdict for outcome in outcomes for one in outcome.all_judged]
+    code = Tally.of(verdicts).exit_code if verdicts else Exit.OK
     refused = [(one.cluster, *words) for one in outcomes for words in one.applied.refused]
     code = Exit.ERROR if refused else code
     if as_json:
@@ -117,15 +108,24 @@ def _wish(since: str | None, nodes: tuple[str, ...], everything: bool, database:
 
 
 def _print(outcome: ClusterAcceptance, *, apply: bool) -> None:
-    counts = Counter(one.verdict.value for one in outcome.verdicts.nodes)
-    tally = ", ".join(f"{counts[word]} {shown}" for word, shown in _WORDS.items() if counts[word])
-    click.echo(f"{outcome.cluster}: {tally or 'no node needs it now; nothing to do'}")
+    from hpcq.verdict.words import Tally, Verdict
+
+    tally = Tally.of(one.verdict for one in outcome.verdicts.nodes)
+    said = tally.first_line("node") if tally.total else "no node needs a verdict now; nothing to do"
+    click.echo(f"{outcome.cluster}: {said}")
+    everybody = bool(outcome.verdicts.clusters) and outcome.verdicts.clusters[0].verdict is not Verdict.PASS
+    alike = Counter(one.reason for one in outcome.verdicts.nodes) if everybody else Counter()
     for one in outcome.all_judged:
         name = one.name if one.kind == "node" else f"{one.kind} {one.name}"
         why = outcome.reasons.get(one.name)
-        click.echo(f"  {_WORDS[one.verdict.value]:<13} {name}: {one.reason}{f' [{why}]' if why else ''}")
+        if alike[one.reason] > 1 and one.kind == "node":
+            continue
+        click.echo(f"  {one.verdict.shown:<13} {name}: {one.reason}{f' [{why}]' if why else ''}")
         if one.name in outcome.changed:
             click.echo(f"  {'':<13}   differs from the reference: {outcome.changed[one.name]}")
+    for reason, count in alike.items():
+        if count > 1:
+            click.echo(f"  {Verdict.INCONCLUSIVE.shown:<13} {count} nodes: {reason}")
     if outcome.reservation:
         click.echo(f"  measured inside reservation {outcome.reservation}")
     done, left_alone = dict(outcome.applied.done), dict(outcome.applied.left_alone)
@@ -136,7 +136,7 @@ def _print(outcome: ClusterAcceptance, *, apply: bool) -> None:
             mark = "done" if line.command in done else "type"
             click.echo(f"  {mark}: {done.get(line.command, line.command)}    # {line.why}")
     if outcome.commands and not apply:
-        click.echo("  nothing of this was done; --apply drains what failed and resumes what passed")
+        click.echo("  nothing of this was done; --apply drains failed nodes and gives back what passed")
 
 
 def _say(text: str) -> None:

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from hpcq.cli.judge.blame_words import JOBS_MIN, print_blame, print_read, verdict_of
+from hpcq.cli.judge.blame_words import blame_json as _together
 from hpcq.cli.options import database_option, json_option
 from hpcq.cli.rows import print_json
-from hpcq.errors import Exit, UserError
+from hpcq.errors import UserError
 from hpcq.kernels import Better
 from hpcq.units import count_of
 
 if TYPE_CHECKING:
-    from hpcq.localisation import Blame, Culprit, PairTable
-
-_SHOWN = 12
+    from hpcq.analysis.blame_tables import RunTables
+    from hpcq.localisation import Blame, Culprit
 
 
 @click.command()
 @click.option("--pairs", "pairs_file", metavar="FILE", help="CSV: round,node_a,node_b,value; - is standard input.")
-@click.option("--run", "runs", multiple=True, metavar="RUN", help="A run instead of a file, or latest; repeatable.")
+@click.option("--run", "runs", multiple=True, metavar="RUN", help="A run; repeatable. Default: the latest.")
 @click.option("--cluster", metavar="NAME", help="The cluster to judge, if the run has several.")
 @click.option("--groups", "groups_file", metavar="FILE", help="CSV: node,group (leaf switch, rack).")
 @click.option(
@@ -59,77 +60,96 @@ def blame(  # noqa: PLR0917 - Click passes by name
 ) -> int:
     """Name the slow node, link or group in a table of pair results, or the pairs that would tell.
 
-    Results of one round ran at the same time. It names a link only after three slow results. Of a run, every test is a table;
-    give the run of the asked pairs, too, and both are judged together. Exit code 3 when something is named, 4 when it is open.
+    Without --pairs it reads the latest run. Every test of a run is a table with one row per job: the repetitions of one job
+    share its luck. Nothing is named on fewer than three slow jobs, and a test that fails accuses, too. Findings of the evidence
+    that explain it come first. Give the run of the asked pairs as well, and both are judged together. Results of one round of
+    a file ran at the same time.
+
+    Exit code 3 when something is named or a test fails, 4 when something is open or there is too little data.
 
     \b
-    Example: hpcq blame --pairs pairs.csv --groups leaves.csv
+    Example: hpcq blame
+             hpcq blame --pairs pairs.csv --groups leaves.csv
              hpcq blame --run nightly --campaign next.yaml
     """
     from hpcq.cli.tables import read_groups, read_pairs
     from hpcq.localisation import PairTable
     from hpcq.localisation import blame as find_blame
+    from hpcq.verdict.words import Tally
 
-    if (pairs_file is None) == (not runs):
-        raise UserError("blame: give either --pairs FILE or --run RUN", "hpcq blame --run latest")
+    if pairs_file is not None and runs:
+        raise UserError("blame: give either --pairs FILE or --run RUN", "without both it is the latest run")
     if campaign is not None and pairs_file is not None and like is None:
         raise UserError("--campaign: with --pairs, --like CAMPAIGN says which tests to run on which cluster")
     if campaign is not None and Path(campaign).exists():
         raise UserError(f"--campaign: {campaign}: is there already: the name of a new file is needed")
     groups = read_groups(groups_file) if groups_file else None
+    read: RunTables | None = None
     if pairs_file is not None:
         tables = [("", better == Better.HIGHER, PairTable.from_rows(read_pairs(pairs_file), groups))]
         place, source = cluster, None
     else:
-        tables, place, source = _tables(database, runs, cluster, groups)
+        read, source = _read_runs(database, runs or ["latest"], cluster, groups)
+        tables, place = list(read.tables), read.cluster
     found = {
         test: find_blame(table, higher_is_better=higher, minimum_effect_ratio=minimum_effect_ratio)
         for test, higher, table in tables
     }
+    if read is not None:
+        found = {test: _enough(one) for test, one in found.items()}
     written = _write(campaign, like, source, place, found) if campaign else False
     if as_json:
-        print_json(_together(found))
+        print_json(_together(found, read))
     else:
+        if read is not None:
+            print_read(read)
         for test, one in found.items():
             if test:
                 click.echo(f"{test}:")
-            _print_blame(one)
+            print_blame(one)
         if campaign:
             click.echo(f"run them with: hpcq run {campaign}" if written else f"nothing is open: {campaign} was not written")
-    if any(one.nodes or one.links or one.groups or one.together for one in found.values()):
-        return Exit.DEGRADED
-    return Exit.INCOMPLETE if any(one.undecided for one in found.values()) else Exit.OK
+    verdicts = [verdict_of(one) for one in found.values()] + ([one.verdict for one in read.failed] if read is not None else [])
+    return Tally.of(verdicts).exit_code
 
 
-def _tables(
+def _read_runs(
     database: Path, runs: Sequence[str], cluster: str | None, groups: dict[str, str] | None
-) -> tuple[list[tuple[str, bool, PairTable]], str, str]:
-    """Every test of these runs as a table, with its name; the cluster; and the text of the last run's campaign."""
-    from hpcq.analysis import pair_values
-    from hpcq.localisation import PairTable
+) -> tuple[RunTables, str]:
+    """These runs as tables, and the text of the last one's campaign."""
+    from hpcq.analysis.blame_tables import tables_of
     from hpcq.store.database import reading
-    from hpcq.store.observed import leaves_of
     from hpcq.store.query import find_run
     from hpcq.store.references import campaign_text
 
     with reading(database) as connection:
         names = [find_run(connection, name) for name in runs]
-        place = pair_values.cluster_of(connection, names, cluster)
-        leaves = groups if groups is not None else leaves_of(connection, place)
-        rows: dict[str, tuple[str, list[tuple[str, str, str, float]]]] = {}
-        for name in names:
-            run_id = pair_values.run_id_of(connection, name)
-            for (client, server, test), (better, values) in pair_values.values_of(connection, place, [run_id]).items():
-                kept = rows.setdefault(test, (better, []))[1]
-                kept += [(f"{name} {number}", client, server, value) for number, value in enumerate(values)]
-        text = campaign_text(connection, names[-1]) or ""
-    if not rows:
-        raise UserError(f"{', '.join(names)}: nothing was measured on {place}: results of pairs are needed", "hpcq results")
-    tables = [
-        (pair_values.words_of_test(test), better == Better.HIGHER.value, PairTable.from_rows(kept, leaves))
-        for test, (better, kept) in rows.items()
-    ]
-    return tables, place, text
+        return tables_of(connection, names, cluster, groups), campaign_text(connection, names[-1]) or ""
+
+
+def _enough(found: Blame) -> Blame:
+    """Whoever rests on fewer than three jobs is a question, not a culprit."""
+    from dataclasses import replace
+
+    few = [one for one in (*found.nodes, *found.links, *found.groups) if one.slow_count < JOBS_MIN]
+    if not few:
+        return found
+    questions = [f"{' - '.join(one.names)}: {_rests_on(one)}" for one in few]
+    pairs = [(one.names[0], one.names[-1]) for one in few if len(one.names) == 2]
+    return replace(
+        found,
+        nodes=tuple(one for one in found.nodes if one not in few),
+        links=tuple(one for one in found.links if one not in few),
+        groups=tuple(one for one in found.groups if one not in few),
+        undecided=True,
+        open_questions=(*found.open_questions, *questions),
+        next_pairs=(*found.next_pairs, *pairs),
+    )
+
+
+def _rests_on(one: Culprit) -> str:
+    have = f"slow in {count_of(one.slow_count, 'job')}"
+    return f"{have}: at least {JOBS_MIN} are needed before it is named"
 
 
 def _write(campaign: str, like: str | None, source: str | None, cluster: str | None, found: dict[str, Blame]) -> bool:
@@ -153,83 +173,3 @@ def _write(campaign: str, like: str | None, source: str | None, cluster: str | N
         text = source or ""
     with_pairs(text, target, str(cluster), pairs, 1)
     return True
-
-
-def _together(found: dict[str, Blame]) -> dict[str, Any]:
-    """One object for all tests; of a run also each by itself."""
-    parts = {test: _blame_json(one) for test, one in found.items()}
-    if list(parts) == [""]:
-        return parts[""]
-    lists = ("nodes", "links", "groups", "together", "next_pairs", "open_questions")
-    merged: dict[str, Any] = {}
-    for name in lists:
-        merged[name] = []
-        for part in parts.values():
-            merged[name] += [one for one in part[name] if one not in merged[name]]
-    merged["undecided"] = any(part["undecided"] for part in parts.values())
-    merged["tests"] = [{"test": test, **part} for test, part in parts.items()]
-    return merged
-
-
-def _print_blame(found: Blame) -> None:
-    if found.healthy_value is not None and found.noise_ratio is not None:
-        click.echo(
-            f"{count_of(found.result_count, 'result')}; a healthy pair gets {found.healthy_value:.4g}, "
-            f"give or take {100 * found.noise_ratio:.2g} %."
-        )
-    for culprit in (*found.groups, *found.nodes, *found.links):
-        click.echo(_culprit_line(culprit))
-    for culprit in found.together:
-        click.echo(f"{_culprit_line(culprit)}, but only when many pairs run at once: load, not a broken part")
-    if not (found.groups or found.nodes or found.links or found.together):
-        click.echo("Nobody is slow." if not found.undecided else "Nobody is named.")
-    if found.noise_count:
-        click.echo(
-            f"noise  {count_of(found.noise_count, 'slow result')} that nobody in particular explains: passing traffic, say"
-        )
-    for question in found.open_questions:
-        click.echo(f"open   {question}")
-    if found.next_pairs:
-        use = "These pairs would settle it" if found.undecided else "To be sure about the noise, run these pairs again"
-        click.echo(f"{use}:")
-        for a, b in found.next_pairs[: 4 * _SHOWN]:
-            click.echo(f"  {a} {b}")
-        if len(found.next_pairs) > 4 * _SHOWN:
-            click.echo(f"  and {len(found.next_pairs) - 4 * _SHOWN} more; --json has them all")
-
-
-def _culprit_line(culprit: Culprit) -> str:
-    slower, most, least = (100 * (1 - ratio) for ratio in (culprit.speed_ratio, culprit.low, culprit.high))
-    name = " - ".join(culprit.names) or "everybody"
-    counts = f"slow in {culprit.slow_count} of {count_of(culprit.result_count, 'result')}"
-    return (
-        f"{culprit.kind.value:<6} {name}: {slower:.1f} % slower than healthy ({max(least, 0.0):.1f} to {most:.1f} %), {counts}"
-    )
-
-
-def _blame_json(found: Blame) -> dict[str, Any]:
-    culprits = (*found.nodes, *found.links, *found.groups, *found.together)
-    return {
-        "nodes": [one.names[0] for one in found.nodes],
-        "links": [list(one.names) for one in found.links],
-        "groups": [one.names[0] for one in found.groups],
-        "together": [{"kind": one.kind.value, "names": list(one.names)} for one in found.together],
-        "undecided": found.undecided,
-        "next_pairs": [list(pair) for pair in found.next_pairs],
-        "open_questions": list(found.open_questions),
-        "noise_count": found.noise_count,
-        "healthy_value": found.healthy_value,
-        "noise_ratio": found.noise_ratio,
-        "evidence": [
-            {
-                "kind": one.kind.value,
-                "names": list(one.names),
-                "speed_ratio": one.speed_ratio,
-                "low": one.low,
-                "high": one.high,
-                "slow_count": one.slow_count,
-                "result_count": one.result_count,
-            }
-            for one in culprits
-        ],
-    }

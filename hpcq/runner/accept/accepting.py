@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,9 @@ from hpcq.run_folder.paths import RunFolder
 from hpcq.runner import stages
 from hpcq.runner.accept.choice import NodeSelection, NodesToTest, choose
 from hpcq.runner.accept.commands import Applied, Command, apply, commands_for
+from hpcq.runner.accept.judging import Judging
 from hpcq.runner.accept.partners import again, both_ways, partners
-from hpcq.runner.accept.values import measured
+from hpcq.runner.accept.values import Measured
 from hpcq.runner.site.place import check_definitions, open_run, reach, scheduler_of
 from hpcq.scheduler.administration import Upkeep
 from hpcq.scheduler.base import Scheduler
@@ -36,14 +37,14 @@ from hpcq.scheduler.types import NodeCondition
 from hpcq.store import ledger, observed, time_windows
 from hpcq.store.database import reading, transaction, writing
 from hpcq.store.time_windows import baseline_runs
-from hpcq.verdict.acceptance import Acceptance, PairResult, judge, ran_twice
-from hpcq.verdict.record import VerdictRecord
-from hpcq.verdict.shared import Sides, pairs_across, sides_of
+from hpcq.verdict.acceptance.judge import Acceptance, run_counts
+from hpcq.verdict.acceptance.standing import pairs_across, sides_of
+from hpcq.verdict.record import Thing, VerdictRecord
 from hpcq.verdict.words import Verdict
 
 Say = Callable[[str], None]
 
-#: Fewest repetitions of a test: ranks cannot tell anything of fewer.
+#: Fewest repetitions of a test: their median is the value of the job.
 REPETITIONS_MIN = 5
 #: Runs of suspects against good partners, at most.
 RETESTS_MAX = 2
@@ -79,12 +80,12 @@ class ClusterAcceptance:
 
     @property
     def all_judged(self) -> tuple[VerdictRecord, ...]:
-        """Nodes, links and groups."""
-        return (*self.verdicts.nodes, *self.verdicts.links, *self.verdicts.groups)
+        """The cluster, nodes, links and groups."""
+        return (*self.verdicts.clusters, *self.verdicts.nodes, *self.verdicts.links, *self.verdicts.groups)
 
     def to_json(self) -> dict[str, Any]:
         """For --json."""
-        parts = {name: list(getattr(self.verdicts, name)) for name in ("nodes", "links", "groups", "suspects")}
+        parts = {name: list(getattr(self.verdicts, name)) for name in ("clusters", "nodes", "links", "groups", "suspects")}
         refused = [{"command": command, "words": words} for command, words in self.applied.refused]
         left_alone = [{"command": command, "words": words} for command, words in self.applied.left_alone]
         applied = {"applied": [line for _, line in self.applied.done], "refused": refused, "left_alone": left_alone}
@@ -121,17 +122,16 @@ def accept(order: AcceptRequest, say: Say) -> list[ClusterAcceptance]:
 class _Acceptor:
     """One cluster's acceptance."""
 
-    def __init__(self, order: AcceptRequest, name: str, path: Path, reference: tuple[int, ...] | None, say: Say) -> None:
+    def __init__(self, order: AcceptRequest, name: str, path: Path, baseline: tuple[int, ...] | None, say: Say) -> None:
         self.order = order
         self.name = name
         self.path = path
         self.say = say
         self.cluster: Cluster = read_cluster(path)
         self.scheduler: Scheduler = scheduler_of(self.cluster, reach(self.cluster))
-        self.reference = reference
+        self.baseline = baseline
         self.run_ids: list[int] = []
         self.runs: list[str] = []
-        self.standing: list[Sides] = []
 
     def run(self, *, every_link: bool) -> ClusterAcceptance:
         """Observe, choose, run, judge, write down. every_link: the campaign wants all pairs."""
@@ -141,29 +141,45 @@ class _Acceptor:
         self._observe(seen, list(states))
         with reading(self.order.database) as database:
             known = ledger.nodes_of(database, self.name)
-            if self.reference is None:
-                self.reference = time_windows.newest_runs(database, self.name, REFERENCE_RUNS)
-            baseline_pairs = pair_values.pairs_of(database, self.name, self.reference) if self.order.against else []
+            reference = self.baseline
+            if reference is None:
+                reference = time_windows.newest_runs(database, self.name, REFERENCE_RUNS)
+            baseline_pairs = pair_values.pairs_of(database, self.name, reference) if self.order.against else []
             groups = observed.leaves_of(database, self.name)
             standing = ledger.at_fault(database, self.name)
-        self.standing = [sides_of(one, states, groups) for one in standing]
+        self.judging = Judging(self.order.database, self.name, reference, self.order.against)
+        self.judging.leaf_of = groups
+        self.judging.standing = [sides_of(one, states, groups) for one in standing if one.kind is not Thing.CLUSTER]
         idle = {name for name, state in states.items() if state.condition is NodeCondition.IDLE}
         choice = choose(self.order.selection, {node: known[node] for node in states}, seen, idle, standing)
         if choice.can_run:
+            self.judging.check_baseline()
             good = [node for node in choice.room if known[node].verdict is Verdict.PASS and node not in choice.targets]
             room = choice.room
             pairs = partners(choice.testable, room, baseline=baseline_pairs, good=good, leaf_of=groups, every_link=every_link)
-            settling = [pair for one in self.standing for pair in pairs_across(one, choice.testable, room, good)]
+            settling = [pair for one in self.judging.standing for pair in pairs_across(one, choice.testable, room, good)]
             self._measure(list(dict.fromkeys([*pairs, *both_ways(settling)])), choice)
-            self._again(choice, groups, room)
-        verdicts = self._judged(choice, groups, {node: state.native_state for node, state in states.items()})
+            self._again(choice, room)
+        found = self.judging.points(self.runs)
+        now = administration.look() if administration is not None and self.runs else None
+        verdicts = self._judged(choice, {node: state.native_state for node, state in states.items()}, found, now)
+        verdicts = self.judging.with_since(self._with_clusters_that_pass(verdicts, standing))
         outcome = ClusterAcceptance(self.name, choice.targets, verdicts, self.runs, choice.reservation)
-        outcome.changed = self._changed(verdicts)
+        outcome.changed = self.judging.changed(verdicts, self.run_ids)
         self._write_down(outcome)
         outcome.commands = commands_for(verdicts, seen, administration, choice.reservation)
         if self.order.apply:
             outcome.applied = apply(self.scheduler.transport, administration, outcome.commands)
         return outcome
+
+    def _with_clusters_that_pass(self, verdicts: Acceptance, standing: Sequence[VerdictRecord]) -> Acceptance:
+        """A cluster that was slower as a whole passes when most of what was measured is as expected again."""
+        fault = next((one for one in standing if one.kind is Thing.CLUSTER), None)
+        passed = [one for one in verdicts.nodes if one.verdict is Verdict.PASS]
+        if fault is None or verdicts.clusters or len(passed) * 2 <= len(verdicts.nodes):
+            return verdicts
+        record = VerdictRecord(Thing.CLUSTER, self.name, Verdict.PASS, "as expected again")
+        return replace(verdicts, clusters=(record,))
 
     def _observe(self, seen: Upkeep, nodes: Sequence[str]) -> None:
         standing = [
@@ -206,47 +222,22 @@ class _Acceptor:
         with reading(self.order.database) as database:
             self.run_ids.append(pair_values.run_id_of(database, run.run_id))
 
-    def _again(self, choice: NodesToTest, groups: dict[str, str], room: Collection[str]) -> None:
-        """Run slow pairs once more, and suspects with good partners."""
+    def _again(self, choice: NodesToTest, room: Collection[str]) -> None:
+        """Run bad pairs once more, suspects with good partners, and what one more run may settle."""
         for _ in range(RETESTS_MAX):
-            verdicts = self._judged(choice, groups, {})
-            results = self._results(groups)
-            met = {one.pair for one in results}
-            pairs = again(verdicts, room, ran_twice=ran_twice(results), leaf_of=groups, met=met)
+            found = self.judging.points(self.runs)
+            verdicts = self._judged(choice, {}, found)
+            pairs = again(verdicts, room, counts=run_counts(found.points), leaf_of=self.judging.leaf_of)
             if not pairs:
                 return
-            self.say(f"{self.name}: measuring again: {', '.join(f'{a} > {b}' for a, b in pairs)}")
+            self.say(f"{self.name}: measuring again: {_some(pairs)}")
             self._measure(pairs, choice)
 
-    def _results(self, groups: dict[str, str]) -> list[PairResult]:
-        reference, trusted = self.reference or (), self.order.against is not None
-        with reading(self.order.database) as database:
-            return measured(
-                database, self.order.runs_folder, self.name, self.runs, reference=reference, leaf_of=groups, trusted=trusted
-            )
-
-    def _judged(self, choice: NodesToTest, groups: dict[str, str], states: dict[str, str]) -> Acceptance:
+    def _judged(self, choice: NodesToTest, states: Mapping[str, str], found: Measured, now: Upkeep | None = None) -> Acceptance:
         missing = dict(choice.blocked)
         for node in choice.targets:
             missing.setdefault(node, f"no result; the scheduler says {states.get(node, 'nothing')}")
-        return judge(list(choice.targets), self._results(groups), missing, groups, self.standing)
-
-    def _changed(self, verdicts: Acceptance) -> dict[str, str]:
-        """What differs between the reference and now on nodes that did not pass."""
-        from hpcq.analysis import change_context
-        from hpcq.verdict.causes import rank, say
-
-        found = {}
-        with reading(self.order.database) as database:
-            for one in verdicts.nodes:
-                if one.verdict not in {Verdict.FAILED, Verdict.DEGRADED}:
-                    continue
-                before = pair_values.results_of_node(database, self.name, one.name, self.reference or ())
-                after = pair_values.results_of_node(database, self.name, one.name, self.run_ids)
-                facts = [_of_node(point, one.name) for point in change_context.facts_of(database, [*before, *after])]
-                words = say(rank(facts[: len(before)], facts[len(before) :]), 5)
-                found[one.name] = words or "nothing that hpcq knows of differs from the reference"
-        return found
+        return self.judging.verdicts(list(choice.targets), found, missing, now)
 
     def _write_down(self, outcome: ClusterAcceptance) -> None:
         records = [one for one in outcome.all_judged if not self._nothing_new(one)]
@@ -268,15 +259,9 @@ class _Acceptor:
         )
 
 
-def _of_node(facts: dict[tuple[str, str], Any], node: str) -> dict[tuple[str, str], Any]:
-    """The facts of one node whichever end it was, and those of the build."""
-    kept = {}
-    for (where, name), value in facts.items():
-        if where in {f"client {node}", f"server {node}"}:
-            kept[node, name] = value
-        elif where == "build":
-            kept[where, name] = value
-    return kept
+def _some(pairs: Sequence[tuple[str, str]]) -> str:
+    shown = ", ".join(f"{a} > {b}" for a, b in pairs[:8])
+    return shown if len(pairs) <= 8 else f"{shown} and {len(pairs) - 8} more pairs"
 
 
 @contextlib.contextmanager

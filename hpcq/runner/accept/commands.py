@@ -1,11 +1,12 @@
 """What to type after an acceptance, in the scheduler's words; and typing what a person said may be typed.
 
-    failed                                        drain it
+    failed with most of its partners              drain it
     passed inside a reservation                   give it back to users; by --apply out of the one that released it to the test
     not covered: drained, down                    release it to the test: a reservation keeps users off, then the drain ends
     not covered, inconclusive: in a reservation   let this user in, or let its jobs have partners outside
 
-A node that is drained was not measured, for a scheduler runs nothing there: so no verdict ends a drain.
+A node that is drained was not measured, because a scheduler runs nothing there: so no verdict ends a drain. Nothing drains a
+node whose other pairs are fine: not for a link, not for the uplink of its leaf.
 """
 
 from __future__ import annotations
@@ -16,8 +17,7 @@ from enum import StrEnum
 
 from hpcq.scheduler.administration import OWN_REASON, Administration, Reservation, Upkeep
 from hpcq.transport import Transport
-from hpcq.verdict.acceptance import Acceptance
-from hpcq.verdict.record import Thing, VerdictRecord
+from hpcq.verdict.acceptance.judge import Acceptance
 from hpcq.verdict.words import Verdict
 
 
@@ -120,7 +120,8 @@ def commands_for(
     found = [
         command
         for one in verdicts.nodes
-        if one.verdict is Verdict.FAILED and one.name in seen.nodes and not seen.nodes[one.name].drained
+        if one.verdict is Verdict.FAILED and one.name in verdicts.drainable
+        if one.name in seen.nodes and not seen.nodes[one.name].drained
         for command in orders.drain([one.name], f"{OWN_REASON} {one.reason}", f"{one.name} failed", by_apply=True)
     ]
     standing = next((one for one in seen.reservations if one.name == inside), None)
@@ -129,8 +130,6 @@ def commands_for(
     open_nodes = [one.name for one in verdicts.nodes if one.verdict is Verdict.NOT_COVERED and one.name in seen.nodes]
     found += [one for name in open_nodes for one in _admit(orders, name, seen)]
     found += _release(orders, [name for name in open_nodes if not _kept_out(name, seen)], seen)
-    for thing in (*verdicts.groups, *verdicts.links):
-        found += _of_thing(orders, thing, seen)
     return list(dict.fromkeys(found))
 
 
@@ -223,16 +222,3 @@ def _release(orders: Orders, names: Sequence[str], seen: Upkeep) -> list[Command
         why = f"to the test, and not to users: {', '.join(free)}{later}"
         found += orders.reserve(free, own, why)
     return found
-
-
-def _of_thing(orders: Orders, one: VerdictRecord, seen: Upkeep) -> list[Command]:
-    """A leaf keeps its nodes from users as a whole; of a link, one end less is enough."""
-    if one.verdict is not Verdict.FAILED:
-        return []
-    free = [name for name in one.nodes if name in seen.nodes and not seen.nodes[name].drained]
-    reason = f"{OWN_REASON} {one.kind} {one.name}: {one.reason}"
-    if one.kind is Thing.GROUP and free:
-        return orders.drain(free, reason, f"all nodes of {one.name}, until it is repaired", by_apply=False)
-    if one.kind is Thing.LINK and len(one.nodes) == 2 and len(free) == 2:
-        return orders.drain(free[-1:], reason, f"either end of {one.name} will do: no job gets both", by_apply=False)
-    return []

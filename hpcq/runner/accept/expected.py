@@ -1,96 +1,120 @@
-"""What is expected of each test of each pair, before anybody is called slow. Pure.
+"""What is expected of each test of each pair, before anybody is called slow; and how far jobs scatter. Pure.
 
-    with a baseline      the pair's own values there; too few of them: those of its class in the baseline
-    without one          its class among the cluster's results: earlier ones of this cluster and those of now
+    with a baseline      the pair's own jobs there; where it has none: those of its class in the baseline
+    without one          other pairs of its class, earlier ones of this cluster and those of now, near the top level
 
 A class is a test, inside leaves or across them, since crossing may cost something by design. Without a baseline nobody has
 said that the earlier results were good ones, and what was always broken must not be its own measure: only pairs near the top
-count, with all their values, so that a network that scatters is held against its own scatter.
+count, and never the pair itself. Nothing known is no reference, and no reference is no pass.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import zip_longest
-from statistics import median
+from dataclasses import dataclass
+from math import log, sqrt
+from statistics import median, pstdev
 
 import numpy as np
 
-from hpcq.analysis.pair_values import ARRIVED
 from hpcq.kernels import Better
 from hpcq.localisation.levels import top_level
+from hpcq.statistics import pooled_scatter
+from hpcq.verdict.acceptance.points import reference_variance
 
-#: client, server, test
-Key = tuple[str, str, str]
-#: better, values in time order
-Values = tuple[str, list[float]]
-
+#: Of a class, so many other pairs must be known before it stands for a pair.
+PEERS_MIN = 3
+#: Scatter between jobs is never taken for less, and for this where nothing says better.
+SCATTER_LEAST, SCATTER_ASSUMED = 0.005, 0.05
+#: The same for the share of packets that arrive.
+LOSS_SCATTER_LEAST, LOSS_SCATTER_ASSUMED = 0.0005, 0.002
+#: So many changes tell how far jobs scatter now.
+CHANGES_MIN = 8
 _TINY = 1e-300
-#: Fewer values of the pair itself are too few to stand for it; its class does then.
-OWN_VALUES_MIN = 5
-#: A pair must be slower by this share before anybody is asked to act, or lose so much more of its packets.
-EFFECT_RATIO_MIN = 0.05
-LOSS_RATIO_MIN = 0.005
 
 
-def effect_of(test: str) -> float:
-    """The smallest difference that matters; a pair whose median is below the top level by more does not stand for its class."""
-    return LOSS_RATIO_MIN if test.endswith(ARRIVED) else EFFECT_RATIO_MIN
+@dataclass(frozen=True, slots=True)
+class PairValues:
+    """One test of one pair: one value per job, in time order. Values are oriented logarithms: more is better."""
+
+    client: str
+    server: str
+    test: str
+    values: tuple[float, ...]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What a pair is compared with. count: jobs of its own that it rests on. spread: between the pairs of its class, or 0."""
+
+    value: float
+    count: int
+    spread: float = 0.0
+
+
+def oriented(value: float, better: Better) -> float:
+    """The logarithm of a value, more is better. A share of packets that arrived stays as it is: see Scale."""
+    sign = -1.0 if better is Better.LOWER else 1.0
+    return sign * log(max(value, _TINY))
+
+
 class Expected:
-    """What is known of pairs and of their classes. own: values of a baseline; trusted: whether there is a baseline."""
+    """What is known of pairs and of their classes."""
 
-    leaf_of: Mapping[str, str]
-    own: Mapping[Key, Values]
-    trusted: bool
-    pools: dict[tuple[str, str], list[float]] = field(default_factory=dict)
+    def __init__(
+        self, reference: Iterable[PairValues], now: Iterable[PairValues], leaf_of: Mapping[str, str], *, trusted: bool
+    ) -> None:
+        """reference: earlier jobs, or those of a baseline. now: jobs in question. trusted: a person named the reference."""
+        self.leaf_of = leaf_of
+        self.own = {(one.client, one.server, one.test): one for one in reference if one.values} if trusted else {}
+        self.trusted = trusted
+        self.classes: dict[tuple[str, str], list[PairValues]] = {}
+        for one in [*reference] if trusted else [*reference, *now]:
+            if one.values:
+                self.classes.setdefault(self._class_of(one), []).append(one)
 
-    @classmethod
-    def of(
-        cls, reference: Mapping[Key, Values], now: Iterable[Mapping[Key, Values]], leaf_of: Mapping[str, str], *, trusted: bool
-    ) -> Expected:
-        """reference: results to be held against. now: those of each run in question, which are their own peers."""
-        made = cls(leaf_of, reference if trusted else {}, trusted)
-        by_class: dict[tuple[str, str], list[Values]] = {}
-        for found in [reference] if trusted and reference else [reference, *now]:
-            for key, values in found.items():
-                by_class.setdefault(made.class_of(key), []).append(values)
-        made.pools = {name: _pool(several, effect_of(name[0]), trusted=trusted) for name, several in by_class.items()}
-        return made
+    def of(self, one: PairValues) -> Reference | None:
+        """What this test of this pair is compared with; None where nothing is known."""
+        own = self.own.get((one.client, one.server, one.test))
+        if own is not None:
+            return Reference(median(own.values), len(own.values))
+        ends = {one.client, one.server}
+        others = [other for other in self.classes.get(self._class_of(one), []) if {other.client, other.server} != ends]
+        if len({frozenset((other.client, other.server)) for other in others}) < PEERS_MIN:
+            return None
+        medians = np.array([median(other.values) for other in others])
+        level, _ = top_level(medians)
+        near = medians if self.trusted else medians[medians >= level - 0.05]
+        if not len(near):
+            near = medians
+        return Reference(float(np.median(near)), len(near), pstdev(near.tolist()) if len(near) > 1 else 0.0)
 
-    def known(self, key: Key) -> Sequence[float]:
-        """The values that this test of this pair is held against; empty where nothing is known."""
-        own = self.own.get(key, ("", []))[1]
-        if len(own) >= OWN_VALUES_MIN:
-            return own
-        test, crossing = self.class_of(key)
-        others = [self.pools[name] for name in self.pools if name[0] == test]
-        return self.pools.get((test, crossing)) or (others[0] if others else [])
-
-    def class_of(self, key: Key) -> tuple[str, str]:
-        """The test, and whether it stays inside a leaf."""
-        client, server, test = key
-        one, other = self.leaf_of.get(client), self.leaf_of.get(server)
-        return test, "" if one is None or other is None else "inside" if one == other else "across"
-
-
-def _pool(several: Sequence[Values], effect: float, *, trusted: bool) -> list[float]:
-    """All values of a class, as they lay in time; without a baseline those of pairs near the top level only."""
-    filled = [values for _, values in several if values]
-    everything = _in_turn(filled)
-    if trusted or not everything:
-        return everything
-    sign = 1.0 if several[0][0] == Better.HIGHER.value else -1.0
-    logs = sign * np.log(np.maximum(np.array(everything), _TINY))
-    level, _ = top_level(logs)
-    near = level + float(np.log(1 - effect))
-    kept = [values for values in filled if sign * float(np.log(max(median(values), _TINY))) >= near]
-    return _in_turn(kept) or everything
+    def _class_of(self, one: PairValues) -> tuple[str, str]:
+        """The test, and whether the pair stays inside a leaf."""
+        ends = self.leaf_of.get(one.client), self.leaf_of.get(one.server)
+        return one.test, "" if None in ends else "inside" if ends[0] == ends[1] else "across"
 
 
-def _in_turn(several: Sequence[Sequence[float]]) -> list[float]:
-    """The first value of each pair, then the second: pair after pair would look like a level that wanders."""
-    return [value for turn in zip_longest(*several) for value in turn if value is not None]
+def scatter_between_jobs(histories: Iterable[Sequence[float]], changes: Sequence[float], counts: Sequence[int]) -> float:
+    """How far the jobs of one test scatter (standard deviation of the logarithm).
+
+    histories: per series one oriented value per job in time order. changes: of the jobs in question from what is expected;
+    counts: jobs that each expectation rests on. Learned from history, and from how far jobs of now lie above their top
+    level, whichever is more: a fault only ever makes a pair slower. Assumed where there are too few of both.
+    """
+    learned = pooled_scatter([np.exp(np.clip(one, -600, 600)) for one in histories])
+    now = spread_above(changes, counts)
+    known = [one for one in (learned.ratio if learned.degrees else None, now) if one is not None]
+    return max(SCATTER_LEAST, *known) if known else SCATTER_ASSUMED
+
+
+def spread_above(changes: Sequence[float], counts: Sequence[int]) -> float | None:
+    """The spread of one job, from those above the top level; None for too few."""
+    if len(changes) < CHANGES_MIN:
+        return None
+    level, _ = top_level(np.array(changes))
+    factors = [sqrt(1 + reference_variance(count)) for count in counts]
+    above = [(one - level) / factor for one, factor in zip(changes, factors, strict=True) if one >= level]
+    if len(above) < CHANGES_MIN // 2:
+        return None
+    return max(median(above) / 0.6745, float(np.quantile(above, 0.9)) / 1.645)

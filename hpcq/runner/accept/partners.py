@@ -13,12 +13,14 @@ from collections.abc import Collection, Mapping, Sequence
 
 from hpcq.planning.pairs import Pair
 from hpcq.sorting import natural
-from hpcq.verdict.acceptance import Acceptance
+from hpcq.verdict.acceptance.judge import Acceptance
 
 #: Partners of each node under test, where nothing asks for more.
 PARTNERS = 3
 #: Partners at most, where the campaign or the baseline has all pairs: links beyond are not covered.
 PARTNERS_MAX = 16
+#: A pair that ran so often is not run again in the same acceptance.
+RUNS_ENOUGH = 3
 #: Nodes of a large machine that are looked at as partners of each.
 SPREAD = 64
 
@@ -47,26 +49,20 @@ def partners(
     return both_ways(plan.pairs)
 
 
-def again(
-    verdicts: Acceptance,
-    room: Collection[str],
-    *,
-    ran_twice: Collection[Pair],
-    leaf_of: Mapping[str, str],
-    met: Collection[Pair],
-) -> list[Pair]:
-    """What to run before anybody is told. ran_twice: pairs that need not run once more. met: all that ran."""
-    once = [pair for pair in verdicts.open if pair not in ran_twice]
+def again(verdicts: Acceptance, room: Collection[str], *, counts: Mapping[Pair, int], leaf_of: Mapping[str, str]) -> list[Pair]:
+    """What to run before anybody is told. counts: in how many runs each pair was."""
+    once = [pair for pair in (*verdicts.open, *verdicts.unsettled) if counts.get(pair, 0) < RUNS_ENOUGH]
     for pairs in verdicts.explained:
-        if not any(pair in ran_twice for pair in pairs):
+        if all(counts.get(pair, 0) < 2 for pair in pairs):
             once += _some(pairs)
+    once = [pair for pair in once if pair[0] in room and pair[1] in room]
     wanted = [node for node in verdicts.suspects if node in room]
     for node in tuple(wanted):
-        if _may_be_its_leaf(node, verdicts.open, leaf_of, met):
+        if _may_be_its_leaf(node, verdicts.open, leaf_of, counts):
             mates = [one for one in room if one not in wanted and leaf_of.get(one) == leaf_of[node]]
             wanted += sorted(mates, key=natural)[:1]
     trusted = [node for node in verdicts.good if node in room]
-    fresh = partners(wanted, {*trusted, *wanted}, good=trusted, leaf_of=leaf_of, met=met)
+    fresh = partners(wanted, {*trusted, *wanted}, good=trusted, leaf_of=leaf_of, met=list(counts))
     return list(dict.fromkeys([*once, *fresh]))
 
 

@@ -1,4 +1,4 @@
-"""Results of acceptance runs as shares of what is expected, and whether they are worse than chance explains.
+"""Results of acceptance runs as points: every test of every pair in every run, as a change from what is expected.
 
 Every test is judged by its main metric, and once more by the share of packets that arrived: a good congestion control hides
 five lost packets in a hundred from the throughput of a short network, and a median round trip never shows them.
@@ -6,97 +6,236 @@ five lost packets in a hundred from the throughput of a short network, and a med
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from statistics import median
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from hpcq.analysis import pair_values
 from hpcq.analysis.gates import judge_run
+from hpcq.analysis.series_outcomes import JobOutcome, SeriesOutcome, outcomes_in
 from hpcq.kernels import Better
-from hpcq.run_folder.paths import RunFolder
-from hpcq.runner.accept.expected import Expected, effect_of
-from hpcq.statistics import ComparisonVerdict, compare
-from hpcq.verdict.acceptance import FAILED_RATIO, PairResult
+from hpcq.runner.accept.expected import (
+    LOSS_SCATTER_ASSUMED,
+    LOSS_SCATTER_LEAST,
+    Expected,
+    PairValues,
+    Reference,
+    oriented,
+    scatter_between_jobs,
+    spread_above,
+)
+from hpcq.verdict.acceptance.points import NO_REFERENCE, PACKETS, PairPoint, Scale
 from hpcq.verdict.words import Verdict
 
 if TYPE_CHECKING:
     from hpcq.store.database import Connection
 
-#: What is a failure: at 1 % lost, loss limits what most congestion controls reach.
-ARRIVED_FAILED_RATIO = 0.99
+_NO_DIRECTION = Scale.speed(0.005)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What acceptance runs brought. first_utc: start of each node's first measurement. flaws: by node, in words."""
+
+    points: tuple[PairPoint, ...] = ()
+    first_utc: Mapping[str, str] = field(default_factory=dict)
+    flaws: Mapping[str, str] = field(default_factory=dict)
+    booted: Mapping[str, str] = field(default_factory=dict)
 
 
 def measured(
-    database: Connection,
-    runs_folder: Path,
-    cluster: str,
-    runs: Sequence[str],
-    *,
-    reference: Sequence[int],
-    leaf_of: Mapping[str, str],
-    trusted: bool,
-) -> list[PairResult]:
-    """Every test of every pair in these runs, in their order, against the reference runs; trusted: a person named them."""
-    before = _values(database, cluster, reference) if reference else {}
-    now = [_values(database, cluster, [pair_values.run_id_of(database, run)]) for run in runs]
-    expected = Expected.of(before, now, leaf_of, trusted=trusted and bool(before))
-    results = []
-    for number, (run, found) in enumerate(zip(runs, now, strict=True), 1):
-        broken, open_gates = _gates(database, RunFolder(runs_folder / run))
-        for (client, server, test), (better, values) in found.items():
-            known = expected.known((client, server, test)) or values
-            arrived = test.endswith(pair_values.ARRIVED)
-            failed = ARRIVED_FAILED_RATIO if arrived else FAILED_RATIO
-            slow, sure, leans = _slow(known, values, Better(better), effect_of(test))
-            ratios = tuple(_ratio(value, median(known), Better(better)) for value in values)
-            gate = None
-            if not arrived:
-                kernel, _, rest = test.partition(" ")
-                key = (client, server, _test(kernel, json.loads(rest.rpartition(" ")[0])))
-                sure, gate = sure and key not in open_gates, broken.get(key)
-            results.append(PairResult(client, server, test, number, ratios, slow, sure, gate, failed, arrived, leans))
-    return results
+    database: Connection, cluster: str, runs: Sequence[str], *, reference: Sequence[int], leaf_of: Mapping[str, str],
+    baseline: str | None,
+) -> Measured:  # fmt: skip
+    """Every test of every pair in these runs, in their order, against the reference runs. baseline: its name, if it is one."""
+    run_ids = [pair_values.run_id_of(database, run) for run in runs]
+    if not run_ids:
+        return Measured()
+    now = outcomes_in(database, run_ids, cluster=cluster)
+    before = outcomes_in(database, reference, cluster=cluster) if reference else []
+    names = pair_values.names_of_tests(database, [*run_ids, *reference])
+    numbers = {run: number for number, run in enumerate(runs, 1)}
+    about = PointMaker(numbers, baseline, leaf_of, *_gates(database, runs))
+    points: list[PairPoint] = []
+    for test, mine in _by_test(now, names).items():
+        earlier = [one for one in before if names[one.kernel, one.parameters] == test]
+        points += about.speed_points(test, mine, earlier)
+    losses = pair_values.losses_in(database, [*run_ids, *reference], cluster)
+    for test, mine in _by_test(now, names).items():
+        earlier = [one for one in before if names[one.kernel, one.parameters] == test]
+        points += about.loss_points(test, mine, earlier, losses)
+    boots = pair_values.boots_in(database, run_ids, cluster)
+    booted = {
+        node: f"seen with {len(seen)} boots, the last one from {seen[-1][1]} on"
+        for node, seen in boots.items()
+        if len(seen) > 1
+    }
+    flaws = _flaws(database, cluster, run_ids, reference if baseline else (), {node for one in now for node in _ends(one)})
+    return Measured(tuple(points), _first_utc(now), flaws, booted)
 
 
-def _values(database: Connection, cluster: str, run_ids: Sequence[int]) -> dict[pair_values.Key, tuple[str, list[float]]]:
-    return {**pair_values.values_of(database, cluster, run_ids), **pair_values.arrived_of(database, cluster, run_ids)}
+@dataclass(frozen=True, slots=True)
+class PointMaker:
+    """What all tests of some runs have in common. Pure.
 
-
-def _slow(known: Sequence[float], values: Sequence[float], better: Better, effect: float) -> tuple[bool, bool, bool]:
-    """Whether the values are worse than known ones, whether that can be said at all, and whether they only lean to it.
-
-    One wild value of five hides any loss from ranks: a median that is as slow as a slow one's then speaks for nobody.
+    numbers: of each run, from 1. baseline: its name; None: the reference is what the cluster's other pairs do. broken,
+    open_gates: by (run, series_id), the gate that a series broke, and why one could not be judged.
     """
-    found = compare(known, values, better=better, minimum_effect_ratio=effect)
-    if found.verdict is ComparisonVerdict.DEGRADED:
-        return True, True, False
-    change = _ratio(median(values), median(known), better) - 1
-    leans = change <= -effect
-    if found.verdict is ComparisonVerdict.INCONCLUSIVE:
-        return False, abs(change) < effect and len(values) >= 3 and len(known) >= 3, leans
-    return False, not leans, leans
+
+    numbers: Mapping[str, int]
+    baseline: str | None
+    leaf_of: Mapping[str, str]
+    broken: Mapping[tuple[str, int], str] = field(default_factory=dict)
+    open_gates: Mapping[tuple[str, int], str] = field(default_factory=dict)
+
+    def speed_points(self, test: str, now: Sequence[SeriesOutcome], before: Sequence[SeriesOutcome]) -> list[PairPoint]:
+        """One test by its main metric; what failed is a point, too."""
+        expected = Expected(
+            [_values(one, test, clean=True) for one in before],
+            [_values(one, test, clean=True) for one in now],
+            self.leaf_of, trusted=self.baseline is not None,
+        )  # fmt: skip
+        references = {one.series_id: expected.of(_values(one, test)) for one in now}
+        changes, counts = [], []
+        for one in now:
+            found = references[one.series_id]
+            for job in one.jobs:
+                if found is not None and job.clean_value is not None:
+                    changes.append(oriented(job.clean_value, Better(one.better)) - found.value)
+                    counts.append(found.count)
+        histories = [_values(one, test, clean=True).values for one in before]
+        scatter = scatter_between_jobs(histories, changes, counts)
+        return [self._point(test, one, job, references[one.series_id], scatter) for one in now for job in one.jobs]
+
+    def _point(self, test: str, one: SeriesOutcome, job: JobOutcome, found: Reference | None, scatter: float) -> PairPoint:
+        key = (job.run, one.series_id)
+        ran = job.value_count + job.lost_count
+        value = job.clean_value if job.clean_value is not None else job.value
+        disturbed = job.value is not None and job.clean_value is None
+        reason = one.why if job.value_count < job.planned_count else ""
+        scale = Scale.speed(max(scatter, found.spread) if found is not None else scatter)
+        change: float | None = None
+        if value is not None and one.better == Better.NONE.value:
+            change, scale = 0.0, _NO_DIRECTION
+        elif value is not None and found is not None:
+            change = oriented(value, Better(one.better)) - found.value
+        elif value is not None:
+            reason = self._no_reference(test, one)
+        return PairPoint(
+            one.client, one.server, test, self.numbers[job.run], change, scale, found.count if found is not None else 1,
+            job.lost_count / ran if ran else 0.0, reason, self.broken.get(key), self.open_gates.get(key, ""), disturbed,
+        )  # fmt: skip
+
+    def _no_reference(self, test: str, one: SeriesOutcome) -> str:
+        if self.baseline is not None:
+            return (
+                f"{NO_REFERENCE}: baseline {self.baseline} has nothing of {test} with {one.client} > {one.server} or its like"
+            )
+        return f"{NO_REFERENCE}: fewer than three other pairs ran {test}; --against BASELINE gives one"
+
+    def loss_points(
+        self,
+        test: str,
+        now: Sequence[SeriesOutcome],
+        before: Sequence[SeriesOutcome],
+        losses: Mapping[int, Mapping[tuple[str, str], float]],
+    ) -> list[PairPoint]:
+        """One test by the share of packets that arrived; only where both it and a reference tell."""
+        earlier, own_values = (
+            [PairValues(one.client, one.server, test, tuple(value for _, value in _arrived(one, losses))) for one in several]
+            for several in (before, now)
+        )
+        expected = Expected(earlier, own_values, self.leaf_of, trusted=self.baseline is not None)
+        found = []
+        changes, counts = [], []
+        for one, own in zip(now, own_values, strict=True):
+            reference = expected.of(own) if own.values else None
+            for job, value in _arrived(one, losses):
+                if reference is not None:
+                    found.append((one, job, value - reference.value, reference))
+                    changes.append(value - reference.value)
+                    counts.append(reference.count)
+        spread = spread_above(changes, counts)
+        history = [abs(b - a) for one in earlier for a, b in zip(one.values, one.values[1:], strict=False)]
+        known = [one for one in (spread, max(history, default=None)) if one is not None]
+        scatter = max(LOSS_SCATTER_LEAST, *known) if known else LOSS_SCATTER_ASSUMED
+        return [
+            PairPoint(
+                one.client,
+                one.server,
+                f"{test}{PACKETS}",
+                self.numbers[job.run],
+                change,
+                Scale.loss(max(scatter, reference.spread)),
+                reference.count,
+                disturbed=job.value is not None and job.clean_value is None,
+            )
+            for one, job, change, reference in found
+        ]
 
 
-def _ratio(value: float, expected: float, better: Better) -> float:
-    """Above 1 is better than expected, whatever the metric's direction."""
-    if value <= 0 or expected <= 0:
-        return 1.0 if value == expected else 0.0
-    return value / expected if better is Better.HIGHER else expected / value
+def _arrived(one: SeriesOutcome, losses: Mapping[int, Mapping[tuple[str, str], float]]) -> list[tuple[JobOutcome, float]]:
+    """Of each job of a series that can tell: the share of packets that arrived."""
+    known = losses.get(one.series_id, {})
+    return [(job, 1 - known[job.run, job.job]) for job in one.jobs if (job.run, job.job) in known]
 
 
-def _gates(database: Connection, run: RunFolder) -> tuple[dict[tuple[str, str, str], str], set[tuple[str, str, str]]]:
-    """By client, server and test: the gate of the campaign that it broke, and where a gate could not tell."""
-    broken, unclear = {}, set()
-    for one in judge_run(database, run.run_id):
-        key = (one.series.client, one.series.server, _test(one.series.kernel, one.series.parameters))
-        if one.verdict is Verdict.FAILED:
-            broken[key] = f"{one.words}: must be {one.bound}"
-        elif one.verdict is Verdict.INCONCLUSIVE:
-            unclear.add(key)
+def _gates(database: Connection, runs: Sequence[str]) -> tuple[dict[tuple[str, int], str], dict[tuple[str, int], str]]:
+    """By run and series: the gate of the campaign that it broke, and why a gate could not be judged."""
+    broken, unclear = {}, {}
+    for run in runs:
+        for one in judge_run(database, run):
+            key = (run, one.series.series_id)
+            if one.verdict is Verdict.FAILED:
+                broken[key] = f"{one.words}: must be {one.bound}"
+            elif one.verdict is Verdict.INCONCLUSIVE and one.value is not None:
+                unclear[key] = one.reason or one.words
     return broken, unclear
 
 
-def _test(kernel: str, parameters: Mapping[str, Any]) -> str:
-    return f"{kernel} {json.dumps(parameters, sort_keys=True)}"
+def _by_test(series: Iterable[SeriesOutcome], names: Mapping[tuple[str, str], str]) -> dict[str, list[SeriesOutcome]]:
+    found: dict[str, list[SeriesOutcome]] = {}
+    for one in series:
+        found.setdefault(names[one.kernel, one.parameters], []).append(one)
+    return found
+
+
+def _values(one: SeriesOutcome, test: str, *, clean: bool = False) -> PairValues:
+    """One oriented value per job; clean: without jobs that others disturbed, which make no reference."""
+    if one.better == Better.NONE.value:
+        return PairValues(one.client, one.server, test, ())
+    values = [job.clean_value if clean else job.value for job in one.jobs]
+    return PairValues(
+        one.client, one.server, test, tuple(oriented(value, Better(one.better)) for value in values if value is not None)
+    )
+
+
+def _ends(one: SeriesOutcome) -> tuple[str, str]:
+    return one.client, one.server
+
+
+def _first_utc(now: Iterable[SeriesOutcome]) -> dict[str, str]:
+    """By node when its first measurement of these runs began."""
+    found: dict[str, str] = {}
+    for one in now:
+        for job in one.jobs:
+            if job.value_count or job.lost_count:
+                for node in _ends(one):
+                    found[node] = min(found.get(node, job.started_utc), job.started_utc)
+    return found
+
+
+def _flaws(
+    database: Connection, cluster: str, run_ids: Sequence[int], baseline: Sequence[int], nodes: set[str]
+) -> dict[str, str]:
+    """By node what its evidence says is wrong with it; not what it said in the baseline, nor what it says of most nodes."""
+    known = {(one.node, one.rule) for one in pair_values.flaws_in(database, baseline, cluster)} if baseline else set()
+    found: dict[str, list[pair_values.Flaw]] = {}
+    for one in pair_values.flaws_in(database, run_ids, cluster):
+        found.setdefault(one.rule, []).append(one)
+    said: dict[str, list[str]] = {}
+    for flaws in found.values():
+        for one in flaws:
+            if (one.node, one.rule) not in known and (baseline or len(flaws) * 2 <= len(nodes)):
+                said.setdefault(one.node, []).append(f"{one.message} (in {one.result_count} results)")
+    return {node: "; ".join(parts) for node, parts in said.items()}

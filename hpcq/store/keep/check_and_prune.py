@@ -1,7 +1,8 @@
 """Looking after the database: is it sound, and how it stays small.
 
     check(path)              integrity, references, and that every planned repetition is accounted for
-    prune(path, before)      runs that ended before: metrics become one point per job, counters and histograms go
+    prune(path, before)      runs that ended before: metrics become one point per job, counters and histograms go;
+                             runs of a baseline that holds stay as they are
 
 A job is rolled up once. What comes to it later (a file that was late, a retraction taken back) keeps its values beside the
 roll-up, and the point of the job is made of both.
@@ -130,8 +131,16 @@ def _old_parts(database: Connection, before_utc: str) -> list[int]:
         "SELECT j.run_cluster_id FROM job j JOIN result x ON x.job_id = j.job_id GROUP BY j.run_cluster_id"
         " HAVING max(coalesce(x.started_utc, '')) BETWEEN '1' AND ?1 AND max(x.reason LIKE 'pending:%') IS NOT 1",
         (before_utc,),
+    ).fetchall()
+    return [int(row[0]) for row in rows if int(row[0]) not in _of_baselines(database)]
+
+
+def _of_baselines(database: Connection) -> set[int]:
+    """Parts of runs that count as good now: their single values are what others are compared with."""
+    rows = database.execute(
+        "SELECT rc.run_cluster_id FROM v_baselines b JOIN run_cluster rc ON rc.run_id = b.run_id WHERE b.holds = 1"
     )
-    return [int(row[0]) for row in rows]
+    return {int(row[0]) for row in rows}
 
 
 def _mark(database: Connection, parts: list[int]) -> None:

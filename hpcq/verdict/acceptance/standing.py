@@ -13,7 +13,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from hpcq.sorting import natural
-from hpcq.verdict.culprits import MEMBERS_MIN, Pair, PairVerdict
+from hpcq.verdict.acceptance.culprits import MEMBERS_MIN
+from hpcq.verdict.acceptance.points import Pair, PairVerdict
 from hpcq.verdict.record import Thing, VerdictRecord
 
 

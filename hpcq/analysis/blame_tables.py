@@ -1,0 +1,132 @@
+"""Runs as tables for blame: one value per job; what failed votes for its ends; what the evidence says of nodes comes first.
+
+A repetition is no witness of its own: the repetitions of one job share its luck (the idle state of a CPU, say), and three slow
+ones are one slow job. So a table has one row per job, and a job that brought nothing is the slowest there can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from hpcq.analysis import pair_values
+from hpcq.analysis.series_outcomes import SeriesOutcome, outcomes_in
+from hpcq.kernels import Better
+from hpcq.localisation import PairTable
+from hpcq.store.database import Connection
+from hpcq.store.observed import leaves_of
+from hpcq.verdict.acceptance.culprits import find_culprits
+from hpcq.verdict.acceptance.points import LOST_SHARE, Pair, PairVerdict
+from hpcq.verdict.words import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class FailedTest:
+    """A test that brought nothing on some pairs. of: pairs that ran it. blamed: nodes and links (`a - b`) that explain them.
+
+    why: the commonest reason.
+    """
+
+    test: str
+    pairs: tuple[Pair, ...]
+    of: int
+    job_count: int
+    why: str
+    blamed: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> Verdict:
+        """A test that brings nothing somewhere is a failure, whoever is to blame."""
+        return Verdict.FAILED
+
+    @property
+    def words(self) -> str:
+        """`udp_stream 1472 B brings nothing on 2 of 12 pairs (n1 > n2, n3 > n2): fewer than two datagrams arrived`."""
+        shown = ", ".join(f"{a} > {b}" for a, b in self.pairs[:4])
+        more = f" and {len(self.pairs) - 4} more" if len(self.pairs) > 4 else ""
+        return f"{self.test} brings nothing on {len(self.pairs)} of {self.of} pairs ({shown}{more}): {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
+class RunTables:
+    """What blame is asked about. tables: (test, higher is better, values). flaws: by node, what its evidence says."""
+
+    cluster: str
+    planned_count: int
+    ran_count: int
+    tables: tuple[tuple[str, bool, PairTable], ...] = ()
+    failed: tuple[FailedTest, ...] = ()
+    flaws: Mapping[str, str] = field(default_factory=dict)
+
+
+def tables_of(database: Connection, names: Sequence[str], cluster: str | None, groups: Mapping[str, str] | None) -> RunTables:
+    """Every test of these runs. cluster: the one that is wanted. groups: leaf switches, else as the scheduler reported them.
+
+    Raises UserError where the runs measured several clusters and none is named.
+    """
+    place = pair_values.cluster_of(database, names, cluster)
+    leaves = groups if groups is not None else leaves_of(database, place)
+    run_ids = [pair_values.run_id_of(database, name) for name in names]
+    series = outcomes_in(database, run_ids, cluster=place)
+    labels = pair_values.names_of_tests(database, run_ids)
+    by_test: dict[str, list[SeriesOutcome]] = {}
+    for one in series:
+        by_test.setdefault(labels[one.kernel, one.parameters], []).append(one)
+    flaws: dict[str, str] = {}
+    for flaw in pair_values.flaws_in(database, run_ids, place):
+        said = f"{flaw.message} ({flaw.result_count} findings)"
+        flaws[flaw.node] = f"{flaws[flaw.node]}; {said}" if flaw.node in flaws else said
+    found = [_failed(test, part, leaves, flaws) for test, part in by_test.items()]
+    tables = [(test, part[0].better == Better.HIGHER.value, _table(part, leaves)) for test, part in by_test.items()]
+    return RunTables(
+        place,
+        sum(len(one.jobs) for one in series),
+        sum(bool(job.value_count or job.lost_count) for one in series for job in one.jobs),
+        tuple(one for one in tables if len(one[2].value)),
+        tuple(one for one in found if one is not None),
+        flaws,
+    )
+
+
+def _table(series: Sequence[SeriesOutcome], leaves: Mapping[str, str]) -> PairTable:
+    rows: list[tuple[str, str, str, float]] = []
+    for one in series:
+        seen: dict[str, int] = {}
+        for job in one.jobs:
+            value = job.clean_value if job.clean_value is not None else job.value
+            if _lost(job.lost_count, job.value_count):
+                value = 0.0 if one.better == Better.HIGHER.value else float("1e300")
+            if value is not None and one.better != Better.NONE.value:
+                rows.append((f"{job.run} {seen.setdefault(job.run, 0)}", one.client, one.server, value))
+                seen[job.run] += 1
+    return PairTable.from_rows(rows, leaves)
+
+
+def _failed(
+    test: str, series: Sequence[SeriesOutcome], leaves: Mapping[str, str], flaws: Mapping[str, str]
+) -> FailedTest | None:
+    """What brought nothing of a test, and whom that accuses."""
+    words: dict[Pair, PairVerdict] = {}
+    jobs: dict[Pair, int] = {}
+    ran = [one for one in series if any(job.value_count or job.lost_count for job in one.jobs)]
+    for one in ran:
+        lost = [job for job in one.jobs if _lost(job.lost_count, job.value_count)]
+        jobs[one.client, one.server] = len(lost)
+        tried = [job for job in one.jobs if job.value_count or job.lost_count]
+        every = PairVerdict.BAD if len(lost) == len(tried) else PairVerdict.INTERMITTENT
+        words[one.client, one.server] = every if lost else PairVerdict.FINE
+    bad = sorted(pair for pair, word in words.items() if word is not PairVerdict.FINE)
+    if not bad:
+        return None
+    found = find_culprits(words, dict(leaves), jobs)
+    blamed = [*found.nodes, *(" - ".join(ends) for ends in found.links), *found.leaves]
+    for pair in sorted(found.open):
+        blamed += [end for end in pair if end in flaws and not set(pair) - {end} & set(flaws)]
+    reasons = [one.why for one in ran if (one.client, one.server) in bad and one.why]
+    why = max(set(reasons), key=reasons.count) if reasons else "no reason was given"
+    return FailedTest(test, tuple(bad), len(words), sum(jobs.values()), why, tuple(dict.fromkeys(blamed)))
+
+
+def _lost(lost_count: int, value_count: int) -> bool:
+    ran = lost_count + value_count
+    return ran > 0 and lost_count / ran >= LOST_SHARE

@@ -1,0 +1,137 @@
+"""What `hpcq blame` found, for people and for --json."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hpcq.units import count_of
+
+if TYPE_CHECKING:
+    from hpcq.analysis.blame_tables import RunTables
+    from hpcq.localisation import Blame, Culprit
+    from hpcq.verdict.words import Verdict
+
+#: Nobody is named on fewer slow jobs.
+JOBS_MIN = 3
+_SHOWN = 12
+
+
+def verdict_of(found: Blame) -> Verdict:
+    """One test in a word of all judging verbs."""
+    from hpcq.verdict.words import Verdict
+
+    if found.nodes or found.links or found.groups or found.together:
+        return Verdict.DEGRADED
+    return Verdict.INCONCLUSIVE if found.undecided else Verdict.PASS
+
+
+def print_read(read: RunTables) -> None:
+    """How much was judged, what the evidence says of nodes, and what failed."""
+    rows = sum(len(table.value) for _, _, table in read.tables)
+    tests = f"{count_of(len(read.tables), 'test')} with values"
+    click.echo(
+        f"{read.cluster}: {read.ran_count} of {read.planned_count} jobs of pairs judged, {tests} ({count_of(rows, 'value')})"
+    )
+    for words in read.flaws.values():
+        click.echo(f"evidence  {words}")
+    for one in read.failed:
+        click.echo(f"failed    {one.words}")
+        who = (
+            f"it is {', '.join(one.blamed)}"
+            if one.blamed
+            else "it is not clear who is to blame: more pairs of these nodes would tell"
+        )
+        click.echo(f"          {who}")
+
+
+def blame_json(found: dict[str, Blame], read: RunTables | None) -> dict[str, Any]:
+    """One object for all tests; of a run also each by itself."""
+    parts = {test: _blame_json(one) for test, one in found.items()}
+    if read is None:
+        return parts[""]
+    lists = ("nodes", "links", "groups", "together", "next_pairs", "open_questions")
+    merged: dict[str, Any] = {}
+    for name in lists:
+        merged[name] = []
+        for part in parts.values():
+            merged[name] += [one for one in part[name] if one not in merged[name]]
+    merged["undecided"] = any(part["undecided"] for part in parts.values())
+    for one in read.failed:
+        for name in one.blamed:
+            ends: Any = name.split(" - ") if " - " in name else name
+            place = merged["links"] if isinstance(ends, list) else merged["nodes"]
+            if ends not in place:
+                place.append(ends)
+        merged["undecided"] = merged["undecided"] or not one.blamed
+    merged["tests"] = [{"test": test, **part} for test, part in parts.items()]
+    merged["failed"] = [{**asdict(one), "words": one.words} for one in read.failed]
+    merged["flaws"] = dict(read.flaws)
+    merged["judged"] = {"job_count": read.ran_count, "planned_count": read.planned_count, "cluster": read.cluster}
+    return merged
+
+
+def print_blame(found: Blame) -> None:
+    if found.healthy_value is not None and found.noise_ratio is not None:
+        click.echo(
+            f"{count_of(found.result_count, 'result')}; a healthy pair gets {found.healthy_value:.4g}, "
+            f"give or take {100 * found.noise_ratio:.2g} %."
+        )
+    for culprit in (*found.groups, *found.nodes, *found.links):
+        click.echo(_culprit_line(culprit))
+    for culprit in found.together:
+        click.echo(f"{_culprit_line(culprit)}, but only when many pairs run at once: load, not a broken part")
+    if not (found.groups or found.nodes or found.links or found.together):
+        click.echo("Nobody is slow." if not found.undecided else "Nobody is named.")
+    if found.noise_count:
+        click.echo(
+            f"noise  {count_of(found.noise_count, 'slow result')} that nobody in particular explains: passing traffic, say"
+        )
+    for question in found.open_questions:
+        click.echo(f"open   {question}")
+    if found.next_pairs:
+        use = "These pairs would settle it" if found.undecided else "To be sure about the noise, run these pairs again"
+        click.echo(f"{use}:")
+        for a, b in found.next_pairs[: 4 * _SHOWN]:
+            click.echo(f"  {a} {b}")
+        if len(found.next_pairs) > 4 * _SHOWN:
+            click.echo(f"  and {len(found.next_pairs) - 4 * _SHOWN} more; --json has them all")
+
+
+def _culprit_line(culprit: Culprit) -> str:
+    slower, most, least = (100 * (1 - ratio) for ratio in (culprit.speed_ratio, culprit.low, culprit.high))
+    name = " - ".join(culprit.names) or "everybody"
+    counts = f"slow in {culprit.slow_count} of {count_of(culprit.result_count, 'result')}"
+    return (
+        f"{culprit.kind.value:<6} {name}: {slower:.1f} % slower than healthy ({max(least, 0.0):.1f} to {most:.1f} %), {counts}"
+    )
+
+
+def _blame_json(found: Blame) -> dict[str, Any]:
+    culprits = (*found.nodes, *found.links, *found.groups, *found.together)
+    return {
+        "nodes": [one.names[0] for one in found.nodes],
+        "links": [list(one.names) for one in found.links],
+        "groups": [one.names[0] for one in found.groups],
+        "together": [{"kind": one.kind.value, "names": list(one.names)} for one in found.together],
+        "undecided": found.undecided,
+        "next_pairs": [list(pair) for pair in found.next_pairs],
+        "open_questions": list(found.open_questions),
+        "noise_count": found.noise_count,
+        "healthy_value": found.healthy_value,
+        "noise_ratio": found.noise_ratio,
+        "evidence": [
+            {
+                "kind": one.kind.value,
+                "names": list(one.names),
+                "speed_ratio": one.speed_ratio,
+                "low": one.low,
+                "high": one.high,
+                "slow_count": one.slow_count,
+                "result_count": one.result_count,
+            }
+            for one in culprits
+        ],
+    }

@@ -1,0 +1,215 @@
+"""Who explains the bad pairs: leaves, nodes, links; what nobody explains stays open. Pure.
+
+A pair runs at the speed of the slowest thing on its way:
+
+    leaf    all pairs between it and the others bad, in at least one direction: two of its nodes and two others took part, pairs
+            among the others are fine, and so are pairs inside the leaf (or three of its nodes are bad inside, too)
+    node    an end that two or more bad pairs share, whose partners are fine with others; at least three jobs speak against it,
+            and its pairs were bad in two runs, or most of them are bad
+    link    what is left, between two ends that are both fine with others, bad in two runs and in three jobs at least
+    path    the same between two leaves, where there are no others: whose uplink it is cannot be told
+
+The widest explanation goes first, and what it explains accuses nobody else. One fine pair does not clear a node of its bad
+ones. Where two nodes explain the same pairs equally well, the pairs stay open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Set
+from dataclasses import dataclass, field
+
+from hpcq.verdict.acceptance.points import Pair, PairVerdict
+
+#: Partners that must have been bad before a node is accused, and jobs before anybody is.
+PARTNERS_MIN = 2
+JOBS_MIN = 3
+#: Nodes of a leaf, and nodes beyond it, that must have been bad across its edge.
+MEMBERS_MIN = 2
+#: A leaf whose pairs are bad inside, too, rather than so many bad nodes.
+MEMBERS_WHOLE_MIN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Culprits:
+    """leaves, paths, links: who -> the bad pairs that it explains. nodes: the same. open: bad pairs that nobody explains."""
+
+    leaves: dict[str, set[Pair]] = field(default_factory=dict)
+    paths: dict[Pair, set[Pair]] = field(default_factory=dict)
+    nodes: dict[str, set[Pair]] = field(default_factory=dict)
+    links: dict[Pair, set[Pair]] = field(default_factory=dict)
+    open: set[Pair] = field(default_factory=set)
+
+
+def find_culprits(pairs: Mapping[Pair, PairVerdict], leaf_of: Mapping[str, str], jobs: Mapping[Pair, int]) -> Culprits:
+    """Explain the bad pairs. jobs: how many jobs (runs) speak against each bad pair."""
+    left = _bad(pairs)
+    fine = {pair for pair, word in pairs.items() if word is PairVerdict.FINE}
+    leaves, paths = _leaves(pairs, leaf_of)
+    for explained in (*leaves.values(), *paths.values()):
+        left -= explained
+    nodes = _nodes(pairs, left, fine, jobs, leaf_of)
+    left = {pair for pair in left if not nodes.keys() & set(pair)}
+    by_ends: dict[Pair, set[Pair]] = {}
+    for pair in sorted(left):
+        by_ends.setdefault((min(pair), max(pair)), set()).add(pair)
+    links = {
+        ends: explained
+        for ends, explained in by_ends.items()
+        if all(_ends_fine(pair, fine) for pair in explained)
+        and max(jobs.get(pair, 0) for pair in explained) > 1
+        and sum(jobs.get(pair, 0) for pair in explained) >= JOBS_MIN
+    }
+    left -= {pair for explained in links.values() for pair in explained}
+    return Culprits(leaves, paths, nodes, links, left)
+
+
+def _ends_fine(pair: Pair, fine: Collection[Pair]) -> bool:
+    """Whether its client sends well to somebody else, and its server receives well from somebody else."""
+    client, server = pair
+    return any(one == client and other != server for one, other in fine) and any(
+        other == server and one != client for one, other in fine
+    )
+
+
+def behind(pair: Pair, leaf: str, leaf_of: Mapping[str, str]) -> bool:
+    """Whether a pair crosses the edge of this leaf."""
+    return (leaf_of.get(pair[0]) == leaf) != (leaf_of.get(pair[1]) == leaf)
+
+
+class _ByLeaves:
+    """The pairs of every two leaves (of the client, of the server), so that each is looked at once."""
+
+    def __init__(self, pairs: Mapping[Pair, PairVerdict], leaf_of: Mapping[str, str]) -> None:
+        self.words: dict[tuple[str, str], dict[Pair, PairVerdict]] = {}
+        for pair, word in pairs.items():
+            if pair[0] in leaf_of and pair[1] in leaf_of:
+                self.words.setdefault((leaf_of[pair[0]], leaf_of[pair[1]]), {})[pair] = word
+        self.fine = {ends for ends, words in self.words.items() if ends[0] != ends[1] and PairVerdict.FINE in words.values()}
+
+    def crossing(self, leaf: str, inside: int) -> dict[Pair, PairVerdict]:
+        """Pairs whose client (inside = 0) or server (1) alone is in this leaf."""
+        found: dict[Pair, PairVerdict] = {}
+        for ends, words in self.words.items():
+            if ends[inside] == leaf != ends[1 - inside]:
+                found |= words
+        return found
+
+    def fine_elsewhere(self, leaf: str) -> bool:
+        """Whether some pair of two other leaves is fine: else it may be whatever lies between all leaves."""
+        return any(leaf not in ends for ends in self.fine)
+
+    def not_its_nodes(self, leaf: str) -> bool:
+        """Whether it is the leaf rather than every single one of its nodes."""
+        inside = self.words.get((leaf, leaf), {})
+        slow = {node for pair, word in inside.items() if word is PairVerdict.BAD for node in pair}
+        return PairVerdict.FINE in inside.values() or len(slow) >= MEMBERS_WHOLE_MIN
+
+
+def _leaves(
+    pairs: Mapping[Pair, PairVerdict], leaf_of: Mapping[str, str]
+) -> tuple[dict[str, set[Pair]], dict[Pair, set[Pair]]]:
+    """Leaves whose every way out, or in, is slow; and paths between two leaves that are slow where neither leaf is."""
+    known = _ByLeaves(pairs, leaf_of)
+    found: dict[str, set[Pair]] = {}
+    for leaf in sorted({leaf for ends in known.words for leaf in ends}):
+        for inside in (0, 1):
+            crossing = known.crossing(leaf, inside)
+            if _all_slow(crossing, inside) and known.fine_elsewhere(leaf) and known.not_its_nodes(leaf):
+                found.setdefault(leaf, set()).update(_bad(crossing))
+    paths: dict[Pair, set[Pair]] = {}
+    for ends, words in sorted(known.words.items()):
+        one, other = min(ends), max(ends)
+        free = one != other and not found.keys() & {one, other}
+        if free and _all_slow(words, 0) and known.not_its_nodes(one) and known.not_its_nodes(other):
+            paths.setdefault((one, other), set()).update(_bad(words))
+    return found, paths
+
+
+def _bad(words: Mapping[Pair, PairVerdict]) -> set[Pair]:
+    return {pair for pair, word in words.items() if word is PairVerdict.BAD}
+
+
+def _all_slow(crossing: Mapping[Pair, PairVerdict], inside: int) -> bool:
+    slow = _bad(crossing)
+    ends = ({pair[inside] for pair in slow}, {pair[1 - inside] for pair in slow})
+    return PairVerdict.FINE not in crossing.values() and all(len(one) >= MEMBERS_MIN for one in ends)
+
+
+def _nodes(
+    pairs: Mapping[Pair, PairVerdict],
+    left: set[Pair],
+    fine: set[Pair],
+    jobs: Mapping[Pair, int],
+    leaf_of: Mapping[str, str],
+) -> dict[str, set[Pair]]:
+    """Ends that bad pairs share: whoever has the most bad partners goes first, and its pairs speak against nobody else."""
+    found: dict[str, set[Pair]] = {}
+    rest = set(left)
+    while True:
+        partners: dict[str, set[str]] = {}
+        for client, server in rest:
+            partners.setdefault(client, set()).add(server)
+            partners.setdefault(server, set()).add(client)
+        most = max((len(one) for one in partners.values()), default=0)
+        if most < PARTNERS_MIN:
+            return found
+        first = {node for node, others in partners.items() if len(others) == most}
+        unlike = {node for node in first if len(partners[node] - first) >= PARTNERS_MIN}  # else two explain the same pairs
+        others = first | found.keys()
+        accused = {node for node in unlike if _speaks_for_itself(node, others - {node}, pairs, rest, fine, jobs, leaf_of)}
+        if not accused:  # these pairs stay open; whoever has fewer may still be told
+            rest = {pair for pair in rest if not first & set(pair)}
+            continue
+        for node in sorted(accused):
+            found[node] = {pair for pair in left if node in pair}
+        rest = {pair for pair in rest if not accused & set(pair)}
+
+
+def _speaks_for_itself(  # noqa: PLR0917 - each is another part of the evidence
+    node: str,
+    others: Set[str],
+    pairs: Mapping[Pair, PairVerdict],
+    rest: set[Pair],
+    fine: set[Pair],
+    jobs: Mapping[Pair, int],
+    leaf_of: Mapping[str, str],
+) -> bool:
+    """Whether enough jobs accuse it, two partners in two runs or most of all; its partners are fine; it is not its leaf.
+
+    others: who is accused already, or may be just as well; what speaks against both speaks for neither.
+    """
+    mine = {pair for pair in rest if node in pair and not others & set(pair)}
+    told = {end for pair in mine for end in pair} - {node}
+    fine_without = {end for pair in fine if node not in pair for end in pair}
+    enough = sum(jobs.get(pair, 1) for pair in mine) >= JOBS_MIN
+    twice = {end for pair in mine if jobs.get(pair, 0) > 1 for end in pair} - {node}
+    if not enough or (
+        len(twice) < PARTNERS_MIN
+        and not mostly_bad(node, {pair: word for pair, word in pairs.items() if not others & set(pair)})
+    ):
+        return False
+    return bool(told & fine_without) and not may_be_its_leaf(node, pairs, mine, leaf_of)
+
+
+def mostly_bad(node: str, pairs: Mapping[Pair, PairVerdict]) -> bool:
+    """Whether most of its partners are bad in one role: that is no passing traffic, even in one run."""
+    for role in (0, 1):
+        words = [word for pair, word in pairs.items() if pair[role] == node]
+        if words.count(PairVerdict.BAD) * 2 > len(words):
+            return True
+    return False
+
+
+def may_be_its_leaf(node: str, pairs: Mapping[Pair, PairVerdict], bad: Collection[Pair], leaf_of: Mapping[str, str]) -> bool:
+    """Whether a node is bad beyond its leaf only and fine within, and no other node of its leaf is fine beyond it."""
+    leaf = leaf_of.get(node)
+    if leaf is None or any(leaf_of.get(pair[0]) == leaf_of.get(pair[1]) for pair in bad):
+        return False
+    inside = any(
+        word is PairVerdict.FINE and node in pair and leaf_of.get(pair[0]) == leaf_of.get(pair[1])
+        for pair, word in pairs.items()
+    )
+    mates_fine = any(
+        word is PairVerdict.FINE and node not in pair and behind(pair, leaf, leaf_of) for pair, word in pairs.items()
+    )
+    return inside and not mates_fine
