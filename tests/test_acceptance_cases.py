@@ -15,9 +15,9 @@ from hpcq.run_folder.paths import write_json
 from hpcq.runner.accept.judging import Judging, since_words
 from hpcq.scheduler.administration import NodeUpkeep, Upkeep
 from hpcq.store import time_windows
-from hpcq.store.annotations import Said, set_baseline
-from hpcq.store.check_and_prune import prune
 from hpcq.store.database import reading, transaction, writing
+from hpcq.store.keep.annotations import Said, set_baseline
+from hpcq.store.keep.check_and_prune import prune
 from hpcq.store.load.run import load_run
 from hpcq.verdict.acceptance.judge import Acceptance
 from tests.run_folders import RunBuilder, utc

@@ -197,7 +197,7 @@ def test_a_doubt_becomes_a_campaign(table: Any, tmp_path: Path, capsys: pytest.C
     words = ["blame", "--pairs", doubt, "--campaign", str(target)]
     assert run(words) == 2
     assert run([*words, "--like", like]) == 2
-    assert "--cluster says which" in capsys.readouterr().err
+    assert "choose one with --cluster" in capsys.readouterr().err
     assert not target.exists()
     assert run([*words, "--like", like, "--cluster", "beta"]) == 4
     assert f"run them with: hpcq run {target}" in capsys.readouterr().out
