@@ -13,7 +13,7 @@ import pytest
 from tests.campaigns_in_lab import Desk
 from tests.lab_fixture import RunningLab, lab_command
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.timeout(1500)]
 
 SHAPE = ("--nodes", "6", "--leaves", "3", "--node-rate", "50mbit", "--uplink-rate", "100mbit")
 CAMPAIGN = """clusters: [alpha]
