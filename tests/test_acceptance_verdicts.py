@@ -157,6 +157,11 @@ def test_tests_that_bring_nothing_fail_a_node_with_their_reason(lost: Slow) -> N
     assert "no data for 30 s" in reason_of(found, "n2")
 
 
+def test_a_dead_node_is_told_though_its_partners_scatter_too_much_to_be_called_fine() -> None:
+    seen = points({(one, "*"): 0.9 for one in NODES}, scatter=0.05, lost={("n2", "*"): 1.0, ("*", "n2"): 1.0})
+    assert words(judge(NODES, seen))["n2"] == "failed"
+
+
 def test_one_failing_test_is_not_cleared_by_another() -> None:
     fine = [PairPoint(*one.pair, "tcp_pingpong 64 B", 1, one.change, one.scale, 3) for one in points({})]
     found = judge(NODES, [*points({}, lost={("n2", "*"): 1.0, ("*", "n2"): 1.0}), *fine])

@@ -40,14 +40,19 @@ class Culprits:
     open: set[Pair] = field(default_factory=set)
 
 
-def find_culprits(pairs: Mapping[Pair, PairVerdict], leaf_of: Mapping[str, str], jobs: Mapping[Pair, int]) -> Culprits:
-    """Explain the bad pairs. jobs: how many jobs (runs) speak against each bad pair."""
+def find_culprits(
+    pairs: Mapping[Pair, PairVerdict], leaf_of: Mapping[str, str], jobs: Mapping[Pair, int], alive: Collection[Pair] = ()
+) -> Culprits:
+    """Explain the bad pairs. jobs: how many jobs (runs) speak against each bad pair.
+
+    alive: pairs that brought values where all bad pairs brought nothing: beside those, any value speaks for its ends.
+    """
     left = _bad(pairs)
     fine = {pair for pair, word in pairs.items() if word is PairVerdict.FINE}
     leaves, paths = _leaves(pairs, leaf_of)
     for explained in (*leaves.values(), *paths.values()):
         left -= explained
-    nodes = _nodes(pairs, left, fine, jobs, leaf_of)
+    nodes = _nodes(pairs, left, fine | set(alive) - left, jobs, leaf_of)
     left = {pair for pair in left if not nodes.keys() & set(pair)}
     by_ends: dict[Pair, set[Pair]] = {}
     for pair in sorted(left):

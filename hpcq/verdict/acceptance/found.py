@@ -11,6 +11,7 @@ from hpcq.verdict.acceptance.points import (
     Pair,
     PairFinding,
     PairPoint,
+    PairVerdict,
     by_test,
     findings,
     pooled,
@@ -48,7 +49,7 @@ class Found:
         self.pairs: dict[Pair, PairFinding] = findings(self.points, self.unsteady)
         self.words = {pair: one.word for pair, one in self.pairs.items()}
         self.jobs = {pair: len({(one.run_no) for one in found.points}) for pair, found in self.pairs.items()}
-        self.culprits: Culprits = find_culprits(self.words, self.leaf_of, self.jobs)
+        self.culprits: Culprits = find_culprits(self.words, self.leaf_of, self.jobs, self._alive())
         self._accuse_flawed()
         told = (*self.culprits.nodes, *self.culprits.leaves)
         steady = [one for one in self.points if one.test not in self.unsteady]
@@ -59,6 +60,13 @@ class Found:
         for one in self.points:
             for end in one.pair:
                 self.of_node.setdefault(end, []).append(one)
+
+    def _alive(self) -> set[Pair]:
+        """Pairs with values, where every bad pair brought nothing; else only fine pairs speak for their ends."""
+        bad = [one for one in self.pairs.values() if one.word is PairVerdict.BAD]
+        if not all(any(point.lost for point in one.points) for one in bad):
+            return set()
+        return {one.pair for one in self.points if one.change is not None and self.words[one.pair] is not PairVerdict.BAD}
 
     def _accuse_flawed(self) -> None:
         """An open pair whose one end has something wrong with it by its own evidence is that end's fault."""

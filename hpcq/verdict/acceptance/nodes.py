@@ -131,7 +131,15 @@ class NodeVerdicts:
                 if not planned:
                     return f"{test} was not planned with it as the {name}"
                 open_gate = next((one.gate_open for one in planned if one.gate_open), "")
-                reason = next((one.reason for one in planned if one.reason and one.change is None), "") or open_gate
+                reason = next(
+                    (
+                        one.reason
+                        for one in own
+                        if one.test == test and one.change is None and one.pair not in self.found.explained
+                    ),
+                    "",
+                )
+                reason = reason or open_gate
                 if not reason and any(one.disturbed for one in planned):
                     reason = "others were at work on its nodes meanwhile"
                 have = f"{test} as the {name}: {len(clean)} of {len(partners)} partners can tell"
