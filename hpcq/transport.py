@@ -172,8 +172,8 @@ class Transport(ABC):
         """Run a POSIX sh script there. Raises TransportError when the place cannot be reached."""
 
     def push(self, folder: Path, there: str, names: Sequence[str] | None = None) -> None:
-        """Copy the content of `folder` (or only the `names` below it) into the folder `there`, modes kept."""
-        script = f"mkdir -p -- {quote(there)} && tar -C {quote(there)} --no-same-owner -xpf -"
+        """Copy the content of `folder` (or only the `names` below it) into the folder `there`, for nobody else to read."""
+        script = f"umask 077; mkdir -p -- {quote(there)} && tar -C {quote(there)} --no-same-owner --no-same-permissions -xf -"
         done = self.sh(script, timeout_s=600, stdin=_tar_bytes(folder, names))
         if done.returncode != 0:
             raise TransportError(

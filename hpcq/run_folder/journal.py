@@ -41,6 +41,7 @@ class EventName(StrEnum):
     NOT_RUN = "not_run"
     WITHDRAW = "withdraw"
     CANCEL = "cancel"
+    WAITING = "waiting"
     ESTIMATE = "estimate"
     MET = "met"
     WAYS = "ways"
@@ -61,6 +62,7 @@ _FIELDS: dict[EventName, frozenset[str]] = {
     EventName.NOT_RUN: frozenset({"job_id", "pair", "reason"}),
     EventName.WITHDRAW: frozenset({"tag", "reason"}),
     EventName.CANCEL: frozenset({"reason"}),
+    EventName.WAITING: frozenset({"reason"}),
     # Of links only: expected starts, who listens where, which directions are open, what the driver ended and why.
     EventName.ESTIMATE: frozenset({"job_id", "attempt_no", "wait_s"}),
     EventName.MET: frozenset({"job_id", "attempt_no", "addresses"}),

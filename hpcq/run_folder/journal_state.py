@@ -33,6 +33,8 @@ class Attempt:
     walltime_s: float = 0.0
     #: Which end of a link it is, "from" or "to"; empty for a job within a cluster.
     side: str = ""
+    #: The cluster of a link's side; empty for a job within a cluster.
+    cluster: str = ""
     committed_utc: str = ""
     submitted_utc: str | None = None
     native_id: str = ""
@@ -94,6 +96,8 @@ class JournalState:
         self.not_run: dict[int, str] = {}
         #: Why the run was cancelled; empty where it was not.
         self.cancelled = ""
+        #: What is waited for, since when and until when; empty: for nothing.
+        self.waiting = ""
         self.opened_utc: str | None = None
         self.closed_utc: str | None = None
         #: When the first job was seen running.
@@ -112,13 +116,15 @@ class JournalState:
                 self.opened_utc = self.opened_utc or event.get("utc")
                 self.closed_utc = None
             case "closed":
-                self.closed_utc = event.get("utc")
+                self.closed_utc, self.waiting = event.get("utc"), ""
             case "attempt":
                 self._commit(attempt_of(event))
             case "not_run":
                 self._give_up(pair_index_of(event["job_id"]), event["reason"])
             case "cancel":
                 self.cancelled = event["reason"]
+            case "waiting":
+                self.waiting = event["reason"]
             case _:
                 attempt = self.attempts.get(event.get("tag", ""))
                 if attempt is not None:
@@ -193,6 +199,7 @@ def attempt_of(event: Mapping[str, Any]) -> Attempt:
         pairs=tuple(map(pair_index_of, event.get("pairs") or [event["job_id"]])),
         walltime_s=event.get("walltime_s", 0.0),
         side=event.get("side", ""),
+        cluster=event.get("cluster", ""),
         committed_utc=event.get("utc", ""),
     )
 

@@ -1,27 +1,43 @@
-"""`hpcq cancel`: nothing of a run stays queued, whether its driver lives or not."""
+"""`hpcq cancel`: nothing of a run stays queued or running, whether its driver lives or not.
+
+    request -> drivers that live end their jobs; where none lives, this process drives the rest to its end
+            -> then the queues are asked: what is still there is ordered to end again, until it is gone or time is up
+
+"Cancelled" is said only when the queues show nothing of the run; else what is still there is named.
+"""
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
 
+from hpcq.clock import Clock
 from hpcq.errors import HpcqError, StoreError
+from hpcq.run_folder.journal import read_journal
+from hpcq.run_folder.journal_state import Attempt, fold
 from hpcq.run_folder.paths import RunFolder
 from hpcq.runner import stages
 from hpcq.runner.link import link_group
 from hpcq.runner.live import status_of
+from hpcq.runner.site.place import place
+from hpcq.scheduler.base import Scheduler
+from hpcq.scheduler.types import JobKey, JobState
 
 #: A living driver sees the request at its next turn; its longest sleep is a minute.
 _DRIVER_ANSWERS_S = 90.0
+#: For how long, and how often, jobs that are still there are ordered to end.
+_GONE_WITHIN_S = 120.0
+_LOOK_S = 5.0
+
+SchedulerOf = Callable[[RunFolder, str], Scheduler]
 
 
-def cancel_run(run: RunFolder, say: stages.Say) -> None:
-    """Ask the drivers of a run to end it, or end it here where none lives.
-
-    Raises HpcqError when a driver that lives somewhere else does not answer.
-    """
+def cancel_run(run: RunFolder, say: stages.Say, clock: Clock | None = None) -> list[str]:
+    """Ask the drivers of a run to end it, or end it here where none lives; returns what is still there, in words."""
+    clock = clock or Clock()
     (run.path / "cancel").touch()
-    deadline = time.monotonic() + _DRIVER_ANSWERS_S
+    deadline_s = clock.now_s() + _DRIVER_ANSWERS_S
     waiting = [cluster.name for cluster in status_of(run).clusters if cluster.counts]
+    left: list[str] = []
     while waiting:
         for name in list(waiting):
             if (run.path / name / "driven.json").is_file():
@@ -29,12 +45,65 @@ def cancel_run(run: RunFolder, say: stages.Say) -> None:
                 continue
             try:
                 link_group.drive(run, name, say)
-            except StoreError:
-                if time.monotonic() > deadline:
-                    raise HpcqError(
-                        f"{run.run_id}: the driver of {name} does not answer",
-                        "its journal's lock names it; end it and cancel again",
-                    ) from None
-                time.sleep(1.0)
+            except StoreError as error:
+                if clock.now_s() > deadline_s:
+                    left.append(
+                        f"{name}: its driver lives and has not ended it within {_DRIVER_ANSWERS_S:g} s: {error.message}"
+                    )
+                    waiting.remove(name)
+                else:
+                    clock.sleep(1.0)
             else:
                 waiting.remove(name)
+    return left + still_there(run, say, clock)
+
+
+def still_there(
+    run: RunFolder, say: stages.Say, clock: Clock, scheduler_of: SchedulerOf = lambda run, name: place(run, name).scheduler
+) -> list[str]:
+    """Ask each cluster for the run's jobs and order the end of those that live, until none do; returns the last ones."""
+    left: list[str] = []
+    for cluster in run.clusters():
+        deadline_s = clock.now_s() + _GONE_WITHIN_S
+        said = False
+        while True:
+            try:
+                live = _end_what_lives(scheduler_of(run, cluster), _attempts_on(run, cluster))
+            except HpcqError as error:
+                live = [f"cannot be asked: {error.message}"]
+            if not live or clock.now_s() > deadline_s:
+                break
+            if not said:
+                say(f"{cluster}: still there: {', '.join(live[:5])}; ordering the end again for {_GONE_WITHIN_S:g} s at most")
+                said = True
+            clock.sleep(_LOOK_S)
+        left += [f"{cluster}: {words}" for words in live]
+    return left
+
+
+def _attempts_on(run: RunFolder, cluster: str) -> list[Attempt]:
+    """Attempts on one cluster, its own and its sides of links, but those that ended by themselves."""
+    found: list[Attempt] = []
+    for part in run.parts():
+        if part == cluster or link_group.is_link(part):
+            found += [
+                attempt
+                for attempt in fold(read_journal(run.journal(part))).attempts.values()
+                if attempt.outcome != "completed" and cluster in {part, attempt.cluster}
+            ]
+    return found
+
+
+def _end_what_lives(scheduler: Scheduler, attempts: list[Attempt]) -> list[str]:
+    """Order the end of those that the queue still shows; which they are."""
+    unknown = [attempt.tag for attempt in attempts if not attempt.native_id]
+    found = scheduler.find(unknown) if unknown else {}
+    keys = [attempt.key for attempt in attempts if attempt.native_id]
+    keys += [JobKey(native_id, tag) for tag, native_id in found.items()]
+    reports = scheduler.poll(keys) if keys else {}
+    live_states = {JobState.QUEUED, JobState.RUNNING, JobState.ENDING}
+    live = [key for key in keys if reports[key.native_id].state in live_states and not reports[key.native_id].remembered]
+    words = scheduler.cancel(live) if live else None
+    return [
+        f"{key.tag} ({key.native_id} {reports[key.native_id].state.value})" + (f": {words}" if words else "") for key in live
+    ]

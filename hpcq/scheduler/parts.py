@@ -19,6 +19,7 @@ one_line() { tr '\n\t\r' '   ' | sed 's/ *$//'; }
 submit() {
     folder=$1; tag=$2; shift 2
     [ -z "$full" ] || { printf '@submitted\t%s\t-1\t\tnot tried: %s\n' "$tag" "$full"; return; }
+    [ ! -e "$folder/claim" ] || { printf '@submitted\t%s\t255\t\twithdrawn before it was submitted\n' "$tag"; return; }
     answer=$(cd "$folder" && exec "$@" 2>"$folder/submit.err"); rc=$?
     words=$(one_line <"$folder/submit.err")
     if [ "$rc" -eq 0 ]; then

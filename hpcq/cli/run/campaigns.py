@@ -103,6 +103,7 @@ def status(name: str | None, runs_folder: Path, as_json: bool) -> int:
 def cancel(name: str | None, runs_folder: Path, as_json: bool) -> int:
     """End a run's jobs; nothing stays queued.
 
+    Ends with 0 when the queues show nothing of the run any more, else with 4 and what is still there.
     What was measured stays, and you can load it. What was not measured becomes rows that say so.
 
     \b
@@ -112,8 +113,11 @@ def cancel(name: str | None, runs_folder: Path, as_json: bool) -> int:
     from hpcq.runner.live import find_run_folder
 
     found = find_run_folder(name, runs_folder)
-    cancel_run(found, _say)
-    return _print_status(found, as_json)
+    left = cancel_run(found, _say)
+    shown = _print_status(found, as_json)
+    for words in left:
+        click.echo(f"still there: {words}", err=True)
+    return Exit.INCOMPLETE if left else shown
 
 
 @click.command()

@@ -56,6 +56,8 @@ def print_status(status: RunStatus) -> None:
         click.echo(line, err=not sys.stdout.isatty())
     print_rows([_row(cluster) for cluster in status.clusters], _COLUMNS)
     for cluster in status.clusters:
+        if cluster.counts.get("waiting"):
+            click.echo(f"{cluster.name}: {cluster.counts['waiting']}", err=not sys.stdout.isatty())
         if cluster.error:
             click.echo(f"{cluster.name}: {cluster.error}", err=True)
 
@@ -84,6 +86,8 @@ def _row(cluster: ClusterStatus) -> dict[str, object]:
     row: dict[str, object] = {column.name: None for column in _COLUMNS}
     row.update(cluster=cluster.name, stage=cluster.stage)
     if counts:
+        if counts.get("waiting"):
+            row["stage"] = f"waits: {counts['waiting']}"
         attempts = counts["attempts"]
         row.update(
             pairs=counts["pair_count"],

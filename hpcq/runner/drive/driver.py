@@ -26,8 +26,9 @@ from hpcq.runner.drive.spooling import Spools
 from hpcq.runner.drive.submitting import Submitter
 from hpcq.runner.queue.attempt_files import driven_json
 from hpcq.runner.queue.reservations import OwnReservation
-from hpcq.runner.queue.waiting import WaitForNodes
+from hpcq.runner.queue.waiting import WaitForNodes, shortage_of
 from hpcq.scheduler.types import JobState, NodeCondition, NodeState, QueueSnapshot
+from hpcq.sorting import natural
 
 
 class Driver:
@@ -165,12 +166,18 @@ class Driver:
         return [[pair_index_of(pair.job_id)] for pair in choose_wave(pending, idle, jobs, budget, layers_at_most=layers)]
 
     def _wait_for_nodes(self, states: Sequence[NodeState], *, full: bool) -> None:
-        patience_s = self.queue.cluster.patience_s
+        """Wait for users to leave and, where the campaign says so, for nodes to come back; give up what has waited too long."""
+        by_name = {state.node: state for state in states}
+        plan, cluster = self.state.plan, self.queue.cluster
+        pending = [pair_index_of(pair.job_id) for pair in self._pending()]
+        lacking = {index: shortage_of(plan.pairs[index], by_name, cluster) for index in pending}
+        longest_s = cluster.patience_s if full else max(one.patience_s for one in lacking.values())
         why = "other jobs of this user fill its limit" if full else "no two of the wanted nodes are idle"
-        if not self._wait.over(why, patience_s):
-            return
-        words = {state.node: state.native_state for state in states}
-        for index in [pair_index_of(pair.job_id) for pair in self._pending()]:
-            seen = ", ".join(f"{node} {words.get(node, 'gone')}" for node in self.state.plan.pairs[index])
-            reason = f"{why} for {patience_s:g} s" if full else f"not idle for {patience_s:g} s: {seen}"
-            self.record.not_run([index], reason)
+        down = sorted({node for one in lacking.values() if one.down for node in one.nodes}, key=natural)
+        if down and not full:
+            why += f" ({', '.join(down[:4])}{', ...' if len(down) > 4 else ''})"
+        waited_s = self._wait.waited_s(why, longest_s)
+        for index, one in lacking.items():
+            if waited_s >= (longest_s if full else one.patience_s):
+                reason = f"{why} for {waited_s:.0f} s" if full else f"not idle for {waited_s:.0f} s: {', '.join(one.nodes)}"
+                self.record.not_run([index], reason)

@@ -7,12 +7,13 @@ the side that would start later is submitted; the other one when that runs, or s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from hpcq.runner.link.jobs import LinkJob, make_side, write_side
 from hpcq.runner.link.link_run import LinkRun
 from hpcq.runner.link.side import LinkSide
 from hpcq.runner.link.state import SIDES, Try, other
-from hpcq.runner.queue.waiting import WaitForNodes
+from hpcq.runner.queue.waiting import Shortage, WaitForNodes, shortage_of
 from hpcq.scheduler.types import JobState, NodeCondition, NodeState, QueueSnapshot
 from hpcq.sorting import natural
 
@@ -110,16 +111,25 @@ class LinkSubmitter:
         for side in self._sides.values():
             if side.account.own_reservation is not None and self.wait.waiting:
                 side.account.own_reservation.drop()  # others of the wanted nodes may be idle by now
-        patience_s = max(side.cluster.patience_s for side in self._sides.values())
+        by_name = {name: {state.node: state for state in found} for name, found in states.items()}
+        lacking = {index: self._shortages(index, by_name) for index in self._to_plan()}
+        full_s = max(side.cluster.patience_s for side in self._sides.values())
+        longest_s = full_s if full else max((_patience_s(both) for both in lacking.values()), default=0.0)
         why = "other jobs of this user fill its limit" if full else "no pair has both its nodes idle"
-        if not self.wait.over(why, patience_s):
-            return
-        native = {name: {state.node: state.native_state for state in found} for name, found in states.items()}
-        for index in self._to_plan():
-            nodes = {name: self._state.node(index, name) for name in SIDES}
-            places = (f"{self._state.cluster_of(name)}/{nodes[name]} {native[name].get(nodes[name], 'gone')}" for name in SIDES)
-            words = f"{why} for {patience_s:g} s" if full else f"not idle for {patience_s:g} s: {', '.join(places)}"
-            self._run.record.not_run([index], words)
+        waited_s = self.wait.waited_s(why, longest_s)
+        for index, both in lacking.items():
+            if waited_s >= (full_s if full else _patience_s(both)):
+                places = ", ".join(node for one in both for node in one.nodes)
+                words = f"{why} for {waited_s:.0f} s" if full else f"not idle for {waited_s:.0f} s: {places}"
+                self._run.record.not_run([index], words)
+
+    def _shortages(self, index: int, by_name: Mapping[str, Mapping[str, NodeState]]) -> list[Shortage]:
+        """What a pair lacks on either side."""
+        found = []
+        for name, side in self._sides.items():
+            one = shortage_of([self._state.node(index, name)], by_name[name], side.cluster)
+            found.append(replace(one, nodes=tuple(f"{side.cluster.name}/{node}" for node in one.nodes)))
+        return found
 
     # -- submitting -------------------------------------------------------------------------------------------------
 
@@ -174,3 +184,9 @@ class LinkSubmitter:
         place = {"nodes": list(job.nodes), "side": side.name, "cluster": side.cluster.name}
         self._run.record.note("attempt", tag=job.tag, **ids, **place, first=first)
         side.submit([job])
+
+
+def _patience_s(both: Sequence[Shortage]) -> float:
+    """How long a pair is waited for: no longer than the shorter patience where a node is down, else than the longer one."""
+    down = [one.patience_s for one in both if one.down]
+    return min(down) if down else max(one.patience_s for one in both)

@@ -217,7 +217,10 @@ class ClusterQueue:
         """Why nothing may start now, said when it begins and ends; None where something may."""
         paused = self.yield_policy.paused(snapshot, self.clock.local_time(), self.account.held())
         if paused != self.paused:
-            self.say(paused or "goes on")
+            where = f"{self.cluster.name}: " if self.side else ""
+            self.record.waits(f"{where}{paused}" if paused else "")
+            if not paused:
+                self.say("goes on")
             self.paused = paused
         return paused
 

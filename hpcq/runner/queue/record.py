@@ -26,6 +26,13 @@ class Record(Generic[_State]):
         """One line for the person who looks on, and for the log."""
         self.tell(f"{self.name}: {text}")
 
+    def waits(self, words: str) -> None:
+        """What this part waits for now, for the terminal, the log and `hpcq status`; empty: for nothing any more."""
+        if words != self.state.waiting:
+            if words:
+                self.say(words)
+            self.note("waiting", reason=words)
+
     def note(self, event: str, **fields: Any) -> None:
         """Write one event down."""
         self.note_all([{"event": event, **fields}])

@@ -48,6 +48,7 @@ class Refusals:
         events = [self._event(answer, wait=bool(allowed)) for answer in answers]
         self._record.note_all([event for event in events if event is not None])
         if any(answer.native_id for answer in answers):
+            self._record.waits("")
             self._refused_waves = self._untaken_waves = 0
             return limited is None
         refused = [one for one in answers if one.refused or (one.limited and one.tried and not allowed)]
@@ -67,7 +68,7 @@ class Refusals:
         pause_s = min(_LONGEST_PAUSE_S, _PAUSE_S * 2 ** (self._untaken_waves - 1))
         self._resume_s = self._account.clock.now_s() + pause_s
         until = self._account.clock.time_in(pause_s)
-        self._record.say(f"{say_here}refused: {words}; submitting again in {pause_s:g} s, at {until}")
+        self._record.waits(f"{say_here}refused: {words}; submitting again in {pause_s:g} s, at {until}")
 
     def _learn_limit(self, answers: Sequence[Submitted]) -> int:
         """How many jobs the user has now that one was refused for a limit: it would be no limit without any."""

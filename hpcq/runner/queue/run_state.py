@@ -135,5 +135,6 @@ def summary(state: RunState) -> dict[str, Any]:
         "pending_pair_count": len(state.pending),
         "not_run_pair_count": len(state.not_run),
         "cancelled": bool(state.cancelled),
+        "waiting": state.waiting,
         "coverage": coverage_of(state.plan, measured, state.not_run).to_json(),
     }

@@ -1,12 +1,41 @@
-"""Waiting for nodes when nothing runs and nothing can be submitted: for how long, and that it is said."""
+"""Waiting for nodes when nothing runs and nothing can be submitted: for how long, and that it is said.
+
+busy    a user has the node, or it is reserved: `patience_s` of the cluster file
+down    it is down, drained, powered down or not responding: `nodes: {reboot_within_s: ...}` of the campaign, else not at all
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from hpcq.clock import Clock
+from hpcq.definition.model import Cluster
 from hpcq.runner.queue.record import Record
+from hpcq.scheduler.types import NodeCondition, NodeState
+
+#: A node that does not respond for a moment is not down yet.
+_DOWN_FOR_SURE_S = 30.0
+_DOWN = frozenset({NodeCondition.DOWN, NodeCondition.DRAINED, NodeCondition.POWERED_DOWN, NodeCondition.UNKNOWN})
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """Why a pair cannot run: its nodes with the scheduler's words, and how long it is waited for."""
+
+    nodes: tuple[str, ...]
+    patience_s: float
+    down: bool
+
+
+def shortage_of(nodes: Iterable[str], states: Mapping[str, NodeState], cluster: Cluster) -> Shortage:
+    """What a pair waits for; a node that is not in the list any more counts as down."""
+    seen = [(node, states.get(node)) for node in nodes]
+    down = any(state is None or state.condition in _DOWN for _, state in seen)
+    words = tuple(f"{node} {state.native_state if state is not None else 'gone'}" for node, state in seen)
+    least_s = min(_DOWN_FOR_SURE_S, cluster.patience_s)
+    return Shortage(words, max(cluster.reboot_within_s, least_s) if down else cluster.patience_s, down)
 
 
 @dataclass(slots=True)
@@ -24,12 +53,15 @@ class WaitForNodes:
 
     def end(self) -> None:
         """Something was submitted, or users wait: the next wait begins anew."""
-        self._since_s = None
+        if self._since_s is not None:
+            self._since_s = None
+            self.record.waits("")
 
-    def over(self, why: str, patience_s: float) -> bool:
-        """Go on waiting, which is said when it begins; whether it has lasted for `patience_s`."""
+    def waited_s(self, why: str, patience_s: float) -> float:
+        """Go on waiting, for `patience_s` at most, which is said when it begins; for how long it has lasted."""
         now = self.clock.now_s()
         if self._since_s is None:
             self._since_s = now
-            self.record.say(f"{why}; waiting {patience_s:g} s")
-        return now - self._since_s >= patience_s
+            since, until = self.clock.time_in(0), self.clock.time_in(patience_s)
+            self.record.waits(f"{why}; waits since {since}, until {until} at most")
+        return now - self._since_s
