@@ -18,7 +18,7 @@ from tools import kernel_reference
 
 LINE_KEYS = {
     *("format", "kernel", "program", "version", "build_id", "options", "granted", "valid", "invalid_reason", "exit_code"),
-    *("error", "started_utc", "duration_ns", "metrics", "warnings", "samples", "histogram", "evidence"),
+    *("error", "started_utc", "duration_ns", "metrics", "warnings", "samples", "histogram", "series", "evidence"),
 }
 
 
@@ -61,6 +61,16 @@ def test_committed_descriptions_are_the_programs(programs: Programs, tmp_path: P
     committed = (ROOT / "kernels" / "describe" / "hpcq-net.json").read_text()
     assert (tmp_path / "hpcq-net.json").read_text() == committed, "run `make describe`"
     assert json.loads(committed)["build_id"] == ""
+
+
+def test_the_program_is_hardened(programs: Programs) -> None:
+    said = subprocess.run(["readelf", "-ldW", programs.net], capture_output=True, text=True, check=True).stdout
+    assert "DYN (Position-Independent" in said
+    assert "GNU_RELRO" in said
+    assert "BIND_NOW" in said
+    symbols = subprocess.run(["readelf", "-sW", programs.net], capture_output=True, text=True, check=True).stdout
+    assert "__stack_chk_fail" in symbols
+    assert "_chk@" in symbols  # FORTIFY_SOURCE
 
 
 def test_version_is_the_packages(programs: Programs) -> None:
@@ -186,7 +196,7 @@ def test_a_count_ends_a_measurement_long_before_its_time(server: Server) -> None
 @pytest.mark.parametrize("kernel", ["tcp_pingpong", "udp_pingpong"])
 def test_samples_histogram_and_metrics_are_one_truth(server: Server, tmp_path: Path, kernel: str) -> None:
     path = tmp_path / "samples"
-    options = {**INSTANT, "operation_count_max": 500, "reply_timeout_s": 10}
+    options = {**INSTANT, "operation_count_max": 5000, "reply_timeout_s": 10}
     line = server.run(kernel, "--samples-file", str(path), **options).line
     assert line["samples"] == {"file": str(path), "format": "u64-ns-le", "count": path.stat().st_size // 8}
     samples = sorted(struct.unpack(f"<{line['samples']['count']}Q", path.read_bytes()))

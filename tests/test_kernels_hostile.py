@@ -13,6 +13,8 @@ import random
 import signal
 import socket
 import struct
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -22,6 +24,8 @@ from tests.control_peer import ControlPeer
 from tests.kernel_programs import INSTANT, LIMIT_S, Programs, Server, children, runs, wait_for, write_secret
 from tests.test_kernels_control import measuring
 
+#: What a host gets of a server's places before it proves anything (SESSIONS_OF_ONE_HOST_MAX).
+PLACES_OF_A_HOST = 8
 #: More than a server has places for.
 CROWD = 40
 SEED = 20261121
@@ -64,7 +68,7 @@ def crowd(server: Server) -> Iterator[list[socket.socket]]:
 
 def test_silent_connections_take_no_place_from_a_client(server: Server, crowd: list[socket.socket]) -> None:
     """Their processes are stopped, so that no time-out of theirs can help."""
-    wait_for(lambda: len(children(server.process.pid)) >= 16)
+    wait_for(lambda: len(children(server.process.pid)) >= PLACES_OF_A_HOST)
     for child in children(server.process.pid):
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGSTOP)
@@ -82,6 +86,75 @@ def test_a_crowd_while_it_measures(server: Server) -> None:
     out, err = client.communicate(timeout=LIMIT_S)
     assert json.loads(out)["error"] == {"state": "measure", "message": f"interrupted by signal {signal.SIGTERM.value}"}, err
     assert server.serves()
+
+
+def test_a_flood_from_elsewhere_evicts_nobody_and_fills_no_log(sanitized: Programs, secret: Path) -> None:
+    """Connections as fast as they can be made, each with garbage; clients come through, and the log stays short."""
+    with Server(sanitized.net, secret) as server:
+        stop = threading.Event()
+
+        def flood() -> None:
+            while not stop.is_set():
+                with contextlib.suppress(OSError), socket.socket() as guest:
+                    guest.bind(("127.0.0.9", 0))
+                    guest.settimeout(1)
+                    guest.connect(("127.0.0.1", server.port))
+                    guest.sendall(b"GET / HTTP/1.0\r\n\r\n")
+
+        floods = [threading.Thread(target=flood) for _ in range(3)]
+        for one in floods:
+            one.start()
+        time.sleep(1)
+        served = [server.serves() for _ in range(6)]
+        stop.set()
+        for one in floods:
+            one.join()
+        server.process.terminate()
+        said = server.process.stderr.read() if server.process.stderr else ""
+    assert served == [True] * 6
+    assert said.count("\n") <= 21, said
+    assert "connections in all were refused" in said
+
+
+def test_nobody_is_let_in_while_one_measures(server: Server) -> None:
+    """A process for each stranger would take the CPU from what is measured."""
+    client = measuring(server, "tcp_stream")
+    time.sleep(0.2)
+    before = children(server.process.pid)
+    with contextlib.ExitStack() as guests:
+        for _ in range(5):
+            guests.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=LIMIT_S))
+        time.sleep(0.5)
+        assert children(server.process.pid) == before
+        client.terminate()
+        client.communicate(timeout=LIMIT_S)
+    assert server.serves()
+
+
+def test_the_secret_is_wiped_before_the_measurement(programs: Programs, secret: Path) -> None:
+    """Neither the client's process nor the session's holds it any more; the server does, for its next client."""
+    word = secret.read_bytes().strip()
+    with Server(programs.net, secret) as server:
+        client = measuring(server, "tcp_stream")
+        session = children(server.process.pid)[0]
+        assert not _holds(client.pid, word)
+        assert not _holds(session, word)
+        assert _holds(server.process.pid, word)
+        client.terminate()
+        client.communicate(timeout=LIMIT_S)
+
+
+def _holds(pid: int, word: bytes) -> bool:
+    with Path(f"/proc/{pid}/maps").open() as maps, Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
+        for line in maps:
+            bounds, flags = line.split()[:2]
+            if flags.startswith("rw") and "[vvar" not in line:
+                start, end = (int(one, 16) for one in bounds.split("-"))
+                memory.seek(start)
+                with contextlib.suppress(OSError):
+                    if word in memory.read(end - start):
+                        return True
+    return False
 
 
 def test_strangers_on_the_test_channel_cost_the_client_nothing(server: Server) -> None:

@@ -126,6 +126,12 @@ def test_it_ends_early_after_the_step_in_hand(mpi: Mpi, program: Path, tmp_path:
     assert keys(lines) == [("j1", 2, 1), ("j2", 2, 1)]
 
 
+def test_the_name_of_a_file_is_no_format(mpi: Mpi, program: Path, tmp_path: Path) -> None:
+    code, said, _ = play(mpi, program, tmp_path, "abcd", "--done-file", str(tmp_path / "absent" / "%s%s%n"))
+    assert code != 0
+    assert "absent/%s%s%n: No such file or directory (ENOENT)" in said
+
+
 def test_ranks_that_nobody_can_tell_apart_are_refused(mpi: Mpi, program: Path, tmp_path: Path) -> None:
     code, said, lines = play(mpi, program, tmp_path, "xyz")
     assert code != 0

@@ -224,7 +224,7 @@ def test_an_agent_without_the_secret_is_refused_and_the_others_play(programs: Pr
             break
     assert "does not know our secret" in refused
     assert code == 0
-    assert "a connection was refused" in said
+    assert "was refused: " in said
     assert lines["j1"]["rc"] == 0
     assert lines["j2"]["reason"] == f"d: its agent did not come within {within_s} s"
 
@@ -246,6 +246,21 @@ def test_strangers_and_silent_connections_hold_nobody_up(programs: Programs, tmp
         assert code == 0
         assert "z is not of this tournament" in said
         assert playing.lines["j1"]["rc"] == 0
+
+
+def test_three_connections_with_one_byte_stop_no_tournament(programs: Programs, tmp_path: Path) -> None:
+    """Each of them held the conductor up for ten seconds, one after the other."""
+    with tournament(programs, tmp_path, "ab", QUICK, [("j1", "a", "b")]) as playing:
+        playing.conduct("--join-timeout-s", "25")
+        with contextlib.ExitStack() as guests:
+            for _ in range(3):
+                guest = guests.enter_context(socket.create_connection(("127.0.0.1", playing.port)))
+                guest.sendall(b"\0")
+            for node in "ab":
+                playing.agent(node)
+            code, said = playing.ended()
+    assert code == 0, said
+    assert playing.lines["j1"]["rc"] == 0
 
 
 def test_too_few_agents_is_said(programs: Programs, tmp_path: Path) -> None:

@@ -26,6 +26,10 @@ static void check_find(void)
     CHECK(counters_find(&counters, "a.500", 500) == 500);
     CHECK(counters_find(&counters, "a.500", 3) == 500);
     CHECK(counters_find(&counters, "a.1000", 0) == counters.count);
+    counters_index(&counters);
+    CHECK(counters_find(&counters, "a.500", 3) == 500);
+    CHECK(counters_find(&counters, "a.999", 0) == 999);
+    CHECK(counters_find(&counters, "a.1000", 0) == counters.count);
     counters_free(&counters);
 }
 

@@ -4,12 +4,33 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 uint64_t clock_ns_from_s(double seconds)
 {
     if (!(seconds > 0))
         return 0;
     return seconds > 9e9 ? (uint64_t)INT64_MAX : (uint64_t)(seconds * 1e9);
+}
+
+static int by_size(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+double clock_read_ns(void)
+{
+    enum { BATCHES = 9, READINGS = 200 };
+    uint64_t took_ns[BATCHES];
+    for (size_t i = 0; i < BATCHES; i++) {
+        uint64_t start_ns = clock_now_ns(), now_ns = start_ns;
+        for (size_t j = 0; j < READINGS; j++)
+            now_ns = clock_now_ns();
+        took_ns[i] = now_ns - start_ns;
+    }
+    qsort(took_ns, BATCHES, sizeof took_ns[0], by_size);
+    return (double)took_ns[BATCHES / 2] / READINGS;
 }
 
 void clock_utc(char out[UTC_TEXT_BYTES])

@@ -53,6 +53,11 @@ double histogram_quantile_ns(const struct histogram *histogram, double quantile)
     return fmin(fmax(value, (double)histogram->minimum_ns), (double)histogram->maximum_ns);
 }
 
+bool histogram_supports(const struct histogram *histogram, double quantile)
+{
+    return (double)histogram->count * (1 - quantile) >= 5 - 1e-9;
+}
+
 double histogram_mean_ns(const struct histogram *histogram)
 {
     return histogram->count ? histogram->sum_ns / (double)histogram->count : (double)NAN;

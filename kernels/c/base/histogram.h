@@ -2,6 +2,7 @@
 #ifndef HPCQ_HISTOGRAM_H
 #define HPCQ_HISTOGRAM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,6 +23,8 @@ size_t histogram_index(uint64_t value_ns);
 uint64_t histogram_lower_ns(size_t index); /* smallest value of a bucket */
 void histogram_add(struct histogram *histogram, uint64_t value_ns);
 /* Value at quantile 0..1, rank interpolated inside its bucket and held within minimum..maximum; NAN when empty. */
+/* Whether the samples say anything about this quantile: at least five lie above it. */
+bool histogram_supports(const struct histogram *histogram, double quantile);
 double histogram_quantile_ns(const struct histogram *histogram, double quantile);
 double histogram_mean_ns(const struct histogram *histogram);
 

@@ -17,6 +17,19 @@ void *memory_new(size_t count, size_t size)
     return memory;
 }
 
+void *memory_noise(size_t bytes)
+{
+    uint8_t *memory = memory_new(bytes + sizeof(uint64_t), 1);
+    uint64_t state = 0x9e3779b97f4a7c15ULL; /* xorshift64, Marsaglia 2003 */
+    for (size_t i = 0; i < bytes; i += sizeof state) {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        memcpy(memory + i, &state, sizeof state);
+    }
+    return memory;
+}
+
 static void text_reserve(struct text *text, size_t more)
 {
     size_t need = text->length + more + 1;

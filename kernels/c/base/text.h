@@ -20,6 +20,8 @@ const char *text_string(const struct text *text); /* "" when empty */
 
 /* Memory or exit 4: nothing here can go on without it. */
 void *memory_new(size_t count, size_t size);
+/* The same, every byte written with what no compressor, no zero page and no deduplication makes cheaper. */
+void *memory_noise(size_t bytes);
 
 /* JSON into a text; commas are set where the text before asks for one. */
 void json_open(struct text *text, char bracket);

@@ -21,6 +21,7 @@ void phase_begin(struct run *run, enum phase phase)
     run->operation_count = run->sent_count = run->sent_bytes = 0;
     run->peer_stopped = false;
     run->peer_sent_count = run->peer_sent_bytes = 0;
+    series_clear(&run->series);
     run->kernel->begin(run);
     if (phase == PHASE_MEASURE) {
         clock_utc(run->started_utc);
@@ -28,8 +29,15 @@ void phase_begin(struct run *run, enum phase phase)
     }
 }
 
+static void phase_usage_stop(struct run *run)
+{
+    getrusage(RUSAGE_SELF, &run->usage_end);
+    run->usage_end_ns = clock_now_ns();
+}
+
 static void phase_clock_start(struct run *run)
 {
+    run->usage_end_ns = 0;
     getrusage(RUSAGE_SELF, &run->usage_start);
     run->phase_start_ns = run->now_ns = clock_now_ns();
 }
@@ -37,7 +45,8 @@ static void phase_clock_start(struct run *run)
 static void phase_clock_stop(struct run *run)
 {
     run->phase_end_ns = clock_now_ns();
-    getrusage(RUSAGE_SELF, &run->usage_end);
+    if (!run->usage_end_ns)
+        phase_usage_stop(run);
 }
 
 static double phase_duration_s(const struct run *run)
@@ -92,6 +101,7 @@ static bool passive_message(struct run *run)
     if (!control_expect(&run->control, "stop", &message, clock_now_ns() + 5 * NS_PER_S, &run->failure))
         return false;
     run->peer_stopped = true;
+    phase_usage_stop(run);
     run->peer_sent_count = received_unsigned(&message, "sent_count");
     run->peer_sent_bytes = received_unsigned(&message, "sent_bytes");
     received_free(&message);

@@ -29,6 +29,11 @@ void report_write(const struct run *run, struct text *message)
     }
     if (run->invalid)
         message_put(message, "invalid", run->invalid_reason);
+    if (run->series.length) {
+        series_json(&run->series, &evidence);
+        message_put(message, "series", text_string(&evidence));
+        text_clear(&evidence);
+    }
     evidence_json(run->evidence, false, &evidence);
     message_put(message, "evidence", text_string(&evidence));
     text_free(&evidence);
@@ -50,5 +55,8 @@ void report_read(struct run *run, const struct received *message)
         run_invalid(run, "%s", invalid);
     if (evidence && json_check(evidence))
         run->peer_evidence = strdup(evidence);
+    const char *series = received_get(message, "series");
+    if (series && json_check(series))
+        run->peer_series = strdup(series);
     keep_read(run, message);
 }

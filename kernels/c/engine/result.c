@@ -124,6 +124,25 @@ static void result_samples(const struct run *run, struct text *json)
     json_close(json, '}');
 }
 
+/* By interval, from the end that received. */
+static void result_series(const struct run *run, struct text *json)
+{
+    json_key(json, "series");
+    if (run->failure.failed || (!run->peer_series && !run->series.length)) {
+        json_null(json);
+        return;
+    }
+    json_open(json, '{');
+    json_key(json, "interval_ms");
+    json_integer(json, SERIES_INTERVAL_MS);
+    json_key(json, "throughput_bps");
+    if (run->peer_series)
+        json_raw(json, run->peer_series);
+    else
+        series_json(&run->series, json);
+    json_close(json, '}');
+}
+
 static void result_evidence(const struct run *run, struct text *json)
 {
     json_key(json, "evidence");
@@ -150,6 +169,7 @@ void result_json(struct run *run, struct text *json)
     result_verdict(run, json);
     result_metrics(run, json);
     result_samples(run, json);
+    result_series(run, json);
     result_evidence(run, json);
     json_close(json, '}');
 }

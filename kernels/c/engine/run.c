@@ -52,6 +52,8 @@ void run_end(struct run *run)
     free(run->histogram);
     free(run->samples.list);
     free(run->peer_evidence);
+    free(run->peer_series);
+    series_free(&run->series);
     if (run->control.descriptor >= 0)
         close(run->control.descriptor);
 }
@@ -152,6 +154,21 @@ bool run_pin(struct run *run)
                                   (long long)index);
 }
 
+void run_arrived(struct run *run, uint64_t when_ns, double bytes)
+{
+    if (run->phase == PHASE_MEASURE)
+        series_add(&run->series, when_ns > run->phase_start_ns ? when_ns - run->phase_start_ns : 0, bytes);
+}
+
+/* A measurement that began below what it came to: its mean tells of the warm-up, not of the path. */
+void run_ramp(struct run *run)
+{
+    double first_bps = series_rate_bps(&run->series, 0, 0.2), last_bps = series_rate_bps(&run->series, 0.5, 1);
+    if (first_bps < 0.8 * last_bps)
+        run_warn(run, "ramp", "the first fifth ran at %.4g bit/s, the second half at %.4g: raise warmup_s", first_bps,
+                 last_bps);
+}
+
 void run_round_trip(struct run *run, uint64_t elapsed_ns)
 {
     if (run->phase != PHASE_MEASURE)
@@ -202,10 +219,10 @@ static double usage_s(const struct rusage *usage)
 
 static double run_cpu_ratio(const struct run *run)
 {
-    if (run->phase_end_ns <= run->phase_start_ns)
+    if (run->usage_end_ns <= run->phase_start_ns)
         return (double)NAN;
     return (usage_s(&run->usage_end) - usage_s(&run->usage_start)) * 1e9 /
-           (double)(run->phase_end_ns - run->phase_start_ns);
+           (double)(run->usage_end_ns - run->phase_start_ns);
 }
 
 void run_finish(struct run *run)

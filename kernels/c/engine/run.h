@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/histogram.h"
+#include "base/series.h"
 #include "describe/kernel.h"
 #include "evidence/evidence.h"
 #include "wire/address.h"
@@ -60,8 +61,11 @@ struct run {
     bool peer_stopped;               /* passive end: the active end has stopped, and these are its figures */
     uint64_t peer_sent_count, peer_sent_bytes;
     struct rusage usage_start, usage_end;
+    uint64_t usage_end_ns; /* passive: when the stop came; settling and draining are not measured */
 
     struct notes granted, warnings;
+    struct series series; /* passive: what arrived, by time */
+    char *peer_series;    /* client: the server's, as JSON */
     struct histogram *histogram;
     struct samples samples;
     struct evidence *evidence;
@@ -86,8 +90,10 @@ void run_grant_boolean(struct run *run, const char *name, bool value);
 void run_grant_text(struct run *run, const char *name, const char *value);
 void notes_add(struct notes *notes, const char *name, const char *value);
 
-bool run_pin(struct run *run);                             /* to the CPU that the options name for this end */
-void run_round_trip(struct run *run, uint64_t elapsed_ns); /* one sample: histogram and raw list */
+bool run_pin(struct run *run);                                     /* to the CPU that the options name for this end */
+void run_round_trip(struct run *run, uint64_t elapsed_ns);         /* one sample: histogram and raw list */
+void run_arrived(struct run *run, uint64_t when_ns, double bytes); /* passive: into the series */
+void run_ramp(struct run *run);                                    /* a warning when the rate was still rising */
 bool run_samples_write(struct run *run);
 /* After the measurement: the "after" snapshot, then the metrics of this end. */
 void run_finish(struct run *run);

@@ -112,6 +112,9 @@ static bool server_loop(struct server *server, struct failure *failure)
             if (!wait_ms)
                 return fail(failure, EXIT_PEER, "no client for %g s", server->idle_timeout_s);
         }
+        int place_ms = sessions_wait_ms(sessions);
+        if (place_ms >= 0 && (wait_ms < 0 || place_ms < wait_ms))
+            wait_ms = place_ms;
         struct pollfd pollers[2] = {{.fd = server->signals, .events = POLLIN},
                                     {.fd = sessions_descriptor(sessions), .events = POLLIN}};
         if (poll(pollers, 2, wait_ms) < 0 && errno != EINTR)
@@ -136,7 +139,9 @@ int server_main(const struct program *program, int argc, char **argv)
         server_print_ready(server.sessions.interface, &address);
         ok = server_loop(&server, &failure);
         server_end_children(&server);
+        sessions_end(&server.sessions);
     }
+    secret_wipe(&server.sessions.secret);
     if (!ok)
         fail_print(&failure);
     return ok ? EXIT_MEASURED : (int)failure.exit_code;

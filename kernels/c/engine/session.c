@@ -1,6 +1,6 @@
 /* The server's side of one measurement, in a process of its own. It has no parameters: the client sends them all.
  *
- *   hello -> request -> [ready] -> open -> { start -> warmup|measure -> stop } -> report -> bye
+ *   hello -> request -> [ready] -> open -> { start -> started -> go -> warmup|measure -> stop } -> report -> bye
  */
 #include "engine/session.h"
 
@@ -10,9 +10,7 @@
 #include "engine/report.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 static const double margin_s = 15; /* the server gives up this much later than its client */
@@ -30,8 +28,6 @@ static bool session_options(struct run *run, const struct received *message)
         return fail(&run->failure, EXIT_PEER, "timeout_s: found %g: allowed: above 0 to 100000", timeout_s);
     run->deadline_ns = clock_now_ns() + clock_ns_from_s(timeout_s + margin_s);
     alarm((unsigned)(timeout_s + 2 * margin_s)); /* the hard limit: default action, the process ends */
-    struct rlimit no_core = {0, 0};
-    setrlimit(RLIMIT_CORE, &no_core);
     return true;
 }
 
@@ -62,7 +58,11 @@ static bool session_phase(struct run *run, enum phase *phase)
     received_free(&message);
     phase_begin(run, *phase);
     message_begin(&out, "started");
-    bool ok = control_send(&run->control, &out, run_state(run, "start", 10), &run->failure) && phase_run(run);
+    bool ok = control_send(&run->control, &out, run_state(run, "start", 10), &run->failure) &&
+              control_expect(&run->control, "go", &message, run_state(run, "start", 30), &run->failure);
+    if (ok)
+        received_free(&message);
+    ok = ok && phase_run(run);
     text_free(&out);
     if (ok)
         phase_end(run);
@@ -139,26 +139,22 @@ static bool session_request(struct control *control, const struct session_place 
     return ok;
 }
 
-enum session_end session_serve(int descriptor, const struct session_place *place, const struct secret *secret)
+enum session_end session_serve(int descriptor, const struct session_place *place, struct secret *secret,
+                               struct failure *failure)
 {
     struct control control;
-    struct failure failure = {.state = "hello"};
-    char peer[ADDRESS_TEXT_BYTES];
-    address_text(&place->peer, peer);
     control_begin(&control, descriptor, true);
-    if (!control_authenticate(&control, secret, clock_now_ns() + 5 * NS_PER_S, &failure)) {
-        session_failed(&control, &failure, "refused");
-        fprintf(stderr, "error: client %s: %s: %s\n", peer, failure.state, failure.message);
+    bool known = control_authenticate(&control, secret, clock_now_ns() + 5 * NS_PER_S, failure);
+    secret_wipe(secret);
+    if (!known) {
+        session_failed(&control, failure, "refused");
         return SESSION_REFUSED;
     }
     if (!place->claim(place->claim_argument)) {
-        fail(&failure, EXIT_PEER, "another session is running");
-        session_failed(&control, &failure, "refused");
+        fail(failure, EXIT_PEER, "another session is running");
+        session_failed(&control, failure, "refused");
         return SESSION_REFUSED;
     }
     signals_watch(descriptor);
-    if (session_request(&control, place, &failure))
-        return SESSION_SERVED;
-    fprintf(stderr, "error: client %s: %s: %s\n", peer, failure.state ? failure.state : "?", failure.message);
-    return SESSION_FAILED;
+    return session_request(&control, place, failure) ? SESSION_SERVED : SESSION_FAILED;
 }

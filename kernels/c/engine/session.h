@@ -18,6 +18,8 @@ struct session_place {
     const void *claim_argument;
 };
 
-enum session_end session_serve(int descriptor, const struct session_place *place, const struct secret *secret);
+/* The secret is wiped once the client has proved that it has it, or has not. */
+enum session_end session_serve(int descriptor, const struct session_place *place, struct secret *secret,
+                               struct failure *failure);
 
 #endif

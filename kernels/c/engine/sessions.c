@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 enum { TURN_LIMIT_S = 8 };
+static const uint64_t handshake_ns = NS_PER_S;
 
 bool sessions_address(const char *interface, const char *bind_to, struct address *address, struct failure *failure)
 {
@@ -61,34 +62,67 @@ bool sessions_listen(struct sessions *sessions, struct address *address, struct 
         return false;
     fcntl(sessions->listener, F_SETFL, O_NONBLOCK);
     sessions->turn = memfd_create("turn", MFD_CLOEXEC);
-    sessions->proven = mmap(NULL, SESSIONS_MAX, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (sessions->proven == MAP_FAILED)
+    sessions->signs = mmap(NULL, sizeof *sessions->signs, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (sessions->signs == MAP_FAILED)
         return fail_system(failure, "mmap");
     sessions->last_busy_ns = clock_now_ns();
     return sessions->turn >= 0 || fail_system(failure, "memfd_create");
 }
 
-/* A free place, or that of the oldest which has proved nothing; SESSIONS_MAX: all are clients. */
-static size_t sessions_place(const struct sessions *sessions)
+static size_t sessions_oldest(const struct sessions *sessions)
 {
     size_t oldest = SESSIONS_MAX;
-    for (size_t i = 0; i < SESSIONS_MAX; i++) {
+    for (size_t i = 0; i < SESSIONS_MAX; i++)
+        if (sessions->children[i] && !sessions->signs->proven[i] &&
+            (oldest == SESSIONS_MAX || sessions->begun_ns[i] < sessions->begun_ns[oldest]))
+            oldest = i;
+    return oldest;
+}
+
+/* A free place, or that of the oldest which has proved nothing in its time; SESSIONS_MAX: there is none. */
+static size_t sessions_place(const struct sessions *sessions)
+{
+    for (size_t i = 0; i < SESSIONS_MAX; i++)
         if (!sessions->children[i])
             return i;
-        if (!sessions->proven[i] && (oldest == SESSIONS_MAX || sessions->begun_ns[i] < sessions->begun_ns[oldest]))
-            oldest = i;
-    }
-    return oldest;
+    size_t oldest = sessions_oldest(sessions);
+    return oldest < SESSIONS_MAX && clock_now_ns() - sessions->begun_ns[oldest] >= handshake_ns ? oldest : SESSIONS_MAX;
+}
+
+static bool sessions_measuring(const struct sessions *sessions)
+{
+    for (size_t i = 0; i < SESSIONS_MAX; i++)
+        if (sessions->children[i] && sessions->signs->measuring[i])
+            return true;
+    return false;
 }
 
 int sessions_descriptor(const struct sessions *sessions)
 {
-    return sessions_place(sessions) < SESSIONS_MAX ? sessions->listener : -1;
+    return !sessions_measuring(sessions) && sessions_place(sessions) < SESSIONS_MAX ? sessions->listener : -1;
+}
+
+int sessions_wait_ms(const struct sessions *sessions)
+{
+    size_t oldest = sessions_oldest(sessions);
+    if (sessions_measuring(sessions) || oldest == SESSIONS_MAX || sessions_descriptor(sessions) >= 0)
+        return -1;
+    return clock_remaining_ms(sessions->begun_ns[oldest] + handshake_ns);
+}
+
+/* Whether this host has as many places without proof as one may have. */
+static bool sessions_crowded(const struct sessions *sessions, const struct address *host)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < SESSIONS_MAX; i++)
+        count += sessions->children[i] && !sessions->signs->proven[i] &&
+                 clock_now_ns() - sessions->begun_ns[i] < handshake_ns && address_same(&sessions->hosts[i], host);
+    return count >= SESSIONS_OF_ONE_HOST_MAX;
 }
 
 struct claim {
     int turn;
-    unsigned char *proven;
+    unsigned char *proven, *measuring;
 };
 
 /* Waits for the turn to measure. The lock goes with the process, however it ends. */
@@ -103,13 +137,16 @@ static bool session_turn(const void *argument)
     int rc = fcntl(descriptor, F_SETLKW, &lock);
     alarm(0);
     signals_alarm(false);
+    *claim->measuring = rc == 0;
     return rc == 0;
 }
 
-static void session_child(const struct sessions *sessions, int descriptor, const struct address *peer, pid_t parent,
+static void session_child(struct sessions *sessions, int descriptor, const struct address *peer, pid_t parent,
                           size_t index)
 {
-    struct claim claim = {.turn = sessions->turn, .proven = &sessions->proven[index]};
+    struct claim claim = {.turn = sessions->turn,
+                          .proven = &sessions->signs->proven[index],
+                          .measuring = &sessions->signs->measuring[index]};
     struct session_place place = {.program = sessions->program,
                                   .interface = sessions->interface,
                                   .ports = sessions->ports,
@@ -121,7 +158,15 @@ static void session_child(const struct sessions *sessions, int descriptor, const
     /* A range keeps the test socket inside the firewall's hole; one given port is the control channel's own. */
     if (place.ports.first == place.ports.last)
         place.ports = (struct port_range){0, 0};
-    exit((int)session_serve(descriptor, &place, &sessions->secret));
+    struct failure failure = {.state = "hello"};
+    enum session_end end = session_serve(descriptor, &place, &sessions->secret, &failure);
+    if (end != SESSION_SERVED &&
+        (sessions->signs->proven[index] || sessions->signs->refused_count++ < REFUSALS_SAID_MAX)) {
+        char host[ADDRESS_TEXT_BYTES];
+        address_text(peer, host);
+        fprintf(stderr, "error: client %s: %s: %s\n", host, failure.state ? failure.state : "?", failure.message);
+    }
+    exit((int)end);
 }
 
 static void session_evict(struct sessions *sessions, size_t place)
@@ -137,16 +182,19 @@ static void session_evict(struct sessions *sessions, size_t place)
 void sessions_accept(struct sessions *sessions, const int *descriptors, size_t count)
 {
     struct address peer = {.length = sizeof peer.storage};
+    if (sessions_measuring(sessions)) /* since the listener was looked at */
+        return;
     int descriptor = accept4(sessions->listener, (struct sockaddr *)&peer.storage, &peer.length, SOCK_CLOEXEC);
     size_t place = sessions_place(sessions);
     if (descriptor < 0)
         return;
-    if (place == SESSIONS_MAX) { /* it proved itself since the listener was looked at */
+    if (place == SESSIONS_MAX || sessions_crowded(sessions, &peer)) {
+        sessions->signs->refused_count++;
         close(descriptor);
         return;
     }
     session_evict(sessions, place);
-    sessions->proven[place] = 0;
+    sessions->signs->proven[place] = sessions->signs->measuring[place] = 0;
     fflush(NULL);
     pid_t parent = getpid(), child = fork();
     if (child == 0) {
@@ -158,6 +206,7 @@ void sessions_accept(struct sessions *sessions, const int *descriptors, size_t c
     if (child > 0) {
         sessions->children[place] = child;
         sessions->begun_ns[place] = clock_now_ns();
+        sessions->hosts[place] = peer;
         sessions->child_count++;
     }
     close(descriptor);
@@ -170,7 +219,7 @@ bool sessions_ended(struct sessions *sessions, pid_t child, int status)
             continue;
         sessions->children[i] = 0;
         sessions->child_count--;
-        if (!sessions->proven[i])
+        if (!sessions->signs->proven[i])
             return true;
         if (!WIFEXITED(status) || WEXITSTATUS(status) != SESSION_REFUSED)
             sessions->served++;
@@ -183,7 +232,7 @@ bool sessions_ended(struct sessions *sessions, pid_t child, int status)
 bool sessions_working(const struct sessions *sessions)
 {
     for (size_t i = 0; i < SESSIONS_MAX; i++)
-        if (sessions->children[i] && sessions->proven[i])
+        if (sessions->children[i] && sessions->signs->proven[i])
             return true;
     return false;
 }
@@ -193,4 +242,10 @@ void sessions_signal(const struct sessions *sessions, int number)
     for (size_t i = 0; i < SESSIONS_MAX; i++)
         if (sessions->children[i])
             kill(sessions->children[i], number);
+}
+
+void sessions_end(const struct sessions *sessions)
+{
+    if (sessions->signs && sessions->signs->refused_count > REFUSALS_SAID_MAX)
+        fprintf(stderr, "warning: %u connections in all were refused\n", sessions->signs->refused_count);
 }

@@ -20,6 +20,8 @@ struct counters {
     struct text names; /* one after the other, each ending in NUL */
     struct counter *list;
     size_t count, capacity;
+    uint32_t *slots; /* counters_index: by name; 0 is free, else an index plus one */
+    size_t slot_count;
 };
 
 void counters_add(struct counters *counters, enum counter_kind kind, uint64_t value, const char *format, ...)
@@ -27,6 +29,8 @@ void counters_add(struct counters *counters, enum counter_kind kind, uint64_t va
 void counters_add_gauge(struct counters *counters, double value, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 const char *counters_name(const struct counters *counters, size_t index);
+/* Makes counters_find() fast; to be called once nothing is added any more. */
+void counters_index(struct counters *counters);
 /* Index of a name, or counters->count. Looks at `hint` first: both snapshots list things in the same order. */
 size_t counters_find(const struct counters *counters, const char *name, size_t hint);
 void counters_free(struct counters *counters);

@@ -295,6 +295,8 @@ static void evidence_compare(struct evidence *evidence)
             json_string(&evidence->unavailable, fail_errno_name(error));
             continue;
         }
+        counters_index(&evidence->before_counters[i]);
+        counters_index(&evidence->after_counters[i]);
         source_compare(evidence, &sources[i], &evidence->before_counters[i], &evidence->after_counters[i]);
     }
     json_close(&evidence->gauges, '}');

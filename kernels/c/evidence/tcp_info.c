@@ -55,6 +55,13 @@ double tcp_info_round_trip_ns(int descriptor)
     return information_get(descriptor, &information, &length) ? (double)NAN : (double)information.round_trip_us * 1000;
 }
 
+double tcp_info_window(int descriptor)
+{
+    struct tcp_information information;
+    socklen_t length;
+    return information_get(descriptor, &information, &length) ? (double)NAN : (double)information.congestion_window;
+}
+
 int tcp_info_read(int descriptor, struct text *out)
 {
     struct tcp_information information;

@@ -61,6 +61,17 @@ bool sockets_udp_listen(struct run *run, const struct socket_settings *settings,
     return true;
 }
 
+/* Hears this client alone from now on; what others sent before is thrown away (the client has sent only its token). */
+static bool udp_take(struct run *run, int descriptor, const struct address *from)
+{
+    uint8_t byte;
+    if (connect(descriptor, (const struct sockaddr *)&from->storage, from->length))
+        return fail_system(&run->failure, "connect to the client's port");
+    while (recv(descriptor, &byte, sizeof byte, MSG_DONTWAIT | MSG_TRUNC) >= 0)
+        continue;
+    return true;
+}
+
 /* The server takes the sender of the first datagram with the right token as its peer, and no other from then on. */
 static bool udp_meet(struct run *run, int descriptor, uint64_t deadline_ns)
 {
@@ -84,8 +95,7 @@ static bool udp_meet(struct run *run, int descriptor, uint64_t deadline_ns)
                                &from.length);
         if (got == 1 + CONTROL_TOKEN_BYTES && datagram[0] == JOIN_PHASE &&
             !memcmp(datagram + 1, token, CONTROL_TOKEN_BYTES))
-            return connect(descriptor, (struct sockaddr *)&from.storage, from.length) == 0 ||
-                   fail_system(&run->failure, "connect to the client's port");
+            return udp_take(run, descriptor, &from);
     }
 }
 

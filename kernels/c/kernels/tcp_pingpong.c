@@ -60,7 +60,7 @@ static bool tcp_pingpong_open(struct run *run)
     struct tcp_pingpong *state = run->state;
     const struct tcp_pingpong_options *options = run->options;
     state->bytes = (size_t)options->message_bytes;
-    state->buffer = memory_new(state->bytes, 1);
+    state->buffer = memory_noise(state->bytes);
     return sockets_tcp_open(run, &options->sockets, &state->listener, &state->descriptor) &&
            sockets_timeout(run, state->descriptor, block_limit_s);
 }

@@ -1,5 +1,6 @@
 /* tcp_stream: one end sends messages over one TCP connection as fast as the socket takes them, the other receives. */
 #include "evidence/tcp_info.h"
+#include "kernels/arrival.h"
 #include "kernels/sockets.h"
 
 #include <errno.h>
@@ -30,7 +31,8 @@ struct tcp_stream_metrics {
 
 static const struct metric_row metric_rows[] = {
     METRIC_ROW(struct tcp_stream_metrics, throughput_bps, BETTER_HIGHER,
-               "bits per second at the receiver, from its first read to its last (the first read's bytes left out)"),
+               "bits per second at the receiver, from the arrival of its first read (whose bytes are left out) to its "
+               "last read"),
     METRIC_ROW(struct tcp_stream_metrics, sent_bps, BETTER_NONE, "bits per second that the sender's socket took"),
     METRIC_ROW(struct tcp_stream_metrics, sent_count, BETTER_NONE, "whole messages sent"),
     METRIC_ROW(struct tcp_stream_metrics, sent_bytes, BETTER_NONE, "bytes sent"),
@@ -47,7 +49,8 @@ struct tcp_stream {
     size_t buffer_bytes;
     size_t offset; /* sender: into the message being sent */
     uint64_t received_bytes, first_bytes, first_ns, last_ns;
-    double retransmits_before;
+    struct arrivals arrivals;
+    double retransmits_before, window_before;
 };
 
 static bool tcp_stream_server_sends(const void *options)
@@ -69,9 +72,12 @@ static bool tcp_stream_open(struct run *run)
     state->buffer_bytes = (size_t)options->message_bytes;
     if (!run->is_active && state->buffer_bytes < READ_BYTES_MIN)
         state->buffer_bytes = READ_BYTES_MIN;
-    state->buffer = memory_new(state->buffer_bytes, 1);
-    return sockets_tcp_open(run, &options->sockets, &state->listener, &state->descriptor) &&
-           sockets_timeout(run, state->descriptor, block_limit_s);
+    state->buffer = memory_noise(state->buffer_bytes);
+    if (!sockets_tcp_open(run, &options->sockets, &state->listener, &state->descriptor))
+        return false;
+    if (!run->is_active)
+        arrivals_begin(&state->arrivals, state->descriptor);
+    return sockets_timeout(run, state->descriptor, block_limit_s);
 }
 
 static void tcp_stream_begin(struct run *run)
@@ -80,6 +86,18 @@ static void tcp_stream_begin(struct run *run)
     state->offset = 0;
     state->received_bytes = state->first_bytes = state->first_ns = state->last_ns = 0;
     state->retransmits_before = tcp_info_retransmits(state->descriptor);
+    state->window_before = tcp_info_window(state->descriptor);
+}
+
+/* Linux takes back the congestion window of a connection that was idle for long (tcp_slow_start_after_idle). */
+static void tcp_stream_first_sent(struct run *run)
+{
+    const struct tcp_stream *state = run->state;
+    double window = tcp_info_window(state->descriptor);
+    if (run->phase == PHASE_MEASURE && run_common(run)->warmup_s > 0 && window < 0.8 * state->window_before)
+        run_warn(run, "warmup_undone",
+                 "the congestion window fell from %.0f to %.0f segments in the pause between warm-up and measurement",
+                 state->window_before, window);
 }
 
 static enum step tcp_stream_send(struct run *run)
@@ -94,6 +112,8 @@ static enum step tcp_stream_send(struct run *run)
         fail(&run->failure, EXIT_PEER, "send: the peer is gone (%s)", fail_errno_name(errno));
         return STEP_FAILED;
     }
+    if (!run->sent_bytes)
+        tcp_stream_first_sent(run);
     run->sent_bytes += (uint64_t)sent;
     state->offset += (size_t)sent;
     if (state->offset < state->buffer_bytes)
@@ -108,8 +128,15 @@ static enum step tcp_stream_receive(struct run *run)
     struct tcp_stream *state = run->state;
     if (run->peer_stopped && state->received_bytes >= run->peer_sent_bytes)
         return STEP_DONE;
-    ssize_t got = recv(state->descriptor, state->buffer, state->buffer_bytes, 0);
-    run->now_ns = clock_now_ns();
+    uint64_t stamp_ns = 0;
+    ssize_t got;
+    if (state->first_ns) {
+        got = recv(state->descriptor, state->buffer, state->buffer_bytes, 0);
+        run->now_ns = clock_now_ns();
+    } else {
+        got = arrivals_receive(&state->arrivals, state->descriptor, state->buffer, state->buffer_bytes, 0, &run->now_ns,
+                               &stamp_ns);
+    }
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return STEP_IDLE;
     if (got <= 0) {
@@ -117,11 +144,12 @@ static enum step tcp_stream_receive(struct run *run)
         return STEP_FAILED;
     }
     if (!state->first_ns) {
-        state->first_ns = run->now_ns;
+        state->first_ns = stamp_ns;
         state->first_bytes = (uint64_t)got;
     }
     state->last_ns = run->now_ns;
     state->received_bytes += (uint64_t)got;
+    run_arrived(run, run->now_ns, (double)got);
     return STEP_OPERATION;
 }
 
@@ -145,7 +173,8 @@ static void tcp_stream_report(struct run *run)
         return;
     }
     metrics->received_bytes = (double)state->received_bytes;
-    if (state->last_ns > state->first_ns)
+    run_ramp(run);
+    if (state->received_bytes > state->first_bytes && state->last_ns > state->first_ns)
         metrics->throughput_bps =
             (double)(state->received_bytes - state->first_bytes) * 8e9 / (double)(state->last_ns - state->first_ns);
     else
@@ -169,7 +198,7 @@ const struct kernel kernel_tcp_stream = {
     .method =
         "The sender calls send() with message_bytes until duration_s is over; the receiver reads until it has every "
         "byte that the sender says, on the control channel, it sent. The rate is the receiver's: bytes after its "
-        "first read over the time from its first read to its last.",
+        "first read over the time from their arrival, as the kernel stamped it, to the last read.",
     .size_option = "message_bytes",
     .options = OPTION_TABLE(option_rows, struct tcp_stream_options),
     .metrics = METRIC_TABLE(metric_rows, struct tcp_stream_metrics),

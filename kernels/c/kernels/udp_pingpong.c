@@ -5,10 +5,11 @@
 
 #include <errno.h>
 #include <math.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-static const double block_limit_s = 0.02;
+static const double block_limit_s = 0.02, exact_limit_s = 0.1;
 
 struct udp_pingpong_options {
     struct common_options common;
@@ -67,7 +68,7 @@ static bool udp_pingpong_open(struct run *run)
     double limit_s =
         run->is_server || options->reply_timeout_s > block_limit_s ? block_limit_s : options->reply_timeout_s;
     state->bytes = (size_t)options->message_bytes;
-    state->buffer = memory_new(state->bytes + 1, 1);
+    state->buffer = memory_noise(state->bytes + 1);
     return sockets_udp_open(run, &options->sockets, state->bytes, &state->descriptor) &&
            sockets_timeout(run, state->descriptor, limit_s);
 }
@@ -91,14 +92,13 @@ static bool udp_pingpong_put(struct run *run, size_t bytes)
 }
 
 /* Receives one datagram of this phase. STEP_OPERATION when there is one, with its number. */
-static enum step udp_pingpong_get(struct run *run, uint64_t *number)
+static enum step udp_pingpong_get(struct run *run, uint64_t *number, uint64_t *stamp_ns)
 {
     struct udp_pingpong *state = run->state;
-    uint64_t stamp_ns;
     ssize_t got = recv(state->descriptor, state->buffer, state->bytes + 1, 0);
     int error = errno;
     run->now_ns = clock_now_ns();
-    if (got == (ssize_t)state->bytes && datagram_read(state->buffer, number, &stamp_ns) == run->phase)
+    if (got == (ssize_t)state->bytes && datagram_read(state->buffer, number, stamp_ns) == run->phase)
         return STEP_OPERATION;
     if (got >= 0 || error == EAGAIN || error == EINTR || error == ECONNREFUSED)
         return STEP_BUSY;
@@ -107,11 +107,28 @@ static enum step udp_pingpong_get(struct run *run, uint64_t *number)
     return STEP_FAILED;
 }
 
+/* A short time-out is exact: SO_RCVTIMEO counts in ticks of the kernel (up to 10 ms), ppoll() does not. */
+static bool udp_pingpong_await(struct run *run, uint64_t until_ns)
+{
+    const struct udp_pingpong *state = run->state;
+    const struct udp_pingpong_options *options = run->options;
+    if (options->reply_timeout_s > exact_limit_s)
+        return true;
+    run->now_ns = clock_now_ns();
+    uint64_t rest_ns = until_ns > run->now_ns ? until_ns - run->now_ns : 0;
+    struct pollfd poller = {.fd = state->descriptor, .events = POLLIN};
+    struct timespec rest = {.tv_sec = (time_t)(rest_ns / NS_PER_S), .tv_nsec = (long)(rest_ns % NS_PER_S)};
+    if (ppoll(&poller, 1, &rest, NULL) > 0)
+        return true;
+    run->now_ns = clock_now_ns();
+    return false;
+}
+
 static enum step udp_pingpong_ask(struct run *run)
 {
     struct udp_pingpong *state = run->state;
     const struct udp_pingpong_options *options = run->options;
-    uint64_t number = 0;
+    uint64_t number = 0, sent_ns = 0, limit_ns = clock_ns_from_s(options->reply_timeout_s);
     if (!state->waiting) {
         state->start_ns = clock_now_ns();
         datagram_write(state->buffer, run->phase, run->sent_count, state->start_ns);
@@ -121,19 +138,21 @@ static enum step udp_pingpong_ask(struct run *run)
         run->sent_bytes += state->bytes;
         state->waiting = true;
     }
-    enum step step = udp_pingpong_get(run, &number);
+    enum step step =
+        udp_pingpong_await(run, state->start_ns + limit_ns) ? udp_pingpong_get(run, &number, &sent_ns) : STEP_BUSY;
     if (step == STEP_FAILED)
         return step;
     if (step == STEP_OPERATION && sequence_add(&state->sequence, number)) {
+        /* A late one is a round trip too: without it the slowest would be missing from the percentiles. */
+        uint64_t took_ns = run->now_ns - (sent_ns < run->now_ns ? sent_ns : run->now_ns);
+        run_round_trip(run, took_ns);
+        *(took_ns <= limit_ns ? &state->in_time_count : &state->late_count) += 1;
         if (number + 1 == run->sent_count) {
             state->waiting = false;
-            state->in_time_count++;
-            run_round_trip(run, run->now_ns - state->start_ns);
             return STEP_OPERATION;
         }
-        state->late_count++;
     }
-    if (run->now_ns - state->start_ns < clock_ns_from_s(options->reply_timeout_s))
+    if (run->now_ns - state->start_ns < limit_ns)
         return STEP_BUSY;
     state->waiting = false;
     return STEP_OPERATION; /* an operation too: one without a reply */
@@ -142,10 +161,10 @@ static enum step udp_pingpong_ask(struct run *run)
 static enum step udp_pingpong_answer(struct run *run)
 {
     struct udp_pingpong *state = run->state;
-    uint64_t number;
+    uint64_t number, sent_ns;
     if (run->peer_stopped)
         return STEP_DONE;
-    enum step step = udp_pingpong_get(run, &number);
+    enum step step = udp_pingpong_get(run, &number, &sent_ns);
     if (step != STEP_OPERATION)
         return step;
     sequence_add(&state->sequence, number);

@@ -1,5 +1,6 @@
 /* udp_stream: numbered, stamped datagrams at a set rate, one way; what arrived is counted at the receiver. */
 #include "base/sequence.h"
+#include "kernels/arrival.h"
 #include "kernels/sockets.h"
 
 #include <errno.h>
@@ -11,6 +12,7 @@
 static const double block_limit_s = 0.02;
 static const uint64_t debt_limit_ns =
     10000000;                                  /* a sender that was held up longer does not make up for it in a burst */
+static const double never_ns = 1e18;           /* some 30 years */
 static const uint64_t nap_limit_ns = 50000000; /* between looks at the control channel */
 
 static const char *const directions[] = {"client_to_server", "server_to_client", NULL};
@@ -44,12 +46,13 @@ static const struct option_default option_defaults[] = {{"receive_buffer_bytes",
 struct udp_stream_metrics {
     struct common_metrics common;
     double throughput_bps, sent_bps, sent_count, received_count, lost_count, lost_ratio, reordered_count,
-        duplicate_count, socket_drop_count, jitter_ns, pacing_slip_count;
+        duplicate_count, socket_drop_count, jitter_ns, pacing_slip_count, pacing_late_max_ns;
 };
 
 static const struct metric_row metric_rows[] = {
     METRIC_ROW(struct udp_stream_metrics, throughput_bps, BETTER_HIGHER,
-               "payload bits per second at the receiver, each datagram once, from its first arrival to its last"),
+               "payload bits per second at the receiver, each datagram once, from its first arrival to its last (as "
+               "the kernel stamped them)"),
     METRIC_ROW(struct udp_stream_metrics, sent_bps, BETTER_NONE,
                "payload bits per second that the sender's socket took"),
     METRIC_ROW(struct udp_stream_metrics, sent_count, BETTER_NONE, "datagrams sent"),
@@ -62,9 +65,12 @@ static const struct metric_row metric_rows[] = {
     METRIC_ROW(struct udp_stream_metrics, socket_drop_count, BETTER_LOWER,
                "datagrams that the receiver's full socket buffer refused (SO_MEMINFO): lost in the host"),
     METRIC_ROW(struct udp_stream_metrics, jitter_ns, BETTER_LOWER,
-               "mean change of transit time between datagrams that arrive one after the other (RFC 3550's D)"),
+               "mean change of transit time between datagrams that arrive one after the other (RFC 3550's D), up to "
+               "the kernel's stamp"),
     METRIC_ROW(struct udp_stream_metrics, pacing_slip_count, BETTER_LOWER,
                "times the sender fell over 10 ms behind its rate and let that time go"),
+    METRIC_ROW(struct udp_stream_metrics, pacing_late_max_ns, BETTER_LOWER,
+               "the most that a datagram left after it was due; up to 10 ms are made up for in a burst"),
     METRIC_ROWS_COMMON(struct udp_stream_metrics),
 };
 
@@ -76,7 +82,8 @@ struct udp_stream {
     uint64_t origin_ns; /* sender: when number 0 is due */
     uint64_t slip_count;
     struct sequence sequence; /* receiver */
-    uint64_t first_ns, last_ns, stop_ns;
+    struct arrivals arrivals;
+    uint64_t first_ns, last_ns, stop_ns, read_ns, late_max_ns;
     double transit_before_ns, transit_change_sum_ns, drops_before;
 };
 
@@ -97,12 +104,15 @@ static bool udp_stream_open(struct run *run)
     struct udp_stream *state = run->state;
     const struct udp_stream_options *options = run->options;
     state->bytes = (size_t)options->message_bytes;
-    state->buffer = memory_new(state->bytes + 1, 1); /* one more, so that a longer datagram shows */
+    state->buffer = memory_noise(state->bytes + 1); /* one more, so that a longer datagram shows */
     if (options->rate_bps > 0)
         state->gap_ns = (double)state->bytes * 8e9 / options->rate_bps;
     prctl(PR_SET_TIMERSLACK, 1UL); /* else every nap is 50 us longer */
-    return sockets_udp_open(run, &options->sockets, state->bytes, &state->descriptor) &&
-           sockets_timeout(run, state->descriptor, block_limit_s);
+    if (!sockets_udp_open(run, &options->sockets, state->bytes, &state->descriptor))
+        return false;
+    if (!run->is_active)
+        arrivals_begin(&state->arrivals, state->descriptor);
+    return sockets_timeout(run, state->descriptor, block_limit_s);
 }
 
 static void udp_stream_begin(struct run *run)
@@ -110,7 +120,7 @@ static void udp_stream_begin(struct run *run)
     struct udp_stream *state = run->state;
     sequence_clear(&state->sequence);
     state->origin_ns = state->slip_count = 0;
-    state->first_ns = state->last_ns = state->stop_ns = 0;
+    state->first_ns = state->last_ns = state->stop_ns = state->read_ns = state->late_max_ns = 0;
     state->transit_change_sum_ns = 0;
     state->drops_before = sockets_drops(state->descriptor);
 }
@@ -124,8 +134,11 @@ static bool udp_stream_due(struct run *run)
         return true;
     if (!state->origin_ns)
         state->origin_ns = run->now_ns;
-    uint64_t due_ns = state->origin_ns + (uint64_t)(state->gap_ns * (double)run->sent_count);
+    double after_ns = fmin(state->gap_ns * (double)run->sent_count, never_ns);
+    uint64_t due_ns = state->origin_ns + (uint64_t)after_ns;
     if (run->now_ns >= due_ns) {
+        if (run->now_ns - due_ns > state->late_max_ns)
+            state->late_max_ns = run->now_ns - due_ns;
         if (run->now_ns - due_ns > debt_limit_ns) {
             state->slip_count++;
             state->origin_ns += run->now_ns - due_ns;
@@ -169,34 +182,36 @@ static bool udp_stream_settled(struct run *run)
         return true;
     if (!state->stop_ns)
         state->stop_ns = run->now_ns;
-    uint64_t quiet_since_ns = state->last_ns > state->stop_ns ? state->last_ns : state->stop_ns;
+    uint64_t quiet_since_ns = state->read_ns > state->stop_ns ? state->read_ns : state->stop_ns;
     return run->now_ns > quiet_since_ns + clock_ns_from_s(options->settle_s);
 }
 
-static void udp_stream_arrived(struct run *run, uint64_t number, uint64_t stamp_ns)
+static void udp_stream_arrived(struct run *run, uint64_t number, uint64_t sent_ns, uint64_t arrived_ns)
 {
     struct udp_stream *state = run->state;
     if (!sequence_add(&state->sequence, number))
         return;
     /* The clocks of the ends differ by an unknown constant, which falls out of the change. */
-    double transit_ns = (double)(int64_t)(run->now_ns - stamp_ns);
+    double transit_ns = (double)(int64_t)(arrived_ns - sent_ns);
     if (state->first_ns)
         state->transit_change_sum_ns += fabs(transit_ns - state->transit_before_ns);
     else
-        state->first_ns = run->now_ns;
+        state->first_ns = arrived_ns;
     state->transit_before_ns = transit_ns;
-    state->last_ns = run->now_ns;
+    state->last_ns = arrived_ns;
+    state->read_ns = run->now_ns;
+    run_arrived(run, arrived_ns, (double)state->bytes);
 }
 
 static enum step udp_stream_receive(struct run *run)
 {
     struct udp_stream *state = run->state;
-    uint64_t number, stamp_ns;
+    uint64_t number, sent_ns, arrived_ns;
     if (udp_stream_settled(run))
         return STEP_DONE;
-    ssize_t got = recv(state->descriptor, state->buffer, state->bytes + 1, 0);
+    ssize_t got = arrivals_receive(&state->arrivals, state->descriptor, state->buffer, state->bytes + 1, 0,
+                                   &run->now_ns, &arrived_ns);
     int error = errno;
-    run->now_ns = clock_now_ns();
     if (got < 0) {
         if (error == EAGAIN || error == EINTR || error == ECONNREFUSED)
             return STEP_IDLE;
@@ -204,9 +219,9 @@ static enum step udp_stream_receive(struct run *run)
         fail_system(&run->failure, "recv");
         return STEP_FAILED;
     }
-    if (got != (ssize_t)state->bytes || datagram_read(state->buffer, &number, &stamp_ns) != run->phase)
+    if (got != (ssize_t)state->bytes || datagram_read(state->buffer, &number, &sent_ns) != run->phase)
         return STEP_IDLE; /* a late token or a datagram of the warm-up */
-    udp_stream_arrived(run, number, stamp_ns);
+    udp_stream_arrived(run, number, sent_ns, arrived_ns);
     return STEP_OPERATION;
 }
 
@@ -248,6 +263,8 @@ static void udp_stream_report(struct run *run)
     metrics->sent_count = (double)run->sent_count;
     metrics->sent_bps = (double)run->sent_bytes * 8e9 / (double)(run->phase_end_ns - run->phase_start_ns);
     metrics->pacing_slip_count = (double)state->slip_count;
+    if (state->gap_ns > 0)
+        metrics->pacing_late_max_ns = (double)state->late_max_ns;
 }
 
 static void udp_stream_close(struct run *run)

@@ -97,6 +97,7 @@ static bool mpi_phase(struct run *run, enum phase phase)
                                             measure ? (uint64_t)common->operation_count_max : 0);
     run->phase_end_ns = clock_now_ns();
     getrusage(RUSAGE_SELF, &run->usage_end);
+    run->usage_end_ns = clock_now_ns();
     if (ok && signals_stop())
         return fail(&run->failure, EXIT_INVALID, "interrupted by signal %d", signals_stop());
     return ok;

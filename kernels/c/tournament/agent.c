@@ -92,6 +92,20 @@ static bool agent_connect(struct agent *agent, const struct address *address, ui
     return control_authenticate(&agent->control, &agent->sessions.secret, deadline, failure);
 }
 
+/* A conductor that strangers crowd turns us away before a word: we come again. */
+static bool agent_meet(struct agent *agent, const struct address *address, uint64_t deadline, struct failure *failure)
+{
+    while (!agent_connect(agent, address, deadline, failure)) {
+        if (!agent->control.turned_away || !clock_remaining_ms(deadline))
+            return false;
+        close(agent->control.descriptor);
+        agent->control = (struct control){.descriptor = -1};
+        *failure = (struct failure){.state = "join"};
+        clock_sleep_until(clock_now_ns() + NS_PER_S / 20);
+    }
+    return true;
+}
+
 /* `here`: the agent is ready to serve and to measure. The facts are collected before it connects: a kernel that is slow
  * to answer for its devices must not make the conductor wait. */
 static bool agent_join(struct agent *agent, const struct address *address, struct failure *failure)
@@ -101,7 +115,7 @@ static bool agent_join(struct agent *agent, const struct address *address, struc
     failure->state = "join";
     facts_collect("", agent->sessions.interface ? agent->sessions.interface : "", &facts);
     uint64_t deadline = clock_now_ns() + 30 * NS_PER_S;
-    bool ok = agent_connect(agent, address, deadline, failure);
+    bool ok = agent_meet(agent, address, deadline, failure);
     if (ok) {
         address_text(address, host);
         message_begin(&out, "here");
@@ -179,6 +193,9 @@ static bool agent_turn(struct agent *agent, int wait_ms, bool *heard, struct fai
                                {.fd = agent->control.descriptor, .events = POLLIN},
                                {.fd = play_descriptor(&agent->play), .events = POLLIN},
                                {.fd = sessions_descriptor(&agent->sessions), .events = POLLIN}};
+    int place_ms = sessions_wait_ms(&agent->sessions);
+    if (place_ms >= 0 && place_ms < wait_ms)
+        wait_ms = place_ms;
     if (poll(pollers, ROW_COUNT(pollers), wait_ms) < 0 && errno != EINTR)
         return fail_system(failure, "poll");
     if (pollers[2].revents)
@@ -227,6 +244,8 @@ int agent_main(const struct program *program, int argc, char **argv)
               agent_loop(&agent, &failure);
     agent_stop(&agent);
     play_free(&agent.play);
+    sessions_end(&agent.sessions);
+    secret_wipe(&agent.sessions.secret);
     if (!ok)
         fail_print(&failure);
     return ok ? EXIT_MEASURED : (int)failure.exit_code;

@@ -69,29 +69,24 @@ static bool conductor_listen(struct conductor *conductor, const struct conductor
     return true;
 }
 
-/* One turn of the waiting: connections first, then what they say. */
-static bool join_turn(struct conductor *conductor, uint64_t deadline_ns)
+/* One turn of the waiting: what connections say, then new ones. */
+static bool join_turn(struct conductor *conductor, struct pollfd *pollers, uint64_t deadline_ns)
 {
     struct members *members = &conductor->members;
-    struct pollfd pollers[2 + sizeof members->arrivals / sizeof members->arrivals[0]];
     size_t count = members->arrival_count;
-    int silent[sizeof members->arrivals / sizeof members->arrivals[0]];
+    int wait_ms = clock_remaining_ms(deadline_ns);
     pollers[0] = (struct pollfd){.fd = members->listener, .events = POLLIN};
     pollers[1] = (struct pollfd){.fd = conductor->signals, .events = POLLIN};
-    for (size_t i = 0; i < count; i++) {
-        silent[i] = members->arrivals[i];
-        pollers[i + 2] = (struct pollfd){.fd = silent[i], .events = POLLIN};
-    }
-    if (poll(pollers, count + 2, clock_remaining_ms(deadline_ns)) < 0 && errno != EINTR)
+    for (size_t i = 0; i < count; i++)
+        pollers[i + 2] = (struct pollfd){.fd = members->arrivals[i].control.descriptor, .events = POLLIN};
+    if (poll(pollers, count + 2, wait_ms < 1000 ? wait_ms : 1000) < 0 && errno != EINTR)
         return fail_system(&conductor->failure, "poll");
     if (pollers[1].revents)
         return fail(&conductor->failure, EXIT_INVALID, "ended by a signal");
-    for (size_t i = 0; i < count; i++)
-        for (size_t j = 0; pollers[i + 2].revents && j < members->arrival_count; j++)
-            if (members->arrivals[j] == silent[i]) {
-                members_arrival(members, j, hpcq_build_id);
-                break;
-            }
+    for (size_t i = count; i > 0; i--) /* from the last: who leaves is replaced by the last */
+        if (pollers[i + 1].revents)
+            members_arrival(members, i - 1, hpcq_build_id);
+    members_late(members);
     if (pollers[0].revents)
         members_accept(members);
     return true;
@@ -102,10 +97,15 @@ static bool conductor_join(struct conductor *conductor, double limit_s)
     struct members *members = &conductor->members;
     uint64_t deadline_ns = clock_now_ns() + clock_ns_from_s(limit_s);
     conductor->failure.state = "join";
-    while (members->here_count < members->count && clock_remaining_ms(deadline_ns))
-        if (!join_turn(conductor, deadline_ns))
-            return false;
+    struct pollfd *pollers = memory_new(members->arrival_max + 2, sizeof *pollers);
+    bool ok = true;
+    while (ok && members->here_count < members->count && clock_remaining_ms(deadline_ns))
+        ok = join_turn(conductor, pollers, deadline_ns);
+    free(pollers);
+    if (!ok)
+        return false;
     members_close(members, limit_s);
+    secret_wipe(conductor->secret);
     return members->here_count >= 2 ||
            fail(&conductor->failure, EXIT_PEER, "%zu of %zu agents came within %g s: a pair needs two",
                 members->here_count, members->count, limit_s);
@@ -141,7 +141,7 @@ static bool conductor_run(struct conductor *conductor, int argc, char **argv)
         return false;
     conductor->raw_folder = words.raw;
     conductor->evidence_full = words.evidence_full;
-    conductor->members.secret = &secret;
+    conductor->members.secret = conductor->secret = &secret;
     conductor->members.facts_folder = words.facts;
     conductor->pollers = memory_new(conductor->tournament.node_count + 1, sizeof *conductor->pollers);
     members_begin(&conductor->members, &conductor->tournament);

@@ -11,6 +11,7 @@ struct conductor {
     const struct program *program;
     struct tournament tournament;
     struct members members;
+    struct secret *secret; /* wiped once all are here */
     struct spool spool;
     struct failure failure;
     const char *raw_folder; /* NULL: the files behind the counters are not kept */

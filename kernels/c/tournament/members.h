@@ -3,6 +3,7 @@
 #define HPCQ_MEMBERS_H
 
 #include "tournament/tournament.h"
+#include "wire/address.h"
 #include "wire/control.h"
 
 struct member {
@@ -21,16 +22,28 @@ struct members {
     const struct secret *secret;
     const char *facts_folder; /* NULL: facts are not kept */
     int listener;             /* -1 once nobody is awaited any more */
-    int arrivals[64];         /* connections that have said nothing yet */
-    size_t arrival_count;
+    struct arrival *arrivals; /* connections on their way through the handshake */
+    size_t arrival_count, arrival_max;
+    unsigned refused_count, turned_away_count;
+};
+
+/* One connection between accept and `here`: it is read as it speaks, and holds nobody up. */
+struct arrival {
+    struct control control;
+    struct nonces nonces;
+    bool challenged;
+    struct address host;
+    uint64_t begun_ns;
 };
 
 void members_begin(struct members *members, const struct tournament *tournament);
 void members_end(struct members *members); /* says `end` to all who are here */
-/* Takes what came in on the listener and on connections that had said nothing; one that does not know the secret goes.
- */
+/* Takes what came in on the listener. Who is new is turned away when there is no room, or its host has
+ * more than its share without proof; nobody goes for another within its first second. Agents come again. */
 void members_accept(struct members *members);
+/* Reads on what a connection says; it leaves the arrivals as a member, or because it failed. */
 void members_arrival(struct members *members, size_t index, const char *build_id);
+void members_late(struct members *members); /* those that said too little within 10 s go */
 /* Nobody else is awaited; those who did not come are lost. */
 void members_close(struct members *members, double waited_s);
 bool member_send(struct members *members, size_t index, const struct text *message);

@@ -79,6 +79,11 @@ static bool address_same_host(const struct sockaddr *a, const struct address *b)
     return a->sa_family == AF_INET6 && !memcmp(&x.sin6_addr, &y.sin6_addr, sizeof x.sin6_addr);
 }
 
+bool address_same(const struct address *a, const struct address *b)
+{
+    return a->length && address_same_host((const struct sockaddr *)&a->storage, b);
+}
+
 void address_interface(const struct address *address, char out[IF_NAMESIZE])
 {
     struct ifaddrs *list = NULL;

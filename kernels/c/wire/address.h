@@ -26,6 +26,7 @@ bool address_of_interface(const char *interface, int family, struct address *out
 /* Name of the interface that owns this address; "" when none does. */
 void address_interface(const struct address *address, char out[IF_NAMESIZE]);
 void address_text(const struct address *address, char out[ADDRESS_TEXT_BYTES]);
+bool address_same(const struct address *a, const struct address *b); /* the same host, whatever the port */
 unsigned address_port(const struct address *address);
 void address_set_port(struct address *address, unsigned port);
 bool address_of_socket(int descriptor, struct address *out);

@@ -36,6 +36,7 @@ static bool control_write(struct control *control, const void *bytes, size_t len
             if (!socket_wait(control->descriptor, POLLOUT, deadline_ns, "control channel is stuck", failure))
                 return false;
         } else {
+            control->turned_away = !control->heard;
             return fail(failure, EXIT_PEER, "control channel: the peer is gone (%s)", fail_errno_name(errno));
         }
     }
@@ -49,9 +50,11 @@ static bool control_read(struct control *control, void *bytes, size_t length, ui
     while (length) {
         ssize_t got = recv(control->descriptor, to, length, MSG_DONTWAIT);
         if (got > 0) {
+            control->heard = true;
             to += got;
             length -= (size_t)got;
-        } else if (got == 0) {
+        } else if (got == 0 || errno == ECONNRESET) {
+            control->turned_away = !control->heard;
             return fail(failure, EXIT_PEER, "control channel: closed by the peer");
         } else if (errno == EAGAIN) {
             if (!socket_wait(control->descriptor, POLLIN, deadline_ns, "no message of the peer", failure))
@@ -103,16 +106,24 @@ static bool control_verify(struct control *control, const struct received *messa
     return hmac_equal(found, right) || fail(failure, EXIT_PEER, "control channel: a message was not the peer's");
 }
 
+static size_t frame_length(const struct control *control, const uint8_t *head, struct failure *failure)
+{
+    size_t length = (size_t)head[0] << 24 | (size_t)head[1] << 16 | (size_t)head[2] << 8 | (size_t)head[3];
+    if (length > 0 && length <= (size_t)(control->authenticated ? CONTROL_PAYLOAD_MAX : CONTROL_HELLO_MAX))
+        return length;
+    fail(failure, EXIT_PEER, "control channel: the peer does not speak this protocol (frame of %zu bytes)", length);
+    return 0;
+}
+
 bool control_receive(struct control *control, struct received *message, uint64_t deadline_ns, struct failure *failure)
 {
     uint8_t head[LENGTH_BYTES];
     *message = (struct received){0};
     if (!control_read(control, head, sizeof head, deadline_ns, failure))
         return false;
-    size_t length = (size_t)head[0] << 24 | (size_t)head[1] << 16 | (size_t)head[2] << 8 | (size_t)head[3];
-    if (length == 0 || length > (size_t)(control->authenticated ? CONTROL_PAYLOAD_MAX : CONTROL_HELLO_MAX))
-        return fail(failure, EXIT_PEER, "control channel: the peer does not speak this protocol (frame of %zu bytes)",
-                    length);
+    size_t length = frame_length(control, head, failure);
+    if (!length)
+        return false;
     message->payload = memory_new(length + 1, 1);
     message->length = length;
     if (control_read(control, message->payload, length, deadline_ns, failure) &&
@@ -121,6 +132,44 @@ bool control_receive(struct control *control, struct received *message, uint64_t
         return true;
     received_free(message);
     return false;
+}
+
+/* What is there of the next `wanted` bytes; true when all of them are. */
+static bool arrived(struct control *control, size_t wanted, struct failure *failure)
+{
+    char piece[16384];
+    while (control->arrived.length < wanted) {
+        size_t rest = wanted - control->arrived.length;
+        ssize_t got = recv(control->descriptor, piece, rest < sizeof piece ? rest : sizeof piece, MSG_DONTWAIT);
+        if (got < 0 && (errno == EAGAIN || errno == EINTR))
+            return false;
+        if (got <= 0)
+            return fail(failure, EXIT_PEER, "control channel: closed by the peer");
+        text_add(&control->arrived, piece, (size_t)got);
+    }
+    return true;
+}
+
+bool control_poll(struct control *control, struct received *message, struct failure *failure)
+{
+    uint8_t right[SHA256_BYTES];
+    size_t mac_bytes = control->authenticated ? SHA256_BYTES : 0;
+    if (!arrived(control, LENGTH_BYTES, failure))
+        return false;
+    size_t length = frame_length(control, (const uint8_t *)control->arrived.data, failure);
+    if (!length || !arrived(control, LENGTH_BYTES + length + mac_bytes, failure))
+        return false;
+    *message = (struct received){.payload = memory_new(length + 1, 1), .length = length};
+    memcpy(message->payload, control->arrived.data + LENGTH_BYTES, length);
+    if (mac_bytes)
+        control_mac(control, !control->is_server, control->received_no++, message->payload, length, right);
+    bool ok = !mac_bytes || hmac_equal((const uint8_t *)control->arrived.data + LENGTH_BYTES + length, right) ||
+              fail(failure, EXIT_PEER, "control channel: a message was not the peer's");
+    text_free(&control->arrived);
+    ok = ok && (received_split(message) || fail(failure, EXIT_PEER, "control channel: a malformed message"));
+    if (!ok)
+        received_free(message);
+    return ok;
 }
 
 bool control_expect(struct control *control, const char *type, struct received *message, uint64_t deadline_ns,

@@ -37,8 +37,10 @@ struct control {
     int descriptor;
     bool is_server;
     bool authenticated;
+    bool heard, turned_away; /* the peer said something; it closed before it said anything */
     uint8_t session_key[SHA256_BYTES];
     uint64_t sent_no, received_no;
+    struct text arrived; /* control_poll: of a frame that is not whole yet */
 };
 
 /* A message being written. */
@@ -63,13 +65,25 @@ uint64_t received_unsigned(const struct received *message, const char *key); /* 
 const char *received_next(const struct received *message, const char *prefix, const char **cursor, const char **value);
 void received_free(struct received *message);
 
-bool secret_read(const char *path, struct secret *secret, struct failure *failure); /* only from a file of mode 0600 */
+/* Only from a file of mode 0600. Whoever holds a secret dumps no core. */
+bool secret_read(const char *path, struct secret *secret, struct failure *failure);
+void secret_wipe(struct secret *secret);
 
 void control_begin(struct control *control, int descriptor, bool is_server);
 bool control_authenticate(struct control *control, const struct secret *secret, uint64_t deadline_ns,
                           struct failure *failure);
+/* The server's side of the handshake, message by message: for who cannot wait for one peer. */
+struct nonces {
+    uint8_t client[CONTROL_NONCE_BYTES], server[CONTROL_NONCE_BYTES];
+};
+bool control_challenge(struct control *control, const struct secret *secret, struct nonces *nonces,
+                       const struct received *hello, uint64_t deadline_ns, struct failure *failure);
+bool control_proven(struct control *control, const struct secret *secret, const struct nonces *nonces,
+                    const struct received *proof, struct failure *failure);
 bool control_send(struct control *control, const struct text *message, uint64_t deadline_ns, struct failure *failure);
 bool control_receive(struct control *control, struct received *message, uint64_t deadline_ns, struct failure *failure);
+/* Takes what is there, without waiting: true with *message once a whole one is; false, with a failure or without. */
+bool control_poll(struct control *control, struct received *message, struct failure *failure);
 /* Receives and demands this type; a peer's `refused` or `failed` becomes our failure. */
 bool control_expect(struct control *control, const char *type, struct received *message, uint64_t deadline_ns,
                     struct failure *failure);

@@ -7,12 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-struct nonces {
-    uint8_t client[CONTROL_NONCE_BYTES], server[CONTROL_NONCE_BYTES];
-};
 
 static bool secret_allowed(const char *path, int descriptor, struct failure *failure)
 {
@@ -34,6 +31,8 @@ static bool secret_allowed(const char *path, int descriptor, struct failure *fai
 
 bool secret_read(const char *path, struct secret *secret, struct failure *failure)
 {
+    const struct rlimit no_core = {0, 0};
+    setrlimit(RLIMIT_CORE, &no_core);
     int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (descriptor < 0) {
         int error = errno;
@@ -51,6 +50,14 @@ bool secret_read(const char *path, struct secret *secret, struct failure *failur
                     SECRET_BYTES_MAX);
     secret->length = ok ? (size_t)got : 0;
     return ok;
+}
+
+/* Through a volatile pointer: a compiler leaves out what it thinks nobody reads. */
+void secret_wipe(struct secret *secret)
+{
+    volatile uint8_t *bytes = (volatile uint8_t *)secret;
+    for (size_t i = 0; i < sizeof *secret; i++)
+        bytes[i] = 0;
 }
 
 static void to_hex(const uint8_t *bytes, size_t length, char *out)
@@ -112,31 +119,49 @@ static bool hello_check(const struct received *hello, struct nonces *nonces, str
            fail(failure, EXIT_PEER, "hello without a nonce");
 }
 
+bool control_challenge(struct control *control, const struct secret *secret, struct nonces *nonces,
+                       const struct received *hello, uint64_t deadline_ns, struct failure *failure)
+{
+    struct text out = {0};
+    uint8_t mac[SHA256_BYTES];
+    if (!hello_check(hello, nonces, failure) || !nonce_new(nonces->server, failure))
+        return false;
+    nonces_mac(secret, "server", nonces, mac);
+    message_begin(&out, "challenge");
+    message_put_hex(&out, "nonce", nonces->server, sizeof nonces->server);
+    message_put_hex(&out, "proof", mac, sizeof mac);
+    bool ok = control_send(control, &out, deadline_ns, failure);
+    text_free(&out);
+    return ok;
+}
+
+static void session_begin(struct control *control, const struct secret *secret, const struct nonces *nonces)
+{
+    nonces_mac(secret, "session", nonces, control->session_key);
+    control->authenticated = true;
+}
+
+bool control_proven(struct control *control, const struct secret *secret, const struct nonces *nonces,
+                    const struct received *proof, struct failure *failure)
+{
+    if (!proof_holds(secret, "client", nonces, proof))
+        return fail(failure, EXIT_PEER, "the client does not know the secret");
+    session_begin(control, secret, nonces);
+    return true;
+}
+
 static bool authenticate_server(struct control *control, const struct secret *secret, struct nonces *nonces,
                                 uint64_t deadline_ns, struct failure *failure)
 {
     struct received message;
-    struct text out = {0};
-    uint8_t mac[SHA256_BYTES];
-    bool ok = control_expect(control, "hello", &message, deadline_ns, failure);
-    if (!ok)
+    if (!control_expect(control, "hello", &message, deadline_ns, failure))
         return false;
-    ok = hello_check(&message, nonces, failure) && nonce_new(nonces->server, failure);
+    bool ok = control_challenge(control, secret, nonces, &message, deadline_ns, failure);
     received_free(&message);
-    if (ok) {
-        nonces_mac(secret, "server", nonces, mac);
-        message_begin(&out, "challenge");
-        message_put_hex(&out, "nonce", nonces->server, sizeof nonces->server);
-        message_put_hex(&out, "proof", mac, sizeof mac);
-        ok = control_send(control, &out, deadline_ns, failure) &&
-             control_expect(control, "proof", &message, deadline_ns, failure);
-    }
-    if (ok) {
-        ok = proof_holds(secret, "client", nonces, &message) ||
-             fail(failure, EXIT_PEER, "the client does not know the secret");
-        received_free(&message);
-    }
-    text_free(&out);
+    if (!ok || !control_expect(control, "proof", &message, deadline_ns, failure))
+        return false;
+    ok = control_proven(control, secret, nonces, &message, failure);
+    received_free(&message);
     return ok;
 }
 
@@ -173,11 +198,10 @@ bool control_authenticate(struct control *control, const struct secret *secret, 
                           struct failure *failure)
 {
     struct nonces nonces;
-    bool ok = control->is_server ? authenticate_server(control, secret, &nonces, deadline_ns, failure)
-                                 : authenticate_client(control, secret, &nonces, deadline_ns, failure);
-    if (!ok)
+    if (control->is_server)
+        return authenticate_server(control, secret, &nonces, deadline_ns, failure);
+    if (!authenticate_client(control, secret, &nonces, deadline_ns, failure))
         return false;
-    nonces_mac(secret, "session", &nonces, control->session_key);
-    control->authenticated = true;
+    session_begin(control, secret, &nonces);
     return true;
 }

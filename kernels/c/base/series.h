@@ -1,0 +1,22 @@
+/* What arrived per interval of a measurement: counts by time since its start. */
+#ifndef HPCQ_SERIES_H
+#define HPCQ_SERIES_H
+
+#include "base/text.h"
+
+enum { SERIES_INTERVAL_MS = 100, SERIES_LENGTH_MAX = 36000 };
+
+struct series {
+    double *counts; /* bytes, by interval */
+    size_t length, capacity;
+};
+
+void series_clear(struct series *series);
+void series_add(struct series *series, uint64_t since_start_ns, double count);
+void series_free(struct series *series);
+/* The rates (bits per second) as a JSON list; the last interval, which is not whole, is left out. */
+void series_json(const struct series *series, struct text *json);
+/* The mean rate over the shares from..to (0 to 1) of the whole intervals; NAN with fewer than ten. */
+double series_rate_bps(const struct series *series, double from, double to);
+
+#endif

@@ -1,0 +1,20 @@
+/* When the kernel took in what a receive brings (SO_TIMESTAMPNS, socket(7)), on our clock: a receiver that had to wait
+ * for a CPU does not move it. */
+#ifndef HPCQ_ARRIVAL_H
+#define HPCQ_ARRIVAL_H
+
+#include "base/clock.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+struct arrivals {
+    int64_t real_minus_monotonic_ns; /* 0: not stamped here */
+};
+
+void arrivals_begin(struct arrivals *arrivals, int descriptor);
+/* As recv(); *stamp_ns is the arrival of the datagram, or of the last segment of these bytes, else *now_ns. */
+ssize_t arrivals_receive(const struct arrivals *arrivals, int descriptor, void *buffer, size_t bytes, int flags,
+                         uint64_t *now_ns, uint64_t *stamp_ns);
+
+#endif
