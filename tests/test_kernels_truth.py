@@ -222,3 +222,24 @@ def test_loss_is_that_of_the_line(programs: Programs, tmp_path: Path, loss_ratio
     lost = metrics["lost_count"] - metrics["socket_drop_count"]
     expected = metrics["sent_count"] * loss_ratio
     assert abs(lost - expected) < 4 * math.sqrt(expected * (1 - loss_ratio))
+
+
+def test_flows_add_up_and_are_fair(programs: Programs, tmp_path: Path) -> None:
+    """A window of 32 KiB per round trip of 20 ms: four flows bring four times as much, each its quarter."""
+    with wired(tmp_path, delay_s=0.01, rate_bps=3e8) as pair:
+        options: dict[str, Any] = {"receive_buffer_bytes": 32768, "duration_s": 1.5}
+        one, four = (pair.run(programs.net, "tcp_stream", flow_count=n, **options).line["metrics"] for n in (1, 4))
+    assert four["throughput_bps"] == pytest.approx(4 * one["throughput_bps"], rel=0.1)
+    assert four["flow_fairness_ratio"] > 0.98
+    assert "flow_fairness_ratio" not in one
+
+
+@pytest.mark.parametrize("direction", ["client_to_server", "server_to_client"])
+def test_many_flows_fill_the_line_and_no_more(programs: Programs, tmp_path: Path, direction: str) -> None:
+    with wired(tmp_path, delay_s=0.002, rate_bps=1e8) as pair:
+        done = pair.run(programs.net, "tcp_stream", flow_count=64, direction=direction, duration_s=3, warmup_s=1)
+    assert done.rc == 0
+    metrics = done.line["metrics"]
+    assert metrics["throughput_bps"] * 1514 / 1448 == pytest.approx(1e8, rel=0.03)
+    assert metrics["received_bytes"] == metrics["sent_bytes"]
+    assert 1 / 64 < metrics["flow_fairness_ratio"] <= 1

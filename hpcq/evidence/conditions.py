@@ -186,7 +186,7 @@ def buffer_too_small(side: Side) -> Figures | None:
     granted = side.case.granted.get(f"{side.here.name}_{which}_buffer_bytes")
     if not asked or round_trip_ns is None or rate is None or not isinstance(granted, int) or side.sender is None:
         return None
-    under_way = rate * round_trip_ns / 8e9
+    under_way = rate / (side.case.parameters.get("flow_count") or 1) * round_trip_ns / 8e9  # of one flow, as the buffer
     limited_ratio = window_limited_ratio(side)
     figures: Figures = {"buffer": which, "granted_bytes": granted, "under_way_bytes": int(under_way)}
     if limited_ratio is not None:

@@ -52,7 +52,7 @@ struct guest {
     uint8_t token[CONTROL_TOKEN_BYTES];
 };
 struct lobby {
-    struct guest guests[8]; /* the oldest first */
+    struct guest guests[FLOWS_MAX + 16]; /* the oldest first */
     size_t count;
 };
 
@@ -93,34 +93,35 @@ static bool guest_admitted(struct lobby *lobby, size_t index, const uint8_t *tok
 }
 
 /* The client's connection among all that come: a port scanner costs it nothing. */
-static bool tcp_admit(struct run *run, int listener, int *descriptor, uint64_t deadline_ns)
+static bool tcp_admit(struct run *run, int listener, struct flows *flows, size_t count, uint64_t deadline_ns)
 {
     struct lobby lobby = {.count = 0};
     struct pollfd pollers[2 + sizeof lobby.guests / sizeof lobby.guests[0]];
     uint8_t token[CONTROL_TOKEN_BYTES];
     control_token(&run->control, token);
     fcntl(listener, F_SETFL, O_NONBLOCK);
-    while (*descriptor < 0 && clock_remaining_ms(deadline_ns)) {
+    while (flows->count < count && clock_remaining_ms(deadline_ns)) {
         pollers[0] = (struct pollfd){.fd = listener, .events = POLLIN};
         for (size_t i = 0; i < lobby.count; i++)
             pollers[i + 1] = (struct pollfd){.fd = lobby.guests[i].descriptor, .events = POLLIN};
-        size_t count = lobby.count;
-        pollers[count + 1] = (struct pollfd){.fd = run->control.descriptor, .events = POLLIN};
-        if (poll(pollers, count + 2, clock_remaining_ms(deadline_ns)) < 0 && errno != EINTR)
+        size_t guest_count = lobby.count;
+        pollers[guest_count + 1] = (struct pollfd){.fd = run->control.descriptor, .events = POLLIN};
+        if (poll(pollers, guest_count + 2, clock_remaining_ms(deadline_ns)) < 0 && errno != EINTR)
             break;
-        if (pollers[count + 1].revents && !control_silent(&run->control, &run->failure))
+        if (pollers[guest_count + 1].revents && !control_silent(&run->control, &run->failure))
             break;
         if (signals_stop() && !fail(&run->failure, EXIT_INVALID, "interrupted by signal %d", signals_stop()))
             break;
-        for (size_t i = count; *descriptor < 0 && i > 0; i--)
+        for (size_t i = guest_count; flows->count < count && i > 0; i--)
             if (pollers[i].revents && guest_admitted(&lobby, i - 1, token))
-                *descriptor = guest_leave(&lobby, i - 1);
-        if (*descriptor < 0 && pollers[0].revents)
+                flows->list[flows->count++].descriptor = guest_leave(&lobby, i - 1);
+        if (flows->count < count && pollers[0].revents)
             guest_arrive(&lobby, listener);
     }
     while (lobby.count)
         close(guest_leave(&lobby, 0));
-    return *descriptor >= 0 || fail(&run->failure, EXIT_PEER, "timed out: the client did not come to the test channel");
+    return flows->count == count ||
+           fail(&run->failure, EXIT_PEER, "timed out: the client did not come to the test channel");
 }
 
 static bool tcp_join(struct run *run, const struct socket_settings *settings, int *descriptor, uint64_t deadline_ns)
@@ -138,19 +139,31 @@ static bool tcp_join(struct run *run, const struct socket_settings *settings, in
            fail_system(&run->failure, "token on the test channel");
 }
 
-bool sockets_tcp_open(struct run *run, const struct socket_settings *settings, int *listener, int *descriptor)
+static bool tcp_join_all(struct run *run, const struct socket_settings *settings, struct flows *flows, size_t count,
+                         uint64_t deadline_ns)
+{
+    while (flows->count < count) {
+        int *descriptor = &flows->list[flows->count++].descriptor;
+        if (!tcp_join(run, settings, descriptor, deadline_ns))
+            return false;
+    }
+    return true;
+}
+
+bool sockets_tcp_open(struct run *run, const struct socket_settings *settings, int *listener, struct flows *flows,
+                      size_t count)
 {
     uint64_t deadline = run_state(run, "open", 10);
-    if (run->is_server) {
-        *descriptor = -1;
-        if (!tcp_admit(run, *listener, descriptor, deadline))
-            return false;
-        close(*listener);
-        *listener = -1;
-    } else if (!tcp_join(run, settings, descriptor, deadline)) {
+    if (!(run->is_server ? tcp_admit(run, *listener, flows, count, deadline)
+                         : tcp_join_all(run, settings, flows, count, deadline)))
         return false;
-    }
-    buffers_at_connect(run, *descriptor);
-    evidence_socket(run->evidence, *descriptor);
-    return socket_options_apply(run, *descriptor, settings, SOCK_STREAM, SOCKET_AFTER);
+    if (run->is_server)
+        close(*listener);
+    *listener = -1;
+    buffers_at_connect(run, flows->list[0].descriptor);
+    evidence_socket(run->evidence, flows->list[0].descriptor);
+    for (size_t i = 0; i < count; i++)
+        if (!socket_options_apply(run, flows->list[i].descriptor, settings, SOCK_STREAM, SOCKET_AFTER))
+            return false;
+    return true;
 }

@@ -2,6 +2,7 @@
 #ifndef HPCQ_SOCKETS_H
 #define HPCQ_SOCKETS_H
 
+#include "kernels/flows.h"
 #include "kernels/socket_options.h"
 
 /* A blocked call comes back after this time, so that flags and deadlines are looked at. */
@@ -9,7 +10,9 @@ bool sockets_timeout(struct run *run, int descriptor, double seconds);
 
 /* TCP: listen, then join from both sides; the first bytes are the session's token. */
 bool sockets_tcp_listen(struct run *run, const struct socket_settings *settings, int *listener);
-bool sockets_tcp_open(struct run *run, const struct socket_settings *settings, int *listener, int *descriptor);
+/* `count` connections, those of the server in the order in which they came. What is granted is that of the first. */
+bool sockets_tcp_open(struct run *run, const struct socket_settings *settings, int *listener, struct flows *flows,
+                      size_t count);
 
 /* UDP: the server learns its peer from the first datagram that carries the token. */
 bool sockets_udp_listen(struct run *run, const struct socket_settings *settings, int *descriptor);

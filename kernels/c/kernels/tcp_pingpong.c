@@ -41,7 +41,8 @@ static const struct metric_row metric_rows[] = {
 
 /* One message at a time: sent up to `sent`, then received up to `received`; the server the other way round. */
 struct tcp_pingpong {
-    int listener, descriptor;
+    int listener, descriptor; /* of the one flow */
+    struct flows flows;
     char *buffer;
     size_t bytes, sent, received;
     uint64_t start_ns;
@@ -61,8 +62,10 @@ static bool tcp_pingpong_open(struct run *run)
     const struct tcp_pingpong_options *options = run->options;
     state->bytes = (size_t)options->message_bytes;
     state->buffer = memory_noise(state->bytes);
-    return sockets_tcp_open(run, &options->sockets, &state->listener, &state->descriptor) &&
-           sockets_timeout(run, state->descriptor, block_limit_s);
+    if (!sockets_tcp_open(run, &options->sockets, &state->listener, &state->flows, 1))
+        return false;
+    state->descriptor = state->flows.list[0].descriptor;
+    return sockets_timeout(run, state->descriptor, block_limit_s);
 }
 
 static void tcp_pingpong_begin(struct run *run)
@@ -155,8 +158,7 @@ static void tcp_pingpong_close(struct run *run)
     struct tcp_pingpong *state = run->state;
     if (state->listener > 0)
         close(state->listener);
-    if (state->descriptor > 0)
-        close(state->descriptor);
+    flows_close(&state->flows);
     free(state->buffer);
 }
 
