@@ -159,6 +159,13 @@ class Machine:
         self._ends = sorted((0.0, number) for _, number in self._ends)
         self.advance()
 
+    def kill_all(self) -> None:
+        """End the processes of all jobs: nothing of a test outlives it."""
+        for job in self.jobs.values():
+            if job.process is not None and job.process.poll() is None:
+                os.killpg(job.process.pid, signal.SIGKILL)
+                job.process.wait()
+
     def retry(self) -> None:
         """Start what waited for a change of settings."""
         self._fill(self.nodes)

@@ -7,6 +7,7 @@ count, and the words, each closed by a NUL.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import json
 import os
@@ -28,6 +29,8 @@ def serve(folder: Path, node_count: int, leaf_size: int) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     token = (folder / "token").read_text().strip()
     machine = Machine(node_count, leaf_size)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    atexit.register(machine.kill_all)
     with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
         aside = folder / "port.part"
         aside.write_text(str(listener.getsockname()[1]))

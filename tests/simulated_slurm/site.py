@@ -88,7 +88,11 @@ def simulated_slurm(folder: Path, node_count: int, leaf_size: int = 40) -> Itera
             yield SimulatedSlurm(folder, port, token, server.pid)
         finally:
             os.environ["PATH"] = before
-            server.kill()
+            server.terminate()  # it ends its jobs, then itself
+            try:
+                server.wait(10)
+            except subprocess.TimeoutExpired:
+                server.kill()
 
 
 def _port(folder: Path, server: subprocess.Popen[bytes]) -> int:
