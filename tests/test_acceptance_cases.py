@@ -275,6 +275,15 @@ def test_disturbed_values_make_no_baseline_and_accuse_nobody(site: Site) -> None
     assert not {"failed", "degraded"}.intersection(words(site.accept(slow)).values())
 
 
+def test_where_everything_runs_beside_other_work_all_values_count(site: Site) -> None:
+    with_good_baseline(site)
+    runs = [site.run(), site.run(slower(0.5, "n2"))]
+    with writing(site.database) as database:
+        database.execute("UPDATE result SET disturbed = 1")
+    assert words(site.accept(runs[0])) == PASSED
+    assert words(site.accept(runs[1])) == PASSED | {"n2": "failed"}
+
+
 def test_half_speed_in_one_run_and_fine_in_the_next_is_watched(site: Site) -> None:
     """Case 7."""
     with_good_baseline(site)

@@ -7,7 +7,7 @@ five lost packets in a hundred from the throughput of a short network, and a med
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from hpcq.analysis import pair_values
@@ -90,9 +90,10 @@ class PointMaker:
 
     def speed_points(self, test: str, now: Sequence[SeriesOutcome], before: Sequence[SeriesOutcome]) -> list[PairPoint]:
         """One test by its main metric; what failed is a point, too."""
+        usual = _disturbed_as_usual((*before, *now))
         expected = Expected(
-            [_values(one, test, clean=True) for one in before],
-            [_values(one, test, clean=True) for one in now],
+            [_values(one, test, clean=not usual) for one in before],
+            [_values(one, test, clean=not usual) for one in now],
             self.leaf_of, trusted=self.baseline is not None,
         )  # fmt: skip
         references = {one.series_id: expected.of(_values(one, test)) for one in now}
@@ -100,12 +101,17 @@ class PointMaker:
         for one in now:
             found = references[one.series_id]
             for job in one.jobs:
-                if found is not None and job.clean_value is not None:
-                    changes.append(oriented(job.clean_value, Better(one.better)) - found.value)
+                value = job.value if usual else job.clean_value
+                if found is not None and value is not None:
+                    changes.append(oriented(value, Better(one.better)) - found.value)
                     counts.append(found.count)
-        histories = [_values(one, test, clean=True).values for one in before]
+        histories = [_values(one, test, clean=not usual).values for one in before]
         scatter = scatter_between_jobs(histories, changes, counts)
-        return [self._point(test, one, job, references[one.series_id], scatter) for one in now for job in one.jobs]
+        return [
+            self._point(test, one, _as_usual(job) if usual else job, references[one.series_id], scatter)
+            for one in now
+            for job in one.jobs
+        ]
 
     def _point(self, test: str, one: SeriesOutcome, job: JobOutcome, found: Reference | None, scatter: float) -> PairPoint:
         key = (job.run, one.series_id)
@@ -145,6 +151,7 @@ class PointMaker:
             [PairValues(one.client, one.server, test, tuple(value for _, value in _arrived(one, losses))) for one in several]
             for several in (before, now)
         )
+        usual = _disturbed_as_usual((*before, *now))
         expected = Expected(earlier, own_values, self.leaf_of, trusted=self.baseline is not None)
         found = []
         changes, counts = [], []
@@ -168,7 +175,7 @@ class PointMaker:
                 change,
                 Scale.loss(max(scatter, reference.spread)),
                 reference.count,
-                disturbed=job.value is not None and job.clean_value is None,
+                disturbed=job.value is not None and job.clean_value is None and not usual,
             )
             for one, job, change, reference in found
         ]
@@ -208,6 +215,16 @@ def _values(one: SeriesOutcome, test: str, *, clean: bool = False) -> PairValues
     return PairValues(
         one.client, one.server, test, tuple(oriented(value, Better(one.better)) for value in values if value is not None)
     )
+
+
+def _disturbed_as_usual(series: Iterable[SeriesOutcome]) -> bool:
+    """Whether most jobs of a test ran beside other work: that is how this site is, and the others tell of no quieter one."""
+    measured_jobs = [job for one in series for job in one.jobs if job.value is not None]
+    return sum(job.clean_value is None for job in measured_jobs) * 2 > len(measured_jobs)
+
+
+def _as_usual(job: JobOutcome) -> JobOutcome:
+    return replace(job, clean_value=job.value)
 
 
 def _ends(one: SeriesOutcome) -> tuple[str, str]:
