@@ -61,7 +61,7 @@ docs: setup ## Write the generated parts of docs/, wrap the prose
 	$(BIN)/python -m tools.prose README.md CHANGELOG.md $(filter-out docs/cli.md docs/promises.md,$(wildcard docs/*.md docs/methods/*.md))
 	$(BIN)/python -m tools.reference
 	$(BIN)/python -m tools.kernel_reference
-	$(BIN)/python -m hpcq.definition.reference docs/campaigns.md
+	$(BIN)/python -m hpcq.definition.files.reference docs/campaigns.md
 	$(BIN)/python -m hpcq.evidence.page docs/evidence.md
 	$(BIN)/python -m tools.mutants --page
 

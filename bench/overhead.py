@@ -22,7 +22,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.harness import alternate, claim, finish, paired, parser
-from hpcq.definition.cluster import read_cluster
+from hpcq.definition.files.cluster import read_cluster
 from hpcq.run_folder.paths import RunFolder, read_json
 from hpcq.runner.site.build import work_root
 from hpcq.runner.site.place import open_run, reach

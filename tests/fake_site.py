@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcq.definition.budget import Budget
-from hpcq.definition.cluster import read_cluster
+from hpcq.definition.files.cluster import read_cluster
 from hpcq.definition.model import Test
 from hpcq.planning.plan import Cost, Goals, Plan
 from hpcq.run_folder.journal import Event, Journal, read_journal

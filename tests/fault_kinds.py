@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hpcq.definition.cluster import read_cluster
+from hpcq.definition.files.cluster import read_cluster
 from hpcq.runner.site.place import reach
 from hpcq.transport import Ssh
 from tests.campaigns_in_lab import Desk, event_names

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from hpcq.definition.campaign import read_campaign
-from hpcq.definition.cluster import read_cluster
+from hpcq.definition.files.campaign import read_campaign
+from hpcq.definition.files.cluster import read_cluster
 from hpcq.definition.model import Campaign, Cluster
 from hpcq.planning import links
 from hpcq.planning.allocations import Basis

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hpcq.definition.cluster import read_cluster
+from hpcq.definition.files.cluster import read_cluster
 from hpcq.runner.site.place import reach, scheduler_of
 from hpcq.scheduler.base import Scheduler
 from hpcq.scheduler.types import JobKey, JobReport, JobState, NodeCondition, Submission, Submitted

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hpcq.definition.campaign import read_campaign
 from hpcq.definition.derive import with_pairs
+from hpcq.definition.files.campaign import read_campaign
 from hpcq.errors import StoreError
 from hpcq.run_folder.paths import RunFolder
 from hpcq.runner import stages

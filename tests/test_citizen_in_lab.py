@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hpcq.definition.campaign import read_campaign
-from hpcq.definition.cluster import read_cluster
+from hpcq.definition.files.campaign import read_campaign
+from hpcq.definition.files.cluster import read_cluster
 from hpcq.planning.make_plan import make_plan
 from hpcq.planning.plan import Plan
 from hpcq.runner.site.place import reach, scheduler_of

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hpcq.definition.campaign import read_campaign
-from hpcq.definition.cluster import read_cluster
+from hpcq.definition.files.campaign import read_campaign
+from hpcq.definition.files.cluster import read_cluster
 from hpcq.planning.make_plan import make_plan
 from hpcq.run_folder.journal import read_journal
 from hpcq.run_folder.journal_state import Attempt

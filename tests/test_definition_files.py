@@ -10,9 +10,9 @@ import pytest
 
 from hpcq import assets
 from hpcq.definition import find_campaign, find_cluster, list_clusters, read_campaign, read_cluster
-from hpcq.definition.reference import SECTIONS, table, with_tables
-from hpcq.definition.schema import campaign_schema, cluster_schema
-from hpcq.definition.yamlfile import read_document
+from hpcq.definition.files.reference import SECTIONS, table, with_tables
+from hpcq.definition.files.schema import campaign_schema, cluster_schema
+from hpcq.definition.files.yamlfile import read_document
 from hpcq.errors import UserError
 from hpcq.nodelist import expand
 from tests.definition_texts import GOOD, REPOSITORY, TESTS, campaign_says, here, refused
@@ -221,7 +221,7 @@ def test_reference_page_has_the_tables_of_the_code() -> None:
     page = (REPOSITORY / "docs/campaigns.md").read_text("utf-8")
     for name, section in SECTIONS.items():
         assert f"<!-- table {name} -->\n{table(section)}<!-- end -->" in page, (
-            "python -m hpcq.definition.reference docs/campaigns.md"
+            "python -m hpcq.definition.files.reference docs/campaigns.md"
         )
     assert with_tables(page) == page
     for section in SECTIONS.values():

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from hpcq.cli.main import run
-from hpcq.definition.campaign import read_campaign
+from hpcq.definition.files.campaign import read_campaign
 from tests.histories import History
 
 pytestmark = pytest.mark.fast

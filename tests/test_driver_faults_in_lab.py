@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcq.definition.cluster import read_cluster
+from hpcq.definition.files.cluster import read_cluster
 from hpcq.runner.site.place import reach
 from hpcq.transport import Ssh
 from tests.driven_in_lab import Driven, names

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hpcq.cli.main import run
-from hpcq.definition.campaign import read_campaign
+from hpcq.definition.files.campaign import read_campaign
 from hpcq.kernels import Better
 from hpcq.verdict.proposing import propose
 from tests.histories import History, json_of

@@ -10,8 +10,8 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
-from hpcq.definition.campaign import read_campaign
-from hpcq.definition.cluster import read_cluster
+from hpcq.definition.files.campaign import read_campaign
+from hpcq.definition.files.cluster import read_cluster
 from hpcq.planning.make_plan import make_plan
 from hpcq.runner.queue.jobs import all_steps, make_job, write_job
 from hpcq.runner.queue.outcome import measured_steps

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hpcq import assets
-from hpcq.definition.cluster import read_cluster
+from hpcq.definition.files.cluster import read_cluster
 from hpcq.errors import HpcqError
 from hpcq.runner.site.build import build_kernels
 from hpcq.transport import Here

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hpcq.definition.budget import Budget
-from hpcq.definition.campaign import read_campaign
+from hpcq.definition.files.campaign import read_campaign
 from hpcq.errors import UserError
 from hpcq.planning import links
 from hpcq.runner.link.state import LinkState

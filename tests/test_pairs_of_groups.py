@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcq.definition.campaign import read_campaign
+from hpcq.definition.files.campaign import read_campaign
 from hpcq.definition.model import PairChoice, Pattern
 from hpcq.errors import UserError
 from hpcq.planning.coverage import coverage_of
@@ -83,7 +83,7 @@ CLUSTER = "name: sim\nscheduler: slurm\ninterface: eth0\n"
 
 
 def plan_of(folder: Path, pairs: str, count: int = 6, switch_of: int | None = 2, features: str = "") -> Plan:
-    from hpcq.definition.cluster import read_cluster
+    from hpcq.definition.files.cluster import read_cluster
 
     (folder / "try.yaml").write_text(CAMPAIGN.format(pairs=pairs))
     (folder / "sim.yaml").write_text(CLUSTER)

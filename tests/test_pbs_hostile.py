@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcq.definition.cluster import read_cluster
+from hpcq.definition.files.cluster import read_cluster
 from hpcq.errors import SchedulerError
 from hpcq.run_folder.journal_state import Attempt
 from hpcq.runner.queue.outcome import AttemptOutcome, Left, end_of

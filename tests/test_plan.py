@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from hpcq.definition.budget import Budget
-from hpcq.definition.campaign import read_campaign
-from hpcq.definition.cluster import read_cluster
+from hpcq.definition.files.campaign import read_campaign
+from hpcq.definition.files.cluster import read_cluster
 from hpcq.definition.model import Campaign, Cluster, Directions, NodeChoice, PairChoice, Pattern
 from hpcq.errors import StoreError, UserError
 from hpcq.kernels import kernel

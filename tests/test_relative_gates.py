@@ -14,7 +14,7 @@ import pytest
 
 from hpcq.analysis.gates import judge_run
 from hpcq.cli.main import run
-from hpcq.definition.campaign import read_campaign
+from hpcq.definition.files.campaign import read_campaign
 from hpcq.definition.model import Gate, GateStatistic
 from hpcq.gate_kinds.base import End
 from hpcq.gate_kinds.link import link_reference

@@ -11,8 +11,8 @@ import pytest
 
 from hpcq import assets
 from hpcq.definition.budget import Hours
-from hpcq.definition.campaign import read_campaign
-from hpcq.definition.cluster import read_cluster
+from hpcq.definition.files.campaign import read_campaign
+from hpcq.definition.files.cluster import read_cluster
 from hpcq.errors import HpcqError, UserError
 from hpcq.planning.make_plan import make_plan
 from hpcq.render import directive_value, launch_word, render, shell_word

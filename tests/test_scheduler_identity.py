@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcq.definition.cluster import read_cluster
+from hpcq.definition.files.cluster import read_cluster
 from hpcq.runner.site.place import reach, scheduler_of
 from hpcq.scheduler.slurm.reasons import read_submission
 from hpcq.scheduler.types import Fate, JobKey, JobState, QueueQuery, Submission

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcq.definition.cluster import read_cluster
+from hpcq.definition.files.cluster import read_cluster
 from hpcq.runner.site.place import reach, scheduler_of
 from hpcq.scheduler.types import JobState, NodeCondition
 from tests.scheduler_contract import PROMISES, TERMINAL, Site, the_time_limit_ends_a_job

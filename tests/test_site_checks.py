@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcq.definition.cluster import read_cluster
+from hpcq.definition.files.cluster import read_cluster
 from hpcq.runner.site import checking
 from hpcq.runner.site.checking import check_cluster
 from hpcq.scheduler.slurm.probes import read_site

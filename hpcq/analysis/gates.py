@@ -37,7 +37,7 @@ def run_gates(connection: Connection, run: str) -> tuple[Gate, ...]:
     text = campaign_text(connection, run)
     if text is None or re.search(r"^[\"']?gates[\"']?\s*:", text, re.MULTILINE) is None:
         return ()  # reading YAML takes longer than all the rest of a reading verb
-    from hpcq.definition.campaign import gates_of
+    from hpcq.definition.files.campaign import gates_of
 
     return gates_of(text, f"campaign.yaml of {run}")
 

@@ -12,13 +12,13 @@ __all__ = ["Campaign", "Cluster", "find_campaign", "find_cluster", "list_cluster
 
 def read_campaign(path: Path) -> Campaign:
     """Read and check a campaign file. Raises UserError with every complaint, one a line."""
-    from hpcq.definition import campaign
+    from hpcq.definition.files import campaign
 
     return campaign.read_campaign(path)
 
 
 def read_cluster(path: Path) -> Cluster:
     """Read and check a cluster file. Raises UserError with every complaint, one a line."""
-    from hpcq.definition import cluster
+    from hpcq.definition.files import cluster
 
     return cluster.read_cluster(path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from hpcq.definition.cluster import read_cluster
+from hpcq.definition.files.cluster import read_cluster
 from hpcq.planning.allocations import Basis
 from hpcq.planning.links import plan_cluster, plan_link, refuse_beyond_budget
 from hpcq.planning.plan import Plan

@@ -61,7 +61,7 @@ def expand(config: Mapping[str, Any]) -> list[WorkflowRun]:
             "workflow: neither run nor campaign given: allowed are --config run=FOLDER or --config campaign=FILE[,FILE]",
             "hpcq run CAMPAIGN does this for you",
         )
-    from hpcq.definition.campaign import read_campaign
+    from hpcq.definition.files.campaign import read_campaign
     from hpcq.definition.find import find_campaign
 
     found = []

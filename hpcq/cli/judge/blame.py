@@ -154,8 +154,8 @@ def _rests_on(one: Culprit) -> str:
 
 def _write(campaign: str, like: str | None, source: str | None, cluster: str | None, found: dict[str, Blame]) -> bool:
     """Write the campaign of the asked pairs, each once; whether there were any."""
-    from hpcq.definition.campaign import read_campaign
     from hpcq.definition.derive import with_pairs
+    from hpcq.definition.files.campaign import read_campaign
     from hpcq.definition.find import find_campaign
 
     pairs = list(dict.fromkeys(pair for one in found.values() for pair in one.next_pairs))

@@ -46,7 +46,7 @@ def check(name: str, cluster_folders: Sequence[Path], as_json: bool) -> int:
     \b
     Example: hpcq cluster check local
     """
-    from hpcq.definition.cluster import read_cluster
+    from hpcq.definition.files.cluster import read_cluster
     from hpcq.definition.find import find_cluster
     from hpcq.runner.site.checking import check_cluster
 
@@ -72,7 +72,7 @@ def build(name: str, cluster_folders: Sequence[Path], as_json: bool) -> int:
     \b
     Example: hpcq build local
     """
-    from hpcq.definition.cluster import read_cluster
+    from hpcq.definition.files.cluster import read_cluster
     from hpcq.definition.find import find_cluster
     from hpcq.runner.site.build import build_kernels, check_description, work_root
     from hpcq.runner.site.place import reach
@@ -103,7 +103,7 @@ def schema(kind: str) -> int:
     \b
     Example: hpcq schema campaign > campaign.schema.json
     """
-    from hpcq.definition.schema import campaign_schema, cluster_schema
+    from hpcq.definition.files.schema import campaign_schema, cluster_schema
 
     print_json(campaign_schema() if kind == "campaign" else cluster_schema())
     return Exit.OK

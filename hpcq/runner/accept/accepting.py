@@ -19,8 +19,8 @@ from typing import Any
 
 from hpcq import units
 from hpcq.analysis import pair_values
-from hpcq.definition.cluster import read_cluster
 from hpcq.definition.derive import with_pairs, with_reservation
+from hpcq.definition.files.cluster import read_cluster
 from hpcq.definition.model import Cluster, Pattern
 from hpcq.errors import HpcqError
 from hpcq.run_folder.paths import RunFolder

@@ -44,8 +44,8 @@ class Place:
 
 def check_definitions(campaign_path: Path, cluster_folders: Sequence[Path]) -> tuple[Campaign, dict[str, Path]]:
     """Read a campaign and all its clusters; nothing has happened yet when one of them cannot be used."""
-    from hpcq.definition.campaign import read_campaign
-    from hpcq.definition.cluster import read_cluster
+    from hpcq.definition.files.campaign import read_campaign
+    from hpcq.definition.files.cluster import read_cluster
     from hpcq.definition.find import find_cluster
 
     campaign = read_campaign(campaign_path)
@@ -122,8 +122,8 @@ def open_run(
 def place(run: RunFolder, cluster_name: str) -> Place:
     """Everything about one cluster of a run, from the run's own copies."""
     # Reading YAML takes longer than all the rest of loading and reporting, which need no definition.
-    from hpcq.definition.campaign import read_campaign
-    from hpcq.definition.cluster import read_cluster
+    from hpcq.definition.files.campaign import read_campaign
+    from hpcq.definition.files.cluster import read_cluster
 
     campaign = read_campaign(run.campaign_yaml)
     cluster = campaign.narrowed(read_cluster(run.cluster_yaml(cluster_name)))

@@ -229,7 +229,7 @@ def _disk(places: Places) -> Iterator[Told]:
 
 
 def _clusters(folders: Sequence[Path]) -> Iterator[Told]:
-    from hpcq.definition.cluster import read_cluster
+    from hpcq.definition.files.cluster import read_cluster
     from hpcq.definition.find import list_clusters
     from hpcq.runner.site.place import reach, scheduler_of
 

@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, WithJsonSchema
 
-from hpcq.definition.checking import refuse
+from hpcq.definition.files.checking import refuse
+from hpcq.definition.files.yamlfile import Document, shown
 from hpcq.definition.model import Allocation, AllocationKind, Concurrency
-from hpcq.definition.yamlfile import Document, shown
 
 _GROUP = re.compile(r"group of ([1-9]\d{0,4})")
 _NODE_COUNT_MIN = 3

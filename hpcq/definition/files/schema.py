@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from hpcq.definition.campaign import CampaignFile
-from hpcq.definition.cluster import ClusterFile
+from hpcq.definition.files.campaign import CampaignFile
+from hpcq.definition.files.cluster import ClusterFile
+from hpcq.definition.files.pairs import NAMING_KEYS
 from hpcq.definition.model import Pattern
-from hpcq.definition.pairs import NAMING_KEYS
 from hpcq.kernels import NAME_PATTERN, Kernel, Option, OptionType, kernels
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"

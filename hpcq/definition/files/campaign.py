@@ -14,9 +14,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from hpcq import nodelist
-from hpcq.definition.allocations import AllocationWord, ConcurrencyWords, read_allocation
 from hpcq.definition.budget import Budget
-from hpcq.definition.checking import (
+from hpcq.definition.files.allocations import AllocationWord, ConcurrencyWords, read_allocation
+from hpcq.definition.files.checking import (
     BudgetSection,
     Features,
     Name,
@@ -31,13 +31,13 @@ from hpcq.definition.checking import (
     read_hours,
     refuse,
 )
-from hpcq.definition.gates import GateSection, read_gates
-from hpcq.definition.links import LinkSection, read_links
+from hpcq.definition.files.gates import GateSection, read_gates
+from hpcq.definition.files.links import LinkSection, read_links
+from hpcq.definition.files.pairs import PairsSection, check_pairs, read_pairs
+from hpcq.definition.files.reservations import ReservationSection, named_reservation
+from hpcq.definition.files.sweep import POINT_COUNT_MAX, Entry, expand
+from hpcq.definition.files.yamlfile import Document, Place, parse_document, read_document, shown
 from hpcq.definition.model import Campaign, Evidence, Gate, NodeChoice, PairChoice, Pattern, Test, WithoutReservation, seed_from
-from hpcq.definition.pairs import PairsSection, check_pairs, read_pairs
-from hpcq.definition.reservations import ReservationSection, named_reservation
-from hpcq.definition.sweep import POINT_COUNT_MAX, Entry, expand
-from hpcq.definition.yamlfile import Document, Place, parse_document, read_document, shown
 from hpcq.kernels import complete, expected_s, kernels, unknown_name
 
 

@@ -1,6 +1,6 @@
 """The tables of docs/campaigns.md, made from the classes that check the files.
 
-python -m hpcq.definition.reference docs/campaigns.md      write the tables anew between their markers
+python -m hpcq.definition.files.reference docs/campaigns.md      write the tables anew between their markers
 """
 
 from __future__ import annotations
@@ -14,17 +14,13 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from hpcq.definition.campaign import (
-    CampaignFile,
-    NodesSection,
-    TestSection,
-)
-from hpcq.definition.checking import BudgetSection, Section, section_in
-from hpcq.definition.cluster import ClusterFile, CompilerSection, MpiSection, ReachSection
-from hpcq.definition.gates import GateSection
-from hpcq.definition.links import LinkSection
-from hpcq.definition.pairs import CoverageSection, PairsSection
-from hpcq.definition.reservations import ReservationSection
+from hpcq.definition.files.campaign import CampaignFile, NodesSection, TestSection
+from hpcq.definition.files.checking import BudgetSection, Section, section_in
+from hpcq.definition.files.cluster import ClusterFile, CompilerSection, MpiSection, ReachSection
+from hpcq.definition.files.gates import GateSection
+from hpcq.definition.files.links import LinkSection
+from hpcq.definition.files.pairs import CoverageSection, PairsSection
+from hpcq.definition.files.reservations import ReservationSection
 from hpcq.gate_kinds.registry import gate_kinds
 
 #: The tables by the name in their markers.

@@ -16,8 +16,8 @@ from itertools import product
 from math import prod
 from typing import Any
 
+from hpcq.definition.files.yamlfile import Document, Place, shown
 from hpcq.definition.model import ParameterValue
-from hpcq.definition.yamlfile import Document, Place, shown
 from hpcq.kernels import Kernel, Option, kernels, option_value, unknown_name
 
 #: More points than anyone waits for; a slip in a matrix.

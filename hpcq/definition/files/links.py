@@ -11,9 +11,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from hpcq.definition.checking import Name, NodeName, Seconds, Section, check, refuse
+from hpcq.definition.files.checking import Name, NodeName, Seconds, Section, check, refuse
+from hpcq.definition.files.yamlfile import Document, Place, shown
 from hpcq.definition.model import Directions, Link, Listen, Test
-from hpcq.definition.yamlfile import Document, Place, shown
 
 #: What a side that runs may wait for the other one where nobody says.
 PATIENCE_S = 120.0

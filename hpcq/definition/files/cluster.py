@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, create_model, model_validator
 
-from hpcq.definition.campaign import budget
-from hpcq.definition.checking import (
+from hpcq.definition.files.campaign import budget
+from hpcq.definition.files.checking import (
     BudgetSection,
     Line,
     Lines,
@@ -22,9 +22,9 @@ from hpcq.definition.checking import (
     check,
     refuse,
 )
+from hpcq.definition.files.scheduler_keys import check_scheduler_keys, filled, scheduler_fields
+from hpcq.definition.files.yamlfile import Document, Place, read_document, shown
 from hpcq.definition.model import Cluster, Compiler, Mpi, Ports, Reach
-from hpcq.definition.scheduler_keys import check_scheduler_keys, filled, scheduler_fields
-from hpcq.definition.yamlfile import Document, Place, read_document, shown
 from hpcq.scheduler.description import Description
 from hpcq.scheduler.kinds import DESCRIPTIONS
 
