@@ -1,4 +1,4 @@
-"""What a plan may not be, and the words that say so: no MPI, no groups, no pair, more than the budget allows."""
+"""Why hpcq refuses a plan, in words: no MPI, no groups, no pair, or more than the budget allows."""
 
 from __future__ import annotations
 
