@@ -1,8 +1,8 @@
 """Reach a cluster: on this machine, or through OpenSSH. Runs commands and copies folders, nothing else.
 
 Hides: process starts, the user's own ssh configuration, one multiplexed connection per host, login shells that are not
-POSIX, profiles that print, and the difference between "the command failed" and "the machine could not be reached", which
-ssh's exit code alone does not show.
+POSIX, profiles that print, and the difference between "the command failed" and "the machine could not be reached",
+which ssh's exit code alone does not show.
 
     sh(script)                 ssh HOST  /bin/sh -c 'S=$(head -c N); eval "$S"'   <- stdin: the script, then its input
     push(folder, there)        a tar stream into `there`
@@ -147,7 +147,7 @@ def _communicate(
 
 
 def _end_group(child: subprocess.Popen[bytes]) -> None:
-    """End a child and all that it started. Does not wait for a pipe, which a process outside the group may hold forever."""
+    """End a child and all that it started. Waits for no pipe: a process that left the group may hold it open forever."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, signal.SIGKILL)
     child.kill()
@@ -172,7 +172,7 @@ class Transport(ABC):
         """Run a POSIX sh script there. Raises TransportError if the place cannot be reached."""
 
     def push(self, folder: Path, there: str, names: Sequence[str] | None = None) -> None:
-        """Copy the content of `folder` (or only the `names` in it) into the folder `there`, readable only by the user."""
+        """Copy the content of `folder` (or only its `names`) into the folder `there`, readable only by the user."""
         script = f"umask 077; mkdir -p -- {quote(there)} && tar -C {quote(there)} --no-same-owner --no-same-permissions -xf -"
         done = self.sh(script, timeout_s=600, stdin=_tar_bytes(folder, names))
         if done.returncode != 0:

@@ -1,6 +1,6 @@
 """One writer at a time, even on file systems whose locks have no effect (Lustre with localflock, NFS with nolock).
 
-    results.db.writer -> HOST/BOOT/PID-NAMESPACE/PID/START/TOKEN      a symbolic link: atomic to make, needs no disk space
+    results.db.writer -> HOST/BOOT/PID-NAMESPACE/PID/START/TOKEN      a symbolic link: made atomically, needs no space
 
 The database and each driver's journal have such a link. Its holder touches it every second. On the holder's own machine
 others see at once that it is gone. On another machine it counts as gone when they have watched the link for STALE_S and

@@ -15,7 +15,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def csv_lines(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """A head, then one line per row, as in RFC 4180. Text that a spreadsheet would run as a formula gets a leading quote."""
+    """A head, then one line per row, as in RFC 4180. Text that a spreadsheet would run gets a leading quote."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\r\n")
     writer.writerow(COLUMNS)

@@ -63,7 +63,7 @@ class Lookup(Protocol):
         ...
 
     def baseline(self, name: str, metric: str) -> Mapping[int, list[tuple[float, int]]] | None:
-        """(value, number of results behind it) by series in the runs of a baseline; None if there is no such baseline."""
+        """(value, number of results behind it) by series in the runs of a baseline; None if the baseline is unknown."""
         ...
 
     def measured_with(self, metric: str, history_s: float) -> Sequence[MeasuredSeries]:

@@ -27,10 +27,10 @@ def hardware(end: End) -> str | None:
 
 
 class Peers:
-    """The medians of pairs, by test and hardware of both ends. A gate asks for the reference of one pair after the other."""
+    """The medians of pairs, by test and hardware of both ends. A gate asks for the reference of each pair in turn."""
 
     def __init__(self, series: Iterable[MeasuredSeries], ends: Mapping[int, tuple[End, End]]) -> None:
-        """ends: by result_id of the series. Series without values or with unknown hardware are not peers of any series."""
+        """ends: by result_id of the series. Series without values or with unknown hardware are peers of no series."""
         self._ends = ends
         values: dict[str, dict[frozenset[str], list[float]]] = {}
         for one in series:

@@ -10,7 +10,8 @@ from functools import cache
 import hpcq.gate_kinds
 from hpcq.gate_kinds.base import GateAgainst, GateKind
 
-#: Fewer values of a baseline, or fewer peers, are too uncertain. With five, two may be off and the median is still right.
+#: Fewer values of a baseline, or fewer peers, are too uncertain. With five, two may be off and the median is still
+#: right.
 REFERENCES_AT_LEAST = 5
 
 

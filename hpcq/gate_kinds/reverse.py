@@ -1,4 +1,4 @@
-"""`against: reverse`: the result of the same two nodes in the other direction. 90 % finds pairs with only one fast way."""
+"""`against: reverse`: the result of the same two nodes in the other direction. 90 % finds pairs with one fast way."""
 
 from __future__ import annotations
 

@@ -25,16 +25,16 @@ DOUBT = 8.0  # log odds: less sure than 3,000 to 1 either way is doubt; a node n
 CLEARED = -2.0
 PARTNERS = 3
 REPEATS = 2
-# From this many results on, a pair that was slow once and whose ends are fine elsewhere counts as noise. While such slow
-# results are less than NOISE_SHARE of all, advice still lists the pairs to run again. If they are more, the network is
-# unsteady, and runs of single pairs tell nothing.
+# From this many results on, a pair that was slow once and whose ends are fine elsewhere counts as noise. While such
+# slow results are less than NOISE_SHARE of all, advice still lists the pairs to run again. If they are more, the
+# network is unsteady, and runs of single pairs tell nothing.
 NOISE_RESULTS_MIN = 20
 NOISE_SHARE = 0.06
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """undecided: something is open. questions: what is open, in words. noise_count: slow results that count as noise."""
+    """undecided: something is open. questions: what is open, in words. noise_count: slow results counted as noise."""
 
     undecided: bool
     next_pairs: tuple[tuple[int, int], ...]

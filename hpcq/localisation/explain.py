@@ -5,13 +5,14 @@ A result runs at the speed of the slowest thing on its way (levels are logarithm
     expected = min(0, levels of the suspects at fault on its way)
     p(result) = (1 - d) normal(expected, sigma) + d dips(result - expected) + UPWARD / RANGE     d = share of passing dips
 
-dips() starts flat. Once suspects explain what they can, the remaining slow results show how often and how deep results dip
-without a fault. The search is then repeated with these dips. So a network with two modes or a long tail accuses nobody.
+dips() starts flat. Once suspects explain what they can, the remaining slow results show how often and how deep results
+dip without a fault. The search is then repeated with these dips. So a network with two modes or a long tail accuses
+nobody.
 
-A suspect's gain is how much the likelihood of the results it touches grows when it is at fault, given all others at fault.
-Its price grows with the number of rivals. Each round adds the suspect that gains most among all that share a slow result
-with it, and drops suspects that no longer pay once others were added. Suspects that share no slow result do not interact,
-so one round takes all such maxima at once, with the same outcome as one by one.
+A suspect's gain is how much the likelihood of the results it touches grows when it is at fault, given all others at
+fault. Its price grows with the number of rivals. Each round adds the suspect that gains most among all that share a
+slow result with it, and drops suspects that no longer pay once others were added. Suspects that share no slow result do
+not interact, so one round takes all such maxima at once, with the same outcome as one by one.
 Source: Friedman, Hastie & Tibshirani 2001, ch. 8 (mixtures and their likelihood); Pearl 1988 (explaining away).
 """
 
@@ -53,9 +54,9 @@ CROWDED_RESULTS_MIN = 3
 class Explanation:
     """The levels of suspects and results.
 
-    level: of each suspect, 0 if it is not at fault. gain: log odds of each suspect given the others, -inf without any slow
-    result. evidence: the same before the price. expected: level of each result. slow: which results are clearly below
-    healthy. fine: which results are clearly not.
+    level: of each suspect, 0 if it is not at fault. gain: log odds of each suspect given the others, -inf without any
+    slow result. evidence: the same before the price. expected: level of each result. slow: which results are clearly
+    below healthy. fine: which results are clearly not.
     """
 
     level: Floats
@@ -92,7 +93,7 @@ class Dips:
 
     @classmethod
     def seen(cls, residuals: Floats, sigma: float) -> Dips:
-        """Dips from the remaining slow residuals: between flat and their smoothed depths, nearer to these the more exist."""
+        """Dips from the remaining slow residuals: between flat and their smoothed depths, nearer to these if many."""
         count = len(residuals)
         depths = -residuals[residuals < -DIP_SIGMAS * sigma]
         share = min((len(depths) + 20 * DIP_SHARE) / (count + 20.0), DIP_SHARE_MAX)
@@ -194,7 +195,7 @@ class _Search:
         return np.asarray(np.log(core + np.where(z > -2, slower, 0.0) + UPWARD / RANGE), dtype=np.float64)
 
     def _level_candidates(self) -> Floats:
-        """Levels that suspects had in their own slow results, spread evenly over the sorted ones: (suspects, CANDIDATES)."""
+        """Levels seen in each suspect's own slow results, spread evenly over the sorted ones: (suspects, CANDIDATES)."""
         slow = self.slow[self.result]
         values, owner = self.relative[self.result][slow], self.suspect[slow]
         order = np.lexsort((values, owner))
@@ -204,7 +205,7 @@ class _Search:
         return np.asarray(values[first[:, None] + np.rint(position).astype(np.intp)], dtype=np.float64)
 
     def _two_witnesses(self) -> Bools:
-        """Whether a suspect was slow often enough: a node with two partners, two nodes of a group, a link three times."""
+        """Whether a suspect was slow often enough: node with two partners, two nodes of a group, link three times."""
         slow = self.slow[self.result]
         witness = self.suspects.witness[self.result, self.column]
         allowed = np.zeros(self.suspects.count, dtype=bool)

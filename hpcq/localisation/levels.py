@@ -1,9 +1,9 @@
 """How fast a healthy pair is: the level of the topmost big cluster of results, because faults only make pairs slower.
 
-All work is on logarithms, where "slower" is "smaller". A result becomes its logarithm relative to the healthy level of its
-class. The first two classes are pairs inside a group and pairs that cross groups: crossing may cost something without a
-fault. The third is rounds with few pairs. They may be faster than full ones, but never get a lower level of their own,
-because a round of re-tests holds mostly suspects.
+All work is on logarithms, where "slower" is "smaller". A result becomes its logarithm relative to the healthy level of
+its class. The first two classes are pairs inside a group and pairs that cross groups: crossing may cost something
+without a fault. The third is rounds with few pairs. They may be faster than full ones, but never get a lower level of
+their own, because a round of re-tests holds mostly suspects.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ SPARSE_SHARE = 0.25
 class Levels:
     """relative: logarithm of each result over its healthy level, <= 0 when slow. sigma: its scatter in healthy pairs.
 
-    healthy: logarithm of the healthy level of most pairs. crowded, sparse: results of rounds with many and with few pairs.
-    crowd_level: healthy level of crowded rounds relative to sparse ones, 0 when the same.
+    healthy: logarithm of the healthy level of most pairs. crowded, sparse: results of rounds with many and with few
+    pairs. crowd_level: healthy level of crowded rounds relative to sparse ones, 0 when the same.
     """
 
     relative: Floats
@@ -49,8 +49,8 @@ class Levels:
 def relative_levels(table: PairTable, *, higher_is_better: bool = True, crossing_may_cost: bool = True) -> Levels:
     """Convert all results of a table to one scale. The table holds at least one result.
 
-    crossing_may_cost: pairs that cross groups may be slower as a class without a fault. False for results that are already
-    relative to a baseline of the same pair.
+    crossing_may_cost: pairs that cross groups may be slower as a class without a fault. False for results that are
+    already relative to a baseline of the same pair.
     """
     with np.errstate(divide="ignore"):
         logs = np.log(np.maximum(table.value, 0.0))

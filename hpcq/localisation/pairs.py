@@ -37,7 +37,7 @@ class PairTable:
 
     @classmethod
     def from_rows(cls, rows: Iterable[tuple[str | int, str, str, float]], groups: Mapping[str, str] | None = None) -> PairTable:
-        """Make a table of rows (round, node_a, node_b, value). A value that is not finite is missing: its row is dropped."""
+        """Make a table of rows (round, node_a, node_b, value). Drops rows whose value is not finite: it is missing."""
         kept = [row for row in rows if np.isfinite(row[3])]
         nodes = tuple(sorted({name for row in kept for name in row[1:3]}))
         position = {name: i for i, name in enumerate(nodes)}
@@ -62,8 +62,8 @@ class PairTable:
 class Culprit:
     """One thing at fault: its speed as a share of healthy speed with a 95 % interval, and the evidence for it.
 
-    names: one node, the two ends of a link, one group, or nothing for Kind.ALL. It touches result_count results, of which
-    slow_count were slow. log_odds: natural logarithm of the odds that it is at fault rather than chance.
+    names: one node, the two ends of a link, one group, or nothing for Kind.ALL. It touches result_count results, of
+    which slow_count were slow. log_odds: natural logarithm of the odds that it is at fault rather than chance.
     """
 
     kind: Kind

@@ -2,7 +2,7 @@
 
 A result has SLOTS columns. A column names the suspect of its kind that the result passes through, or -1:
 
-    node of either end | the link | uplink of either group (crossing pairs) | either group as a whole | the same, only crowded
+    node of either end | the link | uplink of either group (crossing pairs) | either group as a whole | the same, crowded
 
 A suspect in a "crowded" column touches only results of crowded rounds: it stands for load, not for a broken part. Such
 columns exist only if the table has sparse rounds, which tell the two apart.
@@ -27,10 +27,10 @@ Bools = NDArray[np.bool_]
 class Suspects:
     """The suspects and the results that they touch.
 
-    of_result: shape (results, columns), suspect number or -1. witness: same shape, the other party of the result; a suspect
-    needs two different witnesses before it is named. The other arrays have one position per suspect: its kind, its item
-    (node, link or group number), whether it acts only in crowded rounds, and the natural logarithm of the number of its
-    rivals, the suspects of the same kind.
+    of_result: shape (results, columns), suspect number or -1. witness: same shape, the other party of the result; a
+    suspect needs two different witnesses before it is named. The other arrays have one position per suspect: its kind,
+    its item (node, link or group number), whether it acts only in crowded rounds, and the natural logarithm of the
+    number of its rivals, the suspects of the same kind.
     """
 
     of_result: Ints

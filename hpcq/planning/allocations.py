@@ -6,8 +6,8 @@
 
     pairs of one allocation --rounds_of--> rounds of disjoint pairs --steps_of--> steps, a barrier after each
 
-A load says which other pairs of the campaign use the network while a pair is measured. `rounds`: all pairs of its round.
-`bisection`: all pairs of its round, and each of them crosses the middle. `alone`: no other pair.
+A load says which other pairs of the campaign use the network while a pair is measured. `rounds`: all pairs of its
+round. `bisection`: all pairs of its round, and each of them crosses the middle. `alone`: no other pair.
 Pure: the same input gives the same steps.
 """
 
@@ -68,7 +68,7 @@ def loads_of(campaign: Campaign) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """What a cluster's plan is made from, apart from the campaign: the state of its nodes and the site's limits for a job."""
+    """What a cluster's plan is made from, apart from the campaign: the state of its nodes and the site's limits per job."""
 
     cluster: Cluster
     nodes: Sequence[NodeState]
@@ -144,7 +144,7 @@ def choose_allocations(
     budget: Budget,
     plan: Plan,
 ) -> list[tuple[PlannedPair, ...]]:
-    """The allocations to submit now, each as its pairs in plan order. No node is in two of them, nor in one of our jobs.
+    """The allocations to submit now, each as its pairs in plan order. They share no node with each other or with our jobs.
 
     With allocation `whole` there is only one at a time, of all idle nodes that the budget allows.
     """
@@ -175,7 +175,7 @@ def nodes_of(pairs: Iterable[PlannedPair]) -> tuple[str, ...]:
 
 
 def rounds_of(pairs: Iterable[PlannedPair]) -> list[list[PlannedPair]]:
-    """Rounds of disjoint pairs: each pair goes to the first round where both its nodes are free. Existing rounds stay."""
+    """Rounds of disjoint pairs: each pair goes to the first round where both its nodes are free. Keeps existing rounds."""
     taken: dict[str, int] = {}
     rounds: list[list[PlannedPair]] = []
     for pair in pairs:
@@ -194,8 +194,8 @@ def steps_of(
 ) -> Iterator[PlayedStep]:
     """All steps that these pairs still miss, in the order in which they run. missing: test and repetition by job_id.
 
-    Each repetition goes through all rounds, and each round through all tests in an order that the plan's seed decides. So
-    the repetitions of a pair lie apart in time, and a tournament that is cut short has some results of every pair.
+    Each repetition goes through all rounds, and each round through all tests in an order that the plan's seed decides.
+    So the repetitions of a pair lie apart in time, and a tournament that is cut short has some results of every pair.
     """
     rounds = rounds_of(pairs)
     for repetition_no in range(1, plan.repetition_count + 1):
@@ -227,7 +227,7 @@ def walltime_of(estimated_s: float, tests: Sequence[Test]) -> int:
 
 
 def fitting(pairs: Sequence[PlannedPair], plan: Plan, most_s: float | None) -> list[PlannedPair]:
-    """As many of the first rounds as fit into the time limit; if not even the first fits, as many of its pairs as do."""
+    """As many of the first rounds as fit into the time limit; if not even the first fits, as many of its pairs as fit."""
     rounds = rounds_of(pairs)
 
     def fits(round_count: int, pair_count: int) -> bool:
@@ -291,7 +291,7 @@ def _allocations(plan: Plan, size: int | None, most_s: int | None) -> Iterator[S
 
 
 def _groups(pending: Sequence[PlannedPair], size: int, left: int, *, disjoint: bool) -> Iterator[list[PlannedPair]]:
-    """Groups of at most `size` nodes with many pairs inside, `left` nodes in total. disjoint: no node is in two groups."""
+    """Groups of at most `size` nodes with many pairs inside, `left` nodes in total. disjoint: groups share no node."""
     meets: dict[str, dict[str, list[int]]] = {}
     for index, pair in enumerate(pending):
         for one, other in ((pair.client, pair.server), (pair.server, pair.client)):

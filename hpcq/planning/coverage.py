@@ -29,7 +29,7 @@ class Short:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Counts and goals; a goal of 0 means no goal. The lists name the worst dozen; the counts say how many there are."""
+    """Counts and goals; a goal of 0 means no goal. The lists name the worst dozen, the counts say how many exist."""
 
     pair_count: int
     node_count: int

@@ -1,4 +1,4 @@
-"""Fit a plan into the site's limits for one job: smaller tournaments, a shorter time limit, or a refusal with the reason.
+"""Fit a plan into the site's limits for one job: smaller tournaments, a shorter time limit, or a reasoned refusal.
 
     Campaign + JobLimits --fit_campaign--> Campaign      whole -> groups of MaxNodes, or pairs
     Plan + JobLimits     --fit_plan-->     Plan          time limit cut to MaxTime; `notes` say what was changed
@@ -29,7 +29,7 @@ def refuse_where_not_taken(where: str, limits: JobLimits) -> None:
 
 
 def fit_campaign(campaign: Campaign, node_count: int, limits: JobLimits, where: str) -> Campaign:
-    """The campaign with allocations as large as the site allows on `node_count` nodes. Raises UserError if it allows none."""
+    """The campaign with the largest allocations that the site allows on `node_count` nodes. Raises UserError if none is."""
     most, least, allocation = limits.nodes_at_most, limits.nodes_at_least, campaign.allocation
     if most is not None and most.value < 2:
         raise UserError(f"{where}: {most.source} is {most.value}: a pair needs two", "another partition, or qos")

@@ -1,4 +1,4 @@
-"""Names of jobs: j00001 measures the first pair of the plan, g00001 is the first allocation that several pairs share."""
+"""Names of jobs: j00001 measures the first pair of the plan, g00001 is the first allocation shared by several pairs."""
 
 from __future__ import annotations
 

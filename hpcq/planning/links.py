@@ -110,8 +110,8 @@ def nodes_of_links(campaign: Campaign, cluster: str, usable: Sequence[str], seed
 def compared_pairs(campaign: Campaign, plan: Plan, links: Sequence[LinkPlan]) -> frozenset[int]:
     """The pairs (indexes in the cluster's plan) that its links are compared with: both ends are nodes of these links.
 
-    They are measured right beside the link's own pairs. If the campaign names no pairs, all pairs are compared. If it names
-    pairs that share allocations, the allocations stay whole: no pair is taken out.
+    They are measured right beside the link's own pairs. If the campaign names no pairs, all pairs are compared. If it
+    names pairs that share allocations, the allocations stay whole: no pair is taken out.
     """
     if campaign.pairs_of_links:
         return frozenset(range(len(plan.pairs)))
@@ -156,7 +156,7 @@ def plan_link(
 
 
 def refuse_beyond_budget(campaign: Campaign, budget: Budget, made: LinkPlan, own: Plan) -> None:
-    """Raise UserError if a link asks for more than one of its clusters allows. own: the plan of that cluster's own pairs.
+    """Raise UserError if a link asks for more than one of its clusters allows. own: the plan of that cluster's pairs.
 
     The node-seconds of the cluster's own pairs, of this link and of its other links count together.
     """

@@ -26,8 +26,9 @@ Pair = tuple[str, str]
 def make_pairs(choice: PairChoice, nodes: Sequence[str], seed: int, groups: Mapping[str, str] | None = None) -> list[Pair]:
     """All pairs of a plan in the order of their rounds.
 
-    nodes: the candidates, each once. Pattern `list` leaves out pairs whose nodes are not candidates. Pattern `star` gives
-    no pair if its middle is not a candidate. groups: the group of each node that has one, for `within` and `across`.
+    nodes: the candidates, each once. Pattern `list` leaves out pairs whose nodes are not candidates. Pattern `star`
+    gives no pair if its middle is not a candidate. groups: the group of each node that has one, for `within` and
+    `across`.
     """
     pairs: list[Pair] = []
     for one_round in _rounds(choice, nodes, seed, groups or {}):
@@ -38,7 +39,7 @@ def make_pairs(choice: PairChoice, nodes: Sequence[str], seed: int, groups: Mapp
 
 
 def circle_round(order: Sequence[str], round_no: int) -> list[tuple[str, str]]:
-    """The disjoint pairs of one round, from 1; rounds repeat after every two nodes have met. Does not decide the roles."""
+    """The disjoint pairs of one round, from 1. Rounds repeat after every two nodes have met. Roles are not decided here."""
     seats: Sequence[str | None] = order if len(order) % 2 == 0 else [*order, None]
     turning = len(seats) - 1
     if turning < 1:
@@ -96,7 +97,7 @@ def _random(nodes: Sequence[str], per_node_count: int, seed: int) -> Iterator[li
     while short := [node for node in nodes if counts[node] < wanted]:
         round_no += 1
         drawn = seeded_order(nodes, seed_of_round(seed, round_no))
-        free = dict.fromkeys([*(one for one in drawn if counts[one] < wanted), *drawn])  # nodes that lack pairs come first
+        free = dict.fromkeys([*(one for one in drawn if counts[one] < wanted), *drawn])  # first nodes that lack pairs
         pairs: list[Pair] = []
         for one in [one for one in drawn if counts[one] < wanted]:
             if one not in free:
@@ -157,7 +158,7 @@ def seed_of_round(seed: int, round_no: int) -> int:
 
 
 def _bisection(order: Sequence[str], round_count: int, seed: int) -> Iterator[list[Pair]]:
-    """Each node of the first half with one of the second, a different one each round. If the number is odd, one rests."""
+    """Each node of the first half with one of the second, a different one each round. Of an odd number one rests."""
     half = len(order) // 2
     first, second = order[:half], order[half:]
     for round_no in range(round_count):

@@ -1,8 +1,8 @@
 """Node x node tables: which node communicates how well with which, at one look.
 
-Rows are clients, columns are servers. If the plan has only one direction, each pair is one cell above the diagonal. A bad
-node shows as a cross, a bad pair as one cell. Colours are relative to the median of the table's cells and end at 20 %. Grey
-cells were not planned; hatched cells were planned and not measured.
+Rows are clients, columns are servers. If the plan has only one direction, each pair is one cell above the diagonal. A
+bad node shows as a cross, a bad pair as one cell. Colours are relative to the median of the table's cells and end at 20
+%. Grey cells were not planned; hatched cells were planned and not measured.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """One cluster, kernel and size. unit: the metric in words. one_way: each pair is one cell, whichever node was client."""
+    """One cluster, kernel and size. unit: the metric in words. one_way: a pair is one cell, whichever node was client."""
 
     title: str
     unit: str

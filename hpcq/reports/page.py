@@ -1,5 +1,5 @@
-"""What the page of a run says, in the order a person needs it: is everything there, what stands out, the numbers, what is
-missing and why, and how the run was made.
+"""What the page of a run says, in the order a person needs it: is everything there, what stands out, the numbers, what
+is missing and why, and how the run was made.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ class _Axis:
 
 
 def make_plots(summaries: Sequence[Summary]) -> list[Plot]:
-    """One plot per kernel for its main metric, and for a few others that network engineers ask for; curves come first."""
+    """One plot per kernel for its main metric, and for others that network engineers ask for; curves come first."""
     groups: dict[tuple[str, str], list[Summary]] = {}
     for one in summaries:
         if one.better != "none":

@@ -1,4 +1,4 @@
-"""The first thing that the page of a run says: is anything slow, broken or missing, according to everything that judges.
+"""The first thing that the page of a run says: is anything slow, broken or missing, by all that judges.
 
     what became of every test   a test that ran and never gave a valid result is gone: worse than any value
     the campaign's gates        failed, inconclusive
@@ -26,7 +26,7 @@ from hpcq.verdict import GateVerdict, Verdict
 from hpcq.verdict.record import Thing
 from hpcq.verdict.words import Tally
 
-#: Days of history before the run that a search reads; older changes are old news, which `hpcq history` reports.
+#: Days of history before the run that a search reads. Changes older than the second number are left to `hpcq history`.
 _LOOK_BACK_DAYS = 120
 _CHANGED_DAYS = 30
 _SHOWN = 5

@@ -5,11 +5,11 @@
     compare_jobs     is `after` worse than `before`? For too few jobs to tell by ranks.
 
 Repetitions of one job ran back to back on the same nodes and share that job's luck. With 0.5 % scatter within a job and
-5 % between jobs, ten repetitions look like ten independent values but count as one. So one job is one value, the median of
-its repetitions, and what matters is how far such values scatter. hpcq learns it from differences of neighbouring jobs,
-because a change of level affects only one of them. It is on a logarithmic scale, as a share of the level.
-Source: Kalibera & Jones 2013 (repeat at the level where the variance arises), von Neumann 1941 (successive differences),
-Wallace 1959 (Student's t as a normal deviate).
+5 % between jobs, ten repetitions look like ten independent values but count as one. So one job is one value, the median
+of its repetitions, and what matters is how far such values scatter. hpcq learns it from differences of neighbouring
+jobs, because a change of level affects only one of them. It is on a logarithmic scale, as a share of the level.
+Source: Kalibera & Jones 2013 (repeat at the level where the variance arises), von Neumann 1941 (successive
+differences), Wallace 1959 (Student's t as a normal deviate).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _MEDIAN_VARIANCE = {1: 1.0, 2: 1.0, 3: 1.35, 4: 1.19, 5: 1.43, 6: 1.29, 7: 1.47,
 
 @dataclass(frozen=True, slots=True)
 class JobScatter:
-    """ratio: standard deviation between jobs, as a share of the level. degrees: of freedom of what was learned; 0: assumed."""
+    """ratio: standard deviation between jobs, as a share of the level. degrees: of freedom when learned; 0: assumed."""
 
     ratio: float
     degrees: int
@@ -96,9 +96,10 @@ def compare_jobs(
 ) -> Comparison:
     """Judge whether the jobs `after` are worse than the jobs `before`, given how far jobs scatter.
 
-    before, after: one value per job, same unit; missing values are dropped. alpha: chance of calling an unchanged series
-    degraded. minimum_effect_ratio: smallest move that matters, as a share. smallest_move: the same in the metric's unit.
-    Inconclusive if a side has no value, or if a median is not above zero, because then a share means nothing.
+    before, after: one value per job, same unit; missing values are dropped. alpha: chance of calling an unchanged
+    series degraded. minimum_effect_ratio: smallest move that matters, as a share. smallest_move: the same in the
+    metric's unit. Inconclusive if a side has no value, or if a median is not above zero, because then a share means
+    nothing.
     """
     old, new = (_finite(one) for one in (before, after))
     counts = (len(old), len(new))
@@ -141,7 +142,7 @@ def _from_zero(medians: tuple[float, float], counts: tuple[int, int], better: Be
 
 
 def t_quantile(z: float, degrees: int) -> float:
-    """The value of Student's t that is as rare as the normal deviate `z`. degrees 0: the scatter is known, so t is z."""
+    """The value of Student's t that is as rare as the normal deviate `z`. degrees 0: the scatter is known, t is z."""
     if degrees == 0:
         return z
     factor = (8 * degrees + 3) / (8 * degrees + 1)
@@ -166,7 +167,7 @@ def _median_variance(count: int) -> float:
 
 
 def _differences(history: ArrayLike) -> Floats:
-    """Differences of neighbouring jobs on a logarithmic scale, divided so that their deviation is that of a single job."""
+    """Differences of neighbouring jobs on a logarithmic scale, scaled to the standard deviation of a single job."""
     values = np.asarray(history, dtype=np.float64).ravel()
     values = values[np.isfinite(values) & (values > 0)]
     return np.diff(np.log(values)) / sqrt(2.0)

@@ -5,9 +5,10 @@
                    the interval does not rule out a worsening of PASS_EFFECT_RATIO
     pass           such a worsening is ruled out
 
-Ranks assume no shape of the noise. The minimum effect spares people real changes that do not matter. Repetitions that ran
-back to back are not independent, and five of them say less than five independent values. If neighbours before the boundary
-are clearly correlated, p is computed with a wider spread (docs/methods/change-points.md). For single jobs: between_jobs.py.
+Ranks assume no shape of the noise. The minimum effect spares people real changes that do not matter. Repetitions that
+ran back to back are not independent, and five of them say less than five independent values. If neighbours before the
+boundary are clearly correlated, p is computed with a wider spread (docs/methods/change-points.md). For single jobs:
+between_jobs.py.
 """
 
 from __future__ import annotations
@@ -32,10 +33,12 @@ from hpcq.statistics.smallest_effect import MINIMUM_EFFECT_RATIO, PASS_EFFECT_RA
 Floats = NDArray[np.float64]
 
 FALSE_DISCOVERY_RATIO = 0.05
-# Thirty runs show their own correlation poorly, so the spread widens by this power of the factor that they suggest. At 0,
-# AR(1) noise of 0.6 gives 7 % false alarms; at 1, it hides a third of the 5 % drops. bench/changepoint.py measures this.
+# Thirty runs show their own correlation poorly, so the spread widens by this power of the factor that they suggest. At
+# 0, AR(1) noise of 0.6 gives 7 % false alarms; at 1, it hides a third of the 5 % drops. bench/changepoint.py measures
+# this.
 CORRELATION_TRUST = 0.4
-#: With fewer values a bootstrap covers too little. Then the noise before the boundary says how far the median may be off.
+#: With fewer values a bootstrap covers too little. Then the noise before the boundary says how far the median may be
+#: off.
 _BOOTSTRAP_MIN = 6
 
 
@@ -53,8 +56,8 @@ def compare(
     before, after: one value per repetition in time order, same unit; NaN and infinities are missing values and dropped.
     alpha: chance of calling an unchanged series degraded, before the minimum effect makes it smaller.
     minimum_effect_ratio: smallest move of the median that matters, as a share of the median before.
-    smallest_move: the same in the unit of the values. A loss of 1e-7 where there was none is an infinite share, but does
-    not matter.
+    smallest_move: the same in the unit of the values. A loss of 1e-7 where there was none is an infinite share, but
+    does not matter.
     """
     old, new = _finite(before), _finite(after)
     counts = (len(old), len(new))
@@ -96,9 +99,9 @@ def compare_many(
 ) -> list[Comparison]:
     """Judge many series together, so that a few that look bad by luck are not called damaged.
 
-    pairs: (before, after) of each series, as for compare(). Some series that compare() would call degraded are explained by
-    chance among so many (Benjamini-Hochberg above false_discovery_ratio). These become inconclusive, unless they moved far
-    beyond everything seen before (smallest_effect.beyond_doubt).
+    pairs: (before, after) of each series, as for compare(). Some series that compare() would call degraded are
+    explained by chance among so many (Benjamini-Hochberg above false_discovery_ratio). These become inconclusive,
+    unless they moved far beyond everything seen before (smallest_effect.beyond_doubt).
     """
     sides = list(pairs)
     found = [compare(old, new, better=better, alpha=alpha, minimum_effect_ratio=minimum_effect_ratio) for old, new in sides]
@@ -113,7 +116,7 @@ def compare_many(
 
 
 def _worsening_ruled_out(old: Floats, new: Floats, shift: Shift, better: Better, smallest_move: float) -> bool:
-    """Whether the interval of the move excludes a worsening of PASS_EFFECT_RATIO, or from zero a worsening that matters."""
+    """Whether the interval excludes a worsening of PASS_EFFECT_RATIO or, from a level of zero, one that matters."""
     if shift.ratio is None:
         worst = new.max() if better is not Better.HIGHER else -new.min()
         return shift.before == shift.after or abs(float(worst) - shift.before) < smallest_move

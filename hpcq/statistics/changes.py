@@ -6,9 +6,9 @@
     4  correlated series          stages 1 to 3 again at 1.2 times the price, steps placed by their innovations: correlated.py
     5  false discovery control    over all series judged together
 
-Stage 1 withstands outliers, two modes and heavy tails, but needs a step of two to three sigma. Stage 3 adds up weak evidence
-over many points, but correlation between neighbours holds it back. Neither judges the newest four points: a few bad runs at
-the end look like outliers until there are five. For those points, use compare().
+Stage 1 withstands outliers, two modes and heavy tails, but needs a step of two to three sigma. Stage 3 adds up weak
+evidence over many points, but correlation between neighbours holds it back. Neither judges the newest four points: a
+few bad runs at the end look like outliers until there are five. For those points, use compare().
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ def find_changes(
     series: values in time order, any unit, lengths may differ; NaN and infinities are missing values.
     minimum_effect_ratio: smallest step that is reported, as a share of the level before.
     penalty: price of a segment in units of ln n. A lower one finds changes sooner, with more false alarms.
-    false_discovery_ratio: the share of reported series that may be luck (with 2 or more series). A series that moved far
-    beyond everything seen before is reported whatever the number of series (smallest_effect.beyond_doubt).
+    false_discovery_ratio: the share of reported series that may be luck (with 2 or more series). A series that moved
+    far beyond everything seen before is reported whatever the number of series (smallest_effect.beyond_doubt).
     smallest_moves: per series, the smallest step that is reported, in the unit of the series.
     """
     arrays = [np.asarray(one, dtype=np.float64).ravel() for one in series]

@@ -9,7 +9,8 @@ from math import ceil, pi
 from hpcq.statistics.shift import Shift
 from hpcq.statistics.smallest_effect import PASS_EFFECT_RATIO
 
-#: Chance of calling an unchanged series degraded; and the chance below which it looks worse and should be measured again.
+#: Chance of calling an unchanged series degraded; and the chance below which it looks worse and should be measured
+#: again.
 ALPHA = 0.01
 LOOK_AGAIN = 0.05
 #: To advise more runs than this would not help anybody.
@@ -38,7 +39,7 @@ class Comparison:
 
 
 def runs_needed(noise_ratio: float, before_count: int, margin_ratio: float = PASS_EFFECT_RATIO) -> int | None:
-    """Runs after the boundary that make the interval narrow enough; None if it also needs more runs before the boundary.
+    """Runs after the boundary that make the interval narrow enough; None if more runs before it are needed too.
 
     noise_ratio: scatter of single runs, as a share of the level. margin_ratio: distance of the observed move from the
     worsening to rule out; 1.96 standard errors of a difference of medians must fit into it.

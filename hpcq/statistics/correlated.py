@@ -1,8 +1,8 @@
 """Series whose neighbouring values resemble each other: how much, and where exactly their steps are.
 
-Correlated noise wanders, so a few values in a row off the level mean less, and the search charges more per segment. Every
-method that looks at values alone also sees the place of a change blurred. The place is sharp in the innovations. An
-innovation is the part of a value that its predecessor and its level do not predict:
+Correlated noise wanders, so a few values in a row off the level mean less, and the search charges more per segment.
+Every method that looks at values alone also sees the place of a change blurred. The place is sharp in the innovations.
+An innovation is the part of a value that its predecessor and its level do not predict:
 
     innovation_t = residual_t - r residual_(t-1),     residual = value - level before or after the supposed place
 

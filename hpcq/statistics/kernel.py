@@ -46,7 +46,8 @@ def change_indices(values: Floats, sigma: Floats, penalty: float, minimum: int) 
 def _last_starts(block: Floats, penalty: float, minimum: int) -> Ints:
     """Start of the last segment in the best segmentation of the first t points.
 
-    block: shape (points, series), scaled so that the kernel is exp(-(difference)^2). Returns shape (points + 1, series).
+    block: shape (points, series), scaled so that the kernel is exp(-(difference)^2). Returns shape (points + 1,
+    series).
     """
     points, series = block.shape
     best = np.full((points + 1, series), np.inf)
@@ -93,8 +94,8 @@ def _add_point(block: Floats, sums: Floats, low: int, end: int) -> None:
 def _leading_useless(total: Floats, best: Floats) -> int:
     """How many of the earliest starts cost more, in every series, than ending a segment here.
 
-    They cost more for every later end too, because cutting a segment in two never raises its cost. They may only be dropped
-    once "here" is itself an allowed start, which is one check later.
+    They cost more for every later end too, because cutting a segment in two never raises its cost. They may only be
+    dropped once "here" is itself an allowed start, which is one check later.
     """
     useful = (total < best).any(axis=1)
     return int(useful.argmax()) if useful.any() else total.shape[0]

@@ -23,8 +23,8 @@ from hpcq.statistics.ranks import average_ranks
 
 Floats = NDArray[np.float64]
 
-#: Up to this many values on both sides together, the distribution is exact, also with ties. There the normal tail is too
-#: far off: for 30 against 9 values it gives 3.7e-6 instead of 4.7e-9. Beyond, it errs on the careful side.
+#: Up to this many values on both sides together, the distribution is exact, also with ties. There the normal tail is
+#: too far off: for 30 against 9 values it gives 3.7e-6 instead of 4.7e-9. Beyond, it errs on the careful side.
 EXACT_TOTAL = 40
 #: Up to this length of one side, the distribution is exact beside a much longer side too (without ties).
 EXACT_SMALLER = 8

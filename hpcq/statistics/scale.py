@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 WINDOW = 11
-# The MAD of a normal variable is 0.6745 sigma. A residual from the median of 11 values that include it is smaller by 0.886
-# (measured on 1.1 million normal values), and this factor corrects for both.
+# The MAD of a normal variable is 0.6745 sigma. A residual from the median of 11 values that include it is smaller by
+# 0.886 (measured on 1.1 million normal values), and this factor corrects for both.
 MAD_TO_SIGMA = 1.4826 / 0.886
 # Lower bound of the scatter, as a share of the level: a tenth of the smallest step that hpcq reports.
 FLOOR_RATIO = 0.0025

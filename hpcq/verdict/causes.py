@@ -1,10 +1,10 @@
-"""Causes of a change: facts that differ between the points before and after it, ranked by how well they separate the two.
+"""Causes of a change: facts that differ between the points before and after it, ranked by how well they separate both.
 
     separation = half the sum over values of |share of the points before - share of the points after|
     1: every point before has other values than every point after      0: the same mixture on both sides
 
-A fact that separates fully is a suspect, not a culprit: everything that changed in the same night separates as well. The
-facts of hpcq's own program are kept apart from the machine's: a change of the tool is not a change of the network.
+A fact that separates fully is a suspect, not a culprit: everything that changed in the same night separates as well.
+The facts of hpcq's own program are kept apart from the machine's: a change of the tool is not a change of the network.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Value = str | int | float | None
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One fact that differs. where: client n1, server n2, or build. before, after: the most common value on each side."""
+    """One fact that differs. where: client n1, server n2, or build. before, after: the commonest value on each side."""
 
     fact: str
     where: str
@@ -59,7 +59,7 @@ class Symptom:
 
 
 def symptoms(before: Sequence[Collection[tuple[str, str]]], after: Sequence[Collection[tuple[str, str]]]) -> list[Symptom]:
-    """The findings that coincide with a change, the largest difference first. before, after: (where, rule) of each point."""
+    """The findings that coincide with a change, largest difference first. before, after: (where, rule) of each point."""
     if not before or not after:
         return []
     found = []
@@ -72,7 +72,7 @@ def symptoms(before: Sequence[Collection[tuple[str, str]]], after: Sequence[Coll
 
 
 def rank(before: Sequence[Mapping[tuple[str, str], Value]], after: Sequence[Mapping[tuple[str, str], Value]]) -> list[Cause]:
-    """Facts by separation, best first. before, after: the facts of each point by (where, name); a missing fact is None."""
+    """Facts by separation, best first. before, after: facts of each point by (where, name); a missing fact is None."""
     if not before or not after:
         return []
     found = []

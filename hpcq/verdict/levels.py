@@ -4,10 +4,10 @@
     search     the moment is unknown: change points anywhere within the stretch in question       statistics.find_changes
                and its blind end: the newest points against the last level of the series          statistics.compare
 
-One point is one job. A change has persisted when more than one point shows it, so a single point never counts as a change.
-If there are too few points for ranks, the scatter between jobs decides, as learned from history (between_jobs.py).
-Among many series a few look changed by luck: Benjamini-Hochberg over all of them decides which to believe. A series that
-moved ten times its noise beyond everything seen before is believed in any case.
+One point is one job. A change has persisted when more than one point shows it, so a single point never counts as a
+change. If there are too few points for ranks, the scatter between jobs decides, as learned from history
+(between_jobs.py). Among many series a few look changed by luck: Benjamini-Hochberg over all of them decides which to
+believe. A series that moved ten times its noise beyond everything seen before is believed in any case.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from hpcq.statistics.smallest_effect import MINIMUM_EFFECT_RATIO, beyond_doubt
 
 Floats = NDArray[np.float64]
 
-#: This many newest points are compared with the level before them. A search needs five points to see a level, and more if
-#: the step is hardly larger than the noise.
+#: This many newest points are compared with the level before them. A search needs five points to see a level, and more
+#: if the step is hardly larger than the noise.
 TAIL_POINTS = 12
 #: A search cannot see tails up to this length; longer tails only close the gap to what it sees.
 _BLIND_POINTS = 4
-#: The cost of many tries: p of a short tail is multiplied by the first number, p of a longer one by the second. Then 1.9 %
-#: of unchanged series have a p below 0.01, and 91 % of two-sigma steps are found by the fourth point
+#: The cost of many tries: p of a short tail is multiplied by the first number, p of a longer one by the second. Then
+#: 1.9 % of unchanged series have a p below 0.01, and 91 % of two-sigma steps are found by the fourth point
 #: (bench/between_jobs.py).
 _SHORT_TRIES, _LONG_TRIES = 1.5, 4.0
 #: With fewer points before a tail, ranks say too little about the level; the scatter between jobs may still tell.
@@ -65,8 +65,8 @@ class Sides:
 class Level:
     """The result for one series. index: first point of the new level. direction: worse, better, changed, or the same.
 
-    verdict is degraded only for worse and gone (or for changed, if neither direction is better). It rests on the points on
-    both sides from `first` to `last`. came_back: the series has returned to the old level since.
+    verdict is degraded only for worse and gone (or for changed, if neither direction is better). It rests on the points
+    on both sides from `first` to `last`. came_back: the series has returned to the old level since.
     """
 
     verdict: ComparisonVerdict
@@ -96,7 +96,8 @@ class Level:
 def judge_boundary(series: Sequence[Sides], *, lasting_count: int = 2) -> list[Level]:
     """Compare each series before and after its boundary; all are judged together.
 
-    lasting_count: with fewer points after the boundary, nothing is reported as a change; 1 if a person asks for one run.
+    lasting_count: with fewer points after the boundary, nothing is reported as a change; 1 if a person asks for one
+    run.
     """
     found = [_compared(one, one.boundary, len(one.points), MINIMUM_EFFECT_RATIO) for one in series]
     return _believed([_lasting(level, lasting_count) for level in found])
@@ -138,10 +139,10 @@ def judge_search(series: Sequence[Sides], minimum_effect_ratio: float | None = N
 
 
 def _tail(one: Sides, level_start: int) -> Level | None:
-    """Compare the newest points, where the search is blind, with the level before them; None if there are too few points.
+    """Compare the newest points, where the search is blind, with the level before them; None if the points are too few.
 
-    Tries the last 2 to TAIL_POINTS points; p-values grow by the cost of so many tries. Most tails of most series are luck,
-    and a rank sum shows that at once. Only tails that might be reported are compared in full.
+    Tries the last 2 to TAIL_POINTS points; p-values grow by the cost of so many tries. Most tails of most series are
+    luck, and a rank sum shows that at once. Only tails that might be reported are compared in full.
     """
     tries, p_value = _moved_tails(one, level_start)
     if not tries:

@@ -3,11 +3,11 @@
     bound  =  the (1 - rate) quantile in the bad direction, from the values' own tail if there are enough of them, else the
               worst value seen; or from median and robust scatter of a normal distribution, if that is further off
 
-To see a rate of 1 in 1,000 at all, you need 1,000 values. With fewer values, the bound never lies inside the range that was
-seen: a gate that its own history breaks would be useless.
+To see a rate of 1 in 1,000 at all, you need 1,000 values. With fewer values, the bound never lies inside the range that
+was seen: a gate that its own history breaks would be useless.
 
-To count the expected rate of false alarms, each series is left out in turn: the rest gives a bound, and that series' values
-that break the bound are counted.
+To count the expected rate of false alarms, each series is left out in turn: the rest gives a bound, and that series'
+values that break the bound are counted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ VALUES_MIN = 30
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A bound in the metric's unit. asked_ratio: wanted rate. seen_ratio: rate counted by leaving out; None with one series."""
+    """A bound in the metric's unit. asked_ratio: wanted rate. seen_ratio: rate counted by leaving out; None for one series."""
 
     bound: float
     better: Better
