@@ -32,7 +32,7 @@ def expand(text: str) -> list[str]:
 
 
 def fold(names: Iterable[str]) -> list[str]:
-    """Names folded into ranges where they count up: n01 n02 n03 login -> login n[01-03]. `expand` returns the same names."""
+    """Names folded into ranges: n01 n02 n03 login -> login n[01-03]. `expand` returns the same names."""
     groups: dict[tuple[str, int], list[int]] = {}
     folded: list[str] = []
     for name in names:

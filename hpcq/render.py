@@ -36,8 +36,7 @@ _PLAIN_DIRECTIVE = re.compile(r"[A-Za-z0-9_.,:/@%+=\[\]-]+")
 def render(template_name: str, context: Mapping[str, Any]) -> str:
     """The text of `templates/<template_name>` for `context`.
 
-    Templates whose names end in .html.j2 are escaped for HTML. Raises HpcqError if the template does not fit the
-    context.
+    Templates whose names end in .html.j2 are escaped for HTML. Raises HpcqError if the context does not fit.
     """
     from jinja2 import TemplateError
 

@@ -147,7 +147,7 @@ def _communicate(
 
 
 def _end_group(child: subprocess.Popen[bytes]) -> None:
-    """End a child and all that it started. Waits for no pipe: a process that left the group may hold it open forever."""
+    """End a child and all that it started. Waits for no pipe: a process that left the group may hold it forever."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, signal.SIGKILL)
     child.kill()

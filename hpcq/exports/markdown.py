@@ -1,4 +1,4 @@
-"""A Markdown summary for the job pages of GitHub and GitLab: the verdict first, then what is wrong, then the figures."""
+"""A Markdown summary for the job pages of GitHub and GitLab: first the verdict, then what is wrong, then figures."""
 
 from __future__ import annotations
 

@@ -10,8 +10,7 @@ from functools import cache
 import hpcq.gate_kinds
 from hpcq.gate_kinds.base import GateAgainst, GateKind
 
-#: Fewer values of a baseline, or fewer peers, are too uncertain. With five, two may be off and the median is still
-#: right.
+#: Fewer values of a baseline, or fewer peers, are too uncertain. With five, the median is right even if two are off.
 REFERENCES_AT_LEAST = 5
 
 

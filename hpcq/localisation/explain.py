@@ -6,8 +6,7 @@ A result runs at the speed of the slowest thing on its way (levels are logarithm
     p(result) = (1 - d) normal(expected, sigma) + d dips(result - expected) + UPWARD / RANGE     d = share of passing dips
 
 dips() starts flat. Once suspects explain what they can, the remaining slow results show how often and how deep results
-dip without a fault. The search is then repeated with these dips. So a network with two modes or a long tail accuses
-nobody.
+dip without a fault. The search then runs again with these dips. So a network with two modes or a long tail blames nothing.
 
 A suspect's gain is how much the likelihood of the results it touches grows when it is at fault, given all others at
 fault. Its price grows with the number of rivals. Each round adds the suspect that gains most among all that share a
@@ -81,7 +80,7 @@ def explain(levels: Levels, suspects: Suspects, minimum_effect_ratio: float) -> 
 
 @dataclass(frozen=True, slots=True)
 class Dips:
-    """How often results are slow without a fault, and how deep: density at depths 0, STEP, 2 STEP, ... below expected."""
+    """How often results are slow without a fault, and how deep: density at 0, STEP, 2 STEP, ... below expected."""
 
     share: float
     density: Floats
@@ -195,7 +194,7 @@ class _Search:
         return np.asarray(np.log(core + np.where(z > -2, slower, 0.0) + UPWARD / RANGE), dtype=np.float64)
 
     def _level_candidates(self) -> Floats:
-        """Levels seen in each suspect's own slow results, spread evenly over the sorted ones: (suspects, CANDIDATES)."""
+        """Levels seen in each suspect's own slow results, spread evenly over them in order: (suspects, CANDIDATES)."""
         slow = self.slow[self.result]
         values, owner = self.relative[self.result][slow], self.suspect[slow]
         order = np.lexsort((values, owner))

@@ -2,7 +2,7 @@
 
 A result has SLOTS columns. A column names the suspect of its kind that the result passes through, or -1:
 
-    node of either end | the link | uplink of either group (crossing pairs) | either group as a whole | the same, crowded
+    node of either end | the link | uplink of either group (crossing pairs) | either whole group | the same, crowded
 
 A suspect in a "crowded" column touches only results of crowded rounds: it stands for load, not for a broken part. Such
 columns exist only if the table has sparse rounds, which tell the two apart.

@@ -68,7 +68,7 @@ def loads_of(campaign: Campaign) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """What a cluster's plan is made from, apart from the campaign: the state of its nodes and the site's limits per job."""
+    """What a cluster's plan is made from, apart from the campaign: the nodes' states and the site's limits per job."""
 
     cluster: Cluster
     nodes: Sequence[NodeState]
@@ -144,7 +144,7 @@ def choose_allocations(
     budget: Budget,
     plan: Plan,
 ) -> list[tuple[PlannedPair, ...]]:
-    """The allocations to submit now, each as its pairs in plan order. They share no node with each other or with our jobs.
+    """The allocations to submit now, each as its pairs in plan order. They share no node, nor one with our jobs.
 
     With allocation `whole` there is only one at a time, of all idle nodes that the budget allows.
     """
@@ -175,7 +175,7 @@ def nodes_of(pairs: Iterable[PlannedPair]) -> tuple[str, ...]:
 
 
 def rounds_of(pairs: Iterable[PlannedPair]) -> list[list[PlannedPair]]:
-    """Rounds of disjoint pairs: each pair goes to the first round where both its nodes are free. Keeps existing rounds."""
+    """Rounds of disjoint pairs: each pair goes to the first round where both nodes are free. Keeps existing rounds."""
     taken: dict[str, int] = {}
     rounds: list[list[PlannedPair]] = []
     for pair in pairs:
@@ -227,7 +227,7 @@ def walltime_of(estimated_s: float, tests: Sequence[Test]) -> int:
 
 
 def fitting(pairs: Sequence[PlannedPair], plan: Plan, most_s: float | None) -> list[PlannedPair]:
-    """As many of the first rounds as fit into the time limit; if not even the first fits, as many of its pairs as fit."""
+    """As many of the first rounds as fit into the time limit; if not even one fits, as many of its pairs as fit."""
     rounds = rounds_of(pairs)
 
     def fits(round_count: int, pair_count: int) -> bool:

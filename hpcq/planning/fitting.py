@@ -29,7 +29,7 @@ def refuse_where_not_taken(where: str, limits: JobLimits) -> None:
 
 
 def fit_campaign(campaign: Campaign, node_count: int, limits: JobLimits, where: str) -> Campaign:
-    """The campaign with the largest allocations that the site allows on `node_count` nodes. Raises UserError if none is."""
+    """The campaign with the largest allocations allowed on `node_count` nodes. Raises UserError if none is allowed."""
     most, least, allocation = limits.nodes_at_most, limits.nodes_at_least, campaign.allocation
     if most is not None and most.value < 2:
         raise UserError(f"{where}: {most.source} is {most.value}: a pair needs two", "another partition, or qos")

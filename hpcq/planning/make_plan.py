@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from hpcq.scheduler.types import NodeState
 
 
-#: What a job costs in addition to its tests: claim, facts of both nodes, server start and end. In the lab about a
-#: second.
+#: What a job costs in addition to its tests: claim, facts of both nodes, server start and end. In the lab: about 1 s.
 _JOB_OVERHEAD_S = 3.0
 #: What one measurement costs in addition to its duration: process start, connection, snapshots; for MPI a launch.
 _TEST_OVERHEAD_S = 0.3
@@ -96,7 +95,7 @@ def estimate_job_s(tests: Sequence[Test], repetition_count: int = 1) -> float:
 
 
 def derive_walltime_s(tests: Sequence[Test], repetition_count: int) -> int:
-    """A short but sufficient time limit in whole minutes: twice the estimate, a margin, and room for one hanging test."""
+    """A short but sufficient time limit in whole minutes: twice the estimate, a margin, room for one hanging test."""
     estimate_s = estimate_job_s(tests, repetition_count)
     hanging_s = estimate_s + max(test.timeout_s for test in tests)
     return 60 * math.ceil(max(2 * estimate_s + _WALLTIME_MARGIN_S, hanging_s) / 60)

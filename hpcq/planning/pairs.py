@@ -27,8 +27,7 @@ def make_pairs(choice: PairChoice, nodes: Sequence[str], seed: int, groups: Mapp
     """All pairs of a plan in the order of their rounds.
 
     nodes: the candidates, each once. Pattern `list` leaves out pairs whose nodes are not candidates. Pattern `star`
-    gives no pair if its middle is not a candidate. groups: the group of each node that has one, for `within` and
-    `across`.
+    gives no pair if its middle is not a candidate. groups: by node, for `within` and `across`.
     """
     pairs: list[Pair] = []
     for one_round in _rounds(choice, nodes, seed, groups or {}):
@@ -39,7 +38,7 @@ def make_pairs(choice: PairChoice, nodes: Sequence[str], seed: int, groups: Mapp
 
 
 def circle_round(order: Sequence[str], round_no: int) -> list[tuple[str, str]]:
-    """The disjoint pairs of one round, from 1. Rounds repeat after every two nodes have met. Roles are not decided here."""
+    """The disjoint pairs of one round, from 1. Rounds repeat after every two nodes have met. Roles come later."""
     seats: Sequence[str | None] = order if len(order) % 2 == 0 else [*order, None]
     turning = len(seats) - 1
     if turning < 1:

@@ -113,7 +113,7 @@ class Plan:
 
     @classmethod
     def from_json(cls, text: str, where: str = "plan.json") -> Plan:
-        """Read what `to_json` wrote. Raises StoreError when it is something else; `where` names the file in messages."""
+        """Read what `to_json` wrote. Raises StoreError if it is anything else; `where` names the file in messages."""
         try:
             fields: dict[str, Any] = json.loads(text)
             if fields.pop("format") != 1:

@@ -37,7 +37,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """One cluster, kernel and size. unit: the metric in words. one_way: a pair is one cell, whichever node was client."""
+    """One cluster, kernel and size. unit: the metric in words. one_way: a pair is one cell, whatever its direction."""
 
     title: str
     unit: str

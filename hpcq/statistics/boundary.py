@@ -1,14 +1,14 @@
 """Known boundary: are the values after it worse than those before?
 
-    degraded       Mann-Whitney p < ALPHA in the direction of worse, and the median moved by at least MINIMUM_EFFECT_RATIO
+    degraded       Mann-Whitney p < ALPHA towards worse, and the median moved by MINIMUM_EFFECT_RATIO or more
     inconclusive   so few values that no outcome could reach ALPHA; or it looks worse (p < LOOK_AGAIN) but might be luck; or
                    the interval does not rule out a worsening of PASS_EFFECT_RATIO
     pass           such a worsening is ruled out
 
 Ranks assume no shape of the noise. The minimum effect spares people real changes that do not matter. Repetitions that
 ran back to back are not independent, and five of them say less than five independent values. If neighbours before the
-boundary are clearly correlated, p is computed with a wider spread (docs/methods/change-points.md). For single jobs:
-between_jobs.py.
+boundary are clearly correlated, p is computed with a wider spread (docs/methods/change-points.md).
+For single jobs, see between_jobs.py.
 """
 
 from __future__ import annotations
@@ -34,11 +34,10 @@ Floats = NDArray[np.float64]
 
 FALSE_DISCOVERY_RATIO = 0.05
 # Thirty runs show their own correlation poorly, so the spread widens by this power of the factor that they suggest. At
-# 0, AR(1) noise of 0.6 gives 7 % false alarms; at 1, it hides a third of the 5 % drops. bench/changepoint.py measures
-# this.
+# 0, AR(1) noise of 0.6 gives 7 % false alarms; at 1, it hides a third of the 5 % drops. Measured by
+# bench/changepoint.py.
 CORRELATION_TRUST = 0.4
-#: With fewer values a bootstrap covers too little. Then the noise before the boundary says how far the median may be
-#: off.
+#: With fewer values a bootstrap covers too little. Then the noise before the boundary gives the interval.
 _BOOTSTRAP_MIN = 6
 
 
@@ -56,8 +55,8 @@ def compare(
     before, after: one value per repetition in time order, same unit; NaN and infinities are missing values and dropped.
     alpha: chance of calling an unchanged series degraded, before the minimum effect makes it smaller.
     minimum_effect_ratio: smallest move of the median that matters, as a share of the median before.
-    smallest_move: the same in the unit of the values. A loss of 1e-7 where there was none is an infinite share, but
-    does not matter.
+    smallest_move: the same in the unit of the values. A loss of 1e-7 after no loss is an infinite share,
+    but does not matter.
     """
     old, new = _finite(before), _finite(after)
     counts = (len(old), len(new))

@@ -9,8 +9,8 @@ from math import ceil, pi
 from hpcq.statistics.shift import Shift
 from hpcq.statistics.smallest_effect import PASS_EFFECT_RATIO
 
-#: Chance of calling an unchanged series degraded; and the chance below which it looks worse and should be measured
-#: again.
+#: ALPHA: chance of calling an unchanged series degraded. LOOK_AGAIN: with a p below this, a series looks worse, and you
+#: should measure it again.
 ALPHA = 0.01
 LOOK_AGAIN = 0.05
 #: To advise more runs than this would not help anybody.

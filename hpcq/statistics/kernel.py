@@ -46,8 +46,8 @@ def change_indices(values: Floats, sigma: Floats, penalty: float, minimum: int) 
 def _last_starts(block: Floats, penalty: float, minimum: int) -> Ints:
     """Start of the last segment in the best segmentation of the first t points.
 
-    block: shape (points, series), scaled so that the kernel is exp(-(difference)^2). Returns shape (points + 1,
-    series).
+    block: shape (points, series), scaled so that the kernel is exp(-(difference)^2). Returns shape
+    (points + 1, series).
     """
     points, series = block.shape
     best = np.full((points + 1, series), np.inf)

@@ -15,8 +15,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 
 CORRELATION_MAX = 0.9
-# The lag-one correlation of n values around a fitted step is too low by about this number over n (simulated, AR(1) 0 to
-# 0.6).
+# The lag-one correlation of n values around a fitted step is too low by about this number over n
+# (simulated, AR(1) 0 to 0.6).
 CORRELATION_BIAS_POINTS = 3.0
 
 

@@ -2,8 +2,8 @@
 
 The median of a resample of n sorted values is the value at a random rank. The ranks depend on n alone: they are the
 middle order statistics of n uniform numbers, drawn once per n and then reused. So an interval is two look-ups and one
-quantile. Source: percentile bootstrap, Efron & Tibshirani 1993, ch. 13; uniform order statistics, David & Nagaraja
-2003, ch. 2.
+quantile.
+Source: percentile bootstrap, Efron & Tibshirani 1993, ch. 13; uniform order statistics, David & Nagaraja 2003, ch. 2.
 """
 
 from __future__ import annotations

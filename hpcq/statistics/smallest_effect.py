@@ -24,8 +24,7 @@ PASS_EFFECT_RATIO = 0.05
 BEYOND_DOUBT_SIGMAS = 10.0
 _BEYOND_DOUBT_BEFORE_MIN = 5
 _BEYOND_DOUBT_AFTER_MIN = 3
-#: One lost packet of 10,000, three events, two ticks of a clock: smaller moves appear by chance, and nobody acts on
-#: them.
+#: One lost packet of 10,000, three events, two ticks of a clock: smaller moves appear by chance and matter to nobody.
 _SMALLEST_MOVES = {"ratio": 1e-4, "count": 3.0, "ns": 20.0}
 
 

@@ -59,7 +59,7 @@ class Symptom:
 
 
 def symptoms(before: Sequence[Collection[tuple[str, str]]], after: Sequence[Collection[tuple[str, str]]]) -> list[Symptom]:
-    """The findings that coincide with a change, largest difference first. before, after: (where, rule) of each point."""
+    """The findings that coincide with a change, largest difference first. before, after: (where, rule) per point."""
     if not before or not after:
         return []
     found = []

@@ -96,8 +96,7 @@ class Level:
 def judge_boundary(series: Sequence[Sides], *, lasting_count: int = 2) -> list[Level]:
     """Compare each series before and after its boundary; all are judged together.
 
-    lasting_count: with fewer points after the boundary, nothing is reported as a change; 1 if a person asks for one
-    run.
+    lasting_count: with fewer points after the boundary, nothing is reported as a change. 1 if you judge one run.
     """
     found = [_compared(one, one.boundary, len(one.points), MINIMUM_EFFECT_RATIO) for one in series]
     return _believed([_lasting(level, lasting_count) for level in found])

@@ -30,7 +30,7 @@ VALUES_MIN = 30
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A bound in the metric's unit. asked_ratio: wanted rate. seen_ratio: rate counted by leaving out; None for one series."""
+    """A bound in the metric's unit. asked_ratio: wanted rate. seen_ratio: rate by leaving out; None for one series."""
 
     bound: float
     better: Better

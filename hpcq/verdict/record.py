@@ -26,8 +26,7 @@ class VerdictRecord:
 
     name: the node, both ends of a link (`a - b`), the leaf switch, or the cluster. nodes: the nodes that share it.
     ratio: its speed as a share of what is expected. measured_utc: start of the first measurement that the verdict rests
-    on. cluster, decided_utc, run: known once the ledger has it. waits: judged so recently that another attempt only
-    costs time.
+    on. cluster, decided_utc, run: known once the ledger has it. waits: judged too recently to measure again.
     """
 
     kind: Thing
