@@ -60,7 +60,7 @@ def fit_plan(plan: Plan, asked: Campaign, limits: JobLimits, where: str) -> Plan
         if plan.cost.estimated_job_s > wall.value:
             raise UserError(
                 f"{where}: a job is estimated to take {plan.cost.estimated_job_s:g} s: {wall.source} allows {wall.value} s",
-                "fewer tests or repetitions a job, or another partition",
+                "fewer tests or repetitions per job, or another partition",
             )
         notes.append(f"{wall.source} is {wall.value} s: time limit cut from {plan.walltime_s} s")
         plan = replace(plan, walltime_s=wall.value)

@@ -165,7 +165,7 @@ def refuse_beyond_budget(campaign: Campaign, budget: Budget, made: LinkPlan, own
     if most_s is not None and made.plan.walltime_s > most_s:
         raise UserError(
             f"{where}: walltime: jobs of {made.link.name} ask for {made.plan.walltime_s} s: the budget allows {most_s} s",
-            hint="a link's jobs may wait patience_s for each other: a shorter one, or fewer tests a job",
+            hint="a link's jobs may wait patience_s for each other: a shorter one, or fewer tests per job",
         )
     limit, planned_s = budget.node_seconds_at_most, own.cost.node_seconds
     if limit is not None and made.plan.walltime_s > limit:

@@ -38,7 +38,7 @@ def refuse_beyond_budget(plan: Plan, campaign: Campaign, cluster: Cluster) -> No
     if most_s is not None and plan.walltime_s > most_s:
         raise UserError(
             f"{where}: walltime: {plan.walltime_s} s: the budget allows {most_s} s",
-            hint="fewer tests or repetitions a job, or a walltime of the campaign that is shorter",
+            hint="fewer tests or repetitions per job, or a walltime of the campaign that is shorter",
         )
     if plan.walltime_s < plan.cost.estimated_job_s:
         raise UserError(
