@@ -2,9 +2,8 @@
 
 A pair runs at the speed of the slowest thing on its way:
 
-    leaf    all pairs between it and other leaves are bad, in at least one direction. Two of its nodes and two others took
-            part, pairs among the others are fine, and so are pairs inside the leaf (or three of its nodes are bad
-            inside)
+    leaf    all pairs between it and other leaves are bad, in at least one direction. Two of its nodes and two others
+            took part, pairs among the others are fine, and so are pairs inside the leaf (or three nodes are bad inside)
     node    an end that two or more bad pairs share, whose partners are fine with others. At least three jobs speak
             against it, and its pairs were bad in two runs, or most of them are bad
     link    what is left, between two ends that are both fine with others, bad in two runs and in at least three jobs
@@ -46,8 +45,8 @@ def find_culprits(
 ) -> Culprits:
     """Explain the bad pairs. jobs: how many jobs (runs) speak against each bad pair.
 
-    alive: if all bad pairs have no valid result, the pairs that have values. Then any value speaks for the nodes of its
-    pair.
+    alive: if all bad pairs have no valid result, the pairs that have values. Then any value speaks for
+    the nodes of its pair.
     """
     left = _bad(pairs)
     fine = {pair for pair, word in pairs.items() if word is PairVerdict.FINE}
@@ -149,7 +148,7 @@ def _nodes(
     jobs: Mapping[Pair, int],
     leaf_of: Mapping[str, str],
 ) -> dict[str, set[Pair]]:
-    """Ends that bad pairs share. The one with the most bad partners comes first; its pairs then accuse no other node."""
+    """Ends that bad pairs share. The one with most bad partners comes first; its pairs then accuse no other node."""
     found: dict[str, set[Pair]] = {}
     rest = set(left)
     while True:
@@ -181,7 +180,7 @@ def _speaks_for_itself(  # noqa: PLR0917 - each is another part of the evidence
     jobs: Mapping[Pair, int],
     leaf_of: Mapping[str, str],
 ) -> bool:
-    """Whether enough jobs accuse it, with two partners in two runs or most of all; its partners are fine; it is not its leaf.
+    """Whether enough jobs accuse it: two partners in two runs, or most of them; they are fine; it is not its leaf.
 
     others: nodes already accused, or as likely. A pair with one of these counts against neither.
     """

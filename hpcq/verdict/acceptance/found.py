@@ -62,7 +62,7 @@ class Found:
                 self.of_node.setdefault(end, []).append(one)
 
     def _alive(self) -> set[Pair]:
-        """Pairs with values, if every bad pair has no valid result; else none: only fine pairs speak for their nodes."""
+        """Pairs with values, if no bad pair has a valid result; else none: only fine pairs speak for their nodes."""
         bad = [one for one in self.pairs.values() if one.word is PairVerdict.BAD]
         if not all(any(point.lost for point in one.points) for one in bad):
             return set()

@@ -32,8 +32,7 @@ class Acceptance:
     """All verdicts. suspects: nodes to run with good partners before anybody is told.
 
     explained: the bad pairs of each culprit. open: bad pairs that nothing explains yet. unsettled: pairs to run once
-    more. drainable: nodes at fault with most of their partners in at least one role; the other nodes at fault have fine
-    pairs.
+    more. drainable: nodes at fault with most of their partners in at least one role; others have fine pairs.
     """
 
     nodes: tuple[VerdictRecord, ...]
@@ -88,8 +87,7 @@ class _Judge:
             frozenset(node for node in self.found.accused if self.found.mostly_bad(node)),
         )
 
-    # -- what nodes share
-    # -----------------------------------------------------------------------------------------------
+    # -- what nodes share -----------------------------------------------------------------------------------------------
 
     def _links(self) -> Iterable[VerdictRecord]:
         for ends, pairs in sorted(self.found.culprits.links.items()):
@@ -138,11 +136,10 @@ class _Judge:
         ratio = min((exp(one.change) for one in self.found.shifts if one.change is not None and not one.is_loss), default=None)
         yield VerdictRecord(Thing.CLUSTER, self.cluster, worst, why, (), ratio)
 
-    # -- what to run again
-    # ----------------------------------------------------------------------------------------------
+    # -- what to run again ----------------------------------------------------------------------------------------------
 
     def _unsettled(self, nodes: Sequence[VerdictRecord]) -> set[Pair]:
-        """Pairs that one more run may settle: all pairs of a slower cluster, and pairs of nodes that are inconclusive."""
+        """Pairs that one more run may settle: all if a slower cluster is unconfirmed, else those of unsure nodes."""
         if self.found.shifts:
             return set() if all(one.confirmed for one in self.found.shifts) else set(self.found.words)
         open_nodes = {one.name for one in nodes if one.verdict is Verdict.INCONCLUSIVE and self.nodes.measured_enough(one.name)}

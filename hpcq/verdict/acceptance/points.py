@@ -5,8 +5,8 @@
 
 The unit is the job. A change is a logarithm; below 0 is worse. A job is bad if it is slower than the smallest effect
 that matters, and than what the scatter between jobs explains among so many pairs. It is fine above half of that bound.
-A pair that was bad in one run and fine in another is intermittent, and does not pass. A test that ran without a valid
-result is as bad as can be.
+A pair that was bad in one run and fine in another is intermittent, and does not pass. A test that ran without a
+valid result is the worst case.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class PairVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Per test: the smallest change that matters, the change that is a failure, and how far jobs scatter (logarithms, > 0).
+    """Per test: the smallest change that matters, the one that is a failure, and the jobs' scatter (logarithms, > 0).
 
     is_loss: changes are of the share of packets that arrived.
     """
@@ -142,7 +142,7 @@ class PairFinding:
 
 
 def chance_z(count: int, chance: float = CHANCE) -> float:
-    """The number of standard errors that one of `count` unchanged values exceeds with this chance in total; at least 3."""
+    """The standard errors that any of `count` unchanged values exceeds with this chance in total; at least 3."""
     return max(3.0, NormalDist().inv_cdf(1 - chance / max(1, count)))
 
 

@@ -111,7 +111,7 @@ def _everywhere(node: str, points: Sequence[PairPoint]) -> bool:
 
 
 def _like_its_leaf(node: str, mine: Sequence[PairPoint], points: Iterable[PairPoint], leaf_of: Mapping[str, str]) -> bool:
-    """Whether only its pairs beyond its leaf are slow, and the other nodes of its leaf are slower too or were not tried."""
+    """Whether only its pairs beyond its leaf are slow, and its leaf's other nodes are slower too or were not tried."""
     leaf = leaf_of.get(node)
     inside = pooled(one for one in mine if leaf_of.get(one.client) == leaf_of.get(one.server))
     if leaf is None or inside is None or inside.mean <= -inside.scale.effect / 2:

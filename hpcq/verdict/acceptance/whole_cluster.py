@@ -20,7 +20,7 @@ RUNS_MIN = 2
 
 @dataclass(frozen=True, slots=True)
 class ClusterShift:
-    """A test that is worse everywhere. change: of the cluster's level (logarithm), None if the test fails everywhere."""
+    """A test that is worse everywhere. change: of the cluster's level (logarithm); None if the test fails."""
 
     test: str
     change: float | None
