@@ -19,7 +19,7 @@ from hpcq.sorting import natural
 if TYPE_CHECKING:
     from hpcq.verdict import GateVerdict
 
-#: The only control characters that XML 1.0 allows.
+#: Control characters to keep. XML 1.0 allows no other, except the carriage return.
 _ALLOWED_CONTROL = {"\t", "\n"}
 
 

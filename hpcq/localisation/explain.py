@@ -6,7 +6,8 @@ A result runs at the speed of the slowest thing on its way (levels are logarithm
     p(result) = (1 - d) normal(expected, sigma) + d dips(result - expected) + UPWARD / RANGE     d = share of passing dips
 
 dips() starts flat. Once suspects explain what they can, the remaining slow results show how often and how deep results
-dip without a fault. The search then runs again with these dips. So a network with two modes or a long tail blames nothing.
+dip without a fault. The search then runs again with these dips. So a network with two modes or a long tail
+accuses nothing.
 
 A suspect's gain is how much the likelihood of the results it touches grows when it is at fault, given all others at
 fault. Its price grows with the number of rivals. Each round adds the suspect that gains most among all that share a

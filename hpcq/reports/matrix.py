@@ -1,8 +1,8 @@
 """Node x node tables: which node communicates how well with which, at one look.
 
 Rows are clients, columns are servers. If the plan has only one direction, each pair is one cell above the diagonal. A
-bad node shows as a cross, a bad pair as one cell. Colours are relative to the median of the table's cells and end at 20
-%. Grey cells were not planned; hatched cells were planned and not measured.
+bad node shows as a cross, a bad pair as one cell. Colours are relative to the median of the table's cells and end at
+20 %. Grey cells were not planned; hatched cells were planned and not measured.
 """
 
 from __future__ import annotations

@@ -58,8 +58,7 @@ class JobScatter:
 def pooled_scatter(histories: Iterable[ArrayLike]) -> JobScatter:
     """Learn how far jobs scatter from all series of the same test together.
 
-    histories: per series, one value per job in time order (the median of its repetitions). Missing values and
-    values <= 0 are left out.
+    histories: per series, one value per job in time order (the median of its repetitions). Drops missing values and <= 0.
     Returns at least ASSUMED_RATIO, with 0 degrees, when all series have fewer than 12 differences of neighbouring jobs.
     """
     parts = [_differences(one) for one in histories]
@@ -73,8 +72,7 @@ def pooled_scatter(histories: Iterable[ArrayLike]) -> JobScatter:
 def job_scatter(history: ArrayLike, peers: JobScatter | None = None) -> JobScatter:
     """Learn how far the jobs of one series scatter while nothing changes.
 
-    history: one value per job in time order (the median of its repetitions). Missing values and
-    values <= 0 are left out.
+    history: one value per job in time order (the median of its repetitions). Drops missing values and <= 0.
     peers: pooled_scatter() of the series of the same test (other nodes), for a history of fewer than 13 jobs.
     A short history never gives less scatter than its peers. With three or more jobs it can give more.
     """
@@ -100,8 +98,7 @@ def compare_jobs(
 
     before, after: one value per job, same unit; missing values are dropped. alpha: chance of calling an unchanged
     series degraded. minimum_effect_ratio: smallest move that matters, as a share. smallest_move: the same in the
-    metric's unit. Inconclusive if a side has no value, or if a median is not above
-    zero: then a share means nothing.
+    metric's unit. Inconclusive if a side has no value, or if a median is not positive.
     """
     old, new = (_finite(one) for one in (before, after))
     counts = (len(old), len(new))

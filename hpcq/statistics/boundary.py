@@ -37,7 +37,7 @@ FALSE_DISCOVERY_RATIO = 0.05
 # 0, AR(1) noise of 0.6 gives 7 % false alarms; at 1, it hides a third of the 5 % drops. Measured by
 # bench/changepoint.py.
 CORRELATION_TRUST = 0.4
-#: With fewer values a bootstrap covers too little. Then the noise before the boundary gives the interval.
+#: With fewer values a bootstrap covers too little. Then the noise before the boundary widens the interval.
 _BOOTSTRAP_MIN = 6
 
 

@@ -5,7 +5,7 @@
     gates.py        a campaign's bounds on the series that it measured
     levels.py       did a series leave its level: before against after, or anywhere; thousands of series together
     causes.py       what differs between the two sides of a change
-    acceptance.py   what to say of nodes, groups and links after a maintenance
+    acceptance/     what to say of nodes, groups and links after a maintenance
 
 Only words.py, record.py and gates.py load fast. The others import numpy, so import them only where you use them.
 """

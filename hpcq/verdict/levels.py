@@ -1,7 +1,7 @@
 """Did series leave their level? Two questions, two methods, and thousands of series judged together.
 
     boundary   the moment is known (a maintenance): points after it against points before it      statistics.compare
-    search     the moment is unknown: change points anywhere within the stretch in question       statistics.find_changes
+    search     the moment is unknown: change points anywhere; those in the stretch count           statistics.find_changes
                and its blind end: the newest points against the last level of the series          statistics.compare
 
 One point is one job. A change has persisted when more than one point shows it, so a single point never counts as a
@@ -96,7 +96,7 @@ class Level:
 def judge_boundary(series: Sequence[Sides], *, lasting_count: int = 2) -> list[Level]:
     """Compare each series before and after its boundary; all are judged together.
 
-    lasting_count: with fewer points after the boundary, nothing is reported as a change. 1 if you judge one run.
+    lasting_count: with fewer points after the boundary, nothing is reported as a change. Give 1 to judge one run.
     """
     found = [_compared(one, one.boundary, len(one.points), MINIMUM_EFFECT_RATIO) for one in series]
     return _believed([_lasting(level, lasting_count) for level in found])
