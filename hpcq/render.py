@@ -43,7 +43,7 @@ def render(template_name: str, context: Mapping[str, Any]) -> str:
     try:
         return _environment(assets.templates()).get_template(template_name).render(**context)
     except TemplateError as error:
-        raise HpcqError(f"templates/{template_name}: {error}", "the template names something that it was not given") from error
+        raise HpcqError(f"templates/{template_name}: {error}", "the template uses a name that hpcq does not give it") from error
 
 
 def shell_word(value: object) -> str:

@@ -264,7 +264,7 @@ def _control_folder() -> Path:
     folder = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()) / f"hpcq-ssh-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.stat().st_uid != os.getuid():
-        raise TransportError(f"{folder}: belongs to somebody else: a folder of your own is needed for ssh's socket")
+        raise TransportError(f"{folder}: belongs to another user: ssh's socket needs a folder of your own")
     return folder
 
 

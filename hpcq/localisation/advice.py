@@ -70,10 +70,10 @@ def advise(table: PairTable, suspects: Suspects, found: Explanation) -> Advice:
         plan.pairs += [(a, b)] * (1 if noise else REPEATS)
     few = len(table.value) < 3 or not clear.any()
     undecided = bool(nodes.any() or links or groups or few or (once.any() and not noise))
-    questions = ["too few healthy results to tell what healthy is"] if few else []
+    questions = ["too few healthy results to know the healthy level"] if few else []
     questions += _questions(table, nodes, links, groups)
     if once.any() and not noise:
-        questions.append(f"{once.sum()} results slow once with both ends fine elsewhere: a link, or something passing")
+        questions.append(f"{once.sum()} results slow once with both ends fine elsewhere: a link, or passing traffic")
     return Advice(undecided, tuple(plan.pairs), tuple(questions), int(once.sum()) if noise else 0)
 
 

@@ -141,7 +141,7 @@ class NodeVerdicts:
                 )
                 reason = reason or open_gate
                 if not reason and any(one.disturbed for one in planned):
-                    reason = "others were at work on its nodes meanwhile"
+                    reason = "other work ran on its nodes during the test"
                 have = f"{test} as the {name}: {len(clean)} of {len(partners)} partners can tell"
                 return f"{have}{f': {reason}' if reason else ', the others are bad themselves'}"
         open_gate = next((one.gate_open for one in self.found.of_node[node] if one.gate_open), "")

@@ -77,7 +77,7 @@ class PairPoint:
 
     change: from what is expected; None if nothing was measured or there is nothing to compare it with; `reason` says
     which. reference_count: jobs that the expectation rests on. lost_share: repetitions that ran without a valid result.
-    gate: the gate that it broke. gate_open: why a gate could not be judged. disturbed: other jobs ran during all of it.
+    gate: the gate that it broke. gate_open: why a gate could not be judged. disturbed: other work ran during all of it.
     """
 
     client: str
