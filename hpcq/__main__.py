@@ -6,7 +6,7 @@ import sys
 
 
 def main() -> None:
-    """Run the command line; the only place where errors become text and exit codes."""
+    """Run the command line. Only here do errors become text and exit codes."""
     from hpcq.cli.main import run
 
     sys.exit(run(sys.argv[1:]))

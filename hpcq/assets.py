@@ -1,4 +1,4 @@
-"""Where templates, Snakefile, schema, kernel sources and example campaigns lie.
+"""Where templates, Snakefile, schema, kernel sources and example campaigns are.
 
 Hides the one difference between a checkout and an installed wheel:
 
@@ -19,7 +19,7 @@ def _root() -> Path:
 
 
 def templates() -> Path:
-    """Folder of the Jinja templates of job scripts and reports."""
+    """Folder of the Jinja templates for job scripts and reports."""
     return _root() / "templates"
 
 
@@ -34,12 +34,12 @@ def database_schema() -> Path:
 
 
 def kernel_sources() -> Path:
-    """Folder of the C sources; it is copied to a cluster and built there."""
+    """Folder of the C sources; hpcq copies it to a cluster and builds it there."""
     return _root() / "kernels" / "c"
 
 
 def kernel_descriptions() -> Path:
-    """Folder of what each kernel program prints with --describe, one JSON file a program."""
+    """Folder of what each kernel program prints with --describe, one JSON file per program."""
     return _root() / "kernels" / "describe"
 
 

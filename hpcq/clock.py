@@ -1,4 +1,4 @@
-"""The one place where drivers ask what time it is and wait; a test gives them a clock of its own."""
+"""The only place where drivers read the time and wait. Tests give them another clock."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ import time
 
 
 class Clock:
-    """This machine's time."""
+    """The clock of this machine."""
 
     def now_s(self) -> float:
-        """Seconds since some moment; never goes back."""
+        """Seconds since some fixed moment; never goes back."""
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Wait this long."""
         time.sleep(seconds)
 
     def utc(self) -> dt.datetime:
-        """What the wall clock says."""
+        """The time of the wall clock, in UTC."""
         return dt.datetime.now(dt.UTC)
 
     def time_in(self, seconds: float) -> str:
-        """The time of day so many seconds from now, for a person: 14:05:30."""
+        """The time of day this many seconds from now, for people: 14:05:30."""
         return (self.utc() + dt.timedelta(seconds=seconds)).astimezone().strftime("%H:%M:%S")
 
     def local_time(self) -> dt.time:
-        """The time of day where the driver runs; a campaign's `hours` mean this clock."""
+        """The time of day where the driver runs. A campaign's `hours` refer to this clock."""
         return self.utc().astimezone().time()

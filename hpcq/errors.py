@@ -1,9 +1,9 @@
 """The few kinds of failure, each with its message, its hint and its exit code.
 
     HpcqError                 exit 1: something outside failed (a cluster, a disk, a database)
-      +- UserError            exit 2: what a person typed or wrote cannot be used
+      +- UserError            exit 2: hpcq cannot use what a person typed or wrote
       +- TransportError       exit 1: a machine could not be reached; `transient` says whether to try again
-      +- SchedulerError       exit 1: a batch system refused or answered nonsense
+      +- SchedulerError       exit 1: a batch system refused or gave an unreadable answer
       +- StoreError           exit 1: results.db or a run folder could not be read or written
 
 Only the CLI prints them. A message reads `where: what was found: what is allowed`.
@@ -16,7 +16,7 @@ from enum import IntEnum
 
 
 class Exit(IntEnum):
-    """Exit codes of every command; degraded goes before incomplete when both hold."""
+    """Exit codes of every command. If both apply, degraded comes before incomplete."""
 
     OK = 0
     ERROR = 1
@@ -26,7 +26,7 @@ class Exit(IntEnum):
 
 
 class HpcqError(Exception):
-    """A failure that a person can act on: `message` says what, `hint` what to try."""
+    """A failure that a person can act on: `message` says what failed, `hint` what to try."""
 
     exit_code: Exit = Exit.ERROR
 
@@ -37,7 +37,7 @@ class HpcqError(Exception):
 
 
 class UserError(HpcqError):
-    """Bad input: `file:line: key: found: allowed`. Several complaints may stand on several lines."""
+    """Bad input: `file:line: key: found: allowed`. Several problems may take several lines."""
 
     exit_code = Exit.USAGE
 
@@ -58,17 +58,17 @@ class StoreError(HpcqError):
     """results.db, the journal or a run folder could not be read or written."""
 
 
-#: What the machine answers when it cannot, whatever the program does.
+#: Errors of the machine itself: whatever the program does, it cannot continue.
 _OF_THE_MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE}
 
 
 def of_the_machine(error: BaseException, where: object) -> StoreError | None:
-    """A full, read-only or broken disk in words; None when the failure is of another kind.
+    """Describe a full, read-only or broken disk in words; None if the failure is of another kind.
 
-    where: what is named when the error names no file.
+    where: the name to report if the error names no file.
     """
     if not isinstance(error, OSError) or error.errno not in _OF_THE_MACHINE:
         return None
     room = error.errno in {errno.ENOSPC, errno.EDQUOT}
-    hint = "make room there, then `hpcq resume`" if room else "see to that disk, then `hpcq resume`"
+    hint = "make room there, then `hpcq resume`" if room else "check that disk, then `hpcq resume`"
     return StoreError(f"{error.filename or where}: cannot be written: {error.strerror}", hint)

@@ -1,11 +1,11 @@
-"""What the kernel programs can do, as they say it themselves with --describe.
+"""What the kernel programs can do, as they report it with --describe.
 
-Hides the files kernels/describe/*.json. No cluster and no binary is needed to say that a parameter is out of range:
+Hides the files kernels/describe/*.json. So hpcq needs neither cluster nor binary to report a parameter out of range:
 
     describe/hpcq-net.json --+--> Kernel(options, metrics) --option_value, complete--> a test's final parameters
     describe/hpcq-mpi.json --+
 
-A parameter may be written with a unit ("64KiB"); what comes out is in the unit of the option's name.
+A parameter may be written with a unit ("64KiB"). The result is in the unit of the option's name.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from hpcq.errors import HpcqError, UserError
 
 ParameterValue = int | float | bool | str
 
-#: What a test costs where its options name no duration: connecting, and a fixed number of operations.
+#: The duration of a test whose options give none: connecting, and a fixed number of operations.
 _UNTIMED_TEST_S = 1.0
-#: As the kernels take a name: TCP_CA_NAME_MAX of linux/tcp.h less the NUL.
+#: The names that the kernels accept: TCP_CA_NAME_MAX of linux/tcp.h less the NUL.
 NAME_PATTERN = "[a-z0-9_-]{1,15}"
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 
@@ -76,7 +76,7 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel: what it measures, with what, and which program holds it."""
+    """A kernel: what it measures, its options and metrics, and which program contains it."""
 
     name: str
     program: str
@@ -85,20 +85,20 @@ class Kernel:
     method: str
     options: tuple[Option, ...]
     metrics: tuple[Metric, ...]
-    #: Which option is the size that curves run over; None: it has none.
+    #: The option that is the size on the x axis of curves; None: the kernel has no size.
     size_option: str | None
 
     @property
     def needs_mpi(self) -> bool:
-        """Whether it runs as an MPI program."""
+        """Whether the kernel runs as an MPI program."""
         return self.program == "hpcq-mpi"
 
     def option(self, name: str) -> Option | None:
-        """The option of that name, or None."""
+        """The option with this name, or None."""
         return next((option for option in self.options if option.name == name), None)
 
     def metric(self, name: str) -> Metric | None:
-        """The metric of that name, or None."""
+        """The metric with this name, or None."""
         return next((metric for metric in self.metrics if metric.name == name), None)
 
 
@@ -113,7 +113,7 @@ def kernels() -> dict[str, Kernel]:
 
 
 def kernel(name: str) -> Kernel:
-    """The kernel of that name. Raises UserError that names the nearest and all valid names."""
+    """The kernel with this name. Raises UserError that names the nearest and all valid names."""
     known = kernels()
     if name not in known:
         raise UserError(*unknown_name("kernel", name, known))
@@ -121,12 +121,12 @@ def kernel(name: str) -> Kernel:
 
 
 def complete(kernel: Kernel, parameters: Mapping[str, ParameterValue]) -> dict[str, ParameterValue]:
-    """Every option of the kernel in its order: checked values where given, else the option's default."""
+    """Every option of the kernel in its order, with the checked value where one is given, else with the default."""
     return {option.name: parameters.get(option.name, option.default) for option in kernel.options}
 
 
 def option_value(kernel: Kernel, option: Option, value: Any) -> ParameterValue:
-    """One value in the option's type and unit. Raises ValueError `FOUND: ALLOWED`."""
+    """One value, converted to the option's type and unit. Raises ValueError `FOUND: ALLOWED`."""
     if option.type is OptionType.BOOLEAN:
         if not isinstance(value, bool):
             raise ValueError(f"{_shown(value)}: allowed are true and false")
@@ -148,19 +148,19 @@ def option_value(kernel: Kernel, option: Option, value: Any) -> ParameterValue:
 
 
 def message_bytes(name: str, parameters: Mapping[str, Any]) -> int | None:
-    """The size of a test of the kernel of that name, from its parameters; None where it has none, or is not known."""
+    """The size that these parameters give a test of this kernel; None if the kernel has no size, or is not known."""
     size = parameters.get(size_option(name) or "")
     return size if isinstance(size, int) and not isinstance(size, bool) else None
 
 
 def size_option(name: str) -> str | None:
-    """Which option of the kernel of that name is its size, as its description says."""
+    """The option that is the size of this kernel, according to its description."""
     described = kernels().get(name)
     return described.size_option if described else None
 
 
 def expected_s(parameters: Mapping[str, ParameterValue]) -> float:
-    """What one measurement takes by its own parameters: all its durations and warm-ups, or a second where it has none."""
+    """How long one measurement takes by its parameters: all durations and warm-ups, or a second if there are none."""
     total = 0.0
     timed = False
     for name, value in parameters.items():
@@ -177,7 +177,7 @@ def expected_s(parameters: Mapping[str, ParameterValue]) -> float:
 
 
 def read_quantity(value: object, unit: str, wanted: str = "a number") -> float:
-    """A number in `unit`, given bare or with its unit. Raises ValueError `FOUND: ALLOWED`; nothing infinite passes."""
+    """A number in `unit`, given bare or with its unit. Raises ValueError `FOUND: ALLOWED`, also if it is infinite."""
     try:
         if isinstance(value, (int, float, str)) and not isinstance(value, bool):
             number = units.parse(value, unit)
@@ -263,7 +263,7 @@ def _in(unit: str) -> str:
 
 
 def _one_number(value: Any) -> Any:
-    """2.0 and 2 are one parameter, so that they are one series."""
+    """Return 2 for 2.0: both are one parameter, so they belong to one series."""
     return int(value) if isinstance(value, float) and value == int(value) else value
 
 

@@ -10,7 +10,7 @@ _PIECE = re.compile(r"\[([^\[\]]*)\]|([^\[\]]+)")
 _TAIL = re.compile(r"\d{1,9}$")
 _SPAN = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 
-#: No cluster has more nodes; a slip of the finger may.
+#: No cluster has more nodes, but a typing error can ask for more.
 NODE_COUNT_MAX = 100_000
 
 ALLOWED = "allowed are names of letters, digits and ._- with ranges like n[01-04,7]"
@@ -22,7 +22,7 @@ def is_node_name(text: str) -> bool:
 
 
 def expand(text: str) -> list[str]:
-    """All names of a list of names and ranges. Raises ValueError `FOUND: ALLOWED`."""
+    """All names in a list of names and ranges. Raises ValueError `FOUND: ALLOWED`."""
     names: list[str] = []
     for word in _split(text):
         names += _expand_word(word, text)
@@ -32,7 +32,7 @@ def expand(text: str) -> list[str]:
 
 
 def fold(names: Iterable[str]) -> list[str]:
-    """Names as ranges where they count up: n01 n02 n03 login -> login n[01-03]. `expand` gives the same names back."""
+    """Names folded into ranges: n01 n02 n03 login -> login n[01-03]. `expand` returns the same names."""
     groups: dict[tuple[str, int], list[int]] = {}
     folded: list[str] = []
     for name in names:

@@ -1,7 +1,7 @@
 """Templates to text; the only user of Jinja2.
 
-Hides: strict undefined names (a misspelt variable is an error, never an empty string), quoting for the shell and for
-scheduler directives, escaping in HTML.
+Hides strict names (a misspelt variable is an error, never an empty string), quoting for the shell and for scheduler
+directives, and escaping in HTML.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hpcq.transport import quote
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-#: What a launcher line of a cluster file may name, and the shell text that stands for it in a job script.
+#: What a launcher line of a cluster file may name, and the shell text that replaces it in a job script.
 _PLACEHOLDERS = {
     "{node}": '"$node"',
     "{client}": '"$CLIENT"',
@@ -36,23 +36,23 @@ _PLAIN_DIRECTIVE = re.compile(r"[A-Za-z0-9_.,:/@%+=\[\]-]+")
 def render(template_name: str, context: Mapping[str, Any]) -> str:
     """The text of `templates/<template_name>` for `context`.
 
-    Names that end in .html.j2 are escaped for HTML. Raises HpcqError when the template does not fit the context.
+    Templates whose names end in .html.j2 are escaped for HTML. Raises HpcqError if the context does not fit.
     """
     from jinja2 import TemplateError
 
     try:
         return _environment(assets.templates()).get_template(template_name).render(**context)
     except TemplateError as error:
-        raise HpcqError(f"templates/{template_name}: {error}", "the template names something that it was not given") from error
+        raise HpcqError(f"templates/{template_name}: {error}", "the template uses a name that hpcq does not give it") from error
 
 
 def shell_word(value: object) -> str:
-    """One word of a shell script, whatever it holds; numbers and booleans in their JSON form."""
+    """One word of a shell script, quoted whatever it contains; numbers and booleans in their JSON form."""
     return quote(value if isinstance(value, str) else json.dumps(value))
 
 
 def directive_value(value: object) -> str:
-    """The value of a scheduler directive line. Raises UserError where no quoting can carry it."""
+    """The value of a scheduler directive line. Raises UserError if no quoting can express it."""
     text = str(value)
     if "\n" in text or "\r" in text or "\0" in text:
         raise UserError(f"{text!r}: a line break: a directive is one line", "remove the line break from the cluster file")
@@ -62,7 +62,7 @@ def directive_value(value: object) -> str:
 
 
 def launch_word(value: str) -> str:
-    """One word of a launcher line: quoted, with the placeholders of the job script open for the shell to fill."""
+    """One word of a launcher line: quoted, except for the placeholders of the job script, which the shell fills in."""
     pieces = re.split(r"(\{(?:node|client|server|nodes|count|hostfile)\})", value)
     return "".join(_PLACEHOLDERS.get(piece, quote(piece) if piece else "") for piece in pieces) or "''"
 

@@ -1,15 +1,15 @@
-"""How a cluster is reached: here, or through OpenSSH. It runs commands and moves folders; that is all.
+"""Reach a cluster: on this machine, or through OpenSSH. Runs commands and copies folders, nothing else.
 
-Hides: process starts, the user's own ssh configuration, one multiplexed connection a host, login shells that are not
-POSIX, profiles that print, and the difference between "the command failed" and "the machine could not be reached", which
-ssh's exit code alone does not tell.
+Hides: process starts, the user's own ssh configuration, one multiplexed connection per host, login shells that are not
+POSIX, profiles that print, and the difference between "the command failed" and "the machine could not be reached",
+which ssh's exit code alone does not show.
 
     sh(script)                 ssh HOST  /bin/sh -c 'S=$(head -c N); eval "$S"'   <- stdin: the script, then its input
     push(folder, there)        a tar stream into `there`
     pull(there, names, here)   a tar stream back; each file is written aside and renamed
 
-The script travels on standard input, so its length has no limit, no login shell ever parses it, and nothing of it shows in
-a process list. The answer starts behind a marker line, so a profile that prints does no harm.
+The script travels on standard input. So its length has no limit, no login shell parses it, and a process list shows
+nothing of it. The answer starts after a marker line, so a profile that prints does no harm.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from typing import IO
 
 from hpcq.errors import TransportError, of_the_machine
 
-#: A connection that nobody uses is closed by ssh itself after this time.
+#: ssh closes a connection that is unused for this time.
 _CONNECTION_KEPT_S = 30
-#: A far end that is silent for 45 s is gone: a connection that a firewall forgot would else hang until TCP gives up.
+#: A peer that is silent for 45 s is gone. Otherwise a connection that a firewall forgot would hang until TCP gives up.
 _ALIVE_INTERVAL_S, _ALIVE_COUNT = 15, 3
-#: What ssh uses where nobody said anything; Debian's has the second with BatchMode.
+#: The intervals of ssh when nobody configured any; Debian's ssh has the second one with BatchMode.
 _NOBODYS_INTERVALS = {"serveraliveinterval 0", "serveraliveinterval 300"}
-#: What a process manager sets for the ranks that it starts; whoever inherits it takes itself for one of them.
+#: A process manager sets these for the ranks that it starts. A program that inherits them believes it is such a rank.
 _RANK_PREFIXES = ("PMI_", "PMIX_")
 
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """What a command left behind."""
+    """The outcome of a command."""
 
     returncode: int
     stdout: bytes
@@ -52,7 +52,7 @@ class Completed:
 
     @property
     def text(self) -> str:
-        """Standard output as text; bytes that are not UTF-8 are replaced, never fatal."""
+        """Standard output as text; bytes that are not UTF-8 are replaced and never raise an error."""
         return self.stdout.decode("utf-8", errors="replace")
 
 
@@ -60,7 +60,7 @@ class Completed:
 class CommandEnvironment:
     """Which variables of the person's shell reach the commands on a cluster, here and behind ssh.
 
-    scrubbed_prefixes: variables that begin so are removed, but for `kept`; assigned: set beside them.
+    scrubbed_prefixes: variables that begin so are removed, except those in `kept`. assigned: variables to add.
     """
 
     scrubbed_prefixes: tuple[str, ...] = ()
@@ -68,7 +68,7 @@ class CommandEnvironment:
     assigned: Mapping[str, str] = field(default_factory=dict)
 
     def of_this_process(self) -> dict[str, str]:
-        """The environment for a command on this machine; messages in English."""
+        """The environment for a command on this machine, with messages in English."""
         prefixes = (*self.scrubbed_prefixes, *_RANK_PREFIXES)
         kept = {key: value for key, value in os.environ.items() if key in self.kept or not key.startswith(prefixes)}
         return {**kept, "LC_ALL": "C", **self.assigned}
@@ -93,11 +93,11 @@ def run_here(
     output: Path | None = None,
     passthrough: bool = False,
 ) -> Completed:
-    """Run one program on this machine to its end.
+    """Run one program on this machine until it ends.
 
-    passthrough: the program shares our standard output and error instead of being captured.
-    output: both of them are appended to this file instead, as they come.
-    Raises TransportError when it cannot be started or does not end within timeout_s (then it is killed).
+    passthrough: the program shares our standard output and error, and hpcq does not capture them.
+    output: append both to this file instead, as they come.
+    Raises TransportError if the program cannot be started, or does not end within timeout_s and is killed.
     """
     bounded = timeout_s is not None and not passthrough
     with contextlib.ExitStack() as stack:
@@ -113,7 +113,7 @@ def run_here(
                     stderr=subprocess.STDOUT if output is not None else out,
                     cwd=cwd,
                     env=dict(environment) if environment is not None else None,
-                    # With a time-out, a group of its own: all that it started ends with it.
+                    # With a time-out, a process group of its own, so that everything it started ends with it.
                     process_group=0 if bounded else None,
                 )
             )
@@ -147,7 +147,7 @@ def _communicate(
 
 
 def _end_group(child: subprocess.Popen[bytes]) -> None:
-    """End a child with all that it started, and wait for no pipe: a process that left the group may hold one open for ever."""
+    """End a child and all that it started. Waits for no pipe: a process that left the group may hold it forever."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, signal.SIGKILL)
     child.kill()
@@ -159,9 +159,9 @@ def _end_group(child: subprocess.Popen[bytes]) -> None:
 
 
 class Transport(ABC):
-    """One way to one cluster."""
+    """One way to reach one cluster."""
 
-    #: How messages name the place: "here" or "ssh alpha-head".
+    #: The name of the place in messages: "here" or "ssh alpha-head".
     where: str
 
     def __init__(self, environment: CommandEnvironment | None = None) -> None:
@@ -169,10 +169,10 @@ class Transport(ABC):
 
     @abstractmethod
     def sh(self, script: str, *, timeout_s: float = 120.0, stdin: bytes = b"") -> Completed:
-        """Run a POSIX sh script there. Raises TransportError when the place cannot be reached."""
+        """Run a POSIX sh script there. Raises TransportError if the place cannot be reached."""
 
     def push(self, folder: Path, there: str, names: Sequence[str] | None = None) -> None:
-        """Copy the content of `folder` (or only the `names` below it) into the folder `there`, for nobody else to read."""
+        """Copy the content of `folder` (or only its `names`) into the folder `there`, readable only by the user."""
         script = f"umask 077; mkdir -p -- {quote(there)} && tar -C {quote(there)} --no-same-owner --no-same-permissions -xf -"
         done = self.sh(script, timeout_s=600, stdin=_tar_bytes(folder, names))
         if done.returncode != 0:
@@ -182,7 +182,7 @@ class Transport(ABC):
             )
 
     def pull(self, there: str, names: Sequence[str], folder: Path) -> None:
-        """Copy `names` (files or folders below `there`; those that are not there are passed over) into `folder`."""
+        """Copy `names` (files or folders below `there`) into `folder`; skip those that do not exist."""
         listed = "\n".join(names).encode()
         script = (
             f"cd -- {quote(there)} || exit 1\n"
@@ -195,7 +195,7 @@ class Transport(ABC):
 
 
 class Here(Transport):
-    """This machine, no login in between."""
+    """This machine, without a login."""
 
     where = "here"
 
@@ -217,7 +217,7 @@ class Ssh(Transport):
 
     def sh(self, script: str, *, timeout_s: float = 120.0, stdin: bytes = b"") -> Completed:
         marker = f"hpcq-{secrets.token_hex(8)}"
-        # ssh ends with 255 where it lost the connection, and a command may end with it too: the code travels behind the answer.
+        # ssh exits with 255 if it lost the connection, but a command may exit so too. So its code follows the answer.
         wrapped = f'(\n{script}\n)\nhpcq_rc=$?; printf \'\\n%s %s\\n\' {marker} "$hpcq_rc"; exit "$hpcq_rc"\n'
         text = f"echo {marker}\n{self.environment.as_shell()}\n{wrapped}".encode()
         remote = f"/bin/sh -c '{_from_stdin(text)}'"
@@ -234,13 +234,13 @@ class Ssh(Transport):
         return Completed(int(code), answer, done.stderr)
 
     def _connection(self) -> list[str]:
-        """The ssh command line; a ControlPath of the user's own configuration is left alone."""
+        """The ssh command line; leaves a ControlPath of the user's own configuration alone."""
         if not self._multiplexed:
             self._multiplexed = True
             settings = run_here([*self._argv, "-G", self.host], timeout_s=20)
             lines = settings.text.splitlines()
             if not any(line.startswith("controlpath ") and line != "controlpath none" for line in lines):
-                # Two configuration files may call two machines the same, and %C would too.
+                # Two configuration files may give two machines the same name, and %C would be the same too.
                 path = _control_folder() / f"{blake2b(repr(self._argv).encode(), digest_size=4).hexdigest()}-%C"
                 for option in ("ControlMaster=auto", f"ControlPath={path}", f"ControlPersist={_CONNECTION_KEPT_S}"):
                     self._argv += ["-o", option]
@@ -250,21 +250,21 @@ class Ssh(Transport):
 
 
 def _from_stdin(script: bytes) -> str:
-    """A shell line without single quotes that takes its script from the first bytes of standard input."""
+    """A shell line without single quotes that reads its script from the first bytes of standard input."""
     return f'S=$(head -c {len(script)}); eval "$S"'
 
 
 def quote(text: str) -> str:
-    """One word of a POSIX shell, whatever it holds."""
+    """Quote a text as one word of a POSIX shell."""
     return shlex.quote(text)
 
 
 def _control_folder() -> Path:
-    """A private folder with a short name: a socket's path may have 104 bytes."""
+    """A private folder with a short name, because a socket's path may have at most 104 bytes."""
     folder = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()) / f"hpcq-ssh-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.stat().st_uid != os.getuid():
-        raise TransportError(f"{folder}: belongs to somebody else: a folder of your own is needed for ssh's socket")
+        raise TransportError(f"{folder}: belongs to another user: ssh's socket needs a folder of your own")
     return folder
 
 
@@ -283,7 +283,7 @@ def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def _untar(stream: bytes, folder: Path, origin: str) -> None:
-    """Unpack regular files only, below `folder` only, each written aside and renamed."""
+    """Unpack only regular files, and only below `folder`; each is written aside and renamed."""
     if not stream:
         return
     try:

@@ -1,6 +1,6 @@
 """Quantities as people write them and as hpcq stores them.
 
-Hides the two conventions: decimal prefixes for rates and times, binary ones for sizes; and that a name's suffix is its unit.
+Hides the two conventions: prefixes are decimal for rates and times, binary for sizes; and a name's suffix is its unit.
 
     "64KiB" -> 65536 (bytes)    "400mbit" -> 400_000_000 (bps)    "1.45ms" -> 1_450_000 (ns) or 0.00145 (s)
     "95%" -> 0.95 (ratio)
@@ -32,7 +32,7 @@ _TIME_NS = {
     "d": 86400 * 10**9,
 }
 
-_PER_CENT = 100.0  # divides: 95 / 100 is 0.95, 95 * 0.01 is a little more
+_PER_CENT = 100.0  # to divide by: 95 / 100 is 0.95, but 95 * 0.01 is slightly more
 _RATIO = {"": 1.0, "%": 1 / _PER_CENT}
 _TABLES: dict[str, Mapping[str, float]] = {
     "bytes": _SIZE_BYTES,
@@ -44,12 +44,12 @@ _TABLES: dict[str, Mapping[str, float]] = {
     "ratio": _RATIO,
 }
 
-#: The suffixes that a name may carry, longest first.
+#: The suffixes that a name may have, longest first.
 SUFFIXES = ("_bytes", "_ratio", "_count", "_index", "_bps", "_pps", "_utc", "_ns", "_us", "_ms", "_no", "_s")
 
 
 def unit_of(name: str) -> str | None:
-    """The unit that a name carries as its suffix, or None: `message_bytes` -> `bytes`."""
+    """The unit that a name has as its suffix, or None: `message_bytes` -> `bytes`."""
     for suffix in SUFFIXES:
         if name.endswith(suffix):
             return suffix[1:]
@@ -59,7 +59,7 @@ def unit_of(name: str) -> str | None:
 def parse(text: str | int | float, unit: str) -> float:
     """Read a quantity in `unit` (bytes, bps, ns, us, ms, s, ratio).
 
-    A bare number is in that unit already. Raises ValueError naming what is allowed.
+    A bare number is already in that unit. Raises ValueError that names what is allowed.
     """
     if isinstance(text, (int, float)):
         return text
@@ -78,12 +78,12 @@ def parse(text: str | int | float, unit: str) -> float:
 
 
 def utc_now() -> str:
-    """The present as ISO 8601 with microseconds and Z."""
+    """The current time as ISO 8601 with microseconds and Z."""
     return utc_text(dt.datetime.now(dt.UTC))
 
 
 def utc_text(moment: dt.datetime) -> str:
-    """An aware moment as ISO 8601 in UTC with microseconds and Z."""
+    """A time with a time zone, as ISO 8601 in UTC with microseconds and Z."""
     return moment.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
@@ -101,7 +101,7 @@ def _scaled(value: float, steps: list[tuple[float, str]]) -> str:
 
 
 def human(value: float, unit: str | None) -> str:
-    """A stored value for a person's eye: `human(1.2e8, "bps")` -> `120 Mbit/s`."""
+    """A stored value as text for people: `human(1.2e8, "bps")` -> `120 Mbit/s`."""
     if unit == "bytes":
         return _scaled(value, [(2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B")])
     if unit == "bps":
@@ -114,5 +114,5 @@ def human(value: float, unit: str | None) -> str:
 
 
 def count_of(count: int, noun: str) -> str:
-    """`count_of(1, "pair")` -> `1 pair`, `count_of(2, "pair")` -> `2 pairs`; `series` stays as it is."""
+    """`count_of(1, "pair")` -> `1 pair`, `count_of(2, "pair")` -> `2 pairs`; `series` does not change."""
     return f"{count} {noun}" if count == 1 or noun == "series" else f"{count} {noun}s"

@@ -1,10 +1,10 @@
-"""One writer at a time, also on file systems whose locks lock nothing (Lustre with localflock, NFS with nolock).
+"""One writer at a time, even on file systems whose locks have no effect (Lustre with localflock, NFS with nolock).
 
-    results.db.writer -> HOST/BOOT/PID-NAMESPACE/PID/START/TOKEN      a symbolic link: made whole or not at all, needs no room
+    results.db.writer -> HOST/BOOT/PID-NAMESPACE/PID/START/TOKEN      a symbolic link: made atomically, needs no space
 
-The database and each driver's journal have such a link, touched every second while its holder lives. A holder that is gone is
-known at once on its own machine, and elsewhere by a link that nobody touched for STALE_S of our own watching, so that clocks
-need not agree. SQLite's own locks, and a journal's, stay on top of it.
+The database and each driver's journal have such a link. Its holder touches it every second. On the holder's own machine
+others see at once that it is gone. On another machine it counts as gone when they have watched the link for STALE_S and
+nobody touched it, so clocks need not agree. SQLite's own locks, and a journal's, are used in addition.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from pathlib import Path
 from hpcq.errors import StoreError
 
 BEAT_S = 1.0
-#: Untouched for so long, the writer of another machine counts as dead.
+#: A writer on another machine that does not touch its link for this long counts as dead.
 STALE_S = 30.0
 _LOOK_S = 0.05
-#: No place to write at all, whatever the kind of file.
+#: Errors that mean that the folder cannot be written at all, whatever the kind of file.
 _FOLDER_REFUSES = {errno.EACCES, errno.EROFS, errno.ENOENT, errno.ENOTDIR}
-#: What this process holds: a writer within a writer is the same one.
+#: The locks of this process: a writer inside a writer shares its lock.
 _held: set[Path] = set()
 
 
@@ -35,9 +35,9 @@ class WriterLock:
     """The right to write one file, held until `release`."""
 
     def __init__(self, file: Path, timeout_s: float, *, refuse_the_living: bool = False) -> None:
-        """Take it. refuse_the_living: give up at the holder's first sign of life instead of after timeout_s.
+        """Take the lock. refuse_the_living: give up at the holder's first sign of life, not only after timeout_s.
 
-        Raises StoreError when another writer holds it.
+        Raises StoreError if another writer holds it.
         """
         self.link = _link_of(file)
         self._mine = f"{_place()}/{os.getpid()}/{_started(os.getpid())}/{os.urandom(4).hex()}"
@@ -47,11 +47,11 @@ class WriterLock:
         self._beat.start()
 
     def held(self) -> bool:
-        """Whether nobody took it away, because we seemed dead."""
+        """Whether we still hold the lock: another process takes it away if it believes us dead."""
         return _holder(self.link) == self._mine
 
     def release(self) -> None:
-        """Let others write."""
+        """Release the lock, so that others can write."""
         self._stop.set()
         self._beat.join()
         if self.held():
@@ -60,9 +60,9 @@ class WriterLock:
 
 @contextmanager
 def sole_writer(database: Path, timeout_s: float) -> Iterator[Callable[[], bool]]:
-    """Hold the database alone; gives a question whether it is still so. Raises StoreError when another holds it too long.
+    """Hold the database alone. Yields a function that tells whether we still do.
 
-    A writer within a writer of this process is the same one.
+    Raises StoreError if another process holds it too long. A writer inside a writer of this process shares its lock.
     """
     link = _link_of(database)
     if link in _held:
@@ -94,7 +94,7 @@ def _take(lock: Path, mine: str, timeout_s: float, *, refuse_the_living: bool) -
             pass
         except OSError as error:
             if error.errno in _FOLDER_REFUSES:
-                return  # whoever opens the file says better what is wrong with this folder
+                return  # the error from opening the file will say better what is wrong with this folder
             raise StoreError(f"{lock}: cannot be made: {error.strerror}") from error
         now = time.monotonic()
         holder = _holder(lock)
@@ -113,7 +113,7 @@ def _take(lock: Path, mine: str, timeout_s: float, *, refuse_the_living: bool) -
 
 
 def _take_away(lock: Path, holder: str) -> None:
-    """Remove a dead holder's link, and never one that somebody made meanwhile."""
+    """Remove a dead holder's link, but never one that another process made meanwhile."""
     aside = lock.with_name(f"{lock.name}.{os.urandom(4).hex()}")
     try:
         lock.rename(aside)
@@ -147,19 +147,19 @@ def _touched_ns(lock: Path) -> int:
 
 
 def _dead(holder: str) -> bool:
-    """Whether a holder of this very machine is gone; of another one nothing is known."""
+    """Whether a holder on this machine is gone; False for another machine, where hpcq cannot know."""
     parts = holder.rsplit("/", 3)
     return _here(holder) and parts[1].isdigit() and _started(int(parts[1])) != parts[2]
 
 
 def _here(holder: str) -> bool:
-    """Whether a holder names a process of this very machine."""
+    """Whether a holder names a process of this machine."""
     parts = holder.rsplit("/", 3)
     return len(parts) == 4 and parts[0] == _place()
 
 
 def _place() -> str:
-    """Host, boot and namespace of process numbers: where a process number means something."""
+    """Host, boot and namespace of process numbers: the place where a process number is valid."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("utf-8").strip()
         return f"{socket.gethostname()}/{boot}/{Path('/proc/self/ns/pid').readlink()}"
@@ -168,7 +168,7 @@ def _place() -> str:
 
 
 def _started(pid: int) -> str:
-    """When a process began, in ticks since the boot; empty when it is gone."""
+    """When a process started, in ticks since the boot; empty if it is gone."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
     except OSError:

@@ -1,4 +1,4 @@
-"""What every format of a run is made of, read from the database once."""
+"""The content of a run that all formats share, read from the database once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hpcq.store.query import ResultRow, RunRow, Selection, Summary
     from hpcq.verdict import GateVerdict
 
-#: The columns of the table formats, in their order. One row per result and metric; a result without metrics is one row.
+#: The columns of the table formats, in order. One row per result and metric; a result without metrics is one row.
 COLUMNS = (
     "run",
     "campaign",
@@ -43,7 +43,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """One run as the summarising formats see it. gates_unread: why its gates could not be judged; empty where they were."""
+    """One run for the summary formats. gates_unread: why its gates could not be judged; empty if they were."""
 
     run: str
     clusters: tuple[RunRow, ...]
@@ -55,7 +55,7 @@ class Exported:
 
     @property
     def exit_code(self) -> int:
-        """As of `hpcq results`: 3 when a gate failed, 4 when something is missing or could not be judged, else 0."""
+        """The code of `hpcq results`: 3 if a gate failed, 4 if something is missing or could not be judged, else 0."""
         words = {one.verdict.value for one in self.gates}
         if "failed" in words:
             return 3
@@ -64,7 +64,7 @@ class Exported:
 
 
 def collect(database: Connection, selection: Selection) -> Exported:
-    """A run's summaries (main metrics), what it misses, its gates and its findings."""
+    """Read a run's summaries (main metrics), what is missing, its gates and its findings."""
     from hpcq.analysis.gates import judge_run
     from hpcq.store import query
 
@@ -87,7 +87,7 @@ def collect(database: Connection, selection: Selection) -> Exported:
 
 
 def rows(database: Connection, selection: Selection) -> Iterator[dict[str, Any]]:
-    """The results of the selection as rows of COLUMNS, with every metric; read as they are asked for."""
+    """The results of the selection as rows of COLUMNS, with every metric; read from the database one by one."""
     from hpcq.store.read.metric_rows import metric_rows
 
     for row in metric_rows(database, selection):

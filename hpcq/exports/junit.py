@@ -1,7 +1,7 @@
 """JUnit XML, as CI systems read it: one suite per cluster, one case per pair, test and metric.
 
 a gate failed                       failure
-planned and not measured            error (nothing was seen to be fine)
+planned and not measured            error (nothing shows that it is fine)
 a gate that cannot be judged        skipped, with its reason
 everything else that was measured   passed
 """
@@ -19,7 +19,7 @@ from hpcq.sorting import natural
 if TYPE_CHECKING:
     from hpcq.verdict import GateVerdict
 
-#: XML 1.0 allows no other control characters.
+#: Control characters to keep. XML 1.0 allows no other, except the carriage return.
 _ALLOWED_CONTROL = {"\t", "\n"}
 
 

@@ -1,4 +1,4 @@
-"""A Markdown summary for the job pages of GitHub and GitLab: the verdict first, then what is wrong, then the figures."""
+"""A Markdown summary for the job pages of GitHub and GitLab: first the verdict, then what is wrong, then figures."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hpcq import units
 from hpcq.exports.collect import Exported
 
-#: Rows per table; job pages have a limit, and nobody reads more.
+#: Rows per table. Job pages have a size limit, and nobody reads more.
 _ROWS_AT_MOST = 50
 
 
@@ -91,7 +91,7 @@ def _table(title: str, heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> I
 
 
 def _text(value: str) -> str:
-    """One cell: no markup of somebody else's names or messages."""
+    """One cell: escapes markup in names or messages from elsewhere."""
     for sign in "\\`*_{}[]<>|#":
         value = value.replace(sign, f"\\{sign}")
     return " ".join(value.split())

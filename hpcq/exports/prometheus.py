@@ -1,6 +1,7 @@
 """Prometheus' text format, for the node exporter's textfile collector.
 
-Labels are bounded: cluster, kernel, pair, size and what tells a test from the kernel's others; never a run or a reason.
+The number of label values is limited: cluster, kernel, pair, size and what distinguishes a test from the kernel's other
+tests. A run or a reason is never a label.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from hpcq.errors import UserError
 from hpcq.exports.collect import Exported
 from hpcq.units import parse_utc
 
-#: A collector that scrapes more series from one file than this has a problem of its own.
+#: More series in one file than this would overload a collector.
 SERIES_AT_MOST = 10_000
 
 

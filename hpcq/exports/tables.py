@@ -10,12 +10,12 @@ from typing import Any
 
 from hpcq.exports.collect import COLUMNS
 
-#: Spreadsheets run a cell that begins with one of these; a name or a message of somebody else must not.
+#: Spreadsheets run a cell that begins with one of these. Names or messages from elsewhere must not run.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def csv_lines(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """A head and a line per row, after RFC 4180; text that a spreadsheet would run as a formula gets a leading quote."""
+    """A head, then one line per row, as in RFC 4180. Text that a spreadsheet would run gets a leading quote."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\r\n")
     writer.writerow(COLUMNS)

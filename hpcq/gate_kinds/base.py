@@ -1,4 +1,4 @@
-"""What every kind of gate reference shares: the series that a gate judges, its reference, and what a kind may look up. Pure."""
+"""What all kinds of gate references share: the series that a gate judges, its reference, and what to look up. Pure."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Facts = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class MeasuredSeries:
-    """All valid values of one metric of one test between two nodes; values in the metric's own unit.
+    """All valid values of one metric of one test between two nodes, in the metric's own unit.
 
-    result_id: the last measured result among them, 0 where there is none.
+    result_id: the last result measured among them, 0 if there is none.
     """
 
     cluster: str
@@ -31,9 +31,9 @@ class MeasuredSeries:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What a relative gate compares a series with. value: None where there is no reference; then `reason` says why.
+    """What a relative gate compares a series with. value: None if there is no reference; then `reason` says why.
 
-    source: in words, as `baseline good`. count: values, or peers, that it rests on.
+    source: in words, such as `baseline good`. count: the values, or peers, that it rests on.
     """
 
     source: str
@@ -44,7 +44,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """One node of a series as its facts describe it; facts are empty where none were read."""
+    """One node of a series as its facts describe it; the facts are empty if none were read."""
 
     node: str
     interface: str
@@ -56,51 +56,51 @@ class End:
 
 
 class Lookup(Protocol):
-    """What a kind may ask of the database that holds the judged run."""
+    """What a kind may look up in the database that holds the judged run."""
 
     def ends(self, series: Sequence[MeasuredSeries]) -> Mapping[int, tuple[End, End]]:
         """Client and server of each series, by its result_id."""
         ...
 
     def baseline(self, name: str, metric: str) -> Mapping[int, list[tuple[float, int]]] | None:
-        """(value, how many results it stands for) by series in the runs of a baseline; None if there is no such baseline."""
+        """(value, number of results behind it) by series in the runs of a baseline; None if the baseline is unknown."""
         ...
 
     def measured_with(self, metric: str, history_s: float) -> Sequence[MeasuredSeries]:
-        """The series of the run, and of runs up to history_s before it, in this metric."""
+        """The series of this run, and of runs up to history_s before it, in this metric."""
         ...
 
     def kept(self, key: tuple[object, ...], make: Callable[[], _Made]) -> _Made:
-        """What `make` returns, made once per run and key."""
+        """What `make` returns; it is called once per run and key."""
         ...
 
 
 class GateKind(ABC):
-    """One kind of reference. A subclass sets the class variables; its module names an instance KIND."""
+    """One kind of reference. A subclass sets the class variables; its module defines an instance KIND."""
 
     #: The word in a campaign: `against: name`, or `against: "name:ARGUMENT"`.
     name: ClassVar[str]
-    #: What stands behind the colon, for people; empty: nothing does.
+    #: What follows the colon, for people; empty: there is no colon.
     argument: ClassVar[str] = ""
-    #: Whether it rests on a number of values or peers (key `at_least`), and not on facts.
+    #: Whether it rests on a number of values or peers (key `at_least`) and not on facts.
     counted: ClassVar[bool] = False
     #: Whether results from before the run may count (key `history`).
     takes_history: ClassVar[bool] = False
-    #: The unit of the metrics that it bounds; None: any metric.
+    #: The unit of the metrics that it can bound; None: any metric.
     unit: ClassVar[str | None] = None
-    #: Facts of both nodes that it needs; {interface} is the interface under test.
+    #: Facts of both nodes that it needs; {interface} is replaced by the interface under test.
     facts: ClassVar[tuple[str, ...]] = ()
-    #: For docs/campaigns.md: what the reference is, and where there is none.
+    #: For docs/campaigns.md: what the reference is, and when there is none.
     meaning: ClassVar[str]
     missing: ClassVar[str]
 
     @property
     def written(self) -> str:
-        """How a campaign writes it: `baseline:NAME`, `peers`."""
+        """The notation in a campaign: `baseline:NAME`, `peers`."""
         return f"{self.name}:{self.argument}" if self.argument else self.name
 
     def baseline_of(self, argument: str) -> str | None:  # noqa: ARG002
-        """The baseline whose runs are the reference, so that they are not judged by themselves; None: there is none."""
+        """The baseline whose runs are the reference, so that it does not judge its own runs; None: there is none."""
         return None
 
     @abstractmethod
@@ -110,8 +110,8 @@ class GateKind(ABC):
 
 @dataclass(frozen=True, slots=True)
 class GateAgainst:
-    """What one gate compares with. argument: what stands behind the kind's colon. at_least: values of the baseline, or
-    peers, that it needs. history_s: how far back peers' results count, beside those of the run itself.
+    """What one gate compares with. argument: the text after the kind's colon. at_least: values of the baseline, or
+    peers, that it needs. history_s: how far back results of peers count, in addition to those of the run itself.
     """
 
     kind: GateKind

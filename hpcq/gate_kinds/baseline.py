@@ -9,7 +9,7 @@ from hpcq.gate_kinds.base import GateAgainst, GateKind, Lookup, MeasuredSeries, 
 
 
 def baseline_reference(name: str, values: Sequence[tuple[float, int]] | None, at_least: int) -> Reference:
-    """values: (value, how many it stands for) of the series in the baseline; None: there is no such baseline."""
+    """values: (value, number of results behind it) of the series in the baseline; None: there is no such baseline."""
     source = f"baseline {name}"
     if values is None:
         return Reference(source, None, reason=f"there is no baseline {name}: hpcq baseline set {name} RUN makes it")

@@ -1,18 +1,18 @@
-"""`against: link`: the speed of the slowest interface on the way, and of a token bucket at the sender."""
+"""`against: link`: the speed of the slowest interface on the path, or of a token bucket at the sender."""
 
 from __future__ import annotations
 
 from hpcq.gate_kinds.base import End, GateAgainst, GateKind, Lookup, MeasuredSeries, Reference
 from hpcq.gate_kinds.link_speed import SPEED_FACTS, speed_bps
 
-#: Interfaces that exist in the kernel only: the speed that they report is a fixed number, not a limit.
+#: Interfaces that exist only in the operating system: the speed that they report is a fixed number, not a limit.
 VIRTUAL_DRIVERS = frozenset(
     {"veth", "tun", "bridge", "dummy", "ifb", "macvlan", "ipvlan", "virtio_net", "openvswitch", "vxlan"}
 )
 
 
 def link_reference(series: MeasuredSeries, ends: tuple[End, End]) -> Reference:
-    """The slowest thing on the way that the facts know of."""
+    """The slowest part of the path that the facts show."""
     sender = 1 if series.parameters.get("direction") == "server_to_client" else 0
     limits: list[tuple[float, str]] = []
     reasons = []
@@ -31,7 +31,7 @@ def link_reference(series: MeasuredSeries, ends: tuple[End, End]) -> Reference:
 
 
 def _link_limit(end: End) -> tuple[float | None, str]:
-    """The speed of an end's link, or None and why there is none."""
+    """The speed of a node's link, or None and the reason."""
     driver = end.fact("nic.{interface}.driver")
     if end.interface == "lo":
         return None, f"{end.node} was measured over lo, which is no link: gate against memory"

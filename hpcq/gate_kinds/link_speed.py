@@ -1,4 +1,4 @@
-"""What the facts of a node say of the speed of its interface; shared by `link` and `peers`."""
+"""The speed of a node's interface according to the node's facts; shared by `link` and `peers`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ SPEED_FACTS = ("nic.{interface}.speed_mbps", "nic.{interface}.link.speed_bps")
 
 
 def speed_bps(end: End) -> float | None:
-    """What the interface says of its speed now; None where it says nothing."""
+    """The current speed that the interface reports; None if it reports none."""
     speed = end.fact("nic.{interface}.link.speed_bps")
     mbps = end.fact("nic.{interface}.speed_mbps")
     found = speed if isinstance(speed, (int, float)) else 1e6 * mbps if isinstance(mbps, (int, float)) else 0

@@ -1,4 +1,4 @@
-"""`against: memory`: the rate at which the slower of both nodes copies memory. No byte reaches a program without a copy."""
+"""`against: memory`: the rate at which the slower of both nodes copies memory. No byte reaches a program uncopied."""
 
 from __future__ import annotations
 

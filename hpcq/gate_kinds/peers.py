@@ -1,4 +1,4 @@
-"""`against: peers`: the median over the medians of other pairs in the same test, whose ends are the same hardware."""
+"""`against: peers`: the median of the medians of other pairs in the same test whose nodes have the same hardware."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from hpcq.gate_kinds.link_speed import SPEED_FACTS, speed_bps
 
 
 def hardware(end: End) -> str | None:
-    """CPU and NIC of an end in one line; None where its facts do not say.
+    """CPU and NIC of a node in one line; None if its facts do not say.
 
-    Of a NIC what it is and can, not the speed that its link came up with: a link that came up slow is no other hardware.
+    For a NIC: its model and abilities, not the speed of its link. A link that came up slow is not different hardware.
     """
     cpu = end.fact("cpu.model") or end.fact("cpu.part")
     if not cpu:
@@ -27,10 +27,10 @@ def hardware(end: End) -> str | None:
 
 
 class Peers:
-    """The medians of pairs, by test and hardware of both ends; asked for each pair in turn."""
+    """The medians of pairs, by test and hardware of both ends. A gate asks for the reference of each pair in turn."""
 
     def __init__(self, series: Iterable[MeasuredSeries], ends: Mapping[int, tuple[End, End]]) -> None:
-        """ends: by result_id of the series. Series without values or with unknown hardware are nobody's peers."""
+        """ends: by result_id of the series. Series without values or with unknown hardware are peers of no series."""
         self._ends = ends
         values: dict[str, dict[frozenset[str], list[float]]] = {}
         for one in series:
@@ -42,7 +42,7 @@ class Peers:
         self._ordered = {key: sorted(pairs.values()) for key, pairs in self._medians.items()}
 
     def reference(self, series: MeasuredSeries, at_least: int) -> Reference:
-        """The median of the other pairs; the two nodes of this one are not their own peers, whichever is the client."""
+        """The median of the other pairs. The two nodes of this pair do not count, whichever of them is the client."""
         alike = self._alike(series)
         if None in alike:
             node = (series.client, series.server)[alike.index(None)]

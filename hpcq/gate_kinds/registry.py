@@ -1,4 +1,4 @@
-"""The gate kinds that there are: every module of this package that names a KIND."""
+"""All gate kinds: every module of this package that defines a KIND."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from functools import cache
 import hpcq.gate_kinds
 from hpcq.gate_kinds.base import GateAgainst, GateKind
 
-#: Fewer values of a baseline, or fewer peers, say nothing certain: with five, two may be off and the median is still right.
+#: Fewer values of a baseline, or fewer peers, are too uncertain. With five, the median is right even if two are off.
 REFERENCES_AT_LEAST = 5
 
 
 @cache
 def gate_kinds() -> dict[str, GateKind]:
-    """By name, in the order of the names."""
+    """All kinds by name, in the order of the names."""
     modules = (
         importlib.import_module(f"hpcq.gate_kinds.{found.name}") for found in pkgutil.iter_modules(hpcq.gate_kinds.__path__)
     )
@@ -25,7 +25,7 @@ def gate_kinds() -> dict[str, GateKind]:
 
 
 def read_against(text: str) -> GateAgainst:
-    """What a person wrote, such as baseline:NAME or peers. Raises ValueError `FOUND: ALLOWED`."""
+    """Read what a person wrote, such as baseline:NAME or peers. Raises ValueError `FOUND: ALLOWED`."""
     name, _, argument = text.partition(":")
     kind = gate_kinds().get(name)
     if kind is None or bool(argument) != bool(kind.argument):
@@ -34,11 +34,11 @@ def read_against(text: str) -> GateAgainst:
 
 
 def written_kinds(word: str, chosen: Callable[[GateKind], bool] = lambda _: True) -> str:
-    """The kinds as a campaign writes them, for a sentence: `baseline:NAME, link, memory or peers`."""
+    """The kinds as a campaign writes them, as part of a sentence: `baseline:NAME, link, memory or peers`."""
     *others, last = [kind.written for kind in gate_kinds().values() if chosen(kind)]
     return f"{', '.join(others)} {word} {last}" if others else last
 
 
 def needed_facts() -> tuple[str, ...]:
-    """All facts that some kind needs, each once."""
+    """All facts that any kind needs, each once."""
     return tuple(dict.fromkeys(fact for kind in gate_kinds().values() for fact in kind.facts))

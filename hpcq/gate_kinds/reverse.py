@@ -1,4 +1,4 @@
-"""`against: reverse`: what the same two nodes did in the other direction. 90 % finds pairs that are fast one way only."""
+"""`against: reverse`: the result of the same two nodes in the other direction. 90 % finds pairs with one fast way."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _OTHER_WAY = {"client_to_server": "server_to_client", "server_to_client": "clien
 
 
 def is_reverse(series: MeasuredSeries, other: MeasuredSeries) -> bool:
-    """Whether the other is the same test of the same two nodes, with the data going the other way."""
+    """Whether the other series is the same test of the same two nodes, with the data in the other direction."""
     direction = series.parameters.get("direction")
     turned = {**series.parameters, "direction": _OTHER_WAY[direction]} if direction in _OTHER_WAY else None
     same_test = (series.cluster, series.kernel, series.metric) == (other.cluster, other.kernel, other.metric)

@@ -1,13 +1,13 @@
-"""Blame: from results of pairs to the node, link or group that is slow, to noise, or to what should be measured next.
+"""Blame: find the slow node, link or group in the results of pairs, call them noise, or say what to measure next.
 
-    pairs.py      the table of results, and what is said about it
+    pairs.py      the table of results, and what blame says about it
     levels.py     how fast a healthy pair is, and how much healthy pairs scatter
     suspects.py   everything that could be at fault, and which results it touches
     explain.py    the smallest set of suspects that explains the slow results
-    advice.py     the pairs that would settle what is left open
-    blame.py      blame(): the five in a row
+    advice.py     the pairs that would settle the open questions
+    blame.py      blame(): the five steps in order
 
-docs/methods/blame.md explains the method to people. This package imports numpy; import it where it is used.
+docs/methods/blame.md explains the method to people. This package imports numpy, so import it only where you use it.
 """
 
 from hpcq.localisation.blame import blame

@@ -1,10 +1,10 @@
 """What to measure next: the pairs that would settle what the table leaves open, in as few rounds as possible.
 
-    a node that was slow but has no result of its own that clears or convicts it  ->  three partners known to be good
-    a link, or a pair that was slow once while both ends are fine elsewhere        ->  the same pair again
-    a group in doubt                                                              ->  pairs of its nodes with other groups
+    a slow node without results that clear or convict it                    ->  three partners known to be good
+    a link, or a pair that was slow once while both ends are fine elsewhere ->  the same pair again
+    a group in doubt                                                        ->  pairs of its nodes with other groups
 
-Partners are taken in turn, so the first pairs of the list share no node and can run at once.
+Partners take turns, so the first pairs of the list share no node and can run at the same time.
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ from hpcq.localisation.suspects import Suspects
 
 Bools = NDArray[np.bool_]
 
-DOUBT = 8.0  # log odds: less sure than 3,000 to 1 either way is doubt; a node needs about three results to get there
+DOUBT = 8.0  # log odds: less sure than 3,000 to 1 either way is doubt; a node needs about three results to leave it
 CLEARED = -2.0
 PARTNERS = 3
 REPEATS = 2
-# With so many results, slow ones that happened once to a pair whose ends are fine elsewhere pass for noise; below this share of
-# the results they are still listed to be run again, above it the network is unsteady and runs of single pairs tell nothing.
+# From this many results on, a pair that was slow once and whose ends are fine elsewhere counts as noise. While such
+# slow results are less than NOISE_SHARE of all, advice still lists the pairs to run again. If they are more, the
+# network is unsteady, and runs of single pairs tell nothing.
 NOISE_RESULTS_MIN = 20
 NOISE_SHARE = 0.06
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """undecided: something is left open; questions says what, for people; noise_count: slow results put down to noise."""
+    """undecided: something is open. questions: what is open, in words. noise_count: slow results counted as noise."""
 
     undecided: bool
     next_pairs: tuple[tuple[int, int], ...]
@@ -69,10 +70,10 @@ def advise(table: PairTable, suspects: Suspects, found: Explanation) -> Advice:
         plan.pairs += [(a, b)] * (1 if noise else REPEATS)
     few = len(table.value) < 3 or not clear.any()
     undecided = bool(nodes.any() or links or groups or few or (once.any() and not noise))
-    questions = ["too few healthy results to tell what healthy is"] if few else []
+    questions = ["too few healthy results to know the healthy level"] if few else []
     questions += _questions(table, nodes, links, groups)
     if once.any() and not noise:
-        questions.append(f"{once.sum()} results slow once with both ends fine elsewhere: a link, or something passing")
+        questions.append(f"{once.sum()} results slow once with both ends fine elsewhere: a link, or passing traffic")
     return Advice(undecided, tuple(plan.pairs), tuple(questions), int(once.sum()) if noise else 0)
 
 
@@ -85,7 +86,7 @@ def _seen(table: PairTable, results: Bools) -> Bools:
 
 
 def _behind_fault(table: PairTable, suspects: Suspects, found: Explanation) -> Bools:
-    """Nodes of a group at fault: nothing can be said of them until the group is repaired."""
+    """Nodes of a group at fault: nobody can judge them until the group is repaired."""
     behind = np.zeros(len(table.nodes), dtype=bool)
     for i in np.flatnonzero(found.level < 0):
         if suspects.kind[i] is Kind.GROUP:
@@ -94,7 +95,7 @@ def _behind_fault(table: PairTable, suspects: Suspects, found: Explanation) -> B
 
 
 class _Plan:
-    """Pairs so far, and whose turn it is among the good partners."""
+    """The pairs so far, and which good partner comes next."""
 
     def __init__(self, table: PairTable, good: Bools) -> None:
         self.table = table
@@ -105,7 +106,7 @@ class _Plan:
         self.next = 0
 
     def partner(self, node: int, turn: int) -> None:
-        """Add a pair of `node` with the next good partner, one it has not met if there is one."""
+        """Add a pair of `node` with the next good partner, if possible one that it has not met."""
         choice: int | None = None
         for step in range(len(self.good)):
             other = self.good[(self.next + step) % len(self.good)]

@@ -1,4 +1,4 @@
-"""blame(): who is slow."""
+"""blame(): find out what is slow."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def blame(
     minimum_effect_ratio: float = MINIMUM_EFFECT_RATIO,
     crossing_may_cost: bool = True,
 ) -> Blame:
-    """Name the nodes, links and groups that are slow, or the pairs that would tell.
+    """Name the nodes, links and groups that are slow, or the pairs to measure to find them.
 
     table: results of pairs, any unit. higher_is_better: True for rates, False for times.
     minimum_effect_ratio: smallest slowdown that is worth naming, as a share of healthy speed.
-    crossing_may_cost: pairs that cross groups may be slower as a class without a fault; False when the values are ratios to a
-    baseline of the same pair. With two groups, a slow uplink cannot be told from the other's: the first is named.
-    An empty table is undecided.
+    crossing_may_cost: pairs that cross groups may be slower as a class without a fault. Give False when the values are
+    ratios to a baseline of the same pair. With two groups, a slow uplink of one looks like a slow uplink of the other:
+    blame names the first. An empty table is undecided.
     """
     if not len(table.value):
         return Blame(undecided=True, open_questions=("there is no result",))
@@ -66,7 +66,7 @@ def _sorted(found: dict[tuple[str, ...], Culprit]) -> tuple[Culprit, ...]:
 
 
 def _culprit(table: PairTable, levels: Levels, suspects: Suspects, found: Explanation, i: int) -> Culprit:
-    """What is known of suspect i: its level is the median of the results that it alone explains."""
+    """What is known of suspect i. Its level is the median of the results that only this suspect explains."""
     touched = (suspects.of_result == i).any(axis=1)
     clean = (
         touched & (found.expected >= found.level[i] - 1e-12) & (np.abs(levels.relative - found.level[i]) <= 4 * levels.sigma)

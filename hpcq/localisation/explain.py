@@ -1,17 +1,18 @@
-"""The smallest set of suspects that explains the slow results: a likelihood, a price for each suspect, and explaining away.
+"""The smallest set of suspects that explains the slow results: a likelihood, a price per suspect, and explaining away.
 
 A result runs at the speed of the slowest thing on its way (levels are logarithms, 0 = healthy):
 
     expected = min(0, levels of the suspects at fault on its way)
     p(result) = (1 - d) normal(expected, sigma) + d dips(result - expected) + UPWARD / RANGE     d = share of passing dips
 
-dips() starts flat. Once suspects explain what they can, the slow results left over show how often and how deep results dip
-without anybody's fault, and the search is repeated with that: a network with two modes or a long tail accuses nobody.
+dips() starts flat. Once suspects explain what they can, the remaining slow results show how often and how deep results
+dip without a fault. The search then runs again with these dips. So a network with two modes or a long tail
+accuses nothing.
 
-Each suspect's gain is what the likelihood of the results it touches gains when it is at fault, given everybody else who is;
-its price grows with the number of rivals. Round by round, whoever gains most among all who share a slow result with it is
-taken; whoever no longer pays once others are taken is let go. Suspects that share no slow result do not interact, so all such
-maxima are taken at once, and the outcome is that of taking them one by one.
+A suspect's gain is how much the likelihood of the results it touches grows when it is at fault, given all others at
+fault. Its price grows with the number of rivals. Each round adds the suspect that gains most among all that share a
+slow result with it, and drops suspects that no longer pay once others were added. Suspects that share no slow result do
+not interact, so one round takes all such maxima at once, with the same outcome as one by one.
 Source: Friedman, Hastie & Tibshirani 2001, ch. 8 (mixtures and their likelihood); Pearl 1988 (explaining away).
 """
 
@@ -31,7 +32,7 @@ Bools = NDArray[np.bool_]
 Ints = NDArray[np.intp]
 
 RANGE = 1.2  # dips and faults reach down to about 0.3 of healthy speed
-UPWARD = 0.002  # share of results that are unaccountably fast
+UPWARD = 0.002  # share of results that are fast for no known reason
 DIP_SHARE = 0.03
 DIP_SHARE_MAX = 0.6
 DIP_SIGMAS = 2.5
@@ -39,7 +40,7 @@ DEPTHS = 241
 STEP = RANGE / (DEPTHS - 1)
 PASSES_MAX = 4
 DENSITY_TOLERANCE = 0.05
-ERRATIC_SHARE = 0.2  # what is at fault is often unsteady too
+ERRATIC_SHARE = 0.2  # a thing at fault is often unsteady too
 CANDIDATES = 9
 SWEEPS_MAX = 80
 FINE_SIGMAS = -1.5
@@ -51,9 +52,11 @@ CROWDED_RESULTS_MIN = 3
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """level of each suspect, 0 where it is not at fault; gain: log odds of each suspect given the others, -inf without any
-    slow result; evidence: the same before the price; expected: level of each result; slow: which results are clearly below
-    healthy; fine: which are clearly not.
+    """The levels of suspects and results.
+
+    level: of each suspect, 0 if it is not at fault. gain: log odds of each suspect given the others, -inf without any
+    slow result. evidence: the same before the price. expected: level of each result. slow: which results are clearly
+    below healthy. fine: which results are clearly not.
     """
 
     level: Floats
@@ -65,7 +68,7 @@ class Explanation:
 
 
 def explain(levels: Levels, suspects: Suspects, minimum_effect_ratio: float) -> Explanation:
-    """Find who is at fault. minimum_effect_ratio: a suspect slower by less is not worth naming."""
+    """Find what is at fault. minimum_effect_ratio: a suspect whose slowdown is smaller is not worth naming."""
     search = _Search(levels, suspects, minimum_effect_ratio)
     dips = Dips.flat(DIP_SHARE)
     for _ in range(PASSES_MAX):
@@ -78,19 +81,19 @@ def explain(levels: Levels, suspects: Suspects, minimum_effect_ratio: float) -> 
 
 @dataclass(frozen=True, slots=True)
 class Dips:
-    """How often results are slow by nobody's fault, and how deep: density at depths 0, STEP, 2 STEP, ... below expected."""
+    """How often results are slow without a fault, and how deep: density at 0, STEP, 2 STEP, ... below expected."""
 
     share: float
     density: Floats
 
     @classmethod
     def flat(cls, share: float) -> Dips:
-        """Dips of any depth alike."""
+        """Dips where every depth is equally likely."""
         return cls(share, np.full(DEPTHS, share / RANGE))
 
     @classmethod
     def seen(cls, residuals: Floats, sigma: float) -> Dips:
-        """Dips as left over: half-way from flat to the smoothed depths of the slow residuals, nearer the more there are."""
+        """Dips from the remaining slow residuals: between flat and their smoothed depths, nearer to these if many."""
         count = len(residuals)
         depths = -residuals[residuals < -DIP_SIGMAS * sigma]
         share = min((len(depths) + 20 * DIP_SHARE) / (count + 20.0), DIP_SHARE_MAX)
@@ -106,13 +109,13 @@ class Dips:
         return cls(share, share * (trust * np.maximum(smooth, 0.3 * flat) + (1 - trust) * flat))
 
     def at(self, below: Floats) -> Floats:
-        """Density of a result `below` its expected level (positive = slower); none above it by more than a little."""
+        """Density of a result `below` its expected level (positive = slower); 0 if it is more than a little above."""
         position = np.clip(np.rint(below / STEP), 0, DEPTHS - 1).astype(np.intp)
         return self.density[position]
 
 
 class _Search:
-    """One table's arrays, cut down to the suspects that touch a slow result."""
+    """The arrays of one table, reduced to the suspects that touch a slow result."""
 
     def __init__(self, levels: Levels, suspects: Suspects, minimum_effect_ratio: float) -> None:
         self.suspects = suspects
@@ -192,7 +195,7 @@ class _Search:
         return np.asarray(np.log(core + np.where(z > -2, slower, 0.0) + UPWARD / RANGE), dtype=np.float64)
 
     def _level_candidates(self) -> Floats:
-        """Shape (present suspects, CANDIDATES): levels seen in their own slow results, spread evenly over the sorted ones."""
+        """Levels seen in each suspect's own slow results, spread evenly over them in order: (suspects, CANDIDATES)."""
         slow = self.slow[self.result]
         values, owner = self.relative[self.result][slow], self.suspect[slow]
         order = np.lexsort((values, owner))
@@ -202,7 +205,7 @@ class _Search:
         return np.asarray(values[first[:, None] + np.rint(position).astype(np.intp)], dtype=np.float64)
 
     def _two_witnesses(self) -> Bools:
-        """Whether a suspect was slow often enough: a node with two partners, two nodes of a group, a link three times."""
+        """Whether a suspect was slow often enough: node with two partners, two nodes of a group, link three times."""
         slow = self.slow[self.result]
         witness = self.suspects.witness[self.result, self.column]
         allowed = np.zeros(self.suspects.count, dtype=bool)
@@ -229,7 +232,7 @@ class _Search:
         return allowed
 
     def _maxima(self, score: Floats) -> Bools:
-        """Who has the highest score among all who share a slow result with it; score 0 = not standing."""
+        """Which suspects have the highest score among all that share a slow result with them; score 0 takes no part."""
         standing = score > 0
         if not standing.any():
             return standing

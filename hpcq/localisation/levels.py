@@ -1,9 +1,9 @@
-"""How fast a healthy pair is: the level of the topmost big cluster of results, because faults only ever slow pairs down.
+"""How fast a healthy pair is: the level of the topmost big cluster of results, because faults only make pairs slower.
 
-All work is on logarithms with "slower" as "smaller"; a result becomes its logarithm relative to the healthy level of its
-class. Classes: pairs inside a group and pairs that cross groups (crossing may cost something without being a fault), and
-rounds with few pairs, which may be faster than full ones but are never given a lower level of their own: a round of
-re-tests holds mostly suspects.
+All work is on logarithms, where "slower" is "smaller". A result becomes its logarithm relative to the healthy level of
+its class. The first two classes are pairs inside a group and pairs that cross groups: crossing may cost something
+without a fault. The third is rounds with few pairs. They may be faster than full ones, but never get a lower level of
+their own, because a round of re-tests holds mostly suspects.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from hpcq.localisation.pairs import PairTable
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-# Scatter is never taken for less than this: clocks, rounding and frequency steps make that much of a difference.
+# Lower bound of the scatter: clocks, rounding and frequency steps cause this much.
 SIGMA_FLOOR = 0.004
-# A failed pair (value 0) and anything slower than a twentieth count as a twentieth.
+# A failed pair (value 0), and anything slower than a twentieth of healthy speed, count as a twentieth.
 SLOWEST = float(np.log(0.05))
 TOP_SHARE = 0.3
-# The scatter of few results is known poorly, and too small is the dangerous side: twelve results widen it by a quarter.
+# Few results show their scatter poorly, and a value that is too small does harm: twelve results widen it by a quarter.
 SMALL_TABLE = 8.0
 CLASS_COUNT_MIN = 10
 CROWDED_SHARE = 0.5
@@ -32,10 +32,10 @@ SPARSE_SHARE = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """relative: logarithm of each result over its healthy level, <= 0 when slow; sigma: its scatter in healthy pairs.
+    """relative: logarithm of each result over its healthy level, <= 0 when slow. sigma: its scatter in healthy pairs.
 
-    healthy: logarithm of the healthy level of most pairs. crowded, sparse: rounds with many and with few pairs at once.
-    crowd_level: healthy level of crowded rounds relative to sparse ones, 0 when the same.
+    healthy: logarithm of the healthy level of most pairs. crowded, sparse: results of rounds with many and with few
+    pairs. crowd_level: healthy level of crowded rounds relative to sparse ones, 0 when the same.
     """
 
     relative: Floats
@@ -47,10 +47,10 @@ class Levels:
 
 
 def relative_levels(table: PairTable, *, higher_is_better: bool = True, crossing_may_cost: bool = True) -> Levels:
-    """Bring all results of a table to one scale. The table holds at least one result.
+    """Convert all results of a table to one scale. The table holds at least one result.
 
-    crossing_may_cost: pairs that cross groups may be slower as a class without a fault; False for results that are already
-    relative to a baseline of the same pair.
+    crossing_may_cost: pairs that cross groups may be slower as a class without a fault. False for results that are
+    already relative to a baseline of the same pair.
     """
     with np.errstate(divide="ignore"):
         logs = np.log(np.maximum(table.value, 0.0))
@@ -74,7 +74,7 @@ def relative_levels(table: PairTable, *, higher_is_better: bool = True, crossing
 def top_level(logs: Floats) -> tuple[float, float]:
     """Centre and standard deviation of the topmost cluster that holds at least TOP_SHARE of the values.
 
-    Starts near the top and moves to the median of what lies within 2.5 standard deviations until that stands still.
+    Starts near the top and moves to the median of the values within 2.5 standard deviations, until it stops moving.
     """
     if len(logs) < 3:
         return float(logs.max()), SIGMA_FLOOR
@@ -98,7 +98,7 @@ def top_level(logs: Floats) -> tuple[float, float]:
 
 
 def _class_level(relative: Floats, sigma: float, *, may_be_slower: bool) -> float:
-    """Healthy level of a class relative to all pairs: 0 where a tenth of the class is as fast as the rest."""
+    """Healthy level of a class relative to all pairs; 0 if a tenth of the class is as fast as the rest."""
     finite = relative[np.isfinite(relative)]
     if len(finite) < (CLASS_COUNT_MIN if may_be_slower else 3):
         return 0.0
@@ -111,7 +111,7 @@ def _class_level(relative: Floats, sigma: float, *, may_be_slower: bool) -> floa
 
 
 def _crowds(round_index: NDArray[np.intp]) -> tuple[Bools, Bools]:
-    """Which results come from crowded rounds and which from sparse ones, by the number of pairs at once."""
+    """Which results come from crowded rounds and which from sparse ones, by the number of pairs per round."""
     size = np.bincount(round_index)[round_index]
     largest = size.max()
     return size > CROWDED_SHARE * largest, size <= SPARSE_SHARE * largest

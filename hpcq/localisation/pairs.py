@@ -21,10 +21,10 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PairTable:
-    """Results of pairs, one position a result.
+    """Results of pairs, one position per result.
 
     round_index: from 0; results of one round ran at the same time. node_a, node_b: positions in `nodes`.
-    value: the metric, finite. nodes: names, sorted. group_index: position in `groups` of each node, -1 without a group.
+    value: the metric, finite. nodes: names, sorted. group_index: position of each node's group in `groups`, -1 if none.
     """
 
     round_index: NDArray[np.intp]
@@ -37,7 +37,7 @@ class PairTable:
 
     @classmethod
     def from_rows(cls, rows: Iterable[tuple[str | int, str, str, float]], groups: Mapping[str, str] | None = None) -> PairTable:
-        """Table of rows (round, node_a, node_b, value); a value that is not finite is missing and its row dropped."""
+        """Make a table of rows (round, node_a, node_b, value). Drops rows whose value is not finite: it is missing."""
         kept = [row for row in rows if np.isfinite(row[3])]
         nodes = tuple(sorted({name for row in kept for name in row[1:3]}))
         position = {name: i for i, name in enumerate(nodes)}
@@ -60,10 +60,10 @@ class PairTable:
 
 @dataclass(frozen=True, slots=True)
 class Culprit:
-    """One thing at fault: its speed as a share of healthy speed with a 95 % interval, and what speaks for it.
+    """One thing at fault: its speed as a share of healthy speed with a 95 % interval, and the evidence for it.
 
-    names: one node, the two ends of a link, one group, or nothing for Kind.ALL. slow_count of result_count results that
-    it touches were slow. log_odds: natural logarithm of the odds that it is at fault rather than chance.
+    names: one node, the two ends of a link, one group, or nothing for Kind.ALL. It touches result_count results, of
+    which slow_count were slow. log_odds: natural logarithm of the odds that it is at fault rather than chance.
     """
 
     kind: Kind
@@ -78,10 +78,11 @@ class Culprit:
 
 @dataclass(frozen=True, slots=True)
 class Blame:
-    """What the table says. `together`: slow only when many pairs run at once, so load and not a broken part.
+    """What the table says. together: slow only when many pairs run at once, so the cause is load and not a broken part.
 
-    undecided: the table fits more than one story; next_pairs would settle it, the most telling first. noise_count: slow
-    results that happened once and to nobody in particular. healthy_value: what a healthy pair gets; noise_ratio: its scatter.
+    undecided: the table fits more than one explanation; next_pairs would settle it, the most useful first. noise_count:
+    slow results that happened once and point to nothing in particular. healthy_value: what a healthy pair reaches.
+    noise_ratio: the scatter of healthy pairs.
     """
 
     nodes: tuple[Culprit, ...] = ()

@@ -1,11 +1,11 @@
 """Everything that could be at fault, and which results each suspect touches.
 
-A result has SLOTS columns; a column names the suspect of that kind that the result passes through, or -1:
+A result has SLOTS columns. A column names the suspect of its kind that the result passes through, or -1:
 
-    node of either end | the link | uplink of either group (crossing pairs) | either group as a whole | the same, only crowded
+    node of either end | the link | uplink of either group (crossing pairs) | either whole group | the same, crowded
 
-A suspect in a "crowded" column touches only results of crowded rounds: load, not a broken part. Such columns exist only
-where the table has sparse rounds to tell the two apart.
+A suspect in a "crowded" column touches only results of crowded rounds: it stands for load, not for a broken part. Such
+columns exist only if the table has sparse rounds, which tell the two apart.
 """
 
 from __future__ import annotations
@@ -25,9 +25,12 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Suspects:
-    """of_result: shape (results, columns), suspect number or -1. witness: same shape, who else was there; a suspect needs
-    two different witnesses before it is named. The other arrays have one position a suspect: its kind, its item (node, link
-    or group number), whether it acts only in crowded rounds, and the natural logarithm of how many rivals of its kind exist.
+    """The suspects and the results that they touch.
+
+    of_result: shape (results, columns), suspect number or -1. witness: same shape, the other party of the result; a
+    suspect needs two different witnesses before it is named. The other arrays have one position per suspect: its kind,
+    its item (node, link or group number), whether it acts only in crowded rounds, and the natural logarithm of the
+    number of its rivals, the suspects of the same kind.
     """
 
     of_result: Ints
@@ -40,7 +43,7 @@ class Suspects:
 
     @property
     def count(self) -> int:
-        """How many suspects there are."""
+        """The number of suspects."""
         return len(self.kind)
 
 

@@ -1,13 +1,14 @@
-"""From pairs to allocations: which pairs share one, and what is played at once inside it.
+"""From pairs to allocations: which pairs share an allocation, and which of them run at the same time inside it.
 
-    allocation: pair        an allocation a pair, as ever
+    allocation: pair        each pair has an allocation of its own (the default)
     allocation: group of n  nodes that have most pairs among each other share one
-    allocation: whole       all nodes that are idle share one
+    allocation: whole       all idle nodes share one
 
     pairs of one allocation --rounds_of--> rounds of disjoint pairs --steps_of--> steps, a barrier after each
 
-A load says what else of ours is on the network while a pair is measured: `rounds` all pairs of its round, `bisection` the
-same when every pair crosses the middle, `alone` nothing. Pure; the same input gives the same steps.
+A load says which other pairs of the campaign use the network while a pair is measured. `rounds`: all pairs of its
+round. `bisection`: all pairs of its round, and each of them crosses the middle. `alone`: no other pair.
+Pure: the same input gives the same steps.
 """
 
 from __future__ import annotations
@@ -31,23 +32,23 @@ from hpcq.scheduler.limits import NO_LIMITS, Bound, JobLimits
 if TYPE_CHECKING:
     from hpcq.scheduler.types import NodeState
 
-#: What a tournament costs beside its steps: claim, agents on all nodes, their connections and facts, their end.
+#: What a tournament costs in addition to its steps: claim, agents on all nodes, their connections and facts, their end.
 _TOURNAMENT_OVERHEAD_S = 4.0
-#: Beside, where it has MPI tests: the launch of the one MPI step.
+#: What MPI tests cost in addition: the launch of the one MPI step.
 _MPI_OVERHEAD_S = 3.0
-#: What a step costs beside the test's own duration: connection, snapshots, evidence, the barrier.
+#: What a step costs in addition to the duration of its test: connection, snapshots, evidence, the barrier.
 _STEP_OVERHEAD_S = 0.2
-#: A tournament's margin: slow starts, and nodes that are lost.
+#: Shortest time limit of a tournament: slow starts and lost nodes must fit.
 _WALLTIME_MARGIN_S = 120.0
-#: How many nodes share an allocation where the cost of groups is shown to somebody who named no number.
+#: Nodes per group in the cost that hpcq shows when the campaign gives no number.
 _GROUP_NODE_COUNT = 8
-#: Pairs up to which allocations are counted one by one; beyond, their number is estimated.
+#: Up to this many pairs, hpcq counts the allocations one by one. Beyond, it estimates their number.
 _COUNTED_PAIRS_MAX = 5000
 
 
 @dataclass(frozen=True, slots=True)
 class PlayedStep:
-    """What is played at once: one repetition of one test by all `pairs`, no node twice."""
+    """What runs at the same time: one repetition of one test by all `pairs`. No node is in two of them."""
 
     round_no: int
     test_no: int
@@ -56,7 +57,7 @@ class PlayedStep:
 
 
 def loads_of(campaign: Campaign) -> tuple[str, ...]:
-    """Under which loads every test is measured; one empty word for pairs in allocations of their own."""
+    """The loads under which every test is measured: one empty word where each pair has an allocation of its own."""
     allocation = campaign.allocation
     if allocation.kind is AllocationKind.PAIR:
         return ("",)
@@ -67,7 +68,7 @@ def loads_of(campaign: Campaign) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """What a cluster's plan is made from beside the campaign: its nodes as they are, and what its site lets a job be."""
+    """What a cluster's plan is made from, apart from the campaign: the nodes' states and the site's limits per job."""
 
     cluster: Cluster
     nodes: Sequence[NodeState]
@@ -77,7 +78,7 @@ class Basis:
 
 
 def plan_allocations(campaign: Campaign, basis: Basis) -> Plan:
-    """make_plan, with allocations shared as the campaign says, each within what the site lets a job be."""
+    """Make a plan as make_plan does, with allocations shared as the campaign says and within the site's limits."""
     where = f"{campaign.name} on {basis.cluster.name}"
     limits = basis.limits
     refuse_where_not_taken(where, limits)
@@ -92,9 +93,9 @@ def plan_allocations(campaign: Campaign, basis: Basis) -> Plan:
 
 
 def packed(plan: Plan, campaign: Campaign, budget: Budget, largest: Bound | None = None) -> Plan:
-    """The plan with its tests once a load, and the cost of its allocations and of the other ways to make them.
+    """The plan with each test once per load, the cost of its allocations, and the cost of the other ways to share them.
 
-    largest: how many nodes the site lets a job have.
+    largest: the most nodes that the site allows per job.
     """
     pair_cost = plan.cost
     count = len(plan.tests)
@@ -112,7 +113,7 @@ def packed(plan: Plan, campaign: Campaign, budget: Budget, largest: Bound | None
         allocation=campaign.allocation.kind.value,
         allocation_node_count=campaign.allocation.node_count,
     )
-    # Other allocations are shown as they would be with the same tests, all pairs of a round at once.
+    # The other ways are shown with the same tests, and with all pairs of a round at the same time.
     as_rounds = (
         plan
         if plan.allocation != AllocationKind.PAIR
@@ -143,9 +144,9 @@ def choose_allocations(
     budget: Budget,
     plan: Plan,
 ) -> list[tuple[PlannedPair, ...]]:
-    """The allocations to ask for now, each as its pairs in plan order; no node is in two of them, nor in one of ours.
+    """The allocations to submit now, each as its pairs in plan order. They share no node, nor one with our jobs.
 
-    With allocation `whole` there is one at a time, of all idle nodes that the budget allows.
+    With allocation `whole` there is only one at a time, of all idle nodes that the budget allows.
     """
     room = sys.maxsize if budget.jobs_at_most is None else budget.jobs_at_most - len(active_jobs)
     whole = plan.allocation == AllocationKind.WHOLE
@@ -174,7 +175,7 @@ def nodes_of(pairs: Iterable[PlannedPair]) -> tuple[str, ...]:
 
 
 def rounds_of(pairs: Iterable[PlannedPair]) -> list[list[PlannedPair]]:
-    """Rounds of disjoint pairs: each pair goes to the first one where both its nodes are free. Keeps rounds as they were."""
+    """Rounds of disjoint pairs: each pair goes to the first round where both nodes are free. Keeps existing rounds."""
     taken: dict[str, int] = {}
     rounds: list[list[PlannedPair]] = []
     for pair in pairs:
@@ -191,10 +192,10 @@ def rounds_of(pairs: Iterable[PlannedPair]) -> list[list[PlannedPair]]:
 def steps_of(
     plan: Plan, pairs: Sequence[PlannedPair], missing: Mapping[str, Collection[tuple[int, int]]]
 ) -> Iterator[PlayedStep]:
-    """All that these pairs still miss (by job_id: test and repetition), in the order of play.
+    """All steps that these pairs still miss, in the order in which they run. missing: test and repetition by job_id.
 
-    Each repetition goes through all rounds, each round through all tests, in an order drawn from the plan's seed; so the
-    repetitions of a pair lie apart, and a tournament that is cut short has something of every pair.
+    Each repetition goes through all rounds, and each round through all tests in an order that the plan's seed decides.
+    So the repetitions of a pair lie apart in time, and a tournament that is cut short has some results of every pair.
     """
     rounds = rounds_of(pairs)
     for repetition_no in range(1, plan.repetition_count + 1):
@@ -220,13 +221,13 @@ def estimate_s(tests: Sequence[Test], repetition_count: int, round_count: int, p
 
 
 def walltime_of(estimated_s: float, tests: Sequence[Test]) -> int:
-    """A tournament's time limit in whole minutes: half as long again, and room for one test that hangs."""
+    """A tournament's time limit in whole minutes: 1.5 times the estimate, and enough for one test that hangs."""
     hanging_s = max(test.timeout_s for test in tests)
     return 60 * math.ceil(max(1.5 * estimated_s, estimated_s + hanging_s, _WALLTIME_MARGIN_S) / 60)
 
 
 def fitting(pairs: Sequence[PlannedPair], plan: Plan, most_s: float | None) -> list[PlannedPair]:
-    """As many of the first rounds of these pairs as fit into the time limit; of the first round, as many pairs as do."""
+    """As many of the first rounds as fit into the time limit; if not even one fits, as many of its pairs as fit."""
     rounds = rounds_of(pairs)
 
     def fits(round_count: int, pair_count: int) -> bool:
@@ -249,7 +250,7 @@ def _limit_s(campaign: Campaign, budget: Budget) -> int | None:
 
 
 def _cost(plan: Plan, name: str, size: int | None, most_s: int | None) -> AllocationCost:
-    """What it takes to play all pairs of a plan in allocations of this size; None is one of all nodes."""
+    """What all pairs of a plan cost in allocations of `size` nodes; None: one allocation of all nodes."""
     if len(plan.pairs) > _COUNTED_PAIRS_MAX:
         return _estimated_cost(plan, name, size)
     job_count, longest_s, node_seconds = 0, 0.0, 0.0
@@ -262,7 +263,7 @@ def _cost(plan: Plan, name: str, size: int | None, most_s: int | None) -> Alloca
 
 
 def _estimated_cost(plan: Plan, name: str, size: int | None) -> AllocationCost:
-    """The same for very many pairs, from how many there are of how many there could be."""
+    """The same for very many pairs, estimated from the share of all possible pairs that the plan has."""
     degrees: dict[str, int] = {}
     for pair in plan.pairs:
         for node in pair:
@@ -290,7 +291,7 @@ def _allocations(plan: Plan, size: int | None, most_s: int | None) -> Iterator[S
 
 
 def _groups(pending: Sequence[PlannedPair], size: int, left: int, *, disjoint: bool) -> Iterator[list[PlannedPair]]:
-    """Groups of at most `size` nodes with many pairs inside, `left` nodes in all; disjoint: no node in two of them."""
+    """Groups of at most `size` nodes with many pairs inside, `left` nodes in total. disjoint: groups share no node."""
     meets: dict[str, dict[str, list[int]]] = {}
     for index, pair in enumerate(pending):
         for one, other in ((pair.client, pair.server), (pair.server, pair.client)):
@@ -316,7 +317,7 @@ def _groups(pending: Sequence[PlannedPair], size: int, left: int, *, disjoint: b
 def _grown(
     first: PlannedPair, meets: Mapping[str, Mapping[str, Sequence[int]]], used: set[str], done: set[int], size: int
 ) -> set[str]:
-    """A pair and the nodes that have most undone pairs with those that are in already."""
+    """The nodes of a pair, and the nodes that have most undone pairs with those already chosen."""
     nodes: dict[str, None] = {}
     counts: dict[str, int] = {}
 

@@ -1,4 +1,4 @@
-"""Which nodes of a cluster a campaign is planned on, and why not the others: pure, over the node list as it was read."""
+"""Which nodes of a cluster a campaign is planned on, and why the others are left out. Pure: works on a node list."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from hpcq.sorting import natural
 if TYPE_CHECKING:
     from hpcq.scheduler.types import NodeState
 
-#: Conditions of a node that end with somebody's job.
+#: States of a node that end when a job ends.
 _AT_WORK = frozenset({"busy", "planned"})
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A node that may be used."""
+    """A node that the campaign may use."""
 
     node: str
     state: str
@@ -28,7 +28,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Excluded:
-    """A node that may not, and why."""
+    """A node that the campaign may not use, and why."""
 
     node: str
     reason: str
@@ -37,7 +37,7 @@ class Excluded:
 def choose_candidates(
     campaign: Campaign, cluster: Cluster, nodes: Sequence[NodeState], seed: int
 ) -> tuple[list[Candidate], list[Excluded]]:
-    """Those planned on, and every other node with its reason. Raises UserError when they are fewer than two."""
+    """The nodes to plan on, and every other node with its reason. Raises UserError if fewer than two are left."""
     choice = campaign.nodes
     states = {node.node: node for node in nodes}
     include, exclude = set(choice.include), set(choice.exclude)
@@ -61,7 +61,7 @@ def choose_candidates(
         del reasons[name]
     if choice.at_most is not None and len(usable) > choice.at_most:
         order = seeded_order(usable, seed)
-        if campaign.pairs.node in order:  # the middle of a star is not what is left out
+        if campaign.pairs.node in order:  # never leave out the middle of a star
             order.sort(key=lambda name: name != campaign.pairs.node)
         reasons |= dict.fromkeys(order[choice.at_most :], f"at most {choice.at_most} nodes, others were drawn")
         usable = order[: choice.at_most]
@@ -73,7 +73,7 @@ def choose_candidates(
 
 
 def _waited_for(campaign: Campaign, idle: Sequence[str], busy: Sequence[str]) -> list[str]:
-    """The nodes at work that are planned with all the same: the driver waits for them, as long as its patience lasts."""
+    """The busy nodes that are planned on anyway: the driver waits for them until its patience ends."""
     if campaign.nodes.state == "up" or len(idle) < 2:
         return list(busy)
     named = {node for pair in campaign.pairs.pairs for node in pair} | {campaign.pairs.node}
@@ -81,7 +81,7 @@ def _waited_for(campaign: Campaign, idle: Sequence[str], busy: Sequence[str]) ->
 
 
 def _unfit(node: NodeState, campaign: Campaign, cluster: Cluster) -> str | None:
-    """Why a node cannot be used, neither now nor when its jobs have ended, or None."""
+    """Why a node cannot be used now, nor after its jobs end; None if it can."""
     partition = campaign.nodes.partition or cluster.partition
     if partition is not None and node.partitions and not set(partition.split(",")) & set(node.partitions):
         return f"not in partition {partition}"
@@ -97,7 +97,7 @@ def _state_words(node: NodeState) -> str:
 
 
 def has_features(features: Collection[str], constraint: str) -> bool:
-    """Whether features meet `a&b|c`: all of a and b, or c."""
+    """Whether the features satisfy `a&b|c`: both a and b, or c."""
     return any(all(word in features for word in group.split("&")) for group in constraint.split("|"))
 
 

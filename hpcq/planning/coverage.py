@@ -1,6 +1,6 @@
-"""How well pairs cover nodes and groups: as planned, and as measured so far. Pure counting; shown before all else.
+"""How well pairs cover nodes and groups: as planned, and as measured so far. Pure counting; reports show it first.
 
-Plan + which of its pairs count -> Coverage: the least covered node and pair of groups, and who is below the goal, and why
+Plan + which of its pairs count -> Coverage: the least covered node and pair of groups, what is below its goal, and why
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from hpcq.planning.plan import Plan
 from hpcq.sorting import natural
 from hpcq.units import count_of
 
-#: More are counted, not listed.
+#: At most this many are listed; the rest is only counted.
 _LISTED_MAX = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Short:
-    """A node, or two groups, that stand in fewer pairs than wanted."""
+    """A node, or two groups, with fewer pairs than wanted."""
 
     name: str
     count: int
@@ -29,7 +29,7 @@ class Short:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Counts and goals; a goal of 0 is none. The lists name the worst dozen, the counts say how many there are."""
+    """Counts and goals; a goal of 0 means no goal. The lists name the worst dozen, the counts say how many exist."""
 
     pair_count: int
     node_count: int
@@ -45,7 +45,7 @@ class Coverage:
 
     @property
     def reached(self) -> bool:
-        """Whether every goal is."""
+        """Whether every goal is reached."""
         return not self.nodes_short_count and not self.group_pairs_short_count
 
     def to_json(self) -> dict[str, Any]:
@@ -54,12 +54,12 @@ class Coverage:
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Coverage:
-        """Read what `to_json` made."""
+        """Read what `to_json` wrote."""
         short = {name: tuple(Short(**one) for one in found[name]) for name in ("nodes_short", "group_pairs_short")}
         return cls(**{**found, **short})
 
     def lines(self) -> list[str]:
-        """For a person: one line of counts, then who is short and why."""
+        """Lines for people: first the counts, then which nodes and groups have too few pairs, and why."""
         goal = f" of {self.node_goal}" if self.node_goal else ""
         pairs, nodes = count_of(self.pair_count, "pair"), count_of(self.node_count, "node")
         counts = f"{pairs} of {nodes}, each node in at least {self.node_min}{goal}"
@@ -74,7 +74,7 @@ class Coverage:
 
 
 def coverage_of(plan: Plan, counted: Iterable[int] | None = None, reasons: Mapping[int, str] | None = None) -> Coverage:
-    """Coverage by the pairs at these places of the plan (default: all of them); reasons: why others are not there."""
+    """Coverage by the pairs with these indexes (default: all of the plan). reasons: why the other pairs are missing."""
     nodes = {candidate.node: 0 for candidate in plan.candidates}
     places = range(len(plan.pairs)) if counted is None else list(counted)
     groups = plan.groups

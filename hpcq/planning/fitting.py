@@ -1,10 +1,10 @@
-"""A plan within what the site lets one job be: smaller tournaments, a shorter time limit, or a refusal with the reason.
+"""Fit a plan into the site's limits for one job: smaller tournaments, a shorter time limit, or a reasoned refusal.
 
     Campaign + JobLimits --fit_campaign--> Campaign      whole -> groups of MaxNodes, or pairs
-    Plan + JobLimits     --fit_plan-->     Plan          time limit cut to MaxTime, what was changed in `notes`
-    Plan + JobLimits of both clusters --fit_link--> Plan  the same for a link, whose jobs have one node on each
+    Plan + JobLimits     --fit_plan-->     Plan          time limit cut to MaxTime; `notes` say what was changed
+    Plan + JobLimits of both clusters --fit_link--> Plan  the same for a link, whose jobs have one node on each cluster
 
-Pure. A job that is larger or longer than allowed waits for ever in most queues, so it is never made.
+Pure. In most queues a job that is larger or longer than allowed waits forever, so hpcq never submits one.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 def refuse_where_not_taken(where: str, limits: JobLimits) -> None:
-    """Raise UserError where the site takes no job of this user in the partition."""
+    """Raise UserError if the site accepts no job of this user in the partition."""
     if limits.refusals:
         lines = [f"{where}: the site would not take its jobs", *(f"  {one}" for one in limits.refusals)]
         raise UserError("\n".join(lines), "partition, account, qos and reservation of the cluster file decide this")
 
 
 def fit_campaign(campaign: Campaign, node_count: int, limits: JobLimits, where: str) -> Campaign:
-    """The campaign with allocations as large as allowed on `node_count` nodes. Raises UserError where none is."""
+    """The campaign with the largest allocations allowed on `node_count` nodes. Raises UserError if none is allowed."""
     most, least, allocation = limits.nodes_at_most, limits.nodes_at_least, campaign.allocation
     if most is not None and most.value < 2:
         raise UserError(f"{where}: {most.source} is {most.value}: a pair needs two", "another partition, or qos")
@@ -60,7 +60,7 @@ def fit_plan(plan: Plan, asked: Campaign, limits: JobLimits, where: str) -> Plan
         if plan.cost.estimated_job_s > wall.value:
             raise UserError(
                 f"{where}: a job is estimated to take {plan.cost.estimated_job_s:g} s: {wall.source} allows {wall.value} s",
-                "fewer tests or repetitions a job, or another partition",
+                "fewer tests or repetitions per job, or another partition",
             )
         notes.append(f"{wall.source} is {wall.value} s: time limit cut from {plan.walltime_s} s")
         plan = replace(plan, walltime_s=wall.value)
@@ -68,9 +68,9 @@ def fit_plan(plan: Plan, asked: Campaign, limits: JobLimits, where: str) -> Plan
 
 
 def fit_link(plan: Plan, patience_s: float, limits: Mapping[str, JobLimits]) -> Plan:
-    """A link's plan with a time limit that both its clusters allow; limits: by cluster.
+    """A link's plan with a time limit that both of its clusters allow. limits: by cluster.
 
-    Raises UserError where one of them takes no job of one node, or none that is long enough to wait and to measure.
+    Raises UserError if one of them accepts no job of one node, or none that is long enough to wait and to measure.
     """
     needed_s, asked_s, notes = plan.cost.estimated_job_s + patience_s, plan.walltime_s, []
     for cluster, known in limits.items():

@@ -1,20 +1,20 @@
-"""What jobs are called: j00001 measures the first pair of the plan, g00001 is the first allocation that several pairs share."""
+"""Names of jobs: j00001 measures the first pair of the plan, g00001 is the first allocation shared by several pairs."""
 
 from __future__ import annotations
 
 
 def job_id_of(pair_index: int) -> str:
-    """The job of the pair at this place of the plan."""
+    """The name of the job that measures the pair with this index in the plan."""
     return f"j{pair_index + 1:05d}"
 
 
 def pair_index_of(job_id: str) -> int:
-    """Where the pair of a job stands in the plan: job j00001 is pair 0."""
+    """The index in the plan of the pair that a job measures: job j00001 measures pair 0."""
     return int(job_id[1:]) - 1
 
 
 def shared_job_id(number: int) -> str:
-    """The `number`th allocation, from 1, that several pairs of a plan share."""
+    """The name of the `number`th shared allocation of a plan, counted from 1."""
     return f"g{number:05d}"
 
 

@@ -1,9 +1,9 @@
-"""What a campaign will do over the link between two clusters: pure, seeded, written to disk like any plan.
+"""Plan what a campaign does over the link between two clusters: pure, seeded, written to disk like any plan.
 
     plans of both clusters (their candidates) + Link + seed --plan_link--> LinkPlan (<from>+<to>/plan.json)
 
-Nodes are written CLUSTER/NODE, because both clusters may have an n1. A pair is (client, server): the server listens, so
-`listen: from` turns it round; both directions are parameters of the tests, not pairs.
+Nodes are written CLUSTER/NODE, because both clusters may have an n1. A pair is (client, server). The server listens, so
+`listen: from` swaps the two. Both directions are parameters of the tests, not pairs.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from hpcq.planning.pairs import Pair, seeded_order
 from hpcq.planning.plan import Cost, Goals, NotPlanned, Plan
 from hpcq.scheduler.limits import JobLimits
 
-#: What the rendezvous of both sides adds to a job: a few turns of the driver.
+#: What the rendezvous of both sides adds to a job: a few polls of the driver.
 _MEETING_S = 5.0
 _TURNED = {"client_to_server": "server_to_client", "server_to_client": "client_to_server"}
 
 
 @dataclass(frozen=True, slots=True)
 class LinkPlan:
-    """The plan of a link: `plan` has CLUSTER/NODE for every node and the link's name for its cluster."""
+    """The plan of a link. In `plan`, every node is written CLUSTER/NODE and the link's name is the cluster."""
 
     link: Link
     plan: Plan
 
     def to_json(self) -> str:
-        """The text of plan.json: that of a cluster's plan, with the link's own values."""
+        """The text of plan.json: as for a cluster, with the link's own values."""
         head, rest = self.plan.to_json().split("\n", 1)
         return f'{head}\n  "link": {json.dumps(asdict(self.link))},\n{rest}'
 
     @classmethod
     def from_json(cls, text: str, where: str = "plan.json") -> LinkPlan:
-        """Read what `to_json` wrote. Raises StoreError when it is something else."""
+        """Read what `to_json` wrote. Raises StoreError if the text is anything else."""
         try:
             fields: dict[str, Any] = json.loads(text)
             link = fields.pop("link")
@@ -61,7 +61,7 @@ class LinkPlan:
 
 
 def qualified(cluster: str, node: str) -> str:
-    """A node's name where nodes of several clusters stand together."""
+    """A node's name as CLUSTER/NODE, for texts with nodes of several clusters."""
     return f"{cluster}/{node}"
 
 
@@ -72,7 +72,7 @@ def split(name: str) -> tuple[str, str]:
 
 
 def plan_cluster(campaign: Campaign, basis: Basis) -> Plan:
-    """The plan of one cluster of a campaign; without `pairs` in the file, a ring of the nodes that its links use.
+    """The plan of one cluster of a campaign. Without `pairs` in the file, it is a ring of the nodes that its links use.
 
     Raises UserError as make_plan does.
     """
@@ -87,7 +87,7 @@ def plan_cluster(campaign: Campaign, basis: Basis) -> Plan:
     chosen = [*wanted, *fill[: max(0, 2 - len(wanted))]]
     chosen_nodes = replace(campaign.nodes, include=tuple(chosen), at_most=None)
     compared = any(link.compare for link in campaign.links if cluster.name in {link.from_cluster, link.to_cluster})
-    # Without a comparison no pair of it is a job: what the site lets a pair's job be does not matter.
+    # Without a comparison, no pair of the cluster becomes a job, so the site's limits for such a job do not matter.
     limits = basis.limits if compared else JobLimits(refusals=basis.limits.refusals)
     plan = plan_allocations(replace(campaign, nodes=chosen_nodes), replace(basis, limits=limits))
     known = {one.node: one for one in everything.excluded}
@@ -99,7 +99,7 @@ def plan_cluster(campaign: Campaign, basis: Basis) -> Plan:
 
 
 def nodes_of_links(campaign: Campaign, cluster: str, usable: Sequence[str], seed: int) -> list[str]:
-    """The nodes of a cluster that its links use, of those that can be used; each once."""
+    """The usable nodes of a cluster that its links use, each once."""
     found: list[str] = []
     for link in campaign.links:
         if cluster in {link.from_cluster, link.to_cluster}:
@@ -108,10 +108,10 @@ def nodes_of_links(campaign: Campaign, cluster: str, usable: Sequence[str], seed
 
 
 def compared_pairs(campaign: Campaign, plan: Plan, links: Sequence[LinkPlan]) -> frozenset[int]:
-    """The pairs of a cluster, as places in its plan, that are the comparison of its links: both ends are nodes of theirs.
+    """The pairs (indexes in the cluster's plan) that its links are compared with: both ends are nodes of these links.
 
-    They are measured right beside the link's own pairs. Where the campaign names no pairs, all of them are. A campaign that
-    names its pairs and lets them share allocations keeps these whole: none is taken out.
+    They are measured right beside the link's own pairs. If the campaign names no pairs, all pairs are compared. If it
+    names pairs that share allocations, the allocations stay whole: no pair is taken out.
     """
     if campaign.pairs_of_links:
         return frozenset(range(len(plan.pairs)))
@@ -125,9 +125,9 @@ def compared_pairs(campaign: Campaign, plan: Plan, links: Sequence[LinkPlan]) ->
 def plan_link(
     campaign: Campaign, link: Link, plans: tuple[Plan, Plan], limits: Mapping[str, JobLimits] | None = None
 ) -> LinkPlan:
-    """The plan of a link; `plans`: those of its from and its to cluster, whose candidates it draws from.
+    """The plan of a link. plans: the plans of its `from` and its `to` cluster, whose candidates it draws from.
 
-    limits: what jobs may be, by cluster. Raises UserError when no pair of it can run.
+    limits: what jobs may be, by cluster. Raises UserError when none of its pairs can run.
     """
     pairs, not_planned = _pairs(link, plans)
     tests = _tests(campaign, link)
@@ -144,7 +144,7 @@ def plan_link(
         excluded=tuple(replace(one, node=qualified(plan.cluster, one.node)) for plan in plans for one in plan.excluded),
         tests=tuple(tests),
         repetition_count=count,
-        # The side that is there first waits for the other within its own time limit.
+        # The side that starts first waits for the other within its own time limit.
         walltime_s=walltime_s + 60 * math.ceil(link.patience_s / 60),
         attempt_count_max=campaign.attempt_count_max,
         pairs=pairs,
@@ -156,16 +156,16 @@ def plan_link(
 
 
 def refuse_beyond_budget(campaign: Campaign, budget: Budget, made: LinkPlan, own: Plan) -> None:
-    """Raise UserError where a link asks for more than one of its clusters allows; `own`: the plan of that cluster's pairs.
+    """Raise UserError if a link asks for more than one of its clusters allows. own: the plan of that cluster's pairs.
 
-    Its node-seconds are counted together with the cluster's own pairs, and with the other links of that cluster.
+    The node-seconds of the cluster's own pairs, of this link and of its other links count together.
     """
     where = f"{campaign.name} on {own.cluster}"
     most_s = budget.walltime_at_most_s
     if most_s is not None and made.plan.walltime_s > most_s:
         raise UserError(
             f"{where}: walltime: jobs of {made.link.name} ask for {made.plan.walltime_s} s: the budget allows {most_s} s",
-            hint="a link's jobs may wait patience_s for each other: a shorter one, or fewer tests a job",
+            hint="a link's jobs may wait patience_s for each other: a shorter one, or fewer tests per job",
         )
     limit, planned_s = budget.node_seconds_at_most, own.cost.node_seconds
     if limit is not None and made.plan.walltime_s > limit:
@@ -212,7 +212,7 @@ def _pairs(link: Link, plans: tuple[Plan, Plan]) -> tuple[tuple[Pair, ...], tupl
 
 
 def _side(link: Link, cluster: str, usable: Sequence[str], seed: int) -> list[str]:
-    """The nodes of one side: those that the list names, or the first that the seed draws."""
+    """The nodes of one side: those that the list names, or the first ones in the seed's order."""
     side = 0 if cluster == link.from_cluster else 1
     if link.node_pairs:
         return [pair[side] for pair in link.node_pairs if pair[side] in usable]
@@ -220,7 +220,7 @@ def _side(link: Link, cluster: str, usable: Sequence[str], seed: int) -> list[st
 
 
 def _zip_round(sides: tuple[list[str], list[str]], count: int) -> list[tuple[str, str]]:
-    """`count` different pairs, every node as seldom as possible: the second lap is shifted by one."""
+    """`count` different pairs that use every node as rarely as possible; the second lap is shifted by one."""
     longer = max(len(sides[0]), len(sides[1]))
     made = []
     for lap in range(min(len(sides[0]), len(sides[1]))):
@@ -229,7 +229,7 @@ def _zip_round(sides: tuple[list[str], list[str]], count: int) -> list[tuple[str
 
 
 def _tests(campaign: Campaign, link: Link) -> list[Test]:
-    """The campaign's tests, and those that have a direction once each way."""
+    """The campaign's tests; a test that has a direction comes once per direction."""
     tests: list[Test] = []
     seen: set[tuple[str, tuple[tuple[str, ParameterValue], ...]]] = set()
     for one in campaign.tests:

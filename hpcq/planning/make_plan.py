@@ -1,4 +1,4 @@
-"""From a campaign, a cluster and its nodes to the plan: the same input gives the same plan, byte for byte.
+"""Make the plan from a campaign, a cluster and its nodes. The same input gives the same plan, byte for byte.
 
 Campaign + Cluster + node list + seed --make_plan--> Plan
 """
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from hpcq.scheduler.types import NodeState
 
 
-#: What a job costs beside its tests: claim, facts of both nodes, server start and end. Seen in the lab: about a second.
+#: What a job costs in addition to its tests: claim, facts of both nodes, server start and end. In the lab: about 1 s.
 _JOB_OVERHEAD_S = 3.0
-#: What one measurement costs beside its own duration: process start, connection, snapshots; for MPI a launch.
+#: What one measurement costs in addition to its duration: process start, connection, snapshots; for MPI a launch.
 _TEST_OVERHEAD_S = 0.3
 _MPI_TEST_OVERHEAD_S = 1.5
-#: Schedulers count time limits in minutes; a slow prologue or a loaded node must fit.
+#: Schedulers count time limits in minutes. A slow prologue or a loaded node must fit.
 _WALLTIME_MARGIN_S = 60.0
 
 
@@ -39,10 +39,10 @@ def make_plan(
     *,
     allocation: Callable[[Plan], Plan] | None = None,
 ) -> Plan:
-    """Plan a campaign on one cluster whose nodes are as given; `seed` is usually `campaign.seed_of(run_id)`.
+    """Plan a campaign on one cluster with these nodes; `seed` is usually `campaign.seed_of(run_id)`.
 
-    allocation: what allocations.py makes of the plan; without it each pair has an allocation of its own.
-    Raises UserError when it cannot run there: no MPI, fewer than two nodes, no pair, or beyond the budget.
+    allocation: how allocations.py changes the plan; without it, each pair has an allocation of its own.
+    Raises UserError when the campaign cannot run there: no MPI, fewer than two nodes, no pair, or beyond the budget.
     """
     refuse_without_mpi(campaign, cluster)
     candidates, excluded = choose_candidates(campaign, cluster, nodes, seed)
@@ -86,7 +86,7 @@ def make_plan(
 
 
 def estimate_job_s(tests: Sequence[Test], repetition_count: int = 1) -> float:
-    """How long one job will run: every repetition of every test, with what starting them costs."""
+    """How long one job runs: every repetition of every test, and the cost of starting them."""
     once = sum(
         expected_s(test.parameters) + (_MPI_TEST_OVERHEAD_S if test.program == "hpcq-mpi" else _TEST_OVERHEAD_S)
         for test in tests
@@ -95,14 +95,14 @@ def estimate_job_s(tests: Sequence[Test], repetition_count: int = 1) -> float:
 
 
 def derive_walltime_s(tests: Sequence[Test], repetition_count: int) -> int:
-    """A short and honest time limit in whole minutes: twice the estimate and a margin, and room for one test that hangs."""
+    """A short but sufficient time limit in whole minutes: twice the estimate, a margin, room for one hanging test."""
     estimate_s = estimate_job_s(tests, repetition_count)
     hanging_s = estimate_s + max(test.timeout_s for test in tests)
     return 60 * math.ceil(max(2 * estimate_s + _WALLTIME_MARGIN_S, hanging_s) / 60)
 
 
 def _not_planned(campaign: Campaign, cluster: Cluster, names: Sequence[str], excluded: Sequence[Excluded]) -> list[NotPlanned]:
-    """The pairs that the campaign names but whose nodes are no candidates."""
+    """The pairs that the campaign names, but whose nodes are not candidates."""
     usable = set(names)
     reasons = {one.node: one.reason for one in excluded}
     choice = campaign.pairs
@@ -118,7 +118,7 @@ def _not_planned(campaign: Campaign, cluster: Cluster, names: Sequence[str], exc
 
 
 def _groups(choice: PairChoice, names: Sequence[str], nodes: Sequence[NodeState]) -> dict[str, str]:
-    """The group of each candidate that has one: its switch, or its first feature that fits the pattern."""
+    """The group of each candidate that has one: its switch, or its first feature that matches the pattern."""
     if choice.group is None:
         return {}
     if choice.group == "switch":

@@ -1,13 +1,13 @@
-"""From nodes to pairs, in rounds where no node stands twice.
+"""From nodes to pairs, in rounds where each node occurs at most once.
 
-The circle method: one node stays, the others turn; after n - 1 turns (n, when n is odd) every two have met once.
+The circle method: one node stays, the others rotate. After n - 1 rounds (n if n is odd) every two nodes have met once.
 
     round 1        round 2        round 3
     a - d          a - c          a - b          a stays in its place,
-    b - c          d - b          c - d          b, c, d turn one place a round
+    b - c          d - b          c - d          b, c, d move one place per round
 
-The seed decides the order of the nodes and which of two is the client. Both depend on names only, so the same two nodes
-keep their roles when others come and go: their series go on.
+The seed decides the order of the nodes and which of two is the client. Both depend on names only. So two nodes keep
+their roles when other nodes come and go, and their series continue.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ Pair = tuple[str, str]
 def make_pairs(choice: PairChoice, nodes: Sequence[str], seed: int, groups: Mapping[str, str] | None = None) -> list[Pair]:
     """All pairs of a plan in the order of their rounds.
 
-    nodes: the candidates, each once. A pair of pattern list whose nodes are not candidates is left out, and so is
-    everything of a star whose middle is none. groups: the group of each node that has one, for within and across.
+    nodes: the candidates, each once. Pattern `list` leaves out pairs whose nodes are not candidates. Pattern `star`
+    gives no pair if its middle is not a candidate. groups: by node, for `within` and `across`.
     """
     pairs: list[Pair] = []
     for one_round in _rounds(choice, nodes, seed, groups or {}):
@@ -38,7 +38,7 @@ def make_pairs(choice: PairChoice, nodes: Sequence[str], seed: int, groups: Mapp
 
 
 def circle_round(order: Sequence[str], round_no: int) -> list[tuple[str, str]]:
-    """The disjoint pairs of one round, from 1; rounds repeat after every two nodes have met. Roles are not decided here."""
+    """The disjoint pairs of one round, from 1. Rounds repeat after every two nodes have met. Roles come later."""
     seats: Sequence[str | None] = order if len(order) % 2 == 0 else [*order, None]
     turning = len(seats) - 1
     if turning < 1:
@@ -50,12 +50,12 @@ def circle_round(order: Sequence[str], round_no: int) -> list[tuple[str, str]]:
 
 
 def lap_length(node_count: int) -> int:
-    """How many rounds it takes until every two nodes have met."""
+    """The number of rounds until every two nodes have met."""
     return node_count - 1 if node_count % 2 == 0 else node_count
 
 
 def seeded_order(names: Iterable[str], seed: int) -> list[str]:
-    """The names in an order that the seed decides; leaving one out leaves the others' order."""
+    """The names in an order that the seed decides. Leaving out one name does not change the order of the others."""
     return sorted(names, key=lambda name: (blake2b(f"{seed} {name}".encode(), digest_size=8).digest(), name))
 
 
@@ -82,13 +82,13 @@ def _rounds(choice: PairChoice, nodes: Sequence[str], seed: int, groups: Mapping
         lap = lap_length(len(order))
         count = lap if choice.pattern is Pattern.ALL else choice.round_count or 0
         for round_no in range(1, count + 1):
-            swapped = (round_no - 1) // max(lap, 1) % 2 == 1  # the second lap meets everyone the other way round
+            swapped = (round_no - 1) // max(lap, 1) % 2 == 1  # the second lap swaps client and server
             met = [_roles(one, other, seed) for one, other in circle_round(order, round_no)]
             yield [(server, client) for client, server in met] if swapped else met
 
 
 def _random(nodes: Sequence[str], per_node_count: int, seed: int) -> Iterator[list[Pair]]:
-    """Rounds of drawn partners until every node has its number; no two meet twice."""
+    """Rounds of randomly drawn partners until every node has its number of pairs. No two nodes meet twice."""
     wanted = min(per_node_count, len(nodes) - 1)
     counts = dict.fromkeys(nodes, 0)
     met: set[frozenset[str]] = set()
@@ -96,7 +96,7 @@ def _random(nodes: Sequence[str], per_node_count: int, seed: int) -> Iterator[li
     while short := [node for node in nodes if counts[node] < wanted]:
         round_no += 1
         drawn = seeded_order(nodes, seed_of_round(seed, round_no))
-        free = dict.fromkeys([*(one for one in drawn if counts[one] < wanted), *drawn])  # who lacks pairs comes first
+        free = dict.fromkeys([*(one for one in drawn if counts[one] < wanted), *drawn])  # first nodes that lack pairs
         pairs: list[Pair] = []
         for one in [one for one in drawn if counts[one] < wanted]:
             if one not in free:
@@ -110,12 +110,12 @@ def _random(nodes: Sequence[str], per_node_count: int, seed: int) -> Iterator[li
             counts[other] += 1
             pairs.append(_roles(one, other, seed))
         if not pairs:
-            raise AssertionError(f"no partner left for {short[0]}")  # cannot be: it has met fewer than all others
+            raise AssertionError(f"no partner left for {short[0]}")  # impossible: it has met fewer than all other nodes
         yield pairs
 
 
 def _members(nodes: Sequence[str], groups: Mapping[str, str], seed: int) -> dict[str, list[str]]:
-    """The nodes of each group in the seed's order, groups in natural order."""
+    """The nodes of each group in the seed's order; groups in natural order."""
     found: dict[str, list[str]] = {}
     for node in seeded_order(nodes, seed):
         if node in groups:
@@ -124,7 +124,7 @@ def _members(nodes: Sequence[str], groups: Mapping[str, str], seed: int) -> dict
 
 
 def _within(members: Mapping[str, Sequence[str]], round_count: int | None, seed: int) -> Iterator[list[Pair]]:
-    """Rounds inside all groups at once: every two of a group, or so many rounds of it."""
+    """Rounds inside all groups at once: all pairs of each group, or `round_count` rounds of them."""
     laps = {name: lap_length(len(nodes)) for name, nodes in members.items()}
     for round_no in range(1, (round_count or max(laps.values(), default=0)) + 1):
         yield [
@@ -136,7 +136,7 @@ def _within(members: Mapping[str, Sequence[str]], round_count: int | None, seed:
 
 
 def _across(members: Mapping[str, Sequence[str]], each: int, seed: int) -> Iterator[list[Pair]]:
-    """So many pairs of every two groups; a round of groups is disjoint, and its nodes change from round to round."""
+    """`each` pairs of every two groups. A round of groups is disjoint, and their nodes change from round to round."""
     names = list(members)
     for round_no in range(1, lap_length(len(names)) + 1 if len(names) > 1 else 1):
         meeting = circle_round(names, round_no)
@@ -152,12 +152,12 @@ def _across(members: Mapping[str, Sequence[str]], each: int, seed: int) -> Itera
 
 
 def seed_of_round(seed: int, round_no: int) -> int:
-    """Another seed for each round."""
+    """A different seed per round."""
     return int.from_bytes(blake2b(f"{seed} round {round_no}".encode(), digest_size=7).digest(), "big")
 
 
 def _bisection(order: Sequence[str], round_count: int, seed: int) -> Iterator[list[Pair]]:
-    """Each node of the first half with one of the second, another one each round; of an odd number one rests."""
+    """Each node of the first half with one of the second, a different one each round. Of an odd number one rests."""
     half = len(order) // 2
     first, second = order[:half], order[half:]
     for round_no in range(round_count):
@@ -166,7 +166,7 @@ def _bisection(order: Sequence[str], round_count: int, seed: int) -> Iterator[li
 
 
 def _ring(order: Sequence[str], seed: int) -> Iterator[list[Pair]]:
-    """Neighbours in natural order, first every second link, then the others, then the one that closes an odd ring."""
+    """Neighbours in natural order: first every second link, then the others, then the one that closes an odd ring."""
     count = len(order)
     if count == 2:
         yield [_roles(order[0], order[1], seed)]
@@ -178,7 +178,7 @@ def _ring(order: Sequence[str], seed: int) -> Iterator[list[Pair]]:
 
 
 def _roles(one: str, other: str, seed: int) -> Pair:
-    """Which of two is the client: a coin that depends on the seed and the two names only."""
+    """Client and server of two nodes: a coin flip that depends only on the seed and the two names."""
     low, high = (one, other) if one < other else (other, one)
     heads = blake2b(f"{seed} {low} {high}".encode(), digest_size=1).digest()[0] & 1
     return (low, high) if heads else (high, low)

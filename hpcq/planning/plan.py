@@ -1,4 +1,4 @@
-"""What a campaign will do on one cluster, as plan.json holds it: pure data, final before a scheduler is asked for anything."""
+"""What a campaign will do on one cluster, as in plan.json: pure data, final before hpcq submits anything."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Goals:
-    """What is there when everything went well."""
+    """What exists after a run without failures."""
 
     pair_count: int
     result_count: int
     node_pair_count_min: int
-    #: What the campaign wants of nodes and of every two groups; 0 is no goal.
+    #: The pairs that the campaign wants per node and per two groups; 0 means no goal.
     node_pair_count_goal: int = 0
     group_pair_count_goal: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class AllocationCost:
-    """What one way to share allocations takes: a queue wait a job; seconds are of the longest job."""
+    """The cost of one way to share allocations: each job waits once in the queue; seconds are of the longest job."""
 
     allocation: str
     job_count: int
@@ -41,7 +41,7 @@ class AllocationCost:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What it takes: seconds are estimates; `allocations` are the ways to share allocations."""
+    """What the plan costs: seconds are estimates; `allocations` are the ways to share allocations."""
 
     job_count: int
     estimated_job_s: float
@@ -51,7 +51,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class PlannedPair:
-    """One job to be: a pair with its place in the plan."""
+    """One planned job: a pair with its place in the plan."""
 
     job_id: str
     client: str
@@ -87,24 +87,24 @@ class Plan:
     goals: Goals
     cost: Cost
     evidence: str = "summary"
-    #: Which pairs share an allocation: pair, group (of allocation_node_count nodes), whole.
+    #: Which pairs share an allocation: pair, group (of allocation_node_count nodes) or whole.
     allocation: str = "pair"
     allocation_node_count: int | None = None
-    #: The group of each candidate that has one: its switch, or a feature; empty where the campaign asks for none.
+    #: The group of each candidate that has one: its switch or a feature. Empty when the campaign asks for none.
     groups: Mapping[str, str] = field(default_factory=dict)
-    #: What a limit of the site changed, each as a sentence.
+    #: What hpcq changed because of the site's limits, one sentence each.
     notes: tuple[str, ...] = ()
 
     def planned_pairs(self) -> tuple[PlannedPair, ...]:
-        """All jobs to be, in order; job_id is `j` and five digits (more from 100,000 on)."""
+        """All planned jobs in order; job_id is `j` and five digits (more from 100,000 on)."""
         return tuple(map(self.pair_at, range(len(self.pairs))))
 
     def pair_at(self, index: int) -> PlannedPair:
-        """The job to be of the pair at this place, from 0."""
+        """The planned job of the pair at this place, from 0."""
         return PlannedPair(job_id_of(index), *self.pairs[index])
 
     def to_json(self) -> str:
-        """The text of plan.json: one line a key, so that two plans can be compared by eye."""
+        """The text of plan.json: one line per key, so that people can compare two plans by eye."""
         # asdict would copy half a million pairs one by one
         fields = {"format": 1, **asdict(replace(self, pairs=()))}
         fields["pairs"] = self.pairs
@@ -113,7 +113,7 @@ class Plan:
 
     @classmethod
     def from_json(cls, text: str, where: str = "plan.json") -> Plan:
-        """Read what `to_json` wrote. Raises StoreError when it is something else; `where` names it in the message."""
+        """Read what `to_json` wrote. Raises StoreError if it is anything else; `where` names the file in messages."""
         try:
             fields: dict[str, Any] = json.loads(text)
             if fields.pop("format") != 1:

@@ -1,4 +1,4 @@
-"""What a plan may not be, and the words that say so: no MPI, no groups, no pair, more than the budget allows."""
+"""Why hpcq refuses a plan, in words: no MPI, no groups, no pair, or more than the budget allows."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def refuse_beyond_budget(plan: Plan, campaign: Campaign, cluster: Cluster) -> No
     if most_s is not None and plan.walltime_s > most_s:
         raise UserError(
             f"{where}: walltime: {plan.walltime_s} s: the budget allows {most_s} s",
-            hint="fewer tests or repetitions a job, or a walltime of the campaign that is shorter",
+            hint="fewer tests or repetitions per job, or a walltime of the campaign that is shorter",
         )
     if plan.walltime_s < plan.cost.estimated_job_s:
         raise UserError(

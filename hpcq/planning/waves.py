@@ -1,4 +1,4 @@
-"""Which pairs to submit now: the idle nodes, our own jobs and the budget decide.
+"""Which pairs to submit now, given the idle nodes, our own jobs and the budget.
 
 pending pairs of a plan + idle nodes + own jobs + budget --choose_wave--> the pairs to submit next
 """
@@ -31,11 +31,11 @@ def choose_wave(
 ) -> list[PlannedPair]:
     """The pairs to submit now, in the order to submit them.
 
-    pending_pairs: in plan order, neither queued nor running nor done; gone through twice, and no further than needed.
-    layers_at_most: how many jobs of ours a node may have at once.
-    active_jobs: what we have queued and running; the nodes of running ones count as ours, so they may be queued on.
-    Pairs on nodes without a job of ours come first, then the second job of each node, and so on: every layer is
-    disjoint, and in plan order. At most budget.jobs_at_most jobs exist afterwards, on budget.node_limit nodes.
+    pending_pairs: in plan order, neither queued nor running nor done. They are read twice, and no further than needed.
+    layers_at_most: how many of our jobs a node may have at once.
+    active_jobs: our queued and running jobs. Nodes of running ones count as available, so more jobs may queue on them.
+    Pairs on nodes without a job of ours come first, then the second job of each node, and so on. Every layer is
+    disjoint and in plan order. Afterwards at most budget.jobs_at_most jobs exist, on at most budget.node_limit nodes.
     """
     room = sys.maxsize if budget.jobs_at_most is None else budget.jobs_at_most - len(active_jobs)
     if room <= 0:
@@ -49,9 +49,9 @@ def choose_wave(
 
 
 def nodes_left(available: set[str], asked: set[str], budget: Budget) -> int:
-    """How many more nodes may get a job of ours.
+    """How many more nodes may get one of our jobs.
 
-    The share must hold as things are, and also once the nodes that our queued jobs wait for are idle again.
+    The share must hold now, and also once the nodes that our queued jobs wait for are idle again.
     """
     now = budget.node_limit(len(available)) - len(asked & available)
     later = budget.node_limit(len(available | asked)) - len(asked)
@@ -59,7 +59,7 @@ def nodes_left(available: set[str], asked: set[str], budget: Budget) -> int:
 
 
 def nodes_within(pending: Iterable[PlannedPair], available: set[str], asked: set[str], left: int) -> set[str]:
-    """Those available nodes that may have a job of ours: those that have one, and `left` more, in plan order."""
+    """The available nodes that may get one of our jobs: those that have one, and `left` more in plan order."""
     if len(available - asked) <= left:
         return available
     allowed = asked & available

@@ -1,8 +1,8 @@
-"""Node x node tables: who talks how well to whom, at one look.
+"""Node x node tables: which node communicates how well with which, at one look.
 
-Rows are clients, columns servers; where the plan has one direction only, each pair is one cell above the diagonal. A bad
-node is a cross, a bad pair one cell. Colours are relative to the median of the table's cells and end at 20 %; grey was not
-planned, hatched was planned and not measured.
+Rows are clients, columns are servers. If the plan has only one direction, each pair is one cell above the diagonal. A
+bad node shows as a cross, a bad pair as one cell. Colours are relative to the median of the table's cells and end at
+20 %. Grey cells were not planned; hatched cells were planned and not measured.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from hpcq.sorting import natural
 from hpcq.store.query import Summary, median, size_text
 
 _CLIP_RATIO = 0.20
-#: Up to this many nodes the cells carry their numbers.
+#: Up to this many nodes, the cells show their numbers.
 _NUMBERS_MAX = 12
-#: Beyond this many nodes a page cannot show a matrix that helps; the tables have it.
+#: With more nodes than this, a matrix on a page does not help; the tables have the values.
 NODES_MAX = 128
 
 
@@ -37,7 +37,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """One cluster, kernel and size. unit: the metric in words. one_way: each pair is one cell, whichever end was client."""
+    """One cluster, kernel and size. unit: the metric in words. one_way: a pair is one cell, whatever its direction."""
 
     title: str
     unit: str
@@ -49,7 +49,7 @@ class Matrix:
 
 
 def make_matrices(summaries: Sequence[Summary], planned: Collection[tuple[str, str, str]]) -> list[Matrix]:
-    """One matrix a cluster and kernel: throughput at its largest size, latency at its smallest.
+    """One matrix per cluster and kernel: throughput at its largest size, latency at its smallest.
 
     planned: (cluster, client, server) of every planned pair.
     """

@@ -1,5 +1,5 @@
-"""What the page of a run says, in the order a person needs it: is it all there, what stands out, the numbers, what is
-missing and why, how it was made.
+"""What the page of a run says, in the order a person needs it: is everything there, what stands out, the numbers, what
+is missing and why, and how the run was made.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from hpcq.store.read.evidence_queries import finding_groups
 from hpcq.store.read.lost_tries import lost_tries
 from hpcq.verdict import GateVerdict, Verdict
 
-#: Rows of a table on the page; a browser should not have to hold what belongs into a query.
+#: Rows per table on the page. A browser should not have to load what a query can find.
 _ROWS_MAX = 2000
-#: A pair this far on the bad side of the others is worth a look; no judgement, there is no history here.
+#: A pair this far on the bad side of the others is worth a look. This is no verdict, because no history is used here.
 _APART_RATIO = 0.10
 _APART_SHOWN = 8
 _EXAMPLES = 3
@@ -48,7 +48,7 @@ class Apart:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Planned results that are not there for one and the same reason."""
+    """Planned results that are missing for the same reason."""
 
     cluster: str
     outcome: str
@@ -121,7 +121,7 @@ def _context(database: Connection, run: str) -> dict[str, Any]:
 
 
 def _gates(database: Connection, run: str) -> tuple[dict[str, Any], list[GateVerdict]]:
-    """What the campaign's gates say: counts, and all that did not pass, failures first; and each verdict."""
+    """The gates' results for the template: counts, and all that did not pass, failures first; and each verdict."""
     try:
         verdicts = judge_run(database, run)
     except UserError as error:
@@ -144,7 +144,7 @@ def _sentence(runs: Sequence[RunRow]) -> str:
 
 
 def _apart(main: Sequence[Summary]) -> list[Apart]:
-    """Pairs on the bad side of the others, furthest first; nothing where fewer than three pairs compare."""
+    """Pairs on the bad side of the others, furthest first; empty if there are fewer than three pairs to compare."""
     tests: dict[tuple[Any, ...], list[Summary]] = {}
     for one in main:
         tests.setdefault((one.cluster, one.kernel, one.message_bytes, one.variant), []).append(one)

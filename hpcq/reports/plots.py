@@ -20,12 +20,12 @@ _Number = TypeVar("_Number", int, float)
 WIDTH, HEIGHT = 520, 300
 LEFT, RIGHT, TOP, BOTTOM = 78, 14, 14, 40
 _ROW_HEIGHT = 44
-#: With more pairs than this, only those outside the band are drawn, so many on each side.
+#: With more pairs than this, only those outside the band are drawn, a limited number on each side.
 _DOTS_MAX = 600
 _OUTSIDE_MAX = 10
 #: A value axis becomes logarithmic when its ends differ by more than this factor.
 _LOG_FACTOR = 12.0
-#: Beside a kernel's main metric; everything else is in the database.
+#: Plotted in addition to a kernel's main metric; the database has everything else.
 _ALSO_PLOTTED = ("throughput_bps", "round_trip_p99_ns", "lost_ratio")
 
 
@@ -48,7 +48,7 @@ class Dot:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """One cluster (and variant) in a plot; `style_index` chooses colour and marker."""
+    """One cluster (and variant) in a plot; `style_index` selects colour and marker."""
 
     label: str
     style_index: int
@@ -59,7 +59,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """One figure. `rows` repeats what it shows as a table: label, size, median, lowest, highest, pairs."""
+    """One figure. `rows` repeats its values as a table: label, size, median, lowest, highest, pairs."""
 
     kind: str
     title: str
@@ -90,7 +90,7 @@ class _Axis:
 
 
 def make_plots(summaries: Sequence[Summary]) -> list[Plot]:
-    """A plot for each kernel's main metric, and for a few others that every network person asks for; curves first."""
+    """One plot per kernel for its main metric, and for others that network engineers ask for; curves come first."""
     groups: dict[tuple[str, str], list[Summary]] = {}
     for one in summaries:
         if one.better != "none":
@@ -179,7 +179,7 @@ def _strip(kernel: str, metric: str, group: Sequence[Summary]) -> Plot:
 
 
 def _size_places(sizes: Sequence[int]) -> dict[int, float]:
-    """Where each size stands on a logarithmic axis; 0 bytes, which has no logarithm, half of the smallest."""
+    """The place of each size on a logarithmic axis. 0 bytes has no logarithm and goes to half of the smallest size."""
     smallest = min((math.log2(size) for size in sizes if size), default=1.0)
     return {size: math.log2(size) if size else smallest - 1 for size in sizes}
 
@@ -199,13 +199,13 @@ def _row(label: str, message_bytes: int | None, members: Sequence[Summary]) -> t
 
 
 def _band(values: Sequence[float]) -> tuple[float, float]:
-    """The middle 90 % of ordered values; all of them while they are few."""
+    """The middle 90 % of ordered values, or all of them if they are few."""
     cut = int(len(values) * 0.05)
     return values[cut], values[len(values) - 1 - cut]
 
 
 def _outside(members: Sequence[Summary], low: float, high: float) -> list[Summary]:
-    """The pairs outside the band, the furthest few on each side: what must not drown in it."""
+    """The pairs outside the band, the few furthest ones on each side: the plot must always show them."""
     ordered = sorted(members, key=lambda one: one.median)
     below = [one for one in ordered if one.median < low][:_OUTSIDE_MAX]
     return below + [one for one in ordered if one.median > high][-_OUTSIDE_MAX:]

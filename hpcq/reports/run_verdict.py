@@ -1,12 +1,12 @@
-"""The first thing that the page of a run says: is anybody slow, broken or missing, by everything that judges.
+"""The first thing that the page of a run says: is anything slow, broken or missing, by all that judges.
 
-    what became of every test   a test that ran and never brought a valid result is gone: worse than any value
+    what became of every test   a test that ran and never gave a valid result is gone: worse than any value
     the campaign's gates        failed, inconclusive
-    history                     series of this run that stand on a worse level than before
+    history                     series of this run whose level is worse than before
     the ledger                  nodes of this run whose last acceptance failed
-    coverage                    what was planned and is not there
+    coverage                    what was planned and is missing
 
-Coverage alone is no verdict: a run of which everything was measured, and which nothing judges, is called unjudged.
+Coverage alone is no verdict. If everything was measured but nothing judges the run, the run is called unjudged.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hpcq.verdict import GateVerdict, Verdict
 from hpcq.verdict.record import Thing
 from hpcq.verdict.words import Tally
 
-#: History before the run that a search looks at; changes older than the second are old news, told by `hpcq history`.
+#: Days of history before the run that a search reads. Changes older than the second number are left to `hpcq history`.
 _LOOK_BACK_DAYS = 120
 _CHANGED_DAYS = 30
 _SHOWN = 5
@@ -34,7 +34,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One thing that speaks for a verdict, in words for people; count: how many series, gates or nodes it is about."""
+    """One reason for a verdict, in words for people. count: the number of series, gates or nodes that it is about."""
 
     verdict: Verdict
     words: str
@@ -43,7 +43,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class RunVerdict:
-    """What the run says altogether. judged_by: what could judge it at all, in words; empty where nothing could."""
+    """The verdict on the whole run. judged_by: what was able to judge it, in words; empty if nothing was."""
 
     verdict: Verdict
     judged_by: str
@@ -51,12 +51,12 @@ class RunVerdict:
 
     @property
     def word(self) -> str:
-        """In large letters: the verdict, or that nothing judges this run."""
+        """The word in large letters: the verdict, or that nothing judges this run."""
         return self.verdict.shown if self.judged_by or self.verdict is not Verdict.INCONCLUSIVE else "NOT JUDGED"
 
 
 def run_verdict(database: Connection, run: str, runs: Sequence[RunRow], gates: Sequence[GateVerdict]) -> RunVerdict:
-    """Everything that judges this run, put together; the worst word holds."""
+    """Combine everything that judges this run; the worst word wins."""
     outcomes = outcomes_in(database, [run_ids(database)[run]])
     changes, judged_count = _changes(database, runs[0].created_utc, outcomes)
     nodes = _ledger(database, outcomes)
@@ -79,7 +79,7 @@ def _judged_by(gates: Sequence[GateVerdict], judged_count: int, series_count: in
 
 
 def _gone(outcomes: Iterable[SeriesOutcome]) -> Iterator[Reason]:
-    """Tests that ran and brought nothing valid, by node where one node has most of them."""
+    """Tests that ran without a valid result, grouped by node if one node has most of them."""
     gone = [one for one in outcomes if one.gone]
     if not gone:
         return
@@ -122,7 +122,7 @@ def _missing(runs: Sequence[RunRow]) -> Iterator[Reason]:
 
 
 def _changes(database: Connection, created_utc: str, outcomes: Sequence[SeriesOutcome]) -> tuple[list[Reason], int]:
-    """Series of this run that stand on a worse level, and how many have history enough to be searched."""
+    """Series of this run whose level is worse, and how many series have enough history to be searched."""
     from hpcq.analysis.bulk_points import tracks
     from hpcq.analysis.changed import explained, searched
     from hpcq.analysis.recorded import known_states
@@ -160,7 +160,7 @@ def _changes(database: Connection, created_utc: str, outcomes: Sequence[SeriesOu
 
 
 def _ledger(database: Connection, outcomes: Sequence[SeriesOutcome]) -> Iterator[Reason]:
-    """Nodes of this run whose last acceptance failed, and who has not passed one since."""
+    """Nodes of this run whose last acceptance failed and that have not passed one since."""
     from hpcq.store.ledger import last_verdicts
 
     nodes = {(one.cluster, end) for one in outcomes for end in (one.client, one.server)}

@@ -1,4 +1,4 @@
-"""Names of kernels and metrics as a title says them: `tcp_stream` is "TCP stream", `round_trip_p50_ns` "round trip p50"."""
+"""Names of kernels and metrics for titles: `tcp_stream` is "TCP stream", `round_trip_p50_ns` is "round trip p50"."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def kernel_title(kernel: str) -> str:
 
 
 def metric_title(metric: str) -> str:
-    """A metric's name in words, without its unit: axes and figures carry that."""
+    """A metric's name in words, without its unit: axes and figures show that."""
     unit = units.unit_of(metric)
     return _words(metric.removesuffix(f"_{unit}") if unit else metric)
 

@@ -1,4 +1,4 @@
-"""Statistics of series and of before against after: numbers in, numbers out, nothing asked of a file or a person.
+"""Statistics of series, and of before against after: numbers in, numbers out, without files or questions.
 
     find_changes        unknown boundary: when did it change?       changes.py over kernel.py and scale.py
     compare             known boundary: is after worse than before?  boundary.py
@@ -6,7 +6,7 @@
     median_shift        how far, with an interval                    shift.py
     benjamini_hochberg  many series at once                          discovery.py
 
-This package imports numpy; whatever a reading verb imports at start-up imports this package where it is used.
+This package imports numpy. A module that loads at start-up of a reading verb imports it only where it uses it.
 docs/methods/change-points.md explains both methods to people.
 """
 

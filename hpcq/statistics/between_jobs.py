@@ -2,14 +2,14 @@
 
     job_scatter      learned from the history of the series, else from its peers, else assumed
     pooled_scatter   learned from all series of the same test together
-    compare_jobs     is `after` worse than `before`? For so few jobs that ranks cannot tell.
+    compare_jobs     is `after` worse than `before`? For too few jobs to tell by ranks.
 
-Repetitions of one job ran back to back on the same nodes and share that job's luck: with 0.5 % scatter within a job and
-5 % between jobs, ten repetitions look like ten witnesses and are one. So one job is one value (the median of its
-repetitions), and what matters is how far such values scatter. It is learned from differences of neighbouring jobs, which a
-change of level moves once only, on a logarithmic scale, as a share of the level.
-Source: Kalibera & Jones 2013 (repeat at the level where the variance arises), von Neumann 1941 (successive differences),
-Wallace 1959 (Student's t as a normal deviate).
+Repetitions of one job ran back to back on the same nodes and share that job's luck. With 0.5 % scatter within a job and
+5 % between jobs, ten repetitions look like ten independent values but count as one. So one job is one value, the median
+of its repetitions, and what matters is how far such values scatter. hpcq learns it from differences of neighbouring
+jobs, because a change of level affects only one of them. It is on a logarithmic scale, as a share of the level.
+Source: Kalibera & Jones 2013 (repeat at the level where the variance arises), von Neumann 1941 (successive
+differences), Wallace 1959 (Student's t as a normal deviate).
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ from hpcq.statistics.smallest_effect import MINIMUM_EFFECT_RATIO, PASS_EFFECT_RA
 
 Floats = NDArray[np.float64]
 
-#: What is assumed where no history says better.
+#: The scatter that is assumed when no history shows it.
 ASSUMED_RATIO = 0.05
-#: What is learned is never taken for less: a few jobs may agree by luck.
+#: Lower bound of a learned scatter: a few jobs may agree by luck.
 LEAST_RATIO = 0.005
-#: Degrees of freedom with which a history stands alone.
+#: With this many degrees of freedom, a history needs no peers.
 _DEGREES_ENOUGH = 6
-#: Of a normal variable: the median of |x|, and the value that 90 % of |x| stay below, in standard deviations.
+#: For a normal variable: the median of |x|, and the value that 90 % of |x| stay below, in standard deviations.
 _MEDIAN_ABSOLUTE, _NINE_TENTHS = 0.6745, 1.6449
 _CONFIDENCE_Z = 1.96
-#: Variance of the median of n normal values over that of their mean; beyond, pi / 2.
+#: Variance of the median of n normal values over the variance of their mean; for larger n it is pi / 2.
 _MEDIAN_VARIANCE = {1: 1.0, 2: 1.0, 3: 1.35, 4: 1.19, 5: 1.43, 6: 1.29, 7: 1.47, 8: 1.35}
 
 
 @dataclass(frozen=True, slots=True)
 class JobScatter:
-    """ratio: standard deviation between jobs, as a share of the level. degrees: of freedom it was learned with; 0: assumed."""
+    """ratio: standard deviation between jobs, as a share of the level. degrees: of freedom when learned; 0: assumed."""
 
     ratio: float
     degrees: int
 
     @property
     def words(self) -> str:
-        """`3.1 % between jobs, learned` for people."""
+        """`3.1 % between jobs, learned`, for people."""
         source = "learned from history" if self.degrees else "assumed, there is too little history"
         return f"{100 * self.ratio:.2g} % between jobs ({source})"
 
@@ -58,8 +58,8 @@ class JobScatter:
 def pooled_scatter(histories: Iterable[ArrayLike]) -> JobScatter:
     """Learn how far jobs scatter from all series of the same test together.
 
-    histories: of each series one value per job in time order (the median of its repetitions), > 0; others are left out.
-    Returns ASSUMED_RATIO with 0 degrees when all together have fewer than 12 differences of neighbouring jobs.
+    histories: per series, one value per job in time order (the median of its repetitions). Drops missing values and <= 0.
+    Returns at least ASSUMED_RATIO, with 0 degrees, when all series have fewer than 12 differences of neighbouring jobs.
     """
     parts = [_differences(one) for one in histories]
     differences = np.concatenate(parts) if parts else np.empty(0)
@@ -72,9 +72,9 @@ def pooled_scatter(histories: Iterable[ArrayLike]) -> JobScatter:
 def job_scatter(history: ArrayLike, peers: JobScatter | None = None) -> JobScatter:
     """Learn how far the jobs of one series scatter while nothing changes.
 
-    history: one value per job in time order (the median of its repetitions), any unit, > 0; others are left out.
+    history: one value per job in time order (the median of its repetitions). Drops missing values and <= 0.
     peers: pooled_scatter() of the series of the same test (other nodes), for a history of fewer than 13 jobs.
-    A short history never makes the scatter smaller than its peers say, and three or more of its jobs can make it larger.
+    A short history never gives less scatter than its peers. With three or more jobs it can give more.
     """
     own = _differences(history)
     ratio, degrees = _scale(own), len(own) // 2
@@ -96,9 +96,9 @@ def compare_jobs(
 ) -> Comparison:
     """Judge whether the jobs `after` are worse than the jobs `before`, given how far jobs scatter.
 
-    before, after: one value per job, same unit; missing values are dropped. alpha: chance of calling an unchanged series
-    degraded. minimum_effect_ratio: smallest move that matters as a share; smallest_move: the same in the metric's unit.
-    Inconclusive where a side has no value, or a median is not above zero (a share of nothing says nothing).
+    before, after: one value per job, same unit; missing values are dropped. alpha: chance of calling an unchanged
+    series degraded. minimum_effect_ratio: smallest move that matters, as a share. smallest_move: the same in the
+    metric's unit. Inconclusive if a side has no value, or if a median is not positive.
     """
     old, new = (_finite(one) for one in (before, after))
     counts = (len(old), len(new))
@@ -131,7 +131,7 @@ def compare_jobs(
 
 
 def _from_zero(medians: tuple[float, float], counts: tuple[int, int], better: Better, smallest_move: float) -> Comparison:
-    """A level of zero has no share and no scatter: only a move too small to matter can be told from the rest."""
+    """A level of zero has neither share nor scatter, so only a move that is too small to matter passes."""
     shift = Shift(*medians, None, None, None)
     if medians[0] == medians[1] or abs(medians[1] - medians[0]) < smallest_move:
         return Comparison(ComparisonVerdict.PASS, "no move that matters", False, 1.0, shift, *counts)
@@ -141,7 +141,7 @@ def _from_zero(medians: tuple[float, float], counts: tuple[int, int], better: Be
 
 
 def t_quantile(z: float, degrees: int) -> float:
-    """Student's t that is as rare as the normal deviate `z`; degrees 0: the scatter counts as known, t is z."""
+    """The value of Student's t that is as rare as the normal deviate `z`. degrees 0: the scatter is known, t is z."""
     if degrees == 0:
         return z
     factor = (8 * degrees + 3) / (8 * degrees + 1)
@@ -149,7 +149,7 @@ def t_quantile(z: float, degrees: int) -> float:
 
 
 def _sides(t: float, degrees: int, better: Better) -> tuple[float, float]:
-    """p of worse and of better of a move of `t` standard errors."""
+    """The p of worse and the p of better, for a move of `t` standard errors."""
     z = t
     if degrees:
         factor = (8 * degrees + 1) / (8 * degrees + 3)
@@ -166,14 +166,14 @@ def _median_variance(count: int) -> float:
 
 
 def _differences(history: ArrayLike) -> Floats:
-    """What neighbouring jobs differ by, on a logarithmic scale, of one standard deviation of a single job."""
+    """Differences of neighbouring jobs on a logarithmic scale, scaled to the standard deviation of a single job."""
     values = np.asarray(history, dtype=np.float64).ravel()
     values = values[np.isfinite(values) & (values > 0)]
     return np.diff(np.log(values)) / sqrt(2.0)
 
 
 def _scale(differences: Floats) -> float:
-    """Standard deviation of differences: by their median, and not below what nine tenths of them say (two modes, tails)."""
+    """Standard deviation of differences from their median, or more if nine tenths of them say so (two modes, tails)."""
     if not len(differences):
         return 0.0
     sizes = np.abs(differences)

@@ -1,13 +1,14 @@
 """Known boundary: are the values after it worse than those before?
 
-    degraded       Mann-Whitney p < ALPHA in the direction of worse, and the median moved by at least MINIMUM_EFFECT_RATIO
+    degraded       Mann-Whitney p < ALPHA towards worse, and the median moved by MINIMUM_EFFECT_RATIO or more
     inconclusive   so few values that no outcome could reach ALPHA; or it looks worse (p < LOOK_AGAIN) but might be luck; or
-                   a worsening of PASS_EFFECT_RATIO is not ruled out by the interval
+                   the interval does not rule out a worsening of PASS_EFFECT_RATIO
     pass           such a worsening is ruled out
 
-Ranks ask no shape of the noise; the minimum effect keeps what is real but of no consequence away from people. Repetitions
-that ran back to back are not independent, and five of them say less than five should: where neighbours before the boundary are
-clearly correlated, p is computed with a wider spread (docs/methods/change-points.md). For single jobs: between_jobs.py.
+Ranks assume no shape of the noise. The minimum effect spares people real changes that do not matter. Repetitions that
+ran back to back are not independent, and five of them say less than five independent values. If neighbours before the
+boundary are clearly correlated, p is computed with a wider spread (docs/methods/change-points.md).
+For single jobs, see between_jobs.py.
 """
 
 from __future__ import annotations
@@ -32,10 +33,11 @@ from hpcq.statistics.smallest_effect import MINIMUM_EFFECT_RATIO, PASS_EFFECT_RA
 Floats = NDArray[np.float64]
 
 FALSE_DISCOVERY_RATIO = 0.05
-# Thirty runs tell their own correlation poorly, so the spread widens by this power of the factor that it asks for. At 0 AR(1)
-# noise of 0.6 gives 7 % false alarms, at 1 it hides a third of the 5 % drops; bench/changepoint.py measures what this gives.
+# Thirty runs show their own correlation poorly, so the spread widens by this power of the factor that they suggest. At
+# 0, AR(1) noise of 0.6 gives 7 % false alarms; at 1, it hides a third of the 5 % drops. Measured by
+# bench/changepoint.py.
 CORRELATION_TRUST = 0.4
-#: A bootstrap of fewer values than these covers too little; the noise before says how far the median may be off.
+#: With fewer values a bootstrap covers too little. Then the noise before the boundary widens the interval.
 _BOOTSTRAP_MIN = 6
 
 
@@ -52,8 +54,9 @@ def compare(
 
     before, after: one value per repetition in time order, same unit; NaN and infinities are missing values and dropped.
     alpha: chance of calling an unchanged series degraded, before the minimum effect makes it smaller.
-    minimum_effect_ratio: smallest move of the median, as a share of the median before, that matters; smallest_move: the
-    same in the unit of the values (a loss of 1e-7 where there was none is an infinite share and does not matter).
+    minimum_effect_ratio: smallest move of the median that matters, as a share of the median before.
+    smallest_move: the same in the unit of the values. A loss of 1e-7 after no loss is an infinite share,
+    but does not matter.
     """
     old, new = _finite(before), _finite(after)
     counts = (len(old), len(new))
@@ -93,11 +96,11 @@ def compare_many(
     minimum_effect_ratio: float = MINIMUM_EFFECT_RATIO,
     false_discovery_ratio: float = FALSE_DISCOVERY_RATIO,
 ) -> list[Comparison]:
-    """Judge many series together, so that luck in a few of many is not taken for damage.
+    """Judge many series together, so that a few that look bad by luck are not called damaged.
 
-    pairs: (before, after) of each series, as for compare(). A series that compare() would call degraded, but that chance
-    explains among so many (Benjamini-Hochberg above false_discovery_ratio), comes back inconclusive, unless it moved far
-    beyond everything seen before (smallest_effect.beyond_doubt).
+    pairs: (before, after) of each series, as for compare(). Some series that compare() would call degraded are
+    explained by chance among so many (Benjamini-Hochberg above false_discovery_ratio). These become inconclusive,
+    unless they moved far beyond everything seen before (smallest_effect.beyond_doubt).
     """
     sides = list(pairs)
     found = [compare(old, new, better=better, alpha=alpha, minimum_effect_ratio=minimum_effect_ratio) for old, new in sides]
@@ -112,7 +115,7 @@ def compare_many(
 
 
 def _worsening_ruled_out(old: Floats, new: Floats, shift: Shift, better: Better, smallest_move: float) -> bool:
-    """Whether the interval of the move excludes a worsening of PASS_EFFECT_RATIO; of a level of zero, one that matters."""
+    """Whether the interval excludes a worsening of PASS_EFFECT_RATIO or, from a level of zero, one that matters."""
     if shift.ratio is None:
         worst = new.max() if better is not Better.HIGHER else -new.min()
         return shift.before == shift.after or abs(float(worst) - shift.before) < smallest_move
@@ -128,16 +131,16 @@ def _worsening_ruled_out(old: Floats, new: Floats, shift: Shift, better: Better,
 
 
 def _noise_ratio(values: Floats) -> float:
-    """Scatter of single values as a share of their level; 0 where the level is zero."""
+    """Scatter of single values as a share of their level; 0 if the level is zero."""
     level = abs(float(np.median(values)))
     return float(noise_scale(values)[0]) / level if level else 0.0
 
 
 def correlation_factor(before: Floats, after_count: int) -> float:
-    """By how much correlation of neighbouring runs widens the spread of a difference; 1 where none is seen.
+    """By how much the correlation of neighbouring runs widens the spread of a difference; 1 if none is seen.
 
-    before: the runs before the boundary in time order. The lag-one correlation of their ranks counts when it is above what
-    one independent series in twenty shows. Source: Bayley & Hammersley 1946.
+    before: the runs before the boundary in time order. The lag-one correlation of their ranks counts if it exceeds what
+    one of twenty independent series shows. Source: Bayley & Hammersley 1946.
     """
     count = len(before)
     ranks = average_ranks(before[None, :])[0] - (count + 1) / 2.0
@@ -151,13 +154,13 @@ def correlation_factor(before: Floats, after_count: int) -> float:
 
 
 def _inflation(correlation: float, count: int) -> float:
-    """Variance of the mean of `count` AR(1) values over that of independent ones."""
+    """Variance of the mean of `count` AR(1) values over that of independent values."""
     lags = np.arange(1, count)
     return 1.0 + 2.0 * float(np.sum((1 - lags / count) * correlation**lags))
 
 
 def _temper(p_value: float, factor: float) -> float:
-    """The p-value when the spread is `factor` times what the test assumed."""
+    """The p-value if the spread is `factor` times what the test assumed."""
     if factor == 1.0 or not 0.0 < p_value < 1.0:
         return p_value
     return 1.0 - NormalDist().cdf(-NormalDist().inv_cdf(p_value) / factor)

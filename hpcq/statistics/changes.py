@@ -1,14 +1,14 @@
 """Unknown boundary: when did a series change its level, and by how much?
 
     1  kernel segmentation        kernel.py, gamma = 1 / (8 sigma^2), penalty 1.5 ln n, segments of >= 3 points
-    2  steps below 3 % dropped    the smallest first, medians taken anew each time
+    2  drop steps below 3 %       the smallest first, with new medians each time
     3  rank scan in each segment  ranks.py: steps as small as the noise, which stage 1 is too careful to see
     4  correlated series          stages 1 to 3 again at 1.2 times the price, steps placed by their innovations: correlated.py
     5  false discovery control    over all series judged together
 
-Stage 1 shrugs off outliers, two modes and heavy tails but needs a step of two to three sigma; stage 3 adds up weak evidence
-over many points and is held back by correlation between neighbours. Both leave the newest four points alone: a few bad runs
-at the end look like outliers until there are five; compare() is the tool for those.
+Stage 1 withstands outliers, two modes and heavy tails, but needs a step of two to three sigma. Stage 3 adds up weak
+evidence over many points, but correlation between neighbours holds it back. Neither judges the newest four points: a
+few bad runs at the end look like outliers until there are five. For those points, use compare().
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ PENALTY = 1.5
 MINIMUM_POINTS = 3
 MINIMUM_EFFECT_RATIO = 0.03
 SCAN_MINIMUM_POINTS = 8
-# Exceeded by the scan of an unchanged series of 30 to 10,000 independent points in about one of a thousand.
+# The scan of an unchanged series of 30 to 10,000 independent points exceeds this in about one case of a thousand.
 SCAN_THRESHOLD = 4.0
 CORRELATED_PENALTY = 1.2
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change of level. index: the first value of the new level, counting missing values.
+    """One change of level. index: the first value of the new level; missing values count.
 
     before, after: medians of the segments on either side. effect_ratio: after / before (1.0 = no change) with its 95 %
-    interval low..high; None where a median is not above zero. p_value: of the two segments, corrected for the search.
+    interval low..high; None if a median is not above zero. p_value: of the two segments, corrected for the search.
     """
 
     index: int
@@ -68,14 +68,14 @@ def find_changes(
     false_discovery_ratio: float = FALSE_DISCOVERY_RATIO,
     smallest_moves: Sequence[float] | None = None,
 ) -> list[list[Change]]:
-    """Change points of each series, in order.
+    """Find the change points of each series, in order.
 
     series: values in time order, any unit, lengths may differ; NaN and infinities are missing values.
-    minimum_effect_ratio: smallest step that is told, as a share of the level before.
-    penalty: price of a segment in units of ln n; lower finds changes sooner after they happen, with more false alarms.
-    false_discovery_ratio: of the series said to have changed, the share allowed to be luck (with 2 or more series); what
-    moved far beyond everything seen before is told whatever the number of series (smallest_effect.beyond_doubt).
-    smallest_moves: of each series the smallest step in its own unit that is told.
+    minimum_effect_ratio: smallest step that is reported, as a share of the level before.
+    penalty: price of a segment in units of ln n. A lower one finds changes sooner, with more false alarms.
+    false_discovery_ratio: the share of reported series that may be luck (with 2 or more series). A series that moved
+    far beyond everything seen before is reported whatever the number of series (smallest_effect.beyond_doubt).
+    smallest_moves: per series, the smallest step that is reported, in the unit of the series.
     """
     arrays = [np.asarray(one, dtype=np.float64).ravel() for one in series]
     kept = [np.flatnonzero(np.isfinite(one)) for one in arrays]
@@ -107,7 +107,7 @@ def _any_beyond_doubt(values: Floats, indices: list[int]) -> bool:
 
 
 def _split(dense: list[Floats], penalty: float, minimum_effect_ratio: float) -> tuple[list[float], list[list[int]]]:
-    """Stages 1 and 2: noise and kernel segmentation of all series, those of one length together."""
+    """Stages 1 and 2: noise and kernel segmentation of all series; those of equal length are computed together."""
     noise = [0.0] * len(dense)
     splits: list[list[int]] = [[] for _ in dense]
     for points, members in _by_length([len(values) for values in dense]).items():
@@ -123,7 +123,7 @@ def _split(dense: list[Floats], penalty: float, minimum_effect_ratio: float) -> 
 
 
 def _scan(dense: list[Floats], splits: list[list[int]], minimum_effect_ratio: float) -> None:
-    """Stage 3: cut segments further where ranks say so, until none is left to cut; changes `splits`."""
+    """Stage 3: cut segments wherever ranks show a step, until there are no more cuts; changes `splits`."""
     waiting = [
         (i, low, high)
         for i, (values, indices) in enumerate(zip(dense, splits, strict=True))
@@ -162,7 +162,7 @@ def _reconsider_correlated(
 
 
 def _steps(block: Floats, minimum_effect_ratio: float) -> list[tuple[int, int]]:
-    """(row, first index after the step) of each row with a step that stands out and matters."""
+    """(row, first index after the step) of each row whose step stands out and matters."""
     where, statistic = scan_step(block, SCAN_MINIMUM_POINTS)
     rows = np.flatnonzero(statistic >= SCAN_THRESHOLD)
     if not len(rows):
@@ -173,7 +173,7 @@ def _steps(block: Floats, minimum_effect_ratio: float) -> list[tuple[int, int]]:
 
 
 def _drop_small(values: Floats, indices: list[int], minimum_effect_ratio: float) -> list[int]:
-    """Remove the smallest step again and again until each moves the median by the minimum."""
+    """Remove the smallest step again and again until each step moves the median by the minimum."""
     indices = list(indices)
     while indices:
         bounds = [0, *indices, len(values)]

@@ -1,4 +1,4 @@
-"""What a comparison of before with after can say."""
+"""The outcomes of a comparison of before with after."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from math import ceil, pi
 from hpcq.statistics.shift import Shift
 from hpcq.statistics.smallest_effect import PASS_EFFECT_RATIO
 
-#: Chance of calling an unchanged series degraded; and from which chance on it looks worse and is to be measured again.
+#: ALPHA: chance of calling an unchanged series degraded. LOOK_AGAIN: with a p below this, a series looks worse, and you
+#: should measure it again.
 ALPHA = 0.01
 LOOK_AGAIN = 0.05
-#: More runs than this are no advice.
+#: To advise more runs than this would not help anybody.
 _ADVICE_MAX = 200
 
 
 class ComparisonVerdict(StrEnum):
-    """The words of a before/after comparison. `pass` is said only when a worsening that matters is ruled out."""
+    """The words of a before/after comparison. `pass` means that a worsening that matters is ruled out."""
 
     PASS = "pass"  # noqa: S105 -- a verdict, not a password
     DEGRADED = "degraded"
@@ -26,7 +27,7 @@ class ComparisonVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One series before against after. `improved`: it moved clearly, in the good direction. `reason` is for people."""
+    """One series before against after. improved: it clearly moved in the good direction. reason: for people."""
 
     verdict: ComparisonVerdict
     reason: str
@@ -38,10 +39,10 @@ class Comparison:
 
 
 def runs_needed(noise_ratio: float, before_count: int, margin_ratio: float = PASS_EFFECT_RATIO) -> int | None:
-    """Runs after the boundary with which an interval is narrow enough to settle it; None where more are needed before it too.
+    """Runs after the boundary that make the interval narrow enough; None if more runs before it are needed too.
 
-    noise_ratio: scatter of single runs, as a share of the level. margin_ratio: how far the observed move is from the worsening
-    that is to be ruled out; 1.96 standard errors of a difference of medians must fit into it.
+    noise_ratio: scatter of single runs, as a share of the level. margin_ratio: distance of the observed move from the
+    worsening to rule out; 1.96 standard errors of a difference of medians must fit into it.
     """
     if noise_ratio <= 0:
         return 1

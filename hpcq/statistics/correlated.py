@@ -1,8 +1,8 @@
 """Series whose neighbouring values resemble each other: how much, and where exactly their steps are.
 
-Correlated noise wanders, so a few values in a row off the level mean less (the search charges more for a segment), and the
-place where the level changed is blurred for every method that looks at values alone. It is sharp in the innovations: what a
-value adds to what its predecessor, and its level, announce.
+Correlated noise wanders, so a few values in a row off the level mean less, and the search charges more per segment.
+Every method that looks at values alone also sees the place of a change blurred. The place is sharp in the innovations.
+An innovation is the part of a value that its predecessor and its level do not predict:
 
     innovation_t = residual_t - r residual_(t-1),     residual = value - level before or after the supposed place
 
@@ -20,7 +20,7 @@ from hpcq.statistics.scale import median
 
 Floats = NDArray[np.float64]
 
-# A series of 100 independent values shows more than this in one of 30,000 cases, one of AR(1) 0.6 less in one of 50.
+# A series of 100 independent values exceeds this in one of 30,000 cases; one with AR(1) 0.6 stays below in one of 50.
 CLEARLY = 0.4
 CORRELATION_MAX = 0.9
 CLIP_SIGMAS = 3.0

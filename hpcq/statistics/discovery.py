@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 
 def benjamini_hochberg(p_values: ArrayLike) -> NDArray[np.float64]:
-    """Adjusted p-values: keep what is at or below q, and of all kept no more than the share q is expected to be luck.
+    """Adjusted p-values: if you keep all at or below q, at most the share q of those kept is expected to be luck.
 
     p_values: one per test, 0..1, in any order. Returns the same shape and order.
     """

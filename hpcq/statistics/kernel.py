@@ -4,8 +4,8 @@
     best(t)         =  min over s of  best(s) + cost(s, t) + penalty,      t - s >= minimum
 
 A segment costs little when its values resemble each other. The kernel saturates: a value far away is "different", not
-"ten times more different", so one outlier cannot buy a segment of its own. G of all s is carried from t to t + 1 by adding
-one row of the kernel matrix, which is never stored.
+"ten times more different", so one outlier is no reason for a segment of its own. From t to t + 1, one row of the kernel
+matrix is added to G of all s; the matrix is never stored.
 Source: Harchaoui & Cappe 2007; Arlot, Celisse & Harchaoui 2019 (the cost); Killick, Fearnhead & Eckley 2012 (pruning).
 """
 
@@ -17,17 +17,17 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 
-# Series worked on together: (points x CHUNK) doubles stay in the second-level cache for series of some hundred points.
+# Series per chunk: (points x CHUNK) doubles fit into the second-level cache for series of some hundred points.
 CHUNK_VALUES = 1 << 14
 PRUNE_EVERY = 64
 
 
 def change_indices(values: Floats, sigma: Floats, penalty: float, minimum: int) -> list[list[int]]:
-    """First indices of each new segment, for every series, with gamma = 1 / (8 sigma^2).
+    """First index of each new segment, for every series, with gamma = 1 / (8 sigma^2).
 
     values: shape (series, points), finite. sigma: shape (series,), > 0 where the series is not constant.
     penalty: price of a segment in units of the cost. minimum: points of the shortest segment, >= 1.
-    Returns one ascending list a series; empty where one segment is best or points < 2 * minimum.
+    Returns one ascending list per series; it is empty if one segment is best or if points < 2 * minimum.
     """
     series, points = values.shape
     if points < 2 * minimum:
@@ -44,9 +44,10 @@ def change_indices(values: Floats, sigma: Floats, penalty: float, minimum: int) 
 
 
 def _last_starts(block: Floats, penalty: float, minimum: int) -> Ints:
-    """Start of the last segment of the best segmentation of the first t points.
+    """Start of the last segment in the best segmentation of the first t points.
 
-    block: shape (points, series), scaled so that the kernel is exp(-(difference)^2). Returns shape (points + 1, series).
+    block: shape (points, series), scaled so that the kernel is exp(-(difference)^2). Returns shape
+    (points + 1, series).
     """
     points, series = block.shape
     best = np.full((points + 1, series), np.inf)
@@ -76,7 +77,7 @@ def _last_starts(block: Floats, penalty: float, minimum: int) -> Ints:
 
 
 def _add_point(block: Floats, sums: Floats, low: int, end: int) -> None:
-    """Carry G(s, end - 1) to G(s, end) for low <= s < end."""
+    """Update G(s, end - 1) to G(s, end) for low <= s < end."""
     new = end - 1
     if new > low:
         row = block[low:new] - block[new]
@@ -91,10 +92,10 @@ def _add_point(block: Floats, sums: Floats, low: int, end: int) -> None:
 
 
 def _leading_useless(total: Floats, best: Floats) -> int:
-    """How many of the earliest starts are, in every series, dearer than ending a segment here.
+    """How many of the earliest starts cost more, in every series, than ending a segment here.
 
-    They stay so for every later end, because cutting a segment in two never raises its cost. They may only be dropped once
-    "here" has itself become an allowed start, which is one check later.
+    They cost more for every later end too, because cutting a segment in two never raises its cost. They may only be
+    dropped once "here" is itself an allowed start, which is one check later.
     """
     useful = (total < best).any(axis=1)
     return int(useful.argmax()) if useful.any() else total.shape[0]

@@ -1,8 +1,8 @@
 """The rank sum test: how probable is it that luck alone orders two sets of values like this?
 
-    mann_whitney     p of worse and of better; exact up to EXACT_TOTAL values, also with ties; beyond that the normal tail
-    smallest_p       the p of the most extreme order that so many values can have
-    smallest_side    a first look at very many short tails
+    mann_whitney     p of worse and of better; exact up to EXACT_TOTAL values, also with ties; beyond, the normal tail
+    smallest_p       the p of the most extreme order that this many values can have
+    smallest_side    a quick first check of very many short tails
 
 Source: Mann & Whitney 1947 (the test and its exact distribution), Lehmann 1975 (ties), Streitberg & Roehmel 1986 (exact
 distribution with ties: count the subsets of the pooled ranks by their sum).
@@ -23,10 +23,10 @@ from hpcq.statistics.ranks import average_ranks
 
 Floats = NDArray[np.float64]
 
-#: Up to so many values of both sides together the distribution is exact, with ties too: the normal tail of 30 against 9
-#: values says 3.7e-6 where 4.7e-9 is true. Beyond, the normal tail errs to the careful side.
+#: Up to this many values on both sides together, the distribution is exact, also with ties. There the normal tail is
+#: too far off: for 30 against 9 values it gives 3.7e-6 instead of 4.7e-9. Beyond, it errs on the careful side.
 EXACT_TOTAL = 40
-#: A side that is this short is exact beside a much longer one (without ties).
+#: Up to this length of one side, the distribution is exact beside a much longer side too (without ties).
 EXACT_SMALLER = 8
 EXACT_LARGER = 500
 
@@ -59,9 +59,9 @@ def mann_whitney(before: Floats, after: Floats, better: Better = Better.HIGHER) 
 
 
 def smallest_side(ordered: Sequence[float], after: Sequence[float]) -> float:
-    """The smaller of both one-sided p of mann_whitney(), for a first look at very many short tails.
+    """The smaller of both one-sided p of mann_whitney(), as a quick first check of very many short tails.
 
-    ordered: the values before, ascending. 0 where only mann_whitney() itself can tell: equal values, or very many.
+    ordered: the values before, ascending. Returns 0 if only mann_whitney() can tell: equal values, or very many.
     """
     few, many = sorted((len(ordered), len(after)))
     if few > EXACT_SMALLER or many > EXACT_LARGER or len({*ordered, *after}) < few + many:
@@ -72,14 +72,14 @@ def smallest_side(ordered: Sequence[float], after: Sequence[float]) -> float:
 
 
 def smallest_p(before_count: int, after_count: int, *, two_sided: bool = False) -> float:
-    """The p of the most extreme outcome that these many values could give: 1 / (ways to deal the ranks)."""
+    """The p of the most extreme outcome that this many values can give: 1 / (ways to deal the ranks)."""
     if not (before_count and after_count):
         return 1.0
     return min(1.0, (2 if two_sided else 1) / comb(before_count + after_count, after_count))
 
 
 def after_count_needed(before_count: int, alpha: float, *, two_sided: bool = False) -> int | None:
-    """Fewest values after the boundary with which p < alpha can be reached at all; None when too few stand before it."""
+    """Fewest values after the boundary that can reach p < alpha at all; None if there are too few before it."""
     for count in range(1, 101):
         if smallest_p(before_count, count, two_sided=two_sided) < alpha:
             return count
@@ -96,7 +96,7 @@ def _normal_tail(above_mean: float, deviation: float) -> float:
 def _tied_tails(ranks: Floats, after_count: int) -> tuple[float, float]:
     """P(rank sum of `after_count` of these ranks <= observed), and >= observed, over all ways to deal them.
 
-    ranks: of all values, those of the second side last; halves are possible, so they are counted twice over.
+    ranks: of all values, those of the second side last. They may be halves, so the code works with doubled ranks.
     """
     doubled = np.rint(2 * ranks).astype(np.int64)
     observed = int(doubled[-after_count:].sum())
@@ -113,9 +113,9 @@ def _tied_tails(ranks: Floats, after_count: int) -> tuple[float, float]:
 
 @lru_cache(maxsize=1024)
 def _exact_tail(small: int, large: int) -> Floats:
-    """P(U <= u) for u = 0..small * large, sides of `small` and `large` different values.
+    """P(U <= u) for u = 0..small * large, for sides of `small` and `large` values, all different.
 
-    Ways to deal: f(i, j; u) = f(i, j - 1; u) + f(i - 1, j; u - j), by which side the largest value is on.
+    Ways to deal: f(i, j; u) = f(i, j - 1; u) + f(i - 1, j; u - j), by the side that has the largest value.
     """
     ways = [np.ones(1)] + [np.ones(1) for _ in range(small)]
     for j in range(1, large + 1):

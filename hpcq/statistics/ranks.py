@@ -15,12 +15,13 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 
 CORRELATION_MAX = 0.9
-# The lag-one correlation of n values around a fitted step is too low by about this many n-ths (simulated, AR(1) 0 to 0.6).
+# The lag-one correlation of n values around a fitted step is too low by about this number over n
+# (simulated, AR(1) 0 to 0.6).
 CORRELATION_BIAS_POINTS = 3.0
 
 
 def average_ranks(values: Floats) -> Floats:
-    """Ranks 1..n of each row, equal values sharing the mean of their ranks. values: shape (rows, n)."""
+    """Ranks 1..n of each row; equal values share the mean of their ranks. values: shape (rows, n)."""
     rows, points = values.shape
     order = np.argsort(values, axis=1, kind="stable")
     ordered = np.take_along_axis(values, order, axis=1)
@@ -53,9 +54,9 @@ def scan_step(values: Floats, minimum: int) -> tuple[Ints, Floats]:
 
 
 def correlation_factor(values: Floats, step: Ints) -> Floats:
-    """By how much correlation of neighbours inflates the scan statistic of each row: 1 for independent values.
+    """By how much the correlation of neighbours inflates the scan statistic of each row; 1 for independent values.
 
-    values: shape (rows, n). step: shape (rows,), the first index after the step; either side is centred by itself.
+    values: shape (rows, n). step: shape (rows,), the first index after the step; each side is centred by itself.
     """
     points = values.shape[1]
     centred = average_ranks(values)

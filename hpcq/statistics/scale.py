@@ -1,10 +1,10 @@
-"""How noisy a series is, told from its short-range scatter so that steps, drift and outliers do not count as noise.
+"""How noisy a series is, from its short-range scatter, so that steps, drift and outliers do not count as noise.
 
     residual = value - rolling median of WINDOW values around it
     sigma    = 1.4826 * median |residual|, corrected for the window, with a floor for constant series
 
 A rolling median follows a step within half a window, so a series that drops by 20 % has the same sigma as one that does
-not; the median of the residuals ignores up to half of the values.
+not. The median of the residuals ignores up to half of the values.
 Source: Hampel 1974 (the median absolute deviation), Tukey 1977 (running medians).
 """
 
@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 WINDOW = 11
-# MAD of a normal variable is 0.6745 sigma; a residual from the median of 11 values that include it is smaller by 0.886
-# (measured on 1.1 million normal values), and that is undone here.
+# The MAD of a normal variable is 0.6745 sigma. A residual from the median of 11 values that include it is smaller by
+# 0.886 (measured on 1.1 million normal values), and this factor corrects for both.
 MAD_TO_SIGMA = 1.4826 / 0.886
-# Scatter below this share of the level is not told apart: a tenth of the smallest step that anyone is told about.
+# Lower bound of the scatter, as a share of the level: a tenth of the smallest step that hpcq reports.
 FLOOR_RATIO = 0.0025
 
 

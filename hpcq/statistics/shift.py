@@ -1,7 +1,8 @@
 """How far the median moved, as a ratio with a bootstrap interval that costs microseconds.
 
-The median of a resample of n sorted values is the value at a random rank. The ranks depend on n alone: the middle order
-statistics of n uniform numbers, drawn once for each n and kept. So an interval is two look-ups and one quantile.
+The median of a resample of n sorted values is the value at a random rank. The ranks depend on n alone: they are the
+middle order statistics of n uniform numbers, drawn once per n and then reused. So an interval is two look-ups and one
+quantile.
 Source: percentile bootstrap, Efron & Tibshirani 1993, ch. 13; uniform order statistics, David & Nagaraja 2003, ch. 2.
 """
 
@@ -21,7 +22,7 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """Medians before and after, and after / before with its 95 % interval; None where a median is not above zero."""
+    """Medians before and after, and after / before with its 95 % interval; None if a median is not above zero."""
 
     before: float
     after: float
@@ -31,7 +32,7 @@ class Shift:
 
     @property
     def relative_change(self) -> float:
-        """(after - before) / |before|; infinite when the level left zero."""
+        """(after - before) / |before|; infinite if the level before was zero and moved."""
         if self.after == self.before:
             return 0.0
         if self.before == 0:
@@ -43,8 +44,8 @@ def median_shift(before: Floats, after: Floats) -> Shift:
     """Estimate how far `after` moved from `before`, as a ratio of medians.
 
     before, after: finite values, one per repetition, same unit, length >= 1. The same input gives the same interval.
-    With fewer than 6 values a side its part of the interval runs from the smallest to the largest value and covers less
-    than 95 % (0.75 for 3 values, 0.94 for 5).
+    A side with fewer than 6 values contributes the range from its smallest to its largest value. That covers less than
+    95 % (0.75 for 3 values, 0.94 for 5).
     """
     before, after = np.sort(before), np.sort(after)
     middle_before, middle_after = _middle(before), _middle(after)
@@ -73,7 +74,7 @@ def _resampled_medians(ordered: Floats, side: int) -> Floats:
 
 @lru_cache(maxsize=1024)
 def _median_ranks(count: int, side: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Ranks (from 0) of the two middle values of RESAMPLES resamples of `count` values; equal when count is odd."""
+    """Ranks (from 0) of the two middle values of RESAMPLES resamples of `count` values; equal if count is odd."""
     random = np.random.default_rng([count, side])
     first = (count + 1) // 2
     lower = random.beta(first, count - first + 1, RESAMPLES)

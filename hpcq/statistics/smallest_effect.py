@@ -1,8 +1,8 @@
-"""What is too small to matter: as a share of the level, and in the metric's own unit where the level may be zero.
+"""What is too small to matter: as a share of the level, and in the metric's own unit because the level may be zero.
 
-MINIMUM_EFFECT_RATIO    a smaller move of the median is never told as a change
+MINIMUM_EFFECT_RATIO    a smaller move of the median is never reported as a change
 PASS_EFFECT_RATIO       a pass says that a worsening of this share or more is ruled out
-smallest_move(unit)     a smaller move in the metric's own unit is never told as a change, whatever its share
+smallest_move(unit)     a smaller move in the metric's own unit is never reported as a change, whatever its share
 beyond_doubt(...)       a move so far outside everything seen before that the number of series does not matter
 """
 
@@ -19,12 +19,12 @@ Floats = NDArray[np.float64]
 
 MINIMUM_EFFECT_RATIO = 0.02
 PASS_EFFECT_RATIO = 0.05
-#: So many standard errors from the level before, and every value half as far beyond the whole range before: neither luck nor
-#: the number of series explains that, and a second mode was seen before.
+#: A median this many standard errors from the level before, and every value half as far beyond the whole range before.
+#: Neither luck nor the number of series explains that, and a second mode would have been seen before.
 BEYOND_DOUBT_SIGMAS = 10.0
 _BEYOND_DOUBT_BEFORE_MIN = 5
 _BEYOND_DOUBT_AFTER_MIN = 3
-#: One lost packet of 10,000, three events, two ticks of a clock: nobody acts below these, and they appear by chance.
+#: One lost packet of 10,000, three events, two ticks of a clock: smaller moves appear by chance and matter to nobody.
 _SMALLEST_MOVES = {"ratio": 1e-4, "count": 3.0, "ns": 20.0}
 
 
@@ -36,7 +36,7 @@ def smallest_move(unit: str) -> float:
 def beyond_doubt(before: Floats, after: Floats) -> bool:
     """Whether the median moved by ten standard errors, and all values after lie half as far beyond all values before.
 
-    before, after: finite, time order, same unit; false with fewer than 5 before or 3 after.
+    before, after: finite, time order, same unit. False with fewer than 5 values before or 3 after.
     """
     if len(before) < _BEYOND_DOUBT_BEFORE_MIN or len(after) < _BEYOND_DOUBT_AFTER_MIN:
         return False

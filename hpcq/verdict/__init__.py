@@ -5,9 +5,9 @@
     gates.py        a campaign's bounds on the series that it measured
     levels.py       did a series leave its level: before against after, or anywhere; thousands of series together
     causes.py       what differs between the two sides of a change
-    acceptance.py   what may be said of nodes, groups and links after a maintenance
+    acceptance/     what to say of nodes, groups and links after a maintenance
 
-Only words.py, record.py and gates.py are light; the others import numpy and are imported where they are used.
+Only words.py, record.py and gates.py load fast. The others import numpy, so import them only where you use them.
 """
 
 from hpcq.gate_kinds.base import MeasuredSeries

@@ -1,10 +1,10 @@
-"""What changed: facts that differ between the points before and after a change, ranked by how well they tell the sides apart.
+"""Causes of a change: facts that differ between the points before and after it, ranked by how well they separate both.
 
     separation = half the sum over values of |share of the points before - share of the points after|
     1: every point before has other values than every point after      0: the same mixture on both sides
 
-A fact that separates fully is a suspect, not a culprit: everything that changed in the same night separates as well. hpcq's own
-program is held apart from the machine, because a change of what measures is no change of what is measured.
+A fact that separates fully is a suspect, not a culprit: everything that changed in the same night separates as well.
+The facts of hpcq's own program are kept apart from the machine's: a change of the tool is not a change of the network.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-#: Of hpcq's own program; `mpi` and the other facts are the site's.
+#: Facts of hpcq's own program; `mpi` and the other facts belong to the site.
 OWN_BUILD = ("source_build_id", "version", "binary_sha256", "compiler", "flags", "modules")
-#: From here on a difference counts as going along with the change.
+#: From this separation on, a difference coincides with the change.
 SEPARATES = 0.5
-#: Facts that name what people change; others of the same separation come later.
+#: Facts that name things people change. Other facts of the same separation come later.
 _TELLING = ("kernel.", "nic.", "sysctl.", "driver", "firmware", "mtu", "speed", "group.", "software.", "build.mpi", "cpu.")
 
 Value = str | int | float | None
@@ -25,7 +25,7 @@ Value = str | int | float | None
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One fact that differs. where: client n1, server n2, or build. before, after: the commonest value on either side."""
+    """One fact that differs. where: client n1, server n2, or build. before, after: the commonest value on each side."""
 
     fact: str
     where: str
@@ -59,7 +59,7 @@ class Symptom:
 
 
 def symptoms(before: Sequence[Collection[tuple[str, str]]], after: Sequence[Collection[tuple[str, str]]]) -> list[Symptom]:
-    """The findings that go along with a change, furthest apart first. before, after: for each point its (where, rule)."""
+    """The findings that coincide with a change, largest difference first. before, after: (where, rule) per point."""
     if not before or not after:
         return []
     found = []
@@ -72,7 +72,7 @@ def symptoms(before: Sequence[Collection[tuple[str, str]]], after: Sequence[Coll
 
 
 def rank(before: Sequence[Mapping[tuple[str, str], Value]], after: Sequence[Mapping[tuple[str, str], Value]]) -> list[Cause]:
-    """Facts by separation, best first. before, after: for each point its facts by (where, name); a missing fact is None."""
+    """Facts by separation, best first. before, after: facts of each point by (where, name); a missing fact is None."""
     if not before or not after:
         return []
     found = []
@@ -88,12 +88,12 @@ def rank(before: Sequence[Mapping[tuple[str, str], Value]], after: Sequence[Mapp
 
 
 def own_build_changed(causes: Iterable[Cause]) -> bool:
-    """Whether hpcq's own program goes along with the change, so that it must not pass as one of the machine."""
+    """Whether hpcq's own program changed together with the series, so that the change may not be the machine's."""
     return any(one.own_build and one.separation >= SEPARATES for one in causes)
 
 
 def say(causes: Sequence[Cause], most: int = 3) -> str:
-    """The best of them in words; the own build first, because it may explain all."""
+    """The best causes in words. The own build comes first, because it may explain everything."""
     telling = [one for one in causes if one.separation >= SEPARATES]
     own = [one for one in telling if one.own_build]
     words = [f"hpcq's own build changed ({own[0].words})"] if own else []

@@ -1,7 +1,7 @@
-"""Verdicts on results: what a campaign's gates say of the series that it measured. Pure.
+"""Verdicts on results: how a campaign's gates judge the series that it measured. Pure.
 
-Gate + every series it speaks of            -> GateVerdict: pass, failed, or inconclusive where nothing was measured
-relative gate + its Reference of the series -> the same of the share; inconclusive where there is no reference
+Gate + every series it applies to           -> GateVerdict: pass, failed, or inconclusive if nothing was measured
+relative gate + its Reference of the series -> the same for the share; inconclusive if there is no reference
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from hpcq.verdict.words import Verdict
 
 @dataclass(frozen=True, slots=True)
 class GateVerdict:
-    """One gate on one series. value: what the gate looked at; bound: what it had to keep; gate: both in words.
+    """One gate on one series. value: what the gate judged; bound: the limit in words; gate: the gate in words.
 
-    share_ratio: value as a share of the reference, of a relative gate. reason: why it is inconclusive.
+    share_ratio: value as a share of the reference, for a relative gate. reason: why the verdict is inconclusive.
     """
 
     verdict: Verdict
@@ -37,7 +37,7 @@ class GateVerdict:
 
     @property
     def words(self) -> str:
-        """What was seen, for people: `median throughput_bps is 5 Gbit/s, 50 % of 10 Gbit/s (baseline good, 15 values)`."""
+        """The result for people: `median throughput_bps is 5 Gbit/s, 50 % of 10 Gbit/s (baseline good, 15 values)`."""
         if self.value is None:
             return f"{self.statistic} {self.series.metric}: {self.reason}"
         unit = units.unit_of(self.series.metric)
@@ -48,19 +48,19 @@ class GateVerdict:
         return f"{seen}, {share} of {units.human(self.reference.value, unit)} ({self.reference.source})"
 
 
-#: Answers what a relative gate holds a series against.
+#: Returns the reference that a relative gate compares a series with.
 Refer = Callable[[Gate, MeasuredSeries], Reference]
 
 
 def judge_gates(gates: Iterable[Gate], measured: Sequence[MeasuredSeries], refer: Refer | None = None) -> list[GateVerdict]:
-    """Judge every series by every gate that is about it; failures first, then what is inconclusive."""
+    """Judge every series by every gate that applies to it; failures come first, then inconclusive verdicts."""
     verdicts = [_judge(gate, series, refer) for gate in gates for series in measured if speaks_of(gate, series)]
     order = {Verdict.FAILED: 0, Verdict.INCONCLUSIVE: 1}
     return sorted(verdicts, key=lambda one: order.get(one.verdict, 2))
 
 
 def looked_at(gate: Gate, values: Sequence[float]) -> float:
-    """The value of these that the gate looks at: their median, or the worst in the metric's direction."""
+    """The value that the gate judges: the median of these values, or the worst one in the metric's direction."""
     if gate.statistic is GateStatistic.MEDIAN:
         return median(values)
     metric = kernel(gate.kernel).metric(gate.metric)
@@ -76,14 +76,14 @@ def bound_words(gate: Gate) -> str:
 
 
 def gate_words(gate: Gate) -> str:
-    """The gate as one may call it: `median throughput_bps of tcp_stream >= 95 % of baseline:good`."""
+    """The gate in words: `median throughput_bps of tcp_stream >= 95 % of baseline:good`."""
     of = f" of {gate.against}" if gate.against is not None else ""
     where = f" where {', '.join(f'{name}={value}' for name, value in gate.where.items())}" if gate.where else ""
     return f"{gate.statistic.value} {gate.metric} of {gate.kernel}{where} {bound_words(gate)}{of}"
 
 
 def speaks_of(gate: Gate, series: MeasuredSeries) -> bool:
-    """Whether the gate is about this series."""
+    """Whether the gate applies to this series."""
     return (
         gate.kernel == series.kernel
         and gate.metric == series.metric

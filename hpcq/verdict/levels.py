@@ -1,13 +1,13 @@
 """Did series leave their level? Two questions, two methods, and thousands of series judged together.
 
     boundary   the moment is known (a maintenance): points after it against points before it      statistics.compare
-    search     the moment is not known: change points anywhere, those of the stretch in question   statistics.find_changes
-               and its blind end, the newest points, against the level that the series last had     statistics.compare
+    search     the moment is unknown: change points anywhere; those in the stretch count           statistics.find_changes
+               and its blind end: the newest points against the last level of the series          statistics.compare
 
-A point is one job, so a change has persisted when more than one point shows it; a single one is never told as a change.
-Where so few points cannot tell by ranks, the scatter between jobs that was learned from history decides (between_jobs.py).
-Among many series a few look changed by luck: Benjamini-Hochberg over all of them decides whom to believe, except for what
-moved ten times its noise beyond everything seen before.
+One point is one job. A change has persisted when more than one point shows it, so a single point never counts as a
+change. If there are too few points for ranks, the scatter between jobs decides, as learned from history
+(between_jobs.py). Among many series a few look changed by luck: Benjamini-Hochberg over all of them decides which to
+believe. A series that moved ten times its noise beyond everything seen before is believed in any case.
 """
 
 from __future__ import annotations
@@ -29,28 +29,29 @@ from hpcq.statistics.smallest_effect import MINIMUM_EFFECT_RATIO, beyond_doubt
 
 Floats = NDArray[np.float64]
 
-#: So many newest points are held against the level before them: a search needs five points to see a level, and more where
-#: the step is hardly larger than the noise.
+#: This many newest points are compared with the level before them. A search needs five points to see a level, and more
+#: if the step is hardly larger than the noise.
 TAIL_POINTS = 12
-#: Tails up to here are what a search cannot see; longer ones only bridge to what it sees.
+#: A search cannot see tails up to this length; longer tails only close the gap to what it sees.
 _BLIND_POINTS = 4
-#: What many tries cost: p of a short tail is multiplied by the first, of a longer one by the second. Of unchanged series
-#: 1.9 % have a p below 0.01 then, and a step of two sigma is told by the fourth point in 91 % (bench/between_jobs.py).
+#: The cost of many tries: p of a short tail is multiplied by the first number, p of a longer one by the second. Then
+#: 1.9 % of unchanged series have a p below 0.01, and 91 % of two-sigma steps are found by the fourth point
+#: (bench/between_jobs.py).
 _SHORT_TRIES, _LONG_TRIES = 1.5, 4.0
-#: Fewer points before a tail say too little of the level for ranks; the scatter between jobs may still tell.
+#: With fewer points before a tail, ranks say too little about the level; the scatter between jobs may still tell.
 _LEVEL_POINTS_MIN = 8
-#: With fewer points than these a series is not judged at all.
+#: A series with fewer points is not judged at all.
 JUDGED_POINTS_MIN = 4
 ASSUMED = JobScatter(0.05, 0)
-#: The direction of a series that was measured and now only fails: worse than worse.
+#: The direction of a series that once had values and now only fails: beyond worse.
 GONE = "gone"
 
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """One series for judging: points (one per job) in time order, `boundary` the first of the stretch in question.
+    """One series to judge: points (one per job) in time order; `boundary` is the first of the stretch in question.
 
-    scatter: how far its jobs scatter. smallest_move: what matters at least, in the unit of the points.
+    scatter: how far its jobs scatter. smallest_move: the smallest move that matters, in the unit of the points.
     """
 
     better: Better
@@ -62,10 +63,10 @@ class Sides:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """What was found of one series. index: first point of the new level. direction: worse, better, changed, or the same.
+    """The result for one series. index: first point of the new level. direction: worse, better, changed, or the same.
 
-    verdict is degraded only for worse and gone (or, without a better direction, changed). first, last: points on either side
-    that it rests on run from `first` to `last`. came_back: the old level is back since.
+    verdict is degraded only for worse and gone (or for changed, if neither direction is better). It rests on the points
+    on both sides from `first` to `last`. came_back: the series has returned to the old level since.
     """
 
     verdict: ComparisonVerdict
@@ -88,14 +89,14 @@ class Level:
 
     @property
     def sure(self) -> bool:
-        """Whether it is a change that may be told."""
+        """Whether this is certain enough to be reported as a change."""
         return self.direction != "same" and self.verdict is not ComparisonVerdict.INCONCLUSIVE
 
 
 def judge_boundary(series: Sequence[Sides], *, lasting_count: int = 2) -> list[Level]:
-    """Each series before against after its boundary, all judged together.
+    """Compare each series before and after its boundary; all are judged together.
 
-    lasting_count: fewer points than these after the boundary are never told as a change; 1 where a person asks for one run.
+    lasting_count: with fewer points after the boundary, nothing is reported as a change. Give 1 to judge one run.
     """
     found = [_compared(one, one.boundary, len(one.points), MINIMUM_EFFECT_RATIO) for one in series]
     return _believed([_lasting(level, lasting_count) for level in found])
@@ -109,7 +110,7 @@ def _lasting(level: Level, lasting_count: int) -> Level:
 
 
 def judge_search(series: Sequence[Sides], minimum_effect_ratio: float | None = None) -> list[list[Level]]:
-    """The changes of each series at or behind its boundary; a change whose old level came back is marked so."""
+    """The changes of each series at or after its boundary; marks a change whose old level came back."""
     extra = {} if minimum_effect_ratio is None else {"minimum_effect_ratio": minimum_effect_ratio}
     searched = find_changes([one.points for one in series], smallest_moves=[one.smallest_move for one in series], **extra)
     found: list[list[Level]] = []
@@ -137,10 +138,10 @@ def judge_search(series: Sequence[Sides], minimum_effect_ratio: float | None = N
 
 
 def _tail(one: Sides, level_start: int) -> Level | None:
-    """The newest points, where the search is blind, against the level before them; None where too few points are there.
+    """Compare the newest points, where the search is blind, with the level before them; None if the points are too few.
 
-    The last 2 to TAIL_POINTS points are tried; p-values grow by what so many tries cost. Most tails of most series are luck,
-    which a rank sum tells at once; only what might be told is compared in full.
+    Tries the last 2 to TAIL_POINTS points; p-values grow by the cost of so many tries. Most tails of most series are
+    luck, and a rank sum shows that at once. Only tails that might be reported are compared in full.
     """
     tries, p_value = _moved_tails(one, level_start)
     if not tries:
@@ -172,7 +173,7 @@ def _tries(count: int) -> float:
 
 
 def _moved_tails(one: Sides, level_start: int) -> tuple[list[int], float]:
-    """How many newest points to try, and the smallest p of any of these tails in either direction, correlation left out."""
+    """Numbers of newest points to try, and the smallest p of these tails in either direction, ignoring correlation."""
     tries: list[int] = []
     smallest = 1.0
     total = len(one.points)
@@ -201,7 +202,7 @@ def _middle(ordered: Sequence[float]) -> float:
 
 
 def _compared(one: Sides, boundary: int, count: int, minimum_effect_ratio: float) -> Level:
-    """Before against after `boundary`; by ranks where so many points can tell, else by the scatter between jobs."""
+    """Compare before with after `boundary`: by ranks if there are enough points, else by the scatter between jobs."""
     before, after = one.points[:boundary], one.points[boundary:count]
     counts = (len(before), len(after))
     if not all(counts):
@@ -236,7 +237,7 @@ def _same(boundary: int, count: int, counts: tuple[int, int], outcome: Compariso
 
 
 def _believed(found: list[Level]) -> list[Level]:
-    """Hold back what luck explains among so many series."""
+    """Hold back changes that luck explains among so many series."""
     tested = [i for i, level in enumerate(found) if level.p_value is not None]
     adjusted = benjamini_hochberg([found[i].p_value or 0.0 for i in tested])
     for i, q in zip(tested, adjusted, strict=True):
@@ -247,7 +248,7 @@ def _believed(found: list[Level]) -> list[Level]:
 
 
 def _came_back(level: Level, points: Floats) -> bool:
-    """Whether the newest level lies nearer to the old one than to the new one: somebody repaired it."""
+    """Whether the newest level is nearer to the old one than to the new one, as after a repair."""
     if level.last >= len(points):
         return False
     now = median(points[-min(len(points) - level.last, 10) :])

@@ -1,12 +1,13 @@
-"""Gates from history: a bound that good runs keep, with how often they will break it all the same. Pure.
+"""Gates from history: a bound that good runs keep, and how often they will break it nevertheless. Pure.
 
-    bound  =  the (1 - rate) quantile in the bad direction, by the values' own tail where there are enough of them, else the
-              worst value seen; or by median and robust scatter of a normal distribution, whichever is further from the median
+    bound  =  the (1 - rate) quantile in the bad direction, from the values' own tail if there are enough of them, else the
+              worst value seen; or from median and robust scatter of a normal distribution, if that is further off
 
-A rate of 1 in 1,000 needs 1,000 values to be seen at all. With fewer the bound never lies inside what was seen: a gate that its
-own history breaks would be no gate.
+To see a rate of 1 in 1,000 at all, you need 1,000 values. With fewer values, the bound never lies inside the range that
+was seen: a gate that its own history breaks would be useless.
 
-The expected rate of false alarms is counted by leaving out one series after the other: bounds from the rest, broken by it.
+To count the expected rate of false alarms, each series is left out in turn: the rest gives a bound, and that series'
+values that break the bound are counted.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from hpcq.kernels import Better
 
 Floats = NDArray[np.float64]
 
-#: Fewer values say nothing of a tail.
+#: Fewer values say nothing about a tail.
 VALUES_MIN = 30
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A bound in the metric's unit. asked_ratio: wanted. seen_ratio: what leaving out gave, None with one series."""
+    """A bound in the metric's unit. asked_ratio: wanted rate. seen_ratio: rate by leaving out; None for one series."""
 
     bound: float
     better: Better
@@ -40,17 +41,17 @@ class Proposal:
 
     @property
     def needed_count(self) -> int:
-        """How many values the wish would need, so that one of them may break the bound."""
+        """How many values the wanted rate needs, so that one of them may break the bound."""
         return ceil(1 / self.asked_ratio) if self.asked_ratio > 0 else 0
 
     @property
     def enough(self) -> bool:
-        """Whether the values themselves show the rate; otherwise the bound is the worst seen, or further off."""
+        """Whether the values themselves show the rate; otherwise the bound is the worst value seen, or further off."""
         return self.asked_ratio > 0 and self.value_count >= self.needed_count
 
 
 def propose(series: Sequence[Floats], better: Better, false_alarm_ratio: float) -> Proposal | None:
-    """A bound for all these series (values of one test on one cluster); None where they are too few or have no direction."""
+    """A bound for all these series (one test on one cluster); None if the values are too few or have no direction."""
     pooled = np.concatenate([*series]) if series else np.empty(0)
     if len(pooled) < VALUES_MIN or better is Better.NONE:
         return None

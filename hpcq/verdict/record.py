@@ -1,6 +1,6 @@
 """One verdict on one thing: a node, a link, a group of nodes, or a whole cluster. Pure.
 
-An acceptance makes these records, the ledger keeps them, and people read them again: it is the same record each time.
+An acceptance makes these records, the ledger stores them, and people read them later. It is the same record each time.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from hpcq.verdict.words import Verdict
 
 
 class Thing(StrEnum):
-    """What a verdict can be about; the words of the database."""
+    """What a verdict can be about. The values are the words of the database."""
 
     NODE = "node"
     LINK = "link"
@@ -25,8 +25,8 @@ class VerdictRecord:
     """A verdict on one thing, with its reason in words.
 
     name: the node, both ends of a link (`a - b`), the leaf switch, or the cluster. nodes: the nodes that share it.
-    ratio: its speed as a share of what is expected. measured_utc: start of the first measurement that it rests on.
-    cluster, decided_utc, run: known once the ledger has it. waits: judged so lately that another try would only cost time.
+    ratio: its speed as a share of what is expected. measured_utc: start of the first measurement that the verdict rests
+    on. cluster, decided_utc, run: known once the ledger has it. waits: judged too recently to measure again.
     """
 
     kind: Thing

@@ -2,12 +2,12 @@
 
     PASS          planned, measured, comparable, and within its bounds
     DEGRADED      clearly worse than expected
-    FAIL          far worse, beyond a bound, or tests that ran and brought nothing
-    INCONCLUSIVE  measured, but too little or too contradictory to say either
+    FAIL          far worse, beyond a bound, or tests that ran without a valid result
+    INCONCLUSIVE  measured, but the results are too few or contradict each other
     NOT COVERED   nothing was measured
 
-Exit codes: 3 where something is degraded or failed; otherwise 4 where something is inconclusive, not covered, or where
-nothing was judged at all; otherwise 0.
+Exit codes: 3 if something is degraded or failed; otherwise 4 if something is inconclusive or not covered, or if nothing
+was judged at all; otherwise 0.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hpcq.errors import Exit
 
 
 class Verdict(StrEnum):
-    """What may be said of a node, link, group, cluster or series; the words of the database."""
+    """The verdict on a node, link, group, cluster or series. The values are the words of the database."""
 
     PASS = "pass"  # noqa: S105 - a verdict, not a password
     DEGRADED = "degraded"
@@ -31,7 +31,7 @@ class Verdict(StrEnum):
 
     @property
     def shown(self) -> str:
-        """For people."""
+        """The word for people."""
         return _SHOWN[self]
 
 
@@ -57,12 +57,12 @@ class Tally:
 
     @property
     def total(self) -> int:
-        """How many things were looked at."""
+        """The number of things looked at."""
         return self.counts.total()
 
     @property
     def exit_code(self) -> Exit:
-        """3, 4 or 0: see the head of this file. Nothing judged is too little data."""
+        """3, 4 or 0, as the head of this file says. If nothing was judged, that is too little data: 4."""
         if self.counts[Verdict.DEGRADED] or self.counts[Verdict.FAILED]:
             return Exit.DEGRADED
         open_count = self.counts[Verdict.INCONCLUSIVE] + self.counts[Verdict.NOT_COVERED]

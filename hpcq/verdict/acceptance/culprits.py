@@ -1,16 +1,16 @@
-"""Who explains the bad pairs: leaves, nodes, links; what nobody explains stays open. Pure.
+"""Find what explains the bad pairs: leaves, nodes, links. Pairs that nothing explains stay open. Pure.
 
 A pair runs at the speed of the slowest thing on its way:
 
-    leaf    all pairs between it and the others bad, in at least one direction: two of its nodes and two others took part, pairs
-            among the others are fine, and so are pairs inside the leaf (or three of its nodes are bad inside, too)
-    node    an end that two or more bad pairs share, whose partners are fine with others; at least three jobs speak against it,
-            and its pairs were bad in two runs, or most of them are bad
-    link    what is left, between two ends that are both fine with others, bad in two runs and in three jobs at least
-    path    the same between two leaves, where there are no others: whose uplink it is cannot be told
+    leaf    all pairs between it and other leaves are bad, in at least one direction. Two of its nodes and two others
+            took part, pairs among the others are fine, and so are pairs inside the leaf (or three nodes are bad inside)
+    node    an end that two or more bad pairs share, whose partners are fine with others. At least three jobs speak
+            against it, and its pairs were bad in two runs, or most of them are bad
+    link    what is left, between two ends that are both fine with others, bad in two runs and in at least three jobs
+    path    the same between two leaves when there are no other leaves to tell whose uplink it is
 
-The widest explanation goes first, and what it explains accuses nobody else. One fine pair does not clear a node of its bad
-ones. Where two nodes explain the same pairs equally well, the pairs stay open.
+The widest explanation comes first, and the pairs that it explains accuse nothing else. One fine pair does not clear a
+node of its bad ones. If two nodes explain the same pairs equally well, the pairs stay open.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from dataclasses import dataclass, field
 
 from hpcq.verdict.acceptance.points import Pair, PairVerdict
 
-#: Partners that must have been bad before a node is accused, and jobs before anybody is.
+#: Partners that must have been bad before a node is accused, and jobs before anything is.
 PARTNERS_MIN = 2
 JOBS_MIN = 3
-#: Nodes of a leaf, and nodes beyond it, that must have been bad across its edge.
+#: Nodes of a leaf, and nodes outside it, that must have been bad across its edge.
 MEMBERS_MIN = 2
-#: A leaf whose pairs are bad inside, too, rather than so many bad nodes.
+#: With this many bad nodes inside, the leaf is at fault rather than each of them.
 MEMBERS_WHOLE_MIN = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Culprits:
-    """leaves, paths, links: who -> the bad pairs that it explains. nodes: the same. open: bad pairs that nobody explains."""
+    """leaves, paths, nodes, links: by name, the bad pairs that it explains. open: bad pairs that nothing explains."""
 
     leaves: dict[str, set[Pair]] = field(default_factory=dict)
     paths: dict[Pair, set[Pair]] = field(default_factory=dict)
@@ -45,7 +45,8 @@ def find_culprits(
 ) -> Culprits:
     """Explain the bad pairs. jobs: how many jobs (runs) speak against each bad pair.
 
-    alive: pairs that brought values where all bad pairs brought nothing: beside those, any value speaks for its ends.
+    alive: if all bad pairs have no valid result, the pairs that have values. Then any value speaks for
+    the nodes of its pair.
     """
     left = _bad(pairs)
     fine = {pair for pair, word in pairs.items() if word is PairVerdict.FINE}
@@ -69,7 +70,7 @@ def find_culprits(
 
 
 def _ends_fine(pair: Pair, fine: Collection[Pair]) -> bool:
-    """Whether its client sends well to somebody else, and its server receives well from somebody else."""
+    """Whether its client sends well to another node, and its server receives well from another node."""
     client, server = pair
     return any(one == client and other != server for one, other in fine) and any(
         other == server and one != client for one, other in fine
@@ -82,7 +83,7 @@ def behind(pair: Pair, leaf: str, leaf_of: Mapping[str, str]) -> bool:
 
 
 class _ByLeaves:
-    """The pairs of every two leaves (of the client, of the server), so that each is looked at once."""
+    """The pairs of every two leaves (of the client, of the server), so that each is read only once."""
 
     def __init__(self, pairs: Mapping[Pair, PairVerdict], leaf_of: Mapping[str, str]) -> None:
         self.words: dict[tuple[str, str], dict[Pair, PairVerdict]] = {}
@@ -92,7 +93,7 @@ class _ByLeaves:
         self.fine = {ends for ends, words in self.words.items() if ends[0] != ends[1] and PairVerdict.FINE in words.values()}
 
     def crossing(self, leaf: str, inside: int) -> dict[Pair, PairVerdict]:
-        """Pairs whose client (inside = 0) or server (1) alone is in this leaf."""
+        """Pairs of which only the client (inside = 0) or only the server (1) is in this leaf."""
         found: dict[Pair, PairVerdict] = {}
         for ends, words in self.words.items():
             if ends[inside] == leaf != ends[1 - inside]:
@@ -100,11 +101,11 @@ class _ByLeaves:
         return found
 
     def fine_elsewhere(self, leaf: str) -> bool:
-        """Whether some pair of two other leaves is fine: else it may be whatever lies between all leaves."""
+        """Whether some pair of two other leaves is fine; if not, the fault may lie between all leaves."""
         return any(leaf not in ends for ends in self.fine)
 
     def not_its_nodes(self, leaf: str) -> bool:
-        """Whether it is the leaf rather than every single one of its nodes."""
+        """Whether the leaf is at fault rather than each of its nodes."""
         inside = self.words.get((leaf, leaf), {})
         slow = {node for pair, word in inside.items() if word is PairVerdict.BAD for node in pair}
         return PairVerdict.FINE in inside.values() or len(slow) >= MEMBERS_WHOLE_MIN
@@ -113,7 +114,7 @@ class _ByLeaves:
 def _leaves(
     pairs: Mapping[Pair, PairVerdict], leaf_of: Mapping[str, str]
 ) -> tuple[dict[str, set[Pair]], dict[Pair, set[Pair]]]:
-    """Leaves whose every way out, or in, is slow; and paths between two leaves that are slow where neither leaf is."""
+    """Leaves that are slow to all others, or from all others; and slow paths between two leaves that are not slow."""
     known = _ByLeaves(pairs, leaf_of)
     found: dict[str, set[Pair]] = {}
     for leaf in sorted({leaf for ends in known.words for leaf in ends}):
@@ -147,7 +148,7 @@ def _nodes(
     jobs: Mapping[Pair, int],
     leaf_of: Mapping[str, str],
 ) -> dict[str, set[Pair]]:
-    """Ends that bad pairs share: whoever has the most bad partners goes first, and its pairs speak against nobody else."""
+    """Ends that bad pairs share. The one with most bad partners comes first; its pairs then accuse no other node."""
     found: dict[str, set[Pair]] = {}
     rest = set(left)
     while True:
@@ -162,7 +163,7 @@ def _nodes(
         unlike = {node for node in first if len(partners[node] - first) >= PARTNERS_MIN}  # else two explain the same pairs
         others = first | found.keys()
         accused = {node for node in unlike if _speaks_for_itself(node, others - {node}, pairs, rest, fine, jobs, leaf_of)}
-        if not accused:  # these pairs stay open; whoever has fewer may still be told
+        if not accused:  # these pairs stay open; nodes with fewer bad partners may still be accused
             rest = {pair for pair in rest if not first & set(pair)}
             continue
         for node in sorted(accused):
@@ -179,9 +180,9 @@ def _speaks_for_itself(  # noqa: PLR0917 - each is another part of the evidence
     jobs: Mapping[Pair, int],
     leaf_of: Mapping[str, str],
 ) -> bool:
-    """Whether enough jobs accuse it, two partners in two runs or most of all; its partners are fine; it is not its leaf.
+    """Whether enough jobs accuse it: two partners in two runs, or most of them; they are fine; it is not its leaf.
 
-    others: who is accused already, or may be just as well; what speaks against both speaks for neither.
+    others: nodes already accused, or as likely. A pair with one of these counts against neither.
     """
     mine = {pair for pair in rest if node in pair and not others & set(pair)}
     told = {end for pair in mine for end in pair} - {node}
@@ -197,7 +198,7 @@ def _speaks_for_itself(  # noqa: PLR0917 - each is another part of the evidence
 
 
 def mostly_bad(node: str, pairs: Mapping[Pair, PairVerdict]) -> bool:
-    """Whether most of its partners are bad in one role: that is no passing traffic, even in one run."""
+    """Whether most of its partners are bad in one role. Passing traffic does not cause that, even in one run."""
     for role in (0, 1):
         words = [word for pair, word in pairs.items() if pair[role] == node]
         if words.count(PairVerdict.BAD) * 2 > len(words):
@@ -206,7 +207,7 @@ def mostly_bad(node: str, pairs: Mapping[Pair, PairVerdict]) -> bool:
 
 
 def may_be_its_leaf(node: str, pairs: Mapping[Pair, PairVerdict], bad: Collection[Pair], leaf_of: Mapping[str, str]) -> bool:
-    """Whether a node is bad beyond its leaf only and fine within, and no other node of its leaf is fine beyond it."""
+    """Whether a node is bad only beyond its leaf and fine within, and no other node of its leaf is fine beyond it."""
     leaf = leaf_of.get(node)
     if leaf is None or any(leaf_of.get(pair[0]) == leaf_of.get(pair[1]) for pair in bad):
         return False

@@ -1,4 +1,4 @@
-"""What the points of an acceptance show: is everything slower, which pairs are bad, and who explains them. Pure."""
+"""What the points of an acceptance show: is everything slower, which pairs are bad, and what explains them. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from hpcq.verdict.acceptance.whole_cluster import cluster_shifts, relative_to_cl
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of nodes beside their results.
+    """What is known of nodes apart from their results.
 
     missing: why a node has no result. leaf_of: node -> leaf switch. flaws: what the evidence says is wrong with a node.
     booted: nodes that booted between their measurement and now. standing: links and groups that were at fault before.
@@ -38,7 +38,7 @@ class Known:
 
 
 class Found:
-    """Each step uses those before it."""
+    """All findings. Each step uses the steps before it."""
 
     def __init__(self, points: Sequence[PairPoint], known: Known) -> None:
         self.known = known
@@ -62,14 +62,14 @@ class Found:
                 self.of_node.setdefault(end, []).append(one)
 
     def _alive(self) -> set[Pair]:
-        """Pairs with values, where every bad pair brought nothing; else only fine pairs speak for their ends."""
+        """Pairs with values, if no bad pair has a valid result; else none: only fine pairs speak for their nodes."""
         bad = [one for one in self.pairs.values() if one.word is PairVerdict.BAD]
         if not all(any(point.lost for point in one.points) for one in bad):
             return set()
         return {one.pair for one in self.points if one.change is not None and self.words[one.pair] is not PairVerdict.BAD}
 
     def _accuse_flawed(self) -> None:
-        """An open pair whose one end has something wrong with it by its own evidence is that end's fault."""
+        """If exactly one node of an open pair is flawed by its own evidence, the pair is that node's fault."""
         for pair in sorted(self.culprits.open):
             guilty = [end for end in pair if end in self.known.flaws]
             jobs = sum(self.jobs[one] for one in self.culprits.open if guilty and guilty[0] in one)
@@ -79,7 +79,7 @@ class Found:
             self.culprits.open.difference_update(pairs)
 
     def _take_over_small_faults(self) -> None:
-        """What the means of many pairs say; pairs that were open until now are explained by it, too."""
+        """Add what the means of many pairs show. They also explain pairs that were open until now."""
         for leaf, points in self.small.leaves.items():
             self.culprits.leaves.setdefault(leaf, set()).update(one.pair for one in points)
         for node, points in self.small.nodes.items():
@@ -91,7 +91,7 @@ class Found:
             yield from things.values()
 
     def _passing_faults(self) -> set[Pair]:
-        """Every pair that passes something at fault: whatever it says speaks against nobody else."""
+        """Every pair that passes something at fault. Its results speak against nothing else."""
         nodes, leaves = set(self.culprits.nodes), self.leaves_at_fault()
         found = {pair for pair in self.words if nodes & set(pair)}
         found |= {pair for pair in self.words if any(behind(pair, leaf, self.leaf_of) for leaf in leaves)}
@@ -111,12 +111,12 @@ class Found:
         return small or [one for pair in sorted(self.culprits.nodes[node]) for one in self.pairs[pair].points]
 
     def mostly_bad(self, node: str) -> bool:
-        """Whether most of its partners are bad in one role: then no pair of it is worth keeping it for users."""
+        """Whether most of its partners are bad in one role. Then it is not worth keeping the node for users."""
         return node in self.small.nodes or mostly_bad(node, self.words)
 
 
 def ratio_of(points: Iterable[PairPoint]) -> float | None:
-    """The speed of the slowest test as a share of what is expected; 0 where a test brought nothing."""
+    """The speed of the slowest test as a share of what is expected; 0 if a test has no valid result."""
     several = list(points)
     means = [pooled(part) for part in by_test(one for one in several if not one.scale.is_loss).values()]
     known = [exp(one.mean) for one in means if one is not None]

@@ -1,9 +1,9 @@
-"""What may be said of nodes, groups, links and the whole cluster after a maintenance, from the results of pairs. Pure.
+"""The verdicts on nodes, groups, links and the whole cluster after a maintenance, from the results of pairs. Pure.
 
     points of pairs -> is everything slower? -> one word per pair -> culprits, small faults -> one verdict per node
 
-PASS only for a node that was planned in both roles, measured, comparable with a reference, within its bounds, and against
-which nothing speaks that others do not explain. Everything else is named.
+A node passes only if it was planned in both roles, measured, comparable with a reference, and within its bounds, and if
+every result against it is explained by other things. Everything else is named.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from hpcq.verdict.words import Verdict
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """Everything that may be said. suspects: nodes that should be run with good partners before anybody is told.
+    """All verdicts. suspects: nodes to run with good partners before anybody is told.
 
-    explained: the bad pairs of each culprit; open: those that nobody explains yet; unsettled: pairs to be run once more.
-    drainable: nodes at fault with most of their partners, in one role at least; others have pairs that are fine.
+    explained: the bad pairs of each culprit. open: bad pairs that nothing explains yet. unsettled: pairs to run once
+    more. drainable: nodes at fault with most of their partners in at least one role; others have fine pairs.
     """
 
     nodes: tuple[VerdictRecord, ...]
@@ -48,12 +48,12 @@ class Acceptance:
 
 
 def judge(targets: Sequence[str], points: Sequence[PairPoint], known: Known | None = None, cluster: str = "") -> Acceptance:
-    """Judge the targets and what they share."""
+    """Judge the targets and the links, groups and cluster that they share."""
     return _Judge(Found(points, known or Known()), cluster).acceptance(targets)
 
 
 class _Judge:
-    """Puts together what was found."""
+    """Makes verdicts from the findings."""
 
     def __init__(self, found: Found, cluster: str) -> None:
         self.found = found
@@ -139,7 +139,7 @@ class _Judge:
     # -- what to run again ----------------------------------------------------------------------------------------------
 
     def _unsettled(self, nodes: Sequence[VerdictRecord]) -> set[Pair]:
-        """Pairs that one more run may settle: of a cluster that got slower, of intermittent pairs, of means not known well."""
+        """Pairs that one more run may settle: all if a slower cluster is unconfirmed, else those of unsure nodes."""
         if self.found.shifts:
             return set() if all(one.confirmed for one in self.found.shifts) else set(self.found.words)
         open_nodes = {one.name for one in nodes if one.verdict is Verdict.INCONCLUSIVE and self.nodes.measured_enough(one.name)}
@@ -147,5 +147,5 @@ class _Judge:
 
 
 def run_counts(points: Iterable[PairPoint]) -> Counter[Pair]:
-    """In how many runs each pair was."""
+    """The number of runs that each pair was in."""
     return Counter(pair for pair, _ in {(one.pair, one.run_no) for one in points})

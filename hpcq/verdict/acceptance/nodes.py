@@ -1,6 +1,6 @@
 """The verdict on one node. Pure.
 
-Rules in their order; the first that applies is the verdict, and PASS is what is left.
+The rules are tried in order. The first that applies gives the verdict; if none applies, the verdict is PASS.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from hpcq.verdict.acceptance.points import (
 from hpcq.verdict.record import Thing, VerdictRecord
 from hpcq.verdict.words import Verdict
 
-#: What PASS rules out, it rules out with 95 % confidence (one-sided, normal).
+#: PASS rules a slowdown out with 95 % confidence (one-sided, normal).
 CONFIDENCE_Z = 1.645
-#: Partners in each role with which a node must have been measured, where so many were planned.
+#: Partners per role with which a node must have been measured, if that many were planned.
 CLEAN_PARTNERS_MIN = 2
 
 
-#: More jobs than these are no advice.
+#: To advise more jobs than this would not help anybody.
 ADVICE_JOBS_MAX = 200
 
 
 class NodeVerdicts:
-    """Verdicts on nodes from what was found."""
+    """Verdicts on nodes from the findings."""
 
     def __init__(self, found: Found) -> None:
         self.found = found
         self.known = found.known
 
     def of(self, node: str) -> VerdictRecord:
-        """Its verdict."""
+        """The verdict on a node."""
         mine = self.found.of_node.get(node, [])
         flaw = self.known.flaws.get(node, "")
         if not any(one.change is not None or one.lost_share > 0 or one.gate for one in mine) and not self.found.shifts:
@@ -59,7 +59,7 @@ class NodeVerdicts:
         return _record(node, Verdict.INCONCLUSIVE, reason) if reason else self._pass(node, mine)
 
     def _without_value(self, node: str, mine: Sequence[PairPoint]) -> VerdictRecord:
-        """Nothing was measured, or nothing of it can be compared."""
+        """The verdict if nothing was measured, or if none of it can be compared."""
         if any(one.reason.startswith(NO_REFERENCE) for one in mine):
             return _record(node, Verdict.INCONCLUSIVE, next(one.reason for one in mine if one.reason.startswith(NO_REFERENCE)))
         reason = self.known.missing.get(node, "") if not mine else next((one.reason for one in mine if one.reason), "")
@@ -110,7 +110,7 @@ class NodeVerdicts:
         return f"bad in one run and fine in another with {_others(node, mine)}: {said}; it is watched"
 
     def _incomplete(self, node: str) -> str:
-        """What was planned and not measured, or cannot be compared: a PASS does not say anything of it."""
+        """What was planned but not measured, or cannot be compared: a PASS would not cover it."""
         if node not in self.found.of_node:
             return "nothing was measured with it"
         tests = {one.test for one in self.found.points if not one.scale.is_loss}
@@ -141,22 +141,22 @@ class NodeVerdicts:
                 )
                 reason = reason or open_gate
                 if not reason and any(one.disturbed for one in planned):
-                    reason = "others were at work on its nodes meanwhile"
+                    reason = "other work ran on its nodes during the test"
                 have = f"{test} as the {name}: {len(clean)} of {len(partners)} partners can tell"
                 return f"{have}{f': {reason}' if reason else ', the others are bad themselves'}"
         open_gate = next((one.gate_open for one in self.found.of_node[node] if one.gate_open), "")
         return f"a gate cannot be judged: {open_gate}" if open_gate else ""
 
     def thin(self, node: str) -> bool:
-        """Whether it lacks partners who are not bad themselves: with good ones it can be told."""
+        """Whether it lacks partners that are not bad themselves; runs with good partners would settle it."""
         return "partners can tell, the others are bad" in self._incomplete(node)
 
     def measured_enough(self, node: str) -> bool:
-        """Whether more of the same would help: not where results are missing or have no reference."""
+        """Whether more of the same jobs would help: they do not if results are missing or have no reference."""
         return node in self.found.of_node and not (self._open(node) or self._behind(node) or self._incomplete(node))
 
     def _beyond_bounds(self, node: str) -> str:
-        """Whether its mean may still be slower by what matters, and how many more jobs would tell."""
+        """Whether its mean may still be slower by what matters, and how many more jobs would settle it."""
         mine = [one for one in self.found.of_node[node] if one.pair not in self.found.explained]
         for test, points in sorted(by_test(mine).items()):
             for role in (None, 0, 1):
@@ -189,7 +189,7 @@ class NodeVerdicts:
 
 
 def _share(change: float, mean: Pooled) -> float:
-    """A change as a share: of speed from its logarithm, of packets as it is."""
+    """A change as a share: computed from the logarithm for speed, unchanged for packets."""
     return change if mean.scale.is_loss else 1 - exp(-change)
 
 

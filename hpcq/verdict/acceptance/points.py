@@ -1,11 +1,12 @@
-"""One test of one pair in one run, as a change from what is expected; and what all runs of a pair say together. Pure.
+"""One test of one pair in one run, as a change from what is expected; and the word on a pair over all its runs. Pure.
 
     PairPoint        one job: its median against the reference, what it lost, the gate that it broke
     findings(...)    per pair one word over all its tests and runs: bad, fine, unclear, intermittent
 
-The unit is the job. A change is a logarithm, below 0 is worse. A job is bad below the smallest effect that matters, and
-below what the scatter between jobs explains among so many pairs; it is fine above half of that. A pair that was bad in one
-run and fine in another is intermittent: that is no pass. A test that ran and brought nothing is as bad as can be.
+The unit is the job. A change is a logarithm; below 0 is worse. A job is bad if it is slower than the smallest effect
+that matters, and than what the scatter between jobs explains among so many pairs. It is fine above half of that bound.
+A pair that was bad in one run and fine in another is intermittent, and does not pass. A test that ran without a
+valid result is the worst case.
 """
 
 from __future__ import annotations
@@ -17,29 +18,29 @@ from enum import StrEnum
 from math import expm1, log, pi, sqrt
 from statistics import NormalDist, fmean
 
-#: Smallest slowdown that matters, and the one that is a failure; of packets that arrived the same.
+#: The smallest slowdown that matters, and the smallest that is a failure; then the same for the share of lost packets.
 EFFECT_RATIO, FAILED_RATIO = 0.05, 0.1
 LOSS_RATIO, LOSS_FAILED_RATIO = 0.005, 0.01
-#: Among all pairs and tests of a run, one is called bad by chance in so many acceptances.
+#: In this share of acceptances, chance makes one of all pairs and tests bad.
 CHANCE = 0.05
-#: Of a test with modes so many pairs flip.
+#: In a test with modes, at least this share of the pairs flips.
 FLIPS_SHARE = 0.1
-#: A job that lost so many of its repetitions is bad; one that lost fewer is intermittent.
+#: A job that lost this share of its repetitions is bad; one that lost fewer is intermittent.
 LOST_SHARE = 0.5
 
-#: How the name of a test ends where its packets are judged, and not its speed.
+#: The end of a test's name if its packets are judged and not its speed.
 PACKETS = " packets"
-#: How the reason begins where nothing is known to compare a result with.
+#: The beginning of the reason if there is nothing to compare a result with.
 NO_REFERENCE = "no reference"
 
-#: Variance of the median of n normal values over that of their mean; pi / 2 beyond.
+#: Variance of the median of n normal values over the variance of their mean; for larger n it is pi / 2.
 _MEDIAN_VARIANCE = {1: 1.0, 2: 1.0, 3: 1.35, 4: 1.19, 5: 1.43, 6: 1.29, 7: 1.47, 8: 1.35}
 
 Pair = tuple[str, str]
 
 
 class PairVerdict(StrEnum):
-    """What all runs of a pair (client, server) say together."""
+    """The word on a pair (client, server) over all its runs."""
 
     BAD = "bad"
     FINE = "fine"
@@ -49,7 +50,7 @@ class PairVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Of one test: the smallest change that matters, the change that is a failure, and how far jobs scatter (logarithms, > 0).
+    """Per test: the smallest change that matters, the one that is a failure, and the jobs' scatter (logarithms, > 0).
 
     is_loss: changes are of the share of packets that arrived.
     """
@@ -74,9 +75,9 @@ class Scale:
 class PairPoint:
     """One test of one pair in one run. test: in words, the same for all pairs.
 
-    change: from what is expected; None where nothing was measured or nothing is known to compare it with (`reason` says so).
-    reference_count: jobs that the expectation rests on. lost_share: repetitions that ran and brought no valid result.
-    gate: the gate that it broke. gate_open: why a gate could not be judged. disturbed: others were at work in all of it.
+    change: from what is expected; None if nothing was measured or there is nothing to compare it with; `reason` says
+    which. reference_count: jobs that the expectation rests on. lost_share: repetitions that ran without a valid result.
+    gate: the gate that it broke. gate_open: why a gate could not be judged. disturbed: other work ran during all of it.
     """
 
     client: str
@@ -99,7 +100,7 @@ class PairPoint:
 
     @property
     def lost(self) -> bool:
-        """Whether it ran and brought nothing, or next to nothing."""
+        """Whether it ran without a valid result, or with too few."""
         return self.lost_share >= LOST_SHARE
 
     @property
@@ -108,11 +109,11 @@ class PairPoint:
         return self.scale.scatter * sqrt(1 + reference_variance(self.reference_count))
 
     def bound(self, z: float) -> float:
-        """Slower than this is bad: what matters and what scatter does not explain."""
+        """A larger slowdown is bad: it matters, and scatter does not explain it."""
         return max(self.scale.effect, z * self.error)
 
     def word(self, z: float) -> PairVerdict:
-        """What this run says by itself."""
+        """The word on this run alone."""
         if self.lost or self.gate is not None:
             return PairVerdict.BAD
         if self.lost_share > 0:
@@ -126,7 +127,7 @@ class PairPoint:
 
 @dataclass(frozen=True, slots=True)
 class PairFinding:
-    """What a pair's runs say of it. points: the jobs that speak against it. failure: bad enough for FAILED."""
+    """The word on a pair. points: the jobs that speak against it. failure: bad enough for FAILED."""
 
     word: PairVerdict
     points: tuple[PairPoint, ...] = ()
@@ -141,12 +142,12 @@ class PairFinding:
 
 
 def chance_z(count: int, chance: float = CHANCE) -> float:
-    """How many standard errors one of `count` unchanged values exceeds with this chance in all; 3 at least."""
+    """The standard errors that any of `count` unchanged values exceeds with this chance in total; at least 3."""
     return max(3.0, NormalDist().inv_cdf(1 - chance / max(1, count)))
 
 
 def findings(points: Sequence[PairPoint], unsteady: Iterable[str] = ()) -> dict[Pair, PairFinding]:
-    """One word per pair over all its tests and runs. unsteady: tests whose speed flips from job to job without a fault."""
+    """One word per pair over all its tests and runs. unsteady: tests whose speed flips between jobs without a fault."""
     flips = set(unsteady)
     by_pair: dict[Pair, dict[str, list[PairPoint]]] = {}
     for one in points:
@@ -159,7 +160,7 @@ def findings(points: Sequence[PairPoint], unsteady: Iterable[str] = ()) -> dict[
 def unsteady_tests(points: Sequence[PairPoint]) -> set[str]:
     """Tests with modes: a tenth of the pairs, three without a node in common, were slow in one run and fine in another.
 
-    One node with a loose cable flips, too, but all of its pairs share it; and passing traffic slows fewer.
+    One node with a loose cable flips too, but all of its pairs share it. Passing traffic slows fewer pairs.
     """
     z = chance_z(len({(one.pair, one.test) for one in points}))
     flips: dict[str, list[Pair]] = {}
@@ -175,7 +176,7 @@ def unsteady_tests(points: Sequence[PairPoint]) -> set[str]:
 
 
 def _disjoint(pairs: Sequence[Pair]) -> int:
-    """How many of these pairs share no node, taken in turn."""
+    """How many of these pairs share no node, taken one after the other."""
     used: set[str] = set()
     count = 0
     for pair in pairs:
@@ -222,13 +223,13 @@ def _of_pair(tests: Sequence[PairFinding]) -> PairFinding:
 
 
 def mean_error(runs: Sequence[PairPoint]) -> float:
-    """Standard error of the mean change of one pair's runs: more runs do not make its reference better."""
+    """Standard error of the mean change of one pair's runs: more runs do not make its reference more certain."""
     first = runs[0]
     return first.scale.scatter * sqrt(1 / len(runs) + reference_variance(first.reference_count))
 
 
 def reference_variance(count: int) -> float:
-    """Variance of the median of `count` jobs, as a share of that of one job. Source: Kenney & Keeping 1962; simulated."""
+    """Variance of the median of `count` jobs over the variance of one job. Source: Kenney & Keeping 1962; simulated."""
     return _MEDIAN_VARIANCE.get(max(1, count), pi / 2) / max(1, count)
 
 
@@ -244,12 +245,12 @@ class Pooled:
 
     @property
     def percent(self) -> float:
-        """How far below what is expected, in per cent."""
+        """How far it is below what is expected, in per cent."""
         return -100 * (self.mean if self.scale.is_loss else expm1(self.mean))
 
 
 def pooled(points: Iterable[PairPoint]) -> Pooled | None:
-    """Pool one test's points over pairs; None where none has a value that can be compared."""
+    """Pool one test's points over pairs; None if no point has a value that can be compared."""
     by_pair: dict[Pair, list[PairPoint]] = {}
     for one in points:
         if one.change is not None and not one.disturbed:
@@ -271,7 +272,7 @@ def by_test(points: Iterable[PairPoint]) -> Mapping[str, list[PairPoint]]:
 
 
 def in_words(points: Sequence[PairPoint]) -> str:
-    """What speaks against: failures with their reason first, then the worst change, then a gate."""
+    """What speaks against a pair or node: failures with their reason first, then the worst change, then a gate."""
     parts = []
     lost = [one for one in points if one.lost_share > 0]
     if lost:

@@ -1,10 +1,10 @@
-"""Faults too small for a single job to show: the mean over all pairs of a node, or of a leaf, tells. Pure.
+"""Faults too small for a single job to show: the mean over all pairs of a node or of a leaf shows them. Pure.
 
-    leaf    its crossing pairs are slower together, and its inside pairs and everybody else's crossing pairs are not
+    leaf    its crossing pairs are slower together; its inside pairs and all other crossing pairs are not
     node    its pairs are slower together, in both roles or in one, whichever partner is left out
 
-Whoever stands out most is taken first, and what it explains speaks against nobody else. The bound is for the whole
-acceptance: among all nodes, roles and tests one healthy thing is accused in CHANCE of them (Bonferroni).
+The one that stands out most comes first, and what it explains accuses nothing else. The bound is for the whole
+acceptance: among all nodes, roles and tests, one healthy thing is accused in CHANCE of all acceptances (Bonferroni).
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from hpcq.verdict.acceptance.culprits import JOBS_MIN, MEMBERS_MIN, PARTNERS_MIN
 from hpcq.verdict.acceptance.points import Pair, PairPoint, Pooled, by_test, chance_z, pooled
 
 CHANCE = 0.001
-#: So many of the pairs must lean the same way, by half of what matters: one very slow pair is a link.
+#: This share of the pairs must be slower, each by half of what matters. One very slow pair is a link.
 LEANING_SHARE = 0.75
-#: Where jobs scatter more, as those of a latency with modes do, a mean of a few says nothing.
+#: If jobs scatter more, as with a latency that has modes, the mean of a few says nothing.
 SCATTER_MAX = 0.1
-#: Nobody is accused of a small fault after one run, and without its worst partner it must still stand out so far.
+#: One run is not enough to accuse a node of a small fault. Without its worst partner it must still stand out by REST_Z.
 RUNS_MIN = 2
 REST_Z = 2.5
-#: A job counts for no more than so many standard errors.
+#: A job counts for at most this many standard errors.
 OUTLIER_Z = 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class SmallFaults:
-    """Who -> the points that accuse it."""
+    """By name, the points that accuse a leaf or node."""
 
     leaves: dict[str, tuple[PairPoint, ...]]
     nodes: dict[str, tuple[PairPoint, ...]]
@@ -38,7 +38,7 @@ class SmallFaults:
 def small_faults(
     points: Sequence[PairPoint], leaf_of: Mapping[str, str], explained: Collection[Pair], known: Collection[str]
 ) -> SmallFaults:
-    """Find them in the points of pairs that nothing explains yet. known: nodes and leaves that are accused already."""
+    """Find small faults in the points of pairs that nothing explains yet. known: nodes and leaves accused already."""
     left = [
         _tamed(one)
         for one in points
@@ -68,18 +68,18 @@ def small_faults(
 
 
 def _tamed(one: PairPoint) -> PairPoint:
-    """The same with a change of no more than OUTLIER_Z errors: one job beside somebody's traffic must not make a mean."""
+    """The same point with a change of at most OUTLIER_Z errors: one job beside other traffic must not decide a mean."""
     most = max(one.scale.failure, OUTLIER_Z * one.error)
     return replace(one, change=max(-most, min(most, one.change or 0.0)))
 
 
 def stands_out(mean: Pooled | None, z: float, share: float = 1.0) -> bool:
-    """Whether a mean is slower by what matters (or a share of it) and by more than chance explains."""
+    """Whether a mean is slower by what matters (or a share of it), and by more than chance explains."""
     return mean is not None and mean.mean <= -share * mean.scale.effect and mean.mean <= -z * mean.error
 
 
 def _node(node: str, points: Iterable[PairPoint], leaf_of: Mapping[str, str], z: float) -> list[PairPoint]:
-    """The points that accuse it: of the test and role in which it stands out most; empty where it does not."""
+    """The points that accuse it, of the test and role in which it stands out most; empty if it does not stand out."""
     worst: tuple[float, list[PairPoint]] = (0.0, [])
     for mine in by_test(one for one in points if node in one.pair).values():
         for roles in ((0, 1), (0,), (1,)):
@@ -93,7 +93,7 @@ def _node(node: str, points: Iterable[PairPoint], leaf_of: Mapping[str, str], z:
 
 
 def _everywhere(node: str, points: Sequence[PairPoint]) -> bool:
-    """Whether enough jobs and partners lean the same way, also without the worst of the partners."""
+    """Whether enough jobs and partners are slower together, also without the worst of the partners."""
     partners: dict[str, list[PairPoint]] = {}
     for one in points:
         partners.setdefault(one.server if one.client == node else one.client, []).append(one)
@@ -111,7 +111,7 @@ def _everywhere(node: str, points: Sequence[PairPoint]) -> bool:
 
 
 def _like_its_leaf(node: str, mine: Sequence[PairPoint], points: Iterable[PairPoint], leaf_of: Mapping[str, str]) -> bool:
-    """Whether only its pairs beyond its leaf are slow, and its leaf's other nodes lean the same way, or were not tried."""
+    """Whether only its pairs beyond its leaf are slow, and its leaf's other nodes are slower too or were not tried."""
     leaf = leaf_of.get(node)
     inside = pooled(one for one in mine if leaf_of.get(one.client) == leaf_of.get(one.server))
     if leaf is None or inside is None or inside.mean <= -inside.scale.effect / 2:

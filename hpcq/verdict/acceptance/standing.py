@@ -1,10 +1,10 @@
-"""Links and groups that were at fault before: which pairs tell of them, and whether they pass now. Pure.
+"""Links and groups that were at fault before: which pairs test them, and whether they pass now. Pure.
 
     link a - b           a | b
     link leaf1 - leaf2   nodes of leaf1 | nodes of leaf2        every pair from one side to the other
-    group leaf1          nodes of leaf1 | everybody else
+    group leaf1          nodes of leaf1 | all other nodes
 
-It passes when no pair across was slow, in both directions, with two nodes on each side where there are as many.
+It passes if every pair across was fine, in both directions, with two nodes on each side if there are that many.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hpcq.verdict.record import Thing, VerdictRecord
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """A link or group as two sets of nodes; `near` are the group's own, or one end's."""
+    """A link or group as two sets of nodes. `near`: the group's own nodes, or those of one end."""
 
     kind: Thing
     name: str
@@ -29,16 +29,16 @@ class Sides:
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """Who shares it."""
+        """The nodes that share it."""
         return tuple(sorted(self.near if self.kind is Thing.GROUP else self.near | self.far, key=natural))
 
     def across(self, pair: Pair) -> bool:
-        """Whether a pair goes over it."""
+        """Whether a pair crosses from one side to the other."""
         return (pair[0] in self.near and pair[1] in self.far) or (pair[0] in self.far and pair[1] in self.near)
 
 
 def sides_of(record: VerdictRecord, everybody: Collection[str], leaf_of: Mapping[str, str]) -> Sides:
-    """The two sides of a link or group whose name and nodes the ledger has."""
+    """The two sides of a link or group whose name and nodes are in the ledger."""
     kind, name, nodes = record.kind, record.name, record.nodes
     if kind is Thing.GROUP:
         return Sides(kind, name, frozenset(nodes), frozenset(everybody) - set(nodes))
@@ -48,7 +48,7 @@ def sides_of(record: VerdictRecord, everybody: Collection[str], leaf_of: Mapping
 
 
 def pairs_across(sides: Sides, targets: Collection[str], room: Collection[str], good: Collection[str]) -> list[Pair]:
-    """The fewest pairs that can tell of it, with nodes under test first, then those that are known to be good."""
+    """The fewest pairs that can test it: first with nodes under test, then with nodes known to be good."""
 
     def order(node: str) -> tuple[bool, bool, list[tuple[int, int | str]]]:
         return node not in targets, node not in good, natural(node)
@@ -61,7 +61,7 @@ def pairs_across(sides: Sides, targets: Collection[str], room: Collection[str], 
 
 
 def passes(sides: Sides, words: Mapping[Pair, PairVerdict]) -> bool:
-    """Whether everything across it is as expected, and enough of it ran."""
+    """Whether everything across it is as expected, and enough was measured."""
     across = {pair: word for pair, word in words.items() if sides.across(pair)}
     if set(across.values()) != {PairVerdict.FINE}:
         return False

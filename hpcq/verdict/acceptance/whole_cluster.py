@@ -1,7 +1,7 @@
-"""Is everything slower, or does a test fail everywhere? That is one verdict on the cluster, and none on its nodes. Pure.
+"""Is everything slower, or does a test fail everywhere? Then the cluster gets a verdict, and its nodes do not. Pure.
 
-Everything is slower where nearly all pairs of a test are, no single node is in all of them, and even the fastest are slower
-by what matters. It needs a baseline: without one the cluster is its own measure. A second run must agree.
+Everything is slower if nearly all pairs of a test are, no single node is in all of them, and even the fastest are
+slower by what matters. This needs a baseline: without one, the cluster is its own reference. A second run must agree.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from statistics import fmean, median
 
 from hpcq.verdict.acceptance.points import PACKETS, Pair, PairPoint, by_test, in_words
 
-#: Nearly all pairs, how many there must be at least, and the nodes that they must have.
+#: The share that counts as nearly all pairs, the fewest such pairs, and the fewest nodes that they must have.
 NEARLY_ALL = 0.9
 PAIRS_MIN, NODES_MIN = 4, 4
 RUNS_MIN = 2
@@ -20,7 +20,7 @@ RUNS_MIN = 2
 
 @dataclass(frozen=True, slots=True)
 class ClusterShift:
-    """A test that is worse everywhere. change: of the cluster's level (logarithm), None where the test fails everywhere."""
+    """A test that is worse everywhere. change: of the cluster's level (logarithm); None if the test fails."""
 
     test: str
     change: float | None
@@ -33,12 +33,12 @@ class ClusterShift:
 
     @property
     def confirmed(self) -> bool:
-        """Whether more than one run says so."""
+        """Whether more than one run shows it."""
         return self.run_count >= RUNS_MIN
 
 
 def cluster_shifts(points: Sequence[PairPoint]) -> list[ClusterShift]:
-    """The tests that are worse everywhere, those that fail first."""
+    """The tests that are worse everywhere; failing tests come first."""
     found = []
     for test, mine in by_test(points).items():
         shift = _failing(test, mine) or _slower(test, mine)
@@ -48,7 +48,7 @@ def cluster_shifts(points: Sequence[PairPoint]) -> list[ClusterShift]:
 
 
 def relative_to_cluster(points: Sequence[PairPoint], shifts: Sequence[ClusterShift]) -> list[PairPoint]:
-    """The points without what they share with the whole cluster, so that a node is compared with the others."""
+    """The points without what they share with the whole cluster, so that each node is compared with the others."""
     levels = {one.test: one.change for one in shifts}
     kept = []
     for one in points:
@@ -89,7 +89,7 @@ def _slower(test: str, points: Sequence[PairPoint]) -> ClusterShift | None:
 
 
 def _everywhere(slow: dict[Pair, list[PairPoint]], everybody: dict[Pair, list[PairPoint]]) -> bool:
-    """Whether nearly all pairs are, also those without any one node."""
+    """Whether nearly all pairs are slow, also without the pairs of any one node."""
     nodes = {node for pair in everybody for node in pair}
     if len(slow) < max(PAIRS_MIN, NEARLY_ALL * len(everybody)) or len(nodes) < NODES_MIN:
         return False
