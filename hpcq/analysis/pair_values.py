@@ -110,7 +110,7 @@ def boots_in(database: Connection, run_ids: Sequence[int], cluster: str) -> dict
 
 
 def results_of_node(database: Connection, cluster: str, node: str, run_ids: Sequence[int], most: int = 10) -> list[int]:
-    """Newest measured results of a node in these runs, equally many as client and as server at most.
+    """Newest measured results of a node in these runs: at most `most` as client, and as many as server.
 
     Both roles, because facts are compared with those of the same end, and a baseline may have the node at one end only.
     """

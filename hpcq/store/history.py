@@ -153,8 +153,7 @@ def metrics_of(database: Connection, name: str | None) -> dict[str, Metric]:
 def summary(
     database: Connection, rows: Sequence[SeriesRow], facts: Sequence[tuple[str, str]] = ()
 ) -> dict[int, tuple[int, str | None, str | None]]:
-    """Measured results of each series whose nodes had these facts: how many, the time of the first, the time of the
-    last."""
+    """For each series: how many measured results have nodes with these facts, and the first and last time."""
     found = {}
     condition, bound = within(Window("all"), facts)
     query = (

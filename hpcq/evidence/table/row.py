@@ -10,7 +10,7 @@ from hpcq.evidence.judgement import Rule
 
 
 class Scope(Enum):
-    """Where a rule is looked for."""
+    """The ends at which a rule applies."""
 
     EACH_END = "each end"
     """What one network stack, process or interface counts."""
@@ -22,7 +22,7 @@ class Scope(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One rule: `when` is its condition in words, `message` what is said with the figures put in."""
+    """One rule: `when` is its condition in words, `message` its text with places for the figures."""
 
     rule: Rule
     scope: Scope
