@@ -1,4 +1,4 @@
-"""`hpcq accept`: is the machine fit for users after a maintenance? Verdict first, then why, then what to type."""
+"""`hpcq accept`: is the machine fit for users after a maintenance? Prints the verdict, then why, then what to type."""
 
 from __future__ import annotations
 

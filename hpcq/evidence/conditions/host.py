@@ -19,8 +19,7 @@ CORE_INTERRUPT_RATIO = 0.5
 #: With fewer ticks than these, nothing can be said about a core.
 CORE_TICKS_MIN = 20
 #: Share of the process's time. Quiet ping-pongs wait 3 to 4 % (measured, 14,000 wake-ups per second); one competitor
-#: adds 20
-#: to 50 %.
+#: adds 20 to 50 %.
 WAITED_RATIO = 0.10
 #: Cores that others keep busy: daemons stay below a tenth; a process that shares the test's core gets half of it.
 OTHER_CORES = 0.25

@@ -12,8 +12,8 @@ from hpcq.evidence.ends import End
 #: Share of the NIC's interrupts; below it, only one or two queues are misplaced.
 FAR_RATIO = 0.5
 FAR_COUNT_MIN = 1000
-#: NUMA distances below this are within a socket (sub-NUMA clusters, NPS2 and NPS4); 20 and more is another socket (ACPI
-#: SLIT).
+#: NUMA distances below this are within a socket (sub-NUMA clusters, NPS2 and NPS4); from 20 on it is another one
+#: (ACPI SLIT).
 FAR_DISTANCE = 20
 #: A coalescing delay below this is no more than the latency of fast cards.
 COALESCING_NS_MIN = 10_000
