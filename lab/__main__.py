@@ -28,11 +28,11 @@ from processes import ENVIRONMENT, recorded
 from quantities import delay_ns, loss_ratio, rate_bps
 from requirements import check_programs, check_root
 
-PATIENCE_S = 60.0  # for another command that is changing the same lab
+PATIENCE_S = 60.0  # for another command that changes the same lab
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that says what it found in the product's own words."""
+    """An argument parser that reports errors in hpcq's own form."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{self.prog}: {message}", f"{self.prog} --help")
@@ -56,7 +56,7 @@ def main(words: list[str]) -> int:
 
 
 def _split_exec(words: list[str]) -> tuple[list[str], list[str]]:
-    """Our own words, and the command: from `--` on, or from the second word that is no option."""
+    """Split our own words from the command: at `--`, or from the second word that is no option."""
     index, plain_count = 1, 0
     while index < len(words):
         word = words[index]
@@ -73,7 +73,7 @@ def _split_exec(words: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _on_term(_number: int, _frame: object) -> NoReturn:
-    """End as on Ctrl-C, so that what was begun is taken down."""
+    """End as on Ctrl-C, so that a half-made lab is taken down."""
     raise KeyboardInterrupt
 
 
@@ -240,7 +240,7 @@ def run_status(options: argparse.Namespace) -> int:
 
 
 def _not_up(options: argparse.Namespace, state: str) -> int:
-    """absent: there is none; broken: its processes are gone but not its folder."""
+    """absent: there is no lab; broken: its folder exists but its processes are gone."""
     if options.json:
         print(json.dumps({"name": options.name, "state": state, "folder": str(state_folder(options))}))
         return 1
@@ -249,7 +249,7 @@ def _not_up(options: argparse.Namespace, state: str) -> int:
 
 
 def run_exec(options: argparse.Namespace) -> None:
-    """Becomes the command: its streams are ours, and so is its exit code."""
+    """Replace this process with the command, so that its streams and its exit code are ours."""
     lab = standing(options)
     if not options.command:
         raise UsageError("exec: found no command: one is needed, after --", "hpcq lab exec alpha/n01 -- hostname")
@@ -329,7 +329,7 @@ def run_wan(options: argparse.Namespace) -> None:
 
 
 def standing(options: argparse.Namespace) -> Lab:
-    """The lab that is asked about, which must be up."""
+    """The requested lab, which must be up."""
     check_root(options.verb)
     lab = whole.load(state_folder(options))
     if lab is None:
@@ -339,7 +339,10 @@ def standing(options: argparse.Namespace) -> Lab:
 
 
 def state_folder(options: argparse.Namespace) -> Path:
-    """Where the lab is. The path goes into ssh_config and a socket's address, which bear no blanks and no great length."""
+    """The folder of the lab.
+
+    Its path appears in ssh_config and a socket's address, so it must be short and without blanks.
+    """
     name = checked_name(options.name)
     if options.state_dir is None:
         return LABS_FOLDER / name

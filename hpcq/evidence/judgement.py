@@ -61,7 +61,7 @@ class Judgement:
     crossed_interface: CrossedInterface = CrossedInterface.UNKNOWN
     invalid_reason: str | None = None
     rules_version: int = 0
-    """Of the rules that judged (hpcq.evidence.rules.VERSION); 0: nobody did."""
+    """Version of the rules that judged (hpcq.evidence.rules.VERSION); 0: not judged."""
 
 
 Judge = Callable[[JudgedResult], Judgement]

@@ -102,7 +102,7 @@ class Summary:
     server: str
     message_bytes: int | None
     variant: str
-    """Other parameters that differ between the tests of this kernel: `no_delay=true`; empty when none does."""
+    """Other parameters that differ between the tests of this kernel: `no_delay=true`; empty if none does."""
     metric: str
     unit: str
     better: str
@@ -112,7 +112,7 @@ class Summary:
     lowest: float
     highest: float
     disturbed_count: int
-    """Of n, those whose evidence shows other work on a node meanwhile."""
+    """How many of n have evidence of other work on a node during the measurement."""
 
     @property
     def size_text(self) -> str:

@@ -38,13 +38,13 @@ class ClusterLoad:
     failed_count: int
     not_measured_count: int
     pending_count: int
-    """Of not_measured_count: may still come, because its job is not over."""
+    """The part of not_measured_count that may still come, because the job has not ended."""
     read_count: int
-    """Result files that this load brought in."""
+    """Result files that this load read."""
     known_count: int
-    """Result files that were there already."""
+    """Result files that earlier loads had read."""
     notes: tuple[str, ...]
-    """What was found odd and passed over."""
+    """Irregularities that the load skipped."""
 
 
 @dataclass(frozen=True, slots=True)

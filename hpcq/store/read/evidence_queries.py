@@ -84,7 +84,7 @@ class FindingGroup:
     rule: str
     result_count: int
     nodes: tuple[tuple[str, int], ...]
-    """Nodes with the number of results in which it is this node, most first; empty where a rule names no end."""
+    """Nodes with the number of results in which the rule names them, most first; empty if it names no end."""
     meaning: str
     advice: str
     example: str
