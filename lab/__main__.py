@@ -84,13 +84,13 @@ def parser() -> Parser:
     def verb(name: str, run: object, summary: str) -> argparse.ArgumentParser:
         made = verbs.add_parser(name, help=summary, description=summary)
         made.add_argument(
-            "--name", default="hpcq", help="which lab (default: hpcq); labs of different names stand side by side"
+            "--name", default="hpcq", help="which lab (default: hpcq); labs of different names can be up at once"
         )
         made.add_argument("--state-dir", metavar="DIR", help=f"its folder (default: {LABS_FOLDER}/NAME)")
         made.set_defaults(run=run)
         return made
 
-    one = verb("up", run_up, "bring a lab up")
+    one = verb("up", run_up, "start a lab")
     one.add_argument("--nodes", default="4", metavar="N", help=f"nodes of each cluster, 1 to {NODE_COUNT_MAX} (default: 4)")
     one.add_argument(
         "--leaves",
@@ -117,8 +117,8 @@ def parser() -> Parser:
     one.add_argument("--pbs-history", action="store_true", help="with --beta pbs: the server remembers ended jobs")
     _add_cache(one)
     one.add_argument("--seed", type=int, default=1, help="of the link's losses (default: 1)")
-    verb("down", run_down, "take a lab down; nothing of it is left, whatever happened to it")
-    verb("status", run_status, "what stands").add_argument("--json", action="store_true", help="as one JSON object")
+    verb("down", run_down, "take a lab down and remove all of it, whatever happened to it")
+    verb("status", run_status, "show what is up").add_argument("--json", action="store_true", help="as one JSON object")
     one = verb("exec", run_exec, "run a command, given after --, on a head or a node")
     one.add_argument("where", metavar="CLUSTER[/NODE]", help="alpha is its head; alpha/n02 a node")
     one.add_argument("--user", default="root", help=f"root (default), {' or '.join(USERS)}")

@@ -124,7 +124,7 @@ def _still(database: Connection, record: Mapping[str, object], track: SeriesPoin
     now = float(np.median(track.value[index:][-_NEWEST_POINTS:]))
     if abs(now - after) > abs(now - before):
         return None
-    reason = f"told on {str(record['found_utc'])[:10]}, and the level since then still holds"
+    reason = f"reported on {str(record['found_utc'])[:10]}, and the level still holds"
     return Level(
         ComparisonVerdict.DEGRADED, str(record["direction"]), "recorded", index, 0, len(track.value), before, now,
         now / before if before > 0 < now else None, None, None, None, index, len(track.value) - index, reason,

@@ -294,7 +294,7 @@ def _members(database: Connection, group: str) -> set[tuple[str, str]]:
         hint = (
             f"there are {', '.join(known[:12])}"
             if known
-            else "hpcq db groups FILE brings them in; hpcq accept asks the scheduler"
+            else "hpcq db groups FILE adds them; hpcq accept asks the scheduler"
         )
         raise UserError(f"{group!r} is not a group of nodes", hint)
     return {(str(row[0]), str(row[1])) for row in rows}

@@ -58,7 +58,7 @@ def window(database: Connection, text: str, now: dt.datetime | None = None) -> W
         from_utc = moment(database, first, present) if first else None
         until_utc = _end(database, last, present) if last else None
         if from_utc is not None and until_utc is not None and from_utc >= until_utc:
-            raise UserError(f"{text!r}: {first} is not before {last}", "the earlier moment stands first: 90d..30d")
+            raise UserError(f"{text!r}: {first} is not before {last}", "write the earlier moment first: 90d..30d")
         return Window(text, from_utc, until_utc)
     bounds = _bounds(text.strip(), present)
     if bounds is not None:

@@ -82,7 +82,7 @@ def blame(  # noqa: PLR0917 - Click passes by name
     if campaign is not None and pairs_file is not None and like is None:
         raise UserError("--campaign: with --pairs, --like CAMPAIGN says which tests to run on which cluster")
     if campaign is not None and Path(campaign).exists():
-        raise UserError(f"--campaign: {campaign}: is there already: the name of a new file is needed")
+        raise UserError(f"--campaign: {campaign}: exists already: give the name of a new file")
     groups = read_groups(groups_file) if groups_file else None
     read: RunTables | None = None
     if pairs_file is not None:

@@ -42,7 +42,7 @@ def print_read(read: RunTables) -> None:
         who = (
             f"it is {', '.join(one.blamed)}"
             if one.blamed
-            else "it is not clear who is to blame: more pairs of these nodes would tell"
+            else "it is not clear who is to blame: measure more pairs of these nodes"
         )
         click.echo(f"          {who}")
 

@@ -32,7 +32,7 @@ def print_change(one: Explained, state: str | None = None) -> None:
     for symptom in one.symptoms[:4]:
         click.echo(f"    evidence        {symptom.words}")
     if not one.causes and not one.events:
-        click.echo("    nothing that hpcq knows of differs between the two sides")
+        click.echo("    hpcq knows of no difference between the two sides")
 
 
 def _effect(level: Level, unit: str) -> str:

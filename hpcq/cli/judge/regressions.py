@@ -143,7 +143,7 @@ def _first_line(told: list[Explained], judged: Judged, unclear: int, since: str)
     all_of_them = judged.judged_count == judged.series_count
     head = f"{judged.judged_count} series" if all_of_them else f"{judged.judged_count} of {judged.series_count} series"
     tail = f"; {unclear} unclear (--all shows them)" if unclear else ""
-    nothing = "none could be told" if unclear >= judged.judged_count else "none got worse"
+    nothing = "all unclear" if unclear >= judged.judged_count else "none got worse"
     return f"{head} judged: {words or nothing}{tail}" + (f" ({rest})" if rest else "")
 
 
