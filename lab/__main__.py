@@ -83,9 +83,7 @@ def parser() -> Parser:
 
     def verb(name: str, run: object, summary: str) -> argparse.ArgumentParser:
         made = verbs.add_parser(name, help=summary, description=summary)
-        made.add_argument(
-            "--name", default="hpcq", help="which lab (default: hpcq); labs of different names can be up at once"
-        )
+        made.add_argument("--name", default="hpcq", help="which lab (default: hpcq); labs of different names can be up at once")
         made.add_argument("--state-dir", metavar="DIR", help=f"its folder (default: {LABS_FOLDER}/NAME)")
         made.set_defaults(run=run)
         return made
@@ -213,7 +211,7 @@ def run_up(options: argparse.Namespace) -> None:
 
 
 def run_prepare(options: argparse.Namespace) -> None:
-    """Make the root file system of another release now, so that `up` finds it; nothing is done where it is there."""
+    """Make the root file system of another release now, so that `up` finds it. Does nothing if it exists."""
     check_root("prepare")
     print(root_of(options.system, Path(options.cache_dir).absolute()))
 

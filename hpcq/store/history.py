@@ -292,9 +292,7 @@ def _members(database: Connection, group: str) -> set[tuple[str, str]]:
     if not rows:
         known = [str(row[0]) for row in database.execute('SELECT DISTINCT "group" FROM v_groups ORDER BY "group"')]
         hint = (
-            f"there are {', '.join(known[:12])}"
-            if known
-            else "hpcq db groups FILE adds them; hpcq accept asks the scheduler"
+            f"there are {', '.join(known[:12])}" if known else "hpcq db groups FILE adds them; hpcq accept asks the scheduler"
         )
         raise UserError(f"{group!r} is not a group of nodes", hint)
     return {(str(row[0]), str(row[1])) for row in rows}

@@ -160,7 +160,7 @@ Walltime = Annotated[int, BeforeValidator(_walltime), WithJsonSchema({"type": "s
 
 
 class BudgetSection(Section):
-    """What may be taken of a cluster at any time; the tighter of campaign and cluster holds."""
+    """What a campaign may use of a cluster at any time; the tighter limit of campaign and cluster file wins."""
 
     jobs_at_most: int | None = Field(
         default=None, ge=1, le=100_000, description="Most jobs queued and running at once. Default: 32."

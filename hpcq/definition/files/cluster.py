@@ -86,7 +86,7 @@ def _here(value: object) -> object:
 
 
 class ReachSection(Section):
-    """How commands get to the cluster: `reach: here`, or ssh with your own configuration."""
+    """How commands reach the cluster: `reach: here`, or ssh with your own configuration."""
 
     ssh: Annotated[str, AfterValidator(_host)] = Field(description="Host as you would type it after ssh.")
     ssh_config: Annotated[Line, AfterValidator(_config)] | None = Field(

@@ -52,7 +52,7 @@ Group = Annotated[str, AfterValidator(_group)]
 
 
 class CoverageSection(Section):
-    """What the pairs should reach; said first by `hpcq plan` and `hpcq status`, with what is not reached and why."""
+    """Goals for the pairs. `hpcq plan` and `hpcq status` first show what is reached, then what is not and why."""
 
     node: int = Field(default=0, ge=0, description="Each node in at least this many pairs.")
     group_pair: int = Field(default=0, ge=0, description="Every two groups in at least this many pairs.")
