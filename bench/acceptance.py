@@ -1,13 +1,12 @@
-"""`hpcq accept` against scenes with a known truth: 40 kinds of trouble, alone and mixed, many times each.
+"""`hpcq accept` against scenes with a known truth: 40 kinds of fault, alone and mixed, many times each.
 
     python bench/acceptance.py [--seeds 5] [--seed 1] [--quick]
 
-Results of pairs are simulated, and everything behind them is hpcq's own: which pairs are run, what is expected, which word each
-pair gets, who explains it, what is run again, and which commands are printed. Scatter is what was measured: within a job
-0.5 %, between jobs 1 to 5 %; traffic of others slows one job in a hundred; an eighth of a per cent of the packets is
-sent again.
+The results of pairs are simulated. The rest is hpcq's own code: it selects the pairs, sets what is expected, gives each
+pair a word, explains it, re-runs pairs and prints commands. Scatter is as measured: 0.5 % within a job, 1 to 5 %
+between jobs. Others' traffic slows one job in a hundred; one eighth of a per cent of the packets is sent again.
 
-A scene is 16 nodes on 4 leaf switches (or 32 on 8), a baseline of 1 to 5 runs, and what is broken. bench/acceptance_lab.py
+A scene is 16 nodes on 4 leaf switches (or 32 on 8), a baseline of 1 to 5 runs, and the faults. bench/acceptance_lab.py
 does the same for a few faults on a real lab.
 """
 
@@ -45,11 +44,12 @@ RETESTS_MAX = 2
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What is broken, and how far jobs scatter. Levels are shares of healthy speed.
+    """The faults, and how far jobs scatter. Levels are shares of healthy speed.
 
-    nodes, one_way (what a node sends), links, leaves: who -> level. lossy: pairs -> share of packets lost. black_hole: nodes
-    whose large packets vanish: streams bring nothing. half_dead: node -> partners that it does not reach. intermittent: node
-    -> level in every other run. level: of the whole cluster. traffic: share of jobs that somebody's traffic slows.
+    nodes, one_way (what a node sends), links, leaves: subject -> level. lossy: pairs -> share of packets lost.
+    black_hole: nodes whose large packets vanish, so streams fail. half_dead: node -> partners that it cannot reach.
+    intermittent: node -> level in every other run. level: of the whole cluster. traffic: share of jobs that others'
+    traffic slows.
     """
 
     name: str
@@ -83,12 +83,12 @@ class Scene:
 
 
 def name(number: int) -> str:
-    """A node."""
+    """The name of a node."""
     return f"n{number + 1:02d}"
 
 
 def scenes() -> list[Scene]:
-    """The forty."""
+    """The forty scenes."""
     plain = [Scene(f"all is well, {100 * one:g} % between jobs", one) for one in (0.01, 0.02, 0.03, 0.05)]
     plain += [
         Scene("all is well, one run as the baseline", 0.02, baseline_runs=1),
@@ -137,7 +137,7 @@ def scenes() -> list[Scene]:
 
 
 class Site:
-    """A scene's machine: measures runs of pairs."""
+    """The machine of a scene: measures runs of pairs."""
 
     def __init__(self, scene: Scene, seed: int) -> None:
         self.scene = scene
@@ -148,12 +148,12 @@ class Site:
         self.losses: dict[int, dict[tuple[str, str], float]] = {}
 
     def series_id(self, test: str, pair: Pair) -> int:
-        """A number of its own for each series."""
+        """A distinct number for each series."""
         tests = [one[0] for one in TESTS]
         return (tests.index(test) * 1000 + int(pair[0][1:])) * 1000 + int(pair[1][1:])
 
     def measure(self, run: str, number: int, pairs: Sequence[Pair], *, good: bool) -> list[SeriesOutcome]:
-        """One run: one job per pair and test. good: before anything broke."""
+        """One run: one job per pair and test. good: before the faults."""
         found = []
         for test, better, healthy in TESTS:
             for index, pair in enumerate(pairs):
@@ -215,7 +215,7 @@ class Site:
 
 
 def accept(scene: Scene, seed: int) -> tuple[Acceptance, set[str]]:
-    """One acceptance of all nodes, with what is run again; its verdicts, and the nodes that the printed commands drain."""
+    """One acceptance of all nodes, re-runs included: its verdicts, and the nodes that the printed commands drain."""
     site = Site(scene, seed)
     everybody = site.nodes
     pairs = partners(everybody, everybody, leaf_of=site.leaf_of)
@@ -248,7 +248,7 @@ def _points(
 
 
 def _merged(series: Sequence[SeriesOutcome]) -> list[SeriesOutcome]:
-    """Jobs of the same series together."""
+    """Join jobs of the same series."""
     found: dict[int, SeriesOutcome] = {}
     for one in series:
         known = found.get(one.series_id)
@@ -260,7 +260,7 @@ def _merged(series: Sequence[SeriesOutcome]) -> list[SeriesOutcome]:
 
 @dataclass(slots=True)
 class Counts:
-    """What came of all scenes."""
+    """Totals over all scenes."""
 
     healthy: int = 0
     healthy_pass: int = 0
@@ -276,7 +276,7 @@ class Counts:
 
 
 def run(scene: Scene, seed: int, counts: Counts) -> str:
-    """Play one scene once; a line where something is wrong."""
+    """Run one scene once. Returns a line if something is wrong."""
     verdicts, drained = accept(scene, seed)
     words = {one.name: one.verdict for one in verdicts.nodes}
     bad, behind = scene.bad_nodes, scene.behind
@@ -329,7 +329,7 @@ def main() -> int:
 
 
 def replace_counts(counts: Counts) -> Counts:
-    """A copy."""
+    """Copy the counts."""
     return replace(counts)
 
 
@@ -343,7 +343,7 @@ def difference(before: Counts, after: Counts) -> list[str]:
 
 
 def claims(counts: Counts, scene_count: int, seeds: int) -> Iterator[Claim]:
-    """The figures."""
+    """The claims from the totals."""
     played = f"{scene_count} scenes, {seeds} times each"
     yield claim(f"{played}: bad nodes that PASS", "of all bad nodes", "share", counts.bad_pass / counts.bad, goal="<= 0")
     yield claim(

@@ -1,14 +1,14 @@
-"""`hpcq accept` on a real lab: does an undisturbed one raise nothing, and is each fault named, and nobody else?
+"""`hpcq accept` on a real lab: does it stay silent without a fault, and name each fault and nothing else?
 
     python bench/acceptance_lab.py [--runs 20] [--lab NAME]
 
-Brings up a lab of 8 nodes on 4 leaf switches (or uses one that is up, with the same shape), measures a baseline of 12 pairs,
-and then, each time for all nodes and these links in both directions:
+Starts a lab of 8 nodes on 4 leaf switches (or uses a running one of the same shape) and measures a baseline of 12
+pairs. Then, each time for all nodes and these links in both directions:
 
-    undisturbed    --runs times; a run raises something when any node, link or group is not PASS
-    faults         a node slowed by tbf, a pair that loses packets by nftables, a slow leaf uplink; and all three at once
+    undisturbed    --runs times; a run raises a false alarm if any node, link or group is not PASS
+    faults         a node slowed by tbf, a pair that loses packets by nftables, a slow leaf uplink; then all three at once
 
-Node links of 50 Mbit/s and uplinks of 100 Mbit/s: the network is to be measured, not the two cores that carry it.
+Node links have 50 Mbit/s and uplinks 100 Mbit/s, so that the network is measured and not the two cores that carry it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ allocation: whole
 repetitions: 5
 tests: [{{kernel: tcp_stream, parameters: {{duration_s: 200ms, warmup_s: 100ms}}}}]
 """
-#: what is broken, how, and what accept must name: nodes, links, groups
+#: fault, how to make it, and what accept must name: nodes, links, groups
 FAULTS: tuple[tuple[str, tuple[tuple[str, ...], ...], set[str]], ...] = (
     ("a node at 60 % of its rate", (("slow", "alpha/n06", "--rate", "30mbit"),), {"alpha-n06"}),
     ("a pair that loses 3 % of its packets", (("lossy", "alpha/n02", "n06", "--loss", "3%"),), {"alpha-n02 - alpha-n06"}),
@@ -58,7 +58,7 @@ FAULTS: tuple[tuple[str, tuple[tuple[str, ...], ...], set[str]], ...] = (
 
 @contextmanager
 def standing_lab(given: str | None) -> Iterator[str]:
-    """The lab that is up, or one of our own that goes away."""
+    """Yield the running lab, or a new one that is removed afterwards."""
     if given is not None:
         yield given
         return
@@ -71,19 +71,19 @@ def standing_lab(given: str | None) -> Iterator[str]:
 
 
 def lab(*words: str) -> None:
-    """A verb of the lab."""
+    """Run a verb of the lab."""
     subprocess.run([sys.executable, "-m", "hpcq", "lab", *words], check=True, stdout=subprocess.DEVNULL)
 
 
 def hpcq(name: str, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """hpcq as a person in `folder`."""
+    """Run hpcq in `folder`."""
     environment = {**os.environ, "HPCQ_CLUSTERS": str(LAB_FOLDER / name / "clusters")}
     command = [sys.executable, "-m", "hpcq", *words]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
 def accept(name: str, folder: Path) -> tuple[set[str], dict[str, str]]:
-    """One acceptance of all nodes: who is at fault (failed or degraded), and everything that is not PASS."""
+    """One acceptance of all nodes: what is at fault (failed or degraded), and everything that is not PASS."""
     done = hpcq(name, folder, "accept", "campaign.yaml", "--against", "good", "--all", "--json")
     if done.returncode not in {0, 3, 4}:
         raise SystemExit(f"error: hpcq accept ended with {done.returncode}: {done.stderr}")
@@ -94,7 +94,7 @@ def accept(name: str, folder: Path) -> tuple[set[str], dict[str, str]]:
 
 
 def undisturbed(name: str, folder: Path, runs: int) -> int:
-    """How many of the runs raised something."""
+    """How many of the runs raised a false alarm."""
     count = 0
     for number in range(1, runs + 1):
         started = time.monotonic()
@@ -106,7 +106,7 @@ def undisturbed(name: str, folder: Path, runs: int) -> int:
 
 
 def faults(name: str, folder: Path) -> list[bool]:
-    """Whether each was named exactly."""
+    """Whether each fault was named exactly."""
     exact = []
     for what, how, culprits in FAULTS:
         try:
@@ -122,7 +122,7 @@ def faults(name: str, folder: Path) -> list[bool]:
 
 
 def main() -> int:
-    """Run and write bench/results/acceptance_lab.json."""
+    """Run all and write bench/results/acceptance_lab.json."""
     words = parser(__doc__ or "", 0)
     words.add_argument("--runs", type=int, default=20, help="undisturbed runs (default: 20)")
     words.add_argument("--lab", help="a lab that is up, of the same shape")

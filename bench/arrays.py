@@ -1,10 +1,10 @@
-"""What a job array would save a driver whose jobs each name their own two nodes: submitting N pair jobs to a real Slurm.
+"""What a job array would save a driver whose jobs each name their own two nodes: submit N pair jobs to a real Slurm.
 
     python bench/arrays.py [--quick] [--lab NAME] [--jobs 200] [--rounds 7]
 
-Three ways in turn, all jobs held so that none starts: one sbatch a job, in one shell, as hpcq does; one sbatch --array of that
-many tasks, which cannot name nodes; and that array with each task's nodes set afterwards, by one scontrol that reads all
-changes from its standard input. Wall time on the head, and CPU time of slurmctld.
+Three ways in turn, all jobs held so that none starts: one sbatch per job in one shell, as hpcq does; one sbatch --array
+of that many tasks, which cannot name nodes; and the same array with each task's nodes set afterwards, by one scontrol
+that reads all changes from its standard input. Measures wall time on the head, and CPU time of slurmctld.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bench.harness import Claim, claim, finish, paired, parser
 from bench.labs import lab_of
 from tests.lab_fixture import RunningLab
 
-#: Prints wall seconds of the block and clock ticks of slurmctld's CPU meanwhile.
+#: Prints wall seconds of the block, and clock ticks of slurmctld's CPU during it.
 TIMED = """
 ticks() {{ awk '{{ print $14 + $15 }}' /proc/$(cat /run/slurm/slurmctld.pid)/stat; }}
 cd /tmp && printf '#!/bin/sh\\ntrue\\n' >job.sh && chmod 755 job.sh
@@ -46,7 +46,7 @@ NAMED = f"""
 
 
 def handed_in(lab: RunningLab, body: str, jobs: int) -> tuple[float, float]:
-    """Seconds, and seconds of slurmctld's CPU, to submit this many jobs one way."""
+    """Wall seconds, and CPU seconds of slurmctld, for submitting this many jobs in one way."""
     text = lab.exec("alpha", "bash", "-c", TIMED.format(body=body.format(jobs=jobs)))
     wall_ns, ticks = text.split()[-2:]
     return int(wall_ns) / 1e9, int(ticks) / 100

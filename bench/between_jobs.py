@@ -1,14 +1,14 @@
-"""Jobs as the unit: false alarms and delay where jobs scatter more than the repetitions within them, on simulated histories.
+"""Jobs as samples: false alarms and delay if jobs scatter more than repetitions do, on simulated histories.
 
     python bench/between_jobs.py [--seed N] [--quick]
 
 Each job has five repetitions with 0.5 % of scatter; jobs scatter by 1, 2, 3 or 5 %.
 
     compare      two single jobs, unchanged; 30 nights of history, or none
-    nightly      34 unchanged nights, the last of them looked at: is anything told?  By series, judged alone
-    month        30 more unchanged nights with a look at each: is anything ever told?
-    delay        10 % slower from some night on: told by the 2nd, 3rd, 4th, 8th night
-    many         1,000 series together, one of them halved for the last 3 nights: is it told, and how many others are?
+    nightly      34 unchanged nights, the last one judged: is anything reported? Each series is judged alone
+    month        30 more unchanged nights, each judged: is anything ever reported?
+    delay        10 % slower from some night on: reported by the 2nd, 3rd, 4th, 8th night
+    many         1,000 series together, one of them halved for the last 3 nights: is it reported, and how many others are?
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def jobs(random: np.random.Generator, count: int, between: float) -> Floats:
 
 
 def told(points: Floats, boundary: int) -> bool:
-    """Whether a change for the worse at or behind the boundary is told of this series alone."""
+    """Whether a change for the worse at or after the boundary is reported, judging this series alone."""
     return any(one.sure and one.direction == "worse" for one in judge_search([Sides(Better.HIGHER, points, boundary)])[0])
 
 
@@ -61,7 +61,7 @@ def nightly(random: np.random.Generator, between: float, count: int) -> float:
 
 
 def month(random: np.random.Generator, between: float, count: int) -> float:
-    """Share of unchanged series of which something is told in any of 30 nightly looks."""
+    """Share of unchanged series with any report in 30 nightly analyses."""
     found = 0
     for _ in range(count):
         points = jobs(random, 2 * NIGHTS, between)
@@ -70,7 +70,7 @@ def month(random: np.random.Generator, between: float, count: int) -> float:
 
 
 def delays(random: np.random.Generator, between: float, count: int) -> list[float]:
-    """Share of series that were told by each night of LOOKS after they became 10 % slower."""
+    """Share of series reported by each night of LOOKS after they became 10 % slower."""
     found = np.zeros(len(LOOKS))
     for _ in range(count):
         points = jobs(random, NIGHTS + max(LOOKS), between)
@@ -81,7 +81,7 @@ def delays(random: np.random.Generator, between: float, count: int) -> list[floa
 
 
 def many(random: np.random.Generator, between: float) -> tuple[bool, int]:
-    """Whether a halved series is told among 1,000, and of how many others a worsening is."""
+    """Whether a halved series is reported among 1,000, and for how many others a worsening is."""
     series = [Sides(Better.HIGHER, jobs(random, NIGHTS + 3, between), NIGHTS) for _ in range(1000)]
     series[0].points[NIGHTS:] *= 0.5
     worse = [any(one.sure and one.direction == "worse" for one in levels) for levels in judge_search(series)]
@@ -89,7 +89,7 @@ def many(random: np.random.Generator, between: float) -> tuple[bool, int]:
 
 
 def of_scatter(seed: int, between: float, count: int) -> list[harness.Claim]:
-    """All claims of one scatter between jobs."""
+    """All claims for one scatter between jobs."""
     random = np.random.default_rng([seed, int(between * 1000)])
     text = f"jobs scatter by {between:.0%}"
     goal = "<= 0.02"

@@ -2,12 +2,13 @@
 
     python bench/blame.py [--seed N] [--quick]
 
-A pair runs at the speed of its slower end, times noise of 1 %; 3 % of results are lower by 10 to 40 % (passing congestion).
-Rounds are disjoint pairs by the circle method over shuffled nodes. 64 nodes where nothing else is said. "exact" = everything
-that is slow named, and nothing else. The goals are the best figures that other methods reached on tables made in this way.
+A pair runs at the speed of its slower end, times noise of 1 %; 3 % of results are lower by 10 to 40 % (passing
+congestion). Rounds are disjoint pairs by the circle method over shuffled nodes. There are 64 nodes unless stated.
+"exact" means: it names everything that is slow, and nothing else. The goals are the best figures that other methods
+reached on such tables.
 
-    fixed      all rounds at once; beside ours six usual methods, on the same tables
-    adaptive   2 rounds, then the pairs that blame itself asks for, once; at most 5 rounds beyond the first two
+    fixed      all rounds at once; ours beside six usual methods, on the same tables
+    adaptive   2 rounds, then the pairs that blame itself requests, once; at most 5 rounds after the first two
     links      1 to 3 sweeps over all 2,016 pairs, one of them slow
     leaves     4 groups of 16, the uplink of one slower by 10 %
 """
@@ -73,7 +74,7 @@ class Truth:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """How one adaptive run ended: whether the set was exact, whether it was sure of it, rounds and pair tests used."""
+    """How one adaptive run ended: whether the set was exact, whether blame was sure, rounds and pair tests used."""
 
     exact: bool
     undecided: bool
@@ -160,7 +161,7 @@ def fixed(seed: int, trials: int) -> Iterator[harness.Claim]:
 
 
 def heavy_blame(seed: int, trials: int) -> Iterator[harness.Claim]:
-    """Rows beyond the anchor table: 512 nodes, up to 20 % bad, 5 % drops; for information."""
+    """Rows beyond the anchor table: 512 nodes, up to 20 % bad, 5 % drops. For information."""
     for nodes, rounds, bad, drop in (
         (64, 5, 13, 0.05),
         (512, 5, 5, 0.05),
@@ -204,7 +205,7 @@ def _adaptive_run(random: Generator, truth: Truth, nodes: int, names: set[str]) 
 
 
 def _disjoint(pairs: Sequence[Pair]) -> list[list[Pair]]:
-    """Allocation pairs into as few rounds as first fit gives."""
+    """Pack pairs into as few rounds as first fit needs."""
     rounds: list[tuple[list[Pair], set[int]]] = []
     for a, b in pairs:
         place = next((one for one in rounds if a not in one[1] and b not in one[1]), None)
@@ -248,7 +249,7 @@ def leaves(seed: int, trials: int) -> Iterator[harness.Claim]:
 
 
 def load(seed: int, trials: int) -> Iterator[harness.Claim]:
-    """Slow only when all pairs run at once: a saturated uplink in full rounds, fine in rounds of one pair."""
+    """Slow only if all pairs run at once: a saturated uplink in full rounds, fine in rounds of one pair."""
     group = np.arange(64) // 16
     groups = {name(node): f"leaf{group[node]}" for node in range(64)}
     random = np.random.default_rng([seed, 6])
@@ -277,7 +278,7 @@ def speed(seed: int) -> Iterator[harness.Claim]:
 
 
 def unsteady(seed: int, trials: int) -> Iterator[harness.Claim]:
-    """Healthy networks whose noise is not what the model assumes: who is wrongly named?"""
+    """Healthy networks whose noise differs from the model: which nodes are wrongly named?"""
     for nodes, rounds in ((64, 5), (8, 7), (8, 3)):
         for label in ("gauss 2 %", "t3 2 %", "two modes 4 % apart", "long tail 2 %", "long tail 5 %"):
             random = np.random.default_rng([seed, 8, nodes, rounds, len(label)])

@@ -1,7 +1,7 @@
-"""Six usual ways to find bad nodes in a table of pairs, re-implemented: each returns the node numbers that it would name.
+"""Six usual ways to find bad nodes in a table of pairs, re-implemented. Each returns the node numbers that it names.
 
-The first five give every node a score and name those below the median of the scores by 3.5 robust standard deviations and
-2.5 %; the vote names nodes of which more than half of the pairs are below 93 % of the best pair.
+The first five give every node a score. They name nodes below the median score by 3.5 robust standard deviations and 2.5
+%. The vote names nodes if more than half of their pairs are below 93 % of the best pair.
 Sources: ordinary least squares; Huber 1964 by iterated reweighting; median polish, Tukey 1977; the 93 % rule is ClusterKit's.
 """
 

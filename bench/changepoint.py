@@ -5,9 +5,9 @@
 Noise of 2 % (and 1 % and 5 %) around 1: gauss; heavy (Student t with 3 degrees, 3 % of values lower by 10 to 40 %); bimodal
 (70/30, modes 4.1 % apart); autocorrelated (AR(1), 0.6).
 
-    A  100 values, no step or one at 20..80 of 2, 5, 10, 20 % either way; 200 series a cell
-    B  known boundary: n0 of 10 or 30 values before, k of 1, 3, 5, 10 after, drops of 5 and 10 %; 400 series a cell
-    C  300 values, three steps of 5, 10 or 20 % at least 40 apart, three single values at -25 %; 200 series a family
+    A  100 values, no step or one at 20..80 of 2, 5, 10, 20 % either way; 200 series per cell
+    B  known boundary: n0 of 10 or 30 values before, k of 1, 3, 5, 10 after, drops of 5 and 10 %; 400 series per cell
+    C  300 values, three steps of 5, 10 or 20 % at least 40 apart, three single values at -25 %; 200 series per family
     D  60 values before a drop of 10 % and k after: is it found yet?
 
 A change is matched within 5 positions (D: min(3, k)). Precision, recall and F1 of A pool 0, 5, 10 and 20 %.
@@ -137,7 +137,7 @@ def score(cases: Sequence[Case], found: Sequence[Sequence[int]], tolerance: int 
 
 
 def ours(series: Sequence[Floats]) -> list[list[int]]:
-    """Each series judged by itself: control of false discoveries over the set would only help."""
+    """Each series judged alone: control of false discoveries over the set would only help."""
     return [[change.index for change in changes] for changes in find_changes(series, false_discovery_ratio=1.0)]
 
 
@@ -160,7 +160,7 @@ def unknown_boundary(seed: int, repetitions: int) -> Iterator[harness.Claim]:
 
 
 def peers(seed: int, repetitions: int) -> Iterator[harness.Claim]:
-    """The public detectors on the same series as ours, a smaller set: some are slow."""
+    """The public detectors on the same series as ours; a smaller set, because some are slow."""
     for spread in (0.02, 0.05):
         sets = {
             "single step": list(single_steps(seed, spread, repetitions)),
@@ -218,7 +218,7 @@ def _degraded(seed: int, *, spread: float, before: int, after: int, drop: float,
 
 
 def delay(seed: int, repetitions: int) -> Iterator[harness.Claim]:
-    """Set D: how many values after a 10 % drop it takes, for search and for the test at a known boundary."""
+    """Set D: how many values after a 10 % drop are needed, for search and for the test at a known boundary."""
     for after in (1, 2, 3, 5, 8, 10, 15):
         random = np.random.default_rng([seed, 4, after])
         series = []
@@ -234,7 +234,7 @@ def delay(seed: int, repetitions: int) -> Iterator[harness.Claim]:
 
 
 def oddities(seed: int, repetitions: int) -> Iterator[harness.Claim]:
-    """What is no step: drift, constants, rounding; and how often the interval of a 10 % step holds the truth."""
+    """Series without a step: drift, constants, rounding. Also how often the interval of a 10 % step holds the truth."""
     random = np.random.default_rng([seed, 5])
     count = 5 * repetitions
     for total in (0.03, 0.05, 0.15):
@@ -262,7 +262,7 @@ def oddities(seed: int, repetitions: int) -> Iterator[harness.Claim]:
 
 
 def speed(seed: int, rounds: int) -> Iterator[harness.Claim]:
-    """CPU time on one core, and what the engine costs beside ruptures' C code on the same kernel."""
+    """CPU time on one core, and the engine's cost beside ruptures' C code on the same kernel."""
     random = np.random.default_rng([seed, 6])
     quiet = list(1 + 0.02 * random.standard_normal((10_000, 100)))
     changed = [np.where(np.arange(100) < 40, values, 0.9 * values) for values in quiet]
@@ -296,7 +296,7 @@ def speed(seed: int, rounds: int) -> Iterator[harness.Claim]:
 
 
 def same_as_ruptures(seed: int, repetitions: int) -> Iterator[harness.Claim]:
-    """The engine against its oracle, on every kind of series. Where they differ, the cheaper segmentation is right."""
+    """The engine against its oracle, on every kind of series. If they differ, the cheaper segmentation is right."""
     cases = [*single_steps(seed, 0.02, repetitions), *triple_steps(seed, 0.02, repetitions)]
     differing = dearer = 0
     for case in cases:

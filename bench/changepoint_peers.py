@@ -1,7 +1,7 @@
-"""The detectors that bench/changepoint.py compares with: public packages run as they are, and rules that tools use.
+"""The detectors that bench/changepoint.py compares with: unmodified public packages, and rules that tools use.
 
-ruptures is a development dependency. asv and Apache Otava are used where they can be imported; their pins do not fit beside
-this project's, so give them a folder of their own:
+ruptures is a development dependency. asv and Apache Otava are used if they can be imported; their pins conflict with
+this project's, so install them into a separate folder:
 
     pip install --target PEERS asv && pip install --no-deps --target PEERS apache-otava
     PYTHONPATH=PEERS python bench/changepoint.py
@@ -41,7 +41,7 @@ def detectors() -> dict[str, Detector]:
 
 
 def kernel_cpd_explicit(values: Floats, sigma: float, penalty: float, minimum: int) -> list[int]:
-    """What ruptures' C implementation finds with our gamma: the oracle of our engine."""
+    """The change points that ruptures' C implementation finds with our gamma: the oracle of our engine."""
     ruptures = importlib.import_module("ruptures")
     search = ruptures.KernelCPD(kernel="rbf", min_size=minimum, params={"gamma": 1 / (8 * sigma**2)})
     return [int(end) for end in search.fit(values).predict(pen=penalty)[:-1]]

@@ -1,10 +1,10 @@
-"""What a campaign asks of the controller: commands and the records that they make it send, on a simulated Slurm.
+"""Load of a campaign on the controller: commands and the records that it sends for them, on a simulated Slurm.
 
     python bench/controller.py [--quick] [--nodes 5000] [--jobs 1000] [--others 4000]
 
-The queue holds jobs of other people, as a busy site's does: a command that loads the whole job table then costs the
-controller all of them. Jobs of the campaign run for some seconds, so that most questions fall between two events.
-Figures of the commit before are given on the command line (--before FILE): this program prints one with --json.
+The queue holds jobs of other people, as at a busy site: a command that loads the whole job table then makes the
+controller send all of them. Jobs of the campaign run for some seconds, so most polls fall between two events. For the
+figures of an earlier commit use --before FILE; this program prints such a file with --json.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ JOB_S = 15.0
 
 
 def counted(jobs: int, nodes: int, others: int, folder: Path) -> dict[str, float]:
-    """Drive one campaign; what it asked of the controller, and how long it took."""
+    """Drive one campaign. Returns its load on the controller, and the time it took."""
     campaign = folder / "scale.yaml"
     campaign.write_text(CAMPAIGN.format(rounds=max(1, round(2 * jobs / nodes)), nodes=min(nodes, 2 * jobs)), encoding="utf-8")
     with simulated_slurm(folder / "slurm", nodes + 2) as slurm:
@@ -49,7 +49,7 @@ def counted(jobs: int, nodes: int, others: int, folder: Path) -> dict[str, float
 
 
 def claims_of(found: dict[str, float], before: dict[str, float]) -> list[Claim]:
-    """Every count, beside that of the commit before where there is one."""
+    """Every count, beside that of the earlier commit if given."""
     claims = []
     for name in sorted(found):
         if name == "jobs":
@@ -64,7 +64,7 @@ def claims_of(found: dict[str, float], before: dict[str, float]) -> list[Claim]:
 
 
 def main() -> int:
-    """Count and report."""
+    """Measure and report."""
     options = parser(__doc__ or "", seed=1)
     options.add_argument("--nodes", type=int, default=5000)
     options.add_argument("--jobs", type=int, default=1000)

@@ -1,9 +1,9 @@
-"""What the evidence costs, and whether it moves a result: kernels with their snapshots against a build without them.
+"""The cost of evidence, and whether it changes a result: kernels with snapshots against a build without them.
 
     python bench/evidence.py [--rounds 15]
 
-Both builds measure in turn over loopback, servers and all, same parameters. The snapshots lie outside the measured time, so
-the ratio of results should be 1 within its interval; the cost is what the kernels report themselves.
+Both builds measure in turn over loopback with the same parameters, each with its own servers. The snapshots lie outside
+the measured time, so the interval of the ratio of results should contain 1. The kernels report the cost themselves.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from bench.harness import Claim, alternate, claim, finish, paired, parser
 from hpcq import assets
 
-#: kernel, its parameters, the metric looked at, what the ratio with / without must keep
+#: kernel, its parameters, the compared metric, bound of the ratio with / without
 TESTS = (
     ("tcp_pingpong", {"message_bytes": 1, "duration_s": 0.4, "warmup_s": 0.1}, "round_trip_p50_ns", "<= 1.05"),
     ("udp_pingpong", {"message_bytes": 64, "duration_s": 0.4, "warmup_s": 0.1}, "round_trip_p50_ns", "<= 1.05"),
@@ -31,7 +31,7 @@ TESTS = (
 
 
 def build(folder: Path, name: str, flags: str) -> Path:
-    """hpcq-net made with these flags."""
+    """Build hpcq-net with these flags."""
     target = folder / name
     words = ["make", "-s", "-C", str(assets.kernel_sources()), f"BUILD={target}", f"CFLAGS={flags}", "net"]
     subprocess.run(words, check=True)

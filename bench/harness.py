@@ -1,10 +1,11 @@
-"""What every benchmark shares: runs that alternate, ratios with intervals, one results file each and one page of all.
+"""Shared by all benchmarks: alternating runs, ratios with intervals, one results file each and one page of all.
 
     python bench/harness.py            render bench/results/README.md again from the JSON files beside it
 
-A results file bench/results/NAME.json is a list of objects {claim, metric, unit, ours, peer, peer_value, ratio, ratio_low,
-ratio_high, goal, met}; peer fields are null where a claim is no comparison, goal and met where nothing was promised.
-Absolute times are not compared between machines or days: whoever is compared runs in turn, in one process, in one run.
+A results file bench/results/NAME.json is a list of objects {claim, metric, unit, ours, peer, peer_value, ratio,
+ratio_low, ratio_high, goal, met}. Peer fields are null if a claim is no comparison; goal and met are null if nothing
+was promised.
+Absolute times are never compared between machines or days: both sides run in turn, in one process, in one run.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def claim(text: str, metric: str, unit: str, ours: float, goal: str | None = Non
 
 
 def against(text: str, metric: str, unit: str, ours: float, *, peer: str, peer_value: float, goal: str | None = None) -> Claim:
-    """A claim beside a peer's figure. goal speaks of our figure; "peer" in it stands for the peer's: ">= peer"."""
+    """A claim beside a peer's figure. goal is about our figure; "peer" in it stands for the peer's: ">= peer"."""
     ratio = _rounded(ours / peer_value) if peer_value else None
     met = None if goal is None else _reached(ours, goal.replace("peer", repr(float(peer_value))))
     return Claim(text, metric, unit, _rounded(ours), peer, _rounded(peer_value), ratio, goal=goal, met=met)
@@ -63,7 +64,7 @@ def paired(
 ) -> Claim:
     """A claim from runs that alternated: the median of the paired ratios with its bootstrap interval.
 
-    goal speaks of the ratio ours / theirs.
+    goal is about the ratio ours / theirs.
     """
     ratio, low, high = paired_ratio(ours, theirs)
     met = None if goal is None else _reached(ratio, goal)
@@ -84,7 +85,7 @@ def paired(
 
 
 def alternate(ours: Callable[[], float], peer: Callable[[], float], rounds: int) -> tuple[list[float], list[float]]:
-    """Run both `rounds` times in turn, the one that starts changing each round; returns what each call returned."""
+    """Run both `rounds` times in turn and change the first one each round. Returns what each call returned."""
     mine: list[float] = []
     theirs: list[float] = []
     for number in range(rounds):
@@ -102,7 +103,7 @@ def paired_ratio(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float,
 
 
 def cpu_s(work: Callable[[], object]) -> float:
-    """CPU seconds of this process that one call takes."""
+    """CPU seconds of this process for one call."""
     start = time.process_time()
     work()
     return time.process_time() - start
@@ -117,7 +118,7 @@ def parser(description: str, seed: int) -> argparse.ArgumentParser:
 
 
 def finish(name: str, claims: Sequence[Claim], *, quick: bool) -> int:
-    """Print the claims; write NAME.json and the page unless quick. Returns 0 when every goal is met, otherwise 1."""
+    """Print the claims; write NAME.json and the page unless quick. Returns 0 if every goal is met, otherwise 1."""
     for one in claims:
         mark = {None: "    ", True: "ok  ", False: "MISS"}[one.met]
         beside = f"   {one.peer}: {one.peer_value:g}" if one.peer is not None and one.peer_value is not None else ""
@@ -186,7 +187,7 @@ def _reached(value: float, goal: str) -> bool:
 
 
 def _rounded(value: float) -> float:
-    """Six significant digits: results files should not change in digits that mean nothing."""
+    """Round to six significant digits: further digits mean nothing and would change results files."""
     return float(f"{value:.6g}")
 
 

@@ -2,9 +2,10 @@
 
     python bench/history.py [--quick] [--database FILE]
 
-Makes a database of 5,000 series over 200 nights with 10 metrics each (1 million results, 10 million metrics, 350 MB, in a
-temporary folder), one series in fifty 10 % slower for the last twenty nights, noise 2 %. Then it asks as people do: whole
-processes with a cold interpreter, the file in the page cache. --database keeps the file for the next time.
+Creates a database of 5,000 series over 200 nights with 10 metrics each (1 million results, 10 million metrics, 350 MB,
+in a temporary folder). One series in fifty is 10 % slower for the last twenty nights; noise 2 %. Then it queries as
+people do: whole processes with a cold interpreter, the file in the page cache. --database keeps the file for the next
+time.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ def _results(first: int, night: int, at: dt.datetime, count: int) -> Iterator[tu
 
 
 def ask(path: Path, *words: str) -> tuple[float, Any]:
-    """Seconds of a whole `hpcq` process, and what it printed as JSON; the median of some."""
+    """Seconds of a whole `hpcq` process, as the median of several, and its JSON output."""
     seconds, printed = [], ""
     for _ in range(ASKED):
         start = time.perf_counter()

@@ -1,4 +1,4 @@
-"""A lab for a benchmark: one that is up already, or one of its own that is taken down again."""
+"""A lab for a benchmark: a running one, or a new one that is taken down afterwards."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PROGRAM = [sys.executable, str(Path(__file__).resolve().parents[1] / "lab")]
 
 @contextlib.contextmanager
 def lab_of(node_count: int, name: str | None) -> Iterator[RunningLab]:
-    """The lab that was named, or a new one with so many nodes a cluster."""
+    """Yield the named lab, or a new one with this many nodes per cluster."""
     if name:
         yield RunningLab(name)
         return

@@ -1,10 +1,10 @@
-"""TCP throughput by socket buffer, within the lab's clusters and over its wide-area link: what a window does to distance.
+"""TCP throughput by socket buffer, within the lab's clusters and over its wide-area link: the effect of the window.
 
     hpcq lab up --node-rate none && python bench/links.py [--lab NAME] [--database FILE]
 
-Runs campaigns/lab-links.yaml (or reads a database that it left) and prints the table of docs/links.md. A row is limited by its
-window where window / round trip is below the 400 Mbit/s of the line: it must fall with distance to just that. The others
-must not fall. The paper's link had 2.9 ms and about 540 Mbit/s; see the last columns.
+Runs campaigns/lab-links.yaml (or reads a database from an earlier run) and prints the table of docs/links.md. The
+window limits a row if window / round trip is below the line's 400 Mbit/s: then throughput must fall with distance to
+just that. The other rows must not fall. The paper's link had 2.9 ms and about 540 Mbit/s; see the last columns.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from bench.harness import Claim, claim, finish, parser
 from hpcq.definition.find import LAB_FOLDER
 
 CAMPAIGN = Path(__file__).resolve().parents[1] / "campaigns" / "lab-links.yaml"
-#: Payload that a line of 400 Mbit/s carries in frames of 1,500 bytes.
+#: Payload rate of a line of 400 Mbit/s with frames of 1,500 bytes.
 LINE_BPS = 400e6 * 1448 / 1514
 #: hpcbench (2005), table 2, messages of 1 MiB: within a cluster, and over 150 km of fibre; Mbit/s by buffer.
 PAPER = {10_000: (119.85, 13.82), 100_000: (515.47, 157.65), 1_000_000: (574.22, 541.89), 10_000_000: (589.43, 549.20)}
@@ -47,7 +47,7 @@ AND run = (SELECT max(run) FROM v_runs WHERE campaign = 'lab-links')
 
 
 def run_campaign(lab: str, folder: Path) -> Path:
-    """Run the campaign on a lab; returns the database."""
+    """Run the campaign on a lab and return the database."""
     environment = {**os.environ, "HPCQ_CLUSTERS": str(LAB_FOLDER / lab / "clusters")}
     words = [sys.executable, "-m", "hpcq", "run", str(CAMPAIGN)]
     subprocess.run(words, cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL)
@@ -61,13 +61,13 @@ def read(database: Path) -> tuple[dict[int, dict[str, list[float]]], dict[int, f
     with closing(sqlite3.connect(database)) as connection:
         for placement, value, buffer_bytes, granted_bytes in connection.execute(VALUES):
             values.setdefault(buffer_bytes, {}).setdefault(placement, []).append(value)
-            windows[buffer_bytes] = granted_bytes / 2  # the kernel keeps the other half for its own bookkeeping
+            windows[buffer_bytes] = granted_bytes / 2  # Linux keeps the other half for its own bookkeeping
         trip_s = statistics.median(row[0] for row in connection.execute(TRIPS)) / 1e9
     return values, windows, trip_s
 
 
 def judge(database: Path) -> list[Claim]:
-    """Print the table; returns what it has to show."""
+    """Print the table and return its claims."""
     values, windows, trip_s = read(database)
     claims = [claim("round trip over the link", "tcp_pingpong median", "ms", trip_s * 1e3)]
     print(f"Round trip over the link {trip_s * 1e3:.2f} ms; Mbit/s, medians (n).\n")

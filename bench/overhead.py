@@ -1,8 +1,8 @@
-"""What hpcq costs beside a bare shell loop: 100 pair jobs of an instant kernel on the lab.
+"""Cost of hpcq beside a bare shell loop: 100 pair jobs of an instant kernel on the lab.
 
     hpcq lab up && python bench/overhead.py [--lab NAME] [--rounds 4] [--jobs 100]
 
-ours  from the first submission to the rows in the database: `hpcq stage drive` and `hpcq stage load`, processes included
+ours  from the first submission to the rows in the database: `hpcq stage drive` and `hpcq stage load`, with start-up
 peer  on the head node: sbatch in a loop over the very same scripts, then squeue every half second until the queue is empty
 
 Both run in turn on the same cluster. The goal is at most 1.2 times the loop, with at most one scheduler query a second.
@@ -61,14 +61,14 @@ class Bench:
         self.run = self.prepared()
 
     def prepared(self) -> RunFolder:
-        """A run that is built and planned."""
+        """Prepare a run: build and plan it."""
         run = open_run(self.campaign, [self.clusters], self.folder / "results.db", self.folder / "runs")
         for stage in ("build", "plan"):
             self.stage(run, stage)
         return run
 
     def stage(self, run: RunFolder, name: str) -> None:
-        """One stage, as the workflow starts it."""
+        """Run one stage as the workflow does."""
         subprocess.run([sys.executable, "-m", "hpcq", "stage", name, str(run.path), "alpha"], check=True)
 
     def ours(self) -> float:
@@ -85,7 +85,7 @@ class Bench:
         return took_s
 
     def peer(self) -> float:
-        """Seconds of the bare loop over the scripts of the run before."""
+        """Seconds of the bare loop over the scripts of the previous run."""
         root = work_root(self.cluster, self.run.run_id)
         scripts = sorted((self.run.path / "alpha" / "jobs").glob("*/1/job.sh"))
         if not scripts:

@@ -1,4 +1,4 @@
-"""Draws the pictures of docs/methods/ as SVG: `python bench/pictures.py`. Same seed, same picture."""
+"""Draw the pictures of docs/methods/ as SVG: `python bench/pictures.py`. The same seed gives the same picture."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def boundary() -> None:
 
 
 def search() -> None:
-    """A series with outliers and two steps, and the levels that find_changes tells."""
+    """A series with outliers and two steps, and the levels that find_changes reports."""
     random = np.random.default_rng(8)
     values = 100 + 2 * random.standard_normal(150)
     values[60:] *= 0.93
@@ -123,7 +123,7 @@ def search() -> None:
 
 
 def repetitions() -> None:
-    """How many runs after the boundary it takes, by size of the drop in units of the noise."""
+    """How many runs after the boundary are needed, by size of the drop in units of the noise."""
     random = np.random.default_rng(11)
     counts = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15)
     picture = Picture(760, 330, "Share of drops found against repetitions")
@@ -198,7 +198,7 @@ def _touched(pair: Pair, truth: Truth) -> bool:
 
 
 def explaining_away() -> None:
-    """Three rounds of six nodes, one of them bad: who is left to explain."""
+    """Three rounds of six nodes, one of them bad: which nodes remain to explain the results."""
     picture = Picture(760, 300, "Explaining away: one bad node slows three partners")
     names = ["A", "B", "C", "D", "E", "F"]
     centre_x, centre_y, radius = 190, 160, 105

@@ -1,9 +1,9 @@
-"""What the driver costs by number of jobs: plan, submit, poll, fetch and load on a simulated Slurm of 5,000 nodes.
+"""Cost of the driver by number of jobs: plan, submit, poll, fetch and load on a simulated Slurm of 5,000 nodes.
 
     python bench/scale.py [--quick] [--nodes 5000] [--jobs 1000 2500 5000 10000]
 
-Each size runs in a process of its own, so that its CPU time and its peak memory are its own. The jobs are instant: what is
-left is what hpcq and the commands cost. No Slurm and no lab is needed; the commands are those of tests/simulated_slurm.
+Each size runs in its own process, for its own CPU time and peak memory. The jobs are instant, so the cost is that of
+hpcq and of the scheduler's commands. It needs no Slurm and no lab; the commands are those of tests/simulated_slurm.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hpcq.runner import stages
 from hpcq.runner.site.place import open_run
 from tests.simulated_slurm.site import simulated_slurm
 
-#: Seconds that ReFrame 4.11 took for 1,000 instant tests against such a scheduler; measured on a machine like this one.
+#: Seconds that ReFrame 4.11 needed for 1,000 instant tests on such a scheduler, measured on a similar machine.
 REFRAME_1000_S = 181.0
 
 CAMPAIGN = """
@@ -42,7 +42,7 @@ budget: {{jobs_at_most: 1000}}
 
 
 def one_size(jobs: int, nodes: int, folder: Path) -> dict[str, float]:
-    """Plan, drive and load one campaign of `jobs` jobs; what each took."""
+    """Plan, drive and load one campaign of `jobs` jobs. Returns the cost of each."""
     rounds = max(1, round(2 * jobs / nodes))
     used = 2 * jobs // rounds
     campaign = folder / "scale.yaml"
@@ -77,7 +77,7 @@ def _children_cpu_s() -> float:
 
 
 def measured_apart(jobs: int, nodes: int) -> dict[str, float]:
-    """One size in a process of its own."""
+    """Measure one size in its own process."""
     with tempfile.TemporaryDirectory(prefix="hpcq-scale-") as folder:
         command = [sys.executable, __file__, "--one", str(jobs), "--nodes", str(nodes), "--folder", folder]
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
@@ -86,7 +86,7 @@ def measured_apart(jobs: int, nodes: int) -> dict[str, float]:
 
 
 def claims_of(sizes: list[dict[str, float]]) -> list[Claim]:
-    """The table, and what it must show."""
+    """The table, and its goals."""
     claims = []
     for one in sizes:
         jobs = int(one["jobs"])

@@ -1,10 +1,10 @@
-"""How much longer a user waits because of a campaign that yields: one real Slurm of 16 nodes, the same arrivals each time.
+"""How much longer a user waits because of a campaign that yields, on a real Slurm of 16 nodes.
 
     python bench/yield.py [--quick] [--lab NAME] [--seed 1] [--span 120]
 
-A user's jobs arrive all the time. First the user is alone, twice, which shows how much waits differ by themselves; then the
-same jobs arrive while a campaign of pair jobs runs with `yield: true`, and while one of tournaments does. Waits
-are Slurm's own accounting (whole seconds); the budget is compared with what squeue showed, every half second.
+A user's jobs arrive all the time. First the user is alone, twice, which shows how much waits vary by themselves. Then
+the same jobs arrive while a campaign of pair jobs runs with `yield: true`, and while one of tournaments does. Waits are
+from Slurm's accounting (whole seconds). The budget is compared with squeue's output, every half second.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from tests.campaigns_in_lab import Desk
 from tests.lab_fixture import RunningLab
 from tests.users_in_lab import Sampled, UserJob, Waited, arrivals, sampled, users_waits
 
-#: How full the user alone would keep the nodes: seldom a queue, and often one.
+#: How much of the nodes the user alone occupies: rarely a queue, and often one.
 LOAD_RATIOS = (0.25, 0.5)
 JOBS_AT_MOST = 6
 NODES_AT_MOST = 12
 TOLD_ABOVE_S = 5
-#: More than the span can hold, so that the campaign never rests of itself.
+#: More than the span can hold, so that the campaign never runs out of jobs.
 CAMPAIGN = """clusters: [alpha]
 pairs: all
 repetitions: 4
@@ -44,7 +44,7 @@ tests:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """What a campaign did beside the user: waits of the user's jobs, what squeue showed, results measured."""
+    """What a campaign did beside the user: waits of the user's jobs, squeue's output, results measured."""
 
     waits: list[Waited]
     seen: Sampled
@@ -67,12 +67,12 @@ def beside(lab: RunningLab, jobs: Sequence[UserJob], allocation: str, folder: Pa
 
 
 def longer_s(waits: Sequence[Waited], alone: Sequence[Waited]) -> list[float]:
-    """By how much each job waited longer than the same job with nobody else there."""
+    """How much longer each job waited than the same job without a campaign."""
     return [one.wait_s - other.wait_s for one, other in zip(waits, alone, strict=True)]
 
 
 def claims_of(load_ratio: float, alone: Sequence[Waited], again: Sequence[Waited], campaigns: dict[str, Beside]) -> list[Claim]:
-    """What must hold, and what came of the campaigns."""
+    """The goals, and what the campaigns achieved."""
     text = f"a user's {len(alone)} jobs on 16 nodes, {load_ratio:.0%} full"
     claims = [
         claim(f"{text}, nobody else", "longest wait", "s", max(one.wait_s for one in alone)),

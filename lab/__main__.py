@@ -28,11 +28,11 @@ from processes import ENVIRONMENT, recorded
 from quantities import delay_ns, loss_ratio, rate_bps
 from requirements import check_programs, check_root
 
-PATIENCE_S = 60.0  # for another command that is changing the same lab
+PATIENCE_S = 60.0  # for another command that changes the same lab
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that says what it found in the product's own words."""
+    """An argument parser that reports errors in hpcq's own form."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{self.prog}: {message}", f"{self.prog} --help")
@@ -56,7 +56,7 @@ def main(words: list[str]) -> int:
 
 
 def _split_exec(words: list[str]) -> tuple[list[str], list[str]]:
-    """Our own words, and the command: from `--` on, or from the second word that is no option."""
+    """Split our own words from the command: at `--`, or from the second word that is no option."""
     index, plain_count = 1, 0
     while index < len(words):
         word = words[index]
@@ -73,7 +73,7 @@ def _split_exec(words: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _on_term(_number: int, _frame: object) -> NoReturn:
-    """End as on Ctrl-C, so that what was begun is taken down."""
+    """End as on Ctrl-C, so that a half-made lab is taken down."""
     raise KeyboardInterrupt
 
 
@@ -83,14 +83,12 @@ def parser() -> Parser:
 
     def verb(name: str, run: object, summary: str) -> argparse.ArgumentParser:
         made = verbs.add_parser(name, help=summary, description=summary)
-        made.add_argument(
-            "--name", default="hpcq", help="which lab (default: hpcq); labs of different names stand side by side"
-        )
+        made.add_argument("--name", default="hpcq", help="which lab (default: hpcq); labs of different names can be up at once")
         made.add_argument("--state-dir", metavar="DIR", help=f"its folder (default: {LABS_FOLDER}/NAME)")
         made.set_defaults(run=run)
         return made
 
-    one = verb("up", run_up, "bring a lab up")
+    one = verb("up", run_up, "start a lab")
     one.add_argument("--nodes", default="4", metavar="N", help=f"nodes of each cluster, 1 to {NODE_COUNT_MAX} (default: 4)")
     one.add_argument(
         "--leaves",
@@ -117,8 +115,8 @@ def parser() -> Parser:
     one.add_argument("--pbs-history", action="store_true", help="with --beta pbs: the server remembers ended jobs")
     _add_cache(one)
     one.add_argument("--seed", type=int, default=1, help="of the link's losses (default: 1)")
-    verb("down", run_down, "take a lab down; nothing of it is left, whatever happened to it")
-    verb("status", run_status, "what stands").add_argument("--json", action="store_true", help="as one JSON object")
+    verb("down", run_down, "take a lab down and remove all of it, whatever happened to it")
+    verb("status", run_status, "show what is up").add_argument("--json", action="store_true", help="as one JSON object")
     one = verb("exec", run_exec, "run a command, given after --, on a head or a node")
     one.add_argument("where", metavar="CLUSTER[/NODE]", help="alpha is its head; alpha/n02 a node")
     one.add_argument("--user", default="root", help=f"root (default), {' or '.join(USERS)}")
@@ -213,7 +211,7 @@ def run_up(options: argparse.Namespace) -> None:
 
 
 def run_prepare(options: argparse.Namespace) -> None:
-    """Make the root file system of another release now, so that `up` finds it; nothing is done where it is there."""
+    """Make the root file system of another release now, so that `up` finds it. Does nothing if it exists."""
     check_root("prepare")
     print(root_of(options.system, Path(options.cache_dir).absolute()))
 
@@ -240,7 +238,7 @@ def run_status(options: argparse.Namespace) -> int:
 
 
 def _not_up(options: argparse.Namespace, state: str) -> int:
-    """absent: there is none; broken: its processes are gone but not its folder."""
+    """absent: there is no lab; broken: its folder exists but its processes are gone."""
     if options.json:
         print(json.dumps({"name": options.name, "state": state, "folder": str(state_folder(options))}))
         return 1
@@ -249,7 +247,7 @@ def _not_up(options: argparse.Namespace, state: str) -> int:
 
 
 def run_exec(options: argparse.Namespace) -> None:
-    """Becomes the command: its streams are ours, and so is its exit code."""
+    """Replace this process with the command, so that its streams and its exit code are ours."""
     lab = standing(options)
     if not options.command:
         raise UsageError("exec: found no command: one is needed, after --", "hpcq lab exec alpha/n01 -- hostname")
@@ -329,7 +327,7 @@ def run_wan(options: argparse.Namespace) -> None:
 
 
 def standing(options: argparse.Namespace) -> Lab:
-    """The lab that is asked about, which must be up."""
+    """The requested lab, which must be up."""
     check_root(options.verb)
     lab = whole.load(state_folder(options))
     if lab is None:
@@ -339,7 +337,10 @@ def standing(options: argparse.Namespace) -> Lab:
 
 
 def state_folder(options: argparse.Namespace) -> Path:
-    """Where the lab is. The path goes into ssh_config and a socket's address, which bear no blanks and no great length."""
+    """The folder of the lab.
+
+    Its path appears in ssh_config and a socket's address, so it must be short and without blanks.
+    """
     name = checked_name(options.name)
     if options.state_dir is None:
         return LABS_FOLDER / name

@@ -1,4 +1,4 @@
-"""What runs on a head: the database and its daemon where there is accounting, the controller, sshd."""
+"""Services on a head: the accounting database and its daemon if any, the controller, sshd."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +21,7 @@ GRANT ALL ON slurm_acct_db.* TO slurm@localhost;
 
 
 def start_head(lab: Lab, cluster: Cluster) -> None:
-    """Everything on the head of a cluster, in the order in which each needs the one before."""
+    """Start all services on the head of a cluster, each after those that it needs."""
     run_in(lab, cluster.head, ["/usr/sbin/sshd", "-E", "/var/log/lab/sshd.log"], f"{cluster.name}: sshd")
     if cluster.scheduler == "pbs":
         pbs_daemons.start_server(lab, cluster)
@@ -32,7 +32,7 @@ def start_head(lab: Lab, cluster: Cluster) -> None:
 
 
 def boot_head(lab: Lab, cluster: Cluster) -> None:
-    """Start a head that is down, on what the database and the controller had saved."""
+    """Boot a head that is down, with the state that the database and the controller had saved."""
     if recorded(cluster.pid_file(cluster.head.name)) is not None:
         raise LabError(f"{cluster.head.name}: found it up: only one that is down can be started", "hpcq lab restart-controller")
     start_machines(lab, cluster, [cluster.head])
@@ -70,7 +70,7 @@ def start_accounting(lab: Lab, cluster: Cluster) -> None:
 
 
 def _make_accounts(lab: Lab, cluster: Cluster) -> None:
-    """Each sacctmgr command takes a third of a second, so those that do not need each other run side by side."""
+    """Create the accounts. An sacctmgr command takes a third of a second, so independent ones run side by side."""
     with ThreadPoolExecutor() as side_by_side:
         for wave in slurm_files.ACCOUNTS:
             commands = [["sacctmgr", "-i", *line.format(cluster=cluster.name).split()] for line in wave]
@@ -90,7 +90,10 @@ def start_controller(lab: Lab, cluster: Cluster) -> None:
 
 
 def restart_controller(lab: Lab, cluster: Cluster, *, crash: bool) -> None:
-    """End slurmctld (SIGTERM, or SIGKILL as in a crash) and start it again on what it had saved; with PBS, pbs_server."""
+    """End slurmctld (SIGTERM, or SIGKILL as in a crash) and start it again with its saved state.
+
+    With PBS: pbs_server.
+    """
     if cluster.scheduler == "pbs":
         pbs_daemons.restart_server(lab, cluster, crash=crash)
         return
@@ -104,7 +107,7 @@ def restart_controller(lab: Lab, cluster: Cluster, *, crash: bool) -> None:
 
 
 def start_in_background(lab: Lab, cluster: Cluster, command: str) -> None:
-    """For what does not put itself there."""
+    """Start a program in the background that does not do so itself."""
     shell = f"setsid {command} < /dev/null > /dev/null 2>&1 &"
     run_in(lab, cluster.head, ["sh", "-c", shell], f"{cluster.name}: {command.split(maxsplit=1)[0]}")
 

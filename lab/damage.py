@@ -1,11 +1,11 @@
-"""Faults of the network, made and mended: a slow node, a slow leaf uplink, a pair that loses packets.
+"""Make and mend faults of the network: a slow node, a slow leaf uplink, a pair that loses packets.
 
     slow_node    tbf on both ends of its cable: eth0 and the switch's port
     slow_leaf    tbf on both ends of its uplink
-    lossy_pair   a table of nftables in the network namespaces of both, which drops what comes from the other
-    mend         everything as `up` made it, whatever was done to it
+    lossy_pair   an nftables table in the network namespaces of both, which drops packets from the other
+    mend         restores everything as `up` made it, whatever the fault
 
-Nothing is kept on disk: a fault is what the kernel holds, and a node that boots has none.
+Nothing is stored on disk: faults exist only in Linux, and a node that boots has none.
 """
 
 from layout import Cluster, Lab, Machine
@@ -17,19 +17,19 @@ PPM = 1_000_000
 
 
 def slow_node(lab: Lab, machine: Machine, rate_bps: int) -> None:
-    """Everything that the machine sends or receives on eth0 at this rate; 0 is unshaped."""
+    """Limit everything that the machine sends or receives on eth0 to this rate; 0 removes the limit."""
     _shape(process_of(lab, machine), "eth0", rate_bps, HOST_QUEUE)
     _shape(site_of(lab.cluster(machine.cluster)), machine.port, rate_bps, SWITCH_QUEUE)
 
 
 def slow_leaf(cluster: Cluster, leaf_no: int, rate_bps: int) -> None:
-    """Everything that leaves or enters the leaf at this rate; what stays inside it is as fast as ever."""
+    """Limit everything that leaves or enters the leaf to this rate; traffic inside it keeps its speed."""
     for end in ("up", "down"):
         _shape(site_of(cluster), f"{end}{leaf_no}", rate_bps, SWITCH_QUEUE)
 
 
 def lossy_pair(lab: Lab, one: Machine, other: Machine, loss_ratio: float) -> None:
-    """Packets between the two, in either direction, are lost at random; 0 ends it."""
+    """Drop packets between the two at random, in either direction; 0 ends it."""
     for machine, sender in ((one, other), (other, one)):
         table = f"inet lab_{sender.port}"
         rules = f"add table {table}\ndelete table {table}\n"
@@ -43,7 +43,7 @@ def lossy_pair(lab: Lab, one: Machine, other: Machine, loss_ratio: float) -> Non
 
 
 def mend(lab: Lab, cluster: Cluster) -> None:
-    """Undo all of it, on every machine that is up."""
+    """Undo all faults, on every machine that is up."""
     for leaf_no in cluster.leaf_numbers:
         slow_leaf(cluster, leaf_no, lab.settings.uplink_rate_bps)
     for machine in cluster.machines:

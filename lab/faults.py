@@ -1,10 +1,10 @@
-"""The one kind of error that the lab raises. Only `__main__` prints it."""
+"""The only kind of error that the lab raises. Only `__main__` prints it."""
 
 
 class LabError(Exception):
-    """What was found and what is allowed, with a hint about what to do next.
+    """What was found and what is allowed, with a hint on what to do next.
 
-    exit_status: 2 when the words on the command line were wrong, 1 otherwise.
+    exit_status: 2 for wrong words on the command line, 1 otherwise.
     """
 
     def __init__(self, message: str, hint: str = "", exit_status: int = 1) -> None:

@@ -1,4 +1,4 @@
-"""What stands in a lab: names, addresses and paths. Pure; nothing is started or written here.
+"""The layout of a lab: names, addresses and paths. Pure: nothing is started or written here.
 
                     10.77.0.0/16                                   10.78.0.0/16
     alpha-n01 --.                                                              .-- beta-n01
@@ -7,8 +7,8 @@
     alpha-n03 --+- leaf2 --'                                       '-- leaf2 --+-- beta-n03
     alpha-n04 --'                                                              '-- beta-n04
 
-Every machine has eth0 on the network above, which is the one to be measured, and mgmt0 on a flat network of its cluster
-(10.177.0.0/16, 10.178.0.0/16), which its host name resolves to and which Slurm talks over.
+Every machine has eth0 on the network above, which is the one under test, and mgmt0 on a flat network of its cluster
+(10.177.0.0/16, 10.178.0.0/16). Its host name resolves to mgmt0's address, and Slurm uses that network.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ _NAME = re.compile(r"[a-z][a-z0-9-]{0,23}")
 
 @dataclass(frozen=True, slots=True)
 class Wan:
-    """The link between the clusters: one way delay, rate of each direction, loss of each direction."""
+    """The link between the clusters: one-way delay, and rate and loss of each direction."""
 
     delay_ns: int
     rate_bps: int
@@ -37,7 +37,7 @@ class Wan:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a person asked for."""
+    """The settings that a person chose."""
 
     name: str
     node_count: int
@@ -68,7 +68,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """One cluster: a site of its own, with nothing shared with the other but the link."""
+    """One cluster: a separate site that shares only the link with the other."""
 
     name: str
     number: int
@@ -104,12 +104,12 @@ class Cluster:
         return self.folder / "var"
 
     def pid_file(self, holder: str) -> Path:
-        """Where the first process of a machine, or of the site itself, wrote what its id is outside."""
+        """File in which the first process of a machine, or of the site itself, writes its id as seen from outside."""
         return self.var / "lib/lab" / f"{holder}.pid"
 
     @property
     def leaf_numbers(self) -> range:
-        """The leaf switches, from 1; the head is plugged into the first."""
+        """The leaf switches, from 1; the head is connected to the first."""
         return range(1, self.nodes[-1].leaf_no + 1)
 
     def leaf_nodes(self, leaf_no: int) -> list[Machine]:
@@ -118,7 +118,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Lab:
-    """A lab with all its names. `state` is the one folder that it has on disk."""
+    """A lab with all its names. `state` is its only folder on disk."""
 
     settings: Settings
     state: Path
@@ -158,7 +158,7 @@ class Lab:
         raise UsageError(f"node: {short!r} is not in {cluster_name}: head and {first} to {last} are")
 
     def leaf_no(self, where: str) -> int | None:
-        """`alpha/leaf2` -> 2; None for what does not name a leaf switch."""
+        """`alpha/leaf2` -> 2; None for a name that is no leaf switch."""
         cluster_name, _, short = where.partition("/")
         match = re.fullmatch(r"leaf(\d+)", short)
         if match is None:
@@ -170,7 +170,7 @@ class Lab:
 
 
 def lab_of(settings: Settings, state: Path) -> Lab:
-    """Every name and address of the lab that these settings describe."""
+    """Every name and address of the lab with these settings."""
     roots = {"alpha": settings.alpha_root, "beta": settings.beta_root}
     clusters = tuple(
         _cluster(name, 77 + index, settings, Path(roots[name]), state / name) for index, name in enumerate(CLUSTER_NAMES)
@@ -189,7 +189,7 @@ def settings_as_json(settings: Settings) -> dict[str, object]:
 
 
 def settings_from_json(found: dict[str, object]) -> Settings:
-    """The inverse of settings_as_json. Raises TypeError or KeyError for what another release wrote."""
+    """The inverse of settings_as_json. Raises TypeError or KeyError for settings of another release."""
     wan = found["wan"]
     if not isinstance(wan, dict):
         raise TypeError("wan")
@@ -201,7 +201,7 @@ def _cluster(name: str, number: int, settings: Settings, root: Path, folder: Pat
     node_count, leaf_count = settings.node_count, min(settings.leaf_count, settings.node_count)
     nodes = []
     for node_no in range(1, node_count + 1):
-        leaf_no = 1 + (node_no - 1) * leaf_count // node_count  # the first leaves get the odd ones
+        leaf_no = 1 + (node_no - 1) * leaf_count // node_count  # the first leaves get the surplus nodes
         nodes.append(
             Machine(
                 name=f"{name}-n{node_no:02d}",

@@ -1,4 +1,4 @@
-"""Machines: a head or a node as a set of namespaces. Started in one go for a cluster, or one alone."""
+"""Machines: a head or a node as a set of namespaces. Start all of a cluster at once, or a single one."""
 
 import os
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ def site_of(cluster: Cluster) -> Process:
 
 
 def start_site(lab: Lab, cluster: Cluster) -> None:
-    """The network of the switches and the tree of files."""
+    """Create the network of the switches and the tree of files."""
     log = cluster.var / "log/lab/site.log"
     script = f"{os.path.dirname(__file__)}/templates/site.sh"  # noqa: PTH120 - a string for the shell
     command = (
@@ -60,7 +60,7 @@ def start_site(lab: Lab, cluster: Cluster) -> None:
 
 
 def start_machines(lab: Lab, cluster: Cluster, machines: Sequence[Machine]) -> None:
-    """Start them side by side. Returns when each has its network and its munge."""
+    """Start machines side by side. Returns when each has its network and its munge."""
     lab_folder = cluster.var / "lib/lab"
     for machine in machines:
         for suffix in ("ready", "failed", "pid"):
@@ -78,12 +78,12 @@ def start_machines(lab: Lab, cluster: Cluster, machines: Sequence[Machine]) -> N
 
 
 def stop_machine(lab: Lab, machine: Machine) -> None:
-    """SIGKILL its first process: the kernel ends the rest, and its interfaces vanish from the switches."""
+    """Kill its first process: Linux ends the others, and its interfaces vanish from the switches."""
     process_of(lab, machine).kill()
 
 
 def boot(lab: Lab, node: Machine) -> None:
-    """Start a node that is down; on one that is up, start slurmd where it has ended."""
+    """Start a node that is down. On one that is up, start slurmd if it has ended."""
     cluster = lab.cluster(node.cluster)
     if recorded(cluster.pid_file(node.name)) is None:
         start_machines(lab, cluster, [node])
@@ -102,12 +102,12 @@ def in_machine(lab: Lab, machine: Machine, command: Sequence[str], *, user: str 
 def run_in(
     lab: Lab, machine: Machine, command: Sequence[str], what: str, *, input_text: str = "", timeout_s: float = 60.0
 ) -> str:
-    """Run a command on a machine as root, to its end."""
+    """Run a command on a machine as root and wait for its end."""
     return run(enter_command(process_of(lab, machine), command), what, input_text=input_text, timeout_s=timeout_s)
 
 
 def idle_node_count(lab: Lab, cluster: Cluster) -> int:
-    """How many nodes are there for jobs; -1 when the controller does not answer."""
+    """How many nodes can take jobs; -1 if the controller does not answer."""
     head = process_of(lab, cluster.head)
     listing = LIST_NODES if cluster.scheduler == "pbs" else ["sinfo", "-h", "-a", "-N", "-o", "%N %t"]
     try:

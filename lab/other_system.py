@@ -1,13 +1,13 @@
-"""A root file system of another Debian release, for a cluster of another generation than this machine.
+"""A root file system of another Debian release, for a cluster whose software is newer or older than this machine's.
 
-Made once by mmdebstrap, a debootstrap that lets apt fetch everything in one go, and kept in a cache folder, since it takes
-a minute and some hundred megabytes:
+mmdebstrap, a debootstrap that lets apt fetch everything at once, makes it. It stays in a cache folder, because making
+it takes a minute and some hundred megabytes:
 
     /var/cache/hpcq-lab/trixie/            the root file system
-    /var/cache/hpcq-lab/trixie.packages    what was asked for, written last: without it the folder is not complete
+    /var/cache/hpcq-lab/trixie.packages    the requested packages, written last: without it the folder is not complete
 
-It comes from where apt on this machine gets its own release. Everything is done in mount and PID namespaces of its own, so
-that an interrupted build leaves no mount and no process.
+Its packages come from the same place as those of this machine's apt. Everything runs in separate mount and PID
+namespaces, so an interrupted build leaves no mount and no process.
 """
 
 import fcntl
@@ -26,12 +26,12 @@ SYSTEMS = ("host", "trixie")
 CACHE_FOLDER = Path("/var/cache/hpcq-lab")
 BUILD_TIMEOUT_S = 1800
 PROXY_VARIABLES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
-# Nobody reads manuals on a node, and nothing there is written for ever.
+# Nobody reads manuals on a node, and nothing there must survive a power cut.
 NOT_UNPACKED = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/info/*", "/usr/share/locale/*", "/usr/share/i18n/*")
 
 
 def root_of(system: str, cache: Path) -> Path:
-    """The root file system of `host` or of a release, made now if it was not made before."""
+    """The root file system of `host` or of a release; makes it if it does not exist."""
     if system == "host":
         return Path("/")
     packages = Path(__file__).with_name(f"packages-{system}.txt").read_text()
@@ -80,7 +80,7 @@ def _build(root: Path, release: str, packages: list[str]) -> None:
 
 
 def _mirror() -> str:
-    """Where apt on this machine gets this machine's own release from."""
+    """The address from which this machine's apt gets this machine's own release."""
     own = re.search(r"^VERSION_CODENAME=(\S+)", Path("/etc/os-release").read_text(), re.MULTILINE)
     targets = run(
         ["apt-get", "indextargets", "--format", "$(RELEASE) $(COMPONENT) $(REPO_URI)", "Created-By: Packages"], "apt's sources"
@@ -96,14 +96,14 @@ def _mirror() -> str:
 
 
 def _proxies() -> list[str]:
-    """How apt on this machine gets out, as options for the apt that fills the new root."""
+    """The proxies of this machine's apt, as options for the apt that fills the new root."""
     settings = run(["apt-config", "dump", "--format", '%F "%v"%n', "Acquire"], "apt's settings")
     return [line for line in settings.splitlines() if re.match(r'Acquire::\S*proxy\S* "[^"]', line, re.IGNORECASE)]
 
 
 @contextmanager
 def _lock(cache: Path) -> Iterator[None]:
-    """Two labs that need the same system make it once: the second waits."""
+    """Hold a lock, so that two labs that need the same system make it once: the second waits."""
     folder = os.open(cache, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)

@@ -1,7 +1,7 @@
-"""PBS on a cluster of the lab, where somebody installed it on this machine: its files, and what is typed there.
+"""PBS on a cluster of the lab, if PBS is installed on this machine: its files and its commands.
 
-Machines have full names here (beta-n01.beta.lab), as they have at most sites: PBS lists nodes by the short ones, and job
-scripts by the full ones.
+Machines have full names here (beta-n01.beta.lab), as at most sites: PBS lists nodes by the short names, and job scripts
+see the full ones.
 """
 
 import shutil
@@ -39,7 +39,7 @@ SETTINGS = (
 
 
 def check_pbs() -> None:
-    """Raise LabError where PBS is not installed on this machine."""
+    """Raise LabError if PBS is not installed on this machine."""
     missing = [name for name in ("bin/qsub", "sbin/pbs_mom", "sbin/pbs_server.bin", "libexec/pbs_init.d") if not _file(name)]
     if missing:
         raise LabError(
@@ -58,7 +58,7 @@ def _file(name: str) -> bool:
 
 
 def write_pbs(cluster: Cluster) -> None:
-    """pbs.conf, those of the daemons, where jobs find the commands, and homes for what the daemons keep."""
+    """Write pbs.conf, the daemons' configuration, the path to the commands for jobs, and the daemons' folders."""
     head = cluster.head.name
     (cluster.etc / "pbs.conf").write_text(fill("pbs.conf", {"head": head, "server": 0, "mom": 0}))
     (cluster.etc / "lab/pbs-head.conf").write_text(fill("pbs.conf", {"head": head, "server": 1, "mom": 0}))
@@ -70,6 +70,6 @@ def write_pbs(cluster: Cluster) -> None:
 
 
 def idle_nodes(listing: str) -> int:
-    """How many nodes of `pbsnodes -aS` are there for jobs."""
+    """How many nodes in `pbsnodes -aS` can take jobs."""
     states = [line.split()[1] for line in listing.splitlines()[2:] if len(line.split()) > 1]
     return sum(state in {"free", "job-busy", "job-exclusive"} for state in states)

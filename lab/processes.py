@@ -1,8 +1,8 @@
 """Processes of the lab: recorded by id and start time, entered by namespace, ended by id.
 
-Everything that a lab runs is a descendant, by PID namespace, of one process: the lab's init. When that one is killed the
-kernel ends all the others, and with the last of them their mounts, interfaces and network namespaces are gone. So a lab that
-went wrong in any way at all is taken down by one signal to one recorded process.
+Everything that a lab runs descends, by PID namespace, from one process: the lab's init. If that one is killed, Linux
+ends all the others, and with the last of them their mounts, interfaces and network namespaces disappear. So one signal
+to one recorded process takes down a lab, whatever went wrong in it.
 
     host        unshare .. init.sh           <state>/init.pid
     init's ns     site.sh                    <state>/alpha/var/lib/lab/site.pid    network of the switches, tree of files
@@ -26,7 +26,7 @@ ALL_NAMESPACES = ("--mount", "--uts", "--ipc", "--net", "--pid")
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process that cannot be mistaken for a later one with the same id."""
+    """A process that cannot be confused with a later one of the same id."""
 
     pid: int
     started_ticks: int
@@ -35,7 +35,7 @@ class Process:
         return _started_ticks(self.pid) == self.started_ticks
 
     def kill(self, timeout_s: float = 10.0) -> None:
-        """SIGKILL it and wait until it is gone. What it was the init of is gone then too."""
+        """Send SIGKILL and wait until the process is gone, and with it everything whose init it was."""
         if not self.is_alive():
             return
         os.kill(self.pid, signal.SIGKILL)
@@ -43,7 +43,7 @@ class Process:
 
 
 def recorded(pid_file: Path) -> Process | None:
-    """The living process that a pid file names, or None."""
+    """The living process named by a pid file, or None."""
     try:
         pid, started_ticks = pid_file.read_text().split()
         process = Process(int(pid), int(started_ticks))
@@ -53,12 +53,12 @@ def recorded(pid_file: Path) -> Process | None:
 
 
 def enter_command(process: Process, command: Sequence[str], namespaces: Sequence[str] = ALL_NAMESPACES) -> list[str]:
-    """The command line that runs `command` beside `process`."""
+    """The command line that runs `command` in the namespaces of `process`."""
     return ["nsenter", f"--target={process.pid}", *namespaces, "--", *command]
 
 
 def run(command: Sequence[str], what: str, *, input_text: str = "", timeout_s: float = 60.0) -> str:
-    """Run a command to its end and return its stdout. Raises LabError with the last words of its stderr."""
+    """Run a command and return its stdout. Raises LabError with the last words of its stderr."""
     try:
         done = subprocess.run(
             command, input=input_text, capture_output=True, text=True, env=ENVIRONMENT, timeout=timeout_s, check=False
@@ -74,7 +74,7 @@ def run(command: Sequence[str], what: str, *, input_text: str = "", timeout_s: f
 
 
 def wait_for(condition: Callable[[], bool], timeout_s: float, message: str, hint: str = "", interval_s: float = 0.02) -> None:
-    """Ask until it is true. Raises LabError with this message after timeout_s."""
+    """Poll until the condition is true. Raises LabError with this message after timeout_s."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""Delays, rates and losses as people write them, in base units inside: ns, bits a second, a ratio."""
+"""Parse delays, rates and losses as people write them into base units: ns, bits per second, a ratio."""
 
 import re
 
@@ -13,7 +13,7 @@ RATE_MAX_BPS = 100_000_000_000
 
 
 def delay_ns(option: str, text: str) -> int:
-    """`1.45ms` -> 1450000. A bare 0 is allowed, any other number carries its unit."""
+    """`1.45ms` -> 1450000. A bare 0 is allowed; any other number needs its unit."""
     value, unit = _split(option, text, "a delay such as 1.45ms, 200us or 0")
     if unit not in _DELAY_NS and value != 0:
         raise UsageError(f"{option}: {text!r} has no unit of time: ns, us, ms and s are allowed")
@@ -24,7 +24,7 @@ def delay_ns(option: str, text: str) -> int:
 
 
 def rate_bps(option: str, text: str, *, may_be_none: bool = False) -> int:
-    """`400mbit` -> 400000000; `none` -> 0, which means unshaped, where that is allowed."""
+    """`400mbit` -> 400000000; `none` -> 0 (unlimited), if that is allowed."""
     if may_be_none and text.lower() == "none":
         return 0
     allowed = "a rate such as 400mbit or 1gbit" + (", or none" if may_be_none else "")
@@ -38,7 +38,7 @@ def rate_bps(option: str, text: str, *, may_be_none: bool = False) -> int:
 
 
 def loss_ratio(option: str, text: str) -> float:
-    """`1%` and `0.01` -> 0.01. A bare number is a ratio and so below 1."""
+    """`1%` and `0.01` -> 0.01. A bare number is a ratio and must be below 1."""
     value, unit = _split(option, text, "a ratio such as 0.01 or a percentage such as 1%")
     if unit == "%" and value <= 100:
         return value / 100

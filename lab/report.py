@@ -1,4 +1,4 @@
-"""What stands, as one object for programs and as lines for people."""
+"""The state of a lab, as one object for programs and as lines for people."""
 
 import machines
 import wan
@@ -8,7 +8,7 @@ from quantities import rate_text
 
 
 def status(lab: Lab) -> dict[str, object]:
-    """Everything that stands, as it is now."""
+    """The state of everything in the lab, now."""
     return {
         "name": lab.settings.name,
         "state": "up",
@@ -47,7 +47,7 @@ def _cluster_status(lab: Lab, cluster: Cluster) -> dict[str, object]:
 
 
 def rows(lab: Lab, found: dict[str, object]) -> list[str]:
-    """A status as lines for people."""
+    """The status as lines for people."""
     lines = [f"lab {found['name']} is up in {found['folder']}"]
     clusters = found["clusters"]
     for cluster in clusters if isinstance(clusters, list) else []:
@@ -62,7 +62,7 @@ def rows(lab: Lab, found: dict[str, object]) -> list[str]:
 
 
 def wan_row(lab: Lab) -> str:
-    """The link in one line."""
+    """The link as one line."""
     now = wan.settings_now(lab)
     return (
         f"wan    {now.delay_ns / 1e6:g} ms one way  {rate_text(now.rate_bps)}  loss {now.loss_ratio:g}  by {wan.wire_kind(lab)}"

@@ -1,4 +1,4 @@
-"""What this machine must have before a lab can stand on it, asked before anything is written."""
+"""Check what this machine needs for a lab, before anything is written."""
 
 import os
 import shutil
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from faults import LabError
 
-# program -> Debian package that brings it. Debian keeps daemons in /usr/sbin.
+# program -> Debian package that contains it. Debian keeps daemons in /usr/sbin.
 PROGRAMS = {
     "slurmctld": "slurm-wlm", "slurmd": "slurm-wlm", "sbatch": "slurm-wlm", "scontrol": "slurm-wlm",
     "slurmdbd": "slurmdbd", "sacctmgr": "slurm-wlm", "munged": "munge",
@@ -20,7 +20,7 @@ SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def check_root(verb: str) -> None:
-    """Namespaces, mounts and interfaces are the business of root."""
+    """Raise LabError unless root runs this: only root may make namespaces, mounts and interfaces."""
     if os.geteuid() != 0:
         raise LabError(
             f"lab {verb}: found user id {os.geteuid()}: only root may make namespaces and mounts",
@@ -38,5 +38,5 @@ def check_programs() -> None:
 
 
 def packages() -> list[str]:
-    """The Debian packages of packages.txt."""
+    """The Debian packages listed in packages.txt."""
     return Path(__file__).with_name("packages.txt").read_text().split()

@@ -1,4 +1,4 @@
-"""Every file of a site before anything runs: /etc, /var, the homes, and what its machines do to plug themselves in."""
+"""Write the files of a site before anything runs: /etc, /var, the homes, and how machines connect to switches."""
 
 import os
 import shutil
@@ -10,12 +10,12 @@ from pbs_files import write_pbs
 from processes import run
 from writing import TEMPLATES, fill, own_by
 
-# A short burst keeps the link even within milliseconds; queues as a host and as a shallow switch have them.
+# A short burst keeps the rate even within milliseconds. Queues are as long as those of a host and of a shallow switch.
 BURST_MIN_BYTES = 16_000
 BURST_LINE_TIME_S = 0.0005
 HOST_QUEUE = "50ms"
 SWITCH_QUEUE = "10ms"
-# Written by the lab itself, or nothing that a cluster should know of its host.
+# Files that the lab writes itself, or that a cluster should not see of its host.
 NOT_COPIED = {
     "passwd", "passwd-", "group", "group-", "shadow", "shadow-", "gshadow", "gshadow-", "subuid", "subgid",
     "hosts", "hostname", "resolv.conf", "nsswitch.conf", "fstab", "mtab", "munge", "slurm", "slurm-llnl", "ssh", "mysql",
@@ -24,7 +24,7 @@ NOT_COPIED = {
 
 
 def write_site(lab: Lab, cluster: Cluster, public_key: str) -> None:
-    """Make the folder of a cluster's site. Everything in it belongs to the lab and goes with it."""
+    """Create the folder of a cluster's site. The lab owns everything in it and removes it at its end."""
     for folder in ("etc", "home", "scratch", "var/lib/lab", "var/lib/mysql", "var/lib/slurm/slurmctld", "var/spool"):
         (cluster.folder / folder).mkdir(parents=True)
     for folder in ("log/munge", "log/slurm", "log/mysql", "log/lab", "tmp", "cache"):
@@ -45,7 +45,7 @@ def write_site(lab: Lab, cluster: Cluster, public_key: str) -> None:
 
 
 def _copy_etc(source: Path, target: Path) -> None:
-    """What everybody may read: alternatives, loader and MPI settings. Keys and passwords are not among it."""
+    """Copy what every user may read: alternatives, loader and MPI settings. Keys and passwords are not included."""
 
     def left_out(folder: str, names: list[str]) -> set[str]:
         out = set(NOT_COPIED & set(names)) if Path(folder) == source else set()
@@ -59,7 +59,7 @@ def _copy_etc(source: Path, target: Path) -> None:
 
 
 def _write_accounts(cluster: Cluster) -> None:
-    """The system's own users, and two ordinary ones."""
+    """Write the system's own users and two ordinary ones."""
     passwd, shadow = [], []
     for line in (cluster.root / "etc/passwd").read_text().splitlines():
         name, _, uid = line.split(":")[:3]
@@ -86,7 +86,7 @@ def _write_accounts(cluster: Cluster) -> None:
 
 
 def _write_names(cluster: Cluster) -> None:
-    """Host names mean the management network: the interface under test has another address."""
+    """Let host names resolve to the management network: the interface under test has another address."""
     lines = ["127.0.0.1 localhost"]
     for machine in cluster.machines:
         full_name = f"{machine.name}.{cluster.name}.lab " if cluster.scheduler == "pbs" else ""
@@ -124,7 +124,7 @@ def new_key(path: Path, comment: str) -> None:
 
 
 def _write_plugs(lab: Lab, cluster: Cluster) -> None:
-    """Batches for ip and tc: one set for the switches, one for each machine."""
+    """Write batches for ip and tc: one set for the switches, one for each machine."""
     folder = cluster.etc / "lab"
     folder.mkdir()
     for script in ("machine.sh", "slurm-machine.sh", "pbs-node.sh"):
@@ -170,6 +170,6 @@ def _write_plug(folder: Path, cluster: Cluster, machine: Machine, index: int, ra
 
 
 def tbf(interface: str, rate_bps: int, queue: str) -> str:
-    """For a line of tc: what leaves `interface` leaves at this rate."""
+    """The end of a tc line that limits what leaves `interface` to this rate."""
     burst_bytes = max(BURST_MIN_BYTES, int(rate_bps / 8 * BURST_LINE_TIME_S))
     return f"dev {interface} root tbf rate {rate_bps}bit burst {burst_bytes} latency {queue}"

@@ -1,4 +1,4 @@
-"""Configuration of Slurm for one cluster. The two clusters are run as two sites would run them.
+"""Configuration of Slurm for one cluster. The two clusters differ as two sites would.
 
 alpha   one partition `main` for all, one small `debug`; accounting with QOS and preemption; multifactor priority
 beta    partitions `batch` (default) and `short` over overlapping nodes; no accounting at all
@@ -23,7 +23,8 @@ PreemptMode=REQUEUE
 NO_ACCOUNTING = """
 PriorityType=priority/basic
 """
-# Waves, each in no order. `low` yields to everybody, `high` goes first, `small` is there to be refused by.
+# Waves of commands; within a wave the order is free. `low` yields to everybody, `high` goes first, `small` exists to
+# refuse jobs.
 ACCOUNTS = (
     (
         "add cluster {cluster}",
@@ -39,7 +40,7 @@ ACCOUNTS = (
     ("add user otheruser Account=lab,guest QOS=normal,low,high DefaultQOS=normal",),
 )
 DEFAULT_PARTITION = {"alpha": "main", "beta": "batch"}
-# A node that does not answer for so long is down. Two cores under many nodes need patience.
+# A node that does not answer for this long is down. Two cores for many nodes need patience.
 SLURMD_TIMEOUT_S = 15
 SLURMD_TIMEOUT_MANY_S = 60
 MANY_NODES = 12
@@ -48,7 +49,7 @@ MEMORY_SHARE = 0.8
 
 
 def write_slurm(cluster: Cluster) -> None:
-    """slurm.conf, topology.conf, cgroup.conf and, where there is accounting, slurmdbd.conf and the database's own."""
+    """Write slurm.conf, topology.conf, cgroup.conf and, with accounting, slurmdbd.conf and that of the database."""
     folder = cluster.etc / "slurm"
     folder.mkdir()
     hardware, cpu_count, memory_mib = _hardware()
@@ -87,7 +88,7 @@ def write_slurm(cluster: Cluster) -> None:
 
 
 def _hardware() -> tuple[str, int, int]:
-    """The true sockets and cores of this machine as a node line says them, its CPUs, and the memory of a node."""
+    """The true sockets and cores of this machine in the form of a node line, its CPUs, and the memory of a node."""
     found = run(["slurmd", "-C"], "hardware")
     words = dict(re.findall(r"(\w+)=(\S+)", found))
     keys = ("CPUs", "Boards", "SocketsPerBoard", "CoresPerSocket", "ThreadsPerCore")
@@ -96,7 +97,7 @@ def _hardware() -> tuple[str, int, int]:
 
 
 def _node_lines(cluster: Cluster, hardware: str) -> list[str]:
-    """One line a leaf, so that the leaf can be asked for as a feature."""
+    """One line per leaf, so that jobs can request the leaf as a feature."""
     return [
         f"NodeName={_node_range(cluster, leaf_no)} {hardware} Feature=leaf{leaf_no} State=UNKNOWN"
         for leaf_no in cluster.leaf_numbers

@@ -1,4 +1,4 @@
-"""The link between the clusters: netem where the kernel has it, otherwise the program wire.c."""
+"""The link between the clusters: netem if Linux here has it, otherwise the program wire.c."""
 
 import dataclasses
 import itertools
@@ -23,7 +23,7 @@ def build_wire(lab: Lab) -> None:
 
 
 def has_netem(lab: Lab) -> bool:
-    """Try one on the loopback of a site, where nothing depends on it."""
+    """Whether netem works: try it on the loopback interface of a site, where nothing depends on it."""
     site = site_of(lab.clusters[0])
     try:
         run(enter_command(site, ["tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"], ["--net"]), "netem")
@@ -34,7 +34,7 @@ def has_netem(lab: Lab) -> bool:
 
 
 def start_wan(lab: Lab) -> None:
-    """Join the two sites, then give each its end of the link and the way to the other."""
+    """Join the two sites, then give each its end of the link and the route to the other."""
     wire = lab.settings.wire
     if wire == "auto":
         wire = "netem" if has_netem(lab) else "user"
@@ -65,12 +65,12 @@ def set_wan(lab: Lab, wan: Wan) -> None:
 
 
 def settings_now(lab: Lab) -> Wan:
-    """What the link was last told to be."""
+    """The settings last given to the link."""
     return Wan(**json.loads((lab.state / "wan.json").read_text()))
 
 
 def wan_now(lab: Lab) -> dict[str, object]:
-    """The link's settings in force and, of wire.c, its counters."""
+    """The link's present settings and, with wire.c, its counters."""
     kind = wire_kind(lab)
     if kind == "netem":
         return {"wire": kind, "qdisc": [_tc_show(cluster) for cluster in lab.clusters]}
@@ -105,7 +105,7 @@ def _start_wire(lab: Lab) -> None:
 
 
 def _start_netem(lab: Lab) -> None:
-    """One veth pair between the sites, delayed at both ends."""
+    """Create one veth pair between the sites, delayed at both ends."""
     here, there = lab.clusters
     make = f"link add {INTERFACE} type veth peer name {INTERFACE} netns {site_of(there).pid}\n"
     run(enter_command(site_of(here), ["ip", "-batch", "-"], ["--net"]), "the wide-area link", input_text=make)
@@ -136,7 +136,7 @@ def _wire_answers(lab: Lab) -> bool:
 
 
 def _ask_wire(lab: Lab, request: str) -> dict[str, object]:
-    """One line there, one line of JSON back."""
+    """Send one line and read one line of JSON."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
             client.settimeout(5)

@@ -1,4 +1,4 @@
-"""A lab as a whole: up, down, and the lock that keeps two of them from crossing."""
+"""A lab as a whole: up, down, and the lock against two commands at once."""
 
 import contextlib
 import fcntl
@@ -28,7 +28,7 @@ Progress = Callable[[str], None]
 
 
 def load(state: Path) -> Lab | None:
-    """The lab whose folder this is; None where there is none."""
+    """The lab in this folder; None if there is none."""
     try:
         settings = settings_from_json(json.loads((state / MARK).read_text()))
     except FileNotFoundError:
@@ -39,7 +39,7 @@ def load(state: Path) -> Lab | None:
 
 
 def up(settings: Settings, state: Path, progress: Progress) -> Lab:
-    """Bring a lab up. Whatever fails on the way, nothing of it is left running."""
+    """Start a lab. If anything fails, nothing of it is left running."""
     lab = lab_of(settings, state)
     state.mkdir(parents=True, exist_ok=True)
     with lock(state):
@@ -60,7 +60,7 @@ def up(settings: Settings, state: Path, progress: Progress) -> Lab:
 
 
 def down(state: Path) -> bool:
-    """Take down whatever is left of the lab in this folder. False when there was nothing."""
+    """Take down whatever is left of the lab in this folder. Returns False if there was nothing."""
     if not state.exists():
         return False
     with lock(state):
@@ -70,7 +70,7 @@ def down(state: Path) -> bool:
 
 @contextlib.contextmanager
 def lock(state: Path, patience_s: float = 0.0) -> Iterator[None]:
-    """One command at a time changes a lab. The lock ends with the process that holds it."""
+    """Let only one command at a time change a lab. The lock ends with the process that holds it."""
     folder = os.open(state, os.O_RDONLY | os.O_DIRECTORY)
 
     def taken() -> bool:
@@ -88,7 +88,7 @@ def lock(state: Path, patience_s: float = 0.0) -> Iterator[None]:
 
 
 def _write(lab: Lab) -> None:
-    """Every file of the lab; lab.json first, so that a half-written lab can be told from none."""
+    """Write every file of the lab; lab.json first, so that a half-written lab can be recognised."""
     settings = lab.settings
     (lab.state / MARK).write_text(json.dumps(settings_as_json(settings), indent=1) + "\n")
     for folder in ("ssh", "clusters"):
@@ -121,7 +121,7 @@ def _write(lab: Lab) -> None:
 
 
 def _start_init(lab: Lab) -> None:
-    """The process that all others of the lab descend from. Until it hears `go` it ends when we do."""
+    """Start the process from which all others of the lab descend. Until it receives `go`, it ends when we do."""
     command = ["unshare", "--pid", "--fork", "--mount", "--propagation", "private", "sh"]
     with (lab.state / "init.log").open("w") as log:
         started = subprocess.Popen(
@@ -144,11 +144,11 @@ def _start_init(lab: Lab) -> None:
     with started.stdin as say:
         say.write("go\n")
     wait_for((lab.state / "init.ready").exists, INIT_START_S, f"{lab.state}/init.log: the lab's first process is not ready")
-    started.returncode = 0  # it stays, and is not waited for
+    started.returncode = 0  # it keeps running; do not wait for it
 
 
 def _start(lab: Lab, progress: Progress) -> None:
-    """The two clusters side by side: each waits mostly for its own daemons."""
+    """Start the two clusters side by side: each mostly waits for its own daemons."""
     with ThreadPoolExecutor(len(lab.clusters)) as side_by_side:
         try:
             progress("switches and heads")
@@ -156,7 +156,7 @@ def _start(lab: Lab, progress: Progress) -> None:
             wan.start_wan(lab)
             list(side_by_side.map(lambda cluster: _start_daemons_and_nodes(lab, cluster, progress), lab.clusters))
         except BaseException:
-            _end_processes(lab.state)  # or the other cluster would be waited for
+            _end_processes(lab.state)  # otherwise we would wait for the other cluster
             raise
 
 
@@ -190,7 +190,7 @@ def _end_processes(state: Path) -> None:
 
 
 def _empty(state: Path) -> None:
-    """Remove everything in the folder but the folder itself, which carries the lock. lab.json, the mark, goes last."""
+    """Remove everything in the folder but not the folder, which holds the lock. lab.json, the mark, goes last."""
     mark = state / MARK
     if not mark.exists() and any(state.iterdir()):
         raise LabError(f"{state}: found files that are not a lab's: an empty or a new folder is needed")
@@ -203,7 +203,7 @@ def _empty(state: Path) -> None:
 
 
 def progress_on_tty() -> Progress:
-    """Words on stderr while a person watches; nothing otherwise."""
+    """Print progress on stderr while a person watches; nothing otherwise."""
     if not sys.stderr.isatty():
         return lambda _: None
     started_s = time.monotonic()

@@ -4,8 +4,8 @@
  *       wan0 (tap) --read--> loss -> rate -> delay queue --write--> wan0 (tap)
  *       wan0 (tap) <-write-- delay queue <- rate <- loss <--read--- wan0 (tap)
  *
- * Each direction is a serial line: a frame leaves when the one before it has left and its own bits were sent at the rate, and
- * arrives one delay later. What would wait longer than BUFFER_NS for the line is dropped, as a router drops it.
+ * Each direction is a serial line. A frame leaves after the previous one, when its own bits were sent at the rate, and
+ * arrives one delay later. A frame that would wait longer than BUFFER_NS for the line is dropped, as a router does.
  *
  * usage: wire SOCKET NETNS_A NETNS_B INTERFACE DELAY_NS RATE_BPS LOSS_PPB SEED
  *
@@ -38,12 +38,12 @@
 
 enum {
     FRAME_BYTES_MAX = 65536,
-    READS_PER_TURN = 64,  /* then the other direction has its turn */
+    READS_PER_TURN = 64,  /* then it is the other direction's turn */
     QUEUE_FRAMES = 10000, /* what the tap holds while this process waits for a CPU */
     PRIORITY = 10,
     NICENESS = -15
 };
-#define QUEUE_BYTES (64u << 20) /* of address space; only what is used is touched */
+#define QUEUE_BYTES (64u << 20) /* of address space; only used pages take memory */
 #define BUFFER_NS UINT64_C(50000000)
 #define LEAD_WEIGHT UINT64_C(16)
 #define LEAD_MAX_NS UINT64_C(150000)
@@ -106,7 +106,7 @@ static bool is_lost(struct direction *way, uint64_t loss_ppb)
     return (next_random(&way->random_state) >> 11) % PPB < loss_ppb;
 }
 
-/* Room for a record of `size` bytes at the tail; NULL when the queue is full. */
+/* Room for a record of `size` bytes at the tail; NULL if the queue is full. */
 static struct record *reserve(struct direction *way, size_t size)
 {
     if (way->used == 0)
@@ -181,7 +181,7 @@ static void take_in(struct direction *way, const struct line *line)
     }
 }
 
-/* Deliver what is due. Returns when the next frame is, or UINT64_MAX. */
+/* Deliver all due frames. Returns the time at which the next one is due, or UINT64_MAX. */
 static uint64_t give_out(struct direction *way)
 {
     struct record *record;
@@ -288,7 +288,7 @@ static void answer(int listener, struct line *line, struct direction ways[2])
     close(client);
 }
 
-/* Frames wait for a timer here: be woken exactly, and before what computes. */
+/* Frames wait for a timer here: wake up exactly, and before processes that compute. */
 static void be_prompt(void)
 {
     struct sched_param parameters = {.sched_priority = PRIORITY};
@@ -297,8 +297,9 @@ static void be_prompt(void)
         setpriority(PRIO_PROCESS, 0, NICENESS);
 }
 
-/* How long to sleep for a frame that is due at `due_ns`. A lone frame (a probe, as a rule) is to be exact: sleep less by what sleeping
- * took too long lately, and poll for the rest. In a dense stream that would be polling all the time, and is not worth a core. */
+/* How long to sleep for a frame that is due at `due_ns`. A lone frame (usually a probe) must be exact: sleep less,
+ * by the amount by which recent sleeps were too long, and poll for the rest. In a dense stream that would mean constant
+ * polling, which is not worth a core. */
 static uint64_t sleep_ns(uint64_t due_ns, uint64_t given_ns, uint64_t lead_ns)
 {
     if (due_ns == UINT64_MAX)

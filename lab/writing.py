@@ -1,4 +1,4 @@
-"""Templates filled, files given to the users of a cluster."""
+"""Fill templates, and give files to the users of a cluster."""
 
 import os
 import pwd
@@ -12,12 +12,12 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 
 def fill(template: str, values: Mapping[str, object]) -> str:
-    """A file of templates/ with its $names replaced."""
+    """The content of a file in templates/ with its $names replaced."""
     return string.Template((TEMPLATES / template).read_text()).substitute(values)
 
 
 def own_by(cluster: Cluster, user: str, *paths: Path) -> None:
-    """Give paths to a user of the cluster, who may have another id outside."""
+    """Give paths to a user of the cluster, whose id outside may differ."""
     uid, gid = _ids(cluster.root / "etc/passwd", user)
     for path in paths:
         os.chown(path, uid, gid)

@@ -1,6 +1,6 @@
 """The reference part of docs/kernels.md, from kernels/describe/*.json.
 
-python -m tools.kernel_reference            writes it
+python -m tools.kernel_reference            rewrites it
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def reference() -> str:
 
 
 def with_reference(page: str) -> str:
-    """The page with its reference part renewed."""
+    """The page with its reference part rewritten."""
     head, _, rest = page.partition(BEGIN)
     _, _, tail = rest.partition(END)
     return f"{head}{BEGIN}\n{reference()}\n{END}{tail}"

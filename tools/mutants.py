@@ -1,4 +1,4 @@
-"""Promises, the tests that guard them, and for each a deliberate defect that its test must notice.
+"""Promises, the tests that guard them, and for each a deliberate defect that its test must detect.
 
 python -m tools.mutants [--area AREA ...] [--lab | --all] [--jobs N]     apply each mutant to a copy, run its test
 python -m tools.mutants --page                                           write docs/promises.md
@@ -14,8 +14,8 @@ tests/mutants/AREA.toml holds one table per promise:
     lab = true      # optional: the test needs the Slurm lab
     c = true        # optional: a C program must be built
 
-The run fails when a mutant survives (all its tests pass), when a mutant breaks more than its line (nothing can be imported or
-collected), when an old text does not occur exactly once, or when a test fails without any mutant.
+The run fails if a mutant survives (all its tests pass), if a mutant breaks more than its line (nothing can be imported
+or collected), if an old text does not occur exactly once, or if a test fails without any mutant.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from queue import SimpleQueue
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "tests" / "mutants"
 PAGE = ROOT / "docs" / "promises.md"
-#: A test that hangs over a mutant has noticed it; this bounds the wait.
+#: A test that hangs because of a mutant has detected it; this limits the wait.
 _TEST_LIMIT_S = 120
 _KEYS = {"promise": str, "tests": list, "file": str, "old": str, "new": str, "lab": bool, "c": bool}
 
@@ -73,7 +73,7 @@ class Mutant:
 
     @property
     def name(self) -> str:
-        """AREA NUMBER: what reports call it."""
+        """AREA NUMBER: its name in reports."""
         return f"{self.area} {self.number}"
 
 
@@ -88,7 +88,7 @@ class End(Enum):
 def read_mutants(folder: Path = FOLDER) -> list[Mutant]:
     """All mutants, by area and number.
 
-    Raises ValueError naming the file and the entry when a key is missing, unknown or of another type.
+    Raises ValueError that names the file and the entry if a key is missing, unknown or of another type.
     """
     found: list[Mutant] = []
     for path in sorted(folder.glob("*.toml")):
@@ -122,7 +122,7 @@ def _read_one(path: Path, number: int, table: dict[str, object]) -> Mutant:
 
 
 def fault_of(mutant: Mutant, root: Path = ROOT) -> str | None:
-    """Why a mutant cannot be applied or its tests cannot be found; None where all is well."""
+    """Why a mutant cannot be applied or its tests cannot be found; None if both are possible."""
     path = root / mutant.file
     if not path.is_file():
         return f"{mutant.file}: no such file"
@@ -174,7 +174,7 @@ def _code(text: str) -> str:
 
 
 def _sources() -> list[str]:
-    """All files of the working tree that git knows or would add."""
+    """All files of the working tree that git tracks or would add."""
     words = ["git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
     listed = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     return [name for name in listed.split("\0") if name and (ROOT / name).is_file()]
@@ -189,7 +189,7 @@ def _copy(target: Path, names: Sequence[str]) -> Path:
 
 @contextmanager
 def _applied(mutant: Mutant, tree: Path) -> Iterator[None]:
-    """The tree with the mutant in it."""
+    """Yield the tree with the mutant in it."""
     path = tree / mutant.file
     before, stat = path.read_text(encoding="utf-8"), path.stat()
     _forget_compiled(path)
@@ -203,15 +203,15 @@ def _applied(mutant: Mutant, tree: Path) -> Iterator[None]:
 
 
 def _forget_compiled(path: Path) -> None:
-    """Compiled modules are told apart by second and size: two versions within a second would be one."""
+    """Delete compiled modules: Python compares only second and size, and two versions may share both."""
     for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
         compiled.unlink()
 
 
 def _pytest(tree: Path, tests: Sequence[str], *words: str, built: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run tests of a copy; its hpcq goes before the installed one, in every program that they start.
+    """Run tests of a copy. Its hpcq precedes the installed one in every program that they start.
 
-    built: the temporary folder of an earlier run, whose kernels need not be compiled again but for what differs.
+    built: the temporary folder of an earlier run; its kernels are compiled again only if they differ.
     """
     argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--timeout={_TEST_LIMIT_S}"]
     argv += [f"--basetemp={tree}.tmp", *words, *tests]
@@ -230,7 +230,7 @@ def _judge(mutant: Mutant, tree: Path, built: Path) -> tuple[End, str]:
 
 
 def run(mutants: Sequence[Mutant], jobs: int, say: Callable[[str], None] = print) -> int:
-    """Judge all; returns how many are not killed, or 1 when the tests fail without any mutant."""
+    """Judge all mutants. Returns how many survived, or 1 if the tests fail without any mutant."""
     faults = [f"{one.name}: {fault}" for one in mutants if (fault := fault_of(one))]
     for fault in faults:
         say(f"error: {fault}")
@@ -273,7 +273,7 @@ def run(mutants: Sequence[Mutant], jobs: int, say: Callable[[str], None] = print
 
 
 def _chosen(mutants: Sequence[Mutant], areas: Sequence[str], lab: bool | None) -> list[Mutant]:
-    """lab: only those that need it, only the others, or None: all."""
+    """lab: True selects those that need it, False the others, None all."""
     unknown = set(areas) - {one.area for one in mutants}
     if unknown:
         known = ", ".join(dict.fromkeys(one.area for one in mutants))
@@ -282,7 +282,7 @@ def _chosen(mutants: Sequence[Mutant], areas: Sequence[str], lab: bool | None) -
 
 
 def main() -> int:
-    """What `make mutants` runs; exits with 1 where a mutant is not killed."""
+    """Entry point of `make mutants`; exits with 1 if a mutant survives."""
     parser = argparse.ArgumentParser(prog="tools.mutants")
     parser.add_argument("--area", action="append", default=[], help="only this area; may be repeated")
     parser.add_argument("--lab", action="store_true", help="those that need the lab, one after the other")

@@ -1,6 +1,6 @@
 """Wrap the prose of pages, so that no line is longer than docs/writing.md allows: python -m tools.prose PAGE...
 
-Paragraphs and list items are wrapped. Tables, code, headings and comments stay as they are, and so does every word.
+Paragraphs and list items are wrapped. Tables, code, headings and comments stay as they are, and every word is kept.
 """
 
 from __future__ import annotations

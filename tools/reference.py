@@ -1,6 +1,6 @@
-"""docs/cli.md from the command line itself: every verb with its options, exit codes and example.
+"""Generate docs/cli.md from the command line itself: every verb with its options, exit codes and example.
 
-python -m tools.reference            write docs/cli.md
+python -m tools.reference            writes docs/cli.md
 reference()                          the text, for the test that compares it with the committed page
 """
 
@@ -45,7 +45,7 @@ If several apply, 3 wins over 4. An error reads `error: where: found: allowed`; 
 
 
 def verbs() -> Iterator[tuple[str, click.Command]]:
-    """Every verb with its words: `run`, `cluster list`; groups before what is in them."""
+    """Every verb with its words: `run`, `cluster list`; a group comes before its verbs."""
     root = click.Context(hpcq, info_name="hpcq")
     for name in hpcq.list_commands(root):
         yield from _below(name, hpcq.get_command(root, name), root)
@@ -89,7 +89,7 @@ def _section(words: str, command: click.Command) -> str:
 
 
 def _prose(text: str) -> str:
-    r"""Paragraphs wrapped; those after \b keep their lines."""
+    r"""Wrap paragraphs; those after \b keep their lines."""
     paragraphs = []
     for paragraph in re.split(r"\n\s*\n", text.strip()):
         if paragraph.startswith("\b\n"):

@@ -1,6 +1,6 @@
-"""Every shell script of the house through shellcheck: those that lie here, and each template as each scheduler's jobs have it.
+"""Run shellcheck on every shell script: those in the repository, and each template as each scheduler's jobs get it.
 
-python -m tools.shell_scripts           exit code 1 when shellcheck has something to say
+python -m tools.shell_scripts           exit code 1 if shellcheck finds something
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from hpcq.scheduler.types import NodeCondition, NodeState
 
 ROOT = Path(__file__).resolve().parents[1]
 WRITTEN = (".ci/run", "tools/environment", "tools/packages", "tools/run_tests", "hpcq/scheduler/local/localq.sh")
-#: A head defines what only some bodies call, and a body sets what only some heads read.
-#: Single quotes keep what another shell expands; a site's own profile is not here.
+#: A head defines names that only some bodies use, and a body sets names that only some heads read.
+#: Single quotes keep text that another shell expands; a site's own profile is not available here.
 EXCLUDED = "SC2034,SC2317,SC2329,SC2016,SC1091"
 CAMPAIGN = """name: shell
 clusters: [east, west]
@@ -36,7 +36,7 @@ pairs: all
 tests:
   - {{kernel: tcp_stream}}
 """
-#: What a link measures is measured by sockets.
+#: A link is measured with sockets.
 ENDS = {"pairs": "  - {kernel: mpi_pingpong}\n", "links": "links: [{from: east, to: west}]\n"}
 CLUSTER = """name: {name}
 scheduler: {kind}
@@ -83,7 +83,7 @@ def _plan(campaign: Campaign, cluster: Cluster) -> Plan:
 
 
 def main(say: Callable[[str], object] = print) -> int:
-    """Check all; returns shellcheck's exit code."""
+    """Check all scripts. Returns shellcheck's exit code."""
     with tempfile.TemporaryDirectory() as temporary:
         paths = [ROOT / name for name in WRITTEN]
         for kind in DESCRIPTIONS:

@@ -1,7 +1,7 @@
-"""Runs as tables for blame: one value per job; what failed votes for its ends; what the evidence says of nodes comes first.
+"""Tables for blame from runs: one value per job, failures by test, and what the evidence says of nodes.
 
-A repetition is no witness of its own: the repetitions of one job share its luck (the idle state of a CPU, say), and three slow
-ones are one slow job. So a table has one row per job, and a job that brought nothing is the slowest there can be.
+Repetitions are not independent: those of one job share its luck (the idle state of a CPU, say), and three slow ones are
+one slow job. So a table has one row per job, and a job without a valid result counts as the slowest possible.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hpcq.verdict.words import Verdict
 
 @dataclass(frozen=True, slots=True)
 class FailedTest:
-    """A test that brought nothing on some pairs. of: pairs that ran it. blamed: nodes and links (`a - b`) that explain them.
+    """A test without a valid result on some pairs. of: pairs that ran it. blamed: nodes and links that explain them.
 
     why: the commonest reason.
     """
@@ -36,7 +36,7 @@ class FailedTest:
 
     @property
     def verdict(self) -> Verdict:
-        """A test that brings nothing somewhere is a failure, whoever is to blame."""
+        """Always a failure, whether or not blame explains it."""
         return Verdict.FAILED
 
     @property
@@ -49,7 +49,7 @@ class FailedTest:
 
 @dataclass(frozen=True, slots=True)
 class RunTables:
-    """What blame is asked about. tables: (test, higher is better, values). flaws: by node, what its evidence says."""
+    """Input of blame. tables: (test, higher is better, values). flaws: by node, what its evidence says."""
 
     cluster: str
     planned_count: int
@@ -60,9 +60,9 @@ class RunTables:
 
 
 def tables_of(database: Connection, names: Sequence[str], cluster: str | None, groups: Mapping[str, str] | None) -> RunTables:
-    """Every test of these runs. cluster: the one that is wanted. groups: leaf switches, else as the scheduler reported them.
+    """Every test of these runs. cluster: the one to use. groups: leaf switches, else as the scheduler reported them.
 
-    Raises UserError where the runs measured several clusters and none is named.
+    Raises UserError if the runs measured several clusters and `cluster` names none.
     """
     place = pair_values.cluster_of(database, names, cluster)
     leaves = groups if groups is not None else leaves_of(database, place)
@@ -105,7 +105,7 @@ def _table(series: Sequence[SeriesOutcome], leaves: Mapping[str, str]) -> PairTa
 def _failed(
     test: str, series: Sequence[SeriesOutcome], leaves: Mapping[str, str], flaws: Mapping[str, str]
 ) -> FailedTest | None:
-    """What brought nothing of a test, and whom that accuses."""
+    """The failures of a test, and what they accuse."""
     words: dict[Pair, PairVerdict] = {}
     jobs: dict[Pair, int] = {}
     ran = [one for one in series if any(job.value_count or job.lost_count for job in one.jobs)]

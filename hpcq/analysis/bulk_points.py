@@ -1,8 +1,8 @@
-"""The points of many series at once, as numpy arrays: what judging ten thousand series starts from.
+"""The points of many series at once, as numpy arrays: the input for judging ten thousand series.
 
     results of the window in time order  ->  grouped by series and job  ->  medians  ->  cut by series
 
-One pass over an index of time, so a month of all series costs as much as its results, however long the history is.
+One pass over an index of time: a month of all series costs as much as its results, however long the history is.
 """
 
 # ruff: noqa: S608 - queries are put together from our own column names; values are always bound
@@ -21,14 +21,14 @@ from hpcq.store.time_windows import Window
 
 Floats = NDArray[np.float64]
 _ROW = np.dtype([("series", "i8"), ("job", "i8"), ("result", "i8"), ("value", "f8"), ("after", "?")])
-#: Up to so many series are asked for one by one; beyond, all results of the window are read once.
+#: Query at most this many series one by one; for more, read all results of the window once.
 _ONE_BY_ONE = 100
 
 
 @dataclass(frozen=True, slots=True)
 class SeriesPoints:
-    """The points of one series in time order. value: medians of jobs; result: one result of each point; after: 1 from the
-    boundary on.
+    """The points of one series in time order. value: medians of jobs. result: one result of each point. after: 1 from
+    the boundary on.
     """
 
     series_id: int
@@ -46,7 +46,7 @@ def tracks(
     boundary: str = "~",
     facts: Sequence[tuple[str, str]] = (),
 ) -> list[SeriesPoints]:
-    """The points of these series that lie in the window; series without any are left out. boundary: a moment."""
+    """The points of these series in the window; series without points are left out. boundary: a moment."""
     wanted = {row.series_id for row in rows if row.kernel in metrics}
     if not wanted:
         return []
@@ -61,7 +61,10 @@ def tracks(
 def _fetch(
     database: Connection, wanted: set[int], ids: str, window: Window, *, boundary: str, facts: Sequence[tuple[str, str]]
 ) -> NDArray[np.void]:
-    """Rows as _ROW has them: pruned ones first, then in time order. Straight from the cursor: a month is a million of them."""
+    """Rows in the form of _ROW: pruned ones first, then in time order.
+
+    Read straight from the cursor: a month can be a million rows.
+    """
     condition, bound = within(window, facts)
     bound["boundary"] = boundary
     columns = "x.series_id, x.job_id, x.result_id, m.value, x.started_utc >= :boundary"

@@ -1,4 +1,4 @@
-"""What a look at the history found: a series that changed, a change explained, and how many series were judged at all."""
+"""What an analysis of the history found: changed series, explained changes, and how many series were judged at all."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hpcq.verdict.levels import Level
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """One series with what was found of its level. at_utc: its first point of the new level."""
+    """A series and what was found about its level. at_utc: the first point of the new level."""
 
     row: SeriesRow
     metric: Metric
@@ -26,7 +26,7 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """A change with what differs between its sides, best first, what happened between them, and what the evidence says."""
+    """A change: what differs between its sides (best first), the events between them, and findings of the evidence."""
 
     changed: Changed
     causes: tuple[Cause, ...]
@@ -35,12 +35,12 @@ class Explained:
 
     @property
     def own_build(self) -> bool:
-        """Whether hpcq's own program changed with it."""
+        """Whether hpcq's own build changed at the same time."""
         return own_build_changed(self.causes)
 
     @property
     def words(self) -> str:
-        """The cause in a line: facts, and events where there are any."""
+        """The cause in one line: facts, and events if there are any."""
         happened = "; ".join(event.words for event in self.events[:2])
         return "; ".join(one for one in (say(self.causes), happened) if one)
 
@@ -69,10 +69,10 @@ class Explained:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What was found of many series, and of how many anything could be said.
+    """What was found about many series, and how many of them could be judged.
 
-    changes: levels that moved, or might have, and series that are gone. judged_count: series with enough points. too_few: with
-    points, but fewer than can show a change; empty_count: with none in the stretch.
+    changes: levels that moved, or might have, and series that are gone. judged_count: series with enough points.
+    too_few: series with points, but fewer than can show a change. empty_count: series with no points in the stretch.
     """
 
     changes: list[Changed]
@@ -82,7 +82,7 @@ class Judged:
 
     @property
     def series_count(self) -> int:
-        """All that were asked for."""
+        """All selected series."""
         return self.judged_count + self.too_few_count + self.empty_count
 
 

@@ -1,7 +1,7 @@
-"""What stood around the points of a series: facts of both nodes, groups, build and granted values; and what happened between.
+"""Context of a series' points: facts of both nodes, groups, build and granted values, and the events between points.
 
-facts_of(database, result_ids)                    one mapping a point, only of what is not the same for all of them
-events_between(database, row, after, until)       maintenance, reboots, drains and notes that lie between two points
+facts_of(database, result_ids)                    one mapping per point, only of what differs between them
+events_between(database, row, after, until)       maintenance, reboots, drains and notes between two points
 """
 
 # ruff: noqa: S608 - queries are put together from our own column names; values are always bound
@@ -16,7 +16,7 @@ from hpcq.store.database import Connection
 from hpcq.store.history import SeriesRow
 from hpcq.store.read.evidence_queries import PASSING_GROUPS
 
-#: So many points on either side of a change are looked at.
+#: Compare this many points on either side of a change.
 POINTS_MAX = 30
 
 Facts = dict[tuple[str, str], str | int | float | None]
@@ -24,7 +24,7 @@ Facts = dict[tuple[str, str], str | int | float | None]
 
 @dataclass(frozen=True, slots=True)
 class EventRow:
-    """Something that happened."""
+    """Something that happened, with its time and place."""
 
     event_id: int | None
     kind: str
@@ -51,9 +51,9 @@ EVENT_COLUMNS = ", ".join(EventRow.__dataclass_fields__)
 
 
 def facts_of(database: Connection, result_ids: Sequence[int]) -> list[Facts]:
-    """The facts of each of these results, by (where, name); where is `client n1`, `server n2`, `build` or `granted`.
+    """The facts of each of these results, by (where, name); `where` is `client n1`, `server n2`, `build` or `granted`.
 
-    What is the same for all of them is left out, and so is what differs at every boot or moment.
+    Facts that are the same for all are left out, and so are facts that differ at every boot or moment.
     """
     heads = _heads(database, result_ids)
     nodes = {head[f"{end}_node_id"] for head in heads for end in ("client", "server")}
@@ -77,9 +77,9 @@ def facts_of(database: Connection, result_ids: Sequence[int]) -> list[Facts]:
 
 
 def findings_of(database: Connection, result_ids: Sequence[int]) -> list[frozenset[tuple[str, str]] | None]:
-    """What the rules found in each of these results: (where, rule), where is `client n1`, `server n2` or `both ends`.
+    """Findings in each of these results: (where, rule); `where` is `client n1`, `server n2` or `both ends`.
 
-    None for results that other rules judged than the newest of them: a newer rule is no change of the machine.
+    None for results that were judged by other rules than the newest: a newer rule is no change of the machine.
     """
     query = (
         "SELECT ru.name AS rule, f.end_index, nc.name AS client, ns.name AS server FROM result_finding f"
@@ -109,7 +109,7 @@ def started_of(database: Connection, result_ids: Sequence[int]) -> list[str]:
 
 
 def events_between(database: Connection, row: SeriesRow, after_utc: str, until_utc: str) -> list[EventRow]:
-    """What happened between two points to the nodes of a series, its cluster, or the series itself."""
+    """Events between two points that concern the nodes of a series, its cluster, or the series itself."""
     query = (
         f"SELECT {EVENT_COLUMNS} FROM v_events WHERE started_utc <= :until AND coalesce(ended_utc, started_utc) >= :after"
         " AND (series_id = :series OR (series_id IS NULL AND result_id IS NULL AND run IS NULL"
@@ -122,7 +122,7 @@ def events_between(database: Connection, row: SeriesRow, after_utc: str, until_u
 
 
 def _heads(database: Connection, result_ids: Sequence[int]) -> list[dict[str, Any]]:
-    """What stands around each of these results, in their order."""
+    """Nodes and conditions of each of these results, in the given order."""
     ids = ", ".join(str(int(one)) for one in result_ids)
     rows = database.execute(
         "SELECT x.result_id, x.started_utc, x.build_id, x.granted_set_id, nc.name AS client, ns.name AS server,"
@@ -146,20 +146,20 @@ def _fact_set(database: Connection, fact_set_id: int) -> dict[str, Any]:
 
 
 def _differing(sets: dict[int, dict[str, Any]]) -> dict[int, dict[str, Any]]:
-    """Of each set only the names whose values are not the same in all."""
+    """Of each set, only the names whose values are not the same in all sets."""
     names = {name for one in sets.values() for name in one}
     telling = {name for name in names if len({str(one.get(name)) for one in sets.values()}) > 1}
     return {key: {name: one.get(name) for name in telling} for key, one in sets.items()}
 
 
 def _groups(database: Connection, node_id: int) -> list[tuple[str, str, str]]:
-    """Kind, name and since when, of all that a node ever belonged to, oldest first."""
+    """Kind, name and start of all groups that a node ever belonged to, oldest first."""
     query = "SELECT kind, name, since_utc FROM node_group WHERE node_id = ? ORDER BY since_utc"
     return [(str(kind), str(name), str(since)) for kind, name, since in database.execute(query, (node_id,))]
 
 
 def _groups_at(known: Sequence[tuple[str, str, str]], at_utc: str) -> list[tuple[str, str]]:
-    """The groups of a node at a time; one that was first seen later counts from the beginning."""
+    """The groups of a node at a time. A group that was first seen later counts from the beginning."""
     found: dict[str, str] = {}
     for kind, name, since in known:
         if since <= at_utc or kind not in found:

@@ -39,7 +39,7 @@ def changed(
     *,
     facts: Facts = (),
 ) -> Judged:
-    """Every series with points in both stretches or one of them, before (`against`) and after (`since`)."""
+    """Judge every series with points in either stretch: before (`against`) and after (`since`)."""
     old = {one.series_id: one for one in tracks(database, rows, metrics, against, facts=facts)}
     new = {one.series_id: one for one in tracks(database, rows, metrics, since, facts=facts)}
     named = {row.series_id: row for row in rows}
@@ -63,7 +63,7 @@ def searched(
     *,
     facts: Facts = (),
 ) -> Judged:
-    """Changes of level since then, in series that go back as far as `history`; and recorded ones whose level holds."""
+    """Changes of level since then, in series as far back as `history`, and recorded changes whose level holds."""
     named = {row.series_id: row for row in rows}
     found: list[Changed] = []
     there = tracks(database, rows, metrics, history, boundary=since_utc, facts=facts)
@@ -82,7 +82,7 @@ def searched(
 
 
 def explained(database: Connection, one: Changed) -> Explained:
-    """Look up what differs between the sides of a change."""
+    """Find what differs between the sides of a change."""
     before, after = one.before_results, one.after_results
     facts = change_context.facts_of(database, [*before, *after])
     causes = rank(facts[: len(before)], facts[len(before) :])
@@ -110,7 +110,7 @@ def _sides(track: SeriesPoints, metric: Metric, scatter: JobScatter) -> Sides:
 
 
 def _joined(old: SeriesPoints | None, new: SeriesPoints | None) -> SeriesPoints:
-    """The points of the two stretches in one: everything of the second is after."""
+    """Join the points of the two stretches; everything from the second counts as after."""
     if old is None or new is None:
         only, is_after = (new, True) if new is not None else (old, False)
         assert only is not None  # noqa: S101 - one of them is there

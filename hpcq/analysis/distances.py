@@ -1,10 +1,10 @@
-"""What a link brings beside what the same nodes bring within their clusters; nothing here writes.
+"""Compare what a link delivers with what the same nodes deliver within their clusters; nothing here writes.
 
     results over alpha+beta, each way --+
     results within alpha, of its nodes --+--> one row per test: there, back, near, over : within, window / round trip
     results within beta,  of its nodes --+
 
-A transfer brings at most one window a round trip: what is limited by that falls with distance, anything else need not.
+A transfer moves at most one window per round trip: a rate limited by that falls with distance, any other need not.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ WHERE p.run = ?
 
 @dataclass(frozen=True, slots=True)
 class FarTest:
-    """One test over a link, medians; `back` is None where it has no direction, near ones where nothing was compared."""
+    """One test over a link, as medians.
+
+    `back` is None without a direction; near values are None without a comparison.
+    """
 
     kernel: str
     message_bytes: int | None
@@ -56,9 +59,9 @@ class FarTest:
     near_from: float | None
     near_to: float | None
     near_count: int
-    #: Over the link to within the clusters; None where nothing was compared.
+    #: Value over the link divided by value within the clusters; None if nothing was compared.
     ratio: float | None
-    #: What one window a round trip would bring; None where the window is the system's to choose.
+    #: What one window per round trip would deliver; None if the system chooses the window.
     window_bps: float | None
 
     @property
@@ -67,14 +70,14 @@ class FarTest:
 
     @property
     def window_limits(self) -> bool:
-        """Whether one window a round trip is less than what the nodes bring to each other within their clusters."""
+        """Whether one window per round trip is less than what the nodes deliver to each other within their clusters."""
         near = [value for value in (self.near_from, self.near_to) if value is not None]
         return self.window_bps is not None and bool(near) and self.window_bps < min(near)
 
 
 @dataclass(frozen=True, slots=True)
 class Distance:
-    """A link with its tests; trips are medians of the smallest message, None where none was measured."""
+    """A link with its tests. Trips are medians of the smallest message, None if none was measured."""
 
     link: str
     from_cluster: str
@@ -86,7 +89,7 @@ class Distance:
 
 @dataclass(slots=True)
 class _Values:
-    """Values of one test by where they are from."""
+    """Values of one test by where they were measured."""
 
     there: list[float] = field(default_factory=list)
     back: list[float] = field(default_factory=list)
@@ -95,7 +98,7 @@ class _Values:
     buffers: list[float] = field(default_factory=list)
 
 
-#: kernel, parameters without the direction, size, metric, unit, better.
+#: kernel, parameters without the direction, size, metric, unit, whether higher is better.
 _Test = tuple[str, str, int | None, str, str, str]
 
 
@@ -134,7 +137,7 @@ def _distance(link: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Dis
 
 
 def _trips(tests: Mapping[_Test, _Values]) -> tuple[float | None, float | None]:
-    """Median round trips over the link and within its clusters, of the smallest message that was sent to and fro."""
+    """Median round trips over the link and within its clusters, of the smallest message size."""
     trips = [(key[2] or 0, _TRIPS.index(key[0]), values) for key, values in tests.items() if key[0] in _TRIPS]
     if not trips:
         return None, None
@@ -145,7 +148,7 @@ def _trips(tests: Mapping[_Test, _Values]) -> tuple[float | None, float | None]:
 def _far(key: _Test, values: _Values, variant: str, trip_ns: float | None) -> FarTest:
     kernel, _, message_bytes, metric, unit, better = key
     far, near = values.there + values.back, values.near_from + values.near_to
-    # The kernel keeps half of a socket's buffer for its own bookkeeping.
+    # Linux keeps half of a socket's buffer for its own bookkeeping.
     window_bytes = median(values.buffers) / 2 if values.buffers and kernel == "tcp_stream" else None
     return FarTest(
         kernel=kernel,

@@ -1,4 +1,4 @@
-"""A run's results judged by its campaign's gates: the same for `hpcq run`, `results`, `accept` and the page of a run.
+"""Judge a run by its campaign's gates: the same for `hpcq run`, `results`, `accept` and the page of a run.
 
 campaign's text in the database -> gates -> series of the run -> judge_gates, which asks References what relative gates
                                                                  compare them with
@@ -22,7 +22,7 @@ _Made = TypeVar("_Made")
 
 
 def judge_run(connection: Connection, run: str) -> list[GateVerdict]:
-    """One verdict per gate and series; none where there are no gates. Raises UserError for a campaign that cannot be read."""
+    """One verdict per gate and series; none if there are no gates. Raises UserError if the campaign cannot be read."""
     gates = run_gates(connection, run)
     if not gates:
         return []
@@ -31,12 +31,12 @@ def judge_run(connection: Connection, run: str) -> list[GateVerdict]:
 
 
 def run_gates(connection: Connection, run: str) -> tuple[Gate, ...]:
-    """The gates of the campaign's file as the run had it."""
+    """The gates of the campaign's file as the run used it."""
     from hpcq.store.references import campaign_text
 
     text = campaign_text(connection, run)
     if text is None or re.search(r"^[\"']?gates[\"']?\s*:", text, re.MULTILINE) is None:
-        return ()  # reading YAML takes longer than all the rest of a reading verb
+        return ()  # parsing YAML takes longer than the rest of a reading verb
     from hpcq.definition.files.campaign import gates_of
 
     return gates_of(text, f"campaign.yaml of {run}")
@@ -45,7 +45,10 @@ def run_gates(connection: Connection, run: str) -> tuple[Gate, ...]:
 def shares(
     connection: Connection, runs: Sequence[str], against: GateAgainst, metrics: set[str]
 ) -> dict[int, list[tuple[float, Reference]]]:
-    """By series: what its median was as a share of the reference, run by run, with the reference; where there was one."""
+    """By series: its median divided by the reference, run by run, and the reference.
+
+    Series without a reference are left out.
+    """
     found: dict[int, list[tuple[float, Reference]]] = {}
     for run in runs:
         references = References(connection, run)
@@ -57,7 +60,10 @@ def shares(
 
 
 class References:
-    """What the series of one run are compared with: the `Lookup` of gate kinds. It asks the database once for each thing."""
+    """What the series of one run are compared with: the `Lookup` of gate kinds.
+
+    It queries the database once for each thing.
+    """
 
     def __init__(self, connection: Connection, run: str) -> None:
         self._connection = connection
@@ -79,7 +85,7 @@ class References:
         return against.kind.reference(against, series, self)
 
     def kept(self, key: tuple[object, ...], make: Callable[[], _Made]) -> _Made:
-        """What `make` returns, made once per key."""
+        """The value of `make`, computed once per key."""
         if key not in self._kept:
             self._kept[key] = make()
         made: _Made = self._kept[key]

@@ -1,7 +1,7 @@
-"""Series that were measured and now only fail: worse than any value.
+"""Series that were measured and now only fail, which is worse than any value.
 
-lost_in(database, window)      by series what failed in a stretch or in runs, and what was measured there
-gone_since(database, ...)      those that were measured before, and since then only failed, as Changed
+lost_in(database, window)      by series, what failed in a stretch or in runs after the last measured result
+gone_since(database, ...)      series that were measured before and have only failed since, as Changed
 """
 
 # ruff: noqa: S608 - queries are put together from our own column names; values are always bound
@@ -45,7 +45,7 @@ class Lost:
 
 
 def lost_in(database: Connection, window: Window) -> dict[int, Lost]:
-    """By series_id, what failed or was invalid in this stretch after the last measured result there."""
+    """By series_id, what failed or was invalid in this stretch after the series' last measured result there."""
     conditions, bound = ["x.final = 1", "x.outcome <> 'not_measured'", "t.result_id IS NULL"], {}
     if window.from_utc is not None:
         conditions.append(f"{_AT} >= :from_utc")
@@ -80,9 +80,9 @@ def lost_in(database: Connection, window: Window) -> dict[int, Lost]:
 def gone_since(
     database: Connection, rows: Sequence[SeriesRow], metrics: Mapping[str, Metric], since: Window, before: Window
 ) -> list[Changed]:
-    """Series that were measured in `before` or `since`, and whose results since then failed, every one of them.
+    """Series that were measured in `before` or `since` and have failed in every result after that.
 
-    One job that failed is enough to say so: it is told as `gone`, with its reason.
+    One failed job is enough: the series is reported as `gone`, with the reason.
     """
     lost = lost_in(database, since)
     found = []
@@ -97,7 +97,7 @@ def gone_since(
 
 
 def gone_level(values: Sequence[float], lost: Lost) -> Level:
-    """What is said of a series that had these values, and failed since."""
+    """The verdict on a series that had these values and has failed since."""
     return Level(
         ComparisonVerdict.DEGRADED, GONE, "failures", 0, 0, 0, median(values) if values else float("nan"), float("nan"),
         None, None, None, None, len(values), len(lost.job_ids), lost.words,
@@ -107,7 +107,7 @@ def gone_level(values: Sequence[float], lost: Lost) -> Level:
 def _measured_before(
     database: Connection, series_id: int, metric: Metric, until_utc: str, before: Window
 ) -> list[tuple[int, str, float | None]]:
-    """The newest measured results before the failures, the oldest of them first: number, time, value."""
+    """The last measured results before the failures, oldest first: number, time, value."""
     runs = ""
     if before.run_ids is not None:
         runs = (

@@ -1,8 +1,8 @@
-"""What acceptance and blame ask of pairs: which ran, what they lost, the words of a test; and which evidence speaks of a node.
+"""Queries of acceptance and blame: which pairs ran, what they lost, names of tests, and evidence about nodes.
 
-losses_in(database, run_ids)      per series and job the share of packets that did not arrive
-flaws_in(database, run_ids)       per node what the evidence says is wrong with it
-boots_in(database, run_ids)       per node its boots in the order in which they were seen
+losses_in(database, run_ids)      per series and job, the share of packets that did not arrive
+flaws_in(database, run_ids)       per node, what the evidence says is wrong with it
+boots_in(database, run_ids)       per node, its boots in the order in which they were seen
 """
 
 # ruff: noqa: S608 - queries are put together from our own column names; values are always bound
@@ -18,18 +18,18 @@ from hpcq.errors import UserError
 from hpcq.store.database import Connection
 from hpcq.store.query import size_text, variant_names
 
-#: Rules of the evidence that say what is wrong with a node itself; the others say how a result came about.
+#: Rules of the evidence that say what is wrong with a node itself; the others explain how a result came about.
 FLAW_RULES = ("mtu_mismatch", "link_degraded", "pcie_degraded", "link_errors")
-#: One finding may be a passing flaw of a counter.
+#: A single finding may be a momentary flaw of a counter.
 FLAW_RESULTS_MIN = 2
-#: Of a TCP connection that did not say: Ethernet's, with time stamps.
+#: Segment size of a TCP connection that did not report it: Ethernet's, with time stamps.
 _MSS_BYTES = 1448
 _LOSS_METRICS = ("lost_ratio", "retransmit_count", "sent_bytes", "operation_count")
 
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """A rule that speaks of a node. message: the commonest of its findings."""
+    """A rule that found a flaw of a node. message: the commonest of its findings."""
 
     node: str
     rule: str
@@ -38,7 +38,7 @@ class Flaw:
 
 
 def pairs_of(database: Connection, cluster: str, run_ids: Sequence[int] | None) -> list[tuple[str, str]]:
-    """The pairs that were measured on a cluster in these runs (None: in any), the latest first."""
+    """Pairs that were measured on a cluster in these runs (None: in any), the latest first."""
     marks = "" if run_ids is None else f" AND p.run_id IN ({_ids(run_ids)})"
     rows = database.execute(
         f"SELECT p.client, p.server FROM v_pairs p WHERE p.cluster = ?{marks} GROUP BY p.client, p.server"
@@ -51,7 +51,7 @@ def pairs_of(database: Connection, cluster: str, run_ids: Sequence[int] | None) 
 def losses_in(database: Connection, run_ids: Sequence[int], cluster: str) -> dict[int, dict[tuple[str, str], float]]:
     """By series_id, then by (run, job): the median share of packets that did not arrive, 0 to 1.
 
-    Of datagrams as the kernel counted them; of TCP what had to be sent again. Tests that cannot tell are left out.
+    For datagrams as the kernel counted them; for TCP the retransmitted share. Tests that cannot know are left out.
     """
     parts = ", ".join(f"max(CASE WHEN h.metric = '{name}' THEN h.value END) AS {name}" for name in _LOSS_METRICS)
     mss = "SELECT g.value FROM v_granted g WHERE g.result_id = h.result_id AND g.granted = 'client_mss_bytes'"
@@ -70,7 +70,7 @@ def losses_in(database: Connection, run_ids: Sequence[int], cluster: str) -> dic
 
 
 def _lost_ratio(row: Any) -> float | None:
-    """Of datagrams as counted; of a TCP stream segments sent again, of its ping-pong two packets per operation."""
+    """Of datagrams as counted; of a TCP stream, segments sent again; of its ping-pong, two packets per operation."""
     if row["lost_ratio"] is not None:
         return float(row["lost_ratio"])
     if row["retransmit_count"] is None:
@@ -83,7 +83,7 @@ def _lost_ratio(row: Any) -> float | None:
 
 
 def flaws_in(database: Connection, run_ids: Sequence[int], cluster: str) -> list[Flaw]:
-    """What the evidence of these runs says is wrong with nodes, results that failed included."""
+    """What the evidence of these runs, including failed results, says is wrong with nodes."""
     marks = ", ".join(repr(one) for one in FLAW_RULES)
     rows = database.execute(
         "SELECT node, rule, min(message) AS message, count(DISTINCT result_id) AS n FROM v_findings"
@@ -96,7 +96,7 @@ def flaws_in(database: Connection, run_ids: Sequence[int], cluster: str) -> list
 
 
 def boots_in(database: Connection, run_ids: Sequence[int], cluster: str) -> dict[str, list[tuple[str, str]]]:
-    """By node its boots in these runs, as (boot id, first seen UTC), in the order in which they were seen."""
+    """By node, its boots in these runs as (boot id, first seen UTC), in the order in which they were seen."""
     found: dict[str, list[tuple[str, str]]] = {}
     for row in database.execute(
         "SELECT e.node, e.boot_id, min(v.started_utc) AS seen_utc FROM v_ends e JOIN v_results v ON v.result_id = e.result_id"
@@ -110,9 +110,9 @@ def boots_in(database: Connection, run_ids: Sequence[int], cluster: str) -> dict
 
 
 def results_of_node(database: Connection, cluster: str, node: str, run_ids: Sequence[int], most: int = 10) -> list[int]:
-    """Newest measured results of a node in these runs, so many as client and as many as server, for asking what differs.
+    """Newest measured results of a node in these runs: at most `most` as client, and as many as server.
 
-    Both, because facts are held against those of the same end, and a baseline may have the node at one end only.
+    Both roles, because facts are compared with those of the same end, and a baseline may have the node at one end only.
     """
     found: list[int] = []
     for end in ("client", "server"):
@@ -126,7 +126,10 @@ def results_of_node(database: Connection, cluster: str, node: str, run_ids: Sequ
 
 
 def cluster_of(database: Connection, runs: Sequence[str], wanted: str | None) -> str:
-    """The cluster that these runs measured; `wanted` where there are several. Raises UserError that names them."""
+    """The cluster that these runs measured; with several, the one named by `wanted`.
+
+    Raises UserError that lists them.
+    """
     marks = ", ".join("?" * len(runs))
     found = [str(row[0]) for row in database.execute(
         f"SELECT DISTINCT cluster FROM v_runs WHERE run IN ({marks}) ORDER BY cluster", list(runs)
@@ -138,12 +141,12 @@ def cluster_of(database: Connection, runs: Sequence[str], wanted: str | None) ->
 
 
 def run_id_of(database: Connection, name: str) -> int:
-    """The number of a run."""
+    """The database number of a run."""
     return int(database.execute("SELECT run_id FROM run WHERE name = ?", (name,)).fetchone()[0])
 
 
 def names_of_tests(database: Connection, run_ids: Sequence[int]) -> dict[tuple[str, str], str]:
-    """By (kernel, parameters of the series): `tcp_stream 64 KiB`, with what tells it from the kernel's other tests."""
+    """By (kernel, parameters of the series): `tcp_stream 64 KiB`, so that it differs from the kernel's other tests."""
     sizes: dict[tuple[str, str], str] = {}
     for row in database.execute(
         "SELECT DISTINCT k.name AS kernel, s.parameters, ps.message_bytes FROM result x JOIN v_pairs p ON p.job_id = x.job_id"

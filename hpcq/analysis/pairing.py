@@ -1,6 +1,6 @@
-"""Two runs or stretches side by side: values of the same pair of nodes with the same parameters.
+"""Compare two runs or stretches: values of the same pair of nodes with the same parameters.
 
-Network and toolchain are not asked for: comparing them is what a second run is often made for.
+Network and toolchain may differ: a second run is often made to compare them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ Key = tuple[str, str, str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """One test of one pair in both, judged; one value per job, since the repetitions of a job share its luck."""
+    """One test of one pair in both, with its verdict.
+
+    One value per job, because repetitions of a job share its luck.
+    """
 
     row: SeriesRow
     metric: Metric
@@ -47,7 +50,7 @@ class Compared:
 def compare_windows(
     database: Connection, rows: Sequence[SeriesRow], metrics: Mapping[str, Metric], a: Window, b: Window, *, facts: Facts = ()
 ) -> Compared:
-    """Every pair and test of both, B judged against A."""
+    """Judge every pair and test of B against A."""
     named = {row.series_id: row for row in rows}
     sides: list[dict[Key, tuple[SeriesRow, list[float]]]] = [{}, {}]
     for window, found in zip((a, b), sides, strict=True):
@@ -75,7 +78,7 @@ def _gone(
     sides: Sequence[Mapping[Key, tuple[SeriesRow, list[float]]]],
     b: Window,
 ) -> list[Pairing]:
-    """Tests of pairs that A measured and that only failed in B."""
+    """Tests of pairs that A measured and that only fail in B."""
     lost = lost_in(database, b)
     found = {}
     for row in rows:

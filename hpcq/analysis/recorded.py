@@ -1,11 +1,11 @@
-"""Changes that an analysis found are kept in the database, each once, so that people can decide about them.
+"""Store the changes that an analysis found, each once, so that people can decide about them.
 
-    record_changes     keep what was found and is not kept yet
+    record_changes     store what was found and is not stored yet
     known_states       what people decided about changes that were found
-    remembered         recorded changes that this look did not find again, and whose level still holds
+    remembered         recorded changes that this analysis did not find again, but whose level still holds
 
-One change is one record: it is found again by series, metric, direction and nearness. A search places a step a few points to
-and fro as nights are added, and a boundary is where a person put it; none of that makes a second change.
+One change is one record, matched by series, metric, direction and nearness. As nights are added, a search moves a step
+by a few points, and a person may set the boundary elsewhere; neither makes it a second change.
 """
 
 from __future__ import annotations
@@ -24,16 +24,19 @@ from hpcq.store.keep.annotations import Said, add_state
 from hpcq.units import utc_now
 from hpcq.verdict.levels import Level
 
-#: So many jobs of the series may lie between two places of one change.
+#: Two places of one change may lie at most this many jobs of the series apart.
 NEAR_JOBS = 6
-#: So many newest points say whether a level still holds.
+#: This many newest points decide whether a level still holds.
 _NEWEST_POINTS = 10
-#: What a person closed is not told again.
+#: hpcq does not report a change again that a person closed.
 _CLOSED = ("expected", "false", "fixed")
 
 
 def record_changes(path: Path, found: Sequence[Explained]) -> int:
-    """Keep changes that are not kept yet; returns how many were new. Each begins as open, by hpcq itself."""
+    """Record changes that are not recorded yet.
+
+    Returns how many were new. Each starts as open, recorded by hpcq itself.
+    """
     new = 0
     with writing(path) as database, transaction(database):
         for one in found:
@@ -44,7 +47,7 @@ def record_changes(path: Path, found: Sequence[Explained]) -> int:
 
 
 def known_change(database: Connection, changed: Changed) -> int | None:
-    """The recorded change that this one is: same series, metric and direction, at most NEAR_JOBS jobs away."""
+    """The record of this change: same series, metric and direction, at most NEAR_JOBS jobs away."""
     rows = database.execute(
         "SELECT change_id, at_utc FROM change WHERE series_id = ? AND metric_name_id = ? AND direction = ?"
         " ORDER BY abs(julianday(at_utc) - julianday(?)), change_id",
@@ -63,7 +66,7 @@ def known_change(database: Connection, changed: Changed) -> int | None:
 
 
 def known_states(database: Connection, found: Iterable[Changed]) -> list[str | None]:
-    """The last state of the record of each change; None where it was never recorded."""
+    """The present state of each change's record; None if it was never recorded."""
     return [_state(database, known_change(database, one)) if one.at_utc else None for one in found]
 
 
@@ -75,10 +78,10 @@ def remembered(  # noqa: PLR0917 - what a look at the history has at hand
     metrics: Mapping[str, Metric],
     since_utc: str,
 ) -> list[Changed]:
-    """Recorded changes for the worse that were not found again, as long as the newest level is nearer to theirs.
+    """Recorded changes for the worse that were not found again, while the newest level is nearer to the changed one.
 
-    What was told once is not untold because one more night moved a probability; it ends when its level ends, or when a
-    person says so.
+    hpcq does not take a report back because one more night moved a probability. A change ends when its level ends, or
+    when a person closes it.
     """
     again = {known_change(database, one) for one in found if one.level.sure and one.at_utc}
     points = {one.series_id: one for one in tracks}
@@ -105,7 +108,7 @@ def remembered(  # noqa: PLR0917 - what a look at the history has at hand
 
 
 def _still(database: Connection, record: Mapping[str, object], track: SeriesPoints) -> Level | None:
-    """The level of a record, when the points since then are nearer to it than to the level before."""
+    """The level of a record, if the points since then are nearer to it than to the level before."""
     marks = ", ".join("?" * len(track.result))
     times = dict(
         database.execute(
@@ -121,7 +124,7 @@ def _still(database: Connection, record: Mapping[str, object], track: SeriesPoin
     now = float(np.median(track.value[index:][-_NEWEST_POINTS:]))
     if abs(now - after) > abs(now - before):
         return None
-    reason = f"told on {str(record['found_utc'])[:10]}, and the level since then still holds"
+    reason = f"reported on {str(record['found_utc'])[:10]}, and the level still holds"
     return Level(
         ComparisonVerdict.DEGRADED, str(record["direction"]), "recorded", index, 0, len(track.value), before, now,
         now / before if before > 0 < now else None, None, None, None, index, len(track.value) - index, reason,

@@ -20,8 +20,8 @@ _Test = tuple[str, str, str]
 def scatter_of(histories: Mapping[int, Floats], rows: Sequence[SeriesRow]) -> dict[int, JobScatter]:
     """The scatter of every series of `rows`, by series_id.
 
-    histories: by series_id one value per job in time order; without the stretch that is to be judged, or a change of the
-    whole cluster would be taken for scatter.
+    histories: by series_id, one value per job in time order. Leave out the stretch to judge, or a change of the whole
+    cluster would count as scatter.
     """
     by_test: dict[_Test, list[Floats]] = {}
     for row in rows:
@@ -34,7 +34,7 @@ def scatter_of(histories: Mapping[int, Floats], rows: Sequence[SeriesRow]) -> di
 def histories(
     database: Connection, rows: Sequence[SeriesRow], metrics: Mapping[str, Metric], without: Window
 ) -> dict[int, Floats]:
-    """The points of these series that lie outside of a stretch or of runs: what their scatter may be learned from."""
+    """The points of these series outside of a stretch or of runs, from which their scatter can be learned."""
     judged = {one.series_id: set(one.result.tolist()) for one in tracks(database, rows, metrics, without)}
     found = {}
     for one in tracks(database, rows, metrics, Window("all")):

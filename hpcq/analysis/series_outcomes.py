@@ -1,9 +1,9 @@
-"""What became of every test of every pair in some runs: planned, measured, invalid, failed, never run; and why.
+"""Outcomes of every test of every pair in some runs: planned, measured, invalid, failed, never run, and why.
 
     outcomes_in(database, run_ids)     one SeriesOutcome per series that these runs planned
 
-A verdict that reads values alone calls a node fine whose every test fails. So each judging verb starts here: values stand
-beside what was planned and did not come. Values of a pruned run come from its roll-ups.
+A verdict that reads only values passes a node whose every test fails. So each judging verb starts here and sees values
+beside what was planned and is missing. Values of a pruned run come from its roll-ups.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import Any
 
 from hpcq.store.database import Connection
 
-#: Result reasons that say only that the measurement may still come.
+#: Result reasons that only say that the measurement may still come.
 _PENDING = "pending: "
 
 
 @dataclass(frozen=True, slots=True)
 class JobOutcome:
-    """One job (one pair in one run) of a series. value: median of its repetitions in the metric's unit, None without any.
+    """One job (one pair in one run) of a series. value: median of its repetitions in the metric's unit, or None.
 
-    Counts are of repetitions. clean_value: the median of those that nothing disturbed; None where there is none.
+    Counts are of repetitions. clean_value: the median of the undisturbed repetitions, or None.
     """
 
     run: str
@@ -41,7 +41,7 @@ class JobOutcome:
 
     @property
     def lost_count(self) -> int:
-        """Repetitions that ran and brought no valid result."""
+        """Repetitions that ran without a valid result."""
         return self.invalid_count + self.failed_count
 
 
@@ -49,8 +49,8 @@ class JobOutcome:
 class SeriesOutcome:
     """One series (a test of a pair) in these runs. parameters: JSON without neutral values, the same for every hpcq version.
 
-    metric: the one asked for, empty for a kernel without it; better: higher, lower or none. reasons: why repetitions brought
-    nothing, the commonest first.
+    metric: the requested one, empty for a kernel without it. better: higher, lower or none. reasons: why repetitions
+    failed, the commonest first.
     """
 
     series_id: int
@@ -81,17 +81,17 @@ class SeriesOutcome:
 
     @property
     def gone(self) -> bool:
-        """Whether its tests ran and none brought a valid result: worse than any value."""
+        """Whether its tests ran and none gave a valid result: worse than any value."""
         return self.measured_count == 0 and self.lost_count > 0
 
     @property
     def values(self) -> tuple[float, ...]:
-        """One value per job that has any, in time order."""
+        """One value per job that has one, in time order."""
         return tuple(one.value for one in self.jobs if one.value is not None)
 
     @property
     def why(self) -> str:
-        """The commonest reason, with how many there are beside it; empty where everything was measured."""
+        """The commonest reason and how many others there are; empty if everything was measured."""
         if not self.reasons:
             return ""
         more = f" (and {len(self.reasons) - 1} other reasons)" if len(self.reasons) > 1 else ""
@@ -100,7 +100,7 @@ class SeriesOutcome:
 
 @dataclass(slots=True)
 class _Job:
-    """A job's repetitions while the rows are read."""
+    """A job's repetitions, collected while reading rows."""
 
     run: str
     job: str
@@ -130,7 +130,7 @@ class _Job:
 
 @dataclass(slots=True)
 class _Series:
-    """A series while the rows are read."""
+    """A series, collected while reading rows."""
 
     names: tuple[str, str, str, str, str, str, str]
     jobs: dict[int, _Job] = field(default_factory=dict)
@@ -142,8 +142,8 @@ def outcomes_in(
 ) -> list[SeriesOutcome]:
     """Every series that these runs planned, with its jobs in time order. cluster: only this one.
 
-    metric: this one instead of each kernel's main metric; kernels without it have no values then. A kernel without any
-    metric that has a direction still shows what failed.
+    metric: use this one instead of each kernel's main metric; kernels without it then have no values. A kernel whose
+    metrics all lack a direction still shows what failed.
     """
     found: dict[int, _Series] = {}
     marks = ", ".join(str(int(one)) for one in run_ids)

@@ -1,4 +1,4 @@
-"""Options that choose series, the same for every verb that reads the history."""
+"""Options that select series, the same for every verb that reads the history."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NAMES = ("kernel", "cluster", "client", "server", "node", "group")
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What the options say: the series, what is looked at of each kernel, and facts that results must have had."""
+    """The selection: the series, the metric of each kernel, and facts that results must have had."""
 
     rows: list[SeriesRow]
     metrics: dict[str, Metric]
@@ -28,7 +28,10 @@ class Chosen:
 
 
 def filter_options(function: _Function) -> _Function:
-    """--kernel, --cluster, --client, --server, --node, --group, --where, --fact, --metric; they arrive as `filters`."""
+    """Add options and pass them as `filters`.
+
+    --kernel, --cluster, --client, --server, --node, --group, --where, --fact, --metric.
+    """
     options = (
         click.option("--kernel", help="Only this kernel."),
         click.option("--cluster", help="Only this cluster."),
@@ -60,7 +63,7 @@ def _gathering(function: _Function) -> _Function:
 
 
 def chosen(connection: Connection, filters: dict[str, Any]) -> Chosen:
-    """Look up what the options mean. Raises UserError for names that nothing has."""
+    """Look up what the options select. Raises UserError for unknown names."""
     from hpcq.store.history import Filter, check_facts, check_names, metrics_of, select
 
     where, facts = (_assignments(filters[name], f"--{name}") for name in ("where", "fact"))

@@ -1,6 +1,6 @@
-"""The command line: which verbs there are, and how failures are reported.
+"""The command line: its verbs, and how it reports failures.
 
-A verb lives in the module that its row names and is imported when it is used, so `hpcq --help` starts at once.
+A verb lives in the module named in its row, which is imported on use, so `hpcq --help` starts at once.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from hpcq import __version__
 from hpcq.cli.options import NoSuchVerb, Verbs
 from hpcq.errors import Exit, HpcqError, of_the_machine
 
-#: Taken wherever it stands, before or behind the verb.
+#: Accepted anywhere, before or after the verb.
 _DEBUG = "--debug"
 
-#: For the workflow, not for people: in no list.
+#: For the workflow, not for people: no list shows them.
 _INTERNAL = "stage"
 
-#: verb -> (module, one line for the list of verbs); in the order of the list.
+#: verb -> (module, one line for the list of verbs), in the order of the list.
 _VERBS = {
     "run": ("run.campaigns", "Run a campaign: build, plan, measure, load, report."),
     "plan": ("run.campaigns", "Show what a campaign would run, where and how long."),
@@ -100,7 +100,7 @@ def run(arguments: Sequence[str]) -> int:
         outcome = hpcq.main(args=words, prog_name="hpcq", standalone_mode=False)
         return int(outcome) if isinstance(outcome, int) else Exit.OK
     except BrokenPipeError:
-        # whoever read our output has seen enough; keep the interpreter from complaining at its end
+        # the reader of our output has seen enough; stop the interpreter from complaining at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.OK
     except BaseException as error:
@@ -110,7 +110,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _tell(error: BaseException) -> int:
-    """Say what went wrong; returns the exit code. What is no failure is raised again."""
+    """Report an error and return the exit code. Re-raises what is no failure of hpcq."""
     if isinstance(error, click.ClickException):
         return _usage(error)
     if isinstance(error, HpcqError):
@@ -142,7 +142,7 @@ def complain(message: str, hint: str | None = None) -> None:
 
 
 def _is_place(line: str) -> bool:
-    """Whether a further line is a complaint of its own (`file:line: …`) and not the end of the one before."""
+    """Whether a further line is a separate complaint (`file:line: …`) and not the end of the previous one."""
     name, _, rest = line.partition(":")
     return bool(rest) and rest.split(":", 1)[0].isdigit() and not name.startswith(" ")
 
@@ -159,7 +159,7 @@ def _usage(error: click.ClickException) -> int:
 
 
 def _usage_words(error: click.ClickException, context: click.Context | None) -> tuple[str, str | None]:
-    """Click's complaint as `what: found: allowed`, and a hint where there is a better one than --help."""
+    """Click's complaint as `what: found: allowed`, with a hint if there is a better one than --help."""
     from hpcq.kernels import unknown_name
 
     if isinstance(error, click.NoSuchOption) and context is not None:

@@ -1,4 +1,4 @@
-"""What several verbs share: options, where things lie when nothing is said, and the answer to a verb that does not exist."""
+"""Shared by several verbs: options, default paths, and the answer to an unknown verb."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 
 
 class NoSuchVerb(click.UsageError):
-    """A verb that does not exist; `hint` lists those that do."""
+    """An unknown verb; `hint` lists the known ones."""
 
     def __init__(self, message: str, hint: str, context: click.Context) -> None:
         super().__init__(message, context)
@@ -19,7 +19,7 @@ class NoSuchVerb(click.UsageError):
 
 
 class Verbs(click.Group):
-    """A group that knows the nearest of its verbs."""
+    """A group that suggests the nearest of its verbs."""
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0].startswith("-") or self.get_command(ctx, args[0]) is not None:
@@ -59,7 +59,7 @@ def runs_option(function: _Function) -> _Function:
 
 
 def clusters_option(function: _Function) -> _Function:
-    """--clusters FOLDER, several times."""
+    """--clusters FOLDER, repeatable."""
     return click.option(
         "--clusters",
         "cluster_folders",
@@ -75,6 +75,6 @@ def json_option(function: _Function) -> _Function:
 
 
 def near(path: Path) -> str:
-    """A path as a person would type it from here."""
+    """A path relative to here, as a person would type it."""
     relative = os.path.relpath(path)
     return relative if not relative.startswith("../..") else str(path)

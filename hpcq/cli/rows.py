@@ -1,11 +1,11 @@
 """Rows for people and for programs: one description of the columns, three ways to print them.
 
     print_rows(rows, [Column("client"), Column("median", unit="bps"), ...])
-        a terminal    a table, heads with units where a column has one unit
-        a pipe        the same, plain, tab between: for cut and sort
+        a terminal    a table; a column with one unit has it in its head
+        a pipe        the same without alignment, separated by tabs: for cut and sort
         --json        one JSON array of objects, values in base units, names as in the database
 
-NO_COLOR is obeyed; colour never carries anything alone.
+hpcq obeys NO_COLOR, and colour never carries a meaning alone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _GAP = 3
 #: Characters left and right of a table.
 _EDGES = 2
-#: A column of text folds to this width where a table would be too wide.
+#: If a table is too wide, columns of text fold to this width.
 _FOLDED = 12
 _UTC_SHOWN = len("2026-11-21T02:03:04")
 
@@ -35,8 +35,8 @@ _UTC_SHOWN = len("2026-11-21T02:03:04")
 class Column:
     """One column of a table.
 
-    name: the row's field. head: what stands above it (the name without it). unit: of all its values, or `unit_field`: the
-    field that holds each row's unit; without either the unit is the name's suffix. style: a Rich style by value.
+    name: the row's field. head: the title above it (default: the name). unit: of all its values; or `unit_field`: the
+    field with each row's unit; with neither, the suffix of the name is the unit. style: a Rich style by value.
     """
 
     name: str
@@ -56,7 +56,7 @@ def print_rows(
     empty: str = "nothing there",
     file: TextIO | None = None,
 ) -> None:
-    """Print dataclasses or mappings. A title, and `empty` where there is no row, are for people only."""
+    """Print dataclasses or mappings. Only people see the title, and `empty` if there is no row."""
     out = file if file is not None else sys.stdout
     if as_json:
         print_json([as_mapping(row) for row in rows], file=out)
@@ -88,7 +88,7 @@ def head(column: Column) -> str:
 
 
 def cell(column: Column, fields: Mapping[str, Any]) -> str:
-    """One value for a person's eye; nothing for None."""
+    """One value as a person reads it; empty for None."""
     value = fields[column.name]
     if value is None:
         return ""
@@ -119,8 +119,10 @@ def outcome_style(outcome: Any) -> str | None:
 
 
 def _print_table(rows: Sequence[object], columns: Sequence[Column], title: str | None, out: TextIO) -> None:
-    """No value is ever cut off. Where the terminal is too narrow, in this order: what is the same in all rows stands above
-    them, columns move together, long words fold within their column, and at last each row is a block of lines.
+    """Print a table without ever cutting a value off.
+
+    If the terminal is too narrow, in this order: values that are the same in all rows move above them, columns move
+    together, long words fold within their column, and at last each row becomes a block of lines.
     """
     from rich.console import Console
 
@@ -143,7 +145,7 @@ def _print_table(rows: Sequence[object], columns: Sequence[Column], title: str |
 
 
 def _print_blocks(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], title: str | None, console: Console) -> None:
-    """One line per value, an empty line between rows."""
+    """Print one line per value, with an empty line between rows."""
     from rich.text import Text
 
     if title:
@@ -157,7 +159,7 @@ def _print_blocks(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], 
 
 
 def _width(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], gap: int, folded: int | None = None) -> int:
-    """Characters that a table takes at least; columns that wrap need a few words. folded: as narrow as text may become."""
+    """The fewest characters that a table needs; wrapping columns need a few words. folded: as narrow as text can be."""
     from rich.cells import cell_len
 
     total = _EDGES + gap * len(columns)
@@ -173,7 +175,7 @@ def _numeric(column: Column, rows: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def table_of(rows: Sequence[object], columns: Sequence[Column], title: str | None = None, *, fold: bool = False) -> Table:
-    """The rows as a table for a terminal. fold: text may go on in the next line of its cell."""
+    """The rows as a table for a terminal. fold: text may continue in the next line of its cell."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -189,7 +191,7 @@ def table_of(rows: Sequence[object], columns: Sequence[Column], title: str | Non
         cells = []
         for column in columns:
             style = column.style(one[column.name]) if column.style else None
-            cells.append(Text(cell(column, one), style=style or ""))  # Text: no value is ever read as markup
+            cells.append(Text(cell(column, one), style=style or ""))  # Text: Rich must not read a value as markup
         table.add_row(*cells)
     return table
 

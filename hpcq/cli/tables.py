@@ -1,7 +1,7 @@
-"""Other people's CSV files: series in columns, results of pairs, groups of nodes. Errors name file, line and column.
+"""Read CSV files from other tools: series in columns, results of pairs, groups of nodes. Errors name the place.
 
-A message reads `file:line: column: found: allowed`. The separator is a comma, or a semicolon or tab where the first line has
-those and no comma. An empty cell and the words of MISSING are missing values.
+A message reads `file:line: column: found: allowed`. The separator is a comma, or a semicolon or tab if the first line
+has those and no comma. An empty cell and the words of MISSING are missing values.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ GROUP_COLUMNS = ("node", "group")
 
 @dataclass(frozen=True, slots=True)
 class SeriesTable:
-    """Series by name, in the order of the columns; NaN where a value is missing. lines: the file's line of each row."""
+    """Series by name, in the order of the columns; NaN for a missing value. lines: the file's line of each row."""
 
     file: str
     series: dict[str, list[float]]
@@ -60,7 +60,7 @@ def read_series(file: str) -> SeriesTable:
 
 
 def read_pairs(file: str) -> list[tuple[str, str, str, float]]:
-    """Read rows (round, node_a, node_b, value); a header may put the columns in another order or add others."""
+    """Read rows (round, node_a, node_b, value). A header may order the columns differently or add others."""
     name, rows = _read_rows(file)
     rows = [row for row in rows if any(row.cells)]
     if not rows:
@@ -83,7 +83,7 @@ def read_pairs(file: str) -> list[tuple[str, str, str, float]]:
 
 
 def read_groups(file: str) -> dict[str, str]:
-    """Read rows (node, group): the leaf switch, rack or other group that each node belongs to."""
+    """Read rows (node, group): the leaf switch, rack or other group of each node."""
     name, rows = _read_rows(file)
     rows = [row for row in rows if any(row.cells)]
     if not rows:
@@ -133,7 +133,7 @@ def _separator(text: str) -> str:
 
 
 def _series_header(name: str, row: _Row) -> list[str] | None:
-    """Names of the columns if the first line has any; a line of both names and numbers could be either, so it is refused."""
+    """Names of the columns if the first line has any. A line with both names and numbers is ambiguous and refused."""
     words = [cell for cell in row.cells if not _is_number(cell) and cell.lower() not in MISSING]
     if not words:
         return None
@@ -149,7 +149,7 @@ def _series_header(name: str, row: _Row) -> list[str] | None:
 
 
 def _columns(name: str, rows: list[_Row], wanted: tuple[str, ...]) -> tuple[list[int], list[_Row]]:
-    """Where the wanted columns are, and the rows below the header if there is one."""
+    """Positions of the wanted columns, and the rows below the header if there is one."""
     titles = [cell.lower() for cell in rows[0].cells]
     if any(title in titles for title in wanted):
         missing = [title for title in wanted if title not in titles]

@@ -1,4 +1,4 @@
-"""What a campaign may take of a cluster: jobs, nodes, node-seconds, hours of the day."""
+"""What a campaign may use of a cluster: jobs, nodes, node-seconds, hours of the day."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import floor
 from typing import TypeVar
 
-#: Jobs queued and running at once where no budget says otherwise: enough to keep a scheduler fed.
+#: Jobs queued and running at once if no budget says otherwise: enough to keep a scheduler busy.
 JOBS_AT_MOST = 32
 
 
@@ -16,7 +16,7 @@ _Limit = TypeVar("_Limit", int | None, float | None)
 
 @dataclass(frozen=True, slots=True)
 class Hours:
-    """Hours of the day, local time of this machine, in minutes since midnight; the last may lie on the next day."""
+    """Hours of the day in this machine's local time, as minutes since midnight; the end may be on the next day."""
 
     first_min: int
     last_min: int
@@ -29,7 +29,7 @@ class Hours:
         return now_min >= self.first_min or now_min < self.last_min
 
     def seconds_left(self, moment: dt.time) -> int:
-        """How long jobs may still start at that time of day; 0 where they may not."""
+        """How long jobs may still start at that time of day; 0 if they may not."""
         if not self.open_at(moment):
             return 0
         now_s = 3600 * moment.hour + 60 * moment.minute + moment.second
@@ -41,7 +41,7 @@ class Hours:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What a campaign may take of a cluster at any time; None is no limit."""
+    """What a campaign may use of a cluster at any time; None means no limit."""
 
     jobs_at_most: int | None = None
     nodes_at_most: int | None = None
@@ -52,7 +52,7 @@ class Budget:
     gives_way: bool = False
 
     def tightest(self, other: Budget) -> Budget:
-        """Both budgets at once."""
+        """Combine two budgets: the tighter limit wins."""
         return Budget(
             jobs_at_most=_smaller(self.jobs_at_most, other.jobs_at_most),
             nodes_at_most=_smaller(self.nodes_at_most, other.nodes_at_most),
@@ -64,7 +64,7 @@ class Budget:
         )
 
     def node_limit(self, node_count: int) -> int:
-        """How many of `node_count` nodes, idle or ours, may be in use or asked for at once."""
+        """How many of `node_count` nodes, idle or ours, may be in use or requested at once."""
         share = floor(self.node_share_ratio * node_count + 1e-9)
         return share if self.nodes_at_most is None else min(share, self.nodes_at_most)
 

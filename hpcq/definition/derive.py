@@ -1,4 +1,7 @@
-"""A campaign file made from another: the same tests on other pairs of one cluster. Acceptance and re-tests run such files."""
+"""Derive a campaign file from another: the same tests on other pairs of one cluster.
+
+Acceptance and re-tests run such files.
+"""
 
 from __future__ import annotations
 

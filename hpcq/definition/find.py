@@ -1,9 +1,9 @@
-"""Where campaign and cluster files lie when a person only says their names.
+"""Find campaign and cluster files by name.
 
-A cluster's file is NAME.yaml, looked for in this order; the first folder that has it wins:
+A cluster's file is NAME.yaml. hpcq searches these folders in order; the first that has the file wins:
 
     folders given on the command line, $HPCQ_CLUSTERS (joined by :), the campaign's folder/clusters, ./clusters,
-    ./campaigns/clusters, ~/.config/hpcq/clusters, /run/hpcq-lab/*/clusters, the examples that hpcq brings
+    ./campaigns/clusters, ~/.config/hpcq/clusters, /run/hpcq-lab/*/clusters, the examples that come with hpcq
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pathlib import Path
 from hpcq import assets
 from hpcq.errors import UserError
 
-#: Where running labs write the files of their clusters.
+#: Running labs write the files of their clusters here.
 LAB_FOLDER = Path("/run/hpcq-lab")
 _ENDINGS = (".yaml", ".yml")
 
 
 def find_cluster(name: str, campaign_path: Path | None = None, extra_dirs: Sequence[Path] = ()) -> Path:
-    """The file of a cluster; `name` may also be the path of one. Raises UserError that says where it looked."""
+    """The file of a cluster; `name` may also be a path. Raises UserError that lists the searched folders."""
     if "/" in name or name.endswith(_ENDINGS):
         if not _is_file(Path(name)):
             shown = name if name.isprintable() else repr(name)
@@ -40,7 +40,7 @@ def find_cluster(name: str, campaign_path: Path | None = None, extra_dirs: Seque
 
 
 def list_clusters(campaign_path: Path | None = None, extra_dirs: Sequence[Path] = ()) -> dict[str, Path]:
-    """Every cluster file that a name would find, by name."""
+    """Every cluster file that a name can find, by name."""
     found: dict[str, Path] = {}
     for folder in cluster_folders(campaign_path, extra_dirs):
         for path in _entries(folder):
@@ -50,7 +50,7 @@ def list_clusters(campaign_path: Path | None = None, extra_dirs: Sequence[Path] 
 
 
 def cluster_folders(campaign_path: Path | None = None, extra_dirs: Sequence[Path] = ()) -> list[Path]:
-    """The folders where cluster files are looked for, in order, whether they exist or not."""
+    """The folders searched for cluster files, in order, whether they exist or not."""
     folders = _named_folders(extra_dirs)
     if campaign_path is not None:
         folders.append(campaign_path.parent / "clusters")
@@ -61,7 +61,7 @@ def cluster_folders(campaign_path: Path | None = None, extra_dirs: Sequence[Path
 
 
 def find_campaign(text: str) -> Path:
-    """A campaign's file: a path, or the name of an example that hpcq brings (`demo`, `campaigns/demo.yaml`)."""
+    """A campaign's file: a path, or the name of an example that comes with hpcq (`demo`, `campaigns/demo.yaml`)."""
     path = Path(text)
     if _is_file(path):
         return path
@@ -78,7 +78,7 @@ def find_campaign(text: str) -> Path:
 
 
 def _is_file(path: Path) -> bool:
-    """Whether a file is there, as far as we may look; a name that no file can have is none."""
+    """Whether a file exists and we may see it; False for a name that no file can have."""
     try:
         return path.is_file()
     except (OSError, ValueError):
@@ -105,7 +105,7 @@ def _lab_folders() -> list[Path]:
 
 
 def _refuse_second_lab(name: str, path: Path, folders: Sequence[Path]) -> None:
-    """Two labs may stand at once, each with an alpha: then a person must say which."""
+    """Raise UserError if two running labs both have such a cluster: then you must say which."""
     if not path.is_relative_to(LAB_FOLDER):
         return
     others = [folder / path.name for folder in folders if folder.is_relative_to(LAB_FOLDER) and (folder / path.name).is_file()]

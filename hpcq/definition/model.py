@@ -37,14 +37,14 @@ class Pattern(StrEnum):
 
 
 class Directions(StrEnum):
-    """Whether a pair is measured from one end, or once from each."""
+    """Whether a pair is measured from one end only, or once from each end."""
 
     ONE = "one"
     BOTH = "both"
 
 
 class Evidence(StrEnum):
-    """How much of what the kernels saw is kept with each result."""
+    """How much of what the kernels observed is stored with each result."""
 
     SUMMARY = "summary"
     FULL = "full"
@@ -59,7 +59,7 @@ class AllocationKind(StrEnum):
 
 
 class Concurrency(StrEnum):
-    """What else of an allocation is on the network while a pair is measured."""
+    """What else uses the network of an allocation while a pair is measured."""
 
     ROUNDS = "rounds"
     ALONE = "alone"
@@ -75,14 +75,14 @@ class Allocation:
 
 
 class GateStatistic(StrEnum):
-    """Which value of a series a gate looks at."""
+    """Which value of a series a gate checks."""
 
     MEDIAN = "median"
     WORST = "worst"
 
 
 class WithoutReservation(StrEnum):
-    """What to do where hpcq may not make the reservation that a campaign asks for."""
+    """What to do if hpcq may not make the reservation that a campaign asks for."""
 
     STOP = "stop"
     GO_ON = "without"
@@ -90,10 +90,10 @@ class WithoutReservation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NodeChoice:
-    """Which nodes a campaign may use; only idle ones ever are. Ranges are expanded already.
+    """Which nodes a campaign may use; it only ever uses idle ones. Ranges are already expanded.
 
-    state: `idle`: those idle when it is planned; `up`: also those at work then.
-    make_reservation: hpcq makes a reservation of its own, and what to do where it may not; None is no such wish.
+    state: `idle`: nodes that are idle at planning time; `up`: also those that are busy then.
+    make_reservation: hpcq makes its own reservation; the value says what to do if it may not. None: make none.
     """
 
     state: str = "idle"
@@ -104,7 +104,7 @@ class NodeChoice:
     reservation: str | None = None
     make_reservation: WithoutReservation | None = None
     at_most: int | None = None
-    #: How long nodes that are down, drained or not responding are waited for: what a reboot takes at most. 0: not at all.
+    #: How long to wait for nodes that are down, drained or not responding: at most what a reboot takes. 0: do not wait.
     reboot_within_s: float = 0.0
 
 
@@ -112,9 +112,10 @@ class NodeChoice:
 class PairChoice:
     """How pairs are made.
 
-    round_count belongs to rounds, within and bisection, node to star, pairs (client, server) to list and file, per_node_count
-    to random, per_group_pair_count to across. group says what within and across mean: `switch`, or a pattern of features like
-    rack*; switches is what a topology file says, empty where the scheduler is asked. The goals are 0 where there are none.
+    round_count belongs to rounds, within and bisection; node to star; pairs (client, server) to list and file;
+    per_node_count to random; per_group_pair_count to across. group defines within and across: `switch`, or a pattern of
+    features like rack*. switches is the content of a topology file, empty if hpcq asks the scheduler. A goal of 0 is
+    none.
     """
 
     pattern: Pattern
@@ -126,40 +127,40 @@ class PairChoice:
     per_group_pair_count: int = 1
     group: str | None = None
     switches: Mapping[str, str] = field(default_factory=dict)
-    #: Files beside the campaign that belong to it: a run keeps copies.
+    #: Files that the campaign names: a run keeps copies.
     files: tuple[str, ...] = ()
     node_goal: int = 0
     group_pair_goal: int = 0
 
     @property
     def asks_for_switches(self) -> bool:
-        """Whether the scheduler must say which node hangs on which switch."""
+        """Whether the scheduler must report which node is connected to which switch."""
         return self.group == "switch" and not self.switches
 
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """One test with nothing left to fill in: one point of a sweep, as in the campaign, plan.json and the database."""
+    """One test with final parameters: one point of a sweep, as in the campaign, plan.json and the database."""
 
-    __test__ = False  # not one of pytest's, whatever it is called
+    __test__ = False  # pytest collects classes named Test*: this is not one
 
     test_no: int
     kernel: str
     program: str
     parameters: Mapping[str, ParameterValue]
     timeout_s: int
-    #: What else of ours is on the network meanwhile: see planning/allocations.py; empty for pairs in allocations of their own.
+    #: Our other traffic meanwhile: see planning/allocations.py. Empty for pairs in allocations of their own.
     load: str = ""
 
     @property
     def telling(self) -> Mapping[str, ParameterValue]:
-        """What tells its results from others: parameters, and the load in tournaments."""
+        """What distinguishes its results: parameters, and in tournaments the load."""
         return {**self.parameters, "load": self.load} if self.load else self.parameters
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """A bound that results must keep: values of `metric`, of all tests whose parameters contain `where`.
+    """A bound for values of `metric` in all tests whose parameters contain `where`.
 
     minimum and maximum are in the metric's own unit, or, with `against`, shares of the reference: 0.95 is 95 % of it.
     """
@@ -174,7 +175,7 @@ class Gate:
 
 
 class Listen(StrEnum):
-    """Which side of a link may be connected to."""
+    """Which side of a link accepts connections."""
 
     FROM = "from"
     TO = "to"
@@ -183,7 +184,10 @@ class Listen(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Two clusters of a campaign and how the network between them is measured; node_pairs is empty where the seed chooses."""
+    """Two clusters of a campaign and how to measure the network between them.
+
+    If node_pairs is empty, the seed chooses pairs.
+    """
 
     from_cluster: str
     to_cluster: str
@@ -197,13 +201,13 @@ class Link:
 
     @property
     def name(self) -> str:
-        """What its part of a run is called; no cluster's name can hold the sign."""
+        """The name of the link's part of a run. No cluster's name can contain the sign."""
         return f"{self.from_cluster}+{self.to_cluster}"
 
 
 @dataclass(frozen=True, slots=True)
 class Campaign:
-    """A campaign file, checked. `budget` is None where the file has none; the cluster's holds then."""
+    """A checked campaign file. `budget` is None if the file has none; then the cluster's applies."""
 
     name: str
     description: str
@@ -219,7 +223,7 @@ class Campaign:
     budget: Budget | None
     evidence: Evidence
     links: tuple[Link, ...] = ()
-    #: The file names no pairs: those of linked clusters are between the nodes of their links.
+    #: The file names no pairs: linked clusters then measure only between the nodes of their links.
     pairs_of_links: bool = False
     allocation: Allocation = Allocation()
 
@@ -228,7 +232,7 @@ class Campaign:
         return self.seed if self.seed is not None else seed_from(run_id)
 
     def narrowed(self, cluster: Cluster) -> Cluster:
-        """The cluster with what this campaign asks for instead: its partition, its reservation."""
+        """The cluster with this campaign's own choices: partition and reservation."""
         making = self.nodes.make_reservation
         return replace(
             cluster,
@@ -239,14 +243,14 @@ class Campaign:
         )
 
     def budget_on(self, cluster: Cluster) -> Budget:
-        """What this campaign may take of that cluster; where neither file says how many jobs, 32."""
+        """What this campaign may use of that cluster. If neither file limits the jobs, 32 jobs."""
         both = cluster.budget if self.budget is None else cluster.budget.tightest(self.budget)
         return both if both.jobs_at_most is not None else replace(both, jobs_at_most=JOBS_AT_MOST)
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How commands get to a cluster: here (`ssh_host` is None), or through OpenSSH."""
+    """How commands reach a cluster: on this machine (`ssh_host` is None), or through OpenSSH."""
 
     ssh_host: str | None = None
     ssh_config: str | None = None
@@ -275,7 +279,7 @@ class Compiler:
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """The test ports that the site's firewalls leave open, both ends included."""
+    """The test ports that the site's firewalls leave open, both ends of the range included."""
 
     first: int
     last: int
@@ -286,11 +290,11 @@ class Ports:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A cluster file, checked.
+    """A checked cluster file.
 
-    launcher: words before a command that is to run on one node, `{node}` stands for it; None is the scheduler's own way.
-    mpi: None where the cluster has no MPI. ports: None is any port. work_directory: None is the run's own folder.
-    scheduler: one of hpcq.scheduler.kinds. instance: variables that select which instance of it the commands talk to.
+    launcher: words before a command that runs on one node; `{node}` is replaced. None: the scheduler's own way.
+    mpi: None if the cluster has no MPI. ports: None is any port. work_directory: None is the run's own folder.
+    scheduler: one of hpcq.scheduler.kinds. instance: variables that select the instance of it for our commands.
     partition: several are joined by commas.
     """
 
@@ -314,20 +318,20 @@ class Cluster:
     work_directory: str | None
     budget: Budget
     patience_s: float
-    #: How long the shared file system may take to show what a job wrote last.
+    #: How long the shared file system may take to show a job's last writes.
     files_appear_within_s: float
     poll_interval_s: float
     instance: Mapping[str, str] = field(default_factory=dict)
-    #: Further keys that only its kind of scheduler has, by their names.
+    #: Keys that only this kind of scheduler has, by name.
     extra: Mapping[str, str] = field(default_factory=dict)
-    #: A campaign's wish, see NodeChoice; a cluster file has none.
+    #: Set by a campaign, see NodeChoice; a cluster file has none.
     make_reservation: WithoutReservation | None = None
-    #: Jobs written now must start within so many seconds or not at all: the hours end then. None: whenever.
+    #: Jobs submitted now must start within this time or not at all, because the permitted hours end. None: no limit.
     start_within_s: int | None = None
-    #: A campaign's wish, too: how long nodes that are down are waited for. 0: not at all.
+    #: Also set by a campaign: how long to wait for nodes that are down. 0: do not wait.
     reboot_within_s: float = 0.0
 
 
 def seed_from(text: str) -> int:
-    """A seed (31 bits) made from a text; the same for ever."""
+    """A seed (31 bits) derived from a text; always the same for the same text."""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest(), "big") >> 1

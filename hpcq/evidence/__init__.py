@@ -1,7 +1,7 @@
-"""What the evidence of both ends says about a result.
+"""Judge the evidence of both ends of a result.
 
-judgement.py   what loading shows and gets back          judge.py       applies the rules
-rules.py       the rules, a table                        conditions*.py what they ask
+judgement.py   input and output of judging              judge.py       applies the rules
+rules.py       the rules, a table                        conditions/    what they check
 case.py ends.py crossing.py                              one result, one end, and which way the bytes went
-names.py       what the kernels call their counters and facts
+names.py       names of counters and facts in the kernels' output
 """

@@ -1,6 +1,6 @@
-"""One result as rules look at it: what was moved, which way, and one end beside the other.
+"""One result in the form that rules read: what was moved, in which direction, and one end beside the other.
 
-Case   the whole result: both ends where they came in, what each end gave to and took from its sockets
+Case   the whole result: both ends if present, what each end sent through and received from its sockets
 Side   one end of it: `here`, `there`, whether it sends
 """
 
@@ -15,15 +15,16 @@ from hpcq.evidence.ends import End, read_end, same_kernel
 from hpcq.evidence.judgement import JudgedResult
 from hpcq.kernels import message_bytes
 
-#: Head of one segment on the wire at the most: Ethernet 14, VLAN 4, IPv6 40, TCP 20 with 12 of options (RFC 7323 time stamps).
+#: Largest head of one segment on the wire: Ethernet 14, VLAN 4, IPv6 40, TCP 20 with 12 of options (RFC 7323 time
+#: stamps).
 HEAD_BYTES_MAX = 90
-#: ... and at the least, without Ethernet: IPv4 20 and UDP 8.
+#: Smallest head, without Ethernet: IPv4 20 and UDP 8.
 HEAD_BYTES_MIN = 28
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """What the measurement moved through one end's interface, payload only, one way.
+    """What the measurement moved through one end's interface, payload only, in one direction.
 
     Datagrams can be lost, so there are two bounds: what reached the other end's socket, and what left this one's.
     """
@@ -53,7 +54,7 @@ class Case:
 
     @property
     def over_mpi(self) -> bool:
-        """Whether an MPI library chose the way, which may go past the kernel's network stack."""
+        """Whether an MPI library chose the path, which may bypass the operating system's network stack."""
         return self.kernel.startswith("mpi_")
 
     def metric(self, *wanted: str) -> float | None:
@@ -61,7 +62,7 @@ class Case:
         return next((self.metrics[name] for name in wanted if name in self.metrics), None)
 
     def moved(self, end: str) -> dict[str, Moved] | None:
-        """What the kernel says it moved at an end, by way (tx, rx); None when it does not say."""
+        """What the kernel reports to have moved at an end, by direction (tx, rx); None if it reports nothing."""
         size = message_bytes(self.kernel, self.parameters)
         if self.round_trips:
             operations = self.metric("operation_count", "received_count")
@@ -117,17 +118,17 @@ class Side:
 
     @property
     def sender(self) -> End | None:
-        """The end that sends; with round trips this one."""
+        """The end that sends; with round trips, this one."""
         return self.here if self.sends else self.there
 
     @property
     def receiver(self) -> End | None:
-        """The end that receives; with round trips the other one."""
+        """The end that receives; with round trips, the other one."""
         return self.there if self.sends else self.here
 
 
 def read_case(result: JudgedResult) -> Case:
-    """What a result line says, in types that rules can trust."""
+    """Parse a result line into types that rules can trust."""
     line = result.line
     evidence = line.get("evidence")
     ends = evidence if isinstance(evidence, Mapping) else {}
@@ -155,7 +156,7 @@ def read_case(result: JudgedResult) -> Case:
 
 
 def interface_moved(end: End, way: str) -> tuple[int, int] | None:
-    """Bytes and packets that crossed the interface under test, way tx or rx; None when they could not be read."""
+    """Bytes and packets that crossed the interface under test, direction tx or rx; None if they could not be read."""
     if not end.interface:
         return None
     moved, packets = end.count(names.INTERFACE_BYTES[way]), end.count(names.INTERFACE_PACKETS[way])

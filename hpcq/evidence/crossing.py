@@ -1,8 +1,8 @@
-"""Whether the bytes of a measurement went through the interface under test, from the interface's own counters.
+"""Decide from the interface's own counters whether the bytes of a measurement crossed the interface under test.
 
-yes      what the test moved is found in the interface's counters, or in those of the RDMA port behind it, at both ends
-no       the counters are there and did not move by it: the number is not that of this network
-unknown  nothing tells: no counters, counters that lag behind, a fabric that goes past them
+yes      both ends' interface counters, or those of the RDMA port behind it, contain what the test moved
+no       the counters exist and did not move with the test: the number does not belong to that network
+unknown  nothing can show it: no counters, counters that lag behind, a fabric that bypasses them
 """
 
 from __future__ import annotations
@@ -16,21 +16,22 @@ from hpcq.evidence.case import HEAD_BYTES_MIN, Case, interface_moved
 from hpcq.evidence.ends import End
 from hpcq.evidence.judgement import CrossedInterface
 
-#: From this share of the expected bytes on they have crossed; losses before the interface leave less than all of it.
+#: From this share of the expected bytes on, they have crossed. Losses before the interface leave less than all of it.
 CROSSED_RATIO = 0.5
-#: Below this share they have not. Between the two shares nothing is certain.
+#: Below this share they have not crossed. Between the two shares nothing is certain.
 NOT_CROSSED_RATIO = 0.1
-#: Below this many bytes the chatter of a node (ssh, time keeping) decides.
+#: With fewer bytes than this, background traffic of a node (ssh, time keeping) would decide.
 EXPECTED_BYTES_MIN = 2000
-#: Drivers that take counters over from the card once per second (ethtool -c: stats-block-usecs): what happened in a shorter
-#: measurement may show only after it.
+#: Drivers that copy counters from the card once per second (ethtool -c: stats-block-usecs). A shorter measurement may
+#: end
+#: before its bytes show.
 LAGGING_DRIVERS = frozenset({"be2net", "bnx2", "bnx2x", "bnxt_en", "tg3"})
 LAG_INTERVAL_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class Crossing:
-    """The answer with its reason, for people; `end` is the end it rests on, None for both."""
+    """The answer and its reason, for people. `end` is the end that decided, None for both."""
 
     answer: CrossedInterface
     reason: str
@@ -41,7 +42,7 @@ class Crossing:
 
 @lru_cache(maxsize=1)  # several rules ask about one case
 def crossing(case: Case) -> Crossing:
-    """Judge by both ends; the end that says `no` decides, then the one that cannot tell."""
+    """Judge both ends. An end that says `no` decides, then one that cannot tell."""
     found = [_at_end(case, end) for end in (case.client, case.server) if end is not None]
     if len(found) < 2:
         return Crossing(CrossedInterface.UNKNOWN, "the evidence of an end is missing")
@@ -53,7 +54,7 @@ def crossing(case: Case) -> Crossing:
 
 
 def lags(end: End) -> bool:
-    """Whether the interface's counters may miss what happened last."""
+    """Whether the interface's counters may miss the end of the measurement."""
     return end.fact("driver") in LAGGING_DRIVERS and end.interval_s < LAG_INTERVAL_S
 
 
@@ -96,7 +97,7 @@ def _doubtful(case: Case, end: End, way: str, share: float, figures: tuple[str, 
 
 
 def _not_crossed(case: Case, end: End, way: str, figures: tuple[str, int, int]) -> Crossing:
-    """Sockets go through a network interface, always; an MPI library may go past all of them."""
+    """Sockets always use a network interface; an MPI library may bypass all of them."""
     elsewhere = _busiest(end, way)
     if elsewhere and elsewhere[1] >= CROSSED_RATIO * figures[1]:
         where = f"; {elsewhere[0]} moved {elsewhere[1]}"

@@ -1,10 +1,10 @@
-"""One end's evidence and facts as rules see them: only whole numbers, absent means zero, unavailable means None.
+"""One end's evidence and facts as rules read them: only whole numbers, absent means zero, unavailable means None.
 
-    End.count(names)      0 when the counter did not move, None when its source could not be read
-    End.matching(regex)   every counter of that form that moved
-    End.fact("mtu_bytes") None when the node's facts lack it
+    End.count(names)      0 if the counter did not move, None if its source could not be read
+    End.matching(regex)   every counter that fits and moved
+    End.fact("mtu_bytes") None if the node's facts lack it
 
-Whatever has not the promised form is left out here, so that no rule meets it.
+Values without the promised form are dropped here, so no rule sees them.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import Any
 
 from hpcq.evidence import names
 
-#: Patterns as they are asked for, and the sources that can fit them.
+#: Patterns that rules ask for, and the sources that can match them.
 _REGEXES: dict[str, tuple[re.Pattern[str], tuple[str, ...]]] = {}
 
-#: Clock ticks of /proc/stat a second: USER_HZ is 100 on every architecture that clusters have (proc_stat(5)).
+#: Clock ticks of /proc/stat per second: USER_HZ is 100 on every architecture that clusters have (proc_stat(5)).
 TICKS_A_SECOND = 100
-#: Two readings of one clock, some instructions and perhaps a preemption apart.
+#: Largest gap between two readings of one clock: some instructions and perhaps a preemption.
 SAME_START_US = 1000
 
 
@@ -49,7 +49,7 @@ class End:
 
     @property
     def interval_s(self) -> float:
-        """Time between the snapshots; 0 when it is not known."""
+        """Time between the snapshots; 0 if it is not known."""
         return self.interval_ns / 1e9
 
     def readable(self, counter: str) -> bool:
@@ -57,15 +57,15 @@ class End:
         return not any(counter == source or counter.startswith(source + ".") for source in self.unavailable)
 
     def count(self, counters: Iterable[str] | str) -> int | None:
-        """The sum of counters; None when none of them could be read."""
+        """The sum of counters; None if none of them could be read."""
         wanted = [self.named(counter) for counter in ((counters,) if isinstance(counters, str) else counters)]
         readable = [counter for counter in wanted if self.readable(counter)]
         return sum(self.counters.get(counter, 0) for counter in readable) if readable else None
 
     def matching(self, pattern: str) -> dict[str, int]:
-        """Counters whose whole name fits the pattern.
+        """Counters whose whole name matches the pattern.
 
-        {interface} in it is the interface under test, {rdma} its RDMA port, {cpu} the CPU that this end ran on.
+        In it, {interface} is the interface under test, {rdma} its RDMA port, {cpu} the CPU that this end ran on.
         """
         text = pattern.replace("{interface}", re.escape(self.interface)).replace("{cpu}", str(self.cpu_index))
         text = text.replace("{rdma}", self.rdma_pattern)
@@ -76,7 +76,7 @@ class End:
 
     @cached_property
     def rdma_pattern(self) -> str:
-        """The RDMA port of the interface under test, by the node's facts; without them those that moved data."""
+        """The RDMA port of the interface under test, from the node's facts; without them, the ports that moved data."""
         port = self.facts.get(f"rdma.{self.interface}.port")
         if isinstance(port, str) and port:
             return re.escape(port)
@@ -112,12 +112,12 @@ class End:
         return None
 
     def named(self, name: str) -> str:
-        """A name of the table with this end's interface and CPU put in."""
+        """A name of the table with this end's interface and CPU filled in."""
         return name.replace("{interface}", self.interface).replace("{cpu}", str(self.cpu_index))
 
     @cached_property
     def ticks(self) -> dict[str, dict[str, int]]:
-        """Ticks by CPU (`cpu` is all of them) and mode; empty when they could not be read."""
+        """Ticks by CPU (`cpu` is all of them) and mode; empty if they could not be read."""
         found: dict[str, dict[str, int]] = {}
         for name, delta in self.matching(names.TICKS).items():
             _, cpu, mode = name.split(".")
@@ -126,7 +126,7 @@ class End:
 
 
 def read_end(name: str, evidence: object, facts: Mapping[str, Any] | None) -> End | None:
-    """An end of a result line; None when the line has nothing of it."""
+    """An end of a result line; None if the line lacks it."""
     if not isinstance(evidence, Mapping) or not evidence:
         return None
     gauges = {}
@@ -163,10 +163,10 @@ def read_end(name: str, evidence: object, facts: Mapping[str, Any] | None) -> En
 
 
 def same_kernel(client: End, server: End) -> bool:
-    """Whether one kernel was seen from both ends: two names of one machine, or two namespaces of it.
+    """Whether both ends ran on one operating system: two names of one machine, or two of its namespaces.
 
-    Counters of the whole machine then hold what both ends did, and tell neither apart. A lab may give each node a boot id of
-    its own, so the moment at which the monotonic clock began counts too: no two kernels start within a millisecond.
+    Counters of the whole machine then contain both ends and cannot separate them. A lab may give each node its own boot
+    id, so the start of the monotonic clock counts too: no two systems start within a millisecond.
     """
     if client.boot_id and client.boot_id == server.boot_id:
         return True
@@ -178,7 +178,7 @@ def same_kernel(client: End, server: End) -> bool:
 
 
 def flat(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested facts as dotted names, as the database names them; a thing in a list goes by its name."""
+    """Nested facts as dotted names, as in the database; an object in a list is addressed by its name."""
     found: dict[str, Any] = {}
     for name, value in content.items():
         dotted = f"{prefix}{name}"
@@ -195,7 +195,7 @@ def flat(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _sources(pattern: str) -> tuple[str, ...]:
-    """The first words of a pattern's alternatives: what stands before an escaped dot at their beginning."""
+    """The first words of a pattern's alternatives: the part before an escaped dot at their beginning."""
     return tuple(dict.fromkeys(re.findall(r"(?:^|\|)([a-z0-9_]+)\\\.", pattern)))
 
 

@@ -1,4 +1,4 @@
-"""Applies the table of rules to one result. Pure: the same line and facts always give the same judgement.
+"""Apply the table of rules to one result. Pure: the same line and facts always give the same judgement.
 
 JudgedResult -> Case -> every row of RULES at every end -> Judgement
 """
@@ -21,7 +21,7 @@ _EXACT_BYTES_BELOW = 100_000
 
 
 def judge(result: JudgedResult) -> Judgement:
-    """What the evidence of a measured result says. Never raises for what a line or facts may hold."""
+    """Judge the evidence of a measured result. Never raises, whatever the line or the facts contain."""
     case = read_case(result)
     found = [(row, finding) for row in RULES for finding in _findings(row, case)]
     crossed = crossing(case)
@@ -51,12 +51,15 @@ def _findings(row: Row, case: Case) -> Iterator[Finding]:
 
 
 def _disturbs(row: Row, finding: Finding) -> bool:
-    """Ends that share one kernel compete with each other; only what others had counts."""
+    """Whether a finding marks the result as disturbed.
+
+    Ends on one system compete with each other, so only others' activity counts.
+    """
     return row.disturbs and float(finding.figures.get("by_others_ratio", 1.0)) >= WAITED_RATIO
 
 
 class _Said(string.Formatter):
-    """Puts figures into a message, each in the unit that its name carries."""
+    """Fills figures into a message, each in the unit that its name carries."""
 
     def get_value(self, key: int | str, args: Any, kwargs: Mapping[str, Any]) -> Any:
         value, unit = super().get_value(key, args, kwargs), units.unit_of(str(key))

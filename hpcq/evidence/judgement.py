@@ -1,8 +1,9 @@
-"""What loading shows to the rules, and what they answer.
+"""Input and output of judging.
 
     load: one measured line + facts of both nodes -> JudgedResult -> judge(...) -> Judgement -> result_finding, result
 
-Gathering and judging are apart: rules never see the database, loading knows no rule. Whoever calls `load_run` brings the judge.
+Gathering and judging are separate: rules never see the database, and loading knows no rule. The caller of `load_run`
+passes the judge.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class CrossedInterface(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule for people: a word, what it says when it applies, what to try, and where the knowledge comes from."""
+    """A rule for people: its name, its message when it applies, what to try, and the source of the knowledge."""
 
     name: str
     meaning: str
@@ -43,7 +44,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class JudgedResult:
-    """What a judge may look at: the kernel's whole line and the facts of both nodes where they came in."""
+    """The input of a judge: the kernel's whole line and the facts of both nodes, if present."""
 
     line: Mapping[str, Any]
     parameters: Mapping[str, Any]
@@ -53,19 +54,19 @@ class JudgedResult:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What the evidence says; `invalid_reason` takes the result out of the measured ones."""
+    """The outcome. `invalid_reason` makes the result invalid."""
 
     findings: tuple[Finding, ...] = ()
     disturbed: bool = False
     crossed_interface: CrossedInterface = CrossedInterface.UNKNOWN
     invalid_reason: str | None = None
     rules_version: int = 0
-    """Of the rules that judged (hpcq.evidence.rules.VERSION); 0: nobody did."""
+    """Version of the rules that judged (hpcq.evidence.rules.VERSION); 0: not judged."""
 
 
 Judge = Callable[[JudgedResult], Judgement]
 
 
 def no_judge(_: JudgedResult) -> Judgement:
-    """Finds nothing; what loading uses when nobody brings rules."""
+    """A judge that finds nothing; loading uses it if the caller passes none."""
     return Judgement()

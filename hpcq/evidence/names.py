@@ -1,7 +1,7 @@
-"""The names that kernels give to counters, gauges and facts: a rename in kernels/c is one line here.
+"""Names that the kernels give to counters, gauges and facts. A rename in kernels/c changes one line here.
 
-Counters of one tuple are added up. {interface} stands for the interface under test, {cpu} for the CPU that an end ran on. A
-fact may have had several names; the first one that is there counts.
+Counters of one tuple are added. {interface} stands for the interface under test, {cpu} for the CPU that an end ran on.
+A fact may have had several names; the first existing one counts.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ CONNTRACK_DROPPED = ("conntrack.node.drop", "conntrack.node.insert_failed", "con
 
 # -- queues and interfaces ----------------------------------------------------------------------------------------------
 
-#: A qdisc that stands on others repeats their drops, so the largest counts.
+#: A qdisc on top of others repeats their drops, so the largest counts.
 QDISC_DROPPED = r"qdisc\.(?P<device>.+)\.(?P<kind>[^.]+)\.drops"
 SOFTNET_DROPPED = r"softnet\.cpu\d+\.dropped"
 INTERFACE_BYTES = {"tx": "net_dev.{interface}.tx_bytes", "rx": "net_dev.{interface}.rx_bytes"}
@@ -53,14 +53,14 @@ RDMA_BYTES = {
     "tx": r"infiniband\..+\.\d+\.port_xmit_data_bytes",
     "rx": r"infiniband\..+\.\d+\.port_rcv_data_bytes",
 }
-#: Each of these says that a packet was lost for want of a buffer or of time: nothing else counts there.
+#: Each of these counts packets lost for lack of a buffer or of time, and nothing else.
 NIC_OVERRUN = (
     r"net_dev\.{interface}\.[rt]x_fifo"
     r"|sys_net\.[^ ]+\.rx_(missed|over)_errors"
     r"|ethtool\.[^ ]+\.\S*(discard|out_of_buffer|no_dma_resources|missed_errors|fifo_err|over_err|ovfl)\S*"
     r"|infiniband\.{rdma}\.(port_xmit_discards|out_of_buffer)"
 )
-#: These count packets too that nobody wanted (unknown protocols, filters), a few a second on any network.
+#: These also count unwanted packets (unknown protocols, filters), a few per second on any network.
 NIC_DROPPED = r"net_dev\.{interface}\.[rt]x_dropped|ethtool\.[^ ]+\.\S*(?<!xdp_)drop(s|ped|_count|_packets)?\S*"
 NIC_DROPPED_NOT = r"ethtool\.\S*(xdp|filter|vlan|arp|encap|steer|tls|ipsec|unknown)\S*"
 LINK_ERRORS = (
@@ -72,22 +72,23 @@ LINK_ERRORS = (
     r"|port_rcv_remote_physical_errors|excessive_buffer_overrun_errors)"
 )
 
-#: Of an RDMA port: what was sent again, or arrived out of order (Documentation of rdma hw_counters; mlx5, bnxt_re, irdma).
+#: Of an RDMA port: what was sent again or arrived out of order (Documentation of rdma hw_counters; mlx5, bnxt_re,
+#: irdma).
 RDMA_AGAIN = (
     r"infiniband\.{rdma}\.(packet_seq_err|out_of_sequence|local_ack_timeout_err|implied_nak_seq_err|rnr_nak_retry_err"
     r"|roce_adp_retrans\w*|to_retransmits|seq_err_naks_rcvd|max_retry_exceeded|retransSegs|tcpRetransSegs)"
 )
-#: Congestion that switches marked, and the notices that follow (CNP).
+#: Packets that switches marked for congestion, and the notices that follow (CNP).
 CONGESTION_MARKED = (
     r"infiniband\.{rdma}\.(np_ecn_marked_roce_packets|np_cnp_sent|rp_cnp_handled|rx_ecn_marked_pkts|rx_cnp_pkts|tx_cnp_pkts"
     r"|cnpHandled|cnpSent|RxECNMrkd)"
     r"|ethtool\.{interface}\.rx_\S*ecn_mark\S*"
 )
 IP_CONGESTION_MARKED = ("netstat.IpExt.InCEPkts",)
-#: Pause frames of the link or of a priority; durations and storms' own counters are not frames.
+#: Pause frames of the link or of a priority, without durations and the counters of pause storms.
 PAUSED = r"ethtool\.{interface}\.(port\.)?(?P<way>[rt]x)_\S*(pause|xoff|pfc_frames)\S*"
 PAUSED_NOT = r"duration|transition|xon|disabled|error|storm"
-#: Ticks that a port had data and no credits.
+#: Ticks in which a port had data but no credits.
 XMIT_WAIT = r"infiniband\.{rdma}\.port_xmit_wait"
 
 # -- CPU ----------------------------------------------------------------------------------------------------------------
@@ -102,15 +103,15 @@ OWN_WAIT_NS = ("self.schedstat.wait_ns",)
 OWN_SWITCHED_AWAY = ("self.rusage.involuntary_context_switches",)
 QUOTA_HELD_US = ("cgroup.self.throttled_us",)
 THROTTLED = r"cpu_power\.cpu\d+\.(core|package)_throttle_count"
-#: Idle states of the CPUs involved, in us: those from C2 on, which take tens of us to wake from (cpuidle).
+#: Idle states of the CPUs involved, in us: from C2 on, waking takes tens of us (cpuidle).
 DEEP_IDLE = r"cpu_power\.cpu{cpu}\.idle_(?P<state>\S*C([2-9]|1\d)\S*)_us"
-#: The kernel moved memory about for want of large pages, and processes waited for it (vm/transhuge.rst).
+#: Linux compacted memory for lack of large pages, and processes waited for it (vm/transhuge.rst).
 COMPACTION_STALLED = ("vmstat.node.compact_stall", "vmstat.node.thp_split_page")
 FREQUENCY = "cpufreq.cpu{cpu}.frequency_hz"
 INTERRUPTS = r"interrupts\.(?P<name>.+)\.cpu(?P<cpu>\d+)"
 MEMORY_TOTAL = "meminfo.node.MemTotal_bytes"
 WALL_MINUS_MONOTONIC = "clock.wall_minus_monotonic_us"
-#: Of the connection that is measured, by its sender's kernel (struct tcp_info, Linux 4.10).
+#: Of the measured connection, from the sender's Linux (struct tcp_info, Linux 4.10).
 FLOW_BUSY_US = ("self.tcp_info.busy_us",)
 WINDOW_LIMITED_US = {"send": ("self.tcp_info.sndbuf_limited_us",), "receive": ("self.tcp_info.rwnd_limited_us",)}
 
@@ -148,7 +149,7 @@ FACTS: dict[str, tuple[tuple[str, float], ...]] = {
     "frequency_driver": (("cpu.frequency_driver", 1),),
     "frequency_max_hz": (("cpu.frequency_maximum_khz", 1e3),),
 }
-#: CPUs of each NUMA node, as the kernel lists them: 0-15,32-47.
+#: CPUs of each NUMA node as Linux lists them: 0-15,32-47.
 NUMA_CPUS = r"numa\.node(?P<node>\d+)\.cpus"
 #: Distances of a NUMA node to all nodes in their order: `10 12 32 32`.
 NUMA_DISTANCE = "numa.node{node}.distance"

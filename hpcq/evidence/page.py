@@ -1,4 +1,4 @@
-"""The table of rules in docs/evidence.md, made from the data: `python -m hpcq.evidence.page docs/evidence.md`."""
+"""Generate the table of rules in docs/evidence.md: `python -m hpcq.evidence.page docs/evidence.md`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WIDTH = 116
 
 
 def rules_table() -> str:
-    """One section per rule: where and when it applies, what it means, what to try, where the knowledge comes from."""
+    """One section per rule: where and when it applies, what it means, what to try, and the source of the knowledge."""
     parts = []
     for row in RULES:
         marks = f"Looked for at {row.scope.value}{'; marks the result disturbed' if row.disturbs else ''}."

@@ -1,7 +1,7 @@
-"""The table of rules. docs/evidence.md is made from it; judge.py applies it.
+"""The table of rules. docs/evidence.md is generated from it; judge.py applies it.
 
-A row (row.py): where it is looked for, the condition, the condition in words, what is said about the figures, what that means,
-what to try, where the knowledge comes from. Conditions and their thresholds stand in conditions*.py.
+A row (row.py): its scope, the condition, the condition in words, the message about the figures, what that means, what
+to try, the source of the knowledge. Conditions and their thresholds are in conditions/.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from hpcq.evidence.table.row import Row, Scope
 
 __all__ = ["RULES", "VERSION", "Row", "Scope"]
 
-#: Counts up with every rule that is new or judges otherwise. It is stored with each result, and findings of different versions
-#: are never compared: a newer rule is no change of the machine (`hpcq db rejudge` brings old results up to date).
+#: Increase it with every rule that is new or judges otherwise. Each result stores it, and findings of different
+#: versions are
+#: never compared: a newer rule is no change of the machine (`hpcq db rejudge` updates old results).
 VERSION = 1
 
-#: In the order in which findings are told.
+#: In the order in which findings are reported.
 RULES: tuple[Row, ...] = (*CROSSING, *LOSS, *LIMITS, *DISTURBANCE)

@@ -1,11 +1,11 @@
-"""results.db: opening it for the one who writes and for those who read.
+"""Open results.db: for one writer, and for any number of readers.
 
 Hides what SQLite needs to be safe on shared file systems and after a crash:
 
-    writing(path)   alone (sole.py); create or migrate, then one connection: rollback journal, busy time-out, foreign keys
-    reading(path)   cannot change a row; what a killed loader left is rolled back first, as a writer would
+    writing(path)   the one writer; create or migrate, then one connection: rollback journal, busy time-out, foreign keys
+    reading(path)   cannot change a row; first rolls back what a killed loader left, as a writer would
 
-A file that is no database, not ours, or of a newer hpcq is left alone with a StoreError.
+A file that is no database, belongs to another program or comes from a newer hpcq stays untouched and raises StoreError.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from hpcq.writer_lock import sole_writer
 APPLICATION_ID = 0x68706371
 #: The version of results.db.schema.
 SCHEMA_VERSION = MIGRATIONS[-1][0] if MIGRATIONS else FIRST_VERSION
-#: How long to wait for another writer: a load of 10,000 results takes some ten seconds.
+#: Time to wait for another writer. A load of 10,000 results takes about ten seconds.
 BUSY_TIMEOUT_S = 60.0
-#: What `writing` and `reading` give; floors above name it without importing sqlite3.
+#: What `writing` and `reading` yield. Floors above name this type without importing sqlite3.
 Connection = sqlite3.Connection
 _NOTHING_LOST = "nothing was changed; the run folder keeps everything, load it again later"
 
@@ -53,10 +53,10 @@ def writing(path: Path) -> Iterator[sqlite3.Connection]:
 
 @contextmanager
 def reading(path: Path) -> Iterator[sqlite3.Connection]:
-    """A connection that cannot change a row. Raises StoreError when there is no database at `path`."""
+    """A connection that cannot change a row. Raises StoreError if there is no database at `path`."""
     if not path.exists():
         raise StoreError(f"{path}: there is no database", "`hpcq run` makes one; --db names another")
-    if path.is_file() and path.stat().st_size == 0:  # SQLite would remove the journal of whoever is making it just now
+    if path.is_file() and path.stat().st_size == 0:  # SQLite would remove the journal of a process creating it
         raise StoreError(
             f"{path}: is empty, this hpcq reads version {SCHEMA_VERSION}", "the next `hpcq run` into it makes one of it"
         )
@@ -73,7 +73,10 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
 
 @contextmanager
 def transaction(database: sqlite3.Connection) -> Iterator[None]:
-    """All of it or nothing. Takes the write lock at once, so that two writers wait instead of failing half-way."""
+    """Run the block in one transaction.
+
+    It takes the write lock at once, so two writers wait instead of failing half-way.
+    """
     database.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -91,7 +94,7 @@ def transaction(database: sqlite3.Connection) -> Iterator[None]:
 def migrate(database: sqlite3.Connection, migrations: Sequence[tuple[int, str]], views: str) -> None:
     """Bring a database forward through `migrations` (version it leads to, SQL), in one transaction.
 
-    `views`: the whole current schema; its views replace those that are there, so a migration only changes tables.
+    `views`: the whole current schema. Its views replace the existing ones, so a migration only changes tables.
     """
     database.execute("PRAGMA foreign_keys = OFF")
     with transaction(database):
@@ -113,7 +116,7 @@ def migrate(database: sqlite3.Connection, migrations: Sequence[tuple[int, str]],
 
 
 def statements(sql: str) -> Iterator[str]:
-    """The single statements of a script, comments kept."""
+    """The single statements of a script, comments included."""
     lines: list[str] = []
     for line in sql.splitlines(keepends=True):
         lines.append(line)
@@ -123,7 +126,7 @@ def statements(sql: str) -> Iterator[str]:
 
 
 class _Connection(sqlite3.Connection):
-    """A connection that knows whether its process is the one writer; a reader's always is none."""
+    """A connection that knows whether its process is the one writer; for a reader that is always false."""
 
     def __init__(self, *words: Any, **named: Any) -> None:
         super().__init__(*words, **named)
@@ -138,10 +141,10 @@ def _connect(path: Path, mode: str) -> _Connection:
 
 
 def _connect_reader(path: Path) -> sqlite3.Connection:
-    """Read only; what a killed writer left is rolled back first, by whoever is the one writer then.
+    """Open a read-only connection. If a killed writer left a journal, first become the one writer and roll it back.
 
-    A reader alone must not: where locks lock nothing, the journal of a writer at work looks like that of a killed one, and
-    rolling it back would tear the database. Such a reader waits until the journal is gone.
+    A reader must not roll back by itself. Where file locks do not work, the journal of an active writer looks like that
+    of a killed one, and rolling it back would corrupt the database. Such a reader waits until the journal is gone.
     """
     begun = time.monotonic()
     while True:
@@ -163,7 +166,7 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
     version = _version(database, path)
     if version == 0:
         with transaction(database):
-            if _version(database, path) == 0:  # another process may have made it meanwhile
+            if _version(database, path) == 0:  # another process may have created it meanwhile
                 for statement in statements(assets.database_schema().read_text("utf-8")):
                     database.execute(statement)
     elif version < SCHEMA_VERSION:
@@ -174,7 +177,7 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
 
 
 def _version(database: sqlite3.Connection, path: Path) -> int:
-    """Our schema's version; 0 for an empty file. Raises StoreError for what is not ours or is newer."""
+    """Our schema's version; 0 for an empty file. Raises StoreError for a file that is not ours or is newer."""
     application_id: int = database.execute("PRAGMA application_id").fetchone()[0]
     version: int = database.execute("PRAGMA user_version").fetchone()[0]
     if application_id == APPLICATION_ID and version > 0:
@@ -191,7 +194,7 @@ def _version(database: sqlite3.Connection, path: Path) -> int:
 
 @contextmanager
 def _explained(path: Path, consolation: str | None) -> Iterator[None]:
-    """sqlite3's errors in words that help."""
+    """Translate sqlite3's errors into messages that say what to do."""
     try:
         yield
     except sqlite3.DatabaseError as error:

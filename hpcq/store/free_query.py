@@ -1,4 +1,4 @@
-"""Queries that people type themselves: read only, whatever they say."""
+"""Run SQL that people type themselves. The connection is read only, whatever the statement says."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from hpcq.store.database import Connection
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Names of the columns, and the rows."""
+    """Column names and rows."""
 
     columns: tuple[str, ...]
     rows: tuple[dict[str, Any], ...]
 
 
 def answer(database: Connection, query: str) -> Answer:
-    """Run one SELECT. Raises UserError with SQLite's words; a statement that would write is refused by the connection."""
+    """Run one SELECT. Raises UserError with SQLite's message; the connection refuses a statement that would write."""
     try:
         cursor = database.execute(query)
         rows = cursor.fetchall()

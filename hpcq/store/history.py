@@ -1,11 +1,11 @@
-"""Series over time: which there are, and their points, for one series at once or for all of them.
+"""Series over time: which exist, and the points of each.
 
     select(database, Filter(...))                      series with their names, in order
-    timeline(database, series, metric, window)         one series: a Point a job, oldest first
-    blocks.py has the points of all series at once
+    timeline(database, series, metric, window)         one series: one Point per job, oldest first
+    hpcq/analysis/bulk_points.py reads the points of many series at once
 
-A point is the median of the repetitions of a test in one job: they ran back to back and share the job's luck, so they are
-not so many independent values. Of jobs that were pruned the point is what is left, and it is the same.
+A point is the median of a test's repetitions in one job. They ran back to back and share the job's luck, so they are
+not that many independent values. Pruning keeps the point of each job, and it stays the same.
 """
 
 # ruff: noqa: S608 - queries are put together from our own column names; values are always bound
@@ -31,9 +31,9 @@ COUNTS = "x.final = 1 AND x.outcome = 'measured' AND x.result_id NOT IN (SELECT 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which series are meant; empty means all. `node` is either end, `group` a group of either end.
+    """Which series to select; empty means all. `node` is either end, `group` a group of either end.
 
-    where: parameter and value as a person writes it. facts: fact and value that a node of the result had at the time.
+    where: parameter and value as a person writes them. facts: fact and value that a node of the result had at the time.
     """
 
     kernel: str | None = None
@@ -48,7 +48,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class SeriesRow:
-    """One series with its names. parameters: complete but for options that this database never saw."""
+    """One series with its names. parameters: complete, except for options that this database never saw."""
 
     series_id: int
     kernel: str
@@ -63,14 +63,14 @@ class SeriesRow:
 
     @property
     def label(self) -> str:
-        """`tcp_stream 128 KiB n1 > n2`: enough to know it by."""
+        """`tcp_stream 128 KiB n1 > n2`: a short name that identifies the series."""
         size = f" {size_text(self.message_bytes)}" if self.message_bytes is not None else ""
         return f"{self.kernel}{size} {self.client} > {self.server}" + (f" ({self.variant})" if self.variant else "")
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """What is looked at of a kernel."""
+    """The metric of a kernel that an analysis reads."""
 
     metric_name_id: int
     name: str
@@ -80,7 +80,7 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One job's part of a series."""
+    """The part of a series that one job measured."""
 
     started_utc: str
     run: str
@@ -93,7 +93,7 @@ class Point:
 
 
 def select(database: Connection, wanted: Filter) -> list[SeriesRow]:
-    """The series that fit, by cluster, kernel, pair and size. Raises UserError for names that nothing has."""
+    """The series that match, by cluster, kernel, pair and size. Raises UserError for names that no series has."""
     options = _options(database)
     members = _members(database, wanted.group) if wanted.group else None
     for name, _ in wanted.where:
@@ -118,7 +118,7 @@ def select(database: Connection, wanted: Filter) -> list[SeriesRow]:
 
 
 def find_series(database: Connection, text: str) -> SeriesRow:
-    """One series by its number, or by kernel/client/server. Raises UserError that lists those that fit."""
+    """One series by its number, or by kernel/client/server. Raises UserError that lists the matching ones."""
     if text.isdigit():
         fitting = [row for row in select(database, Filter()) if row.series_id == int(text)]
     else:
@@ -134,7 +134,7 @@ def find_series(database: Connection, text: str) -> SeriesRow:
 
 
 def metrics_of(database: Connection, name: str | None) -> dict[str, Metric]:
-    """By kernel: the metric of that name, or without one the kernel's main metric."""
+    """By kernel: the metric of that name; without a name, the kernel's main metric."""
     condition = "mn.metric_name_id = k.main_metric_name_id" if name is None else "mn.name = ?"
     found = {
         row["kernel"]: Metric(row["metric_name_id"], row["name"], row["unit"], row["better"])
@@ -153,7 +153,7 @@ def metrics_of(database: Connection, name: str | None) -> dict[str, Metric]:
 def summary(
     database: Connection, rows: Sequence[SeriesRow], facts: Sequence[tuple[str, str]] = ()
 ) -> dict[int, tuple[int, str | None, str | None]]:
-    """How many measured results each series has, of nodes that had these facts then; the first and the last of them."""
+    """For each series: how many measured results have nodes with these facts, and the first and last time."""
     found = {}
     condition, bound = within(Window("all"), facts)
     query = (
@@ -194,7 +194,7 @@ def timeline(
 
 
 def within(window: Window, facts: Sequence[tuple[str, str]] = (), table: str = "x") -> tuple[str, dict[str, Any]]:
-    """A condition over result as `table` (and x for its time), with what to bind."""
+    """An SQL condition on `table` (a result; x has its time), with the values to bind."""
     conditions, bound = ["1"], dict[str, Any]()
     if window.from_utc is not None:
         conditions.append("x.started_utc >= :from_utc")
@@ -231,7 +231,7 @@ def check_names(database: Connection, wanted: Filter) -> None:
 
 
 def check_facts(database: Connection, facts: Sequence[tuple[str, str]]) -> None:
-    """Raise UserError for a fact that no node has, with the names that come near."""
+    """Raise UserError for a fact that no node has. The message names the nearest."""
     for name, _ in facts:
         if database.execute("SELECT 1 FROM fact WHERE name = ? LIMIT 1", (name,)).fetchone() is None:
             last = name.rpartition(".")[2]
@@ -255,7 +255,7 @@ def _point(group: Sequence[Any]) -> Point:
 
 
 def _joined(rolled: Point, late: Sequence[Any]) -> Point:
-    """The point of a job that was rolled up, with the values that came to it afterwards."""
+    """The point of a job that was rolled up, combined with the values that arrived afterwards."""
     if not late:
         return rolled
     values = [row["value"] for row in late]
@@ -278,7 +278,7 @@ def _order(row: SeriesRow) -> tuple[Any, ...]:
 
 
 def _options(database: Connection) -> dict[str, dict[str, Any]]:
-    """The neutral value of every option by kernel: what a series has that does not say otherwise."""
+    """Neutral value of every option, by kernel: a series that does not state an option has this value."""
     found: dict[str, dict[str, Any]] = {str(row[0]): {} for row in database.execute("SELECT name FROM kernel")}
     for kernel, name, neutral in database.execute(
         "SELECT k.name, o.name, o.neutral FROM option o JOIN kernel k ON k.kernel_id = o.kernel_id"
@@ -292,16 +292,14 @@ def _members(database: Connection, group: str) -> set[tuple[str, str]]:
     if not rows:
         known = [str(row[0]) for row in database.execute('SELECT DISTINCT "group" FROM v_groups ORDER BY "group"')]
         hint = (
-            f"there are {', '.join(known[:12])}"
-            if known
-            else "hpcq db groups FILE brings them in; hpcq accept asks the scheduler"
+            f"there are {', '.join(known[:12])}" if known else "hpcq db groups FILE adds them; hpcq accept asks the scheduler"
         )
         raise UserError(f"{group!r} is not a group of nodes", hint)
     return {(str(row[0]), str(row[1])) for row in rows}
 
 
 def _same(name: str, value: object, wanted: str) -> bool:
-    """Whether a parameter has the value that a person wrote: 64KiB, true, cubic."""
+    """Whether a parameter equals the value that a person wrote: 64KiB, true, cubic."""
     if isinstance(value, bool):
         return wanted.lower() == ("true" if value else "false")
     if isinstance(value, (int, float)):

@@ -1,7 +1,7 @@
-"""The ledger of acceptances: which verdict each node, link, group and cluster has, and what happened to nodes since.
+"""The ledger of acceptances: the verdict on each node, link, group and cluster, and what happened to nodes since.
 
-decide(database, cluster, records)       verdicts into the ledger
-last_verdicts(database, cluster)         the last verdict on each thing, or each verdict
+decide(database, cluster, records)       write verdicts into the ledger
+last_verdicts(database, cluster)         the last verdict on each subject, or every verdict
 at_fault(database, cluster)              links, groups and clusters whose last verdict is not a pass
 nodes_of(database, cluster)              each node with its last verdict, its boot and the events since
 """
@@ -23,14 +23,14 @@ from hpcq.units import parse_utc, utc_now
 from hpcq.verdict.record import Thing, VerdictRecord
 from hpcq.verdict.words import Verdict
 
-#: What came out inconclusive or at fault is tried again after this time, then after twice as long, a day at most.
+#: Something inconclusive or at fault is tried again after this time, then after twice as long, up to one day.
 TRY_AGAIN_S = 600
 TRY_AGAIN_MAX_S = 86400
 
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """One node. last: its last verdict. booted: seen with another boot than the judged one. since: events after the verdict."""
+    """One node. last: its last verdict. booted: its boot is not the judged one. since: events after the verdict."""
 
     node: str
     last: VerdictRecord | None = None
@@ -39,14 +39,14 @@ class NodeState:
 
     @property
     def verdict(self) -> Verdict | None:
-        """Its last verdict in a word; None for a node that nobody has judged."""
+        """Its last verdict as a word; None for a node without a verdict."""
         return self.last.verdict if self.last is not None else None
 
 
 def decide(
     database: Connection, cluster: str, records: Iterable[VerdictRecord], *, run_id: int | None, baseline: str | None
 ) -> None:
-    """Write verdicts into the ledger, with the boot at which each of their nodes was measured."""
+    """Write verdicts into the ledger, with the boot in which each node was measured."""
     cluster_id = database.execute("SELECT cluster_id FROM cluster WHERE name = ?", (cluster,)).fetchone()[0]
     baseline_id = _baseline_id(database, baseline)
     for one in records:
@@ -68,7 +68,7 @@ _LAST_BOOT = "(SELECT node_boot_id FROM node_boot b WHERE b.node_id = n.node_id 
 def last_verdicts(
     database: Connection, cluster: str | None = None, node: str | None = None, *, each: bool = False
 ) -> list[VerdictRecord]:
-    """The last verdict on each thing, or `each` verdict, oldest first; only of this cluster, or of what this node shares.
+    """The last verdict on each subject; with `each`, every verdict, oldest first. node: the node and what it shares.
 
     Raises UserError for a cluster or node that the database does not know.
     """
@@ -106,7 +106,7 @@ def nodes_of(database: Connection, cluster: str) -> dict[str, NodeState]:
     for row in database.execute("SELECT *, node AS nodes FROM v_nodes WHERE cluster = ?", (cluster,)).fetchall():
         node, decided_utc = str(row["node"]), row["decided_utc"] or ""
         since = tuple(dict.fromkeys(kind for at_utc, kind in happened.get(node, []) if at_utc > decided_utc))
-        booted = row["accepted_boot_id"] not in {None, row["boot_id"]}  # what was not measured was accepted at no boot
+        booted = row["accepted_boot_id"] not in {None, row["boot_id"]}  # no accepted boot: was not measured
         last = None
         if decided_utc:
             known = {**dict(row), "kind": Thing.NODE, "name": node}
@@ -117,7 +117,7 @@ def nodes_of(database: Connection, cluster: str) -> dict[str, NodeState]:
 
 
 def last_verdict(database: Connection, cluster: str, node: str) -> VerdictRecord | None:
-    """What was decided last about a node; None for a node that nobody has judged."""
+    """The last verdict on a node; None for a node without a verdict."""
     row = database.execute(
         "SELECT * FROM v_ledger WHERE cluster = ? AND kind = 'node' AND name = ?", (cluster, node)
     ).fetchone()
@@ -140,7 +140,7 @@ def _record(row: Any, *, waits: bool = False) -> VerdictRecord:
 
 
 def _waits(database: Connection, row: Any, same: str) -> bool:
-    """Whether a thing that stays as it is is to be left alone: after each such verdict twice as long as before."""
+    """Whether to leave an unchanged subject alone. The pause doubles with each such verdict."""
     tries = database.execute(
         f"SELECT count(*) FROM v_acceptances WHERE cluster = ?1 AND kind = ?2 AND name = ?3 AND {same} AND decided_utc >"
         " coalesce((SELECT max(decided_utc) FROM v_acceptances"

@@ -1,4 +1,4 @@
-"""What the scheduler says of nodes, written down once: maintenance, drains, leaf switches; and nodes never measured.
+"""Record once what the scheduler says of nodes: maintenance, drains, leaf switches. Includes nodes never measured.
 
 observed(database, cluster, ...)     events and groups
 leaves_of(database, cluster)         the leaf switch of each node, as the scheduler last reported it
@@ -24,7 +24,7 @@ class Occurrence:
 
 
 def ensure_nodes(database: Connection, cluster: str, nodes: Iterable[str]) -> None:
-    """Make rows for a cluster and its nodes that were never measured."""
+    """Create rows for a cluster and its nodes that were never measured."""
     database.execute("INSERT OR IGNORE INTO cluster (name) VALUES (?)", (cluster,))
     cluster_id = database.execute("SELECT cluster_id FROM cluster WHERE name = ?", (cluster,)).fetchone()[0]
     database.executemany("INSERT OR IGNORE INTO node (cluster_id, name) VALUES (?, ?)", [(cluster_id, node) for node in nodes])
@@ -33,9 +33,9 @@ def ensure_nodes(database: Connection, cluster: str, nodes: Iterable[str]) -> No
 def observed(
     database: Connection, cluster: str, standing: Sequence[Occurrence], drained: Iterable[str], leaves: Mapping[str, str]
 ) -> None:
-    """Write down what the scheduler says; what stands there already is not written twice.
+    """Record what the scheduler says. What is already recorded is not written again.
 
-    standing: maintenance that stands now; what stood before and is not there any more has ended. drained: nodes drained now.
+    standing: present maintenance; recorded maintenance that is missing from it has ended. drained: nodes drained now.
     """
     ids = {str(row[0]): (row[1], row[2]) for row in database.execute(
         "SELECT n.name, n.cluster_id, n.node_id FROM node n JOIN cluster c ON c.cluster_id = n.cluster_id WHERE c.name = ?",
@@ -60,7 +60,7 @@ def observed(
 
 
 def leaves_of(database: Connection, cluster: str) -> dict[str, str]:
-    """node -> leaf switch, as the scheduler last told it; empty where it never did."""
+    """node -> leaf switch, as the scheduler last reported it; empty if it never did."""
     rows = database.execute("SELECT node, \"group\" FROM v_groups WHERE cluster = ? AND kind = 'leaf'", (cluster,))
     return {str(row[0]): str(row[1]) for row in rows}
 

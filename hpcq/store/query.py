@@ -1,10 +1,10 @@
-"""What people ask results.db, answered as plain values; nothing here writes.
+"""Answer questions to results.db with plain values; nothing here writes.
 
     with reading(path) as database:
         run = find_run(database, None)                the latest
         summaries(database, Selection(run))           median and spread by pair, size and metric
 
-Heavy imports have no place here: reading verbs start in well under 0.2 s.
+No heavy imports here: reading verbs start in well under 0.2 s.
 """
 
 # ruff: noqa: S608 - queries are put together from our own column names; values are always bound
@@ -26,7 +26,7 @@ from hpcq.sorting import natural
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which results are meant; None means all. `node` is either end."""
+    """Which results to select; None means all. `node` is either end."""
 
     run: str | None = None
     cluster: str | None = None
@@ -64,7 +64,7 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True)
 class ResultRow:
-    """One planned repetition as it came out, with its main metric."""
+    """The outcome of one planned repetition, with its main metric."""
 
     result_id: int
     run: str
@@ -102,7 +102,7 @@ class Summary:
     server: str
     message_bytes: int | None
     variant: str
-    """Other parameters that differ between the tests of this kernel: `no_delay=true`; empty when none does."""
+    """Other parameters that differ between the tests of this kernel: `no_delay=true`; empty if none does."""
     metric: str
     unit: str
     better: str
@@ -112,16 +112,16 @@ class Summary:
     lowest: float
     highest: float
     disturbed_count: int
-    """Of n, those whose evidence shows other work on a node meanwhile."""
+    """How many of n have evidence of other work on a node during the measurement."""
 
     @property
     def size_text(self) -> str:
-        """Its size for people; empty where the test has none."""
+        """Its size for people; empty if the test has none."""
         return size_text(self.message_bytes)
 
     @property
     def spread_ratio(self) -> float | None:
-        """Highest minus lowest over the median; None where the median is zero."""
+        """Highest minus lowest, divided by the median; None if the median is zero."""
         return (self.highest - self.lowest) / abs(self.median) if self.median else None
 
 
@@ -149,15 +149,15 @@ class AttemptRow:
 
 
 def runs(database: sqlite3.Connection, run: str | None = None) -> list[RunRow]:
-    """Every run and cluster, latest first; or those of one run."""
+    """Every run and cluster, latest first; or the rows of one run."""
     query = f"SELECT {columns(RunRow)} FROM v_runs WHERE ?1 IS NULL OR run = ?1 ORDER BY created_utc DESC, run, cluster"
     return [RunRow(*row) for row in database.execute(query, (run,))]
 
 
 def find_run(database: sqlite3.Connection, name: str | None) -> str:
-    """The run that is meant: None or `latest` is the last one; else its name, or an unambiguous beginning of it.
+    """Find a run: None or `latest` is the last one; else a name, or an unambiguous beginning of one.
 
-    A campaign's name means its last run. Raises UserError that names what there is.
+    A campaign's name selects its last run. Raises UserError that lists the existing runs.
     """
     rows = database.execute(
         "SELECT r.name, c.name FROM run r JOIN campaign c ON c.campaign_id = r.campaign_id"
@@ -179,7 +179,7 @@ def find_run(database: sqlite3.Connection, name: str | None) -> str:
 
 
 def results(database: sqlite3.Connection, selection: Selection, *, all_tries: bool = False) -> list[ResultRow]:
-    """One row a planned repetition, in the order of cluster, job, test and repetition; or every try."""
+    """One row per planned repetition, ordered by cluster, job, test and repetition; or every attempt."""
     conditions, values = where(selection)
     counted = "" if all_tries else " AND final = 1 AND retracted IS NULL"
     query = (
@@ -190,7 +190,7 @@ def results(database: sqlite3.Connection, selection: Selection, *, all_tries: bo
 
 
 def in_metric(database: sqlite3.Connection, rows: Sequence[ResultRow], metric: str) -> list[ResultRow]:
-    """The same results with this metric instead of the main one; those of kernels that have no such metric are left out."""
+    """The same results with this metric instead of the main one, without those of kernels that lack it."""
     units_of = dict(
         database.execute(
             "SELECT k.name, n.unit FROM metric_name n JOIN kernel k ON k.kernel_id = n.kernel_id WHERE n.name = ?", (metric,)
@@ -210,7 +210,7 @@ def in_metric(database: sqlite3.Connection, rows: Sequence[ResultRow], metric: s
 
 
 def not_measured(database: sqlite3.Connection, selection: Selection) -> list[ResultRow]:
-    """What was planned and is not there, each with its reason."""
+    """Planned measurements that are missing, each with its reason."""
     return [row for row in results(database, selection) if row.outcome != "measured"]
 
 
@@ -219,7 +219,7 @@ def summaries(
 ) -> list[Summary]:
     """Median and spread by cluster, kernel, pair, size and metric.
 
-    metric: only this one. Without it, each kernel's main metric, or with all_metrics every one.
+    metric: only this one. Without it, each kernel's main metric; with all_metrics, every one.
     """
     conditions, values = where(selection)
     query = (
@@ -253,7 +253,7 @@ def attempts(database: sqlite3.Connection, run: str) -> list[AttemptRow]:
 
 
 def variant_names(tests: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
-    """For each (kernel, parameters as JSON): what tells it from the kernel's other tests, beside the size."""
+    """For each (kernel, parameters as JSON): what, beside the size, distinguishes it from the kernel's other tests."""
     by_kernel: dict[str, dict[str, Mapping[str, Any]]] = {}
     for kernel, text in tests:
         by_kernel.setdefault(kernel, {})[text] = json.loads(text)
@@ -269,7 +269,7 @@ def variant_names(tests: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str
 
 
 def size_text(message_bytes: int | None) -> str:
-    """A message size for people: in KiB or MiB where it is a whole number of them, else in bytes."""
+    """A message size for people: in KiB or MiB if it is a whole number of them, else in bytes."""
     if message_bytes is None:
         return ""
     return units.human(message_bytes, "bytes") if message_bytes and message_bytes % 1024 == 0 else f"{message_bytes} B"

@@ -1,4 +1,4 @@
-"""What relative gates need of the database: a baseline's values by series, runs in a stretch, and what both ends were.
+"""Database queries of relative gates: a baseline's values by series, runs in a stretch of time, facts of both ends.
 
 Nothing here judges: the kinds in hpcq.gate_kinds do.
 """
@@ -20,7 +20,7 @@ from hpcq.store.time_windows import Window
 
 
 def campaign_text(database: Connection, run: str) -> str | None:
-    """The campaign's file as the run had it, or None where it was not kept."""
+    """The campaign's file as the run used it, or None if it was not kept."""
     row = database.execute(
         "SELECT d.text FROM run r JOIN document d ON d.document_id = r.document_id WHERE r.name = ?", (run,)
     ).fetchone()
@@ -28,7 +28,7 @@ def campaign_text(database: Connection, run: str) -> str | None:
 
 
 def holding_baseline(database: Connection, name: str) -> tuple[int, ...] | None:
-    """The runs of the baseline that holds by this name; None where there is none."""
+    """The runs of the baseline that holds under this name; None if there is none."""
     rows = database.execute("SELECT DISTINCT run_id FROM v_baselines WHERE baseline = ? AND holds = 1", (name,)).fetchall()
     return tuple(int(row[0]) for row in rows) or None
 
@@ -36,7 +36,10 @@ def holding_baseline(database: Connection, name: str) -> tuple[int, ...] | None:
 def values_in_runs(
     database: Connection, run_ids: Sequence[int], metric: str, series_ids: Iterable[int]
 ) -> dict[int, list[tuple[float, int]]]:
-    """By series: (value, how many it stands for) of a metric in these runs; pruned jobs stand for all they had."""
+    """By series: (value, how many it represents) of a metric in these runs.
+
+    A pruned job's value represents all that it had.
+    """
     found: dict[int, list[tuple[float, int]]] = {}
     runs = ", ".join(str(int(one)) for one in run_ids)
     inside = (
@@ -60,7 +63,7 @@ def values_in_runs(
 
 
 def runs_before(database: Connection, run: str, history_s: float) -> list[str]:
-    """Names of this run and of those that began up to so long before it."""
+    """Names of this run and of those that began at most this long before it."""
     (created,) = database.execute("SELECT created_utc FROM run WHERE name = ?", (run,)).fetchone()
     first = units.utc_text(units.parse_utc(created) - dt.timedelta(seconds=history_s))
     rows = database.execute(
@@ -71,7 +74,7 @@ def runs_before(database: Connection, run: str, history_s: float) -> list[str]:
 
 
 def runs_of(database: Connection, window: Window) -> list[str]:
-    """Names of the runs that the window means, oldest first: its own runs, or those that began in it."""
+    """Names of the runs in the window, oldest first: its own runs, or those that began in it."""
     conditions, bound = ["1"], []
     for condition, value in (("created_utc >= ?", window.from_utc), ("created_utc < ?", window.until_utc)):
         if value is not None:
@@ -84,7 +87,7 @@ def runs_of(database: Connection, window: Window) -> list[str]:
 
 
 def ends_of(database: Connection, result_ids: Iterable[int]) -> dict[int, tuple[End, End]]:
-    """By result: both ends with those of their facts that some gate kind needs."""
+    """By result: both ends, with the facts that any gate kind needs."""
     known: dict[tuple[int, str], dict[str, Any]] = {}
     found = {}
     for result_id in set(result_ids) - {0}:

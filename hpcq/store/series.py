@@ -1,4 +1,4 @@
-"""The measured values of runs, one row per test, pair and metric: what gates judge."""
+"""Measured values of runs, one row per test, pair and metric, as gates need them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _QUERY = """
 
 
 def series_values(connection: Connection, runs: Sequence[str], metrics: Iterable[str]) -> list[SeriesValues]:
-    """The valid values of each metric for every planned test and pair of these runs; none where nothing was measured.
+    """The valid values of each metric for every planned test and pair of these runs; empty if nothing was measured.
 
-    The last number is the newest result that was measured, 0 where none was.
+    The last number is the newest measured result, 0 if there is none.
     """
     found: list[SeriesValues] = []
     for metric in sorted(metrics):

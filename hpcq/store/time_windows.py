@@ -1,13 +1,13 @@
-"""Time words: what people call a moment or a stretch of time, turned into bounds that compare with the database's times.
+"""Turn the words that people use for times into bounds that compare with the database's times.
 
     30d  12h  2w            that long ago
     now  now-7d  today  yesterday
-    2026  2026-11  2026-11-20  2026-11-20T02:00      a stretch has the length that the word leaves open
+    2026  2026-11  2026-11-20  2026-11-20T02:00      a stretch as long as the part that the word leaves open
     latest, a run, a campaign                   the run (of a campaign: its last one)
     baseline:NAME                               the runs of a baseline
     A..B                                        from A to B; either side may be left out
 
-Bounds have no Z and may be the beginning of a time, so plain text comparison does the rest.
+Bounds have no Z and may be the beginning of a time, so comparing them as plain text suffices.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from hpcq.store.query import find_run
 _LENGTH = re.compile(r"(\d+(?:\.\d+)?)(min|h|d|w|m|y)")
 _MOMENT = re.compile(r"\d{4}(-\d{2}(-\d{2}([T ]\d{2}(:\d{2}(:\d{2}(\.\d+)?)?)?Z?)?)?)?")
 _DAYS = {"min": 1 / 1440, "h": 1 / 24, "d": 1.0, "w": 7.0, "m": 30.0, "y": 365.0}
-#: Sorts behind everything that a time may go on with.
+#: Sorts after every continuation of a time.
 _BEHIND = "~"
 _HINT = "allowed are 30d, now-7d, 2026, 2026-11, 2026-11-20T02:00, latest, a run, a campaign, baseline:NAME, or A..B"
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Which results are meant: from_utc <= started_utc < until_utc (None: no bound), and of these runs (None: of any)."""
+    """A selection: from_utc <= started_utc < until_utc (None: no bound), and only these runs (None: any)."""
 
     text: str
     from_utc: str | None = None
@@ -39,7 +39,7 @@ class Window:
 
 
 def moment(database: Connection, text: str, now: dt.datetime | None = None) -> str:
-    """The beginning of what `text` means. Raises UserError with what is allowed."""
+    """The beginning of the time that `text` names. Raises UserError with what is allowed."""
     found = window(database, text, now)
     if found.from_utc is not None:
         return found.from_utc
@@ -51,14 +51,14 @@ def moment(database: Connection, text: str, now: dt.datetime | None = None) -> s
 
 
 def window(database: Connection, text: str, now: dt.datetime | None = None) -> Window:
-    """What `text` means. Raises UserError with what is allowed."""
+    """The window that `text` names. Raises UserError with what is allowed."""
     present = now or dt.datetime.now(dt.UTC)
     if ".." in text:
         first, _, last = (part.strip() for part in text.partition(".."))
         from_utc = moment(database, first, present) if first else None
         until_utc = _end(database, last, present) if last else None
         if from_utc is not None and until_utc is not None and from_utc >= until_utc:
-            raise UserError(f"{text!r}: {first} is not before {last}", "the earlier moment stands first: 90d..30d")
+            raise UserError(f"{text!r}: {first} is not before {last}", "write the earlier moment first: 90d..30d")
         return Window(text, from_utc, until_utc)
     bounds = _bounds(text.strip(), present)
     if bounds is not None:
@@ -73,7 +73,7 @@ def window(database: Connection, text: str, now: dt.datetime | None = None) -> W
 
 
 def baseline_runs(database: Connection, name: str) -> tuple[int, ...]:
-    """The runs of the baseline that holds by this name. Raises UserError that names what there is."""
+    """The runs of the baseline that holds under this name. Raises UserError that lists the baselines."""
     rows = database.execute("SELECT DISTINCT run_id FROM v_baselines WHERE baseline = ? AND holds = 1", (name,)).fetchall()
     if not rows:
         known = [str(row[0]) for row in database.execute("SELECT DISTINCT baseline FROM v_baselines ORDER BY baseline")]
@@ -83,7 +83,7 @@ def baseline_runs(database: Connection, name: str) -> tuple[int, ...]:
 
 
 def run_ids(database: Connection) -> dict[str, int]:
-    """The row of every run, by its name."""
+    """Row number of every run, by its name."""
     return {str(row[1]): int(row[0]) for row in database.execute("SELECT run_id, name FROM run")}
 
 
@@ -98,7 +98,7 @@ def newest_runs(database: Connection, cluster: str, count: int) -> tuple[int, ..
 
 
 def _end(database: Connection, text: str, now: dt.datetime) -> str | None:
-    """Where a stretch that ends with `text` ends: a date is meant with all of it, a length is the moment so long ago."""
+    """Where a stretch that ends with `text` ends: a date includes all of it; a length is the moment that long ago."""
     bounds = _bounds(text, now)
     if bounds is None or _LENGTH.fullmatch(text):
         return moment(database, text, now)
@@ -106,7 +106,7 @@ def _end(database: Connection, text: str, now: dt.datetime) -> str | None:
 
 
 def _bounds(text: str, now: dt.datetime) -> tuple[str, str | None] | None:
-    """First and last bound of a word about time; None when it is none."""
+    """First and last bound of a time word; None if `text` is none."""
     if _MOMENT.fullmatch(text):
         plain = text.rstrip("Z").replace(" ", "T")
         _check_date(text, plain)
@@ -126,7 +126,7 @@ def _bounds(text: str, now: dt.datetime) -> tuple[str, str | None] | None:
 
 
 def _check_date(text: str, plain: str) -> None:
-    """Raise UserError for a day or hour that no calendar has: 2026-02-30 would otherwise be a stretch without results."""
+    """Raise UserError for a day or hour that no calendar has. 2026-02-30 would otherwise select nothing."""
     whole = plain + "0001-01-01T00:00:00"[len(plain) :] if len(plain) < len("0001-01-01T00:00:00") else plain
     try:
         dt.datetime.fromisoformat(whole)

@@ -1,4 +1,4 @@
-"""`hpcq accept`: is the machine fit for users after a maintenance? Verdict first, then why, then what to type."""
+"""`hpcq accept`: is the machine fit for users after a maintenance? Prints the verdict, then why, then what to type."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def _print(outcome: ClusterAcceptance, *, apply: bool) -> None:
             mark = "done" if line.command in done else "type"
             click.echo(f"  {mark}: {done.get(line.command, line.command)}    # {line.why}")
     if outcome.commands and not apply:
-        click.echo("  nothing of this was done; --apply drains failed nodes and gives back what passed")
+        click.echo("  hpcq ran none of this; --apply drains failed nodes and gives passed ones back to users")
 
 
 def _say(text: str) -> None:

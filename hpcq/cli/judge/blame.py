@@ -1,4 +1,4 @@
-"""`hpcq blame`: who is slow, in anybody's CSV of pair results or in runs; and the campaign that would settle it."""
+"""`hpcq blame`: which nodes are slow, in any CSV of pair results or in runs, and the campaign that would settle it."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def blame(  # noqa: PLR0917 - Click passes by name
     if campaign is not None and pairs_file is not None and like is None:
         raise UserError("--campaign: with --pairs, --like CAMPAIGN says which tests to run on which cluster")
     if campaign is not None and Path(campaign).exists():
-        raise UserError(f"--campaign: {campaign}: is there already: the name of a new file is needed")
+        raise UserError(f"--campaign: {campaign}: exists already: give the name of a new file")
     groups = read_groups(groups_file) if groups_file else None
     read: RunTables | None = None
     if pairs_file is not None:
@@ -116,7 +116,7 @@ def blame(  # noqa: PLR0917 - Click passes by name
 def _read_runs(
     database: Path, runs: Sequence[str], cluster: str | None, groups: dict[str, str] | None
 ) -> tuple[RunTables, str]:
-    """These runs as tables, and the text of the last one's campaign."""
+    """The tables of these runs, and the text of the last one's campaign."""
     from hpcq.analysis.blame_tables import tables_of
     from hpcq.store.database import reading
     from hpcq.store.query import find_run
@@ -128,7 +128,7 @@ def _read_runs(
 
 
 def _enough(found: Blame) -> Blame:
-    """Whoever rests on fewer than three jobs is a question, not a culprit."""
+    """Turn culprits with fewer than three slow jobs into open questions."""
     from dataclasses import replace
 
     few = [one for one in (*found.nodes, *found.links, *found.groups) if one.slow_count < JOBS_MIN]
@@ -153,7 +153,7 @@ def _rests_on(one: Culprit) -> str:
 
 
 def _write(campaign: str, like: str | None, source: str | None, cluster: str | None, found: dict[str, Blame]) -> bool:
-    """Write the campaign of the asked pairs, each once; whether there were any."""
+    """Write the campaign of the requested pairs, each once. Returns whether there were any."""
     from hpcq.definition.derive import with_pairs
     from hpcq.definition.files.campaign import read_campaign
     from hpcq.definition.find import find_campaign

@@ -1,4 +1,4 @@
-"""What `hpcq blame` found, for people and for --json."""
+"""Print what `hpcq blame` found, for people and for --json."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from hpcq.localisation import Blame, Culprit
     from hpcq.verdict.words import Verdict
 
-#: Nobody is named on fewer slow jobs.
+#: Blame names nobody on fewer slow jobs.
 JOBS_MIN = 3
 _SHOWN = 12
 
 
 def verdict_of(found: Blame) -> Verdict:
-    """One test in a word of all judging verbs."""
+    """The verdict on one test, as a word that all judging verbs share."""
     from hpcq.verdict.words import Verdict
 
     if found.nodes or found.links or found.groups or found.together:
@@ -29,7 +29,7 @@ def verdict_of(found: Blame) -> Verdict:
 
 
 def print_read(read: RunTables) -> None:
-    """How much was judged, what the evidence says of nodes, and what failed."""
+    """Print how much was judged, what the evidence says about nodes, and what failed."""
     rows = sum(len(table.value) for _, _, table in read.tables)
     tests = f"{count_of(len(read.tables), 'test')} with values"
     click.echo(
@@ -42,13 +42,13 @@ def print_read(read: RunTables) -> None:
         who = (
             f"it is {', '.join(one.blamed)}"
             if one.blamed
-            else "it is not clear who is to blame: more pairs of these nodes would tell"
+            else "it is not clear who is to blame: measure more pairs of these nodes"
         )
         click.echo(f"          {who}")
 
 
 def blame_json(found: dict[str, Blame], read: RunTables | None) -> dict[str, Any]:
-    """One object for all tests; of a run also each by itself."""
+    """One object for all tests; for runs, also one per test."""
     parts = {test: _blame_json(one) for test, one in found.items()}
     if read is None:
         return parts[""]

@@ -1,4 +1,4 @@
-"""How a change of level is printed: the same for `regressions`, `history` and `compare`."""
+"""Print a change of level: the same for `regressions`, `history` and `compare`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def print_change(one: Explained, state: str | None = None) -> None:
-    """Print one change with what differs between its sides, what happened meanwhile, and what the evidence says."""
+    """Print one change with what differs between its sides, events in between, and findings of the evidence."""
     row, level, metric = one.changed.row, one.changed.level, one.changed.metric
     word = level.direction if level.sure else f"perhaps {level.direction}"
     marks = [mark for mark, holds in (("old level is back", level.came_back), (state or "", bool(state))) if holds]
@@ -32,7 +32,7 @@ def print_change(one: Explained, state: str | None = None) -> None:
     for symptom in one.symptoms[:4]:
         click.echo(f"    evidence        {symptom.words}")
     if not one.causes and not one.events:
-        click.echo("    nothing that hpcq knows of differs between the two sides")
+        click.echo("    hpcq knows of no difference between the two sides")
 
 
 def _effect(level: Level, unit: str) -> str:
@@ -49,7 +49,7 @@ def _effect(level: Level, unit: str) -> str:
 
 
 def whole_stretch(meant: Window) -> Window:
-    """A day or month that begins a stretch goes on until now."""
+    """Extend a window that is one day or month until now: it marks the beginning of a stretch."""
     from dataclasses import replace
 
     return replace(meant, until_utc=None) if ".." not in meant.text and meant.run_ids is None else meant

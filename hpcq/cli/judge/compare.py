@@ -1,4 +1,4 @@
-"""hpcq compare: two runs or stretches, pair by pair."""
+"""`hpcq compare`: two runs or stretches of time, pair by pair."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The statistics by themselves, on anybody's CSV: `hpcq detect` for series."""
+"""`hpcq detect`: the statistics alone, on series of any CSV."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hpcq gate propose`: bounds for a campaign's gates, from what good runs did."""
+"""`hpcq gate propose`: bounds for a campaign's gates, from values of good runs."""
 
 from __future__ import annotations
 
@@ -101,7 +101,10 @@ def _tests(connection: Any, rows: Sequence[SeriesRow], metrics: dict[str, Metric
 
 
 def _shares(connection: Any, found: Chosen, window: Any, against: str) -> list[Tested]:
-    """The same as shares of a reference. Raises UserError for what is none, and for metrics that have none."""
+    """The same values as shares of a reference.
+
+    Raises UserError for a bad reference, and for metrics that have none.
+    """
     import numpy as np
 
     from hpcq.analysis.gates import shares

@@ -1,4 +1,4 @@
-"""Verbs that read the history: series, history. They parse and print; store and verdict work."""
+"""Verbs that read the history: series, history. They parse and print; store and verdict do the work."""
 
 from __future__ import annotations
 

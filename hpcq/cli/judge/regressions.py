@@ -1,4 +1,4 @@
-"""hpcq regressions: which series got worse, since when, by how much, and what differs."""
+"""`hpcq regressions`: which series got worse, since when, by how much, and what differs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hpcq.analysis.change import Explained, Judged
     from hpcq.verdict.levels import Level
 
-#: A search looks at this much before the stretch in question, to know the old level.
+#: To know the old level, a search reads this much history before the stretch in question.
 _LOOK_BACK_DAYS = 90
 _SHOWN = 20
 _CLOSED = {"expected", "false"}
@@ -83,7 +83,7 @@ def regressions(  # noqa: PLR0917 - Click passes by name
 
 
 def _judge(connection: Any, filters: dict[str, Any], since: str, against: str | None) -> Judged:
-    """What was found, and of how many series."""
+    """What was found, and in how many series."""
     import datetime as dt
 
     from hpcq.analysis.changed import changed, searched
@@ -120,7 +120,7 @@ def _severity(one: Any) -> tuple[bool, bool, bool, float]:
 
 
 def _print_unclear(judged: Judged) -> None:
-    """With --all: the series that stay unclear, with the reason and what would settle it."""
+    """With --all, print the series that stay unclear, with the reason and what would settle it."""
     for one in judged.changes:
         level = one.level
         if level.direction == "same" and level.verdict.value == "inconclusive":
@@ -129,7 +129,7 @@ def _print_unclear(judged: Judged) -> None:
 
 
 def _first_line(told: list[Explained], judged: Judged, unclear: int, since: str) -> str:
-    """How much was judged, then what came out; `none got worse` only where something was judged."""
+    """How much was judged, then the outcome; `none got worse` only if something was judged."""
     counts = Counter(one.changed.level.direction for one in told if one.changed.level.sure)
     words = ", ".join(_SAID[word].format(count=count, s="" if count == 1 else "s") for word, count in counts.items())
     left_out = [
@@ -143,7 +143,7 @@ def _first_line(told: list[Explained], judged: Judged, unclear: int, since: str)
     all_of_them = judged.judged_count == judged.series_count
     head = f"{judged.judged_count} series" if all_of_them else f"{judged.judged_count} of {judged.series_count} series"
     tail = f"; {unclear} unclear (--all shows them)" if unclear else ""
-    nothing = "none could be told" if unclear >= judged.judged_count else "none got worse"
+    nothing = "all unclear" if unclear >= judged.judged_count else "none got worse"
     return f"{head} judged: {words or nothing}{tail}" + (f" ({rest})" if rest else "")
 
 

@@ -15,7 +15,7 @@ from hpcq.cli.rows import Column, print_rows
 from hpcq.errors import Exit, UserError
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-#: A campaign writes it behind `baseline:`.
+#: A campaign refers to a baseline as `baseline:NAME`.
 _BASELINE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _EVENT = (
     Column("kind"),
@@ -216,12 +216,12 @@ def list_events(stretch: str | None, node: str | None, database: Path, as_json: 
 
 
 def _full(moment: str) -> str:
-    """The beginning of a time as a whole time: 2026-11 is 2026-11-01T00:00:00Z."""
+    """Complete the beginning of a time: 2026-11 becomes 2026-11-01T00:00:00Z."""
     return moment[:19] + "0001-01-01T00:00:00"[len(moment) :] + "Z"
 
 
 def existing(database: Path) -> Path:
-    """The database, which must exist: a misspelt --db must not make a new one."""
+    """Check that the database exists: a misspelt --db must not create one."""
     from hpcq.errors import StoreError
 
     if not database.exists():

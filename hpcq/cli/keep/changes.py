@@ -1,4 +1,4 @@
-"""hpcq changes: the changes of level that were recorded, and what people decided about them."""
+"""`hpcq changes`: recorded changes of level, and what people decided about them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hpcq db`: looking after the database: check, merge, prune, groups, upgrade."""
+"""`hpcq db`: upkeep of the database: check, merge, prune, groups, upgrade."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _COLUMNS = (
 
 
 def print_distances(distances: Sequence[Distance]) -> None:
-    """One table of all links; round trips and what there and back mean stand on standard error."""
+    """Print one table of all links. Round trips and the meaning of there and back go to standard error."""
     for one in distances:
         trips = [f"{units.human(ns, 'ns')} {where}" for ns, where in _trips(one) if ns is not None]
         ends = f"there is {one.from_cluster} to {one.to_cluster}"

@@ -1,4 +1,4 @@
-"""hpcq export: a run for other programs."""
+"""`hpcq export`: a run for other programs."""
 
 from __future__ import annotations
 
@@ -81,14 +81,14 @@ def _summary_writer(kind: str) -> Callable[[Exported], str]:
 
 
 def _check_anything(known: Iterable[object], selection: Selection) -> None:
-    """A name that no result of the run has is a mistake, not an empty file."""
+    """A name that no result of the run has is a mistake: raise UserError instead of writing an empty file."""
     from hpcq.cli.read.results import check_names
 
     check_names(list(known), kernel=selection.kernel, cluster=selection.cluster, node=selection.node)  # type: ignore[arg-type]
 
 
 def _write(pieces: Iterable[str], target: Path | None) -> None:
-    """To standard output, or aside and renamed: who reads the file meanwhile reads the whole one before."""
+    """Write to standard output, or aside and rename, so that a concurrent reader sees the whole old file."""
     if target is None:
         sys.stdout.writelines(pieces)
         return

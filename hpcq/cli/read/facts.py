@@ -1,4 +1,4 @@
-"""`hpcq facts`: what a node was, and what changed."""
+"""`hpcq facts`: the facts of a node, and what changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verdicts of a campaign's gates for people and for --json: the same words after a run and later."""
+"""Verdicts of a campaign's gates for people and for --json: the same words right after a run and later."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PLACES = 3
 
 
 def chosen_gates(connection: Connection, selection: Selection) -> list[GateVerdict]:
-    """What the gates of the run say of the selected series; it reports another version's campaign unjudged."""
+    """Verdicts on the selected series. Reports the campaign of another hpcq version without judging it."""
     from hpcq.analysis.gates import judge_run
 
     assert selection.run is not None  # noqa: S101 - results are of one run
@@ -40,7 +40,7 @@ def chosen_gates(connection: Connection, selection: Selection) -> list[GateVerdi
 
 
 def exit_code(verdicts: Sequence[GateVerdict], *, complete: bool) -> Exit:
-    """3 when a gate failed, 4 when something is missing or a gate is inconclusive."""
+    """3 if a gate failed, 4 if something is missing or a gate is inconclusive."""
     words = {one.verdict.value for one in verdicts}
     if "failed" in words:
         return Exit.DEGRADED
@@ -48,12 +48,12 @@ def exit_code(verdicts: Sequence[GateVerdict], *, complete: bool) -> Exit:
 
 
 def gate_json(one: GateVerdict) -> dict[str, Any]:
-    """For --json: everything, and what was seen in words."""
+    """For --json: all fields, and the observed values in words."""
     return {**asdict(one), "words": one.words}
 
 
 def print_gates(verdicts: Sequence[GateVerdict]) -> None:
-    """Each failure in full, what is inconclusive by its reason, and the count of all."""
+    """Print each failure in full, the inconclusive gates by reason, and the total."""
     open_gates: dict[tuple[str, str], list[str]] = {}
     for one in verdicts:
         place = f"{one.series.cluster}: {one.series.client} > {one.series.server}"

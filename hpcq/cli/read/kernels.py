@@ -1,4 +1,4 @@
-"""`hpcq kernels`: what can be measured."""
+"""`hpcq kernels`: what hpcq can measure."""
 
 from __future__ import annotations
 

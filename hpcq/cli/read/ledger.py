@@ -1,4 +1,4 @@
-"""`hpcq ledger`: what acceptances said of nodes, links and groups."""
+"""`hpcq ledger`: verdicts of acceptances on nodes, links and groups."""
 
 from __future__ import annotations
 

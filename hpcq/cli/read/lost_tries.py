@@ -1,4 +1,4 @@
-"""Tries that brought nothing although a later one did, for people: a repeat must not hide a crash."""
+"""Print failed attempts at results that a later attempt measured: a repeat must not hide a crash."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def print_lost_tries(found: Sequence[LostTries]) -> None:
-    """One line per reason; those that died of a signal first."""
+    """Print one line per reason; attempts that a signal ended come first."""
     for one in sorted(found, key=lambda one: not one.died):
         tries = "1 try" if one.count == 1 else f"{one.count} tries"
         words = f"{one.cluster}: {tries} of {one.kernel} brought nothing before a later one did: {one.reason}"

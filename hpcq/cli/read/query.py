@@ -1,4 +1,4 @@
-"""hpcq runs and hpcq sql: which runs there are, and anything else by a query of one's own."""
+"""`hpcq runs` and `hpcq sql`: the list of runs, and your own queries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verbs about what was measured: results; and those that bring files into the database and the page: load, report."""
+"""Verbs about measured results: results; and load and report, which write files into the database and the page."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def report(run: str | None, path: Path | None, database: Path, runs_folder: Path
 
 
 def print_run(run: RunFolder, database: Path, *, as_json: bool) -> int:
-    """What `hpcq run` ends with: the results, the gates, and where everything is. Returns the exit code."""
+    """Print the end of `hpcq run`: the results, the gates, and where everything is. Returns the exit code."""
     from hpcq.analysis.distances import distances
     from hpcq.analysis.gates import judge_run
     from hpcq.cli.read.distances import print_distances
@@ -240,7 +240,7 @@ def _result_json(row: ResultRow) -> dict[str, Any]:
 
 
 def check_names(rows: Sequence[ResultRow], **wanted: str | None) -> None:
-    """Raise UserError for a name that nothing in the run has, and say which there are."""
+    """Raise UserError for a name that nothing in the run has; it lists the valid names."""
     from hpcq.kernels import unknown_name
 
     for what, name in wanted.items():
@@ -291,7 +291,7 @@ def _print_missing(rows: Sequence[ResultRow]) -> None:
 
 
 def _print_evidence(groups: Sequence[FindingGroup]) -> None:
-    """One line on what the evidence says about the numbers, if it says anything."""
+    """Print one line on what the evidence says about the numbers, if it says anything."""
     counts: Counter[str] = Counter()
     for one in groups:
         counts[one.rule] += one.result_count

@@ -1,4 +1,4 @@
-"""`hpcq show`: one result with the evidence of both ends, for somebody who has not read the source."""
+"""`hpcq show`: one result with the evidence of both ends, readable without the source code."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 _WIDTH = 118
 _EXACT_BYTES_BELOW = 100_000
-#: Sources of counters that are told without --all: what is about the network path and the test's own process.
+#: Sources of counters shown without --all: those about the network path and the test's own process.
 _TOLD_SOURCES = ("net_dev", "qdisc", "ethtool", "sys_net", "infiniband", "snmp", "snmp6", "netstat", "softnet", "conntrack")
 _TOLD_NAMES = ("stat.cpu.", "self.", "cgroup.", "cpu_power.", "pressure.cpu.")
-#: Facts that are told without --all; {interface} is the interface under test of that end.
+#: Facts shown without --all; {interface} is the interface under test of that end.
 _TOLD_FACTS = (
     "kernel.release",
     "cpu.model",
@@ -242,7 +242,7 @@ def _moved(counter: Mapping[str, Any], end: str) -> str:
 
 
 def _shown(name: str, value: object) -> str:
-    """A value in its name's unit."""
+    """A value in the unit of its name."""
     if value is None or value == "":
         return "-"
     unit = units.unit_of(name)

@@ -1,4 +1,7 @@
-"""Verbs that run campaigns: run, plan, submit, status, resume, cancel. They parse and print; the runner works."""
+"""Verbs that run campaigns: run, plan, submit, status, resume, cancel.
+
+They parse and print; the runner does the work.
+"""
 
 from __future__ import annotations
 
@@ -147,13 +150,13 @@ def plan(campaign: str, cluster_folders: Sequence[Path], as_json: bool) -> int:
 
 
 def _first_wave(opened: RunFolder, database: Path, *, as_json: bool) -> int:
-    """Queue the first jobs on every cluster and leave."""
+    """Queue the first jobs on every cluster and return."""
     from hpcq.runner.live import status_of
 
     _say(f"run {opened.run_id}: {near(opened.path)}")
     for work in (_prepare, _submit_first):
         for part in status_of(opened).clusters:
-            with contextlib.suppress(HpcqError):  # what was said stands in the run's folder; the other clusters go on
+            with contextlib.suppress(HpcqError):  # the run's folder has the error; the other clusters go on
                 work(opened, part.name)
     failures = _stage_failures(opened)
     if failures:
@@ -169,7 +172,7 @@ def _prepare(run: RunFolder, part: str) -> None:
     from hpcq.runner.workflow import SIGN
 
     if link_group.is_link(part):
-        if set(part.split(SIGN)) <= set(run.clusters()):  # else a cluster says why it has no plan
+        if set(part.split(SIGN)) <= set(run.clusters()):  # otherwise one of its clusters reports why it has no plan
             with told(run, part, "plan"):
                 link_group.plan(run, part)
         return
@@ -189,7 +192,7 @@ def _submit_first(run: RunFolder, part: str) -> None:
 
 
 def _open(campaign: str, database: Path, runs_folder: Path, cluster_folders: Sequence[Path]) -> RunFolder:
-    """Check everything that can be checked before a cluster is asked, then make the run's folder."""
+    """Check everything that can be checked before contacting a cluster, then create the run's folder."""
     from hpcq.definition.find import find_campaign
     from hpcq.runner.site.place import check_definitions, check_runs_folder, open_run
     from hpcq.store.database import writing
@@ -198,7 +201,7 @@ def _open(campaign: str, database: Path, runs_folder: Path, cluster_folders: Seq
     check_definitions(path, cluster_folders)
     check_runs_folder(runs_folder)
     with writing(database):
-        pass  # a database that cannot be written is better known before an hour of measuring than after it
+        pass  # better to learn of an unwritable database now than after an hour of measuring
     return open_run(path, cluster_folders, database, runs_folder)
 
 
@@ -227,7 +230,7 @@ def _to_the_end(run: RunFolder, database: Path, *, as_json: bool) -> int:
 
 
 def _tell_failures(run: RunFolder, database: Path, failures: list[HpcqError], *, as_json: bool) -> int:
-    """Load and show what was measured before something failed, say what failed, raise the last of it."""
+    """Load and show what was measured before a failure, report all failures, and raise the last one."""
     from hpcq.cli.main import complain
     from hpcq.cli.read.results import print_run
     from hpcq.runner import stages
@@ -249,7 +252,10 @@ def _tell_failures(run: RunFolder, database: Path, failures: list[HpcqError], *,
 
 
 def _disk_trouble(run: RunFolder) -> HpcqError | None:
-    """What the run's folder answers to a small file: where it takes none, no stage could leave word of its failure."""
+    """Write a small file to the run's folder and return the error, if any.
+
+    On a full disk no stage can record its failure.
+    """
     probe = run.path / ".room"
     try:
         probe.write_bytes(bytes(_PROBE_BYTES))
@@ -261,12 +267,12 @@ def _disk_trouble(run: RunFolder) -> HpcqError | None:
     return None
 
 
-#: The least that a workflow needs for its own notes.
+#: The least space that a workflow needs for its own files.
 _PROBE_BYTES = 64 * 1024
 
 
 def _stage_failures(run: RunFolder) -> list[HpcqError]:
-    """What the stages said that failed; the same words of two stages are one failure."""
+    """The failures that stages recorded. If two stages report the same message, it is one failure."""
     found: dict[str, HpcqError] = {}
     for path in sorted([*run.path.glob("*.error.json"), *run.path.glob("*/*.error.json")]):
         said = read_json(path)

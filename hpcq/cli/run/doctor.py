@@ -1,4 +1,4 @@
-"""`hpcq doctor`: what is wrong here, and what to type."""
+"""`hpcq doctor`: what is wrong on this machine, and what to type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hpcq lab`: hands its arguments to the lab's own program, which needs nothing but Python."""
+"""`hpcq lab`: passes its arguments to the lab's own program, which needs only Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plan as a person reads it."""
+"""Print a plan for people."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SHOWN = 12
 
 
 def print_plan(plan: Plan) -> None:
-    """Coverage first, then nodes, tests, pairs and cost of one cluster."""
+    """Print coverage first, then nodes, tests, pairs and cost of one cluster."""
     goals, cost = plan.goals, plan.cost
     covered, *short = coverage_of(plan).lines()
     jobs = f"{count_of(cost.job_count, 'job')} of about {cost.estimated_job_s:g} s, time limit {plan.walltime_s} s each"
@@ -37,7 +37,7 @@ def print_plan(plan: Plan) -> None:
 
 
 def _allocations(plan: Plan) -> list[str]:
-    """What each way to share allocations would take; each job is a wait in the queue."""
+    """Print what each way to share allocations would cost; each job waits in the queue."""
     lines = []
     for one in plan.cost.allocations:
         waits = f"{one.job_count} wait{'s' if one.job_count != 1 else ''} in the queue"

@@ -1,4 +1,4 @@
-"""How far a run is: one line per cluster, kept up to date while a person looks on, printed once by `hpcq status`."""
+"""Progress of a run: one line per cluster, updated while a person watches, or printed once by `hpcq status`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.live import Live
 
 _EVERY_S = 1.0
-#: A clock alone would be taken for today's.
+#: A time without its date would look like today's.
 _CLOCK_BELOW_S = 12 * 3600
 _COLUMNS = [
     *(Column(name) for name in ("cluster", "stage", "pairs", "queued", "running", "done", "failed", "not run")),
@@ -32,7 +32,7 @@ _COLUMNS = [
 
 @contextlib.contextmanager
 def shown_progress(run: RunFolder) -> Iterator[None]:
-    """Show the run's progress on a terminal until the block ends; quiet anywhere else."""
+    """Show the run's progress on a terminal until the block ends. Prints nothing elsewhere."""
     if not sys.stderr.isatty():
         yield
         return
@@ -51,7 +51,7 @@ def shown_progress(run: RunFolder) -> Iterator[None]:
 
 
 def print_status(status: RunStatus) -> None:
-    """The run's state as a table on standard output; what stopped a cluster on standard error."""
+    """Print the run's state as a table to standard output, and what stopped a cluster to standard error."""
     for line in (f"run {status.run_id}", *coverage_lines(status)):
         click.echo(line, err=not sys.stdout.isatty())
     print_rows([_row(cluster) for cluster in status.clusters], _COLUMNS)
@@ -63,7 +63,7 @@ def print_status(status: RunStatus) -> None:
 
 
 def coverage_lines(status: RunStatus) -> list[str]:
-    """What was covered so far, cluster by cluster, and what was not and why."""
+    """What was covered so far, by cluster, and what was not and why."""
     lines = []
     for cluster in status.clusters:
         if "coverage" in cluster.counts:
@@ -75,13 +75,13 @@ def coverage_lines(status: RunStatus) -> list[str]:
 def _refresh(run: RunFolder, live: Live, done: threading.Event) -> None:
     watch = Watch(run)
     while not done.is_set():
-        with contextlib.suppress(HpcqError, OSError):  # a file that is just being written is read at the next turn
+        with contextlib.suppress(HpcqError, OSError):  # a file that is being written is read next time
             live.update(table_of([_row(one) for one in watch.look().clusters], _COLUMNS), refresh=True)
         done.wait(_EVERY_S)
 
 
 def _row(cluster: ClusterStatus) -> dict[str, object]:
-    """One line of the table; counts that nobody knows yet are None."""
+    """One line of the table; unknown counts are None."""
     counts = cluster.counts
     row: dict[str, object] = {column.name: None for column in _COLUMNS}
     row.update(cluster=cluster.name, stage=cluster.stage)
@@ -106,7 +106,7 @@ def _row(cluster: ClusterStatus) -> dict[str, object]:
 
 
 def _ends(cluster: ClusterStatus, now: dt.datetime) -> str:
-    """About when the rest will be measured, at the rate so far; before the first result at the plan's estimate."""
+    """Estimated end of the run, at the rate so far; before the first result, from the plan's estimate."""
     counts = cluster.counts
     open_jobs = counts["pending_pair_count"] + counts["live_attempt_count"]
     if not open_jobs:

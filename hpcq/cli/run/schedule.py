@@ -63,7 +63,7 @@ def add(name: str, words: tuple[str, ...], when: str, kind: str, dry_run: bool) 
 
 
 def _check_verb(verb: str) -> None:
-    """A misspelt verb must not fail at night. Raises UserError with the nearest."""
+    """Raise UserError for a misspelt verb, with the nearest one: it must not fail at night."""
     from hpcq.cli.main import hpcq
     from hpcq.kernels import unknown_name
 

@@ -1,7 +1,7 @@
 """`hpcq stage`: one stage of a run, as workflow/Snakefile calls it.
 
-A stage that fails leaves <run>/<cluster>/<stage>.error.json, so that `hpcq run` can tell what went wrong in its own words. A
-failure that nobody foresaw leaves its traceback in <run>/log.txt.
+A stage that fails writes <run>/<cluster>/<stage>.error.json, so that `hpcq run` can report the error in its own words.
+The traceback of an unforeseen failure goes to <run>/log.txt.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def report(run_folder: Path) -> None:
 
 
 def say(run: RunFolder, text: str) -> None:
-    """One event a line, UTC first, to stderr and to the run's own log."""
+    """Log one event per line, UTC first, to stderr and to the run's own log."""
     line = f"{units.utc_now()} {text}"
     print(line, file=sys.stderr)  # noqa: T201
     with contextlib.suppress(OSError), (run.path / "log.txt").open("a", encoding="utf-8") as file:  # stderr has it already
@@ -129,7 +129,7 @@ def say(run: RunFolder, text: str) -> None:
 
 @contextlib.contextmanager
 def told(run: RunFolder, cluster: str, name: str) -> Iterator[None]:
-    """Leave word of a failure where `hpcq run` and `hpcq status` look for it, and raise it."""
+    """Record a failure where `hpcq run` and `hpcq status` look for it, then raise it."""
     mark = run.path / cluster / f"{name}.error.json"
     mark.unlink(missing_ok=True)
     spare = mark.with_name(f".{name}.spare")
@@ -154,7 +154,7 @@ def told(run: RunFolder, cluster: str, name: str) -> Iterator[None]:
         spare.unlink(missing_ok=True)
 
 
-#: Room for the last words, taken while there is some: on a disk that is full nothing new can be written.
+#: Space reserved for the last error message: on a full disk nothing new can be written.
 _SPARE_BYTES = 4096
 
 
@@ -164,7 +164,7 @@ def _leave_word(mark: Path, spare: Path, name: str, failure: HpcqError) -> None:
         write_json(mark, said)
     except StoreError:
         said |= {"message": failure.message[:1000], "hint": (failure.hint or "")[:200]}
-        with contextlib.suppress(OSError), spare.open("r+", encoding="utf-8") as file:  # `hpcq run` looks at the disk itself
+        with contextlib.suppress(OSError), spare.open("r+", encoding="utf-8") as file:  # `hpcq run` checks the disk
             file.write(json.dumps(said))
             file.flush()
             spare.replace(mark)

@@ -1,4 +1,4 @@
-"""The keys `allocation` and `concurrency` of a campaign file: which pairs share one, and what is played at once.
+"""The keys `allocation` and `concurrency` of a campaign file: which pairs share an allocation, and what runs at once.
 
 allocation: pair | whole | group of 8          concurrency: rounds | alone | [alone, rounds]
 """

@@ -1,4 +1,4 @@
-"""The campaign file: its keys, what is checked of them, and how it becomes a `Campaign`.
+"""The campaign file: its keys, their checks, and how it becomes a `Campaign`.
 
 read_document -> types of every key (pydantic) -> tests against the kernels' own tables -> gates -> Campaign
                              |                                |                              |
@@ -133,7 +133,7 @@ class CampaignFile(Section):
 
 
 def read_campaign(path: Path) -> Campaign:
-    """Read and check a campaign file. Raises UserError with every complaint, one a line."""
+    """Read and check a campaign file. Raises UserError with every complaint, one per line."""
     document = read_document(path)
     file = check(CampaignFile, document.data, document)
     _check_values(document)
@@ -167,7 +167,10 @@ def read_campaign(path: Path) -> Campaign:
 
 
 def gates_of(text: str, name: str) -> tuple[Gate, ...]:
-    """The gates of a campaign's text as a run kept it; files beside it are not needed. Raises UserError, calling it `name`."""
+    """The gates of a campaign's text as a run stored it.
+
+    Needs no files beside it. Raises UserError, which calls the text `name`.
+    """
     document = parse_document(text, name)
     gates = read_gates(document, _read_tests(document))
     document.raise_complaints()
@@ -175,7 +178,7 @@ def gates_of(text: str, name: str) -> tuple[Gate, ...]:
 
 
 def budget(section: BudgetSection) -> Budget:
-    """A budget section as the rest of hpcq sees it."""
+    """Convert a budget section for the rest of hpcq."""
     return Budget(
         jobs_at_most=section.jobs_at_most,
         nodes_at_most=section.nodes_at_most,
@@ -203,7 +206,7 @@ def _nodes(section: NodesSection) -> NodeChoice:
 
 
 def _check_values(document: Document) -> None:
-    """What one key's type cannot say: keys that need or forbid each other."""
+    """Checks beyond one key's type: keys that need or exclude each other."""
     data = document.data
     clusters = data.get("clusters")
     if isinstance(clusters, list) and document.clean(("clusters",)):

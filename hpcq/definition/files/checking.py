@@ -1,6 +1,6 @@
-"""What campaign and cluster files share: field types, and pydantic's errors as complaints `KEY: FOUND: ALLOWED`.
+"""Shared by campaign and cluster files: field types, and pydantic's errors as complaints `KEY: FOUND: ALLOWED`.
 
-Hides pydantic's wording. Types are strict: a text is never taken for a number, but a quantity may carry its unit.
+Hides pydantic's wording. Types are strict: text never counts as a number, but a quantity may carry its unit.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Section(BaseModel):
 
 
 def refuse(message: str, hint: str | None = None) -> PydanticCustomError:
-    """The error to raise in a validator; the message reads `FOUND: ALLOWED`."""
+    """Create the error that a validator raises; the message reads `FOUND: ALLOWED`."""
     return PydanticCustomError("hpcq", "{message}", {"message": message, "hint": hint or ""})
 
 
@@ -160,7 +160,7 @@ Walltime = Annotated[int, BeforeValidator(_walltime), WithJsonSchema({"type": "s
 
 
 class BudgetSection(Section):
-    """What may be taken of a cluster at any time; the tighter of campaign and cluster holds."""
+    """What a campaign may use of a cluster at any time; the tighter limit of campaign and cluster file wins."""
 
     jobs_at_most: int | None = Field(
         default=None, ge=1, le=100_000, description="Most jobs queued and running at once. Default: 32."
@@ -183,7 +183,7 @@ class BudgetSection(Section):
 
 
 def check(section: type[_Section], value: object, document: Document, place: Place = ()) -> _Section | None:
-    """The section with its types checked, or None when something was complained about."""
+    """The section with its types checked, or None after a complaint."""
     try:
         return section.model_validate(value)
     except ValidationError as error:
@@ -255,7 +255,7 @@ def keys_at(section: type[Section], loc: Iterable[int | str]) -> list[str]:
 
 
 def section_in(annotation: object) -> type[Section] | None:
-    """The section that an annotation speaks of, looking into Optional, list and Annotated."""
+    """The section class in an annotation, also inside Optional, list and Annotated."""
     if isinstance(annotation, type) and issubclass(annotation, Section):
         return annotation
     return next((inner for inner in map(section_in, get_args(annotation)) if inner is not None), None)

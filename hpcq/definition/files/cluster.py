@@ -1,4 +1,4 @@
-"""The cluster file: its keys, what is checked of them, and how it becomes a `Cluster`."""
+"""The cluster file: its keys, their checks, and how it becomes a `Cluster`."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _here(value: object) -> object:
 
 
 class ReachSection(Section):
-    """How commands get to the cluster: `reach: here`, or ssh with your own configuration."""
+    """How commands reach the cluster: `reach: here`, or ssh with your own configuration."""
 
     ssh: Annotated[str, AfterValidator(_host)] = Field(description="Host as you would type it after ssh.")
     ssh_config: Annotated[Line, AfterValidator(_config)] | None = Field(
@@ -180,7 +180,7 @@ class _KnownFile(_ClusterFile):
     """A cluster: its scheduler, how to reach it, and what its jobs need."""
 
 
-#: The cluster file with the keys of all kinds of scheduler; which of them this one's kind takes is checked afterwards.
+#: The cluster file with the keys of all kinds of scheduler. A later check refuses those of other kinds.
 ClusterFile: Any = create_model("ClusterFile", __base__=_KnownFile, __doc__=_KnownFile.__doc__, **scheduler_fields())
 
 
@@ -231,7 +231,7 @@ def _cluster(file: Any, description: Description) -> Cluster:
 
 
 def _check_for(document: Document, description: Description, file: Any) -> None:
-    """What a kind of scheduler wants of keys that every cluster file has."""
+    """Check what a kind of scheduler demands of keys that every cluster file has."""
     data, least_s = document.data, description.poll_interval_min_s
     if description.default_interface is None and data.get("interface") is None:
         document.complain(("interface",), "missing: name the network interface to measure, like eth0 or ib0")
@@ -254,7 +254,7 @@ def _port_range(text: str | None) -> Ports | None:
 
 
 def _environment_as_written(document: Document) -> None:
-    """`OMP_NUM_THREADS: 08` means the text 08: numbers and truth values go back to what was written."""
+    """`OMP_NUM_THREADS: 08` means the text 08: restore numbers and truth values to what was written."""
     environment = document.data.get("environment")
     for name, value in environment.items() if isinstance(environment, dict) else ():
         if isinstance(value, (bool, int, float)):
@@ -262,7 +262,7 @@ def _environment_as_written(document: Document) -> None:
 
 
 def _check_values(document: Document, path: Path) -> None:
-    """What one key's type cannot say: keys that need or forbid each other."""
+    """Checks beyond one key's type: keys that need or exclude each other."""
     data = document.data
     name = data.get("name")
     if isinstance(name, str) and document.clean(("name",)) and name != path.stem:

@@ -1,4 +1,4 @@
-"""The gates of a campaign: bounds that results must keep, checked against the metrics of the kernels that run."""
+"""The gates of a campaign: bounds for results, checked against the metrics of the kernels that run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hpcq.gate_kinds.base import GateAgainst
 from hpcq.gate_kinds.registry import read_against, written_kinds
 from hpcq.kernels import Better, Kernel, kernels, option_value, read_quantity, unknown_name
 
-#: A share of the reference beyond this was meant as per cent.
+#: A share of the reference above this was probably meant as per cent.
 _SHARE_MAX = 20.0
 
 
@@ -54,7 +54,7 @@ class GateSection(Section):
 
 
 def read_gates(document: Document, tests: Sequence[Test]) -> list[Gate]:
-    """All gates, one for each kernel they apply to; complaints go to the document."""
+    """All gates, one per kernel that they apply to. Complaints go to the document."""
     entries = document.data.get("gates")
     gates: list[Gate] = []
     for position, entry in enumerate(entries if isinstance(entries, list) else []):
@@ -67,7 +67,7 @@ def read_gates(document: Document, tests: Sequence[Test]) -> list[Gate]:
 
 
 def _tested(document: Document) -> dict[str, Kernel]:
-    """The kernels that the file's tests name, also where something else is wrong with a test."""
+    """The kernels named by the file's tests, even if a test has another error."""
     entries = document.data.get("tests")
     names = [entry.get("kernel") for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
     return {name: kernels()[name] for name in names if isinstance(name, str) and name in kernels()}
@@ -110,7 +110,7 @@ def _read_gate(
 
 
 def _against(document: Document, section: GateSection, place: Place) -> GateAgainst | None:
-    """The reference of a relative gate; None for an absolute one, and where something was complained about."""
+    """The reference of a relative gate; None for an absolute one, or after a complaint."""
     made: GateAgainst | None = None
     try:
         made = None if section.against is None else read_against(section.against)
@@ -155,7 +155,7 @@ def _bound(document: Document, section: GateSection, place: Place, key: str) -> 
 def _where(
     document: Document, where: Mapping[str, Any], place: Place, kernel: Kernel, tests: Sequence[Test], *, last: bool
 ) -> dict[str, ParameterValue] | None:
-    """The condition with final values, or None when no test of the kernel meets it."""
+    """The condition with final values, or None if no test of the kernel meets it."""
     checked: dict[str, ParameterValue] = {}
     for name, value in where.items():
         option = kernel.option(name)

@@ -1,7 +1,7 @@
 """`links` of a campaign file: pairs of clusters whose nodes measure the network between them.
 
 links:
-  - {from: alpha, to: beta}                  two pairs, both directions, whoever can listen
+  - {from: alpha, to: beta}                  two pairs, both directions, either side may listen
   - {from: alpha, to: gamma, listen: to, pairs: 4}
 """
 
@@ -15,7 +15,7 @@ from hpcq.definition.files.checking import Name, NodeName, Seconds, Section, che
 from hpcq.definition.files.yamlfile import Document, Place, shown
 from hpcq.definition.model import Directions, Link, Listen, Test
 
-#: What a side that runs may wait for the other one where nobody says.
+#: Default time that a running side waits for the other one.
 PATIENCE_S = 120.0
 
 
@@ -56,7 +56,7 @@ class LinkSection(Section):
 
 
 def read_links(document: Document, tests: list[Test]) -> list[Link]:
-    """The links of a campaign, checked against its clusters and tests; complaints go to the document."""
+    """The links of a campaign, checked against its clusters and tests. Complaints go to the document."""
     entries = document.data.get("links")
     links: list[Link] = []
     for position, entry in enumerate(entries if isinstance(entries, list) else []):

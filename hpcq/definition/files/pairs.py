@@ -1,4 +1,4 @@
-"""The `pairs` key of a campaign: how nodes become pairs, what is checked of it, and the files that it names beside it."""
+"""The `pairs` key of a campaign: how nodes become pairs, the checks of it, and the files that it names."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _FORMS = (
     "allowed are all, ring, {rounds: K}, {random: K}, {star: NODE}, {within: switch}, {across: switch}, {file: NAME},"
     " {bisection: K} and {list: [[a, b], ...]}"
 )
-#: Keys that name a pattern by themselves, in the order in which they are looked for.
+#: Keys that select a pattern by themselves, in the order of search.
 NAMING_KEYS = ("star", "within", "across", "random", "file", "bisection", "rounds", "list")
-#: A pairs file or a topology file is no novel.
+#: A pairs file or a topology file is never larger than this.
 _FILE_SIZE_MAX_BYTES = 64 * 2**20
 
 
@@ -52,7 +52,7 @@ Group = Annotated[str, AfterValidator(_group)]
 
 
 class CoverageSection(Section):
-    """What the pairs should reach; said first by `hpcq plan` and `hpcq status`, with what is not reached and why."""
+    """Goals for the pairs. `hpcq plan` and `hpcq status` first show what is reached, then what is not and why."""
 
     node: int = Field(default=0, ge=0, description="Each node in at least this many pairs.")
     group_pair: int = Field(default=0, ge=0, description="Every two groups in at least this many pairs.")
@@ -114,7 +114,7 @@ class PairsSection(Section):
 
 
 def read_pairs(section: PairsSection, folder: Path, document: Document) -> PairChoice:
-    """The pairs of a campaign; files are read beside it, in `folder`."""
+    """The pairs of a campaign. Files are read relative to `folder`."""
     pairs = tuple((pair[0], pair[1]) for pair in section.pairs)
     if section.file is not None:
         pairs = tuple(_read_beside(section.file, folder, document, "file", _pairs_of_file) or ())
@@ -141,7 +141,7 @@ def read_pairs(section: PairsSection, folder: Path, document: Document) -> PairC
 
 
 def _read_beside(name: str, folder: Path, document: Document, key: str, read: Callable[[str], _Read]) -> _Read | None:
-    """What `read` makes of a file beside the campaign; None and a complaint if `read` cannot use it."""
+    """The result of `read` on a file beside the campaign. If `read` cannot use the file, None and a complaint."""
     path = folder / name
     try:
         if path.stat().st_size > _FILE_SIZE_MAX_BYTES:
@@ -155,7 +155,7 @@ def _read_beside(name: str, folder: Path, document: Document, key: str, read: Ca
 
 
 def _pairs_of_file(text: str) -> list[tuple[str, str]]:
-    """Lines `ROUND CLIENT SERVER`, in the order of their rounds; # begins a comment. Raises ValueError naming the line."""
+    """Lines `ROUND CLIENT SERVER`, ordered by round; # begins a comment. Raises ValueError that names the line."""
     found: list[tuple[int, str, str]] = []
     for line_no, line in enumerate(text.splitlines(), 1):
         words = line.partition("#")[0].split()
@@ -172,7 +172,7 @@ def _pairs_of_file(text: str) -> list[tuple[str, str]]:
 
 
 def check_pairs(document: Document) -> None:
-    """What one key's type cannot say: patterns and the keys they need or forbid."""
+    """Checks beyond one key's type: patterns and the keys that they need or exclude."""
     pairs = document.data.get("pairs")
     if not document.clean(("pairs",)):
         return

@@ -1,6 +1,6 @@
-"""The tables of docs/campaigns.md, made from the classes that check the files.
+"""The tables of docs/campaigns.md, generated from the classes that check the files.
 
-python -m hpcq.definition.files.reference docs/campaigns.md      write the tables anew between their markers
+python -m hpcq.definition.files.reference docs/campaigns.md      rewrite the tables between their markers
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def table(section: type[Section]) -> str:
 
 
 def with_tables(text: str) -> str:
-    """A page with all tables between their markers written anew."""
+    """The page with all tables between their markers rewritten."""
     return _MARKED.sub(lambda found: found[1] + _table(found[2]) + found[3], text)
 
 
@@ -63,7 +63,7 @@ def _table(name: str) -> str:
 
 
 def gate_kind_table() -> str:
-    """What each kind of gate compares with, and where there is nothing to compare with."""
+    """What each kind of gate compares with, and what it does if there is nothing to compare with."""
     rows = [f"| `{kind.written}` | {kind.meaning} | {kind.missing} |\n" for kind in gate_kinds().values()]
     return "| against | the reference is | there is none where |\n|---|---|---|\n" + "".join(rows)
 
@@ -117,7 +117,7 @@ def _default(field: FieldInfo) -> str:
 
 
 def main(arguments: list[str]) -> None:
-    """Write the tables of the named pages anew."""
+    """Rewrite the tables of the named pages."""
     for argument in arguments:
         page = Path(argument)
         page.write_text(with_tables(page.read_text("utf-8")), "utf-8")

@@ -1,4 +1,4 @@
-"""`nodes.reservation` of a campaign file: one that exists, or one of the run's own.
+"""`nodes.reservation` of a campaign file: an existing one, or one that hpcq makes for the run.
 
 nodes: {reservation: upkeep-7}
 nodes: {reservation: {make: true, otherwise: without}}
@@ -14,7 +14,7 @@ from hpcq.definition.files.checking import Section, Word, refuse
 
 
 def named_reservation(value: object) -> object:
-    """The short form as the long one."""
+    """Turn the short form into the long one."""
     return {"name": value} if isinstance(value, str) else value
 
 

@@ -1,6 +1,6 @@
-"""The keys of a cluster file that depend on its scheduler: which there are, and whether this one takes them.
+"""The keys of a cluster file that depend on its scheduler, and the check that this scheduler takes them.
 
-hpcq.scheduler.kinds.DESCRIPTIONS  ->  fields of the cluster file (of all kinds together), and checks for the kind that it names
+hpcq.scheduler.kinds.DESCRIPTIONS  ->  fields of the cluster file (all kinds together), and checks for the kind that it names
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _FORMS: dict[KeyForm, Any] = {
 
 
 def scheduler_fields() -> dict[str, Any]:
-    """What pydantic needs to add these keys to the cluster file: name -> (type, field)."""
+    """The fields that pydantic adds to the cluster file: name -> (type, field)."""
     by_name: dict[str, list[tuple[Description, Key]]] = {}
     for description in DESCRIPTIONS.values():
         for key in description.keys:
@@ -61,7 +61,7 @@ def scheduler_fields() -> dict[str, Any]:
 
 
 def filled(file: Any, description: Description) -> dict[str, Any]:
-    """What this scheduler's own keys give, by fields of `Cluster`; the others are None."""
+    """Values of this scheduler's own keys, by fields of `Cluster`; the others are None."""
     given: dict[str, Any] = dict.fromkeys(("partition", "account", "qos", "reservation", "constraint"))
     values = {key.name: getattr(file, key.name) for key in description.keys}
     named = {key.fills: values[key.name] for key in description.keys if key.fills is not None}
@@ -70,7 +70,7 @@ def filled(file: Any, description: Description) -> dict[str, Any]:
 
 
 def check_scheduler_keys(document: Document, description: Description) -> None:
-    """Complain of keys that other kinds have and this one has not, of its directives, and of its variables."""
+    """Report keys of other kinds that this one lacks, and check its directives and variables."""
     data, kind = document.data, description.kind
     taken = set(description.key_names())
     known = {key.name for one in DESCRIPTIONS.values() for key in one.keys} | {one.value for one in SharedKey}

@@ -1,4 +1,4 @@
-"""JSON Schema of both kinds of file, for editors: made from the same classes that check the files.
+"""JSON Schema of both kinds of file, for editors: generated from the classes that check the files.
 
 An editor that knows YAML schemas completes keys, kernels and parameters, and shows their help:
 
@@ -19,7 +19,7 @@ _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def campaign_schema() -> dict[str, Any]:
-    """The schema of a campaign file, with the kernels that are known here and their parameters."""
+    """The schema of a campaign file, with the kernels known here and their parameters."""
     schema = {"$schema": _DIALECT, **CampaignFile.model_json_schema(by_alias=True)}
     definitions = schema["$defs"]
     definitions["PairsSection"] = _with_short_pairs(definitions["PairsSection"])
@@ -41,7 +41,7 @@ def cluster_schema() -> dict[str, Any]:
 
 
 def _with_short_pairs(section: dict[str, Any]) -> dict[str, Any]:
-    """`pairs: all` and `pairs: {rounds: 3}` beside the long form."""
+    """Add the short forms `pairs: all` and `pairs: {rounds: 3}` to the long one."""
     short = [{"required": [key]} for key in ("pattern", *NAMING_KEYS)]
     long_form = {**section, "anyOf": short}
     long_form.pop("required", None)
@@ -50,7 +50,7 @@ def _with_short_pairs(section: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parameters_of(kernel: Kernel) -> dict[str, Any]:
-    """With this kernel, these parameters and no others."""
+    """For this kernel, allow these parameters and no others."""
     single = {option.name: _value_of(option) for option in kernel.options}
     lists = {name: {"type": "array", "minItems": 1, "items": value} for name, value in single.items()}
     columns = {"type": "object", "additionalProperties": False, "properties": lists}

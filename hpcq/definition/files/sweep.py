@@ -1,11 +1,11 @@
-"""From one entry under `tests` to its points: fixed parameters, `matrix`, `zip` and `exclude`.
+"""Expand one entry under `tests` to its points: fixed parameters, `matrix`, `zip` and `exclude`.
 
     parameters: {duration_ms: 200}              every point
     matrix: {message_bytes: [1, 64KiB], a: [1, 2]}    every combination, the first key slowest
     zip: {b: [1, 2], c: [10, 20]}               together: (1, 10), (2, 20); a list of such mappings is several axes
     exclude: [{message_bytes: 1, a: 2}]         points where all of these hold; a list of values means any of them
 
-Every value is checked where it stands, once, before anything is combined.
+Every value is checked once, before anything is combined.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hpcq.definition.files.yamlfile import Document, Place, shown
 from hpcq.definition.model import ParameterValue
 from hpcq.kernels import Kernel, Option, kernels, option_value, unknown_name
 
-#: More points than anyone waits for; a slip in a matrix.
+#: More points than this are probably a slip in a matrix.
 POINT_COUNT_MAX = 10_000
 
 _Point = dict[str, ParameterValue]
@@ -28,7 +28,7 @@ _Point = dict[str, ParameterValue]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An entry's four mappings as they were written."""
+    """An entry's four mappings as written."""
 
     parameters: Mapping[str, Any]
     matrix: Mapping[str, Sequence[Any]]
@@ -38,7 +38,10 @@ class Entry:
 
 
 def expand(kernel: Kernel, entry: Entry, document: Document, place: Place) -> list[_Point]:
-    """All points of an entry in order, without the defaults. Complaints go to the document; then nothing is returned."""
+    """All points of an entry in order, without the defaults.
+
+    Complaints go to the document; after one, nothing is returned.
+    """
     reader = _Reader(kernel, document, place)
     fixed = {name: reader.value((*place, "parameters", name), name, value) for name, value in entry.parameters.items()}
     axes = [
@@ -81,7 +84,7 @@ def _matches(point: _Point, rule: Mapping[str, Sequence[ParameterValue]]) -> boo
 
 
 class _Reader:
-    """Checks single values against the kernel's table and remembers where each name was given."""
+    """Checks single values against the kernel's table and remembers where each name occurred."""
 
     def __init__(self, kernel: Kernel, document: Document, place: Place) -> None:
         self.kernel = kernel
@@ -157,7 +160,7 @@ class _Reader:
 
 
 def _hint(kernel: Kernel, option: Option, value: Any, *, swept: bool) -> str | None:
-    """What to try when a value was refused."""
+    """What to try after a value was refused."""
     if isinstance(value, list):
         return "several values belong under matrix, or under zip"
     if option.maximum is None or isinstance(value, (bool, dict)):

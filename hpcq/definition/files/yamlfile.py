@@ -1,13 +1,13 @@
-"""One YAML file with the line of every key and value, and the complaints that were made about it.
+"""One YAML file with the line of every key and value, and the complaints about it.
 
-Hides the YAML library. YAML 1.2: `yes` and `on` are words, `010` is ten. What is refused, each with its line: bytes that
-are not UTF-8, tabs as indentation, duplicate keys, `<<` merges, tags, more than one document.
+Hides the YAML library. YAML 1.2: `yes` and `on` are words, `010` is ten. Refused, each with its line: bytes that are
+not UTF-8, tabs as indentation, duplicate keys, `<<` merges, tags, more than one document.
 
     bytes -> text -> nodes with marks -> plain dicts, lists and scalars  (document.data)
                                       +> lines by path                   (document.line(("tests", 0, "kernel")))
                                       +> complaints                      (document.complaints)
 
-    FILE:LINE: KEY: FOUND: ALLOWED     one line a complaint, in the order of the file
+    FILE:LINE: KEY: FOUND: ALLOWED     one line per complaint, in the order of the file
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hpcq.errors import UserError
 #: A place in a document: keys and list positions from the top.
 Place = tuple[str | int, ...]
 
-#: What aliases may blow a document up to, and what a person's file never reaches.
+#: The most values that aliases may expand to; no hand-written file reaches it.
 _NODE_COUNT_MAX = 200_000
 _FILE_BYTES_MAX = 4 * 2**20
 
@@ -35,7 +35,7 @@ _TAG = "tag:yaml.org,2002:"
 
 @dataclass(frozen=True, slots=True)
 class Complaint:
-    """Something that cannot be used, at one place of one file."""
+    """One error, at one place of one file."""
 
     line: int
     key: str
@@ -45,7 +45,7 @@ class Complaint:
 
 @dataclass(slots=True)
 class Document:
-    """A parsed file. `path` is as the person typed it, in quotes where it would not stay on its line."""
+    """A parsed file. `path` is as the person typed it, quoted if it contains line breaks or the like."""
 
     path: str
     data: Any = None
@@ -56,7 +56,7 @@ class Document:
     _complained: set[Place] = field(default_factory=set)
 
     def line(self, place: Place) -> int:
-        """The line of the value there, or of the nearest thing around it."""
+        """The line of the value there, or of the nearest value around it."""
         while place not in self._lines and place:
             place = place[:-1]
         return self._lines.get(place, 1)
@@ -66,11 +66,11 @@ class Document:
         return self._key_lines.get(place) or self.line(place)
 
     def text(self, place: Place) -> str | None:
-        """A scalar as it was written, without its quotes."""
+        """A scalar as written, without its quotes."""
         return self._texts.get(place)
 
     def complain(self, place: Place, message: str, hint: str | None = None, *, at_key: bool = False) -> None:
-        """Note a complaint about the value (or the key) at `place`; the same one twice is one."""
+        """Record a complaint about the value (or the key) at `place`. The same complaint counts once."""
         key = next((str(part) for part in reversed(place) if isinstance(part, str)), "")
         complaint = Complaint(self.key_line(place) if at_key else self.line(place), key, message, hint)
         if complaint not in self.complaints:
@@ -78,11 +78,11 @@ class Document:
         self._complained.add(place)
 
     def clean(self, place: Place) -> bool:
-        """Whether nothing was said about `place` and what is in it."""
+        """Whether there is no complaint about `place` and its content."""
         return not any(at[: len(place)] == place for at in self._complained)
 
     def raise_complaints(self) -> None:
-        """Raise them all as one UserError, if there are any."""
+        """Raise all complaints as one UserError, if there are any."""
         if not self.complaints:
             return
         ordered = sorted(self.complaints, key=lambda one: one.line)
@@ -92,13 +92,13 @@ class Document:
 
 
 def read_document(path: Path) -> Document:
-    """Read and parse a file. Raises UserError when it cannot be read or is not YAML."""
+    """Read and parse a file. Raises UserError if it cannot be read or is not YAML."""
     shown = str(path) if str(path).isprintable() else repr(str(path))
     return parse_document(_read_text(path, shown), shown)
 
 
 def parse_document(text: str, shown: str) -> Document:
-    """Parse a text that messages call `shown`. Raises UserError when it is not YAML."""
+    """Parse a text that messages call `shown`. Raises UserError if it is not YAML."""
     document = Document(shown)
     root = _compose(shown, text)
     if root is None:
@@ -113,7 +113,7 @@ def parse_document(text: str, shown: str) -> Document:
 
 
 def kind(value: object) -> str:
-    """What a value is, in a person's words."""
+    """The type of a value in plain words."""
     if value is None:
         return "nothing"
     words = {bool: "true or false", int: "a number", float: "a number", str: "a text", list: "a list", dict: "keys with values"}
@@ -121,7 +121,7 @@ def kind(value: object) -> str:
 
 
 def shown(value: object) -> str:
-    """A value as it may stand in a message: short, on one line, texts in quotes."""
+    """A value as shown in messages: short, on one line, texts in quotes."""
     if isinstance(value, (list, dict)):
         return kind(value)
     text = {True: "true", False: "false", None: "nothing"}.get(value) if value is None or isinstance(value, bool) else None
@@ -183,7 +183,7 @@ def _yaml_hint(problem: str) -> str | None:
 
 
 class _Builder:
-    """Makes plain values from nodes, noting lines; aliases are values written again."""
+    """Builds plain values from nodes and records lines. An alias copies its value."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
@@ -235,7 +235,7 @@ class _Builder:
             document._key_lines[here] = line
             result[key] = self.value(value_node, here)
             if result[key] is None:
-                document._lines[here] = line  # a value that is not there is marked where the next key stands
+                document._lines[here] = line  # a missing value gets the line of the next key
         return result
 
     def scalar(self, node: ScalarNode, place: Place) -> Any:

@@ -1,1 +1,1 @@
-"""What rules ask of one end, by where it is counted."""
+"""Conditions of rules on one end, by the place where it counts."""

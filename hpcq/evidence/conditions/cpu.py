@@ -1,4 +1,4 @@
-"""Conditions on the CPU's clock, sleep and neighbours. See conditions.py."""
+"""Conditions on the CPU's clock, sleep states and sibling threads."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from hpcq.evidence.conditions.link import cpu_list
 from hpcq.evidence.conditions.network import Figures, Matching
 from hpcq.evidence.ends import TICKS_A_SECOND, End
 
-#: Of the clock that the CPU is sold with. Turbo comes and goes with heat and load and is no reference.
+#: Share of the clock that the CPU is sold with. Turbo varies with heat and load, so it is no reference.
 SLOW_CLOCK_RATIO = 0.9
-#: Where the base clock is not known: of the highest (turbo) clock, which bases are 0.55 to 0.8 of.
+#: If the base clock is unknown: share of the highest (turbo) clock. Base clocks are 0.55 to 0.8 of it.
 SLOW_TURBO_RATIO = 0.5
-#: Above this share of the time in deep sleep, waking up is part of each round trip.
+#: Above this share of the time in deep sleep, every round trip includes waking up.
 DEEP_IDLE_RATIO = 0.2
-#: Of the sibling's time: two threads of one core share its units.
+#: Share of the sibling's time: two threads of one core share its units.
 SIBLING_BUSY_RATIO = 0.25
 COMPACTION_COUNT_MIN = 10
 
 
 def cpu_throttled(side: Side) -> Figures | None:
-    """The CPU cut its own clock for heat."""
+    """The CPU lowered its own clock because of heat."""
     return Matching(names.THROTTLED)(side)
 
 
 def cpu_saves_power(side: Side) -> Figures | None:
-    """The CPU ran well below the clock that it is sold with, or under a governor that keeps it there."""
+    """The CPU ran well below its nominal clock, or under a governor that keeps it there."""
     reading = side.here.gauge(names.FREQUENCY)
     governor, driver = side.here.fact("governor"), str(side.here.fact("frequency_driver") or "")
     reference_hz = reference_clock_hz(side.here)
@@ -42,7 +42,7 @@ def cpu_saves_power(side: Side) -> Figures | None:
 
 
 def reference_clock_hz(end: End) -> float | None:
-    """The base clock: as the kernel says it, as the model's name says it, else what half of the highest clock would be."""
+    """The base clock: as Linux reports it, else from the model's name, else a fixed share of the highest clock."""
     base_hz = end.number("frequency_base_hz")
     named = re.search(r"@\s*(\d+(?:\.\d+)?)\s*GHz", str(end.fact("cpu_model") or ""))
     highest_hz = end.number("frequency_max_hz")
@@ -54,7 +54,7 @@ def reference_clock_hz(end: End) -> float | None:
 
 
 def deep_sleep(side: Side) -> Figures | None:
-    """A round trip measured by a CPU that slept deeply between its messages."""
+    """A round trip, measured by a CPU that slept deeply between its messages."""
     if not side.case.round_trips or side.here.interval_ns <= 0:
         return None
     found = side.here.matching(names.DEEP_IDLE)
@@ -68,12 +68,12 @@ def deep_sleep(side: Side) -> Figures | None:
 
 
 def sibling_busy(side: Side) -> Figures | None:
-    """The other hardware thread of the process's core was at work: neither had the whole core."""
+    """The other hardware thread of the process's core was busy: neither had the whole core."""
     cpu = side.here.cpu_index
     whole_ticks = side.here.interval_s * TICKS_A_SECOND
     if cpu is None or whole_ticks < 1 or side.case.shared_kernel:
         return None
-    # the kernels write lists with how many CPUs say so: `0,32 2, 1,33 2`
+    # the kernels write each list with the number of CPUs in it: `0,32 2, 1,33 2`
     for group in str(side.here.fact("thread_siblings") or "").split(", "):
         members = cpu_list(group.split(" ")[0])
         if cpu not in members:
@@ -87,7 +87,7 @@ def sibling_busy(side: Side) -> Figures | None:
 
 
 def memory_compacted(side: Side) -> Figures | None:
-    """Processes waited while the kernel moved memory about for large pages."""
+    """Processes waited while Linux compacted memory for large pages."""
     count = side.here.count(names.COMPACTION_STALLED[:1]) or 0
     if count < COMPACTION_COUNT_MIN:
         return None

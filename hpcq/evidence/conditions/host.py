@@ -1,4 +1,4 @@
-"""Conditions on the hosts: who had the CPU, the wall clock, and the crossing. See conditions.py."""
+"""Conditions on the hosts: who used the CPU, the wall clock, and whether the bytes crossed the interface."""
 
 from __future__ import annotations
 
@@ -12,28 +12,32 @@ from hpcq.evidence.crossing import Crossing, crossing
 from hpcq.evidence.ends import TICKS_A_SECOND, End
 from hpcq.evidence.judgement import CrossedInterface
 
-#: Of a core's time: below it the core had time left for more packets (with ticks of 10 ms, 5 % is 5 of a second's 100).
+#: Busy share of a core. Below it, the core had time for more packets (with ticks of 10 ms, 5 % is 5 of a second's 100).
 CORE_BUSY_RATIO = 0.95
-#: Of that, in interrupts: then it is the kernel's receive path and not a process that is at its end.
+#: Share of that in interrupts: above it, the operating system's receive path is the limit and not a process.
 CORE_INTERRUPT_RATIO = 0.5
-#: Fewer ticks than these tell nothing of a core.
+#: With fewer ticks than these, nothing can be said about a core.
 CORE_TICKS_MIN = 20
-#: Of the process's time. Quiet ping-pongs wait 3 to 4 % (measured, 14,000 wake-ups a second); one competitor brings 20 to 50 %.
+#: Share of the process's time. Quiet ping-pongs wait 3 to 4 % (measured, 14,000 wake-ups per second); one competitor
+#: adds 20 to 50 %.
 WAITED_RATIO = 0.10
-#: Cores kept busy by others: daemons stay below a tenth; a process that shares the test's core gets half of it.
+#: Cores that others keep busy: daemons stay below a tenth; a process that shares the test's core gets half of it.
 OTHER_CORES = 0.25
 OTHER_TICKS_MIN = 10
-#: Of one core. Repetitions on a quiet machine spread by some 3 %.
+#: Share of one core. Repetitions on a quiet machine spread by about 3 %.
 STOLEN_RATIO = 0.05
 STOLEN_TICKS_MIN = 5
 QUOTA_HELD_RATIO = 0.01
-#: Time daemons slew by 500 ppm at the most (adjtimex(2)); 10 ms more is a step and not a preempted snapshot.
+#: Time daemons slew by at most 500 ppm (adjtimex(2)); 10 ms more is a step and not a preempted snapshot.
 STEP_NS_MIN = 10_000_000
 SLEW_RATIO = 500e-6
 
 
 def core_busy_with_interrupts(side: Side) -> Figures | None:
-    """A core at its end, most of it in interrupts. Lines of large nodes leave idle time out, so the interval is the whole."""
+    """A core at its limit, most of it in interrupts.
+
+    Nodes with many cores omit idle time, so the interval counts as the whole.
+    """
     worst: Figures | None = None
     whole_ticks = side.here.interval_s * TICKS_A_SECOND
     for cpu, ticks in side.here.ticks.items():
@@ -51,7 +55,7 @@ def core_busy_with_interrupts(side: Side) -> Figures | None:
 
 
 def core_busy_with_process(side: Side) -> Figures | None:
-    """The test's own process had no time left; one that waits by spinning always looks so and is left out."""
+    """The test's own process used all of its core. A process that waits by spinning always looks so and is left out."""
     spins = side.case.over_mpi or (side.sends and side.case.parameters.get("pacing") == "spin")
     own_us = side.here.count(names.OWN_CPU_US)
     if spins or own_us is None or side.here.interval_ns <= 0:
@@ -63,9 +67,12 @@ def core_busy_with_process(side: Side) -> Figures | None:
 
 
 def waited_for_cpu(side: Side) -> Figures | None:
-    """The process was ready to run while another had its CPU. Waiting for the interrupts that bring its own packets is part
-    of the work (a quiet receiver of a stream waits 10 to 23 % of the time so), hence others must be seen at work too. On a
-    shared kernel the other end may have had the CPU: no sign of others."""
+    """The process was ready to run while another one had its CPU.
+
+    Waiting for the interrupts that deliver its own packets is part of the work: a quiet receiver of a stream waits
+    10 to 23 % of the time. So others must have been active too. If both ends share one system, the other end may have
+    had the CPU, which is no sign of others.
+    """
     waited_ns = side.here.count(names.OWN_WAIT_NS)
     if waited_ns is None or side.here.interval_ns <= 0 or waited_ns < WAITED_RATIO * side.here.interval_ns:
         return None
@@ -85,14 +92,14 @@ def waited_for_cpu(side: Side) -> Figures | None:
 
 
 def others_at_work(side: Side) -> Figures | None:
-    """CPU time of the node that neither the test nor interrupts took."""
+    """CPU time of the node that neither the test nor interrupts used."""
     work = _work_of_others(side)
     return {"other_cores": work.cores, "own_cores": work.own_cores} if work is not None and work.seen else None
 
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """CPU time of a node in cores, of others and of the test."""
+    """CPU time of a node in cores: that of others, and that of the test."""
 
     cores: float
     own_cores: float
@@ -100,26 +107,26 @@ class _Work:
 
     @property
     def seen(self) -> bool:
-        """More than daemons and the coarseness of ticks."""
+        """Whether it exceeds daemons and the coarseness of ticks."""
         return self.cores >= OTHER_CORES and self.ticks >= OTHER_TICKS_MIN
 
 
 def _work_of_others(side: Side) -> _Work | None:
-    """What processes did on the node, less the test's; None where that is not counted."""
+    """CPU time of the node's processes without the test's; None if it is not counted."""
     ticks = side.here.ticks.get("cpu", {})
     own_us = side.here.count(names.OWN_CPU_US)
     if not ticks or own_us is None or side.here.interval_ns <= 0:
         return None
     if side.case.shared_kernel and side.there is not None:
         own_us += side.there.count(names.OWN_CPU_US) or 0
-    # threads of NAPI receive the test's own packets, and their time counts as the system's
+    # NAPI threads receive the test's own packets, but their time counts as system time
     modes = [mode for mode in names.WORK_MODES if mode != "system"] if side.here.number("threaded") else names.WORK_MODES
     work_ticks = max(0.0, sum(ticks.get(mode, 0) for mode in modes) - _own_share(side, own_us) * TICKS_A_SECOND / 1e6)
     return _Work(work_ticks / TICKS_A_SECOND / side.here.interval_s, own_us * 1e3 / side.here.interval_ns, work_ticks)
 
 
 def _own_share(side: Side, own_us: int) -> float:
-    """The test's own CPU time as far as it is among the ticks that are looked at."""
+    """The part of the test's own CPU time that the examined ticks contain."""
     if not side.here.number("threaded"):
         return own_us
     ends = [side.here] + ([side.there] if side.case.shared_kernel and side.there is not None else [])
@@ -127,7 +134,7 @@ def _own_share(side: Side, own_us: int) -> float:
 
 
 def stolen(side: Side) -> Figures | None:
-    """Time that the hypervisor gave to other machines."""
+    """Time that the hypervisor gave to other virtual machines."""
     ticks = side.here.ticks.get("cpu", {}).get("steal", 0)
     if side.here.interval_ns <= 0 or ticks < STOLEN_TICKS_MIN:
         return None
@@ -136,7 +143,7 @@ def stolen(side: Side) -> Figures | None:
 
 
 def held_by_quota(side: Side) -> Figures | None:
-    """The control group's CPU quota stopped the process."""
+    """The control group's CPU quota throttled the process."""
     held_us = side.here.count(names.QUOTA_HELD_US)
     if not held_us or side.here.interval_ns <= 0:
         return None
@@ -145,7 +152,7 @@ def held_by_quota(side: Side) -> Figures | None:
 
 
 def clock_stepped(side: Side) -> Figures | None:
-    """The wall clock moved otherwise than the monotonic one between the snapshots."""
+    """The wall clock and the monotonic clock advanced differently between the snapshots."""
     end = side.here
     reading = end.gauge(names.WALL_MINUS_MONOTONIC)
     if reading is not None:
@@ -161,12 +168,12 @@ def clock_stepped(side: Side) -> Figures | None:
 
 
 def crossing_unknown(side: Side) -> Figures | None:
-    """No counter tells whether the bytes crossed the interface under test."""
+    """No counter shows whether the bytes crossed the interface under test."""
     return _crossing(side.case, CrossedInterface.UNKNOWN)
 
 
 def not_crossed(side: Side) -> Figures | None:
-    """The bytes went another way."""
+    """The bytes took another path."""
     return _crossing(side.case, CrossedInterface.NO)
 
 

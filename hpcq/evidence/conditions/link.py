@@ -1,4 +1,4 @@
-"""Conditions on the NIC and its place in the node: PCIe, link, MTU, rings, interrupts, coalescing. See conditions.py."""
+"""Conditions on the NIC and its place in the node: PCIe, link, MTU, rings, interrupts, coalescing."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from hpcq.evidence.case import Side
 from hpcq.evidence.conditions.network import Figures
 from hpcq.evidence.ends import End
 
-#: Of the NIC's interrupts; below, only a queue or two is misplaced.
+#: Share of the NIC's interrupts; below it, only one or two queues are misplaced.
 FAR_RATIO = 0.5
 FAR_COUNT_MIN = 1000
-#: NUMA distances below it are within a socket (sub-NUMA clusters, NPS2 and NPS4); 20 and more is another socket (ACPI SLIT).
+#: NUMA distances below this are within a socket (sub-NUMA clusters, NPS2 and NPS4); from 20 on it is another one
+#: (ACPI SLIT).
 FAR_DISTANCE = 20
-#: A coalescing delay below it is no more than what fast cards take anyway.
+#: A coalescing delay below this is no more than the latency of fast cards.
 COALESCING_NS_MIN = 10_000
-#: The floor explains a round trip when it is most of it and not more than all of it.
+#: The floor explains a round trip if it is most of it, but not more than all of it.
 COALESCING_RATIO_MIN, COALESCING_RATIO_MAX = 0.5, 1.05
 
 
@@ -48,7 +49,7 @@ def process_far(side: Side) -> Figures | None:
 
 
 def coalescing(side: Side) -> Figures | None:
-    """The round trip is mostly the time that both NICs wait before they interrupt."""
+    """The round trip consists mostly of the time that both NICs wait before they interrupt."""
     median_ns = side.case.metric("round_trip_p50_ns")
     if side.there is None or not median_ns:
         return None
@@ -66,7 +67,7 @@ def coalescing(side: Side) -> Figures | None:
 
 
 def mtu_differs(side: Side) -> Figures | None:
-    """Told at the end with the smaller MTU; the loopback interface has one of its own."""
+    """Reported at the end with the smaller MTU. The loopback interface has its own MTU."""
     if side.there is None or "lo" in {side.here.interface, side.there.interface}:
         return None
     here, there = side.here.number("mtu_bytes"), side.there.number("mtu_bytes")
@@ -79,7 +80,7 @@ def link_degraded(side: Side) -> Figures | None:
     """Half duplex, below what the NIC can, or below the other end with the same driver."""
     duplex = str(side.here.fact("duplex") or "unknown").lower()
     speed = side.here.number("speed_bps")
-    # a slower switch port that says so is no fault of this link
+    # a slower switch port that advertises its rate is no fault of this link
     known = [most for key in ("speed_max_bps", "partner_speed_max_bps") if (most := side.here.number(key))]
     most = min(known) if side.here.number("speed_max_bps") else None
     figures: Figures = {"duplex": duplex, "speed_bps": speed or 0.0}
@@ -111,15 +112,15 @@ def pcie_degraded(side: Side) -> Figures | None:
 
 
 def _least(*values: float | None) -> float | None:
-    """The smaller of what card and slot can; where only the card is known, the card's."""
+    """The lower limit of card and slot; if only the card's is known, the card's."""
     known = [value for value in values if value]
     return min(known) if known else None
 
 
 def cpus_near(end: End) -> set[int] | None:
-    """CPUs of the socket that the NIC hangs on; None when there is but one NUMA node, or it is not known.
+    """CPUs of the NIC's socket; None if there is only one NUMA node, or if it is not known.
 
-    NUMA nodes of the same socket (by their distance) are near: an interrupt there crosses no link between sockets.
+    NUMA nodes of the same socket (by their distance) count as near: an interrupt there crosses no link between sockets.
     """
     node = end.number("numa_node")
     nodes = {
@@ -136,7 +137,7 @@ def cpus_near(end: End) -> set[int] | None:
 
 
 def cpu_list(text: str) -> set[int]:
-    """`0-3,8` as the kernel writes lists of CPUs."""
+    """`0-3,8`, the form in which Linux writes lists of CPUs."""
     return {
         cpu
         for first, last in re.findall(r"(\d+)(?:-(\d+))?", text)
@@ -145,7 +146,10 @@ def cpu_list(text: str) -> set[int]:
 
 
 def _of_nic(interrupt: str, interface: str, address: str, numbers: set[str]) -> bool:
-    """Whether an interrupt's name is that of the NIC: eth0-TxRx-3#57, mlx5_comp3@pci:0000:81:00-0#57, #57 of its affinities."""
+    """Whether an interrupt belongs to the NIC.
+
+    Forms: eth0-TxRx-3#57, mlx5_comp3@pci:0000:81:00-0#57, or #57 of its affinities.
+    """
     action, _, number = interrupt.rpartition("#")
     if number in numbers:
         return True

@@ -1,9 +1,9 @@
-"""What a rule asks of one end: small conditions that return the figures they rest on, or None.
+"""Conditions of rules on one end: small functions that return the figures they used, or None.
 
-    Counted(names.TCP_PRUNED, at_least=1)     a condition that is all data: counters, threshold, what to show beside them
+    Counted(names.TCP_PRUNED, at_least=1)     a condition that is only data: counters, threshold, what to show beside them
     lost_in_nic(side)                         a condition that needs a few lines
 
-The host's conditions (CPU, clock, facts) stand in conditions_host.py.
+The host's conditions (CPU, clock, facts) are in host.py.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from hpcq.evidence.ends import End
 Figures = dict[str, float | int | str]
 Condition = Callable[[Side], Figures | None]
 
-#: Below 1 in 10,000 a counter that also holds packets that nobody wanted says nothing.
+#: Below 1 in 10,000, a counter that also includes unwanted packets says nothing.
 DROPPED_RATIO = 1e-4
 DROPPED_COUNT_MIN = 10
-#: A tail loss probe sends one segment again that may not have been lost (RFC 8985, section 7): two of them are no sign.
+#: A tail loss probe resends one segment that may not have been lost (RFC 8985, section 7), so two of them are no sign.
 RETRANSMIT_COUNT_MIN = 3
 RETRANSMIT_RATIO = 1e-4
-#: Other traffic below 1 Mbit/s, 0.1 % of the link or 5 % of what was measured moves no result by more than its noise.
+#: Other traffic below 1 Mbit/s, 0.1 % of the link or 5 % of the measured rate moves no result by more than its noise.
 OTHER_BPS_MIN = 1e6
 OTHER_OF_LINK_RATIO = 1e-3
 OTHER_OF_MEASURED_RATIO = 0.05
-#: The share of a socket buffer that payload gets: half of it, the rest pays for headers (tcp(7), tcp_adv_win_scale).
+#: The share of a socket buffer for payload: half. The rest is for headers (tcp(7), tcp_adv_win_scale).
 BUFFER_PAYLOAD_RATIO = 0.5
-#: A window that limited a flow for less of its time than this is not what limits it.
+#: A window that limited a flow for a smaller share of its time is not its limit.
 WINDOW_LIMITED_RATIO = 0.2
-#: The system's own sizing lags a little behind a growing flow; half of the time is no lag.
+#: Autotuning lags slightly behind a growing flow. Half of the time is more than lag.
 AUTOTUNED_LIMITED_RATIO = 0.5
-#: A sender that reaches this share of the rate it was asked for did not fall behind.
+#: A sender that reaches this share of the requested rate did not fall behind.
 RATE_REACHED_RATIO = 0.95
 
 
@@ -49,7 +49,7 @@ class Counted:
     beside: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __call__(self, side: Side) -> Figures | None:
-        """The count, and what stands beside it."""
+        """The count and the figures to show beside it."""
         found = side.here.count(self.counters)
         if found is None or found < self.at_least:
             return None
@@ -58,7 +58,7 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """Counters of a form; the largest one counts, since several of them often count the same packets."""
+    """Counters that fit a pattern. The largest counts, since several often count the same packets."""
 
     pattern: str
     at_least: int = 1
@@ -73,7 +73,7 @@ class Matching:
 
 
 def dropped_at_qdisc(side: Side) -> Figures | None:
-    """Drops of the interface's queueing disciplines; without their counters, what IP could not hand down."""
+    """Drops of the interface's queueing disciplines; without those counters, packets that IP could not pass on."""
     found = side.here.matching(names.QDISC_DROPPED)
     if found:
         largest = max(found, key=lambda name: found[name])
@@ -86,7 +86,7 @@ def dropped_at_qdisc(side: Side) -> Figures | None:
 
 
 def refused_at_send_socket(side: Side) -> Figures | None:
-    """Datagrams that the sending socket refused, less those that the queue below it dropped: those count here too."""
+    """Datagrams that the sending socket refused, without drops of the queue below it, which count here too."""
     refused = side.here.count(names.UDP_SEND_REFUSED)
     if not refused:
         return None
@@ -96,13 +96,13 @@ def refused_at_send_socket(side: Side) -> Figures | None:
 
 
 def dropped_in_nic(side: Side) -> Figures | None:
-    """Overruns at once; plain drops only when they are more than what every network brings."""
+    """Any overrun; plain drops only above the level that every network has."""
     overrun = Matching(names.NIC_OVERRUN)(side)
     if overrun:
         return overrun | {"ring": ring_text(side)}
     unwanted = side.here.matching(names.NIC_DROPPED_NOT)
     found = {name: delta for name, delta in side.here.matching(names.NIC_DROPPED).items() if name not in unwanted}
-    # the backlog's drops are counted at the interface too (net/core/dev.c, enqueue_to_backlog)
+    # the interface counts the backlog's drops too (net/core/dev.c, enqueue_to_backlog)
     if not found or not side.here.readable("softnet"):
         return None
     largest = max(found, key=lambda name: found[name])
@@ -114,7 +114,7 @@ def dropped_in_nic(side: Side) -> Figures | None:
 
 
 def ring_text(side: Side) -> str:
-    """`1024 of 8192 entries`: the size of the receive ring, which decides how long the CPU may be away."""
+    """`1024 of 8192 entries`: the size of the receive ring, which limits how long the CPU may be away."""
     ring, most = side.here.number("ring_rx"), side.here.number("ring_rx_max")
     if not ring:
         return "an unknown number of entries"
@@ -122,7 +122,7 @@ def ring_text(side: Side) -> str:
 
 
 def dropped_in_softnet(side: Side) -> Figures | None:
-    """Packets that a CPU's backlog had no room for."""
+    """Packets for which a CPU's backlog had no room."""
     found = side.here.matching(names.SOFTNET_DROPPED)
     if not found:
         return None
@@ -131,7 +131,7 @@ def dropped_in_softnet(side: Side) -> Figures | None:
 
 
 def refused_at_receive_socket(side: Side) -> Figures | None:
-    """Datagrams that a full receive buffer refused; the test's own socket says so best, else the node's counters."""
+    """Datagrams that a full receive buffer refused: by the test's own socket if possible, else by the node's counters."""
     own = side.case.metric("socket_drop_count") if side.receives and not side.case.round_trips else None
     node = side.here.count(names.UDP_RECEIVE_REFUSED) or 0
     count = int(own) if own is not None else node
@@ -143,7 +143,7 @@ def refused_at_receive_socket(side: Side) -> Figures | None:
 
 
 def sent_again(side: Side) -> Figures | None:
-    """Segments that TCP sent again, more than a stray probe."""
+    """Segments that TCP sent again, more than a stray probe explains."""
     again, sent = side.here.count(names.TCP_SENT_AGAIN), side.here.count(names.TCP_SENT)
     if again is None or again < RETRANSMIT_COUNT_MIN or again < RETRANSMIT_RATIO * (sent or 0):
         return None
@@ -159,12 +159,12 @@ def sent_again(side: Side) -> Figures | None:
 
 
 def lost_in_network(side: Side) -> Figures | None:
-    """Datagrams that left the sender and reached no counter of the receiver."""
+    """Datagrams that left the sender but appear in no counter of the receiver."""
     lost = side.case.metric("lost_count")
     sent = side.case.metric("sent_count")
     if not lost or not sent or side.case.round_trips or not side.sends or side.there is None:
         return None
-    # a node that cannot count its drops could have lost all of them
+    # a node that cannot count its drops could have lost all of them itself
     unseen = [f"{end.name}: {counter.split('.')[0]}" for end, counter in _drop_counters(side) if not end.readable(counter)]
     in_hosts = _dropped_between(side)
     between = int(lost) - in_hosts
@@ -174,7 +174,7 @@ def lost_in_network(side: Side) -> Figures | None:
 
 
 def fell_behind(side: Side) -> Figures | None:
-    """A sender that did not reach its rate because its socket, or its CPU, did not take it."""
+    """A sender that missed its rate because its socket or its CPU could not keep up."""
     rate, sent = side.case.parameters.get("rate_bps"), side.case.metric("sent_bps")
     if not isinstance(rate, (int, float)) or isinstance(rate, bool) or rate <= 0 or sent is None or not side.sends:
         return None
@@ -186,7 +186,7 @@ def fell_behind(side: Side) -> Figures | None:
 
 
 def buffer_too_small(side: Side) -> Figures | None:
-    """A TCP socket buffer that was set by hand and held the flow up: as the sender's kernel timed it, else by an estimate."""
+    """A TCP socket buffer of fixed size that limited the flow: by the sender's timing in Linux, else by an estimate."""
     which = "send" if side.sends else "receive"
     asked = side.case.parameters.get(f"{which}_buffer_bytes")
     round_trip_ns = side.case.metric("tcp_round_trip_ns")
@@ -194,7 +194,7 @@ def buffer_too_small(side: Side) -> Figures | None:
     granted = side.case.granted.get(f"{side.here.name}_{which}_buffer_bytes")
     if not asked or round_trip_ns is None or rate is None or not isinstance(granted, int) or side.sender is None:
         return None
-    under_way = rate / (side.case.parameters.get("flow_count") or 1) * round_trip_ns / 8e9  # of one flow, as the buffer
+    under_way = rate / (side.case.parameters.get("flow_count") or 1) * round_trip_ns / 8e9  # of one flow
     limited_ratio = window_limited_ratio(side)
     figures: Figures = {"buffer": which, "granted_bytes": granted, "under_way_bytes": int(under_way)}
     if limited_ratio is not None:
@@ -203,7 +203,7 @@ def buffer_too_small(side: Side) -> Figures | None:
 
 
 def autotuning_at_its_end(side: Side) -> Figures | None:
-    """A TCP buffer that the system sizes, and that nevertheless held the flow up for most of its time."""
+    """A TCP buffer that the system sizes, and that still limited the flow for most of its time."""
     which = "send" if side.sends else "receive"
     limited_ratio = window_limited_ratio(side)
     if side.case.round_trips or side.case.parameters.get(f"{which}_buffer_bytes") or limited_ratio is None:
@@ -220,7 +220,10 @@ def autotuning_at_its_end(side: Side) -> Figures | None:
 
 
 def window_limited_ratio(side: Side) -> float | None:
-    """The share of its time that this end's buffer held the flow up, as the sender's kernel counted; None before Linux 4.10."""
+    """The share of time for which this end's buffer limited the flow, as the sender counted it.
+
+    None before Linux 4.10.
+    """
     sender = side.sender
     if sender is None or sender.interval_ns <= 0 or not sender.count(names.FLOW_BUSY_US):
         return None
@@ -229,7 +232,7 @@ def window_limited_ratio(side: Side) -> float | None:
 
 
 def other_traffic(side: Side) -> Figures | None:
-    """More bytes on the interface than the test, its headers and what it sent again can have been."""
+    """More bytes on the interface than the test, its headers and its retransmissions can explain."""
     end, moved = side.here, side.case.moved(side.here.name)
     if moved is None or end.interval_ns <= 0 or lags(end):
         return None
@@ -238,7 +241,7 @@ def other_traffic(side: Side) -> Figures | None:
         seen = interface_moved(end, way)
         if seen is None:
             return None
-        # both directions of the test, and both ends, are one counter of the loopback interface
+        # one counter of the loopback interface holds both directions of the test, and both ends
         own_bytes = sum(each.most_bytes for each in moved.values()) if end.interface == "lo" else one.most_bytes
         segments = (names.TCP_SENT, names.UDP_SENT) if way == "tx" else (names.TCP_RECEIVED, names.UDP_RECEIVED)
         head_count = max(seen[1], sum(end.count(counters) or 0 for counters in segments))
@@ -252,7 +255,7 @@ def other_traffic(side: Side) -> Figures | None:
 
 
 def _again_bytes(side: Side) -> float:
-    """What TCP sent twice, at the most, in both directions."""
+    """The most that TCP can have sent twice, in both directions."""
     again = sum(end.count(names.TCP_SENT_AGAIN) or 0 for end in (side.here, side.there) if end)
     mss = side.case.granted.get("client_mss_bytes")
     return again * (mss if isinstance(mss, int) else 9000)
@@ -266,7 +269,7 @@ def _drop_counters(side: Side) -> list[tuple[End, str]]:
 
 
 def _dropped_between(side: Side) -> int:
-    """What both hosts say they dropped on the way from this end's socket to the other's."""
+    """Packets that both hosts report as dropped between this end's socket and the other's."""
     there = Side(side.case, side.there, side.here) if side.there is not None else None
     places = [dropped_at_qdisc(side), refused_at_send_socket(side)]
     if there is not None:

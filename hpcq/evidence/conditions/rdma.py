@@ -1,4 +1,4 @@
-"""Conditions on flow control, congestion and RDMA ports: what slows a fabric down without losing a packet for good.
+"""Conditions on flow control, congestion and RDMA ports: what slows a fabric without losing a packet for good.
 
 Only the RDMA port of the interface under test counts (End.rdma_pattern): another card of the node may carry storage.
 """
@@ -14,25 +14,26 @@ from hpcq.evidence.ends import End
 
 #: A single late acknowledgement happens on any fabric.
 RDMA_AGAIN_COUNT_MIN = 3
-#: Fewer notices of congestion than these, or pause frames, are the beginning of any flow.
+#: Fewer congestion notices or pause frames than these occur at the start of any flow.
 CONGESTION_COUNT_MIN = 100
 PAUSE_COUNT_MIN = 10
-#: Of the interval a port stood waiting for credits; ticks of 4 ns (ConnectX; other cards differ by a small factor).
+#: Share of the interval in which a port waited for credits; ticks of 4 ns (ConnectX; other cards differ by a small
+#: factor).
 XMIT_WAIT_RATIO = 0.05
 XMIT_WAIT_TICK_NS = 4.0
-#: Lanes of an InfiniBand link; two is what split cables of HDR and NDR have.
+#: Lanes of an InfiniBand link. Split cables of HDR and NDR have two.
 LANES = 4
 SPLIT_LANES = 2
 _SPLIT_RATES = ("HDR", "NDR", "XDR")
 
 
 def rdma_sent_again(side: Side) -> Figures | None:
-    """Packets of the RDMA port that were out of sequence, acknowledged late or not at all."""
+    """Packets of the RDMA port that were out of sequence, acknowledged late or not acknowledged."""
     return Matching(names.RDMA_AGAIN, at_least=RDMA_AGAIN_COUNT_MIN)(side)
 
 
 def congestion_marked(side: Side) -> Figures | None:
-    """Packets that switches marked (ECN), and notices of congestion that ends sent or obeyed."""
+    """Packets that switches marked (ECN), and congestion notices that the ends sent or obeyed."""
     found = Matching(names.CONGESTION_MARKED, at_least=CONGESTION_COUNT_MIN)(side)
     marked = side.here.count(names.IP_CONGESTION_MARKED) or 0
     if found is None and marked >= CONGESTION_COUNT_MIN:
@@ -54,7 +55,7 @@ def paused(side: Side) -> Figures | None:
 
 
 def waited_for_credits(side: Side) -> Figures | None:
-    """Time that the RDMA port had data and the other end of the link no room for it."""
+    """Time in which the RDMA port had data but the other end of the link had no room for it."""
     found = side.here.matching(names.XMIT_WAIT)
     if not found or side.here.interval_ns <= 0:
         return None
@@ -64,7 +65,7 @@ def waited_for_credits(side: Side) -> Figures | None:
 
 
 def lanes_missing(side: Side) -> Figures | None:
-    """An InfiniBand link with fewer lanes than four, unless both ends have the two of a split cable."""
+    """An InfiniBand link with fewer than four lanes, unless both ends have the two of a split cable."""
     here = _lanes(side.here)
     if here is None or here[0] >= LANES:
         return None
@@ -77,7 +78,7 @@ def lanes_missing(side: Side) -> Figures | None:
 
 
 def _lanes(end: End) -> tuple[int, str] | None:
-    """Lanes and rate of the port behind the interface: `100 Gb/sec (4X EDR)`; None where it is no InfiniBand port."""
+    """Lanes and rate of the port behind the interface: `100 Gb/sec (4X EDR)`; None if it is no InfiniBand port."""
     port = str(end.facts.get(f"rdma.{end.interface}.port") or "")
     device, _, number = port.rpartition(".")
     rate = str(end.facts.get(f"rdma.{device}.port{number}.rate") or "")

@@ -1,1 +1,1 @@
-"""The rows of the table of rules, by what they speak of."""
+"""The rows of the table of rules, by subject."""

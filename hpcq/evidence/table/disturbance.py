@@ -1,4 +1,4 @@
-"""Rules on others who shared the node: what they find marks a result as disturbed. See rules.py."""
+"""Rules on others who shared the node: their findings mark a result as disturbed. See rules.py."""
 
 from __future__ import annotations
 

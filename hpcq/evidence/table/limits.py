@@ -1,4 +1,4 @@
-"""Rules on what sets or slows a number: buffers, CPU, NIC, fabric. See rules.py."""
+"""Rules on what limits or slows a result: buffers, CPU, NIC, fabric. See rules.py."""
 
 from __future__ import annotations
 

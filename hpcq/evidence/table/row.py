@@ -10,19 +10,19 @@ from hpcq.evidence.judgement import Rule
 
 
 class Scope(Enum):
-    """Where a rule is looked for."""
+    """The ends at which a rule applies."""
 
     EACH_END = "each end"
-    """What one network stack, process or interface counts."""
+    """For counters of one network stack, process or interface."""
     EACH_MACHINE = "each machine"
-    """What a whole machine counts: told once, for both ends, where they share a kernel."""
+    """For counters of a whole machine: reported once for both ends if they share one system."""
     RESULT = "the result"
-    """What concerns both ends at once."""
+    """For both ends at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One rule: `when` is its condition in words, `message` what is said with the figures put in."""
+    """One rule: `when` is its condition in words, `message` its text with places for the figures."""
 
     rule: Rule
     scope: Scope

@@ -1,1 +1,1 @@
-"""What people and upkeep change in the database: annotations, pruning, merging, reading evidence again."""
+"""Changes to the database by people and upkeep: annotations, pruning, merging, reading evidence again."""

@@ -1,6 +1,6 @@
-"""What people add to the database: notes, events, baselines, retractions, and what they decided about changes.
+"""What people add to the database: notes, events, baselines, retractions and decisions about changes.
 
-Nothing here deletes a row: taking something back is a row of its own, with who and why.
+Nothing here deletes a row: undoing something adds a row that says who did it and why.
 """
 
 # ruff: noqa: S608 - queries are put together from our own column names; values are always bound
@@ -23,14 +23,14 @@ EVENT_KINDS = ("maintenance", "reboot", "drain", "resume", "change", "note")
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """Who says something, and why."""
+    """The author of an entry and the reason."""
 
     who: str
     why: str
 
 
 def set_state(path: Path, change_ids: Sequence[int], state: str, said: Said) -> None:
-    """Say what is to be thought of changes. Raises UserError for numbers that are none."""
+    """Set the state of changes. Raises UserError for numbers that do not exist."""
     with writing(path) as database, transaction(database):
         for change_id in change_ids:
             if database.execute("SELECT 1 FROM change WHERE change_id = ?", (change_id,)).fetchone() is None:
@@ -45,13 +45,13 @@ def changes(database: Connection, states: Sequence[str] = (), node: str | None =
 
 
 def states_of(database: Connection, change_id: int) -> list[dict[str, Any]]:
-    """Everything that was decided about one change, oldest first."""
+    """All decisions about one change, oldest first."""
     query = "SELECT state_no, state, set_utc, who, why FROM change_state WHERE change_id = ? ORDER BY state_no"
     return [dict(row) for row in database.execute(query, (change_id,))]
 
 
 def retract(path: Path, result_ids: Sequence[int], said: Said) -> int:
-    """Declare measured results bad; returns how many were not retracted before."""
+    """Declare measured results bad. Returns how many were not retracted before."""
     with writing(path) as database, transaction(database):
         before = database.total_changes
         for result_id in result_ids:
@@ -61,7 +61,7 @@ def retract(path: Path, result_ids: Sequence[int], said: Said) -> int:
 
 
 def withdraw(path: Path, result_ids: Sequence[int], said: Said) -> int:
-    """Let retracted results count again; who had retracted them, and why, stays known."""
+    """Let retracted results count again. The database still knows who retracted them, and why."""
     count = 0
     with writing(path) as database, transaction(database):
         for result_id in result_ids:
@@ -78,7 +78,7 @@ def withdraw(path: Path, result_ids: Sequence[int], said: Said) -> int:
 
 
 def results_of(database: Connection, run: str, node: str | None, kernel: str | None) -> list[int]:
-    """The measured results of a run that count, of pairs with this node, by this kernel."""
+    """Measured results of a run that count, of pairs with this node and by this kernel."""
     name = find_run(database, run)
     rows = database.execute(
         "SELECT result_id FROM v_results WHERE run = ?1 AND outcome = 'measured' AND (?2 IS NULL OR ?2 IN (client, server))"
@@ -89,7 +89,10 @@ def results_of(database: Connection, run: str, node: str | None, kernel: str | N
 
 
 def set_baseline(path: Path, name: str, runs: Sequence[str], said: Said) -> list[str]:
-    """Make these runs the baseline of that name; returns their full names. The one before stays, but holds no more."""
+    """Make these runs the baseline of that name.
+
+    Returns their full names. The previous baseline stays, but no longer holds.
+    """
     with writing(path) as database, transaction(database):
         names = sorted({find_run(database, run) for run in runs})
         baseline_id = database.execute(
@@ -102,7 +105,10 @@ def set_baseline(path: Path, name: str, runs: Sequence[str], said: Said) -> list
 
 
 def baselines(database: Connection) -> list[dict[str, Any]]:
-    """Every baseline, the newest first, with runs and clusters; it holds where it is the newest of its name on a cluster."""
+    """All baselines, newest first, with runs and clusters.
+
+    On a cluster, the newest baseline of a name is the one that holds.
+    """
     found: dict[int, dict[str, Any]] = {}
     for row in database.execute("SELECT * FROM v_baselines ORDER BY set_utc DESC, run"):
         kept = {name: row[name] for name in ("baseline", "set_utc", "who", "why")}
@@ -115,9 +121,9 @@ def baselines(database: Connection) -> list[dict[str, Any]]:
 
 
 def add_event(path: Path, kind: str, times: tuple[str, str | None], places: Sequence[str], said: Said) -> int:
-    """Write an event down, once for each place (cluster, or cluster/node, or a node of only one cluster); none: for all.
+    """Record an event once per place: a cluster, cluster/node, or a node that only one cluster has. No place: all.
 
-    The same event is written once, however often it is said. Returns how many rows were new.
+    Recording the same event again adds nothing. Returns how many rows were new.
     """
     with writing(path) as database, transaction(database):
         new = 0
@@ -127,7 +133,7 @@ def add_event(path: Path, kind: str, times: tuple[str, str | None], places: Sequ
 
 
 def annotate(path: Path, what: str, name: str, note: str, who: str) -> None:
-    """Add a note to a run, a series, a result or a node (`what`). Raises UserError when there is none of that name."""
+    """Add a note to a run, a series, a result or a node (`what`). Raises UserError if none has that name."""
     with writing(path) as database, transaction(database):
         target: dict[str, int | None] = {}
         moment = utc_now()
@@ -147,9 +153,9 @@ def annotate(path: Path, what: str, name: str, note: str, who: str) -> None:
 
 
 def insert_event(database: Connection, kind: str, times: tuple[str, str | None], said: Said, **target: int | None) -> int:
-    """One row, unless it is there (1 or 0). times: from and until; said.why: the note.
+    """Insert one row unless it exists (1 or 0). times: from and until. said.why: the note.
 
-    An event that had no end yet gets it.
+    If the stored event has no end yet, it gets this one.
     """
     columns = ("cluster_id", "node_id", "run_id", "series_id", "result_id")
     where = " AND ".join(f"{name} IS :{name}" for name in columns)
@@ -173,7 +179,7 @@ def insert_event(database: Connection, kind: str, times: tuple[str, str | None],
 
 
 def events(database: Connection, from_utc: str | None, until_utc: str | None, node: str | None) -> list[dict[str, Any]]:
-    """What happened in a stretch of time, oldest first."""
+    """Events in a stretch of time, oldest first."""
     rows = database.execute(
         "SELECT * FROM v_events WHERE (?1 IS NULL OR coalesce(ended_utc, started_utc) >= ?1)"
         " AND (?2 IS NULL OR started_utc < ?2) AND (?3 IS NULL OR node = ?3 OR cluster || '/' || node = ?3)"
@@ -184,7 +190,7 @@ def events(database: Connection, from_utc: str | None, until_utc: str | None, no
 
 
 def set_groups(database: Connection, cluster: str, kind: str, groups: Iterable[tuple[str, str]], seen_utc: str) -> int:
-    """Note (node, group) of a cluster's nodes where it differs from what is known; returns how many were news."""
+    """Record (node, group) of a cluster's nodes where it differs from what is stored. Returns how many are new."""
     news = 0
     for node, group in groups:
         row = database.execute(
@@ -216,7 +222,7 @@ def add_state(database: Connection, change_id: int, state: str, said: Said) -> N
 
 
 def _measured(database: Connection, result_id: int) -> str:
-    """When a measured result was measured. Others may be replaced by a later load, so nothing is hung on them."""
+    """When a measured result was measured. A later load may replace other results, so they take no annotations."""
     row = database.execute("SELECT outcome, started_utc FROM result WHERE result_id = ?", (result_id,)).fetchone()
     if row is None:
         raise UserError(f"{result_id} is not a result in this database", "`hpcq results --each` shows their numbers")

@@ -1,14 +1,14 @@
-"""Looking after the database: is it sound, and how it stays small.
+"""Upkeep of the database: check that it is sound, and keep it small.
 
     check(path)              integrity, references, and that every planned repetition is accounted for
-    prune(path, before)      runs that ended before: metrics become one point per job, counters and histograms go;
+    prune(path, before)      of runs that ended before, metrics become one point per job; counters and histograms go;
                              runs of a baseline that holds stay as they are
 
-A job is rolled up once. What comes to it later (a file that was late, a retraction taken back) keeps its values beside the
-roll-up, and the point of the job is made of both.
+A job is rolled up once. Values that arrive later (a late file, a withdrawn retraction) stay beside the roll-up, and the
+point of the job combines both.
 
-A pruned point is the very point that histories show and verdicts rest on, so neither changes. What it was made of is in the
-run's folder, as long as that is kept.
+A pruned point equals the point that histories show and verdicts use, so neither changes. The single values remain in
+the run's folder for as long as you keep it.
 """
 
 # ruff: noqa: S608 - table names are our own
@@ -25,13 +25,13 @@ from hpcq.store.database import Connection, reading, transaction, writing
 from hpcq.store.query import median
 from hpcq.units import utc_now
 
-#: What goes when a run is pruned; results, boots, facts, warnings and findings stay.
+#: Rows that pruning deletes; results, boots, facts, warnings and findings stay.
 _PRUNED = ("metric", "evidence", "gauge", "histogram", "sample")
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """One thing looked at."""
+    """One check and its outcome."""
 
     item: str
     ok: bool
@@ -51,13 +51,13 @@ class Pruned:
 
 
 def check(path: Path) -> list[Checked]:
-    """Look at everything that can be wrong with a database; reads all of it."""
+    """Check everything that can be wrong with a database. Reads all of it."""
     with reading(path) as database:
         return list(_checks(database, path))
 
 
 def prune(path: Path, before_utc: str, *, dry_run: bool = False) -> Pruned:
-    """Roll up runs that had ended before then; retracted results stay as they are. All or nothing, then the file shrinks."""
+    """Roll up runs that ended before then, all or nothing, then shrink the file. Retracted results stay as they are."""
     bytes_before = path.stat().st_size if path.exists() else 0
     with writing(path) as database:
         with transaction(database):
@@ -136,7 +136,7 @@ def _old_parts(database: Connection, before_utc: str) -> list[int]:
 
 
 def _of_baselines(database: Connection) -> set[int]:
-    """Parts of runs that count as good now: their single values are what others are compared with."""
+    """Run parts of baselines that hold. Others are compared with their single values, so pruning leaves them alone."""
     rows = database.execute(
         "SELECT rc.run_cluster_id FROM v_baselines b JOIN run_cluster rc ON rc.run_id = b.run_id WHERE b.holds = 1"
     )

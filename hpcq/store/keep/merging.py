@@ -1,10 +1,10 @@
-"""Several sites' databases in one: rows of another database, with keys of this one.
+"""Merge the databases of several sites: copy the rows of another database, with the keys of this one.
 
     tables in the order of their foreign keys; for each:
-        rows of the other, keys replaced  ->  there already by natural key? take that  ->  else insert under a new key
+        rows of the other, keys replaced  ->  same natural key already here? take that  ->  else insert under a new key
 
-What is known on both sides (kernels, nodes, parameters, facts) is known once afterwards. A run's part on a cluster that both
-have is left as it is here. The other database is only read.
+What both sides know (kernels, nodes, parameters, facts) is stored once afterwards. If both have a run's part on a
+cluster, the one here stays as it is. The other database is only read.
 """
 
 # ruff: noqa: S608 - table and column names come from our own schema
@@ -22,7 +22,7 @@ from hpcq.store.database import Connection, reading, transaction, writing
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """What came over: run parts that are new, those that were there already, and rows by table."""
+    """What the merge copied: new run parts, run parts that were already here, and rows by table."""
 
     new_count: int
     known_count: int
@@ -35,16 +35,16 @@ class _Table:
     columns: tuple[str, ...]
     #: column -> table that it refers to
     foreign: dict[str, str]
-    #: its own key, where it has one of its own
+    #: The table's own key, where it has one.
     key: str | None
-    #: columns that tell rows apart beside it
+    #: Columns that, beside the key, tell rows apart.
     natural: tuple[str, ...]
 
 
 def merge(path: Path, other: Path, renamed: Mapping[str, str]) -> Merged:
-    """Bring everything of `other` into `path`. renamed: clusters that are called otherwise here (old name -> new name).
+    """Merge everything of `other` into `path`. renamed: clusters with another name here (old name -> new name).
 
-    All or nothing. Raises UserError for the same file twice or a cluster that is not there.
+    All or nothing. Raises UserError if both are the same file, or if a cluster does not exist.
     """
     if path.exists() and path.samefile(other):
         raise UserError(f"{other}: is the same file as {path}", "name another site's database")
@@ -80,13 +80,13 @@ def _bring_keyed(database: Connection, table: _Table, renamed: Mapping[str, str]
         database.executemany("UPDATE temp.come SET name = ? WHERE name = ?", [(new, old) for old, new in renamed.items()])
     same = " AND ".join(f"m.{column} IS c.{column}" for column in table.natural)
     database.execute(f"CREATE TEMP TABLE known AS SELECT c.old, m.{key} AS new FROM temp.come c JOIN main.{name} m ON {same}")
-    if name == "run_cluster":  # the same submissions are the same run, whatever its cluster is called there
+    if name == "run_cluster":  # the same submissions are the same run, whatever name its cluster has here
         database.execute(
             "INSERT INTO temp.known SELECT DISTINCT oj.run_cluster_id, mj.run_cluster_id FROM other.attempt oa"
             " JOIN other.job oj ON oj.job_id = oa.job_id JOIN main.attempt ma ON ma.tag = oa.tag"
             " JOIN main.job mj ON mj.job_id = ma.job_id"
         )
-    if name != "run_cluster":  # what hangs on a run's part that is here already stays away with it
+    if name != "run_cluster":  # rows of a run part that exists here are not copied either
         database.execute(f"INSERT OR IGNORE INTO temp.map_{name} SELECT old, new FROM temp.known")
     base = int(database.execute(f"SELECT coalesce(max({key}), 0) FROM main.{name}").fetchone()[0])
     columns = ", ".join(table.columns)
@@ -105,7 +105,7 @@ def _bring_plain(database: Connection, table: _Table) -> int:
 
 
 def _mapped(table: _Table) -> str:
-    """Columns with the keys of this database, and where they come from; rows whose keys have no counterpart stay away."""
+    """Columns with the keys of this database, and their sources. Rows whose keys have no counterpart are not copied."""
     columns, joins, conditions = [], [], ["1"]
     for number, column in enumerate(table.columns):
         if (table.name, column) == ("kernel", "main_metric_name_id"):
@@ -120,7 +120,7 @@ def _mapped(table: _Table) -> str:
 
 
 def _in_order(database: Connection) -> list[_Table]:
-    """All tables, each behind those that it refers to."""
+    """All tables, each after those that it refers to."""
     names = [str(row[0]) for row in database.execute("SELECT name FROM main.sqlite_master WHERE type = 'table'")]
     tables = {name: _table(database, name) for name in names if not name.startswith("sqlite_")}
     ordered: dict[str, _Table] = {}

@@ -1,9 +1,9 @@
-"""The evidence in the database, read again by the present rules: findings of old results become those of today.
+"""Judge the stored evidence again with the present rules, so that old results get today's findings.
 
     stored evidence, gauges, metrics, facts  ->  JudgedResult  ->  judge  ->  result_finding, result.disturbed, rules_version
 
-What a result counts as (measured, invalid) and whether it crossed the interface stay as loading saw them: that may have rested
-on more than the database keeps. Pruned results have no evidence left and keep their findings.
+The outcome of a result (measured, invalid) and whether it crossed the interface stay as loading set them: loading may
+have used more than the database keeps. Pruned results have no evidence left and keep their findings.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ENDS = ("client", "server")
 
 @dataclass(frozen=True, slots=True)
 class Rejudged:
-    """What reading again did. changed_count: results whose findings are others now."""
+    """What judging again changed. changed_count: results whose findings differ now."""
 
     judged_count: int
     changed_count: int
@@ -31,7 +31,7 @@ class Rejudged:
 
 
 def rejudge(path: Path, judge: Judge, version: int, run: str | None = None) -> Rejudged:
-    """Read the evidence of all measured results (of one run) again that other rules than `version` judged."""
+    """Judge the evidence of measured results (of one run) again if other rules than `version` judged them."""
     judged = changed = 0
     with writing(path) as database, transaction(database):
         keys = RowKeys(database)
@@ -58,7 +58,7 @@ def rejudge(path: Path, judge: Judge, version: int, run: str | None = None) -> R
 
 
 def _outdated(database: Connection, version: int, run: str | None) -> tuple[list[int], int]:
-    """Measured results that other rules judged, and how many more have no evidence any more."""
+    """Measured results that other rules judged, and how many more have lost their evidence."""
     rows = database.execute(
         "SELECT x.result_id, EXISTS (SELECT 1 FROM evidence e WHERE e.result_id = x.result_id) AS evidence FROM result x"
         " JOIN v_pairs p ON p.job_id = x.job_id WHERE x.outcome = 'measured' AND x.rules_version <> ?1"
@@ -74,7 +74,7 @@ def _findings(database: Connection, result_id: int) -> list[tuple[Any, ...]]:
 
 
 def _stored(database: Connection, result_id: int) -> JudgedResult:
-    """A result as loading showed it to the rules, from what the database keeps of its line and of the nodes' facts."""
+    """A result in the form in which loading gave it to the rules, from the stored line and the facts of the nodes."""
     head = database.execute(
         "SELECT k.name AS kernel, ps.json AS parameters, x.granted_set_id, x.attempt_id, j.client_node_id, j.server_node_id"
         " FROM result x JOIN parameter_set ps ON ps.parameter_set_id = x.parameter_set_id"

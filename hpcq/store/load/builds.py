@@ -1,7 +1,7 @@
-"""build.json into `build`, and which build brought a result.
+"""build.json into `build`, and which build produced a result.
 
-A program is the same build as long as compiler, flags, MPI, modules, sources and binary are; when it was built, and where
-its folder lies, does not matter.
+Two programs are the same build if compiler, flags, MPI, modules, sources and binary agree. Build time and folder do not
+matter.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Builds:
             self._by_program[program] = (build_id, columns["source_build_id"])
 
     def of_line(self, line: Line) -> int | None:
-        """The build that printed a line; a line of other sources than the record's gets none, and a warning."""
+        """The build that printed a line. A line from other sources than the recorded ones gets None and a warning."""
         program = line.content.get("program")
         if not isinstance(program, str) or program not in self._by_program:
             return None

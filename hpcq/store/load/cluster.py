@@ -1,8 +1,8 @@
-"""One cluster's part of a run into the database, within the caller's transaction.
+"""Load one cluster's part of a run into the database, within the caller's transaction.
 
 plan     run, campaign, run_cluster, nodes, build, jobs and attempts: plan_rows.py
-results  every file of every attempt that is new
-rest     a row with its reason for what was planned and is not there; which row of several tries counts
+results  every file of every new attempt
+rest     a row with a reason for everything planned but missing; which row of several attempts counts
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Facts = Mapping[str, Mapping[str, Any] | None]
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A result file that was loaded before."""
+    """A result file that an earlier load read."""
 
     ingest_file_id: int
     sha256: bytes
@@ -46,7 +46,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One result file: where it is, and whose."""
+    """One result file: its path and what it belongs to."""
 
     path: Path
     job: JobKeys
@@ -57,7 +57,7 @@ class Source:
 
 
 class ClusterLoader(PlanRows):
-    """Loads one cluster once; make a new one for the next time."""
+    """Loads one cluster once; create a new loader for each load."""
 
     def __init__(
         self, database: sqlite3.Connection, folder: RunFolder, cluster: str, run: Mapping[str, Any], judge: Judge
@@ -72,7 +72,7 @@ class ClusterLoader(PlanRows):
         self._shared_facts: dict[Path, tuple[Mapping[str, Any], int]] = {}
 
     def load(self) -> None:
-        """Bring in everything that is new; the caller's transaction makes it one step."""
+        """Load everything that is new. The caller's transaction makes it one step."""
         changes = self._database.total_changes
         plan = read_json(self._folder.plan(self.cluster))
         if plan.get("format") != 1:
@@ -144,7 +144,7 @@ class ClusterLoader(PlanRows):
                 placeholders.pop((job.job_id, *step), None)
 
     def _load_spooled(self, source: Source, facts: Facts, steps: set[Step], placeholders: missing.Placeholders) -> None:
-        """What a tournament brought of one pair; `source.path` is its folder."""
+        """Load what a tournament measured of one pair; `source.path` is its folder."""
         spool, job = self._spool(source.path / SPOOL), source.job
         for step in spool.steps(job.name):
             path = source.path / f"{SPOOL}#{job.name}-t{step[0]}-r{step[1]}"
@@ -157,7 +157,10 @@ class ClusterLoader(PlanRows):
                 placeholders.pop((job.job_id, *step), None)
 
     def _counting(self, source: Source, facts: Facts, lines: list[RawLine]) -> RawLine:
-        """Of several lines about one measurement the first measured one, else the last: what loading one by one leaves."""
+        """Of several lines about one measurement, return the first measured one, else the last.
+
+        Loading one by one gives the same.
+        """
         if len(lines) == 1:
             return lines[0]
         self.notes.append(f"{self._path_below(source.path)}: {len(lines)} lines about one measurement; one of them counts")
@@ -178,7 +181,7 @@ class ClusterLoader(PlanRows):
         return self._spools[path]
 
     def _load_result(self, source: Source, facts: Facts, there: missing.Placeholder | None) -> bool:
-        """Load one file unless it is known, or may still be growing; `there` is the row that waits for it."""
+        """Load one file unless it is known or may still be growing. `there` is the placeholder row for it."""
         path_below = self._path_below(source.path)
         raw, known = source.raw or read_raw(source.path), self._loaded.get(path_below)
         if raw is None or (raw.status is None and source.attempt.live):
@@ -231,7 +234,7 @@ class ClusterLoader(PlanRows):
         client = evidence.get("client") if isinstance(evidence, dict) else None
         interface = client.get("interface") if isinstance(client, dict) else None
         if not self._network and isinstance(interface, str):
-            self._network = interface  # what other lines of this run, which got no further, would have used
+            self._network = interface  # lines of this run that ended before this point would have used it too
         return interface if isinstance(interface, str) and interface else self._network
 
     def _series(self, keys: TestKeys, job: JobKeys, network: str) -> int:
@@ -246,7 +249,7 @@ class ClusterLoader(PlanRows):
 
     def _facts(self, folder: Path, node: str, attempt_id: int) -> Mapping[str, Any] | None:
         path = self._facts_path(folder, node)
-        if path in self._shared_facts:  # another pair of the same tournament
+        if path in self._shared_facts:  # another pair of the same tournament has loaded it
             facts, fact_set_id = self._shared_facts[path]
             row = (attempt_id, self._node_id(node), fact_set_id)
             self._database.execute("INSERT OR IGNORE INTO node_facts (attempt_id, node_id, fact_set_id) VALUES (?, ?, ?)", row)

@@ -1,9 +1,9 @@
-"""A link's part of a run into the database: as a cluster's, but with two jobs an attempt and nodes of two clusters.
+"""Load a link's part of a run. It works as for a cluster, but an attempt has two jobs, with nodes of two clusters.
 
-    journal: attempts of both sides --one an attempt_no--> attempt        and each side by itself --> link_end
+    journal: attempts of both sides --one per attempt_no--> attempt        and each side by itself --> link_end
     <link>/jobs/<job>/<attempt>/{from,to}/                                 results lie on the client's side
 
-The plan says who is to be the client; the journal says who was, where only the other direction was open.
+The plan says which side should be the client. The journal says which side was, if only the other direction was open.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _Key = tuple[str, int]
 
 
 class LinkLoader(ClusterLoader):
-    """Loads one link once; make a new one for the next time."""
+    """Loads one link once; create a new loader for each load."""
 
     # -- journal ----------------------------------------------------------------------------------------------------
 
     def _state(self, plan: dict[str, Any]) -> JournalState:
-        """Both sides folded into one attempt each; the plan's pairs turned round where the other side was the client."""
+        """Combine both sides into one attempt each. Swap the plan's pairs where the other side was the client."""
         self._link: Mapping[str, Any] = plan["link"]
         events = read_journal(self._folder.journal(self.cluster))
         state = fold(events)
@@ -63,7 +63,7 @@ class LinkLoader(ClusterLoader):
         plan["pairs"] = pairs
 
     def _whole(self, ends: Mapping[str, Attempt]) -> Attempt:
-        """One attempt of the two sides; it ends as the side did that caused the end."""
+        """Combine the two sides of one attempt. It ends as the side did that caused the end."""
         sides = sorted(ends.values(), key=lambda one: (one.follows, one.outcome == "completed"))
         cause = sides[0]
         over = not any(one.live for one in sides)
@@ -97,7 +97,7 @@ class LinkLoader(ClusterLoader):
         )
 
     def _jobs(self, plan: Mapping[str, Any]) -> dict[str, JobKeys]:
-        """As for a cluster; a job that was loaded before its client was known is put right."""
+        """As for a cluster. Corrects a job that was loaded before its client was known."""
         jobs = super()._jobs(plan)
         for job in jobs.values():
             changed = self._database.execute(
@@ -145,7 +145,7 @@ class LinkLoader(ClusterLoader):
             self._replace_end(attempt_id, side, row)
 
     def _replace_end(self, attempt_id: int, side: str, row: Mapping[str, Any]) -> None:
-        """Write only what differs, so that loading again changes nothing."""
+        """Write only what differs, so loading again changes nothing."""
         query = f"SELECT {', '.join(row)} FROM link_end WHERE attempt_id = ? AND side = ?"  # noqa: S608 - our own names
         found = self._database.execute(query, (attempt_id, side)).fetchone()
         if found is None or tuple(found) != tuple(row.values()):
@@ -164,7 +164,7 @@ class LinkLoader(ClusterLoader):
         return self._builds_by_cluster[split(job.pair[0])[0]]
 
     def _attempt_folder(self, attempt: Attempt) -> Path:
-        """The client's side: there are the results."""
+        """The folder of the client's side, which holds the results."""
         return super()._attempt_folder(attempt) / self._clients[attempt.job_id]
 
     def _facts_path(self, folder: Path, node: str) -> Path:

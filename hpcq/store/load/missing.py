@@ -1,6 +1,6 @@
-"""What was planned and did not come: rows with a reason; and which of several tries counts.
+"""Rows with a reason for measurements that were planned but are missing, and which of several attempts counts.
 
-A placeholder is a row of `result` that no attempt brought. When its measurement comes after all, the real row takes its key.
+A placeholder is a row of `result` without an attempt. If its measurement arrives later, the real row takes its key.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from hpcq.run_folder.journal_state import Attempt
 from hpcq.run_folder.lines import Outcome
 
-#: How a reason begins when the measurement may still come.
+#: Reasons that begin like this mean: the measurement may still come.
 PENDING = "pending: "
 
 _RANK = {Outcome.MEASURED: 0, Outcome.INVALID: 1, Outcome.FAILED: 2, Outcome.NOT_MEASURED: 3}
@@ -32,7 +32,7 @@ _PARTS_OF_RESULT = (
 
 @dataclass(frozen=True, slots=True)
 class Placeholder:
-    """A row that no attempt brought."""
+    """A result row without an attempt."""
 
     result_id: int
     reason: str
@@ -43,7 +43,7 @@ Placeholders = dict[tuple[int, int, int], Placeholder]
 
 
 def placeholders(database: sqlite3.Connection, run_cluster_id: int) -> Placeholders:
-    """The placeholders that earlier loads left."""
+    """Placeholders of earlier loads."""
     rows = database.execute(
         "SELECT x.job_id, x.test_no, x.repetition_no, x.result_id, x.reason FROM result x JOIN job j ON j.job_id = x.job_id"
         " WHERE j.run_cluster_id = ? AND x.attempt_id IS NULL",
@@ -53,7 +53,7 @@ def placeholders(database: sqlite3.Connection, run_cluster_id: int) -> Placehold
 
 
 def brought_steps(database: sqlite3.Connection, run_cluster_id: int) -> dict[int, set[tuple[int, int]]]:
-    """By job_id, the measurements that an attempt brought, however they came out."""
+    """By job_id, the measurements for which an attempt left a result, whatever its outcome."""
     brought: dict[int, set[tuple[int, int]]] = {}
     for job_id, test_no, repetition_no in database.execute(
         "SELECT x.job_id, x.test_no, x.repetition_no FROM result x JOIN job j ON j.job_id = x.job_id"
@@ -65,7 +65,7 @@ def brought_steps(database: sqlite3.Connection, run_cluster_id: int) -> dict[int
 
 
 def reason(tries: Sequence[Attempt], not_run: str | None, *, closed: bool) -> str:
-    """Why a measurement of a job is not there: what became of each try, or why there was none."""
+    """Why a measurement of a job is missing: how each attempt ended, or why there was none."""
     if tries and tries[-1].live:
         return PENDING + tries[-1].describe()
     ends = "; ".join(attempt.describe() for attempt in tries)
@@ -88,19 +88,19 @@ def insert(database: sqlite3.Connection, row: Sequence[Any]) -> None:
 
 
 def reword(database: sqlite3.Connection, result_id: int, text: str) -> None:
-    """Give a placeholder the present reason."""
+    """Give a placeholder its present reason."""
     database.execute("UPDATE result SET reason = ? WHERE result_id = ?", (text, result_id))
 
 
 def remove(database: sqlite3.Connection, result_id: int) -> None:
-    """Make room for a better row of the same key: a placeholder, or a file that was unreadable when it was loaded."""
+    """Delete a placeholder or a formerly unreadable row, so that a better row can take its key."""
     for table in _PARTS_OF_RESULT:
         database.execute(f"DELETE FROM {table} WHERE result_id = ?", (result_id,))  # noqa: S608 - our own names
     database.execute("DELETE FROM result WHERE result_id = ?", (result_id,))
 
 
 def choose_final(database: sqlite3.Connection, run_cluster_id: int) -> None:
-    """Of each planned measurement's rows, let the first measured one count, else the last try."""
+    """Of the rows of each planned measurement, let the first measured one count, else the last attempt."""
     best: dict[tuple[int, int, int], tuple[tuple[int, int], int]] = {}
     now: dict[tuple[int, int, int], int] = {}
     for result_id, job_id, test_no, repetition_no, outcome, attempt_no, final in database.execute(

@@ -1,8 +1,8 @@
-"""What the plan and the journal of one cluster say, into the database: the rows that results hang on.
+"""Rows from the plan and the journal of one cluster; results refer to them.
 
 heads      run, campaign, run_cluster, nodes, build, documents
 jobs       one row per pair of the plan
-attempts   one row per try of a pair, from the journal
+attempts   one row per attempt of a pair, from the journal
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from hpcq.units import utc_now
 
 @dataclass(frozen=True, slots=True)
 class TestKeys:
-    """A test of the plan and its keys."""
+    """A test of the plan and its database keys."""
 
-    __test__ = False  # not one of pytest's, whatever it is called
+    __test__ = False  # pytest collects classes named Test*: this is not one
 
     test: Test
     kernel_id: int
@@ -38,7 +38,7 @@ class TestKeys:
 
 @dataclass(frozen=True, slots=True)
 class JobKeys:
-    """One job of the plan with its keys."""
+    """One job of the plan with its database keys."""
 
     name: str
     pair: tuple[str, str]
@@ -48,7 +48,7 @@ class JobKeys:
 
 
 class PlanRows:
-    """The rows of a cluster's plan and journal; a link has a few of them otherwise (link.py)."""
+    """The rows of a cluster's plan and journal. link.py overrides a few of them."""
 
     def __init__(self, database: sqlite3.Connection, folder: RunFolder, cluster: str, run: Mapping[str, Any]) -> None:
         self.cluster = cluster
@@ -66,7 +66,7 @@ class PlanRows:
     # -- what a link has otherwise ------------------------------------------------------------------------------------
 
     def _state(self, plan: dict[str, Any]) -> JournalState:  # noqa: ARG002
-        """The journal folded up; may put the plan right where the journal knows better."""
+        """Read the state of the journal. May correct the plan where the journal knows better."""
         state = fold(read_journal(self._folder.journal(self.cluster)))
         self._tries = of_pairs(state.attempts.values())
         return state
@@ -76,11 +76,11 @@ class PlanRows:
         return self._names.node(self._cluster_id, name)
 
     def _builds_of(self, job: JobKeys) -> Builds:  # noqa: ARG002
-        """The builds of the cluster where a job's client runs."""
+        """The builds of the cluster on which a job's client runs."""
         return self._builds
 
     def _facts_path(self, folder: Path, node: str) -> Path:
-        """Where the facts of a node of an attempt lie."""
+        """Path of the facts of one node in an attempt."""
         return folder / f"facts-{node}.json"
 
     # -- heads ------------------------------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ class PlanRows:
         return self._folder.attempt(self.cluster, *(attempt.place or (attempt.job_id, attempt.attempt_no)))
 
     def _upsert(self, table: str, identity: Mapping[str, Any], columns: Mapping[str, Any]) -> int:
-        """The key of the row; writes only what differs, so that loading again changes nothing."""
+        """Insert or update a row and return its key. Writes only what differs, so loading again changes nothing."""
         where = " AND ".join(f"{name} = ?" for name in identity)
         query = f"SELECT {table}_id, {', '.join(columns)} FROM {table} WHERE {where}"  # noqa: S608 - our own names
         found = self._database.execute(query, tuple(identity.values())).fetchone()

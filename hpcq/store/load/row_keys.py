@@ -1,8 +1,8 @@
-"""Everything that is stored once and referred to by number: kernels, nodes, parameter sets, series, facts.
+"""Everything that is stored once and referenced by number: kernels, nodes, parameter sets, series, facts.
 
     names.series(...)  ->  in memory?  ->  in the database?  ->  INSERT  ->  its key
 
-One object lives as long as one load: it belongs to that load's transaction, and is thrown away with it.
+One object lives as long as one load: it belongs to that load's transaction and is discarded with it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Scalar = int | float | str
 
 
 class RowKeys:
-    """Keys of what is stored once."""
+    """Keys of rows that are stored once."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
@@ -31,7 +31,7 @@ class RowKeys:
         self._metric_ids: dict[tuple[int, str], int] = {}
 
     def row(self, table: str, **columns: Any) -> int:
-        """The key of the row with these columns; `columns` must be the row's identity and all that it needs."""
+        """The key of the row with these columns. `columns` must hold the row's identity and all required columns."""
         known = (table, *columns.values())
         key = self._known.get(known)
         if key is None:
@@ -52,7 +52,7 @@ class RowKeys:
         return key
 
     def node(self, cluster_id: int, name: str) -> int:
-        """The node that has, or once had, this name."""
+        """The node that has this name, or once had it."""
         known = ("node", cluster_id, name)
         if known not in self._known:
             found = self._database.execute(
@@ -64,13 +64,13 @@ class RowKeys:
         return self._known[known]
 
     def document(self, text: str) -> int:
-        """A file's text, once."""
+        """Store a file's text once."""
         digest = _sha256(text)
         found = self._database.execute("SELECT document_id FROM document WHERE sha256 = ?", (digest,)).fetchone()
         return found[0] if found else self.insert("document", {"sha256": digest, "text": text})
 
     def kernel(self, name: str, program: str) -> int:
-        """A kernel with its options and metrics as its description has them."""
+        """A kernel with the options and metrics of its description."""
         known = ("kernel", name)
         if known not in self._known:
             found = self._database.execute("SELECT kernel_id FROM kernel WHERE name = ?", (name,)).fetchone()
@@ -89,7 +89,7 @@ class RowKeys:
         return self._known[known]
 
     def metric_name(self, kernel_id: int, name: str) -> int:
-        """A metric; one that no description mentions takes its unit from its name."""
+        """A metric. If no description mentions it, its name gives the unit."""
         key = self._metric_ids.get((kernel_id, name))
         if key is None:
             key = self._add_metric(kernel_id, name, "none", "")
@@ -125,7 +125,7 @@ class RowKeys:
         return self._known[known]
 
     def rule(self, name: str, meaning: str, advice: str, source: str) -> int:
-        """A rule over evidence, in its present words."""
+        """A rule over evidence, in its present wording."""
         known = ("rule", name)
         if known not in self._known:
             found = self._database.execute("SELECT rule_id FROM rule WHERE name = ?", (name,)).fetchone()
@@ -165,7 +165,7 @@ class RowKeys:
         return self._known[known]
 
     def fact_set(self, facts: Mapping[str, Any]) -> int:
-        """All facts of a node, each top-level key a part of its own."""
+        """All facts of a node; each top-level key is a part of its own."""
         parts = {part: flatten(part, content) for part, content in facts.items()}
         digest = _sha256(canonical(parts))
         found = self._database.execute("SELECT fact_set_id FROM fact_set WHERE sha256 = ?", (digest,)).fetchone()
@@ -234,7 +234,7 @@ class RowKeys:
         return key
 
     def _option(self, kernel_id: int, name: str, value: object) -> int:
-        """An option; one that no description mentions has no neutral value, so it always tells series apart."""
+        """An option. One that no description mentions has no neutral value, so it always distinguishes series."""
         key = self._option_ids.get((kernel_id, name))
         return key if key is not None else self._add_option(kernel_id, name, _type_of(value), None, "")
 
@@ -260,12 +260,12 @@ class RowKeys:
 
 
 def canonical(value: object) -> str:
-    """JSON with sorted keys and no blanks; 1.0 is written as 1, so that equal numbers are equal texts."""
+    """JSON with sorted keys and no blanks. 1.0 is written as 1, so equal numbers are equal texts."""
     return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def scalar(value: object) -> Scalar | None:
-    """A value as the database keeps it: booleans as true and false, what is no scalar as JSON, null as None."""
+    """A value in the database's form: booleans as true and false, anything that is no scalar as JSON, None as null."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -276,7 +276,10 @@ def scalar(value: object) -> Scalar | None:
 
 
 def flatten(prefix: str, content: object) -> dict[str, Scalar]:
-    """Nested facts as dotted names; a list of plain values is one fact, an object in a list goes by its name."""
+    """Nested facts as dotted names.
+
+    A list of plain values is one fact; an object in a list is addressed by its name.
+    """
     found: dict[str, Scalar] = {}
     if isinstance(content, dict):
         for name, value in content.items():
@@ -293,7 +296,7 @@ def flatten(prefix: str, content: object) -> dict[str, Scalar]:
 
 
 def unit_or_number(name: str) -> str:
-    """The unit in a name; `number` where it carries none."""
+    """The unit in a name; `number` if it has none."""
     return units.unit_of(name) or "number"
 
 

@@ -1,8 +1,8 @@
-"""One measurement into its rows: result, metrics, warnings, granted values, samples, histogram, evidence of both ends.
+"""Turn one measurement into rows: result, metrics, warnings, granted values, samples, histogram, evidence of both ends.
 
     ResultWriter.add(Line, who and where) -> rows in memory -> flush() -> executemany into each table
 
-Nothing of a line is trusted: what does not have the promised form becomes a warning of the result, never an exception.
+Nothing in a line is trusted: whatever lacks the promised form becomes a warning of the result, never an exception.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _INSERTS = {
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a result belongs; all but `result_id`, `test_no` and `repetition_no` are keys of other tables."""
+    """What a result belongs to; all but `result_id`, `test_no` and `repetition_no` are keys of other tables."""
 
     result_id: int
     job_id: int
@@ -54,7 +54,7 @@ class Place:
 
 
 class ResultWriter:
-    """Gathers the rows of many results; nothing is in the database before `flush`."""
+    """Collects the rows of many results. Nothing reaches the database before `flush`."""
 
     def __init__(self, database: sqlite3.Connection, names: RowKeys) -> None:
         self._database = database
@@ -64,7 +64,7 @@ class ResultWriter:
         self._boots: dict[int, tuple[str, str]] = {}
 
     def add(self, line: Line, place: Place, judgement: Judgement) -> None:
-        """All rows of one result."""
+        """Add all rows of one result."""
         result_id, content = place.result_id, line.content
         self._evidence(line, place)
         self._samples(line, place)
@@ -106,7 +106,7 @@ class ResultWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Write what was gathered."""
+        """Write the collected rows."""
         for table, rows in self._rows.items():
             if rows:
                 self._database.executemany(_INSERTS[table], rows)

@@ -1,12 +1,13 @@
-"""From a run folder into results.db; may be done at any time, and again.
+"""Load a run folder into results.db. You can do this at any time, and again.
 
     run.json, plan.json, build.json, journal.jsonl   -> run, run_cluster, build, job, attempt
-    jobs/<job>/<attempt>/t*-r*.json, facts-*.json    -> result and all that hangs on it, node_facts
+    jobs/<job>/<attempt>/t*-r*.json, facts-*.json    -> result and all that depends on it, node_facts
     planned, but no file                             -> a result row not_measured with the reason
 
-One transaction a cluster: killed, locked out or out of disk, it leaves the database as it was, and the files stay. What was
-loaded is known by its sha256, so loading twice changes nothing. After every load, each planned repetition has exactly one
-final row, so measured + invalid + failed + not_measured = planned, also while the campaign still runs.
+One transaction per cluster: if the load is killed, locked out or out of disk, the database stays as it was, and so do
+the files. The sha256 of each loaded file is stored, so loading twice changes nothing. After every load, each planned
+repetition has exactly one final row, so measured + invalid + failed + not_measured = planned, even while the campaign
+still runs.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from hpcq.store.load.link import LinkLoader
 
 @dataclass(frozen=True, slots=True)
 class ClusterLoad:
-    """What a cluster's part of a run now is in the database; the counts of outcomes add up to planned_count."""
+    """A cluster's part of a run as it now is in the database; the counts of outcomes add up to planned_count."""
 
     cluster: str
     planned_count: int
@@ -37,13 +38,13 @@ class ClusterLoad:
     failed_count: int
     not_measured_count: int
     pending_count: int
-    """Of not_measured_count: may still come, because its job is not over."""
+    """The part of not_measured_count that may still come, because the job has not ended."""
     read_count: int
-    """Result files that this load brought in."""
+    """Result files that this load read."""
     known_count: int
-    """Result files that were there already."""
+    """Result files that earlier loads had read."""
     notes: tuple[str, ...]
-    """What was found odd and passed over."""
+    """Irregularities that the load skipped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +65,10 @@ class LoadReport:
 
 
 def load_run(database: Path, run_folder: Path, *, clusters: Iterable[str] | None = None, judge: Judge = no_judge) -> LoadReport:
-    """Load a run, or some of its clusters, into the database at `database`, which is made if it is not there.
+    """Load a run, or some of its clusters, into the database at `database`. Creates the database if it does not exist.
 
-    Raises StoreError when the database is locked, unwritable or not ours, or the run folder lacks run.json, a plan or a
-    readable journal; what was loaded of other clusters before stays, and loading again goes on.
+    Raises StoreError if the database is locked, unwritable or not ours, or if the run folder lacks run.json, a plan or
+    a readable journal. Clusters that were loaded before the error stay loaded, and you can load again.
     """
     folder = RunFolder(run_folder)
     run = read_json(folder.run_json)

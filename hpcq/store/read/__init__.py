@@ -1,1 +1,1 @@
-"""Questions to the database beyond those of query.py: one result, one run, evidence, exports, doctor."""
+"""Further queries beyond query.py: one result, one run, evidence, exports, doctor."""

@@ -1,4 +1,4 @@
-"""What the doctor asks of the database; an unreadable one is told, not raised."""
+"""Queries of `hpcq doctor`. They report an unreadable database instead of raising."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hpcq.store.database import SCHEMA_VERSION, reading
 
 
 def look_at_database(path: Path) -> Iterator[tuple[str, bool, str, str]]:
-    """(item, ok, found, advice): what a writer left, version, quick soundness."""
+    """(item, ok, found, advice): leftovers of a writer, version, a quick integrity check."""
     journal = path.with_name(f"{path.name}-journal")
     left = journal.stat().st_size if journal.exists() else 0
     try:
@@ -30,7 +30,7 @@ def look_at_database(path: Path) -> Iterator[tuple[str, bool, str, str]]:
 
 
 def known_runs(path: Path) -> set[str] | None:
-    """Names of all runs in it; None where it cannot be read."""
+    """Names of all runs in it; None if it cannot be read."""
     try:
         with reading(path) as database:
             return {str(row[0]) for row in database.execute("SELECT name FROM run")}
@@ -39,7 +39,7 @@ def known_runs(path: Path) -> set[str] | None:
 
 
 def last_run(path: Path, campaign: str) -> str | None:
-    """When the last run of a campaign began; None where there is none, or no database that can be read."""
+    """When the last run of a campaign began; None if there is none, or no readable database."""
     try:
         with reading(path) as database:
             row = database.execute(

@@ -1,13 +1,13 @@
-"""What people ask results.db about evidence: findings, the facts behind a result, and what changed on a node.
+"""Queries about evidence: findings, the facts behind a result, and what changed on a node.
 
     findings_of(database, selection)          one row per finding
     finding_groups(database, run)             one row per rule that applied, with counts
     facts_of_result(database, result_id)      the facts of both nodes as they were in that job
     facts_at(database, node, moment)          the facts of a node in a run, or at a time
-    compared(database, what, a, b)            two of those, as a person names them
+    compared(database, what, a, b)            two of those, named as a person types them
     difference(before, after)                 what changed
 
-Nothing here writes. Heavy imports have no place here: reading verbs start in well under 0.2 s.
+Nothing here writes. No heavy imports here: reading verbs start in well under 0.2 s.
 """
 
 # ruff: noqa: S608 - queries are put together from our own column names; values are always bound
@@ -28,7 +28,7 @@ from hpcq.store.query import Selection
 
 Facts = dict[str, str | int | float]
 
-#: Groups of facts that are other at every boot or at every moment: no change of the node.
+#: Groups of facts that differ at every boot or at every moment: they are no change of the node.
 PASSING_GROUPS = ("boot.", "now.", "unavailable.")
 _MOMENT = re.compile(r"\d{4}-\d{2}(-\d{2}(T\d{2}(:\d{2}(:\d{2}(\.\d+)?)?)?Z?)?)?")
 
@@ -44,13 +44,13 @@ class Snapshot:
     facts: Facts
 
     def head(self) -> dict[str, str]:
-        """Where and when, without the facts."""
+        """Place and time, without the facts."""
         return {"cluster": self.cluster, "node": self.node, "run": self.run, "started_utc": self.started_utc}
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A fact that differs; None where a side has none of that name."""
+    """A fact that differs; None on a side without that fact."""
 
     fact: str
     a: str | int | float | None
@@ -58,7 +58,7 @@ class Change:
 
 
 def findings_of(database: sqlite3.Connection, selection: Selection, rule: str | None = None) -> list[dict[str, Any]]:
-    """Every finding of the selected results that count, with its figures as an object."""
+    """Every finding of the selected results that count, with its figures as a mapping."""
     wanted = {
         name: getattr(selection, name)
         for name in ("run", "cluster", "kernel", "client", "server", "outcome")
@@ -84,7 +84,7 @@ class FindingGroup:
     rule: str
     result_count: int
     nodes: tuple[tuple[str, int], ...]
-    """Nodes with the number of results in which it is this node, most first; empty where a rule names no end."""
+    """Nodes with the number of results in which the rule names them, most first; empty if it names no end."""
     meaning: str
     advice: str
     example: str
@@ -116,7 +116,7 @@ def words_of_kernel(database: sqlite3.Connection, kernel: str) -> dict[str, str]
 
 
 def facts_of_result(database: sqlite3.Connection, result_id: int) -> dict[str, Facts]:
-    """The facts of client and server in the attempt that brought a result; an end without facts is left out."""
+    """The facts of client and server in the attempt that produced a result; an end without facts is left out."""
     found: dict[str, Facts] = {}
     for end, column in (("client", "client_node_id"), ("server", "server_node_id")):
         rows = database.execute(
@@ -133,7 +133,7 @@ def facts_of_result(database: sqlite3.Connection, result_id: int) -> dict[str, F
 
 
 def nodes_with_facts(database: sqlite3.Connection, run: str | None = None) -> list[str]:
-    """cluster/node of every node that has facts, or has them in one run."""
+    """cluster/node of every node that has facts, at all or in one run."""
     rows = database.execute(
         "SELECT DISTINCT c.name || '/' || n.name FROM node_facts nf JOIN node n ON n.node_id = nf.node_id"
         " JOIN cluster c ON c.cluster_id = n.cluster_id JOIN attempt a ON a.attempt_id = nf.attempt_id"
@@ -144,19 +144,19 @@ def nodes_with_facts(database: sqlite3.Connection, run: str | None = None) -> li
 
 
 def is_node(database: sqlite3.Connection, name: str) -> bool:
-    """Whether a node with facts is called so, with its cluster before a slash or without."""
+    """Whether a node with facts has this name, with or without `cluster/` before it."""
     return any(name in {one, one.partition("/")[2]} for one in nodes_with_facts(database))
 
 
 def facts_at(database: sqlite3.Connection, node: str, moment: str | None) -> Snapshot:
-    """A node's facts: of a run (the last in it), at or before a time (ISO 8601, also only its beginning), or the latest.
+    """A node's facts: of a run (its last), at or before a time (ISO 8601, or only its beginning), or the latest.
 
-    `first` is the oldest there is. A time before all facts is answered with the oldest. Raises UserError with what there is.
+    `first` is the oldest. A time before all facts also gives the oldest. Raises UserError that lists what exists.
     """
     cluster, name = _node(database, node)
     condition, value, order = "1", None, "DESC"
     if moment is not None and _MOMENT.fullmatch(moment):
-        # a beginning of a time means its end: 2026-03 sorts after everything of March
+        # the beginning of a time stands for its end: 2026-03 sorts after everything in March
         condition, value = "a.committed_utc <= ?3", moment.rstrip("Z") + "~"
     elif moment == "first":
         order = "ASC"
@@ -185,7 +185,8 @@ def facts_at(database: sqlite3.Connection, node: str, moment: str | None) -> Sna
 def compared(database: sqlite3.Connection, what: str, a: str, b: str | None) -> list[tuple[Snapshot, Snapshot]]:
     """What `hpcq facts diff` compares: a node at two times, the nodes of two runs, or two nodes of a run.
 
-    what: a node, then a and b are runs or times (b: None is the latest); or a run, then a is another run, or a and b are nodes.
+    what: a node; then a and b are runs or times (b: None is the latest). Or a run; then a is another run, or a and b
+    are nodes.
     """
     if is_node(database, what):
         return [(facts_at(database, what, a), facts_at(database, what, b))]
@@ -204,7 +205,7 @@ def compared(database: sqlite3.Connection, what: str, a: str, b: str | None) -> 
 
 
 def difference(before: Mapping[str, Any], after: Mapping[str, Any], *, passing: bool = False) -> list[Change]:
-    """Facts that differ, by name; passing: also those that are other at every boot or moment."""
+    """Facts that differ, by name. passing: include those that differ at every boot or moment."""
     return [
         Change(name, before.get(name), after.get(name))
         for name in sorted(before.keys() | after.keys())
@@ -221,6 +222,6 @@ def _node(database: sqlite3.Connection, name: str) -> tuple[str, str]:
     if fitting:
         raise UserError(f"{name!r} is a node of several clusters: {', '.join(fitting)}", "write the cluster before it")
     if not there:
-        raise UserError("no facts of any node in this database", "facts come in with results; `hpcq load` brings them")
+        raise UserError("no facts of any node in this database", "facts are stored with results: `hpcq load` adds them")
     shown = ", ".join(there[:8]) + (f" and {len(there) - 8} more" if len(there) > 8 else "")
     raise UserError(f"{name!r} is not a node with facts", f"there are {shown}")

@@ -1,4 +1,4 @@
-"""Tries that brought nothing although a later one did: a result that is there may hide a program that crashed."""
+"""Failed attempts at results that a later attempt measured: such a result may hide a program that crashed."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from hpcq.store.database import Connection
 
-#: Signs of a signal in a reason; see run_folder/crashes.py.
+#: Words in a reason that point to a signal; see run_folder/crashes.py.
 _DIED = "died of "
 
 
 @dataclass(frozen=True, slots=True)
 class LostTries:
-    """Tries of one cluster and kernel that ended for one reason, of results that a later try measured.
+    """Attempts of one cluster and kernel that ended for one reason, at results that a later attempt measured.
 
     pairs: `client > server`, the first few. died: a signal ended the program.
     """
@@ -30,7 +30,7 @@ class LostTries:
 
 
 def lost_tries(database: Connection, run: str) -> list[LostTries]:
-    """What earlier tries of the run's measured results said, the commonest reason first."""
+    """Reasons of earlier attempts at the run's measured results, the commonest first."""
     rows = database.execute(
         "SELECT v.cluster, v.kernel, coalesce(v.reason, v.outcome) AS reason, count(*) AS count,"
         " group_concat(DISTINCT v.client || ' > ' || v.server) AS pairs"

@@ -31,7 +31,7 @@ def metric_rows(database: Connection, selection: Selection) -> Iterator[dict[str
 
 
 def finding_rows(database: Connection, run: str) -> list[dict[str, Any]]:
-    """What the evidence says of a run: one row per cluster, rule and pair, with a count and one of the messages."""
+    """Findings of a run: one row per cluster, rule and pair, with a count and one of the messages."""
     query = (
         "SELECT v.cluster, v.kernel, v.client, v.server, f.rule, count(*) AS result_count, min(f.message) AS example"
         " FROM v_findings f JOIN v_results v ON v.result_id = f.result_id WHERE v.run = ?"

@@ -1,4 +1,4 @@
-"""One result with everything that is known about it."""
+"""One result with everything that the database knows about it."""
 
 # ruff: noqa: S608 - queries are put together from our own column names; values are always bound
 
@@ -15,7 +15,7 @@ from hpcq.store.query import AttemptRow, ResultRow, attempts, columns
 
 @dataclass(frozen=True, slots=True)
 class ResultDetail:
-    """One result with everything that is known about it; lists of rows as they stand in the views."""
+    """One result with everything that the database knows about it, as lists of rows from the views."""
 
     result: ResultRow
     retracted: str | None
@@ -37,7 +37,7 @@ class ResultDetail:
 
 
 def detail(database: sqlite3.Connection, result_id: int) -> ResultDetail:
-    """One result with both ends' evidence. Raises UserError when there is none of that number."""
+    """One result with both ends' evidence. Raises UserError if no result has that number."""
     query = f"SELECT {columns(ResultRow)} FROM v_all_results WHERE result_id = ?"
     row = database.execute(query, (result_id,)).fetchone()
     if row is None:

@@ -1,4 +1,4 @@
-"""What stands beside the results of a run: builds, what the plan left out, what the kernels warned of."""
+"""Context of a run's results: builds, what the plan left out, warnings of kernels."""
 
 # ruff: noqa: S608 - queries are put together from our own column names; values are always bound
 
@@ -12,7 +12,7 @@ from hpcq.store.query import columns
 
 @dataclass(frozen=True, slots=True)
 class BuildRow:
-    """A program as built on a cluster, and how many of the selected results it brought."""
+    """A program as built on a cluster, and how many of the selected results it produced."""
 
     cluster: str
     toolchain: str
@@ -30,7 +30,7 @@ class BuildRow:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A pair, or with server None a node, that a plan left out, and why."""
+    """A pair that a plan left out, or a node if server is None, and why."""
 
     cluster: str
     client: str
@@ -40,7 +40,7 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class WarningCount:
-    """How often a warning was given by measured results, with one of its messages."""
+    """How many measured results have a warning, with one of its messages."""
 
     cluster: str
     kernel: str
@@ -50,7 +50,7 @@ class WarningCount:
 
 
 def builds(database: sqlite3.Connection, run: str) -> list[BuildRow]:
-    """The builds that brought results of a run."""
+    """The builds that produced results of a run."""
     columns = ", ".join(f"b.{name}" for name in BuildRow.__dataclass_fields__ if name != "result_count")
     query = (
         f"SELECT {columns}, u.result_count FROM v_builds b JOIN (SELECT x.build_id, count(*) AS result_count FROM result x"
@@ -67,7 +67,7 @@ def left_out(database: sqlite3.Connection, run: str) -> list[LeftOut]:
 
 
 def warnings(database: sqlite3.Connection, run: str) -> list[WarningCount]:
-    """What the kernels warned of in the results of a run that count."""
+    """Warnings of kernels in the results of a run that count."""
     query = (
         "SELECT v.cluster, v.kernel, w.name, count(*) AS result_count, min(w.message) AS example FROM v_results v"
         " JOIN warning w ON w.result_id = v.result_id WHERE v.run = ? AND v.outcome = 'measured'"
