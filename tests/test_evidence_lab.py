@@ -98,14 +98,13 @@ class Nodes:
     @contextmanager
     def server(self, where: str) -> Iterator[dict[str, Any]]:
         words = self.net("server", "--interface", "eth0", "--secret-file", "/scratch/secret", "--sessions", 1)
-        child = subprocess.Popen(self.lab.exec_words(where, *words), stdout=subprocess.PIPE, text=True)
-        try:
-            assert child.stdout is not None
-            ready: dict[str, Any] = json.loads(child.stdout.readline())["ready"]
-            yield ready
-        finally:
-            child.terminate()
-            child.wait()
+        with subprocess.Popen(self.lab.exec_words(where, *words), stdout=subprocess.PIPE, text=True) as child:
+            try:
+                assert child.stdout is not None
+                ready: dict[str, Any] = json.loads(child.stdout.readline())["ready"]
+                yield ready
+            finally:
+                child.terminate()
 
     def client(self, where: str, ready: dict[str, Any], kernel: str, options: dict[str, Any]) -> list[str]:
         flags = [word for name, value in options.items() for word in (f"--{name}", value)]
