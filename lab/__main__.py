@@ -20,22 +20,16 @@ import machines
 import report
 import wan
 import whole
+from arguments import Parser, add_cache, add_wan
 from faults import LabError, UsageError
 from layout import LABS_FOLDER, LEAF_COUNT_MAX, NODE_COUNT_MAX, USERS, Lab, Settings, Wan, checked_name
-from other_system import CACHE_FOLDER, SYSTEMS, root_of
+from other_system import SYSTEMS, root_of
 from pbs_files import check_pbs
 from processes import ENVIRONMENT, recorded
 from quantities import delay_ns, loss_ratio, rate_bps
 from requirements import check_programs, check_root
 
 PATIENCE_S = 60.0  # for another command that changes the same lab
-
-
-class Parser(argparse.ArgumentParser):
-    """An argument parser that reports errors in hpcq's own form."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{self.prog}: {message}", f"{self.prog} --help")
 
 
 def main(words: list[str]) -> int:
@@ -96,7 +90,7 @@ def parser() -> Parser:
         metavar="N",
         help=f"leaf switches that these are spread over, 1 to {LEAF_COUNT_MAX} (default: 2)",
     )
-    _add_wan(one, delay="1.45ms", rate="400mbit", loss="0")
+    add_wan(one, delay="1.45ms", rate="400mbit", loss="0")
     one.add_argument(
         "--wan-wire", choices=("auto", "netem", "user"), default="auto", help="what makes the link (default: auto)"
     )
@@ -113,7 +107,7 @@ def parser() -> Parser:
         help="the system that beta's machines run: this one's (default) or another release's; pbs: PBS instead of Slurm",
     )
     one.add_argument("--pbs-history", action="store_true", help="with --beta pbs: the server remembers ended jobs")
-    _add_cache(one)
+    add_cache(one)
     one.add_argument("--seed", type=int, default=1, help="of the link's losses (default: 1)")
     verb("down", run_down, "take a lab down and remove all of it, whatever happened to it")
     verb("status", run_status, "show what is up").add_argument("--json", action="store_true", help="as one JSON object")
@@ -130,10 +124,10 @@ def parser() -> Parser:
     _add_damage(verb)
     one = verb("wan", run_wan, "change the link between the clusters, or show it")
     one.add_argument("--json", action="store_true", help="settings and counters as one JSON object")
-    _add_wan(one, prefix="--")
+    add_wan(one, prefix="--")
     one = verbs.add_parser("prepare", help="make another release's files ahead of lab up", description=run_prepare.__doc__)
     one.add_argument("system", choices=SYSTEMS[1:], metavar="SYSTEM", help=" or ".join(SYSTEMS[1:]))
-    _add_cache(one)
+    add_cache(one)
     one.set_defaults(run=run_prepare)
     return top
 
@@ -148,28 +142,6 @@ def _add_damage(verb: Callable[..., argparse.ArgumentParser]) -> None:
     one.add_argument("--loss", required=True, metavar="LOSS", help="such as 5%% or 0.05")
     one = verb("mend", run_mend, "undo what slow and lossy did")
     one.add_argument("cluster", metavar="CLUSTER", nargs="?", help="only there (default: both)")
-
-
-def _add_cache(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument(
-        "--cache-dir", default=str(CACHE_FOLDER), metavar="DIR", help=f"where such a system is kept (default: {CACHE_FOLDER})"
-    )
-
-
-def _add_wan(
-    verb: argparse.ArgumentParser, *, prefix: str = "--wan-", delay: str | None = None, rate: str | None = None,
-    loss: str | None = None,
-) -> None:  # fmt: skip
-    def default(value: str | None) -> str:
-        return f" (default: {value})" if value else ""
-
-    verb.add_argument(
-        f"{prefix}delay", dest="delay", default=delay, metavar="TIME", help=f"one way, such as 1.45ms{default(delay)}"
-    )
-    verb.add_argument(
-        f"{prefix}rate", dest="rate", default=rate, metavar="RATE", help=f"of each direction, or none{default(rate)}"
-    )
-    verb.add_argument(f"{prefix}loss", dest="loss", default=loss, metavar="LOSS", help=f"such as 1%% or 0.01{default(loss)}")
 
 
 def run_up(options: argparse.Namespace) -> None:
