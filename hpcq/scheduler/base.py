@@ -151,7 +151,7 @@ class Scheduler(Adapter):
         return self.read_estimate(self.transport.sh(f"cd {folder} || exit 1\n{command}"))
 
     def poll(self, jobs: Sequence[JobKey]) -> dict[str, JobReport]:
-        """Return a report for every id. A job that the scheduler does not know is UNKNOWN with the reason `not known`."""
+        """Return a report for every id. A job unknown to the scheduler is UNKNOWN with the reason `not known`."""
         return self.look(QueueQuery(jobs)).reports
 
     def cancel(self, jobs: Sequence[JobKey], *, queued_only: bool = False) -> str | None:

@@ -112,7 +112,7 @@ class Slurm(Scheduler):
         return LIMIT_WORDS
 
     def poll_command(self, jobs: Sequence[JobKey]) -> str:  # noqa: ARG002 - several ids would load the table of all jobs
-        """List all our jobs. The controller filters by user, and an id that it does not know does not spoil the answer."""
+        """List all our jobs. The controller filters by user, so an unknown id cannot spoil the answer."""
         return "id -u && squeue --noheader --all --me --states=all --format='%i|%T|%U|%j|%N|%r'"
 
     def read_poll(self, done: Completed) -> list[JobReport]:
