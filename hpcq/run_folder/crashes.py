@@ -36,6 +36,7 @@ KNOWN_CRASHES = (
 
 def crash_words(said: str, return_code: int | None) -> str:
     """Return `died of SIGSEGV: MEANING (SOURCE)`, or "" if nothing shows that a signal ended the program.
+
     said: everything on standard error. return_code: of the program or its launcher; None if unknown.
     """
     known = next((one for one in KNOWN_CRASHES if one.pattern.search(said)), None)

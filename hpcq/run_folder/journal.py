@@ -86,6 +86,7 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         """Open for writing, create the file and its folder, and cut off a torn last line.
+
         Raises StoreError when another process holds the lock (and names it), when the file cannot be written, or when a
         line before the last one is damaged.
         """
@@ -134,6 +135,7 @@ class Journal:
 
     def append_all(self, events: Sequence[Mapping[str, Any]]) -> list[Event]:
         """Write several events and wait for the disk once. When it returns, all of them are on the disk.
+
         Raises StoreError when they cannot be written (then the file has none of them), ValueError when an event lacks a
         field.
         """

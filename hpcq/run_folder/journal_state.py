@@ -22,6 +22,7 @@ StepKey = tuple[int, int]
 @dataclass(slots=True, kw_only=True)
 class Attempt:
     """One submission of a job.
+
     `native_id` is empty until the scheduler assigns one, `outcome` is empty until the attempt ends.
     """
 

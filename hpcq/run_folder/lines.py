@@ -192,6 +192,7 @@ def _fill(line: Line) -> None:
 
 def _without_content(found: str, return_code: int | None, started_utc: str | None, path: Path, *, silent: bool = False) -> Line:
     """Return a line without content.
+
     The kernel failed if it said so or printed nothing. A line that cannot be read is invalid.
     """
     failed = silent or return_code not in {0, 1, None}

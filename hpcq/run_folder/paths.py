@@ -100,6 +100,7 @@ def read_json_or_none(path: Path) -> dict[str, Any] | None:
 
 def parse_json(content: bytes) -> dict[str, Any]:
     """Return the JSON object in these bytes.
+
     Raises ValueError that says what is wrong, also for what Python would accept (NaN).
     """
     if len(content) > _FILE_SIZE_MAX_BYTES:
@@ -133,6 +134,7 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 def write_text(path: Path, text: str, *, mode: int | None = None, synced: bool = True) -> None:
     """Write a temporary file, wait for the disk, rename it. Raises StoreError.
+
     mode: the file's mode, if the umask must not decide. synced: False for a file that hpcq can write again after a
     crash.
     """

@@ -69,6 +69,7 @@ class Spool:
 
     def read_all(self, job: str, step: StepKey) -> list[RawLine]:
         """Return all lines about one measurement in their order, usually one.
+
         Bytes that are not JSON give a line without content.
         """
         with self._path.open("rb") as file:

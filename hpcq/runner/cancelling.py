@@ -61,7 +61,10 @@ def cancel_run(run: RunFolder, say: stages.Say, clock: Clock | None = None) -> l
 def still_there(
     run: RunFolder, say: stages.Say, clock: Clock, scheduler_of: SchedulerOf = lambda run, name: place(run, name).scheduler
 ) -> list[str]:
-    """Ask each cluster for the run's jobs and order the end of live ones until none is left. Returns the last answer."""
+    """Ask each cluster for the run's jobs and order the end of live ones until none is left.
+
+    Returns the last answer.
+    """
     left: list[str] = []
     for cluster in run.clusters():
         deadline_s = clock.now_s() + _GONE_WITHIN_S

@@ -16,6 +16,7 @@ from hpcq.scheduler.limits import JobLimits
 
 def preview(campaign_path: Path, cluster_folders: Sequence[Path]) -> list[Plan]:
     """Return one plan per cluster and link.
+
     Raises what a run would raise: bad files, unreachable clusters, too few nodes.
     """
     campaign, paths = check_definitions(campaign_path, cluster_folders)

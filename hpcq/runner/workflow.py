@@ -54,6 +54,7 @@ class WorkflowRun:
 
 def expand(config: Mapping[str, Any]) -> list[WorkflowRun]:
     """Return what `--config` asks for.
+
     run=FOLDER: an open run. campaign=FILE[,FILE…], with runs=FOLDER (default runs): new runs.
     """
     if "run" in config:
@@ -97,6 +98,7 @@ def hpcq_command() -> str:
 def run_workflow(run: RunFolder, *, until: str | None = None) -> int:
     """Drive a run to its report, or to the rule `until`. Returns Snakemake's exit code; its output goes to
     snakemake.log.
+
     It does not repeat finished stages. A failure on one cluster does not stop the others.
     """
     clusters = read_json(run.run_json)["clusters"]
@@ -105,7 +107,7 @@ def run_workflow(run: RunFolder, *, until: str | None = None) -> int:
     argv += ["--cores", str(max(2, len(clusters))), "--keep-going", "--nolock", "--rerun-incomplete"]
     argv += ["--rerun-triggers", "mtime", "--quiet", "all"]
     argv += ["--until", until] if until else []
-    # The page of a failed run shows what it had. Snakemake would take the missing rest for done if the page remained.
+    # A failed run has a page, too. Left in place, it would make Snakemake take the missing stages for done.
     parts = [*run.clusters(), *run.link_names()]
     if until is None and run.report.is_file() and not all((run.path / part / "loaded.json").is_file() for part in parts):
         argv += ["--forcerun", "report"]

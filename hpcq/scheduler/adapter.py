@@ -64,12 +64,14 @@ class Adapter(ABC):
     @abstractmethod
     def submit_command(self, submission: Submission) -> str:
         """Submit one script; prints its id.
+
         It must be one simple command: `exec` runs it in the script's folder.
         """
 
     @abstractmethod
     def read_submission(self, tag: str, done: Completed) -> Submitted:
         """Return the fate of a submission. done: exit code and both outputs of the submit command, each on one line.
+
         TAKEN only with an id that matches `id_pattern`. REFUSED only for known words with the scheduler's exit code for
         refusals.
         LIMITED for the words of `limit_words`. UNDETERMINED for exit codes from 128 on, and for 0 without an id.
@@ -104,6 +106,7 @@ class Adapter(ABC):
     def read_poll(self, done: Completed) -> list[JobReport]:
         """Read the answer, with each job's name and whether it is ours. A job is unknown if it is missing in the
         answer.
+
         Raises SchedulerError if the text is not an answer: hpcq then concludes nothing.
         """
 
@@ -118,6 +121,7 @@ class Adapter(ABC):
     @abstractmethod
     def cancel_command(self, jobs: Sequence[JobKey], *, queued_only: bool = False) -> str:
         """End those of these jobs that have this id, this name and this user; queued_only: and have not started.
+
         Ends with 0 if none of them was left, or if the scheduler accepted the order for all of them.
         """
 
@@ -199,6 +203,7 @@ class Adapter(ABC):
     def site_items(self, mpi_launch: Sequence[str] | None) -> list[CheckedItem]:  # noqa: ARG002
         """Return what `hpcq cluster check` finds about this scheduler beyond the common items, and what follows from
         it.
+
         mpi_launch: the words that start MPI programs; None without MPI. Runs its own commands, each once.
         """
         return []

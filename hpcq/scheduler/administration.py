@@ -63,6 +63,7 @@ class Reservation:
 @dataclass(frozen=True, slots=True)
 class Upkeep:
     """The upkeep of all nodes at one moment.
+
     `leaves` is node -> leaf switch, empty if the site reports no topology.
     """
 

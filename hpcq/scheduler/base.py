@@ -126,6 +126,7 @@ class Scheduler(Adapter):
 
     def submit(self, submissions: Sequence[Submission]) -> list[Submitted]:
         """Submit all scripts with one command on the cluster. Returns one answer per submission, in order.
+
         Each id is also written to `submitted` beside its script, so that the next driver finds it if this one dies.
         A submission without an answer is undetermined, never refused.
         Raises TransportError when the connection broke: then `find` shows what happened.
@@ -156,6 +157,7 @@ class Scheduler(Adapter):
 
     def cancel(self, jobs: Sequence[JobKey], *, queued_only: bool = False) -> str | None:
         """End jobs that still have these names and belong to us.
+
         queued_only: jobs that have started meanwhile continue.
         Returns None when the scheduler accepted the order, else its words. A job that has already ended is not an
         error.

@@ -37,6 +37,7 @@ class SharedKey(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Key:
     """One key of the cluster file that belongs to a kind of scheduler.
+
     fills: the field of `definition.model.Cluster` that it sets: partition, account, qos, reservation or constraint.
     None: a key that only this scheduler has. It is in `Cluster.extra` under its own name.
     """
@@ -50,6 +51,7 @@ class Key:
 @dataclass(frozen=True, slots=True)
 class TimerTable:
     """A table like crontab's that the scheduler itself keeps.
+
     command: edits it, with -l and -. lines: precede each entry.
     """
 
@@ -103,6 +105,7 @@ def directive_check(
     *, own: Sequence[str], keys: Mapping[str, str], refused: Mapping[str, str], long_is_unique_prefix: bool = False
 ) -> DirectiveCheck:
     """Return a check of lines such as `--licenses=fs`.
+
     own: options that hpcq writes into every job. keys: option -> the key of the cluster file to use instead.
     refused: option -> why. long_is_unique_prefix: the scheduler reads `--part` as `--partition`, so the check does,
     too.

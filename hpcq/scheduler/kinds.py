@@ -40,6 +40,7 @@ def make(kind: str, transport: Transport, settings: SchedulerSettings) -> Schedu
 
 def commands_environment(kind: str, instance: Mapping[str, str]) -> CommandEnvironment:
     """Return the environment of a cluster's commands: of all scheduler variables, only those that select its instance.
+
     instance: what the cluster file sets. hpcq removes the variables of all kinds, since it may itself run inside a job.
     """
     prefixes = tuple(prefix for one in DESCRIPTIONS.values() for prefix in one.scrubbed_prefixes)

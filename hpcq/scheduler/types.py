@@ -79,6 +79,7 @@ class JobState(StrEnum):
 @dataclass(frozen=True, slots=True)
 class JobKey:
     """Identifies a job in queries and orders: the scheduler's id and our tag, which is the job's name there.
+
     An id alone is not enough: a controller that lost its state assigns ids again.
     """
 
@@ -124,6 +125,7 @@ class QueueQuery:
 @dataclass(frozen=True, slots=True)
 class OtherJob:
     """Another user's job that waits for nodes.
+
     sure: False if those nodes may instead be broken or reserved by others. nodes: those that it names.
     """
 
@@ -226,6 +228,7 @@ class SchedulerSettings:
 @dataclass(frozen=True, slots=True)
 class CheckedItem:
     """One checked item of a site: what hpcq found, and what to do if that is not good enough.
+
     ok: campaigns can run. advice with ok: it works, with this consequence.
     """
 

@@ -46,6 +46,7 @@ class ClusterRun:
 @dataclass(frozen=True, slots=True)
 class Pending:
     """The pairs that wait for a job, in plan order.
+
     It makes them one by one on demand, since there may be half a million.
     """
 

@@ -50,6 +50,7 @@ class Driver:
 
     def drive(self, due: Collection[int] | None = None, *, only_submit: bool = False) -> None:
         """Run until nothing is pending or live; with only_submit, until the first wave is submitted.
+
         due: run only these pairs, as indices in the plan, and leave the others pending.
         """
         self._due = None if due is None else frozenset(due)
@@ -167,7 +168,10 @@ class Driver:
         return [[pair_index_of(pair.job_id)] for pair in choose_wave(pending, idle, jobs, budget, layers_at_most=layers)]
 
     def _wait_for_nodes(self, states: Sequence[NodeState], *, full: bool) -> None:
-        """Wait for busy nodes, and for nodes to come back if the campaign says so. Give up pairs that waited too long."""
+        """Wait for busy nodes, and for nodes to come back if the campaign says so.
+
+        Give up pairs that waited too long.
+        """
         by_name = {state.node: state for state in states}
         plan, cluster = self.state.plan, self.queue.cluster
         pending = [pair_index_of(pair.job_id) for pair in self._pending()]

@@ -41,6 +41,7 @@ class Submitter:
 
     def _job(self, indices: Sequence[int], place: int) -> Job | Tournament:
         """Return the job of one pair, or the tournament of several.
+
         `place` counts those that are not in the journal yet.
         """
         run, state = self._run, self._run.state
@@ -53,6 +54,7 @@ class Submitter:
     def _affordable(self, jobs: Sequence[Job | Tournament]) -> list[Job | Tournament]:
         """Return the first of these jobs: those that fit the node-seconds budget even if each uses its whole time
         limit.
+
         Jobs that end leave more, so the others wait. The last job may get a shorter limit, down to its estimate.
         If not even that fits, hpcq does not run the rest.
         """

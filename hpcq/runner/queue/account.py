@@ -52,6 +52,7 @@ class Limit:
 
     def met(self, ours: int, taken: int) -> int:
         """Learn the limit from a refusal beside `ours` live jobs, `taken` of them just now. Returns the limit.
+
         0: the user has no job at all, so the limit is not on their number.
         """
         mine = self._scheduler.look(QueueQuery(mine=True)).mine
@@ -87,6 +88,7 @@ class Account:
 
     def budget_now(self) -> Budget:
         """Return the budget.
+
         Inside a reservation its share of the nodes does not count: it was applied when the reservation was made.
         """
         if self.own_reservation is None or not self.own_reservation.held:
@@ -132,7 +134,10 @@ class Account:
         return self._used_words()
 
     def node_seconds_left(self) -> float:
-        """Return what further jobs may use, so that the budget holds even if every live job needs its whole time limit."""
+        """Return what further jobs may use.
+
+        The budget then holds even if every live job needs its whole time limit.
+        """
         if self.budget.node_seconds_at_most is None:
             return math.inf
         return self.budget.node_seconds_at_most - self._used() - sum(one.node_seconds_at_most for one in self.live())

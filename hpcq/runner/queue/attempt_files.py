@@ -27,6 +27,7 @@ from hpcq.units import utc_now
 @dataclass(frozen=True, slots=True)
 class Claim:
     """Whether the driver has an attempt's claim.
+
     Otherwise the id that the job wrote when it started, or why hpcq cannot know.
     """
 
@@ -38,6 +39,7 @@ class Claim:
 @dataclass(frozen=True, slots=True)
 class AttemptFiles:
     """The folders of the attempts of one part of a run: `folder` here, `root` on the cluster.
+
     `ask` waits until a query is allowed.
     """
 

@@ -70,6 +70,7 @@ class Claims:
 
     def surely_lost(self, attempt: Attempt, grace_s: float) -> bool:
         """Whether an attempt that the scheduler has forgotten can no longer measure anything.
+
         grace_s: how long a started job may take to end and to write its exit file.
         """
         now = self._clock.now_s()

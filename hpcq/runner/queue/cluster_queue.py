@@ -200,6 +200,7 @@ class ClusterQueue:
 
     def _end_without_script(self, attempt: Attempt, report: JobReport) -> None:
         """End a tournament that has lost the node of its script: its job would hold the other nodes to the end.
+
         A tournament survives the loss of any other node.
         """
         gone = set(attempt.nodes) - set(report.nodes)
@@ -244,6 +245,7 @@ class ClusterQueue:
 
     def withdraw(self, snapshot: QueueSnapshot, *, for_limits: bool = True) -> None:
         """Withdraw queued jobs that must not wait any longer.
+
         for_limits: also those that a limit has held too long.
         """
         now = self.clock.now_s()
@@ -267,6 +269,7 @@ class ClusterQueue:
 
     def cancel(self, attempts: Sequence[Attempt], *, queued_only: bool = False) -> str | None:
         """Order the end of attempts, queued or running. queued_only: those that have started meanwhile continue.
+
         Returns the scheduler's words if it did not accept the order. An accepted order may not have taken effect yet:
         only a
         poll shows that.
@@ -290,6 +293,7 @@ class ClusterQueue:
 
     def reserve(self, nodes: Set[str]) -> str | None:
         """Make the run's own reservation of these nodes.
+
         Returns the refusal if the campaign must not continue without it.
         """
         own_reservation = self.account.own_reservation

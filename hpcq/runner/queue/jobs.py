@@ -67,7 +67,7 @@ class Job:
 
     @property
     def folder(self) -> str:
-        """Return its folder, relative to the cluster's part of the run folder and to the work directory on the cluster."""
+        """Return its folder, relative to the cluster's part of the run folder and to the work directory there."""
         return attempt_folder(self.job_id, self.attempt_no)
 
 
@@ -78,6 +78,7 @@ def all_steps(plan: Plan) -> frozenset[StepKey]:
 
 def make_job(plan: Plan, pair_index: int, attempt_no: int, missing: frozenset[StepKey]) -> Job:
     """Return the job that measures what one pair still lacks.
+
     Each repetition runs all tests once, in an order drawn from the plan's seed, so that a drift of the machine does not
     affect only one test.
     """
@@ -123,6 +124,7 @@ def write_job(job: Job, cluster: Cluster, root: str, folder: Path) -> None:
 
 def write_folder(folder: Path, described: Mapping[str, Any], script: str) -> None:
     """Write the files that every submission's folder holds, each aside and renamed.
+
     It does not wait for the disk: if a crash loses the files of a job, that job was never submitted.
     """
     write_text(folder / "job.json", json.dumps(described, indent=1) + "\n", synced=False)

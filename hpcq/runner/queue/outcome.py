@@ -53,6 +53,7 @@ class Left:
 
 def end_of(attempt: Attempt, report: JobReport | None, left: Left, *, waited_s: float, grace_s: float) -> AttemptOutcome | None:
     """Return the end of an attempt, also of one that the driver ended; None if it has not ended or hpcq must know more.
+
     report: None if hpcq did not ask the scheduler. waited_s, grace_s: as for `decide`.
     """
     if left.said == ENDED_EARLY:
@@ -73,6 +74,7 @@ def end_of(attempt: Attempt, report: JobReport | None, left: Left, *, waited_s: 
 
 def _as_ordered(attempt: Attempt, report: JobReport, left: Left, *, forgotten: bool) -> JobReport:
     """Return the report of a job that hpcq ordered to end.
+
     If its scheduler forgets ended jobs, the job is not lost: it did as ordered.
     """
     ordered = bool(attempt.withdrawal or attempt.stopped)
@@ -84,6 +86,7 @@ def _as_ordered(attempt: Attempt, report: JobReport, left: Left, *, forgotten: b
 
 def decide(report: JobReport, left: Left, *, waited_s: float, grace_s: float) -> AttemptOutcome | None:
     """Return the end of an attempt without an order to end; None if it has not ended or hpcq must know more.
+
     waited_s: for how long the scheduler has reported the job as ended or unknown. grace_s: how long a shared file
     system
     may take to show what the job wrote last.
@@ -106,6 +109,7 @@ def decide(report: JobReport, left: Left, *, waited_s: float, grace_s: float) ->
 
 def measured_steps(folder: Path) -> frozenset[StepKey]:
     """Return the steps of an attempt's folder whose kernel ended with a measurement.
+
     The exit code alone is not enough: launchers also end with 1 if they could not start the kernel at all.
     """
     found = set()

@@ -1,4 +1,4 @@
-"""What one part of a run records: its journal, the state that follows from it, and messages for the person who watches."""
+"""What one part of a run records: its journal, the state that follows from it, and messages for a person."""
 
 from __future__ import annotations
 

@@ -80,6 +80,7 @@ class Refusals:
 
     def _event(self, answer: Submitted, *, wait: bool) -> dict[str, Any] | None:
         """Return the event for a submission; None if its fate is unknown.
+
         wait: a refusal for a limit does not count as an attempt.
         """
         if answer.native_id:

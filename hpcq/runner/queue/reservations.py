@@ -104,6 +104,7 @@ class OwnReservation:
 
 def refuse_where_forbidden(cluster: Cluster, scheduler: Scheduler) -> None:
     """Raise UserError if the campaign insists on a reservation that this user may not make.
+
     Nothing has happened yet then.
     """
     if cluster.make_reservation is not WithoutReservation.STOP:

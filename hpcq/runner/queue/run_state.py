@@ -92,8 +92,9 @@ class RunState(JournalState, ABC):
             self._end_pair(index, attempt)
 
     def _try_again(self, index: int, outcomes: Collection[str], *, final: bool = False) -> None:
-        """A pair's attempts are over, with these outcomes of those that caused the end. Make it pending again, or
-        finish it.
+        """The attempts of a pair are over: make it pending again, or finish it.
+
+        outcomes: of those attempts that caused the end.
         """
         counted = _UNCOUNTED_OUTCOME not in outcomes
         self._tries[index] = self._tries.get(index, 0) + counted
@@ -113,8 +114,9 @@ def _measured(event: Mapping[str, Any], attempt: Attempt) -> dict[int, frozenset
 
 
 def _node_seconds(event: Mapping[str, Any], attempt: Attempt) -> float:
-    """Return the node-seconds of an ended attempt. Without an end time, it ran until hpcq noticed, or to its time
-    limit.
+    """Return the node-seconds of an ended attempt.
+
+    Without an end time, it ran until hpcq noticed the end, at most for its time limit.
     """
     started, ended = event.get("started_utc"), event.get("ended_utc")
     if not started:

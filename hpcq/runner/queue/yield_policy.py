@@ -49,6 +49,7 @@ class RetryLater:
 @dataclass(frozen=True, slots=True)
 class Withdrawal:
     """A queued job to withdraw.
+
     final: hpcq does not try its pair again. bounced: one of its nodes is unavailable. waited: a limit held it too long.
     """
 
@@ -92,6 +93,7 @@ class YieldPolicy:
 
     def _waiting_for_us(self, others: Sequence[OtherJob], held: Set[str]) -> int:
         """Return how many jobs may wait for our nodes.
+
         A job that still waits for unnamed nodes when we hold none waits for nodes of others.
         """
         unsure = [one for one in others if not one.sure]

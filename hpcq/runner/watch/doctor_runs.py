@@ -24,7 +24,7 @@ class RunTold:
 
 
 def look_at_runs(runs_folder: Path, database: Path) -> list[RunTold]:
-    """Return every run folder that is unfinished, not loaded, or unknown to the database."""
+    """Check all run folders. Reports those that are unfinished, not loaded, or unknown to the database."""
     from hpcq.store.read.doctor_queries import known_runs
 
     known = known_runs(database)

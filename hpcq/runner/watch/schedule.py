@@ -165,7 +165,7 @@ def missed(entry: Entry, now: dt.datetime | None = None) -> str | None:
 
 
 def gone(entry: Entry) -> str | None:
-    """Return whether an entry's timer or line was removed while its record remains; None if all is there."""
+    """Return what is missing of an entry: its timer or line is gone while its record remains; None if all is there."""
     if entry.kind == "systemd":
         missing = [path for path in shown(entry) if not Path(path).is_file()]
         if missing:
@@ -225,7 +225,10 @@ def _systemctl(*words: str) -> None:
 
 
 def _read_table(kind: str) -> str:
-    """Return all lines of the user's table. Raises if it cannot be read: taking it for empty would overwrite it."""
+    """Return all lines of the user's table.
+
+    Raises HpcqError if it cannot be read: hpcq would overwrite a table that it takes for empty.
+    """
     done = run_here([kind, "-l"], timeout_s=60, environment={**os.environ, "LC_ALL": "C"})
     if done.returncode == 0:
         return done.text

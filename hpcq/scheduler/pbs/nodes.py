@@ -92,6 +92,7 @@ def condition(words: str) -> NodeCondition:
 
 def hosts_of(vnodes: Sequence[Vnode], queue: str | None) -> list[NodeState]:
     """Return the hosts that jobs of a queue may use, one entry per host. queue: None for the server's default queue.
+
     If vnodes are bound to the queue, only those are its nodes; else all vnodes that are bound to no queue.
     """
     bound = {vnode.queue for vnode in vnodes if vnode.queue}

@@ -91,6 +91,7 @@ def called(reservations: Sequence[PbsReservation], name: str) -> PbsReservation 
 
 def read_made(text: str) -> tuple[str, bool] | None:
     """Read the answer of pbs_rsub: the id, and whether the reservation is confirmed; None without an answer.
+
     PBS also ends with 0 when it denies a reservation.
     """
     match = _ANSWER.search(text)
@@ -101,6 +102,7 @@ def seen_from_inside(
     states: Sequence[NodeState], vnodes: Sequence[Vnode], ours: PbsReservation | None, name: str
 ) -> list[NodeState]:
     """Return the nodes as a job in a reservation sees them.
+
     The reservation's own nodes are idle if only the reservation holds them. All other nodes are out of its reach.
     """
     mine = _hosts(vnodes, ours) if ours is not None else set()
@@ -121,6 +123,7 @@ def taken_soon(
     states: Sequence[NodeState], vnodes: Sequence[Vnode], reservations: Sequence[PbsReservation], now: str
 ) -> list[NodeState]:
     """Return the nodes as a job outside all reservations sees them.
+
     A free node counts as reserved if its reservation begins soon or at an unknown time.
     """
     found = list(states)

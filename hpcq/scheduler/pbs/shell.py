@@ -82,6 +82,7 @@ def find(names: Sequence[str]) -> str:
 
 def cancel(jobs: Sequence[tuple[str, str]], *, queued_only: bool) -> str:
     """End those of these (id, name) that belong to this user.
+
     queued_only: first postpone each job's start, so that it cannot start meanwhile.
     """
     ids = " ".join(quote(native_id) for native_id, _ in jobs)

@@ -44,6 +44,7 @@ def read_job_limits(
     answer: str, *, partition: str | None, account: str | None, qos: str | None, reservation: str | None
 ) -> JobLimits:
     """Read that answer for a job with these settings; without a partition, for the default one.
+
     If a job names several partitions, one that takes it is enough, so the most generous bounds count. If Slurm requires
     all
     of them (EnforcePartLimits=ALL), the tightest bounds count.
@@ -108,6 +109,7 @@ def _of_several(found: Sequence[JobLimits], *, all_count: bool) -> JobLimits:
 
 def _shared(found: Mapping[str, str]) -> list[str]:
     """Find partitions that share nodes: FORCE:4 puts other users' jobs on the same nodes, whatever a job asks for.
+
     FORCE:1 only lets jobs take turns.
     """
     word, _, count = found.get("OverSubscribe", "NO").partition(":")

@@ -91,6 +91,7 @@ _NODE_SIGNS = {
 
 def node_condition(word: str) -> NodeCondition:
     """Return the condition for a word such as `idle~`, `mixed-` or `drained*`.
+
     The sign decides if the word alone would mean idle or busy.
     """
     base = word.lower().replace("+", "")  # `allocated+`: in use, and earlier jobs are still ending there
@@ -152,6 +153,7 @@ def own_rows(done_text: str, column_count: int) -> tuple[str, list[list[str]]]:
 
 def within_reservation(states: Sequence[NodeState], reservation: str, name: str) -> list[NodeState]:
     """Return the nodes as a job in a reservation sees them: its own are idle if only the reservation holds them.
+
     Other nodes are out of reach, unless the reservation is flexible: its jobs may also use nodes outside.
     """
     fields = dict(word.split("=", 1) for word in reservation.split() if "=" in word)

@@ -151,6 +151,7 @@ class Slurm(Scheduler):
 
     def cancel_command(self, jobs: Sequence[JobKey], *, queued_only: bool = False) -> str:
         """End only jobs that have this name and are ours right now.
+
         scancel accepts only one name, so the command asks the queue first.
         """
         wanted = quote("\n".join(f"{job.native_id}|{job.tag}" for job in jobs))
