@@ -166,8 +166,9 @@ class Journal:
 
 
 def read_journal(path: Path) -> list[Event]:
-    """Return all events in order; none if the file does not exist yet. Raises StoreError for a damaged line before the
-    last.
+    """Return all events in order; none if the file does not exist yet.
+
+    Raises StoreError for a damaged line before the last one.
     """
     return _read(path)[0]
 
@@ -246,8 +247,9 @@ def _open_at(path: Path, size_bytes: int) -> int:
 
 
 def _writer_lock(path: Path) -> WriterLock:
-    """Return the lock that also works where flock has no effect. A dead driver on another machine loses it after
-    STALE_S.
+    """Return the lock that also works where flock has no effect.
+
+    A dead driver on another machine loses it after STALE_S.
     """
     try:
         return WriterLock(path, STALE_S + 5.0, refuse_the_living=True)
@@ -256,8 +258,9 @@ def _writer_lock(path: Path) -> WriterLock:
 
 
 def _lock(path: Path) -> int:
-    """Lock `path` exclusively, if the file system has locks. The file names its holder and is never removed: removing
-    it would let two processes in.
+    """Lock `path` exclusively, if the file system has locks.
+
+    The file names its holder. hpcq never removes it: that would let two processes in.
     """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

@@ -123,8 +123,9 @@ def spooled_step(line: bytes) -> tuple[str, StepKey] | None:
 
 
 def _whole_from(line: bytes) -> int:
-    """Return where the complete record of a line begins. Before it may be the rest of a record that was torn while
-    another process went on writing.
+    """Return where the complete record of a line begins.
+
+    Before it may be the rest of a record that was torn while another process went on writing.
     """
     return max(0, line.rfind(_START))
 

@@ -44,8 +44,9 @@ class WorkflowRun:
         return [link[end] for link in self.links if link["name"] == part for end in ("from", "to")]
 
     def driven_by(self, part: str) -> str:
-        """Return the marker of the driver of a part, relative to the run's folder. Each group of linked clusters has
-        one.
+        """Return the marker of the driver of a part, relative to the run's folder.
+
+        Each group of linked clusters has one.
         """
         ends = self.planned_before(part) or [part]
         group = next(group for group in groups(self.clusters, self.links) if ends[0] in group)

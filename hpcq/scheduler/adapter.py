@@ -83,8 +83,9 @@ class Adapter(ABC):
         """Return the id in the output of the submit command; "" if it has none, or other text beside it."""
 
     def limit_words(self) -> Sequence[str]:
-        """Return words of the submit command that mean "no more jobs now". After them hpcq does not try the rest of the
-        wave.
+        """Return words of the submit command that mean "no more jobs now".
+
+        After them hpcq does not try the rest of the wave.
         """
         return ()
 

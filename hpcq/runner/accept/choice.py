@@ -129,7 +129,7 @@ def _of_links(standing: Sequence[VerdictRecord], idle: set[str]) -> dict[str, st
 
 
 def _usable(seen: Upkeep, targets: Mapping[str, str], idle: set[str]) -> Reservation | None:
-    """Return an active reservation that this user may use and that holds two nodes to test, or one if it is flexible."""
+    """Return an active reservation for this user with at least two nodes to test, or with one if it is flexible."""
     for one in seen.reservations:
         held = [node for node in one.nodes if node in targets and not _held(node, seen)]
         if one.active and one.mine and (len(held) >= 2 or (held and one.flex and idle)):

@@ -178,7 +178,10 @@ def _line_now(administration: Administration, one: Command) -> tuple[str | None,
 
 
 def _after(orders: Orders, verdicts: Acceptance, standing: Reservation) -> list[Command]:
-    """For a tested reservation: give back nodes that passed; if the fault is still open, admit partners from outside."""
+    """After the test of a reservation: give back nodes that passed.
+
+    If the fault is still open, admit partners from outside.
+    """
     behind = {node for one in verdicts.groups if one.verdict is Verdict.FAILED for node in one.nodes}
     mine = [one for one in verdicts.nodes if one.name in standing.nodes]
     passed = [one.name for one in mine if one.verdict is Verdict.PASS and one.name not in behind]

@@ -71,7 +71,10 @@ class Expected:
     def __init__(
         self, reference: Iterable[PairValues], now: Iterable[PairValues], leaf_of: Mapping[str, str], *, trusted: bool
     ) -> None:
-        """reference: earlier jobs, or those of a baseline. now: jobs to judge. trusted: a person named the reference."""
+        """reference: earlier jobs, or those of a baseline. now: jobs to judge.
+
+        trusted: a person named the reference.
+        """
         self.leaf_of = leaf_of
         self.own = {(one.client, one.server, one.test): one for one in reference if one.values} if trusted else {}
         self.trusted = trusted

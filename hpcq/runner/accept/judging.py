@@ -1,4 +1,4 @@
-"""Turn loaded runs into verdicts: points, other facts about nodes, what changed, and since when the cluster is slower."""
+"""Turn loaded runs into verdicts: points, facts about nodes, what changed, and since when the cluster is slower."""
 
 from __future__ import annotations
 
@@ -63,8 +63,9 @@ class Judging:
     def verdicts(
         self, targets: Sequence[str], found: Measured, missing: Mapping[str, str], now: Upkeep | None = None
     ) -> Acceptance:
-        """Judge the targets. now: the scheduler's report after the measurement, which shows nodes that booted
-        meanwhile.
+        """Judge the targets.
+
+        now: the scheduler's report after the measurement, which shows nodes that booted meanwhile.
         """
         booted = dict(found.booted)
         for node, state in now.nodes.items() if now is not None else ():

@@ -143,7 +143,7 @@ class _Plan:
         return [one for one in others if one in self.place and one != node and frozenset((node, one)) not in self.taken]
 
     def _candidates(self, node: str) -> list[str]:
-        """Return all nodes, or on a large machine the node's partners in the baseline and some spread over the machine."""
+        """Return all nodes; on a large machine, its partners in the baseline and some spread over the machine."""
         if len(self.room) <= 2 * SPREAD:
             return self.room
         found = self.neighbours.get(node, [])[:SPREAD]

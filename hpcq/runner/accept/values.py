@@ -150,9 +150,7 @@ class PointMaker:
         before: Sequence[SeriesOutcome],
         losses: Mapping[int, Mapping[tuple[str, str], float]],
     ) -> list[PairPoint]:
-        """Return the points of one test by the share of packets that arrived, if both it and a reference have that
-        share.
-        """
+        """Return the points of one test by the share of packets that arrived, if it and a reference have that share."""
         earlier, own_values = (
             [PairValues(one.client, one.server, test, tuple(value for _, value in _arrived(one, losses))) for one in several]
             for several in (before, now)

@@ -99,8 +99,9 @@ class Driver:
         return last_ones_run or (changed and bool(self._pending()))
 
     def cancel(self, reason: str) -> None:
-        """Plan nothing more. The loop orders the end of all attempts until they have ended, and fetches their
-        measurements.
+        """Plan nothing more.
+
+        The loop orders the end of all attempts until they have ended, and fetches their measurements.
         """
         if not self.state.cancelled:
             self.record.note("cancel", reason=reason)

@@ -147,7 +147,10 @@ class Rendezvous:
         return Stop(f"ended because {self._where(ended)} was {ended.outcome}: {ended.reason}", follows=True, final=False)
 
     def _queued_too_long(self, attempt: Attempt, opposite: Attempt | None) -> Stop | None:
-        """Apply the bounds of waiting: patience_s while the other side runs, the cluster's own while nothing runs yet."""
+        """Apply the bounds of waiting.
+
+        patience_s while the other side runs, the cluster's own patience while nothing runs yet.
+        """
         now = self._clock.now_s()
         queued_s = now - self._queued_since.setdefault(attempt.tag, now)
         state = _state(attempt)

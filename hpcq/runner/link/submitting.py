@@ -74,8 +74,9 @@ class LinkSubmitter:
         return any(side.paused is not None for side in self._sides.values())
 
     def _reserved(self, states: Mapping[str, Sequence[NodeState]]) -> bool:
-        """Whether jobs may be submitted. Otherwise first make the run's own reservations, of the nodes of all pending
-        pairs.
+        """Whether jobs may be submitted.
+
+        Otherwise first make the run's own reservations, of the nodes of all pending pairs.
         """
         missing = [
             name
@@ -139,8 +140,9 @@ class LinkSubmitter:
     # -- submitting -------------------------------------------------------------------------------------------------
 
     def _submit(self, index: int) -> bool:
-        """Copy both scripts to their clusters, ask when they would start, submit the later one first. Returns whether
-        it did.
+        """Copy both scripts to their clusters, ask when they would start, submit the later one first.
+
+        Returns whether it did.
         """
         attempt_no, first = self._state.next_attempt_no(index), self._state.client_side(index)
         jobs = {name: make_side(self._state, index, name, attempt_no) for name in SIDES}

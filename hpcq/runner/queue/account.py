@@ -109,9 +109,7 @@ class Account:
         return nodes | set(self.own_reservation.nodes) if self.own_reservation is not None else nodes
 
     def site(self, cluster: Cluster) -> Cluster:
-        """Return the cluster as scripts must see it now: with the run's own reservation and the hours, if there are
-        any.
-        """
+        """Return the cluster as scripts must see it now: with the run's own reservation and the hours, if any."""
         left_s = [hours.seconds_left(self.clock.local_time()) for hours in self.budget.hours]
         cluster = replace(cluster, start_within_s=min(left_s, default=None))
         if self.own_reservation is None or not self.own_reservation.held:

@@ -152,8 +152,9 @@ class ClusterQueue:
         self.judge(suspects)
 
     def _bounded(self, attempt: Attempt, report: JobReport) -> JobReport:
-        """Return the report. If the accounting reports a forgotten job as running, hpcq believes it only up to the time
-        limit.
+        """Return the report.
+
+        If the accounting reports a forgotten job as running, hpcq believes it only up to the time limit.
         """
         if not report.remembered or report.state.terminal:
             return report

@@ -45,8 +45,9 @@ class Pace:
 
     @classmethod
     def of(cls, cluster: Cluster, clock: Clock) -> Pace:
-        """Return the pace for a cluster: at most one query per second for a batch system, more for this machine's own
-        queue.
+        """Return the pace for a cluster.
+
+        At most one query per second for a batch system, more for this machine's own queue.
         """
         if describe(cluster.scheduler).here_only:
             return cls(query_s=0.1, poll_max_s=0.5, grace_s=cluster.files_appear_within_s, refill_s=0.1, clock=clock)

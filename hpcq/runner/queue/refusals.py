@@ -41,8 +41,9 @@ class Refusals:
         return self._account.clock.now_s() < self._resume_s
 
     def take(self, answers: Sequence[Submitted], say_here: str) -> bool:
-        """Record what happened to a wave. Returns whether more may be submitted now. say_here: which cluster, in a
-        link.
+        """Record what happened to a wave. Returns whether more may be submitted now.
+
+        say_here: which cluster, in a link.
         """
         limited = next((answer for answer in answers if answer.limited), None)
         allowed = self._learn_limit(answers) if limited is not None else 0

@@ -42,8 +42,9 @@ class RunState(JournalState, ABC):
 
     @abstractmethod
     def _end_pair(self, index: int, attempt: Attempt) -> None:
-        """An attempt of this pair has ended, and its measurements count. Call `_try_again` when all its attempts are
-        over.
+        """React to the end of an attempt of this pair, whose measurements count.
+
+        Call `_try_again` when no attempt of the pair is left.
         """
 
     @abstractmethod

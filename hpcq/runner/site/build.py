@@ -138,8 +138,7 @@ def _script(cluster: Cluster, root: str, programs: set[str]) -> str:
 _KEPT = "kept:"
 #: The script keeps built programs below $builds, complete or not at all, each beside its checksum:
 #: scratch file systems lose old files.
-#:   digest CFLAGS COMPILER...   prints the digest of all that affects a program (a static MPI: its wrapper is new with
-#: it)
+#:   digest CFLAGS COMPILER...   prints the digest of all that affects a program (a new static MPI has a new wrapper)
 #:   taken PROGRAM DIGEST        copies it from there; jobs may run the one in bin, so a rename puts it there
 #:   keep PROGRAM DIGEST         puts it there; a failure only costs the next run its build time
 _KEEPING = """\

@@ -173,6 +173,9 @@ def scheduler_of(cluster: Cluster, transport: Transport, *, own_reservation: str
 
 
 def local_queue(cluster: Cluster) -> str:
-    """Return the folder of the embedded scheduler's queue: one per user and cluster, so that two runs share its nodes."""
+    """Return the folder of the embedded scheduler's queue.
+
+    There is one per user and cluster, so that two runs share its nodes in turn.
+    """
     state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
     return str(state / "hpcq" / f"queue-{cluster.name}")

@@ -59,8 +59,9 @@ class Record:
 
 
 def read_dsv(text: str, separator: str = SEPARATOR) -> list[Record]:
-    """Return one record per line that begins a record. Other lines continue the one before: a node's comment may have
-    line breaks.
+    """Return one record per line that begins a record.
+
+    Other lines continue the one before: a node's comment may have line breaks.
     """
     lines: list[str] = []
     for line in text.split("\n"):

@@ -260,8 +260,9 @@ def _is_of_a_job(line: str) -> bool:
 
 
 def _with_nodes(report: JobReport, named: Sequence[str], hosts: dict[str, NodeState]) -> JobReport:
-    """Resolve "Insufficient amount of resource: host", which PBS says of a host in use, an offline one and an absent
-    one.
+    """Resolve the comment "Insufficient amount of resource: host".
+
+    PBS says it of a host in use, of an offline one and of an absent one.
     """
     missing = [host for host in named if host not in hosts]
     if missing:
