@@ -150,7 +150,7 @@ class JournalState:
     def _give_up(self, index: int, reason: str) -> None:
         self.not_run[index] = reason
 
-    def _end(self, attempt: Attempt, event: Mapping[str, Any]) -> None:  # noqa: ARG002 - a plan tells what it measured
+    def _end(self, attempt: Attempt, event: Mapping[str, Any]) -> None:  # noqa: ARG002 - only a plan knows what it measured
         self.active.pop(attempt.tag, None)
 
     def _apply_other(self, event: Mapping[str, Any]) -> None:

@@ -1,9 +1,9 @@
 """What a scheduler package implements: which commands to type, and how to read their answers. This module runs nothing.
 
 Each question is a pair: `*_command` returns shell text for the cluster, `read_*` reads its answer. The commands of one
-poll run together,
-as one script. The adapter quotes every word that comes from people (names, reasons). An answer is a `Completed`:
-exit code and both outputs. The adapter decides which of them to trust: some schedulers print "denied" and end with 0.
+poll run together, as one script. The adapter quotes every word that comes from people (names, reasons).
+An answer is a `Completed`: exit code and both outputs.
+The adapter decides which of them to trust: some schedulers print "denied" and end with 0.
 
 A package must implement the methods without a default. A default means "this scheduler cannot answer that".
 docs/schedulers.md explains one package step by step.

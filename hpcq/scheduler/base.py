@@ -5,19 +5,18 @@ The life of a job, as a driver sees it:
     attempt committed to the journal -> submit -> native_id -> poll … poll -> a terminal state -> exit file fetched
                   |                        |
                   |                        +- refused: the scheduler said no; the attempt ends as `refused`
-                  +- driver died here: find(tag) tells whether the submission happened
+                  +- driver died here: find(tag) shows whether the submission happened
 
-A package below hpcq/scheduler/ says what to type and how to read the answer (adapter.py). This module runs and chunks
-the
-commands, and has the rules:
+A package below hpcq/scheduler/ says what to type and how to read the answer (adapter.py). This module runs and
+chunks the commands, and has the rules:
 
     - one poll asks everything in one command: nodes, all our jobs, who else waits. A job that the scheduler does not
-    know is UNKNOWN here. The driver makes it LOST after a grace period, never successful;
+      know is UNKNOWN here. The driver makes it LOST after a grace period, never successful;
     - hpcq asks for waiting jobs of other users less often than for its own: that list may be as long as the queue;
     - a failed poll changes nothing: it raises, and the driver keeps its last state;
     - an unknown state word gives UNKNOWN with the word in `reason`; hpcq does not guess;
     - an id counts only with its name and its user: a report of a job with another name or another user is UNKNOWN
-    with that reason. Text that does not have the form of an id never gets into a command.
+      with that reason. Text that does not have the form of an id never gets into a command.
 """
 
 from __future__ import annotations

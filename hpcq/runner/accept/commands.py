@@ -1,9 +1,8 @@
 """Write the scheduler commands to type after an acceptance, and run those that a person allowed.
 
     failed with most of its partners              drain it
-    passed inside a reservation                   give it back to users; --apply does so only in the reservation that
-    released it to the test
-    not covered: drained, down                    release it to the test: a reservation keeps users off, then the drain ends
+    passed inside a reservation                   give it back to users; --apply only in the reservation for the test
+    not covered: drained, down                    release it to the test: a reservation keeps users off, the drain ends
     not covered, inconclusive: in a reservation   let this user in, or let its jobs have partners outside
 
 A scheduler runs nothing on a drained node, so hpcq cannot measure it, and no verdict ends a drain. hpcq does not drain

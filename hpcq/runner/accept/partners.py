@@ -1,7 +1,6 @@
 """Choose the pairs that reveal most about the nodes under test, and about those that were slow. Pure.
 
-    partners(...)      PARTNERS per node: one in its own leaf, the others outside, spread evenly over all available
-    nodes
+    partners(...)      PARTNERS per node: one in its own leaf, the others spread evenly over all available nodes
     again(...)         slow pairs once more; suspects with good partners; of a suspected leaf also the other nodes
 
 Each pair occurs in both directions: a limit on a node's sending does not show while it only receives.

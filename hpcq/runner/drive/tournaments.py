@@ -1,7 +1,6 @@
-"""Write a tournament's folder for pairs that share an allocation: the file that agents and ranks follow, and the
-script.
+"""Write a tournament's folder for pairs that share an allocation: the file that agents and ranks read, and the script.
 
-Plan + pairs + what each still misses -> Tournament -> jobs/<g00001>/1/{job.json, job.sh, tournament.txt}
+Plan + pairs + what each still lacks -> Tournament -> jobs/<g00001>/1/{job.json, job.sh, tournament.txt}
 """
 
 from __future__ import annotations

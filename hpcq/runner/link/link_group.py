@@ -1,14 +1,12 @@
-"""Linked clusters under one driver: the links between them, each followed by the comparison within each cluster.
+"""Linked clusters under one driver: the links between them, each followed by its comparison within the clusters.
 
     groups     alpha - beta, gamma   ->   (alpha, beta), (gamma)
     drive      1  all pairs except the comparison: alpha and beta side by side, each by its own driver
-               2  link after link, one batch of pairs at a time; after each, the pairs of the same nodes in their
-               clusters
+               2  link after link, batch after batch of pairs; after each batch, the same nodes' pairs in their clusters
                3  what is left of the comparison
 
 A cluster's pairs and a link never ask for the same node at once. One account covers what both use of a cluster, so
-budgets
-hold for the whole run, and neither disturbs the other.
+budgets hold for the whole run, and neither disturbs the other.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
     the client ended  -> `role` end on the server's side
     one side waits longer than patience_s, or the other one has ended -> a reason to stop it
 
-All of this follows from the journal and the fetched files, so carrying twice does no harm, and a new driver can
-continue.
+All of this follows from the journal and the fetched files, so carrying twice does no harm,
+and a new driver can continue.
 """
 
 from __future__ import annotations

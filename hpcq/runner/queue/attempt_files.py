@@ -1,6 +1,4 @@
-"""What the drivers of clusters and of links have in common: look up submissions without a known end, and describe how
-an
-attempt ended.
+"""Look up submissions without a known end, and describe how an attempt ended. For drivers of clusters and of links.
 
 submission unseen -> the id beside its script, the scheduler by name -> native id
                   -> nowhere: the driver claims the attempt, so that it measures nothing if it starts later

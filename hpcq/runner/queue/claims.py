@@ -1,12 +1,12 @@
 """Resolve attempts of unknown fate: look them up, claim them, and cancel by name those that arrive later.
 
     no id            the file beside the script, the scheduler by name -> an id, or after a while a claim
-    claimed          the driver made the folder `claim`: a script that starts later ends at once -> withdrawn, watched
-    for a while
-    not claimed      the job has started -> its id; or a quota or read-only disk prevents an answer: it stays
-    undetermined
-    lost             the scheduler has forgotten it -> claim it or ask it to end, cancel it by name; only then is it
-    lost
+    claimed          the driver made the folder `claim`: a script that starts later ends at once
+                     -> withdrawn, watched for a while
+    not claimed      the job has started -> its id; or a quota or read-only disk prevents an answer
+                     -> it stays undetermined
+    lost             the scheduler has forgotten it -> claim it or ask it to end, cancel it by name
+                     -> only then is it lost
 
 A job is gone only with a claim: one that merely does not answer may still run.
 """

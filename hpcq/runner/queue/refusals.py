@@ -2,7 +2,7 @@
 
 taken          an id
 limited        this user may not have more jobs now: the rest of the wave goes back, later waves respect the limit
-refused        known words that mean no: the attempts have ended; after three such waves hpcq does not run the rest
+refused        known words that mean no: the attempts have ended; after 3 such waves in a row, the rest does not run
 undetermined   hpcq does not know: look it up, then claim it (claims.py)
 unsure         words that hpcq does not know (a standby controller, a rate limit): as undetermined, with a growing pause
 """

@@ -51,7 +51,7 @@ class RunState(JournalState, ABC):
     def _took(self, attempt: Attempt, node_seconds: float) -> None:
         """Add what an ended attempt used of the nodes, as far as it is known."""
 
-    # -- what is asked of it ----------------------------------------------------------------------------------------
+    # -- what its users ask ------------------------------------------------------------------------------------------
 
     def missing(self, pair_index: int) -> frozenset[StepKey]:
         """Return the measurements of this pair that no attempt has provided yet."""

@@ -1,7 +1,8 @@
 """Wait for nodes while nothing runs and nothing can be submitted. Says so, and for how long.
 
 busy    a user or a reservation has the node: `patience_s` of the cluster file
-down    it is down, drained, powered down or not responding: `nodes: {reboot_within_s: ...}` of the campaign, else not at all
+down    the node is down, drained, powered down or not responding: `nodes: {reboot_within_s: ...}` of the campaign;
+        without that key hpcq does not wait
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from hpcq.transport import Here, Ssh, Transport
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One cluster within a run: what it is, how to reach it, and where the run lies on both sides."""
+    """One cluster within a run: what it is, how to reach it, and where the run's folders are on both sides."""
 
     run: RunFolder
     campaign: Campaign

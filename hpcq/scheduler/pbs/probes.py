@@ -1,8 +1,6 @@
-"""What `hpcq cluster check` asks PBS: run a job on one node now, and list the ways to start processes on a job's other
-nodes.
+"""What `hpcq cluster check` asks PBS: a job on one node now, and the ways to start processes on a job's other nodes.
 
-pbs_tmrsh   what hpcq uses: passes the exit code but no standard input or output, so both go through files in the job's
-folder
+pbs_tmrsh   what hpcq uses: passes the exit code but no standard input or output: both go through files of the job
 pbsdsh      passes no exit code
 mpirun      through pbs_tmrsh as its remote shell, or through its own support for PBS (tm)
 """

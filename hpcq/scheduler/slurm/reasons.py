@@ -1,7 +1,7 @@
 """What Slurm gives as the reason that a job still waits, and what that means for our jobs. Pure.
 
-Sources: man squeue (22.05, 24.11), JOB REASON CODES; https://slurm.schedmd.com/job_reason_codes.html and resource_limits.html;
-the full list of reasons is in Slurm's library (compared: 22.05.8 and 24.11).
+Sources: man squeue (22.05, 24.11), JOB REASON CODES; https://slurm.schedmd.com/job_reason_codes.html and
+resource_limits.html. The full list of reasons is in Slurm's library (compared: 22.05.8 and 24.11).
 """
 
 from __future__ import annotations
