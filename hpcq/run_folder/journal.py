@@ -136,8 +136,8 @@ class Journal:
     def append_all(self, events: Sequence[Mapping[str, Any]]) -> list[Event]:
         """Write several events and wait for the disk once. When it returns, all of them are on the disk.
 
-        Raises StoreError when they cannot be written (then the file has none of them), ValueError when an event lacks a
-        field.
+        Raises StoreError when they cannot be written (then the file has none of them), ValueError when a field is
+        missing.
         """
         entries = [_complete(event) for event in events]
         if not self._writer_lock.held():

@@ -135,8 +135,8 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 def write_text(path: Path, text: str, *, mode: int | None = None, synced: bool = True) -> None:
     """Write a temporary file, wait for the disk, rename it. Raises StoreError.
 
-    mode: the file's mode, if the umask must not decide. synced: False for a file that hpcq can write again after a
-    crash.
+    mode: the file's mode, if the umask must not decide.
+    synced: False for a file that hpcq can write again after a crash.
     """
     aside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:

@@ -72,8 +72,7 @@ class Adapter(ABC):
     def read_submission(self, tag: str, done: Completed) -> Submitted:
         """Return the fate of a submission. done: exit code and both outputs of the submit command, each on one line.
 
-        TAKEN only with an id that matches `id_pattern`. REFUSED only for known words with the scheduler's exit code for
-        refusals.
+        TAKEN only with an id that matches `id_pattern`. REFUSED only for known words with the exit code for refusals.
         LIMITED for the words of `limit_words`. UNDETERMINED for exit codes from 128 on, and for 0 without an id.
         UNSURE for all other words.
         """
@@ -105,8 +104,7 @@ class Adapter(ABC):
 
     @abstractmethod
     def read_poll(self, done: Completed) -> list[JobReport]:
-        """Read the answer, with each job's name and whether it is ours. A job is unknown if it is missing in the
-        answer.
+        """Read the answer, with each job's name and whether it is ours. A job is unknown if the answer lacks it.
 
         Raises SchedulerError if the text is not an answer: hpcq then concludes nothing.
         """
@@ -202,8 +200,7 @@ class Adapter(ABC):
         """Run a shell script on one idle node of the partition now, and wait for it."""
 
     def site_items(self, mpi_launch: Sequence[str] | None) -> list[CheckedItem]:  # noqa: ARG002
-        """Return what `hpcq cluster check` finds about this scheduler beyond the common items, and what follows from
-        it.
+        """Return what `hpcq cluster check` finds about this scheduler beyond the common items, with the consequences.
 
         mpi_launch: the words that start MPI programs; None without MPI. Runs its own commands, each once.
         """

@@ -158,8 +158,7 @@ class Scheduler(Adapter):
         """End jobs that still have these names and belong to us.
 
         queued_only: jobs that have started meanwhile continue.
-        Returns None when the scheduler accepted the order, else its words. A job that has already ended is not an
-        error.
+        Returns None when the scheduler accepted the order, else its words. A job that has already ended is no error.
         An accepted order may not have taken effect yet: only a poll shows that.
         """
         words: list[str] = []

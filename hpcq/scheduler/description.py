@@ -107,8 +107,8 @@ def directive_check(
     """Return a check of lines such as `--licenses=fs`.
 
     own: options that hpcq writes into every job. keys: option -> the key of the cluster file to use instead.
-    refused: option -> why. long_is_unique_prefix: the scheduler reads `--part` as `--partition`, so the check does,
-    too.
+    refused: option -> why.
+    long_is_unique_prefix: the scheduler reads `--part` as `--partition`, so the check does, too.
     """
     known = [*own, *keys, *refused]
 

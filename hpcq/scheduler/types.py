@@ -91,9 +91,8 @@ class JobKey:
 class JobReport:
     """The scheduler's answer about one job. nodes: plain names, expanded. name: the job's name there; "" if unknown.
 
-    mine: the job belongs to this user; None if the scheduler did not say. own_request: this user, so hpcq and not an
-    operator,
-    ended a CANCELLED job; None if unknown.
+    mine: the job belongs to this user; None if the scheduler did not say.
+    own_request: this user, so hpcq and not an operator, ended a CANCELLED job; None if unknown.
     """
 
     native_id: str

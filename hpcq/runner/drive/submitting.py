@@ -52,8 +52,7 @@ class Submitter:
         return make_tournament(run.plan, indices, state.tournament_count + 1 + place, missing)
 
     def _affordable(self, jobs: Sequence[Job | Tournament]) -> list[Job | Tournament]:
-        """Return the first of these jobs: those that fit the node-seconds budget even if each uses its whole time
-        limit.
+        """Return the first of these jobs that fit the node-seconds budget, even if each uses its whole time limit.
 
         Jobs that end leave more, so the others wait. The last job may get a shorter limit, down to its estimate.
         If not even that fits, hpcq does not run the rest.

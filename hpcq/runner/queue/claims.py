@@ -59,7 +59,7 @@ class Claims:
                     self._late[attempt.tag] = self._clock.now_s() + _LATE_S
                     ends.append((attempt, AttemptOutcome("withdrawn", "the scheduler never had it")))
                 elif not native_id and waited_s > attempt.walltime_s + _OVERTIME_S:
-                    ends.append((attempt, AttemptOutcome("lost", f"nobody knows what became of it: {claim.words}")))
+                    ends.append((attempt, AttemptOutcome("lost", f"hpcq cannot know what happened to it: {claim.words}")))
                 elif not native_id and attempt.tag not in self._said:
                     self._said.add(attempt.tag)
                     words = f"{attempt.job_id}: unknown whether it was submitted, and it cannot be claimed: {claim.words}"

@@ -99,7 +99,7 @@ def _schedule(now: dt.datetime) -> Iterator[Told]:
         if begun:
             yield Told("schedule", entry.name, *begun)
         if overdue and not trouble:
-            yield Told("schedule", entry.name, "bad", overdue, f"its words are in {schedule.log_of(entry.name)}")
+            yield Told("schedule", entry.name, "bad", overdue, f"its output is in {schedule.log_of(entry.name)}")
         if not (gone or trouble or begun or overdue):
             last = "not due yet" if entry.started_utc is None else f"last started {_minute(entry.started_utc)}"
             yield Told("schedule", entry.name, "ok", f"{entry.when} by {entry.kind}, {last}")

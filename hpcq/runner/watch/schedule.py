@@ -160,7 +160,7 @@ def missed(entry: Entry, now: dt.datetime | None = None) -> str | None:
         )
         return f"{word}, though it is due {'every ' if _EVERY.fullmatch(entry.when) else 'daily at '}{entry.when}"
     if entry.exit_code in {1, 2}:
-        return f"ended with exit code {entry.exit_code}: its words are in {_folder() / entry.name}.log"
+        return f"ended with exit code {entry.exit_code}: its output is in {_folder() / entry.name}.log"
     return None
 
 
