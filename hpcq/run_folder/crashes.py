@@ -1,6 +1,6 @@
-"""How a program died, read from what it and its launcher said: the signal, and crashes of libraries that are known.
+"""Find out how a program died, from its standard error: the signal, and known crashes of libraries.
 
-A crash that a second try hides is still a crash: it is told beside the result that came after it.
+A crash that a second try hides is still a crash. hpcq reports it beside the result of that second try.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-#: MPI libraries and launchers name the signal; a shell says 128 and the signal's number.
+#: MPI libraries and launchers name the signal; a shell gives 128 plus the signal's number.
 _SIGNAL_WORDS = re.compile(r"Signal: ([A-Z][A-Za-z ]+) \((\d+)\)|exited on signal (\d+)|\b(Segmentation fault|Bus error)\b")
 _NAMES = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV"}
 _NUMBERS = {"Segmentation fault": 11, "Bus error": 7}
@@ -16,7 +16,7 @@ _NUMBERS = {"Segmentation fault": 11, "Bus error": 7}
 
 @dataclass(frozen=True, slots=True)
 class KnownCrash:
-    """A crash of a library that others have met. pattern: found in what the program said on its standard error."""
+    """A known crash of a library. pattern: matches what the program wrote to its standard error."""
 
     name: str
     pattern: re.Pattern[str]
@@ -35,9 +35,9 @@ KNOWN_CRASHES = (
 
 
 def crash_words(said: str, return_code: int | None) -> str:
-    """`died of SIGSEGV: MEANING (SOURCE)`; empty where nothing says that a signal ended the program.
+    """Return `died of SIGSEGV: MEANING (SOURCE)`, or "" if nothing shows that a signal ended the program.
 
-    said: everything on standard error. return_code: of the program or its launcher, None where nobody saw it.
+    said: everything on standard error. return_code: of the program or its launcher; None if unknown.
     """
     known = next((one for one in KNOWN_CRASHES if one.pattern.search(said)), None)
     signal = _signal_of(said, return_code)

@@ -1,12 +1,12 @@
-"""The driver's diary of one cluster: what it was about to do, written down before it did it.
+"""The driver's journal of one cluster. The driver records each action here before it acts.
 
 Hides how an append-only file survives a crash and two writers:
 
     Journal(path)  --flock path.lock, link path.writer-->  cut a torn last line  -->  append(event) = write + fsync  -->  close
-    read_journal(path)  any time, by anybody, without a lock: a torn last line is not an event yet
+    read_journal(path)  any time, by any process, without a lock: a torn last line is not an event yet
     journal_state.fold(events)   the same events as attempts with their present state
 
-An event that `append` returned from is on the disk. One that it raised for is not in the file.
+When `append` returns, the event is on the disk. When it raises, the event is not in the file.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class EventName(StrEnum):
     CLOSED = "closed"
 
 
-#: The fields that an event must have, beside `utc` and `event`; it may have more.
+#: The fields that each event must have, besides `utc` and `event`. An event may have more.
 _FIELDS: dict[EventName, frozenset[str]] = {
     EventName.OPENED: frozenset(),
     EventName.WAVE: frozenset({"idle", "jobs"}),
@@ -63,7 +63,7 @@ _FIELDS: dict[EventName, frozenset[str]] = {
     EventName.WITHDRAW: frozenset({"tag", "reason"}),
     EventName.CANCEL: frozenset({"reason"}),
     EventName.WAITING: frozenset({"reason"}),
-    # Of links only: expected starts, who listens where, which directions are open, what the driver ended and why.
+    # Of links only: expected starts, addresses, open directions, what the driver ended and why.
     EventName.ESTIMATE: frozenset({"job_id", "attempt_no", "wait_s"}),
     EventName.MET: frozenset({"job_id", "attempt_no", "addresses"}),
     EventName.WAYS: frozenset({"job_id", "attempt_no", "ways", "client"}),
@@ -72,7 +72,8 @@ _FIELDS: dict[EventName, frozenset[str]] = {
 }
 
 
-#: How an attempt can end, the words of attempt.outcome in the database: as a scheduler ends jobs, or before it had the job.
+#: How an attempt can end, in the words of attempt.outcome in the database. Some ends come from the scheduler, others
+#: happen before the scheduler has the job.
 ATTEMPT_OUTCOMES = {state.value for state in JobState if state.terminal} | {"refused", "withdrawn", "lost"}
 
 
@@ -81,13 +82,13 @@ _ONE_DRIVER = "one driver per run and cluster: wait, or end that one"
 
 
 class Journal:
-    """The one writer of a journal. Use it as a context manager; the lock is held until it is closed."""
+    """The only writer of a journal. Use it as a context manager; it holds the lock until it is closed."""
 
     def __init__(self, path: Path) -> None:
-        """Open for writing, creating file and folder; cuts off a torn last line.
+        """Open for writing, create the file and its folder, and cut off a torn last line.
 
-        Raises StoreError when another process holds the lock (naming it), the file cannot be written, or a line in its
-        middle is damaged.
+        Raises StoreError when another process holds the lock (and names it), when the file cannot be written, or when a
+        line before the last one is damaged.
         """
         self.path = path
         try:
@@ -111,7 +112,7 @@ class Journal:
         self._count = len(self.events)
 
     def __len__(self) -> int:
-        """How many events it holds; those that were there when it was opened stand in `events`."""
+        """Return the number of events. `events` holds those that the file had when it was opened."""
         return self._count
 
     def __enter__(self) -> Self:
@@ -129,13 +130,14 @@ class Journal:
             self._descriptor = self._lock_descriptor = -1
 
     def append(self, event: str, **fields: Any) -> Event:
-        """Write one event and wait until it is on the disk; returns it with its `utc`."""
+        """Write one event, wait until it is on the disk, and return it with its `utc`."""
         return self.append_all([{"event": event, **fields}])[0]
 
     def append_all(self, events: Sequence[Mapping[str, Any]]) -> list[Event]:
-        """Write several events with one wait for the disk: all of them are there when it returns.
+        """Write several events and wait for the disk once. When it returns, all of them are on the disk.
 
-        Raises StoreError when they could not be written (none is there then), ValueError for an event that lacks a field.
+        Raises StoreError when they cannot be written (then the file has none of them), ValueError when a field is
+        missing.
         """
         entries = [_complete(event) for event in events]
         if not self._writer_lock.held():
@@ -160,16 +162,19 @@ class Journal:
         try:
             os.ftruncate(self._descriptor, self._size_bytes)
         except OSError:
-            return  # what is left is a torn last line, which the next opening cuts off
+            return  # a torn last line remains; the next opening cuts it off
 
 
 def read_journal(path: Path) -> list[Event]:
-    """All events in order; none when the file is not there yet. Raises StoreError for a line damaged in the middle."""
+    """Return all events in order; none if the file does not exist yet.
+
+    Raises StoreError for a damaged line before the last one.
+    """
     return _read(path)[0]
 
 
 def read_journal_from(path: Path, offset_bytes: int) -> tuple[list[Event], int]:
-    """The events behind an earlier reading, and where the next one begins: for whoever looks again and again."""
+    """Return the events after an earlier reading, and the offset for the next reading. For callers that poll."""
     events, size_bytes = _read(path, offset_bytes)
     return events, offset_bytes + size_bytes
 
@@ -185,7 +190,7 @@ def _complete(event: Mapping[str, Any]) -> Event:
 
 
 def _read(path: Path, offset_bytes: int = 0) -> tuple[list[Event], int]:
-    """The events from an offset on, and how many bytes of the file they fill; what follows is a torn line."""
+    """Return the events from an offset on, and how many bytes they fill. What follows them is a torn line."""
     try:
         with path.open("rb") as file:
             file.seek(offset_bytes)
@@ -242,7 +247,10 @@ def _open_at(path: Path, size_bytes: int) -> int:
 
 
 def _writer_lock(path: Path) -> WriterLock:
-    """The lock that also holds where flock locks nothing; a driver elsewhere that died is known after STALE_S."""
+    """Return the lock that also works where flock has no effect.
+
+    A dead driver on another machine loses it after STALE_S.
+    """
     try:
         return WriterLock(path, STALE_S + 5.0, refuse_the_living=True)
     except StoreError as error:
@@ -250,7 +258,10 @@ def _writer_lock(path: Path) -> WriterLock:
 
 
 def _lock(path: Path) -> int:
-    """Hold `path` alone, where the file system has locks; it names its holder and stays: removing it would let two in."""
+    """Lock `path` exclusively, if the file system has locks.
+
+    The file names its holder. hpcq never removes it: that would let two processes in.
+    """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
@@ -262,7 +273,7 @@ def _lock(path: Path) -> int:
             holder = os.read(descriptor, 500).decode(errors="replace").strip() or "a process that did not say who it is"
             os.close(descriptor)
             raise StoreError(f"{path}: held by {holder}", _ONE_DRIVER) from error
-        return descriptor  # a file system without locks: the link beside the journal is all there is
+        return descriptor  # a file system without locks: only the link beside the journal protects it
     holder = f"pid {os.getpid()} on {socket.gethostname()} since {utc_now()}"
     try:
         os.ftruncate(descriptor, 0)

@@ -1,9 +1,9 @@
-"""What a journal means: its attempts as they are now. The driver, `hpcq status` and the loader all read it here.
+"""Fold a journal into its attempts and their present states. The driver, `hpcq status` and the loader all use this.
 
 attempt -> submitted | refused -> state … -> withdraw, stop -> ended
 
-`JournalState` needs the events alone. `RunState` (runner/queue/run_state.py) adds what only a plan can tell: which pairs still
-miss measurements.
+`JournalState` needs only the events. `RunState` (runner/queue/run_state.py) adds what needs the plan:
+which pairs still lack measurements.
 """
 
 from __future__ import annotations
@@ -15,21 +15,24 @@ from typing import Any, Self
 from hpcq.planning.job_ids import is_shared, pair_index_of
 from hpcq.scheduler.types import JobKey, JobState
 
-#: test_no, repetition_no: what names one planned measurement of a pair.
+#: test_no, repetition_no: together they name one planned measurement of a pair.
 StepKey = tuple[int, int]
 
 
 @dataclass(slots=True, kw_only=True)
 class Attempt:
-    """One submission of a job. `native_id` is empty until the scheduler gave one, `outcome` until the attempt ended."""
+    """One submission of a job.
+
+    `native_id` is empty until the scheduler assigns one, `outcome` is empty until the attempt ends.
+    """
 
     tag: str
     job_id: str
     attempt_no: int
     nodes: tuple[str, ...]
-    #: What it measures, as places in the plan: one, or several that share the allocation.
+    #: The pairs that it measures, as indices in the plan. Several pairs share one allocation.
     pairs: tuple[int, ...]
-    #: Its time limit, and so how long it holds its nodes at most. 0: the journal does not say.
+    #: Its time limit, which bounds how long it holds its nodes. 0: the journal does not say.
     walltime_s: float = 0.0
     #: Which end of a link it is, "from" or "to"; empty for a job within a cluster.
     side: str = ""
@@ -44,24 +47,24 @@ class Attempt:
     exit_code: int | None = None
     started_utc: str | None = None
     ended_utc: str | None = None
-    #: Why the driver takes it out of the queue or ends it early. final: its pair is not tried again then.
+    #: Why the driver withdraws it or ends it early. final: then hpcq does not try its pair again.
     withdrawal: str = ""
     withdrawal_outcome: str = "withdrawn"
     final: bool = False
     #: Why a link's driver ended it. follows: only because the other side had ended.
     stopped: str = ""
     follows: bool = False
-    #: Of one pair of a tournament: job_id and attempt_no of the tournament, where its files lie.
+    #: For one pair of a tournament: job_id and attempt_no of the tournament, whose folder has the files.
     place: tuple[str, int] | None = None
 
     @property
     def key(self) -> JobKey:
-        """How the scheduler is asked about it."""
+        """Return the key under which the scheduler is asked about it."""
         return JobKey(self.native_id, self.tag)
 
     @property
     def live(self) -> bool:
-        """Whether it has not ended."""
+        """Whether it has not ended yet."""
         return not self.outcome
 
     @property
@@ -71,40 +74,40 @@ class Attempt:
 
     @property
     def node_seconds_at_most(self) -> float:
-        """What it may take of its nodes."""
+        """Return the most node-seconds that it can use."""
         return len(self.nodes) * self.walltime_s
 
     @property
     def folder(self) -> str:
-        """Where its files lie, below its part of the run folder here and on the cluster."""
+        """Return its folder, relative to its part of the run folder, here and on the cluster."""
         return attempt_folder(self.job_id, self.attempt_no, self.side)
 
     def describe(self) -> str:
-        """Its end, or its present state, in a few words: `attempt 2 timed_out: DUE TO TIME LIMIT`."""
+        """Return its end, or its present state, in a few words: `attempt 2 timed_out: DUE TO TIME LIMIT`."""
         word = self.outcome or (self.state.value if self.native_id else "not submitted yet")
         return f"attempt {self.attempt_no} {word}" + (f": {self.reason}" if self.reason else "")
 
 
 class JournalState:
-    """A journal folded up. Events of a kind that it does not know, or about an unknown tag, are passed over."""
+    """The sum of a journal's events. It ignores events of an unknown kind and events about an unknown tag."""
 
     def __init__(self) -> None:
         self.attempts: dict[str, Attempt] = {}
         #: Tags without an outcome, in order of submission.
         self.active: dict[str, Attempt] = {}
-        #: Why a pair is not tried (again), by its place in the plan.
+        #: Why a pair is not tried (again), by its index in the plan.
         self.not_run: dict[int, str] = {}
-        #: Why the run was cancelled; empty where it was not.
+        #: Why the run was cancelled; empty if it was not.
         self.cancelled = ""
-        #: What is waited for, since when and until when; empty: for nothing.
+        #: What the run waits for, since when and until when; empty if it does not wait.
         self.waiting = ""
         self.opened_utc: str | None = None
         self.closed_utc: str | None = None
-        #: When the first job was seen running.
+        #: When a poll first showed a running job.
         self.measuring_since_utc: str | None = None
 
     def replayed(self, events: Iterable[Mapping[str, Any]]) -> Self:
-        """This state after all these events."""
+        """Return this state after all these events."""
         for event in events:
             self.apply(event)
         return self
@@ -134,7 +137,7 @@ class JournalState:
 
     @property
     def undetermined(self) -> list[Attempt]:
-        """Attempts of which nobody knows yet whether the scheduler has them."""
+        """Return the attempts of which hpcq does not know yet whether the scheduler has them."""
         return [attempt for attempt in self.active.values() if not attempt.native_id]
 
     # -- what a state with a plan adds --------------------------------------------------------------------------------
@@ -147,11 +150,11 @@ class JournalState:
     def _give_up(self, index: int, reason: str) -> None:
         self.not_run[index] = reason
 
-    def _end(self, attempt: Attempt, event: Mapping[str, Any]) -> None:  # noqa: ARG002 - a plan tells what it measured
+    def _end(self, attempt: Attempt, event: Mapping[str, Any]) -> None:  # noqa: ARG002 - only a plan knows what it measured
         self.active.pop(attempt.tag, None)
 
     def _apply_other(self, event: Mapping[str, Any]) -> None:
-        """An event that is about no attempt."""
+        """Apply an event that is not about an attempt."""
 
     # -- private ------------------------------------------------------------------------------------------------------
 
@@ -185,12 +188,12 @@ class JournalState:
 
 
 def fold(events: Iterable[Mapping[str, Any]]) -> JournalState:
-    """The present state of every attempt."""
+    """Return the present state of every attempt."""
     return JournalState().replayed(events)
 
 
 def attempt_of(event: Mapping[str, Any]) -> Attempt:
-    """The attempt that an event commits to."""
+    """Return the attempt that an event commits."""
     return Attempt(
         tag=event["tag"],
         job_id=event["job_id"],
@@ -205,5 +208,5 @@ def attempt_of(event: Mapping[str, Any]) -> Attempt:
 
 
 def attempt_folder(job_id: str, attempt_no: int, side: str = "") -> str:
-    """Where the files of an attempt lie; those of a link's attempt by side."""
+    """Return the folder of an attempt. A link's attempt has one per side."""
     return f"jobs/{job_id}/{attempt_no}" + (f"/{side}" if side else "")

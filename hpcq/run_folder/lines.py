@@ -1,7 +1,7 @@
-"""From the files of one measurement to one verdict: is there a number to believe, and if not, why.
+"""Judge the files of one measurement: do they hold a number to believe, and if not, why not.
 
-Hides everything that a file can be: absent, empty, torn, two lines, not JSON, NaN, of another kernel, with other parameters
-than planned. Pure apart from reading the three files.
+Hides everything that can be wrong with a file: absent, empty, torn, two lines, not JSON, NaN, of another kernel,
+with other parameters than planned. Pure apart from reading the three files.
 
     t1-r1.json  t1-r1.status  t1-r1.err  --read_line-->  Line(outcome, reason, metrics, the whole JSON object)
 """
@@ -20,7 +20,7 @@ from typing import Any
 from hpcq.run_folder.crashes import crash_words
 from hpcq.run_folder.paths import parse_json
 
-#: What SQLite can hold as an integer.
+#: The largest integer that SQLite can hold.
 INTEGER_MAX = 2**63 - 1
 _UTC = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?Z")
 _ERROR_TEXT_MAX = 300
@@ -37,7 +37,7 @@ class Outcome(StrEnum):
 
 @dataclass(slots=True)
 class Line:
-    """What one measurement left. `content` is the kernel's object, empty where there is none to believe."""
+    """What one measurement left. `content` is the kernel's object, empty if there is none to believe."""
 
     outcome: Outcome
     reason: str | None
@@ -51,17 +51,17 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class RawLine:
-    """The bytes of one measurement as they lie in the attempt's folder."""
+    """The bytes of one measurement, as they are in the attempt's folder."""
 
     content: bytes | None
     status: bytes | None
     sha256: bytes
-    #: Why there is no result line, where somebody said so.
+    #: Why there is no result line, if the record gives a reason.
     said: str = ""
 
 
 def read_raw(path: Path) -> RawLine | None:
-    """The bytes of `t<n>-r<n>.json` and its .status; None when neither is there."""
+    """Return the bytes of `t<n>-r<n>.json` and its .status; None when neither exists."""
     content, status = _bytes(path), _bytes(path.with_suffix(".status"))
     if content is None and status is None:
         return None
@@ -99,7 +99,7 @@ def read_line(raw: RawLine, path: Path, kernel: str, parameters: Mapping[str, An
 
 
 def echo_complaint(planned: Mapping[str, Any], echoed: object) -> str | None:
-    """How the parameters that a kernel used differ from those that the plan wanted; None when they do not."""
+    """Say how the parameters that a kernel used differ from the planned ones; None when they do not."""
     if not isinstance(echoed, dict):
         return "echo: the line has no options"
     for name, value in planned.items():
@@ -114,14 +114,14 @@ def echo_complaint(planned: Mapping[str, Any], echoed: object) -> str | None:
 
 
 def whole(value: object) -> int | None:
-    """An integer that the database can hold, or None."""
+    """Return an integer that the database can hold, or None."""
     if isinstance(value, bool) or not isinstance(value, int) or abs(value) > INTEGER_MAX:
         return None
     return value
 
 
 def finite(value: object) -> float | None:
-    """A finite number as float, or None."""
+    """Return a finite number as float, or None."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     try:
@@ -132,12 +132,12 @@ def finite(value: object) -> float | None:
 
 
 def utc_or_none(value: object) -> str | None:
-    """A moment in our form, or None."""
+    """Return a moment in our form, or None."""
     return value if isinstance(value, str) and _UTC.fullmatch(value) else None
 
 
 def mapping(value: object) -> dict[str, Any]:
-    """An object of a line, or an empty one where something else stands."""
+    """Return an object of a line, or an empty one if the value is something else."""
     return value if isinstance(value, dict) else {}
 
 
@@ -191,7 +191,10 @@ def _fill(line: Line) -> None:
 
 
 def _without_content(found: str, return_code: int | None, started_utc: str | None, path: Path, *, silent: bool = False) -> Line:
-    """No line to believe: the kernel failed if it said so or said nothing; a line that cannot be read is invalid."""
+    """Return a line without content.
+
+    The kernel failed if it said so or printed nothing. A line that cannot be read is invalid.
+    """
     failed = silent or return_code not in {0, 1, None}
     said = (_bytes(path.with_suffix(".err")) or b"").decode("utf-8", "replace")
     exit_text = f"exit code {return_code}" if return_code is not None else "exit code unknown"
@@ -201,7 +204,7 @@ def _without_content(found: str, return_code: int | None, started_utc: str | Non
 
 
 def _last_words(said: str) -> str:
-    """The last line that the kernel wrote for people."""
+    """Return the last line that the kernel wrote for people."""
     return said.strip().rpartition("\n")[2].strip()[:_ERROR_TEXT_MAX]
 
 

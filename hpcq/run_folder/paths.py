@@ -1,6 +1,6 @@
-"""Where everything of a run lies, and how its JSON files are read and written.
+"""The paths of all files of a run, and how its JSON files are read and written.
 
-Hides the names of docs/architecture.md, section "A run folder", and that files appear whole or not at all:
+Hides the file names of docs/architecture.md, section "A run folder", and makes files appear whole or not at all:
 
     write_json: <name>.<pid>.tmp --fsync--> rename --> <name>
 """
@@ -19,7 +19,7 @@ from hpcq.errors import StoreError
 
 #: Names of a result line: test and repetition.
 RESULT_NAME = re.compile(r"t([1-9]\d{0,8})-r([1-9]\d{0,8})\.json")
-#: Larger than any honest line; what is larger is not read.
+#: Larger than any real line; hpcq does not read a larger file.
 _FILE_SIZE_MAX_BYTES = 16 * 2**20
 
 
@@ -31,7 +31,7 @@ class RunFolder:
 
     @property
     def run_id(self) -> str:
-        """What run.json says, whatever the folder is called; the folder's name before it is written."""
+        """Return the run_id of run.json, whatever the folder's name; before run.json exists, the folder's name."""
         return str((read_json_or_none(self.run_json) or {}).get("run_id") or self.path.name)
 
     @property
@@ -47,40 +47,40 @@ class RunFolder:
         return self.path / "report.html"
 
     def cluster_yaml(self, cluster: str) -> Path:
-        """The copy of what a person wrote about the cluster."""
+        """Return the path of the copy of the cluster file."""
         return self.path / "clusters" / f"{cluster}.yaml"
 
     def plan(self, cluster: str) -> Path:
-        """The plan for one cluster."""
+        """Return the path of a cluster's plan."""
         return self.path / cluster / "plan.json"
 
     def build(self, cluster: str) -> Path:
-        """The record of what was built on a cluster."""
+        """Return the path of the record of what was built on a cluster."""
         return self.path / cluster / "build.json"
 
     def journal(self, cluster: str) -> Path:
-        """The driver's journal of a cluster."""
+        """Return the path of the driver's journal of a cluster."""
         return self.path / cluster / "journal.jsonl"
 
     def attempt(self, cluster: str, job_id: str, attempt_no: int) -> Path:
-        """The folder of one submission."""
+        """Return the folder of one submission."""
         return self.path / cluster / "jobs" / job_id / str(attempt_no)
 
     def clusters(self) -> list[str]:
-        """The clusters of run.json that have a plan by now."""
+        """Return the clusters of run.json that have a plan by now."""
         return [name for name in read_json(self.run_json)["clusters"] if self.plan(name).is_file()]
 
     def link_names(self) -> list[str]:
-        """The links of run.json; each has a folder like a cluster's."""
+        """Return the links of run.json; each has a folder like a cluster's."""
         return [link["name"] for link in read_json(self.run_json).get("links", ())]
 
     def parts(self) -> list[str]:
-        """The clusters and links that have a plan by now."""
+        """Return the clusters and links that have a plan by now."""
         return self.clusters() + [name for name in self.link_names() if self.plan(name).is_file()]
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """One JSON object. Raises StoreError that names the file."""
+    """Return the JSON object of a file. Raises StoreError that names the file."""
     try:
         found = parse_json(path.read_bytes())
     except OSError as error:
@@ -91,7 +91,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_json_or_none(path: Path) -> dict[str, Any] | None:
-    """Like `read_json`, but None where there is no such file or nothing readable in it: a job may have died over it."""
+    """Like `read_json`, but None if the file is absent or unreadable: a job may have died while it wrote the file."""
     try:
         return parse_json(path.read_bytes())
     except (OSError, ValueError):
@@ -99,7 +99,10 @@ def read_json_or_none(path: Path) -> dict[str, Any] | None:
 
 
 def parse_json(content: bytes) -> dict[str, Any]:
-    """A JSON object from bytes. Raises ValueError that says what is wrong, also for what Python would accept (NaN)."""
+    """Return the JSON object in these bytes.
+
+    Raises ValueError that says what is wrong, also for what Python would accept (NaN).
+    """
     if len(content) > _FILE_SIZE_MAX_BYTES:
         raise ValueError(f"{len(content)} bytes: allowed are {_FILE_SIZE_MAX_BYTES}")
     try:
@@ -125,14 +128,15 @@ def parse_json(content: bytes) -> dict[str, Any]:
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write aside, wait for the disk, rename. Raises StoreError."""
+    """Write a temporary file, wait for the disk, rename it. Raises StoreError."""
     write_text(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
 
 
 def write_text(path: Path, text: str, *, mode: int | None = None, synced: bool = True) -> None:
-    """Write aside, wait for the disk, rename. Raises StoreError.
+    """Write a temporary file, wait for the disk, rename it. Raises StoreError.
 
-    mode: of the file, where the umask is not to decide. synced: False for what can be made again after a crash.
+    mode: the file's mode, if the umask must not decide.
+    synced: False for a file that hpcq can write again after a crash.
     """
     aside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:

@@ -1,4 +1,4 @@
-"""Tournaments in a run folder: one attempt of many pairs, one spool file with a line a measurement.
+"""Tournaments in a run folder: one attempt of many pairs, one spool file with one line per measurement.
 
 journal: attempt g00001 {pairs: j00001, j00002}  --of_pairs-->  an attempt of j00001 and one of j00002
 jobs/g00001/1/spool.jsonl  --Spool-->  the bytes of one measurement, as if they were a file of their own
@@ -21,15 +21,15 @@ from hpcq.run_folder.paths import parse_json
 
 SPOOL = "spool.jsonl"
 _START = b'{"format":1,"job":"'
-#: The head of a line; what follows says whether the measurement was only begun, or how it ended.
+#: The head of a line. What follows says whether the measurement has only begun, or how it ended.
 _HEAD = re.compile(rb'\{"format":1,"job":"([^"]{1,64})","test":(\d{1,9}),"repetition":(\d{1,9}),("begun_utc")?')
 _CODE = re.compile(rb'"rc":(\d+),')
-#: Exit codes of a kernel that mean: there is a measurement, valid (0) or not (1).
+#: Exit codes of a kernel that mean: there is a measurement, valid (0) or invalid (1).
 MEASURED_CODES = frozenset({0, 1})
 
 
 def of_pairs(attempts: Iterable[Attempt]) -> list[Attempt]:
-    """The attempts with one per pair for each tournament, numbered as that pair's tries."""
+    """Return the attempts, each tournament replaced by one attempt per pair, numbered as attempts of that pair."""
     numbers: dict[int, int] = {}
     found: list[Attempt] = []
     for attempt in attempts:
@@ -47,7 +47,7 @@ def of_pairs(attempts: Iterable[Attempt]) -> list[Attempt]:
 
 
 class Spool:
-    """The spool of one attempt. A torn last line is not there yet; damaged ones are counted."""
+    """The spool of one attempt. It ignores a torn last line and counts damaged lines."""
 
     def __init__(self, path: Path) -> None:
         self.damaged_count = 0
@@ -64,11 +64,14 @@ class Spool:
             return
 
     def steps(self, job: str) -> list[StepKey]:
-        """What there is of a pair."""
+        """Return the measurements of a pair that the spool holds."""
         return sorted(self._places.get(job, {}))
 
     def read_all(self, job: str, step: StepKey) -> list[RawLine]:
-        """All lines about one measurement, in their order; mostly one. Bytes that are no JSON give a line that is none."""
+        """Return all lines about one measurement in their order, usually one.
+
+        Bytes that are not JSON give a line without content.
+        """
         with self._path.open("rb") as file:
             return [self._read(file, offset, size) for offset, size in self._places[job][step]]
 
@@ -97,7 +100,7 @@ class Spool:
 
 
 def spooled_steps(folder: Path) -> dict[str, list[StepKey]]:
-    """The measurements that an attempt's spool has, by job_id; none where there is no spool."""
+    """Return the measurements in an attempt's spool, by job_id; empty if there is no spool."""
     found: dict[str, set[StepKey]] = {}
     try:
         with (folder / SPOOL).open("rb") as file:
@@ -111,7 +114,7 @@ def spooled_steps(folder: Path) -> dict[str, list[StepKey]]:
 
 
 def spooled_step(line: bytes) -> tuple[str, StepKey] | None:
-    """The measurement that a line of a spool, or the head of one, tells of; None where it failed or has only begun."""
+    """Return the measurement that a line of a spool, or its head, describes; None if it failed or has only begun."""
     head = _HEAD.match(line, _whole_from(line))
     code = _CODE.search(line, head.end()) if head is not None and not head[4] else None
     if head is None or code is None or int(code[1]) not in MEASURED_CODES:
@@ -120,12 +123,15 @@ def spooled_step(line: bytes) -> tuple[str, StepKey] | None:
 
 
 def _whole_from(line: bytes) -> int:
-    """Where the whole record of a line begins: behind the rest of one that was torn while somebody wrote on."""
+    """Return where the complete record of a line begins.
+
+    Before it may be the rest of a record that was torn while another process went on writing.
+    """
     return max(0, line.rfind(_START))
 
 
 def _result(said: dict[str, Any]) -> bytes | None:
-    """The kernel's line, with how many pairs measured at once among what was granted."""
+    """Return the kernel's line, with how many pairs measured at once added to its grants."""
     result = said.get("result")
     if not isinstance(result, dict):
         return None

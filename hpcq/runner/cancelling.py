@@ -1,9 +1,9 @@
-"""`hpcq cancel`: nothing of a run stays queued or running, whether its driver lives or not.
+"""`hpcq cancel`: end all queued and running jobs of a run, whether its driver lives or not.
 
-    request -> drivers that live end their jobs; where none lives, this process drives the rest to its end
-            -> then the queues are asked: what is still there is ordered to end again, until it is gone or time is up
+    request -> a live driver ends its jobs; without one, this process drives the rest to its end
+            -> then hpcq asks the queues and orders remaining jobs to end again, until they are gone or time is up
 
-"Cancelled" is said only when the queues show nothing of the run; else what is still there is named.
+hpcq says "cancelled" only when the queues show no job of the run. Otherwise it names the jobs that remain.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from hpcq.runner.site.place import place
 from hpcq.scheduler.base import Scheduler
 from hpcq.scheduler.types import JobKey, JobState
 
-#: A living driver sees the request at its next turn; its longest sleep is a minute.
+#: A live driver sees the request at its next turn; it sleeps for a minute at most.
 _DRIVER_ANSWERS_S = 90.0
-#: For how long, and how often, jobs that are still there are ordered to end.
+#: For how long, and how often, hpcq orders the end of remaining jobs.
 _GONE_WITHIN_S = 120.0
 _LOOK_S = 5.0
 
@@ -32,7 +32,7 @@ SchedulerOf = Callable[[RunFolder, str], Scheduler]
 
 
 def cancel_run(run: RunFolder, say: stages.Say, clock: Clock | None = None) -> list[str]:
-    """Ask the drivers of a run to end it, or end it here where none lives; returns what is still there, in words."""
+    """Ask the drivers of a run to end it, or end it here without a driver. Returns the remaining jobs, in words."""
     clock = clock or Clock()
     (run.path / "cancel").touch()
     deadline_s = clock.now_s() + _DRIVER_ANSWERS_S
@@ -61,7 +61,10 @@ def cancel_run(run: RunFolder, say: stages.Say, clock: Clock | None = None) -> l
 def still_there(
     run: RunFolder, say: stages.Say, clock: Clock, scheduler_of: SchedulerOf = lambda run, name: place(run, name).scheduler
 ) -> list[str]:
-    """Ask each cluster for the run's jobs and order the end of those that live, until none do; returns the last ones."""
+    """Ask each cluster for the run's jobs and order the end of live ones until none is left.
+
+    Returns the last answer.
+    """
     left: list[str] = []
     for cluster in run.clusters():
         deadline_s = clock.now_s() + _GONE_WITHIN_S
@@ -82,7 +85,7 @@ def still_there(
 
 
 def _attempts_on(run: RunFolder, cluster: str) -> list[Attempt]:
-    """Attempts on one cluster, its own and its sides of links, but those that ended by themselves."""
+    """Return the attempts on one cluster, also on its sides of links, except those that ended by themselves."""
     found: list[Attempt] = []
     for part in run.parts():
         if part == cluster or link_group.is_link(part):
@@ -95,7 +98,7 @@ def _attempts_on(run: RunFolder, cluster: str) -> list[Attempt]:
 
 
 def _end_what_lives(scheduler: Scheduler, attempts: list[Attempt]) -> list[str]:
-    """Order the end of those that the queue still shows; which they are."""
+    """Order the end of the jobs that the queue still shows, and return them."""
     unknown = [attempt.tag for attempt in attempts if not attempt.native_id]
     found = scheduler.find(unknown) if unknown else {}
     keys = [attempt.key for attempt in attempts if attempt.native_id]

@@ -1,4 +1,4 @@
-"""What a run is doing, read from its files alone: no cluster is asked, no lock is taken."""
+"""Show what a run is doing, from its files alone: without asking a cluster, without taking a lock."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hpcq.runner.queue.run_state import RunState, summary
 
 @dataclass(frozen=True, slots=True)
 class ClusterStatus:
-    """One cluster's part: `stage` is what happens or stopped there, `counts` come from its journal."""
+    """One cluster's part. `stage`: what happens there, or where it stopped. `counts` come from its journal."""
 
     name: str
     stage: str
@@ -39,19 +39,19 @@ class RunStatus:
         return any(cluster.counts.get("cancelled") for cluster in self.clusters)
 
     def to_json(self) -> dict[str, Any]:
-        """For --json."""
+        """Return the content for --json."""
         return {"run_id": self.run_id, "folder": self.folder, "clusters": [asdict(cluster) for cluster in self.clusters]}
 
 
 class Watch:
-    """Looks at a run again and again; a journal is read on from where the last look ended."""
+    """Polls a run. It reads each journal on from where the last poll ended."""
 
     def __init__(self, run: RunFolder) -> None:
         self._run = run
         self._states: dict[str, tuple[RunState, int]] = {}
 
     def look(self) -> RunStatus:
-        """How far every cluster of the run is now."""
+        """Return how far every cluster of the run is now."""
         run = self._run
         names = [*read_json(run.run_json)["clusters"], *run.link_names()]
         return RunStatus(run.run_id, str(run.path), tuple(_cluster_status(run, name, self._state) for name in names))
@@ -68,12 +68,12 @@ class Watch:
 
 
 def status_of(run: RunFolder) -> RunStatus:
-    """How far every cluster of a run is."""
+    """Return how far every cluster of a run is."""
     return Watch(run).look()
 
 
 def find_run_folder(name: str | None, runs_folder: Path) -> RunFolder:
-    """A run by its id, by the beginning of its id (the newest of several), by its folder, or the newest of all."""
+    """Find a run by its id, a prefix of its id (the newest match), or its folder; without a name, the newest run."""
     if name is not None and (Path(name) / "run.json").is_file():
         return RunFolder(Path(name).absolute())
     known = [path.parent for path in runs_folder.glob("*/run.json")]

@@ -1,4 +1,4 @@
-"""`hpcq plan`: the plans of a campaign, made from the nodes as they are now, written nowhere."""
+"""`hpcq plan`: the plans of a campaign, made from the present nodes and not written."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from hpcq.scheduler.limits import JobLimits
 
 
 def preview(campaign_path: Path, cluster_folders: Sequence[Path]) -> list[Plan]:
-    """One plan a cluster and link. Raises what a run would: bad files, clusters out of reach, too few nodes."""
+    """Return one plan per cluster and link.
+
+    Raises what a run would raise: bad files, unreachable clusters, too few nodes.
+    """
     campaign, paths = check_definitions(campaign_path, cluster_folders)
     plans: list[Plan] = []
     limits: dict[str, JobLimits] = {}

@@ -1,4 +1,4 @@
-"""The stages of a run, one function each; the workflow calls them through `hpcq stage`, in the order of their files.
+"""The stages of a run, one function each. The workflow calls them through `hpcq stage`, in the order of their files.
 
 open -> run.json    build -> build.json    plan -> plan.json
 drive -> driven.json    load -> loaded.json    report -> report.html
@@ -35,7 +35,7 @@ Say = Callable[[str], None]
 
 
 def build(run: RunFolder, cluster_name: str) -> dict[str, Any]:
-    """Build the kernels that the campaign needs on one cluster and bring the secret there."""
+    """Build the kernels that the campaign needs on one cluster, and copy the secret there."""
     here = place(run, cluster_name)
     refuse_where_forbidden(here.cluster, here.scheduler)
     here.folder.mkdir(parents=True, exist_ok=True)
@@ -48,7 +48,7 @@ def build(run: RunFolder, cluster_name: str) -> dict[str, Any]:
 
 
 def plan(run: RunFolder, cluster_name: str) -> Plan:
-    """Plan one cluster: its node list is asked once, the rest is pure."""
+    """Plan one cluster. It asks for the node list once; the rest is pure."""
     here = place(run, cluster_name)
     made = plan_at(here)
     write_text(run.plan(cluster_name), made.to_json())
@@ -56,13 +56,13 @@ def plan(run: RunFolder, cluster_name: str) -> Plan:
 
 
 def read_plan(run: RunFolder, cluster_name: str) -> Plan:
-    """The plan of one cluster of a run, as it was written."""
+    """Read the plan of one cluster of a run."""
     path = run.plan(cluster_name)
     return Plan.from_json(path.read_text(encoding="utf-8"), str(path))
 
 
 def plan_at(here: Place) -> Plan:
-    """The plan of one cluster, written nowhere."""
+    """Return the plan of one cluster without writing it."""
     seed = int(read_json(here.run.run_json)["seed"])
     nodes, limits = nodes_now(here.campaign, here.scheduler), here.scheduler.job_limits()
     return plan_cluster(here.campaign, Basis(here.cluster, nodes, here.run.run_id, seed, limits))
@@ -71,7 +71,7 @@ def plan_at(here: Place) -> Plan:
 def drive(
     run: RunFolder, cluster_name: str, say: Say, *, only_submit: bool = False, due: Collection[int] | None = None
 ) -> dict[str, Any]:
-    """Run one cluster's plan to its end, or what is due of it; returns what driven.json says."""
+    """Run one cluster's plan, or the due part of it, to its end. Returns the content of driven.json."""
     here = place(run, cluster_name)
     with opened(run, here, account_at(here), say) as driver:
         driver.drive(due, only_submit=only_submit)
@@ -79,19 +79,19 @@ def drive(
 
 
 def account_at(here: Place, clock: Clock | None = None) -> Account:
-    """What the run may take of a cluster, with nothing in it yet."""
+    """Return an empty account of what the run may take of a cluster."""
     clock = clock or Clock()
     return Account(here.campaign.budget_on(here.cluster), Pace.of(here.cluster, clock), Limit(here.scheduler, clock))
 
 
 def share_of(state: ClusterState) -> Share:
-    """What a cluster's own pairs take of it."""
+    """Return what a cluster's own pairs take of it."""
     return Share(lambda: state.node_seconds, lambda: list(state.active.values()))
 
 
 @contextlib.contextmanager
 def opened(run: RunFolder, here: Place, account: Account, say: Say) -> Iterator[Driver]:
-    """The driver of a cluster's own pairs, with its journal open; what it takes is in the account."""
+    """Open the driver of a cluster's own pairs, with its journal. The account includes what it takes."""
     name = here.cluster.name
     planned = read_plan(run, name)
     with Journal(run.journal(name)) as journal:
@@ -105,7 +105,7 @@ def opened(run: RunFolder, here: Place, account: Account, say: Say) -> Iterator[
 
 
 def _own_reservation(here: Place, planned: Plan, say: Say, clock: Clock) -> OwnReservation | None:
-    """The reservation that this part of the run makes for itself, or that an earlier driver of it left."""
+    """Return the reservation that this part of the run makes, or that an earlier driver of it left."""
     wish = here.cluster.make_reservation
     if wish is None:
         return None
@@ -117,7 +117,7 @@ def _own_reservation(here: Place, planned: Plan, say: Say, clock: Clock) -> OwnR
 
 
 def load(run: RunFolder, database: Path) -> dict[str, Any]:
-    """Load what there is of a run, of all its clusters, into the database; may be repeated at any time."""
+    """Load the results that exist of all clusters of a run into the database. You may repeat it at any time."""
     from hpcq.evidence.judge import judge
     from hpcq.store.load.run import load_run
 
@@ -125,7 +125,7 @@ def load(run: RunFolder, database: Path) -> dict[str, Any]:
 
 
 def report(run: RunFolder, database: Path) -> Path:
-    """Write the run's page."""
+    """Write the run's HTML page."""
     from hpcq.reports import write_report
 
     return write_report(database, run.run_id, run.report)

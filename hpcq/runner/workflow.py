@@ -1,9 +1,9 @@
-"""Snakemake around the stages: what runs before what, clusters side by side, again from where it stopped.
+"""Run the stages with Snakemake: in order, clusters side by side, and from where a run stopped.
 
     hpcq run / resume -> python -m snakemake -s workflow/Snakefile --directory RUN --config run=RUN
     workflow/Snakefile -> expand(config): which runs with which clusters -> shell rules that call `hpcq stage`
 
-Snakemake's start costs seconds, so nothing here imports it; the Snakefile imports `expand`.
+Importing Snakemake takes seconds, so nothing here imports it. The Snakefile imports `expand`.
 """
 
 from __future__ import annotations
@@ -20,38 +20,44 @@ from hpcq.errors import UserError
 from hpcq.run_folder.paths import RunFolder, read_json
 from hpcq.transport import quote, run_here
 
-#: Joins the names of a group's clusters, and of a link's; no cluster's name can hold it.
+#: Joins the names of a group's clusters, and of a link's. A cluster's name cannot contain it.
 SIGN = "+"
 
 
 @dataclass(frozen=True, slots=True)
 class WorkflowRun:
-    """One campaign of a workflow: its run folder, its clusters, and the file it comes from (None: opened already)."""
+    """One campaign of a workflow: its run folder, its clusters, and its file (None: the run is already open)."""
 
     folder: str
     clusters: tuple[str, ...]
     campaign: str | None
-    #: Between its clusters, each with the keys name, from and to.
+    #: The links between its clusters, each with the keys name, from and to.
     links: tuple[Mapping[str, str], ...] = ()
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """What has a plan and results of its own: clusters, then links."""
+        """Return the parts with their own plan and results: clusters, then links."""
         return self.clusters + tuple(link["name"] for link in self.links)
 
     def planned_before(self, part: str) -> list[str]:
-        """The clusters from whose plans a part's plan is made; none for a cluster."""
+        """Return the clusters whose plans a part's plan needs; none for a cluster."""
         return [link[end] for link in self.links if link["name"] == part for end in ("from", "to")]
 
     def driven_by(self, part: str) -> str:
-        """The marker, below the run's folder, of the driver that drives a part: one for each group of linked clusters."""
+        """Return the marker of the driver of a part, relative to the run's folder.
+
+        Each group of linked clusters has one.
+        """
         ends = self.planned_before(part) or [part]
         group = next(group for group in groups(self.clusters, self.links) if ends[0] in group)
         return f"{part}/driven.json" if len(group) == 1 else f"groups/{SIGN.join(group)}.json"
 
 
 def expand(config: Mapping[str, Any]) -> list[WorkflowRun]:
-    """What `--config` asks for: run=FOLDER (opened already), or campaign=FILE[,FILE…] with runs=FOLDER (default runs)."""
+    """Return what `--config` asks for.
+
+    run=FOLDER: an open run. campaign=FILE[,FILE…], with runs=FOLDER (default runs): new runs.
+    """
     if "run" in config:
         folder = os.path.normpath(str(config["run"]))
         run = read_json(Path(folder) / "run.json")
@@ -75,7 +81,7 @@ def expand(config: Mapping[str, Any]) -> list[WorkflowRun]:
 
 
 def groups(clusters: Sequence[str], links: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
-    """The clusters of a run, linked ones together; in the order of the run. `links` as in run.json."""
+    """Return the clusters of a run in its order, linked ones grouped together. `links` as in run.json."""
     found: list[set[str]] = [{name} for name in clusters]
     for link in links:
         ends = {link["from"], link["to"]}
@@ -86,26 +92,27 @@ def groups(clusters: Sequence[str], links: Sequence[Mapping[str, Any]]) -> list[
 
 
 def hpcq_command() -> str:
-    """The shell words that start this very hpcq."""
+    """Return the shell words that start this same hpcq."""
     return f"{quote(sys.executable)} -P -m hpcq"
 
 
 def run_workflow(run: RunFolder, *, until: str | None = None) -> int:
-    """Bring a run to its report (or to the rule `until`); returns Snakemake's exit code, its words go to snakemake.log.
+    """Drive a run to its report, or to the rule `until`. Returns Snakemake's exit code; its output goes to
+    snakemake.log.
 
-    What is done already is not done again; what failed on one cluster does not stop the others.
+    It does not repeat finished stages. A failure on one cluster does not stop the others.
     """
     clusters = read_json(run.run_json)["clusters"]
     argv = [sys.executable, "-P", "-m", "snakemake", "--snakefile", str(assets.snakefile()), "--directory", str(run.path)]
-    # A driver sleeps nearly all of its time, so there is a core for each, however few this machine has.
+    # A driver sleeps nearly all the time, so each gets a core, however few this machine has.
     argv += ["--cores", str(max(2, len(clusters))), "--keep-going", "--nolock", "--rerun-incomplete"]
     argv += ["--rerun-triggers", "mtime", "--quiet", "all"]
     argv += ["--until", until] if until else []
-    # The page of a run that failed tells what there was: with it in place, Snakemake would take the missing rest for done.
+    # A failed run has a page, too. Left in place, it would make Snakemake take the missing stages for done.
     parts = [*run.clusters(), *run.link_names()]
     if until is None and run.report.is_file() and not all((run.path / part / "loaded.json").is_file() for part in parts):
         argv += ["--forcerun", "report"]
-    # Snakemake reads values of --config as YAML and paths as patterns: "." is safe whatever the folder is called.
+    # Snakemake reads values of --config as YAML and paths as patterns: "." is safe for every folder name.
     argv += ["--config", "run=."]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     return run_here(argv, environment=environment, output=run.path / "snakemake.log").returncode

@@ -1,14 +1,14 @@
-"""What a scheduler tells an acceptance of its nodes' upkeep, and the orders that a person or `--apply` gives afterwards.
+"""What a scheduler tells an acceptance about the upkeep of nodes, and the orders that a person or `--apply` gives then.
 
-A scheduler that can do some of it returns an `Administration` from `Scheduler.administration()`; one that cannot returns None,
-and acceptance then does without: the ledger and the results are all it has.
+A scheduler that supports some of this returns an `Administration` from `Scheduler.administration()`. Otherwise it
+returns None, and the acceptance has only the ledger and the results.
 
-The adapter writes every order as one line for the cluster's shell, so that what is printed is what `--apply` runs.
-`--apply` looks again right before it gives an order, and asks for the line anew:
+The adapter writes every order as one line for the cluster's shell, so `--apply` runs exactly the printed line.
+`--apply` queries the scheduler right before each order, and then asks the adapter for the line again:
 
-    drain      takes nodes out of service; a node that somebody has drained meanwhile keeps that drain and its reason
-    give back  takes nodes out of a reservation by subtraction from what it holds now, never by writing an old list back
-    reserve    keeps users off nodes while the test may have them; where its own reservation stands, it adds to that one
+    drain      takes nodes out of service; a node that another person drained meanwhile keeps that drain and its reason
+    give back  removes nodes from the reservation's present list, never writes an old list back
+    reserve    keeps users off nodes that the test may use; extends its own reservation if there is one
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-#: The reservation that releases nodes to the test, and how long it stands unless the test ends it.
+#: The reservation that releases nodes to the test, and how long it lasts unless the test ends it.
 OWN_RESERVATION = "hpcq-accept"
 OWN_MINUTES = 120
-#: How the reason of a drain begins that is hpcq's own; any other drain belongs to somebody else.
+#: The prefix of the reason of hpcq's own drains. Any other drain belongs to a person or another program.
 OWN_REASON = "hpcq accept:"
 
 
@@ -37,13 +37,13 @@ class NodeUpkeep:
 
     @property
     def own_drain(self) -> bool:
-        """Whether it is drained, and hpcq did it."""
+        """Whether it is drained by hpcq."""
         return self.drained and self.reason.startswith(OWN_REASON)
 
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """One reservation that the scheduler has now. mine: this user may run in it. flex: its jobs may have nodes outside, too."""
+    """One present reservation. mine: this user may run in it. flex: its jobs may also use nodes outside."""
 
     name: str
     started_utc: str
@@ -56,13 +56,16 @@ class Reservation:
 
     @property
     def own(self) -> bool:
-        """Whether an order of hpcq made it for a test."""
+        """Whether hpcq made it for a test."""
         return self.name == OWN_RESERVATION
 
 
 @dataclass(frozen=True, slots=True)
 class Upkeep:
-    """All of it at one moment; `leaves` is node -> leaf switch, empty where the site states no topology."""
+    """The upkeep of all nodes at one moment.
+
+    `leaves` is node -> leaf switch, empty if the site reports no topology.
+    """
 
     user: str = ""
     nodes: dict[str, NodeUpkeep] = field(default_factory=dict)
@@ -71,27 +74,27 @@ class Upkeep:
 
 
 class Administration(ABC):
-    """What an acceptance may ask of a scheduler. A scheduler that lacks one of the orders returns None for its line."""
+    """What an acceptance may ask of a scheduler. If a scheduler lacks an order, the method returns None."""
 
     @abstractmethod
     def look(self) -> Upkeep:
-        """Everything at this moment, in one command; an answer that cannot be read tells nothing, which is no error."""
+        """Query everything in one command. An unreadable answer gives an empty Upkeep and is not an error."""
 
     @abstractmethod
     def drain(self, nodes: Sequence[str], reason: str) -> str | None:
-        """Take nodes out of service, with the reason that others will read."""
+        """Take nodes out of service, with a reason that other people will read."""
 
     @abstractmethod
     def resume(self, nodes: Sequence[str]) -> str | None:
-        """End the drain of nodes: users get them, but for a reservation that keeps them."""
+        """End the drain of nodes. Users get them, unless a reservation holds them."""
 
     @abstractmethod
     def reserve(self, nodes: Sequence[str], user: str, standing: Reservation | None) -> str | None:
-        """Release drained nodes to the test alone. standing: the reservation of an earlier order, which takes them in."""
+        """Release drained nodes to the test only. standing: the reservation of an earlier order, to be extended."""
 
     @abstractmethod
     def give_back(self, standing: Reservation, nodes: Sequence[str]) -> str | None:
-        """Take these nodes out of a reservation, so that users get them; one that has no others ends."""
+        """Remove these nodes from a reservation, so that users get them. A reservation without other nodes ends."""
 
     @abstractmethod
     def admit(self, reservation: str, user: str) -> str | None:
@@ -99,4 +102,4 @@ class Administration(ABC):
 
     @abstractmethod
     def open_outward(self, reservation: str) -> str | None:
-        """Let jobs of a reservation have nodes outside of it, too."""
+        """Let jobs of a reservation also use nodes outside it."""

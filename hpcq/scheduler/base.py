@@ -1,22 +1,22 @@
-"""What a batch system is to hpcq: a few questions, asked of all jobs at once. The rules that hold for every one live here.
+"""What hpcq asks of a batch system: a few questions, each about all jobs at once. This module holds the common rules.
 
 The life of a job, as a driver sees it:
 
     attempt committed to the journal -> submit -> native_id -> poll … poll -> a terminal state -> exit file fetched
                   |                        |
                   |                        +- refused: the scheduler said no; the attempt ends as `refused`
-                  +- driver died here: find(tag) tells whether the submission happened
+                  +- driver died here: find(tag) shows whether the submission happened
 
-A package below hpcq/scheduler/ says what to type and how to read the answer (adapter.py); running commands, chunking, and the
-rules are here, once:
+A package below hpcq/scheduler/ says what to type and how to read the answer (adapter.py). This module runs and
+chunks the commands, and has the rules:
 
-    - one look asks everything in one command: nodes, all our jobs, who else waits; a job the scheduler does not know is
-      UNKNOWN here and becomes LOST in the driver after a grace, never successful;
-    - what others wait for is asked less often than how our own jobs do: that list may be as long as the whole queue;
-    - a poll that fails changes nothing: it raises, and the driver keeps what it knew;
-    - an unknown state word is reported as UNKNOWN with the word in `reason`, not guessed;
-    - an id is believed only with its name and its user: a report of a job that is called otherwise, or belongs to somebody
-      else, is UNKNOWN with that reason; what is no id of this scheduler never gets into a command.
+    - one poll asks everything in one command: nodes, all our jobs, who else waits. A job that the scheduler does not
+      know is UNKNOWN here. The driver makes it LOST after a grace period, never successful;
+    - hpcq asks for waiting jobs of other users less often than for its own: that list may be as long as the queue;
+    - a failed poll changes nothing: it raises, and the driver keeps its last state;
+    - an unknown state word gives UNKNOWN with the word in `reason`; hpcq does not guess;
+    - an id counts only with its name and its user: a report of a job with another name or another user is UNKNOWN
+      with that reason. Text that does not have the form of an id never gets into a command.
 """
 
 from __future__ import annotations
@@ -48,23 +48,23 @@ from hpcq.transport import Completed, Transport, quote
 
 
 class Scheduler(Adapter):
-    """Commands are run and chunked here; the subclass types and reads."""
+    """Runs and chunks commands. The subclass writes them and reads their answers."""
 
-    #: Ids in one command: far below any limit of a command line.
+    #: Ids per command: far below any limit of a command line.
     _CHUNK = 500
 
     def __init__(self, transport: Transport, settings: SchedulerSettings) -> None:
         super().__init__(transport, settings)
-        #: What others waited for when they were last asked about, and when that was.
+        #: Waiting jobs of other users as of the last query, and the time of that query.
         self._others: tuple[OtherJob, ...] = ()
         self._others_s = -math.inf
-        #: Questions asked of the scheduler; submitting and cancelling are no questions.
+        #: Queries of the scheduler; submitting and cancelling do not count.
         self.query_count = 0
 
     # -- what the driver asks ---------------------------------------------------------------------------------------
 
     def look(self, question: QueueQuery) -> QueueSnapshot:
-        """Ask several things in one command. Raises SchedulerError when the scheduler does not answer one of them."""
+        """Ask several things in one command. Raises SchedulerError when one of the answers is missing."""
         parts: dict[str, str] = {}
         if question.nodes:
             parts["nodes"] = self.nodes_command()
@@ -93,11 +93,11 @@ class Scheduler(Adapter):
         )
 
     def nodes(self) -> list[NodeState]:
-        """Every node of the partition as it is now. Raises SchedulerError when the scheduler does not answer."""
+        """Return every node of the partition and its present state. Raises SchedulerError without an answer."""
         return self.look(QueueQuery(nodes=True)).nodes or []
 
     def switches(self) -> dict[str, str]:
-        """The leaf switch of each node; empty where the scheduler knows none."""
+        """Return the leaf switch of each node; empty if the scheduler knows none."""
         command = self.switches_command()
         if command is None:
             return {}
@@ -106,7 +106,7 @@ class Scheduler(Adapter):
         return self.read_switches(done.text) if done.returncode == 0 else {}
 
     def submit_limit(self) -> int | None:
-        """How many jobs the accounting lets this user have; None where it sets no limit or cannot be asked."""
+        """Return how many jobs the accounting allows this user; None without a limit or without an answer."""
         command = self.limit_command()
         if command is None:
             return None
@@ -115,7 +115,7 @@ class Scheduler(Adapter):
         return self.read_limit(done.text) if done.returncode == 0 else None
 
     def job_limits(self) -> JobLimits:
-        """What one job of this user may be in the partition; no limits where the scheduler keeps or tells none."""
+        """Return the limits of one job of this user in the partition; no limits if the scheduler reports none."""
         command = self.job_limits_command()
         if command is None:
             return NO_LIMITS
@@ -124,11 +124,11 @@ class Scheduler(Adapter):
         return self.read_job_limits(done.text) if done.returncode == 0 else NO_LIMITS
 
     def submit(self, submissions: Sequence[Submission]) -> list[Submitted]:
-        """Submit scripts, all in one command on the cluster; one answer per submission, in order.
+        """Submit all scripts with one command on the cluster. Returns one answer per submission, in order.
 
-        Each id is also written to `submitted` beside its script, so that a driver that dies here can find it. A submission
-        without an answer is undetermined, never refused.
-        Raises TransportError when the connection broke: then `find` says what happened.
+        Each id is also written to `submitted` beside its script, so that the next driver finds it if this one dies.
+        A submission without an answer is undetermined, never refused.
+        Raises TransportError when the connection broke: then `find` shows what happened.
         """
         answers: list[Submitted] = []
         for chunk in chunks(submissions, self._CHUNK):
@@ -142,7 +142,7 @@ class Scheduler(Adapter):
         return answers
 
     def expected_wait_s(self, submission: Submission) -> float | None:
-        """In how many seconds a script would start if it were submitted now; None if the scheduler does not say."""
+        """Return in how many seconds a script would start if submitted now; None if the scheduler does not say."""
         command = self.estimate_command(submission)
         if command is None:
             return None
@@ -151,14 +151,15 @@ class Scheduler(Adapter):
         return self.read_estimate(self.transport.sh(f"cd {folder} || exit 1\n{command}"))
 
     def poll(self, jobs: Sequence[JobKey]) -> dict[str, JobReport]:
-        """An answer for every id; a job that the scheduler does not know is UNKNOWN with the reason `not known`."""
+        """Return a report for every id. A job unknown to the scheduler is UNKNOWN with the reason `not known`."""
         return self.look(QueueQuery(jobs)).reports
 
     def cancel(self, jobs: Sequence[JobKey], *, queued_only: bool = False) -> str | None:
-        """End jobs that still have these names and belong to us; queued_only: one that has started meanwhile goes on.
+        """End jobs that still have these names and belong to us.
 
-        Returns None when the scheduler took the order, else its words; jobs that have ended already are no error. An order that
-        was taken has had no effect yet: only a poll tells.
+        queued_only: jobs that have started meanwhile continue.
+        Returns None when the scheduler accepted the order, else its words. A job that has already ended is no error.
+        An accepted order may not have taken effect yet: only a poll shows that.
         """
         words: list[str] = []
         for chunk in chunks(self._plausible(jobs), self._CHUNK):
@@ -168,7 +169,7 @@ class Scheduler(Adapter):
         return "; ".join(words) or None
 
     def may_not_reserve(self) -> str | None:
-        """Why this user may not make reservations, as far as the scheduler says; None where he may."""
+        """Return why this user may not make reservations; None if the scheduler allows it or does not say."""
         command = self.may_reserve_command()
         if command is None:
             return "this scheduler has no reservations that hpcq could make"
@@ -176,24 +177,24 @@ class Scheduler(Adapter):
         return self.read_may_reserve(self.transport.sh(command))
 
     def has_reservation(self, name: str) -> bool:
-        """Whether there is a reservation of this name."""
+        """Whether a reservation with this name exists."""
         self.query_count += 1
         return self._reservation("show", name) is None
 
     def reserve(self, name: str, nodes: Sequence[str], minutes: int) -> str | None:
-        """Make a reservation for this user from now on; None, or the words of the refusal."""
+        """Make a reservation for this user that begins now. Returns None, or the words of the refusal."""
         return self._reservation("make", name, nodes, minutes)
 
     def prolong(self, name: str, minutes: int) -> bool:
-        """Let a reservation end so many minutes from now; False where there is none any more."""
+        """Set the end of a reservation to this many minutes from now; False if it no longer exists."""
         return self._reservation("prolong", name, (), minutes) is None
 
     def release(self, name: str) -> bool:
-        """Remove a reservation; False while jobs are still in it. One that is gone already is no failure."""
+        """Remove a reservation; False while it has jobs. True if it is already gone."""
         return self._reservation("remove", name) is None or not self.has_reservation(name)
 
     def find(self, tags: Sequence[str]) -> dict[str, str]:
-        """The native ids of those tags that the scheduler knows, queued, running or ended."""
+        """Return the native ids of the tags that the scheduler knows: queued, running or ended jobs."""
         found: dict[str, str] = {}
         for chunk in chunks(tags, self._CHUNK):
             wanted = set(chunk)
@@ -203,16 +204,16 @@ class Scheduler(Adapter):
         return found
 
     def is_id(self, text: str) -> bool:
-        """Whether a text is a native id as this scheduler writes them."""
+        """Whether a text has the form of a native id of this scheduler."""
         return self.id_pattern.fullmatch(text) is not None
 
     def probe(self, script: str) -> Completed:
-        """Run a short shell script on some idle node; waits a quarter of a minute for one at most."""
+        """Run a short shell script on an idle node; waits at most 15 s for one."""
         self.query_count += 1
         return self.transport.sh(self.probe_command(script), timeout_s=60)
 
     def versions(self) -> str:
-        """What the scheduler says of itself, as text for a person."""
+        """Return the scheduler's version, as text for a person."""
         return self.transport.sh(self.versions_command()).text
 
     # -- private ----------------------------------------------------------------------------------------------------
@@ -227,7 +228,7 @@ class Scheduler(Adapter):
         return done
 
     def _plausible(self, jobs: Sequence[JobKey]) -> list[JobKey]:
-        """Those with an id of this scheduler's own form: one nonsense id would spoil the answer for all."""
+        """Return the jobs whose id has this scheduler's form: one malformed id would spoil the answer for all."""
         return [job for job in jobs if self.is_id(job.native_id)]
 
     def _reports(self, jobs: Sequence[JobKey], polled: Completed | None) -> dict[str, JobReport]:
@@ -242,7 +243,7 @@ class Scheduler(Adapter):
         return {job.native_id: self._believed(job, known.get(job.native_id)) for job in jobs}
 
     def _believed(self, job: JobKey, report: JobReport | None) -> JobReport:
-        """The report, if it is of our job: this id, with this name, of this user."""
+        """Return the report if it is about our job: this id, with this name, of this user."""
         if not self.is_id(job.native_id):
             return JobReport(job.native_id, JobState.UNKNOWN, reason=f"{job.native_id!r} is no id of this scheduler")
         if report is None:

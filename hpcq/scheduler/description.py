@@ -1,7 +1,7 @@
-"""What the rest of hpcq must know of a kind of scheduler before it talks to one: plain data, one `Description` per package.
+"""What hpcq must know about a kind of scheduler before it talks to one. Plain data, one `Description` per package.
 
-The definition of a cluster file is checked against it (which keys, which defaults, which directives), and the transport is told
-which environment variables of the person's shell may reach the scheduler's commands.
+hpcq checks a cluster file against it: keys, defaults and directives. The transport learns from it which environment
+variables of the person's shell may reach the scheduler's commands.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from enum import StrEnum
 
 
 class KeyForm(StrEnum):
-    """What may stand at a key of the cluster file that belongs to a scheduler."""
+    """Which form of value a scheduler's key in the cluster file takes."""
 
     #: One word without blanks.
     WORD = "word"
-    #: One word, or several as a YAML list or joined by commas.
+    #: One word, or several: a YAML list, or joined with commas.
     WORDS = "words"
-    #: Features joined by & and |.
+    #: Features joined with & and |.
     FEATURES = "features"
 
 
 class SharedKey(StrEnum):
-    """Keys of the cluster file that hpcq defines, and that a kind of scheduler takes or does not take."""
+    """Keys of the cluster file that hpcq defines and that a kind of scheduler may or may not take."""
 
-    #: Names of the nodes that the scheduler plays; all others are asked for theirs.
+    #: Names of the nodes that the scheduler simulates. hpcq asks all other schedulers for their nodes.
     NODES = "nodes"
     LAUNCHER = "launcher"
     EXTRA_DIRECTIVES = "extra_directives"
-    #: Variables that select which instance the commands talk to.
+    #: Variables that select the instance to which the commands talk.
     INSTANCE = "instance"
 
 
@@ -38,9 +38,8 @@ class SharedKey(StrEnum):
 class Key:
     """One key of the cluster file that belongs to a kind of scheduler.
 
-    fills: the field of `definition.model.Cluster` that it gives: partition, account, qos, reservation or constraint.
-    None: a key
-    that only this scheduler has; it is in `Cluster.extra` by its own name.
+    fills: the field of `definition.model.Cluster` that it sets: partition, account, qos, reservation or constraint.
+    None: a key that only this scheduler has. It is in `Cluster.extra` under its own name.
     """
 
     name: str
@@ -53,14 +52,14 @@ class Key:
 class TimerTable:
     """A table like crontab's that the scheduler itself keeps.
 
-    command: edits it, with -l and -. lines: stand before each entry.
+    command: edits it, with -l and -. lines: precede each entry.
     """
 
     command: str
     lines: tuple[str, ...] = ()
 
 
-#: Says why a line of `extra_directives` is refused; None where it is fine.
+#: Returns why hpcq refuses a line of `extra_directives`; None if the line is fine.
 DirectiveCheck = Callable[[str], str | None]
 
 
@@ -72,43 +71,44 @@ class Description:
     title: str
     keys: tuple[Key, ...]
     takes: frozenset[SharedKey]
-    #: The head of job scripts, below templates/.
+    #: The template of the head of job scripts, below templates/.
     head_template: str
     default_mpi_launch: tuple[str, ...]
-    #: The interface under test where the file names none; None: the file must name one.
+    #: The interface under test if the file names none; None: the file must name one.
     default_interface: str | None = None
     default_nodes: tuple[str, ...] = ()
     poll_interval_s: float = 5.0
     poll_interval_min_s: float = 1.0
-    #: How long a shared file system may take to show what a job wrote last: attribute caches of NFS reach 60 s.
+    #: How long a shared file system may take to show a job's last write: NFS caches attributes for up to 60 s.
     files_appear_within_s: float = 90.0
-    #: Its jobs run on this machine only: no ssh, no shared folder to look for.
+    #: Its jobs run on this machine only, without ssh or a shared folder.
     here_only: bool = False
-    #: Variables of the person's shell that must not reach its commands, by how they begin.
+    #: Prefixes of variables of the person's shell that must not reach its commands.
     scrubbed_prefixes: tuple[str, ...] = ()
-    #: Variables among those that select the instance or prove who asks: they are kept.
+    #: Variables with these prefixes that hpcq keeps: they select the instance or prove who asks.
     kept_variables: frozenset[str] = frozenset()
-    #: What `instance:` of the cluster file may set.
+    #: The variables that `instance:` of the cluster file may set.
     instance_variables: tuple[str, ...] = ()
     check_directive: DirectiveCheck = lambda _: None
     timer_table: TimerTable | None = None
 
     def key(self, name: str) -> Key | None:
-        """Its own key of that name."""
+        """Return its own key of that name."""
         return next((one for one in self.keys if one.name == name), None)
 
     def key_names(self) -> list[str]:
-        """The keys that it takes beyond those of every cluster file."""
+        """Return the keys that it takes beyond those of every cluster file."""
         return [*(one.name for one in self.keys), *sorted(one.value for one in self.takes)]
 
 
 def directive_check(
     *, own: Sequence[str], keys: Mapping[str, str], refused: Mapping[str, str], long_is_unique_prefix: bool = False
 ) -> DirectiveCheck:
-    """A check of lines such as `--licenses=fs`.
+    """Return a check of lines such as `--licenses=fs`.
 
-    own: options that hpcq writes into every job itself. keys: option -> the key of the cluster file that says it.
-    refused: option -> why. long_is_unique_prefix: the scheduler reads `--part` as `--partition`, so the check does, too.
+    own: options that hpcq writes into every job. keys: option -> the key of the cluster file to use instead.
+    refused: option -> why.
+    long_is_unique_prefix: the scheduler reads `--part` as `--partition`, so the check does, too.
     """
     known = [*own, *keys, *refused]
 
@@ -122,7 +122,7 @@ def directive_check(
         if not line.startswith("-"):
             return "allowed are options of the submit command, like --licenses=fs"
         word = re.split(r"[=\s]", line, maxsplit=1)[0]
-        # -pmain says what -p main says.
+        # -pmain means the same as -p main.
         options = [whole(word), *([word[:2]] if not word.startswith("--") else [])]
         for option in options:
             if option in keys:

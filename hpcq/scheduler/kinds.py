@@ -1,8 +1,8 @@
-"""The kinds of scheduler that there are: the one place that names them. A new kind is a package and one line here.
+"""All kinds of scheduler. Only this module names them: a new kind is a package and one line here.
 
 DESCRIPTIONS["pbs"]                   what the definition checks cluster files against
 make("pbs", transport, settings)      the scheduler itself
-commands_environment("pbs", {...})    what its commands are run with
+commands_environment("pbs", {...})    the environment of its commands
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ DESCRIPTIONS: dict[str, Description] = {kind: description for kind, (description
 
 
 def describe(kind: str) -> Description:
-    """The description of a kind. Raises UserError, with the list of kinds, for a word that names none."""
+    """Return the description of a kind. Raises UserError, with the list of kinds, for an unknown kind."""
     if kind not in DESCRIPTIONS:
         raise UserError(f"scheduler: {kind!r}: allowed are {', '.join(DESCRIPTIONS)}")
     return DESCRIPTIONS[kind]
 
 
 def make(kind: str, transport: Transport, settings: SchedulerSettings) -> Scheduler:
-    """The scheduler of a cluster. Raises UserError, with the list of kinds, for a word that names none."""
+    """Return the scheduler of a cluster. Raises UserError, with the list of kinds, for an unknown kind."""
     describe(kind)
     return _PACKAGES[kind][1](transport, settings)
 
 
 def commands_environment(kind: str, instance: Mapping[str, str]) -> CommandEnvironment:
-    """What a cluster's commands are run with: nothing of any scheduler but what selects the instance of this one.
+    """Return the environment of a cluster's commands: of all scheduler variables, only those that select its instance.
 
-    instance: what the cluster file sets. The variables of all kinds are removed, for hpcq may itself run inside a job.
+    instance: what the cluster file sets. hpcq removes the variables of all kinds, since it may itself run inside a job.
     """
     prefixes = tuple(prefix for one in DESCRIPTIONS.values() for prefix in one.scrubbed_prefixes)
     return CommandEnvironment(prefixes, describe(kind).kept_variables, dict(instance))
 
 
 def mpi_example(kind: str) -> str:
-    """How the key `mpi` of a cluster file might look, for hints."""
+    """Return an example of the key `mpi` of a cluster file, for hints."""
     return f"mpi: {{compiler: mpicc, launch: {' '.join(describe(kind).default_mpi_launch)}}}"

@@ -1,4 +1,4 @@
-"""What a site lets one job of this user be: its size, its time, and whether it is let in at all. Plain data."""
+"""What a site allows one job of this user: its size, its time, and whether the site accepts it at all. Plain data."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A limit, and who sets it, in the site's own words."""
+    """A limit and who sets it, in the site's own words."""
 
     value: int
     source: str
@@ -15,19 +15,19 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class JobLimits:
-    """What one job may be where it would run; None is no limit."""
+    """The limits of one job in its partition or queue; None means no limit."""
 
     partition: str = ""
-    #: UP, DOWN, DRAIN or INACTIVE: true now, and may pass.
+    #: UP, DOWN, DRAIN or INACTIVE: the present state, which may change.
     state: str = "UP"
     nodes_at_most: Bound | None = None
     nodes_at_least: Bound | None = None
     walltime_at_most_s: Bound | None = None
-    #: Why jobs of this user would not be taken, each with what the site says.
+    #: Why the site would refuse jobs of this user, each reason with the site's words.
     refusals: tuple[str, ...] = ()
 
     def words(self) -> list[str]:
-        """Its limits for a person."""
+        """Return the limits as text for a person."""
         shown = [
             (self.nodes_at_least, "at least {} nodes per job"),
             (self.nodes_at_most, "at most {} nodes per job"),

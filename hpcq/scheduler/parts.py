@@ -1,4 +1,4 @@
-"""Several commands as one script: what each of them printed is told apart by marks. Shell text and how to read its answer."""
+"""Run several commands as one script. Marks separate their outputs. Shell text, and how to read its answer."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hpcq.transport import Completed
 _Item = TypeVar("_Item")
 
 #: submit FOLDER TAG COMMAND…: prints "@submitted<TAB>tag<TAB>rc<TAB>standard output<TAB>standard error".
-#: The output also lands in FOLDER/submitted. After a refusal because of a limit the rest is not tried (rc -1), for it would be
-#: refused, too.
+#: It also writes the output to FOLDER/submitted. After the first refusal because of a limit it does not try the rest
+#: (rc -1), because the scheduler would refuse those as well.
 SUBMIT = r"""
 full=
 one_line() { tr '\n\t\r' '   ' | sed 's/ *$//'; }
@@ -35,7 +35,7 @@ _PART = "@hpcq-part"
 
 
 def parts_script(parts: Mapping[str, str]) -> str:
-    """Several commands as one; each says on both its outputs where its part begins, and its exit code behind it."""
+    """Join several commands. Each marks where its part begins on both outputs, and prints its exit code at the end."""
     lines = []
     for name, command in parts.items():
         lines.append(f"printf '\\n{_PART} {name}\\n'; printf '\\n{_PART} {name}\\n' >&2")
@@ -44,7 +44,7 @@ def parts_script(parts: Mapping[str, str]) -> str:
 
 
 def parts_of(done: Completed, wanted: Iterable[str]) -> dict[str, Completed]:
-    """What each part printed. Raises SchedulerError when one is not there: the answer broke off."""
+    """Return what each part printed. Raises SchedulerError when one is missing: the answer was cut off."""
     texts, codes, last = {}, {}, ""
     for part in done.text.split(f"\n{_PART} ")[1:]:
         head, _, text = part.partition("\n")
@@ -66,7 +66,7 @@ def chunks(items: Sequence[_Item], size: int) -> Iterable[Sequence[_Item]]:
 
 
 def submitted_rows(text: str) -> dict[str, Completed]:
-    """What SUBMIT printed: tag -> how its submit command ended. An exit code of -1: it was not tried."""
+    """Read what SUBMIT printed: tag -> how its submit command ended. An exit code of -1: the script did not try it."""
     rows = {}
     for line in text.split("\n"):
         fields = line.split("\t", 4)

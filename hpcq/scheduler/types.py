@@ -1,7 +1,7 @@
-"""What hpcq knows of nodes and jobs, whichever batch system they belong to: plain data, no commands.
+"""What hpcq knows about nodes and jobs, for every batch system: plain data, no commands.
 
-A scheduler package turns its own words into these; nothing above it ever sees the words, but in `native_state` and `reason`,
-which people read.
+A scheduler package translates its own words into these types. The rest of hpcq sees those words only in `native_state`
+and `reason`, which people read.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 
 class NodeCondition(StrEnum):
-    """What hpcq understands of a node's state; only IDLE nodes are ever used."""
+    """hpcq's view of a node's state. hpcq uses only IDLE nodes."""
 
     IDLE = "idle"
     BUSY = "busy"
@@ -28,7 +28,7 @@ class NodeCondition(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """One node as the scheduler describes it now; `native_state` is the scheduler's own words."""
+    """One node as the scheduler describes it now. `native_state` holds the scheduler's own words."""
 
     node: str
     condition: NodeCondition
@@ -36,7 +36,7 @@ class NodeState:
     partitions: tuple[str, ...] = ()
     features: tuple[str, ...] = ()
     reason: str | None = None
-    #: The leaf switch it hangs on, where somebody asked for it and the scheduler knows.
+    #: Its leaf switch, if hpcq asked for it and the scheduler knows it.
     switch: str | None = None
 
 
@@ -44,16 +44,16 @@ class Wait(StrEnum):
     """What a queued job's reason means for it."""
 
     ORDINARY = "ordinary"
-    #: One of its nodes cannot be had: down, drained, reserved.
+    #: One of its nodes is unavailable: down, drained or reserved.
     NODE = "node"
-    #: A limit is reached, or somebody holds it; it may pass.
+    #: It has reached a limit, or a person holds it; this may pass.
     LIMIT = "limit"
-    #: As it is, it will never be started.
+    #: The scheduler will never start it in this form.
     NEVER = "never"
 
 
 class JobState(StrEnum):
-    """Where a job is. The terminal ones double as attempt outcomes."""
+    """The state of a job. The terminal states are also attempt outcomes."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -72,15 +72,15 @@ class JobState(StrEnum):
 
     @property
     def terminal(self) -> bool:
-        """Whether the scheduler will not change this state any more."""
+        """Whether this state is final."""
         return self not in {JobState.QUEUED, JobState.RUNNING, JobState.ENDING, JobState.UNKNOWN}
 
 
 @dataclass(frozen=True, slots=True)
 class JobKey:
-    """How a job is named in questions and orders: the scheduler's id and our tag, which is the job's name there.
+    """Identifies a job in queries and orders: the scheduler's id and our tag, which is the job's name there.
 
-    An id alone is never believed: a controller that lost its state gives ids out again.
+    An id alone is not enough: a controller that lost its state assigns ids again.
     """
 
     native_id: str
@@ -89,10 +89,10 @@ class JobKey:
 
 @dataclass(frozen=True, slots=True)
 class JobReport:
-    """The scheduler's answer about one job. nodes: plain names, expanded. name: the job's name there; "" where it was not told.
+    """The scheduler's answer about one job. nodes: plain names, expanded. name: the job's name there; "" if unknown.
 
-    mine: the job belongs to this user; None where the scheduler did not say. own_request: a CANCELLED job was ended by this
-    user, so by us, and not by an operator; None where nobody knows.
+    mine: the job belongs to this user; None if the scheduler did not say.
+    own_request: this user, so hpcq and not an operator, ended a CANCELLED job; None if unknown.
     """
 
     native_id: str
@@ -105,27 +105,27 @@ class JobReport:
     name: str = ""
     mine: bool | None = None
     own_request: bool | None = None
-    #: Only the accounting knows it: the queue has forgotten the job.
+    #: Only the accounting still knows the job; the queue has forgotten it.
     remembered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class QueueQuery:
-    """What one look is to bring; what is left out is not asked for."""
+    """What one poll asks for."""
 
     jobs: Sequence[JobKey] = ()
     nodes: bool = False
-    #: How many jobs of other people wait for nodes of the partition.
+    #: Jobs of other users that wait for nodes of the partition.
     others: bool = False
-    #: How many jobs this user has, ours and all others.
+    #: How many jobs this user has, from hpcq or not.
     mine: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class OtherJob:
-    """A job of somebody else that waits for nodes; sure is False where they may also be broken or reserved by others.
+    """Another user's job that waits for nodes.
 
-    nodes: those that it insists on.
+    sure: False if those nodes may instead be broken or reserved by others. nodes: those that it names.
     """
 
     native_id: str
@@ -135,7 +135,7 @@ class OtherJob:
 
 @dataclass(frozen=True, slots=True)
 class QueueSnapshot:
-    """The answer to a question: `reports` has one entry per id; what was not asked is None."""
+    """The answer to a query. `reports` has one entry per id; a field is None if the query did not ask for it."""
 
     reports: dict[str, JobReport]
     nodes: list[NodeState] | None = None
@@ -145,7 +145,7 @@ class QueueSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """One script to submit: `script` is its absolute path on the cluster, `tag` becomes the job's name."""
+    """One script to submit. `script` is its absolute path on the cluster; `tag` becomes the job's name."""
 
     tag: str
     script: str
@@ -154,55 +154,56 @@ class Submission:
 
 
 class Fate(StrEnum):
-    """What became of a submission, as far as its exit code and words prove it."""
+    """What happened to a submission, as far as its exit code and words prove it."""
 
-    #: The scheduler gave an id of its own pattern.
+    #: The scheduler returned an id of its own form.
     TAKEN = "taken"
-    #: Known words with the scheduler's refusing exit code: it was not taken, and the next try would be told the same.
+    #: Known words with the scheduler's exit code for refusals: not taken, and it would refuse another attempt, too.
     REFUSED = "refused"
-    #: Not taken, or not even submitted, because this user may not have more jobs now.
+    #: Not taken, or not even submitted, because this user may not have more jobs at present.
     LIMITED = "limited"
-    #: Nobody can know whether it was taken: no answer, no id in it, a killed command, a broken connection to the controller.
+    #: hpcq cannot know whether the scheduler took it: no answer, no id in the answer, a killed command,
+    #: a broken connection to the controller.
     UNDETERMINED = "undetermined"
-    #: The refusing exit code with words that hpcq does not know: probably not taken. Look it up, then try again after a pause.
+    #: The exit code for refusals with unknown words: probably not taken. hpcq looks it up, then submits again later.
     UNSURE = "unsure"
 
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """What became of one submission. message: the scheduler's words, or what was missing in its answer."""
+    """The fate of one submission. message: the scheduler's words, or what its answer lacks."""
 
     tag: str
     native_id: str | None
     message: str = ""
     fate: Fate = Fate.TAKEN
-    #: False: the submit command was never run for it, because an earlier one of the wave had met a limit.
+    #: False: hpcq never ran its submit command, because an earlier submission of the wave had reached a limit.
     tried: bool = True
 
     @property
     def refused(self) -> bool:
-        """The scheduler said no, in words that mean no: trying again as it is will not help."""
+        """The scheduler refused it in known words: the same submission would be refused again."""
         return self.fate is Fate.REFUSED
 
     @property
     def limited(self) -> bool:
-        """This user may not have more jobs now."""
+        """This user may not have more jobs at present."""
         return self.fate is Fate.LIMITED
 
     @property
     def undetermined(self) -> bool:
-        """Nobody knows whether the scheduler has it: `find` and the attempt's claim will tell."""
+        """hpcq does not know whether the scheduler has it: `find` and the attempt's claim will show."""
         return self.fate is Fate.UNDETERMINED
 
     @property
     def unsure(self) -> bool:
-        """Not taken in words that hpcq does not know: worth another try after a pause, and a look first."""
+        """Not taken, in words that hpcq does not know: look it up, then submit again after a pause."""
         return self.fate is Fate.UNSURE
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulerSettings:
-    """What a scheduler must know of its cluster file; nothing else of it reaches this floor.
+    """What a scheduler must know of its cluster file. No other part of the file gets here.
 
     The words partition, account, qos and reservation are hpcq's; a scheduler's description says which key of the cluster file
     fills which of them (a queue is a partition).
@@ -212,22 +213,22 @@ class SchedulerSettings:
     account: str | None = None
     qos: str | None = None
     reservation: str | None = None
-    #: The reservation is the run's own: made when it is needed, so it may not be there, and then nothing is within it.
+    #: The run itself makes the reservation when it needs it. Until then no node is in it.
     own_reservation: bool = False
-    #: The jobs of others are asked for so often at most; a look between two of these answers brings the last one.
+    #: hpcq asks for other users' jobs at most once in this time. A poll in between returns the last answer.
     others_period_s: float = 0.0
-    #: Further keys of the cluster file that only this scheduler has, by their names there.
+    #: Further keys of the cluster file that only this scheduler has, by their names in the file.
     extra: Mapping[str, str] = field(default_factory=dict)
-    #: Schedulers that play nodes only: their names, and where the queue is kept.
+    #: Only for schedulers that simulate nodes: the names of the nodes, and the folder of the queue.
     nodes: tuple[str, ...] = ()
     queue_folder: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedItem:
-    """One thing of a site that was looked at: what was found, and what to do if it will not do.
+    """One checked item of a site: what hpcq found, and what to do if that is not good enough.
 
-    ok: campaigns can run. advice with ok: it works, but this follows from it.
+    ok: campaigns can run. advice with ok: it works, with this consequence.
     """
 
     item: str

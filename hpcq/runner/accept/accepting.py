@@ -1,11 +1,11 @@
-"""`hpcq accept`: which nodes need it, what is run, and what comes out.
+"""`hpcq accept`: choose the nodes that need it, run their pairs, and judge the results.
 
-observe     the scheduler's word on drains, reservations, restarts and leaves goes into the database
-choose      nodes that were never accepted, came up or were released since, or that somebody names
-run         the baseline's pairs of these nodes where both ends can be had, else pairs with good nodes
+observe     record the scheduler's report on drains, reservations, restarts and leaves in the database
+choose      nodes that were never accepted, that came up or were released since, or that a person names
+run         the baseline's pairs of these nodes if both ends are available, else pairs with good nodes
 judge       against the baseline, else against peers; the campaign's gates
-run again   suspects with good partners, slow pairs once more; nobody is told after one bad run
-write down  verdicts into the ledger; commands to drain or resume, run only when asked to
+run again   suspects with good partners, slow pairs once more; one bad run alone leads to no verdict
+record      verdicts in the ledger; commands to drain or resume, which hpcq runs only on request
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from hpcq.verdict.words import Verdict
 
 Say = Callable[[str], None]
 
-#: Fewest repetitions of a test: their median is the value of the job.
+#: The fewest repetitions of a test: their median is the value of the job.
 REPETITIONS_MIN = 5
-#: Runs of suspects against good partners, at most.
+#: The most runs of suspects against good partners.
 RETESTS_MAX = 2
-#: Without a baseline, so many of the cluster's newest runs stand for what is expected.
+#: Without a baseline, how many of the cluster's newest runs define what is expected.
 REFERENCE_RUNS = 30
 
 
@@ -67,7 +67,7 @@ class AcceptRequest:
 
 @dataclass(slots=True)
 class ClusterAcceptance:
-    """What came out on one cluster. reasons: why each node was to be tested. commands: what to type, and why."""
+    """The result on one cluster. reasons: why each node needed the test. commands: what to type, and why."""
 
     cluster: str
     reasons: dict[str, str]
@@ -80,11 +80,11 @@ class ClusterAcceptance:
 
     @property
     def all_judged(self) -> tuple[VerdictRecord, ...]:
-        """The cluster, nodes, links and groups."""
+        """Return all judged things: the cluster, nodes, links and groups."""
         return (*self.verdicts.clusters, *self.verdicts.nodes, *self.verdicts.links, *self.verdicts.groups)
 
     def to_json(self) -> dict[str, Any]:
-        """For --json."""
+        """Return the content for --json."""
         parts = {name: list(getattr(self.verdicts, name)) for name in ("clusters", "nodes", "links", "groups", "suspects")}
         refused = [{"command": command, "words": words} for command, words in self.applied.refused]
         left_alone = [{"command": command, "words": words} for command, words in self.applied.left_alone]
@@ -101,9 +101,9 @@ class ClusterAcceptance:
 
 
 def accept(order: AcceptRequest, say: Say) -> list[ClusterAcceptance]:
-    """Accept what needs it on every cluster of the campaign; nothing is run where nothing needs it.
+    """Accept the nodes that need it on every cluster of the campaign. Runs nothing if no node needs it.
 
-    Raises UserError for bad files or an unknown baseline before anything is run.
+    Raises UserError for bad files or an unknown baseline before it runs anything.
     """
     campaign, paths = check_definitions(order.campaign, order.cluster_folders)
     every_link = campaign.pairs.pattern is Pattern.ALL
@@ -134,7 +134,7 @@ class _Acceptor:
         self.runs: list[str] = []
 
     def run(self, *, every_link: bool) -> ClusterAcceptance:
-        """Observe, choose, run, judge, write down. every_link: the campaign wants all pairs."""
+        """Observe, choose, run, judge, record. every_link: the campaign wants all pairs."""
         administration = self.scheduler.administration()
         seen = administration.look() if administration is not None else Upkeep()
         states = {state.node: state for state in self.scheduler.nodes()}
@@ -173,7 +173,7 @@ class _Acceptor:
         return outcome
 
     def _with_clusters_that_pass(self, verdicts: Acceptance, standing: Sequence[VerdictRecord]) -> Acceptance:
-        """A cluster that was slower as a whole passes when most of what was measured is as expected again."""
+        """Let a cluster that was slower as a whole pass if most of the measurements are as expected again."""
         fault = next((one for one in standing if one.kind is Thing.CLUSTER), None)
         passed = [one for one in verdicts.nodes if one.verdict is Verdict.PASS]
         if fault is None or verdicts.clusters or len(passed) * 2 <= len(verdicts.nodes):
@@ -194,7 +194,7 @@ class _Acceptor:
             observed.observed(database, self.name, standing, drained, seen.leaves)
 
     def _measure(self, pairs: Sequence[tuple[str, str]], choice: NodesToTest) -> None:
-        """One run of these pairs, loaded; what cannot be measured becomes rows with reasons."""
+        """Run these pairs once and load the run. What cannot be measured becomes rows with reasons."""
         if not pairs:
             return
         folder = self.order.runs_folder / ".accept" / f"{self.name}-{units.utc_now()[:19].replace(':', '')}-{len(self.runs)}"
@@ -212,7 +212,9 @@ class _Acceptor:
             stages.plan(run, self.name)
             stages.drive(run, self.name, self.say)
         except BaseException:
-            with contextlib.suppress(HpcqError):  # what there is, so that it is not lost; why there is no more is told
+            with contextlib.suppress(
+                HpcqError
+            ):  # load what exists, so that it is not lost; the outer error says why there is no more
                 self._load(run)
             raise
         self._load(run)
@@ -223,7 +225,7 @@ class _Acceptor:
             self.run_ids.append(pair_values.run_id_of(database, run.run_id))
 
     def _again(self, choice: NodesToTest, room: Collection[str]) -> None:
-        """Run bad pairs once more, suspects with good partners, and what one more run may settle."""
+        """Run bad pairs once more, suspects with good partners, and what one more run may decide."""
         for _ in range(RETESTS_MAX):
             found = self.judging.points(self.runs)
             verdicts = self._judged(choice, {}, found)
@@ -246,9 +248,9 @@ class _Acceptor:
             ledger.decide(database, self.name, records, run_id=run_id, baseline=self.order.against)
 
     def _nothing_new(self, one: VerdictRecord) -> bool:
-        """Whether the ledger says more already: of a node that could not be measured, that it failed, or the same.
+        """Whether the ledger already says as much: the node failed, or the same verdict.
 
-        A node that failed and was drained is not covered until its repair, and has not got any better.
+        A node that failed and was drained is not covered until its repair, and has not got better.
         """
         if one.verdict is not Verdict.NOT_COVERED:
             return False
@@ -266,7 +268,7 @@ def _some(pairs: Sequence[tuple[str, str]]) -> str:
 
 @contextlib.contextmanager
 def _alone(runs_folder: Path, cluster: str) -> Iterator[bool]:
-    """Whether no other acceptance of this cluster is under way here; held until the end."""
+    """Whether no other acceptance of this cluster runs here. The lock lasts until the end."""
     runs_folder.mkdir(parents=True, exist_ok=True)
     with (runs_folder / f".accept-{cluster}.lock").open("w") as file:
         try:

@@ -1,4 +1,4 @@
-"""Which nodes an acceptance is about. Pure but for its types."""
+"""Choose the nodes that an acceptance tests. Pure."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from hpcq.verdict.words import Verdict
 
 @dataclass(frozen=True, slots=True)
 class NodeSelection:
-    """Which nodes a person asks for; without any of these, those that need it.
+    """The nodes that a person asks for; with all fields empty, the nodes that need a test.
 
-    since_utc: what came up or was released since then. reservation: its nodes. boot: what booted since its last verdict.
+    since_utc: nodes that came up or were released since then. reservation: its nodes. boot: nodes that booted since
+    their
+    last verdict.
     """
 
     nodes: tuple[str, ...] = ()
@@ -29,7 +31,10 @@ class NodeSelection:
 
 @dataclass(frozen=True, slots=True)
 class NodesToTest:
-    """targets: node -> why. testable: those that can be had now. blocked: node -> why not. room: who can be a partner."""
+    """The nodes to test.
+
+    targets: node -> why. testable: those available now. blocked: node -> why not. room: possible partners.
+    """
 
     targets: dict[str, str]
     testable: tuple[str, ...]
@@ -39,7 +44,7 @@ class NodesToTest:
 
     @property
     def can_run(self) -> bool:
-        """Whether there is anything to measure."""
+        """Whether there is something to measure."""
         return bool(self.testable)
 
 
@@ -50,10 +55,11 @@ def choose(
     idle: set[str],
     standing: Sequence[VerdictRecord] = (),
 ) -> NodesToTest:
-    """Find the nodes that need a verdict and those of them that can be measured now.
+    """Find the nodes that need a verdict, and those of them that can be measured now.
 
-    standing: links and groups at fault. Inside a reservation its own nodes are run with each other, and where it is flexible
-    with idle ones outside, too. Nodes that no reservation of ours holds wait for the next acceptance otherwise.
+    standing: links and groups at fault. The nodes of a reservation are paired with each other and, if it is flexible,
+    also
+    with idle nodes outside. Nodes outside our reservations then wait for the next acceptance.
     """
     idle = idle - {node for one in seen.reservations if one.active for node in one.nodes}
     unknown = [node for node in selection.nodes if node not in known]
@@ -79,7 +85,7 @@ def choose(
 
 
 def _why(selection: NodeSelection, node: NodeState, seen: Upkeep) -> str:
-    """Why a node needs a verdict; empty when it does not."""
+    """Return why a node needs a verdict; empty if it does not."""
     if selection.nodes:
         return "asked for" if node.node in selection.nodes else ""
     if selection.everything:
@@ -105,19 +111,25 @@ def _why(selection: NodeSelection, node: NodeState, seen: Upkeep) -> str:
 
 
 def _judged_utc(node: NodeState) -> str | None:
-    """What its last verdict speaks of: a boot after its measurement is not judged, even if the verdict came later."""
+    """Return the time that its last verdict is about.
+
+    A boot after the measurement is not judged, even if the verdict came later.
+    """
     return None if node.last is None else node.last.measured_utc or node.last.decided_utc
 
 
 def _of_links(standing: Sequence[VerdictRecord], idle: set[str]) -> dict[str, str]:
-    """Both ends of links that failed, from time to time: nothing tells that a cable was changed. Leaves go with their nodes."""
+    """Return both ends of links that failed, so that they are tested again: hpcq cannot see that a cable was changed.
+
+    Leaves are tested with their nodes.
+    """
     links = [one for one in standing if one.kind is Thing.LINK and len(one.nodes) == 2 and not one.waits]
     due = [one for one in links if idle.issuperset(one.nodes)]
     return {node: f"link {one.name} {one.verdict} last time" for one in due for node in one.nodes}
 
 
 def _usable(seen: Upkeep, targets: Mapping[str, str], idle: set[str]) -> Reservation | None:
-    """A reservation that stands, lets this user in, and holds at least two nodes to test, or one where it is flexible."""
+    """Return an active reservation for this user with at least two nodes to test, or with one if it is flexible."""
     for one in seen.reservations:
         held = [node for node in one.nodes if node in targets and not _held(node, seen)]
         if one.active and one.mine and (len(held) >= 2 or (held and one.flex and idle)):

@@ -1,12 +1,12 @@
-"""What to type after an acceptance, in the scheduler's words; and typing what a person said may be typed.
+"""Write the scheduler commands to type after an acceptance, and run those that a person allowed.
 
     failed with most of its partners              drain it
-    passed inside a reservation                   give it back to users; by --apply out of the one that released it to the test
-    not covered: drained, down                    release it to the test: a reservation keeps users off, then the drain ends
+    passed inside a reservation                   give it back to users; --apply only in the reservation for the test
+    not covered: drained, down                    release it to the test: a reservation keeps users off, the drain ends
     not covered, inconclusive: in a reservation   let this user in, or let its jobs have partners outside
 
-A node that is drained was not measured, because a scheduler runs nothing there: so no verdict ends a drain. Nothing drains a
-node whose other pairs are fine: not for a link, not for the uplink of its leaf.
+A scheduler runs nothing on a drained node, so hpcq cannot measure it, and no verdict ends a drain. hpcq does not drain
+a node whose other pairs are fine: neither for a link nor for the uplink of its leaf.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hpcq.verdict.words import Verdict
 
 
 class Order(StrEnum):
-    """What a command does; the scheduler writes the line for it."""
+    """What a command does. The scheduler writes the line for it."""
 
     DRAIN = "drain"
     GIVE_BACK = "give_back"
@@ -34,9 +34,9 @@ class Order(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A line for the cluster's shell. by_apply: whether --apply runs it; the others are a person's decision.
+    """A line for the cluster's shell. by_apply: whether --apply runs it; a person decides on the others.
 
-    reservation: the one that the order is about. reason: what a drain says to others.
+    reservation: the one that the order changes. reason: what a drain tells other people.
     """
 
     command: str
@@ -50,7 +50,10 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What --apply did with commands: (printed, run), (run, the scheduler's words against it), (printed, what had changed)."""
+    """What --apply did with commands.
+
+    Three groups: (printed, run), (run, the scheduler's words against it), (printed, what had changed).
+    """
 
     done: tuple[tuple[str, str], ...] = ()
     refused: tuple[tuple[str, str], ...] = ()
@@ -58,7 +61,7 @@ class Applied:
 
 
 class Orders:
-    """Writes commands for one cluster; an order that its scheduler has no line for is left out."""
+    """Writes commands for one cluster. It leaves out an order for which the scheduler has no line."""
 
     def __init__(self, administration: Administration | None, seen: Upkeep) -> None:
         self._administration = administration
@@ -70,7 +73,7 @@ class Orders:
         return self._of(line, why, Order.DRAIN, by_apply=by_apply, nodes=nodes, reason=reason)
 
     def give_back(self, standing: Reservation, nodes: Sequence[str], why: str) -> list[Command]:
-        """Take nodes out of a reservation; --apply does it with hpcq's own only."""
+        """Take nodes out of a reservation. --apply does this only in hpcq's own reservation."""
         line = self._administration.give_back(standing, nodes) if self._administration else None
         return self._of(line, why, Order.GIVE_BACK, by_apply=standing.own, nodes=nodes, reservation=standing.name)
 
@@ -80,7 +83,7 @@ class Orders:
         return self._of(line, why, Order.RESUME, nodes=nodes)
 
     def reserve(self, nodes: Sequence[str], standing: Reservation | None, why: str) -> list[Command]:
-        """Keep users off nodes, then end their drains."""
+        """Keep users off nodes, then end the drains of these nodes."""
         if self._administration is None:
             return []
         reserve = self._administration.reserve(nodes, self._seen.user, standing)
@@ -94,7 +97,7 @@ class Orders:
         return self._of(line, why, Order.ADMIT, reservation=reservation)
 
     def open_outward(self, reservation: str, why: str) -> list[Command]:
-        """Let jobs of a reservation have nodes outside."""
+        """Let jobs of a reservation also use nodes outside it."""
         line = self._administration.open_outward(reservation) if self._administration else None
         return self._of(line, why, Order.OPEN_OUTWARD, reservation=reservation)
 
@@ -115,7 +118,10 @@ class Orders:
 def commands_for(
     verdicts: Acceptance, seen: Upkeep, administration: Administration | None, inside: str | None = None
 ) -> list[Command]:
-    """Drain what failed, give back what passed, release to the test what could not be measured. inside: where it was run."""
+    """Drain what failed, give back what passed, release to the test what could not be measured.
+
+    inside: the reservation in which the test ran.
+    """
     orders = Orders(administration, seen)
     found = [
         command
@@ -134,7 +140,7 @@ def commands_for(
 
 
 def apply(transport: Transport, administration: Administration | None, commands: Sequence[Command]) -> Applied:
-    """Run those that may be run, each on the states of this moment; the others are tried when one is refused."""
+    """Run the allowed commands, each after a new query of the states. If the scheduler refuses one, run the others."""
     done, refused, left_alone = [], [], []
     for one in commands:
         if not one.by_apply or administration is None:
@@ -152,7 +158,7 @@ def apply(transport: Transport, administration: Administration | None, commands:
 
 
 def _line_now(administration: Administration, one: Command) -> tuple[str | None, str]:
-    """The order as it must be given at this moment; None, and why, where nothing of it is left to do."""
+    """Return the order as it must be given now; None, and why, if nothing of it is left to do."""
     seen = administration.look()
     if one.order is Order.DRAIN:
         free = [name for name in one.nodes if name in seen.nodes and not seen.nodes[name].drained]
@@ -171,7 +177,10 @@ def _line_now(administration: Administration, one: Command) -> tuple[str | None,
 
 
 def _after(orders: Orders, verdicts: Acceptance, standing: Reservation) -> list[Command]:
-    """Of a reservation that was tested: give back who passed; where the fault is open, let partners outside tell."""
+    """After the test of a reservation: give back nodes that passed.
+
+    If the fault is still open, admit partners from outside.
+    """
     behind = {node for one in verdicts.groups if one.verdict is Verdict.FAILED for node in one.nodes}
     mine = [one for one in verdicts.nodes if one.name in standing.nodes]
     passed = [one.name for one in mine if one.verdict is Verdict.PASS and one.name not in behind]
@@ -190,13 +199,13 @@ def _holder(name: str, seen: Upkeep) -> Reservation | None:
 
 
 def _kept_out(name: str, seen: Upkeep) -> bool:
-    """Whether somebody's reservation does not let this user at the node."""
+    """Whether another reservation keeps this user off the node."""
     held = _holder(name, seen)
     return held is not None and not held.mine
 
 
 def _admit(orders: Orders, name: str, seen: Upkeep) -> list[Command]:
-    """What would let the test have a node that a reservation holds."""
+    """Return what would give the test access to a node that a reservation holds."""
     held = _holder(name, seen)
     if held is None:
         return []
@@ -208,7 +217,10 @@ def _admit(orders: Orders, name: str, seen: Upkeep) -> list[Command]:
 
 
 def _release(orders: Orders, names: Sequence[str], seen: Upkeep) -> list[Command]:
-    """Nodes that the scheduler gives to nobody, to the test and not to users, who would be the first to try them else."""
+    """Release nodes that are out of service to the test, not to users.
+
+    Otherwise users would be the first to try them.
+    """
     dead = [name for name in names if seen.nodes[name].drained or seen.nodes[name].down]
     silent = [name for name in dead if seen.nodes[name].down]
     later = f"; once {', '.join(silent)} answers" if silent else ""

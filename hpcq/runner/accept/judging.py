@@ -1,4 +1,4 @@
-"""From loaded runs to verdicts: points, what is known of nodes beside them, what changed, and since when all is slower."""
+"""Turn loaded runs into verdicts: points, facts about nodes, what changed, and since when the cluster is slower."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from hpcq.verdict.causes import rank, say
 from hpcq.verdict.record import VerdictRecord
 from hpcq.verdict.words import Verdict
 
-#: So many runs are looked through for when a cluster got slower.
+#: How many runs to search for the moment when a cluster got slower.
 SINCE_RUNS = 60
-#: So many results per side are asked for facts that differ.
+#: How many results per side to compare for facts that differ.
 FACTS_OF_RESULTS = 40
 
 
@@ -43,7 +43,7 @@ class Judging:
         self.standing: Sequence[Sides] = ()
 
     def check_baseline(self) -> None:
-        """Raise UserError for a baseline without any value on this cluster: everything would be without a reference."""
+        """Raise UserError for a baseline without any value on this cluster: nothing would have a reference."""
         if self.baseline is None:
             return
         with reading(self.database) as database:
@@ -54,7 +54,7 @@ class Judging:
                 )
 
     def points(self, runs: Sequence[str]) -> Measured:
-        """What these runs brought, as points."""
+        """Return what these runs measured, as points."""
         with reading(self.database) as database:
             return measured(
                 database, self.cluster, runs, reference=self.reference, leaf_of=self.leaf_of, baseline=self.baseline
@@ -63,7 +63,10 @@ class Judging:
     def verdicts(
         self, targets: Sequence[str], found: Measured, missing: Mapping[str, str], now: Upkeep | None = None
     ) -> Acceptance:
-        """Judge the targets. now: what the scheduler says after the measurement, to see who booted meanwhile."""
+        """Judge the targets.
+
+        now: the scheduler's report after the measurement, which shows nodes that booted meanwhile.
+        """
         booted = dict(found.booted)
         for node, state in now.nodes.items() if now is not None else ():
             first_utc = found.first_utc.get(node)
@@ -75,7 +78,7 @@ class Judging:
         return replace(verdicts, nodes=dated)
 
     def changed(self, verdicts: Acceptance, run_ids: Sequence[int]) -> dict[str, str]:
-        """What differs between the reference and now: on nodes at fault, and on the whole cluster."""
+        """Return what differs between the reference and now, on nodes at fault and on the whole cluster."""
         found = {}
         with reading(self.database) as database:
             for one in (*verdicts.clusters, *verdicts.nodes):
@@ -86,7 +89,7 @@ class Judging:
         return found
 
     def with_since(self, verdicts: Acceptance) -> Acceptance:
-        """The cluster's verdict with the run since which it is slower."""
+        """Add to the cluster's verdict the run since which the cluster is slower."""
         if not verdicts.clusters or self.baseline is None:
             return verdicts
         with reading(self.database) as database:
@@ -115,7 +118,10 @@ class Judging:
         return tuple(sorted({node for pair in pairs for node in pair}))
 
     def _since(self, database: Connection) -> str:
-        """Since which run the level of the cluster is below its baseline: `slower since run X (UTC), as expected last in Y`."""
+        """Return since which run the cluster's level is below its baseline.
+
+        Form: `slower since run X (UTC), as expected last in Y`.
+        """
         expected = {
             one.series_id: median(oriented(value, Better(one.better)) for value in one.values)
             for one in outcomes_in(database, self.reference, cluster=self.cluster)
@@ -133,7 +139,10 @@ class Judging:
 
 
 def since_words(levels: Iterable[tuple[str, str, float]]) -> str:
-    """levels: (run, UTC, change from the baseline) of runs, the newest first. Empty where the newest is as expected."""
+    """Return these words; empty if the newest run is as expected.
+
+    levels: (run, UTC, change from the baseline) of runs, the newest first.
+    """
     bound = -Scale.speed(0.0).effect / 2
     first: tuple[str, str, float] | None = None
     for one in levels:
@@ -146,7 +155,7 @@ def since_words(levels: Iterable[tuple[str, str, float]]) -> str:
 
 
 def _of_node(facts: Mapping[tuple[str, str], Any], node: str, called: str = "") -> dict[tuple[str, str], Any]:
-    """The facts of one node whichever end it was, and those of the build. called: a name for it instead of its own."""
+    """Return the facts of one node, whichever end it was, and those of the build. called: another name for the node."""
     kept = {}
     for (where, name), value in facts.items():
         if where in {f"client {node}", f"server {node}"}:

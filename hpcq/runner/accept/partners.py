@@ -1,9 +1,9 @@
-"""Which pairs tell most of the nodes under test, and which ones of those that came out slow. Pure.
+"""Choose the pairs that reveal most about the nodes under test, and about those that were slow. Pure.
 
-    partners(...)      PARTNERS for each node: one in its own leaf, the others beyond, spread evenly over all who can be had
-    again(...)         slow pairs once more; suspects with good partners; where a leaf is suspected, its other nodes, too
+    partners(...)      PARTNERS per node: one in its own leaf, the others spread evenly over all available nodes
+    again(...)         slow pairs once more; suspects with good partners; of a suspected leaf also the other nodes
 
-Each pair stands there in both directions: what limits a node's sending does not show where it only receives.
+Each pair occurs in both directions: a limit on a node's sending does not show while it only receives.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from hpcq.planning.pairs import Pair
 from hpcq.sorting import natural
 from hpcq.verdict.acceptance.judge import Acceptance
 
-#: Partners of each node under test, where nothing asks for more.
+#: Partners per node under test, by default.
 PARTNERS = 3
-#: Partners at most, where the campaign or the baseline has all pairs: links beyond are not covered.
+#: The most partners if the campaign or the baseline has all pairs. Acceptance does not cover further links.
 PARTNERS_MAX = 16
-#: A pair that ran so often is not run again in the same acceptance.
+#: A pair that ran this many times does not run again in the same acceptance.
 RUNS_ENOUGH = 3
-#: Nodes of a large machine that are looked at as partners of each.
+#: On a large machine, how many nodes are candidates for each node's partners.
 SPREAD = 64
 
 
@@ -35,12 +35,12 @@ def partners(
     met: Collection[Pair] = (),
     every_link: bool = False,
 ) -> list[Pair]:
-    """Pairs for these nodes, PARTNERS each at least: those of the baseline first, then good partners, then whoever can be had.
+    """Return pairs for these nodes, at least PARTNERS each.
 
-    All of a node's pairs in the baseline are wanted, up to PARTNERS_MAX; every_link: and all that the baseline has not.
-
-    room: who can be had. baseline: pairs that have values to be held against. good: nodes that passed. met: pairs that ran
-    already and are not wanted again.
+    The pairs of the baseline come first, then good partners, then any available node. It wants all of a node's pairs in
+    the baseline, up to PARTNERS_MAX. every_link: it also wants all pairs that the baseline lacks.
+    room: available partners. baseline: pairs that have reference values. good: nodes that passed. met: pairs that have
+    already run and are not wanted again.
     """
     plan = _Plan(targets, room, baseline=baseline, good=good, leaf_of=leaf_of or {}, met=met)
     for turn in range(PARTNERS_MAX):
@@ -50,7 +50,7 @@ def partners(
 
 
 def again(verdicts: Acceptance, room: Collection[str], *, counts: Mapping[Pair, int], leaf_of: Mapping[str, str]) -> list[Pair]:
-    """What to run before anybody is told. counts: in how many runs each pair was."""
+    """Return what to run before hpcq reports anything. counts: in how many runs each pair was."""
     once = [pair for pair in (*verdicts.open, *verdicts.unsettled) if counts.get(pair, 0) < RUNS_ENOUGH]
     for pairs in verdicts.explained:
         if all(counts.get(pair, 0) < 2 for pair in pairs):
@@ -67,7 +67,7 @@ def again(verdicts: Acceptance, room: Collection[str], *, counts: Mapping[Pair, 
 
 
 def _some(pairs: Sequence[Pair]) -> list[Pair]:
-    """Of the pairs that a culprit explains, so many that each of its nodes runs with PARTNERS others again."""
+    """Of the pairs that a culprit explains, return enough to run each node again with PARTNERS others."""
     count: Counter[str] = Counter()
     taken = []
     for ends in dict.fromkeys(frozenset(pair) for pair in pairs):
@@ -78,7 +78,7 @@ def _some(pairs: Sequence[Pair]) -> list[Pair]:
 
 
 def _may_be_its_leaf(node: str, slow: Collection[Pair], leaf_of: Mapping[str, str], met: Collection[Pair]) -> bool:
-    """Whether a suspect is slow beyond its leaf, and not known to be slow within."""
+    """Whether a suspect is slow outside its leaf, and not known to be slow inside."""
     mine = [pair for pair in met if node in pair and leaf_of.get(pair[0]) and leaf_of.get(pair[1])]
     inside = [pair for pair in mine if leaf_of[pair[0]] == leaf_of[pair[1]]]
     beyond = [pair for pair in mine if pair not in inside]
@@ -86,12 +86,12 @@ def _may_be_its_leaf(node: str, slow: Collection[Pair], leaf_of: Mapping[str, st
 
 
 def both_ways(pairs: Sequence[Pair]) -> list[Pair]:
-    """Each pair with its reverse."""
+    """Return each pair and its reverse."""
     return [pair for client, server in pairs for pair in ((client, server), (server, client))]
 
 
 class _Plan:
-    """Pairs so far, and how often each node is in one."""
+    """The pairs so far, and how many each node has."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class _Plan:
         self.pairs: list[Pair] = []
 
     def add(self, node: str, turn: int, *, every_link: bool) -> None:
-        """The next partner of a node that is behind: the first in its own leaf where there is somebody."""
+        """Add the next partner of a node that needs one. The first comes from its own leaf if possible."""
         if self.count[node] > turn:
             return
         if turn >= PARTNERS and not every_link:
@@ -142,7 +142,7 @@ class _Plan:
         return [one for one in others if one in self.place and one != node and frozenset((node, one)) not in self.taken]
 
     def _candidates(self, node: str) -> list[str]:
-        """Everybody, or on a large machine its partners of the baseline and some that are spread over all of it."""
+        """Return all nodes; on a large machine, its partners in the baseline and some spread over the machine."""
         if len(self.room) <= 2 * SPREAD:
             return self.room
         found = self.neighbours.get(node, [])[:SPREAD]
@@ -153,7 +153,10 @@ class _Plan:
         return list(dict.fromkeys(found))
 
     def _cost(self, node: str, other: str) -> tuple[object, ...]:
-        """Lowest is best: has a baseline, is trusted, has few partners yet, stands in a leaf that the node has not met."""
+        """Return the sort key of a partner; lowest is best.
+
+        It has a baseline, is trusted, has few partners yet, and is in a leaf that the node has not met.
+        """
         trust = 0 if other in self.good else 1 if other in self.targets else 2
         seen = self.met_leaves.get(node, Counter())[self._leaf(other) or other]
         distance = (self.place[other] - self.place.get(node, 0)) % max(1, len(self.room))

@@ -1,7 +1,7 @@
-"""Results of acceptance runs as points: every test of every pair in every run, as a change from what is expected.
+"""Turn results of acceptance runs into points: each test of each pair in each run, as a change from what is expected.
 
-Every test is judged by its main metric, and once more by the share of packets that arrived: a good congestion control hides
-five lost packets in a hundred from the throughput of a short network, and a median round trip never shows them.
+Two values judge each test: its main metric, and the share of packets that arrived. A good congestion control hides 5 %
+packet loss from the throughput of a short network, and a median round trip never shows it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NO_DIRECTION = Scale.speed(0.005)
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What acceptance runs brought. first_utc: start of each node's first measurement. flaws: by node, in words."""
+    """What acceptance runs measured. first_utc: start of each node's first measurement. flaws: by node, in words."""
 
     points: tuple[PairPoint, ...] = ()
     first_utc: Mapping[str, str] = field(default_factory=dict)
@@ -47,7 +47,10 @@ def measured(
     database: Connection, cluster: str, runs: Sequence[str], *, reference: Sequence[int], leaf_of: Mapping[str, str],
     baseline: str | None,
 ) -> Measured:  # fmt: skip
-    """Every test of every pair in these runs, in their order, against the reference runs. baseline: its name, if it is one."""
+    """Return each test of each pair in these runs, in their order, against the reference runs.
+
+    baseline: its name, if the reference is one.
+    """
     run_ids = [pair_values.run_id_of(database, run) for run in runs]
     if not run_ids:
         return Measured()
@@ -78,8 +81,9 @@ def measured(
 class PointMaker:
     """What all tests of some runs have in common. Pure.
 
-    numbers: of each run, from 1. baseline: its name; None: the reference is what the cluster's other pairs do. broken,
-    open_gates: by (run, series_id), the gate that a series broke, and why one could not be judged.
+    numbers: of each run, from 1. baseline: its name; None: the reference is the cluster's other pairs. broken,
+    open_gates:
+    by (run, series_id), the gate that a series broke, and why hpcq could not judge one.
     """
 
     numbers: Mapping[str, int]
@@ -89,7 +93,7 @@ class PointMaker:
     open_gates: Mapping[tuple[str, int], str] = field(default_factory=dict)
 
     def speed_points(self, test: str, now: Sequence[SeriesOutcome], before: Sequence[SeriesOutcome]) -> list[PairPoint]:
-        """One test by its main metric; what failed is a point, too."""
+        """Return the points of one test by its main metric. A failure is a point, too."""
         usual = _disturbed_as_usual((*before, *now))
         expected = Expected(
             [_values(one, test, clean=not usual) for one in before],
@@ -146,7 +150,7 @@ class PointMaker:
         before: Sequence[SeriesOutcome],
         losses: Mapping[int, Mapping[tuple[str, str], float]],
     ) -> list[PairPoint]:
-        """One test by the share of packets that arrived; only where both it and a reference tell."""
+        """Return the points of one test by the share of packets that arrived, if it and a reference have that share."""
         earlier, own_values = (
             [PairValues(one.client, one.server, test, tuple(value for _, value in _arrived(one, losses))) for one in several]
             for several in (before, now)
@@ -182,13 +186,13 @@ class PointMaker:
 
 
 def _arrived(one: SeriesOutcome, losses: Mapping[int, Mapping[tuple[str, str], float]]) -> list[tuple[JobOutcome, float]]:
-    """Of each job of a series that can tell: the share of packets that arrived."""
+    """For each job of a series that has it, return the share of packets that arrived."""
     known = losses.get(one.series_id, {})
     return [(job, 1 - known[job.run, job.job]) for job in one.jobs if (job.run, job.job) in known]
 
 
 def _gates(database: Connection, runs: Sequence[str]) -> tuple[dict[tuple[str, int], str], dict[tuple[str, int], str]]:
-    """By run and series: the gate of the campaign that it broke, and why a gate could not be judged."""
+    """Return by run and series the gate of the campaign that it broke, and why hpcq could not judge a gate."""
     broken, unclear = {}, {}
     for run in runs:
         for one in judge_run(database, run):
@@ -208,7 +212,10 @@ def _by_test(series: Iterable[SeriesOutcome], names: Mapping[tuple[str, str], st
 
 
 def _values(one: SeriesOutcome, test: str, *, clean: bool = False) -> PairValues:
-    """One oriented value per job; clean: without jobs that others disturbed, which make no reference."""
+    """Return one oriented value per job.
+
+    clean: without jobs that others disturbed, because such jobs make no reference.
+    """
     if one.better == Better.NONE.value:
         return PairValues(one.client, one.server, test, ())
     values = [job.clean_value if clean else job.value for job in one.jobs]
@@ -218,7 +225,10 @@ def _values(one: SeriesOutcome, test: str, *, clean: bool = False) -> PairValues
 
 
 def _disturbed_as_usual(series: Iterable[SeriesOutcome]) -> bool:
-    """Whether most jobs of a test ran beside other work: that is how this site is, and the others tell of no quieter one."""
+    """Whether most jobs of a test ran beside other work.
+
+    Then that is normal for this site, and the other jobs do not stand for a quieter one.
+    """
     measured_jobs = [job for one in series for job in one.jobs if job.value is not None]
     return sum(job.clean_value is None for job in measured_jobs) * 2 > len(measured_jobs)
 
@@ -232,7 +242,7 @@ def _ends(one: SeriesOutcome) -> tuple[str, str]:
 
 
 def _first_utc(now: Iterable[SeriesOutcome]) -> dict[str, str]:
-    """By node when its first measurement of these runs began."""
+    """Return by node when its first measurement of these runs began."""
     found: dict[str, str] = {}
     for one in now:
         for job in one.jobs:
@@ -245,7 +255,10 @@ def _first_utc(now: Iterable[SeriesOutcome]) -> dict[str, str]:
 def _flaws(
     database: Connection, cluster: str, run_ids: Sequence[int], baseline: Sequence[int], nodes: set[str]
 ) -> dict[str, str]:
-    """By node what its evidence says is wrong with it; not what it said in the baseline, nor what it says of most nodes."""
+    """Return by node what its evidence reports as wrong with it.
+
+    It leaves out what the evidence said in the baseline, and what it says of most nodes.
+    """
     known = {(one.node, one.rule) for one in pair_values.flaws_in(database, baseline, cluster)} if baseline else set()
     found: dict[str, list[pair_values.Flaw]] = {}
     for one in pair_values.flaws_in(database, run_ids, cluster):

@@ -1,4 +1,4 @@
-"""One cluster's own pairs in a run, as their driver holds them."""
+"""What the driver of one cluster's own pairs holds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hpcq.runner.queue.record import Record
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterRun:
-    """What a driver has: the journal, the queue, and what the run may take of the cluster."""
+    """The state of a driver: the journal, the queue, and what the run may take of the cluster."""
 
     record: Record[ClusterState]
     queue: ClusterQueue
@@ -34,18 +34,21 @@ class ClusterRun:
 
     @property
     def folder(self) -> Path:
-        """The cluster's part of the run folder."""
+        """Return the cluster's part of the run folder."""
         return self.queue.folder
 
     @property
     def root(self) -> str:
-        """Its counterpart on the cluster."""
+        """Return the counterpart of that folder on the cluster."""
         return self.queue.root
 
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """The pairs that wait for a job, in plan order; made one by one on demand, since there may be half a million."""
+    """The pairs that wait for a job, in plan order.
+
+    It makes them one by one on demand, since there may be half a million.
+    """
 
     state: ClusterState
     held: Mapping[int, float]
@@ -58,5 +61,5 @@ class Pending:
                 yield self.state.plan.pair_at(index)
 
     def __len__(self) -> int:
-        """How many wait, held ones too."""
+        """Return how many pairs wait, including those on hold."""
         return len(self.state.pending) if self.due is None else len(self.state.pending.keys() & self.due)

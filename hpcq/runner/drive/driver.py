@@ -1,14 +1,14 @@
-"""One driver of one cluster: waves of jobs from the nodes idle now.
+"""The driver of one cluster: it submits waves of jobs for the nodes that are idle now.
 
-    find     what an earlier driver left: submissions of which nobody knows are looked up, or claimed so they never run
-    look     one command: all live attempts, the nodes if there is something to submit, who else waits if we yield
-    take     ended attempts are fetched in few copies and judged, then written down with one wait for the disk
-    withdraw queued jobs that users need to be out of the way, or that can never start
+    find     look up submissions whose fate an earlier driver left open, or claim them so that they never run
+    look     one command: all live attempts, the nodes if pairs are pending, waiting jobs of others if we yield
+    take     fetch ended attempts in few copies, judge them, and record them with one wait for the disk
+    withdraw queued jobs that stand in users' way, or that can never start
     refill   nodes idle now + what is pending -> a wave
     sleep    growing; pace.py
 
-Everything it knows is in the journal before it acts on it, so it can be killed anywhere. docs/driver.md says what it promises.
-What it shares with the driver of a link is in queue/cluster_queue.py.
+It records everything in the journal before it acts, so you can kill it at any point. docs/driver.md lists its
+promises. queue/cluster_queue.py has what it shares with the driver of a link.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Driver:
         self._submitter = Submitter(cluster_run)
         self._spools = Spools(self.queue)
         self._wait = WaitForNodes(self.record, self.clock)
-        #: The pairs to play now; None: all.
+        #: The pairs to run now; None: all.
         self._due: frozenset[int] | None = None
 
     # -- the loop ---------------------------------------------------------------------------------------------------
@@ -51,7 +51,7 @@ class Driver:
     def drive(self, due: Collection[int] | None = None, *, only_submit: bool = False) -> None:
         """Run until nothing is pending or live; with only_submit, until the first wave is submitted.
 
-        due: play these pairs only, as places in the plan, and leave the others pending.
+        due: run only these pairs, as indices in the plan, and leave the others pending.
         """
         self._due = None if due is None else frozenset(due)
         self._wait.end()
@@ -66,7 +66,7 @@ class Driver:
                 self.pace.sleep(eager=eager)
 
     def finish(self) -> dict[str, Any]:
-        """Close the part: all is done or given up. Returns what driven.json says."""
+        """Close the part: every pair is done or given up. Returns the content of driven.json."""
         if self.account.own_reservation is not None:
             self.account.own_reservation.drop(patiently=True)
         self.record.note("closed")
@@ -76,11 +76,11 @@ class Driver:
         return driven
 
     def _pending(self) -> Pending:
-        """What waits for a job."""
+        """Return the pairs that wait for a job."""
         return Pending(self.state, self.queue.retry_later.held_until, self._due)
 
     def _turn(self) -> bool:
-        """Look once and do what follows; returns whether more may be done soon."""
+        """Poll once and act on the answer. Returns whether there may soon be more to do."""
         before = len(self.record.journal)
         self._obey_cancel()
         self.queue.find_undetermined()
@@ -99,7 +99,10 @@ class Driver:
         return last_ones_run or (changed and bool(self._pending()))
 
     def cancel(self, reason: str) -> None:
-        """Plan nothing more; the loop orders the end of every attempt until it is seen, and fetches what was measured."""
+        """Plan nothing more.
+
+        The loop orders the end of all attempts until they have ended, and fetches their measurements.
+        """
         if not self.state.cancelled:
             self.record.note("cancel", reason=reason)
         self.record.not_run(list(self.state.pending), reason)
@@ -126,7 +129,7 @@ class Driver:
         own_reservation = self.account.own_reservation
         if wave and own_reservation is not None and own_reservation.wanted:
             if self._reserve(own_reservation, states):
-                within = self.queue.look(refill=True)  # the nodes as they are seen from inside
+                within = self.queue.look(refill=True)  # the nodes as a job in the reservation sees them
                 self._refill(within, within.nodes or ())
         elif wave:
             self._wait.end()
@@ -135,11 +138,11 @@ class Driver:
             self.queue.find_undetermined()
         elif not self.state.active and any(self._pending()):
             if own_reservation is not None and self._wait.waiting:
-                own_reservation.drop()  # others of the wanted nodes may be idle by now
+                own_reservation.drop()  # other wanted nodes may be idle by now
             self._wait_for_nodes(states, full=room == 0)
 
     def _reserve(self, own_reservation: OwnReservation, states: Sequence[NodeState]) -> bool:
-        """Make the reservation for the next jobs; whether it is there, or the campaign goes on without."""
+        """Make the reservation for the next jobs. Returns whether it exists, or the campaign continues without it."""
         pending = self._pending()
         wanted = {node for pair in pending for node in (pair.client, pair.server)}
         idle = {state.node for state in states if state.condition is NodeCondition.IDLE}
@@ -161,12 +164,15 @@ class Driver:
         if self.state.plan.allocation != "pair":
             allocations = choose_allocations(pending, idle, jobs, budget, self.state.plan)
             return [[pair_index_of(pair.job_id) for pair in pairs] for pairs in allocations]
-        # Who yields queues nothing behind its own jobs: a user's job need not wait for more than the one that runs.
+        # If the campaign yields, hpcq queues nothing behind its own jobs: users wait for at most the running one.
         layers = 1 if budget.gives_way else None
         return [[pair_index_of(pair.job_id)] for pair in choose_wave(pending, idle, jobs, budget, layers_at_most=layers)]
 
     def _wait_for_nodes(self, states: Sequence[NodeState], *, full: bool) -> None:
-        """Wait for users to leave and, where the campaign says so, for nodes to come back; give up what has waited too long."""
+        """Wait for busy nodes, and for nodes to come back if the campaign says so.
+
+        Give up pairs that waited too long.
+        """
         by_name = {state.node: state for state in states}
         plan, cluster = self.state.plan, self.queue.cluster
         pending = [pair_index_of(pair.job_id) for pair in self._pending()]

@@ -1,8 +1,8 @@
-"""What tournaments that still run have measured: the new lines' heads of their spools, read with every look at the scheduler.
+"""Read what running tournaments have measured so far: with each poll, the heads of the new lines of their spools.
 
     spool.jsonl there --tail, heads only--> journal event `spooled` --> state, progress, hpcq status
 
-The whole spool comes when the job has ended; until then what counts is only shown, and nothing is decided by it.
+hpcq fetches the whole spool when the job has ended. Until then it only shows the count, and decides nothing by it.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from hpcq.scheduler.types import JobState
 from hpcq.transport import quote
 
 _SIGN = b"@spool "
-#: Enough of a line to know what was measured and whether; and how many lines a look brings at most.
+#: Enough of a line to see what was measured and whether it was; and how many lines one poll reads at most.
 _HEAD_BYTES = 400
 _LINES_MAX = 20_000
 
 
 class Spools:
-    """Where in the spools of running tournaments the last look ended."""
+    """The offsets in the spools of running tournaments up to which the last poll read."""
 
     def __init__(self, queue: ClusterQueue) -> None:
         self._queue = queue
         self._read_bytes: dict[str, int] = {}
 
     def read(self) -> None:
-        """Write down what was measured since the last look."""
+        """Record what was measured since the last poll."""
         queue = self._queue
         playing = [one for one in queue.known() if one.shared and one.state is JobState.RUNNING]
         if not playing:
@@ -37,7 +37,7 @@ class Spools:
         queue.record.note_all([{"event": "spooled", "tag": tag, "measured_of": steps} for tag, steps in found if steps])
 
     def _command(self, attempt: Attempt) -> str:
-        """A line of the answer is the length of a whole line of the spool and its head; a torn one waits for its rest."""
+        """Print, per complete line, its length and its head. A torn line waits until the rest is there."""
         path = quote(f"{self._queue.root}/{attempt.folder}/{SPOOL}")
         start = self._read_bytes.get(attempt.tag, 0) + 1
         program = f"NR > {_LINES_MAX} {{ exit }} /}}$/ {{ print length($0) + 1, substr($0, 1, {_HEAD_BYTES}) }}"

@@ -1,4 +1,4 @@
-"""What the journal of a cluster means: its attempts, each of one pair or, in a tournament, of many.
+"""Fold the journal of a cluster into its attempts, each of one pair or, in a tournament, of many.
 
 attempt -> submitted | refused -> state … -> ended {measured: steps that have a result}
 """
@@ -20,29 +20,29 @@ class ClusterState(RunState):
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
         self.node_seconds = 0.0
-        #: Allocations so far that several pairs shared.
+        #: Number of allocations so far that several pairs shared.
         self.tournament_count = 0
         self._numbers: dict[int, int] = {}
-        #: What tournaments that still run have measured, by tag and pair: shown, and counted for good when they end.
+        #: What running tournaments have measured, by tag and pair. hpcq shows it, and counts it finally when they end.
         self._spooled: dict[str, dict[int, set[StepKey]]] = {}
 
     @classmethod
     def replay(cls, plan: Plan, events: Iterable[Mapping[str, Any]]) -> ClusterState:
-        """The state after all these events."""
+        """Return the state after all these events."""
         return cls(plan).replayed(events)
 
     def next_attempt_no(self, pair_index: int) -> int:
-        """The number of the attempt that would be made now."""
+        """Return the number of the next attempt."""
         return self._numbers.get(pair_index, 0) + 1
 
     def measured_pairs(self) -> list[int]:
-        """The pairs of which nothing is missing any more, as far as one knows."""
+        """Return the pairs that lack no measurement any more, as far as hpcq knows."""
         playing = [index for steps in self._spooled.values() for index in steps if not self._missing_now(index)]
         return super().measured_pairs() + [index for index in playing if self.missing(index)]
 
     @property
     def measured_now_count(self) -> int:
-        """Measurements so far, those of tournaments that still run among them."""
+        """Return how many measurements exist so far, including those of running tournaments."""
         spooled = ((index, steps) for of_pairs in self._spooled.values() for index, steps in of_pairs.items())
         return self.measured_count + sum(len(steps & self.missing(index)) for index, steps in spooled)
 

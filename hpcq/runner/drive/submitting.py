@@ -1,8 +1,8 @@
-"""From pairs to queued jobs: committed to the journal, rendered, copied, submitted.
+"""Turn pairs into queued jobs: commit them to the journal, render, copy and submit them.
 
-too dear    the budget would not hold if the job needed its whole time limit: it waits for others to end, or gets a shorter one
+too dear    the job's whole time limit would exceed the budget: it waits for others to end, or gets a shorter limit
 
-What refusals mean stands in queue/refusals.py.
+queue/refusals.py interprets refusals.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hpcq.runner.drive.cluster_run import ClusterRun
 from hpcq.runner.drive.tournaments import Tournament, make_tournament, write_any
 from hpcq.runner.queue.jobs import Job, make_job
 
-#: Jobs committed, copied and submitted at a time: bounds memory, and what a limit sends back.
+#: How many jobs to commit, copy and submit at a time: bounds memory, and how many jobs go back after a refusal.
 _CHUNK = 200
 
 
@@ -28,7 +28,7 @@ class Submitter:
         self._run = cluster_run
 
     def submit(self, wave: Sequence[Sequence[int]], idle: Sequence[str]) -> None:
-        """Submit one job for each of these lists of pairs; ends early where no more are allowed."""
+        """Submit one job for each of these lists of pairs. Stops early when the site allows no more."""
         run = self._run
         for start in range(0, len(wave), _CHUNK):
             jobs = self._affordable([self._job(indices, place) for place, indices in enumerate(wave[start : start + _CHUNK])])
@@ -40,7 +40,10 @@ class Submitter:
                 return
 
     def _job(self, indices: Sequence[int], place: int) -> Job | Tournament:
-        """The job of one pair, or the tournament of several; `place` counts those that the journal has not yet."""
+        """Return the job of one pair, or the tournament of several.
+
+        `place` counts those that are not in the journal yet.
+        """
         run, state = self._run, self._run.state
         if run.plan.allocation == "pair":
             [index] = indices
@@ -49,10 +52,10 @@ class Submitter:
         return make_tournament(run.plan, indices, state.tournament_count + 1 + place, missing)
 
     def _affordable(self, jobs: Sequence[Job | Tournament]) -> list[Job | Tournament]:
-        """Those of these jobs, the first ones, that keep the budget of node-seconds even if each needs its whole time limit.
+        """Return the first of these jobs that fit the node-seconds budget, even if each uses its whole time limit.
 
-        What ends leaves more, so the others wait for it. The last job that runs may have a shorter limit, down to its estimate;
-        where that is more than there is, the rest is not run.
+        Jobs that end leave more, so the others wait. The last job may get a shorter limit, down to its estimate.
+        If not even that fits, hpcq does not run the rest.
         """
         run = self._run
         left, kept = run.account.node_seconds_left(), list[Job | Tournament]()

@@ -1,6 +1,6 @@
-"""From pairs that share an allocation to a tournament's folder: the file that agents and ranks play, and the script.
+"""Write a tournament's folder for pairs that share an allocation: the file that agents and ranks read, and the script.
 
-Plan + pairs + what each still misses -> Tournament -> jobs/<g00001>/1/{job.json, job.sh, tournament.txt}
+Plan + pairs + what each still lacks -> Tournament -> jobs/<g00001>/1/{job.json, job.sh, tournament.txt}
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from hpcq.runner.queue.jobs import Job, site_context, write_folder, write_job
 from hpcq.scheduler.kinds import describe
 from hpcq.sorting import natural
 
-#: How long agents may take to come: a slow file system and a slow step start fit in.
+#: How long agents may take to join: enough for a slow file system and a slow step start.
 _JOIN_TIMEOUT_S = 60
-#: How often the MPI step is started again after a rank was lost.
+#: How often the script starts the MPI step again after it lost a rank.
 _MPI_STARTS_MAX = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Tournament:
-    """One allocation in which many pairs are measured; one attempt of each of them."""
+    """One allocation that measures many pairs; it holds one attempt of each pair."""
 
     job_id: str
     attempt_no: int
@@ -48,18 +48,18 @@ class Tournament:
 
     @property
     def folder(self) -> str:
-        """Where it lies, as Job.folder."""
+        """Return its folder, as Job.folder does."""
         return attempt_folder(self.job_id, self.attempt_no)
 
     @property
     def programs(self) -> set[str]:
-        """Which kernel programs play in it."""
+        """Return the kernel programs that it needs."""
         playing = {step.test_no for step in self.steps}
         return {test.program for test in self.tests if test.test_no in playing}
 
 
 def make_tournament(plan: Plan, indices: Sequence[int], number: int, missing: Mapping[int, frozenset[StepKey]]) -> Tournament:
-    """The allocation, the `number`th of its plan, in which these pairs measure what is still missing of them."""
+    """Return the allocation, the `number`th of its plan, that measures what these pairs still lack."""
     pairs = [plan.pair_at(index) for index in indices]
     wanted = {pair.job_id: missing[index] for pair, index in zip(pairs, indices, strict=True)}
     job_id = shared_job_id(number)
@@ -81,7 +81,7 @@ def make_tournament(plan: Plan, indices: Sequence[int], number: int, missing: Ma
 
 
 def write_any(job: Job | Tournament, cluster: Cluster, root: str, folder: Path) -> None:
-    """Write the folder of either kind of job."""
+    """Write the folder of a job or a tournament."""
     if isinstance(job, Job):
         write_job(job, cluster, root, folder)
     else:
@@ -108,7 +108,7 @@ def write_tournament(tournament: Tournament, cluster: Cluster, root: str, folder
 
 
 def tournament_text(tournament: Tournament) -> str:
-    """The file that conductor and ranks read; kernels/c/tournament.h has its records."""
+    """Return the file that conductor and ranks read. kernels/c/tournament.h defines its records."""
     lines = ["tournament 1", *(f"node {node}" for node in tournament.nodes)]
     for test in tournament.tests:
         lines.append(f"test {test.test_no} {test.kernel} {test.timeout_s}")

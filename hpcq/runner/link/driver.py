@@ -1,14 +1,14 @@
-"""One driver of a link: it submits one job on each side, brings them together, and writes down how each of them ended.
+"""The driver of a link: it submits one job on each side, connects the two, and records how each of them ended.
 
-    find     submissions that an earlier driver left open are looked up on their side, or claimed so they never run
-    look     small files of the rendezvous; one question per cluster where files cannot tell; what ended is judged
-    withdraw users wait, the hours are over, a node was taken: waiting jobs leave, running ones end after the test in hand
-    meet     addresses are carried, roles given, the server told to end; a side that waits too long is ended
-    refill   both nodes of a pair idle, both budgets allow -> submitting.py submits both sides
+    find     look up on their side the submissions that an earlier driver left open, or claim them so they never run
+    look     small files of the rendezvous; one query per cluster if files do not suffice; judge what ended
+    withdraw users wait, the hours are over, a node is gone: withdraw queued jobs, end running ones after their test
+    meet     carry addresses, assign roles, tell the server to end; end a side that waits too long
+    refill   if both nodes of a pair are idle and both budgets allow, submitting.py submits both sides
     sleep    short while something is about to happen, growing while it measures
 
-Everything it knows is in the journal or in files, so it can be killed anywhere. A side that is out of reach stops nothing
-on the other one. What it shares with the driver of a cluster is in queue/cluster_queue.py.
+All its state is in the journal or in files, so you can kill it at any point. An unreachable side does not stop the
+other one. queue/cluster_queue.py has what it shares with the driver of a cluster.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from hpcq.runner.queue.pace import FAILURES_SAID
 from hpcq.scheduler.types import QueueSnapshot
 
 _GROWTH = 1.5
-#: A job that was asked to end is asked again after so long.
+#: hpcq repeats the order to end a job after this time.
 _CANCEL_AGAIN_S = 10.0
 
 
@@ -48,7 +48,7 @@ class LinkDriver:
         self._pace_s = max(side.pace.query_s for side in self.sides.values())
         self._pace_max_s = max(self._pace_s, min(side.pace.poll_max_s for side in self.sides.values()))
         self._interval_s = self._pace_s
-        #: The pairs that are tried now; when the first of these tries is over, no other one begins.
+        #: The pairs of the present batch. When the first of them is over, no other one begins.
         self._batch: set[int] = set()
         self._stopped_at: dict[str, float] = {}
         for side in self.sides.values():
@@ -60,15 +60,18 @@ class LinkDriver:
             pass
 
     def batch(self) -> list[int]:
-        """Try as many pairs as may be measured at once, to the end of these tries; which ones. Empty: nothing is left."""
+        """Attempt as many pairs as may be measured at once, until they are over.
+
+        Returns these pairs; empty: nothing is left.
+        """
         self._batch = {one.index for one in self.state.open_tries}
-        self._submitter.wait.end()  # something else ran meanwhile
+        self._submitter.wait.end()  # other pairs ran meanwhile
         while self.state.active or (self.state.pending and not self._one_is_over()):
             self._turn()
         return sorted(self._batch)
 
     def finish(self) -> dict[str, Any]:
-        """Close the part: all is done or given up. Returns what driven.json says."""
+        """Close the part: every pair is done or given up. Returns the content of driven.json."""
         self.record.note("closed")
         counts = {side.cluster.name: side.scheduler.query_count for side in self.sides.values()}
         driven = driven_json(self.clock.now_s() - self._started_s, counts, self.state)
@@ -103,21 +106,24 @@ class LinkDriver:
         return bool(self.state.pending) and room and not self._one_is_over()
 
     def _explain(self, side: LinkSide, attempt: Attempt, outcome: AttemptOutcome) -> AttemptOutcome:
-        """An outcome with what the driver knows of both sides."""
+        """Return an outcome with what the driver knows about both sides."""
         opposite = self.state.tries[attempt.pairs[0]].sides.get(other(side.name))
         return self._meeting.explain(attempt, opposite, outcome)
 
     # -- withdraw -----------------------------------------------------------------------------------------------------
 
     def _yield(self, side: LinkSide, snapshot: QueueSnapshot) -> None:
-        """Yield on this side; the other one follows, since a try needs both."""
+        """Yield on this side. The other one follows, since an attempt needs both."""
         paused = side.pause(snapshot)
         if paused is not None:
             self._end_early(f"{side.cluster.name}: {paused}")
-        side.withdraw(snapshot, for_limits=False)  # how long a side may wait is the meeting's question
+        side.withdraw(snapshot, for_limits=False)  # the rendezvous decides how long a side may wait
 
     def _end_early(self, why: str) -> None:
-        """Sides that measure end after the test in hand, those that wait for the other one at once; neither is a try."""
+        """End sides that measure after the current test, and sides that wait for the other one at once.
+
+        Neither counts as an attempt.
+        """
         for one in self.state.open_tries:
             client = self.state.clients.get(one.index) if one.met and one.ways_known else None
             serves = other(client) if client is not None else None
@@ -129,7 +135,7 @@ class LinkDriver:
     # -- meet -------------------------------------------------------------------------------------------------------
 
     def _advance(self, one: Try) -> None:
-        """Everything that may be due for one try: its second job, the rendezvous, its end."""
+        """Do all that is due for one try: its second job, the rendezvous, its end."""
         self._submitter.second(one)
         for side in self.sides.values():
             attempt = one.sides.get(side.name)
@@ -144,7 +150,7 @@ class LinkDriver:
                 self._meeting.carry(one, side)
 
     def _cancel_again(self, side: LinkSide, attempt: Attempt) -> None:
-        """Ask for the end of what was stopped, again and again."""
+        """Repeat the order to end a stopped attempt."""
         now = self.clock.now_s()
         if attempt.stopped and now - self._stopped_at.get(attempt.tag, -1e9) > _CANCEL_AGAIN_S:
             side.cancel([attempt])
@@ -162,12 +168,12 @@ class LinkDriver:
             self.record.note("stop", tag=attempt.tag, reason=reason, follows=False, final=True)
 
     def _sleep(self, *, moved: bool) -> None:
-        """Look often while sides are about to meet or to end, seldom while they wait or measure."""
+        """Poll often while sides are about to meet or to end, rarely while they wait or measure."""
         if not (self.state.pending or self.state.active):
             return
         self._interval_s = self._pace_s if moved else min(self._pace_max_s, self._interval_s * _GROWTH)
         failing_s = [side.pace.interval_s for side in self.sides.values() if side.pace.failures >= FAILURES_SAID]
         self._interval_s = max([self._interval_s, *failing_s])
         due_s = min(self._meeting.patience_ends, self._submitter.due_s()) - self.clock.now_s()
-        jitter = random.uniform(0.9, 1.1)  # noqa: S311 - so that drivers do not march in step
+        jitter = random.uniform(0.9, 1.1)  # noqa: S311 - so that drivers do not run in step
         self.clock.sleep(min(self._interval_s * jitter, max(self._pace_s, due_s)))

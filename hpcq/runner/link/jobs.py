@@ -1,6 +1,7 @@
 """One side of a link's job: final parameters, a rendered script, and how its folder is written.
 
-LinkPlan + pair + side + what is missing -> LinkJob -> <run>/<from>+<to>/jobs/<job_id>/<attempt_no>/<side>/{job.json, job.sh}
+LinkPlan + pair + side + missing measurements -> LinkJob ->
+<run>/<from>+<to>/jobs/<job_id>/<attempt_no>/<side>/{job.json, job.sh}
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ from hpcq.runner.link.state import LinkState
 from hpcq.runner.queue.jobs import Step, make_job, site_context, write_folder
 from hpcq.scheduler.kinds import describe
 
-#: How long one look whether the other side can be connected to may take: three SYNs.
+#: How long one attempt to connect to the other side may take: three SYNs.
 PROBE_TIMEOUT_S = 8
-#: What a server waits for a client beyond the time that the other side has to come.
+#: How long a server waits for a client beyond the time that the other side has to arrive.
 _IDLE_MARGIN_S = 60
-#: What a side that waits in vain waits beyond patience_s when no driver ends it.
+#: How long beyond patience_s a side waits in vain when no driver ends it.
 _DRIVER_GONE_S = 30
 
 
 @dataclass(frozen=True, slots=True)
 class LinkJob:
-    """One allocation of one node on one side of a link; one attempt of it. `steps` are run by whichever side is the client."""
+    """One allocation of one node on one side of a link, for one attempt. The client's side runs `steps`."""
 
     job_id: str
     attempt_no: int
@@ -47,7 +48,7 @@ class LinkJob:
 
 
 def make_side(state: LinkState, index: int, side: str, attempt_no: int) -> LinkJob:
-    """The job of one side that measures what is still missing of a pair."""
+    """Return the job of one side that measures what a pair still lacks."""
     plan, link = state.plan, state.link
     whole = make_job(plan, index, attempt_no, state.missing(index))
     cluster = link.from_cluster if side == "from" else link.to_cluster
@@ -78,7 +79,7 @@ def write_side(job: LinkJob, link: Link, cluster: Cluster, *, roots: tuple[str, 
         "body": "link.sh.j2",
         "listens": listens(link.listen, job.side),
         "goes_first": job.side == first,
-        # The driver ends a side that waits in vain; this bound is for the case that there is no driver.
+        # The driver ends a side that waits in vain. This bound is for a side without a driver.
         "patience_s": math.ceil(link.patience_s) + _DRIVER_GONE_S,
         "idle_timeout_s": math.ceil(link.patience_s) + _IDLE_MARGIN_S,
         "probe_timeout_s": PROBE_TIMEOUT_S,
@@ -88,5 +89,5 @@ def write_side(job: LinkJob, link: Link, cluster: Cluster, *, roots: tuple[str, 
 
 
 def listens(listen: Listen, side: str) -> bool:
-    """Whether a side of a link may be connected to."""
+    """Whether a side of a link accepts connections."""
     return listen is Listen.EITHER or listen.value == side

@@ -1,12 +1,12 @@
-"""Linked clusters under one driver: the links between them, with the comparison within each cluster right beside.
+"""Linked clusters under one driver: the links between them, each followed by its comparison within the clusters.
 
     groups     alpha - beta, gamma   ->   (alpha, beta), (gamma)
-    drive      1  what is no comparison: alpha and beta side by side, each by its own driver
-               2  link after link, a batch of pairs at a time; after each the pairs of these very nodes within their clusters
-               3  what is left of those
+    drive      1  all pairs except the comparison: alpha and beta side by side, each by its own driver
+               2  link after link, batch after batch of pairs; after each batch, the same nodes' pairs in their clusters
+               3  what is left of the comparison
 
-A node is never asked for by a cluster's pairs and by a link at once, and what both take of a cluster is in one account: budgets
-hold for a run as a whole, and neither disturbs the other.
+A cluster's pairs and a link never ask for the same node at once. One account covers what both use of a cluster, so
+budgets hold for the whole run, and neither disturbs the other.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ def plan(run: RunFolder, name: str) -> LinkPlan:
 
 
 def read_plan(run: RunFolder, name: str) -> LinkPlan:
-    """The plan of one link of a run, as it was written."""
+    """Read the plan of one link of a run."""
     path = run.plan(name)
     return LinkPlan.from_json(path.read_text(encoding="utf-8"), str(path))
 
 
 def drive(run: RunFolder, part: str, say: stages.Say) -> dict[str, Any]:
-    """Run one part of a run alone, a cluster's own pairs or a link, to its end; returns what driven.json says."""
+    """Run one part of a run alone, a cluster's own pairs or a link, to its end. Returns the content of driven.json."""
     if not is_link(part):
         return stages.drive(run, part, say)
     link = _link(run, part)
@@ -82,7 +82,7 @@ def drive(run: RunFolder, part: str, say: stages.Say) -> dict[str, Any]:
 
 
 def submit_first(run: RunFolder, part: str, say: stages.Say) -> None:
-    """Submit the first jobs of a part, with nobody to look after them: what can only run beside a driver waits for one."""
+    """Submit the first jobs of a part and leave. What needs a driver beside it waits for one."""
     if is_link(part):
         count = len(read_plan(run, part).plan.pairs)
         say(f"{part}: {count} pairs are submitted by hpcq resume: their two sides meet through the driver")
@@ -94,9 +94,9 @@ def submit_first(run: RunFolder, part: str, say: stages.Say) -> None:
 
 
 def drive_group(run: RunFolder, names: Sequence[str], say: stages.Say) -> dict[str, Any]:
-    """Run the clusters of a group and the links between them to their end; what is done already is left alone.
+    """Run the clusters of a group and the links between them to their end. Skips parts that are done.
 
-    A cluster that fails does not stop the others; its links are not run. Raises the first failure when all else is done.
+    A cluster that fails does not stop the others, but its links do not run. Raises the first failure at the end.
     """
     with contextlib.ExitStack() as stack:
         group = _Group(run, names, say, stack)
@@ -110,7 +110,7 @@ _Driver = TypeVar("_Driver", Driver, LinkDriver)
 
 
 class _Group:
-    """The drivers of linked clusters and of their links, all open; `failures` are of those that could not go on."""
+    """The open drivers of linked clusters and of their links. `failures`: of those that could not continue."""
 
     def __init__(self, run: RunFolder, names: Sequence[str], say: stages.Say, stack: contextlib.ExitStack) -> None:
         self._run = run
@@ -129,8 +129,8 @@ class _Group:
         self._compared = {name: _compared(run, name) for name in self._clusters}
 
     def play(self) -> None:
-        """Everything, to its end; what can be closed is, also where something else failed."""
-        for name, link in self._links.items():  # what an earlier driver left running counts until its end is seen
+        """Run everything to its end. Closes what it can, even if something else failed."""
+        for name, link in self._links.items():  # jobs that an earlier driver left running count until they have ended
             if link.state.open_tries and not self._failed(link.link):
                 self._beside(link, self._batch(name, link))
         others = {name: self._pending(name) - compared for name, compared in self._compared.items()}
@@ -166,7 +166,7 @@ class _Group:
             return []
 
     def _beside(self, link: LinkDriver, tried: Sequence[int]) -> None:
-        """The comparison with pairs of a link that are over just now: what their nodes do within their clusters."""
+        """Run the comparison with the pairs of a link that are just over: the same nodes within their clusters."""
         over = [index for index in tried if index not in link.state.pending]
         dues: dict[str, Collection[int]] = {}
         for side in SIDES:
@@ -179,7 +179,7 @@ class _Group:
         self._side_by_side(dues)
 
     def _side_by_side(self, dues: Mapping[str, Collection[int] | None]) -> None:
-        """These pairs of each cluster, all clusters at once."""
+        """Run these pairs of each cluster, all clusters at once."""
         wanted = {name: due for name, due in dues.items() if name not in self.failures}
         if not wanted:
             return
@@ -210,7 +210,7 @@ class _Group:
 def _opened(
     run: RunFolder, name: str, places: Mapping[str, Place], accounts: Mapping[str, Account], say: stages.Say
 ) -> Iterator[LinkDriver]:
-    """The driver of a link, with its journal open; what it takes on each side is in that cluster's account."""
+    """Open the driver of a link, with its journal. The account of each side's cluster includes what the link uses."""
     link_plan = read_plan(run, name)
     with Journal(run.journal(name)) as journal:
         record = Record(name, journal, LinkState.replay(link_plan, journal.events), say)
@@ -225,7 +225,7 @@ def _opened(
 
 
 def _book(run: RunFolder, part: str, accounts: Mapping[str, Account]) -> None:
-    """What a part that another driver drives, or that is done, took of these clusters."""
+    """Add to these accounts what a part used that is done or that another driver drives."""
     if is_link(part):
         _book_link(LinkState.replay(read_plan(run, part), read_journal(run.journal(part))), accounts)
     elif part in accounts:
@@ -242,7 +242,7 @@ def _book_link(state: LinkState, accounts: Mapping[str, Account]) -> None:
 
 
 def _compared(run: RunFolder, cluster: str) -> frozenset[int]:
-    """The pairs of a cluster that are the comparison of its links."""
+    """Return the pairs of a cluster that are the comparison of its links."""
     campaign = read_campaign(run.campaign_yaml)
     touching = [link.name for link in campaign.links if cluster in {link.from_cluster, link.to_cluster}]
     made = [read_plan(run, name) for name in touching if run.plan(name).is_file()]

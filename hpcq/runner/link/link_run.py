@@ -1,4 +1,4 @@
-"""A link in a run, as its driver holds it: its journal and its two ends."""
+"""What the driver of a link holds: its journal and its two ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hpcq.runner.queue.yield_policy import RetryLater
 
 @dataclass(frozen=True, slots=True)
 class LinkRun:
-    """`retry_later`: pairs of which a node could not be had a moment ago."""
+    """One link of a run. `retry_later`: pairs with a node that was unavailable a moment ago."""
 
     sides: Mapping[str, LinkSide]
     record: Record[LinkState]

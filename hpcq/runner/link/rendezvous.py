@@ -5,7 +5,8 @@
     the client ended  -> `role` end on the server's side
     one side waits longer than patience_s, or the other one has ended -> a reason to stop it
 
-All of it follows from the journal and the fetched files, so carrying twice does no harm and a new driver goes on.
+All of this follows from the journal and the fetched files, so carrying twice does no harm,
+and a new driver can continue.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from hpcq.runner.link.state import Try, other
 from hpcq.runner.queue.outcome import PATIENCE_OVER, AttemptOutcome
 from hpcq.scheduler.types import JobState
 
-#: What a side's own script says, in words for a person.
+#: What a side's own script reports, in words for a person.
 _WORDS = {
     "nobody_connected": "its server ended: nobody had connected",
     "never_told_to_end": "it was never told to end",
@@ -31,7 +32,10 @@ _NO_WAY = "no_way_open"
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Why the driver ends an attempt. follows: only because the other side had ended; final: another try would not help."""
+    """Why the driver ends an attempt.
+
+    follows: only because the other side had ended. final: another attempt would not help.
+    """
 
     reason: str
     follows: bool
@@ -39,22 +43,22 @@ class Stop:
 
 
 class Rendezvous:
-    """Brings the two sides of each try together."""
+    """Connects the two sides of each try."""
 
     def __init__(self, link_run: LinkRun) -> None:
         self.link, self.sides, self.state = link_run.link, link_run.sides, link_run.state
         self._note, self._clock = link_run.record.note, link_run.clock
-        #: What was written into whose folder: by tag and name of the file.
+        #: What hpcq wrote into attempts' folders: by tag and name of the file.
         self._written: dict[tuple[str, str], str] = {}
         self._alone_since: dict[str, float] = {}
         self._queued_since: dict[str, float] = {}
-        #: When, by the monotonic clock, somebody's patience ends next.
+        #: When, by the monotonic clock, the patience of the next side ends.
         self.patience_ends = _NEVER
 
     # -- carrying ---------------------------------------------------------------------------------------------------
 
     def carry(self, one: Try, side: LinkSide) -> None:
-        """Bring to one side of a try what it waits for, if that is known by now."""
+        """Give one side of a try what it waits for, if that is known by now."""
         attempt, opposite = one.sides.get(side.name), one.sides.get(other(side.name))
         if attempt is None or opposite is None or not attempt.native_id:
             return
@@ -78,11 +82,11 @@ class Rendezvous:
             self._written[attempt.tag, name] = text
 
     def _has_peer(self, part: Attempt) -> bool:
-        """Whether a side knows where the other one listens; a driver before this one may have told it."""
+        """Whether a side knows where the other one listens. An earlier driver may have told it."""
         return (part.tag, "peer") in self._written or self._reached(part) is not None or part.outcome == "completed"
 
     def _learn_ways(self, one: Try) -> None:
-        """Write down which directions are open and who is the client, once both probes are back or the try is over."""
+        """Record which directions are open and who is the client, once both probes are back or the try is over."""
         if one.ways_known:
             return
         reached = {name: self._reached(attempt) for name, attempt in one.sides.items()}
@@ -99,7 +103,7 @@ class Rendezvous:
         )  # fmt: skip
 
     def _role(self, one: Try, attempt: Attempt, opposite: Attempt) -> str | None:
-        """What an attempt is to be told now: to measure, or to end."""
+        """Return what to tell an attempt now: to measure, or to end."""
         if not opposite.live:
             return "end"
         if not one.ways_known:
@@ -110,7 +114,7 @@ class Rendezvous:
         return "client" if client == attempt.side != one.first else None
 
     def _client(self, one: Try) -> str | None:
-        """Who measures in this try: the planned client where it can connect, else the other side."""
+        """Return who measures in this try: the planned client if it can connect, else the other side."""
         return next((name for name in (one.first, other(one.first)) if self._reached(one.sides[name])), None)
 
     def _probes(self, one: Try, name: str) -> bool:
@@ -120,11 +124,11 @@ class Rendezvous:
     # -- ending -----------------------------------------------------------------------------------------------------
 
     def forget_patience(self) -> None:
-        """Begin a turn: `patience_ends` is made anew by reason_to_stop."""
+        """Begin a turn. `reason_to_stop` then sets `patience_ends` again."""
         self.patience_ends = _NEVER
 
     def reason_to_stop(self, one: Try, attempt: Attempt) -> Stop | None:
-        """Why an attempt is to be ended now; None while it may go on, or leaves already."""
+        """Return why the driver must end an attempt now; None if it may continue, or is already leaving."""
         if attempt.stopped or (attempt.withdrawal and attempt.state is JobState.QUEUED):
             return None
         opposite = one.sides.get(other(attempt.side))
@@ -137,13 +141,16 @@ class Rendezvous:
         return None
 
     def _after(self, one: Try, attempt: Attempt, ended: Attempt) -> Stop | None:
-        """The other side has ended: a server that met its client is told to end, anything else is stopped."""
+        """The other side has ended. A server that met its client gets the order to end; stop anything else."""
         if one.met and (ended.outcome == "completed" or attempt.side != self._client(one)):
             return None
         return Stop(f"ended because {self._where(ended)} was {ended.outcome}: {ended.reason}", follows=True, final=False)
 
     def _queued_too_long(self, attempt: Attempt, opposite: Attempt | None) -> Stop | None:
-        """The bounds of waiting: patience_s while the other side runs, the cluster's own while nothing runs yet."""
+        """Apply the bounds of waiting.
+
+        patience_s while the other side runs, the cluster's own patience while nothing runs yet.
+        """
         now = self._clock.now_s()
         queued_s = now - self._queued_since.setdefault(attempt.tag, now)
         state = _state(attempt)
@@ -154,7 +161,7 @@ class Rendezvous:
                 words = f"did not start within {self.link.patience_s:g} s while {self._where(opposite)} waited: {state}"
                 return Stop(words, follows=False, final=True)
             return None
-        # So much later that what takes the job out of the queue for a better reason comes first.
+        # Late enough that a better reason to withdraw the job comes first.
         patience_s = self.sides[attempt.side].cluster.patience_s
         queued_s -= 2 * self.sides[attempt.side].pace.query_s
         self.patience_ends = min(self.patience_ends, now - queued_s + patience_s)
@@ -163,7 +170,7 @@ class Rendezvous:
         return None
 
     def explain(self, attempt: Attempt, opposite: Attempt | None, outcome: AttemptOutcome) -> AttemptOutcome:
-        """An outcome with what the driver knows of it."""
+        """Return an outcome with what the driver knows about it."""
         if outcome.outcome == "withdrawn":
             return outcome
         if attempt.withdrawal and outcome.outcome == "cancelled" and self._ready(attempt) is None:

@@ -1,4 +1,4 @@
-"""One cluster as one end of a link: its queue, and the few small files by which the two sides meet."""
+"""One cluster as one end of a link: its queue, and the few small files through which the two sides meet."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from hpcq.runner.site.place import Place
 from hpcq.scheduler.types import JobState, NodeCondition, NodeState, QueueSnapshot
 from hpcq.transport import quote
 
-#: What a side says of itself while it lives; small, fetched at every look.
+#: What a live side reports about itself: small files, fetched with every poll.
 _SMALL_FILES = ("started.json", "ready.json", "probe.status", "probe.err", "exit.json")
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A side that runs; port 0: it does not listen."""
+    """A running side; port 0: it does not listen."""
 
     address: str
     port: int
 
 
 class LinkSide(ClusterQueue):
-    """What a link's driver knows of one of its ends; the account is shared with the cluster's own pairs."""
+    """What a link's driver knows about one of its ends. It shares the account with the cluster's own pairs."""
 
     def __init__(self, name: str, here: Place, account: Account, record: Record[LinkState], retry_later: RetryLater) -> None:
         folder, root = here.run.path / record.name, f"{here.root}/links/{record.name}"
@@ -45,7 +45,7 @@ class LinkSide(ClusterQueue):
     # -- the scheduler ----------------------------------------------------------------------------------------------
 
     def look_if_due(self, *, refill: bool) -> QueueSnapshot | None:
-        """Ask for all that is to be known now; None where it can wait: running sides tell by files how they do."""
+        """Query everything; None if the query can wait, because running sides report through files."""
         live = self.known()
         closed = self.outside_hours() is not None
         quiet = all(one.state is JobState.RUNNING and not one.stopped and not one.withdrawal for one in live)
@@ -58,7 +58,10 @@ class LinkSide(ClusterQueue):
         return snapshot
 
     def free(self, states: Sequence[NodeState], room: int | None, walltime_s: float) -> tuple[set[str], int]:
-        """The idle nodes that may have a job with this time limit, and how many; room: what the site's limits leave."""
+        """Return the idle nodes that may get a job with this time limit, and how many of them.
+
+        room: what the site's limits leave.
+        """
         jobs, budget = self.account.active_jobs(), self.account.budget_now()
         idle = {state.node for state in states if state.condition is NodeCondition.IDLE}
         asked = {node for job in jobs for node in job.nodes}
@@ -75,14 +78,14 @@ class LinkSide(ClusterQueue):
         self.transport.push(self.folder, self.root, [job.folder])
 
     def expected_wait_s(self, job: LinkJob) -> float | None:
-        """In how many seconds a job would start; None where the scheduler does not say."""
+        """Return in how many seconds a job would start; None if the scheduler does not say."""
         self.pace.ask()
         return self.scheduler.expected_wait_s(self.submission(job))
 
     # -- files ------------------------------------------------------------------------------------------------------
 
     def take_small_files(self) -> None:
-        """Fetch what live attempts say of themselves: that they run, and that they have ended."""
+        """Fetch what live attempts report about themselves: that they run, and that they have ended."""
         live = self.known()
         names = [f"{attempt.folder}/{name}" for attempt in live for name in _SMALL_FILES]
         if names:
@@ -94,22 +97,22 @@ class LinkSide(ClusterQueue):
         self.judge([(attempt, None) for attempt in live if left[attempt.tag].exit_file is not None])
 
     def tell(self, attempt: Attempt, name: str, text: str) -> None:
-        """Put a file of one line into an attempt's folder, whole or not at all."""
+        """Put a file of one line into an attempt's folder, complete or not at all."""
         path = quote(f"{self.root}/{attempt.folder}/{name}")
         self.transport.sh(f"printf '%s\\n' {quote(text)} >{path}.part && mv {path}.part {path}")
 
     def ready(self, attempt: Attempt) -> Ready | None:
-        """Where an attempt listens, as far as its files have come; None while it has not said so."""
+        """Return where an attempt listens; None if its file has not arrived yet."""
         said = read_json_or_none(self.folder / attempt.folder / "ready.json")
         return Ready(str(said.get("address") or "-"), int(said.get("port") or 0)) if said else None
 
     def reached(self, attempt: Attempt) -> bool | None:
-        """Whether an attempt could connect to the other side; None while it has not said so."""
+        """Whether an attempt could connect to the other side; None if it has not reported that yet."""
         said = read_json_or_none(self.folder / attempt.folder / "probe.status")
         return said.get("rc") == 0 if said else None
 
     def probe_words(self, attempt: Attempt) -> str:
-        """What the kernel said when it could not."""
+        """Return what the kernel said when it could not connect."""
         try:
             text = (self.folder / attempt.folder / "probe.err").read_text(encoding="utf-8", errors="replace")
         except OSError:

@@ -1,10 +1,10 @@
-"""What the journal of a link means: its tries, each with an attempt on either side, and what may be tried again.
+"""Fold the journal of a link into its tries, each with one attempt per side, and into what hpcq may try again.
 
     estimate -> attempt(side) -> submitted -> state … -> met -> ways -> ended(side)          for both sides
-                                 withdraw(side): it leaves the queue, or ends after the test in hand; no try
+                                 withdraw(side): it leaves the queue, or ends after the current test; not counted
                                    stop(side): the driver ends it, with the reason
 
-A try is over when no attempt of it lives; the side that caused the end decides whether there is another one.
+A try is over when none of its attempts lives. The side that caused the end decides whether there is another try.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ SIDES = ("from", "to")
 
 
 def other(side: str) -> str:
-    """The opposite end."""
+    """Return the opposite end."""
     return SIDES[1 - SIDES.index(side)]
 
 
 @dataclass(slots=True)
 class Try:
-    """One attempt to measure a pair, with its attempts by side."""
+    """One measurement of a pair over the link, with its attempts by side."""
 
     index: int
     attempt_no: int
-    #: The side that was told to measure where it can connect.
+    #: The side that the driver told to measure if it can connect.
     first: str
     sides: dict[str, Attempt] = field(default_factory=dict)
     met: bool = False
@@ -50,7 +50,7 @@ class LinkState(RunState):
     def __init__(self, link_plan: LinkPlan) -> None:
         super().__init__(link_plan.plan)
         self.link = link_plan.link
-        #: What ended attempts took of nodes, by side.
+        #: Node-seconds of ended attempts, by side.
         self.node_seconds = dict.fromkeys(SIDES, 0.0)
         #: The last try of each pair.
         self.tries: dict[int, Try] = {}
@@ -59,35 +59,35 @@ class LinkState(RunState):
 
     @classmethod
     def replay(cls, link_plan: LinkPlan, events: Iterable[Mapping[str, Any]]) -> LinkState:
-        """The state after all these events."""
+        """Return the state after all these events."""
         return cls(link_plan).replayed(events)
 
     def next_attempt_no(self, index: int) -> int:
-        """The number of the try that would be made now."""
+        """Return the number of the next try."""
         return self.tries[index].attempt_no + 1 if index in self.tries else 1
 
     def client_side(self, index: int) -> str:
-        """The side that goes first as the client: the one that did before, else the plan's."""
+        """Return the side that is the client first: the one that was before, else the plan's."""
         if index in self.clients:
             return self.clients[index]
         return "from" if split(self.plan.pairs[index][0])[0] == self.link.from_cluster else "to"
 
     def node(self, index: int, side: str) -> str:
-        """The node of a pair on one side, as its own cluster calls it."""
+        """Return the node of a pair on one side, by its name in its own cluster."""
         wanted = self.cluster_of(side)
         return next(node for cluster, node in map(split, self.plan.pairs[index]) if cluster == wanted)
 
     def cluster_of(self, side: str) -> str:
-        """The cluster on one side."""
+        """Return the cluster on one side."""
         return self.link.from_cluster if side == "from" else self.link.to_cluster
 
     @property
     def open_tries(self) -> list[Try]:
-        """Tries of which an attempt lives."""
+        """Return the tries that have a live attempt."""
         return [one for one in self.tries.values() if one.live]
 
     def live_on(self, side: str) -> list[Attempt]:
-        """The live attempts of one side."""
+        """Return the live attempts of one side."""
         return [attempt for attempt in self.active.values() if attempt.side == side]
 
     def apply(self, event: Mapping[str, Any]) -> None:

@@ -1,7 +1,7 @@
-"""From a pair of a link to a job on each side: chosen where both nodes are idle and both budgets allow, the later one first.
+"""Turn a pair of a link into one job per side, if both nodes are idle and both budgets allow. The later one goes first.
 
 idle nodes of both sides, budgets, limits -> pairs -> both scripts rendered and copied -> when would each start?
-the side that would start later is submitted; the other one when that runs, or so much later
+submit the side that would start later; submit the other one when that runs, or after the difference
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hpcq.runner.queue.waiting import Shortage, WaitForNodes, shortage_of
 from hpcq.scheduler.types import JobState, NodeCondition, NodeState, QueueSnapshot
 from hpcq.sorting import natural
 
-#: Starts that are this close together count as equal: both sides are submitted at once.
+#: Starts this close together count as equal: submit both sides at once.
 _SAME_START_S = 5.0
 _NEVER = 1e18
 
@@ -29,18 +29,18 @@ class LinkSubmitter:
         self._run = link_run
         self._state, self._sides = link_run.state, link_run.sides
         self.wait = WaitForNodes(link_run.record, link_run.clock)
-        #: When the second job of a try may be submitted whatever the first one does; none: when the first one runs.
+        #: When to submit the second job of a try even if the first one does not run; without an entry: when it runs.
         self._due: dict[int, float] = {}
 
     def due_s(self) -> float:
-        """When, by the monotonic clock, the next second job is due."""
+        """Return when, by the monotonic clock, the next second job is due."""
         waiting = [self._due.get(one.index, _NEVER) for one in self._state.open_tries if len(one.sides) < len(SIDES)]
         return min(waiting, default=_NEVER)
 
     # -- choosing ---------------------------------------------------------------------------------------------------
 
     def refill(self, snapshots: Mapping[str, QueueSnapshot]) -> set[int]:
-        """Submit pairs of which both nodes are idle; returns those that were begun."""
+        """Submit pairs whose nodes are both idle. Returns the pairs that it began."""
         if self._may_not():
             self.wait.end()
             return set()
@@ -51,7 +51,7 @@ class LinkSubmitter:
         walltime_s = self._state.plan.walltime_s
         chosen = self._choose({name: self._sides[name].free(states[name], rooms[name], walltime_s) for name in SIDES})
         if chosen and not self._reserved(states):
-            return set()  # at the next turn the nodes are seen from inside
+            return set()  # at the next turn hpcq sees the nodes from inside
         begun = {index for index in chosen if self._submit(index)}
         if chosen:
             self.wait.end()
@@ -60,7 +60,10 @@ class LinkSubmitter:
         return begun
 
     def _may_not(self) -> bool:
-        """Whether users wait on one side, or its budget has not enough for one more job; then the rest is not run."""
+        """Whether users wait on one side.
+
+        If a side's budget is too small for one more job, record that hpcq does not run the rest.
+        """
         walltime_s = self._state.plan.walltime_s
         for side in self._sides.values():
             spent = side.account.spent()
@@ -71,7 +74,10 @@ class LinkSubmitter:
         return any(side.paused is not None for side in self._sides.values())
 
     def _reserved(self, states: Mapping[str, Sequence[NodeState]]) -> bool:
-        """Whether jobs may be submitted; else the run's own reservations are made first, of the nodes of all pending pairs."""
+        """Whether jobs may be submitted.
+
+        Otherwise first make the run's own reservations, of the nodes of all pending pairs.
+        """
         missing = [
             name
             for name in SIDES
@@ -88,7 +94,7 @@ class LinkSubmitter:
         return not missing
 
     def _to_plan(self) -> list[int]:
-        """Pending pairs, but those whose node could not be had a moment ago."""
+        """Return the pending pairs, except those with a node that was unavailable a moment ago."""
         self._run.retry_later.forget(self._run.clock.now_s())
         return [index for index in self._state.pending if index not in self._run.retry_later.held_until]
 
@@ -110,7 +116,7 @@ class LinkSubmitter:
     def _wait(self, states: Mapping[str, list[NodeState]], *, full: bool) -> None:
         for side in self._sides.values():
             if side.account.own_reservation is not None and self.wait.waiting:
-                side.account.own_reservation.drop()  # others of the wanted nodes may be idle by now
+                side.account.own_reservation.drop()  # other wanted nodes may be idle by now
         by_name = {name: {state.node: state for state in found} for name, found in states.items()}
         lacking = {index: self._shortages(index, by_name) for index in self._to_plan()}
         full_s = max(side.cluster.patience_s for side in self._sides.values())
@@ -124,7 +130,7 @@ class LinkSubmitter:
                 self._run.record.not_run([index], words)
 
     def _shortages(self, index: int, by_name: Mapping[str, Mapping[str, NodeState]]) -> list[Shortage]:
-        """What a pair lacks on either side."""
+        """Return what a pair lacks on either side."""
         found = []
         for name, side in self._sides.items():
             one = shortage_of([self._state.node(index, name)], by_name[name], side.cluster)
@@ -134,7 +140,10 @@ class LinkSubmitter:
     # -- submitting -------------------------------------------------------------------------------------------------
 
     def _submit(self, index: int) -> bool:
-        """Copy both scripts to their clusters, ask when they would start, submit the later one first; was that done?"""
+        """Copy both scripts to their clusters, ask when they would start, submit the later one first.
+
+        Returns whether it did.
+        """
         attempt_no, first = self._state.next_attempt_no(index), self._state.client_side(index)
         jobs = {name: make_side(self._state, index, name, attempt_no) for name in SIDES}
         waits: dict[str, float | None] = {}
@@ -147,7 +156,7 @@ class LinkSubmitter:
                 side.push(job)
                 waits[side.name] = side.expected_wait_s(job)
         if len(waits) < len(SIDES):
-            return False  # one of them is out of reach: nothing was submitted, the pair stays pending
+            return False  # one of them is unreachable: nothing was submitted, the pair stays pending
         known = {name: 1e9 if wait is None else wait for name, wait in waits.items()}
         slow, fast = sorted(SIDES, key=lambda name: -known[name])
         gap_s = known[slow] - known[fast]
@@ -164,7 +173,7 @@ class LinkSubmitter:
         return True
 
     def second(self, one: Try) -> None:
-        """Submit the other side of a try, once that is due."""
+        """Submit the other side of a try when that is due."""
         if len(one.sides) == len(SIDES):
             return
         [first] = one.sides.values()
@@ -179,7 +188,7 @@ class LinkSubmitter:
                 self._submit_side(side, job, one.first)
 
     def _submit_side(self, side: LinkSide, job: LinkJob, first: str) -> None:
-        """The attempt is on the disk before the scheduler hears of it."""
+        """Submit one side. The attempt is on the disk before the scheduler gets the job."""
         ids = {"job_id": job.job_id, "attempt_no": job.attempt_no, "walltime_s": job.walltime_s}
         place = {"nodes": list(job.nodes), "side": side.name, "cluster": side.cluster.name}
         self._run.record.note("attempt", tag=job.tag, **ids, **place, first=first)
@@ -187,6 +196,6 @@ class LinkSubmitter:
 
 
 def _patience_s(both: Sequence[Shortage]) -> float:
-    """How long a pair is waited for: no longer than the shorter patience where a node is down, else than the longer one."""
+    """Return how long to wait for a pair: the shorter patience if a node is down, else the longer one."""
     down = [one.patience_s for one in both if one.down]
     return min(down) if down else max(one.patience_s for one in both)

@@ -1,7 +1,7 @@
-"""What drivers of clusters and of links do alike: find out what nobody saw the end of, and say how an attempt ended.
+"""Look up submissions without a known end, and describe how an attempt ended. For drivers of clusters and of links.
 
 submission unseen -> the id beside its script, the scheduler by name -> native id
-                  -> nowhere: the attempt is claimed, so that it measures nothing if it starts after all
+                  -> nowhere: the driver claims the attempt, so that it measures nothing if it starts later
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ from hpcq.units import utc_now
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Whether the driver has an attempt's claim; otherwise the id that the job wrote when it started, or why nobody knows."""
+    """Whether the driver has an attempt's claim.
+
+    Otherwise the id that the job wrote when it started, or why hpcq cannot know.
+    """
 
     taken: bool
     native_id: str = ""
@@ -33,7 +36,10 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class AttemptFiles:
-    """Where the attempts of one part of a run lie: `folder` here, `root` on the cluster. `ask` waits for its turn."""
+    """The folders of the attempts of one part of a run: `folder` here, `root` on the cluster.
+
+    `ask` waits until a query is allowed.
+    """
 
     transport: Transport
     scheduler: Scheduler
@@ -42,7 +48,7 @@ class AttemptFiles:
     ask: Callable[[], None]
 
     def find(self, attempts: Sequence[Attempt]) -> dict[str, str]:
-        """Native ids, by tag, of attempts whose submission nobody saw the end of."""
+        """Return the native ids, by tag, of attempts whose submission has no known end."""
         script = "\n".join(
             f"printf '%s\\t' {quote(one.tag)}; cat {quote(f'{self.root}/{one.folder}/submitted')} 2>/dev/null || echo"
             for one in attempts
@@ -60,10 +66,10 @@ class AttemptFiles:
         return known
 
     def claim(self, attempt: Attempt) -> Claim:
-        """Take an attempt of which the scheduler knows nothing, so that it measures nothing should it start after all."""
+        """Claim an attempt that the scheduler does not know, so that it measures nothing if it starts later."""
         folder = quote(f"{self.root}/{attempt.folder}")
         script = (
-            f"[ -d {folder} ] || {{ echo taken; exit 0; }}; "  # its script never got there
+            f"[ -d {folder} ] || {{ echo taken; exit 0; }}; "  # its script never arrived there
             f"words=$(mkdir {folder}/claim 2>&1) && {{ : >{folder}/claim/driver; echo taken; exit 0; }}; "
             f'[ -e {folder}/claim/driver ] && echo taken || printf "%s\n" "$words"'
         )
@@ -76,17 +82,17 @@ class AttemptFiles:
         return Claim(taken=False, native_id=native_id if self.scheduler.is_id(native_id) else "", words=words)
 
     def fetch(self, attempts: Sequence[Attempt]) -> None:
-        """Fetch whole folders of attempts."""
+        """Fetch the complete folders of attempts."""
         self.transport.pull(self.root, [attempt.folder for attempt in attempts], self.folder)
 
     def finish(self, attempts: Sequence[Attempt]) -> None:
-        """Ask running scripts to end after the step in hand."""
+        """Ask running scripts to end after the current step."""
         if attempts:
             paths = " ".join(quote(f"{self.root}/{attempt.folder}/finish") for attempt in attempts)
             self.transport.sh(f"touch -- {paths}")
 
     def ended(self, attempt: Attempt, outcome: AttemptOutcome, report: JobReport | None) -> dict[str, Any]:
-        """The event that says how an attempt ended, with what its folder holds by now."""
+        """Return the event that records how an attempt ended, with what its folder holds by now."""
         folder = self.folder / attempt.folder
         started, exit_file = read_json_or_none(folder / "started.json") or {}, read_json_or_none(folder / "exit.json") or {}
         event = {
@@ -109,7 +115,7 @@ class AttemptFiles:
 
 
 def driven_json(wall_s: float, query_count: int | dict[str, int], state: RunState) -> dict[str, Any]:
-    """What driven.json says of a part that is done."""
+    """Return the content of driven.json for a part that is done."""
     return {
         "format": 1,
         "ended_utc": utc_now(),

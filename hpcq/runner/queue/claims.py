@@ -1,11 +1,14 @@
-"""Attempts of which nobody knows: looked up, claimed, and what arrives all the same is cancelled by its name.
+"""Resolve attempts of unknown fate: look them up, claim them, and cancel by name those that arrive later.
 
     no id            the file beside the script, the scheduler by name -> an id, or after a while a claim
-    claimed          `mkdir claim` is ours: a script that starts later ends at once -> withdrawn, and watched for a while
-    not claimed      the job has started -> its id; or nobody can say (quota, a read-only disk): it stays undetermined
-    lost             the scheduler has forgotten it -> claim it or ask it to end, cancel it by name, only then it is lost
+    claimed          the driver made the folder `claim`: a script that starts later ends at once
+                     -> withdrawn, watched for a while
+    not claimed      the job has started -> its id; or a quota or read-only disk prevents an answer
+                     -> it stays undetermined
+    lost             the scheduler has forgotten it -> claim it or ask it to end, cancel it by name
+                     -> only then is it lost
 
-"Gone" needs a claim: a job that merely does not answer may still run.
+A job is gone only with a claim: one that merely does not answer may still run.
 """
 
 from __future__ import annotations
@@ -22,28 +25,28 @@ from hpcq.scheduler.types import JobKey
 
 #: How long a submission that was under way when a driver died may still take to reach the scheduler.
 _UNDETERMINED_S = 10.0
-#: For how long, and how often, a withdrawn submission is looked for: submit commands retry for minutes.
+#: For how long, and how often, hpcq looks for a withdrawn submission: submit commands retry for minutes.
 _LATE_S = 900.0
 _LATE_LOOK_S = 60.0
-#: What a job may take beyond its time limit until nothing of it can run any more.
+#: How long after a job's time limit something of it may still run.
 _OVERTIME_S = 300.0
 
 
 class Claims:
-    """The doubtful attempts of one queue."""
+    """The attempts of unknown fate of one queue."""
 
     def __init__(self, files: AttemptFiles, record: Record[Any], clock: Clock) -> None:
         self._files, self._record, self._clock = files, record, clock
         self._since: dict[str, float] = {}
         self._said: set[str] = set()
-        #: When a lost job that had started was asked to end.
+        #: When hpcq asked a lost job that had started to end.
         self._asked_to_end: dict[str, float] = {}
-        #: Withdrawn or lost attempts by tag, and until when they may still arrive.
+        #: Withdrawn or lost attempts by tag, and until when they may still arrive in the queue.
         self._late: dict[str, float] = {}
         self._looked_s = clock.now_s()
 
     def settle(self, undetermined: Sequence[Attempt]) -> list[tuple[Attempt, AttemptOutcome]]:
-        """Find out what became of these submissions; returns those that have ended with that."""
+        """Find out what happened to these submissions. Returns those that have ended by this."""
         known = self._files.find(undetermined) if undetermined else {}
         ends: list[tuple[Attempt, AttemptOutcome]] = []
         for attempt in undetermined:
@@ -56,7 +59,7 @@ class Claims:
                     self._late[attempt.tag] = self._clock.now_s() + _LATE_S
                     ends.append((attempt, AttemptOutcome("withdrawn", "the scheduler never had it")))
                 elif not native_id and waited_s > attempt.walltime_s + _OVERTIME_S:
-                    ends.append((attempt, AttemptOutcome("lost", f"nobody knows what became of it: {claim.words}")))
+                    ends.append((attempt, AttemptOutcome("lost", f"hpcq cannot know what happened to it: {claim.words}")))
                 elif not native_id and attempt.tag not in self._said:
                     self._said.add(attempt.tag)
                     words = f"{attempt.job_id}: unknown whether it was submitted, and it cannot be claimed: {claim.words}"
@@ -66,9 +69,9 @@ class Claims:
         return ends
 
     def surely_lost(self, attempt: Attempt, grace_s: float) -> bool:
-        """Whether nothing of an attempt that the scheduler has forgotten can measure any more.
+        """Whether an attempt that the scheduler has forgotten can no longer measure anything.
 
-        grace_s: what a job that has started gets to end and to write its exit file.
+        grace_s: how long a started job may take to end and to write its exit file.
         """
         now = self._clock.now_s()
         if attempt.tag not in self._asked_to_end:
@@ -83,7 +86,7 @@ class Claims:
         return now - self._asked_to_end[attempt.tag] >= grace_s
 
     def cancel_late(self, *, at_once: bool = False) -> None:
-        """Cancel what has arrived although it had been withdrawn or lost."""
+        """Cancel jobs that arrived in the queue although they had been withdrawn or lost."""
         now = self._clock.now_s()
         self._late = {tag: until for tag, until in self._late.items() if until > now}
         if not self._late or (now - self._looked_s < _LATE_LOOK_S and not at_once):

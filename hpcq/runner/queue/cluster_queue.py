@@ -1,12 +1,12 @@
-"""Our jobs in the batch system of one cluster: what drivers of clusters and of links do alike.
+"""Our jobs in the batch system of one cluster: what the drivers of clusters and of links have in common.
 
-    find_undetermined   submissions of which nobody saw the end are looked up, or claimed so that they never run (claims.py)
-    look, take          one question for all jobs; ended ones are fetched, judged and written down
-    pause, withdraw     users wait, hours are over, a node was taken: queued jobs leave, running ones end early
-    submit              a wave; refusals.py says what its answers mean
-    cancel              orders that are repeated until their effect is seen
+    find_undetermined   look up submissions without a known end, or claim them so that they never run (claims.py)
+    look, take          one query for all jobs; fetch, judge and record those that have ended
+    pause, withdraw     users wait, the hours are over, a node is gone: withdraw queued jobs, end running ones early
+    submit              a wave; refusals.py interprets the answers
+    cancel              orders, repeated until they take effect
 
-A driver decides what is submitted and when; a link's driver also brings two of these together.
+A driver decides what to submit and when. A link's driver also connects two of these queues.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from hpcq.runner.site.place import Place
 from hpcq.scheduler.types import JobReport, JobState, QueueQuery, QueueSnapshot, Submission
 from hpcq.sorting import natural
 
-#: An order to end a job is repeated after so long, until the queue no longer shows the job.
+#: hpcq repeats the order to end a job after this time, until the queue no longer shows the job.
 CANCEL_AGAIN_S = 10.0
-#: Folders fetched in one copy: bounds memory.
+#: Folders to fetch in one copy: bounds memory.
 _FETCH_CHUNK = 200
 
 
 class Submittable(Protocol):
-    """One job that is ready to be submitted: its folder is on the cluster, its attempt in the journal."""
+    """One job that is ready for submission: its folder is on the cluster, its attempt in the journal."""
 
     @property
     def tag(self) -> str: ...
@@ -59,7 +59,7 @@ class ClusterQueue:
         self, here: Place, account: Account, record: Record[Any], *, folder: Path, root: str, side: str = "",
         retry_later: RetryLater | None = None,
     ) -> None:  # fmt: skip
-        """folder: the part's folder here; root: its counterpart on the cluster."""
+        """folder: the part's folder here. root: its counterpart on the cluster."""
         self.cluster, self.transport, self.scheduler = here.cluster, here.transport, here.scheduler
         self.account, self.record = account, record
         self.pace, self.clock = account.pace, account.clock
@@ -67,35 +67,35 @@ class ClusterQueue:
         self.files = AttemptFiles(self.transport, self.scheduler, folder, root, self.pace.ask)
         self.yield_policy = YieldPolicy(account.budget, here.cluster.patience_s)
         self.retry_later = retry_later or RetryLater()
-        #: What a driver knows of an end beyond what the scheduler and the files say.
+        #: What a driver knows about an end, beyond what the scheduler and the files say.
         self.explain: Callable[[Attempt, AttemptOutcome], AttemptOutcome] = lambda _, outcome: outcome
-        #: Why nothing may start there now.
+        #: Why no job may start there now.
         self.paused: str | None = None
         self._claims = Claims(self.files, record, self.clock)
         self._refusals = Refusals(self.files, record, account)
         self._cancelled_s = -math.inf
         self._remembered_since: dict[str, float] = {}
         self._ended_since: dict[str, float] = {}
-        #: Running jobs that were asked to end after the test in hand.
+        #: Running jobs that hpcq asked to end after the current test.
         self._asked_to_end: set[str] = set()
-        #: Where the scripts of tournaments run that have lost a node.
+        #: The host of the script of each tournament that has lost a node.
         self._hosts: dict[str, str] = {}
 
     def say(self, text: str) -> None:
-        """One line for a person; a link's line names the cluster."""
+        """Print one line for a person. A link's line names the cluster."""
         self.record.say(f"{self.cluster.name}: {text}" if self.side else text)
 
     def live(self) -> list[Attempt]:
-        """Our attempts there that have not ended."""
+        """Return our attempts there that have not ended."""
         return [attempt for attempt in self.record.state.active.values() if attempt.side == self.side]
 
     def known(self) -> list[Attempt]:
-        """Those of them that the scheduler has."""
+        """Return those of them that the scheduler has."""
         return [attempt for attempt in self.live() if attempt.native_id]
 
     @contextlib.contextmanager
     def out_of_reach(self) -> Iterator[None]:
-        """A failed question changes nothing that is known; it is asked again later, and a person hears of it."""
+        """Run queries that may fail. A failure changes no state; hpcq asks again later and tells a person."""
         try:
             yield
         except (TransportError, SchedulerError) as error:
@@ -108,7 +108,7 @@ class ClusterQueue:
                 self.say("answers again")
 
     def find_undetermined(self) -> None:
-        """Find out what became of submissions that an earlier driver, or a broken connection, left open."""
+        """Find out what happened to submissions that an earlier driver or a broken connection left open."""
         ends = self._claims.settle([attempt for attempt in self.live() if not attempt.native_id])
         self._end_all([(attempt, outcome, None) for attempt, outcome in ends])
         self._claims.cancel_late()
@@ -116,7 +116,7 @@ class ClusterQueue:
     # -- look and take ------------------------------------------------------------------------------------------------
 
     def look(self, *, refill: bool) -> QueueSnapshot:
-        """Ask for all that is to be known now in one command; refill: jobs wait to be submitted."""
+        """Query everything in one command. refill: jobs wait for submission."""
         live = self.known()
         room = refill and not self.pausing and self.outside_hours() is None and not self.account.full()
         question = QueueQuery(
@@ -129,11 +129,11 @@ class ClusterQueue:
         return self.scheduler.look(question)
 
     def outside_hours(self) -> str | None:
-        """The hours that are over now, or None."""
+        """Return the hours that exclude the present time, or None."""
         return self.yield_policy.closed(self.clock.local_time())
 
     def take(self, reports: Mapping[str, JobReport]) -> None:
-        """Write down what changed; fetch and judge what may have ended."""
+        """Record what changed; fetch and judge what may have ended."""
         states: list[dict[str, Any]] = []
         suspects: list[tuple[Attempt, JobReport | None]] = []
         for attempt in self.known():
@@ -143,7 +143,7 @@ class ClusterQueue:
             report = self._bounded(attempt, report)
             if report.state not in {attempt.state, JobState.UNKNOWN}:
                 states.append({"event": "state", "tag": attempt.tag, "state": report.state.value, "reason": report.reason})
-            attempt.reason = report.reason  # why it still waits may change while its state does not
+            attempt.reason = report.reason  # the reason of a wait may change while the state does not
             if report.state.terminal or report.state in {JobState.ENDING, JobState.UNKNOWN}:
                 suspects.append((attempt, report))
             elif attempt.shared and report.state is JobState.RUNNING and report.nodes:
@@ -152,7 +152,10 @@ class ClusterQueue:
         self.judge(suspects)
 
     def _bounded(self, attempt: Attempt, report: JobReport) -> JobReport:
-        """The report; an accounting that calls a forgotten job running is believed no longer than its time limit."""
+        """Return the report.
+
+        If the accounting reports a forgotten job as running, hpcq believes it only up to the time limit.
+        """
         if not report.remembered or report.state.terminal:
             return report
         since_s = self._remembered_since.setdefault(attempt.tag, self.clock.now_s())
@@ -162,7 +165,7 @@ class ClusterQueue:
         return replace(report, state=JobState.UNKNOWN, reason=words)
 
     def judge(self, suspects: Sequence[tuple[Attempt, JobReport | None]]) -> None:
-        """Fetch these attempts and write down the ends of those that have one; no report: the scheduler was not asked."""
+        """Fetch these attempts and record the ends that they have. No report: hpcq did not ask the scheduler."""
         for start in range(0, len(suspects), _FETCH_CHUNK):
             chunk = suspects[start : start + _FETCH_CHUNK]
             self.files.fetch([attempt for attempt, _ in chunk])
@@ -175,7 +178,7 @@ class ClusterQueue:
         if report is not None:
             now = self.clock.now_s()
             waited_s = now - self._ended_since.setdefault(attempt.tag, now)
-            # A job that the queue has never shown yet, or has forgotten, gets three graces before it counts as lost.
+            # A job that the queue has never shown, or has forgotten, counts as lost after three grace periods.
             grace_s = self.pace.grace_s * (3 if report.state is JobState.UNKNOWN else 1)
         outcome = end_of(attempt, report, left, waited_s=waited_s, grace_s=grace_s)
         if outcome is not None and outcome.outcome == "lost" and not self._claims.surely_lost(attempt, self.pace.grace_s):
@@ -183,7 +186,7 @@ class ClusterQueue:
         return outcome
 
     def end(self, attempt: Attempt, outcome: AttemptOutcome, report: JobReport | None) -> None:
-        """Write down how an attempt ended."""
+        """Record how an attempt ended."""
         self._end_all([(attempt, outcome, report)])
 
     def _end_all(self, ends: Sequence[tuple[Attempt, AttemptOutcome, JobReport | None]]) -> None:
@@ -197,12 +200,15 @@ class ClusterQueue:
                 self.record.say(f"{attempt.job_id} attempt {attempt.attempt_no}{where}: {words}")
 
     def _end_without_script(self, attempt: Attempt, report: JobReport) -> None:
-        """A tournament outlives its nodes, but not the one with its script: its job would hold the others to the end."""
+        """End a tournament that has lost the node of its script: its job would hold the other nodes to the end.
+
+        A tournament survives the loss of any other node.
+        """
         gone = set(attempt.nodes) - set(report.nodes)
         if gone and attempt.tag not in self._hosts:
             self.files.fetch([attempt])
             started = read_json_or_none(self.folder / attempt.folder / "started.json") or {}
-            # The node list's own name of it: a host may be called otherwise.
+            # The name in the node list, which may differ from the host's own.
             self._hosts[attempt.tag] = str(started.get("node", ""))
         host = self._hosts.get(attempt.tag, "")
         if host in gone:
@@ -214,7 +220,7 @@ class ClusterQueue:
     # -- pause and withdraw -------------------------------------------------------------------------------------------
 
     def pause(self, snapshot: QueueSnapshot) -> str | None:
-        """Why nothing may start now, said when it begins and ends; None where something may."""
+        """Return why no job may start now, or None. Tells a person when a pause begins and ends."""
         paused = self.yield_policy.paused(snapshot, self.clock.local_time(), self.account.held())
         if paused != self.paused:
             where = f"{self.cluster.name}: " if self.side else ""
@@ -225,7 +231,7 @@ class ClusterQueue:
         return paused
 
     def end_early(self, attempts: Iterable[Attempt], why: str) -> None:
-        """Running jobs end after the test in hand; what they measured counts, the rest is planned again."""
+        """End running jobs after the current test. Their measurements count; hpcq plans the rest again."""
         running = [
             one
             for one in attempts
@@ -239,7 +245,10 @@ class ClusterQueue:
             self._asked_to_end.update(one.tag for one in running)
 
     def withdraw(self, snapshot: QueueSnapshot, *, for_limits: bool = True) -> None:
-        """Take queued jobs out that must not wait any longer; for_limits: also those that a limit has held for too long."""
+        """Withdraw queued jobs that must not wait any longer.
+
+        for_limits: also those that a limit has held too long.
+        """
         now = self.clock.now_s()
         self.account.mind_reservation(self.paused)
         live = self.known()
@@ -256,19 +265,21 @@ class ClusterQueue:
                 if for_limits or not one.waited
             ]
         )
-        # Those of an earlier turn are asked again: that request may have been lost.
+        # Repeat the order for those of an earlier turn: it may have been lost.
         self.cancel([one for one in live if one.withdrawal and one.state is JobState.QUEUED], queued_only=True)
 
     def cancel(self, attempts: Sequence[Attempt], *, queued_only: bool = False) -> str | None:
-        """Order the end of attempts, queued or running; queued_only: one that has started meanwhile goes on.
+        """Order the end of attempts, queued or running. queued_only: those that have started meanwhile continue.
 
-        Returns the scheduler's words where it did not take the order. That it did has no effect yet: only a look tells.
+        Returns the scheduler's words if it did not accept the order. An accepted order may not have taken effect yet:
+        only a
+        poll shows that.
         """
         jobs = [attempt.key for attempt in attempts if attempt.native_id]
         return self.scheduler.cancel(jobs, queued_only=queued_only) if jobs else None
 
     def cancel_all(self) -> None:
-        """Order the end of everything, again and again until the queue shows nothing; says what is still there."""
+        """Order the end of everything again and again until the queue shows no job. Says which jobs remain."""
         now = self.clock.now_s()
         live = self.known()
         if not live or now - self._cancelled_s < CANCEL_AGAIN_S:
@@ -282,7 +293,10 @@ class ClusterQueue:
             self.say(f"cancelling: still there: {there}{more}{': ' + words if words else ''}; ordering it again")
 
     def reserve(self, nodes: Set[str]) -> str | None:
-        """Make the run's own reservation of these nodes; returns the refusal where the campaign must not go on without."""
+        """Make the run's own reservation of these nodes.
+
+        Returns the refusal if the campaign must not continue without it.
+        """
         own_reservation = self.account.own_reservation
         if own_reservation is None or not own_reservation.wanted:
             return None
@@ -292,15 +306,15 @@ class ClusterQueue:
     # -- submit -------------------------------------------------------------------------------------------------------
 
     def submission(self, job: Submittable) -> Submission:
-        """A job as the scheduler sees it."""
+        """Return a job in the form that the scheduler takes."""
         return Submission(job.tag, f"{self.root}/{job.folder}/job.sh", job.nodes, job.walltime_s)
 
     def submit(self, jobs: Sequence[Submittable]) -> bool:
-        """Submit jobs that the journal has; returns whether more may be submitted now."""
+        """Submit jobs that are in the journal. Returns whether more may be submitted now."""
         answers = self.scheduler.submit([self.submission(job) for job in jobs])
         return self._refusals.take(answers, f"{self.cluster.name}: " if self.side else "")
 
     @property
     def pausing(self) -> bool:
-        """Whether nothing may be submitted yet, because the last wave was not taken."""
+        """Whether nothing may be submitted yet, because the scheduler did not take the last wave."""
         return self._refusals.pausing

@@ -1,6 +1,6 @@
-"""From a pair of the plan to a job's folder: final parameters, a rendered script, nothing left to fill in.
+"""Turn a pair of the plan into a job's folder: final parameters and a complete script.
 
-Plan + pair + what is still missing -> Job -> runs/<run_id>/<cluster>/jobs/<job_id>/<attempt_no>/{job.json, job.sh}
+Plan + pair + missing measurements -> Job -> runs/<run_id>/<cluster>/jobs/<job_id>/<attempt_no>/{job.json, job.sh}
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from hpcq.run_folder.journal_state import StepKey, attempt_folder
 from hpcq.run_folder.paths import write_text
 from hpcq.scheduler.kinds import describe
 
-#: How long the server may take to say that it listens: a slow file system and a slow step start fit in.
+#: How long the server may take to start listening: enough for a slow file system and a slow step start.
 _READY_TIMEOUT_S = 60
 
-#: The number of processes in a launcher line, which is two where a person wrote it for a pair.
+#: Launcher options that give the number of processes, which is two in a line written for a pair.
 _COUNT_FLAGS = {"-n", "-np", "--np", "--n", "--ntasks", "-c"}
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One measurement of a job: one process of a kernel with its final parameters."""
+    """One measurement of a job: one kernel process with its final parameters."""
 
     name: str
     test_no: int
@@ -46,7 +46,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One allocation of two nodes; one attempt of it."""
+    """One allocation of two nodes for one attempt."""
 
     job_id: str
     attempt_no: int
@@ -62,25 +62,25 @@ class Job:
 
     @property
     def nodes(self) -> tuple[str, str]:
-        """The nodes that it needs."""
+        """Return the nodes that it needs."""
         return self.client, self.server
 
     @property
     def folder(self) -> str:
-        """Where it lies below the cluster's part of the run folder, and below the work directory on the cluster."""
+        """Return its folder, relative to the cluster's part of the run folder and to the work directory there."""
         return attempt_folder(self.job_id, self.attempt_no)
 
 
 def all_steps(plan: Plan) -> frozenset[StepKey]:
-    """Every measurement that the plan wants of each pair."""
+    """Return every measurement that the plan wants of each pair."""
     return frozenset((test.test_no, rep) for test in plan.tests for rep in range(1, plan.repetition_count + 1))
 
 
 def make_job(plan: Plan, pair_index: int, attempt_no: int, missing: frozenset[StepKey]) -> Job:
-    """The job that measures what is still missing of one pair.
+    """Return the job that measures what one pair still lacks.
 
     Each repetition runs all tests once, in an order drawn from the plan's seed, so that a drift of the machine does not
-    fall on one test alone.
+    affect only one test.
     """
     pair = plan.pair_at(pair_index)
     job_id = pair.job_id
@@ -123,9 +123,9 @@ def write_job(job: Job, cluster: Cluster, root: str, folder: Path) -> None:
 
 
 def write_folder(folder: Path, described: Mapping[str, Any], script: str) -> None:
-    """What every submission's folder holds, each file written aside and renamed.
+    """Write the files that every submission's folder holds, each aside and renamed.
 
-    Without waiting for the disk: a job whose files a crash took was never submitted.
+    It does not wait for the disk: if a crash loses the files of a job, that job was never submitted.
     """
     write_text(folder / "job.json", json.dumps(described, indent=1) + "\n", synced=False)
     write_text(folder / "job.sh", script, mode=0o700, synced=False)
@@ -136,7 +136,7 @@ def _context(job: Job, cluster: Cluster, root: str) -> dict[str, Any]:
 
 
 def site_context(cluster: Cluster, root: str) -> dict[str, Any]:
-    """What a script's head and body need of a cluster; the job and its folder are the caller's."""
+    """Return what a script's head and body need of a cluster. The caller adds the job and its folder."""
     return {
         "root": root,
         "interface": cluster.interface,
@@ -154,7 +154,7 @@ def site_context(cluster: Cluster, root: str) -> dict[str, Any]:
 
 
 def counted(launch: Sequence[str]) -> tuple[str, ...]:
-    """A launcher line written for a pair (`-np 2`), for as many ranks as there are nodes when it is run."""
+    """Adapt a launcher line for a pair (`-np 2`) to as many ranks as there are nodes at run time."""
     words = list(launch)
     for place, word in enumerate(words[:-1]):
         if word in _COUNT_FLAGS and words[place + 1] == "2":

@@ -1,7 +1,7 @@
-"""How an attempt ended: the scheduler's word and the files the job left, put together. Pure; no machine is asked here.
+"""Decide how an attempt ended, from the scheduler's report and the files that the job left. Pure.
 
-The exit file, written last by the job itself, is the truth where it says `done`. Where it is missing or says that the job was
-told to end, the scheduler's word gives the reason. Silence of both is LOST, never success.
+The job itself writes the exit file last. If the file says `done`, that decides. If it is missing or says that the job
+was told to end, the scheduler's report gives the reason. If both are silent, the attempt is LOST, never successful.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from hpcq.run_folder.paths import read_json_or_none
 from hpcq.run_folder.spools import MEASURED_CODES
 from hpcq.scheduler.types import JobReport, JobState
 
-#: What a script says that was asked to end after the test in hand.
+#: What a script says that hpcq asked to end after the current test.
 ENDED_EARLY = "ended_early"
-#: What a script says that was told to end, and one that ended itself at its time limit.
+#: What a script says that received a signal to end, or that ended itself at its time limit.
 TOLD_TO_END = "term"
 TIME_LIMIT = "time_limit"
-#: What one side of a link says that waited for the other one longer than its driver should have let it.
+#: What one side of a link says if it waited for the other side longer than its driver should have allowed.
 PATIENCE_OVER = "peer_never_came"
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptOutcome:
-    """One of the attempt outcomes, with the reason for a person."""
+    """One of the attempt outcomes, with a reason for a person."""
 
     outcome: str
     reason: str
@@ -35,26 +35,26 @@ class AttemptOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What a job left in its folder, as far as its files have come."""
+    """What a job left in its folder, as far as its files have arrived."""
 
     exit_file: Mapping[str, Any] | None
     started: bool
 
     @classmethod
     def of(cls, folder: Path) -> Left:
-        """What an attempt's folder holds."""
+        """Return what an attempt's folder holds."""
         return cls(read_json_or_none(folder / "exit.json"), (folder / "started.json").exists())
 
     @property
     def said(self) -> str:
-        """Why its script ended, in the script's own words; empty where it has not said so."""
+        """Return why its script ended, in the script's own words; empty if it has not said so."""
         return str(self.exit_file.get("reason", "")) if self.exit_file else ""
 
 
 def end_of(attempt: Attempt, report: JobReport | None, left: Left, *, waited_s: float, grace_s: float) -> AttemptOutcome | None:
-    """The end of an attempt, also of one that the driver ended; None while it has not ended or more has to be known.
+    """Return the end of an attempt, also of one that the driver ended; None if it has not ended or hpcq must know more.
 
-    report: None where the scheduler was not asked. waited_s, grace_s: as for `decide`.
+    report: None if hpcq did not ask the scheduler. waited_s, grace_s: as for `decide`.
     """
     if left.said == ENDED_EARLY:
         return AttemptOutcome("withdrawn", attempt.withdrawal or left.said)
@@ -64,7 +64,7 @@ def end_of(attempt: Attempt, report: JobReport | None, left: Left, *, waited_s: 
         return None
     report = _as_ordered(attempt, report, left, forgotten=waited_s >= grace_s)
     files_may_come = left.started and left.exit_file is None and waited_s < grace_s
-    ours = attempt.withdrawal and not files_may_come  # our own order, also where the job had just started
+    ours = attempt.withdrawal and not files_may_come  # our own order, also if the job had just started
     if report.state is JobState.CANCELLED and ours:
         return AttemptOutcome("cancelled" if attempt.final else attempt.withdrawal_outcome, attempt.withdrawal)
     if report.state is JobState.CANCELLED and not left.started and attempt.stopped:
@@ -73,7 +73,10 @@ def end_of(attempt: Attempt, report: JobReport | None, left: Left, *, waited_s: 
 
 
 def _as_ordered(attempt: Attempt, report: JobReport, left: Left, *, forgotten: bool) -> JobReport:
-    """A job that we told to end, of a scheduler that forgets ended jobs: it is not lost, it did as it was told."""
+    """Return the report of a job that hpcq ordered to end.
+
+    If its scheduler forgets ended jobs, the job is not lost: it did as ordered.
+    """
     ordered = bool(attempt.withdrawal or attempt.stopped)
     ended = left.said == TOLD_TO_END if left.started else forgotten
     if report.state is JobState.UNKNOWN and ordered and ended:
@@ -82,10 +85,11 @@ def _as_ordered(attempt: Attempt, report: JobReport, left: Left, *, forgotten: b
 
 
 def decide(report: JobReport, left: Left, *, waited_s: float, grace_s: float) -> AttemptOutcome | None:
-    """The end of an attempt that nobody asked to end, or None while it has not ended or more has to be known.
+    """Return the end of an attempt without an order to end; None if it has not ended or hpcq must know more.
 
-    waited_s: for how long the scheduler has called the job ended or unknown. grace_s: how long a shared file system may take
-    to show what the job wrote last.
+    waited_s: for how long the scheduler has reported the job as ended or unknown. grace_s: how long a shared file
+    system
+    may take to show what the job wrote last.
     """
     if left.said == "done":
         return AttemptOutcome("completed", "")
@@ -104,9 +108,9 @@ def decide(report: JobReport, left: Left, *, waited_s: float, grace_s: float) ->
 
 
 def measured_steps(folder: Path) -> frozenset[StepKey]:
-    """The steps of an attempt's folder whose kernel ended with a measurement.
+    """Return the steps of an attempt's folder whose kernel ended with a measurement.
 
-    The exit code alone says nothing: launchers end with 1 too, when they could not start the kernel at all.
+    The exit code alone is not enough: launchers also end with 1 if they could not start the kernel at all.
     """
     found = set()
     for path in folder.glob("t*-r*.status"):

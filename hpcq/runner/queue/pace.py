@@ -1,11 +1,11 @@
-"""How often a scheduler is asked. Hides counting and jitter.
+"""Decide how often to query a scheduler. Hides counting and jitter.
 
-    something happens            1 s between two questions, as long as there are questions left
-    nothing happens              the interval grows by half each time, up to `poll_interval_s` (5 s)
-    always                       30 questions at most, and one more for each `poll_interval_s` that passed
-    five failures in a row       it says so, and doubles the interval, up to a minute
+    something happens            1 s between two queries, while queries are left
+    nothing happens              the interval grows by 50 % each time, up to `poll_interval_s` (5 s)
+    always                       30 queries at most, plus one per `poll_interval_s` that has passed
+    five failures in a row       hpcq says so, and doubles the interval, up to a minute
 
-So a short campaign feels quick, and in the steady state a cluster is asked at most once in 5 s, whatever its jobs do.
+So a short campaign feels quick, and in the steady state hpcq queries a cluster at most once per 5 s.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hpcq.clock import Clock
 from hpcq.definition.model import Cluster
 from hpcq.scheduler.kinds import describe
 
-#: Failed questions in a row after which the driver slows down and says so.
+#: After this many failed queries in a row, the driver slows down and says so.
 FAILURES_SAID = 5
 _GROWTH = 1.5
 _SLOWEST_S = 60.0
@@ -26,7 +26,7 @@ _BURST_COUNT = 30.0
 
 @dataclass(slots=True)
 class Pace:
-    """The rhythm of one driver with one cluster. grace_s is for files on shared file systems."""
+    """The rhythm of one driver with one cluster. grace_s: how long files on shared file systems may be late."""
 
     query_s: float
     poll_max_s: float
@@ -45,14 +45,17 @@ class Pace:
 
     @classmethod
     def of(cls, cluster: Cluster, clock: Clock) -> Pace:
-        """A batch system is asked at most once a second; this machine's own queue may be asked more often."""
+        """Return the pace for a cluster.
+
+        At most one query per second for a batch system, more for this machine's own queue.
+        """
         if describe(cluster.scheduler).here_only:
             return cls(query_s=0.1, poll_max_s=0.5, grace_s=cluster.files_appear_within_s, refill_s=0.1, clock=clock)
         poll_s = cluster.poll_interval_s
         return cls(query_s=1.0, poll_max_s=poll_s, grace_s=cluster.files_appear_within_s, refill_s=poll_s, clock=clock)
 
     def ask(self) -> None:
-        """Wait until a question may be asked, and count it."""
+        """Wait until a query is allowed, and count it."""
         self._count()
         missing_s = max(0.0, 1.0 - self._left) * self.refill_s
         wait_s = max(missing_s, self._asked_at + self.query_s - self.clock.now_s())
@@ -63,21 +66,21 @@ class Pace:
         self._asked_at = self.clock.now_s()
 
     def sleep(self, *, eager: bool) -> None:
-        """Wait between two turns; eager: something may be done soon."""
+        """Wait between two turns. eager: there may soon be something to do."""
         if eager and self.failures == 0:
             self.interval_s = self.query_s
         self.clock.sleep(self.interval_s * random.uniform(0.9, 1.1))  # noqa: S311 - jitter, so that drivers do not march in step
         self.interval_s = min(max(self.poll_max_s, self.interval_s), self.interval_s * _GROWTH)
 
     def failed(self) -> bool:
-        """Count a failed question; returns whether a person should hear of it."""
+        """Count a failed query; returns whether hpcq should tell a person."""
         self.failures += 1
         if self.failures >= FAILURES_SAID:
             self.interval_s = min(_SLOWEST_S, self.interval_s * 2)
         return self.failures in {1, FAILURES_SAID}
 
     def succeeded(self) -> bool:
-        """Forget earlier failures; returns whether there were so many that a person heard of them."""
+        """Forget earlier failures; returns whether hpcq had told a person about them."""
         many = self.failures >= FAILURES_SAID
         self.failures = 0
         return many

@@ -1,4 +1,4 @@
-"""What one part of a run writes down: its journal, the state that follows from it, and words for the person who looks on."""
+"""What one part of a run records: its journal, the state that follows from it, and messages for a person."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ _State = TypeVar("_State", bound=RunState)
 
 @dataclass(frozen=True, slots=True)
 class Record(Generic[_State]):
-    """The journal of one part, and what it means. An event is on the disk before it counts."""
+    """The journal of one part, and its state. An event counts only when it is on the disk."""
 
-    #: How the part is called: a cluster, or a link.
+    #: The name of the part: a cluster, or a link.
     name: str
     journal: Journal
     state: _State
     tell: Callable[[str], None]
 
     def say(self, text: str) -> None:
-        """One line for the person who looks on, and for the log."""
+        """Print one line for the person who watches, and for the log."""
         self.tell(f"{self.name}: {text}")
 
     def waits(self, words: str) -> None:
-        """What this part waits for now, for the terminal, the log and `hpcq status`; empty: for nothing any more."""
+        """Set what this part waits for, for the terminal, the log and `hpcq status`; empty: it waits no longer."""
         if words != self.state.waiting:
             if words:
                 self.say(words)
             self.note("waiting", reason=words)
 
     def note(self, event: str, **fields: Any) -> None:
-        """Write one event down."""
+        """Record one event."""
         self.note_all([{"event": event, **fields}])
 
     def note_all(self, events: Sequence[Mapping[str, Any]]) -> None:
-        """Write events down with one wait for the disk; then they count."""
+        """Record events with one wait for the disk; then they count."""
         if not events:
             return
         for event in self.journal.append_all(events):
             self.state.apply(event)
 
     def not_run(self, indices: Iterable[int], reason: str) -> None:
-        """These pairs are not tried again, and why."""
+        """Record that hpcq does not try these pairs again, and why."""
         pairs = list(map(self.state.plan.pair_at, indices))
         self.note_all(
             [

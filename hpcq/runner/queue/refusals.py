@@ -1,10 +1,10 @@
-"""What the scheduler's answers to a wave of submissions mean.
+"""Interpret the scheduler's answers to a wave of submissions.
 
 taken          an id
-limited        this user may not have more jobs now: the rest of the wave goes back, later waves keep within what was allowed
-refused        known words that mean no: the attempts have ended; three such waves in a row and the rest is not run
-undetermined   nobody knows: looked up, then claimed (claims.py)
-unsure         words that hpcq does not know (a standby controller, a rate limit): as undetermined, and a pause that grows
+limited        this user may not have more jobs now: the rest of the wave goes back, later waves respect the limit
+refused        known words that mean no: the attempts have ended; after 3 such waves in a row, the rest does not run
+undetermined   hpcq does not know: look it up, then claim it (claims.py)
+unsure         words that hpcq does not know (a standby controller, a rate limit): as undetermined, with a growing pause
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from hpcq.runner.queue.outcome import AttemptOutcome
 from hpcq.runner.queue.record import Record
 from hpcq.scheduler.types import Submitted
 
-#: After so many refused waves in a row the scheduler means it.
+#: After this many refused waves in a row, hpcq gives up.
 _REFUSED_WAVES_MAX = 3
-#: The pause after a wave that was not taken doubles from the first to the second of these; after so many waves it is the end.
+#: The pause after a wave that was not taken doubles from the first to the second value.
+#: After this many such waves hpcq gives up.
 _PAUSE_S, _LONGEST_PAUSE_S = 30.0, 600.0
 _UNSURE_WAVES_MAX = 12
 
 
 class Refusals:
-    """How the last waves of one queue were answered."""
+    """The answers to the last waves of one queue."""
 
     def __init__(self, files: AttemptFiles, record: Record[Any], account: Account) -> None:
         self._files, self._record, self._account = files, record, account
@@ -36,11 +37,14 @@ class Refusals:
 
     @property
     def pausing(self) -> bool:
-        """Whether nothing may be submitted yet, because the last wave was not taken."""
+        """Whether nothing may be submitted yet, because the scheduler did not take the last wave."""
         return self._account.clock.now_s() < self._resume_s
 
     def take(self, answers: Sequence[Submitted], say_here: str) -> bool:
-        """Write down what became of a wave; returns whether more may be submitted now. say_here: which cluster, in a link."""
+        """Record what happened to a wave. Returns whether more may be submitted now.
+
+        say_here: which cluster, in a link.
+        """
         limited = next((answer for answer in answers if answer.limited), None)
         allowed = self._learn_limit(answers) if limited is not None else 0
         if limited is not None and allowed:
@@ -58,7 +62,7 @@ class Refusals:
         return False
 
     def _pause(self, answers: Sequence[Submitted], say_here: str, *, meant: bool) -> None:
-        """A wave was not taken: later again, or never."""
+        """Pause after a wave that was not taken, or give up."""
         words = answers[-1].message
         self._refused_waves += meant
         self._untaken_waves += 1
@@ -71,12 +75,15 @@ class Refusals:
         self._record.waits(f"{say_here}refused: {words}; submitting again in {pause_s:g} s, at {until}")
 
     def _learn_limit(self, answers: Sequence[Submitted]) -> int:
-        """How many jobs the user has now that one was refused for a limit: it would be no limit without any."""
+        """Return how many jobs the user has now that a limit refused one. Without any job it cannot be such a limit."""
         taken = sum(bool(answer.native_id) for answer in answers)
         return self._account.limit.met(len(self._account.live()) - len(answers) + taken, taken)
 
     def _event(self, answer: Submitted, *, wait: bool) -> dict[str, Any] | None:
-        """What became of a submission; None where nobody knows. wait: a refusal for a limit is no try."""
+        """Return the event for a submission; None if its fate is unknown.
+
+        wait: a refusal for a limit does not count as an attempt.
+        """
         if answer.native_id:
             return {"event": "submitted", "tag": answer.tag, "native_id": answer.native_id}
         if answer.limited and (wait or not answer.tried):

@@ -1,10 +1,10 @@
-"""A reservation of the run's own, where the campaign asks for one: made of idle nodes, kept while it is needed, removed.
+"""The run's own reservation, if the campaign asks for one: made of idle nodes, kept while needed, then removed.
 
-    hold     made of the idle nodes that the next jobs want, as many as the budget allows
-    keep     prolonged as long as the driver lives; without one it ends by itself, a walltime and a quarter of an hour later
-    drop     removed when the run has ended, when its nodes have nothing more to do, and while the campaign yields
+    hold     make it of the idle nodes that the next jobs want, as many as the budget allows
+    keep     prolong it while the driver lives; without a driver it ends by itself, a walltime and 15 minutes later
+    drop     remove it when the run ends, when its nodes have no more work, and while the campaign yields
 
-Its name is made from the run's, so a later driver finds what an earlier one left.
+Its name contains the run's, so a later driver finds what an earlier one left.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from hpcq.definition.model import Cluster, WithoutReservation
 from hpcq.errors import UserError
 from hpcq.scheduler.base import Scheduler
 
-#: What a reservation lasts beyond the time limit of a job that starts now; half of it gone, it is prolonged.
+#: How long a reservation lasts beyond the time limit of a job that starts now. At half of it hpcq prolongs it.
 _MARGIN_S = 900.0
-#: Jobs that are still ending keep a reservation: how often and how long to wait for them.
+#: Jobs that are still ending keep a reservation: how often and how long hpcq waits for them.
 _DROPS = 20
 _DROP_S = 1.5
 
 
 class Held(StrEnum):
-    """What came of the wish for a reservation."""
+    """The outcome of asking for a reservation."""
 
     YES = "yes"
     BUSY = "busy"
@@ -43,7 +43,7 @@ class OwnReservation:
         self.name = name
         self.held = False
         self._nodes: tuple[str, ...] = ()
-        #: The site does not let this user, and the campaign goes on without.
+        #: The site does not allow it for this user, and the campaign continues without.
         self.given_up = False
         self.refusal = ""
         self._scheduler = scheduler
@@ -55,16 +55,16 @@ class OwnReservation:
 
     @property
     def wanted(self) -> bool:
-        """Whether there must be one before a job is submitted."""
+        """Whether a reservation must exist before hpcq submits a job."""
         return not self.held and not self.given_up
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """What it keeps from others now."""
+        """Return the nodes that it holds now."""
         return self._nodes if self.held else ()
 
     def adopt(self, nodes: Sequence[str]) -> None:
-        """Take over what an earlier driver of the run left; nodes: those of which it may be."""
+        """Take over what an earlier driver of the run left. nodes: those that it may consist of."""
         self.held = self._scheduler.has_reservation(self.name)
         self._nodes = tuple(nodes)
 
@@ -85,13 +85,13 @@ class OwnReservation:
         return Held.REFUSED
 
     def keep(self) -> None:
-        """Prolong it when that is due; one that somebody removed is made again."""
+        """Prolong it when that is due. If it was removed, make it again."""
         if self.held and self._clock.now_s() >= self._prolong_at:
             self.held = self._scheduler.prolong(self.name, self._minutes)
             self._prolong_at = self._clock.now_s() + _MARGIN_S / 2
 
     def drop(self, *, patiently: bool = False) -> None:
-        """Remove it; while a job of ours is still ending that is refused, and asked for again."""
+        """Remove it. The scheduler refuses that while a job of ours is still ending, so try again."""
         for _ in range(_DROPS if patiently else 1):
             if not self.held:
                 return
@@ -103,7 +103,10 @@ class OwnReservation:
 
 
 def refuse_where_forbidden(cluster: Cluster, scheduler: Scheduler) -> None:
-    """Raise UserError where the campaign insists on a reservation that this user may not make; nothing has happened yet."""
+    """Raise UserError if the campaign insists on a reservation that this user may not make.
+
+    Nothing has happened yet then.
+    """
     if cluster.make_reservation is not WithoutReservation.STOP:
         return
     words = scheduler.may_not_reserve()
@@ -115,5 +118,5 @@ def refuse_where_forbidden(cluster: Cluster, scheduler: Scheduler) -> None:
 
 
 def reservation_name(run_id: str, cluster_name: str) -> str:
-    """What a run's reservation is called on a cluster."""
+    """Return the name of a run's reservation on a cluster."""
     return f"hpcq-{run_id}-{cluster_name}"

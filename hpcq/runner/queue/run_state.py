@@ -1,7 +1,7 @@
-"""What every journal means, a cluster's as a link's: what each pair still misses, what may be tried again, what was taken.
+"""Fold a journal of a cluster or a link: what each pair still lacks, what hpcq may try again, what attempts have used.
 
-Built from the journal's events alone, by the driver as it writes them and by `hpcq status` as it reads them, so both say
-the same and a driver that died loses nothing. A subclass says when the try of a pair is over.
+Only the journal's events determine the state. The driver builds it while it writes them, and `hpcq status` while it
+reads them. So both agree, and a driver that dies loses nothing. A subclass decides when the attempt of a pair is over.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from hpcq.runner.queue.jobs import all_steps
 from hpcq.scheduler.types import JobState
 from hpcq.units import parse_utc
 
-#: Outcomes that say nothing about the test itself: the same job may do better on another try.
+#: Outcomes that say nothing about the test itself: another attempt may succeed.
 _RETRIED_OUTCOMES = frozenset({"node_failed", "preempted", "boot_failed", "lost", "revoked", "refused", "completed", "failed"})
-#: The outcome that does not count as a try, because it says nothing of the nodes: users waited, a limit was met.
+#: The outcome that does not count as an attempt, because it says nothing about the nodes: users waited, or a limit.
 _UNCOUNTED_OUTCOME = "withdrawn"
 
 
@@ -32,7 +32,7 @@ class RunState(JournalState, ABC):
         super().__init__()
         self.plan = plan
         self._all = all_steps(plan)
-        #: Pair indices that have neither a live attempt nor an end, in plan order.
+        #: Pairs, by index, that have neither a live attempt nor an end, in plan order.
         self.pending: dict[int, None] = dict.fromkeys(range(len(plan.pairs)))
         self.measured_count = 0
         self._missing: dict[int, frozenset[StepKey]] = {}
@@ -42,29 +42,32 @@ class RunState(JournalState, ABC):
 
     @abstractmethod
     def _end_pair(self, index: int, attempt: Attempt) -> None:
-        """An attempt of this pair has ended, and what it measured counts: say by `_try_again` when the try is over."""
+        """React to the end of an attempt of this pair, whose measurements count.
+
+        Call `_try_again` when no attempt of the pair is left.
+        """
 
     @abstractmethod
     def _took(self, attempt: Attempt, node_seconds: float) -> None:
-        """What an ended attempt took of nodes, as far as it said."""
+        """Add what an ended attempt used of the nodes, as far as it is known."""
 
-    # -- what is asked of it ----------------------------------------------------------------------------------------
+    # -- what its users ask ------------------------------------------------------------------------------------------
 
     def missing(self, pair_index: int) -> frozenset[StepKey]:
-        """The measurements of this pair that no attempt has brought yet."""
+        """Return the measurements of this pair that no attempt has provided yet."""
         return self._missing.get(pair_index, self._all)
 
     def measured_pairs(self) -> list[int]:
-        """The pairs of which nothing is missing any more."""
+        """Return the pairs that lack no measurement any more."""
         return [index for index, missing in self._missing.items() if not missing]
 
     @property
     def measured_now_count(self) -> int:
-        """Measurements so far."""
+        """Return how many measurements exist so far."""
         return self.measured_count
 
     def count(self, *states: JobState) -> int:
-        """How many live attempts are in one of these states."""
+        """Return how many live attempts are in one of these states."""
         return sum(attempt.state in states for attempt in self.active.values())
 
     # -- private ----------------------------------------------------------------------------------------------------
@@ -90,7 +93,10 @@ class RunState(JournalState, ABC):
             self._end_pair(index, attempt)
 
     def _try_again(self, index: int, outcomes: Collection[str], *, final: bool = False) -> None:
-        """A try of this pair is over with these outcomes of those who caused the end: it is pending again, or done with."""
+        """The attempts of a pair are over: make it pending again, or finish it.
+
+        outcomes: of those attempts that caused the end.
+        """
         counted = _UNCOUNTED_OUTCOME not in outcomes
         self._tries[index] = self._tries.get(index, 0) + counted
         if not self._missing[index] or self.cancelled or final:
@@ -101,7 +107,7 @@ class RunState(JournalState, ABC):
 
 
 def _measured(event: Mapping[str, Any], attempt: Attempt) -> dict[int, frozenset[StepKey]]:
-    """What an ended attempt brought, by pair."""
+    """Return what an ended attempt measured, by pair."""
     of_pairs = {pair_index_of(job_id): steps for job_id, steps in event.get("measured_of", {}).items()}
     if event.get("measured"):
         of_pairs[attempt.pairs[0]] = event["measured"]
@@ -109,7 +115,10 @@ def _measured(event: Mapping[str, Any], attempt: Attempt) -> dict[int, frozenset
 
 
 def _node_seconds(event: Mapping[str, Any], attempt: Attempt) -> float:
-    """What an ended attempt took; one that could not say when it ended ran until that was noticed, or its time limit."""
+    """Return the node-seconds of an ended attempt.
+
+    Without an end time, it ran until hpcq noticed the end, at most for its time limit.
+    """
     started, ended = event.get("started_utc"), event.get("ended_utc")
     if not started:
         return 0.0
@@ -118,7 +127,7 @@ def _node_seconds(event: Mapping[str, Any], attempt: Attempt) -> float:
 
 
 def summary(state: RunState) -> dict[str, Any]:
-    """Counts of one part, for markers and `hpcq status`; a link's attempts are counted on both sides."""
+    """Return the counts of one part, for markers and `hpcq status`. A link's attempts count on both sides."""
     measured = state.measured_pairs()
     live = [index for attempt in state.active.values() for index in attempt.pairs]
     return {

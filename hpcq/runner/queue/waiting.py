@@ -1,7 +1,8 @@
-"""Waiting for nodes when nothing runs and nothing can be submitted: for how long, and that it is said.
+"""Wait for nodes while nothing runs and nothing can be submitted. Says so, and for how long.
 
-busy    a user has the node, or it is reserved: `patience_s` of the cluster file
-down    it is down, drained, powered down or not responding: `nodes: {reboot_within_s: ...}` of the campaign, else not at all
+busy    a user or a reservation has the node: `patience_s` of the cluster file
+down    the node is down, drained, powered down or not responding: `nodes: {reboot_within_s: ...}` of the campaign;
+        without that key hpcq does not wait
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from hpcq.definition.model import Cluster
 from hpcq.runner.queue.record import Record
 from hpcq.scheduler.types import NodeCondition, NodeState
 
-#: A node that does not respond for a moment is not down yet.
+#: A node counts as down only after this time: it may fail to respond for a moment.
 _DOWN_FOR_SURE_S = 30.0
 _DOWN = frozenset({NodeCondition.DOWN, NodeCondition.DRAINED, NodeCondition.POWERED_DOWN, NodeCondition.UNKNOWN})
 
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """Why a pair cannot run: its nodes with the scheduler's words, and how long it is waited for."""
+    """Why a pair cannot run: its nodes with the scheduler's words, and how long to wait for them."""
 
     nodes: tuple[str, ...]
     patience_s: float
@@ -30,7 +31,7 @@ class Shortage:
 
 
 def shortage_of(nodes: Iterable[str], states: Mapping[str, NodeState], cluster: Cluster) -> Shortage:
-    """What a pair waits for; a node that is not in the list any more counts as down."""
+    """Return what a pair waits for. A node that is no longer in the list counts as down."""
     seen = [(node, states.get(node)) for node in nodes]
     down = any(state is None or state.condition in _DOWN for _, state in seen)
     words = tuple(f"{node} {state.native_state if state is not None else 'gone'}" for node, state in seen)
@@ -52,13 +53,13 @@ class WaitForNodes:
         return self._since_s is not None
 
     def end(self) -> None:
-        """Something was submitted, or users wait: the next wait begins anew."""
+        """End the wait, because a job was submitted or users wait. The next wait starts at zero."""
         if self._since_s is not None:
             self._since_s = None
             self.record.waits("")
 
     def waited_s(self, why: str, patience_s: float) -> float:
-        """Go on waiting, for `patience_s` at most, which is said when it begins; for how long it has lasted."""
+        """Continue to wait, for at most `patience_s`; says so when the wait begins. Returns how long it has lasted."""
         now = self.clock.now_s()
         if self._since_s is None:
             self._since_s = now

@@ -1,7 +1,7 @@
-"""When hpcq yields: pure decisions over what one look at the scheduler showed. docs/driver.md says the same in words.
+"""Decide when hpcq yields, from the answer to one poll. Pure. docs/driver.md explains the rules.
 
-paused      nothing new may start now: users wait (yield), or the hours are over
-to_withdraw   queued jobs that should not wait any longer: withdrawn and planned anew, or given up with the reason
+paused      no job may start now: users wait (yield), or it is outside the hours
+to_withdraw   queued jobs that should not wait any longer: hpcq withdraws them and plans them again, or gives up
 """
 
 from __future__ import annotations
@@ -15,42 +15,42 @@ from hpcq.run_folder.journal_state import Attempt
 from hpcq.scheduler.types import JobReport, JobState, NodeCondition, OtherJob, QueueSnapshot, Wait
 from hpcq.units import count_of
 
-#: A word must stand in so many looks in a row: schedulers say odd things for a moment.
+#: A wait must appear in this many polls in a row: schedulers report odd states for a moment.
 _LOOKS = 2
 
 
-#: A pair whose node could not be had is planned anew after this time, and so often at most.
+#: If a pair's node is unavailable, hpcq plans the pair again after this time, at most this many times.
 _BOUNCED_FOR_S = 30.0
 _BOUNCES_MAX = 10
 
 
 @dataclass(slots=True)
 class RetryLater:
-    """Pairs of which a node could not be had: they wait a while, and are given up after many times."""
+    """Pairs with an unavailable node. They wait a while; after many times hpcq gives them up."""
 
     held_until: dict[int, float] = field(default_factory=dict)
     _counts: dict[int, int] = field(default_factory=dict)
 
     def forget(self, now_s: float) -> None:
-        """Those that have waited long enough may be planned again."""
+        """Release the pairs that have waited long enough, so that hpcq can plan them again."""
         self.held_until = {index: until for index, until in self.held_until.items() if until > now_s}
 
     def hold(self, indices: Iterable[int], now_s: float) -> None:
-        """One of their nodes could not be had."""
+        """Record that a node of these pairs is unavailable."""
         for index in indices:
             self.held_until[index] = now_s + _BOUNCED_FOR_S
             self._counts[index] = self._counts.get(index, 0) + 1
 
     def too_often(self, indices: Iterable[int]) -> bool:
-        """Whether one of them is to be given up."""
+        """Whether hpcq must give up one of these pairs."""
         return any(self._counts.get(index, 0) >= _BOUNCES_MAX for index in indices)
 
 
 @dataclass(frozen=True, slots=True)
 class Withdrawal:
-    """A queued job to end.
+    """A queued job to withdraw.
 
-    final: its pair is not tried again; bounced: one of its nodes could not be had; waited: a limit held it for too long.
+    final: hpcq does not try its pair again. bounced: one of its nodes is unavailable. waited: a limit held it too long.
     """
 
     tag: str
@@ -61,7 +61,7 @@ class Withdrawal:
     waited: bool = False
 
     def ends(self, retry_later: RetryLater, indices: Collection[int], now_s: float) -> bool:
-        """Whether its pairs, at these places of the plan, are not tried again; a bounce is counted."""
+        """Whether hpcq stops trying its pairs, given as indices in the plan. Counts a bounce."""
         if self.retry_later:
             retry_later.hold(indices, now_s)
         return self.final or retry_later.too_often(indices)
@@ -69,22 +69,22 @@ class Withdrawal:
 
 @dataclass(slots=True)
 class YieldPolicy:
-    """What must be remembered between two looks."""
+    """What hpcq must remember between two polls."""
 
     budget: Budget
     patience_s: float
     _queued_since: dict[str, float] = field(default_factory=dict)
     _words: dict[str, tuple[Wait, int, float]] = field(default_factory=dict)
-    #: Jobs of others that waited on although we had given back all.
+    #: Jobs of other users that still waited when we had returned all nodes.
     _not_for_us: set[str] = field(default_factory=set)
 
     def closed(self, moment: dt.time) -> str | None:
-        """The hours that are over at this local time, or None."""
+        """Return the hours that exclude this local time, or None."""
         shut = next((hours for hours in self.budget.hours if not hours.open_at(moment)), None)
         return None if shut is None else f"outside of the hours {shut}"
 
     def paused(self, snapshot: QueueSnapshot, moment: dt.time, held: Set[str]) -> str | None:
-        """Why nothing may start now, or None; held: the nodes that we keep from others, or would."""
+        """Return why no job may start now, or None. held: the nodes that we keep from others, or would keep."""
         closed = self.closed(moment)
         if closed is not None:
             return closed
@@ -92,7 +92,10 @@ class YieldPolicy:
         return f"yields: other users wait for nodes with {count_of(waiting, 'job')}" if waiting else None
 
     def _waiting_for_us(self, others: Sequence[OtherJob], held: Set[str]) -> int:
-        """How many may wait for nodes that we have; who still waits for unnamed nodes when we have none waits for others."""
+        """Return how many jobs may wait for our nodes.
+
+        A job that still waits for unnamed nodes when we hold none waits for nodes of others.
+        """
         unsure = [one for one in others if not one.sure]
         if not held:
             self._not_for_us = {one.native_id for one in unsure if not one.nodes}
@@ -103,7 +106,7 @@ class YieldPolicy:
         )
 
     def wants_nodes(self, attempts: Iterable[Attempt], now_s: float) -> bool:
-        """Whether the next look must bring the nodes' states for the sake of jobs that wait long or oddly."""
+        """Whether the next poll needs the nodes' states, because jobs wait long or for an odd reason."""
         for attempt in attempts:
             if attempt.state is JobState.QUEUED:
                 since = self._queued_since.get(attempt.tag, now_s)
@@ -115,7 +118,7 @@ class YieldPolicy:
     def to_withdraw(
         self, attempts: Iterable[Attempt], snapshot: QueueSnapshot, paused: str | None, now_s: float
     ) -> list[Withdrawal]:
-        """The queued jobs to end now."""
+        """Return the queued jobs to withdraw now."""
         live = list(attempts)
         held_by_us = {node for attempt in live if attempt.state is not JobState.QUEUED for node in attempt.nodes}
         taken = {
@@ -159,7 +162,7 @@ class YieldPolicy:
         return None
 
     def _seen(self, tag: str, wait: Wait, now_s: float) -> tuple[int, float]:
-        """In how many looks in a row a word stood, and for how long."""
+        """Return in how many polls in a row a wait appeared, and for how long."""
         before = self._words.get(tag)
         looks, since = (before[1] + 1, before[2]) if before is not None and before[0] is wait else (1, now_s)
         self._words[tag] = (wait, looks, since)

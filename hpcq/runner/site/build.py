@@ -2,9 +2,9 @@
 
     kernels/c --push--> <work>/<run_id>/<cluster>/src --make--> bin/hpcq-net, bin/hpcq-mpi --> build.json
                                                         ^  |
-                                                  <work>/builds/<key>     what was made there before of the same is taken again
+                                                  <work>/builds/<key>     programs with the same key are used again
 
-The key is a digest of all that goes into a program: sources, compilers, flags, modules, C library, machine.
+The key is a digest of everything that affects a program: sources, compilers, flags, modules, C library, machine.
 build.json is part of every result: compiler, flags, MPI and the binaries' sha256.
 """
 
@@ -22,12 +22,12 @@ from hpcq.errors import HpcqError
 from hpcq.transport import Transport, quote
 
 _SECTION = "=== hpcq "
-#: Compilers at once: a login node is shared with others.
+#: How many compilers run at once: a login node is shared with others.
 _JOBS = 4
 
 
 def build_kernels(cluster: Cluster, transport: Transport, root: str, programs: set[str]) -> dict[str, Any]:
-    """Build what `programs` names (hpcq-net, hpcq-mpi) below the folder `root` on the cluster, or take what was kept of it.
+    """Build `programs` (hpcq-net, hpcq-mpi) below the folder `root` on the cluster, or use kept ones.
 
     Returns the content of build.json. Raises HpcqError that quotes the compiler when a program does not build.
     """
@@ -60,7 +60,7 @@ def build_kernels(cluster: Cluster, transport: Transport, root: str, programs: s
 
 
 def work_root(cluster: Cluster, name: str) -> str:
-    """The folder of a run, or of something else called `name`, on the cluster."""
+    """Return the folder on the cluster of a run, or of something else with this `name`."""
     return f"{_base(cluster)}/{name}/{cluster.name}"
 
 
@@ -70,7 +70,7 @@ def _base(cluster: Cluster) -> str:
 
 
 def check_description(build: dict[str, Any]) -> None:
-    """Raise HpcqError when a built kernel is not the one that the campaign was checked against."""
+    """Raise HpcqError if a built kernel is not the one against which the campaign was checked."""
     for program, facts in build["programs"].items():
         path = assets.kernel_descriptions() / f"{program}.json"
         ours = json.loads(path.read_text(encoding="utf-8"))
@@ -82,14 +82,14 @@ def check_description(build: dict[str, Any]) -> None:
 
 
 def _source_names() -> list[str]:
-    """The sources alone: what somebody built by hand in the checkout does not travel."""
+    """Return only the sources: programs that a person built in the checkout stay here."""
     folder = assets.kernel_sources()
     found = [folder / "Makefile", *folder.glob("*.c"), *folder.glob("*/*.[ch]")]
     return sorted(path.relative_to(folder).as_posix() for path in found)
 
 
 def load_modules(cluster: Cluster) -> str:
-    """Shell lines that load the cluster's modules and set its environment; empty when it names none."""
+    """Return shell lines that load the cluster's modules and set its environment; empty if it names none."""
     lines = ["command -v module >/dev/null 2>&1 || . /etc/profile"] if cluster.modules else []
     lines += [f"module load {quote(name)} || exit 3" for name in cluster.modules]
     lines += [f"export {name}={quote(value)}" for name, value in cluster.environment.items()]
@@ -99,7 +99,7 @@ def load_modules(cluster: Cluster) -> str:
 def _script(cluster: Cluster, root: str, programs: set[str]) -> str:
     cc, cflags = quote(cluster.compiler.cc), quote(" ".join(cluster.compiler.cflags))
     mpicc = quote(cluster.mpi.compiler if cluster.mpi else "mpicc")
-    # A relative BUILD: make takes a blank in a path for two files.
+    # BUILD is relative: make takes a path with a blank for two files.
     make = f"make -C src -j {_JOBS} BUILD=../bin CC={cc} CFLAGS={cflags} MPICC={mpicc}"
     lines = [
         load_modules(cluster),
@@ -119,7 +119,7 @@ def _script(cluster: Cluster, root: str, programs: set[str]) -> str:
         target = program.removeprefix("hpcq-")
         compilers = cc if target == "net" else f"{cc} {mpicc}"
         lines.append(f'{target}=$(digest {cflags} {compilers}); taken {program} ${target} || missing="$missing {target}"')
-    # All at once first, so that every core compiles; then each by itself, which says what became of it.
+    # First all at once, so that every core compiles; then each by itself, which shows its result.
     lines.append(f'[ -z "$missing" ] || {make} -k $missing >/dev/null 2>&1')
     for program in sorted(programs):
         target = program.removeprefix("hpcq-")
@@ -136,10 +136,11 @@ def _script(cluster: Cluster, root: str, programs: set[str]) -> str:
 
 
 _KEPT = "kept:"
-#: What was built is kept below $builds, whole or not at all, beside its checksum; scratch file systems lose files by their age.
-#:   digest CFLAGS COMPILER...   of all that goes into a program (a static MPI: its wrapper is new with it)
-#:   taken PROGRAM DIGEST        takes it from there; also while jobs run what lies in bin, so it is renamed into its place
-#:   keep PROGRAM DIGEST         puts it there; that it cannot costs the next run its time and nothing else
+#: The script keeps built programs below $builds, complete or not at all, each beside its checksum:
+#: scratch file systems lose old files.
+#:   digest CFLAGS COMPILER...   prints the digest of all that affects a program (a new static MPI has a new wrapper)
+#:   taken PROGRAM DIGEST        copies it from there; jobs may run the one in bin, so a rename puts it there
+#:   keep PROGRAM DIGEST         puts it there; a failure only costs the next run its build time
 _KEEPING = """\
 digest() { (
     (cd src && find . -type f -exec sha256sum {} + | LC_ALL=C sort) 2>/dev/null
@@ -159,7 +160,7 @@ keep() { (
     rm -rf -- "$new"
 ) >/dev/null 2>&1; }
 """
-#: Open MPI says its version through ompi_info, MPICH through mpichversion; either may stand beside the compiler only.
+#: ompi_info gives the version of Open MPI, mpichversion that of MPICH; either may exist only beside the compiler.
 _MPI_VERSION = (
     "{ MPICC --showme:version 2>/dev/null || MPICC -v 2>/dev/null | grep -i -m 1 'mpi.*version'"
     " || MPICC --version 2>/dev/null; } | head -n 1"
@@ -181,7 +182,7 @@ def _describe(text: str) -> dict[str, Any]:
 
 def _build_failed(cluster: Cluster, program: str, said: dict[str, str]) -> HpcqError:
     output = said.get(f"make {program}", "").strip() or "nothing was said"
-    mpi = program == "hpcq-mpi" and said["found"].strip() == "yes"  # what both programs share is the plain compiler's
+    mpi = program == "hpcq-mpi" and said["found"].strip() == "yes"  # the plain compiler's flags are common to both programs
     compiler = (cluster.mpi.compiler if cluster.mpi else "mpicc") if mpi else cluster.compiler.cc
     shown = "\n".join(output.splitlines()[-12:])
     if "not found" in output or "No such file" in output:
@@ -192,7 +193,7 @@ def _build_failed(cluster: Cluster, program: str, said: dict[str, str]) -> HpcqE
 
 
 def write_build(build: dict[str, Any], path: Path) -> None:
-    """Write build.json aside and rename it; the kernels' own tables stay out of it, they are the committed ones."""
+    """Write build.json aside and rename it. It leaves out the kernels' own tables, which are the committed ones."""
     slim = {
         **build,
         "programs": {name: {k: v for k, v in facts.items() if k != "kernels"} for name, facts in build["programs"].items()},

@@ -17,11 +17,11 @@ from hpcq.scheduler.types import CheckedItem, NodeCondition
 from hpcq.transport import Transport, quote
 
 _NODES_AT_LEAST = 2
-#: What RDMA registers for a modest job; below it libraries fall back or fail.
+#: The memory that RDMA registers for a modest job; with a lower limit, libraries fall back or fail.
 _MEMLOCK_KIB_AT_LEAST = 1 << 20
 _LOOK_MARK = "@look\n"
 _SYSTEM_LOOK = """echo "machine $(uname -m)"; echo "libc $(ldd --version 2>/dev/null | head -n 1)" """
-#: What a node is asked, with nothing but a shell and what every Linux has; one line an answer.
+#: What hpcq asks a node, with only a shell and what every Linux has: one line per answer.
 _NODE_LOOK = rf"""printf '{_LOOK_MARK.strip()}\n'
 state=$(cat /sys/class/net/INTERFACE/operstate 2>/dev/null)
 echo "interface $state $(ip -o addr show dev INTERFACE 2>/dev/null | awk '$4 !~ /^fe80/ {{print $4}}' | tr '\n' ' ')"
@@ -32,22 +32,22 @@ if command -v flock >/dev/null; then if flock -n lock true; then echo "lock free
 """
 
 
-#: Kind and options of the mount, for what its caches may do.
+#: Type and options of the mount, which show what its caches may do.
 _MOUNT_LOOK = "command -v findmnt >/dev/null && findmnt --noheadings --output FSTYPE,OPTIONS --target . | head -n 1; true"
-#: Takes a lock there and says who holds it; a minute and a half at most.
+#: Takes a lock there and reports the holder; 90 s at most.
 _LOCK_HELD = """command -v flock >/dev/null || exit 0
 cd ROOT && { flock --no-fork lock sleep 90 </dev/null >/dev/null 2>&1 & echo $!; }; sleep 0.2"""
-#: After how many seconds the head sees the file that the node wrote; nothing after a minute.
+#: Prints after how many seconds the head sees the file that the node wrote; nothing after a minute.
 _SEEN_AFTER = """cd ROOT || exit 0
 n=0; until [ -s node ]; do [ "$n" -lt 300 ] || exit 0; sleep 0.2; n=$((n + 1)); done
 echo "$((n / 5)).$((n % 5 * 2))"
 """
-#: What NFS keeps attributes of folders for where the mount says nothing, and what is late for a driver.
+#: How long NFS caches attributes of folders by default, and which delay is too long for a driver.
 _NFS_CACHE_S, _LATE_S = 60, 10
 
 
 def check_cluster(cluster: Cluster) -> list[CheckedItem]:
-    """Look at everything a campaign needs of a cluster; stops early only where nothing further can be asked."""
+    """Check everything that a campaign needs of a cluster. Stops early only if nothing further can be asked."""
     transport = reach(cluster)
     scheduler = scheduler_of(cluster, transport)
     try:
@@ -79,7 +79,7 @@ def _scheduler(cluster: Cluster, scheduler: Scheduler) -> list[CheckedItem]:
 
 
 def _job_limits(cluster: Cluster, limits: JobLimits) -> list[CheckedItem]:
-    """Who is let into the partition, and how large and long a job may be; nothing where the scheduler keeps no such thing."""
+    """Check who may use the partition, and how large and long a job may be; empty if the scheduler keeps no limits."""
     if not limits.partition and not limits.refusals:
         return []
     taken = not limits.refusals and limits.state == "UP"
@@ -112,7 +112,7 @@ def _compilers(cluster: Cluster, transport: Transport) -> list[CheckedItem]:
 
 
 def _work_directory(cluster: Cluster, transport: Transport, scheduler: Scheduler) -> list[CheckedItem]:
-    """Written from the head, read and written from a node: both ends of a job must see the same folder."""
+    """Check that the head writes, and that a node reads and writes: both ends of a job must see the same folder."""
     root = work_root(cluster, "check")
     token = secrets.token_hex(8)
     made = transport.sh(
@@ -146,7 +146,7 @@ def _work_directory(cluster: Cluster, transport: Transport, scheduler: Scheduler
 
 
 def _locks(word: str, *, held: bool) -> list[CheckedItem]:
-    """Whether a lock that the head held kept the node out: on some file systems each machine has locks of its own."""
+    """Check whether a lock of the head kept out the node: on some file systems each machine has its own locks."""
     if not held or word not in {"held", "free"}:
         return []
     if word == "held":
@@ -156,7 +156,7 @@ def _locks(word: str, *, held: bool) -> list[CheckedItem]:
 
 
 def _caches(options: str, seen: str) -> list[CheckedItem]:
-    """How late the head may see what a node wrote: measured once, and what the mount allows."""
+    """Check how late the head may see what a node wrote: one measurement, and what the mount allows."""
     kind, _, words = options.strip().partition(" ")
     given = dict(word.partition("=")[::2] for word in words.split(","))
     late_s = float(seen) if seen.replace(".", "", 1).isdigit() else None
@@ -174,7 +174,7 @@ def _caches(options: str, seen: str) -> list[CheckedItem]:
 
 
 def _node(cluster: Cluster, transport: Transport, scheduler: Scheduler, told: dict[str, str]) -> list[CheckedItem]:
-    """The node that was looked at: its interface under test, and whether what the head builds can run there."""
+    """Check the node that ran the look: its interface under test, and whether it can run what the head builds."""
     state, _, address = told.get("interface", "").partition(" ")
     has_address = bool(address.strip())
     found = (
@@ -199,6 +199,6 @@ def _node(cluster: Cluster, transport: Transport, scheduler: Scheduler, told: di
 
 
 def _version(text: str) -> tuple[int, ...]:
-    """The last number with dots in a line like `ldd (Debian GLIBC 2.36-9) 2.36`."""
+    """Return the last number with dots in a line like `ldd (Debian GLIBC 2.36-9) 2.36`."""
     numbers = re.findall(r"\d+(?:\.\d+)+", text)
     return tuple(map(int, numbers[-1].split("."))) if numbers else ()

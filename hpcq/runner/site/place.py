@@ -1,4 +1,4 @@
-"""Runs: their folders, and what stands in them from the start.
+"""Runs: their folders, and what these contain from the start.
 
 open_run(campaign, clusters) -> runs/<run_id>/{run.json, campaign.yaml, clusters/, secret}
 place(run, cluster)            -> everything about one cluster of it
@@ -29,21 +29,21 @@ from hpcq.transport import Here, Ssh, Transport
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One cluster within a run: what it is, how to reach it, and where the run lies on both sides."""
+    """One cluster within a run: what it is, how to reach it, and where the run's folders are on both sides."""
 
     run: RunFolder
     campaign: Campaign
     cluster: Cluster
     transport: Transport
     scheduler: Scheduler
-    #: The cluster's part of the run folder, here.
+    #: The cluster's part of the run folder on this machine.
     folder: Path
-    #: Its counterpart on the cluster, an absolute path there.
+    #: The counterpart of that folder on the cluster, an absolute path.
     root: str
 
 
 def check_definitions(campaign_path: Path, cluster_folders: Sequence[Path]) -> tuple[Campaign, dict[str, Path]]:
-    """Read a campaign and all its clusters; nothing has happened yet when one of them cannot be used."""
+    """Read a campaign and all its clusters. If one of them cannot be used, nothing has happened yet."""
     from hpcq.definition.files.campaign import read_campaign
     from hpcq.definition.files.cluster import read_cluster
     from hpcq.definition.find import find_cluster
@@ -62,7 +62,7 @@ def check_definitions(campaign_path: Path, cluster_folders: Sequence[Path]) -> t
 
 
 def check_runs_folder(folder: Path) -> None:
-    """Raise StoreError where run folders cannot be made below `folder`, which need not exist yet. Writes nothing."""
+    """Raise StoreError if run folders cannot be made below `folder`, which need not exist yet. Writes nothing."""
     nearest = folder.absolute()
     while not nearest.exists() and nearest != nearest.parent:
         nearest = nearest.parent
@@ -73,9 +73,9 @@ def check_runs_folder(folder: Path) -> None:
 def open_run(
     campaign_path: Path, cluster_folders: Sequence[Path], database: Path, runs_folder: Path, run_folder: Path | None = None
 ) -> RunFolder:
-    """Make a run's folder with all that it needs; it is called like the run unless `run_folder` says otherwise.
+    """Make a run's folder with all that it needs. Its name is the run's, unless `run_folder` says otherwise.
 
-    Raises StoreError where it cannot be written, UserError where there is something already.
+    Raises StoreError if it cannot be written, UserError if something is already there.
     """
     campaign, paths = check_definitions(campaign_path, cluster_folders)
     moment = dt.datetime.now(dt.UTC)
@@ -120,8 +120,8 @@ def open_run(
 
 
 def place(run: RunFolder, cluster_name: str) -> Place:
-    """Everything about one cluster of a run, from the run's own copies."""
-    # Reading YAML takes longer than all the rest of loading and reporting, which need no definition.
+    """Return everything about one cluster of a run, from the run's own copies."""
+    # Importing the YAML reader takes longer than all other work of loading and reporting, which need no definition.
     from hpcq.definition.files.campaign import read_campaign
     from hpcq.definition.files.cluster import read_cluster
 
@@ -129,14 +129,14 @@ def place(run: RunFolder, cluster_name: str) -> Place:
     cluster = campaign.narrowed(read_cluster(run.cluster_yaml(cluster_name)))
     transport = reach(cluster)
     folder = run.path / cluster_name
-    # Without a work directory of its own a cluster that is this machine works within the run folder.
+    # A cluster that is this machine and has no work directory works within the run folder.
     work = work_root(cluster, run.run_id) if cluster.work_directory is not None else str(folder / "work")
     own = reservation_name(run.run_id, cluster_name) if cluster.make_reservation else None
     return Place(run, campaign, cluster, transport, scheduler_of(cluster, transport, own_reservation=own), folder, work)
 
 
 def nodes_now(campaign: Campaign, scheduler: Scheduler) -> list[NodeState]:
-    """The nodes as they are now, with their switches where the campaign's pairs depend on them."""
+    """Return the present nodes, with their switches if the campaign's pairs depend on them."""
     states = scheduler.nodes()
     if not campaign.pairs.asks_for_switches:
         return states
@@ -145,7 +145,7 @@ def nodes_now(campaign: Campaign, scheduler: Scheduler) -> list[NodeState]:
 
 
 def reach(cluster: Cluster) -> Transport:
-    """The way to a cluster, for commands of its own scheduler."""
+    """Return the transport to a cluster, for commands of its own scheduler."""
     environment = kinds.commands_environment(cluster.scheduler, cluster.instance)
     if cluster.reach.ssh_host is None:
         return Here(environment)
@@ -154,7 +154,7 @@ def reach(cluster: Cluster) -> Transport:
 
 
 def scheduler_of(cluster: Cluster, transport: Transport, *, own_reservation: str | None = None) -> Scheduler:
-    """The batch system of a cluster; own_reservation: the name of one that the run makes itself."""
+    """Return the batch system of a cluster. own_reservation: the name of one that the run itself makes."""
     return kinds.make(
         cluster.scheduler,
         transport,
@@ -173,6 +173,9 @@ def scheduler_of(cluster: Cluster, transport: Transport, *, own_reservation: str
 
 
 def local_queue(cluster: Cluster) -> str:
-    """Where the embedded scheduler keeps its queue: one a user and cluster, so that two runs share its nodes in turn."""
+    """Return the folder of the embedded scheduler's queue.
+
+    There is one per user and cluster, so that two runs share its nodes in turn.
+    """
     state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
     return str(state / "hpcq" / f"queue-{cluster.name}")

@@ -1,13 +1,13 @@
-"""`hpcq doctor`: what is wrong with this installation, its schedules, runs and database. Looks only; nothing is mended.
+"""`hpcq doctor`: what is wrong with this installation, its schedules, runs and database. It repairs nothing.
 
     installation   the programs and files that runs need
-    schedule       timers and lines that are gone, starts that were missed, runs that a schedule should have brought and did not
-    runs           runs that nobody drives any more, results that were measured and not loaded, drivers at work
-    database       version, soundness, what a killed writer left; whether its file system has locks
-    disk           room and file numbers where runs and database lie
-    clusters       only when asked: can each be reached, and does its scheduler answer
+    schedule       missing timers and lines, missed starts, and runs that a schedule should have produced but did not
+    runs           runs without a driver, results that were measured but not loaded, running drivers
+    database       version, integrity, what a killed writer left; whether its file system has locks
+    disk           free space and free inodes where runs and database are
+    clusters       only on request: is each reachable, and does its scheduler answer
 
-Each thing is ok, a note (worth knowing), or bad (somebody must act), with what to type.
+Each item is ok, a note (worth knowing), or bad (a person must act), with what to type.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from hpcq.runner.watch import schedule
 from hpcq.runner.watch.doctor_runs import look_at_runs
 from hpcq.transport import run_here
 
-#: Less room than this stops runs soon; a tenth of it stops them now.
+#: Less free space than this stops runs soon; a tenth of it stops them now.
 ROOM_MIN_BYTES = 2**30
 FILES_MIN = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """One thing looked at. state: ok, note or bad. advice: what to do or type; empty where all is well."""
+    """One checked item. state: ok, note or bad. advice: what to do or type; empty if all is well."""
 
     area: str
     item: str
@@ -47,7 +47,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """What is to be looked at."""
+    """What to check."""
 
     database: Path
     runs_folder: Path
@@ -56,7 +56,7 @@ class Places:
 
 
 def examine(places: Places, now: dt.datetime | None = None) -> list[Told]:
-    """Look at everything, area by area; an area that itself fails is told as bad and the others go on."""
+    """Check everything, area by area. If the check of an area fails, it reports that as bad and continues."""
     present = now or dt.datetime.now(dt.UTC)
     areas: list[tuple[str, Callable[[], Iterator[Told]]]] = [
         ("installation", _installation),
@@ -99,7 +99,7 @@ def _schedule(now: dt.datetime) -> Iterator[Told]:
         if begun:
             yield Told("schedule", entry.name, *begun)
         if overdue and not trouble:
-            yield Told("schedule", entry.name, "bad", overdue, f"its words are in {schedule.log_of(entry.name)}")
+            yield Told("schedule", entry.name, "bad", overdue, f"its output is in {schedule.log_of(entry.name)}")
         if not (gone or trouble or begun or overdue):
             last = "not due yet" if entry.started_utc is None else f"last started {_minute(entry.started_utc)}"
             yield Told("schedule", entry.name, "ok", f"{entry.when} by {entry.kind}, {last}")
@@ -112,7 +112,7 @@ def _timer_advice(kind: str) -> str:
 
 
 def _still_at_work(entry: schedule.Entry) -> tuple[str, str, str] | None:
-    """What to say of a start that has no end: still running, or cut off."""
+    """Return what to report about a start without an end: it still runs, or it was cut off."""
     if entry.started_utc is None or (entry.ended_utc is not None and entry.ended_utc >= entry.started_utc):
         return None
     if schedule.at_work(entry.name):
@@ -122,7 +122,7 @@ def _still_at_work(entry: schedule.Entry) -> tuple[str, str, str] | None:
 
 
 def _overdue(entry: schedule.Entry, now: dt.datetime) -> str | None:
-    """Whether a scheduled `run` brought no run into its database for two periods, though its timer works."""
+    """Return whether a scheduled `run` added no run to its database for two periods although its timer works."""
     words = list(entry.words)
     if len(words) < 2 or words[0] != "run":
         return None
@@ -142,7 +142,7 @@ def _overdue(entry: schedule.Entry, now: dt.datetime) -> str | None:
 
 
 def _campaign_name(folder: Path, word: str) -> str:
-    """What the campaign's file calls itself; the file's own name where it cannot be read."""
+    """Return the name in the campaign's file; the file's own name if it cannot be read."""
     try:
         named = re.search(r"^name:\s*[\"']?([A-Za-z0-9._-]+)", (folder / word).read_text("utf-8"), re.MULTILINE)
     except (OSError, ValueError):
@@ -172,7 +172,7 @@ def _database(path: Path) -> Iterator[Told]:
 
 
 def _locks(folder: Path) -> Told:
-    """Whether a lock that one process holds there keeps another out, which is all that stands between two writers."""
+    """Check whether a lock of one process keeps out another there. Only that separates two writers."""
     kind = _file_system(folder)
     probe = folder / f".hpcq-doctor-{os.getpid()}"
     try:
@@ -194,7 +194,7 @@ def _locks(folder: Path) -> Told:
 
 
 def _file_system(folder: Path) -> str:
-    """The kind of file system that a folder lies on; `unknown` where the system does not say."""
+    """Return the kind of file system that holds a folder; `unknown` if the system does not say."""
     best, kind = "", "unknown"
     try:
         lines = Path("/proc/self/mountinfo").read_text("utf-8", "surrogateescape").splitlines()

@@ -1,4 +1,4 @@
-"""Runs as the doctor sees them, from their folders and locks alone: whose driver is gone, and what was never loaded."""
+"""Check runs by their folders and locks alone: which have lost their driver, and which were never loaded."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 
 from hpcq.run_folder.paths import RunFolder, read_json_or_none
 
-#: Clocks of file servers differ: younger by less is the same age.
+#: Clocks of file servers differ: a smaller difference counts as the same age.
 _AGE_TOLERANCE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class RunTold:
-    """What is to be said of one run; finished and loaded ones are not told."""
+    """What the doctor reports about one run. It does not report finished and loaded ones."""
 
     run: str
     state: str
@@ -24,7 +24,7 @@ class RunTold:
 
 
 def look_at_runs(runs_folder: Path, database: Path) -> list[RunTold]:
-    """Every run folder that is not finished, loaded, and known to the database."""
+    """Check all run folders. Reports those that are unfinished, not loaded, or unknown to the database."""
     from hpcq.store.read.doctor_queries import known_runs
 
     known = known_runs(database)
@@ -70,13 +70,13 @@ def _stage(run: RunFolder, part: str) -> str:
 
 
 def _newest(run: RunFolder, part: str) -> float:
-    """When something that loading reads was last written: the journal, and spools of tournaments."""
+    """Return the time of the last write to what loading reads: the journal, and the spools of tournaments."""
     files = [run.journal(part), *(run.path / part).glob("jobs/g*/*/spool.jsonl")]
     return max((path.stat().st_mtime for path in files if path.is_file()), default=0.0)
 
 
 def _holder(journal: Path) -> str | None:
-    """Who holds a journal's lock now; None where nobody does."""
+    """Return the present holder of a journal's lock; None if it is free."""
     path = journal.with_name(f"{journal.name}.lock")
     try:
         with path.open("r+") as file:

@@ -1,11 +1,11 @@
-"""Things that hpcq does by itself at set times: written for systemd, crontab or a
-scheduler's own table, shown first, and taken away again.
+"""What hpcq does at set times. It writes entries for systemd, crontab or a scheduler's own table, shows them first, and
+can remove them.
 
     Entry (name, when, command)  ->  files or lines  ->  the timer calls `hpcq schedule tick NAME`
-    tick    takes the entry's lock, or does nothing when the last one still runs; notes start, end and exit code
-    missed  entries whose last start is longer ago than two of their periods
+    tick    takes the entry's lock, or does nothing if the last start still runs; records start, end and exit code
+    missed  entries that have not started for more than two of their periods
 
-Entries live in $XDG_STATE_HOME/hpcq/schedule/NAME.json, with folder and command, so a timer's line is the same for all.
+Entries live in $XDG_STATE_HOME/hpcq/schedule/NAME.json, with folder and command, so all timers have the same line.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from hpcq.run_folder.paths import write_json
 from hpcq.scheduler.kinds import DESCRIPTIONS
 from hpcq.transport import quote, run_here
 
-#: Tables of schedulers that start commands at set times, by the command that edits them.
+#: Schedulers' own timer tables, by the command that edits them.
 _TABLES = {one.timer_table.command: one.timer_table for one in DESCRIPTIONS.values() if one.timer_table is not None}
 KINDS = ("systemd", "crontab", *_TABLES)
 _EVERY = re.compile(r"(\d+)(min|h)")
 _AT = re.compile(r"([01]\d|2[0-3]):([0-5]\d)")
-#: What cron, cronie, busybox and tables of schedulers say where a user has no table yet.
+#: What cron, cronie, busybox and schedulers' tables say if a user has no table yet.
 _NO_TABLE = re.compile(r"no s?crontab|no such file", re.IGNORECASE)
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,40}")
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One thing to do. when: `02:00` (every day, local time) or `5min`, `2h`. words: hpcq's arguments."""
+    """One scheduled action. when: `02:00` (every day, local time) or `5min`, `2h`. words: hpcq's arguments."""
 
     name: str
     kind: str
@@ -52,13 +52,13 @@ class Entry:
 
     @property
     def period_s(self) -> int:
-        """Seconds between two starts."""
+        """Return the seconds between two starts."""
         match = _EVERY.fullmatch(self.when)
         return int(match.group(1)) * (60 if match.group(2) == "min" else 3600) if match else 86400
 
 
 def new_entry(name: str, kind: str, when: str, words: Sequence[str], folder: Path) -> Entry:
-    """Check what a person asks for. Raises UserError with what is allowed."""
+    """Check a new entry. Raises UserError that says what is allowed."""
     if not _NAME.fullmatch(name):
         raise UserError(f"{name!r}: allowed are small letters, digits and -, at most 41")
     every = _EVERY.fullmatch(when)
@@ -70,7 +70,7 @@ def new_entry(name: str, kind: str, when: str, words: Sequence[str], folder: Pat
 
 
 def shown(entry: Entry) -> dict[str, str]:
-    """What would be written: file -> text; for tables the lines that are added."""
+    """Return what `install` would write: file -> text; for tables, the added lines."""
     tick = f"{quote(sys.executable)} -P -m hpcq schedule tick {entry.name}"
     if entry.kind == "systemd":
         folder = _units_folder()
@@ -92,7 +92,7 @@ def shown(entry: Entry) -> dict[str, str]:
 
 
 def install(entry: Entry) -> None:
-    """Write it; an entry of that name is replaced."""
+    """Write an entry; it replaces one with the same name."""
     if (_folder() / f"{entry.name}.json").exists():
         remove(entry.name)
     _folder().mkdir(parents=True, exist_ok=True)
@@ -108,7 +108,7 @@ def install(entry: Entry) -> None:
 
 
 def remove(name: str) -> None:
-    """Take an entry away again: its timer or lines, then its record."""
+    """Remove an entry: first its timer or lines, then its record."""
     entry = find(name)
     if entry.kind == "systemd":
         _systemctl("disable", "--now", f"hpcq-{name}.timer")
@@ -121,7 +121,7 @@ def remove(name: str) -> None:
 
 
 def tick(name: str) -> int | None:
-    """Do it now, unless it is still being done (None); its words go to NAME.log beside the record."""
+    """Run an entry now; None if it still runs. Its output goes to NAME.log beside the record."""
     entry = find(name)
     with (_folder() / f"{name}.lock").open("w") as lock:
         try:
@@ -137,7 +137,7 @@ def tick(name: str) -> int | None:
 
 
 def entries() -> list[Entry]:
-    """All of them, by name."""
+    """Return all entries, sorted by name."""
     return [_read(path) for path in sorted(_folder().glob("*.json"))]
 
 
@@ -151,7 +151,7 @@ def find(name: str) -> Entry:
 
 
 def missed(entry: Entry, now: dt.datetime | None = None) -> str | None:
-    """Why something is wrong with an entry: it did not start for two periods, or its command failed; None when all is well."""
+    """Return what is wrong with an entry: no start for two periods, or a failed command; None if all is well."""
     present = now or dt.datetime.now(dt.UTC)
     last = units.parse_utc(entry.started_utc or entry.since_utc)
     if (present - last).total_seconds() > 2 * entry.period_s + 60:
@@ -160,12 +160,12 @@ def missed(entry: Entry, now: dt.datetime | None = None) -> str | None:
         )
         return f"{word}, though it is due {'every ' if _EVERY.fullmatch(entry.when) else 'daily at '}{entry.when}"
     if entry.exit_code in {1, 2}:
-        return f"ended with exit code {entry.exit_code}: its words are in {_folder() / entry.name}.log"
+        return f"ended with exit code {entry.exit_code}: its output is in {_folder() / entry.name}.log"
     return None
 
 
 def gone(entry: Entry) -> str | None:
-    """Whether somebody took its timer or line away while its record stayed; None when all is there."""
+    """Return what is missing of an entry: its timer or line is gone while its record remains; None if all is there."""
     if entry.kind == "systemd":
         missing = [path for path in shown(entry) if not Path(path).is_file()]
         if missing:
@@ -178,7 +178,7 @@ def gone(entry: Entry) -> str | None:
 
 
 def at_work(name: str) -> bool:
-    """Whether a start of an entry runs now."""
+    """Whether an entry runs now."""
     try:
         with (_folder() / f"{name}.lock").open("r+") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -190,7 +190,7 @@ def at_work(name: str) -> bool:
 
 
 def log_of(name: str) -> Path:
-    """Where an entry's command says what it says."""
+    """Return the file that receives the output of an entry's command."""
     return _folder() / f"{name}.log"
 
 
@@ -225,7 +225,10 @@ def _systemctl(*words: str) -> None:
 
 
 def _read_table(kind: str) -> str:
-    """All lines of the user's table. One that cannot be read is not an empty one: it would be written over."""
+    """Return all lines of the user's table.
+
+    Raises HpcqError if it cannot be read: hpcq would overwrite a table that it takes for empty.
+    """
     done = run_here([kind, "-l"], timeout_s=60, environment={**os.environ, "LC_ALL": "C"})
     if done.returncode == 0:
         return done.text
@@ -241,7 +244,7 @@ def _write_table(kind: str, text: str) -> None:
 
 
 def _without(table: str, name: str) -> str:
-    """The table without the entry's lines; everything else stays byte for byte."""
+    """Return the table without the entry's lines; all else stays unchanged, byte for byte."""
     begin, end = re.escape(f"# >>> hpcq {name}\n"), re.escape(f"# <<< hpcq {name}\n")
     cut = re.sub(rf"^{begin}.*?^{end}", "", table, flags=re.MULTILINE | re.DOTALL)
     return cut if not cut or cut.endswith("\n") else f"{cut}\n"

@@ -1,4 +1,4 @@
-"""The embedded queue as plain data: it plays nodes on this machine and takes no options."""
+"""The embedded queue as plain data: it simulates nodes on this machine and takes no options."""
 
 from __future__ import annotations
 

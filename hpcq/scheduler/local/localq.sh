@@ -1,30 +1,30 @@
 #!/bin/sh
-# A queue for one machine: jobs wait for their nodes by file locks and run one after another on each of them.
+# A queue for one machine: jobs wait for file locks on their nodes, and run one after another on each node.
 #
-#   localq.sh QUEUE nodes NODE…              node|state, one a line
+#   localq.sh QUEUE nodes NODE…              node|state, one per line
 #   localq.sh QUEUE submit SCRIPT NAME WALLTIME_S NODE…   prints the id
 #   localq.sh QUEUE poll ID…                 id|STATE|nodes|name|reason
-#   localq.sh QUEUE cancel ID NAME …         ends those that are called so; cancel-queued: those that have not started
+#   localq.sh QUEUE cancel ID NAME …         ends jobs with this id and name; cancel-queued: only if not started
 #   localq.sh QUEUE find                     id|name of every job
 #
 # A job is QUEUE/jobs/<id>/ with the files name, nodes, pid and state. The state is written by the job's own keeper, so
-# a keeper that died shows as LOST and is never taken for a success.
+# a job whose keeper died shows as LOST and never counts as successful.
 set -u
 queue=$1
 verb=$2
 shift 2
 mkdir -p "$queue/jobs" "$queue/nodes"
 
-put() { # FILE TEXT: aside and renamed
+put() { # FILE TEXT: written aside and renamed
     printf '%s\n' "$2" >"$1.part" && mv "$1.part" "$1"
 }
 
-end_the_rest() { # of this session: first asked, two seconds later killed
+end_the_rest() { # of this session: TERM first, KILL two seconds later
     rounds=0
     while [ "$rounds" -lt 100 ]; do
         ps -o pid=,ppid=,stat= -s "$$" >"$job/left"
         others=
-        while read -r pid parent state; do # not this keeper, not ps itself, not what is dead and waits for init
+        while read -r pid parent state; do # except this keeper, ps itself, and zombies
             case $state in Z*) continue ;; esac
             [ "$pid" = "$$" ] || [ "$parent" = "$$" ] || others="$others $pid"
         done <"$job/left"
@@ -55,13 +55,13 @@ submit)
     printf '%s\n' "$@" | sort >"$job/nodes"
     put "$job/name" "$name"
     put "$job/state" PENDING
-    # bash, as the script itself: a plain sh has no descriptor above 9, and a tournament may hold more nodes than that.
+    # bash, like the script: a plain sh has no descriptor above 9, and a tournament may hold more than 9 nodes.
     HPCQ_LOCAL_JOB_ID=$id setsid /bin/bash "$0" "$queue" wait_and_run "$job" "$script" "$walltime_s" \
         </dev/null >"$(dirname "$script")/job.out" 2>&1 &
     put "$job/pid" "$!"
     echo "$id"
     ;;
-wait_and_run) # takes one node's lock after the other, in the order of their names, so that two jobs never block each other
+wait_and_run) # takes the nodes' locks one by one, in the order of their names, so that two jobs never block each other
     job=$1 script=$2 walltime_s=$3
     locks=
     while IFS= read -r node; do
@@ -71,28 +71,28 @@ wait_and_run) # takes one node's lock after the other, in the order of their nam
         locks="$locks $lock"
     done <"$job/nodes"
     [ -e "$job/cancelled" ] && exit 0
-    # Tests may keep every core busy, and the driver lives here too. This session is an autogroup of its own (where the kernel
-    # has them, CONFIG_SCHED_AUTOGROUP): a tenth of the weight is everything on an idle machine, and lets the driver in on a busy one.
-    # A user may say so ten times a second, all sessions together.
+    # Tests may keep every core busy, and the driver runs here too. If Linux has autogroups (CONFIG_SCHED_AUTOGROUP),
+    # this session is one: a tenth of the weight suffices on an idle machine and leaves the driver a share on a busy one.
+    # A user may write there ten times per second, all sessions together.
     for _ in 1 2 3 4 5; do
         [ -w "/proc/$$/autogroup" ] || break
         if { echo 10 >"/proc/$$/autogroup"; } 2>/dev/null; then break; fi
         sleep 0.2
     done
     put "$job/state" RUNNING
-    # The locks belong to this keeper: what the job leaves behind must not hold its nodes.
+    # The locks belong to this keeper: processes that the job leaves behind must not hold its nodes.
     (
         # shellcheck disable=SC3022 # bash runs this part
         for lock in $locks; do exec {lock}>&-; done
         exec timeout --kill-after=5 "$walltime_s" /bin/bash "$script"
     ) &
     child=$!
-    # Who cancelled before the child was there had nobody to tell.
+    # A cancel before the child existed reached no process.
     [ -e "$job/cancelled" ] && kill -TERM "$child" 2>/dev/null
     wait "$child"
     rc=$?
     if [ -e "$job/cancelled" ]; then
-        end_the_rest # timeout(1) ends without its child on a signal that comes while it starts it
+        end_the_rest # timeout(1) ends without its child if a signal arrives while it starts the child
         put "$job/state" CANCELLED
     elif [ "$rc" -eq 124 ] || [ "$rc" -eq 137 ]; then
         end_the_rest
@@ -111,7 +111,7 @@ poll)
         case $state in
         PENDING | RUNNING)
             if ! kill -0 "$(cat "$job/pid" 2>/dev/null)" 2>/dev/null; then
-                state=$(cat "$job/state") # it may have ended between the two looks
+                state=$(cat "$job/state") # it may have ended between the two reads
                 case $state in PENDING | RUNNING) state=LOST reason="its keeper died" ;; esac
             fi
             ;;

@@ -1,6 +1,6 @@
-"""The embedded scheduler: a queue for this one machine, so that hpcq can be tried without a cluster.
+"""The embedded scheduler: a queue for this one machine, so that you can try hpcq without a cluster.
 
-Its nodes are names for this machine; a job holds its two nodes by file locks while it runs (localq.sh does the work).
+Its nodes are names for this machine. A running job holds file locks on its two nodes (localq.sh does the work).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _STATES = {
 
 
 class Local(Scheduler):
-    """localq.sh in the shape of a batch system."""
+    """localq.sh behind the interface of a batch system."""
 
     id_pattern = re.compile(r"[1-9][0-9]{0,9}")
 

@@ -1,6 +1,6 @@
-"""PBS: everything that names its commands, reads their answers, or knows its words.
+"""PBS: all code that names its commands, reads their answers, or knows its words.
 
-OpenPBS, and PBS Professional from 14 on.
+For OpenPBS, and for PBS Professional from version 14 on.
 """
 
 from hpcq.scheduler.pbs.description import DESCRIPTION

@@ -1,11 +1,11 @@
-"""What PBS tells an acceptance of its nodes' upkeep, and the orders that an operator may give.
+"""What PBS tells an acceptance about the upkeep of its nodes, and the orders that an operator may give.
 
-    drain        pbsnodes -o -C REASON       a vnode that is offline already keeps its reason
+    drain        pbsnodes -o -C REASON       a vnode that is already offline keeps its reason
     resume       pbsnodes -r -C ""
-    reserve      pbs_rsub --hosts            a maintenance reservation: whole hosts, whatever runs there
-    give back    pbs_rdel, when all its nodes go back: PBS takes no hosts out of a reservation that runs
+    reserve      pbs_rsub --hosts            a maintenance reservation: whole hosts, even if jobs run there
+    give back    pbs_rdel, when all its nodes go back: PBS cannot take single hosts out of a running reservation
 
-No job of a reservation can have nodes outside of it, so there is no order for that.
+A job in a reservation cannot use nodes outside it, so there is no order for that.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ _SIGN = "== hpcq =="
 
 
 class PbsAdministration(Administration):
-    """Orders of `pbsnodes` and `pbs_rsub`, each as one line that a person could type."""
+    """Orders of `pbsnodes` and `pbs_rsub`, each one line that a person could type."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
-        #: The queue, which is PBS's name, of each reservation that was seen.
+        #: The queue of each known reservation, which is also PBS's name for it.
         self._queues: dict[tuple[str, tuple[str, ...]], str] = {}
-        #: Orders are about vnodes, of which a host may have several.
+        #: Orders name vnodes. A host may have several.
         self._vnodes: dict[str, list[str]] = {}
-        #: Where the commands are, if the cluster's shell does not find them: orders say so.
+        #: The folder of the commands, if the cluster's shell does not find them: orders then include it.
         self._bin = ""
 
     def look(self) -> Upkeep:
@@ -76,11 +76,11 @@ class PbsAdministration(Administration):
         )
 
     def resume(self, nodes: Sequence[str]) -> str | None:
-        # With -C '' the reason goes, too: PBS would keep it.
+        # -C '' removes the reason, which PBS would keep otherwise.
         return f"{self._bin}pbsnodes -r -C '' {' '.join(self._names(nodes))}"
 
     def reserve(self, nodes: Sequence[str], user: str, standing: Reservation | None) -> str | None:  # noqa: ARG002
-        # A maintenance reservation takes whole hosts at once; PBS enlarges none, so another one of the same name joins it.
+        # PBS cannot enlarge a reservation, so hpcq makes another one with the same name.
         hosts = " ".join(quote(node) for node in nodes)
         start = 'date -d "@$(($(date +%s) + 3))" +%Y%m%d%H%M.%S'
         users = quote(f"{user}@*")
@@ -88,7 +88,7 @@ class PbsAdministration(Administration):
         return f"{made} | grep CONFIRMED"
 
     def give_back(self, standing: Reservation, nodes: Sequence[str]) -> str | None:
-        # All of its nodes or none: PBS takes no hosts out of a reservation that runs.
+        # All of its nodes or none: PBS cannot take single hosts out of a running reservation.
         queue = self._queues.get((standing.name, standing.nodes), standing.name)
         return f"{self._bin}pbs_rdel {quote(queue)}" if set(standing.nodes) <= set(nodes) else None
 
@@ -99,7 +99,7 @@ class PbsAdministration(Administration):
     def _names(self, nodes: Sequence[str]) -> list[str]:
         return [quote(name) for node in nodes for name in self._vnodes.get(node, [node])]
 
-    def open_outward(self, reservation: str) -> str | None:  # noqa: ARG002 - PBS has no such thing
+    def open_outward(self, reservation: str) -> str | None:  # noqa: ARG002 - PBS cannot do this
         return None
 
 
@@ -114,7 +114,7 @@ def _node(host: str, parts: Sequence[Vnode]) -> NodeUpkeep:
     words = {word.strip() for part in parts for word in part.words.split(",")}
     return NodeUpkeep(
         node=host,
-        started_utc=None,  # PBS tells when a state changed, which is not when a node came up
+        started_utc=None,  # PBS records when a state changed, which is not when a node came up
         drained=bool(words & {"offline", "offline_by_mom"}),
         down=any(part.condition in {NodeCondition.DOWN, NodeCondition.POWERED_DOWN} for part in parts),
         reason=next((part.comment for part in parts if part.comment), ""),

@@ -1,10 +1,10 @@
-"""PBS as plain data: its keys in a cluster file, its options that hpcq keeps for itself, its environment variables."""
+"""PBS as plain data: its keys in a cluster file, the options that hpcq reserves, its environment variables."""
 
 from __future__ import annotations
 
 from hpcq.scheduler.description import Description, Key, SharedKey, directive_check
 
-#: What hpcq writes into every job itself; a second one would win or lose silently.
+#: Options that hpcq writes into every job. A second one would win or lose silently.
 _OWN_OPTIONS = ("-N", "-o", "-e", "-j", "-r", "-k", "-J", "-v", "-V", "-a", "-C", "-S", "-u")
 _KEY_OPTIONS = {"-q": "queue", "-A": "account", "-P": "project"}
 _HELD = "a held job never starts: hpcq would wait for it in vain"

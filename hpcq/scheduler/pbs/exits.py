@@ -1,6 +1,6 @@
 """What the exit code of a PBS command means: the server's error number modulo 256, or the command's own complaint.
 
-Source: src/include/pbs_error.h of OpenPBS 23.06; docs/pbs.md says which of them were seen on a live server.
+Source: src/include/pbs_error.h of OpenPBS 23.06; docs/pbs.md lists those that a live server showed.
 """
 
 from __future__ import annotations
@@ -10,28 +10,28 @@ from typing import Final
 
 
 class Outcome(StrEnum):
-    """What a command's end means for hpcq."""
+    """What the exit code of a command means for hpcq."""
 
     DONE = "done"
-    #: The server does not know it: an id, a queue, a reservation, a node.
+    #: The server does not know the id, queue, reservation or node.
     UNKNOWN_JOB = "unknown job"
     FINISHED_JOB = "finished job"
     NO_HISTORY = "no history"
     UNKNOWN_QUEUE = "unknown queue"
     UNKNOWN_RESERVATION = "unknown reservation"
-    #: This user may not have more now.
+    #: This user may not have more at present.
     USER_LIMIT = "user limit"
-    #: The job as it is asks for more than its queue or server allows.
+    #: The job asks for more than its queue or server allows.
     JOB_LIMIT = "job limit"
     FORBIDDEN = "forbidden"
     REFUSED = "refused"
     #: The state of the job or the node does not allow it.
     WRONG_STATE = "wrong state"
-    #: Nobody answered: nothing has happened.
+    #: The server did not answer: nothing has happened.
     SERVER_DOWN = "server down"
     NODE_UNREACHABLE = "node unreachable"
     USAGE = "usage"
-    #: The command was killed: nobody knows what it did before.
+    #: The command was killed: hpcq cannot know what it did before.
     KILLED = "killed"
     UNKNOWN = "unknown"
 
@@ -94,12 +94,12 @@ _OUTCOMES: Final = {
     251: Outcome.SERVER_DOWN,  # no scheduler
     255: Outcome.SERVER_DOWN,  # qstat, of a server that does not answer
 }
-#: 128 and a signal: a shell says so of a command that was killed. The server's numbers begin above.
+#: 128 plus a signal: a shell reports a killed command this way. The server's numbers begin above.
 _SIGNALS = range(129, 152)
 
 
 def outcome(code: int) -> Outcome:
-    """What an exit code means; one that is not known is said to be so."""
+    """Return what an exit code means. For an unknown code it says so."""
     if code in _SIGNALS or code < 0:
         return Outcome.KILLED
     return _OUTCOMES.get(code, Outcome.UNKNOWN)

@@ -1,32 +1,33 @@
-"""Hosts as PBS writes them: `exec_host`, `exec_vnode`, chunks of a select; short names in listings, full ones in node files."""
+"""Hosts as PBS writes them: `exec_host`, `exec_vnode`, chunks of a select.
+Listings have short names, node files have full names."""
 
 from __future__ import annotations
 
 import re
 
-#: host/slot or host/slot*cpus, of which several are joined by +.
+#: host/slot or host/slot*cpus; PBS joins several with +.
 _SLOT = re.compile(r"([^/+]+)/\d+(?:\*\d+)?")
 
 
 def exec_hosts(text: str) -> tuple[str, ...]:
-    """The hosts of `pbn1/0*3+pbn2/0*3` in that order, each once: the script runs on the first."""
+    """Return the hosts of `pbn1/0*3+pbn2/0*3` in that order, each once. The script runs on the first."""
     return tuple(dict.fromkeys(match[1] for match in _SLOT.finditer(text)))
 
 
 def vnodes(text: str) -> tuple[str, ...]:
-    """The vnodes of `(v[0]:ncpus=2+v[1]:ncpus=1)+(pbn2:ncpus=3)`: exec_vnode, or resv_nodes."""
+    """Return the vnodes of an exec_vnode or resv_nodes such as `(v[0]:ncpus=2+v[1]:ncpus=1)+(pbn2:ncpus=3)`."""
     inner = re.sub(r"[()]", "", text)
     return tuple(dict.fromkeys(chunk.partition(":")[0] for chunk in inner.split("+") if chunk))
 
 
 def named_hosts(select: str) -> tuple[str, ...]:
-    """The hosts that a select insists on: `1:host=pbn1:ncpus=4+1:vnode=pbn2` -> pbn1, pbn2."""
+    """Return the hosts that a select names: `1:host=pbn1:ncpus=4+1:vnode=pbn2` -> pbn1, pbn2."""
     words = (word for chunk in select.split("+") for word in chunk.split(":"))
     return tuple(dict.fromkeys(word.partition("=")[2] for word in words if word.startswith(("host=", "vnode="))))
 
 
 def is_same(one: str, other: str) -> bool:
-    """Whether a short and a full name may mean one host: pbn1 and pbn1.pb.test; two full names must be equal."""
+    """Whether two names may mean one host: short pbn1 and full pbn1.pb.test may; two full names must be equal."""
     if one == other:
         return True
     short = "." not in one or "." not in other

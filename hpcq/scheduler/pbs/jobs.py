@@ -1,11 +1,10 @@
-"""Jobs: what a record of `qstat -f` says of one, while it waits, runs and after its end.
+"""Read a job's record of `qstat -f`, while the job waits, while it runs and after its end.
 
-A job of hpcq has two names: the short one that PBS shows (old PBS allows 15 characters), and the whole tag, which
-travels in its
-environment as HPCQ_TAG. A report carries the tag where the short name belongs to it, else the short name.
+A job of hpcq has two names: the short one that PBS shows (old PBS allows 15 characters), and the whole
+tag in its environment as HPCQ_TAG. A report gives the tag if the short name belongs to it, else the short name.
 
-The end is told by `Exit_status` and `substate`; hpcq's own exit file comes first, and with history switched off it
-is all there is.
+`Exit_status` and `substate` show how a job ended. hpcq's own exit file takes precedence. With history off, it is the
+only source.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from hpcq.scheduler.types import JobReport, JobState, Wait
 
 #: The environment variable of a job that holds its whole tag.
 TAG_VARIABLE = "HPCQ_TAG"
-#: ids as PBS writes them: 12.server, 12[].server, 12[3].server.
+#: Job ids as PBS writes them: 12.server, 12[].server, 12[3].server.
 ID_PATTERN = re.compile(r"\d+(?:\[\d*\])?\.[A-Za-z0-9][A-Za-z0-9.-]*")
 
-#: Source: man pbs_job_attributes, job_state. What is not here is reported, not guessed.
+#: Source: man pbs_job_attributes, job_state. hpcq reports an unknown state and does not guess.
 _STATES = {
     "Q": JobState.QUEUED,
     "H": JobState.QUEUED,
@@ -36,11 +35,11 @@ _STATES = {
     "E": JobState.ENDING,
 }
 _ENDED = {"F", "X"}
-#: substate of a job that was deleted. Source: src/include/job.h, JOB_SUBSTATE_TERMINATED.
+#: The substate of a job that was deleted. Source: src/include/job.h, JOB_SUBSTATE_TERMINATED.
 _TERMINATED = 91
-#: substate of one that failed. Source: the same, JOB_SUBSTATE_FAILED.
+#: The substate of a job that failed. Source: the same file, JOB_SUBSTATE_FAILED.
 _FAILED = 93
-#: Exit codes that PBS gives itself. Source: src/include/job.h, JOB_EXEC_*.
+#: Exit codes that PBS itself assigns. Source: src/include/job.h, JOB_EXEC_*.
 _OWN_CODES = {
     -1: (JobState.FAILED, "PBS could not start it"),
     -2: (JobState.FAILED, "PBS could not start it"),
@@ -67,12 +66,12 @@ _TERMINATED_BY = re.compile(r" and terminated by ([^@\s]+)@")
 
 
 def short_name(tag: str) -> str:
-    """The job's name for PBS: 15 characters, the same for the same tag."""
+    """Return the job's name for PBS: 15 characters, always the same for the same tag."""
     return f"hpcq-{blake2b(tag.encode(), digest_size=5).hexdigest()}"
 
 
 def read_job(record: Record, user: str | None = None) -> JobReport:
-    """One job; user: whose job counts as ours, None where that does not matter."""
+    """Read one job. user: whose jobs count as ours; None if that does not matter."""
     word = record.get("job_state")
     state, reason, exit_code = _end(record) if word in _ENDED else (_STATES.get(word, JobState.UNKNOWN), "", None)
     if state is JobState.UNKNOWN and not reason:
@@ -94,18 +93,18 @@ def read_job(record: Record, user: str | None = None) -> JobReport:
 
 
 def _ended_by(comment: str, user: str | None) -> bool | None:
-    """Whether it was this user who deleted it; of a job that had not started PBS does not say who."""
+    """Whether this user deleted the job. If the job had not started, PBS does not say who deleted it."""
     match = _TERMINATED_BY.search(comment)
     return None if match is None or user is None else match[1] == user
 
 
 def owner(record: Record) -> str:
-    """Whose job it is: Job_Owner without the host that it came from."""
+    """Return the job's user: Job_Owner without the host."""
     return record.get("Job_Owner").partition("@")[0]
 
 
 def tag_of(record: Record) -> str:
-    """The whole tag, where the job's name proves it; else that name."""
+    """Return the whole tag if the job's name proves it; else that name."""
     name, tag = record.get("Job_Name"), record.variable(TAG_VARIABLE)
     return tag if tag and short_name(tag) == name else name
 
@@ -121,10 +120,11 @@ def _waiting_words(record: Record) -> str:
 
 
 def _end(record: Record) -> tuple[JobState, str, int | None]:
-    """How a job ended: state, why, exit code. Without an exit code it was never successful."""
+    """Return how a job ended: state, reason, exit code. A job without an exit code never counts as successful."""
     code, substate = record.number("Exit_status"), record.number("substate")
     comment = record.get("comment")
-    # Where the daemon of another of its nodes had died, a deleted job ends as failed; its comment still says who ended it.
+    # If the daemon of another of its nodes had died, a deleted job ends as failed. Its comment still says who deleted
+    # it.
     if substate == _TERMINATED or _TERMINATED_BY.search(comment):
         return JobState.CANCELLED, comment, None if code is None or code < 0 else code
     if code is None:
@@ -136,5 +136,5 @@ def _end(record: Record) -> tuple[JobState, str, int | None]:
         return JobState.FAILED, f"PBS ended it with code {code}", None
     if code >= _SIGNALLED:
         return JobState.FAILED, f"killed by signal {code - _SIGNALLED}", code
-    # An array ends with 0 although some of it failed: its substate tells.
+    # An array may end with 0 although some of its jobs failed: its substate shows that.
     return (JobState.COMPLETED if code == 0 and substate != _FAILED else JobState.FAILED), comment, code

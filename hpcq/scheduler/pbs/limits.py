@@ -1,7 +1,8 @@
-"""What a queue lets one job of this user be, and how many jobs this user may have: records of `qstat -Qf` and `qstat -Bf`.
+"""Read what a queue allows one job of this user, and how many jobs this user may have.
+The records come from `qstat -Qf` and `qstat -Bf`.
 
-Entity limits are lists such as `[u:PBS_GENERIC=10],[u:anna=50],[o:PBS_ALL=100]`: the user's own entry goes before
-the generic one.
+Entity limits are lists such as `[u:PBS_GENERIC=10],[u:anna=50],[o:PBS_ALL=100]`. The user's own entry overrides the
+generic one.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _TRUE = "True"
 
 
 def read_job_limits(records: Sequence[Record], queue: str | None, *, user: str, groups: Sequence[str]) -> JobLimits:
-    """The limits of a queue, or of the server's default one; no limits where the server told none."""
+    """Return the limits of a queue, or of the server's default queue; no limits if the server reports none."""
     queues = {record.name: record for record in records if record.kind == "Queue"}
     server = next((record for record in records if record.kind == "Server"), Record("Server", ""))
     name = queue or server.get("default_queue")
@@ -40,7 +41,7 @@ def read_job_limits(records: Sequence[Record], queue: str | None, *, user: str, 
 
 
 def submit_limit(records: Sequence[Record], queue: str | None, user: str) -> int | None:
-    """How many jobs this user may have queued and running there; None where nobody limits that."""
+    """Return how many jobs this user may have queued and running in the queue; None if there is no limit."""
     server = next((record for record in records if record.kind == "Server"), Record("Server", ""))
     name = queue or server.get("default_queue")
     counted = [record for record in records if record.kind == "Server" or record.name == name]
@@ -49,7 +50,7 @@ def submit_limit(records: Sequence[Record], queue: str | None, user: str) -> int
 
 
 def seconds(text: str) -> int | None:
-    """`02:00:00`, `10:00`, `90`; None for what is no time."""
+    """Convert `02:00:00`, `10:00` or `90`; None for text that is not a time."""
     if not re.fullmatch(r"\d+(:\d+){0,2}", text):
         return None
     total = 0
@@ -69,7 +70,7 @@ def _tightest(sources: Sequence[tuple[Record, str]], name: str, read, *, most: b
 
 
 def _state(queue: Record, server: Record) -> str:
-    """In the words that hpcq has for it: UP, DOWN (jobs are taken, none starts), DRAIN (none is taken), INACTIVE (neither)."""
+    """Return the state in hpcq's words: UP, DOWN (takes jobs, starts none), DRAIN (takes none), INACTIVE (neither)."""
     enabled = queue.get("enabled") == _TRUE
     started = queue.get("started") == _TRUE and server.get("scheduling", _TRUE) == _TRUE
     return {(True, True): "UP", (True, False): "DOWN", (False, True): "DRAIN", (False, False): "INACTIVE"}[enabled, started]
@@ -87,7 +88,7 @@ def _refusals(queue: Record, name: str, user: str, groups: Sequence[str]) -> lis
 
 
 def _listed(names: Sequence[str], acl: str) -> bool:
-    """Whether an access list such as `anna@*,-bert@*` has one of these."""
+    """Whether an access list such as `anna@*,-bert@*` contains one of these names."""
     entries = [entry.strip().partition("@")[0] for entry in acl.split(",")]
     denied = {entry[1:] for entry in entries if entry.startswith("-")}
     allowed = {entry.removeprefix("+") for entry in entries if not entry.startswith("-")}

@@ -1,4 +1,4 @@
-"""Nodes: vnodes of `pbsnodes -av`, their comma lists of state words, and what a whole host is when its vnodes differ.
+"""Read nodes: vnodes of `pbsnodes -av`, their comma lists of state words, and the state of a host whose vnodes differ.
 
     vnode pbn1[0]  free           \
     vnode pbn1[1]  job-exclusive  / host pbn1: busy, "free + job-exclusive"
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hpcq.scheduler.pbs.records import Record
 from hpcq.scheduler.types import NodeCondition, NodeState
 
-#: Source: ND_* of src/include/pbs_internal.h. A word that is not here is reported, not guessed.
+#: Source: ND_* of src/include/pbs_internal.h. hpcq reports an unknown word and does not guess.
 _STATES = {
     "free": NodeCondition.IDLE,
     "job-busy": NodeCondition.BUSY,
@@ -34,7 +34,7 @@ _STATES = {
     "powered-off": NodeCondition.POWERED_DOWN,
     "powered-down": NodeCondition.POWERED_DOWN,
 }
-#: Of several words, and of several vnodes, the worst is what the host is.
+#: Of several words, and of several vnodes, the worst determines the host's condition.
 _WORST_FIRST = (
     NodeCondition.UNKNOWN,
     NodeCondition.DOWN,
@@ -51,7 +51,7 @@ _FEATURES_LEFT_OUT = {"host", "vnode", "mem", "ncpus", "arch", "vmem", "hbmem", 
 
 @dataclass(frozen=True, slots=True)
 class Vnode:
-    """One vnode. reserved_by: ids of the reservations that have a part of it. jobs: ids without slots, each once."""
+    """One vnode. reserved_by: ids of the reservations that hold a part of it. jobs: ids without slots, each once."""
 
     name: str
     host: str
@@ -67,7 +67,7 @@ class Vnode:
 
 
 def read_vnode(record: Record) -> Vnode:
-    """One record of pbsnodes; an unknown node has no attributes, and its condition is unknown."""
+    """Read one record of pbsnodes. An unknown node has no attributes, and its condition is unknown."""
     available = record.below("resources_available")
     words = record.get("state")
     return Vnode(
@@ -86,14 +86,14 @@ def read_vnode(record: Record) -> Vnode:
 
 
 def condition(words: str) -> NodeCondition:
-    """What a comma list such as `offline,job-busy` means: the worst of its words."""
+    """Return the condition for a comma list such as `offline,job-busy`: the worst of its words."""
     return _worst(_STATES.get(word.strip(), NodeCondition.UNKNOWN) for word in words.split(","))
 
 
 def hosts_of(vnodes: Sequence[Vnode], queue: str | None) -> list[NodeState]:
-    """The hosts that jobs of a queue may have, one entry per host; queue: None is the server's default one.
+    """Return the hosts that jobs of a queue may use, one entry per host. queue: None for the server's default queue.
 
-    Where vnodes are bound to the queue, only those are its nodes; else all that are bound to no queue.
+    If vnodes are bound to the queue, only those are its nodes; else all vnodes that are bound to no queue.
     """
     bound = {vnode.queue for vnode in vnodes if vnode.queue}
     wanted = queue if queue in bound else ""
@@ -107,7 +107,7 @@ def hosts_of(vnodes: Sequence[Vnode], queue: str | None) -> list[NodeState]:
 def _host(host: str, parts: Sequence[Vnode]) -> NodeState:
     words = list(dict.fromkeys(part.words for part in parts))
     found = _worst(part.condition for part in parts)
-    # A host that is not wholly free is in use: hpcq takes whole hosts.
+    # A host that is partly in use counts as in use: hpcq takes whole hosts.
     if found is NodeCondition.IDLE and any(part.jobs for part in parts):
         found = NodeCondition.BUSY
     comments = list(dict.fromkeys(part.comment for part in parts if part.comment))

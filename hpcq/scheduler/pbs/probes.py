@@ -1,9 +1,8 @@
-"""What `hpcq cluster check` asks a PBS: a job on one node now, and which ways there are to start processes on other
-nodes of a job.
+"""What `hpcq cluster check` asks PBS: a job on one node now, and the ways to start processes on a job's other nodes.
 
-pbs_tmrsh   what hpcq uses: passes the exit code; no standard input or output, so both go through files of the job's folder
+pbs_tmrsh   what hpcq uses: passes the exit code but no standard input or output: both go through files of the job
 pbsdsh      passes no exit code
-mpirun      through pbs_tmrsh as its remote shell, or by support of its own for PBS (tm)
+mpirun      through pbs_tmrsh as its remote shell, or through its own support for PBS (tm)
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ command -v ompi_info >/dev/null && echo "ompi_tm $(ompi_info --parsable 2>/dev/n
 
 
 def probe_command(script: str, settings: SchedulerSettings, reservation_queue: str | None, *, node_count: int = 1) -> str:
-    """Run a script in a job that starts within a quarter of a minute, and wait for its end and its output."""
+    """Return a command that runs a script in a job and waits for its output. The job must start within 15 s."""
     options = [f"-q {quote(queue)}" for queue in (reservation_queue or settings.partition,) if queue]
     options += [f"-A {quote(settings.account)}"] if settings.account else []
     options += [f"-P {quote(settings.extra['project'])}"] if "project" in settings.extra else []
@@ -48,7 +47,7 @@ def probe_command(script: str, settings: SchedulerSettings, reservation_queue: s
 
 
 def site_items(transport: Transport, settings: SchedulerSettings, mpi_launch: Sequence[str] | None) -> list[CheckedItem]:
-    """History, and a job on two nodes: which ways to start processes there."""
+    """Check the job history, and with a job on two nodes the ways to start processes there."""
     return [_history(transport), *_launch_ways(transport, settings, mpi_launch)]
 
 

@@ -1,4 +1,4 @@
-"""Why PBS says that a job still waits, and what that means for a job of ours: pure words.
+"""What PBS gives as the reason that a job still waits, and what that means for our jobs. Pure.
 
 Source: the comments of the scheduler of OpenPBS 23.06 (src/scheduler/job_info.cpp, fctt); those of PBS Professional
 begin alike.
@@ -12,7 +12,7 @@ _NEVER = (
     "Can Never Run",
     "job held, too many failed attempts to run",
 )
-#: After "Not Running: ". It passes when other jobs end, a person acts, or a time comes.
+#: After "Not Running: ". The wait ends when other jobs end, a person acts, or a certain time comes.
 _LIMIT = (
     "Queue not started",
     "Scheduling is",
@@ -31,9 +31,9 @@ _LIMIT = (
     "Insufficient amount of server resource",
 )
 _LIMIT_PARTS = ("limit reached", "running limit", "run limit")
-#: One of the nodes that were named is in use, offline, down or not there: which of them, only the list of nodes tells.
+#: A named node is in use, offline, down or absent. Only the list of nodes shows which of these is true.
 _NAMED_NODES = ("Insufficient amount of resource: host", "Insufficient amount of resource: vnode")
-#: A user who waits for nodes, as far as the words tell, waits for one of these.
+#: The comments of jobs that wait for nodes, as far as the comment shows that.
 _FOR_NODES = (
     "Not enough free nodes",
     "Insufficient amount of resource: ",
@@ -47,7 +47,7 @@ _PREFIX = "Not Running: "
 
 
 def read_wait(state: str, holds: str, comment: str) -> Wait:
-    """What job_state, Hold_Types and comment of a queued job mean. Words that are not known are an ordinary wait."""
+    """Classify job_state, Hold_Types and comment of a queued job. Unknown comments count as an ordinary wait."""
     words = comment.removeprefix(_PREFIX)
     if comment.startswith(_NEVER):
         return Wait.NEVER
@@ -59,10 +59,10 @@ def read_wait(state: str, holds: str, comment: str) -> Wait:
 
 
 def names_nodes(comment: str) -> bool:
-    """Whether the words say that one of the named nodes cannot be had now, whatever the reason."""
+    """Whether the comment says that one of the named nodes is unavailable now, whatever the reason."""
     return comment.removeprefix(_PREFIX).startswith(_NAMED_NODES)
 
 
 def is_waiting_for_nodes(comment: str) -> bool:
-    """Whether a job of somebody else waits for nodes that others use."""
+    """Whether another user's job waits for nodes that are in use."""
     return comment.startswith(_PREFIX) and comment.removeprefix(_PREFIX).startswith(_FOR_NODES)

@@ -1,17 +1,15 @@
 """What PBS prints, as records: an object's kind and name, and its attributes as text.
 
-Two forms are read. dsv is asked for wherever PBS offers it: one object per line, line breaks and control characters
-inside values
-are escaped by PBS, so a separator that is itself a control character can never stand in a value. The plain form is what is left
-for reservations, and for a PBS that knows no formats.
+hpcq reads two forms. It asks for dsv wherever PBS offers it: one object per line. PBS escapes line breaks and
+control characters in values, so a control character as separator never occurs in a value. hpcq reads the plain form
+of reservations, and of a PBS that knows no formats.
 
     Job Id: 67.pbhead<0x1f>Job_Name=runner<0x1f>...        dsv; pbsnodes begins with Name=pbn1
-    Job Id: 67.pbhead                                      plain; long values go on in lines that begin with a tab
+    Job Id: 67.pbhead                                      plain; long values continue in lines that begin with a tab
         Job_Name = runner
 
-JSON is not asked for: PBS turns values that look like numbers or lists into such, passes bytes that are no UTF-8,
-and shows only
-the first of several ids (`qstat -f -F json ID ID`).
+hpcq does not ask for JSON: PBS turns values that look like numbers or lists into numbers or lists, passes on bytes
+that are not UTF-8, and shows only the first of several ids (`qstat -f -F json ID ID`).
 """
 
 from __future__ import annotations
@@ -31,28 +29,28 @@ _VARIABLE = re.compile(r"(?<!\\),")
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One job, node, queue, server or reservation. Attributes of a resource are called as PBS does: Resource_List.select."""
+    """One job, node, queue, server or reservation. Attributes have PBS's own names: Resource_List.select."""
 
     kind: str
     name: str
     attributes: Mapping[str, str] = field(default_factory=dict)
 
     def get(self, name: str, default: str = "") -> str:
-        """One attribute's text."""
+        """Return the text of one attribute."""
         return self.attributes.get(name, default)
 
     def number(self, name: str) -> int | None:
-        """An attribute that is a whole number; None where it is not there or something else."""
+        """Return an attribute that is a whole number; None if it is absent or something else."""
         text = self.get(name)
         return int(text) if re.fullmatch(r"[+-]?\d+", text) else None
 
     def below(self, prefix: str) -> dict[str, str]:
-        """All attributes of one prefix: below("resources_available") -> {"host": "pbn1", ...}."""
+        """Return all attributes with one prefix: below("resources_available") -> {"host": "pbn1", ...}."""
         start = f"{prefix}."
         return {name.removeprefix(start): value for name, value in self.attributes.items() if name.startswith(start)}
 
     def variable(self, name: str) -> str:
-        """One variable of a job's environment; commas in values are escaped."""
+        """Return one variable of a job's environment. PBS escapes commas in values."""
         for word in _VARIABLE.split(self.get("Variable_List")):
             key, found, value = word.partition("=")
             if found and key == name:
@@ -61,7 +59,10 @@ class Record:
 
 
 def read_dsv(text: str, separator: str = SEPARATOR) -> list[Record]:
-    """One record per line that begins like one; other lines continue the one before (a node's comment may have line breaks)."""
+    """Return one record per line that begins a record.
+
+    Other lines continue the one before: a node's comment may have line breaks.
+    """
     lines: list[str] = []
     for line in text.split("\n"):
         if _HEAD.fullmatch(line.partition(separator)[0]):
@@ -74,13 +75,13 @@ def read_dsv(text: str, separator: str = SEPARATOR) -> list[Record]:
 def _dsv_record(line: str, separator: str) -> Record:
     head, *words = line.split(separator)
     match = _HEAD.fullmatch(head)
-    assert match is not None  # noqa: S101 - the caller has seen it
+    assert match is not None  # noqa: S101 - the caller has matched it
     pairs = (word.partition("=") for word in words)
     return Record(match[1], match[2], {name: value for name, sign, value in pairs if sign})
 
 
 def read_plain(text: str) -> list[Record]:
-    """The indented form, folded or not."""
+    """Return the records of the plain form, with long values folded or not."""
     found: list[tuple[str, str, dict[str, str]]] = []
     for line in _unfolded(text):
         head = _HEAD.fullmatch(line) if not line.startswith((" ", "\t")) else None

@@ -1,8 +1,7 @@
-"""Reservations: what `pbs_rstat -f` says, and why their names are not ours.
+"""Read the reservations of `pbs_rstat -f`. Their names are not ours:
 
-PBS names them itself (R109.pbhead; M131.pbhead for maintenance), and their queue is the number with its letter:
-R109. The name that
-somebody gave is Reserve_Name; several may have the same. There is no JSON and no dsv for them.
+PBS itself names them (R109.pbhead; M131.pbhead for maintenance). Their queue is the letter and the number: R109.
+Reserve_Name is the name that a person gave; several reservations may share it. PBS has no JSON and no dsv for them.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ ID_PATTERN = re.compile(r"[RSM]\d+(?:\.[A-Za-z0-9][A-Za-z0-9.-]*)?")
 _RUNNING = {"RESV_RUNNING", "5"}
 _ENDING = {"RESV_BEING_DELETED", "RESV_DELETED", "RESV_FINISHED", "RESV_DELETING_JOBS", "7", "8", "9", "10"}
 _CONFIRMED = {"RESV_CONFIRMED", "2", *_RUNNING}
-#: A node whose reservation begins within this time is not free for hpcq: a job there might not end before it.
+#: If a node's reservation begins within this time, hpcq does not use the node: a job there might not end in time.
 _SOON = dt.timedelta(hours=1)
 _CTIME = "%a %b %d %H:%M:%S %Y"
 _ANSWER = re.compile(r"^([RSM]\d+\S*) (CONFIRMED|UNCONFIRMED|DENIED)\b", re.MULTILINE)
@@ -29,7 +28,7 @@ _ANSWER = re.compile(r"^([RSM]\d+\S*) (CONFIRMED|UNCONFIRMED|DENIED)\b", re.MULT
 
 @dataclass(frozen=True, slots=True)
 class PbsReservation:
-    """One of them. start and end are as PBS prints them: local time without a zone."""
+    """One reservation. start and end are as PBS prints them: local time without a zone."""
 
     native_id: str
     name: str
@@ -47,17 +46,17 @@ class PbsReservation:
 
     @property
     def standing(self) -> bool:
-        """Whether it is there for jobs, now or later: confirmed, and not about to end."""
+        """Whether it accepts jobs, now or later: it is confirmed and not about to end."""
         return self.state in _CONFIRMED
 
     @property
     def ending(self) -> bool:
-        """Whether it is being removed."""
+        """Whether PBS is removing it."""
         return self.state in _ENDING
 
     @property
     def maintenance(self) -> bool:
-        """Whether an administrator made it of whole hosts, jobs or no jobs."""
+        """Whether it is a maintenance reservation: an administrator took whole hosts, whatever jobs run there."""
         return self.native_id.startswith("M")
 
     def admits(self, user: str) -> bool:
@@ -66,12 +65,12 @@ class PbsReservation:
 
 
 def read_reservations(text: str) -> list[PbsReservation]:
-    """All of `pbs_rstat -f`."""
+    """Read all reservations of `pbs_rstat -f`."""
     return [read_reservation(record) for record in read_plain(text) if record.kind == "Resv ID"]
 
 
 def read_reservation(record: Record) -> PbsReservation:
-    """One record of it."""
+    """Read one record of `pbs_rstat -f`."""
     return PbsReservation(
         native_id=record.name,
         name=record.get("Reserve_Name").removeprefix("NULL"),
@@ -85,13 +84,16 @@ def read_reservation(record: Record) -> PbsReservation:
 
 
 def called(reservations: Sequence[PbsReservation], name: str) -> PbsReservation | None:
-    """The one that a person means by a name: its id, its queue, or the name it was given; one that is not ending goes first."""
+    """Find a reservation by its id, its queue, or the name a person gave it. One that is not ending goes first."""
     meant = [one for one in reservations if name in {one.native_id, one.queue, one.name}]
     return next((one for one in meant if not one.ending), next(iter(meant), None))
 
 
 def read_made(text: str) -> tuple[str, bool] | None:
-    """What pbs_rsub answered: the id, and whether it is confirmed. A denied one ends with 0, too. None: no answer."""
+    """Read the answer of pbs_rsub: the id, and whether the reservation is confirmed; None without an answer.
+
+    PBS also ends with 0 when it denies a reservation.
+    """
     match = _ANSWER.search(text)
     return None if match is None else (match[1], match[2] == "CONFIRMED")
 
@@ -99,7 +101,10 @@ def read_made(text: str) -> tuple[str, bool] | None:
 def seen_from_inside(
     states: Sequence[NodeState], vnodes: Sequence[Vnode], ours: PbsReservation | None, name: str
 ) -> list[NodeState]:
-    """Nodes as seen from inside a reservation: its own are idle when only the reservation keeps them. Others are not ours."""
+    """Return the nodes as a job in a reservation sees them.
+
+    The reservation's own nodes are idle if only the reservation holds them. All other nodes are out of its reach.
+    """
     mine = _hosts(vnodes, ours) if ours is not None else set()
     busy = {vnode.host for vnode in vnodes if vnode.jobs}
     found = []
@@ -117,7 +122,10 @@ def seen_from_inside(
 def taken_soon(
     states: Sequence[NodeState], vnodes: Sequence[Vnode], reservations: Sequence[PbsReservation], now: str
 ) -> list[NodeState]:
-    """Nodes as seen from outside: a free one whose reservation begins soon, or at an unknown time, is reserved."""
+    """Return the nodes as a job outside all reservations sees them.
+
+    A free node counts as reserved if its reservation begins soon or at an unknown time.
+    """
     found = list(states)
     for one in reservations:
         if one.standing and _begins_soon(one, now):

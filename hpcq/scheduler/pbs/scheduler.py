@@ -1,4 +1,4 @@
-"""PBS: what to type and how to read the answer. For OpenPBS, and PBS Professional from 14 on."""
+"""PBS: which commands to type and how to read the answers. For OpenPBS, and PBS Professional from version 14 on."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ from hpcq.scheduler.types import (
 )
 from hpcq.transport import Completed, Transport, quote
 
-#: Whole hosts: `excl` alone would leave a host's other vnodes to others.
+#: Whole hosts: `excl` alone would leave a host's other vnodes to other jobs.
 PLACE = "scatter:exclhost"
-#: Where reservation make asked for these nodes and did not get them: somebody else has one of them.
+#: PBS did not give the nodes that `make` asked for: another job or reservation has one of them.
 _DENIED = ("DENIED", "UNCONFIRMED")
 
 
@@ -49,10 +49,10 @@ class Pbs(Scheduler):
 
     def __init__(self, transport: Transport, settings: SchedulerSettings) -> None:
         super().__init__(transport, settings)
-        #: The reservation's queue, as far as somebody has looked: its name is the server's.
+        #: The reservation's queue, once known: the server names it.
         self._reservation_queue: str | None = None
         self._cpus: dict[str, str] = {}
-        #: Queues that have nodes of their own.
+        #: Queues with their own nodes.
         self._bound: set[str] = set()
 
     # -- nodes ------------------------------------------------------------------------------------------------------
@@ -95,7 +95,7 @@ class Pbs(Scheduler):
         return LIMIT_WORDS
 
     def estimate_command(self, submission: Submission) -> str | None:
-        """PBS estimates the starts of jobs that it has, not of jobs that it might get: free nodes are all that can be asked."""
+        """Return None: PBS estimates starts only for jobs that it has. hpcq can only ask for free nodes."""
         return f"printf '%s\\n' {quote(' '.join(submission.nodes))}; {self.nodes_command()}"
 
     def read_estimate(self, done: Completed) -> float | None:
@@ -122,7 +122,7 @@ class Pbs(Scheduler):
     def read_history(self, done: Completed) -> list[JobReport]:
         if outcome(done.returncode) not in _ANSWERS:
             raise SchedulerError(f"{self.transport.where}: qstat -x: {done.stderr.strip() or done.returncode}")
-        return self._reports_of(done.text)  # with history switched off: none, and the exit file is all the truth there is
+        return self._reports_of(done.text)  # without history there are none, and the exit file is the only source
 
     def cancel_command(self, jobs: Sequence[JobKey], *, queued_only: bool = False) -> str:
         return shell.cancel([(job.native_id, short_name(job.tag)) for job in jobs], queued_only=queued_only)
@@ -182,7 +182,7 @@ class Pbs(Scheduler):
         orders = {
             "show": 'echo "$id $queue"',
             "prolong": f'pbs_ralter -E {shell.later(minutes)} "$id"',
-            # PBS would end the jobs in it; a reservation with jobs stays.
+            # Removing a reservation ends its jobs in PBS, so hpcq keeps one that has jobs.
             "remove": '[ -z "$(qselect -q "$queue")" ] || { echo "jobs are in it" >&2; exit 1; }\npbs_rdel "$id"',
         }
         return shell.of_reservation(name, short, orders[verb])
@@ -193,7 +193,7 @@ class Pbs(Scheduler):
             return words or f"exit code {done.returncode}"
         if verb == "make":
             made = read_made(done.text)
-            if made is None or not made[1]:  # a denied one ends with 0, too
+            if made is None or not made[1]:  # PBS also ends with 0 when it denies one
                 return words or "no answer"
             self._reservation_queue = made[0].partition(".")[0]
         elif verb == "remove":
@@ -227,7 +227,7 @@ class Pbs(Scheduler):
         return self._reservation_queue or self.settings.partition
 
     def _shares_nodes(self, queue: str) -> bool:
-        """Whether jobs of a queue may wait for nodes of ours."""
+        """Whether jobs of a queue may wait for our nodes."""
         own = self.settings.partition or ""
         return queue == own or not ({queue, own} & self._bound)
 
@@ -255,12 +255,15 @@ _GONE = {
 
 
 def _is_of_a_job(line: str) -> bool:
-    """Whether a complaint is about one id, and the others were answered."""
+    """Whether a complaint is about one id only, so that the others were answered."""
     return "Unknown Job Id" in line or "Job has finished" in line or "not configured to maintain job history" in line
 
 
 def _with_nodes(report: JobReport, named: Sequence[str], hosts: dict[str, NodeState]) -> JobReport:
-    """What "Insufficient amount of resource: host" means: PBS says the same of a host in use, one that is offline, and none."""
+    """Resolve the comment "Insufficient amount of resource: host".
+
+    PBS says it of a host in use, of an offline one and of an absent one.
+    """
     missing = [host for host in named if host not in hosts]
     if missing:
         return replace(report, wait=Wait.NEVER, reason=f"{report.reason.strip()}: there is no host {missing[0]}")
@@ -269,7 +272,7 @@ def _with_nodes(report: JobReport, named: Sequence[str], hosts: dict[str, NodeSt
 
 
 def _who(answer: str) -> tuple[str, list[str]]:
-    """The user and the groups that an answer was made for."""
+    """Return the user and the groups for which an answer was made."""
     user, groups = "", []
     for line in answer.split("\n"):
         if line.startswith(f"{shell.USER_MARK} "):
@@ -280,7 +283,7 @@ def _who(answer: str) -> tuple[str, list[str]]:
 
 
 def _cpus(records: Sequence[Record], vnodes: Sequence[Vnode]) -> dict[str, str]:
-    """How many processors a host has, all its vnodes together."""
+    """Return how many processors each host has, over all its vnodes."""
     found: dict[str, int] = {}
     for record, vnode in zip(records, vnodes, strict=True):
         found[vnode.host] = found.get(vnode.host, 0) + (record.number("resources_available.ncpus") or 0)

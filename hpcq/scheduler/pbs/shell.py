@@ -1,12 +1,11 @@
-"""Shell text for a PBS server: where its commands are, how jobs are listed, found and ended. Nothing is run here.
+"""Shell text for a PBS server: it locates the commands, and lists, finds and ends jobs. This module runs nothing.
 
-    PRELUDE        a login shell may not be what runs us: the commands are found where /etc/pbs.conf says
+    PRELUDE        our shell may not be a login shell, so it finds the commands through /etc/pbs.conf
     listing(...)   one `qstat -f` of several ids, in a form that shows them all
     cancel(...)    only jobs with this id, this name and this user
 
-`qstat` ends with 255 where the server does not answer. Over ssh that would look like a broken connection, so it
-becomes 162, which
-the other commands end with.
+`qstat` ends with 255 if the server does not answer. Over ssh that would look like a broken connection, so the script
+returns 162 instead, as the other commands do.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ PRELUDE = (
     "command -v qstat >/dev/null 2>&1 || "
     'PATH="$PATH:$(sed -n "s/^PBS_EXEC=//p" "${PBS_CONF_FILE:-/etc/pbs.conf}" 2>/dev/null)/bin"; '
 )
-#: Jobs of other people that one look reads at most: the oldest that wait are the ones that matter.
+#: How many waiting jobs of other users one poll reads at most: the oldest ones matter.
 _OTHERS_MAX = 200
-#: A moment that never comes for a job that is about to be deleted.
+#: A start time that never comes, for a job that hpcq is about to delete.
 _NEVER = "203712312359"
 _WITHOUT_VARIABLES = "sed 's/\\x1fVariable_List=[^\\x1f]*//'"
 NODES_MARK = "@nodes"
 RESERVATIONS_MARK = "@reservations"
 USER_MARK = "@user"
-#: Those of $ids that are this user's and called as $wanted says; with the states of $1 only.
+#: Those of $ids that belong to this user and have the name in $wanted; only those in the states of $1.
 _OURS = (
     "ours() { qstat -f " + DSV + ' $ids 2>/dev/null | awk -F\'\\037\' -v user="$(id -un)" -v wanted="$wanted" -v states="$1" \''
     '/^Job Id: /{id = substr($1, 9); sub(/[ \\t]*$/, "", id); name = owner = state = "";'
@@ -40,12 +39,12 @@ _OURS = (
 
 
 def subshell(text: str) -> str:
-    """A command of its own: it may end with `exit`, and 255 does not leave it."""
+    """Run a command in a subshell: it may call `exit`, and an exit code of 255 does not get out."""
     return f"(\nset -f; {PRELUDE}{text}\n)"
 
 
 def listing(native_ids: Sequence[str], *, ended: bool = False) -> str:
-    """All of these jobs, and the nodes where one of them waits for a node that it names."""
+    """List all of these jobs, and the nodes if one of the jobs waits for a node that it names."""
     ids = " ".join(quote(one) for one in native_ids)
     return subshell(
         f"printf '{USER_MARK} %s\\n' \"$(id -un)\"\n"
@@ -58,7 +57,7 @@ def listing(native_ids: Sequence[str], *, ended: bool = False) -> str:
 
 
 def nodes(*, reservations: bool) -> str:
-    """All vnodes; and what reservations there are, where they matter: one of them may begin soon."""
+    """List all vnodes; if they matter, also the reservations, for one of them may begin soon."""
     also = "true" if reservations else "false"
     return subshell(
         f"said=$(pbsnodes -av {DSV}) || exit 1\nprintf '%s\\n' \"$said\"\n"
@@ -68,7 +67,7 @@ def nodes(*, reservations: bool) -> str:
 
 
 def find(names: Sequence[str]) -> str:
-    """This user's jobs with these names, ended ones too where the server remembers them."""
+    """Find this user's jobs with these names, also ended ones if the server remembers them."""
     wanted = " ".join(quote(one) for one in names)
     return subshell(
         f"u=$(id -un); ids=\nfor n in {wanted}; do\n"
@@ -82,7 +81,10 @@ def find(names: Sequence[str]) -> str:
 
 
 def cancel(jobs: Sequence[tuple[str, str]], *, queued_only: bool) -> str:
-    """End those of these (id, name) that are this user's. queued_only: a job whose time is put off cannot start meanwhile."""
+    """End those of these (id, name) that belong to this user.
+
+    queued_only: first postpone each job's start, so that it cannot start meanwhile.
+    """
     ids = " ".join(quote(native_id) for native_id, _ in jobs)
     wanted = quote(" " + " ".join(f"{native_id}|{name}" for native_id, name in jobs) + " ")
     put_off = f'ids=$(ours QHW); [ -n "$ids" ] || exit 0\nqalter -a {_NEVER} $ids >/dev/null 2>&1\n'
@@ -93,7 +95,7 @@ def cancel(jobs: Sequence[tuple[str, str]], *, queued_only: bool) -> str:
         f"ids=$(ours {'QHW' if queued_only else 'QHWTRSUBE'})\n"
         "failed=0\nfor id in $ids; do\n"
         ' words=$(qdel "$id" 2>&1); rc=$?\n'
-        # The daemon of its first node is dead: only by force does the server let it go.
+        # The daemon of its first node is dead: the server then deletes the job only by force.
         ' [ "$rc" -ne 222 ] || { words=$(qdel -W force "$id" 2>&1); rc=$?; }\n'
         " case $rc in 0|35|153) ;; *) printf '%s\\n' \"$words\" >&2; failed=$rc ;; esac\ndone\n"
         'exit "$failed"'
@@ -101,7 +103,7 @@ def cancel(jobs: Sequence[tuple[str, str]], *, queued_only: bool) -> str:
 
 
 def others() -> str:
-    """The oldest waiting jobs of other people, without their environments."""
+    """List the oldest waiting jobs of other users, without their environments."""
     return subshell(
         "u=$(id -un)\n"
         'all=$(qselect -s Q) || exit $?\nmine=$(qselect -s Q -u "$u") || exit $?\n'
@@ -114,7 +116,7 @@ def others() -> str:
 
 
 def limits(queue: str | None) -> str:
-    """This user, the queues or the one, and the server."""
+    """Show this user, one queue or all, and the server."""
     which = quote(queue) if queue else ""
     return subshell(
         f'printf \'{USER_MARK} %s\\n@groups %s\\n\' "$(id -un)" "$(id -Gn)"\n'
@@ -123,7 +125,7 @@ def limits(queue: str | None) -> str:
 
 
 def of_reservation(name: str, short: str, order: str) -> str:
-    """Run an order on the reservation of that name: $id is its id, $queue its queue. Ends with 1 where there is none."""
+    """Run a command on the reservation with that name: $id is its id, $queue its queue. Ends with 1 without one."""
     return subshell(
         f"name={quote(name)}; short={quote(short)}\n"
         'found=$(pbs_rstat -f | awk -v name="$name" -v short="$short" \''
@@ -137,7 +139,7 @@ def of_reservation(name: str, short: str, order: str) -> str:
 
 
 def reserve(name: str, chunks: Sequence[str], place: str, minutes: int) -> str:
-    """Make a reservation that begins in a moment; one that is not confirmed within 20 s is taken back by PBS itself."""
+    """Make a reservation that begins in a moment. If PBS cannot confirm it within 20 s, PBS removes it."""
     return subshell(
         'start=$(date -d "@$(($(date +%s) + 3))" +%Y%m%d%H%M.%S)\n'
         f'pbs_rsub -I -20 -N {quote(name)} -R "$start" -D {60 * minutes}'
@@ -146,5 +148,5 @@ def reserve(name: str, chunks: Sequence[str], place: str, minutes: int) -> str:
 
 
 def later(minutes: int) -> str:
-    """A time of day in the form of PBS, so many minutes from now."""
+    """Return the time of day, in the form of PBS, that is this many minutes from now."""
     return f'"$(date -d "@$(($(date +%s) + {60 * minutes}))" +%Y%m%d%H%M.%S)"'

@@ -1,4 +1,4 @@
-"""What became of a `qsub`: its exit code first, its words where the code leaves it open."""
+"""Read the outcome of a `qsub`: from its exit code, or from its words if the code leaves it open."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from hpcq.scheduler.pbs.exits import Outcome, outcome
 from hpcq.scheduler.types import Fate, Submitted
 from hpcq.transport import Completed
 
-#: Words of the limits on how many jobs somebody may have. Source: src/lib/Liblog/pbs_messages.c, msg_et_*.
+#: Words of the limits on a user's number of jobs. Source: src/lib/Liblog/pbs_messages.c, msg_et_*.
 LIMIT_WORDS = ("would exceed ", "Maximum number of jobs")
 
 _FATES = {
@@ -21,14 +21,14 @@ _FATES = {
     Outcome.KILLED: Fate.UNDETERMINED,
     Outcome.UNKNOWN: Fate.UNDETERMINED,
 }
-#: Whatever the code: the server was never reached, so it was not taken.
+#: With any exit code, these words mean that qsub never reached the server, so it took no job.
 _NOT_REACHED = ("cannot connect to server", "Connection refused", "No Permission")
-#: Exit codes 1 and 2 are qsub's own; these words say that it sent nothing.
+#: Exit codes 1 and 2 come from qsub itself; these words say that it sent nothing.
 _OWN_COMPLAINTS = ("usage:", "illegal", "script file", "script not a file", "cannot send environment", "conflicting options")
 
 
 def read_submission(tag: str, done: Completed, native_id: str) -> Submitted:
-    """Taken only with an id. done: exit code and both outputs of qsub."""
+    """Return the fate of a submission; TAKEN only with an id. done: exit code and both outputs of qsub."""
     words = " ".join(f"{done.stderr} {done.text if done.returncode else ''}".split())
     if done.returncode == 0:
         if native_id:

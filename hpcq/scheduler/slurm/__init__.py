@@ -1,4 +1,4 @@
-"""Slurm: everything that names its commands, reads their answers, or knows its words."""
+"""Slurm: all code that names its commands, reads their answers, or knows its words."""
 
 from hpcq.scheduler.slurm.description import DESCRIPTION
 from hpcq.scheduler.slurm.scheduler import Slurm

@@ -1,6 +1,6 @@
-"""Upkeep of nodes as scontrol tells it, and the orders of an acceptance in its words.
+"""The upkeep of nodes as scontrol reports it, and the orders of an acceptance as scontrol commands.
 
-Formats are those that Slurm 22.05 and 24.11 share. Times are asked for in UTC.
+Slurm 22.05 and 24.11 share these formats. hpcq asks for times in UTC.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _KEY = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z0-9/:]*)=")
 
 
 class SlurmAdministration(Administration):
-    """scontrol, as an operator would type it."""
+    """scontrol commands, as an operator would type them."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -42,7 +42,7 @@ class SlurmAdministration(Administration):
         return f"scontrol update nodename={_listed(nodes)} state=resume"
 
     def reserve(self, nodes: Sequence[str], user: str, standing: Reservation | None) -> str | None:
-        # maint keeps users off; flex lets the test run the nodes with partners outside.
+        # maint keeps users off; flex lets the test pair these nodes with partners outside.
         if standing is None:
             return (
                 f"scontrol create reservation reservationname={OWN_RESERVATION} starttime=now duration={OWN_MINUTES}"
@@ -68,7 +68,7 @@ def _listed(nodes: Sequence[str]) -> str:
 
 
 def read_nodes(text: str) -> dict[str, NodeUpkeep]:
-    """The lines of `scontrol --oneliner show node`."""
+    """Read the lines of `scontrol --oneliner show node`."""
     found = {}
     for line in text.splitlines():
         keys = _keys(line)
@@ -88,7 +88,7 @@ def read_nodes(text: str) -> dict[str, NodeUpkeep]:
 
 
 def read_reservations(text: str, user: str) -> tuple[Reservation, ...]:
-    """The lines of `scontrol --oneliner show reservation`."""
+    """Read the lines of `scontrol --oneliner show reservation`."""
     found = []
     for line in text.splitlines():
         keys = _keys(line)
@@ -112,7 +112,7 @@ def read_reservations(text: str, user: str) -> tuple[Reservation, ...]:
 
 
 def _keys(line: str) -> dict[str, str]:
-    """KEY=value pairs of a line of scontrol; a value runs to the next key, for reasons hold blanks."""
+    """Return the KEY=value pairs of a line of scontrol. A value ends at the next key, since reasons contain blanks."""
     starts = list(_KEY.finditer(line))
     ends = [*(one.start() for one in starts[1:]), len(line)][: len(starts)]
     found: dict[str, str] = {}

@@ -1,10 +1,10 @@
-"""Slurm as plain data: its keys in a cluster file, its options that hpcq keeps for itself, its environment variables."""
+"""Slurm as plain data: its keys in a cluster file, the options that hpcq reserves, its environment variables."""
 
 from __future__ import annotations
 
 from hpcq.scheduler.description import Description, Key, KeyForm, SharedKey, TimerTable, directive_check
 
-#: What hpcq writes into every job itself; a second one would win or lose silently.
+#: Options that hpcq writes into every job. A second one would win or lose silently.
 _OWN_OPTIONS = (
     *("--array", "--chdir", "--mem", "--ntasks-per-node", "--error", "--exclusive", "--job-name", "--no-requeue"),
     *("--nodelist", "--nodes", "--ntasks", "--open-mode", "--output", "--requeue", "--time", "--deadline", "--parsable"),

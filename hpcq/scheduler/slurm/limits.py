@@ -1,8 +1,8 @@
-"""What a site lets one job of this user be: partition, QOS and association limits, and who is let in at all. Pure words.
+"""Read what a site allows one job of this user: limits of partition, QOS and association, and access. Pure.
 
     scontrol show partition | config, sacctmgr show assoc | qos, id  --read_job_limits-->  JobLimits
 
-Source: man slurm.conf, PARTITION CONFIGURATION; man sacctmgr. 22.05 and 24.11 write the same.
+Source: man slurm.conf, PARTITION CONFIGURATION; man sacctmgr. 22.05 and 24.11 use the same forms.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hpcq.transport import quote
 _UNLIMITED = {"", "UNLIMITED", "NONE", "N/A", "INFINITE", "(null)"}
 
 
-#: Shell: $s asks the accounting; $c names this cluster, for one database may keep several with the same accounts.
+#: Shell: $s queries the accounting. $c names this cluster: one database may hold several with the same accounts.
 SACCTMGR = (
     "s='sacctmgr --noheader --parsable2 --readonly'; "
     "c=$(scontrol show config 2>/dev/null | sed -n 's/^ClusterName *= */cluster=/p')"
@@ -24,12 +24,12 @@ SACCTMGR = (
 
 
 def association(account: str | None) -> str:
-    """Which association jobs are charged to, in the words of $s: this user's on this cluster."""
+    """Select the association that jobs are charged to, this user's on this cluster, as an option of $s."""
     return 'user="$(id -un)" $c' + (f" account={quote(account)}" if account else "")
 
 
 def job_limits_command(account: str | None) -> str:
-    """Everything in one command; what a site does not keep is left out of the answer."""
+    """Ask for all limits in one command. The answer lacks what a site does not keep."""
     return (
         "scontrol --all --oneliner show partition || exit 1; "
         'printf "@user %s\\n@groups %s\\n" "$(id -u)" "$(id -Gn)"; '
@@ -43,10 +43,11 @@ def job_limits_command(account: str | None) -> str:
 def read_job_limits(
     answer: str, *, partition: str | None, account: str | None, qos: str | None, reservation: str | None
 ) -> JobLimits:
-    """Read that answer for a job with these; without a partition, for the default one.
+    """Read that answer for a job with these settings; without a partition, for the default one.
 
-    Of several partitions a job needs one that takes it: the most generous bounds of those that would count. All must, and the
-    tightest bounds count, where Slurm says so (EnforcePartLimits=ALL).
+    If a job names several partitions, one that takes it is enough, so the most generous bounds count. If Slurm requires
+    all
+    of them (EnforcePartLimits=ALL), the tightest bounds count.
     """
     partitions = [_fields(line) for line in answer.splitlines() if line.startswith("PartitionName=")]
     if not partitions:
@@ -90,7 +91,7 @@ def _of_partition(
 
 
 def _of_several(found: Sequence[JobLimits], *, all_count: bool) -> JobLimits:
-    """What a job may be that names these partitions."""
+    """Return the limits of a job that names these partitions."""
     taking = [one for one in found if not one.refusals]
     refused = all_count and len(taking) < len(found)
     counting = found if refused or not taking else taking
@@ -107,7 +108,10 @@ def _of_several(found: Sequence[JobLimits], *, all_count: bool) -> JobLimits:
 
 
 def _shared(found: Mapping[str, str]) -> list[str]:
-    """FORCE:4 puts jobs of others on the same nodes, whatever a job asks for; FORCE:1 only lets jobs take turns."""
+    """Find partitions that share nodes: FORCE:4 puts other users' jobs on the same nodes, whatever a job asks for.
+
+    FORCE:1 only lets jobs take turns.
+    """
     word, _, count = found.get("OverSubscribe", "NO").partition(":")
     if word != "FORCE" or count == "1":
         return []
@@ -156,7 +160,7 @@ def _least(bounds: Sequence[Bound | None]) -> Bound | None:
 
 
 def _most(bounds: Sequence[Bound | None]) -> Bound | None:
-    """The largest; None, which is no bound, is larger than any."""
+    """Return the largest bound; None means no bound and is larger than any."""
     known = [bound for bound in bounds if bound is not None]
     return max(known, key=lambda bound: bound.value) if known and len(known) == len(bounds) else None
 
@@ -171,7 +175,7 @@ def _node_share(tres: str) -> int | None:
 
 
 def _seconds(text: str) -> int | None:
-    """`1-00:00:00`, `02:00:00`; None for UNLIMITED and for what is no time."""
+    """Convert `1-00:00:00` or `02:00:00`; None for UNLIMITED and for text that is not a time."""
     match = re.fullmatch(r"(?:(\d+)-)?(\d+):(\d\d):(\d\d)", text)
     if text.upper() in _UNLIMITED or match is None:
         return None

@@ -1,4 +1,4 @@
-"""What `hpcq cluster check` asks a Slurm beyond what every scheduler is asked, and what follows from the answers."""
+"""What `hpcq cluster check` asks Slurm, beyond the questions for every scheduler, and what follows from the answers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hpcq.scheduler.types import CheckedItem
 from hpcq.transport import Transport
 
 _MARK = "@site "
-#: First the submit command itself, then the site's configuration; who asks, for an operator sees what others do not.
+#: First the submit command, then the site's configuration, then the user: an operator sees more than others.
 _LOOK = (
     f"printf '{_MARK}file\\n'; p=$(command -v sbatch); echo \"$p\"; head -c 2 -- \"$p\" 2>/dev/null | tr -dc '#!'; echo\n"
     f"printf '{_MARK}version\\n'; sbatch --version\n"
@@ -16,19 +16,19 @@ _LOOK = (
     f"printf '{_MARK}level\\n'; id -u; id -un\n"
     'sacctmgr --noheader --parsable2 --readonly show user "$(id -un)" format=AdminLevel 2>/dev/null; true'
 )
-#: An ended job that leaves the queue sooner than this may be gone before the driver looks again.
+#: If ended jobs leave the queue sooner than this, the driver's next poll may miss them.
 _MIN_JOB_AGE_S = 60
 _OFF = frozenset({"", "(null)", "none", "NONE", "INFINITE", "-1 sec", "-1"})
 
 
 def site_items(transport: Transport, mpi_launch: Sequence[str] | None) -> list[CheckedItem]:
-    """Everything, in the order in which a person reads it."""
+    """Return all items, in the order in which a person reads them."""
     plugins = _mpi_plugin(transport, mpi_launch) if mpi_launch else []
     return [*plugins, *read_site(transport.sh(_LOOK).text)]
 
 
 def read_site(text: str) -> list[CheckedItem]:
-    """What the answer to all these questions means for campaigns."""
+    """Return what the answers mean for campaigns."""
     parts = dict(part.partition("\n")[::2] for part in text.split(_MARK)[1:])
     lines = (line.partition("=") for line in parts.get("config", "").splitlines())
     config = {name.strip(): value.strip() for name, sign, value in lines if sign}
@@ -80,7 +80,7 @@ def _private_data(config: dict[str, str], *, sees_all: bool) -> list[CheckedItem
 
 
 def _memory_of_jobs(config: dict[str, str]) -> list[CheckedItem]:
-    """Whether a job that has ended can still be asked about, in the queue or in the accounting."""
+    """Check whether the queue or the accounting still knows a job after its end."""
     number = config.get("MinJobAge", "").split(" ")[0]
     accounting = "slurmdbd" in config.get("AccountingStorageType", "")
     if accounting or not number.isdigit() or int(number) >= _MIN_JOB_AGE_S:
@@ -91,7 +91,7 @@ def _memory_of_jobs(config: dict[str, str]) -> list[CheckedItem]:
 
 
 def _mpi_plugin(transport: Transport, mpi_launch: Sequence[str]) -> list[CheckedItem]:
-    """Whether srun has the plugin that the launch line names."""
+    """Check whether srun has the plugin that the launch line names."""
     wanted = next((word.partition("=")[2] for word in mpi_launch if word.startswith("--mpi=")), None)
     if mpi_launch[0] != "srun" or wanted is None:
         return []

@@ -1,4 +1,4 @@
-"""Slurm's words for nodes and jobs, and what they mean (man sinfo, man squeue); rows of its listings. Pure."""
+"""Slurm's words for nodes and jobs and their meaning (man sinfo, man squeue), and the rows of its listings. Pure."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from hpcq import nodelist
 from hpcq.scheduler.slurm.reasons import read_wait
 from hpcq.scheduler.types import JobReport, JobState, NodeCondition, NodeState, Wait
 
-#: A job, or one of an array or of a heterogeneous job: hpcq submits none of those, but sites may.
+#: A job id. hpcq submits no arrays or heterogeneous jobs, but sites may.
 ID = re.compile(r"[1-9][0-9]{0,9}")
 
-#: Slurm's job state words (man squeue, JOB STATE CODES). A word that is not here is reported, not guessed.
+#: Slurm's job state words (man squeue, JOB STATE CODES). hpcq reports an unknown word and does not guess.
 _JOB_STATES = {
     "PENDING": JobState.QUEUED,
     "CONFIGURING": JobState.QUEUED,
@@ -41,7 +41,7 @@ _JOB_STATES = {
     "REVOKED": JobState.REVOKED,
 }
 
-#: Running for the scheduler, but its processes stand still.
+#: The scheduler counts it as running, but its processes are stopped.
 _STANDING_STILL = frozenset({"SUSPENDED", "STOPPED"})
 
 #: Slurm's node state words (man sinfo, NODE STATE CODES).
@@ -75,7 +75,7 @@ _NODE_STATES = {
     "rebooting": NodeCondition.DOWN,
 }
 
-#: One sign behind the word changes what it means: an idle node with any of these is not idle.
+#: A sign after the word changes its meaning: an idle node with any of these is not idle.
 _NODE_SIGNS = {
     "*": NodeCondition.DOWN,  # not responding
     "~": NodeCondition.POWERED_DOWN,
@@ -90,8 +90,11 @@ _NODE_SIGNS = {
 
 
 def node_condition(word: str) -> NodeCondition:
-    """What `idle~`, `mixed-` or `drained*` mean: the sign decides where the word alone would say idle or busy."""
-    base = word.lower().replace("+", "")  # `allocated+`: at work, and earlier jobs are still ending there
+    """Return the condition for a word such as `idle~`, `mixed-` or `drained*`.
+
+    The sign decides if the word alone would mean idle or busy.
+    """
+    base = word.lower().replace("+", "")  # `allocated+`: in use, and earlier jobs are still ending there
     signs = ""
     while base and base[-1] in _NODE_SIGNS:
         signs += base[-1]
@@ -115,7 +118,7 @@ def job_report(
     exit_code: str = "",
     own_request: bool | None = None,
 ) -> JobReport:
-    """One row of a job listing. A node list that cannot be read is none: the job is believed, its nodes are not."""
+    """Read one row of a job listing. If the node list cannot be read, the report has no nodes but is still valid."""
     state = _JOB_STATES.get(word.strip(), JobState.UNKNOWN)
     if word.strip() in _STANDING_STILL:
         reason = f"{word.strip().lower()}: it holds its nodes and does nothing"
@@ -135,7 +138,7 @@ def job_report(
 
 
 def expanded(nodes: str) -> tuple[str, ...]:
-    """A host list as plain names; none for `None assigned`, `(null)` and what is no list."""
+    """Expand a host list to plain names; empty for `None assigned`, `(null)` and text that is not a host list."""
     try:
         return tuple(nodelist.expand(nodes.strip())) if nodes.strip() not in {"", "(null)", "None", "None assigned"} else ()
     except ValueError:
@@ -143,15 +146,15 @@ def expanded(nodes: str) -> tuple[str, ...]:
 
 
 def own_rows(done_text: str, column_count: int) -> tuple[str, list[list[str]]]:
-    """The user's number, which the first line says, and the rows below it."""
+    """Return the user's number from the first line, and the rows below it."""
     own, _, listing = done_text.partition("\n")
     return own.strip(), [row.split("|", column_count - 1) for row in listing.splitlines() if row.count("|") >= column_count - 1]
 
 
 def within_reservation(states: Sequence[NodeState], reservation: str, name: str) -> list[NodeState]:
-    """Nodes as seen from inside a reservation: its own are idle when only the reservation keeps them.
+    """Return the nodes as a job in a reservation sees them: its own are idle if only the reservation holds them.
 
-    Others are not ours, unless it is a flexible one, whose jobs may have nodes outside, too.
+    Other nodes are out of reach, unless the reservation is flexible: its jobs may also use nodes outside.
     """
     fields = dict(word.split("=", 1) for word in reservation.split() if "=" in word)
     mine = set(nodelist.expand(fields["Nodes"])) if fields.get("Nodes", "(null)") != "(null)" else set()

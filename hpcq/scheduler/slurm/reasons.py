@@ -1,7 +1,7 @@
-"""Why Slurm says that a job still waits, and what that means for a job of ours: pure words.
+"""What Slurm gives as the reason that a job still waits, and what that means for our jobs. Pure.
 
-Sources: man squeue (22.05, 24.11), JOB REASON CODES; https://slurm.schedmd.com/job_reason_codes.html and resource_limits.html;
-the full list of words is the one in Slurm's library itself (22.05.8 and 24.11 were compared).
+Sources: man squeue (22.05, 24.11), JOB REASON CODES; https://slurm.schedmd.com/job_reason_codes.html and
+resource_limits.html. The full list of reasons is in Slurm's library (compared: 22.05.8 and 24.11).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from hpcq.scheduler.types import Fate, Submitted, Wait
 from hpcq.transport import Completed
 
-#: The job as it is asked for will never be started: no waiting helps, and the next try would be told the same.
+#: Slurm will never start this job. Waiting does not help, and it would say the same of another attempt.
 _NEVER = frozenset(
     {
         "AccountNotAllowed",
@@ -23,7 +23,7 @@ _NEVER = frozenset(
         "InvalidAccount",
         "InvalidQOS",
         "JobHoldMaxRequeue",
-        "PartitionNodeLimit",  # also said where a named node is down or drained: Wait.NODE goes first then, see read_wait
+        "PartitionNodeLimit",  # Slurm also says it if a named node is down or drained; then Wait.NODE wins, see read_wait
         "PartitionTimeLimit",
         "QOSNotAllowed",
         "QOSTimeLimit",
@@ -33,9 +33,10 @@ _NEVER = frozenset(
         "ReservationInvalid",
     }
 )
-#: Limits of one job, of one node's share of it, and minutes that are used up: AssocMaxWallDurationPerJobLimit, QOSMinGRES, …
+#: Limits of one job, limits of one node's share, and used-up minutes:
+#: AssocMaxWallDurationPerJobLimit, QOSMinGRES, …
 _NEVER_FORMS = re.compile(r"(Assoc|QOS)Max\w*Per(Job(Limit)?|Node)|QOSMin\w+|(Assoc|QOS)Grp\w*(?<!Run)Minutes(Limit)?")
-#: It passes when other jobs end, a person acts or a service comes back: worth some patience.
+#: The wait ends when other jobs end, a person acts or a service comes back: worth some patience.
 _LIMIT = frozenset(
     {
         "AssociationJobLimit",
@@ -53,10 +54,11 @@ _LIMIT = frozenset(
     }
 )
 _LIMIT_FORMS = re.compile(r"(Assoc|QOS)(Grp|Max)\w+|Max\w+PerAccount|BurstBuffer\w*")
-#: Words after ReqNodeNotAvail that name more than a node in use: down or drained ones, maintenance, somebody's reservation.
+#: Words after ReqNodeNotAvail that mean more than a node in use: down or drained, maintenance, a reservation.
 _NODE_GONE = ("UnavailableNodes:", "Reserved for maintenance", "May be reserved")
 
-#: What sbatch says when the user has as many jobs as allowed; its long form names no limit, so the short ones stand too.
+#: What sbatch says when the user has as many jobs as allowed.
+#: Its long form names no limit, so the list also has the short forms.
 LIMIT_WORDS = (
     "QOSMaxSubmitJobPerUserLimit",
     "QOSGrpSubmitJobsLimit",
@@ -64,10 +66,10 @@ LIMIT_WORDS = (
     "AssocGrpSubmitJobsLimit",
     "MaxSubmitJobsPerAccount",
     "Job violates accounting/QOS policy",
-    "Resource temporarily unavailable",  # MaxJobCount of the whole cluster
+    "Resource temporarily unavailable",  # MaxJobCount, for the whole cluster
     "Slurm temporarily unable to accept job",
 )
-#: What sbatch says when nobody can know whether the job was taken.
+#: What sbatch says when hpcq cannot know whether Slurm took the job.
 _LOST_WORDS = (
     "Socket timed out",
     "Unable to contact slurm controller",
@@ -75,7 +77,7 @@ _LOST_WORDS = (
     "Connection reset by peer",
     "Unexpected message received",
 )
-#: What sbatch says of a job that it will refuse tomorrow, too.
+#: What sbatch says of a job that it will always refuse.
 _REFUSALS = (
     "Invalid partition name specified",
     "invalid partition specified",
@@ -103,12 +105,12 @@ _REFUSALS = (
     "Invalid directive found in batch script",
     "Batch script contains DOS line breaks",
 )
-#: sbatch ends with it when it refuses; a signal, a shell that was killed and a wrapper end otherwise.
+#: sbatch ends with this code when it refuses. A signal, a killed shell and a wrapper end with others.
 _REFUSING_CODE = 1
 
 
 def read_submission(tag: str, done: Completed, native_id: str) -> Submitted:
-    """What became of a submission; native_id: what was found in sbatch's answer."""
+    """Return the fate of a submission. native_id: the id in sbatch's answer."""
     words = done.stderr.strip()
     if done.returncode == 0 and native_id:
         return Submitted(tag, native_id)
@@ -126,7 +128,7 @@ def _fate(code: int, words: str) -> Fate:
 
 
 def read_wait(reason: str) -> Wait:
-    """What a pending reason means. A word that is not known is an ordinary wait: it is shown, never acted upon."""
+    """Classify a pending reason. An unknown reason is an ordinary wait: hpcq shows it and never acts on it."""
     word = re.split(r"[,\s(]", reason.strip(), maxsplit=1)[0]
     if word == "ReqNodeNotAvail":
         return Wait.NODE if any(sign in reason for sign in _NODE_GONE) else Wait.ORDINARY

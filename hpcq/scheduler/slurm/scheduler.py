@@ -1,4 +1,4 @@
-"""Slurm: what to type and how to read the answer. Formats are those that 22.05 and 24.11 share."""
+"""Slurm: which commands to type and how to read the answers. 22.05 and 24.11 share these formats."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ from hpcq.scheduler.types import (
 from hpcq.topology import read_topology
 from hpcq.transport import Completed, Transport, quote
 
-#: A user who waits for nodes waits with one of these reasons.
+#: The reasons of jobs that wait for nodes.
 _WAITS_FOR_NODES = frozenset({"Resources", "Priority"})
-#: These are also said of nodes that nobody can have; but of nodes in use too, where others of the machine are down or reserved.
+#: Slurm says these of nodes that no job can have, but also of nodes in use if other nodes are down or reserved.
 _WAITS_FOR_SUCH_NODES = ("ReqNodeNotAvail", "Nodes required for job are DOWN")
 _RESERVATION = "@reservation "
-#: Levels of the accounting whose users may make reservations, besides root and SlurmUser.
+#: Accounting levels whose users may make reservations, besides root and SlurmUser.
 _MAY_RESERVE = frozenset({"Operator", "Administrator"})
-#: What scontrol says when somebody took one of the nodes meanwhile.
+#: What scontrol says when one of the nodes was taken meanwhile.
 _NODES_TAKEN = ("nodes are busy", "overlaps with another reservation", "node configuration is not available")
 
 
 class Slurm(Scheduler):
-    """sbatch, squeue, sinfo, scancel; sacct where the site has it."""
+    """sbatch, squeue, sinfo, scancel; also sacct if the site has it."""
 
     id_pattern = ID
 
     def __init__(self, transport: Transport, settings: SchedulerSettings) -> None:
         super().__init__(transport, settings)
-        #: The partitions that have nodes of ours, by comma; asked for once.
+        #: The partitions that share nodes with ours, joined with commas; hpcq asks once.
         self._sharing: str | None = None
 
     def nodes_command(self) -> str:
@@ -69,7 +69,7 @@ class Slurm(Scheduler):
 
     def _read_sinfo(self, answer: str) -> list[NodeState]:
         rows = [line.split("|", 4) for line in answer.splitlines() if line.count("|") >= 4]
-        if not self.settings.partition:  # a job without a partition lands in the default one, which carries a star
+        if not self.settings.partition:  # a job without a partition goes to the default one, marked with a star
             rows = [row for row in rows if row[2].endswith("*")]
         found: dict[str, NodeState] = {}
         for name, word, partition, features, reason in rows:
@@ -89,7 +89,7 @@ class Slurm(Scheduler):
         return f"sbatch --parsable {quote(submission.script)}"
 
     def estimate_command(self, submission: Submission) -> str | None:
-        # The head's own clock beside the answer, both in UTC: neither zone nor skew of that machine matters.
+        # The head's own clock follows the answer, both in UTC: neither its time zone nor its skew matters.
         return f"TZ=UTC sbatch --test-only {quote(submission.script)} 2>&1; TZ=UTC date +%Y-%m-%dT%H:%M:%S"
 
     def read_estimate(self, done: Completed) -> float | None:
@@ -112,7 +112,7 @@ class Slurm(Scheduler):
         return LIMIT_WORDS
 
     def poll_command(self, jobs: Sequence[JobKey]) -> str:  # noqa: ARG002 - several ids would load the table of all jobs
-        """Our own jobs, whichever they are: the controller filters by user, and an id that it does not know spoils nothing."""
+        """List all our jobs. The controller filters by user, so an unknown id cannot spoil the answer."""
         return "id -u && squeue --noheader --all --me --states=all --format='%i|%T|%U|%j|%N|%r'"
 
     def read_poll(self, done: Completed) -> list[JobReport]:
@@ -131,9 +131,9 @@ class Slurm(Scheduler):
 
     def read_history(self, done: Completed) -> list[JobReport]:
         if done.returncode != 0:
-            return []  # a site without accounting: the exit file is all the truth there is
+            return []  # a site without accounting: the exit file is the only source
         own, rows = own_rows(done.text, 6)
-        # "CANCELLED by 1000": the first word is the state, the last one says who wanted it
+        # "CANCELLED by 1000": the first word is the state, the last one the user who cancelled
         return [
             job_report(
                 job,
@@ -150,7 +150,10 @@ class Slurm(Scheduler):
         ]
 
     def cancel_command(self, jobs: Sequence[JobKey], *, queued_only: bool = False) -> str:
-        """Only what is called so and is ours at this moment: scancel itself takes one name, so the queue is asked before."""
+        """End only jobs that have this name and are ours right now.
+
+        scancel accepts only one name, so the command asks the queue first.
+        """
         wanted = quote("\n".join(f"{job.native_id}|{job.tag}" for job in jobs))
         which = "--state=PENDING " if queued_only else ""
         return (
@@ -160,7 +163,7 @@ class Slurm(Scheduler):
         )
 
     def others_command(self) -> str | None:
-        """Pending jobs of all partitions that have nodes of ours: who waits in any of them may wait for us."""
+        """List pending jobs of all partitions that share nodes with ours: those jobs may wait for our nodes."""
         listing = "squeue --noheader --all --states=PENDING ${s:+--partition=\"$s\"} --format='%i|%U|%n|%r'"
         if self._sharing is not None:
             return f's={quote(self._sharing)}; echo "$s"; id -u && {listing}'
