@@ -1,4 +1,4 @@
-/* What this program was built from: a hash that the Makefile hands in. The one object that is not the same in both
+/* What this program was built from: a hash that the Makefile passes. The one object that is not the same in both
  * programs, so that all others are compiled once. */
 #include "describe/program.h"
 
