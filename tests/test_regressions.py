@@ -121,7 +121,7 @@ def test_what_was_told_and_recorded_is_told_until_its_level_ends(tmp_path: Path,
         made.night(day, levels={"n2": 0.96}, noise=0.15)  # in such noise no search finds a step of 4 %
     code, found, _ = say(made, "regressions", "--since", "2026-10-01", "--json")
     assert code == 3
-    assert [one["reason"][:7] for one in found["changes"] if one["server"] == "n2"] == ["told on"]
+    assert [one["reason"][:11] for one in found["changes"] if one["server"] == "n2"] == ["reported on"]
     for day in range(-6, 0):
         made.night(day, levels={"n2": 1.3})
     for day in range(-6, 0):
