@@ -84,3 +84,12 @@ def test_what_is_missing_keeps_a_run_from_passing(tmp_path: Path) -> None:
     found = verdict_of(history.database, builder.run_id)
     assert found.verdict is Verdict.INCONCLUSIVE
     assert words(found, Verdict.NOT_COVERED) == ["3 of 6 planned results are not there"]
+
+
+def test_gates_that_could_not_be_read_let_no_run_pass(tmp_path: Path) -> None:
+    history = History(tmp_path)
+    for day in range(8):
+        last = history.night(day, repetitions=3, gates="  - {metric: nonsense}")
+    page = write_report(history.database, last, tmp_path / "page.html").read_text()
+    assert '<div class="verdict inconclusive">' in page
+    assert "The gates were not judged" in page.split('class="coverage"')[0]

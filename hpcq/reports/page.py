@@ -95,7 +95,7 @@ def _context(database: Connection, run: str) -> dict[str, Any]:
         "version": __version__,
         "clusters": runs,
         "gates": gates,
-        "verdict": run_verdict(database, run, runs, judged),
+        "verdict": run_verdict(database, run, runs, judged, gates["note"]),
         "complete": all(one.complete for one in runs),
         "sentence": _sentence(runs),
         "apart": apart[:_APART_SHOWN],

@@ -55,12 +55,19 @@ class RunVerdict:
         return self.verdict.shown if self.judged_by or self.verdict is not Verdict.INCONCLUSIVE else "NOT JUDGED"
 
 
-def run_verdict(database: Connection, run: str, runs: Sequence[RunRow], gates: Sequence[GateVerdict]) -> RunVerdict:
-    """Combine everything that judges this run; the worst word wins."""
+def run_verdict(
+    database: Connection, run: str, runs: Sequence[RunRow], gates: Sequence[GateVerdict], unread: str = ""
+) -> RunVerdict:
+    """Everything that judges this run, put together; the worst word holds.
+
+    unread: why the campaign's gates could not be judged; gates that nobody judged never let a run pass.
+    """
     outcomes = outcomes_in(database, [run_ids(database)[run]])
     changes, judged_count = _changes(database, runs[0].created_utc, outcomes)
     nodes = _ledger(database, outcomes)
     reasons = [*_gone(outcomes), *_failed_gates(gates), *changes, *nodes, *_open_gates(gates), *_missing(runs)]
+    if unread:
+        reasons.append(Reason(Verdict.INCONCLUSIVE, unread.rstrip("."), 1))
     judged_by = _judged_by(gates, judged_count, len(outcomes))
     worst = [verdict for verdict in (Verdict.FAILED, Verdict.DEGRADED) if any(one.verdict is verdict for one in reasons)]
     if worst:
