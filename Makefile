@@ -4,9 +4,10 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+FUZZ_S ?= 1800
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help setup demo test test-fast test-lab test-long mutants check format describe docs bench lock clean
+.PHONY: help setup demo test test-fast test-lab test-long fuzz mutants check format describe docs bench bench-kernels lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -38,6 +39,12 @@ test-long: ## Soak tests, many seeds, 48 nodes
 	@$(MAKE) --no-print-directory setup
 	$(PYTEST) -m long
 
+fuzz: ## Fuzz what strangers, peers and old files hand to the kernels (FUZZ_S=1800 seconds; the corpus stays in build/)
+	@tools/packages test
+	@$(MAKE) --no-print-directory -C kernels/c BUILD=$(CURDIR)/build/kernels fuzz
+	@mkdir -p build/fuzz-corpus
+	cd build && kernels/fuzz/hpcq-fuzz -dict=../tests/fuzz/words.dict -max_total_time=$(FUZZ_S) -print_final_stats=1 fuzz-corpus ../tests/fuzz/seeds
+
 mutants: setup ## Apply each deliberate defect of tests/mutants, expect its test to fail (AREA="driver pbs", LAB=yes)
 	$(BIN)/python -m tools.mutants $(foreach area,$(AREA),--area $(area)) $(if $(LAB),--lab)
 
@@ -47,12 +54,12 @@ check: setup ## Lint, format, types, generated files
 	$(BIN)/mypy
 	cd lab && ../$(BIN)/mypy --strict .
 	$(BIN)/python -m tools.shell_scripts
-	$(BIN)/clang-format --dry-run --Werror kernels/c/*.c kernels/c/*/*.[ch] tests/c/*.[ch] lab/*.c
+	$(BIN)/clang-format --dry-run --Werror kernels/c/*.c kernels/c/*/*.[ch] tests/c/*.[ch] tests/fuzz/*.c lab/*.c
 
 format: setup ## Format Python and C
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
-	$(BIN)/clang-format -i kernels/c/*.c kernels/c/*/*.[ch] tests/c/*.[ch] lab/*.c
+	$(BIN)/clang-format -i kernels/c/*.c kernels/c/*/*.[ch] tests/c/*.[ch] tests/fuzz/*.c lab/*.c
 
 describe: ## Write kernels/describe/*.json from the programs
 	$(MAKE) -C kernels/c describe OUT=$(CURDIR)/kernels/describe
@@ -61,12 +68,13 @@ docs: setup ## Write the generated parts of docs/, wrap the prose
 	$(BIN)/python -m tools.prose README.md CHANGELOG.md $(filter-out docs/cli.md docs/promises.md,$(wildcard docs/*.md docs/methods/*.md))
 	$(BIN)/python -m tools.reference
 	$(BIN)/python -m tools.kernel_reference
-	$(BIN)/python -m hpcq.definition.files.reference docs/campaigns.md
+	$(BIN)/python -m hpcq.definition.files.reference docs/campaigns.md docs/described-kernels.md
 	$(BIN)/python -m hpcq.evidence.page docs/evidence.md
 	$(BIN)/python -m tools.mutants --page
 
 bench: setup ## Measure against the public tools; writes bench/results/
-	$(BIN)/python -m bench
+	@code=0; for one in $(filter-out bench/harness.py bench/pictures.py,$(wildcard bench/*.py)); do \
+		echo "== $$one"; $(BIN)/python $$one || code=1; done; exit $$code
 
 lock: setup ## Resolve requirements.lock again (versions and hashes, no addresses)
 	$(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --extra dev pyproject.toml -o requirements.lock

@@ -21,8 +21,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench.acceptance_scenes import Scene, name, scenes
 from bench.harness import Claim, claim, finish, parser
+from bench.support.acceptance_scenes import Scene, name, scenes
 from hpcq.analysis.series_outcomes import JobOutcome, SeriesOutcome
 from hpcq.runner.accept.commands import Order, commands_for
 from hpcq.runner.accept.partners import again, partners

@@ -15,8 +15,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.harness import Claim, claim, finish, paired, parser
-from bench.labs import lab_of
-from tests.lab_fixture import RunningLab
+from bench.support.labs import lab_of
+from tests.lab.lab_fixture import RunningLab
 
 #: Prints wall seconds of the block, and clock ticks of slurmctld's CPU during it.
 TIMED = """

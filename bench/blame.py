@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench import harness
-from bench.blame_peers import METHODS
+from bench.support.blame_peers import METHODS
 from hpcq.localisation import Blame, PairTable, blame
 
 Floats = NDArray[np.float64]

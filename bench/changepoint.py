@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench import harness
-from bench.changepoint_peers import Floats, detectors, kernel_cpd_explicit
+from bench.support.changepoint_peers import Floats, detectors, kernel_cpd_explicit
 from hpcq.statistics import ComparisonVerdict, change_indices, compare, find_changes, noise_scale
 
 FAMILIES = ("gauss", "heavy", "bimodal", "autocorrelated")

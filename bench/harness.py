@@ -20,7 +20,8 @@ from pathlib import Path
 
 import numpy as np
 
-RESULTS = Path(__file__).resolve().parent / "results"
+BENCH = Path(__file__).resolve().parent
+RESULTS = BENCH / "results"
 RESAMPLES = 2000
 _TESTS: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
@@ -151,7 +152,8 @@ def render_page(folder: Path = RESULTS) -> Path:
         claims = json.loads(path.read_text(encoding="utf-8"))
         missed = sum(one.get("met") is False for one in claims)
         stated = sum(one.get("met") is not None for one in claims)
-        lines += ["", f"## {path.stem}", "", f"{stated - missed} of {stated} goals met. `python bench/{path.stem}.py`", ""]
+        program = next((one for one in BENCH.rglob(f"{path.stem}.py")), BENCH / f"{path.stem}.py").relative_to(BENCH.parent)
+        lines += ["", f"## {path.stem}", "", f"{stated - missed} of {stated} goals met. `python {program}`", ""]
         lines += ["| claim | metric | ours | peer | peer's | ratio | goal | met |", "|---|---|---|---|---|---|---|---|"]
         lines += [_row(one) for one in claims]
     page = folder / "README.md"

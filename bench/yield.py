@@ -20,10 +20,10 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.harness import Claim, against, claim, finish, parser
-from bench.labs import lab_of
-from tests.campaigns_in_lab import Desk
-from tests.lab_fixture import RunningLab
-from tests.users_in_lab import Sampled, UserJob, Waited, arrivals, sampled, users_waits
+from bench.support.labs import lab_of
+from tests.lab.campaigns_in_lab import Desk
+from tests.lab.lab_fixture import RunningLab
+from tests.lab.users_in_lab import Sampled, UserJob, Waited, arrivals, sampled, users_waits
 
 #: How much of the nodes the user alone occupies: rarely a queue, and often one.
 LOAD_RATIOS = (0.25, 0.5)

@@ -43,6 +43,11 @@ def kernel_descriptions() -> Path:
     return _root() / "kernels" / "describe"
 
 
+def described_kernels() -> Path:
+    """Folder of the descriptions of foreign programs, one YAML file per kernel."""
+    return _root() / "kernels" / "described"
+
+
 def campaigns() -> Path:
     """Folder of the example campaigns; its subfolder clusters/ holds the example clusters."""
     return _root() / "campaigns"

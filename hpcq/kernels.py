@@ -21,14 +21,19 @@ from pathlib import Path
 from typing import Any
 
 from hpcq import assets, units
+from hpcq.described.model import Described
 from hpcq.errors import HpcqError, UserError
 
 ParameterValue = int | float | bool | str
 
 #: The duration of a test whose options give none: connecting, and a fixed number of operations.
 _UNTIMED_TEST_S = 1.0
+#: What described kernels call their size.
+SIZE_OPTION = "message_bytes"
 #: The names that the kernels accept: TCP_CA_NAME_MAX of linux/tcp.h less the NUL.
 NAME_PATTERN = "[a-z0-9_-]{1,15}"
+#: Kernels from description files that this process has read.
+_described: dict[str, Kernel] = {}
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
@@ -87,11 +92,13 @@ class Kernel:
     metrics: tuple[Metric, ...]
     #: The option that is the size on the x axis of curves; None: the kernel has no size.
     size_option: str | None
+    #: Somebody else's program, which hpcq-net starts; None: a kernel of our own.
+    described: Described | None = None
 
     @property
     def needs_mpi(self) -> bool:
-        """Whether the kernel runs as an MPI program."""
-        return self.program == "hpcq-mpi"
+        """Whether the cluster's MPI launcher starts it."""
+        return self.program == "hpcq-mpi" or (self.described is not None and self.described.shape.over_mpi)
 
     def option(self, name: str) -> Option | None:
         """The option with this name, or None."""
@@ -103,13 +110,26 @@ class Kernel:
 
 
 def kernels() -> dict[str, Kernel]:
-    """All kernels by name, in the order of the programs' own tables."""
+    """All kernels by name: those of hpcq in the order of the programs' own tables, then the described ones."""
+    return {**own_kernels(), **_described}
+
+
+def own_kernels() -> dict[str, Kernel]:
+    """The kernels of hpcq itself."""
     folder = assets.kernel_descriptions()
     paths = sorted(folder.glob("*.json"), key=lambda path: (path.stem == "hpcq-mpi", path.stem))  # sockets first
     files = tuple((str(path), path.stat().st_mtime_ns) for path in paths)
     if not files:
         raise HpcqError(f"{folder}: no kernel descriptions found", hint="`make describe` writes them from the programs")
     return _read_all(files)
+
+
+def register(found: Iterable[Kernel]) -> None:
+    """Make described kernels known by name, in this process. Reading a campaign or a run's folder does it.
+
+    The last one of a name counts: a run's own copy, not the file as it is today.
+    """
+    _described.update({one.name: one for one in found})
 
 
 def kernel(name: str) -> Kernel:
@@ -155,8 +175,10 @@ def message_bytes(name: str, parameters: Mapping[str, Any]) -> int | None:
 
 def size_option(name: str) -> str | None:
     """The option that is the size of this kernel, according to its description."""
-    described = kernels().get(name)
-    return described.size_option if described else None
+    known = kernels().get(name)
+    if known is not None:
+        return known.size_option
+    return SIZE_OPTION if name else None  # a described kernel whose file is not here: they call their size so
 
 
 def expected_s(parameters: Mapping[str, ParameterValue]) -> float:

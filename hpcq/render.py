@@ -46,6 +46,20 @@ def render(template_name: str, context: Mapping[str, Any]) -> str:
         raise HpcqError(f"templates/{template_name}: {error}", "the template uses a name that hpcq does not give it") from error
 
 
+def render_text(text: str, context: Mapping[str, Any], where: str) -> str:
+    """A small template that a person wrote into the file `where`. Raises UserError that names file and template.
+
+    It runs in Jinja2's sandbox: a file from somebody else can compute words, and nothing more.
+    """
+    from jinja2 import TemplateError
+
+    try:
+        return _sandbox().from_string(text).render(**context)
+    except (TemplateError, ArithmeticError, TypeError, ValueError) as error:
+        hint = f"names it may use are {', '.join(context)}"
+        raise UserError(f"{where}: {text}: {error}: allowed is a template over the options", hint) from None
+
+
 def shell_word(value: object) -> str:
     """One word of a shell script, quoted whatever it contains; numbers and booleans in their JSON form."""
     return quote(value if isinstance(value, str) else json.dumps(value))
@@ -65,6 +79,14 @@ def launch_word(value: str) -> str:
     """One word of a launcher line: quoted, except for the placeholders of the job script, which the shell fills in."""
     pieces = re.split(r"(\{(?:node|client|server|nodes|count|hostfile)\})", value)
     return "".join(_PLACEHOLDERS.get(piece, quote(piece) if piece else "") for piece in pieces) or "''"
+
+
+@functools.cache
+def _sandbox() -> Environment:
+    from jinja2 import StrictUndefined
+    from jinja2.sandbox import SandboxedEnvironment
+
+    return SandboxedEnvironment(undefined=StrictUndefined, autoescape=False)
 
 
 @functools.cache

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 _NUMBER = re.compile(r"^\s*([+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*([A-Za-z/µ%]*)\s*$")
 
@@ -92,25 +92,43 @@ def parse_utc(text: str) -> dt.datetime:
     return dt.datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 
-def _scaled(value: float, steps: list[tuple[float, str]]) -> str:
-    factor, label = steps[-1]
-    for factor, label in steps:  # noqa: B007 - the last step tried is the one used
-        if abs(value) >= factor:
-            break
-    return f"{value / factor:.4g} {label}"
+_SIZE_STEPS = ((2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
+_RATE_STEPS = ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s"))
+_TIME_STEPS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns"))
 
 
 def human(value: float, unit: str | None) -> str:
-    """A stored value as text for people: `human(1.2e8, "bps")` -> `120 Mbit/s`."""
-    if unit == "bytes":
-        return _scaled(value, [(2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B")])
-    if unit == "bps":
-        return _scaled(value, [(1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1, "bit/s")])
-    if unit in {"ns", "us", "ms", "s"}:
-        return _scaled(value * _TIME_NS[unit], [(1e9, "s"), (1e6, "ms"), (1e3, "us"), (1, "ns")])
+    """A stored value as text for people: `human(1.2e8, "bps")` -> `120 Mbit/s`. Sizes that are no whole KiB stay exact."""
+    if unit == "bytes" and value == int(value) and value % 2**10 and abs(value) < 2**20:
+        return f"{int(value)} B"
+    factor, label = _step(value, unit)
+    return f"{value / factor:.4g} {label}" if label else f"{value:.6g}"
+
+
+def human_column(values: Sequence[float], unit: str | None) -> list[str]:
+    """The same for values that stand below each other: equally many decimals where all have the same prefix."""
+    texts = [human(value, unit) for value in values]
+    steps = {_step(value, unit) for value in values}
+    labels = {text.partition(" ")[2] for text in texts}
+    if len(steps) != 1 or len(labels) != 1 or any("e" in text.partition(" ")[0] for text in texts):
+        return texts
+    factor, label = steps.pop()
+    if label not in labels:
+        return texts
+    decimals = max(len(text.partition(" ")[0].partition(".")[2]) for text in texts)
+    return [f"{value / factor:.{decimals}f} {label}".rstrip() for value in values]
+
+
+def _step(value: float, unit: str | None) -> tuple[float, str]:
+    """What a value is divided by, and the prefix with its unit; 1 and nothing if the unit has no prefixes."""
     if unit == "ratio":
-        return f"{value * 100:.4g} %"
-    return f"{value:.6g}"
+        return 1 / _PER_CENT, "%"
+    steps = {"bytes": _SIZE_STEPS, "bps": _RATE_STEPS, "ns": _TIME_STEPS}.get("ns" if unit in {"us", "ms", "s"} else unit or "")
+    if steps is None:
+        return 1.0, ""
+    base = 1.0 / _TIME_NS[unit] if unit in {"ns", "us", "ms", "s"} else 1.0
+    found = next((one for one in steps if abs(value) >= one[0] * base), steps[-1])
+    return found[0] * base, found[1]
 
 
 def count_of(count: int, noun: str) -> str:

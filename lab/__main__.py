@@ -14,7 +14,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-import daemons
 import damage
 import machines
 import report
@@ -24,10 +23,11 @@ from arguments import Parser, add_cache, add_wan
 from faults import LabError, UsageError
 from layout import LABS_FOLDER, LEAF_COUNT_MAX, NODE_COUNT_MAX, USERS, Lab, Settings, Wan, checked_name
 from other_system import SYSTEMS, root_of
-from pbs_files import check_pbs
 from processes import ENVIRONMENT, recorded
 from quantities import delay_ns, loss_ratio, rate_bps
 from requirements import check_programs, check_root
+from services import daemons
+from services.pbs_files import check_pbs
 
 PATIENCE_S = 60.0  # for another command that changes the same lab
 

@@ -11,7 +11,7 @@ Nothing is stored on disk: faults exist only in Linux, and a node that boots has
 from layout import Cluster, Lab, Machine
 from machines import process_of, site_of
 from processes import Process, enter_command, recorded, run
-from site_files import HOST_QUEUE, SWITCH_QUEUE, tbf
+from services.site_files import HOST_QUEUE, SWITCH_QUEUE, tbf
 
 PPM = 1_000_000
 

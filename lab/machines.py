@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from faults import LabError
 from layout import Cluster, Lab, Machine
-from pbs_files import LIST_NODES, START_NODE, idle_nodes
 from processes import Process, enter_command, recorded, run, wait_for
+from services.pbs_files import LIST_NODES, START_NODE, idle_nodes
 
 OWN_NAMESPACES = "--fork --pid --net --uts --ipc --mount --propagation private"
 SITE_START_S = 20.0

@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import daemons
 import machines
 import wan
 from faults import LabError
 from layout import LABS_FOLDER, Cluster, Lab, Settings, lab_of, settings_as_json, settings_from_json
 from processes import ENVIRONMENT, recorded, wait_for
-from site_files import new_key, write_site
-from slurm_files import DEFAULT_PARTITION
+from services import daemons
+from services.site_files import new_key, write_site
+from services.slurm_files import DEFAULT_PARTITION
 from writing import TEMPLATES, fill
 
 INIT_START_S = 10.0

@@ -2,7 +2,7 @@
 
 import pytest
 
-pytest_plugins = ["tests.lab_fixture", "tests.kernel_programs"]
+pytest_plugins = ["tests.lab.lab_fixture", "tests.kernels.kernel_programs"]
 
 #: The files that take longest. Workers get a file at a time: the last ones must be short, or one worker ends minutes after the
 #: others. What needs the second generation's files, which come over the network meanwhile, is not among the first three.

@@ -73,12 +73,14 @@ class Judged:
 
     changes: levels that moved, or might have, and series that are gone. judged_count: series with enough points.
     too_few: series with points, but fewer than can show a change. empty_count: series with no points in the stretch.
+    judged_ids: the judged series.
     """
 
     changes: list[Changed]
     judged_count: int
     too_few_count: int
     empty_count: int
+    judged_ids: frozenset[int] = frozenset()
 
     @property
     def series_count(self) -> int:

@@ -50,8 +50,9 @@ def changed(
     gone = [] if facts else gone_since(database, rows, metrics, since, against)
     lost = {one.row.series_id for one in gone}
     empty_count = sum(one.series_id not in new or one.series_id not in old for one in rows if one.series_id not in lost)
-    judged_count = len(lost) + sum(one in old and one in new for one in named if one not in lost)
-    return Judged([one for one in found if one.row.series_id not in lost] + gone, judged_count, 0, empty_count)
+    judged_ids = frozenset(lost) | {one for one in named if one in old and one in new}
+    kept = [one for one in found if one.row.series_id not in lost]
+    return Judged(kept + gone, len(judged_ids), 0, empty_count, judged_ids)
 
 
 def searched(
@@ -76,9 +77,10 @@ def searched(
     found = [one for one in found if one.row.series_id not in lost]
     found += remembered(database, found, there, named, metrics, since_utc) if not facts else []
     recent = [one for one in there if one.after.any() and one.series_id not in lost]
-    enough = sum(len(one.value) >= JUDGED_POINTS_MIN for one in recent)
+    enough = {one.series_id for one in recent if len(one.value) >= JUDGED_POINTS_MIN}
     empty_count = len(rows) - len(lost) - len(recent)
-    return Judged(found + gone, enough + len(lost), len(recent) - enough, empty_count)
+    judged_ids = frozenset(enough | lost)
+    return Judged(found + gone, len(judged_ids), len(recent) - len(enough), empty_count, judged_ids)
 
 
 def explained(database: Connection, one: Changed) -> Explained:

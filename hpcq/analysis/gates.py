@@ -32,14 +32,14 @@ def judge_run(connection: Connection, run: str) -> list[GateVerdict]:
 
 def run_gates(connection: Connection, run: str) -> tuple[Gate, ...]:
     """The gates of the campaign's file as the run used it."""
-    from hpcq.store.references import campaign_text
+    from hpcq.store.references import campaign_text, descriptions
 
     text = campaign_text(connection, run)
     if text is None or re.search(r"^[\"']?gates[\"']?\s*:", text, re.MULTILINE) is None:
         return ()  # parsing YAML takes longer than the rest of a reading verb
     from hpcq.definition.files.campaign import gates_of
 
-    return gates_of(text, f"campaign.yaml of {run}")
+    return gates_of(text, f"campaign.yaml of {run}", descriptions(connection))
 
 
 def shares(

@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from hpcq.store.database import Connection
+    from hpcq.store.time_windows import Window
 
 
 class NoSuchVerb(click.UsageError):
@@ -78,3 +82,33 @@ def near(path: Path) -> str:
     """A path relative to here, as a person would type it."""
     relative = os.path.relpath(path)
     return relative if not relative.startswith("../..") else str(path)
+
+
+def since_option(default: str | None = None, help_text: str = "Only this stretch of time") -> Callable[[_Function], _Function]:
+    """--since STRETCH, with the same words in every verb; `stretch` reads them."""
+    return click.option(
+        "--since",
+        default=default,
+        show_default=default is not None,
+        metavar="STRETCH",
+        help=f"{help_text}: 30d, 2026-11, 90d..30d, a run.",
+    )
+
+
+def limit_option(default: int | None = None) -> Callable[[_Function], _Function]:
+    """--limit N."""
+    return click.option(
+        "--limit", type=click.IntRange(min=1), default=default, show_default=default is not None, help="At most this many rows."
+    )
+
+
+def stretch(connection: Connection, since: str | None) -> Window:
+    """The stretch of time that --since names. A day or month is where it begins; nothing given is all time."""
+    from dataclasses import replace
+
+    from hpcq.store.time_windows import Window, window
+
+    if since is None:
+        return Window("all time")
+    found = window(connection, since)
+    return replace(found, until_utc=None) if ".." not in found.text and found.run_ids is None else found

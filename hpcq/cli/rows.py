@@ -11,6 +11,7 @@ hpcq obeys NO_COLOR, and colour never carries a meaning alone.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
@@ -83,8 +84,9 @@ def plain_lines(rows: Iterable[object], columns: Sequence[Column]) -> Iterable[s
 
 
 def head(column: Column) -> str:
-    """The head of a column: its own, or its name in words."""
-    return column.head if column.head is not None else column.name.replace("_", " ")
+    """The head of a column: its own, or its name in words. A column of times says that they are UTC."""
+    title = column.head if column.head is not None else column.name.replace("_", " ")
+    return f"{title} (UTC)" if _unit(column, {}) == "utc" and "utc" not in title.lower() else title
 
 
 def cell(column: Column, fields: Mapping[str, Any]) -> str:
@@ -94,12 +96,27 @@ def cell(column: Column, fields: Mapping[str, Any]) -> str:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    unit = fields[column.unit_field] if column.unit_field else column.unit or units.unit_of(column.name)
+    unit = _unit(column, fields)
     if unit == "utc" and isinstance(value, str):
         return value[:_UTC_SHOWN].replace("T", " ")
     if isinstance(value, (int, float)):
         return str(value) if unit in {None, "no", "count", "index"} and isinstance(value, int) else units.human(value, unit)
     return str(value)
+
+
+def _unit(column: Column, fields: Mapping[str, Any]) -> str | None:
+    return fields.get(column.unit_field) if column.unit_field else column.unit or units.unit_of(column.name)
+
+
+def _cells(column: Column, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """All values of a column; where they share a unit, their decimals stand below each other."""
+    values = [row[column.name] for row in rows]
+    shared = {_unit(column, row) for row in rows}
+    if len(shared) != 1 or any(isinstance(one, bool) for one in values) or not any(isinstance(one, float) for one in values):
+        return [cell(column, row) for row in rows]
+    numbers = [one for one in values if isinstance(one, (int, float))]
+    texts = iter(units.human_column(numbers, shared.pop()))
+    return [next(texts) if isinstance(row[column.name], (int, float)) else cell(column, row) for row in rows]
 
 
 def as_mapping(row: object) -> Mapping[str, Any]:
@@ -116,6 +133,18 @@ def outcome_style(outcome: Any) -> str | None:
     if outcome in {"measured", "completed"}:
         return "green"
     return "yellow" if outcome in {"invalid", "not_measured", None} else "red"
+
+
+def verdict_style(verdict: Any) -> str | None:
+    """Colour of a verdict, a direction or a state of a change; it only repeats the word."""
+    if verdict in _GOOD:
+        return "green"
+    return "red" if verdict in _BAD else "yellow" if verdict in _OPEN else None
+
+
+_GOOD = {"pass", "better", "fixed"}
+_BAD = {"failed", "degraded", "worse", "gone"}
+_OPEN = {"inconclusive", "not_covered", "open", "changed"}
 
 
 def _print_table(rows: Sequence[object], columns: Sequence[Column], title: str | None, out: TextIO) -> None:
@@ -164,7 +193,7 @@ def _width(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], gap: in
 
     total = _EDGES + gap * len(columns)
     for one in columns:
-        widest = max(cell_len(text) for text in (head(one), *(cell(one, row) for row in rows)))
+        widest = max(cell_len(text) for text in (head(one), *_cells(one, rows)))
         narrow = 24 if folded is None else folded
         total += min(widest, narrow) if one.wrap or (folded is not None and not _numeric(one, rows)) else widest
     return total
@@ -181,17 +210,19 @@ def table_of(rows: Sequence[object], columns: Sequence[Column], title: str | Non
     from rich.text import Text
 
     fields = [as_mapping(row) for row in rows]
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    plain = "NO_COLOR" in os.environ
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, header_style="" if plain else None)
     for column in columns:
         numeric = _numeric(column, fields)
         justify = "right" if numeric else "left"
         whole = not column.wrap and (numeric or not fold)
         table.add_column(head(column), justify=justify, no_wrap=whole, overflow="fold")  # type: ignore[arg-type]
-    for one in fields:
+    shown = [_cells(column, fields) for column in columns]
+    for number, one in enumerate(fields):
         cells = []
-        for column in columns:
+        for column, texts in zip(columns, shown, strict=True):
             style = column.style(one[column.name]) if column.style else None
-            cells.append(Text(cell(column, one), style=style or ""))  # Text: Rich must not read a value as markup
+            cells.append(Text(texts[number], style=style or ""))  # Text: Rich must not read a value as markup
         table.add_row(*cells)
     return table
 

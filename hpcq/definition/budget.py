@@ -50,6 +50,8 @@ class Budget:
     walltime_at_most_s: int | None = None
     hours: tuple[Hours, ...] = ()
     gives_way: bool = False
+    #: Nodes that other runs of this user have or ask for; they count in the share.
+    elsewhere_count: int = 0
 
     def tightest(self, other: Budget) -> Budget:
         """Combine two budgets: the tighter limit wins."""
@@ -61,11 +63,13 @@ class Budget:
             walltime_at_most_s=_smaller(self.walltime_at_most_s, other.walltime_at_most_s),
             hours=tuple(dict.fromkeys((*self.hours, *other.hours))),
             gives_way=self.gives_way or other.gives_way,
+            elsewhere_count=self.elsewhere_count + other.elsewhere_count,
         )
 
     def node_limit(self, node_count: int) -> int:
         """How many of `node_count` nodes, idle or ours, may be in use or requested at once."""
-        share = floor(self.node_share_ratio * node_count + 1e-9)
+        ours_or_idle = node_count + self.elsewhere_count
+        share = max(0, floor(self.node_share_ratio * ours_or_idle + 1e-9) - self.elsewhere_count)
         return share if self.nodes_at_most is None else min(share, self.nodes_at_most)
 
 

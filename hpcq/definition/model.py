@@ -151,6 +151,15 @@ class Test:
     timeout_s: int
     #: Our other traffic meanwhile: see planning/allocations.py. Empty for pairs in allocations of their own.
     load: str = ""
+    #: The test that measures this one too: a foreign program with a table measures many sizes at once. 0: itself.
+    measured_by: int = 0
+    #: `mpi`: hpcq-net starts a foreign program under the cluster's MPI launcher.
+    launch: str = ""
+
+    @property
+    def needs_mpi(self) -> bool:
+        """Whether the cluster's MPI launcher starts it."""
+        return self.program == "hpcq-mpi" or self.launch == "mpi"
 
     @property
     def telling(self) -> Mapping[str, ParameterValue]:

@@ -46,6 +46,8 @@ class Case:
     client: End | None
     server: End | None
     shared_kernel: bool
+    #: A foreign program that the MPI launcher started.
+    mpi_program: bool = False
 
     @property
     def round_trips(self) -> bool:
@@ -55,7 +57,7 @@ class Case:
     @property
     def over_mpi(self) -> bool:
         """Whether an MPI library chose the path, which may bypass the operating system's network stack."""
-        return self.kernel.startswith("mpi_")
+        return self.mpi_program or self.kernel.startswith("mpi_")
 
     def metric(self, *wanted: str) -> float | None:
         """The first of these metrics that the kernel reports."""
@@ -151,6 +153,7 @@ def read_case(result: JudgedResult) -> Case:
         ),
         client=client,
         server=server,
+        mpi_program=line.get("over_mpi") is True,
         shared_kernel=client is not None and server is not None and same_kernel(client, server),
     )
 

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING
 
 from hpcq.definition.budget import Budget
 from hpcq.definition.model import Allocation, AllocationKind, Campaign, Cluster, Concurrency, Pattern, Test
-from hpcq.kernels import expected_s, kernel
+from hpcq.definition.running import running
+from hpcq.kernels import expected_s
 from hpcq.planning.fitting import fit_campaign, fit_plan, refuse_where_not_taken
 from hpcq.planning.make_plan import make_plan
 from hpcq.planning.plan import AllocationCost, Cost, Plan, PlannedPair
@@ -101,7 +102,12 @@ def packed(plan: Plan, campaign: Campaign, budget: Budget, largest: Bound | None
     count = len(plan.tests)
     loads = loads_of(campaign)
     tests = tuple(
-        replace(test, test_no=place * count + test.test_no, load=load)
+        replace(
+            test,
+            test_no=place * count + test.test_no,
+            load=load,
+            measured_by=place * count + test.measured_by if test.measured_by else 0,
+        )
         for place, load in enumerate(loads)
         for test in plan.tests
     )
@@ -200,7 +206,7 @@ def steps_of(
     rounds = rounds_of(pairs)
     for repetition_no in range(1, plan.repetition_count + 1):
         for round_no, together in enumerate(rounds, 1):
-            order = list(plan.tests)
+            order = running(plan.tests)
             random.Random(f"{plan.seed} round {round_no} {repetition_no}").shuffle(order)  # noqa: S311 - an order, no secret
             for test in order:
                 playing = [pair for pair in together if (test.test_no, repetition_no) in missing[pair.job_id]]
@@ -212,9 +218,9 @@ def steps_of(
 def estimate_s(tests: Sequence[Test], repetition_count: int, round_count: int, pair_count: int) -> float:
     """How long a tournament will run."""
     total_s = _TOURNAMENT_OVERHEAD_S
-    if any(kernel(test.kernel).program == "hpcq-mpi" for test in tests):
+    if any(test.needs_mpi for test in tests):
         total_s += _MPI_OVERHEAD_S
-    for test in tests:
+    for test in running(tests):
         step_count = repetition_count * (pair_count if test.load == "alone" else round_count)
         total_s += step_count * (expected_s(test.parameters) + _STEP_OVERHEAD_S)
     return round(total_s, 1)

@@ -18,7 +18,6 @@ from typing import Any
 from hpcq.definition.budget import Budget
 from hpcq.definition.model import AllocationKind, Campaign, Directions, Link, Listen, PairChoice, ParameterValue, Pattern, Test
 from hpcq.errors import StoreError, UserError
-from hpcq.kernels import kernel
 from hpcq.planning.allocations import Basis, plan_allocations
 from hpcq.planning.fitting import fit_link
 from hpcq.planning.make_plan import derive_walltime_s, estimate_job_s, make_plan
@@ -231,15 +230,18 @@ def _zip_round(sides: tuple[list[str], list[str]], count: int) -> list[tuple[str
 def _tests(campaign: Campaign, link: Link) -> list[Test]:
     """The campaign's tests; a test that has a direction comes once per direction."""
     tests: list[Test] = []
+    numbers: dict[tuple[int, int], int] = {}
     seen: set[tuple[str, tuple[tuple[str, ParameterValue], ...]]] = set()
     for one in campaign.tests:
         ways = [dict(one.parameters)]
         direction = str(one.parameters.get("direction", ""))
         if link.directions is Directions.BOTH and direction in _TURNED:
             ways.append({**one.parameters, "direction": _TURNED[direction]})
-        for parameters in ways:
+        for way, parameters in enumerate(ways):
             key = (one.kernel, tuple(sorted(parameters.items())))
             if key not in seen:
                 seen.add(key)
-                tests.append(Test(len(tests) + 1, one.kernel, kernel(one.kernel).program, parameters, one.timeout_s))
+                number = numbers[one.test_no, way] = len(tests) + 1
+                by = numbers[one.measured_by, way] if one.measured_by else 0
+                tests.append(replace(one, test_no=number, parameters=parameters, measured_by=by))
     return tests

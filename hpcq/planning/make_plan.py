@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from hpcq.definition.model import Campaign, Cluster, PairChoice, Pattern, Test
+from hpcq.definition.running import running
 from hpcq.kernels import expected_s
 from hpcq.planning.candidates import Excluded, choose_candidates
 from hpcq.planning.pairs import Pair, make_pairs
@@ -88,8 +89,7 @@ def make_plan(
 def estimate_job_s(tests: Sequence[Test], repetition_count: int = 1) -> float:
     """How long one job runs: every repetition of every test, and the cost of starting them."""
     once = sum(
-        expected_s(test.parameters) + (_MPI_TEST_OVERHEAD_S if test.program == "hpcq-mpi" else _TEST_OVERHEAD_S)
-        for test in tests
+        expected_s(test.parameters) + (_MPI_TEST_OVERHEAD_S if test.needs_mpi else _TEST_OVERHEAD_S) for test in running(tests)
     )
     return round(_JOB_OVERHEAD_S + repetition_count * once, 1)
 

@@ -23,7 +23,7 @@ def refuse_without_groups(campaign: Campaign, cluster: Cluster, groups: Mapping[
 
 
 def refuse_without_mpi(campaign: Campaign, cluster: Cluster) -> None:
-    needing = sorted({test.kernel for test in campaign.tests if test.program == "hpcq-mpi"})
+    needing = sorted({test.kernel for test in campaign.tests if test.needs_mpi})
     if needing and cluster.mpi is None:
         raise UserError(
             f"{cluster.name}: mpi: missing, but {campaign.name} runs {', '.join(needing)}: the cluster file must name one",

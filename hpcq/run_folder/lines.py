@@ -11,13 +11,15 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from hpcq.kernels import kernels
 from hpcq.run_folder.crashes import crash_words
+from hpcq.run_folder.described_lines import translated
 from hpcq.run_folder.paths import parse_json
 
 #: The largest integer that SQLite can hold.
@@ -85,6 +87,9 @@ def read_line(raw: RawLine, path: Path, kernel: str, parameters: Mapping[str, An
         content = parse_json(lines[0])
     except ValueError as error:
         return _without_content(f"result line: {error}", return_code, started_utc, path)
+    described = kernels().get(kernel)
+    if described is not None and described.described is not None:
+        content = translated(content, described, parameters)
     line = Line(
         Outcome.MEASURED,
         None,
@@ -110,6 +115,19 @@ def echo_complaint(planned: Mapping[str, Any], echoed: object) -> str | None:
     unplanned = sorted(echoed.keys() - planned.keys())
     if unplanned:
         return f"echo: {unplanned[0]}: not in the plan, the kernel used {_shown(echoed[unplanned[0]])}"
+    return None
+
+
+def elsewhere(content: Mapping[str, Any], pair: Sequence[str]) -> str | None:
+    """Say that an end of a result measured on another node than the planned one; None when it did not.
+
+    pair: the planned client and server. The scheduler's name of the node counts: a host may call itself otherwise.
+    """
+    ends = mapping(content.get("evidence"))
+    for end, planned in zip(("client", "server"), pair, strict=True):
+        node = mapping(ends.get(end)).get("scheduler_node")
+        if isinstance(node, str) and node not in {"", planned}:
+            return f"elsewhere: its {end} ran on {_shown(node)}, planned was {_shown(planned)}"
     return None
 
 

@@ -43,6 +43,11 @@ class RunFolder:
         return self.path / "campaign.yaml"
 
     @property
+    def described(self) -> Path:
+        """Return the folder of the descriptions of foreign programs that the run uses."""
+        return self.path / "kernels"
+
+    @property
     def report(self) -> Path:
         return self.path / "report.html"
 

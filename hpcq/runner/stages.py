@@ -28,7 +28,8 @@ from hpcq.runner.queue.pace import Pace
 from hpcq.runner.queue.record import Record
 from hpcq.runner.queue.reservations import OwnReservation, refuse_where_forbidden, reservation_name
 from hpcq.runner.queue.run_state import summary
-from hpcq.runner.site.build import build_kernels, check_description, write_build
+from hpcq.runner.queue.shared_account import SharedAccount
+from hpcq.runner.site.build import account_folder, build_kernels, check_description, write_build
 from hpcq.runner.site.place import Place, nodes_now, place
 
 Say = Callable[[str], None]
@@ -81,7 +82,9 @@ def drive(
 def account_at(here: Place, clock: Clock | None = None) -> Account:
     """Return an empty account of what the run may take of a cluster."""
     clock = clock or Clock()
-    return Account(here.campaign.budget_on(here.cluster), Pace.of(here.cluster, clock), Limit(here.scheduler, clock))
+    shared = SharedAccount(here.transport, account_folder(here.cluster), here.run.run_id, here.cluster.budget, clock)
+    budget = here.campaign.budget_on(here.cluster)
+    return Account(budget, Pace.of(here.cluster, clock), Limit(here.scheduler, clock), shared=shared)
 
 
 def share_of(state: ClusterState) -> Share:

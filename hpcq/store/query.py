@@ -26,7 +26,7 @@ from hpcq.sorting import natural
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which results to select; None means all. `node` is either end."""
+    """Which results to select; None means all. `node` is either end. A result that was never started has its run's time."""
 
     run: str | None = None
     cluster: str | None = None
@@ -35,6 +35,8 @@ class Selection:
     server: str | None = None
     node: str | None = None
     outcome: str | None = None
+    from_utc: str | None = None
+    until_utc: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +213,9 @@ def in_metric(database: sqlite3.Connection, rows: Sequence[ResultRow], metric: s
 
 def not_measured(database: sqlite3.Connection, selection: Selection) -> list[ResultRow]:
     """Planned measurements that are missing, each with its reason."""
-    return [row for row in results(database, selection) if row.outcome != "measured"]
+    outcomes = ("invalid", "failed", "not_measured")
+    found = [row for one in outcomes for row in results(database, replace(selection, outcome=one))]
+    return sorted(found, key=lambda row: (row.run, row.cluster, row.job, row.test_no, row.repetition_no))
 
 
 def summaries(
@@ -269,10 +273,8 @@ def variant_names(tests: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str
 
 
 def size_text(message_bytes: int | None) -> str:
-    """A message size for people: in KiB or MiB if it is a whole number of them, else in bytes."""
-    if message_bytes is None:
-        return ""
-    return units.human(message_bytes, "bytes") if message_bytes and message_bytes % 1024 == 0 else f"{message_bytes} B"
+    """A message size for people; empty if the test has none."""
+    return "" if message_bytes is None else units.human(message_bytes, "bytes")
 
 
 def median(values: Sequence[float]) -> float:
@@ -298,6 +300,11 @@ def where(selection: Selection) -> tuple[str, dict[str, str]]:
     if selection.node is not None:
         conditions.append("(client = :node OR server = :node)")
         values["node"] = selection.node
+    for name, sign in (("from_utc", ">="), ("until_utc", "<")):
+        wanted = getattr(selection, name)
+        if wanted is not None:
+            conditions.append(f"coalesce(started_utc, (SELECT created_utc FROM run AS r9 WHERE r9.name = run)) {sign} :{name}")
+            values[name] = wanted
     return " AND ".join(conditions), values
 
 

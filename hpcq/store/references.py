@@ -27,6 +27,12 @@ def campaign_text(database: Connection, run: str) -> str | None:
     return None if row is None else str(row[0])
 
 
+def descriptions(database: Connection) -> dict[str, str]:
+    """The description files of kernels that are foreign programs, by name."""
+    rows = database.execute("SELECT k.name, d.text FROM kernel k JOIN document d ON d.document_id = k.document_id")
+    return {str(name): str(text) for name, text in rows}
+
+
 def holding_baseline(database: Connection, name: str) -> tuple[int, ...] | None:
     """The runs of the baseline that holds under this name; None if there is none."""
     rows = database.execute("SELECT DISTINCT run_id FROM v_baselines WHERE baseline = ? AND holds = 1", (name,)).fetchall()

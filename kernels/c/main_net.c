@@ -11,22 +11,22 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct kernel *const kernels[] = {&kernel_tcp_stream, &kernel_tcp_pingpong, &kernel_udp_stream,
-                                               &kernel_udp_pingpong, NULL};
+static const struct kernel *const kernels[] = {&kernel_tcp_stream,   &kernel_tcp_pingpong, &kernel_udp_stream,
+                                               &kernel_udp_pingpong, &kernel_program,      NULL};
 
 static const struct program program = {
     .name = "hpcq-net",
     .kernels = kernels,
     .usage = "hpcq-net: network measurements over sockets, one JSON line each\n\n"
              "  hpcq-net server --interface IF|--bind ADDR [--port N|--ports A-B] --secret-file F\n"
-             "                  [--sessions N] [--idle-timeout-s S]\n"
+             "                  [--sessions N] [--idle-timeout-s S] [--programs-file F]\n"
              "  hpcq-net KERNEL --to ADDR --port N --secret-file F [--interface IF] [--timeout-s S]\n"
              "                  [--samples-file F] [--evidence-file F] [--raw-dir DIR] [--OPTION VALUE ...]\n"
              "  hpcq-net conductor --interface IF|--bind ADDR [--ports A-B] --secret-file F --tournament F --spool F\n"
              "                     [--facts-dir DIR] [--evidence summary|full] [--raw-dir DIR] [--join-timeout-s S]\n"
              "                     [--finish-file F]\n"
              "  hpcq-net agent --to ADDR --port N --secret-file F --interface IF|--bind ADDR [--ports A-B]\n"
-             "                 [--node NAME] [--idle-timeout-s S]\n"
+             "                 [--node NAME] [--idle-timeout-s S] [--programs-file F]\n"
              "  hpcq-net facts [--interface IF] [--root DIR]\n"
              "  hpcq-net snapshot-diff BEFORE_DIR AFTER_DIR [--interface IF] [--counters full|summary]\n"
              "  hpcq-net --describe | --version | --help | KERNEL --help\n\n"
@@ -34,7 +34,7 @@ static const struct program program = {
 };
 
 struct client_words {
-    const char *to, *port, *secret, *interface, *timeout, *samples, *evidence, *raw;
+    const char *to, *port, *secret, *interface, *timeout, *samples, *evidence, *raw, *programs;
 };
 
 static bool client_arguments(struct run *run, int argc, char **argv, struct client_place *place)
@@ -47,7 +47,8 @@ static bool client_arguments(struct run *run, int argc, char **argv, struct clie
                                  {"timeout-s", &words.timeout},
                                  {"samples-file", &words.samples},
                                  {"evidence-file", &words.evidence},
-                                 {"raw-dir", &words.raw}};
+                                 {"raw-dir", &words.raw},
+                                 {"programs-file", &words.programs}};
     struct failure *failure = &run->failure;
     failure->state = run->kernel->name;
     if (!arguments_parse(argc, argv, 2, flags, ROW_COUNT(flags), &run->kernel->options, run->options, failure))
@@ -66,6 +67,7 @@ static bool client_arguments(struct run *run, int argc, char **argv, struct clie
     run->keep.evidence_path = words.evidence;
     run->keep.raw_folder = words.raw;
     place->secret_path = words.secret;
+    place->programs_path = words.programs;
     run->samples.path = run->kernel->round_trips ? words.samples : NULL;
     return true;
 }
@@ -129,7 +131,8 @@ int main(int argc, char **argv)
     fprintf(stderr, "error: %s: unknown: allowed: server conductor agent facts snapshot-diff",
             argc > 1 ? argv[1] : "no verb");
     for (size_t i = 0; kernels[i]; i++)
-        fprintf(stderr, " %s", kernels[i]->name);
+        if (!kernels[i]->internal)
+            fprintf(stderr, " %s", kernels[i]->name);
     fprintf(stderr, "\n\nhint: hpcq-net --help\n");
     return EXIT_USAGE;
 }

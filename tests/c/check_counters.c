@@ -77,16 +77,76 @@ static void check_parsers_on_noise(void)
         for (size_t n = 0; n < sizeof noise / sizeof noise[0]; n++) {
             struct counters counters = {0};
             char *copy = strdup(noise[n]); /* on the heap, so that a read past its end is seen */
-            sources[i].parse("x", copy, &counters);
-            CHECK(counters.count < 32);
+            struct counters other = {0};
+            source_parse(&sources[i], copy, "1", &counters, &other);
+            CHECK(counters.count < 32 && other.count < 32);
             free(copy);
             counters_free(&counters);
+            counters_free(&other);
         }
     }
 }
 
+/* A row per interrupt; interrupt n moved on CPU n. */
+static void table_text(struct text *text, unsigned cpus, unsigned rows, unsigned moved)
+{
+    for (unsigned cpu = 0; cpu < cpus; cpu++)
+        text_print(text, " CPU%u", cpu);
+    for (unsigned row = 0; row < rows; row++) {
+        text_print(text, "\n%u:", row);
+        for (unsigned cpu = 0; cpu < cpus; cpu++)
+            text_print(text, " %u", cpu == row % cpus ? 7 + moved : 7);
+        text_print(text, " PCI-MSI nic-%u", row);
+    }
+    text_print(text, "\n");
+}
+
+/* What is compared is counted: of half a million cells the two thousand that moved, with the total of their row. */
+static void check_interrupts_that_moved(void)
+{
+    struct text before = {0}, after = {0};
+    struct counters old = {0}, new = {0};
+    table_text(&before, 256, 2000, 0);
+    table_text(&after, 256, 2000, 5);
+    parse_interrupts("i", text_string(&before), text_string(&after), &old, &new);
+    CHECK(old.count == 4000 && new.count == 4000);
+    size_t at = counters_find(&new, "i.nic-300#300.cpu44", 600);
+    CHECK(at < new.count && new.list[at].value == 12 && old.list[at].value == 7);
+    at = counters_find(&new, "i.nic-300#300.total", 601);
+    CHECK(at < new.count && new.list[at].value == 7 * 256 + 5);
+    counters_free(&old);
+    counters_free(&new);
+    parse_interrupts("i", text_string(&before), text_string(&before), &old, &new);
+    CHECK(old.count == 0 && new.count == 0);
+    text_free(&before);
+    text_free(&after);
+}
+
+/* CPU 1 went, CPU 2 came; interrupt 5 went, 6 came. */
+static void check_interrupts_that_came(void)
+{
+    static const char before[] = " CPU0 CPU1 CPU3\n5: 1 1 1 x a\n7: 1 2 3 x b\nERR: 4\n";
+    static const char after[] = " CPU0 CPU2 CPU3\n6: 1 1 1 x c\n7: 1 9 4 x b\nERR: 6\n";
+    static const char *const olds[] = {"i.b#7.cpu3",  "i.b#7.total", "i.ERR.cpu0",
+                                       "i.ERR.total", "i.a#5.total", "i.cpu1.total"};
+    static const char *const news[] = {"i.c#6.total", "i.b#7.cpu3",  "i.b#7.total",
+                                       "i.ERR.cpu0",  "i.ERR.total", "i.cpu2.total"};
+    struct counters old = {0}, new = {0};
+    parse_interrupts("i", before, after, &old, &new);
+    CHECK(old.count == 6 && new.count == 6);
+    for (size_t i = 0; i < 6 && old.count == 6 && new.count == 6; i++) {
+        CHECK_TEXT(counters_name(&old, i), olds[i]);
+        CHECK_TEXT(counters_name(&new, i), news[i]);
+    }
+    CHECK(old.count == 6 && old.list[0].value == 3 && new.list[1].value == 4);
+    counters_free(&old);
+    counters_free(&new);
+}
+
 void check_counters(void)
 {
+    check_interrupts_that_moved();
+    check_interrupts_that_came();
     check_delta();
     check_find();
     check_reduction();

@@ -76,13 +76,14 @@ static void fuzz_message(const struct text *text)
     received_free(&message);
 }
 
-static void fuzz_source(const struct source *source, const struct text *text)
+static void fuzz_source(const struct source *source, const char *before, const char *after)
 {
-    struct counters counters = {0};
-    source->parse(source->name, text_string(text), &counters);
+    struct counters counters = {0}, later = {0};
+    source_parse(source, before, after, &counters, &later);
     for (size_t i = 0; i < counters.count; i++)
         CHECK(counters_find(&counters, counters_name(&counters, i), 0) <= i);
     counters_free(&counters);
+    counters_free(&later);
 }
 
 /* A file that strangers cannot reach, but that a full disk or another version may have left. */
@@ -125,8 +126,9 @@ void check_fuzz(void)
         fuzz_message(&text);
         mutate(json, &text);
         json_check(text_string(&text));
-        mutate(texts[roll(sizeof texts / sizeof texts[0])], &text);
-        fuzz_source(&sources[roll(source_count)], &text);
+        const char *before = texts[roll(sizeof texts / sizeof texts[0])];
+        mutate(before, &text);
+        fuzz_source(&sources[roll(source_count)], before, text_string(&text));
         if (i % 10)
             continue;
         mutate(tournament, &text);

@@ -6,7 +6,7 @@ pbs_ralter, pbsdsh and pbs_tmrsh. Debian packages no PBS server, so this one pla
                                                               |                                        |
                                                         printing.py (text, dsv, JSON as PBS prints)    job scripts, really run
 
-It behaves as the recordings of tests/pbs_recordings/ say; the scheduler contract and tests/test_simulated_pbs.py
+It behaves as the recordings of tests/pbs_recordings/ say; the scheduler contract and tests/pbs/test_simulated_pbs.py
 hold it to that.
 What they do not show it does not play: arrays, dependencies, staging, hooks written in Python. Only tests use it.
 """

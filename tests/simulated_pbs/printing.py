@@ -9,7 +9,8 @@ import json
 import time
 from collections.abc import Iterable
 
-from tests.simulated_pbs.machine import DOMAIN, SERVER, Job, Machine, Node, Queue, Reservation
+from tests.simulated_pbs.machine import Machine
+from tests.simulated_pbs.records import DOMAIN, SERVER, Job, Node, Queue, Reservation
 
 Attributes = list[tuple[str, str]]
 _ALWAYS_TEXT = {"Job_Name", "project", "Account_Name"}

@@ -24,8 +24,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.simulated_pbs.commands import Answer, Request, answer
-from tests.simulated_pbs.machine import Job, Machine, Node, Settings, chunks_of
+from tests.simulated_pbs.commands import answer
+from tests.simulated_pbs.machine import Machine
+from tests.simulated_pbs.records import Job, Node, Settings, chunks_of
+from tests.simulated_pbs.requests import Answer, Request
 
 _PR_SET_PDEATHSIG = 1
 _TICK_S = 0.05

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from hpcq.cli.filters import chosen, filter_options
-from hpcq.cli.judge.change_lines import print_change, whole_stretch
+from hpcq.cli.judge.change_lines import block_json, print_block, whole_stretch
 from hpcq.cli.options import database_option, json_option
 from hpcq.cli.rows import print_json
 from hpcq.errors import Exit
@@ -17,6 +18,7 @@ from hpcq.units import count_of
 
 if TYPE_CHECKING:
     from hpcq.analysis.change import Explained, Judged
+    from hpcq.store.history import SeriesRow
     from hpcq.verdict.levels import Level
 
 #: To know the old level, a search reads this much history before the stretch in question.
@@ -28,7 +30,7 @@ _CLOSED = {"expected", "false"}
 @click.command()
 @click.option("--since", default="30d", show_default=True, help="Where the stretch in question begins: 30d, 2026-11-20, a run.")
 @click.option("--against", help="Compare with this stretch (90d..30d, baseline:NAME) instead of searching for change points.")
-@click.option("--all", "everything", is_flag=True, help="Also what got better, what was repaired since, and what is unclear.")
+@click.option("--all", "everything", is_flag=True, help="Every series, and what got better, was repaired since, or is unclear.")
 @click.option("--record", is_flag=True, help="Record the changes found; hpcq changes lists them.")
 @filter_options
 @database_option
@@ -44,6 +46,7 @@ def regressions(  # noqa: PLR0917 - Click passes by name
 ) -> int:
     """Say which series got worse, since when, by how much, and what differs.
 
+    Changes with one moment and one node, link, leaf or cluster in common are one block, with what differs since then.
     Without --against it searches each series for changes of its level since then; with it, it holds the stretch since then
     against another one. A series that was measured before and now only fails is `gone`. Exit code 3 when something got worse
     or is gone, 4 when no series had enough points to judge.
@@ -51,15 +54,18 @@ def regressions(  # noqa: PLR0917 - Click passes by name
     \b
     Example: hpcq regressions --since 30d --against 90d..30d --node n2
     """
+    from hpcq.analysis.change_blocks import blocks_of
     from hpcq.analysis.changed import explained
     from hpcq.analysis.recorded import known_states, record_changes
     from hpcq.store.database import reading
+    from hpcq.store.read.nodes import node_groups
 
     with reading(database) as connection:
-        judged = _judge(connection, filters, since, against)
+        judged, rows = _judge(connection, filters, since, against)
         chosen_ones = sorted((one for one in judged.changes if _is_told(one.level, everything)), key=_severity)
         told = [explained(connection, one) for one in chosen_ones]
         states = known_states(connection, chosen_ones)
+        blocks = blocks_of(told, [row for row in rows if row.series_id in judged.judged_ids], node_groups(connection))
     if record:
         record_changes(database, [one for one in told if one.changed.level.sure])
     alarms = sum(_alarms(one, state) for one, state in zip(told, states, strict=True))
@@ -67,23 +73,33 @@ def regressions(  # noqa: PLR0917 - Click passes by name
     clear = judged.judged_count - (unclear if against is not None else 0)
     code = Exit.DEGRADED if alarms else Exit.OK if clear > 0 else Exit.INCOMPLETE
     if as_json:
-        rows = [{**one.to_json(), "state": state} for one, state in zip(told, states, strict=True)]
+        found = [{**one.to_json(), "state": state} for one, state in zip(told, states, strict=True)]
         counts = {name: getattr(judged, name) for name in ("series_count", "judged_count", "too_few_count", "empty_count")}
-        print_json({"since": since, "against": against, **counts, "inconclusive": unclear, "changes": rows})
+        print_json(
+            {
+                "since": since,
+                "against": against,
+                **counts,
+                "inconclusive": unclear,
+                "blocks": [block_json(one) for one in blocks],
+                "changes": found,
+            }
+        )
         return code
     click.echo(_first_line(told, judged, unclear, since), err=True)
-    shown = list(zip(told, states, strict=True))[: None if everything else _SHOWN]
-    for one, state in shown:
-        print_change(one, state)
+    shown = blocks if everything else blocks[:_SHOWN]
+    by_series = {id(one): state for one, state in zip(told, states, strict=True)}
+    for block in shown:
+        print_block(block, {id(one): by_series[id(one)] for one in block.members}, everything=everything)
     if everything:
         _print_unclear(judged)
-    if len(told) > len(shown):
-        click.echo(f"and {len(told) - len(shown)} more; --all or --json has them all")
+    if len(blocks) > len(shown):
+        click.echo(f"and {len(blocks) - len(shown)} more; --all or --json has them all")
     return code
 
 
-def _judge(connection: Any, filters: dict[str, Any], since: str, against: str | None) -> Judged:
-    """What was found, and in how many series."""
+def _judge(connection: Any, filters: dict[str, Any], since: str, against: str | None) -> tuple[Judged, Sequence[SeriesRow]]:
+    """What was found, and in which series."""
     import datetime as dt
 
     from hpcq.analysis.changed import changed, searched
@@ -92,14 +108,15 @@ def _judge(connection: Any, filters: dict[str, Any], since: str, against: str | 
     found = chosen(connection, filters)
     if against is not None:
         meant = whole_stretch(window(connection, since))
-        return changed(connection, found.rows, found.metrics, meant, window(connection, against), facts=found.facts)
+        return changed(connection, found.rows, found.metrics, meant, window(connection, against), facts=found.facts), found.rows
     begin = moment(connection, since)
     try:
         earliest = dt.datetime.fromisoformat(begin if len(begin) >= len("2026-11-20") else f"{begin}-01-01"[:10])
         look_back = (earliest - dt.timedelta(days=_LOOK_BACK_DAYS)).strftime("%Y-%m-%d")
     except (ValueError, OverflowError):
         look_back = ""
-    return searched(connection, found.rows, found.metrics, begin, Window(since, from_utc=look_back), facts=found.facts)
+    history = Window(since, from_utc=look_back)
+    return searched(connection, found.rows, found.metrics, begin, history, facts=found.facts), found.rows
 
 
 def _is_told(level: Level, everything: bool) -> bool:

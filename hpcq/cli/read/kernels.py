@@ -1,49 +1,212 @@
-"""`hpcq kernels`: what hpcq can measure."""
+"""`hpcq kernels`: what hpcq can measure, with its own programs and with described ones."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from hpcq.cli.options import json_option
+from hpcq import units
+from hpcq.cli.options import Verbs, json_option
 from hpcq.cli.rows import Column, print_json, print_rows
-from hpcq.errors import Exit
+from hpcq.errors import Exit, UserError
 
 if TYPE_CHECKING:
+    from hpcq.described.output import Read
     from hpcq.kernels import Kernel, Option
 
 _LIST = (Column("name", "kernel"), Column("program"), Column("summary", "measures", wrap=True))
 _OPTIONS = (Column("name", "parameter"), Column("allowed"), Column("default"), Column("help", "meaning", wrap=True))
 _METRICS = (Column("name", "metric"), Column("better"), Column("help", "meaning", wrap=True))
+_SAMPLE = (Column("size"), Column("metric"), Column("value"), Column("shown"))
 
 
-@click.command()
-@click.argument("name", required=False)
+class _Kernels(Verbs):
+    """A group whose first word may also be the name of a kernel."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in self.commands:
+            return "show", show, args
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_Kernels, invoke_without_command=True)
 @json_option
-def kernels(name: str | None, as_json: bool) -> int:
+@click.pass_context
+def kernels(context: click.Context, as_json: bool) -> int:
     """List the kernels, what they measure and their parameters.
 
     \b
     Example: hpcq kernels tcp_stream
     """
-    from hpcq.kernels import kernel as find_kernel
+    if context.invoked_subcommand is not None:
+        return Exit.OK
     from hpcq.kernels import kernels as all_kernels
 
-    chosen = [find_kernel(name)] if name else list(all_kernels().values())
+    unread = _know_all()
+    found = list(all_kernels().values())
     if as_json:
-        print_json([asdict(one) for one in chosen])
-    elif name is None:
-        print_rows(chosen, _LIST)
+        print_json([asdict(one) for one in found])
     else:
-        _print_kernel(chosen[0])
+        print_rows(found, _LIST)
+    for message in unread:
+        click.echo(f"warning: {message}", err=True)
+    return Exit.ERROR if unread else Exit.OK
+
+
+@click.command()
+@click.argument("name")
+@json_option
+def show(name: str, as_json: bool) -> int:
+    """Show one kernel."""
+    from hpcq.definition.described import know_described
+    from hpcq.kernels import kernels as all_kernels
+    from hpcq.kernels import unknown_name
+
+    valid = know_described({name})
+    if name not in valid:
+        raise UserError(*unknown_name("kernel", name, valid))
+    one = all_kernels()[name]
+    if as_json:
+        print_json([asdict(one)])
+    else:
+        _print_kernel(one)
     return Exit.OK
+
+
+@kernels.command()
+@click.argument("name")
+@click.option("--sample", required=True, type=click.Path(path_type=Path), help="A saved output of the program.")
+@click.option("--set", "given", multiple=True, metavar="OPTION=VALUE", help="An option it ran with; repeatable.")
+@json_option
+def check(name: str, sample: Path, given: Sequence[str], as_json: bool) -> int:
+    """Read a saved output as a description says, and show what would be stored.
+
+    NAME is a described kernel or the path of its file. Output that cannot be read ends with exit code 1.
+
+    \b
+    Example: hpcq kernels check iperf3_tcp --sample iperf3.json
+    """
+    from hpcq.definition.described import described_kernel
+
+    kernel = described_kernel(name)
+    return _check_sample(kernel, _read_sample(sample), _parameters(kernel, given), as_json=as_json)
+
+
+@kernels.command()
+@click.argument("name")
+@click.option("--mpi", is_flag=True, help="For a program of two MPI ranks instead of a client and a server.")
+def new(name: str, mpi: bool) -> int:
+    """Write a commented description to start from, in the folder kernels/ beside your campaigns.
+
+    \b
+    Example: hpcq kernels new my_latency
+    """
+    from hpcq.definition.described import write_skeleton
+
+    path = write_skeleton(name, mpi=mpi)
+    click.echo(f"wrote {path}: fill it in, save an output of the program, then")
+    click.echo(f"  hpcq kernels check {path} --sample FILE")
+    return Exit.OK
+
+
+def _know_all() -> list[str]:
+    """Register every description that can be read; returns what is wrong with the others."""
+    from hpcq.definition.described import know_described, list_described
+
+    unread = []
+    for name in list_described():
+        try:
+            know_described({name})
+        except UserError as error:
+            unread.append(error.message)
+    return unread
+
+
+def _read_sample(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", "replace")
+    except OSError as error:
+        raise UserError(f"--sample: {path}: cannot be read: {error.strerror}") from None
+
+
+def _parameters(kernel: Kernel, given: Sequence[str]) -> dict[str, Any]:
+    from hpcq.kernels import complete, option_value, unknown_name
+
+    found = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        option = kernel.option(key)
+        if not equals or option is None:
+            message, hint = unknown_name(f"parameter of {kernel.name}", key, [one.name for one in kernel.options])
+            raise UserError(f"--set: {message}", hint)
+        try:
+            found[key] = option_value(kernel, option, _typed(value))
+        except ValueError as error:
+            raise UserError(f"--set: {key}: {error}") from None
+    return complete(kernel, found)
+
+
+def _typed(text: str) -> object:
+    return {"true": True, "false": False}.get(text, text)
+
+
+def _check_sample(kernel: Kernel, text: str, parameters: dict[str, Any], *, as_json: bool) -> int:
+    from hpcq.described.commands import sizes
+    from hpcq.described.numbers import UnreadableError
+    from hpcq.described.output import read_output
+
+    described = kernel.described
+    assert described is not None  # noqa: S101 - only described kernels get here
+    try:
+        found = read_output(described, text, sizes(described, parameters))
+    except UnreadableError as error:
+        reason = f"{kernel.name}: {error}"
+        if as_json:
+            print_json([{"size": None, "outcome": "invalid", "reason": reason, "metrics": {}}])
+        else:
+            click.echo(f"invalid: {reason}")
+        return Exit.ERROR
+    _print_sample(kernel, found, as_json=as_json)
+    return Exit.ERROR if found.complaints else Exit.OK
+
+
+def _print_sample(kernel: Kernel, found: Read, *, as_json: bool) -> None:
+    results: list[dict[str, Any]] = [
+        {"size": size, "outcome": "measured", "reason": None, "metrics": metrics} for size, metrics in found.metrics.items()
+    ]
+    results += [
+        {"size": size, "outcome": "invalid", "reason": reason, "metrics": {}} for size, reason in found.complaints.items()
+    ]
+    if as_json:
+        print_json(results)
+        return
+    rows = [
+        {"size": one["size"], "metric": name, "value": f"{value:.12g}", "shown": _human(kernel, name, value)}
+        for one in results
+        for name, value in one["metrics"].items()
+    ]
+    print_rows(rows, _SAMPLE, empty="no metric")
+    for one in results:
+        if one["reason"]:
+            click.echo(f"invalid: {'' if one['size'] is None else 'size ' + str(one['size']) + ': '}{one['reason']}")
+    for said in found.said:
+        click.echo(f"warning of the program: {said}")
+
+
+def _human(kernel: Kernel, name: str, value: float) -> str:
+    metric = kernel.metric(name)
+    return units.human(value, metric.unit) if metric is not None and metric.unit is not None else f"{value:g}"
 
 
 def _print_kernel(one: Kernel) -> None:
     click.echo(f"{one.name} ({one.program}): {one.summary}\n\n{one.method}\n")
+    if one.described is not None:
+        click.echo(f"described in {one.described.path}; shape: {one.described.shape.value}\n")
     rows = [
         {"name": option.name, "allowed": _allowed(option), "default": json.dumps(option.default), "help": option.help}
         for option in one.options

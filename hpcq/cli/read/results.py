@@ -1,18 +1,19 @@
-"""Verbs about measured results: results; and load and report, which write files into the database and the page."""
+"""`hpcq results`, and the end of `hpcq run`."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from hpcq.cli.options import database_option, json_option, near, runs_option
+from hpcq.cli.options import database_option, json_option, limit_option, near, since_option, stretch
 from hpcq.cli.read.gate_rows import chosen_gates, exit_code, gate_json, print_gates
+from hpcq.cli.read.grouped import cut, ordered, print_grouped
 from hpcq.cli.read.lost_tries import print_lost_tries
 from hpcq.cli.rows import Column, outcome_style, print_json, print_rows
 from hpcq.errors import Exit, UserError
@@ -33,7 +34,7 @@ _SUMMARY = (
     Column("lowest", unit_field="unit"),
     Column("highest", unit_field="unit"),
     Column("n"),
-    Column("disturbed_count", "disturbed"),
+    Column("disturbed"),
 )
 _EACH = (
     Column("result_id", "result"),
@@ -45,7 +46,7 @@ _EACH = (
     Column("value", unit_field="unit"),
     Column("reason", wrap=True),
 )
-_RUN = (
+RUN_COLUMNS = (
     Column("run"),
     Column("cluster"),
     Column("planned_count", "planned"),
@@ -63,7 +64,6 @@ _FINDING = (
     Column("end"),
     Column("message", "what was seen", wrap=True),
 )
-_LOADED = (*_RUN[1:], Column("read_count", "read now"))
 
 
 @click.command()
@@ -75,6 +75,10 @@ _LOADED = (*_RUN[1:], Column("read_count", "read now"))
 @click.option("--all-metrics", is_flag=True, help="Every metric.")
 @click.option("--each", is_flag=True, help="One row per repetition, with result numbers, instead of medians.")
 @click.option("--findings", is_flag=True, help="Show what the evidence says: one row per finding.")
+@click.option("--group-by", "by", metavar="PROPERTY", help="By a property of nodes: driver, firmware, rack, leaf, any fact.")
+@since_option(help_text="All runs in this stretch of time, instead of one run")
+@click.option("--sort", metavar="FIELD", help="By this field; -FIELD from large to small: median, -disturbed_count.")
+@limit_option()
 @click.option("--links", is_flag=True, help="Compare links with the same nodes within their clusters: one row per test.")
 @database_option
 @json_option
@@ -88,6 +92,10 @@ def results(  # noqa: PLR0917 - Click passes by name
     each: bool,
     findings: bool,
     links: bool,
+    by: str | None,
+    since: str | None,
+    sort: str | None,
+    limit: int | None,
     database: Path,
     as_json: bool,
 ) -> int:
@@ -99,93 +107,104 @@ def results(  # noqa: PLR0917 - Click passes by name
     \b
     Example: hpcq results --kernel tcp_stream
     """
-    from hpcq.analysis.distances import distances
-    from hpcq.cli.read.distances import print_distances
     from hpcq.store import query
     from hpcq.store.database import reading
-    from hpcq.store.read.lost_tries import lost_tries
 
+    if since is not None and (run is not None or links):
+        raise UserError(f"--since {since}: {'--links' if links else run}: is about one run", "leave out one of the two")
     with reading(database) as connection:
-        name = query.find_run(connection, run)
-        check_names(query.results(connection, query.Selection(run=name)), kernel=kernel, cluster=cluster, node=node)
-        selection = query.Selection(run=name, kernel=kernel, cluster=cluster, node=node)
-        runs = query.runs(connection, name)
+        whole = _selected(connection, run, since)
+        names = {"kernel": kernel, "cluster": cluster, "node": node}
+        if any(names.values()):
+            check_names(query.results(connection, whole), **names)
+        selection = replace(whole, **names)
+        _check_metric(metric, kernel)
+        verdicts = chosen_gates(connection, selection) if selection.run is not None else []
+        complete = _is_complete(connection, whole)
+        shown = _Shown(metric, all_metrics, sort, limit, as_json)
         if findings:
             return _print_findings(connection, selection, as_json)
-        if links and not as_json:
-            print_distances(distances(connection, name))
-            return Exit.OK
-        verdicts = chosen_gates(connection, selection)
-        if as_json:
-            _check_metric(metric, kernel)
-            rows = [_result_json(row) for row in _in_metric(connection, query.results(connection, selection), metric)]
-            told = {"runs": [asdict(row) for row in runs], "results": rows, "gates": [gate_json(one) for one in verdicts]}
-            lost = [asdict(one) for one in lost_tries(connection, name)]
-            print_json({**told, "links": [asdict(one) for one in distances(connection, name)], "lost_tries": lost})
+        if by is not None:
+            print_grouped(connection, selection, by, sort=sort, limit=limit, as_json=as_json)
+        elif as_json:
+            _print_json(connection, selection, shown, verdicts)
+        elif links and selection.run is not None:
+            return _print_links(connection, selection.run)
         elif each:
-            _check_metric(metric, kernel)
-            _print_each(_in_metric(connection, query.results(connection, selection), metric))
+            rows = [asdict(row) for row in _in_metric(connection, query.results(connection, selection), metric)]
+            _print_each(cut(ordered(rows, sort), limit, as_json=False))
         else:
-            _check_metric(metric, kernel)
-            _print_summaries(query.summaries(connection, selection, metric=metric, all_metrics=all_metrics))
-            _print_missing(query.not_measured(connection, selection))
-            print_lost_tries(lost_tries(connection, name))
+            _print_medians(connection, selection, shown)
         if not as_json:
             print_gates(verdicts)
-    return exit_code(verdicts, complete=all(row.complete for row in runs))
+            if selection.run is None:
+                click.echo("gates belong to one run: hpcq results RUN judges them", err=True)
+    return exit_code(verdicts, complete=complete)
 
 
-@click.command()
-@click.argument("run", required=False)
-@database_option
-@runs_option
-@json_option
-def load(run: str | None, database: Path, runs_folder: Path, as_json: bool) -> int:
-    """Load a run's files into the database (again).
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """What to show of the selected results, and how."""
 
-    You may do this at any time and as often as you like; hpcq loads nothing twice.
+    metric: str | None
+    all_metrics: bool
+    sort: str | None
+    limit: int | None
+    as_json: bool
 
-    \b
-    Example: hpcq load lab
-    """
-    from hpcq.runner import stages
-    from hpcq.runner.live import find_run_folder
 
-    loaded = stages.load(find_run_folder(run, runs_folder), database)
-    if as_json:
-        print_json(loaded)
-        return Exit.OK
-    print_rows(loaded["clusters"], _LOADED)
-    for one in loaded["clusters"]:
-        for note in one["notes"]:
-            click.echo(f"{one['cluster']}: {note}", err=True)
+def _selected(connection: Connection, run: str | None, since: str | None) -> Selection:
+    """One run; or with --since everything in a stretch of time."""
+    from hpcq.store import query
+
+    if since is None:
+        return query.Selection(run=query.find_run(connection, run))
+    window = stretch(connection, since)
+    if window.run_ids is not None:
+        return query.Selection(run=query.find_run(connection, since))
+    return query.Selection(from_utc=window.from_utc, until_utc=window.until_utc)
+
+
+def _is_complete(connection: Connection, selection: Selection) -> bool:
+    from hpcq.store import query
+
+    if selection.run is None:
+        return not query.not_measured(connection, selection)
+    return all(row.complete for row in query.runs(connection, selection.run))
+
+
+def _print_json(connection: Connection, selection: Selection, shown: _Shown, verdicts: Sequence[GateVerdict]) -> None:
+    from hpcq.analysis.distances import distances
+    from hpcq.store import query
+    from hpcq.store.read.lost_tries import lost_tries
+
+    rows = [_result_json(row) for row in _in_metric(connection, query.results(connection, selection), shown.metric)]
+    rows = cut(ordered(rows, shown.sort), shown.limit, as_json=True)
+    runs = [] if selection.run is None else [asdict(row) for row in query.runs(connection, selection.run)]
+    told = {"runs": runs, "results": rows, "gates": [gate_json(one) for one in verdicts]}
+    if selection.run is not None:
+        told["links"] = [asdict(one) for one in distances(connection, selection.run)]
+        told["lost_tries"] = [asdict(one) for one in lost_tries(connection, selection.run)]
+    print_json(told)
+
+
+def _print_links(connection: Connection, run: str) -> int:
+    from hpcq.analysis.distances import distances
+    from hpcq.cli.read.distances import print_distances
+
+    print_distances(distances(connection, run))
     return Exit.OK
 
 
-@click.command()
-@click.argument("run", required=False)
-@click.option(
-    "--to", "path", type=click.Path(path_type=Path, dir_okay=False), help="The file to write. Default: in the run's folder."
-)
-@database_option
-@runs_option
-@json_option
-def report(run: str | None, path: Path | None, database: Path, runs_folder: Path, as_json: bool) -> int:
-    """Write a run's page: one HTML file that needs nothing else.
+def _print_medians(connection: Connection, selection: Selection, shown: _Shown) -> None:
+    from hpcq.store import query
+    from hpcq.store.read.lost_tries import lost_tries
 
-    \b
-    Example: hpcq report --to report.html
-    """
-    from hpcq.reports import write_report
-    from hpcq.runner.live import find_run_folder
-
-    folder = find_run_folder(run, runs_folder)
-    written = write_report(database, folder.run_id, path or folder.report)
-    if as_json:
-        print_json({"run_id": folder.run_id, "report": str(written.absolute())})
-    else:
-        click.echo(str(written))
-    return Exit.OK
+    found = query.summaries(connection, selection, metric=shown.metric, all_metrics=shown.all_metrics)
+    _print_summaries(found, shown.sort, shown.limit)
+    _print_missing(query.not_measured(connection, selection))
+    if selection.run is not None:
+        print_lost_tries(lost_tries(connection, selection.run))
 
 
 def print_run(run: RunFolder, database: Path, *, as_json: bool) -> int:
@@ -214,7 +233,7 @@ def print_run(run: RunFolder, database: Path, *, as_json: bool) -> int:
             if linked:
                 print_distances(linked)
                 click.echo()
-            print_rows(runs, _RUN)
+            print_rows(runs, RUN_COLUMNS)
             print_gates(verdicts)
             click.echo(f"\npage      {near(run.report)}\ndatabase  {near(database)}\nfolder    {near(run.path)}")
             _print_evidence(finding_groups(connection, run.run_id))
@@ -266,16 +285,20 @@ def _check_metric(metric: str | None, kernel: str | None) -> None:
         raise UserError(f"--metric: {message}", hint)
 
 
-def _print_summaries(summaries: Sequence[Summary]) -> None:
+def _print_summaries(summaries: Sequence[Summary], sort: str | None = None, limit: int | None = None) -> None:
     columns = [one for one in _SUMMARY if one.name != "variant" or any(row.variant for row in summaries)]
-    rows = [{**asdict(one), "size_text": one.size_text} for one in summaries]
-    print_rows(rows, columns, empty="no valid result")
+    rows = [{**asdict(one), "size_text": one.size_text, "disturbed": _disturbed(one)} for one in summaries]
+    print_rows(cut(ordered(rows, sort), limit, as_json=False), columns, empty="no valid result")
 
 
-def _print_each(rows: Sequence[ResultRow]) -> None:
+def _disturbed(one: Summary) -> str:
+    return f"{one.disturbed_count} of {one.n}" if one.disturbed_count else "0"
+
+
+def _print_each(rows: Sequence[dict[str, Any]]) -> None:
     from hpcq.store.query import size_text
 
-    print_rows([{**asdict(row), "size_text": size_text(row.message_bytes)} for row in rows], _EACH, empty="no result")
+    print_rows([{**row, "size_text": size_text(row["message_bytes"])} for row in rows], _EACH, empty="no result")
 
 
 def _print_missing(rows: Sequence[ResultRow]) -> None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections import Counter
 
 import click
 
+from hpcq.definition.running import running
+from hpcq.described.commands import command
+from hpcq.kernels import kernel
 from hpcq.planning.coverage import coverage_of
 from hpcq.planning.plan import Plan
 from hpcq.units import count_of
@@ -30,10 +35,32 @@ def print_plan(plan: Plan) -> None:
         names = [excluded.node for excluded in plan.excluded if excluded.reason == reason]
         lines.append(f"  without  {_few(names)}: {reason} ({count})")
     lines += [f"  without  {pair.client} - {pair.server}: {pair.reason}" for pair in plan.not_planned[:_SHOWN]]
-    for kernel, count in Counter(test.kernel for test in plan.tests).items():
-        lines.append(f"  tests    {kernel}: {count} parameter sets x {plan.repetition_count} repetitions")
+    for name, count in Counter(test.kernel for test in plan.tests).items():
+        lines.append(f"  tests    {name}: {count} parameter sets x {plan.repetition_count} repetitions")
+    lines += _commands(plan)
     lines.append(f"  pairs    {_few([f'{client} > {server}' for client, server in plan.pairs])}")
     click.echo("\n".join(lines))
+
+
+def _commands(plan: Plan) -> list[str]:
+    """Print the command lines of foreign programs: somebody who runs a campaign sees what it would start."""
+    lines = []
+    for test in running(plan.tests):
+        described = kernel(test.kernel).described
+        if described is None:
+            continue
+        named = [("server", described.server.command)] if described.server else []
+        for role, template in [*named, ("client" if described.server else "rank", described.command)]:
+            words = map(_word, command(described, template, test.parameters))
+            lines.append(f"  starts   {role}: {' '.join(words)}")
+    unique = list(dict.fromkeys(lines))
+    more = [f"  starts   and {len(unique) - _SHOWN} more commands: hpcq plan --json has all"] if len(unique) > _SHOWN else []
+    return unique[:_SHOWN] + more
+
+
+def _word(word: str) -> str:
+    """Quote a word as a shell would need it; what is filled in at run time stands as it is."""
+    return word if re.fullmatch(r"[{}\w./:=-]+", word) else shlex.quote(word)
 
 
 def _allocations(plan: Plan) -> list[str]:

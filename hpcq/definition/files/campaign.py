@@ -8,6 +8,7 @@ read_document -> types of every key (pydantic) -> tests against the kernels' own
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,6 +16,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from hpcq import nodelist
 from hpcq.definition.budget import Budget
+from hpcq.definition.described import know_described, know_texts
 from hpcq.definition.files.allocations import AllocationWord, ConcurrencyWords, read_allocation
 from hpcq.definition.files.checking import (
     BudgetSection,
@@ -37,6 +39,7 @@ from hpcq.definition.files.pairs import PairsSection, check_pairs, read_pairs
 from hpcq.definition.files.reservations import ReservationSection, named_reservation
 from hpcq.definition.files.sweep import POINT_COUNT_MAX, Entry, expand
 from hpcq.definition.files.yamlfile import Document, Place, parse_document, read_document, shown
+from hpcq.definition.foreign.described_tests import described_tests
 from hpcq.definition.model import Campaign, Evidence, Gate, NodeChoice, PairChoice, Pattern, Test, WithoutReservation, seed_from
 from hpcq.kernels import complete, expected_s, kernels, unknown_name
 
@@ -137,7 +140,7 @@ def read_campaign(path: Path) -> Campaign:
     document = read_document(path)
     file = check(CampaignFile, document.data, document)
     _check_values(document)
-    tests = _read_tests(document)
+    tests = _read_tests(document, know_described(_kernel_names(document), path))
     gates = read_gates(document, tests)
     links = read_links(document, tests)
     allocation = read_allocation(document)
@@ -166,13 +169,16 @@ def read_campaign(path: Path) -> Campaign:
     )
 
 
-def gates_of(text: str, name: str) -> tuple[Gate, ...]:
-    """The gates of a campaign's text as a run stored it.
+def gates_of(text: str, name: str, descriptions: Mapping[str, str]) -> tuple[Gate, ...]:
+    """The gates of a campaign's text as a run stored it. descriptions: the stored texts of described kernels, by name.
 
     Needs no files beside it. Raises UserError, which calls the text `name`.
     """
     document = parse_document(text, name)
-    gates = read_gates(document, _read_tests(document))
+    names = _kernel_names(document)
+    know_texts({one: descriptions[one] for one in names if one in descriptions})
+    valid = [*know_described(names - descriptions.keys()), *descriptions]
+    gates = read_gates(document, _read_tests(document, valid))
     document.raise_complaints()
     return tuple(gates)
 
@@ -223,7 +229,14 @@ def _check_values(document: Document) -> None:
     check_pairs(document)
 
 
-def _read_tests(document: Document) -> list[Test]:
+def _kernel_names(document: Document) -> set[str]:
+    """The kernels that a campaign's tests name, as far as the file can be read."""
+    entries = document.data.get("tests")
+    names = (entry.get("kernel") for entry in (entries if isinstance(entries, list) else []) if isinstance(entry, dict))
+    return {name for name in names if isinstance(name, str)}
+
+
+def _read_tests(document: Document, valid: Sequence[str]) -> list[Test]:
     entries = document.data.get("tests")
     tests: list[Test] = []
     first_lines: dict[tuple[Any, ...], int] = {}
@@ -231,9 +244,9 @@ def _read_tests(document: Document) -> list[Test]:
         place: Place = ("tests", position)
         section = check(TestSection, entry, document, place) if document.clean(place) else None
         if section is None:
-            _check_kernel_name(document, entry, place)
+            _check_kernel_name(document, entry, place, valid)
             continue
-        for test in _read_test(document, section, place, len(tests)):
+        for test in _read_test(document, section, place, len(tests), valid):
             key = (test.kernel, tuple(test.parameters.items()))
             if key in first_lines:
                 message = f"the same {test.kernel} with the same parameters as on line {first_lines[key]}"
@@ -245,26 +258,30 @@ def _read_tests(document: Document) -> list[Test]:
     return tests
 
 
-def _check_kernel_name(document: Document, entry: object, place: Place) -> None:
+def _check_kernel_name(document: Document, entry: object, place: Place, valid: Sequence[str]) -> None:
     name = entry.get("kernel") if isinstance(entry, dict) else None
-    if isinstance(name, str) and name not in kernels():
-        document.complain((*place, "kernel"), *unknown_name("kernel", name, kernels()))
+    if isinstance(name, str) and name not in valid:
+        document.complain((*place, "kernel"), *unknown_name("kernel", name, valid))
 
 
-def _read_test(document: Document, section: TestSection, place: Place, before: int) -> list[Test]:
-    _check_kernel_name(document, {"kernel": section.kernel}, place)
+def _read_test(document: Document, section: TestSection, place: Place, before: int, valid: Sequence[str]) -> list[Test]:
+    _check_kernel_name(document, {"kernel": section.kernel}, place, valid)
     if not document.clean(place):
         return []
     kernel = kernels()[section.kernel]
     zip_is_list = isinstance(document.data["tests"][place[1]].get("zip"), list)
     entry = Entry(section.parameters, section.matrix, section.zips, section.exclude, zip_is_list)
-    tests = []
-    for test_no, point in enumerate(expand(kernel, entry, document, place), before + 1):
+    tests: list[Test] = []
+    for point in expand(kernel, entry, document, place):
         parameters = complete(kernel, point)
+        first_no = before + len(tests) + 1
+        if kernel.described is not None:
+            tests += described_tests(kernel, parameters, first_no, document, place, timeout_s=section.timeout_s)
+            continue
         expected = expected_s(parameters)
         if section.timeout_s is not None and section.timeout_s <= expected:
             at = (*place, "timeout_s")
             document.complain(at, f"{section.timeout_s:g} s, but the test itself takes {expected:g} s: allowed is more")
         timeout_s = math.ceil(section.timeout_s or max(30.0, 20.0 + 3.0 * expected))
-        tests.append(Test(test_no, kernel.name, kernel.program, parameters, timeout_s))
+        tests.append(Test(first_no, kernel.name, kernel.program, parameters, timeout_s))
     return tests

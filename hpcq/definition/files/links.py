@@ -93,7 +93,7 @@ def _check_link(document: Document, section: LinkSection, place: Place, before: 
 
 
 def _refuse_mpi(document: Document, tests: list[Test]) -> None:
-    needing = sorted({test.kernel for test in tests if test.program == "hpcq-mpi"})
+    needing = sorted({test.kernel for test in tests if test.needs_mpi})
     entries: list[Any] = document.data.get("tests") or []
     for position, entry in enumerate(entries):
         if entry.get("kernel") in needing:

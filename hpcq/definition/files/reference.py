@@ -1,4 +1,4 @@
-"""The tables of docs/campaigns.md, generated from the classes that check the files.
+"""The tables of docs/campaigns.md and docs/described-kernels.md, generated from the classes that check the files.
 
 python -m hpcq.definition.files.reference docs/campaigns.md      rewrite the tables between their markers
 """
@@ -21,6 +21,7 @@ from hpcq.definition.files.gates import GateSection
 from hpcq.definition.files.links import LinkSection
 from hpcq.definition.files.pairs import CoverageSection, PairsSection
 from hpcq.definition.files.reservations import ReservationSection
+from hpcq.definition.foreign import kernel_file
 from hpcq.gate_kinds.registry import gate_kinds
 
 #: The tables by the name in their markers.
@@ -38,6 +39,14 @@ SECTIONS: dict[str, Any] = {
     "reach": ReachSection,
     "compiler": CompilerSection,
     "mpi": MpiSection,
+    "kernel": kernel_file.KernelFile,
+    "kernel_option": kernel_file.OptionSection,
+    "kernel_server": kernel_file.ServerSection,
+    "kernel_ready": kernel_file.ReadySection,
+    "kernel_failure": kernel_file.FailureSection,
+    "kernel_sizes": kernel_file.SizesSection,
+    "kernel_table": kernel_file.TableSection,
+    "kernel_metric": kernel_file.MetricSection,
 }
 
 _MARKED = re.compile(r"(<!-- table (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -79,6 +88,8 @@ def _holds(section: type[Section], name: str, field: FieldInfo) -> str:
         "NodeLists": "node lists",
         "Lines": "texts",
         "Features": "features",
+        "Template": "number or template",
+        "Pattern": "regular expression",
     }
     for word, meaning in named.items():
         if re.search(rf"\b{word}\b", shown):
@@ -112,7 +123,7 @@ def _default(field: FieldInfo) -> str:
     if value is PydanticUndefined or value is None or value in ([], {}, "") or isinstance(value, Section):
         return ""
     if isinstance(value, list):
-        return f"`{' '.join(value)}`"
+        return f"`{' '.join(map(str, value))}`"
     return f"{value:g}" if isinstance(value, float) else f"`{value}`" if isinstance(value, str) else str(value)
 
 

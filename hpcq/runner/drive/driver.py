@@ -30,6 +30,11 @@ from hpcq.runner.queue.waiting import WaitForNodes, shortage_of
 from hpcq.scheduler.types import JobState, NodeCondition, NodeState, QueueSnapshot
 from hpcq.sorting import natural
 
+#: How long a run waits for other runs of the same user, which take what the cluster file allows.
+_RUNS_WAIT_S = 86400.0
+#: How often it looks meanwhile.
+_RUNS_LOOK_S = 30.0
+
 
 class Driver:
     """Drives one cluster's part of a run."""
@@ -45,6 +50,8 @@ class Driver:
         self._wait = WaitForNodes(self.record, self.clock)
         #: The pairs to run now; None: all.
         self._due: frozenset[int] | None = None
+        #: Whether only other runs of this user keep it from submitting.
+        self._beside_runs = False
 
     # -- the loop ---------------------------------------------------------------------------------------------------
 
@@ -63,13 +70,14 @@ class Driver:
             if only_submit and answered and not self.state.undetermined:
                 return
             if self.state.active or self._pending():
-                self.pace.sleep(eager=eager)
+                self.pace.sleep(eager=eager, least_s=_RUNS_LOOK_S if self._beside_runs else 0.0)
 
     def finish(self) -> dict[str, Any]:
         """Close the part: every pair is done or given up. Returns the content of driven.json."""
         if self.account.own_reservation is not None:
             self.account.own_reservation.drop(patiently=True)
         self.record.note("closed")
+        self.account.close()
         wall_s = self.clock.now_s() - self._started_s
         driven = driven_json(wall_s, self.queue.scheduler.query_count, self.state)
         write_json(self.queue.folder / "driven.json", driven)
@@ -82,6 +90,7 @@ class Driver:
     def _turn(self) -> bool:
         """Poll once and act on the answer. Returns whether there may soon be more to do."""
         before = len(self.record.journal)
+        self._beside_runs = False
         self._obey_cancel()
         self.queue.find_undetermined()
         self.queue.retry_later.forget(self.clock.now_s())
@@ -131,15 +140,25 @@ class Driver:
             if self._reserve(own_reservation, states):
                 within = self.queue.look(refill=True)  # the nodes as a job in the reservation sees them
                 self._refill(within, within.nodes or ())
-        elif wave:
+        elif wave and (booked := self._booked(states, room)):
             self._wait.end()
             idle = [state.node for state in states if state.condition is NodeCondition.IDLE]
-            self._submitter.submit(wave, idle)
+            self._submitter.submit(booked, idle)
             self.queue.find_undetermined()
         elif not self.state.active and any(self._pending()):
             if own_reservation is not None and self._wait.waiting:
                 own_reservation.drop()  # other wanted nodes may be idle by now
-            self._wait_for_nodes(states, full=room == 0)
+            self._wait_for_nodes(states, room)
+
+    def _booked(self, states: Sequence[NodeState], room: int | None) -> list[list[int]]:
+        """Return the next jobs, which all runs of this user now see; empty if limits over all runs leave no room."""
+        if self.account.node_seconds_for_all() < self._least_node_seconds() or not self.account.open():
+            return []
+        plan, wave = self.state.plan, self._choose(states, room)
+        jobs = [tuple({node for index in indices for node in plan.pairs[index]}) for indices in wave]
+        if jobs and self.account.node_seconds_for_all() < len(jobs[0]) * plan.walltime_s:
+            jobs = []
+        return wave if self.account.book(jobs, plan.walltime_s) and jobs else []
 
     def _reserve(self, own_reservation: OwnReservation, states: Sequence[NodeState]) -> bool:
         """Make the reservation for the next jobs. Returns whether it exists, or the campaign continues without it."""
@@ -152,10 +171,11 @@ class Driver:
             self.record.not_run(list(self.state.pending), refusal)
         return not own_reservation.wanted
 
-    def _choose(self, states: Sequence[NodeState], room: int | None) -> list[list[int]]:
+    def _choose(self, states: Sequence[NodeState], room: int | None, *, alone: bool = False) -> list[list[int]]:
+        """Return the pairs of the next jobs. alone: as if no other run of this user took anything."""
         idle = [state.node for state in states if state.condition is NodeCondition.IDLE]
         jobs = self.account.active_jobs()
-        budget = self.account.budget_now()
+        budget = self.account.budget_now(alone=alone)
         if room is not None:
             within = len(jobs) + room
             most = budget.jobs_at_most
@@ -168,7 +188,21 @@ class Driver:
         layers = 1 if budget.gives_way else None
         return [[pair_index_of(pair.job_id)] for pair in choose_wave(pending, idle, jobs, budget, layers_at_most=layers)]
 
-    def _wait_for_nodes(self, states: Sequence[NodeState], *, full: bool) -> None:
+    def _full(self, states: Sequence[NodeState], room: int | None) -> tuple[str, float]:
+        """Return the limit that leaves no room for a job, in words, and how long to wait for it; empty: none does."""
+        if room == 0:
+            return "other jobs of this user fill its limit", self.queue.cluster.patience_s
+        if not self._choose(states, room, alone=True):
+            return "", 0.0
+        words = self.account.taken_elsewhere(self._least_node_seconds())
+        self._beside_runs = bool(words)
+        return words, _RUNS_WAIT_S
+
+    def _least_node_seconds(self) -> float:
+        """Return what the smallest job may take: two nodes for the plan's time limit."""
+        return 2.0 * self.state.plan.walltime_s
+
+    def _wait_for_nodes(self, states: Sequence[NodeState], room: int | None) -> None:
         """Wait for busy nodes, and for nodes to come back if the campaign says so.
 
         Give up pairs that waited too long.
@@ -177,8 +211,9 @@ class Driver:
         plan, cluster = self.state.plan, self.queue.cluster
         pending = [pair_index_of(pair.job_id) for pair in self._pending()]
         lacking = {index: shortage_of(plan.pairs[index], by_name, cluster) for index in pending}
-        longest_s = cluster.patience_s if full else max(one.patience_s for one in lacking.values())
-        why = "other jobs of this user fill its limit" if full else "no two of the wanted nodes are idle"
+        full, full_s = self._full(states, room)
+        longest_s = full_s if full else max(one.patience_s for one in lacking.values())
+        why = full or "no two of the wanted nodes are idle"
         down = sorted({node for one in lacking.values() if one.down for node in one.nodes}, key=natural)
         if down and not full:
             why += f" ({', '.join(down[:4])}{', ...' if len(down) > 4 else ''})"

@@ -59,7 +59,11 @@ class Submitter:
         """
         run = self._run
         left, kept = run.account.node_seconds_left(), list[Job | Tournament]()
+        left_for_all = run.account.node_seconds_for_all()
         for job in jobs:
+            left_for_all -= len(job.nodes) * job.walltime_s
+            if left_for_all < 0:
+                break
             if len(job.nodes) * job.walltime_s > left:
                 if kept or run.state.active:
                     break

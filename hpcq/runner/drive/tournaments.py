@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcq.definition.model import Cluster, Test
+from hpcq.definition.running import running
 from hpcq.planning.allocations import PlayedStep, estimate_s, nodes_of, rounds_of, steps_of, walltime_of
 from hpcq.planning.job_ids import shared_job_id
 from hpcq.planning.plan import Plan, PlannedPair
@@ -19,7 +20,7 @@ from hpcq.render import render
 from hpcq.run_folder.journal_state import StepKey, attempt_folder
 from hpcq.run_folder.paths import write_text
 from hpcq.run_folder.spools import SPOOL
-from hpcq.runner.queue.jobs import Job, site_context, write_folder, write_job
+from hpcq.runner.queue.jobs import PROGRAMS, Job, modules_of, played, site_context, write_folder, write_job, write_programs
 from hpcq.scheduler.kinds import describe
 from hpcq.sorting import natural
 
@@ -94,8 +95,11 @@ def write_tournament(tournament: Tournament, cluster: Cluster, root: str, folder
     content["steps"] = [
         [step.round_no, step.test_no, step.repetition_no, [pair.job_id for pair in step.pairs]] for step in tournament.steps
     ]
+    named = [(test.test_no, test.kernel, test.parameters) for test in running(tournament.tests)]
     context = {
         **site_context(cluster, root),
+        "programs": write_programs(folder, named) and PROGRAMS,
+        "modules": modules_of(cluster, {name for _, name, _ in named}),
         "job": tournament,
         "folder": f"{root}/{tournament.folder}",
         "body": "tournament.sh.j2",
@@ -110,9 +114,10 @@ def write_tournament(tournament: Tournament, cluster: Cluster, root: str, folder
 def tournament_text(tournament: Tournament) -> str:
     """Return the file that conductor and ranks read. kernels/c/tournament.h defines its records."""
     lines = ["tournament 1", *(f"node {node}" for node in tournament.nodes)]
-    for test in tournament.tests:
-        lines.append(f"test {test.test_no} {test.kernel} {test.timeout_s}")
-        lines += [f"option {name} {_value(value)}" for name, value in test.parameters.items()]
+    for test in running(tournament.tests):
+        command = played(test.test_no, test.kernel, test.parameters)
+        lines.append(f"test {test.test_no} {command['kernel']} {test.timeout_s}")
+        lines += [f"option {name} {_value(value)}" for name, value in command["parameters"].items()]
     for step in tournament.steps:
         lines.append(f"step {step.round_no} {step.test_no} {step.repetition_no}")
         lines += [f"match {pair.job_id} {pair.client} {pair.server}" for pair in step.pairs]

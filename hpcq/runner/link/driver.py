@@ -73,6 +73,8 @@ class LinkDriver:
     def finish(self) -> dict[str, Any]:
         """Close the part: every pair is done or given up. Returns the content of driven.json."""
         self.record.note("closed")
+        for side in self.sides.values():
+            side.account.close()
         counts = {side.cluster.name: side.scheduler.query_count for side in self.sides.values()}
         driven = driven_json(self.clock.now_s() - self._started_s, counts, self.state)
         write_json(self.sides["from"].folder / "driven.json", driven)

@@ -15,7 +15,7 @@ from hpcq.definition.model import Cluster, Link, Listen
 from hpcq.render import render
 from hpcq.run_folder.journal_state import attempt_folder
 from hpcq.runner.link.state import LinkState
-from hpcq.runner.queue.jobs import Step, make_job, site_context, write_folder
+from hpcq.runner.queue.jobs import PROGRAMS, Step, make_job, modules_of, site_context, write_folder, write_programs
 from hpcq.scheduler.kinds import describe
 
 #: How long one attempt to connect to the other side may take: three SYNs.
@@ -77,6 +77,8 @@ def write_side(job: LinkJob, link: Link, cluster: Cluster, *, roots: tuple[str, 
         **site_context(cluster, roots[0]),
         "folder": f"{roots[1]}/{job.folder}",
         "body": "link.sh.j2",
+        "programs": write_programs(folder, [(one.test_no, one.kernel, one.parameters) for one in job.steps]) and PROGRAMS,
+        "modules": modules_of(cluster, {one.kernel for one in job.steps}),
         "listens": listens(link.listen, job.side),
         "goes_first": job.side == first,
         # The driver ends a side that waits in vain. This bound is for a side without a driver.

@@ -47,7 +47,7 @@ class LinkSide(ClusterQueue):
     def look_if_due(self, *, refill: bool) -> QueueSnapshot | None:
         """Query everything; None if the query can wait, because running sides report through files."""
         live = self.known()
-        closed = self.outside_hours() is not None
+        closed = self.shut() is not None
         quiet = all(one.state is JobState.RUNNING and not one.stopped and not one.withdrawal for one in live)
         quiet = quiet and not (refill and not closed and not self.account.full())
         quiet = quiet and closed == (self.paused is not None) and not (live and self.account.budget.gives_way)

@@ -6,6 +6,7 @@ submit the side that would start later; submit the other one when that runs, or 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -52,12 +53,28 @@ class LinkSubmitter:
         chosen = self._choose({name: self._sides[name].free(states[name], rooms[name], walltime_s) for name in SIDES})
         if chosen and not self._reserved(states):
             return set()  # at the next turn hpcq sees the nodes from inside
+        chosen = self._booked(chosen, walltime_s)
         begun = {index for index in chosen if self._submit(index)}
         if chosen:
             self.wait.end()
         elif not self._state.active and self._to_plan():
             self._wait(states, full=0 in rooms.values())
         return begun
+
+    def _booked(self, chosen: list[int], walltime_s: int) -> list[int]:
+        """Return the pairs for which both clusters have room beside all other runs of this user, which now see them."""
+        for name in SIDES:
+            account = self._sides[name].account
+            if not chosen or not account.open():
+                return []
+            most_s = account.node_seconds_for_all()
+            room = [max(0, int(most_s // walltime_s))] if most_s < math.inf else []
+            most = account.budget_now().jobs_at_most
+            room += [] if most is None else [max(0, most - len(account.live()))]
+            chosen = chosen[: min(room, default=len(chosen))]
+            if not account.book([(self._state.node(index, name),) for index in chosen], walltime_s):
+                return []
+        return chosen
 
     def _may_not(self) -> bool:
         """Whether users wait on one side.

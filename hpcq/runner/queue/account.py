@@ -7,6 +7,7 @@ alpha's side of a link +--> Account: node-seconds, live jobs, queries --> budget
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,12 +15,15 @@ from dataclasses import dataclass, field, replace
 from hpcq.clock import Clock
 from hpcq.definition.budget import Budget
 from hpcq.definition.model import Cluster
+from hpcq.errors import TransportError
 from hpcq.planning.waves import ActiveJob
 from hpcq.run_folder.journal_state import Attempt
 from hpcq.runner.queue.pace import Pace
 from hpcq.runner.queue.reservations import OwnReservation
+from hpcq.runner.queue.shared_account import Held, SharedAccount
 from hpcq.scheduler.base import Scheduler
 from hpcq.scheduler.types import JobState, QueueQuery, QueueSnapshot
+from hpcq.units import count_of
 
 #: A limit that hpcq met but did not read may change later.
 _LEARNED_FOR_S = 600.0
@@ -80,20 +84,94 @@ class Account:
     #: The reservation that the run makes for itself; None if the campaign wants none.
     own_reservation: OwnReservation | None = None
     shares: list[Share] = field(default_factory=list)
+    #: What all runs of this user take there together; None: this run is the only one that counts.
+    shared: SharedAccount | None = None
 
     @property
     def clock(self) -> Clock:
         """Return the clock that all drivers of the cluster share."""
         return self.pace.clock
 
-    def budget_now(self) -> Budget:
-        """Return the budget.
+    def budget_now(self, *, alone: bool = False) -> Budget:
+        """Return the budget. alone: as if no other run of this user took anything.
 
         Inside a reservation its share of the nodes does not count: it was applied when the reservation was made.
         """
+        budget = self.budget
+        if self.shared is not None and not alone:
+            others, limits = self.shared.others, self.shared.limits
+            jobs, nodes = limits.jobs_at_most, limits.nodes_at_most
+            budget = budget.tightest(
+                Budget(
+                    jobs_at_most=None if jobs is None else max(0, jobs - others.job_count),
+                    nodes_at_most=None if nodes is None else max(0, nodes - len(others.nodes)),
+                    elsewhere_count=len(others.nodes),
+                )
+            )
         if self.own_reservation is None or not self.own_reservation.held:
-            return self.budget
-        return replace(self.budget, node_share_ratio=1.0)
+            return budget
+        return replace(budget, node_share_ratio=1.0)
+
+    # -- what all runs of this user take ------------------------------------------------------------------------------
+
+    def refresh(self) -> list[str]:
+        """Look for the stop file and for other runs. Returns what a person should hear."""
+        if self.shared is None:
+            return []
+        self.shared.refresh(self._held_now(), self._used())
+        return self.shared.news()
+
+    def stopped(self) -> str | None:
+        """Return the words of the stop file of this user's work directory; None while there is none."""
+        return None if self.shared is None else self.shared.stopped
+
+    def open(self) -> bool:
+        """Whether this driver may choose jobs now: what other runs take is known, and none of them books meanwhile."""
+        return self.shared is None or self.shared.open()
+
+    def book(self, jobs: Sequence[tuple[str, ...]], walltime_s: float) -> bool:
+        """Book the next jobs for all runs to see; none: give the lock back. False: another driver took the lock."""
+        if self.shared is None:
+            return True
+        if not jobs:
+            self.shared.release()
+            return True
+        return self.shared.book(self._held_now().and_more(jobs, walltime_s), self._used())
+
+    def close(self) -> None:
+        """Write what this run still takes, which is nothing when all its parts have ended."""
+        if self.shared is not None:
+            with contextlib.suppress(TransportError):  # then its last entry counts until the limits of its jobs are over
+                self.shared.refresh(self._held_now(), self._used(), at_once=True)
+
+    def taken_elsewhere(self, job_node_seconds: float) -> str:
+        """Say why limits over all runs leave no room for a job that may take so much.
+
+        Call it where this run alone would have room.
+        """
+        if self.shared is None:
+            return ""
+        others, most_s = self.shared.others, self.shared.limits.node_seconds_at_most
+        if most_s is not None and self.node_seconds_for_all() < job_node_seconds:
+            took_s = others.node_seconds + self._used()
+            return f"all runs of this user took or hold {took_s:.0f} node-seconds in 24 hours, {most_s:g} are allowed"
+        runs = ", ".join(others.runs[:3]) + (", ..." if len(others.runs) > 3 else "")
+        taken = f"{count_of(others.job_count, 'job')} on {count_of(len(others.nodes), 'node')}"
+        return f"other runs of this user ({runs}) take what the cluster file allows: {taken}" if others.runs else ""
+
+    def node_seconds_for_all(self) -> float:
+        """Return what the limit of the cluster file over all runs of the last 24 hours leaves for further jobs."""
+        if self.shared is None or self.shared.limits.node_seconds_at_most is None:
+            return math.inf
+        live = sum(one.node_seconds_at_most for one in self.live())
+        return self.shared.limits.node_seconds_at_most - self.shared.others.node_seconds - self._used() - live
+
+    def _held_now(self) -> Held:
+        live = self.live()
+        seconds = sum(one.node_seconds_at_most for one in live)
+        return Held(tuple(one.nodes for one in live), seconds, max((one.walltime_s for one in live), default=0.0))
+
+    # -- what this run takes ------------------------------------------------------------------------------------------
 
     def live(self) -> list[Attempt]:
         """Return all jobs of this run, of any part, that are queued or running there."""
@@ -151,6 +229,10 @@ class Account:
         return f"budget: {self._used():.0f} node-seconds were used, {self.budget.node_seconds_at_most:g} are allowed"
 
     def full(self) -> bool:
-        """Whether hpcq may not ask for more jobs now."""
-        most = self.budget.jobs_at_most
-        return most is not None and len(self.live()) >= most
+        """Whether hpcq may not ask for more jobs now.
+
+        If only other runs fill a limit, a run without jobs still looks, so that it can say what it waits for.
+        """
+        most, count = self.budget.jobs_at_most, len(self.live())
+        most_now = self.budget_now().jobs_at_most
+        return (most is not None and count >= most) or (most_now is not None and 0 < count >= most_now)

@@ -118,7 +118,9 @@ class ClusterQueue:
     def look(self, *, refill: bool) -> QueueSnapshot:
         """Query everything in one command. refill: jobs wait for submission."""
         live = self.known()
-        room = refill and not self.pausing and self.outside_hours() is None and not self.account.full()
+        for words in self.account.refresh():
+            self.say(words)
+        room = refill and not self.pausing and self.shut() is None and not self.account.full()
         question = QueueQuery(
             jobs=[attempt.key for attempt in live],
             nodes=room or self.yield_policy.wants_nodes(live, self.clock.now_s()),
@@ -128,9 +130,9 @@ class ClusterQueue:
         self.pace.ask()
         return self.scheduler.look(question)
 
-    def outside_hours(self) -> str | None:
-        """Return the hours that exclude the present time, or None."""
-        return self.yield_policy.closed(self.clock.local_time())
+    def shut(self) -> str | None:
+        """Return the stop file or the hours that allow no job now, or None."""
+        return self.account.stopped() or self.yield_policy.closed(self.clock.local_time())
 
     def take(self, reports: Mapping[str, JobReport]) -> None:
         """Record what changed; fetch and judge what may have ended."""
@@ -221,7 +223,7 @@ class ClusterQueue:
 
     def pause(self, snapshot: QueueSnapshot) -> str | None:
         """Return why no job may start now, or None. Tells a person when a pause begins and ends."""
-        paused = self.yield_policy.paused(snapshot, self.clock.local_time(), self.account.held())
+        paused = self.account.stopped() or self.yield_policy.paused(snapshot, self.clock.local_time(), self.account.held())
         if paused != self.paused:
             where = f"{self.cluster.name}: " if self.side else ""
             self.record.waits(f"{where}{paused}" if paused else "")

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from hpcq.definition.model import Cluster
+from hpcq.definition.running import running
+from hpcq.described.commands import limit_s, programs_text
 from hpcq.kernels import kernel
 from hpcq.planning.plan import Plan
 from hpcq.render import render
@@ -23,6 +25,8 @@ from hpcq.scheduler.kinds import describe
 #: How long the server may take to start listening: enough for a slow file system and a slow step start.
 _READY_TIMEOUT_S = 60
 
+#: The file of the foreign programs of a job, in its folder.
+PROGRAMS = "programs.txt"
 #: Launcher options that give the number of processes, which is two in a line written for a pair.
 _COUNT_FLAGS = {"-n", "-np", "--np", "--n", "--ntasks", "-c"}
 
@@ -42,6 +46,11 @@ class Step:
     @property
     def key(self) -> StepKey:
         return self.test_no, self.repetition_no
+
+    @property
+    def command(self) -> dict[str, Any]:
+        """Return what the kernel program is told: a kernel of its own with options, or a program to start."""
+        return played(self.test_no, self.kernel, self.parameters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +80,34 @@ class Job:
         return attempt_folder(self.job_id, self.attempt_no)
 
 
+def played(test_no: int, kernel_name: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return kernel and options as hpcq-net plays a test; a foreign program is its kernel `program`."""
+    described = kernel(kernel_name).described
+    if described is None:
+        return {"kernel": kernel_name, "parameters": parameters}
+    limit = limit_s(described, parameters)
+    options = {"test_no": test_no, "duration_s": limit, "warmup_s": 0, "operation_count_max": 1}
+    return {"kernel": "program", "parameters": options}
+
+
+def write_programs(folder: Path, tests: Iterable[tuple[int, str, Mapping[str, Any]]]) -> bool:
+    """Write the file of the foreign programs that these tests start; False if they start none."""
+    found = [(test_no, kernel(name), parameters) for test_no, name, parameters in tests]
+    foreign = {one[0]: one for one in found if one[1].described is not None}
+    if foreign:
+        write_text(folder / PROGRAMS, programs_text([foreign[test_no] for test_no in sorted(foreign)]), synced=False)
+    return bool(foreign)
+
+
+def modules_of(cluster: Cluster, names: Iterable[str]) -> tuple[str, ...]:
+    """Return the modules of a cluster and of the foreign programs among these kernels, each once."""
+    described = (kernel(name).described for name in sorted(set(names)))
+    return tuple(dict.fromkeys([*cluster.modules, *(one for found in described if found for one in found.modules)]))
+
+
 def all_steps(plan: Plan) -> frozenset[StepKey]:
     """Return every measurement that the plan wants of each pair."""
-    return frozenset((test.test_no, rep) for test in plan.tests for rep in range(1, plan.repetition_count + 1))
+    return frozenset((test.test_no, rep) for test in running(plan.tests) for rep in range(1, plan.repetition_count + 1))
 
 
 def make_job(plan: Plan, pair_index: int, attempt_no: int, missing: frozenset[StepKey]) -> Job:
@@ -86,7 +120,7 @@ def make_job(plan: Plan, pair_index: int, attempt_no: int, missing: frozenset[St
     job_id = pair.job_id
     steps: list[Step] = []
     for repetition_no in range(1, plan.repetition_count + 1):
-        order = list(plan.tests)
+        order = running(plan.tests)
         random.Random(f"{plan.seed} {job_id} {repetition_no}").shuffle(order)  # noqa: S311 - an order, not a secret
         for test in order:
             if (test.test_no, repetition_no) in missing:
@@ -95,7 +129,7 @@ def make_job(plan: Plan, pair_index: int, attempt_no: int, missing: frozenset[St
                         name=f"t{test.test_no}-r{repetition_no}",
                         test_no=test.test_no,
                         repetition_no=repetition_no,
-                        program=kernel(test.kernel).program,
+                        program=test.program,
                         kernel=test.kernel,
                         parameters=dict(test.parameters),
                         timeout_s=test.timeout_s,
@@ -118,7 +152,10 @@ def make_job(plan: Plan, pair_index: int, attempt_no: int, missing: frozenset[St
 
 def write_job(job: Job, cluster: Cluster, root: str, folder: Path) -> None:
     """Write job.json and job.sh into `folder`; `root` is the run's folder on the cluster."""
-    script = render(describe(cluster.scheduler).head_template, _context(job, cluster, root))
+    names = {step.kernel for step in job.steps}
+    programs = write_programs(folder, [(step.test_no, step.kernel, step.parameters) for step in job.steps])
+    context = {**_context(job, cluster, root), "modules": modules_of(cluster, names), "programs": programs and PROGRAMS}
+    script = render(describe(cluster.scheduler).head_template, context)
     write_folder(folder, {"format": 1, **asdict(job)}, script)
 
 
@@ -139,6 +176,7 @@ def site_context(cluster: Cluster, root: str) -> dict[str, Any]:
     """Return what a script's head and body need of a cluster. The caller adds the job and its folder."""
     return {
         "root": root,
+        "programs": None,
         "interface": cluster.interface,
         "ports": str(cluster.ports) if cluster.ports else None,
         "ready_timeout_s": _READY_TIMEOUT_S,

@@ -65,11 +65,11 @@ class Pace:
         self._left -= 1.0
         self._asked_at = self.clock.now_s()
 
-    def sleep(self, *, eager: bool) -> None:
-        """Wait between two turns. eager: there may soon be something to do."""
+    def sleep(self, *, eager: bool, least_s: float = 0.0) -> None:
+        """Wait between two turns. eager: there may soon be something to do. least_s: nothing can happen before."""
         if eager and self.failures == 0:
             self.interval_s = self.query_s
-        self.clock.sleep(self.interval_s * random.uniform(0.9, 1.1))  # noqa: S311 - jitter, so that drivers do not march in step
+        self.clock.sleep(max(self.interval_s, least_s) * random.uniform(0.9, 1.1))  # noqa: S311 - jitter, so that drivers do not march in step
         self.interval_s = min(max(self.poll_max_s, self.interval_s), self.interval_s * _GROWTH)
 
     def failed(self) -> bool:

@@ -132,7 +132,8 @@ def summary(state: RunState) -> dict[str, Any]:
     live = [index for attempt in state.active.values() for index in attempt.pairs]
     return {
         "pair_count": len(state.plan.pairs),
-        "planned_result_count": state.plan.goals.result_count,
+        # What must run: the sizes that one run measures count once, as they do where hpcq counts what ran.
+        "planned_result_count": len(state.plan.pairs) * len(all_steps(state.plan)),
         "measured_result_count": state.measured_now_count,
         "measured_pair_count": len(measured),
         "failed_pair_count": len(state.plan.pairs) - len(state.pending) - len({*measured, *live, *state.not_run}),

@@ -64,6 +64,11 @@ def work_root(cluster: Cluster, name: str) -> str:
     return f"{_base(cluster)}/{name}/{cluster.name}"
 
 
+def account_folder(cluster: Cluster) -> str:
+    """Return the folder on the cluster where all runs of this user keep what they take of it."""
+    return f"{_base(cluster)}/account/{cluster.name}"
+
+
 def _base(cluster: Cluster) -> str:
     base = cluster.work_directory or os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return f"{base.rstrip('/')}/hpcq"

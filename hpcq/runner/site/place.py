@@ -50,7 +50,7 @@ def check_definitions(campaign_path: Path, cluster_folders: Sequence[Path]) -> t
 
     campaign = read_campaign(campaign_path)
     paths = {name: find_cluster(name, campaign_path, cluster_folders) for name in campaign.clusters}
-    needs_mpi = any(test.program == "hpcq-mpi" for test in campaign.tests)
+    needs_mpi = any(test.needs_mpi for test in campaign.tests)
     for name, path in paths.items():
         cluster = read_cluster(path)
         if needs_mpi and cluster.mpi is None:
@@ -77,6 +77,8 @@ def open_run(
 
     Raises StoreError if it cannot be written, UserError if something is already there.
     """
+    from hpcq.definition.described import described_paths
+
     campaign, paths = check_definitions(campaign_path, cluster_folders)
     moment = dt.datetime.now(dt.UTC)
     run_id = f"{campaign.name}-{moment:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
@@ -88,6 +90,9 @@ def open_run(
         for beside in campaign.pairs.files:
             (aside / beside).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(campaign_path.parent / beside, aside / beside)
+        for name, path in described_paths({test.kernel for test in campaign.tests}).items():
+            (aside / "kernels").mkdir(exist_ok=True)
+            shutil.copyfile(path, aside / "kernels" / f"{name}.yaml")
         for name, path in paths.items():
             shutil.copyfile(path, aside / "clusters" / f"{name}.yaml")
         descriptor = os.open(aside / "secret", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -20,7 +20,7 @@ from hpcq.errors import StoreError
 from hpcq.evidence.judgement import Judge, JudgedResult, Judgement
 from hpcq.planning.job_ids import pair_index_of
 from hpcq.run_folder.journal_state import Attempt, JournalState, StepKey
-from hpcq.run_folder.lines import Line, Outcome, RawLine, read_line, read_raw
+from hpcq.run_folder.lines import Line, Outcome, RawLine, elsewhere, read_line, read_raw
 from hpcq.run_folder.paths import RESULT_NAME, RunFolder, parse_json, read_json
 from hpcq.run_folder.spools import SPOOL, Spool
 from hpcq.store.load import missing
@@ -138,10 +138,9 @@ class ClusterLoader(PlanRows):
             if step not in steps:
                 self.notes.append(f"{self._path_below(folder / name)}: is not in the plan")
                 continue
-            there = placeholders.get((job.job_id, *step))
-            source = Source(folder / name, job, attempt, attempt_id, step)
-            if self._load_result(source, facts, there):
-                placeholders.pop((job.job_id, *step), None)
+            for source in self._measured_in(Source(folder / name, job, attempt, attempt_id, step)):
+                if self._load_result(source, facts, placeholders.get((job.job_id, *source.step))):
+                    placeholders.pop((job.job_id, *source.step), None)
 
     def _load_spooled(self, source: Source, facts: Facts, steps: set[Step], placeholders: missing.Placeholders) -> None:
         """Load what a tournament measured of one pair; `source.path` is its folder."""
@@ -153,8 +152,19 @@ class ClusterLoader(PlanRows):
                 continue
             one = replace(source, path=path, step=step)
             one = replace(one, raw=self._counting(one, facts, spool.read_all(job.name, step)))
-            if self._load_result(one, facts, placeholders.get((job.job_id, *step))):
-                placeholders.pop((job.job_id, *step), None)
+            for size in self._measured_in(one):
+                if self._load_result(size, facts, placeholders.get((job.job_id, *size.step))):
+                    placeholders.pop((job.job_id, *size.step), None)
+
+    def _measured_in(self, source: Source) -> list[Source]:
+        """The results in one file: usually one, with a table of sizes one per size, each with a name of its own."""
+        first, repetition_no = source.step
+        more = [test_no for test_no, keys in self._tests.items() if keys.test.measured_by == first]
+        if not more:
+            return [source]
+        raw = source.raw or read_raw(source.path)
+        named = [(first, source.path), *((no, source.path.with_name(f"{source.path.name}#t{no}")) for no in more)]
+        return [replace(source, path=path, step=(no, repetition_no), raw=raw) for no, path in named]
 
     def _counting(self, source: Source, facts: Facts, lines: list[RawLine]) -> RawLine:
         """Of several lines about one measurement, return the first measured one, else the last.
@@ -224,10 +234,18 @@ class ClusterLoader(PlanRows):
     def _judged(self, line: Line, test: Test, facts: Facts, job: JobKeys) -> Judgement:
         if line.outcome is not Outcome.MEASURED:
             return Judgement()
+        line.reason = elsewhere(line.content, self._nodes_of(job))
+        if line.reason is not None:
+            line.outcome = Outcome.INVALID
+            return Judgement()
         judgement = self._judge(JudgedResult(line.content, test.parameters, facts[job.pair[0]], facts[job.pair[1]]))
         if judgement.invalid_reason is not None:
             line.outcome, line.reason = Outcome.INVALID, judgement.invalid_reason
         return judgement
+
+    def _nodes_of(self, job: JobKeys) -> tuple[str, str]:
+        """Client and server with the names that their schedulers give them."""
+        return job.pair
 
     def _network_of(self, line: Line) -> str:
         evidence = line.content.get("evidence")

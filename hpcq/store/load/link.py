@@ -160,6 +160,9 @@ class LinkLoader(ClusterLoader):
         cluster, node = split(name)
         return self._names.node(self._cluster_ids[cluster], node)
 
+    def _nodes_of(self, job: JobKeys) -> tuple[str, str]:
+        return split(job.pair[0])[1], split(job.pair[1])[1]
+
     def _builds_of(self, job: JobKeys) -> Builds:
         return self._builds_by_cluster[split(job.pair[0])[0]]
 

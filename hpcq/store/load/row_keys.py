@@ -11,6 +11,7 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from hpcq import kernels, units
@@ -86,6 +87,7 @@ class RowKeys:
             self._read_kernel(kernel_id)
             if described:
                 self._describe(kernel_id, described)
+                self._keep_description(kernel_id, described)
         return self._known[known]
 
     def metric_name(self, kernel_id: int, name: str) -> int:
@@ -202,6 +204,18 @@ class RowKeys:
             "SELECT metric_name_id, name FROM metric_name WHERE kernel_id = ?", (kernel_id,)
         ):
             self._metric_ids[kernel_id, name] = metric_name_id
+
+    def _keep_description(self, kernel_id: int, one: kernels.Kernel) -> None:
+        """Store the file of a described kernel: gates and pages read it when the file is gone."""
+        if one.described is None:
+            return
+        try:
+            document_id = self.document(Path(one.described.path).read_text("utf-8"))
+        except (OSError, UnicodeDecodeError):
+            return
+        self._database.execute(
+            "UPDATE kernel SET document_id = ?2 WHERE kernel_id = ?1 AND document_id IS NOT ?2", (kernel_id, document_id)
+        )
 
     def _describe(self, kernel_id: int, described: kernels.Kernel) -> None:
         for option in described.options:

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from hpcq.definition.described import know_folder
 from hpcq.errors import StoreError
 from hpcq.evidence.judgement import Judge, no_judge
 from hpcq.run_folder.lines import Outcome
@@ -76,6 +77,7 @@ def load_run(database: Path, run_folder: Path, *, clusters: Iterable[str] | None
         raise StoreError(f"{folder.run_json}: format {run['format']}: allowed is 1")
     wanted = folder.parts() if clusters is None else list(clusters)
     links = folder.link_names()
+    know_folder(folder.described)
     loaded = []
     with writing(database) as connection:
         for cluster in wanted:

@@ -19,7 +19,8 @@ static void fail_plain(char *message)
     }
 }
 
-static void fail_write(struct failure *failure, enum exit_code code, const char *format, va_list arguments)
+__attribute__((format(printf, 3, 0))) static void fail_write(struct failure *failure, enum exit_code code,
+                                                             const char *format, va_list arguments)
 {
     failure->failed = true;
     failure->exit_code = code;

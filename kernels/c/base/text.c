@@ -17,6 +17,20 @@ void *memory_new(size_t count, size_t size)
     return memory;
 }
 
+void *memory_more(void *list, size_t count, size_t *capacity, size_t more, size_t size)
+{
+    if (count + more <= *capacity)
+        return list;
+    size_t wanted = *capacity ? 2 * *capacity : 64;
+    *capacity = wanted < count + more ? count + more : wanted;
+    list = realloc(list, *capacity * size);
+    if (!list) {
+        fputs("error: out of memory\n", stderr);
+        exit(4);
+    }
+    return list;
+}
+
 void *memory_noise(size_t bytes)
 {
     uint8_t *memory = memory_new(bytes + sizeof(uint64_t), 1);

@@ -31,6 +31,7 @@ struct kernel {
     struct option_table options;
     struct metric_table metrics;
     size_t state_bytes;
+    bool internal;                             /* no kernel of its own: not described */
     bool round_trips;                          /* keeps a histogram of round trips */
     bool (*server_sends)(const void *options); /* the server is the active end; NULL: never */
     bool (*listen)(struct run *run);           /* server: make the test socket, set run->test_port */
@@ -86,5 +87,6 @@ extern const struct kernel kernel_tcp_pingpong;
 extern const struct kernel kernel_udp_stream;
 extern const struct kernel kernel_udp_pingpong;
 extern const struct kernel kernel_mpi_pingpong;
+extern const struct kernel kernel_program; /* somebody else's program */
 
 #endif

@@ -46,7 +46,8 @@ void program_describe(const struct program *program, struct text *json)
     json_key(json, "kernels");
     json_open(json, '[');
     for (size_t i = 0; program->kernels[i]; i++)
-        kernel_describe(program->kernels[i], json);
+        if (!program->kernels[i]->internal)
+            kernel_describe(program->kernels[i], json);
     json_close(json, ']');
     json_close(json, '}');
 }
@@ -63,7 +64,8 @@ static void program_help(const struct program *program, struct text *out)
 {
     text_print(out, "%s\nkernels:\n", program->usage);
     for (size_t i = 0; program->kernels[i]; i++)
-        text_print(out, "  %-14s %s\n", program->kernels[i]->name, program->kernels[i]->summary);
+        if (!program->kernels[i]->internal)
+            text_print(out, "  %-14s %s\n", program->kernels[i]->name, program->kernels[i]->summary);
 }
 
 bool program_information(const struct program *program, int argc, char **argv)

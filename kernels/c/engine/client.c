@@ -151,6 +151,7 @@ bool client_run(struct run *run, const struct client_place *place)
     /* Every phase ends by its own limits; this is the bound over all of them. */
     run->timeout_s = place->timeout_s > 0 ? place->timeout_s : common->warmup_s + common->duration_s + 60;
     run->deadline_ns = clock_now_ns() + clock_ns_from_s(run->timeout_s);
+    run->programs_path = place->programs_path;
     run_state(run, "secret", 0);
     if (!secret_read(place->secret_path, &secret, &run->failure))
         return false;

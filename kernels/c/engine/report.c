@@ -27,6 +27,10 @@ void report_write(const struct run *run, struct text *message)
         snprintf(key, sizeof key, "warning.%s", run->warnings.list[i].name);
         message_put(message, key, run->warnings.list[i].value);
     }
+    for (size_t i = 0; i < run->outputs.count; i++) {
+        snprintf(key, sizeof key, "output.%s", run->outputs.list[i].name);
+        message_put(message, key, run->outputs.list[i].value);
+    }
     if (run->invalid)
         message_put(message, "invalid", run->invalid_reason);
     if (run->series.length) {
@@ -50,6 +54,9 @@ void report_read(struct run *run, const struct received *message)
             notes_add(&run->granted, name, value);
     for (cursor = NULL; (name = received_next(message, "warning.", &cursor, &value));)
         notes_add(&run->warnings, name, value);
+    for (cursor = NULL; (name = received_next(message, "output.", &cursor, &value));)
+        if (json_check(value))
+            notes_add(&run->outputs, name, value);
     const char *invalid = received_get(message, "invalid"), *evidence = received_get(message, "evidence");
     if (invalid)
         run_invalid(run, "%s", invalid);

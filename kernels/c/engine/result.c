@@ -160,6 +160,19 @@ static void result_evidence(const struct run *run, struct text *json)
     json_close(json, '}');
 }
 
+static void result_outputs(const struct run *run, struct text *json)
+{
+    if (!run->outputs.count)
+        return;
+    json_key(json, "outputs");
+    json_open(json, '{');
+    for (size_t i = 0; i < run->outputs.count; i++) {
+        json_key(json, run->outputs.list[i].name);
+        json_raw(json, run->outputs.list[i].value);
+    }
+    json_close(json, '}');
+}
+
 void result_json(struct run *run, struct text *json)
 {
     run_samples_write(run);
@@ -170,6 +183,7 @@ void result_json(struct run *run, struct text *json)
     result_metrics(run, json);
     result_samples(run, json);
     result_series(run, json);
+    result_outputs(run, json);
     result_evidence(run, json);
     json_close(json, '}');
 }

@@ -40,6 +40,7 @@ enum phase { PHASE_NONE, PHASE_WARMUP, PHASE_MEASURE };
 struct run {
     const struct program *program;
     const struct kernel *kernel;
+    const char *programs_path;       /* of the programs file; NULL: no foreign programs */
     void *options, *metrics, *state; /* structs of the kernel */
     struct failure failure;
     bool is_server, is_active;
@@ -64,6 +65,7 @@ struct run {
     uint64_t usage_end_ns; /* passive: when the stop came; settling and draining are not measured */
 
     struct notes granted, warnings;
+    struct notes outputs; /* what foreign programs wrote, by end, as JSON */
     struct series series; /* passive: what arrived, by time */
     char *peer_series;    /* client: the server's, as JSON */
     struct histogram *histogram;

@@ -28,9 +28,10 @@ static bool server_arguments(struct server *server, int argc, char **argv, struc
 {
     const char *interface = NULL, *bind_to = NULL, *port = NULL, *ports = NULL, *secret = NULL, *sessions = NULL,
                *idle = NULL;
-    const struct flag flags[] = {{"interface", &interface}, {"bind", &bind_to},       {"port", &port},
-                                 {"ports", &ports},         {"secret-file", &secret}, {"sessions", &sessions},
-                                 {"idle-timeout-s", &idle}};
+    const struct flag flags[] = {{"interface", &interface}, {"bind", &bind_to},
+                                 {"port", &port},           {"ports", &ports},
+                                 {"secret-file", &secret},  {"sessions", &sessions},
+                                 {"idle-timeout-s", &idle}, {"programs-file", &server->sessions.programs_path}};
     double number = 0;
     if (!arguments_parse(argc, argv, 2, flags, sizeof flags / sizeof flags[0], NULL, NULL, failure))
         return false;

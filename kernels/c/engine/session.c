@@ -126,6 +126,7 @@ static bool session_request(struct control *control, const struct session_place 
     run_begin(&run, place->program, kernel, true);
     run.control = *control;
     run.ports = place->ports;
+    run.programs_path = place->programs_path;
     run.failure.state = "request";
     address_of_socket(control->descriptor, &run.local);
     run.peer = place->peer;

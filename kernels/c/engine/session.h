@@ -11,7 +11,7 @@ enum session_end { SESSION_SERVED = 0, SESSION_FAILED = 1, SESSION_REFUSED = 2 }
 
 struct session_place {
     const struct program *program;
-    const char *interface;
+    const char *interface, *programs_path;
     struct port_range ports;
     struct address peer;
     bool (*claim)(const void *argument); /* the client has proved itself: waits for the turn to measure */

@@ -3,6 +3,7 @@
 #include "engine/sessions.h"
 
 #include "base/clock.h"
+#include "base/portable.h"
 #include "base/signals.h"
 #include "engine/session.h"
 
@@ -61,12 +62,12 @@ bool sessions_listen(struct sessions *sessions, struct address *address, struct 
     if (sessions->listener < 0 || !socket_bind_range(sessions->listener, true, address, sessions->ports, failure))
         return false;
     fcntl(sessions->listener, F_SETFL, O_NONBLOCK);
-    sessions->turn = memfd_create("turn", MFD_CLOEXEC);
+    sessions->turn = file_unnamed(failure);
     sessions->signs = mmap(NULL, sizeof *sessions->signs, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (sessions->signs == MAP_FAILED)
         return fail_system(failure, "mmap");
     sessions->last_busy_ns = clock_now_ns();
-    return sessions->turn >= 0 || fail_system(failure, "memfd_create");
+    return sessions->turn >= 0;
 }
 
 static size_t sessions_oldest(const struct sessions *sessions)
@@ -149,6 +150,7 @@ static void session_child(struct sessions *sessions, int descriptor, const struc
                           .measuring = &sessions->signs->measuring[index]};
     struct session_place place = {.program = sessions->program,
                                   .interface = sessions->interface,
+                                  .programs_path = sessions->programs_path,
                                   .ports = sessions->ports,
                                   .peer = *peer,
                                   .claim = session_turn,

@@ -23,7 +23,7 @@ struct session_signs {
 
 struct sessions {
     const struct program *program;
-    const char *interface;
+    const char *interface, *programs_path;
     struct secret secret;
     struct port_range ports;
     int listener, turn;

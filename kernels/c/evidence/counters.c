@@ -6,17 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct counter *counters_new(struct counters *counters, const char *format, va_list arguments)
+__attribute__((format(printf, 2, 0))) static struct counter *counters_new(struct counters *counters, const char *format,
+                                                                          va_list arguments)
 {
     char name[256];
-    if (counters->count == counters->capacity) {
-        counters->capacity = counters->capacity ? 2 * counters->capacity : 256;
-        counters->list = realloc(counters->list, counters->capacity * sizeof *counters->list);
-        if (!counters->list) {
-            fputs("error: out of memory\n", stderr);
-            exit(4);
-        }
-    }
+    counters->list = memory_more(counters->list, counters->count, &counters->capacity, 1, sizeof *counters->list);
     struct counter *counter = &counters->list[counters->count++];
     *counter = (struct counter){.name = counters->names.length};
     vsnprintf(name, sizeof name, format, arguments);

@@ -309,10 +309,9 @@ void evidence_after(struct evidence *evidence)
 {
     evidence->cpu_index = sched_getcpu();
     snapshot_take(&evidence->after, &evidence->after_place, true);
-    for (size_t i = 0; i < source_count; i++) {
-        sources[i].parse(sources[i].name, text_string(&evidence->before.texts[i]), &evidence->before_counters[i]);
-        sources[i].parse(sources[i].name, text_string(&evidence->after.texts[i]), &evidence->after_counters[i]);
-    }
+    for (size_t i = 0; i < source_count; i++)
+        source_parse(&sources[i], text_string(&evidence->before.texts[i]), text_string(&evidence->after.texts[i]),
+                     &evidence->before_counters[i], &evidence->after_counters[i]);
     evidence_compare(evidence);
 }
 

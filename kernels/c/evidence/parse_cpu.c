@@ -1,8 +1,7 @@
-/* Parsers of what the kernel tells about CPUs, interrupts, memory and load (proc(5), Documentation/filesystems/proc).
+/* Parsers of what the kernel tells about CPUs, memory and load (proc(5), Documentation/filesystems/proc).
  */
 #include "evidence/sources.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,55 +31,6 @@ void parse_stat(const char *prefix, const char *text, struct counters *out)
         for (size_t i = 0; i < sizeof singles / sizeof singles[0]; i++)
             if (word_is(name, singles[i].word) && word_next(&line, &value))
                 counters_add(out, singles[i].kind, word_unsigned(value), "%s.node.%s", prefix, singles[i].name);
-    }
-}
-
-enum { CPU_COLUMN_MAX = 8192, IRQ_NAME_BYTES = 64 };
-
-/* Name of an interrupt: its action (`eth0-rx-0`, the last word of the line, which may have colons) with its number, or
- * the kernel's short name (`LOC`). */
-static void interrupt_name(struct word number, struct word rest, char out[IRQ_NAME_BYTES])
-{
-    struct word name = number;
-    bool numbered = number.length && isdigit((unsigned char)number.at[0]);
-    if (numbered && rest.length) {
-        const char *blank = memrchr(rest.at, ' ', rest.length), *start = blank ? blank + 1 : rest.at;
-        name = (struct word){start, (size_t)(rest.at + rest.length - start)};
-    }
-    size_t length = 0;
-    for (size_t i = 0; i < name.length && length < IRQ_NAME_BYTES - 12; i++)
-        out[length++] = name.at[i] == '.' ? '-' : name.at[i];
-    out[length] = '\0';
-    if (numbered)
-        snprintf(out + length, IRQ_NAME_BYTES - length, "%s%.*s", length ? "#" : "", (int)number.length, number.at);
-}
-
-void parse_interrupts(const char *prefix, const char *text, struct counters *out)
-{
-    struct word line, word, number;
-    unsigned cpus[CPU_COLUMN_MAX];
-    size_t cpu_count = 0;
-    if (!line_next(&text, &line))
-        return;
-    while (cpu_count < CPU_COLUMN_MAX && word_next(&line, &word))
-        if (word_starts(word, "CPU"))
-            cpus[cpu_count++] = (unsigned)strtoul(word.at + 3, NULL, 10);
-    while (line_next(&text, &line)) {
-        char name[IRQ_NAME_BYTES];
-        uint64_t total = 0;
-        if (!word_next(&line, &number))
-            continue;
-        struct word rest = line;
-        for (size_t i = 0; i < cpu_count && word_next(&rest, &word); i++)
-            if (!isdigit((unsigned char)word.at[0]))
-                break;
-        interrupt_name(number, rest, name);
-        for (size_t i = 0; i < cpu_count && word_next(&line, &word) && isdigit((unsigned char)word.at[0]); i++) {
-            uint64_t value = word_unsigned(word);
-            total += value;
-            counters_add(out, COUNTER_TOTAL, value, "%s.%s.cpu%u", prefix, name, cpus[i]);
-        }
-        counters_add(out, COUNTER_TOTAL, total, "%s.%s.total", prefix, name);
     }
 }
 

@@ -9,35 +9,35 @@
 
 /* In the order of the "before" snapshot; "after" goes backwards, so that the process's own figures lie closest. */
 const struct source sources[] = {
-    {"interrupts", "proc/interrupts", NULL, parse_interrupts, false},
-    {"softirqs", "proc/softirqs", NULL, parse_interrupts, false},
-    {"vmstat", "proc/vmstat", NULL, parse_vmstat, false},
-    {"meminfo", "proc/meminfo", NULL, parse_meminfo, false},
-    {"loadavg", "proc/loadavg", NULL, parse_loadavg, false},
-    {"schedstat", "proc/schedstat", NULL, parse_schedstat, false},
-    {"pressure.cpu", "proc/pressure/cpu", NULL, parse_pressure, false},
-    {"pressure.memory", "proc/pressure/memory", NULL, parse_pressure, false},
-    {"pressure.io", "proc/pressure/io", NULL, parse_pressure, false},
-    {"cpufreq", NULL, read_cpufreq, parse_gauges, false},
-    {"cpu_power", NULL, read_cpu_power, parse_pairs, false},
-    {"conntrack", "proc/net/stat/nf_conntrack", NULL, parse_conntrack, false},
-    {"infiniband", NULL, read_infiniband, parse_pairs, false},
-    {"ethtool", NULL, read_ethtool, parse_pairs, false},
-    {"qdisc", NULL, read_qdisc, parse_qdisc, false},
-    {"sys_net", NULL, read_sys_net, parse_pairs, false},
-    {"sockstat", "proc/net/sockstat", NULL, parse_sockstat, false},
-    {"sockstat6", "proc/net/sockstat6", NULL, parse_sockstat, false},
-    {"snmp", "proc/net/snmp", NULL, parse_snmp, true},
-    {"snmp6", "proc/net/snmp6", NULL, parse_pairs, true},
-    {"netstat", "proc/net/netstat", NULL, parse_snmp, false},
-    {"softnet", "proc/net/softnet_stat", NULL, parse_softnet, false},
-    {"net_dev", "proc/net/dev", NULL, parse_net_dev, false},
-    {"stat", "proc/stat", NULL, parse_stat, false},
-    {"self.schedstat", "proc/self/schedstat", NULL, parse_self_schedstat, false},
-    {"cgroup", NULL, read_cgroup, parse_cgroup, false},
-    {"self.tcp_info", NULL, read_tcp_info, parse_tcp_info, false},
-    {"clock", NULL, read_clock, parse_gauges, false},
-    {"self.rusage", NULL, read_rusage, parse_pairs, false},
+    {"interrupts", "proc/interrupts", NULL, NULL, false, parse_interrupts},
+    {"softirqs", "proc/softirqs", NULL, NULL, false, parse_interrupts},
+    {"vmstat", "proc/vmstat", NULL, parse_vmstat, false, NULL},
+    {"meminfo", "proc/meminfo", NULL, parse_meminfo, false, NULL},
+    {"loadavg", "proc/loadavg", NULL, parse_loadavg, false, NULL},
+    {"schedstat", "proc/schedstat", NULL, parse_schedstat, false, NULL},
+    {"pressure.cpu", "proc/pressure/cpu", NULL, parse_pressure, false, NULL},
+    {"pressure.memory", "proc/pressure/memory", NULL, parse_pressure, false, NULL},
+    {"pressure.io", "proc/pressure/io", NULL, parse_pressure, false, NULL},
+    {"cpufreq", NULL, read_cpufreq, parse_gauges, false, NULL},
+    {"cpu_power", NULL, read_cpu_power, parse_pairs, false, NULL},
+    {"conntrack", "proc/net/stat/nf_conntrack", NULL, parse_conntrack, false, NULL},
+    {"infiniband", NULL, read_infiniband, parse_pairs, false, NULL},
+    {"ethtool", NULL, read_ethtool, parse_pairs, false, NULL},
+    {"qdisc", NULL, read_qdisc, parse_qdisc, false, NULL},
+    {"sys_net", NULL, read_sys_net, parse_pairs, false, NULL},
+    {"sockstat", "proc/net/sockstat", NULL, parse_sockstat, false, NULL},
+    {"sockstat6", "proc/net/sockstat6", NULL, parse_sockstat, false, NULL},
+    {"snmp", "proc/net/snmp", NULL, parse_snmp, true, NULL},
+    {"snmp6", "proc/net/snmp6", NULL, parse_pairs, true, NULL},
+    {"netstat", "proc/net/netstat", NULL, parse_snmp, false, NULL},
+    {"softnet", "proc/net/softnet_stat", NULL, parse_softnet, false, NULL},
+    {"net_dev", "proc/net/dev", NULL, parse_net_dev, false, NULL},
+    {"stat", "proc/stat", NULL, parse_stat, false, NULL},
+    {"self.schedstat", "proc/self/schedstat", NULL, parse_self_schedstat, false, NULL},
+    {"cgroup", NULL, read_cgroup, parse_cgroup, false, NULL},
+    {"self.tcp_info", NULL, read_tcp_info, parse_tcp_info, false, NULL},
+    {"clock", NULL, read_clock, parse_gauges, false, NULL},
+    {"self.rusage", NULL, read_rusage, parse_pairs, false, NULL},
 };
 const size_t source_count = sizeof sources / sizeof sources[0];
 
@@ -72,6 +72,17 @@ int source_read(const struct source *source, const struct source_place *place, s
     if (place->root[0] && source_read_file(place->root, kept, out) == 0)
         return 0;
     return source->read ? source->read(place, out) : source_read_file(place->root, source->path, out);
+}
+
+void source_parse(const struct source *source, const char *before, const char *after, struct counters *before_out,
+                  struct counters *after_out)
+{
+    if (source->parse_both) {
+        source->parse_both(source->name, before, after, before_out, after_out);
+        return;
+    }
+    source->parse(source->name, before, before_out);
+    source->parse(source->name, after, after_out);
 }
 
 bool line_next(const char **text, struct word *line)

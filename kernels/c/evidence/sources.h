@@ -18,16 +18,21 @@ struct source_place {
 
 struct source {
     const char *name;
-    const char *path;                                                /* below the root */
-    int (*read)(const struct source_place *place, struct text *out); /* 0 or errno; in the place of a path */
-    void (*parse)(const char *prefix, const char *text, struct counters *out);
+    const char *path;                                                          /* below the root */
+    int (*read)(const struct source_place *place, struct text *out);           /* 0 or errno; in the place of a path */
+    void (*parse)(const char *prefix, const char *text, struct counters *out); /* NULL: has parse_both */
     bool lists_hit_only; /* a counter that is not there is 0: ICMP types are listed once one was seen */
+    /* Both snapshots at once, for a source with so many values that only those that moved may become counters. */
+    void (*parse_both)(const char *prefix, const char *before, const char *after, struct counters *before_out,
+                       struct counters *after_out);
 };
 
 extern const struct source sources[];
 extern const size_t source_count;
 
 int source_read(const struct source *source, const struct source_place *place, struct text *out);
+void source_parse(const struct source *source, const char *before, const char *after, struct counters *before_out,
+                  struct counters *after_out);
 /* Fills in the CPUs involved; our own first. */
 void source_place_cpus(struct source_place *place, int own);
 int source_read_file(const char *root, const char *path, struct text *out); /* 0 or errno */
@@ -66,7 +71,6 @@ void parse_qdisc(const char *prefix, const char *text, struct counters *out);
 void parse_conntrack(const char *prefix, const char *text, struct counters *out);
 void parse_cgroup(const char *prefix, const char *text, struct counters *out);
 void parse_softnet(const char *prefix, const char *text, struct counters *out);
-void parse_interrupts(const char *prefix, const char *text, struct counters *out); /* and softirqs */
 void parse_sockstat(const char *prefix, const char *text, struct counters *out);
 void parse_schedstat(const char *prefix, const char *text, struct counters *out);
 void parse_self_schedstat(const char *prefix, const char *text, struct counters *out);
@@ -74,5 +78,8 @@ void parse_vmstat(const char *prefix, const char *text, struct counters *out);
 void parse_meminfo(const char *prefix, const char *text, struct counters *out);
 void parse_loadavg(const char *prefix, const char *text, struct counters *out);
 void parse_pressure(const char *prefix, const char *text, struct counters *out);
+/* Interrupts and softirqs: a row that did not move leaves nothing; one that came or went leaves its total. */
+void parse_interrupts(const char *prefix, const char *before_text, const char *after_text, struct counters *before_out,
+                      struct counters *after_out);
 
 #endif

@@ -12,7 +12,8 @@
 
 enum { PATH_BYTES = 1024 };
 
-static void path_make(char path[PATH_BYTES], const char *root, const char *format, va_list arguments)
+__attribute__((format(printf, 3, 0))) static void path_make(char path[PATH_BYTES], const char *root, const char *format,
+                                                            va_list arguments)
 {
     int length = snprintf(path, PATH_BYTES, "%s/", root);
     if (length > 0 && length < PATH_BYTES)

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-static bool name_make(struct facts *facts, const char *format, va_list arguments)
+__attribute__((format(printf, 2, 0))) static bool name_make(struct facts *facts, const char *format, va_list arguments)
 {
     char name[NAME_MAX_BYTES];
     vsnprintf(name, sizeof name, format, arguments);

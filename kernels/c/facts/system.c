@@ -9,7 +9,6 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <gnu/libc-version.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -20,6 +19,9 @@
 #include <sys/timex.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#ifdef __GLIBC__
+#include <gnu/libc-version.h>
+#endif
 
 /* Settings of the network stack and of scheduling that change what is measured. */
 static const char *const sysctls[] = {
@@ -197,6 +199,15 @@ static void software_versions(struct facts *facts)
         }
 }
 
+static const char *libc_version(void)
+{
+#ifdef __GLIBC__
+    return gnu_get_libc_version();
+#else
+    return "not glibc"; /* musl has a version, but no way to ask for it */
+#endif
+}
+
 void facts_software(struct facts *facts)
 {
     struct text release = {0};
@@ -216,7 +227,7 @@ void facts_software(struct facts *facts)
     text_free(&release);
     if (facts->root[0])
         return;
-    fact_text(facts, gnu_get_libc_version(), "libc");
+    fact_text(facts, libc_version(), "libc");
     fact_text(facts, HPCQ_VERSION, "hpcq");
     software_versions(facts);
 }

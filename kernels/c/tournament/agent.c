@@ -1,5 +1,5 @@
 /* An agent serves sessions as the server does, and is told by the conductor when to be a client. It measures in forked
- * processes of its own code; nothing is executed.
+ * processes of its own code; nothing is executed but what the programs file of its own node names.
  *
  *   agent                                              conductor
  *     (handshake: both know the secret)
@@ -53,7 +53,8 @@ static bool agent_arguments(struct agent *agent, int argc, char **argv, struct a
                                  {"bind", &bind_to},
                                  {"ports", &ports},
                                  {"node", &node},
-                                 {"idle-timeout-s", &idle}};
+                                 {"idle-timeout-s", &idle},
+                                 {"programs-file", &agent->sessions.programs_path}};
     if (!arguments_parse(argc, argv, 2, flags, ROW_COUNT(flags), NULL, NULL, failure))
         return false;
     if (!agent->to || !port || !agent->secret_path)
@@ -153,7 +154,11 @@ static bool agent_message(struct agent *agent, struct failure *failure)
     const char *type = received_type(&message);
     if (!strcmp(type, "play")) {
         const int inherited[] = {agent->signals, agent->sessions.listener, agent->control.descriptor};
-        struct play_place place = {agent->sessions.program, agent->sessions.interface, agent->secret_path, inherited,
+        struct play_place place = {agent->sessions.program,
+                                   agent->sessions.interface,
+                                   agent->secret_path,
+                                   agent->sessions.programs_path,
+                                   inherited,
                                    ROW_COUNT(inherited)};
         ok = play_start(&agent->play, &place, &message, failure);
     } else if (!strcmp(type, "ping")) {

@@ -44,6 +44,7 @@ static void play_child(const struct play_place *place, const struct kernel *kern
     struct client_place client = {.to = received_get(message, "to"),
                                   .interface = place->interface,
                                   .secret_path = place->secret_path,
+                                  .programs_path = place->programs_path,
                                   .port = (unsigned)received_unsigned(message, "port"),
                                   .timeout_s = received_number(message, "timeout_s")};
     const char *raw = received_get(message, "raw");

@@ -17,7 +17,7 @@ struct play {
 
 struct play_place {
     const struct program *program;
-    const char *interface, *secret_path;
+    const char *interface, *secret_path, *programs_path;
     const int *inherited; /* what the child must not keep */
     size_t inherited_count;
 };

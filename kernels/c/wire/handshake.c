@@ -1,12 +1,13 @@
 /* The secret and the mutual proof that both ends know it. See control.h for the order of the messages. */
 #include "wire/control.h"
 
+#include "base/portable.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -90,11 +91,6 @@ static void nonces_mac(const struct secret *secret, const char *purpose, const s
     hmac_sha256((struct bytes){secret->bytes, secret->length}, parts, 3, mac);
 }
 
-static bool nonce_new(uint8_t nonce[CONTROL_NONCE_BYTES], struct failure *failure)
-{
-    return getrandom(nonce, CONTROL_NONCE_BYTES, 0) == CONTROL_NONCE_BYTES || fail_system(failure, "getrandom");
-}
-
 static bool proof_holds(const struct secret *secret, const char *purpose, const struct nonces *nonces,
                         const struct received *message)
 {
@@ -124,7 +120,7 @@ bool control_challenge(struct control *control, const struct secret *secret, str
 {
     struct text out = {0};
     uint8_t mac[SHA256_BYTES];
-    if (!hello_check(hello, nonces, failure) || !nonce_new(nonces->server, failure))
+    if (!hello_check(hello, nonces, failure) || !random_bytes(nonces->server, sizeof nonces->server, failure))
         return false;
     nonces_mac(secret, "server", nonces, mac);
     message_begin(&out, "challenge");
@@ -171,7 +167,7 @@ static bool authenticate_client(struct control *control, const struct secret *se
     struct received message;
     struct text out = {0};
     uint8_t mac[SHA256_BYTES];
-    bool ok = nonce_new(nonces->client, failure);
+    bool ok = random_bytes(nonces->client, sizeof nonces->client, failure);
     message_begin(&out, "hello");
     message_put_unsigned(&out, "protocol", CONTROL_PROTOCOL);
     message_put_hex(&out, "nonce", nonces->client, sizeof nonces->client);

@@ -1,0 +1,187 @@
+"""Fold changes of many series into blocks: one block per moment and per thing that all its series share.
+
+    280 changes  ->  alpha/n02, worse since 2026-12-21: 14 of 14 series, -10 %, rmem_max 4194304 > 212992
+
+A thing is a whole cluster, a group of nodes (leaf, rack), a node, or a pair, tried in this order. It holds a block if at
+least _SHARE of its judged series changed at that moment, and for a cluster or group also without its worst node: one slow
+node is never a slow leaf. Series that changed at another moment do not count against a thing, since that change may hide
+this one. What no thing holds stays a block of its own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from hpcq.analysis.change import Explained
+from hpcq.sorting import natural
+from hpcq.store.history import SeriesRow
+from hpcq.units import parse_utc
+from hpcq.verdict.causes import SEPARATES
+
+#: So much of a thing's series must have changed with it, and so many members must share a cause.
+_SHARE = 0.7
+#: A node or group is told from fewer series than this only if all of them changed.
+_FEW = 3
+
+#: cluster and name of a node, and the groups that it belongs to
+Groups = Mapping[tuple[str, str], Iterable[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Changes of one thing at one moment. kind: cluster, group, node, link, series. judged_count: series of the thing."""
+
+    kind: str
+    cluster: str
+    name: str
+    direction: str
+    since_utc: str
+    members: tuple[Explained, ...]
+    judged_count: int
+
+    @property
+    def ratios(self) -> list[float]:
+        """After / before of its series, in order; series that are gone have none."""
+        return sorted(one.changed.level.ratio for one in self.members if one.changed.level.ratio is not None)
+
+    @property
+    def causes(self) -> list[str]:
+        """What differs in most of its series, the commonest first: `sysctl.net.core.rmem_max 4194304 > 212992`."""
+        found: Counter[str] = Counter()
+        for one in self.members:
+            found.update(
+                {_stripped(cause.words) for cause in one.causes if cause.separation >= SEPARATES and not cause.own_build}
+            )
+        of_thing = [words for words in self._shared(found) if self.kind != "node" or words.startswith(f"{self.name}: ")]
+        return of_thing or self._shared(found)
+
+    @property
+    def events(self) -> list[str]:
+        """Events between the two sides of most of its series."""
+        found: Counter[str] = Counter()
+        for one in self.members:
+            found.update({event.words for event in one.events})
+        return self._shared(found)
+
+    @property
+    def symptoms(self) -> list[str]:
+        """Findings of the evidence that came or went in most of its series: which rule, on which node."""
+        found: Counter[str] = Counter()
+        for one in self.members:
+            found.update({f"{_stripped(each.where)}: {each.rule}" for each in one.symptoms})
+        return self._shared(found)
+
+    @property
+    def own_build(self) -> bool:
+        """Whether hpcq's own program changed together with all of its series."""
+        return all(one.own_build for one in self.members)
+
+    def _shared(self, found: Counter[str]) -> list[str]:
+        return [words for words, count in found.most_common() if count >= _SHARE * len(self.members)]
+
+
+def blocks_of(told: Sequence[Explained], judged: Sequence[SeriesRow], groups: Groups) -> list[Block]:
+    """Fold changes, the largest block first. judged: every series that was judged, whether it changed or not."""
+    found = []
+    changed = {one.changed.row.series_id for one in told}
+    for moment in _moments(told):
+        left = list(moment)
+        hidden = changed - {one.changed.row.series_id for one in moment}
+        while left:
+            block = _largest(left, judged, groups, hidden)
+            found.append(block)
+            left = [one for one in left if one not in block.members]
+    return sorted(found, key=_severity)
+
+
+def _severity(block: Block) -> tuple[bool, int, float, str]:
+    """What matters first: worse before better, many series before few, far before near."""
+    middle = block.ratios[len(block.ratios) // 2] if block.ratios else 0.0
+    return block.direction == "better", -len(block.members), -abs(middle - 1.0), block.since_utc
+
+
+def _moments(told: Sequence[Explained]) -> Iterator[list[Explained]]:
+    """Changes of one cluster and direction whose moments cannot be told apart.
+
+    A search may find a change one point early or late. So two changes are of one moment if the later one's last point
+    before is at most half a step after the earlier one's first point of the new level.
+    """
+    ordered = sorted(
+        told, key=lambda one: (one.changed.row.cluster, one.changed.level.direction == "better", one.changed.at_utc)
+    )
+    moment: list[Explained] = []
+    for one in ordered:
+        if moment and not _same_moment(moment[0], one):
+            yield moment
+            moment = []
+        moment.append(one)
+    if moment:
+        yield moment
+
+
+def _same_moment(first: Explained, later: Explained) -> bool:
+    one, other = first.changed, later.changed
+    if one.row.cluster != other.row.cluster or (one.level.direction == "better") != (other.level.direction == "better"):
+        return False
+    if not (one.at_utc and other.at_utc and other.last_before_utc):
+        return one.at_utc == other.at_utc
+    last_before = parse_utc(other.last_before_utc)
+    return last_before - parse_utc(one.at_utc) <= (parse_utc(other.at_utc) - last_before) / 2
+
+
+def _largest(left: Sequence[Explained], judged: Sequence[SeriesRow], groups: Groups, hidden: set[int]) -> Block:
+    """The block that explains most of these changes. hidden: series that changed at another moment."""
+    cluster = left[0].changed.row.cluster
+    rows = [row for row in judged if row.cluster == cluster]
+    changed = {one.changed.row.series_id for one in left}
+    for kind in ("cluster", "group", "node", "link"):
+        things: dict[str, set[int]] = {}
+        ends: dict[int, tuple[str, str]] = {}
+        for row in rows:
+            ends[row.series_id] = row.client, row.server
+            for name in _things(kind, row, groups):
+                things.setdefault(name, set()).add(row.series_id)
+        holding = [name for name in sorted(things, key=natural) if _holds(kind, things[name] - hidden, changed, ends)]
+        best = max(holding, key=lambda name: len(things[name] & changed), default=None)
+        if best is not None:
+            return _block(kind, best, [one for one in left if one.changed.row.series_id in things[best]], len(things[best]))
+    return _block("series", left[0].changed.row.label, left[:1], 1)
+
+
+def _things(kind: str, row: SeriesRow, groups: Groups) -> Iterable[str]:
+    if kind == "cluster":
+        return [row.cluster]
+    if kind == "node":
+        return {row.client, row.server}
+    if kind == "link":
+        return [" - ".join(sorted((row.client, row.server), key=natural))]
+    return {name for end in (row.client, row.server) for name in groups.get((row.cluster, end), ())}
+
+
+def _holds(kind: str, series: set[int], changed: set[int], ends: Mapping[int, tuple[str, str]]) -> bool:
+    hit = series & changed
+    if not hit or len(hit) < _SHARE * len(series) or (len(series) < _FEW and hit != series):
+        return False
+    if kind == "link":
+        return True
+    if kind == "node":
+        return len({frozenset(ends[one]) for one in hit}) > 1  # with a single partner nothing tells which of the two it is
+    worst = Counter(end for one in hit for end in ends[one]).most_common(1)[0][0]
+    rest = {one for one in series if worst not in ends[one]}
+    return bool(rest) and len(rest & changed) >= _SHARE * len(rest)
+
+
+def _block(kind: str, name: str, members: Sequence[Explained], judged_count: int) -> Block:
+    first = min(one.changed.at_utc for one in members)
+    directions = Counter(one.changed.level.direction for one in members)
+    row = members[0].changed.row
+    return Block(kind, row.cluster, name, directions.most_common(1)[0][0], first, tuple(members), judged_count)
+
+
+def _stripped(words: str) -> str:
+    """`client n2: ...` and `server n2: ...` say the same of n2."""
+    for role in ("client ", "server "):
+        words = words.removeprefix(role)
+    return words

@@ -1,0 +1,238 @@
+"""`hpcq node`, `hpcq nodes` and `hpcq cost`: one machine whole, all machines side by side, and what the tests cost."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hpcq import units
+from hpcq.cli.options import database_option, json_option, limit_option, since_option, stretch
+from hpcq.cli.rows import Column, cell, print_json, print_rows, verdict_style
+from hpcq.errors import Exit, UserError
+
+if TYPE_CHECKING:
+    from hpcq.store.database import Connection
+    from hpcq.store.read.nodes import NodeRow, NodeStory
+
+_NODE = (
+    Column("cluster"),
+    Column("node"),
+    Column("verdict", "last verdict", style=verdict_style),
+    Column("last_measured_utc", "last measured"),
+    Column("result_count", "results"),
+    Column("partner_count", "partners"),
+    Column("level_ratio", "level"),
+)
+_PARTNER = (
+    Column("partner"),
+    Column("kernel"),
+    Column("size_text", "size"),
+    Column("role", "this node is"),
+    Column("metric"),
+    Column("median", unit_field="unit"),
+    Column("n"),
+    Column("level_ratio", "of its median"),
+)
+_CHANGE = (
+    Column("at_utc", "since"),
+    Column("direction"),
+    Column("state"),
+    Column("kernel"),
+    Column("client"),
+    Column("server"),
+    Column("before", unit_field="unit"),
+    Column("after", unit_field="unit"),
+    Column("cause", wrap=True),
+)
+_EVENT = (
+    Column("started_utc", "from"),
+    Column("ended_utc", "to"),
+    Column("kind"),
+    Column("node"),
+    Column("note", wrap=True),
+    Column("who"),
+)
+_FACT = (Column("fact"), Column("value", wrap=True))
+_COST = (
+    Column("month"),
+    Column("cluster"),
+    Column("account"),
+    Column("run_count", "runs"),
+    Column("job_count", "jobs"),
+    Column("node_hours", "node-hours"),
+    Column("open_count", "not ended"),
+)
+_PARTNERS_SHOWN = 8
+_SORTS = ("name", "level", "measured")
+
+
+@click.command()
+@click.argument("name", metavar="NODE")
+@since_option("30d")
+@click.option("--all", "everything", is_flag=True, help="All partners and tests, not only the slowest.")
+@database_option
+@json_option
+def node(name: str, since: str, everything: bool, database: Path, as_json: bool) -> int:
+    """Show all about one node: last verdict, what was measured, slowest partners, changes, events, facts.
+
+    NODE is a node's name. Write CLUSTER/NODE (alpha/n1) where several clusters have one of that name. Partners are compared
+    with this node's own median in the same test; 80 % is worse, whichever direction the metric has.
+
+    \b
+    Example: hpcq node alpha/n1
+    """
+    from hpcq.store.database import reading
+    from hpcq.store.read.nodes import node_story
+
+    with reading(database) as connection:
+        story = node_story(connection, name, stretch(connection, since))
+    if as_json:
+        print_json({**asdict(story), "since": since})
+        return Exit.OK
+    _print_story(story, since, everything=everything)
+    return Exit.OK
+
+
+@click.command()
+@click.option("--cluster", help="Only this cluster.")
+@since_option("30d")
+@click.option("--not-measured-for", "age", metavar="LENGTH", help="Only nodes without a measurement for this long: 14d.")
+@click.option("--sort", type=click.Choice(_SORTS), default="name", show_default=True, help="level: the slowest first.")
+@limit_option()
+@database_option
+@json_option
+def nodes(  # noqa: PLR0917 - Click passes by name
+    cluster: str | None, since: str, age: str | None, sort: str, limit: int | None, database: Path, as_json: bool
+) -> int:
+    """List all nodes: last verdict, last measurement, and their level over all partners.
+
+    The level compares each test of a node with the median of all pairs in the same test; the median of these shares is
+    shown. 90 % means 10 % worse than usual, whichever direction the metric has.
+
+    \b
+    Example: hpcq nodes --sort level --since 30d
+             hpcq nodes --not-measured-for 14d
+    """
+    from hpcq.store.database import reading
+    from hpcq.store.read.nodes import node_rows
+
+    with reading(database) as connection:
+        _check_cluster(connection, cluster)
+        before = None if age is None else _moment_before(connection, age)
+        rows = node_rows(connection, stretch(connection, since), cluster)
+    found = [one for one in rows if before is None or (one.last_measured_utc or "") < before]
+    found.sort(key=_order(sort))
+    told = _EMPTY if age is None else f"each of {units.count_of(len(rows), 'node')} was measured within {age}"
+    print_rows(found[:limit], _NODE, as_json=as_json, empty=told if rows else _EMPTY)
+    _tell_cut(len(found), limit, as_json=as_json)
+    return Exit.OK
+
+
+@click.command()
+@since_option("365d")
+@click.option("--cluster", help="Only this cluster.")
+@click.option("--campaign", help="Only runs of this campaign.")
+@database_option
+@json_option
+def cost(since: str, cluster: str | None, campaign: str | None, database: Path, as_json: bool) -> int:
+    """Show what the tests cost: node-hours by month, cluster and account.
+
+    An allocation costs its nodes times the time from its start to its end. The account is the one that the cluster's file
+    named at that time; it is empty where your default account paid.
+
+    \b
+    Example: hpcq cost --since 90d
+    """
+    from hpcq.store.database import reading
+    from hpcq.store.read.cost import costs
+
+    with reading(database) as connection:
+        _check_cluster(connection, cluster)
+        found = costs(connection, stretch(connection, since), cluster, campaign)
+    rows = [{**asdict(one), "node_hours": round(one.node_hours, 3)} for one in found]
+    print_rows(rows, _COST, as_json=as_json, empty=f"no job started since {since}")
+    return Exit.OK
+
+
+_EMPTY = "no node: nothing was measured yet"
+
+
+def _print_story(story: NodeStory, since: str, *, everything: bool) -> None:
+    for word, text in _head(story, since):
+        click.echo(f"{word:<14}{text}")
+    rows = [{**asdict(one), "size_text": one.size_text} for one in story.partners]
+    shown = rows if everything else rows[:_PARTNERS_SHOWN]
+    _part(f"slowest partners since {since}", shown, _PARTNER)
+    if len(rows) > len(shown):
+        click.echo(f"and {len(rows) - len(shown)} more; --all shows them")
+    _part("recorded changes", story.changes, _CHANGE)
+    _part("events", story.events, _EVENT)
+    facts = [{"fact": name, "value": _fact(name, value)} for name, value in story.facts.items()]
+    _part(f"facts, read {_minute(story.facts_utc)}", facts, _FACT)
+
+
+def _head(story: NodeStory, since: str) -> list[tuple[str, str]]:
+    verdict = story.verdict
+    said = "none: hpcq accept gives one"
+    if verdict is not None:
+        said = f"{verdict['verdict'].replace('_', ' ')}, {_minute(verdict['decided_utc'])}: {verdict['reason']}"
+    counts = ", ".join(f"{count} {word.replace('_', ' ')}" for word, count in sorted(story.counts.items()))
+    measured = f"{counts}, since {since}; last {_minute(story.last_utc)}" if counts else f"nothing since {since}"
+    groups = ", ".join(f"{kind} {name}" for kind, name in story.groups.items())
+    lines = [("node", f"{story.cluster}/{story.node}"), ("last verdict", said), ("measured", measured)]
+    lines += [("groups", groups)] if groups else []
+    return [*lines, ("boot", story.boot_id or "not known")]
+
+
+def _fact(name: str, value: Any) -> str:
+    unit = units.unit_of(name)
+    return units.human(value, unit) if unit is not None and isinstance(value, (int, float)) else str(value)
+
+
+def _part(title: str, rows: Any, columns: tuple[Column, ...]) -> None:
+    click.echo(f"\n{title}" + ("" if rows else ": none"))
+    if rows:
+        kept = tuple(one for one in columns if any(cell(one, row) for row in rows))
+        print_rows(rows, kept)
+
+
+def _order(sort: str) -> Any:
+    from hpcq.sorting import natural
+
+    def key(one: NodeRow) -> tuple[Any, ...]:
+        named = (one.cluster, natural(one.node))
+        if sort == "level":
+            return one.level_ratio is None, one.level_ratio or 0.0, *named
+        return (one.last_measured_utc or "", *named) if sort == "measured" else named
+
+    return key
+
+
+def _moment_before(connection: Connection, age: str) -> str:
+    """The moment that long ago."""
+    from hpcq.store.time_windows import moment
+
+    return moment(connection, age, dt.datetime.now(dt.UTC))
+
+
+def _check_cluster(connection: Connection, cluster: str | None) -> None:
+    from hpcq.kernels import unknown_name
+    from hpcq.store.read.nodes import cluster_names
+
+    known = cluster_names(connection)
+    if cluster is not None and cluster not in known:
+        message, hint = unknown_name("cluster in this database", cluster, known)
+        raise UserError(f"--cluster: {message}", hint)
+
+
+def _tell_cut(count: int, limit: int | None, *, as_json: bool) -> None:
+    if limit is not None and count > limit and not as_json:
+        click.echo(f"and {count - limit} more; --limit shows more", err=True)
+
+
+def _minute(utc: str | None) -> str:
+    return f"{utc[:16].replace('T', ' ')} UTC" if utc else "never"

@@ -1,0 +1,67 @@
+"""`hpcq load` and `hpcq report`: write a run's files into the database, and its page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from hpcq.cli.options import database_option, json_option, runs_option
+from hpcq.cli.read.results import RUN_COLUMNS
+from hpcq.cli.rows import Column, print_json, print_rows
+from hpcq.errors import Exit
+
+_LOADED = (*RUN_COLUMNS[1:], Column("read_count", "read now"))
+
+
+@click.command()
+@click.argument("run", required=False)
+@database_option
+@runs_option
+@json_option
+def load(run: str | None, database: Path, runs_folder: Path, as_json: bool) -> int:
+    """Load a run's files into the database (again).
+
+    You may do this at any time and as often as you like; hpcq loads nothing twice.
+
+    \b
+    Example: hpcq load lab
+    """
+    from hpcq.runner import stages
+    from hpcq.runner.live import find_run_folder
+
+    loaded = stages.load(find_run_folder(run, runs_folder), database)
+    if as_json:
+        print_json(loaded)
+        return Exit.OK
+    print_rows(loaded["clusters"], _LOADED)
+    for one in loaded["clusters"]:
+        for note in one["notes"]:
+            click.echo(f"{one['cluster']}: {note}", err=True)
+    return Exit.OK
+
+
+@click.command()
+@click.argument("run", required=False)
+@click.option(
+    "--to", "path", type=click.Path(path_type=Path, dir_okay=False), help="The file to write. Default: in the run's folder."
+)
+@database_option
+@runs_option
+@json_option
+def report(run: str | None, path: Path | None, database: Path, runs_folder: Path, as_json: bool) -> int:
+    """Write a run's page: one HTML file that needs nothing else.
+
+    \b
+    Example: hpcq report --to report.html
+    """
+    from hpcq.reports import write_report
+    from hpcq.runner.live import find_run_folder
+
+    folder = find_run_folder(run, runs_folder)
+    written = write_report(database, folder.run_id, path or folder.report)
+    if as_json:
+        print_json({"run_id": folder.run_id, "report": str(written.absolute())})
+    else:
+        click.echo(str(written))
+    return Exit.OK

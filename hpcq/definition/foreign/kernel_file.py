@@ -1,0 +1,321 @@
+"""The description of a foreign program (kernels/described/NAME.yaml): its keys, their checks, and its `Kernel`.
+
+read_document -> types of every key (pydantic) -> options, sizes, metrics against each other -> templates tried -> Kernel
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+
+from hpcq import units
+from hpcq.definition.files.checking import QUANTITY, Line, Lines, Seconds, Section, Text, check, refuse
+from hpcq.definition.files.yamlfile import Document, Place, parse_document, read_document, shown
+from hpcq.described.commands import limit_s, programs_text, sizes
+from hpcq.described.model import Described, Reading, Ready, Server, Shape, Sizes, Steps, Table
+from hpcq.errors import UserError
+from hpcq.kernels import SIZE_OPTION, Better, Kernel, Metric, Option, OptionType, complete, option_value
+
+_NAME = r"[a-z][a-z0-9_]{0,40}"
+#: Metrics that hpcq-net takes of every program, with their help; the reader of a description adds them.
+COMMON_METRICS = (
+    ("client_cpu_ratio", Better.LOWER, "CPU time of the program at the client over its run (1.0: one core)"),
+    ("server_cpu_ratio", Better.LOWER, "CPU time of the program at the server over its run (1.0: one core)"),
+    ("client_node_cpu_ratio", Better.NONE, "busy share of all CPUs of the client's node between the snapshots"),
+    ("server_node_cpu_ratio", Better.NONE, "busy share of all CPUs of the server's node between the snapshots"),
+)
+
+
+def _small_name(value: str) -> str:
+    if not re.fullmatch(_NAME, value):
+        raise refuse(f"{shown(value)} is not a name: allowed are a-z, 0-9 and _, 41 at most, a letter first")
+    return value
+
+
+def _pattern(value: str) -> str:
+    try:
+        re.compile(value)
+    except re.error as error:
+        raise refuse(f"{shown(value)}: {error}: allowed is a regular expression") from None
+    return value
+
+
+def _as_text(value: object) -> object:
+    return f"{value:g}" if isinstance(value, (int, float)) and not isinstance(value, bool) else value
+
+
+def _column(value: str) -> str:
+    return value if value == "-" else _small_name(value)
+
+
+SmallName = Annotated[str, AfterValidator(_small_name)]
+Column = Annotated[str, AfterValidator(_column)]
+Pattern = Annotated[Line, AfterValidator(_pattern)]
+Template = Annotated[Line, BeforeValidator(_as_text), WithJsonSchema(QUANTITY)]
+
+
+class OptionSection(Section):
+    """One option of the program."""
+
+    type: Literal["integer", "number", "boolean", "choice", "name"] = Field(description="Type of its value.")
+    default: Any = Field(description="What it is when a campaign says nothing.")
+    minimum: float | int | None = Field(default=None, description="Smallest value, in the unit of the name.")
+    maximum: float | int | None = Field(default=None, description="Largest value, in the unit of the name.")
+    choices: list[Line] = Field(default=[], description="The values of a choice.")
+    help: Line = Field(default="", description="What it does.")
+
+
+class ReadySection(Section):
+    """How the server shows that it is ready."""
+
+    words: Line | None = Field(default=None, description="It writes these words.")
+    listening: bool = Field(default=False, description="Somebody listens on the port (TCP or UDP).")
+    within_s: Seconds = Field(default=5.0, gt=0, le=7, description="Within this time; at most 7 s.")
+
+
+class ServerSection(Section):
+    """The program's server."""
+
+    command: Line = Field(description="Its command line.")
+    ready: ReadySection = Field(default=ReadySection(), description="How it shows that it is ready. Default: at once.")
+    ends: bool = Field(default=False, description="It ends by itself after one client. Otherwise hpcq ends it.")
+
+
+class FailureSection(Section):
+    """What means that the program failed."""
+
+    exit_codes_allowed: list[int] = Field(default=[0], min_length=1, max_length=16, description="Exit codes of success.")
+    words: Lines = Field(default=[], description="Words in its output that mean failure, whatever the exit code.")
+
+
+class SizesSection(Section):
+    """The sizes that one run measures; each is a result of its own."""
+
+    first: Template = Field(description="The smallest, as a template over the options.")
+    last: Template = Field(description="The largest, as a template over the options.")
+    steps: Literal["doubles", "doubles and halves"] = Field(
+        default="doubles", description="1, 2, 4, 8 ...; or 1, 2, 3, 4, 6, 8, 12 ..."
+    )
+
+
+class TableSection(Section):
+    """A table in the output: rows of numbers."""
+
+    head: Pattern | None = Field(
+        default=None, description="The line above the rows; exactly one line matches. Default: the rows begin at once."
+    )
+    columns: list[Column] = Field(
+        min_length=1, description=f"Names of the columns; {SIZE_OPTION} is the size of the row, `-` is not read."
+    )
+    end: Pattern | None = Field(default=None, description="The line after the rows. Default: the end of the output.")
+
+
+class MetricSection(Section):
+    """One metric and how it is read."""
+
+    better: Literal["higher", "lower", "none"] = Field(description="Which direction is good.")
+    help: Line = Field(default="", description="What it is.")
+    json_path: Line | None = Field(default=None, alias="json", description="Where it stands in the JSON: end.streams[0].rtt.")
+    column: SmallName | None = Field(default=None, description="A column of the table.")
+    regex: Pattern | None = Field(default=None, description="Matches once in the output; its first group is the number.")
+    times: float | int = Field(default=1.0, gt=0, description="Factor to the unit of the metric's name.")
+    units: dict[str, float | int] = Field(default={}, description="Factor by the second group of `regex`.")
+    minimum: float | int | None = Field(default=0, description="Less is refused. Default: 0.")
+    maximum: float | int | None = Field(default=None, description="More is refused.")
+    required: bool = Field(default=True, description="Without it, the result is invalid.")
+
+
+class KernelFile(Section):
+    """A kernel that is somebody else's program."""
+
+    name: SmallName = Field(description="Its name in campaigns; also the name of the file.")
+    summary: Line = Field(description="What it measures, in one sentence.")
+    method: Text = Field(default="", description="What is timed, from which moment to which.")
+    shape: Literal["client and server", "MPI of two ranks"] = Field(description="Which processes it needs.")
+    program: Line = Field(description="The program: a name that PATH finds on the nodes, or a path.")
+    modules: Lines = Field(default=[], description="Modules to load before it, as in a cluster file.")
+    version: Line = Field(default="", description="Command that prints its version; its output is stored with each result.")
+    options: dict[SmallName, OptionSection] = Field(default={}, description="The options of the program, by name.")
+    server: ServerSection | None = Field(default=None, description="The server of a client and server.")
+    command: Line = Field(description="The command line of the client, or of each rank.")
+    limit_s: Template = Field(description="How long it may run, as a template over the options.")
+    failure: FailureSection = Field(default=FailureSection(), description="What means that it failed.")
+    output: Literal["output", "errors"] = Field(default="output", description="Standard output or standard error.")
+    of: Literal["client", "server"] = Field(default="client", description="Whose output is read.")
+    sizes: SizesSection | None = Field(default=None, description="With a table: one result per size.")
+    table: TableSection | None = Field(default=None, description="The table that columns refer to.")
+    metrics: dict[SmallName, MetricSection] = Field(
+        min_length=1, description="What is read, by name; the first is the main one."
+    )
+
+
+def read_kernel(path: Path, own: dict[str, Kernel]) -> Kernel:
+    """Read and check a description. own: the kernels of hpcq, whose names are taken.
+
+    Raises UserError with every complaint, one per line.
+    """
+    return _read(read_document(path), str(path), own)
+
+
+def kernel_of(text: str, path: str, own: dict[str, Kernel]) -> Kernel:
+    """The same from a text that was stored; `path` is what messages call it."""
+    return _read(parse_document(text, path), path, own)
+
+
+def _read(document: Document, path: str, own: dict[str, Kernel]) -> Kernel:
+    file = check(KernelFile, document.data, document)
+    if file is None:
+        document.raise_complaints()
+        raise UserError(f"{path}: not a description of a kernel")
+    if file.name in own:
+        document.complain(("name",), f"{file.name} is a kernel of hpcq itself: allowed is another name")
+    if file.name != Path(path).stem:
+        document.complain(("name",), f"{file.name}: allowed is {Path(path).stem}, the name of the file")
+    _check(file, document)
+    document.raise_complaints()
+    kernel = _kernel(file, path, document)
+    _try(kernel, document)
+    document.raise_complaints()
+    return kernel
+
+
+def _check(file: KernelFile, document: Document) -> None:
+    if (file.server is None) == (file.shape == Shape.CLIENT_SERVER.value):
+        allowed = "required with" if file.server is None else "not allowed with"
+        document.complain(("shape",), f"{shown(file.shape)}: the key server is {allowed} it")
+    if file.of == "server" and file.server is None:
+        document.complain(("of",), "'server': allowed is client, since there is no server")
+    ready = file.server.ready if file.server else ReadySection()
+    if ready.words is not None and ready.listening:
+        document.complain(("server", "ready"), "words and listening: allowed is one of them")
+    for name in file.metrics:
+        _check_metric(file, name, document)
+    if file.sizes is not None and (file.table is None or SIZE_OPTION not in file.table.columns):
+        document.complain(("sizes",), f"without a table that has the column {SIZE_OPTION}: allowed is one with it")
+    if file.sizes is not None and SIZE_OPTION in file.options:
+        document.complain(("options", SIZE_OPTION), "the rows of the table have this size: allowed are other options")
+
+
+def _check_metric(file: KernelFile, name: str, document: Document) -> None:
+    metric, place = file.metrics[name], ("metrics", name)
+    ways = [way for way in ("json", "column", "regex") if getattr(metric, "json_path" if way == "json" else way) is not None]
+    if len(ways) != 1:
+        document.complain(place, f"{' and '.join(ways) or 'no way to read it'}: allowed is one of json, column and regex")
+    if name in {common for common, _, _ in COMMON_METRICS}:
+        document.complain(place, "hpcq-net takes this metric itself: allowed is another name")
+    if units.unit_of(name) is None:
+        allowed = "allowed is a name that ends in its unit, such as _ns, _us, _s, _bps, _bytes, _ratio, _count, _pps"
+        document.complain(place, f"{name} has no unit: {allowed}", at_key=True)
+    columns = file.table.columns if file.table else []
+    if metric.column is not None and metric.column not in columns:
+        found = ", ".join(columns) or "none, there is no table"
+        document.complain((*place, "column"), f"{shown(metric.column)} is not a column: allowed are {found}")
+    groups = re.compile(metric.regex).groups if metric.regex is not None else 0
+    if metric.regex is not None and groups != (2 if metric.units else 1):
+        wanted = "2 with units" if metric.units else "1"
+        document.complain((*place, "regex"), f"{groups} groups: allowed is {wanted}")
+    if metric.units and metric.regex is None:
+        document.complain((*place, "units"), "without regex: allowed with it only")
+
+
+def _kernel(file: KernelFile, path: str, document: Document) -> Kernel:
+    options = [_option(name, section) for name, section in file.options.items()]
+    metrics = [Metric(name, units.unit_of(name), Better(one.better), one.help) for name, one in file.metrics.items()]
+    metrics += [Metric(name, units.unit_of(name), better, about) for name, better, about in COMMON_METRICS]
+    if file.sizes is not None:
+        about = "size of this result: a row of the table; the options say which there are"
+        options.append(Option(SIZE_OPTION, OptionType.INTEGER, "bytes", 0, 0, None, (), about))
+    kernel = Kernel(
+        name=file.name,
+        program=Path(file.program).name,
+        version="",
+        summary=file.summary,
+        method=file.method,
+        options=tuple(options),
+        metrics=tuple(metrics),
+        size_option=SIZE_OPTION if any(one.name == SIZE_OPTION for one in options) else None,
+        described=_described(file, path),
+    )
+    for option in kernel.options:
+        if option.name in file.options:
+            _check_default(kernel, option, document)
+    return kernel
+
+
+def _option(name: str, section: OptionSection) -> Option:
+    unit = units.unit_of(name)
+    bounds = (section.minimum, section.maximum)
+    return Option(name, OptionType(section.type), unit, section.default, *bounds, tuple(section.choices), section.help)
+
+
+def _check_default(kernel: Kernel, option: Option, document: Document) -> None:
+    place: Place = ("options", option.name, "default")
+    numeric = option.type in {OptionType.INTEGER, OptionType.NUMBER}
+    if numeric and (option.minimum is None or option.maximum is None):
+        document.complain(place[:2], f"{option.type.value} without minimum and maximum: allowed is with both")
+        return
+    if option.type is OptionType.CHOICE and not option.choices:
+        document.complain(place[:2], "choice without choices: allowed is a list of them")
+        return
+    try:
+        value = option_value(kernel, option, option.default)
+    except ValueError as error:
+        document.complain(place, str(error))
+        return
+    if value != option.default or isinstance(value, bool) != isinstance(option.default, bool):
+        document.complain(place, f"{shown(option.default)}: allowed is a number in the unit of the name, without its unit")
+
+
+def _described(file: KernelFile, path: str) -> Described:
+    server = None
+    if file.server is not None:
+        ready = file.server.ready
+        how = Ready.WORDS if ready.words is not None else Ready.LISTENING if ready.listening else Ready.AT_ONCE
+        server = Server(file.server.command, how, ready.words or "", ready.within_s, file.server.ends)
+    table = None if file.table is None else Table(file.table.head, tuple(file.table.columns), file.table.end)
+    sizes = file.sizes
+    return Described(
+        program=file.program,
+        shape=Shape(file.shape),
+        modules=tuple(file.modules),
+        version=file.version,
+        server=server,
+        command=file.command,
+        limit_s=file.limit_s,
+        exit_codes=tuple(file.failure.exit_codes_allowed),
+        failure_words=tuple(file.failure.words),
+        stream=file.output,
+        end=file.of,
+        table=table,
+        sizes=None if sizes is None else Sizes(SIZE_OPTION, sizes.first, sizes.last, Steps(sizes.steps)),
+        readings=tuple(_reading(name, one) for name, one in file.metrics.items()),
+        path=path,
+    )
+
+
+def _reading(name: str, one: MetricSection) -> Reading:
+    factors = tuple((unit, float(factor)) for unit, factor in one.units.items())
+    low = None if one.minimum is None else float(one.minimum)
+    high = None if one.maximum is None else float(one.maximum)
+    return Reading(name, one.json_path, one.column, one.regex, float(one.times), factors, low, high, one.required)
+
+
+def _try(kernel: Kernel, document: Document) -> None:
+    """Render every template with the defaults: a misspelt option shows here, not in a job."""
+    parameters = complete(kernel, {})
+    described = kernel.described
+    assert described is not None  # noqa: S101 - _kernel has just made it
+    for key, attempt in (("limit_s", limit_s), ("sizes", sizes)):
+        try:
+            attempt(described, parameters)
+        except UserError as error:
+            document.complain((key,), error.message.removeprefix(f"{described.path}: "), error.hint)
+    if document.complaints:
+        return
+    try:
+        programs_text([(1, kernel, parameters)])
+    except UserError as error:
+        document.complain(("command",), error.message.removeprefix(f"{described.path}: "), error.hint)

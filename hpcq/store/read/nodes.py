@@ -1,0 +1,295 @@
+"""What the database knows of nodes: one of them whole, and all of them side by side.
+
+    node_story(database, name, window)     one node: verdict, results, partners, changes, events, telling facts
+    node_rows(database, window)            every node: last verdict, last measurement, level beside the others
+
+The level of a node is the median, over its series, of what the series reached as a share of the median of all pairs in
+the same test. One slow partner moves one of many series and leaves the median alone; a slow node moves them all.
+"""
+
+# ruff: noqa: S608 - queries are put together from our own column names; values are always bound
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from hpcq.errors import UserError
+from hpcq.kernels import unknown_name
+from hpcq.sorting import natural
+from hpcq.store.database import Connection
+from hpcq.store.history import COUNTS, within
+from hpcq.store.query import median, size_text
+from hpcq.store.time_windows import Window
+
+#: Facts that people ask for first, by the end or the beginning of their names.
+_TELLING = ("kernel.release", "cpu.model", "software.os", ".driver", ".firmware", ".speed_bps", ".mtu_bytes")
+_EVENTS_SHOWN = 8
+_CHANGES_SHOWN = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Partner:
+    """One test with one partner. level_ratio: its median as a share of this node's own median in that test; 1.1 is better."""
+
+    kernel: str
+    message_bytes: int | None
+    role: str
+    partner: str
+    metric: str
+    unit: str
+    median: float
+    n: int
+    level_ratio: float
+
+    @property
+    def size_text(self) -> str:
+        """Its size for people; empty if the test has none."""
+        return size_text(self.message_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStory:
+    """One node. counts: results by outcome in the stretch. verdict: the last one in the ledger; None: never judged."""
+
+    cluster: str
+    node: str
+    verdict: dict[str, Any] | None
+    boot_id: str | None
+    counts: dict[str, int]
+    first_utc: str | None
+    last_utc: str | None
+    partners: tuple[Partner, ...]
+    changes: tuple[dict[str, Any], ...]
+    events: tuple[dict[str, Any], ...]
+    groups: dict[str, str]
+    facts: dict[str, Any]
+    facts_utc: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    """One node beside the others. level_ratio: see the module; None: not measured in the stretch, or with no one to compare."""
+
+    cluster: str
+    node: str
+    verdict: str | None
+    last_measured_utc: str | None
+    result_count: int
+    partner_count: int
+    level_ratio: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class _SeriesMedian:
+    test: tuple[Any, ...]
+    client: str
+    server: str
+    value: float
+    better: str
+    n: int
+
+
+def find_node(database: Connection, name: str) -> tuple[str, str, int]:
+    """Cluster, name and key of a node; `name` may be CLUSTER/NODE. Raises UserError that names the nearest."""
+    rows = database.execute(
+        "SELECT c.name, n.name, n.node_id FROM node n JOIN cluster c ON c.cluster_id = n.cluster_id"
+    ).fetchall()
+    fitting = [row for row in rows if name in {row[1], f"{row[0]}/{row[1]}"}]
+    if len(fitting) == 1:
+        return str(fitting[0][0]), str(fitting[0][1]), int(fitting[0][2])
+    if fitting:
+        clusters = ", ".join(f"{row[0]}/{row[1]}" for row in fitting)
+        raise UserError(f"{name!r} is a node of several clusters: {clusters}", "write the cluster before it")
+    message, hint = unknown_name("node in this database", name, sorted({str(row[1]) for row in rows}, key=natural)[:40])
+    raise UserError(message, hint)
+
+
+def node_story(database: Connection, name: str, window: Window) -> NodeStory:
+    """Everything about one node. Raises UserError for a node that the database does not know."""
+    cluster, node, node_id = find_node(database, name)
+    verdict = database.execute(
+        "SELECT verdict, reason, decided_utc, run FROM v_ledger WHERE cluster = ? AND kind = 'node' AND name = ?",
+        (cluster, node),
+    ).fetchone()
+    boot = database.execute(
+        "SELECT boot_id FROM node_boot WHERE node_id = ? ORDER BY last_seen_utc DESC LIMIT 1", (node_id,)
+    ).fetchone()
+    counts, first, last = _counts(database, node_id, window)
+    facts = database.execute(
+        "SELECT fact, value, read_utc FROM v_latest_facts WHERE node_id = ? ORDER BY fact", (node_id,)
+    ).fetchall()
+    return NodeStory(
+        cluster=cluster,
+        node=node,
+        verdict=dict(verdict) if verdict else None,
+        boot_id=boot[0] if boot else None,
+        counts=counts,
+        first_utc=first,
+        last_utc=last,
+        partners=tuple(_partners(database, node_id, window)),
+        changes=tuple(_changes(database, cluster, node)),
+        events=tuple(_events(database, cluster, node)),
+        groups={str(row[0]): str(row[1]) for row in database.execute(_GROUPS, (node_id,))},
+        facts={row[0]: row[1] for row in facts if _tells(str(row[0]))},
+        facts_utc=facts[0][2] if facts else None,
+    )
+
+
+_GROUPS = 'SELECT kind, "group" FROM v_groups WHERE node_id = ? ORDER BY kind'
+
+
+def node_rows(database: Connection, window: Window, cluster: str | None = None) -> list[NodeRow]:
+    """Every node of the database, or of one cluster, by name. The stretch bounds what is counted and compared."""
+    levels: dict[tuple[str, str], list[float]] = {}
+    partners: dict[tuple[str, str], set[str]] = {}
+    counts: dict[tuple[str, str], int] = {}
+    for test, members in _by_test(_series_medians(database, window, cluster)).items():
+        reference = median([one.value for one in members])
+        for one in members:
+            ends = ((test[0], one.client), (test[3][-1], one.server))
+            for key, (_, other) in zip(ends, reversed(ends), strict=True):
+                counts[key] = counts.get(key, 0) + one.n
+                partners.setdefault(key, set()).add(other)
+                ratio = _level(one, reference)
+                if ratio is not None and len(members) > 1:
+                    levels.setdefault(key, []).append(ratio)
+    found = []
+    for row in database.execute(
+        "SELECT cluster, node, verdict, node_id FROM v_nodes WHERE ?1 IS NULL OR cluster = ?1", (cluster,)
+    ).fetchall():
+        key = (str(row["cluster"]), str(row["node"]))
+        level = median(levels[key]) if key in levels else None
+        last = _last_measured(database, int(row["node_id"]))
+        found.append(NodeRow(*key, row["verdict"], last, counts.get(key, 0), len(partners.get(key, ())), level))
+    return sorted(found, key=lambda one: (one.cluster, natural(one.node)))
+
+
+def _counts(database: Connection, node_id: int, window: Window) -> tuple[dict[str, int], str | None, str | None]:
+    condition, bound = within(window)
+    rows = database.execute(
+        "SELECT x.outcome, count(*), min(x.started_utc), max(x.started_utc) FROM result x JOIN job j ON j.job_id = x.job_id"
+        " WHERE x.final = 1 AND x.series_id IN"
+        " (SELECT series_id FROM series WHERE client_node_id = :node OR server_node_id = :node)"
+        f" AND ({condition} OR x.started_utc IS NULL AND :all) GROUP BY x.outcome",
+        {"node": node_id, "all": window.from_utc is None and window.until_utc is None, **bound},
+    ).fetchall()
+    measured = [row for row in rows if row[0] == "measured"]
+    return {str(row[0]): int(row[1]) for row in rows}, *(measured[0][2:] if measured else (None, None))
+
+
+def _last_measured(database: Connection, node_id: int) -> str | None:
+    """The newest measurement of a node, from the newest of each of its series: no more than one look at an index each."""
+    row = database.execute(
+        "SELECT max((SELECT x.started_utc FROM result x WHERE x.series_id = s.series_id AND x.final = 1"
+        " AND x.outcome = 'measured' ORDER BY x.started_utc DESC LIMIT 1))"
+        " FROM series s WHERE s.client_node_id = ?1 OR s.server_node_id = ?1",
+        (node_id,),
+    ).fetchone()
+    return row[0] if row else None
+
+
+def _partners(database: Connection, node_id: int, window: Window) -> list[Partner]:
+    """This node's tests by partner, furthest on the bad side of its own median in the same test first."""
+    tests = _by_test(_series_medians(database, window, None, node_id), at_node=node_id, database=database)
+    found = []
+    for test, members in tests.items():
+        reference = median([one.value for one in members])
+        for one in members:
+            ratio = _level(one, reference)
+            if ratio is not None:
+                _, kernel, message_bytes, _, metric, unit, role = test
+                partner = one.server if role == "client" else one.client
+                found.append(Partner(kernel, message_bytes, role, partner, metric, unit, one.value, one.n, ratio))
+    return sorted(found, key=lambda one: (one.level_ratio, natural(one.partner), one.kernel, one.role))
+
+
+def _series_medians(
+    database: Connection, window: Window, cluster: str | None, node_id: int | None = None
+) -> list[_SeriesMedian]:
+    """The median of each series' main metric in the stretch."""
+    condition, bound = within(window)
+    of_node = "" if node_id is None else " AND (se.client_node_id = :node OR se.server_node_id = :node)"
+    query = (
+        "SELECT x.series_id, m.value FROM result x JOIN series se ON se.series_id = x.series_id"
+        " JOIN kernel k ON k.kernel_id = se.kernel_id"
+        " JOIN metric m ON m.result_id = x.result_id AND m.metric_name_id = k.main_metric_name_id"
+        f" WHERE {COUNTS}{of_node} AND {condition}"
+    )
+    values: dict[int, list[float]] = {}
+    cursor = database.cursor()
+    cursor.row_factory = None
+    for series_id, value in cursor.execute(query, {**bound, "node": node_id}):
+        values.setdefault(series_id, []).append(value)
+    heads = database.execute(
+        "SELECT s.series_id, s.client_cluster, s.server_cluster, s.kernel, s.parameters, s.client, s.server, s.network,"
+        " s.toolchain, mn.name AS metric, mn.unit, mn.better,"
+        " (SELECT ps.message_bytes FROM result x JOIN parameter_set ps ON ps.parameter_set_id = x.parameter_set_id"
+        "  WHERE x.series_id = s.series_id LIMIT 1) AS message_bytes"
+        " FROM v_series s JOIN kernel k ON k.name = s.kernel JOIN metric_name mn ON mn.metric_name_id = k.main_metric_name_id"
+    )
+    found = []
+    for row in heads:
+        if row["series_id"] in values and cluster in {None, row["client_cluster"], row["server_cluster"]}:
+            same = (row["parameters"], row["network"], row["toolchain"], row["server_cluster"])
+            test = (row["client_cluster"], row["kernel"], row["message_bytes"], same, row["metric"], row["unit"])
+            here = values[row["series_id"]]
+            found.append(_SeriesMedian(test, row["client"], row["server"], median(here), row["better"], len(here)))
+    return found
+
+
+def _by_test(
+    found: Iterable[_SeriesMedian], at_node: int | None = None, database: Connection | None = None
+) -> dict[tuple[Any, ...], list[_SeriesMedian]]:
+    """Series by test; with a node also by its role, which the last word of the key says."""
+    name = None
+    if at_node is not None and database is not None:
+        name = str(database.execute("SELECT name FROM node WHERE node_id = ?", (at_node,)).fetchone()[0])
+    tests: dict[tuple[Any, ...], list[_SeriesMedian]] = {}
+    for one in found:
+        role = () if name is None else ("client" if one.client == name else "server",)
+        tests.setdefault((*one.test, *role), []).append(one)
+    return tests
+
+
+def _level(one: _SeriesMedian, reference: float) -> float | None:
+    """How good a series is beside a reference: above 1 is better, whichever direction its metric has."""
+    if one.better not in {"higher", "lower"} or one.value <= 0 or reference <= 0:
+        return None
+    return one.value / reference if one.better == "higher" else reference / one.value
+
+
+def _changes(database: Connection, cluster: str, node: str) -> list[dict[str, Any]]:
+    rows = database.execute(
+        "SELECT change_id, state, direction, at_utc, kernel, client, server, metric, before, after, unit, ratio, cause"
+        " FROM v_changes WHERE cluster = ?1 AND (client = ?2 OR server = ?2) ORDER BY at_utc DESC, change_id LIMIT ?3",
+        (cluster, node, _CHANGES_SHOWN),
+    )
+    return [dict(row) for row in rows]
+
+
+def _events(database: Connection, cluster: str, node: str) -> list[dict[str, Any]]:
+    rows = database.execute(
+        "SELECT kind, started_utc, ended_utc, node, note, who FROM v_events WHERE cluster = ?1 AND (node = ?2 OR node IS NULL)"
+        " AND run IS NULL ORDER BY started_utc DESC LIMIT ?3",
+        (cluster, node, _EVENTS_SHOWN),
+    )
+    return [dict(row) for row in rows]
+
+
+def _tells(fact: str) -> bool:
+    return fact.startswith(_TELLING) or fact.endswith(_TELLING)
+
+
+def cluster_names(database: Connection) -> list[str]:
+    """The clusters of this database."""
+    return [str(row[0]) for row in database.execute("SELECT name FROM cluster ORDER BY name")]
+
+
+def node_groups(database: Connection) -> dict[tuple[str, str], list[str]]:
+    """The groups of each node now, by cluster and name: `leaf s1`."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for cluster, node, kind, group in database.execute('SELECT cluster, node, kind, "group" FROM v_groups'):
+        found.setdefault((str(cluster), str(node)), []).append(f"{kind} {group}")
+    return found

@@ -1,0 +1,194 @@
+/* See programs.h. */
+#include "programs/programs.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { VERSION_BYTES_MAX = 2000 };
+static const double version_limit_s = 2;
+
+static bool ready_read(const char *value, enum ready *ready)
+{
+    static const char *const names[] = {"at_once", "words", "listening"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (!strcmp(value, names[i])) {
+            *ready = (enum ready)i;
+            return true;
+        }
+    return false;
+}
+
+static bool seconds_read(const char *value, double *seconds)
+{
+    char *end = NULL;
+    *seconds = strtod(value, &end);
+    return end != value && !*end && *seconds > 0 && *seconds <= 86400;
+}
+
+static bool code_read(const char *value, struct foreign *foreign)
+{
+    char *end = NULL;
+    long code = strtol(value, &end, 10);
+    if (end == value || *end || code < 0 || code > 255 || foreign->code_count == PROGRAM_CODES_MAX)
+        return false;
+    foreign->codes[foreign->code_count++] = (int)code;
+    return true;
+}
+
+static bool record_read(const char *key, const char *value, struct foreign *foreign)
+{
+    struct {
+        const char *key;
+        struct words *words;
+    } const lists[] = {{"failure_words", &foreign->failure_words},
+                       {"version", &foreign->version},
+                       {"server", &foreign->server},
+                       {"client", &foreign->client}};
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
+        if (!strcmp(key, lists[i].key)) {
+            words_add(lists[i].words, value);
+            return true;
+        }
+    if (!strcmp(key, "name"))
+        return (size_t)snprintf(foreign->name, sizeof foreign->name, "%s", value) < sizeof foreign->name;
+    if (!strcmp(key, "limit_s"))
+        return seconds_read(value, &foreign->limit_s);
+    if (!strcmp(key, "ready_s"))
+        return seconds_read(value, &foreign->ready_s);
+    if (!strcmp(key, "ready"))
+        return ready_read(value, &foreign->ready);
+    if (!strcmp(key, "ready_words")) {
+        free(foreign->ready_words);
+        return (foreign->ready_words = strdup(value)) != NULL;
+    }
+    if (!strcmp(key, "server_ends"))
+        return (foreign->server_ends = !strcmp(value, "yes")) || !strcmp(value, "no");
+    return !strcmp(key, "exit_code") && code_read(value, foreign);
+}
+
+/* One line; *here says whether the records before it are those of the wanted test. */
+static bool line_read(char *line, unsigned long line_no, unsigned long test_no, bool *here, bool *found,
+                      struct foreign *foreign)
+{
+    char *value = strchr(line, ' '), empty[] = "";
+    if (value)
+        *value++ = '\0';
+    else
+        value = empty;
+    if (line_no == 1)
+        return !strcmp(line, "programs") && !strcmp(value, "1");
+    if (!strcmp(line, "program")) {
+        char *end = NULL;
+        *here = strtoul(value, &end, 10) == test_no;
+        *found = *found || *here;
+        return end != value && !*end;
+    }
+    return !*here || record_read(line, value, foreign);
+}
+
+bool foreign_read(const char *path, unsigned long test_no, struct foreign *foreign, struct failure *failure)
+{
+    char *line = NULL;
+    size_t size = 0;
+    unsigned long line_no = 0;
+    bool here = false, found = false, ok = true;
+    *foreign = (struct foreign){.test_no = test_no, .limit_s = 60, .ready_s = 5};
+    if (!path)
+        return fail(failure, EXIT_USAGE, "programs-file: found nothing: allowed: the file of the job's programs");
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return fail_system(failure, "programs-file: %s", path);
+    for (ssize_t length; ok && (length = getline(&line, &size, file)) >= 0;) {
+        if (length && line[length - 1] == '\n')
+            line[length - 1] = '\0';
+        ok = line_read(line, ++line_no, test_no, &here, &found, foreign);
+    }
+    fclose(file);
+    if (!ok)
+        fail(failure, EXIT_USAGE, "%s:%lu: found %.64s: allowed: a record of a programs file", path, line_no, line);
+    free(line);
+    if (ok && !found)
+        fail(failure, EXIT_USAGE, "%s: found no program %lu", path, test_no);
+    if (!foreign->code_count)
+        foreign->code_count = 1; /* 0 */
+    return !failure->failed;
+}
+
+void foreign_free(struct foreign *foreign)
+{
+    free(foreign->ready_words);
+    words_free(&foreign->failure_words);
+    words_free(&foreign->version);
+    words_free(&foreign->server);
+    words_free(&foreign->client);
+}
+
+void foreign_fill(const struct words *words, const struct places *places, struct words *filled)
+{
+    char port[16];
+    snprintf(port, sizeof port, "%u", places->port);
+    const struct {
+        const char *name, *value;
+    } known[] = {{"{address}", places->address}, {"{client_address}", places->client_address}, {"{port}", port}};
+    for (size_t i = 0; i < words->count; i++) {
+        struct text word = {0};
+        for (const char *s = words->list[i]; *s;) {
+            size_t length = 0;
+            for (size_t k = 0; k < sizeof known / sizeof known[0] && !length; k++)
+                if (known[k].value && !strncmp(s, known[k].name, strlen(known[k].name))) {
+                    length = strlen(known[k].name);
+                    text_print(&word, "%s", known[k].value);
+                }
+            if (!length)
+                text_add(&word, s, 1);
+            s += length ? length : 1;
+        }
+        words_add(filled, text_string(&word));
+        text_free(&word);
+    }
+}
+
+void foreign_version(const struct foreign *foreign, struct text *version)
+{
+    struct child child = {0};
+    struct failure failure = {0};
+    if (!foreign->version.count)
+        return;
+    if (!child_start(&child, &foreign->version, &failure)) {
+        text_print(version, "%s", failure.message);
+        return;
+    }
+    child_wait(&child, version_limit_s);
+    for (size_t i = 0; i < 2 && version->length < VERSION_BYTES_MAX; i++) {
+        size_t room = VERSION_BYTES_MAX - version->length;
+        text_add(version, text_string(&child.streams[i]),
+                 child.streams[i].length < room ? child.streams[i].length : room);
+    }
+    while (version->length && version->data[version->length - 1] == '\n')
+        version->data[--version->length] = '\0';
+    child_free(&child);
+}
+
+bool foreign_succeeded(const struct foreign *foreign, const struct child *child, struct failure *failure)
+{
+    char last[200];
+    bool accepted = false;
+    child_last_words(child, last, sizeof last);
+    if (child->timed_out)
+        return fail(failure, EXIT_PEER, "%s: ended at its limit of %g s; it said last: %s", foreign->name,
+                    foreign->limit_s, last);
+    for (size_t i = 0; i < foreign->code_count; i++)
+        accepted = accepted || foreign->codes[i] == child_code(child);
+    if (!accepted)
+        return fail(failure, EXIT_PEER, "%s: exit code %d; it said last: %s", foreign->name, child_code(child), last);
+    for (size_t i = 0; i < foreign->failure_words.count; i++)
+        for (size_t s = 0; s < 2; s++)
+            if (strstr(text_string(&child->streams[s]), foreign->failure_words.list[i]))
+                return fail(failure, EXIT_PEER, "%s: it said: %s; last: %s", foreign->name,
+                            foreign->failure_words.list[i], last);
+    return true;
+}

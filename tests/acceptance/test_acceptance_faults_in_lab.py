@@ -1,0 +1,102 @@
+"""Faults that once passed acceptance, on a real Slurm: an MTU black hole, a wrong MTU, everything slower."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lab.campaigns_in_lab import Desk
+from tests.lab.lab_fixture import RunningLab, lab_command
+
+pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.timeout(1500)]
+
+SHAPE = ("--nodes", "6", "--leaves", "3", "--node-rate", "50mbit", "--uplink-rate", "100mbit")
+CAMPAIGN = """clusters: [alpha]
+pairs: {rounds: 5}
+allocation: whole
+repetitions: 3
+tests:
+  - {kernel: tcp_stream, parameters: {duration_s: 100ms, warmup_s: 50ms, send_buffer_bytes: 64KiB}}
+  - {kernel: udp_pingpong, parameters: {message_bytes: 1472, duration_s: 100ms, warmup_s: 50ms}}"""
+#: Packets above 1,400 bytes vanish without a word, as behind a switch port with a small MTU.
+BLACK_HOLE = (
+    "nft add table inet hole && nft add chain inet hole out '{ type filter hook output priority 0; }'"
+    " && nft add rule inet hole out meta length gt 1400 drop"
+)
+MENDED = "nft delete table inet hole; ip link set eth0 mtu 1500"
+
+
+@pytest.fixture(scope="module")
+def lab6() -> Iterator[RunningLab]:
+    name = f"faults-{os.getpid()}"
+    try:
+        lab_command("up", "--name", name, *SHAPE, timeout_s=180)
+        yield RunningLab(name)
+    finally:
+        lab_command("down", "--name", name)
+
+
+def desk_with_baseline(folder: Path, lab: RunningLab) -> Desk:
+    made = Desk(folder, lab)
+    made.campaign(CAMPAIGN, "accept")
+    made.hpcq("run", "campaign.yaml", timeout_s=600)
+    made.hpcq("baseline", "set", "good", "latest", "--why", "first light")
+    return made
+
+
+def accept(desk: Desk) -> dict[str, Any]:
+    done = desk.hpcq("accept", "campaign.yaml", "--against", "good", "--all", "--json", expect=None, timeout_s=600)
+    [cluster] = json.loads(done.stdout)["clusters"]
+    return cluster  # type: ignore[no-any-return]
+
+
+def at_fault(cluster: dict[str, Any]) -> set[str]:
+    judged = [*cluster["clusters"], *cluster["nodes"], *cluster["links"], *cluster["groups"]]
+    return {one["name"].removeprefix("alpha-") for one in judged if one["verdict"] in {"failed", "degraded"}}
+
+
+def reason_of(cluster: dict[str, Any], name: str) -> str:
+    return next(str(one["reason"]) for one in cluster["nodes"] if one["name"] == f"alpha-{name}")
+
+
+def test_an_mtu_black_hole_fails_with_the_reason_of_its_tests(lab6: RunningLab, tmp_path: Path) -> None:
+    desk = desk_with_baseline(tmp_path, lab6)
+    lab6.exec("alpha/n02", "sh", "-c", BLACK_HOLE)
+    try:
+        found = accept(desk)
+    finally:
+        lab6.exec("alpha/n02", "sh", "-c", MENDED)
+    assert at_fault(found) == {"n02"}
+    assert "brings nothing" in reason_of(found, "n02")
+    assert {one["name"] for one in found["nodes"] if one["verdict"] == "pass"}.isdisjoint({"alpha-n02"})
+
+
+def test_a_wrong_mtu_is_named_by_accept_and_by_blame(lab6: RunningLab, tmp_path: Path) -> None:
+    desk = desk_with_baseline(tmp_path, lab6)
+    lab6.exec("alpha/n02", "ip", "link", "set", "eth0", "mtu", "1300")
+    try:
+        found = accept(desk)
+        blamed = json.loads(desk.hpcq("blame", "--json", expect=None).stdout)
+    finally:
+        lab6.exec("alpha/n02", "sh", "-c", "ip link set eth0 mtu 1500")
+    assert at_fault(found) == {"n02"}
+    assert "MTU of 1300" in reason_of(found, "n02")
+    assert "MTU of 1300" in blamed["flaws"]["alpha-n02"]
+
+
+def test_everything_slower_is_said_of_the_cluster(lab6: RunningLab, tmp_path: Path) -> None:
+    desk = desk_with_baseline(tmp_path, lab6)
+    for number in range(1, 7):
+        lab6.command("slow", f"alpha/n0{number}", "--rate", "25mbit")
+    try:
+        found = accept(desk)
+    finally:
+        lab6.command("mend", "alpha")
+    assert at_fault(found) == {"alpha"}
+    assert "slower since run" in found["clusters"][0]["reason"]
+    assert found["commands"] == []

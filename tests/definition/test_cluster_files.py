@@ -1,0 +1,184 @@
+"""Cluster files: what is read from them, and every complaint with its exact words."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hpcq.definition.budget import Budget
+from hpcq.definition.model import Mpi, Ports, Reach
+from tests.definition.definition_texts import GOOD, SLURM, TESTS, cluster_says, here, read, read_alpha
+
+FIXTURES = (here,)  # pytest looks for them in this module
+pytestmark = pytest.mark.fast
+
+
+def test_lab_cluster(here: Path) -> None:
+    cluster = read_alpha(
+        "{name: alpha, scheduler: slurm, reach: {ssh: alpha-head, ssh_config: /run/hpcq-lab/x/ssh_config}, partition: main,"
+        " account: lab, interface: eth0, ports: 20000-20999, work_directory: /work,"
+        " mpi: {compiler: mpicc, launch: srun --mpi=pmix}, environment: {OMPI_MCA_mpi_yield_when_idle: 1}}"
+    )
+    assert cluster.reach == Reach("alpha-head", "/run/hpcq-lab/x/ssh_config")
+    assert not cluster.reach.here
+    assert cluster.mpi == Mpi("mpicc", ("srun", "--mpi=pmix"))
+    assert (cluster.ports, str(cluster.ports)) == (Ports(20000, 20999), "20000-20999")
+    assert cluster.environment == {"OMPI_MCA_mpi_yield_when_idle": "1"}
+    assert (cluster.nodes, cluster.qos, cluster.launcher) == ((), None, None)
+    assert (cluster.patience_s, cluster.poll_interval_s) == (600.0, 5.0)
+
+
+def test_local_cluster(here: Path) -> None:
+    cluster = read_alpha("{name: alpha, scheduler: local, nodes: 3, mpi: {}}")
+    assert cluster.nodes == ("local-1", "local-2", "local-3")
+    assert (cluster.interface, cluster.reach.here, cluster.work_directory) == ("lo", True, None)
+    assert cluster.mpi == Mpi("mpicc", ("mpirun", "-np", "2"))
+    assert read_alpha("{name: alpha, scheduler: local, reach: here, nodes: [x, y]}").nodes == ("x", "y")
+
+
+def test_environment_is_taken_as_written(here: Path) -> None:
+    cluster = read_alpha(SLURM + "environment: {A: 08, B: 1.10, C: true, D: 0x1F, E: 'x', F: no, G: 1_000}\n")
+    assert cluster.environment == {"A": "08", "B": "1.10", "C": "true", "D": "0x1F", "E": "x", "F": "no", "G": "1_000"}
+
+
+def test_hostile_texts_survive(here: Path) -> None:
+    value = "a b'c\"d $(touch /tmp/x) `id`\n;|&\\ é"
+    cluster = read_alpha(
+        SLURM
+        + f"environment: {{A: {json.dumps(value)}}}\n"
+        + 'work_directory: "/data/a b\'c$(id)"\n'
+        + 'extra_directives: ["--comment=it\'s $(id)"]\n'
+        + 'modules: "x; rm -rf /"\nmpi: {launch: "srun --mpi=\'pmix x\' $(id)"}\n'
+    )
+    assert cluster.environment == {"A": value}
+    assert cluster.work_directory == "/data/a b'c$(id)"
+    assert cluster.extra_directives == ("--comment=it's $(id)",)
+    assert cluster.modules == ("x; rm -rf /",)
+    assert cluster.mpi is not None
+    assert cluster.mpi.launch == ("srun", "--mpi=pmix x", "$(id)")
+
+
+def test_budget_of_both_files(here: Path) -> None:
+    campaign = read(GOOD + TESTS + "budget: {nodes_at_most: 4, node_share_ratio: 0.5}\n")
+    cluster = read_alpha(SLURM + "budget: {jobs_at_most: 100, nodes_at_most: 8, node_share_ratio: 0.25}\n")
+    assert campaign.budget_on(cluster) == Budget(100, 4, 0.25, None)
+    assert campaign.budget_on(read_alpha(SLURM)) == Budget(32, 4, 0.5, None)
+    assert read(GOOD + TESTS).budget_on(cluster) == cluster.budget
+
+
+# -- complaints ----------------------------------------------------------------------------------------------------------
+
+
+SLURM_KEYS = "partition, account, qos, reservation, constraint, extra_directives, instance, launcher"
+ELSEWHERE = "the job would run where hpcq does not look for it: describe that cluster in a file of its own"
+
+
+@pytest.mark.parametrize(
+    ("key", "who"),
+    [
+        ("partition: p", "slurm has"),
+        ("qos: normal", "slurm has"),
+        ("place: excl", "pbs has"),
+        ("launcher: ssh {node}", "slurm and pbs have"),
+        ("extra_directives: [--x]", "slurm and pbs have"),
+    ],
+)
+def test_a_key_of_another_scheduler_names_the_keys_that_there_are(here: Path, key: str, who: str) -> None:
+    found = cluster_says(f"name: alpha\nscheduler: local\n{key}\n")
+    name = key.partition(":")[0]
+    assert f"{name}: scheduler local has no such key, {who}: the keys that local has are nodes" in "\n".join(found)
+
+
+def test_several_partitions_are_one_word_or_a_list(here: Path) -> None:
+    for text in ("[a, b]", "'a,b'"):
+        assert read_alpha(SLURM + f"partition: {text}\n").partition == "a,b"
+    assert read_alpha(SLURM + "instance: {SLURM_CONF: /etc/b/slurm.conf}\n").instance == {"SLURM_CONF": "/etc/b/slurm.conf"}
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("partitions: a", "partitions: not a key here: the nearest is partition"),
+        ("nodes: 2",
+         f"nodes: scheduler slurm has no such key, local has: the keys that slurm has are {SLURM_KEYS}"),
+        ("instance: {SLURM_JWT: x}", "SLURM_JWT: allowed are SLURM_CONF, SLURM_CONF_SERVER"),
+        ("extra_directives: [--clusters=b]", f"extra_directives: '--clusters=b': {ELSEWHERE}"),
+        ("extra_directives: [-Mb]", f"extra_directives: '-Mb': {ELSEWHERE}"),
+        ("extra_directives: [--clusters b]", f"extra_directives: '--clusters b': {ELSEWHERE}"),
+        ("extra_directives: [--wait]",
+         "extra_directives: '--wait': the submit command would wait for the job, and hpcq for the command"),
+        ("extra_directives: [-H]", "extra_directives: '-H': a held job never starts: hpcq would wait for it in vain"),
+        ("extra_directives: [--parti=b]", "extra_directives: '--parti=b': the key partition of this file says it"),
+        ("partition: [a, 'b,c']", "partition: a list: allowed are one word, or a list of words"),
+        ("partition: 'a,,b'", "partition: 'a,,b': allowed are one word, or words joined by commas, none of them empty"),
+        ("poll_interval_s: 100ms",
+         "poll_interval_s: 0.1 s is below the minimum 1 s: hpcq asks a batch system at most once per second"),
+        ("patience_s: -1", "patience_s: -1 is below the minimum 0"),
+        ("ports: 20000", "ports: 20000: allowed is FIRST-LAST within 1024-65535, like 20000-20999"),
+        ("ports: 80-90", "ports: '80-90': allowed is FIRST-LAST within 1024-65535, like 20000-20999"),
+        ("ports: 3000-2000", "ports: '3000-2000': allowed is FIRST-LAST within 1024-65535, like 20000-20999"),
+        ("reach: there", "reach: 'there': allowed are here, and {ssh: HOST, ssh_config: FILE}"),
+        ("reach: {}", "reach: keys with values: allowed are here, and {ssh: HOST, ssh_config: FILE}"),
+        ("work_directory: work", "work_directory: 'work': allowed is a folder on the cluster written out from / on"),
+        ('work_directory: "/a\\nb"', "work_directory: '/a\\nb' holds the control character '\\n': allowed is one line of text"),
+        ("environment: {A B: 1}",
+         "environment: 'A B' is not a variable's name: allowed are letters, digits and _, no digit first"),
+        ("environment: {A: [1]}", "A: a list: allowed is a text"),
+        ("environment: {A: }", "A: nothing: allowed is a text"),
+        ('environment: {A: "\\0"}', "A: '\\x00' holds a NUL byte: allowed is any other text"),
+        ('extra_directives: ["--comment=a\\n#SBATCH --wrap=x"]',
+         "extra_directives: '--comment=a\\n#SBATCH --wrap=x' holds the control character '\\n': allowed is one line of text"),
+        ('extra_directives: ["--comment=a\\0"]',
+         "extra_directives: '--comment=a\\x00' holds the control character '\\x00': allowed is one line of text"),
+        ("extra_directives: ['#SBATCH --x']",
+         "extra_directives: '#SBATCH --x': write the option alone, like --licenses=fs, without the # word before it"),
+        ("extra_directives: [licenses=fs]",
+         "extra_directives: 'licenses=fs': allowed are options of the submit command, like --licenses=fs"),
+        ("extra_directives: [--time=5]", "extra_directives: '--time=5': hpcq sets --time itself for every job"),
+        ("extra_directives: [--account x]", "extra_directives: '--account x': the key account of this file says it"),
+        ("launcher: ssh", "launcher: 'ssh' does not say which node: write {node} where its name belongs"),
+        ("launcher: \"ssh 'x\"",
+         "launcher: \"ssh 'x\": No closing quotation: allowed are words as a shell would read them, or a list of words"),
+        ("launcher: ssh {node} {rank}", "launcher: {rank} means nothing here: allowed are {node}"),
+        ("mpi: {launch: 'mpirun -H {node}'}",
+         "launch: {node} means nothing here: allowed are {count}, {nodes}, {hostfile}, {client}, {server}"),
+        ("mpi: {launch: []}", "launch: 0 given: at least 1 needed"),
+        ("mpi: mpicc", "mpi: 'mpicc': allowed is keys with values"),
+        ("account: it's", "account: \"it's\": allowed are letters, digits and ._@+:,/%=- (no spaces, quotes or shell signs)"),
+        ("account: -x", "account: '-x': allowed are letters, digits and ._@+:,/%=- (no spaces, quotes or shell signs)"),
+        ("modules: [1]", "modules: 1: allowed is a text (in quotes)"),
+        ("budget: 3", "budget: 3: allowed is keys with values"),
+    ],
+)  # fmt: skip
+def test_refused_keys_of_a_cluster(here: Path, line: str, message: str) -> None:
+    assert cluster_says(SLURM + line + "\n") == [f"alpha.yaml:4: {message}"]
+
+
+@pytest.mark.parametrize(
+    ("text", "messages"),
+    [
+        ("{}", ["name: missing: this key is required", "scheduler: missing: this key is required"]),
+        ("{name: beta, scheduler: local}", ["name: 'beta', but the file is alpha.yaml: it must be called beta.yaml"]),
+        ("{name: alpha, scheduler: lsf}", ["scheduler: 'lsf': allowed are 'slurm', 'pbs' or 'local'"]),
+        ("{name: alpha, scheduler: slurm}", ["interface: missing: name the network interface to measure, like eth0 or ib0"]),
+        ("{name: alpha, scheduler: slurm, interface: 'eth0; id'}",
+         ["interface: 'eth0; id' is not an interface: allowed are names like eth0, ib0, bond0.7, at most 15 characters"]),
+        ("{name: alpha, scheduler: slurm, interface: eth0, reach: {ssh: h}}",
+         ["work_directory: missing: with reach ssh, name a folder there that all nodes see"]),
+        ("{name: alpha, scheduler: slurm, interface: eth0, work_directory: /w, reach: {ssh: -oProxyCommand=id}}",
+         ["ssh: '-oProxyCommand=id' is not a host: allowed is a name as in `ssh NAME`, best one of your ssh configuration"]),
+        ("{name: alpha, scheduler: slurm, interface: eth0, work_directory: /w, reach: {ssh: h, ssh_config: c}}",
+         ["ssh_config: 'c': allowed is a file on this machine written out from / or ~/ on"]),
+        ("{name: alpha, scheduler: local, work_directory: /w, reach: {ssh: h}}",
+         ["reach: scheduler local plays nodes on this machine: allowed is here"]),
+        ("{name: alpha, scheduler: local, nodes: 1}", ["nodes: 1: allowed are 2 to 64 nodes, or a list of names"]),
+        ("{name: alpha, scheduler: local, nodes: [a]}", ["nodes: a: at least two different names are needed"]),
+        ("{name: alpha, scheduler: local, nodes: [a, a]}", ["nodes: a, a: at least two different names are needed"]),
+        ("{name: alpha, scheduler: local, nodes: [a, 'b c']}",
+         ["nodes: 'b c' is not a node name: allowed are letters, digits and ._-"]),
+    ],
+)  # fmt: skip
+def test_refused_clusters(here: Path, text: str, messages: list[str]) -> None:
+    assert cluster_says(text + "\n") == [f"alpha.yaml:1: {message}" for message in messages]

@@ -1,0 +1,249 @@
+"""hpcq show and hpcq facts over a loaded run, and the page about evidence."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from hpcq.cli.read.facts import facts
+from hpcq.cli.read.show import show
+from hpcq.errors import UserError
+from hpcq.evidence.judge import judge
+from hpcq.evidence.page import rules_table
+from hpcq.reports.page import write_report
+from hpcq.store import query
+from hpcq.store.database import reading
+from hpcq.store.load.run import load_run
+from hpcq.store.read import evidence_queries
+from tests import REPOSITORY
+from tests.evidence.test_evidence_rules import CASES, changed
+from tests.store.run_folders import RunBuilder
+
+pytestmark = pytest.mark.fast
+
+PAGE = REPOSITORY / "docs" / "evidence.md"
+MARCH, APRIL = "march-20260314T020000Z-00aa", "april-20260401T020000Z-00bb"
+
+
+class Builder(RunBuilder):
+    """A run whose kernel line and facts are those of an evidence case."""
+
+    case = "NIC without receive buffers"
+    driver = "5.8-1.0"
+
+    def line(self, job_id: str, step: tuple[int, int], **more: Any) -> dict[str, Any]:  # noqa: ARG002
+        kernel, parameters = self.planned(step[0])
+        pair = changed(next(one for one in CASES if one["name"] == self.case))
+        line: dict[str, Any] = {**pair["line"], "kernel": kernel}
+        line["options"], line["build_id"] = parameters, "net-1111"
+        line["started_utc"] = "2026-04-01T02:00:00.000000Z" if self.run_id == APRIL else "2026-03-14T02:00:00.000000Z"
+        return line | more
+
+    def facts(self, node: str) -> dict[str, Any]:
+        pair = changed(next(one for one in CASES if one["name"] == self.case))
+        found: dict[str, Any] = pair["client_facts" if node == "n1" else "server_facts"]
+        found["nic"]["eth0.driver_version"] = self.driver
+        found["now"] = {"load_1min": 0.1 if node == "n1" else 0.2}
+        return found
+
+
+@dataclass(frozen=True)
+class Loaded:
+    path: Path
+    result_id: int
+
+    def run(self, *words: str) -> Result:
+        command = show if words[0] == "show" else facts
+        rest = words[1:] if words[0] == "show" else words
+        return CliRunner().invoke(command, [*rest, "--db", str(self.path)], standalone_mode=False)
+
+    def out(self, *words: str) -> str:
+        done = self.run(*words)
+        if done.exception:
+            raise done.exception
+        return done.stdout
+
+    def json(self, *words: str) -> Any:
+        return json.loads(self.out(*words, "--json"))
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
+    """Two runs of a pair; the driver is newer in the second."""
+    folder = tmp_path_factory.mktemp("evidence")
+    path = folder / "results.db"
+    for run_id, driver in ((MARCH, "5.8-1.0"), (APRIL, "23.10-2.1")):
+        builder = Builder(
+            folder / "runs",
+            pairs=(("n1", "n2"),),
+            tests=(("tcp_stream", {"message_bytes": 1472}),),
+            repetition_count=2,
+            run_id=run_id,
+            campaign=run_id.partition("-")[0],
+        )
+        builder.driver = driver
+        builder.everything()
+        load_run(path, builder.path, judge=judge)
+    with reading(path) as database:
+        first = query.results(database, query.Selection(run=MARCH))[0].result_id
+    return Loaded(path, first)
+
+
+def test_a_result_is_told_with_its_finding_first(loaded: Loaded) -> None:
+    text = loaded.out("show", str(loaded.result_id))
+    lines = text.splitlines()
+    assert lines[0].startswith(f"result {loaded.result_id}: tcp_stream, 1472 B, n1 > n2")
+    seen = [
+        lines.index(line) for line in lines if line.strip().startswith(("loss_in_nic at the server", "Metrics", "Counters"))
+    ]
+    assert seen == sorted(seen)
+    assert len(seen) == 3
+    for words in (
+        "n2: its NIC dropped 300 packets (ethtool.eth0.rx_out_of_buffer)",
+        "means: Packets were lost in this node's NIC",
+        "try: Enlarge the rings",
+        "bytes went through the interface under test: yes",
+        "lost_count",
+        "ethtool.eth0.rx_out_of_buffer",
+        "nic.IF.mtu_bytes",
+        "mlx5_core",
+        "built by",
+        "raw line",
+    ):
+        assert words in text
+    counters = next(line for line in lines if line.strip().startswith("ethtool.eth0.rx_out_of_buffer"))
+    assert counters.split() == ["ethtool.eth0.rx_out_of_buffer", "-", "300"]
+    assert "interrupts.LOC.cpu4" not in text
+    assert "interrupts.LOC.cpu4" in loaded.out("show", str(loaded.result_id), "--all")
+    assert max(len(line) for line in lines) <= 130
+
+
+def test_a_result_for_programs(loaded: Loaded) -> None:
+    found = loaded.json("show", str(loaded.result_id))
+    assert found["detail"]["findings"][0]["rule"] == "loss_in_nic"
+    assert found["facts"]["server"]["nic.eth0.driver"] == "mlx5_core"
+    assert {one["counter"] for one in found["detail"]["counters"]} >= {"ethtool.eth0.rx_out_of_buffer"}
+
+
+def test_a_result_that_is_not_there(loaded: Loaded) -> None:
+    with pytest.raises(UserError, match="99999 is not a result"):
+        loaded.out("show", "99999")
+
+
+def test_findings_are_rows(loaded: Loaded) -> None:
+    with reading(loaded.path) as database:
+        found = evidence_queries.findings_of(database, query.Selection(run=MARCH))
+        assert [(one["rule"], one["end"], one["role"], one["node"]) for one in found] == [
+            ("loss_in_nic", "server", "receiver", "n2")
+        ] * 2
+        assert found[0]["figures"]["count"] == 300
+        assert evidence_queries.findings_of(database, query.Selection(node="n1"), "retransmits") == []
+
+
+def test_findings_are_counted_by_rule_and_node(loaded: Loaded) -> None:
+    with reading(loaded.path) as database:
+        [one] = evidence_queries.finding_groups(database, MARCH)
+        assert (one.cluster, one.rule, one.result_count, one.nodes) == ("alpha", "loss_in_nic", 2, (("n2", 2),))
+        assert one.example.startswith("n2: its NIC dropped 300 packets")
+        assert evidence_queries.finding_groups(database, "other") == []
+
+
+def test_the_page_says_what_the_evidence_says(loaded: Loaded, tmp_path: Path) -> None:
+    text = write_report(loaded.path, MARCH, tmp_path / "page.html").read_text()
+    for words in ("What the evidence says", "loss in nic", "n2 (2)", "its NIC dropped 300 packets", "Enlarge the rings"):
+        assert words in text
+    assert "disturbed by other work" not in text
+
+
+def test_disturbed_results_are_counted(tmp_path: Path) -> None:
+    builder = Builder(tmp_path / "runs", pairs=(("n1", "n2"),), tests=(("tcp_stream", {"message_bytes": 1472}),), run_id=MARCH)
+    builder.case = "other work"
+    builder.everything()
+    load_run(tmp_path / "results.db", builder.path, judge=judge)
+    with reading(tmp_path / "results.db") as database:
+        [summary] = query.summaries(database, query.Selection(run=MARCH))
+    assert summary.disturbed_count == summary.n > 0
+    page = write_report(tmp_path / "results.db", MARCH, tmp_path / "page.html").read_text()
+    assert f"{summary.n} of the measured results were disturbed by other work" in page
+
+
+def test_what_changed_on_a_node(loaded: Loaded) -> None:
+    [one] = loaded.json("diff", "n2", MARCH, APRIL)
+    assert one["changed"] == [{"fact": "nic.eth0.driver_version", "a": "5.8-1.0", "b": "23.10-2.1"}]
+    assert (one["a"]["run"], one["b"]["run"]) == (MARCH, APRIL)
+    assert loaded.json("diff", "n2", "march")[0]["changed"] == one["changed"]
+    assert loaded.json("diff", "alpha/n2", "first", "latest")[0]["changed"] == one["changed"]
+    assert loaded.json("diff", "n2", APRIL, APRIL)[0]["changed"] == []
+    assert "nic.eth0.driver_version\t5.8-1.0\t23.10-2.1" in loaded.out("diff", "n2", MARCH, APRIL)
+
+
+def test_what_changed_between_runs_and_between_nodes(loaded: Loaded) -> None:
+    both = loaded.json("diff", APRIL, MARCH)
+    assert [(one["a"]["node"], one["a"]["run"], len(one["changed"])) for one in both] == [("n1", MARCH, 1), ("n2", MARCH, 1)]
+    [nodes] = loaded.json("diff", APRIL, "n1", "n2")
+    assert {one["fact"] for one in nodes["changed"]} == {"node.hostname", "node.name"}
+    [nodes] = loaded.json("diff", APRIL, "n1", "n2", "--all")
+    assert {one["fact"] for one in nodes["changed"]} >= {"boot.id", "now.load_1min"}
+
+
+def test_times_name_facts(loaded: Loaded) -> None:
+    with reading(loaded.path) as database:
+        for moment, run in (("2999", None), ("2999-01", APRIL), ("2000-01-01", MARCH), (None, APRIL), ("first", MARCH)):
+            if run is None:
+                with pytest.raises(UserError):
+                    evidence_queries.facts_at(database, "n1", moment)
+            else:
+                assert evidence_queries.facts_at(database, "n1", moment).run == run
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("diff", "n7", "a", "b"), "'n7' is neither a node with facts nor a run"),
+        (("diff", "n1", "nothing"), "'nothing' is not a run"),
+        (("diff", APRIL, "n1", "n9"), "'n9' is not a node with facts"),
+    ],
+)
+def test_what_is_not_there_is_named(loaded: Loaded, words: tuple[str, ...], message: str) -> None:
+    with pytest.raises(Exception, match=message):
+        loaded.out(*words)
+
+
+def test_facts_of_a_node(loaded: Loaded) -> None:
+    done = CliRunner().invoke(facts, ["show", "n1", "--only", "sysctl", "--db", str(loaded.path)])
+    assert done.stdout.splitlines()[0] == "fact\tvalue"
+    assert "sysctl.net.core.rmem_max\t16777216" in done.stdout
+    assert "nic.eth0" not in done.stdout
+
+
+# -- the page ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_table_of_rules_is_the_code() -> None:
+    text = PAGE.read_text("utf-8")
+    between = text.split("<!-- rules -->\n")[1]
+    assert between == rules_table(), "docs/evidence.md: python -m hpcq.evidence.page docs/evidence.md makes the table again"
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_documented_queries_run(loaded: Loaded, number: int) -> None:
+    queries = re.findall(r"```sql\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    assert len(queries) == 6
+    with reading(loaded.path) as database:
+        rows = database.execute(queries[number]).fetchall()
+    if "2026-03" in queries[number]:
+        assert len(rows) == 2, "both repetitions of the run in March"
+
+
+def test_reading_imports_nothing_heavy() -> None:
+    script = "import sys, hpcq.cli.read.show, hpcq.cli.read.facts, hpcq.store.read.evidence_queries; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert not {"numpy", "pydantic", "snakemake", "jinja2", "ruamel", "hpcq.evidence.rules"} & set(done.stdout.split())

@@ -1,0 +1,45 @@
+"""A foreign program for tests: a server and a client that behave, or do not, as they are told.
+
+foreign.py server PORT        listens, says so, answers until it is ended
+foreign.py client HOST PORT MODE WORD
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+
+TABLE = "# Size  Rate (Mbit/s)\n1  10.5\n2  21\n4  42.25\n"
+
+
+def main() -> int:
+    role, *words = sys.argv[1:]
+    if role == "--version":
+        print("foreign 1.2")
+        return 0
+    if role == "server":
+        with socket.create_server(("", int(words[0]))) as listener:
+            print("listening", flush=True)
+            while True:
+                listener.accept()[0].close()
+    host, port, mode, word = words
+    socket.create_connection((host, int(port))).close()
+    print(f"word {word!r}")
+    print("rate = nan Mbit/s" if mode == "nan" else "rate = 12.5 Mbit/s")
+    if mode == "table":
+        print(TABLE)
+    if mode == "exit":
+        print("cannot do it", file=sys.stderr)
+        return 7
+    if mode == "words":
+        print("FAILED to do it")
+    if mode == "hang":
+        subprocess.Popen(["sleep", "600"])  # its own child must end too
+        time.sleep(600)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

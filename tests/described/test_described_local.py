@@ -1,0 +1,130 @@
+"""A foreign program inside a campaign, on the embedded scheduler: what becomes a number, and what becomes a reason."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import Any
+
+import pytest
+
+from tests.described.descriptions import RATE, TABLE, write
+from tests.local.local_desk import LocalDesk
+
+pytestmark = pytest.mark.fast
+
+WORD = "a b; $(c) 'd'"
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> LocalDesk:
+    desk = LocalDesk.at(tmp_path_factory.mktemp("desk"))
+    write(desk.folder, RATE)
+    write(desk.folder, TABLE)
+    desk.campaign(
+        "{kernel: foreign_rate, matrix: {mode: [good, nan, exit, words, hang]}}",
+        f'{{kernel: foreign_rate, parameters: {{word: "{WORD}"}}}}',
+        "{kernel: foreign_table}",
+        "{kernel: foreign_table, parameters: {message_bytes_max: 8}}",
+        more="retries: 0\ngates: [{metric: rate_bps, minimum: 15mbit, kernel: foreign_table, where: {message_bytes_max: 4}}]",
+    )
+    (desk.folder / "plan.txt").write_text(desk.hpcq("plan", "try.yaml").stdout)
+    desk.hpcq("run", "try.yaml", expect=3)  # a gate that one size misses
+    return desk
+
+
+def of_mode(desk: LocalDesk, mode: str, word: str = "plain") -> dict[str, Any]:
+    """The one result of foreign_rate with these options, with its parameters read."""
+    rows = desk.rows("SELECT * FROM v_results WHERE kernel = 'foreign_rate'")
+    wanted = {"mode": mode, "word": word}
+    [row] = [one for one in rows if json.loads(one["parameters"]) == wanted]
+    return row
+
+
+def outputs(desk: LocalDesk, row: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """What both programs of a result wrote."""
+    line = json.loads((desk.run_folder / row["raw_file"]).read_text())
+    found: dict[str, dict[str, Any]] = line["outputs"]
+    return found
+
+
+def test_its_number_is_a_result_like_any_other(done: LocalDesk) -> None:
+    row = of_mode(done, "good")
+    assert (row["outcome"], row["metric"], row["value"], row["unit"]) == ("measured", "rate_bps", 12.5e6, "bps")
+    granted = done.rows("SELECT g.name, g.value FROM granted g WHERE g.name LIKE '%version' GROUP BY g.name")
+    assert {one["name"]: one["value"] for one in granted} == {
+        "client_program_version": "foreign 1.2",
+        "server_program_version": "foreign 1.2",
+    }
+    ends = done.rows(f"SELECT end_index FROM evidence_end WHERE result_id = {row['result_id']}")
+    assert [one["end_index"] for one in ends] == [0, 1]
+    [kernel] = done.rows("SELECT program, summary FROM kernel WHERE name = 'foreign_rate'")
+    assert kernel["summary"] == "A rate that a test makes up."
+
+
+def test_a_word_of_a_command_is_one_argument_whatever_it_holds(done: LocalDesk) -> None:
+    row = of_mode(done, "good", WORD)
+    assert row["outcome"] == "measured"
+    assert f"word {WORD!r}\n" in outputs(done, row)["client"]["output"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "outcome", "reason"),
+    [
+        ("nan", "invalid", "foreign_rate: rate_bps: 'nan': allowed is a number"),
+        ("exit", "failed", "program: foreign_rate: exit code 7; it said last: cannot do it"),
+        ("words", "failed", "program: foreign_rate: it said: FAILED; last: FAILED to do it"),
+        ("hang", "failed", "program: foreign_rate: ended at its limit of 3 s; it said last: rate = 12.5 Mbit/s"),
+    ],
+)
+def test_without_a_number_there_is_the_reason_and_the_output(done: LocalDesk, mode: str, outcome: str, reason: str) -> None:
+    row = of_mode(done, mode)
+    assert (row["outcome"], row["reason"], row["value"]) == (outcome, reason, None)
+    warnings = done.rows(f"SELECT name, message FROM warning WHERE result_id = {row['result_id']}")
+    kept = {one["name"]: one["message"] for one in warnings if one["message"].startswith("client: ")}
+    assert "word 'plain'" in kept["program_output"]
+    assert "word 'plain'" in outputs(done, row)["client"]["output"]
+    if mode == "exit":
+        assert kept["program_errors"] == "client: cannot do it"
+
+
+def test_what_hangs_ends_with_all_that_it_started(done: LocalDesk) -> None:
+    written = outputs(done, of_mode(done, "hang"))
+    assert written["client"]["timed_out"] is True
+    assert written["client"]["elapsed_ns"] < 60e9
+    assert written["server"]["killed"] is True  # one that serves for ever ends with the measurement
+
+
+def test_a_table_is_one_result_per_size(done: LocalDesk) -> None:
+    rows = done.rows("SELECT * FROM v_results WHERE kernel = 'foreign_table' ORDER BY message_bytes")
+    whole = [row for row in rows if json.loads(row["parameters"])["message_bytes_max"] == 4]
+    assert [(row["message_bytes"], row["value"]) for row in whole] == [(1, 10.5e6), (2, 21e6), (4, 42.25e6)]
+    short = [row for row in rows if json.loads(row["parameters"])["message_bytes_max"] == 8]
+    assert [row["message_bytes"] for row in short] == [1, 2, 4, 8]
+    assert {row["reason"] for row in short} == {"foreign_table: table: 3 rows: allowed are exactly 4"}
+    assert {row["value"] for row in short} == {None}
+
+
+def test_a_gate_judges_each_size(done: LocalDesk) -> None:
+    verdicts = done.json("results", expect=3)["gates"]
+    found = {one["series"]["parameters"]["message_bytes"]: one["verdict"] for one in verdicts}
+    assert found == {1: "failed", 2: "pass", 4: "pass"}
+
+
+def test_plan_shows_what_would_be_started(done: LocalDesk) -> None:
+    said = (done.folder / "plan.txt").read_text()
+    assert "{address} {port} good plain\n" in said
+    assert shlex.quote(WORD) in said
+    assert "  starts   server: " in said
+
+
+def test_the_run_has_its_own_copy_of_the_description(done: LocalDesk) -> None:
+    (done.folder / "kernels" / "foreign_rate.yaml").rename(done.folder / "gone.yaml")
+    try:
+        assert done.json("load")["clusters"][0]["known_count"] > 0
+        (done.folder / "results.db").rename(done.folder / "before.db")
+        done.hpcq("load")
+        assert of_mode(done, "good")["value"] == 12.5e6
+        assert {one["verdict"] for one in done.json("results", expect=3)["gates"]} == {"pass", "failed"}
+    finally:
+        (done.folder / "gone.yaml").rename(done.folder / "kernels" / "foreign_rate.yaml")

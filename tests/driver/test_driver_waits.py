@@ -1,0 +1,172 @@
+"""What the driver waits for and for how long, on a fake site with its own clock."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hpcq.errors import SchedulerError, TransportError
+from hpcq.runner.cancelling import still_there
+from hpcq.scheduler.types import JobReport, JobState, NodeCondition, Submission
+from tests.driver.fake_site import FakeJob, FakeSite
+from tests.driver.test_driver_on_a_fake_site import site
+
+FIXTURES = (site,)  # pytest looks for them in this module
+pytestmark = [pytest.mark.fast, pytest.mark.quiet]
+
+
+def test_exit_files_that_appear_late_are_waited_for(site: FakeSite) -> None:
+    """Attribute caches of NFS show a new file up to a minute late."""
+    site.scheduler.exit_file_delay_s = 61.0
+    site.drive()
+    assert site.ends() == [("j00001", "completed"), ("j00002", "completed")]
+
+
+def test_the_grace_for_files_is_the_clusters_own(tmp_path: Path) -> None:
+    site = FakeSite(tmp_path, keys="files_appear_within_s: 300", attempts=1)
+    site.scheduler.exit_file_delay_s = 250.0
+    site.drive()
+    assert {outcome for _, outcome in site.ends()} == {"completed"}
+    short = FakeSite(tmp_path / "short", keys="files_appear_within_s: 30", attempts=1)
+    short.scheduler.exit_file_delay_s = 250.0
+    short.drive()
+    assert {outcome for _, outcome in short.ends()} == {"failed"}
+
+
+def test_the_accounting_is_believed_up_to_the_time_limit(site: FakeSite) -> None:
+    def remembered(job: FakeJob, report: JobReport) -> JobReport:
+        if "j00001-1" in job.tag and job.state.terminal:
+            return replace(report, state=JobState.RUNNING, native_state="RUNNING", remembered=True)
+        return report
+
+    def crash() -> None:
+        site.scheduler.end(site.scheduler.of_tag("j00001-1"), JobState.FAILED)
+
+    site.scheduler.shown = remembered
+    site.scheduler.exit_file_delay_s = 1e9
+    site.at(20, crash)
+    site.at(150, lambda: setattr(site.scheduler, "exit_file_delay_s", 0.0))
+    with site.driver() as driver:
+        driver.drive()
+    assert site.clock.passed_s < 3600
+    assert ("j00001", "lost") in site.ends() or ("j00001", "failed") in site.ends()
+
+
+def test_a_connection_that_breaks_is_tried_again(site: FakeSite) -> None:
+    def cut() -> None:
+        if 20 < site.clock.passed_s < 300:
+            raise TransportError("ssh sim: cannot be reached", "", transient=True)
+
+    site.scheduler.look_hook = cut
+    site.drive()
+    assert site.ends() == [("j00001", "completed"), ("j00002", "completed")]
+    assert "sim: answers again" in site.said
+
+
+def _down_at_the_end(site: FakeSite, back_s: float) -> None:
+    """n1 dies in the middle of its job, and comes back after a while."""
+
+    def die() -> None:
+        site.scheduler.node_states["n1"] = (NodeCondition.DOWN, "down*")
+        site.scheduler.end(site.scheduler.of_tag("j00001-1"), JobState.NODE_FAILED)
+
+    site.at(20, die)
+    site.at(back_s, site.scheduler.node_states.clear)
+
+
+def test_a_node_that_is_down_is_not_waited_for(site: FakeSite) -> None:
+    _down_at_the_end(site, back_s=9000)
+    site.drive()
+    assert site.reasons()["j00001"].startswith("not idle for")
+    assert "n1 down*, n2 idle" in site.reasons()["j00001"]
+    assert site.clock.passed_s < 200, "patience_s is made for nodes that users have"
+
+
+def test_a_node_that_reboots_is_waited_for(site: FakeSite) -> None:
+    site.cluster = replace(site.cluster, reboot_within_s=600.0)
+    _down_at_the_end(site, back_s=500)
+    events = site.drive()
+    assert ("j00001", "completed") in site.ends()
+    said = next(text for text in site.said if "waits since" in text)
+    assert "n1 down*" in said
+    assert " until 12:1" in said
+    assert [event["reason"] for event in events if event["event"] == "waiting"][-1] == "", "status says it no longer"
+
+
+def test_a_node_that_a_user_has_is_waited_for_as_long_as_patience_lasts(tmp_path: Path) -> None:
+    site = FakeSite(tmp_path, pairs=(("n1", "n2"),), keys="patience_s: 300")
+    site.scheduler.node_states["n1"] = (NodeCondition.BUSY, "allocated")
+    site.drive()
+    assert "n1 allocated" in site.reasons()["j00001"]
+    assert 300 <= site.clock.passed_s < 320
+
+
+def test_a_late_submit_command_finds_its_attempt_withdrawn(tmp_path: Path) -> None:
+    """The remote shell outlives a cut connection, and comes to this job minutes later."""
+    from hpcq.scheduler.kinds import make
+    from hpcq.scheduler.types import SchedulerSettings
+    from hpcq.transport import Here
+
+    (tmp_path / "claim").mkdir()
+    (tmp_path / "job.sh").write_text("#!/bin/sh\n")
+    (tmp_path / "bin").mkdir()
+    sbatch = tmp_path / "bin" / "sbatch"
+    sbatch.write_text(f"#!/bin/sh\ntouch {tmp_path}/was-run\necho 17\n")
+    sbatch.chmod(0o755)
+    here = Here()
+    plain = here.sh
+    here.sh = lambda script, **more: plain(f"PATH={tmp_path}/bin:$PATH\n{script}", **more)  # type: ignore[method-assign]
+    scheduler = make("slurm", here, SchedulerSettings())
+    [answer] = scheduler.submit([Submission("t1", str(tmp_path / "job.sh"), ("n1",), 60)])
+    assert answer.undetermined
+    assert not (tmp_path / "was-run").exists()
+    (tmp_path / "claim").rmdir()
+    [answer] = scheduler.submit([Submission("t1", str(tmp_path / "job.sh"), ("n1",), 60)])
+    assert answer.native_id == "17"
+
+
+# -- the verb ----------------------------------------------------------------------------------------------------------
+
+
+def _left_by(site: FakeSite) -> list[str]:
+    return still_there(site.run, site.said.append, site.clock, lambda *_: site.scheduler)
+
+
+def test_the_verb_says_what_is_still_there(site: FakeSite) -> None:
+    """The journal says that all is over; the queue shows otherwise."""
+    site.scheduler.obeys = lambda _: False
+    site.drive()
+    job = site.scheduler.of_tag("j00001-1")
+    job.state = JobState.RUNNING
+    site.scheduler.run_s = 1e9
+    with site.driver() as driver:
+        driver.record.note("attempt", tag="hpcq-x-2", job_id="j00001", attempt_no=2, nodes=["n1", "n2"])
+        driver.record.note("submitted", tag="hpcq-x-2", native_id=job.native_id)
+    job.tag = "hpcq-x-2"
+    assert _left_by(site) == [f"sim: hpcq-x-2 ({job.native_id} running)"]
+    site.scheduler.obeys = lambda _: site.clock.passed_s > 300
+    assert _left_by(site) == []
+    assert job.state is JobState.CANCELLED
+
+
+def test_a_controller_that_is_down_is_no_proof_that_nothing_is_there(site: FakeSite) -> None:
+    site.scheduler.obeys = lambda _: False
+    with site.driver() as driver:
+        driver.record.note("attempt", tag="t1", job_id="j00001", attempt_no=1, nodes=["n1", "n2"])
+        driver.record.note("submitted", tag="t1", native_id="101")
+
+    def down() -> None:
+        raise SchedulerError("here: squeue: Unable to contact slurm controller")
+
+    site.scheduler.look_hook = down
+    [words] = _left_by(site)
+    assert words.startswith("sim: cannot be asked: ")
+
+
+def test_what_is_copied_to_a_cluster_is_private(site: FakeSite) -> None:
+    site.drive()
+    made = list(site.root.rglob("job.*"))
+    assert {path.name for path in made} == {"job.json", "job.sh"}
+    assert {path.stat().st_mode & 0o077 for path in [*made, *(path.parent for path in made), site.root]} == {0}

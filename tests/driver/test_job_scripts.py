@@ -1,0 +1,103 @@
+"""Job scripts as bash runs them, with real kernels, under a launcher that fails for a moment or for ever."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+from hpcq.definition.files.campaign import read_campaign
+from hpcq.definition.files.cluster import read_cluster
+from hpcq.planning.make_plan import make_plan
+from hpcq.runner.queue.jobs import all_steps, make_job, write_job
+from hpcq.runner.queue.outcome import measured_steps
+from hpcq.scheduler.types import NodeCondition, NodeState
+from tests.kernels.kernel_programs import Programs, wait_for
+
+#: As srun while its controller restarts: says nothing, ends with 1, does better some calls later. $2 is a folder, $3 counts.
+# Then comes `/bin/sh SCRIPT`.
+LAUNCHER = """#!/bin/sh
+folder=$2 refused=$3
+shift 3
+case "$(cat "$2")" in *" facts "*"'server'"*) what=server ;; *"'tcp_pingpong'"*) what=client ;; *) exec "$@" ;; esac
+echo >>"$folder/$what"
+[ "$(wc -l <"$folder/$what")" -gt "$refused" ] || { echo "Unable to create step for job 7" >&2; exit 1; }
+exec "$@"
+"""
+
+
+def run_job(
+    folder: Path, programs: Programs, refused_count: int, walltime_s: int | None = None, lasts: str = "50ms"
+) -> tuple[Path, str]:
+    """The folder of a job that ran to its end, and the reason in its exit file."""
+    launcher = folder / "launcher"
+    launcher.write_text(LAUNCHER)
+    launcher.chmod(0o755)
+    (folder / "c.yaml").write_text(
+        "name: c\nclusters: [alpha]\nrepetitions: 1\npairs: {rounds: 1}\n"
+        f"tests: [{{kernel: tcp_pingpong, parameters: {{duration_s: {lasts}, warmup_s: 0}}}}]\n"
+    )
+    (folder / "alpha.yaml").write_text(
+        f"{{name: alpha, scheduler: slurm, interface: lo, work_directory: {folder},"
+        f" launcher: [{launcher}, '{{node}}', {folder}, '{refused_count}']}}\n"
+    )
+    cluster = read_cluster(folder / "alpha.yaml")
+    nodes = [NodeState(name, NodeCondition.IDLE, "idle") for name in ("n1", "n2")]
+    plan = make_plan(read_campaign(folder / "c.yaml"), cluster, nodes, "c-1", 7)
+    job = make_job(plan, 0, 1, all_steps(plan))
+    job = replace(job, walltime_s=walltime_s or job.walltime_s)
+    (folder / "bin").mkdir()
+    shutil.copy(programs.net, folder / "bin" / "hpcq-net")
+    (folder / "secret").write_text("5" * 64)
+    (folder / "secret").chmod(0o600)
+    place = folder / job.folder
+    write_job(job, cluster, str(folder), place)
+    if walltime_s is None:
+        (folder / "sleep").symlink_to(shutil.which("true") or "/bin/true")  # the pauses between launches
+    environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
+    subprocess.run(["bash", "job.sh"], cwd=place, check=False, timeout=240, env=environment)
+    return place, json.loads((place / "exit.json").read_text())["reason"]
+
+
+def test_what_cannot_be_launched_at_once_is_launched_again(tmp_path: Path, programs: Programs) -> None:
+    place, reason = run_job(tmp_path, programs, 1)
+    assert reason == "done"
+    assert measured_steps(place) == {(1, 1)}
+    assert [(tmp_path / what).read_text() for what in ("server", "client")] == ["\n\n", "\n\n"]
+    assert "Unable to create step" in (place / "t1-r1.err").read_text()
+
+
+def test_a_launcher_that_never_works_is_given_up(tmp_path: Path, programs: Programs) -> None:
+    place, reason = run_job(tmp_path, programs, 99)
+    assert reason == "server_not_ready"
+    assert measured_steps(place) == frozenset()
+    assert 1 < (tmp_path / "server").read_text().count("\n") < 10
+
+
+def sleeps(seconds: int) -> bool:
+    """Whether a process sleeps for so long."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            if path.read_bytes().endswith(b"sleep\0%d\0" % seconds):
+                return True
+    return False
+
+
+def test_a_time_limit_of_odd_seconds_leaves_no_watch_behind(tmp_path: Path, programs: Programs) -> None:
+    """It would send TERM to whatever has the number of the script's process by then."""
+    place, reason = run_job(tmp_path, programs, 0, walltime_s=71_117)
+    assert reason == "done"
+    assert measured_steps(place) == {(1, 1)}
+    assert "sleep 71117" in (place / "job.sh").read_text()
+    wait_for(lambda: not sleeps(71_117))
+
+
+def test_a_time_limit_of_odd_seconds_ends_the_job(tmp_path: Path, programs: Programs) -> None:
+    """The scheduler would give it the whole minute."""
+    place, reason = run_job(tmp_path, programs, 0, walltime_s=3, lasts="100s")
+    assert reason == "time_limit"
+    assert measured_steps(place) == frozenset()

@@ -1,0 +1,95 @@
+"""The verdict at the top of a page: never green by coverage alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from hpcq.analysis.gates import judge_run
+from hpcq.reports import write_report
+from hpcq.reports.run_verdict import RunVerdict, run_verdict
+from hpcq.store import query
+from hpcq.store.database import reading
+from hpcq.verdict import Verdict
+from tests.history.histories import History
+from tests.store.run_folders import RunBuilder, load
+
+pytestmark = pytest.mark.fast
+
+
+def verdict_of(database: Path, run: str) -> RunVerdict:
+    with reading(database) as connection:
+        return run_verdict(connection, run, query.runs(connection, run), judge_run(connection, run))
+
+
+def words(found: RunVerdict, verdict: Verdict) -> Sequence[str]:
+    return [one.words for one in found.reasons if one.verdict is verdict]
+
+
+def test_a_first_run_without_gates_is_not_judged(tmp_path: Path) -> None:
+    builder = RunBuilder(tmp_path / "runs")
+    builder.everything()
+    load(tmp_path / "results.db", builder)
+    found = verdict_of(tmp_path / "results.db", builder.run_id)
+    assert (found.verdict, found.word, found.reasons) == (Verdict.INCONCLUSIVE, "NOT JUDGED", ())
+    page = write_report(tmp_path / "results.db", builder.run_id, tmp_path / "page.html").read_text()
+    assert '<div class="verdict inconclusive">' in page
+    assert "No gate and no history judges this run" in page
+
+
+def test_a_run_on_a_worse_level_is_degraded_though_all_was_measured(tmp_path: Path) -> None:
+    history = History(tmp_path, pairs=(("n1", "n2"), ("n3", "n4"), ("n2", "n5")))
+    for day in range(12):
+        last = history.night(day, repetitions=3, levels={"n2": 0.8} if day >= 7 else {})
+    found = verdict_of(history.database, last)
+    assert found.verdict is Verdict.DEGRADED
+    [said] = words(found, Verdict.DEGRADED)
+    assert "2 series got worse and stayed so, 2 of them with alpha: n2" in said
+    assert "-20% since 2026-11-28" in said
+
+
+def test_a_run_on_its_old_level_passes_by_its_history(tmp_path: Path) -> None:
+    history = History(tmp_path)
+    for day in range(8):
+        last = history.night(day, repetitions=3)
+    found = verdict_of(history.database, last)
+    assert (found.verdict, found.reasons) == (Verdict.PASS, ())
+    assert found.judged_by == "2 of 2 series have a history long enough to compare with"
+
+
+def test_a_test_that_ran_and_brought_nothing_fails_the_run(tmp_path: Path) -> None:
+    builder = RunBuilder(tmp_path / "runs")
+    builder.everything()
+    for repetition_no in (1, 2, 3):
+        broken = {"valid": False, "invalid_reason": "fewer than two datagrams arrived", "metrics": {}, "exit_code": 1}
+        builder.write_line("j00001", 1, (1, repetition_no), builder.line("j00001", (1, repetition_no), **broken), rc=1)
+    load(tmp_path / "results.db", builder)
+    found = verdict_of(tmp_path / "results.db", builder.run_id)
+    assert found.verdict is Verdict.FAILED
+    [said] = words(found, Verdict.FAILED)
+    assert "1 series ran and brought no valid result: alpha: n1 > n2. Most often: fewer than two datagrams arrived" in said
+
+
+def test_what_is_missing_keeps_a_run_from_passing(tmp_path: Path) -> None:
+    history = History(tmp_path)
+    for day in range(8):
+        history.night(day, repetitions=3)
+    builder = RunBuilder(
+        tmp_path / "runs", run_id="nightly-20261201T020000Z-00aa", tests=(("tcp_stream", {"message_bytes": 65536}),)
+    )
+    builder.attempt("j00001", 1)
+    load(history.database, builder)
+    found = verdict_of(history.database, builder.run_id)
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert words(found, Verdict.NOT_COVERED) == ["3 of 6 planned results are not there"]
+
+
+def test_gates_that_could_not_be_read_let_no_run_pass(tmp_path: Path) -> None:
+    history = History(tmp_path)
+    for day in range(8):
+        last = history.night(day, repetitions=3, gates="  - {metric: nonsense}")
+    page = write_report(history.database, last, tmp_path / "page.html").read_text()
+    assert '<div class="verdict inconclusive">' in page
+    assert "The gates were not judged" in page.split('class="coverage"')[0]

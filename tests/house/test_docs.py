@@ -1,0 +1,149 @@
+"""Documentation that cannot rot: the reference is generated, examples and marked blocks are run, links lead somewhere.
+
+A block of commands (fenced, or indented by four) below the line `<!-- run -->` is run, line by line, in a folder with loaded
+runs and a few CSV files. `<!-- run 3 -->` expects that exit code of its last line.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from tests import REPOSITORY
+from tests.local.local_desk import LocalDesk
+from tests.store import run_folders
+from tools import reference
+
+PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
+#: Those with commands that are run.
+MARKED = [page for page in PAGES if "\n<!-- run" in page.read_text()]
+#: Verbs whose examples submit jobs, compile, or need the lab or a recorded change; other tests run them.
+NOT_RUN = {"run", "submit", "resume", "cancel", "build", "lab", "changes set", "changes show"} | {
+    "accept",
+    "schedule remove",
+    "schedule tick",
+}
+#: An example may come to a verdict, but it must be one that works.
+FINE = {0, 3, 4}
+#: Enough series and results that the numbers in examples name some.
+SIZES = [("tcp_stream", {"message_bytes": 65536}), *(("tcp_pingpong", {"message_bytes": 64 << turn}) for turn in range(6))]
+LEAVES = [(name, command) for name, command in reference.verbs() if not isinstance(command, click.Group)]
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> LocalDesk:
+    """A folder in which the commands of the documentation mean something: loaded runs, series and pairs."""
+    made = LocalDesk.at(tmp_path_factory.mktemp("docs"))
+    with pytest.MonkeyPatch.context() as patch:
+        for day in ("0205", "0305", "1118", "1119", "1120", "1121", "1122"):
+            moment = dt.datetime.strptime(f"2026{day}02+0000", "%Y%m%d%H%z")
+            patch.setattr(run_folders, "START", moment)
+            campaign = "lab" if day == "1122" else "nightly"
+            run_id = f"{campaign}-{moment:%Y%m%dT%H%M%SZ}-00ff"
+            run = run_folders.RunBuilder(made.folder / "runs", run_id=run_id, campaign=campaign, tests=SIZES)
+            run.everything()
+            run_folders.load(made.folder / "results.db", run)
+            for marker in ("driven.json", "loaded.json"):
+                (run.path / "alpha" / marker).write_text("{}\n")
+    level = [str(9.4e9 + 1e7 * (number * 7 % 13)) for number in range(40)]
+    for name in ("history.csv", "nightly.csv", "latency.csv"):
+        (made.folder / name).write_text("\n".join(level) + "\n")
+    nodes = [f"n{number}" for number in range(1, 9)]
+    rows = [
+        f"{turn},{a},{b},{9.4e9 + 1e7 * ((turn + ord(a[1]) * ord(b[1])) % 13)}"
+        for turn in range(1, 6)
+        for position, a in enumerate(nodes)
+        for b in nodes[position + 1 :]
+    ]
+    (made.folder / "pairs.csv").write_text("round,node_a,node_b,value\n" + "\n".join(rows) + "\n")
+    (made.folder / "leaves.csv").write_text("\n".join(f"{name},leaf{1 + (name > 'n4')}" for name in nodes) + "\n")
+    made.hpcq("baseline", "set", "good", "latest", expect=None)
+    shutil.copyfile(made.folder / "results.db", made.folder / "old.db")
+    elsewhere = run_folders.RunBuilder(made.folder / "elsewhere", run_id="nightly-20261121T030000Z-5173")
+    elsewhere.everything()
+    run_folders.load(made.folder / "siteb.db", elsewhere)
+    return made
+
+
+def shell(desk: LocalDesk, line: str) -> subprocess.CompletedProcess[str]:
+    """Run one command line as a person's shell would."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {**desk.environment(), "PATH": path}
+    argv = ["bash", "-c", line]
+    return subprocess.run(argv, cwd=desk.folder, env=environment, capture_output=True, text=True, timeout=240, check=False)
+
+
+def marked_blocks(page: Path) -> list[tuple[int, list[str]]]:
+    """Expected exit code and command lines of each marked block."""
+    found = []
+    for mark in re.finditer(
+        r"^<!-- run ?(\d*) -->\n\n?((?:```\w*\n.*?^```$)|(?:(?:    [^\n]*\n)+))", page.read_text(), re.M | re.S
+    ):
+        lines = [line.strip() for line in mark.group(2).splitlines() if not line.startswith("```")]
+        found.append((int(mark.group(1) or 0), [line for line in lines if line and not line.startswith("#")]))
+    return found
+
+
+@pytest.mark.fast
+def test_the_reference_is_what_the_program_says() -> None:
+    assert (REPOSITORY / "docs" / "cli.md").read_text() == reference.reference(), "make docs"
+
+
+@pytest.mark.parametrize(("name", "command"), LEAVES, ids=[name for name, _ in LEAVES])
+def test_every_verb_has_an_example_that_works(name: str, command: click.Command, desk: LocalDesk) -> None:
+    lines = reference.examples(command)
+    assert lines
+    for line in lines:
+        assert line.startswith(f"hpcq {name}")
+        if name not in NOT_RUN:
+            done = shell(desk, line)
+            assert done.returncode in FINE, f"{line}\n{done.stdout}{done.stderr}"
+
+
+@pytest.mark.fast
+def test_every_option_says_what_it_does() -> None:
+    for name, command in LEAVES:
+        for option in command.params:
+            if isinstance(option, click.Option):
+                assert option.help, f"{name} {option.name}"
+
+
+@pytest.mark.parametrize("page", MARKED, ids=lambda page: str(page.relative_to(REPOSITORY)))
+def test_marked_blocks_run(page: Path, desk: LocalDesk) -> None:
+    assert len(marked_blocks(page)) == page.read_text().count("\n<!-- run"), "a mark without a block below it"
+    for expected, lines in marked_blocks(page):
+        codes = []
+        for line in lines:
+            done = shell(desk, line)
+            codes.append(done.returncode)
+            assert done.returncode == 0 or line is lines[-1], f"{line}\n{done.stdout}{done.stderr}"
+        assert codes[-1] == expected, f"{lines[-1]}\n{done.stdout}{done.stderr}"
+
+
+@pytest.mark.fast
+def test_some_blocks_are_marked() -> None:
+    assert marked_blocks(REPOSITORY / "README.md")
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
+def test_links_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"```.*?```|`[^`\n]*`|^    .*$", "", page.read_text(), flags=re.M | re.S)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if not target.startswith(("http://", "https://", "mailto:", "#")):
+            assert (page.parent / target.partition("#")[0]).exists(), f"{page.name}: {target}"
+
+
+@pytest.mark.fast
+def test_every_page_is_named_in_the_readme() -> None:
+    readme = (REPOSITORY / "README.md").read_text()
+    for page in sorted((REPOSITORY / "docs").glob("*.md")):
+        assert f"docs/{page.name}" in readme, page.name

@@ -1,0 +1,211 @@
+"""The house's rules that the code itself can prove: imports go down, and each heavy tool has one user."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from hpcq.errors import UserError
+from hpcq.scheduler.kinds import DESCRIPTIONS, make
+from hpcq.scheduler.types import SchedulerSettings
+from hpcq.transport import Here
+from tests import REPOSITORY
+
+pytestmark = pytest.mark.fast
+
+PACKAGE = REPOSITORY / "hpcq"
+
+#: Longest matching prefix decides; docs/architecture.md draws the same picture.
+FLOORS = {
+    "hpcq.__main__": 13,
+    "hpcq.cli": 12,
+    "hpcq.runner": 11,
+    "hpcq.reports": 10,
+    "hpcq.exports": 10,
+    "hpcq.analysis": 9,
+    "hpcq.store": 8,
+    "hpcq.run_folder": 7,
+    "hpcq.verdict": 6,
+    "hpcq.evidence": 6,
+    "hpcq.planning": 6,
+    "hpcq.definition": 5,
+    "hpcq.localisation": 4,
+    "hpcq.gate_kinds": 4,
+    "hpcq.statistics": 4,
+    "hpcq.scheduler": 4,
+    "hpcq.described": 4,
+    "hpcq.described.model": 1,
+    "hpcq.render": 3,
+    "hpcq.kernels": 2,
+    "hpcq.transport": 2,
+    "hpcq.topology": 2,
+    "hpcq.assets": 1,
+    "hpcq.clock": 1,
+    "hpcq.errors": 1,
+    "hpcq.nodelist": 1,
+    "hpcq.sorting": 1,
+    "hpcq.units": 1,
+    "hpcq.writer_lock": 2,
+    "hpcq": 0,
+}
+
+#: outside module -> the only places that may import it
+SINGLE_USERS = {
+    "click": ("hpcq.cli", "hpcq.__main__"),
+    "rich": ("hpcq.cli",),
+    "sqlite3": ("hpcq.store",),
+    "jinja2": ("hpcq.render",),
+    "ruamel": ("hpcq.definition",),
+    "pydantic": ("hpcq.definition",),
+    "pydantic_core": ("hpcq.definition",),
+    "subprocess": ("hpcq.transport",),
+    "snakemake": (),
+}
+
+
+def modules() -> dict[str, Path]:
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+        found[".".join(part for part in parts if part != "__init__")] = path
+    return found
+
+
+def floor_of(module: str) -> int:
+    fitting = [prefix for prefix in FLOORS if module == prefix or module.startswith(prefix + ".")]
+    return FLOORS[max(fitting, key=len)]
+
+
+@cache
+def imports_of(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def resolved(name: str, known: dict[str, Path]) -> str | None:
+    """The module of this package that an import names, or None."""
+    while name and name not in known:
+        name = name.rpartition(".")[0]
+    return name or None
+
+
+def test_imports_go_down() -> None:
+    known = modules()
+    upward = []
+    for module, path in known.items():
+        for name in imports_of(path):
+            target = resolved(name, known) if name.startswith("hpcq") else None
+            if target and target != "hpcq" and floor_of(target) > floor_of(module):
+                upward.append(f"{module} -> {target}")
+    assert upward == []
+
+
+def test_one_user_each() -> None:
+    strangers = []
+    for module, path in modules().items():
+        for name in imports_of(path):
+            users = SINGLE_USERS.get(name.split(".", maxsplit=1)[0])
+            if users is not None and not any(module == user or module.startswith(user + ".") for user in users):
+                strangers.append(f"{module} imports {name}")
+    assert strangers == []
+
+
+def test_no_import_circles() -> None:
+    known = modules()
+    graph = {
+        module: {target for name in imports_of(path) if name.startswith("hpcq") and (target := resolved(name, known))}
+        for module, path in known.items()
+    }
+    done: set[str] = set()
+
+    def visit(module: str, trail: tuple[str, ...]) -> None:
+        assert module not in trail, " -> ".join((*trail, module))
+        if module not in done:
+            for target in graph[module] - {module, "hpcq"}:
+                visit(target, (*trail, module))
+            done.add(module)
+
+    for module in graph:
+        visit(module, ())
+
+
+def test_sql_stands_in_store_and_analysis_only() -> None:
+    strangers = []
+    for module, path in modules().items():
+        calls = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)]
+        names = {call.func.attr for call in calls if isinstance(call.func, ast.Attribute)}
+        if names & {"execute", "executemany", "executescript"} and not module.startswith(("hpcq.store", "hpcq.analysis")):
+            strangers.append(module)
+    assert strangers == []
+
+
+#: Words of each scheduler, and the files outside its package that may say them: the list of kinds, and help with examples.
+WORDS = {
+    "slurm": ("slurm|sbatch|scontrol|squeue|sinfo|sacct|scancel|srun|scrontab", {"cli/main.py", "cli/run/lab.py"}),
+    "pbs": (r"\bpbs|qsub|qstat|qdel|qalter|qrls|pbsnodes|pbsdsh|pbs_", {"definition/files/campaign.py"}),
+}
+
+
+@pytest.mark.parametrize("kind", sorted(WORDS))
+def test_a_scheduler_is_one_package(kind: str) -> None:
+    """Whoever adds a scheduler writes one package: nothing outside knows the words of another one."""
+    words, examples = WORDS[kind]
+    strangers = [
+        f"{name}:{number}: {line.strip()}"
+        for path in sorted(PACKAGE.rglob("*"))
+        if path.suffix in {".py", ".sh", ".j2"}
+        and (name := path.relative_to(PACKAGE).as_posix()) not in {"scheduler/kinds.py", *examples}
+        and not name.startswith(f"scheduler/{kind}/")
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        if re.search(words, line, re.IGNORECASE)
+    ]
+    assert strangers == []
+
+
+def test_nothing_asks_which_kind_of_scheduler_it_has() -> None:
+    asking = re.compile(r"\.scheduler\s*(==|!=|in)\s|isinstance\([^)]*(Slurm|Pbs|Local)\b")
+    found = [path.name for path in modules().values() if asking.search(path.read_text(encoding="utf-8"))]
+    assert found == []
+
+
+def test_every_kind_of_scheduler_has_its_package_and_its_head() -> None:
+    templates = PACKAGE.parent / "templates"
+    for kind, description in DESCRIPTIONS.items():
+        assert (PACKAGE / "scheduler" / kind / "__init__.py").is_file()
+        assert description.kind == kind
+        head = (templates / description.head_template).read_text(encoding="utf-8")
+        assert "HPCQ_NODE" in head, "kernels read their node's name from it"
+
+
+def test_an_unknown_kind_is_refused_with_the_list_of_kinds() -> None:
+    with pytest.raises(UserError, match=f"'lsf': allowed are {', '.join(DESCRIPTIONS)}"):
+        make("lsf", Here(), SchedulerSettings())
+
+
+def test_files_and_folders_fit_in_the_head() -> None:
+    """350 lines per Python file, 400 per C file; 15 Python and 25 C files per folder; tests, bench, lab and tools as well."""
+    roots = ("hpcq", "tests", "tools", "bench", "lab", "kernels/c")
+    files = [
+        path
+        for root in roots
+        for path in (REPOSITORY / root).rglob("*.*")
+        if path.suffix in {".py", ".c", ".h"} and "build" not in path.parts
+    ]
+    lines_at_most = {".py": 350, ".c": 400, ".h": 400}
+    large = [
+        f"{path}: {len(lines)}" for path in files if len(lines := path.read_text().splitlines()) > lines_at_most[path.suffix]
+    ]
+    assert large == []
+    folders = Counter((path.parent, path.suffix == ".py") for path in files)
+    assert [f"{folder}: {count}" for (folder, python), count in folders.items() if count > (15 if python else 25)] == []

@@ -1,0 +1,89 @@
+"""tools/run_tests: which failures are repeated, and what is left of those that are not."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import REPOSITORY
+
+SETTINGS = """[tool.pytest.ini_options]
+testpaths = ["tests"]
+markers = ["long", "quiet", "real_time"]
+"""
+TESTS = """import pathlib, pytest
+
+def once(name):
+    path = pathlib.Path("seen-" + name)
+    first = not path.exists()
+    path.touch()
+    return first
+
+def test_fine(tmp_path):
+    pass
+"""
+SHAKY = """
+@pytest.mark.real_time
+@pytest.mark.parametrize("number", range({count}))
+def test_shaky(tmp_path, number):
+    (tmp_path / "trace").write_text("what was there")
+    assert not once(f"shaky{{number}}")
+"""
+WRONG = """
+def test_wrong_once(tmp_path):
+    (tmp_path / "trace").write_text("what was there")
+    assert not once("wrong")
+"""
+
+
+def run(folder: Path, tests: str) -> tuple[int, list[str]]:
+    """Exit code and the last two lines of a run over a project of its own."""
+    (folder / "tools").mkdir()
+    (folder / "tests").mkdir()
+    shutil.copy(REPOSITORY / "tools" / "run_tests", folder / "tools")
+    (folder / "pyproject.toml").write_text(SETTINGS)
+    (folder / "tests" / "test_one.py").write_text(TESTS + tests)
+    (folder / "kept").mkdir()
+    done = subprocess.run(
+        ["bash", "tools/run_tests", sys.executable],
+        cwd=folder,
+        env={"PATH": "/usr/bin:/bin", "TMPDIR": str(folder / "kept")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout.splitlines()[-2:]
+
+
+def traces(folder: Path) -> list[Path]:
+    """What failed tests left in the folder that the run names."""
+    return sorted((folder / "kept").glob("hpcq-tests.*/shared/**/trace"))
+
+
+def test_a_test_of_real_time_is_repeated_once_and_named(tmp_path: Path) -> None:
+    code, lines = run(tmp_path, SHAKY.format(count=1))
+    assert (code, lines[1]) == (
+        0,
+        "2 passed, 0 failed, of the passed only when repeated alone: tests/test_one.py::test_shaky[0] ",
+    )
+    assert re.fullmatch(rf"the log and the folders of the failed tests: {tmp_path}/kept/hpcq-tests\.\w+", lines[0])
+    assert traces(tmp_path), "what the first try left is kept"
+
+
+@pytest.mark.parametrize("tests", [WRONG, WRONG + SHAKY.format(count=1), SHAKY.format(count=5)], ids=["other", "both", "many"])
+def test_any_other_failure_is_one_at_once(tmp_path: Path, tests: str) -> None:
+    code, lines = run(tmp_path, tests)
+    assert code == 1
+    assert re.fullmatch(r"1 passed, [125] failed", lines[1])
+    assert traces(tmp_path)
+
+
+def test_nothing_is_left_of_a_run_without_failures(tmp_path: Path) -> None:
+    code, lines = run(tmp_path, "")
+    assert (code, lines[1]) == (0, "1 passed, 0 failed")
+    assert list((tmp_path / "kept").iterdir()) == []

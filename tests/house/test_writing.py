@@ -1,0 +1,128 @@
+"""What a program can check of docs/writing.md: lines of prose of at most 120 characters, and no phrase of the list."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import REPOSITORY
+from tools import prose
+
+pytestmark = pytest.mark.fast
+
+LINE_CHARACTERS = 120
+PAGES = [REPOSITORY / "README.md", REPOSITORY / "CHANGELOG.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
+#: Shows the phrases beside what to write instead.
+RULES = REPOSITORY / "docs" / "writing.md"
+#: Folders and files whose text people read, with what their names end with.
+TEXTS = {
+    "hpcq/cli": "*.py",
+    "hpcq/definition": "*.py",
+    "hpcq/planning": "*.py",
+    "hpcq/localisation": "*.py",
+    "hpcq/statistics": "*.py",
+    "hpcq/evidence": "*.py",
+    "hpcq/reports": "*.py",
+    "campaigns": "*.yaml",
+    "workflow": "Snakefile",
+    "tools": "*",
+}
+
+#: phrase -> what to write
+REFUSED = {
+    r"\b(bits|packets|bytes|once|twice|times) an? (second|minute|job|pair|node|round|cluster|run|step)\b": "per",
+    r"\b(one|a|an) (job|line|row|rank|server|agent|process|command|finding|point|section|file|name|connection) an? "
+    r"(pair|node|job|line|row|result|cluster|series|run|test|step|rule|round|option|verb|rack|core)\b": "one job per pair",
+    r"\bno \w+ is meant\b": "no result matches",
+    r"\b(is|was|are|were) no tr(y|ies)\b": "does not count as an attempt",
+    r"\bplanned anew\b": "planned again",
+    r"\bso (often|long|many) at most\b": "at most this many times",
+    r"\bmakes? nothing of\b": "contradicts",
+    r"\btaken for dead\b": "lost its lease",
+    r"\bsomebody who may\b": "an administrator",
+    r"\b(test|step|one|measurement|turn) in hand\b": "current test",
+    r"\bhand(s|ed|ing)? in (a|the|one|all|what|its|of|any|some|nothing|now|first)\b": "submit",
+    r"\bgiv(e|es|ing) way\b": "yield",
+    r"\blet(s|ting)? go of\b": "withdraw",
+    r"\bremark(s|ed)?\b": "note",
+    r"\bfindings? (list|set|show)\b": "hpcq changes",
+    r"\bnobody can tell\b": "name who cannot know what",
+    r"\bwhoever may not\b": "if you may not",
+    r"\ball the same does\b": "say what happens",
+    r"\b1 jobs\b": "1 job",
+}
+_PATTERNS = {re.compile(pattern, re.IGNORECASE): better for pattern, better in REFUSED.items()}
+
+
+def prose_lines(page: Path) -> Iterator[tuple[int, str]]:
+    """Line numbers and lines of a page that are neither table nor code nor heading."""
+    fenced = False
+    for number, line in enumerate(page.read_text("utf-8").splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+        elif not fenced and not line.startswith(("    ", "|", "#", "  Mutant in ", "  Test: ")):  # those quote code
+            yield number, line
+
+
+def texts() -> Iterator[Path]:
+    yield from (page for page in PAGES if page != RULES)
+    for folder, pattern in TEXTS.items():
+        yield from (path for path in sorted((REPOSITORY / folder).rglob(pattern)) if path.suffix != ".pyc" and path.is_file())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
+def test_lines_of_prose_fit(page: Path) -> None:
+    assert [f"{page}:{number}" for number, line in prose_lines(page) if len(line) > LINE_CHARACTERS] == [], (
+        "make docs wraps them"
+    )
+
+
+def test_no_phrase_that_reads_as_if_translated() -> None:
+    found = []
+    for path in texts():
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
+            for pattern, better in _PATTERNS.items():
+                if hit := pattern.search(line):
+                    found.append(f"{path.relative_to(REPOSITORY)}:{number}: {hit[0]!r}: write {better!r}")
+    assert found == [], "\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    ["one job a pair", "two million bits a second", "no result is meant", "it was no try", "Remark something", "1 jobs wait"],
+)
+def test_the_list_knows_its_phrases(sentence: str) -> None:
+    assert any(pattern.search(sentence) for pattern in _PATTERNS)
+
+
+def test_wrapping_keeps_every_word_and_all_that_is_no_prose() -> None:
+    rows = "   | " + "cell " * 40 + "|\n   | " + "cell " * 40 + "|\n"
+    code = rows + "\n    " + "x" * 200 + "\n\n```\n" + "y " * 100 + "\n```\n\n| " + "z" * 200 + " |\n"
+    page = f"# {'heading ' * 30}\n\n{'word ' * 60}end.\n\n- {'item ' * 60}end\n  {'more ' * 5}\n\n{code}"
+    made = prose.wrapped(page)
+    assert made.split() == page.split()
+    assert made.endswith(code)
+    assert max(len(line) for line in made.split("\n") if line[:4] in {"word", "- it", "  it"}) <= prose.WIDTH
+    assert prose.wrapped(made) == made
+
+
+def test_pages_name_files_that_exist() -> None:
+    """Paths of this repository that a page names; those with `<kind>` and the like are patterns."""
+    named = re.compile(
+        r"(?<![\w/<>.-])(?:hpcq|tests|tools|lab|bench|kernels|templates|workflow)/[\w./-]+\.(?:py|c|h|j2|yaml|toml|json|txt)\b"
+    )
+    missing = [
+        f"{page.relative_to(REPOSITORY)}: {path}"
+        for page in PAGES
+        for path in sorted(set(named.findall(page.read_text("utf-8"))))
+        if not (REPOSITORY / path).exists()
+    ]
+    assert missing == []
+
+
+def test_no_conflict_of_a_merge_is_left() -> None:
+    marks = ("<" * 7 + " ", ">" * 7 + " ")
+    assert [page.name for page in PAGES if any(line.startswith(marks) for line in page.read_text("utf-8").splitlines())] == []

@@ -1,0 +1,116 @@
+"""Two network namespaces, joined by a veth pair with a rate, or by the lab's wire with rate, delay and loss.
+
+with joined(tmp_path, rate_bps=1e9) as pair:                      tc's token bucket on both ends
+with wired(tmp_path, delay_s=0.01, rate_bps=1e8) as pair:         lab/wire.c: exact, for some hundred Mbit/s
+    line = pair.run(program, "tcp_stream", duration_s=1).line
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.kernels.kernel_programs import LIMIT_S, ROOT, Ended, ended, write_secret
+
+ADDRESSES = {"client": "10.78.0.1", "server": "10.78.0.2"}
+ADDRESSES_6 = {"client": "fd78::1", "server": "fd78::2"}
+
+
+def namespace_of(end: str) -> str:
+    """The namespace of one end, of this process's tests alone."""
+    return f"hpcq-kernel-{os.getpid()}-{end}"
+
+
+def inside(end: str, *words: str) -> str:
+    """Run a command in the namespace of an end; returns what it printed."""
+    command = ["ip", "netns", "exec", namespace_of(end), *words]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=LIMIT_S).stdout
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Both ends are up."""
+
+    secret: Path
+    interface: str
+
+    def run(self, program: Path, kernel: str, *words: str, six: bool = False, **options: Any) -> Ended:
+        """One measurement from the client's namespace to a server of its own."""
+        with self.serving(program, six=six) as place:
+            given = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+            return ended(["ip", "netns", "exec", namespace_of("client"), str(program), kernel, *place, *words, *given])
+
+    @contextlib.contextmanager
+    def serving(self, program: Path, *, six: bool = False) -> Iterator[list[str]]:
+        """A server; gives the words by which a client finds it."""
+        address = (ADDRESSES_6 if six else ADDRESSES)["server"]
+        serve = ["ip", "netns", "exec", namespace_of("server"), str(program), "server", "--bind", address]
+        words = [*serve, "--secret-file", str(self.secret)]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
+            try:
+                assert server.stdout is not None
+                ready: dict[str, Any] = json.loads(server.stdout.readline())["ready"]
+                yield ["--to", address, "--port", str(ready["port"]), "--secret-file", str(self.secret)]
+            finally:
+                server.terminate()
+
+
+@contextlib.contextmanager
+def _namespaces(folder: Path, interface: str) -> Iterator[Pair]:
+    try:
+        for end in ADDRESSES:
+            subprocess.run(["ip", "netns", "add", namespace_of(end)], check=True)
+            inside(end, "ip", "link", "set", "lo", "up")
+        yield Pair(write_secret(folder / "secret"), interface)
+    finally:
+        for end in ADDRESSES:
+            subprocess.run(["ip", "netns", "delete", namespace_of(end)], check=False, capture_output=True)
+
+
+def _addresses(interface: str) -> None:
+    for end, address in ADDRESSES.items():
+        inside(end, "ip", "address", "add", f"{address}/24", "dev", interface)
+        inside(end, "ip", "-6", "address", "add", f"{ADDRESSES_6[end]}/64", "dev", interface, "nodad")
+        inside(end, "ip", "link", "set", interface, "up")
+
+
+@contextlib.contextmanager
+def joined(folder: Path, rate_bps: float | None = None) -> Iterator[Pair]:
+    """A veth pair of MTU 1500, without offloads, behind a token bucket of this rate."""
+    with _namespaces(folder, "eth0") as pair:
+        far = ["peer", "name", "eth0", "netns", namespace_of("server")]
+        inside("client", "ip", "link", "add", "eth0", "type", "veth", *far)
+        _addresses("eth0")
+        for end in ADDRESSES if rate_bps else ():
+            bucket = ["rate", f"{rate_bps:.0f}bit", "burst", "32kb", "latency", "50ms"]
+            inside(end, "tc", "qdisc", "add", "dev", "eth0", "root", "tbf", *bucket)
+        yield pair
+
+
+@contextlib.contextmanager
+def wired(folder: Path, *, delay_s: float = 0.0, rate_bps: float = 1e9, loss_ratio: float = 0.0) -> Iterator[Pair]:
+    """The lab's wire: each way a serial line of this rate (in bits of Ethernet frames), delay and loss."""
+    program = folder / "wire"
+    subprocess.run(["cc", "-O2", "-o", str(program), str(ROOT / "lab" / "wire.c"), "-lm"], check=True)
+    with _namespaces(folder, "wan0") as pair:
+        places = [f"/run/netns/{namespace_of(end)}" for end in ADDRESSES]
+        figures = [f"{delay_s * 1e9:.0f}", f"{rate_bps:.0f}", f"{loss_ratio * 1e9:.0f}", "7"]
+        control = folder / "wire.socket"
+        with subprocess.Popen([str(program), str(control), *places, "wan0", *figures]) as wire:
+            try:
+                deadline = time.monotonic() + LIMIT_S
+                while not control.exists():
+                    assert wire.poll() is None
+                    assert time.monotonic() < deadline
+                    time.sleep(0.01)
+                _addresses("wan0")
+                yield pair
+            finally:
+                wire.terminate()

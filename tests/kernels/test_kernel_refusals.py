@@ -1,0 +1,102 @@
+"""What the kernels refuse, and in which words."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.kernels.kernel_programs import INSTANT, SOURCES, Programs, Server
+from tools import kernel_reference
+
+
+@pytest.mark.parametrize(
+    ("kernel", "options", "message"),
+    [
+        ("udp_pingpong", {"message_bytes": 65536}, "message_bytes: found 65536: allowed: integer 16 to 65507 bytes"),
+        ("udp_stream", {"message_bytes": 15}, "message_bytes: found 15: allowed: integer 16 to 65507 bytes"),
+        ("tcp_stream", {"message_bytes": "1e3"}, "message_bytes: found 1e3: allowed: integer 1 to 67108864 bytes"),
+        ("tcp_stream", {"duration_s": "inf"}, "duration_s: found inf: allowed: number 0.001 to 3600 s"),
+        ("tcp_stream", {"no_delay": 2}, "no_delay: found 2: allowed: true or false"),
+        ("udp_stream", {"pacing": "slow"}, "pacing: found slow: allowed: one of sleep spin"),
+    ],
+)
+def test_out_of_range_is_usage(server: Server, kernel: str, options: dict[str, object], message: str) -> None:
+    done = server.run(kernel, **options)
+    assert done.rc == 2
+    assert done.err.startswith(f"error: {kernel}: {message}")
+    assert (done.line["valid"], done.line["exit_code"], done.line["metrics"]) == (False, 2, {})
+    assert done.line["error"] == {"state": kernel, "message": message}
+
+
+def test_unknown_words_name_the_valid_ones(server: Server, programs: Programs) -> None:
+    done = server.run("tcp_stream", mesage_bytes=5)
+    assert done.rc == 2
+    assert "--mesage_bytes: unknown: allowed:" in done.err
+    assert "--message_bytes" in done.err
+    verb = subprocess.run([programs.net, "tcp_strem"], capture_output=True, text=True, check=False)
+    assert verb.returncode == 2
+    assert "tcp_stream" in verb.stderr
+    assert server.run("tcp_stream", "--interface", "nope0").rc == 2
+
+
+def test_what_cannot_be_set_is_an_error_that_names_it(server: Server) -> None:
+    done = server.run("tcp_stream", client_cpu_index=8191, **INSTANT)
+    assert done.rc == 4
+    assert "client_cpu_index: pin to CPU 8191" in done.err
+    done = server.run("tcp_stream", server_cpu_index=8191, **INSTANT)
+    assert done.rc == 3
+    assert "server_cpu_index: pin to CPU 8191" in done.err
+    done = server.run("tcp_stream", congestion_control="no_such", **INSTANT)
+    available = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
+    assert done.rc in (2, 3)  # whichever end says it first
+    assert f"congestion_control: found no_such: allowed on this {'client' if done.rc == 2 else 'server'}: system" in done.err
+    assert all(name in done.err for name in available)
+
+
+def test_a_cork_holds_small_messages_back(server: Server) -> None:
+    """The kernel keeps a segment that is not full for 200 ms (tcp(7)), here once each way."""
+    quick = server.run("tcp_pingpong", operation_count_max=3, duration_s=20, warmup_s=0).line
+    held = server.run("tcp_pingpong", tcp_cork="true", operation_count_max=3, duration_s=20, warmup_s=0).line
+    assert quick["metrics"]["round_trip_p50_ns"] < 100e6
+    assert held["metrics"]["round_trip_min_ns"] > 300e6
+    assert held["granted"]["client_tcp_cork"] is held["granted"]["server_tcp_cork"] is True
+
+
+def test_auto_tuned_buffers_are_read_at_the_end(server: Server) -> None:
+    line = server.run("tcp_stream", duration_s=0.5, warmup_s=0.2).line
+    granted = line["granted"]
+    grown = [
+        granted[f"{end}_{which}_buffer_bytes"] > granted[f"{end}_{which}_buffer_at_connect_bytes"]
+        for end, which in (("client", "send"), ("server", "receive"))
+    ]
+    assert any(grown), granted
+
+
+def test_too_short_is_measured_but_invalid(server: Server) -> None:
+    done = server.run("tcp_stream", message_bytes=1, operation_count_max=1, duration_s=1, warmup_s=0)
+    assert done.rc == 1
+    assert done.line["valid"] is False
+    assert done.line["exit_code"] == 1
+    assert "too short" in done.line["invalid_reason"]
+    assert done.line["error"] is None
+
+
+def test_sources_are_of_the_agreed_size() -> None:
+    for path in sorted(SOURCES.glob("*.[ch]")):
+        lines = path.read_text().splitlines()
+        assert len(lines) <= 400, path.name
+        start = None
+        for number, line in enumerate(lines):
+            if line == "{":
+                start = number
+            elif line == "}" and start is not None:
+                assert number - start < 60, f"{path.name}:{start}"
+                start = None
+
+
+def test_the_page_has_every_option_and_metric() -> None:
+    page = kernel_reference.PAGE.read_text()
+    assert kernel_reference.with_reference(page) == page, "run python -m tools.kernel_reference"
+    assert "| `round_trip_p999_ns` | lower |" in page

@@ -1,0 +1,264 @@
+"""The socket kernels: built, described, run on the loopback interface, and wrong in every way a person can be wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import struct
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpcq import __version__
+from tests.kernels.kernel_programs import INSTANT, LIMIT_S, ROOT, SOCKET_KERNELS, Programs, Server, make
+
+LINE_KEYS = {
+    *("format", "kernel", "program", "version", "build_id", "options", "granted", "valid", "invalid_reason", "exit_code"),
+    *("error", "started_utc", "duration_ns", "metrics", "warnings", "samples", "histogram", "series", "evidence"),
+}
+
+
+def described(programs: Programs) -> dict[str, dict[str, Any]]:
+    text = subprocess.run([programs.net, "--describe"], capture_output=True, text=True, check=True).stdout
+    return {kernel["name"]: kernel for kernel in json.loads(text)["kernels"]}
+
+
+def test_builds_without_a_warning(programs: Programs) -> None:
+    assert "warning" not in programs.said
+    for flag in ("-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion"):
+        assert flag in programs.said
+
+
+def test_c_unit_tests(sanitized: Programs) -> None:
+    assert "all C unit tests passed" in make("check", f"BUILD={sanitized.folder.parent}")
+
+
+def test_build_id_follows_flags_and_nothing_else(programs: Programs, tmp_path: Path) -> None:
+    def build_id(name: str, *words: str) -> str:
+        make(f"{tmp_path}/{name}/net/identity", f"BUILD={tmp_path}/{name}", *words)
+        return (tmp_path / name / "net" / "identity").read_text().strip()
+
+    said = subprocess.run([programs.net, "--describe"], capture_output=True, text=True, check=True).stdout
+    assert re.fullmatch(r"[0-9a-f]{16}", json.loads(said)["build_id"])
+    assert build_id("same") == json.loads(said)["build_id"]
+    assert build_id("other", "CFLAGS=-O1") != json.loads(said)["build_id"]
+    assert "hpcq-net" not in make("net", f"BUILD={programs.folder}").replace("Nothing to be done", ""), "built twice"
+
+
+def test_the_same_sources_give_the_same_bytes_in_another_folder(programs: Programs, tmp_path: Path) -> None:
+    objects = ["common/engine/run.o", "net/kernels/tcp_stream.o", "net/build_id.o"]
+    make(*(f"{tmp_path}/{name}" for name in objects), f"BUILD={tmp_path}")
+    for name in objects:
+        assert (tmp_path / name).read_bytes() == (programs.folder / name).read_bytes(), name
+
+
+def test_committed_descriptions_are_the_programs(programs: Programs, tmp_path: Path) -> None:
+    make("describe", f"BUILD={programs.folder}", f"OUT={tmp_path}", "MPI=")
+    committed = (ROOT / "kernels" / "describe" / "hpcq-net.json").read_text()
+    assert (tmp_path / "hpcq-net.json").read_text() == committed, "run `make describe`"
+    assert json.loads(committed)["build_id"] == ""
+
+
+def test_the_program_is_hardened(programs: Programs) -> None:
+    said = subprocess.run(["readelf", "-ldW", programs.net], capture_output=True, text=True, check=True).stdout
+    assert "DYN (Position-Independent" in said
+    assert "GNU_RELRO" in said
+    assert "BIND_NOW" in said
+    symbols = subprocess.run(["readelf", "-sW", programs.net], capture_output=True, text=True, check=True).stdout
+    assert "__stack_chk_fail" in symbols
+    assert "_chk@" in symbols  # FORTIFY_SOURCE
+
+
+def test_version_is_the_packages(programs: Programs) -> None:
+    said = subprocess.run([programs.net, "--version"], capture_output=True, text=True, check=True).stdout
+    assert said.startswith(f"hpcq-net {__version__} build ")
+
+
+def test_units_are_in_the_names(programs: Programs) -> None:
+    for kernel in described(programs).values():
+        assert kernel["summary"]
+        assert kernel["method"]
+        for row in [*kernel["options"], *kernel["metrics"]]:
+            assert row["help"], row
+            if row["unit"] is not None:
+                assert row["name"].endswith("_" + row["unit"])
+        for metric in kernel["metrics"]:
+            assert metric["unit"] in {"bps", "ns", "count", "bytes", "ratio"}, metric
+        for option in kernel["options"]:
+            if option["type"] in {"integer", "number"}:
+                assert option["minimum"] <= option["default"] <= option["maximum"]
+            if option["type"] == "choice":
+                assert option["default"] in option["choices"]
+
+
+def test_help_names_every_option(programs: Programs) -> None:
+    for name, kernel in described(programs).items():
+        text = subprocess.run([programs.net, name, "--help"], capture_output=True, text=True, check=True).stdout
+        for row in [*kernel["options"], *kernel["metrics"]]:
+            assert row["name"] in text
+
+
+@pytest.mark.parametrize("kernel", SOCKET_KERNELS)
+def test_measures_on_loopback(server: Server, programs: Programs, kernel: str) -> None:
+    done = server.run(kernel, "--interface", "lo", **INSTANT)
+    line = done.line
+    assert (done.rc, done.err) == (0, "")
+    assert set(line) == LINE_KEYS
+    assert line["valid"] is True
+    assert (line["invalid_reason"], line["exit_code"], line["error"]) == (None, 0, None)
+    description = described(programs)[kernel]
+    assert list(line["options"]) == [option["name"] for option in description["options"]]
+    assert set(line["metrics"]) <= {metric["name"] for metric in description["metrics"]}
+    assert 0 < line["duration_ns"] < 60e9, "ended by its count"
+    for end in ("client", "server"):
+        assert line["evidence"][end]["interface"] == "lo"
+        assert line["granted"][f"{end}_receive_buffer_bytes"] > 0
+    main = "throughput_bps" if kernel.endswith("stream") else "round_trip_p50_ns"
+    assert line["metrics"][main] > 0
+
+
+@pytest.mark.parametrize("direction", ["client_to_server", "server_to_client"])
+def test_the_connection_says_how_its_sender_spent_the_time(server: Server, direction: str) -> None:
+    line = server.run("tcp_stream", duration_s=0.2, warmup_s=0.05, direction=direction).line
+    sender, receiver = ("client", "server") if direction == "client_to_server" else ("server", "client")
+    evidence = line["evidence"][sender]
+    assert 0 < evidence["counters"]["self.tcp_info.busy_us"] <= 1.1 * evidence["interval_ns"] / 1e3 + 10_000  # in jiffies
+    assert evidence["gauges"]["self.tcp_info.min_round_trip_us"]
+    assert "self.tcp_info.busy_us" not in line["evidence"][receiver]["counters"]
+    asked = server.run("udp_stream", **INSTANT).line["evidence"]["client"]
+    assert not [name for part in ("counters", "gauges", "unavailable") for name in asked[part] if "tcp_info" in name]
+
+
+@pytest.mark.parametrize("kernel", ["tcp_stream", "udp_stream"])
+def test_the_server_sends_too(server: Server, kernel: str) -> None:
+    line = server.run(kernel, direction="server_to_client", **INSTANT).line
+    assert line["valid"], line
+    assert line["metrics"]["sent_count"] > 0
+    assert line["metrics"]["throughput_bps"] > 0
+
+
+@pytest.mark.parametrize("kernel", SOCKET_KERNELS)
+def test_sanitizers_find_nothing(sanitized: Programs, secret: Path, tmp_path: Path, kernel: str) -> None:
+    extra = ["--evidence-file", str(tmp_path / "whole.json"), "--raw-dir", str(tmp_path / "raw")]
+    with Server(sanitized.net, secret, "--sessions", "1") as running:
+        done = running.run(kernel, *extra, **INSTANT)
+        assert (done.rc, done.err) == (0, "")
+        assert running.process.wait(timeout=LIMIT_S) == 0
+        assert running.process.stderr is not None
+        assert running.process.stderr.read() == ""
+
+
+def test_every_option_is_echoed_and_changes_nothing_else(server: Server) -> None:
+    cpus = sorted(os.sched_getaffinity(0))
+    asked = {
+        "message_bytes": 999,
+        "direction": "client_to_server",
+        "flow_count": 2,
+        "duration_s": 59.875,
+        "warmup_s": 0.0001,
+        "operation_count_max": 77,
+        "client_cpu_index": cpus[0],
+        "server_cpu_index": cpus[-1],
+        "send_buffer_bytes": 65536,
+        "receive_buffer_bytes": 70000,
+        "dscp": 46,
+        "hop_limit_count": 33,
+        "busy_poll_us": 0,
+        "mss_bytes": 1000,
+        "no_delay": True,
+        "tcp_cork": True,
+        "not_sent_low_water_bytes": 131072,
+        "congestion_control": "reno",
+    }
+    line = server.run("tcp_stream", **{**asked, "no_delay": "true", "tcp_cork": "true"}).line
+    assert line["options"] == asked
+    as_asked = {"dscp": 46, "hop_limit_count": 33, "no_delay": True, "tcp_cork": True, "not_sent_low_water_bytes": 131072}
+    for end in ("client", "server"):
+        assert {name: line["granted"][f"{end}_{name}"] for name in as_asked} == as_asked
+    assert line["metrics"]["sent_count"] == 77
+    assert line["metrics"]["received_bytes"] == 77 * 999
+    for end in ("client", "server"):
+        assert line["granted"][f"{end}_congestion_control"] == "reno"
+        assert line["granted"][f"{end}_mss_bytes"] <= 1000
+        assert line["evidence"][end]["cpu_index"] == cpus[0 if end == "client" else -1]
+    assert line["granted"]["client_send_buffer_bytes"] == 2 * 65536
+
+
+def test_a_count_ends_a_measurement_long_before_its_time(server: Server) -> None:
+    line = server.run("udp_pingpong", duration_s=60, reply_timeout_s=60, warmup_s=0, operation_count_max=10).line
+    assert line["metrics"]["received_count"] == line["metrics"]["sent_count"] == 10
+    assert line["duration_ns"] < 60e9
+
+
+@pytest.mark.parametrize("kernel", ["tcp_pingpong", "udp_pingpong"])
+def test_samples_histogram_and_metrics_are_one_truth(server: Server, tmp_path: Path, kernel: str) -> None:
+    path = tmp_path / "samples"
+    options = {**INSTANT, "operation_count_max": 5000, "reply_timeout_s": 10}
+    line = server.run(kernel, "--samples-file", str(path), **options).line
+    assert line["samples"] == {"file": str(path), "format": "u64-ns-le", "count": path.stat().st_size // 8}
+    samples = sorted(struct.unpack(f"<{line['samples']['count']}Q", path.read_bytes()))
+    metrics = line["metrics"]
+    assert (metrics["round_trip_min_ns"], metrics["round_trip_max_ns"]) == (samples[0], samples[-1])
+    assert metrics["round_trip_mean_ns"] == pytest.approx(sum(samples) / len(samples), rel=1e-6)
+    buckets = line["histogram"]["buckets"]
+    assert sum(count for _, count in buckets) == len(samples)
+    lowers = [lower for lower, _ in buckets]
+    assert lowers == sorted(set(lowers))
+    assert lowers[0] <= samples[0]
+    for name, quantile in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999)):
+        true = samples[min(len(samples) - 1, max(0, round(quantile * len(samples)) - 1))]
+        near = [samples[max(0, samples.index(true) - 1)], true, samples[min(len(samples) - 1, samples.index(true) + 1)]]
+        found = metrics[f"round_trip_{name}_ns"]
+        assert near[0] * 0.99 <= found <= near[-1] * 1.01, name
+
+
+def test_bytes_reconcile_with_the_interface(server: Server) -> None:
+    line = server.run("tcp_stream", duration_s=0.2, warmup_s=0).line
+    sent = line["metrics"]["sent_bytes"]
+    assert line["metrics"]["received_bytes"] == sent
+    for end in ("client", "server"):
+        crossed = line["evidence"][end]["interface_bytes"]
+        assert crossed["tx"] == line["evidence"][end]["counters"]["net_dev.lo.tx_bytes"]
+        # Headers on top; other tests may use lo at the same time, so there is no upper bound.
+        assert crossed["tx"] >= sent
+    line = server.run("udp_stream", duration_s=0.2, warmup_s=0, rate_bps=50e6).line
+    metrics = line["metrics"]
+    assert metrics["received_count"] + metrics["lost_count"] == metrics["sent_count"]
+    for end in ("client", "server"):
+        assert line["evidence"][end]["counters"]["snmp.Udp.InDatagrams"] >= metrics["received_count"]
+
+
+@pytest.mark.real_time
+def test_datagrams_are_sent_at_the_rate_that_was_asked_for(server: Server) -> None:
+    """A sender that gets no CPU for a while is behind: one turn in which it was left alone is enough."""
+    turns = (server.run("udp_stream", duration_s=0.2, warmup_s=0, rate_bps=50e6).line for _ in range(50))
+    assert any(line["metrics"]["sent_bps"] == pytest.approx(50e6, rel=0.15) for line in turns)
+
+
+def test_a_small_receive_buffer_loses_in_the_socket(server: Server) -> None:
+    """The receiver shares its CPU with the sender, so that it falls behind; what is lost is lost in its own socket."""
+    cpu = min(os.sched_getaffinity(0))
+    options = {
+        "message_bytes": 8192,
+        "rate_bps": 0,
+        "receive_buffer_bytes": 4096,
+        "client_cpu_index": cpu,
+        "server_cpu_index": cpu,
+    }
+    turns = (server.run("udp_stream", duration_s=0.2, warmup_s=0, **options).line for _ in range(20))
+    line = next(line for line in turns if line["metrics"]["lost_count"] > 0)
+    metrics = line["metrics"]
+    assert metrics["lost_ratio"] == pytest.approx(metrics["lost_count"] / metrics["sent_count"])
+    assert metrics["socket_drop_count"] == metrics["lost_count"]
+    assert line["evidence"]["server"]["counters"]["snmp.Udp.RcvbufErrors"] >= metrics["lost_count"]
+
+
+def test_a_clipped_buffer_is_told(server: Server) -> None:
+    line = server.run("udp_stream", receive_buffer_bytes=1 << 30, **INSTANT).line
+    assert line["valid"]
+    assert {warning["name"] for warning in line["warnings"]} == {"buffer_clipped"}
+    assert len(line["warnings"]) == 2
+    assert line["granted"]["server_receive_buffer_bytes"] < 2 << 30

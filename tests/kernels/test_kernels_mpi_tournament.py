@@ -1,0 +1,150 @@
+"""hpcq-mpi as a tournament, under every MPI that is installed: several ranks on this machine, told apart by their place."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from tests.kernels.test_kernels_mpi import YIELD, Mpi, mpi, program
+
+__all__ = ["mpi", "program"]
+
+TEXT = """tournament 1
+node a
+node b
+node c
+node d
+test 1 tcp_pingpong 10
+option duration_s 1
+test 2 mpi_pingpong 60
+option message_bytes 512
+option duration_s 0.05
+option warmup_s 0
+step 1 1 1
+match j1 a b
+step 1 2 1
+match j1 a b
+match j2 d c
+step 1 2 2
+match j1 a b
+match j2 d c
+step 2 2 1
+match j3 c a
+step 2 2 2
+match j4 b d
+"""
+
+
+#: A node so busy that one rank comes to MPI_Finalize long after the others.
+LATE_FINALIZE = """#include <mpi.h>
+#include <unistd.h>
+int MPI_Finalize(void)
+{
+    int rank;
+    PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    if (rank == 1)
+        sleep(8);
+    return PMPI_Finalize();
+}
+"""
+
+
+def play(
+    mpi: Mpi, program: Path, folder: Path, nodes: str, *words: str, preload: Path | None = None
+) -> tuple[int, str, list[dict[str, Any]]]:
+    path = folder / "tournament.txt"
+    path.write_text(TEXT)
+    files = ["--tournament", str(path), "--spool", str(folder / "spool.jsonl"), "--interface", "lo"]
+    command = [*mpi.launcher, str(len(nodes)), str(program), "tournament", *files, "--nodes", ",".join(nodes), *words]
+    # Ranks alone get the library: a launcher need not know MPI.
+    command = (
+        command
+        if preload is None
+        else [*command[: len(mpi.launcher) + 1], "env", f"LD_PRELOAD={preload}", *command[len(mpi.launcher) + 1 :]]
+    )
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=200, check=False, env={**os.environ, **YIELD}, stdin=subprocess.DEVNULL
+    )
+    spool = folder / "spool.jsonl"
+    lines = [json.loads(line) for line in spool.read_text().splitlines()] if spool.exists() else []
+    return done.returncode, done.stdout + done.stderr, [line for line in lines if "begun_utc" not in line]
+
+
+def keys(lines: list[dict[str, Any]]) -> list[tuple[str, int, int]]:
+    return sorted((line["job"], line["test"], line["repetition"]) for line in lines)
+
+
+EVERYTHING = [("j1", 2, 1), ("j1", 2, 2), ("j2", 2, 1), ("j2", 2, 2), ("j3", 2, 1), ("j4", 2, 2)]
+
+
+def test_all_rounds_in_one_step(mpi: Mpi, program: Path, tmp_path: Path) -> None:
+    code, said, lines = play(mpi, program, tmp_path, "abcd")
+    assert code == 0, said
+    assert keys(lines) == EVERYTHING
+    for line in lines:
+        result = line["result"]
+        assert (line["rc"], line["reason"], result["valid"]) == (0, None, True)
+        assert result["options"]["message_bytes"] == 512
+        assert result["metrics"]["operation_count"] > 0
+        assert result["evidence"]["client"]["pid"] != result["evidence"]["server"]["pid"]
+    pids = {(end, line["job"]): line["result"]["evidence"][end]["pid"] for line in lines for end in ("client", "server")}
+    assert pids["client", "j1"] == pids["server", "j3"], "a is the same rank in both rounds"
+
+
+def test_a_node_that_is_not_there_costs_its_own_pairs(mpi: Mpi, program: Path, tmp_path: Path) -> None:
+    code, said, lines = play(mpi, program, tmp_path, "abd")
+    assert code == 0, said
+    assert keys(lines) == EVERYTHING
+    lost = {line["job"] for line in lines if line["reason"] == "c: its rank was lost"}
+    assert lost == {"j2", "j3"}
+    assert all(line["rc"] == (3 if line["job"] in lost else 0) for line in lines)
+    before = (tmp_path / "spool.jsonl").read_bytes()
+    assert play(mpi, program, tmp_path, "abcd")[0] == 0
+    assert (tmp_path / "spool.jsonl").read_bytes() == before
+
+
+def test_what_was_begun_twice_is_not_begun_again(mpi: Mpi, program: Path, tmp_path: Path) -> None:
+    begun = '{"format":1,"job":"j4","test":2,"repetition":2,"begun_utc":"2026-01-01T00:00:00Z"}\n'
+    (tmp_path / "spool.jsonl").write_text(begun * 2)
+    code, said, lines = play(mpi, program, tmp_path, "abcd")
+    assert code == 0, said
+    [line] = [line for line in lines if line["job"] == "j4"]
+    assert (line["result"], line["reason"]) == (None, "begun twice, and both times a rank was lost meanwhile")
+    assert keys(lines) == EVERYTHING
+
+
+def test_it_ends_early_after_the_step_in_hand(mpi: Mpi, program: Path, tmp_path: Path) -> None:
+    (tmp_path / "finish").touch()
+    ends = ["--finish-file", str(tmp_path / "finish"), "--done-file", str(tmp_path / "done")]
+    code, said, lines = play(mpi, program, tmp_path, "abcd", *ends)
+    assert code != 0
+    assert not (tmp_path / "done").exists()
+    assert "ended early" in said
+    assert keys(lines) == [("j1", 2, 1), ("j2", 2, 1)]
+
+
+def test_the_name_of_a_file_is_no_format(mpi: Mpi, program: Path, tmp_path: Path) -> None:
+    code, said, _ = play(mpi, program, tmp_path, "abcd", "--done-file", str(tmp_path / "absent" / "%s%s%n"))
+    assert code != 0
+    assert "absent/%s%s%n: No such file or directory (ENOENT)" in said
+
+
+def test_ranks_that_nobody_can_tell_apart_are_refused(mpi: Mpi, program: Path, tmp_path: Path) -> None:
+    code, said, lines = play(mpi, program, tmp_path, "xyz")
+    assert code != 0
+    assert "neither their nodes' names nor --nodes tell which is which" in said
+    assert lines == []
+
+
+def test_ranks_that_end_long_after_each_other_are_no_lost_ranks(mpi: Mpi, program: Path, tmp_path: Path) -> None:
+    """A rank that left before the others had finished would end the step, and the script would start it again."""
+    (tmp_path / "late.c").write_text(LATE_FINALIZE)
+    late, done = tmp_path / "late.so", tmp_path / "done"
+    subprocess.run([mpi.compiler, "-shared", "-fPIC", "-o", late, tmp_path / "late.c"], check=True, timeout=120)
+    code, said, lines = play(mpi, program, tmp_path, "abcd", "--done-file", str(done), preload=late)
+    assert code == 0, said
+    assert done.is_file()
+    assert keys(lines) == EVERYTHING

@@ -1,0 +1,122 @@
+"""A lab that stands for a whole test session, and what tests ask of one.
+
+    pytest_plugins = ["tests.lab.lab_fixture"]        in a test module or in conftest.py
+
+    def test_something(lab: RunningLab) -> None:
+        lab.ssh("alpha", "sinfo")                       as labuser on the head, over ssh
+        lab.exec("alpha/n01", "hostname")               as root on a node
+        lab.command("kill-node", "alpha/n02")           any verb of the lab
+
+HPCQ_TEST_LAB=NAME makes the tests use the lab of that name, which must be up, and leaves it up.
+(PYTEST_DONT_REWRITE: no assert here.)
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import REPOSITORY
+
+PROGRAM = REPOSITORY / "lab"
+LABS_FOLDER = Path("/run/hpcq-lab")
+TIMEOUT_S = 180.0
+#: Whatever a test before left: its jobs, its reservations, nodes that it set down. Then until every node may have jobs.
+AT_REST = """
+jobs=$(squeue --noheader --format=%A); [ -z "$jobs" ] || scancel $jobs
+for name in $(scontrol --oneliner show reservation | sed -n 's/^ReservationName=\\([^ ]*\\) .*/\\1/p'); do
+    scontrol delete "reservationname=$name"
+done
+for node in $(sinfo --noheader --Node --states=down,drain,fail --format=%N | sort -u); do
+    scontrol update "nodename=$node" state=resume
+done
+for look in $(seq 400); do
+    jobs=$(squeue --noheader --format='%A %j %u %T') && states=$(sinfo --noheader --Node --format=%T | sort -u) &&
+        [ -z "$jobs" ] && [ "$states" = idle ] && exit 0
+    sleep 0.3
+done
+sinfo --Node --format='%N %T %E'; squeue
+exit 1
+"""
+
+
+def lab_command(*words: str, check: bool = True, timeout_s: float = TIMEOUT_S) -> subprocess.CompletedProcess[str]:
+    """Run `python3 lab/ words...`; with check, anything but success fails the test with the lab's own words."""
+    command = [sys.executable, str(PROGRAM), *words]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=timeout_s, stdin=subprocess.DEVNULL)
+    if check and done.returncode != 0:
+        pytest.fail(f"lab {' '.join(words)} ended with {done.returncode}:\n{done.stderr}{done.stdout}")
+    return done
+
+
+@dataclass(frozen=True, slots=True)
+class RunningLab:
+    """A lab that is up."""
+
+    name: str
+
+    @property
+    def state(self) -> Path:
+        return LABS_FOLDER / self.name
+
+    def cluster_file(self, cluster: str) -> Path:
+        return self.state / "clusters" / f"{cluster}.yaml"
+
+    def status(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(lab_command("status", "--name", self.name, "--json").stdout)
+        return found
+
+    def command(self, verb: str, *words: str) -> str:
+        return lab_command(verb, "--name", self.name, *words).stdout
+
+    def exec_words(self, where: str, *words: str, user: str = "root") -> list[str]:
+        """The command line of something that goes on while the test does: for Popen."""
+        return [sys.executable, str(PROGRAM), "exec", "--name", self.name, where, "--user", user, "--", *words]
+
+    def exec(self, where: str, *words: str, user: str = "root", check: bool = True, text: str = "") -> str:
+        """What a command on a machine printed; as root, unless told otherwise."""
+        done = subprocess.run(
+            self.exec_words(where, *words, user=user),
+            check=False,
+            input=text,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+        )
+        if check and done.returncode != 0:
+            pytest.fail(f"{where}: {words} ended with {done.returncode}:\n{done.stderr}{done.stdout}")
+        return done.stdout
+
+    def at_rest(self, *clusters: str) -> None:
+        """Put clusters right before a test begins: what one test left, the next one must not plan around."""
+        for cluster in clusters:
+            self.exec(cluster, "sh", "-c", AT_REST)
+
+    def ssh(self, cluster: str, command: str, *, text: str = "", check: bool = True) -> str:
+        """What a shell command on a cluster's head printed, as labuser, over ssh as a person's would go."""
+        words = ["ssh", "-F", str(self.state / "ssh_config"), f"{cluster}-head", command]
+        done = subprocess.run(words, check=False, input=text, capture_output=True, text=True, timeout=TIMEOUT_S)
+        if check and done.returncode != 0:
+            pytest.fail(f"ssh {cluster}-head: {command!r} ended with {done.returncode}:\n{done.stderr}{done.stdout}")
+        return done.stdout
+
+
+@pytest.fixture(scope="session")
+def lab() -> Iterator[RunningLab]:
+    """Two clusters of four nodes, up for the whole session. A lab that does not come up fails the tests: no skip."""
+    given = os.environ.get("HPCQ_TEST_LAB")
+    if given:
+        yield RunningLab(given)
+        return
+    name = f"test-{os.getpid()}"
+    try:
+        lab_command("up", "--name", name, timeout_s=300)
+        yield RunningLab(name)
+    finally:
+        lab_command("down", "--name", name)

@@ -1,0 +1,188 @@
+"""Two generations: beta's machines run Debian 13 (Slurm 24.11, Open MPI 5, PMIx 5) beside alpha's Debian 12.
+
+What holds on one generation holds here on both, and between them. The first run on a machine makes the root file system;
+`tools/run_tests` begins with that, and the lab waits for it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.lab.campaigns_in_lab import Desk
+from tests.lab.lab_fixture import PROGRAM, RunningLab, lab_command
+from tests.lab.lab_programs import MPI_BYTES, MPI_ENVIRONMENT, MPI_PROGRAM
+from tests.lab.test_lab import eth0_bytes
+from tests.local.desk import assert_clean
+from tests.schedulers.scheduler_contract import PROMISES, Site, slurm_site
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
+
+PAIRS = """
+clusters: [alpha, beta]
+pairs: {rounds: 1}
+repetitions: 1
+tests:
+  - {kernel: tcp_stream, parameters: {duration_s: 200ms, warmup_s: 50ms}}
+  - {kernel: mpi_pingpong, parameters: {duration_s: 200ms, warmup_s: 50ms, message_bytes: 32KiB}}
+"""
+TOURNAMENT = """
+clusters: [beta]
+pairs: all
+allocation: whole
+repetitions: 1
+tests:
+  - {kernel: tcp_stream, parameters: {duration_s: 200ms, warmup_s: 50ms}}
+  - {kernel: udp_pingpong, parameters: {duration_s: 100ms, warmup_s: 10ms}}
+  - {kernel: mpi_pingpong, parameters: {duration_s: 200ms, warmup_s: 50ms, message_bytes: 32KiB}}
+"""
+LINK = """
+clusters: [alpha, beta]
+links: [{from: alpha, to: beta, pairs: 2}]
+repetitions: 1
+tests:
+  - {kernel: tcp_stream, parameters: {duration_s: 200ms, warmup_s: 100ms}}
+  - {kernel: udp_pingpong, parameters: {duration_s: 100ms, warmup_s: 10ms}}
+"""
+
+
+@pytest.fixture(scope="module")
+def mixed() -> Iterator[RunningLab]:
+    """A lab of both generations; that it cannot be made is a failure."""
+    given = os.environ.get("HPCQ_TEST_LAB_TRIXIE")
+    if given:
+        yield RunningLab(given)
+        return
+    lab = RunningLab(f"test-trixie-{os.getpid()}")
+    try:
+        lab_command("prepare", "trixie", timeout_s=840)
+        lab_command("up", "--name", lab.name, "--beta", "trixie", timeout_s=300)
+        yield lab
+    finally:
+        lab_command("down", "--name", lab.name)
+
+
+def desk_of(mixed: RunningLab, folder: Path, campaign: str) -> Desk:
+    """A desk where this campaign was run, its kernels built without optimiser."""
+    (folder / "clusters").mkdir(parents=True)
+    for name in ("alpha", "beta"):
+        text = mixed.cluster_file(name).read_text()
+        (folder / "clusters" / f"{name}.yaml").write_text(f"{text}\ncompiler: {{cflags: -O0}}\n")
+    mixed.at_rest("alpha", "beta")
+    desk = Desk(folder, mixed)
+    desk.campaign(campaign)
+    desk.hpcq("run", "campaign.yaml")
+    return desk
+
+
+def test_the_two_clusters_are_of_two_generations(mixed: RunningLab) -> None:
+    versions = {
+        cluster: mixed.ssh(cluster, "sinfo -V; ldd --version | head -1; mpicc --showme:version")
+        for cluster in ("alpha", "beta")
+    }
+    assert versions["alpha"].startswith("slurm-wlm 22.05.")
+    assert versions["beta"].startswith("slurm-wlm 24.11.")
+    assert "Open MPI 4.1" in versions["alpha"]
+    assert "Open MPI 5.0" in versions["beta"]
+    assert "2.36" in versions["alpha"]
+    assert "2.41" in versions["beta"]
+    releases = [mixed.ssh(cluster, "cat /etc/debian_version") for cluster in ("alpha", "beta")]
+    assert [release.split(".")[0] for release in releases] == ["12", "13"]
+
+
+@pytest.mark.parametrize(("compiler", "plugin"), [("mpicc.openmpi", "pmix"), ("mpicc.mpich", "pmi2")])
+def test_mpi_of_the_newer_release_goes_through_eth0(mixed: RunningLab, compiler: str, plugin: str) -> None:
+    mixed.ssh("beta", f"cat > {plugin}.c; {compiler} -o {plugin} {plugin}.c", text=MPI_PROGRAM)
+    nodes = ["beta/n01", "beta/n02"]
+    before = [eth0_bytes(mixed, node) for node in nodes]
+    found = mixed.ssh("beta", f"{MPI_ENVIRONMENT} srun -w beta-n0[1-2] -N2 --ntasks-per-node=1 --mpi={plugin} ./{plugin}")
+    moved = [eth0_bytes(mixed, node) - was for node, was in zip(nodes, before, strict=True)]
+    assert sorted(found.splitlines()) == [f"rank {i} of 2 on beta-n0{i + 1}" for i in (0, 1)]
+    assert all(MPI_BYTES < byte_count < 1.5 * MPI_BYTES for byte_count in moved), moved
+
+
+@pytest.fixture(scope="module")
+def site(mixed: RunningLab) -> Site:
+    mixed.at_rest("beta")
+    return slurm_site(mixed, "beta")
+
+
+@pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.__name__)
+def test_the_newer_slurm_keeps_the_contract(site: Site, promise: Callable[[Site], None]) -> None:
+    promise(site)
+
+
+@pytest.fixture(scope="module")
+def pairs(mixed: RunningLab, tmp_path_factory: pytest.TempPathFactory) -> Desk:
+    return desk_of(mixed, tmp_path_factory.mktemp("pairs") / "desk", PAIRS)
+
+
+def test_pairs_of_both_are_measured_mpi_through_srun_and_pmix(pairs: Desk) -> None:
+    found = pairs.rows("SELECT cluster, kernel, outcome, count(*) AS n FROM v_results GROUP BY 1, 2, 3 ORDER BY 1, 2")
+    assert [tuple(row.values()) for row in found] == [
+        (cluster, kernel, "measured", 2) for cluster in ("alpha", "beta") for kernel in ("mpi_pingpong", "tcp_stream")
+    ]
+    assert_clean(pairs.run_folder)
+    for path in pairs.run_folder.glob("*/jobs/*/1/job.sh"):
+        assert "srun --mpi=pmix" in path.read_text()
+        job = json.loads((path.parent / "job.json").read_text())
+        for line in map(json.loads, (one.read_text() for one in path.parent.glob("t*-r1.json"))):
+            ends = [line["evidence"][end]["node"] for end in ("client", "server")]
+            assert ends == [job["client"], job["server"]], line["kernel"]
+
+
+def test_every_cluster_has_a_build_of_its_own(pairs: Desk) -> None:
+    """Compiler, MPI and binary differ between the generations, and each result knows its own."""
+    builds = {(row["cluster"], row["program"]): row for row in pairs.rows("SELECT * FROM v_builds")}
+    assert len(builds) == 4
+    assert all(row["result_count"] == 2 for row in builds.values())
+    for program in ("hpcq-net", "hpcq-mpi"):
+        one, other = builds["alpha", program], builds["beta", program]
+        assert " 12.2" in one["compiler"]
+        assert " 14.2" in other["compiler"]
+        assert one["binary_sha256"] != other["binary_sha256"]
+    assert "4.1" in builds["alpha", "hpcq-mpi"]["mpi"]
+    assert "5.0" in builds["beta", "hpcq-mpi"]["mpi"]
+    records = [json.loads((pairs.run_folder / name / "build.json").read_text()) for name in ("alpha", "beta")]
+    assert ["2.36" in records[0]["libc_version"], "2.41" in records[1]["libc_version"]] == [True, True]
+
+
+def test_a_tournament_of_the_newer_slurm_plays_sockets_and_mpi(mixed: RunningLab, tmp_path: Path) -> None:
+    desk = desk_of(mixed, tmp_path / "desk", TOURNAMENT)
+    found = desk.rows("SELECT kernel, outcome, count(*) AS n FROM v_results GROUP BY 1, 2 ORDER BY 1")
+    assert [tuple(row.values()) for row in found] == [
+        (kernel, "measured", 6) for kernel in ("mpi_pingpong", "tcp_stream", "udp_pingpong")
+    ]
+    assert [event["event"] for event in desk.events("beta")].count("submitted") == 1  # all of it in one allocation
+    assert desk.rows("SELECT DISTINCT crossed_interface FROM result") == [{"crossed_interface": "yes"}]
+    assert desk.rows("SELECT count(DISTINCT fact_set_id) AS n FROM node_facts") == [{"n": 4}]
+
+
+def test_the_link_between_the_generations_is_measured(mixed: RunningLab, tmp_path: Path) -> None:
+    desk = desk_of(mixed, tmp_path / "desk", LINK)
+    found = desk.rows("SELECT placement, kernel, outcome, count(*) AS n FROM v_results GROUP BY 1, 2, 3 ORDER BY 1, 2")
+    assert [tuple(row.values()) for row in found] == [
+        ("cluster", "tcp_stream", "measured", 2),  # the same nodes within each cluster
+        ("cluster", "udp_pingpong", "measured", 2),
+        ("link", "tcp_stream", "measured", 4),  # two pairs, both directions
+        ("link", "udp_pingpong", "measured", 2),
+    ]
+    ends = desk.rows("SELECT side, cluster, role, reaches, outcome FROM v_links ORDER BY job, side")
+    assert [tuple(row.values()) for row in ends] == [
+        ("from", "alpha", "client", "open", "completed"),
+        ("to", "beta", "server", "open", "completed"),
+    ] * 2
+
+
+def test_an_unknown_system_is_refused() -> None:
+    words = [sys.executable, str(PROGRAM), "up", "--beta", "potato"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "'potato'" in done.stderr
+    assert "trixie" in done.stderr

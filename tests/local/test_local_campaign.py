@@ -1,0 +1,192 @@
+"""Small campaigns on the embedded scheduler, from the command line to the database: no cluster, no root."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hpcq.run_folder.journal import Journal
+from tests.local.desk import assert_clean, kill_session
+from tests.local.local_desk import CLUSTER, INSTANT, SLOW, LocalDesk
+
+PINGPONG = (
+    "{kernel: tcp_pingpong, parameters: {duration_s: 50ms, warmup_s: 0}, matrix: {message_bytes: [1, 1KiB]}}",
+    "{kernel: udp_stream, parameters: {duration_s: 50ms, warmup_s: 0, message_bytes: 1400, rate_bps: 20mbit}}",
+)
+#: The kernel ends with exit code 4: no machine has that CPU.
+REFUSED = "{kernel: tcp_stream, parameters: {duration_s: 50ms, client_cpu_index: 8191}}"
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> LocalDesk:
+    """A campaign that went well, in a folder with a name that a shell would stumble over."""
+    desk = LocalDesk.at(tmp_path_factory.mktemp("desk") / 'it\'s a "test" $(x) {y} #\nnext line')
+    desk.campaign(*PINGPONG)
+    said = desk.hpcq("run", "try.yaml")
+    (desk.folder / "said.txt").write_text(said.stdout)
+    return desk
+
+
+def test_what_was_planned_is_measured(done: LocalDesk) -> None:
+    plan = json.loads((done.run_folder / "tiny" / "plan.json").read_text())
+    assert plan["goals"]["result_count"] == 3
+    assert done.rows("SELECT outcome, count(*) AS n FROM v_results GROUP BY outcome") == [{"outcome": "measured", "n": 3}]
+    [run] = done.rows("SELECT * FROM v_runs")
+    assert (run["planned_count"], run["measured_count"]) == (3, 3)
+    assert len(done.rows("SELECT * FROM v_attempts WHERE outcome = 'completed'")) == 1
+    assert_clean(done.run_folder)
+    assert [row["program"] for row in done.rows("SELECT * FROM v_builds")] == ["hpcq-net"]
+
+
+def test_run_ends_with_results_and_where_everything_is(done: LocalDesk) -> None:
+    said = (done.folder / "said.txt").read_text()
+    run = done.run_folder.name
+    assert "tcp_pingpong\t" in said
+    assert f"\npage      runs/{run}/report.html\ndatabase  results.db\nfolder    runs/{run}\n" in said
+    page = (done.run_folder / "report.html").read_text()
+    assert page.startswith("<!DOCTYPE html>")
+    assert run in page
+
+
+def test_reading_verbs_print_json_only(done: LocalDesk) -> None:
+    assert {row["outcome"] for row in done.json("results")["results"]} == {"measured"}
+    assert [one["stage"] for one in done.json("status")["clusters"]] == ["loaded"]
+    assert done.json("load")["clusters"][0]["read_count"] == 0
+    assert Path(done.json("report")["report"]) == done.run_folder / "report.html"
+    assert [plan["cluster"] for plan in done.json("plan", "try.yaml")] == ["tiny"]
+    assert len(done.json("kernels")) == 5
+    assert "tiny" in [one["cluster"] for one in done.json("cluster", "list")]
+    for verb in (["results"], ["results", "--each"], ["status"], ["report"], ["kernels"], ["cluster", "list"]):
+        words = done.hpcq(*verb).stderr.splitlines()
+        assert all(line.startswith((f"run {done.run_folder.name}", "tiny: measured ")) for line in words), words
+
+
+def test_check_of_a_cluster(done: LocalDesk) -> None:
+    items = {one["item"]: one["ok"] for one in done.json("cluster", "check", "tiny")}
+    assert items["nodes"]
+    assert items["from a node"]
+
+
+def test_a_name_that_no_result_has(done: LocalDesk) -> None:
+    said = done.hpcq("results", "--kernel", "tcp_pingpog", expect=2).stderr
+    assert said.startswith("error: --kernel: 'tcp_pingpog' is not a kernel of this run: the nearest is tcp_pingpong\n")
+    assert "--node: 'n1' is not a node of this run" in done.hpcq("results", "--node", "n1", expect=2).stderr
+    assert "--metric: 'bps' is not a metric of any kernel" in done.hpcq("results", "--metric", "bps", expect=2).stderr
+    assert "'nosuch' is not a run" in done.hpcq("results", "nosuch", expect=2).stderr
+
+
+def test_submit_returns_and_resume_ends_it(tmp_path: Path) -> None:
+    desk = LocalDesk.at(tmp_path)
+    desk.campaign(*PINGPONG)
+    desk.hpcq("run", "--detach", "try.yaml")  # the same as submit
+    assert [event["event"] for event in desk.events()][:4] == ["opened", "wave", "attempt", "submitted"]
+    assert not (desk.run_folder / "tiny" / "driven.json").exists()
+    ended = desk.json("resume")
+    assert ended["runs"][0]["measured_count"] == 3
+    assert len([event for event in desk.events() if event["event"] == "attempt"]) == 1
+    assert desk.json("resume")["runs"][0]["measured_count"] == 3  # nothing is left to do, and it says so again
+
+
+def test_a_run_whose_driver_failed_and_left_its_page_is_resumed(tmp_path: Path) -> None:
+    """The page tells what there was; it must not pass for the end."""
+    desk = LocalDesk.at(tmp_path / "desk")
+    desk.campaign(*PINGPONG)
+    desk.hpcq("submit", "try.yaml")
+    with Journal(desk.run_folder / "tiny" / "journal.jsonl"):  # another driver has it
+        desk.hpcq("resume", expect=1)
+    assert (desk.run_folder / "report.html").is_file()
+    assert desk.json("resume")["runs"][0]["measured_count"] == 3
+
+
+def test_cancel_ends_jobs_and_says_what_is_missing(tmp_path: Path) -> None:
+    desk = LocalDesk.at(tmp_path)
+    desk.campaign(SLOW)
+    desk.hpcq("submit", "try.yaml")
+    status = desk.json("cancel")
+    counts = status["clusters"][0]["counts"]
+    assert (counts["live_attempt_count"], counts["pending_pair_count"], counts["cancelled"]) == (0, 0, True)
+    desk.hpcq("load")
+    [row] = desk.rows("SELECT outcome, reason FROM v_results")
+    assert row["outcome"] != "measured"
+    assert row["reason"]
+    desk.hpcq("results", expect=4)
+
+
+def test_two_runs_side_by_side_one_with_a_failed_gate_one_with_a_failed_kernel(tmp_path: Path) -> None:
+    desk = LocalDesk.at(tmp_path)
+    gates = "gates: [{metric: round_trip_p50_ns, maximum: 1ns}, {metric: round_trip_p50_ns, maximum: 10s}]"
+    desk.campaign(INSTANT, name="gate", more=gates)
+    desk.campaign(INSTANT, REFUSED, name="fail", more="retries: 0")
+    words = [[sys.executable, "-P", "-m", "hpcq", "run", f"{name}.yaml"] for name in ("gate", "fail")]
+    both = [
+        subprocess.Popen(
+            argv, cwd=desk.folder, env=desk.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8"
+        )
+        for argv in words
+    ]
+    (gate_out, _), (_, fail_err) = [child.communicate(timeout=240) for child in both]
+    assert [child.returncode for child in both] == [3, 4], gate_out + fail_err
+    assert gate_out.count("gate failed: ") == 1
+    assert "median round_trip_p50_ns is " in gate_out
+    assert ": allowed is <= 1" in gate_out
+    assert "tiny: 1 result failed: " in fail_err
+    assert desk.rows("SELECT campaign, outcome, count(*) AS n FROM v_results GROUP BY 1, 2 ORDER BY 1, 2") == [
+        {"campaign": "fail", "outcome": "failed", "n": 1},
+        {"campaign": "fail", "outcome": "measured", "n": 1},
+        {"campaign": "gate", "outcome": "measured", "n": 1},
+    ]
+
+
+def test_a_compiler_that_is_not_there(tmp_path: Path) -> None:
+    desk = LocalDesk.at(tmp_path)
+    desk.cluster("bare", CLUSTER.replace("-O0", "-O0, cc: no-such-cc"))
+    desk.campaign(clusters="bare, tiny")
+    said = desk.hpcq("run", "try.yaml", expect=1)
+    assert "error: bare: hpcq-net: does not build with no-such-cc:\n" in said.stderr
+    assert "no-such-cc: " in said.stderr.replace("with no-such-cc:", "")  # the words of make or the shell are quoted
+    assert "\nhint: no-such-cc must be on PATH there: " in said.stderr
+    assert "Traceback" not in said.stderr
+    assert desk.rows("SELECT cluster, outcome FROM v_results WHERE outcome = 'measured'") == [
+        {"cluster": "tiny", "outcome": "measured"}
+    ]
+    error = json.loads((desk.run_folder / "bare" / "build.error.json").read_text())
+    assert error["stage"] == "build"
+    assert desk.json("status")["clusters"][0]["error"] == error["message"]
+    said = desk.hpcq("build", "bare", expect=1)
+    assert said.stderr.startswith("error: bare: hpcq-net: does not build with no-such-cc:\n")
+    said = desk.hpcq("submit", "try.yaml", expect=1)
+    assert "error: bare: hpcq-net: does not build with no-such-cc:\n" in said.stderr
+
+
+def test_a_defect_in_a_stage_reaches_the_person(tmp_path: Path) -> None:
+    desk = LocalDesk.at(tmp_path)
+    desk.campaign()
+    on_path = desk.folder / "home"
+    broken = on_path / "sitecustomize.py"  # Python runs it in every process that starts with this folder on its path
+    broken.write_text("import hpcq.runner.site.build as build\ndef fail(*_): raise ZeroDivisionError('over nothing')\n"
+                      "build.check_description = fail\n")  # fmt: skip
+    environment = {**desk.environment(), "PYTHONPATH": str(on_path)}
+    argv = [sys.executable, "-P", "-m", "hpcq", "run", "try.yaml"]
+    said = subprocess.run(argv, cwd=desk.folder, env=environment, capture_output=True, text=True, timeout=240, check=False)
+    assert said.returncode == 1
+    log = desk.run_folder / "log.txt"
+    assert (
+        f"error: tiny: build: ZeroDivisionError: over nothing\n\nhint: this is a defect of hpcq: its traceback is in {log}\n"
+        in (said.stderr)
+    )
+    assert "Traceback (most recent call last)" in log.read_text()
+    assert "Traceback" not in said.stderr
+
+
+def test_a_run_whose_driver_was_killed_is_taken_up(tmp_path: Path) -> None:
+    desk = LocalDesk.at(tmp_path)
+    desk.campaign("{kernel: tcp_stream, parameters: {duration_s: 500ms, warmup_s: 0}}")
+    with desk.running(["-m", "hpcq", "run", "try.yaml"]) as child:
+        desk.wait_for(lambda: child.poll() is not None or any(event["event"] == "submitted" for event in desk.events()))
+        kill_session(child)
+    assert desk.json("resume")["runs"][0]["measured_count"] == 1
+    assert len([event for event in desk.events() if event["event"] == "attempt"]) == 1

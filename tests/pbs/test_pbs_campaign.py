@@ -1,0 +1,61 @@
+"""Campaigns through the whole of hpcq on the simulated PBS: pairs, a tournament, and a driver that is killed."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+from tests.local.desk import Folder
+from tests.local.local_desk import INSTANT, LocalDesk
+from tests.simulated_pbs.site import simulated_pbs
+
+CLUSTER = "name: {name}\nscheduler: pbs\nreach: here\ninterface: lo\npoll_interval_s: 1s\ncompiler: {{cflags: -O0}}\n"
+BRIEF = "{kernel: tcp_pingpong, parameters: {duration_s: 100ms, warmup_s: 0}}"
+
+
+def desk_at(folder: Path) -> LocalDesk:
+    desk = LocalDesk.at(folder)
+    desk.cluster("tiny", CLUSTER)
+    return desk
+
+
+def measured(desk: Folder) -> int:
+    return sum(row["n"] for row in desk.rows("SELECT count(*) AS n FROM v_results WHERE outcome = 'measured'"))
+
+
+def test_pairs_without_history(tmp_path: Path) -> None:
+    with simulated_pbs(tmp_path / "pbs") as pbs:
+        pbs.control(set={"history": False, "sleep_s": 0.0})
+        desk = desk_at(tmp_path)
+        desk.campaign(INSTANT, BRIEF, more="seed: 1")
+        desk.hpcq("run", "try.yaml")
+        assert measured(desk) == 12
+        assert {event["outcome"] for event in desk.events() if event["event"] == "ended"} == {"completed"}
+        assert {name[:5] for name in pbs.control()["names"]} <= {"hpcq-"}
+
+
+def test_a_tournament_on_four_nodes(tmp_path: Path) -> None:
+    with simulated_pbs(tmp_path / "pbs") as pbs:
+        pbs.control(set={"sleep_s": 0.0})
+        desk = desk_at(tmp_path)
+        desk.campaign(BRIEF, more="allocation: whole")
+        desk.hpcq("run", "try.yaml")
+        assert measured(desk) == 6
+        assert len([event for event in desk.events() if event["event"] == "attempt"]) == 1
+
+
+def test_a_killed_driver_goes_on_where_it_was_and_nothing_runs_twice(tmp_path: Path) -> None:
+    with simulated_pbs(tmp_path / "pbs") as pbs:
+        pbs.control(set={"history": False, "sleep_s": 0.0})
+        desk = desk_at(tmp_path)
+        desk.campaign("{kernel: tcp_pingpong, parameters: {duration_s: 700ms, warmup_s: 0}}")
+        with desk.running(["-m", "hpcq", "run", "try.yaml"]) as driver:
+            desk.wait_for(lambda: any(event["event"] == "submitted" for event in desk.events()))
+            driver.send_signal(signal.SIGKILL)
+        desk.hpcq("resume")
+        assert measured(desk) == 6
+        tags = [event["tag"] for event in desk.events() if event["event"] == "submitted"]
+        assert len(tags) == len(set(tags))
+        outcomes = [event["outcome"] for event in desk.events() if event["event"] == "ended"]
+        assert set(outcomes) == {"completed"}
+        assert pbs.control()["states"] == {}

@@ -1,0 +1,55 @@
+"""Reading verbs start fast: they import nothing that takes a tenth of a second and that they do not use."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.history.histories import History
+
+pytestmark = pytest.mark.fast
+
+#: What takes long to import, or brings a lot with it.
+HEAVY = ("numpy", "pydantic", "ruamel", "jinja2", "rich", "snakemake", "asyncio", "multiprocessing", "email", "http")
+#: Verbs that print rows of the database. In one process, in this order: what one of them imports the next would hide.
+READING = (
+    "--version", "--help", "runs", "results", "results --since 3d", "results --group-by driver", "results --each --limit 3",
+    "results --findings", "show 1", "node n1", "nodes", "nodes --sort level", "cost", "facts show n1", "facts diff n1 first",
+    "series", "changes list", "ledger", "event list", "baseline list", "kernels", "kernels tcp_stream",
+    "sql 'SELECT 1'", "db check",
+)  # fmt: skip
+#: These judge: they need numpy, and nothing else of the list.
+JUDGING = ("history tcp_stream/n1/n2", "regressions", "compare latest 30d", "blame --help", "gate propose --help")
+_PROGRAM = """
+import contextlib, io, json, shlex, sys
+from hpcq.cli.main import run
+found = {}
+for words in json.loads(sys.argv[1]):
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        code = run(shlex.split(words) + ([] if words.startswith("-") or words.startswith("kernels") else ["--db", sys.argv[2]]))
+    heavy = sorted({name.partition(".")[0] for name in sys.modules} & set(json.loads(sys.argv[3])))
+    found[words] = [code, heavy]
+print(json.dumps(found))
+"""
+
+
+def imported_by(verbs: tuple[str, ...], nights: History) -> dict[str, tuple[int, list[str]]]:
+    """Exit code of each verb, and the heavy modules that were there after it."""
+    argv = [sys.executable, "-c", _PROGRAM, json.dumps(verbs), str(nights.database), json.dumps(HEAVY)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=120, cwd=nights.database.parent)
+    return {words: (code, heavy) for words, (code, heavy) in json.loads(done.stdout).items()}
+
+
+def test_a_reading_verb_imports_nothing_heavy(nights: History) -> None:
+    found = imported_by(READING, nights)
+    assert {words: code for words, (code, _) in found.items() if code not in {0, 3, 4}} == {}
+    assert {words: heavy for words, (_, heavy) in found.items() if heavy} == {}
+
+
+def test_a_judging_verb_imports_numpy_only(nights: History) -> None:
+    found = imported_by(JUDGING, nights)
+    assert {words: code for words, (code, _) in found.items() if code not in {0, 3, 4}} == {}
+    assert {words: heavy for words, (_, heavy) in found.items() if set(heavy) - {"numpy"}} == {}

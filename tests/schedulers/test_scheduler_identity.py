@@ -1,0 +1,170 @@
+"""Whose job is it, and was it taken at all: sequences in which an id, an exit code or a word alone would be believed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hpcq.definition.files.cluster import read_cluster
+from hpcq.runner.site.place import reach, scheduler_of
+from hpcq.scheduler.slurm.reasons import read_submission
+from hpcq.scheduler.types import Fate, JobKey, JobState, QueueQuery, Submission
+from hpcq.transport import Completed
+from tests.schedulers.scheduler_contract import Site
+from tests.simulated_slurm.site import SimulatedSlurm, simulated_slurm
+
+pytestmark = pytest.mark.fast
+
+HEAD = """#SBATCH --job-name={name}
+#SBATCH --nodes=2 --exclusive --no-requeue --time=0:30
+#SBATCH --partition=main
+#SBATCH --nodelist={nodes}"""
+
+
+@pytest.fixture
+def slurm(tmp_path: Path) -> Iterator[SimulatedSlurm]:
+    with simulated_slurm(tmp_path / "slurm", node_count=6, leaf_size=2) as running:
+        yield running
+
+
+@pytest.fixture
+def site(slurm: SimulatedSlurm, tmp_path: Path) -> Site:
+    cluster = read_cluster(slurm.cluster() / "sim.yaml")
+    return Site(scheduler_of(cluster, reach(cluster)), str(tmp_path / "work"), HEAD)
+
+
+@pytest.mark.parametrize("banner", ["Welcome to the cluster", "2026", "unknown", "Submitted batch job"])
+def test_a_wrapper_that_prints_leaves_the_submission_open_and_the_tag_finds_it(
+    slurm: SimulatedSlurm, site: Site, banner: str
+) -> None:
+    slurm.control(set={"banner": banner})
+    answer = site.submit("printed", "sleep 300")
+    assert (answer.native_id, answer.fate) == (None, Fate.UNDETERMINED)
+    assert not answer.refused
+    assert "no id in the answer" in answer.message
+    assert site.scheduler.find(["printed"]) == {"printed": "1"}
+    assert site.scheduler.read_native_id(Path(site.folder, "printed", "submitted").read_text()) == "", "nor later from the file"
+
+
+def test_a_submit_command_that_a_signal_ended_is_no_refusal(slurm: SimulatedSlurm, site: Site) -> None:
+    slurm.control(set={"killed_answers": 1})
+    answer = site.submit("killed", "sleep 300")
+    assert (answer.native_id, answer.fate) == (None, Fate.UNDETERMINED)
+    assert site.scheduler.find(["killed"]) == {"killed": "1"}, "it was taken"
+
+
+def test_a_shell_that_was_killed_is_no_refusal(slurm: SimulatedSlurm, site: Site) -> None:
+    sbatch = slurm.folder / "bin" / "sbatch"
+    sbatch.write_text("#!/bin/sh\nkill -KILL $PPID\n")
+    answer = site.submit("gone", "exit 0")
+    assert (answer.native_id, answer.fate) == (None, Fate.UNDETERMINED)
+
+
+def test_a_job_of_somebody_else_with_our_id_is_neither_read_nor_ended(slurm: SimulatedSlurm, site: Site) -> None:
+    answer = site.submit("ours", "sleep 300")
+    assert answer.native_id
+    site.wait(answer.native_id, JobState.RUNNING)
+    for name, user, words in (("ours", "other", "somebody else's: 'ours'"), ("theirs", "me", "another one: 'theirs'")):
+        slurm.control(strange={answer.native_id: {"name": name, "user": user}})
+        report = site.scheduler.poll([site.key(answer.native_id)])[answer.native_id]
+        assert report.state is JobState.UNKNOWN, "a stranger's state would be taken for ours"
+        assert words in report.reason
+        assert site.scheduler.cancel([site.key(answer.native_id)]) is None
+        assert slurm.control()["states"] == {f"{user} RUNNING": 1}, "it is not ours to end"
+
+
+def test_the_accounting_is_not_believed_either(slurm: SimulatedSlurm, site: Site) -> None:
+    answer = site.submit("ours", "sleep 300")
+    assert answer.native_id
+    (slurm.folder / "bin" / "squeue").write_text("#!/bin/sh\nexit 0\n")  # the queue has forgotten it
+    assert site.scheduler.poll([site.key(answer.native_id)])[answer.native_id].state is JobState.RUNNING
+    for name, user in (("ours", "other"), ("theirs", "me")):
+        slurm.control(strange={answer.native_id: {"name": name, "user": user}})
+        report = site.scheduler.poll([site.key(answer.native_id)])[answer.native_id]
+        assert (report.state, "job 1 is" in report.reason) == (JobState.UNKNOWN, True)
+
+
+def test_what_is_no_id_never_reaches_the_accounting(slurm: SimulatedSlurm, site: Site) -> None:
+    answer = site.submit("ours", "sleep 300")
+    assert answer.native_id
+    (slurm.folder / "bin" / "squeue").write_text("#!/bin/sh\nexit 0\n")
+    reports = site.scheduler.poll([JobKey("unknown", "x"), JobKey("", "y"), site.key(answer.native_id)])
+    assert reports[answer.native_id].state is JobState.RUNNING, "one bad id made all jobs unknown"
+    assert reports["unknown"].reason == "'unknown' is no id of this scheduler"
+
+
+def test_an_id_is_quoted_wherever_it_goes(site: Site, tmp_path: Path) -> None:
+    evil = JobKey(f"1; touch {tmp_path}/pwned", "x")
+    for command in (site.scheduler.poll_command([evil]), site.scheduler.history_command([evil]) or ""):
+        site.scheduler.transport.sh(command)
+    site.scheduler.transport.sh(site.scheduler.cancel_command([JobKey("1", f"$(touch {tmp_path}/pwned)"), evil]))
+    site.scheduler.transport.sh(site.scheduler.find_command([f"a`touch {tmp_path}/pwned`"]))
+    assert not (tmp_path / "pwned").exists()
+
+
+@pytest.mark.parametrize(
+    ("code", "words", "fate"),
+    [
+        (1, "sbatch: error: Batch job submission failed: Invalid partition name specified", Fate.REFUSED),
+        (
+            1,
+            "sbatch: error: Invalid account or account/partition combination specified",
+            Fate.REFUSED,
+        ),
+        (1, "sbatch: error: Batch job submission failed: Requested node configuration is not available", Fate.REFUSED),
+        (1, "sbatch: error: QOSMaxSubmitJobPerUserLimit", Fate.LIMITED),
+        (1, "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation", Fate.UNDETERMINED),
+        (
+            1,
+            "sbatch: error: Unable to contact slurm controller (connect failure)",
+            Fate.UNDETERMINED,
+        ),
+        (1, "sbatch: error: Batch job submission failed: Slurm backup controller in standby mode", Fate.UNSURE),
+        (1, "sbatch: error: Batch job submission failed: Protocol authentication error", Fate.UNSURE),
+        (1, "sbatch: error: our site's wrapper does not like you", Fate.UNSURE),
+        (1, "", Fate.UNSURE),
+        (2, "sbatch: error: Batch job submission failed: Invalid partition name specified", Fate.UNSURE),
+        (127, "sbatch: not found", Fate.UNSURE),
+        (137, "sbatch: error: Batch job submission failed: Invalid partition name specified", Fate.UNDETERMINED),
+        (143, "Terminated", Fate.UNDETERMINED),
+    ],
+)
+def test_what_a_refusal_proves(code: int, words: str, fate: Fate) -> None:
+    answer = read_submission("t", Completed(code, b"", words), "")
+    assert (answer.native_id, answer.fate) == (None, fate)
+    assert [answer.refused, answer.limited, answer.undetermined, answer.unsure].count(True) == 1
+
+
+def test_after_a_limit_the_rest_of_the_wave_is_not_tried(slurm: SimulatedSlurm, site: Site) -> None:
+    slurm.control(set={"submit_limit": 1})
+    nodes = ("n0001", "n0002")
+    wave = [Submission(name, site.script(name, "sleep 300", nodes), nodes, 30) for name in ("a", "b", "c")]
+    answers = site.scheduler.submit(wave)
+    assert [(one.fate, one.tried) for one in answers] == [(Fate.TAKEN, True), (Fate.LIMITED, True), (Fate.LIMITED, False)]
+    assert slurm.control()["calls"]["sbatch"] == 2
+
+
+def test_a_job_that_still_waits_at_the_end_of_the_hours_ends_by_itself(slurm: SimulatedSlurm, site: Site) -> None:
+    first = site.submit("first", "sleep 300")
+    assert first.native_id
+    late = Site(site.scheduler, site.folder, f"{HEAD}\n#SBATCH --deadline=now+31", site.tags)
+    answer = late.submit("late", "exit 0")
+    assert answer.native_id
+    assert site.wait(answer.native_id, JobState.DEADLINE, within_s=20).state is JobState.DEADLINE
+
+
+def test_the_jobs_of_others_have_a_period_of_their_own(slurm: SimulatedSlurm, tmp_path: Path) -> None:
+    cluster = read_cluster(slurm.cluster("poll_interval_s: 1h") / "sim.yaml")
+    scheduler = scheduler_of(cluster, reach(cluster))
+    slurm.control(other={"nodes": ["n0001"], "run_s": 300})
+    slurm.control(other={"nodes": ["n0001"], "run_s": 300})
+    looks = [scheduler.look(QueueQuery(mine=True, others=True)) for _ in range(5)]
+    assert [len(one.others or ()) for one in looks] == [1] * 5, "between two answers the last one holds"
+    assert slurm.control()["calls"]["squeue"] == 5 + 1, "five times our own, once all others"
+    assert scheduler.look(QueueQuery(mine=True)).others is None
+    often = scheduler_of(replace(cluster, poll_interval_s=0.0), reach(cluster))
+    assert [often.look(QueueQuery(others=True)).others for _ in range(2)][1]
+    assert slurm.control()["calls"]["squeue"] == 5 + 1 + 1 + 2

@@ -1,0 +1,200 @@
+"""Transport: real shells, hostile names, and an ssh that is replaced by a script only to lose connections on demand."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import tarfile
+import time
+from pathlib import Path
+
+import pytest
+
+from hpcq.errors import TransportError
+from hpcq.scheduler.kinds import commands_environment
+from hpcq.transport import Completed, Here, Ssh, Transport, quote, run_here
+from tests.kernels.kernel_programs import wait_for
+
+pytestmark = pytest.mark.fast
+
+HOSTILE = [
+    "plain",
+    "two words",
+    "quo'te",
+    'dou"ble',
+    "$(touch pwned)",
+    "`touch pwned`",
+    "a;b",
+    "-rf",
+    "*",
+    "new\nline",
+    "ümlaut",
+    "\\",
+]
+
+
+@pytest.fixture
+def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ssh:
+    """Ssh over a stand-in for the ssh program that runs the remote command here, through csh-like noise on stdout."""
+    program = tmp_path / "bin" / "ssh"
+    program.parent.mkdir()
+    program.write_text(
+        '#!/bin/sh\nfor w in "$@"; do [ "$w" = -G ] && { echo "controlpath none"; exit 0; }; last=$w; done\n'
+        'if [ -e "$SSH_CUT" ]; then echo "Connection closed" >&2; exit 255; fi\n'
+        'echo "welcome to the noisy profile"\nexec /bin/sh -c "$last"\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("SSH_CUT", str(tmp_path / "cut"))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    return Ssh("head", None, commands_environment("slurm", {}))
+
+
+@pytest.fixture(params=["here", "ssh"])
+def transport(request: pytest.FixtureRequest) -> Transport:
+    return Here(commands_environment("slurm", {})) if request.param == "here" else request.getfixturevalue("ssh")
+
+
+def test_exit_code_output_and_input(transport: Transport) -> None:
+    done = transport.sh("cat; echo err >&2; exit 7", stdin=b"in\x00put\xff")
+    assert (done.returncode, done.stdout, done.stderr.strip()) == (7, b"in\x00put\xff", "err")
+
+
+def test_a_long_script_is_no_problem(transport: Transport) -> None:
+    script = "\n".join(f"x{number}={'y' * 50}" for number in range(10_000)) + "\necho $x9999"
+    assert transport.sh(script).text.strip() == "y" * 50
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_names_travel_both_ways(transport: Transport, tmp_path: Path, name: str) -> None:
+    source, back = tmp_path / "source", tmp_path / "back"
+    (source / name).mkdir(parents=True)
+    (source / name / "file").write_text("content")
+    (source / name / "file").chmod(0o600)
+    there = str(tmp_path / f"there {name}")
+    transport.push(source, there)
+    pushed = Path(there) / name / "file"
+    assert pushed.read_text() == "content"
+    assert pushed.stat().st_mode & 0o777 == 0o600
+    assert not (tmp_path / "pwned").exists()
+    if "\n" not in name:  # a list of names is one a line
+        transport.pull(there, [name, "not there"], back)
+        assert (back / name / "file").read_text() == "content"
+
+
+def test_quoting_is_one_word() -> None:
+    for text in HOSTILE:
+        assert Here().sh(f"printf %s {quote(text)}").text == text
+
+
+def test_pull_brings_only_regular_files(tmp_path: Path) -> None:
+    there = tmp_path / "there"
+    there.mkdir()
+    (there / "link").symlink_to("/etc/hostname")
+    (there / "file").write_text("x")
+    Here().pull(str(there), ["link", "file"], tmp_path / "back")
+    assert sorted(path.name for path in (tmp_path / "back").rglob("*")) == ["file"]
+
+
+class FarEnd(Here):
+    """A far end that answers with a tar of its own making, whatever it is asked for."""
+
+    def __init__(self, names: list[str]) -> None:
+        self.names = names
+
+    def sh(self, script: str, *, timeout_s: float = 120.0, stdin: bytes = b"") -> Completed:  # noqa: ARG002
+        stream = io.BytesIO()
+        with tarfile.open(fileobj=stream, mode="w") as tar:
+            for name in self.names:
+                member = tarfile.TarInfo(name)
+                member.size = 4
+                tar.addfile(member, io.BytesIO(b"evil"))
+        return Completed(0, stream.getvalue(), "")
+
+
+@pytest.mark.parametrize("name", ["../outside", "a/../../outside", "/ABSOLUTE/outside", "..", "a/.."])
+def test_nothing_of_a_far_end_lands_outside_of_the_folder(tmp_path: Path, name: str) -> None:
+    name = name.replace("/ABSOLUTE", str(tmp_path))
+    FarEnd([name, "inside"]).pull("there", ["file"], tmp_path / "run" / "back")
+    found = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
+    assert found == ["run/back/inside"]
+
+
+def test_the_submitting_shells_settings_do_not_travel(transport: Transport, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SBATCH_PARTITION", "wrong")
+    monkeypatch.setenv("SLURM_JOB_ID", "1")
+    assert transport.sh("env | grep -E '^(SBATCH|SLURM)_'; true").text == ""
+
+
+def test_what_selects_the_instance_travels_and_the_cluster_file_may_set_it(
+    transport: Transport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_CONF", "/etc/b/slurm.conf")
+    monkeypatch.setenv("SLURM_CONF_SERVER", "ctl:6817")
+    monkeypatch.setenv("SLURM_JWT", "token")
+    monkeypatch.setenv("SLURM_CLUSTERS", "elsewhere")
+    seen = "env | grep -E '^SLURM_' | sort"
+    assert transport.sh(seen).text.split() == ["SLURM_CONF=/etc/b/slurm.conf", "SLURM_CONF_SERVER=ctl:6817", "SLURM_JWT=token"]
+    transport.environment = commands_environment("slurm", {"SLURM_CONF": "/etc/c d/slurm.conf"})
+    assert "SLURM_CONF=/etc/c d/slurm.conf\n" in transport.sh(seen).text
+    transport.environment = commands_environment("local", {})
+    assert transport.sh(seen).text == ""
+
+
+def test_a_command_that_ends_with_255_is_no_lost_connection(transport: Transport) -> None:
+    done = transport.sh("echo said; exit 255")
+    assert (done.returncode, done.text) == (255, "said\n")
+
+
+def test_an_answer_that_breaks_off_is_a_lost_connection(ssh: Ssh) -> None:
+    with pytest.raises(TransportError) as caught:
+        ssh.sh("echo half; kill -KILL $$")
+    assert caught.value.transient
+
+
+def test_a_time_out_ends_a_command_whose_grandchild_holds_the_pipe(transport: Transport, tmp_path: Path) -> None:
+    here = f"cd {quote(str(tmp_path))}"
+    for start in ("sleep 60 & echo $! >left; wait", "setsid sleep 61 & echo $! >away; wait"):
+        began = time.monotonic()
+        with pytest.raises(TransportError, match="no end after 1 s"):
+            transport.sh(f"{here}; {start}", timeout_s=1)
+        assert time.monotonic() - began < 5, "hpcq waited for the pipe, not for its own time-out"
+    wait_for(lambda: not Path(f"/proc/{(tmp_path / 'left').read_text().strip()}").exists())
+    os.kill(int((tmp_path / "away").read_text()), signal.SIGKILL)  # what left the group is left alone
+
+
+def test_a_lost_connection_is_transient_and_says_how_to_try(ssh: Ssh, tmp_path: Path) -> None:
+    assert ssh.sh("echo up").text == "up\n"
+    (tmp_path / "cut").touch()
+    with pytest.raises(TransportError, match="ssh head: cannot be reached: Connection closed") as caught:
+        ssh.sh("echo down")
+    assert caught.value.transient
+    assert caught.value.hint is not None
+    assert "BatchMode=yes" in caught.value.hint
+
+
+def test_a_silent_far_end_is_given_up_when_the_users_own_settings_say_or_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    config = tmp_path / "config"
+    for text, ours in (("", True), ("Host *\n    ServerAliveInterval 7\n", False)):
+        config.write_text(text)
+        assert any(word.startswith("ServerAliveInterval=") for word in Ssh("head", config)._connection()) is ours
+
+
+def test_an_unwritable_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(TransportError, match="cannot write there"):
+        Here().push(tmp_path, str(tmp_path / "file" / "below"))
+
+
+def test_a_program_that_does_not_end_is_killed() -> None:
+    with pytest.raises(TransportError, match=r"no end after 0\.2 s"):
+        run_here(["sleep", "60"], timeout_s=0.2)
+
+
+def test_a_program_that_is_not_there() -> None:
+    with pytest.raises(TransportError, match="no-such-program: not found on this machine"):
+        run_here(["no-such-program"])

@@ -1,0 +1,198 @@
+"""Limits over all runs of a user on a cluster, and the stop file that every driver obeys."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hpcq.clock import Clock
+from hpcq.definition.budget import Budget
+from hpcq.runner.queue.shared_account import Held, SharedAccount
+from hpcq.scheduler.types import JobState
+from hpcq.transport import Here
+from tests.driver.fake_site import FakeSite, steps_of
+
+pytestmark = [pytest.mark.fast, pytest.mark.quiet]
+
+PAIRS = (("n1", "n2"), ("n3", "n4"), ("n5", "n6"))
+
+
+def site_of(folder: Path, limits: str) -> FakeSite:
+    site = FakeSite(folder, node_count=6, pairs=PAIRS, keys=f"budget: {{{limits}}}", shares_account=True)
+    site.budget = site.cluster.budget
+    return site
+
+
+def other_run(site: FakeSite, limits: Budget, name: str = "other-1") -> SharedAccount:
+    """Another run of the same user on the same cluster and the same clock."""
+    folder = str(site.folder / "work" / "hpcq" / "account" / "sim")
+    account = SharedAccount(Here(), folder, name, limits, site.clock)
+    account.refresh(Held(), 0.0)
+    return account
+
+
+def most_at_once(site: FakeSite) -> int:
+    """How many jobs of this run were queued or running at any time."""
+    jobs = list(site.scheduler.jobs.values())
+    return max(sum(one.submitted_s <= job.submitted_s < one.ended_s for one in jobs) for job in jobs)
+
+
+def takes(account: SharedAccount, jobs: tuple[tuple[str, ...], ...], used: float = 0.0) -> None:
+    account.refresh(Held(jobs, 240.0 * len(jobs), 120.0), used, at_once=True)
+
+
+@pytest.mark.parametrize(
+    ("limits", "budget", "at_once"),
+    [
+        ("jobs_at_most: 3", Budget(jobs_at_most=3), 1),
+        ("nodes_at_most: 6", Budget(nodes_at_most=6), 1),
+        ("node_share_ratio: 0.7", Budget(node_share_ratio=0.7), 1),
+        ("jobs_at_most: 4", Budget(jobs_at_most=4), 2),
+    ],
+)
+def test_limits_of_a_cluster_file_hold_over_all_runs(tmp_path: Path, limits: str, budget: Budget, at_once: int) -> None:
+    site = site_of(tmp_path, limits)
+    takes(other_run(site, budget), (("m1", "m2"), ("m3", "m4")))
+    events = site.drive()
+    assert steps_of(events) == 3
+    assert most_at_once(site) == at_once
+
+
+def test_limits_of_a_campaign_hold_for_its_run_alone(tmp_path: Path) -> None:
+    site = site_of(tmp_path, "walltime_at_most: 1h")
+    site.budget = Budget(jobs_at_most=2)
+    takes(other_run(site, Budget()), (("m1", "m2"), ("m3", "m4")))
+    site.drive()
+    assert most_at_once(site) == 2
+    assert min(job.submitted_s for job in site.scheduler.jobs.values()) < 60
+
+
+def test_a_run_waits_for_the_other_runs_and_says_so(tmp_path: Path) -> None:
+    site = site_of(tmp_path, "jobs_at_most: 2")
+    other = other_run(site, Budget(jobs_at_most=2))
+    takes(other, (("m1", "m2"), ("m3", "m4")))
+    site.at(400, lambda: takes(other, ()))
+    events = site.drive()
+    words = "other runs of this user (other-1) take what the cluster file allows: 2 jobs on 4 nodes; waits since"
+    assert any(words in text for text in site.said)
+    assert steps_of(events) == 3
+    assert min(job.submitted_s for job in site.scheduler.jobs.values()) >= 400
+
+
+def test_node_seconds_of_all_runs_count_for_24_hours(tmp_path: Path) -> None:
+    site = site_of(tmp_path, "node_seconds_at_most: 1000")
+    takes(other_run(site, Budget(node_seconds_at_most=1000)), (), used=900.0)
+    site.clock.sleep(23.6 * 3600)
+    events = site.drive()
+    assert any(
+        "all runs of this user took or hold 900 node-seconds in 24 hours, 1000 are allowed" in text for text in site.said
+    )
+    assert steps_of(events) == 3
+    assert 24 * 3600 <= min(job.submitted_s for job in site.scheduler.jobs.values()) <= 25 * 3600
+
+
+def test_a_run_whose_driver_is_silent_counts_and_is_named_until_its_time_limits_are_over(tmp_path: Path) -> None:
+    site = site_of(tmp_path, "jobs_at_most: 2")
+    takes(other_run(site, Budget(jobs_at_most=2)), (("m1", "m2"), ("m3", "m4")))
+    site.clock.sleep(3300)
+    site.drive()
+    assert any("run other-1 counts with 2 jobs, but its driver on" in text for text in site.said)
+    assert 3700 <= min(job.submitted_s for job in site.scheduler.jobs.values()) <= 3800
+
+
+def test_a_resumed_run_counts_what_its_earlier_driver_took_when_it_took_it(tmp_path: Path) -> None:
+    site = site_of(tmp_path, "node_seconds_at_most: 1000")
+    mine = other_run(site, Budget(), "mine-1")
+    takes(mine, (), used=700.0)
+    site.clock.sleep(30 * 3600)
+    resumed = other_run(site, Budget(), "mine-1")
+    takes(resumed, (), used=750.0)
+    entry = json.loads((site.folder / "work/hpcq/account/sim/mine-1.json").read_text())
+    assert sorted(entry["took_node_seconds"].values()) == [50.0, 700.0]
+
+
+def test_two_drivers_never_take_the_same_rest_of_a_limit(tmp_path: Path) -> None:
+    """On two heads, without any lock but a folder."""
+    most, taken, seen = 5, [0, 0, 0], []
+    limits = Budget(jobs_at_most=most)
+
+    def drive(number: int) -> None:
+        account = SharedAccount(Here(), str(tmp_path / "account" / "sim"), f"run-{number}", limits, Clock())
+        account.refresh(Held(), 0.0)
+        for _ in range(8):
+            if not account.open():
+                continue
+            room = most - account.others.job_count - taken[number]
+            jobs = tuple(("n1", "n2") for _ in range(taken[number] + min(2, room)))
+            if account.book(Held(jobs, 0.0, 60.0), 0.0):
+                taken[number] = len(jobs)
+            seen.append(sum(taken))
+
+    threads = [threading.Thread(target=drive, args=(number,)) for number in range(3)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert max(seen) == most
+    assert sum(taken) == most
+
+
+def test_a_lock_of_a_driver_that_died_is_broken_and_its_owner_books_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "account" / "sim"
+    limits = Budget(jobs_at_most=3)
+    first, second = (SharedAccount(Here(), str(folder), name, limits, Clock()) for name in ("run-1", "run-2"))
+    first.refresh(Held(), 0.0)
+    second.refresh(Held(), 0.0)
+    assert first.open()
+    os.utime(folder / "lock", (0, 0))
+    assert second.open()
+    assert not first.book(Held((("n1", "n2"),), 0.0, 60.0), 0.0), "it lost the lock"
+    assert second.book(Held((("n1", "n2"),), 0.0, 60.0), 0.0)
+    assert json.loads((folder / "run-1.json").read_text())["jobs"] == []
+
+
+def stopping(site: FakeSite, words: str) -> Callable[[], object]:
+    return lambda: (site.folder / "work" / "hpcq" / "stop").write_text(words)
+
+
+def test_the_stop_file_withdraws_ends_early_and_is_said_until_it_is_gone(tmp_path: Path) -> None:
+    site = FakeSite(tmp_path, node_count=2, pairs=(("n1", "n2"), ("n2", "n1")), shares_account=True)
+    site.scheduler.run_s = 100.0
+    site.at(15, stopping(site, "maintenance of the fabric\nuntil noon"))
+    site.at(300, (site.folder / "work" / "hpcq" / "stop").unlink)
+    events = site.drive()
+    words = f"stopped by {site.folder}/work/hpcq/stop: maintenance of the fabric until noon"
+    assert any(words in text for text in site.said)
+    assert any(event["event"] == "waiting" and words in event["reason"] for event in events)
+    assert [job.tag[-8:] for job in site.scheduler.jobs.values() if 30 < job.submitted_s < 300] == []
+    assert site.scheduler.of_tag("j00002-1").state is JobState.CANCELLED
+    assert (site.scheduler.of_tag("j00001-1").folder / "finish").exists()
+    assert steps_of(events) == 2
+
+
+def test_nothing_starts_where_a_stop_file_lies(tmp_path: Path) -> None:
+    site = FakeSite(tmp_path, shares_account=True)
+    (site.folder / "work" / "hpcq").mkdir(parents=True)
+    stopping(site, "")()
+    site.at(500, (site.folder / "work" / "hpcq" / "stop").unlink)
+    site.drive()
+    assert min(job.submitted_s for job in site.scheduler.jobs.values()) >= 500
+    assert any("no reason given" in text for text in site.said)
+
+
+def test_an_account_that_cannot_be_written_stops_submissions_only_where_limits_are_shared(tmp_path: Path) -> None:
+    for limits, submitted_after_s in (("walltime_at_most: 1h", 0), ("jobs_at_most: 9", 300)):
+        site = site_of(tmp_path / str(submitted_after_s), limits)
+        place = site.folder / "work" / "hpcq"
+        place.mkdir(parents=True)
+        (place / "account").write_text("a file where the folder belongs")
+        site.at(300, (place / "account").unlink)
+        site.drive()
+        first_s = min(job.submitted_s for job in site.scheduler.jobs.values())
+        assert (first_s >= 300) == bool(submitted_after_s)
+        assert any("cannot be used: " in text for text in site.said)

@@ -1,0 +1,204 @@
+"""Lines that are not to be believed and folders that are not whole: each a row with its reason."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpcq.errors import StoreError
+from hpcq.store.load.run import load_run
+from tests.store.run_folders import RunBuilder, ask, load
+from tests.store.test_store import builder, damaged, database, reasons
+
+FIXTURES = (
+    builder,
+    database,
+)  # pytest looks for them in this module
+pytestmark = pytest.mark.fast
+
+
+LINE_CASES = [
+    (b"", 4, "failed", "no result line; exit code 4; bind: Address already in use"),
+    (b"\n \n", 0, "failed", "no result line; exit code 0; bind: Address already in use"),
+    (b"{}\n{}\n", 0, "invalid", "2 lines: allowed is exactly one; exit code 0"),
+    (b'{"format": 1, "kern', 0, "invalid", "result line: not JSON: "),
+    (b'{"format": 1, "kern', 137, "failed", "result line: not JSON: "),
+    (b"\xff\xfe{}\n", 0, "invalid", "result line: not UTF-8: byte 0"),
+    (b"[1, 2]\n", 0, "invalid", "result line: a JSON list: allowed is one object"),
+    (b'{"a": NaN}\n', 0, "invalid", "result line: not JSON: NaN is not a JSON number"),
+    (b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}\n", 0, "invalid", "result line: not JSON: nested too deep"),
+    (b'{"a": ' + b"9" * 10_000 + b"}\n", 0, "invalid", "result line: not JSON: "),
+    (b'{"a": "\\ud800"}\n', 0, "invalid", "result line: not JSON: half a surrogate pair in a string"),
+    (b'{"format": 2}\n', 0, "invalid", "format 2: allowed is 1"),
+    (b'{"format": 1}\n', 0, "invalid", "kernel nothing: planned tcp_stream; echo: the line has no options"),
+]
+
+
+@pytest.mark.parametrize(("content", "rc", "outcome", "reason"), LINE_CASES, ids=range(len(LINE_CASES)))
+def test_a_damaged_line_is_a_row_with_its_reason(  # noqa: PLR0917
+    builder: RunBuilder, database: Path, content: bytes, rc: int, outcome: str, reason: str
+) -> None:
+    damaged(builder, content, rc, "note\nbind: Address already in use\n")
+    load(database, builder)
+    [found] = reasons(database, outcome)
+    assert found.startswith(reason)
+    assert ask(database, "SELECT exit_code FROM v_not_measured WHERE outcome = ?", outcome) == [rc]
+    assert load(database, builder).read_count == 0
+
+
+CHANGES: list[tuple[dict[str, Any], str]] = [
+    ({"valid": False, "invalid_reason": "loss above 10 %", "exit_code": 1}, "loss above 10 %"),
+    ({"valid": False, "invalid_reason": None}, "the kernel calls it invalid and does not say why"),
+    ({"valid": "yes"}, "the kernel calls it invalid and does not say why"),
+    ({"kernel": "udp_stream"}, "kernel udp_stream: planned tcp_stream"),
+    ({"metrics": {}}, "no metrics in the line"),
+    ({"metrics": {"throughput_bps": "fast"}}, "metric throughput_bps: fast is not a finite number"),
+    ({"metrics": {"throughput_bps": True}}, "metric throughput_bps: true is not a finite number"),
+    ({"metrics": {"throughput_bps": 10**400}}, "metric throughput_bps: 1000"),
+    ({"metrics": [1]}, "no metrics in the line"),
+]
+
+
+@pytest.mark.parametrize(("changed", "reason"), CHANGES, ids=range(len(CHANGES)))
+def test_a_line_that_contradicts_itself_is_invalid(
+    builder: RunBuilder, database: Path, changed: dict[str, Any], reason: str
+) -> None:
+    builder.submit("j00001")
+    rc = changed.get("exit_code", 0)
+    builder.write_line("j00001", 1, (1, 1), builder.line("j00001", (1, 1), **changed), rc=rc)
+    builder.end("j00001")
+    assert load(database, builder).invalid_count == 1
+    assert reasons(database, "invalid")[0].startswith(reason)
+    assert ask(database, "SELECT count(*) FROM v_metrics") == [0]
+
+
+ECHOES: list[tuple[dict[str, Any], str]] = [
+    ({"message_bytes": 1024}, "echo: message_bytes: planned 65536, the kernel used 1024"),
+    ({"no_delay": 0}, "echo: no_delay: planned false, the kernel used 0"),
+    ({"zero_copy": True}, "echo: zero_copy: not in the plan, the kernel used true"),
+]
+
+
+@pytest.mark.parametrize(("changed", "reason"), ECHOES)
+def test_the_echo_must_equal_the_plan(builder: RunBuilder, database: Path, changed: dict[str, Any], reason: str) -> None:
+    builder.submit("j00001")
+    line = builder.line("j00001", (1, 1))
+    builder.write_line("j00001", 1, (1, 1), {**line, "options": line["options"] | changed})
+    lacking = {name: value for name, value in line["options"].items() if name != "duration_s"}
+    builder.write_line("j00001", 1, (1, 2), {**line, "options": lacking})
+    same = {**line["options"], "duration_s": float(line["options"]["duration_s"])}
+    builder.write_line("j00001", 1, (1, 3), {**line, "options": same})
+    builder.end("j00001")
+    assert load(database, builder).measured_count == 1
+    assert reason in reasons(database, "invalid")
+    assert any("duration_s: planned 2, the kernel does not mention it" in found for found in reasons(database, "invalid"))
+
+
+def test_the_exit_code_must_fit_the_line(builder: RunBuilder, database: Path) -> None:
+    builder.submit("j00001")
+    builder.write_line("j00001", 1, (1, 1), builder.line("j00001", (1, 1)), rc=1)
+    builder.write_line("j00001", 1, (1, 2), builder.line("j00001", (1, 2)), rc=139)
+    builder.end("j00001")
+    load(database, builder)
+    assert reasons(database, "invalid") == ["exit code 1, but the line says 0"]
+    assert reasons(database, "failed") == ["exit code 139"]
+
+
+def test_evidence_that_does_not_fit_is_a_warning_not_a_failure(builder: RunBuilder, database: Path) -> None:
+    line = builder.line("j00001", (1, 1))
+    line["evidence"]["client"]["counters"] |= {"wild.a": 2**64, "wild.b": "many", "wild.c": 1.5, "quiet": 0, "back": -7}
+    line["evidence"]["client"]["gauges"] |= {"odd": [1, 2, 3], "word": "performance"}
+    line["evidence"]["server"] = "none"
+    line["duration_ns"] = 2**70
+    line["samples"] = "later"
+    line["histogram"] = {"unit": "furlong", "buckets": [[1, 2], "x"]}
+    line["warnings"] = ["text", {"name": "buffer_clipped", "message": "granted 212992"}]
+    line["granted"] = []
+    builder.submit("j00001")
+    builder.write_line("j00001", 1, (1, 1), line)
+    builder.end("j00001")
+    assert load(database, builder).measured_count == 1
+    names = ask(database, "SELECT name FROM warning ORDER BY 1")
+    assert names == ["buffer_clipped", "evidence_missing", "evidence_unusable", "histogram_unusable"]
+    assert ask(database, "SELECT client_delta FROM v_evidence WHERE counter = 'back'") == [-7]
+    assert ask(database, "SELECT count(*) FROM v_evidence WHERE counter IN ('quiet', 'wild.a')") == [0]
+    assert ask(database, "SELECT duration_ns FROM result WHERE attempt_id IS NOT NULL") == [None]
+
+
+def test_a_file_that_changes_later(builder: RunBuilder, database: Path) -> None:
+    damaged(builder, b'{"format": 1, "opt')
+    load(database, builder)
+    [before] = ask(database, "SELECT result_id FROM v_results WHERE outcome = 'invalid'")
+    path = builder.line_path("j00001", 1, 1, 1)
+    path.write_text(json.dumps(builder.line("j00001", (1, 1))) + "\n")
+    assert load(database, builder).measured_count == 1  # what a slow file system showed half is read again
+    assert ask(database, "SELECT result_id FROM v_results WHERE outcome = 'measured'") == [before]
+    path.write_text(json.dumps(builder.line("j00001", (1, 1), metrics={"throughput_bps": 1.0})) + "\n")
+    kept = load(database, builder)
+    assert "changed after it was loaded" in kept.notes[0]  # but a measured one is never replaced
+    assert ask(database, "SELECT value > 2 FROM v_results WHERE outcome = 'measured'") == [1]
+
+
+def test_files_beyond_the_plan_are_noted(builder: RunBuilder, database: Path) -> None:
+    folder = builder.attempt("j00001")
+    (folder / "t9-r1.json").write_text("{}")
+    (folder / "t1-r1.json.part").write_text("{")
+    (folder / "facts-n1.json").write_text("{broken")
+    loaded = load(database, builder)
+    assert loaded.measured_count == 6
+    assert Counter(note.split(": ")[1].split(",")[0] for note in loaded.notes) == {"is not in the plan": 1, "not JSON": 1}
+
+
+# -- folders that are not whole ---------------------------------------------------------------------------------------
+
+
+def test_a_folder_that_is_no_run(tmp_path: Path, database: Path) -> None:
+    with pytest.raises(StoreError, match=r"run\.json: cannot be read"):
+        load_run(database, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["plan.json", "journal.jsonl"])
+def test_a_broken_plan_or_journal_is_named_and_nothing_is_half(builder: RunBuilder, database: Path, name: str) -> None:
+    builder.everything()
+    path = builder.path / "alpha" / name
+    whole = path.read_bytes()
+    path.write_bytes(b'{"format": 1}\n' + whole[20:] if name.endswith("l") else b'{"format": 1}')
+    with pytest.raises(StoreError, match=name):
+        load(database, builder)
+    assert ask(database, "SELECT count(*) FROM run") == [0]
+    path.write_bytes(whole)
+    assert load(database, builder).measured_count == 12
+
+
+def test_a_run_without_build_yaml_or_facts_still_loads(builder: RunBuilder, database: Path) -> None:
+    builder.everything()
+    builder.folder.build("alpha").unlink()
+    builder.folder.campaign_yaml.unlink()
+    for path in builder.path.glob("alpha/jobs/*/1/facts-*"):
+        path.unlink()
+    assert load(database, builder).measured_count == 12
+    assert ask(database, "SELECT count(*) FROM v_builds") == [0]
+
+
+def test_hostile_names_are_only_names(tmp_path: Path, database: Path) -> None:
+    names = ("a'; DROP TABLE result; --", 'b"$(x)\n{{7*7}}')
+    builder = RunBuilder(tmp_path / "runs", pairs=(names, names[::-1]), campaign="<b>'\"")
+    builder.submit("j00001")
+    for step in builder.steps:
+        builder.write_line("j00001", 1, step, builder.line("j00001", step))
+    builder.end("j00001")
+    assert load(database, builder).measured_count == 6
+    assert ask(database, "SELECT DISTINCT client FROM v_results WHERE outcome = 'measured'") == [names[0]]
+
+
+def test_another_build_than_recorded_is_said(builder: RunBuilder, database: Path) -> None:
+    builder.submit("j00001")
+    builder.write_line("j00001", 1, (1, 1), builder.line("j00001", (1, 1), build_id="net-9999"))
+    builder.end("j00001")
+    assert load(database, builder).measured_count == 1
+    assert ask(database, "SELECT name FROM warning") == ["build_mismatch"]
+    assert ask(database, "SELECT build_id FROM v_all_results WHERE outcome = 'measured'") == [None]

@@ -1,0 +1,224 @@
+"""The database file: what it accepts, what it survives, and that people can read it with an old sqlite3."""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from hpcq import assets
+from hpcq.errors import StoreError
+from hpcq.store import database as store
+from hpcq.store.database import SCHEMA_VERSION, migrate, reading, statements, writing
+from hpcq.store.load.run import load_run
+from tests import REPOSITORY
+from tests.store.run_folders import RunBuilder
+
+pytestmark = pytest.mark.fast
+
+SCHEMA = assets.database_schema().read_text("utf-8")
+#: What SQLite 3.26 does not know, by the version that brought it.
+LATER_THAN_3_26 = {
+    r"\bSTRICT\b": "3.37",
+    r"->": "3.38",
+    r"\bRETURNING\b": "3.35",
+    r"\bGENERATED\b|\bAS\s*\([^)]*\)\s*(STORED|VIRTUAL)": "3.31",
+    r"\bIIF\s*\(": "3.32",
+    r"\bNULLS\s+(FIRST|LAST)\b": "3.30",
+    r"\bFILTER\s*\(": "3.30",
+    r"\bMATERIALIZED\b": "3.35",
+    r"\b(RIGHT|FULL)\s+(OUTER\s+)?JOIN\b": "3.39",
+    r"\bDISTINCT\s+FROM\b": "3.39",
+    r"\b(unixepoch|format|string_agg|concat|concat_ws|octet_length|ceil|floor|ln|log10|pow|sqrt|json_\w+)\s*\(": "3.35",
+    r"\bDROP\s+COLUMN\b": "3.35",
+}
+
+
+@pytest.fixture
+def builder(tmp_path: Path) -> RunBuilder:
+    builder = RunBuilder(tmp_path / "runs")
+    builder.everything()
+    return builder
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "results.db"
+
+
+@pytest.fixture
+def loaded(builder: RunBuilder, path: Path) -> sqlite3.Connection:
+    load_run(path, builder.path)
+    connection = sqlite3.connect(path)
+    connection.row_factory = sqlite3.Row
+    return connection
+
+
+def sound(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
+        assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
+
+
+def without_comments(sql: str) -> str:
+    return re.sub(r"--[^\n]*", "", sql)
+
+
+# -- the schema --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pattern", LATER_THAN_3_26)
+def test_schema_and_statements_use_nothing_that_rhel_8_lacks(pattern: str) -> None:
+    assert re.search(pattern, without_comments(SCHEMA), re.IGNORECASE) is None
+    for source in Path(store.__file__).parent.glob("*.py"):
+        for text in re.findall(
+            r'"((?:[^"\\\n]|\\.)*(?:SELECT|INSERT|UPDATE|DELETE|WHERE|ORDER BY)[^"\n]*)"', source.read_text()
+        ):
+            assert re.search(pattern, text, re.IGNORECASE) is None, f"{source.name}: {text}"
+
+
+def test_every_table_and_column_is_explained(loaded: sqlite3.Connection) -> None:
+    silent = []
+    for name, kind, sql in loaded.execute("SELECT name, type, sql FROM sqlite_master WHERE type IN ('table', 'view')"):
+        if not re.search(rf"CREATE {kind.upper()} {name}[^\n]* -- \w", sql):
+            silent.append(name)
+        if kind == "view":
+            continue
+        for column in loaded.execute(f"PRAGMA table_info({name})"):
+            explained = re.search(rf"^    {column['name']} (?:(?!\n    \w).)*? -- \S", sql, re.MULTILINE | re.DOTALL)
+            if not explained:
+                silent.append(f"{name}.{column['name']}")
+    assert silent == []
+
+
+def test_every_column_is_checked(loaded: sqlite3.Connection) -> None:
+    """Each column has a CHECK, refers to a row that has, or is a key."""
+    loose = []
+    for name, sql in loaded.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'"):
+        lines = {line.split()[0]: line for line in sql.splitlines() if line.startswith("    ")}
+        for column in loaded.execute(f"PRAGMA table_info({name})"):
+            line = lines[column["name"]]
+            if "CHECK" not in line and "REFERENCES" not in line and "INTEGER PRIMARY KEY" not in line:
+                loose.append(f"{name}.{column['name']}")
+    assert loose == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO metric VALUES (1, 1, 'fast')",
+        "INSERT INTO metric VALUES (1, 9999, 1.0)",
+        "INSERT INTO metric VALUES (1, 5, 9e999)",
+        "INSERT INTO metric VALUES (1, 5, NULL)",
+        "UPDATE result SET outcome = 'good'",
+        "UPDATE result SET started_utc = 'yesterday'",
+        "UPDATE result SET outcome = 'failed', reason = NULL",
+        "UPDATE result SET final = 2",
+        "UPDATE attempt SET outcome = 'vanished'",
+        "UPDATE evidence SET delta = 1.5",
+        "DELETE FROM series",
+    ],
+)
+def test_what_does_not_belong_is_refused(loaded: sqlite3.Connection, statement: str) -> None:
+    loaded.execute("PRAGMA foreign_keys = ON")
+    with pytest.raises(sqlite3.IntegrityError):
+        loaded.execute(statement)
+
+
+def test_every_view_can_be_read_and_is_documented(loaded: sqlite3.Connection) -> None:
+    views = [row[0] for row in loaded.execute("SELECT name FROM sqlite_master WHERE type = 'view' ORDER BY name")]
+    empty = [view for view in views if loaded.execute(f"SELECT * FROM {view}").fetchone() is None]
+    later = ["v_acceptances", "v_baselines", "v_changes", "v_events", "v_groups", "v_retractions"]  # test_keeping.py fills them
+    links = ["v_links"]  # test_links.py fills it
+    ledger = ["v_ledger"]  # test_acceptance_ledger.py fills it
+    assert empty == sorted(["v_findings", "v_not_measured", *links, *ledger, *later])
+    page = (REPOSITORY / "docs" / "database.md").read_text("utf-8")
+    assert sorted(re.findall(r"^\| `(v_\w+)`", page, re.MULTILINE)) == views
+
+
+def documented_queries() -> list[str]:
+    page = (REPOSITORY / "docs" / "database.md").read_text("utf-8")
+    return re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
+
+
+@pytest.mark.parametrize("number", range(len(documented_queries())))
+def test_documented_queries_run(loaded: sqlite3.Connection, number: int) -> None:
+    sql = documented_queries()[number]
+    rows = loaded.execute(sql).fetchall()
+    if not re.search(r"v_not_measured|v_changes|v_ledger|drop", sql):
+        assert rows, sql
+
+
+def test_a_series_is_found_by_its_index(loaded: sqlite3.Connection) -> None:
+    plan = loaded.execute("EXPLAIN QUERY PLAN SELECT value FROM v_results WHERE series_id = 1 ORDER BY started_utc").fetchall()
+    assert any("result_of_series" in row["detail"] for row in plan)
+
+
+# -- files that are not ours -------------------------------------------------------------------------------------------
+
+
+def test_migrations_run_in_order_once_and_views_are_made_anew(loaded: sqlite3.Connection, path: Path) -> None:
+    loaded.close()
+    steps = (
+        (1, "CREATE TABLE never (x);"),
+        (SCHEMA_VERSION + 1, "ALTER TABLE node ADD COLUMN rack TEXT; -- with a ; in it\nUPDATE node SET rack = 'r1';"),
+        (SCHEMA_VERSION + 2, "CREATE TABLE later (rack TEXT);\nINSERT INTO later SELECT rack FROM node;"),
+    )
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("DROP VIEW v_builds")
+        for _ in range(2):
+            migrate(connection, steps, SCHEMA)
+        assert connection.execute("PRAGMA user_version").fetchone()[0] == SCHEMA_VERSION + 2
+        assert connection.execute("SELECT DISTINCT rack FROM later").fetchall() == [("r1",)]
+        assert connection.execute("SELECT count(*) FROM v_builds").fetchone()[0] == 2
+        assert connection.execute("SELECT count(*) FROM v_results").fetchone()[0] == 12
+        assert not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'never'").fetchall()
+
+
+def test_a_failing_migration_changes_nothing(loaded: sqlite3.Connection, path: Path) -> None:
+    loaded.close()
+    steps = ((SCHEMA_VERSION + 1, "DELETE FROM series;\nINSERT INTO nowhere VALUES (1);"),)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        with pytest.raises(sqlite3.OperationalError):
+            migrate(connection, steps, SCHEMA)
+        with pytest.raises(StoreError, match="migration leaves a row of result without its series"):
+            migrate(connection, ((SCHEMA_VERSION + 1, "DELETE FROM series;"),), SCHEMA)
+        assert connection.execute("PRAGMA user_version").fetchone()[0] == SCHEMA_VERSION
+        assert connection.execute("SELECT count(*) FROM v_results").fetchone()[0] == 12
+
+
+def test_a_writer_brings_an_older_database_forward_and_readers_refuse_it_until_then(
+    loaded: sqlite3.Connection, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded.close()
+    following = SCHEMA_VERSION + 1
+    monkeypatch.setattr("hpcq.store.database.SCHEMA_VERSION", following)
+    monkeypatch.setattr("hpcq.store.database.MIGRATIONS", ((following, "ALTER TABLE node ADD COLUMN rack TEXT;"),))
+    with pytest.raises(StoreError, match=f"has version {SCHEMA_VERSION}, this hpcq reads {following}"), reading(path):
+        pass
+    with writing(path) as connection:
+        assert connection.execute("SELECT count(*) FROM v_results").fetchone()[0] == 12
+        assert connection.execute("SELECT DISTINCT rack FROM node").fetchone()[0] is None
+    with reading(path) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone()[0] == following
+    monkeypatch.undo()
+    with pytest.raises(StoreError, match=f"newer hpcq \\(version {following}, this one knows {SCHEMA_VERSION}"), writing(path):
+        pass
+
+
+def test_statements_keep_triggers_and_comments_whole() -> None:
+    assert sum("CREATE" in statement for statement in statements(SCHEMA)) == SCHEMA.count("\nCREATE ")
+    assert any("END;" in statement and "INSERT" in statement for statement in statements(SCHEMA))
+
+
+def test_reading_imports_nothing_heavy() -> None:
+    code = "import sys, hpcq.store.query, hpcq.store.database, hpcq.store.load.run\n"
+    code += "print([name for name in ('numpy', 'pydantic', 'jinja2', 'rich', 'ruamel', 'scipy') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=dict(os.environ))
+    assert done.stdout.strip() == "[]"

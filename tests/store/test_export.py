@@ -1,0 +1,169 @@
+"""hpcq export: what other programs read of a run, read with those programs' own parsers."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from hpcq.cli.main import run as hpcq
+from hpcq.errors import UserError
+from hpcq.exports.collect import COLUMNS, Exported, collect
+from hpcq.exports.prometheus import prometheus_text
+from hpcq.run_folder.paths import write_text
+from hpcq.store.database import reading
+from hpcq.store.load.run import load_run
+from hpcq.store.query import Selection
+from tests.store.run_folders import RunBuilder
+
+pytestmark = pytest.mark.fast
+
+#: Two pairs, two tests, three repetitions.
+RESULTS = 12
+GATED = """name: nightly
+clusters: [alpha]
+pairs: all
+tests:
+  - {kernel: tcp_stream, parameters: {message_bytes: 65536}}
+  - {kernel: tcp_pingpong, parameters: {message_bytes: 64}}
+gates:
+  - {metric: throughput_bps, kernel: tcp_stream, minimum: BOUND}
+"""
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> Path:
+    """A database with one run of which everything was measured."""
+    builder = RunBuilder(tmp_path / "runs")
+    builder.everything()
+    load_run(tmp_path / "results.db", builder.path)
+    return tmp_path / "results.db"
+
+
+@pytest.fixture
+def torn(tmp_path: Path) -> Path:
+    """The same, but one pair was never tried and one line is no result."""
+    builder = RunBuilder(tmp_path / "runs")
+    builder.attempt("j00001", 1)
+    builder.line_path("j00001", 1, 1, 1).write_text("")
+    load_run(tmp_path / "results.db", builder.path)
+    return tmp_path / "results.db"
+
+
+def exported(database: Path, kind: str, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[str, int]:
+    code = hpcq(["export", "--db", str(database), "--format", kind, *words])
+    return capsys.readouterr().out, code
+
+
+def test_csv_has_every_value_of_every_result(whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text, code = exported(whole, "csv", capsys)
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert code == 0
+    assert tuple(rows[0]) == COLUMNS
+    with reading(whole) as database:
+        known = {(row[0], row[1]): row[2] for row in database.execute("SELECT result_id, metric, value FROM v_metrics")}
+    assert {(int(row["result_id"]), row["metric"]): float(row["value"]) for row in rows} == known
+    assert len(rows) == len(known) > RESULTS
+
+
+def test_a_result_that_is_missing_is_a_row_with_its_reason(torn: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [json.loads(line) for line in exported(torn, "jsonl", capsys)[0].splitlines()]
+    lost = [row for row in rows if row["outcome"] != "measured"]
+    assert len(lost) == 1 + RESULTS // 2
+    assert all(row["reason"] and row["metric"] is None and row["value"] is None for row in lost)
+    assert rows[0]["parameters"]["message_bytes"] == 65536
+
+
+def test_text_that_a_spreadsheet_would_run_is_quoted(whole: Path) -> None:
+    from hpcq.exports.tables import csv_lines
+
+    row = dict.fromkeys(COLUMNS, None) | {"reason": '=cmd|"/c calc"!A1', "client": "n1\nn2", "value": -1.5}
+    [_, read] = csv.reader(io.StringIO("".join(csv_lines([row]))))
+    assert read[COLUMNS.index("reason")] == '\'=cmd|"/c calc"!A1'
+    assert (read[COLUMNS.index("client")], read[COLUMNS.index("value")]) == ("n1\nn2", "-1.5")
+
+
+def gated(tmp_path: Path, bound: str) -> Path:
+    builder = RunBuilder(tmp_path / "runs")
+    write_text(builder.folder.campaign_yaml, GATED.replace("BOUND", bound))
+    builder.everything()
+    load_run(tmp_path / "results.db", builder.path)
+    return tmp_path / "results.db"
+
+
+@pytest.mark.parametrize(("bound", "failures", "code"), [("1k", 0, 0), ("900T", 2, 3)])
+def test_junit_counts_what_its_cases_say(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], bound: str, failures: int, code: int
+) -> None:
+    text, found = exported(gated(tmp_path, bound), "junit", capsys)
+    [suite] = ET.fromstring(text).findall("testsuite")
+    assert found == code
+    assert int(suite.get("tests", "")) == len(suite.findall("testcase")) == 4 + 2
+    assert int(suite.get("failures", "")) == len(suite.findall("testcase/failure")) == failures
+    assert suite.get("errors") == suite.get("skipped") == "0"
+    assert all("allowed is" in one.get("message", "") for one in suite.findall("testcase/failure"))
+
+
+def test_junit_calls_what_is_missing_an_error(torn: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text, code = exported(torn, "junit", capsys)
+    [suite] = ET.fromstring(text).findall("testsuite")
+    assert code == 4
+    assert int(suite.get("errors", "")) == len(suite.findall("testcase/error")) == 1 + RESULTS // 2
+
+
+def test_prometheus_reads_every_median(whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text, code = exported(whole, "prometheus", capsys)
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    assert code == 0
+    with reading(whole) as database:
+        summaries = collect(database, Selection(run="nightly-20261121T020000Z-00ff")).summaries
+    read = {
+        (family.name, sample.labels["client"], sample.labels["server"]): sample.value
+        for family in families.values()
+        for sample in family.samples
+        if "client" in sample.labels
+    }
+    assert read == {(f"hpcq_{row.metric}", row.client, row.server): row.median for row in summaries}
+    assert families["hpcq_measured_results"].samples[0].value == RESULTS
+
+
+def test_prometheus_refuses_more_series_than_a_scrape_should_hold(whole: Path) -> None:
+    with reading(whole) as database:
+        found: Exported = collect(database, Selection(run="nightly-20261121T020000Z-00ff"))
+    with pytest.raises(UserError, match="at most 3"):
+        prometheus_text(found, series_at_most=3)
+
+
+def test_markdown_says_what_was_seen_first(torn: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text, code = exported(torn, "markdown", capsys)
+    assert code == 4
+    assert (
+        text.splitlines()[2]
+        == f"**Incomplete**: something was not measured, or could not be judged. 5 of {RESULTS} planned results measured."
+    )
+    assert "### Not measured" in text
+
+
+def test_markdown_passes_only_what_has_gates(whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "**Complete**: the campaign has no gates." in exported(whole, "markdown", capsys)[0]
+
+
+def test_a_file_is_written_whole_or_not_at_all(whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = tmp_path / "out.csv"
+    assert exported(whole, "csv", capsys, "--to", str(target)) == ("", 0)
+    assert target.read_bytes().startswith(b"run,campaign,")
+    assert hpcq(["export", "--db", str(whole), "--format", "csv", "--to", str(tmp_path / "no" / "out.csv")]) == 2
+    said = capsys.readouterr().err
+    assert "cannot be written: No such file or directory" in said
+    assert "hint:" in said
+    assert sorted(path.name for path in tmp_path.iterdir() if "out" in path.name) == ["out.csv"]
+
+
+def test_a_name_that_the_run_has_not_is_refused(whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert hpcq(["export", "--db", str(whole), "--format", "csv", "--node", "n9"]) == 2
+    assert "--node" in capsys.readouterr().err
