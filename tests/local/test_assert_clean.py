@@ -63,9 +63,10 @@ def test_a_known_crash_of_a_library_may_be_repeated(tmp_path: Path) -> None:
 
 
 def test_a_known_crash_excuses_no_other_job(tmp_path: Path) -> None:
-    other = {"job_id": "j00002"}
-    events = [ATTEMPT, ENDED, {**ATTEMPT, **other, "tag": "x"}, {**ENDED, "tag": "x"}]
-    run = run_with(tmp_path, [*events, {**AGAIN, **other}, {**ENDED, "tag": "two"}], rc=14)
+    other: dict[str, Any] = {"job_id": "j00002"}
+    events: list[dict[str, Any]] = [ATTEMPT, ENDED, {**ATTEMPT, **other, "tag": "x"}, {**ENDED, "tag": "x"}]
+    events += [{**AGAIN, **other}, {**ENDED, "tag": "two"}]
+    run = run_with(tmp_path, events, rc=14)
     (run / "alpha" / "jobs" / "j00001" / "1" / "t1-r1.err").write_text("mca_pml_ob1_recv_frag_callback_match\n")
     with pytest.raises(AssertionError, match="tried again"):
         assert_clean(run)
