@@ -29,7 +29,7 @@ _UNDETERMINED_S = 10.0
 #: For how long, and how often, hpcq looks for a withdrawn submission: submit commands retry for minutes.
 _LATE_S = 900.0
 _LATE_LOOK_S = 60.0
-#: A driver does not end before a submit command that has not ended is this old: sbatch tries a busy controller for 120 s.
+#: A driver does not end before its submit commands have ended or are this old: they try a busy controller for minutes.
 _ARRIVES_WITHIN_S = 300.0
 #: The reason of an attempt that was withdrawn so.
 _UNDER_WAY = "withdrawn while its submit command had not ended"
