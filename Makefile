@@ -37,7 +37,8 @@ test-lab: setup ## Tests on the real Slurm lab
 test-long: ## Soak tests, many seeds, 48 nodes
 	@tools/packages test
 	@$(MAKE) --no-print-directory setup
-	$(PYTEST) -m long
+	$(PYTEST) -m "long and not quiet" -n $$(nproc) --dist load # each worker has a lab; they mostly wait
+	$(PYTEST) -m "long and quiet"
 
 fuzz: ## Fuzz what strangers, peers and old files hand to the kernels (FUZZ_S=1800 seconds; the corpus stays in build/)
 	@tools/packages test

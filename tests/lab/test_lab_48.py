@@ -7,7 +7,7 @@ import pytest
 
 from tests.lab.lab_fixture import RunningLab, lab_command
 
-pytestmark = [pytest.mark.lab, pytest.mark.long]
+pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.quiet]
 
 UP_MAX_S = 120.0
 MEMORY_MAX_MIB = 1024

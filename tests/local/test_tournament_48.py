@@ -16,7 +16,7 @@ from hpcq.units import parse_utc
 from tests.lab.campaigns_in_lab import Desk
 from tests.lab.lab_fixture import RunningLab, lab_command
 
-pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.quiet, pytest.mark.timeout(1800)]
 
 ROUND_COUNT = 10
 RESULT_COUNT = 240
