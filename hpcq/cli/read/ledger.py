@@ -7,14 +7,14 @@ from pathlib import Path
 import click
 
 from hpcq.cli.options import database_option, json_option
-from hpcq.cli.rows import Column, print_rows
+from hpcq.cli.rows import Column, print_rows, verdict_style
 from hpcq.errors import Exit
 
 _COLUMNS = (
     Column("cluster"),
     Column("kind"),
     Column("name"),
-    Column("verdict"),
+    Column("verdict", style=verdict_style),
     Column("decided_utc", "decided"),
     Column("run"),
     Column("reason", wrap=True),
