@@ -51,6 +51,7 @@ _GROUPS = {
     "Judge": {
         "accept": ("judge.accept", "Test nodes after a maintenance: which may go back to users."),
         "ledger": ("read.ledger", "Show what acceptances said of nodes, links and groups."),
+        "health": ("judge.health", "Let nodes' own health checks read the verdicts: Slurm's HealthCheckProgram, NHC."),
         "gate": ("judge.gate", "Propose bounds for gates from history."),
         "regressions": ("judge.regressions", "Say which series got worse, since when, and what differs."),
         "compare": ("judge.compare", "Compare two runs or stretches of time, pair by pair."),
@@ -133,7 +134,8 @@ def _tell(error: BaseException, arguments: Sequence[str]) -> int:
     if isinstance(error, click.ClickException):
         return _usage(error, arguments)
     if isinstance(error, HpcqError):
-        complain(error.message, error.hint or (_help_of(arguments) if error.exit_code == Exit.USAGE else None))
+        typed = error.exit_code == Exit.USAGE and error.message.startswith(("-", "'"))  # and not written in a file
+        complain(error.message, error.hint or (_help_of(arguments) if typed else None))
         return error.exit_code
     if isinstance(error, (click.Abort, KeyboardInterrupt)):
         complain("stopped from the keyboard", "hpcq status shows what is still queued; hpcq resume or hpcq cancel")

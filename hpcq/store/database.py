@@ -209,7 +209,7 @@ def _explained(path: Path, consolation: str | None) -> Iterator[None]:
         if "unable to open" in text and not path.absolute().parent.is_dir():
             raise StoreError(
                 f"{path}: cannot be written: there is no folder {path.parent}",
-                "make that folder, or name another file with --db",
+                f"make that folder, or name another file with --db{'; ' + consolation if consolation else ''}",
             ) from error
         if "readonly" in text or "unable to open" in text:
             raise StoreError(

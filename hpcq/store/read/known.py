@@ -20,6 +20,12 @@ def names(database: Connection, what: str) -> list[str]:
     return sorted((str(row[0]) for row in database.execute(_QUERIES[what])), key=natural)
 
 
+def nodes_of_cluster(database: Connection, cluster: str) -> list[str]:
+    """The nodes of one cluster, sorted."""
+    query = "SELECT n.name FROM node n JOIN cluster c ON c.cluster_id = n.cluster_id WHERE c.name = ?"
+    return sorted((str(row[0]) for row in database.execute(query, (cluster,))), key=natural)
+
+
 def check_known(database: Connection, **wanted: str | None) -> None:
     """Raise UserError for a cluster, node or campaign that is not in the database; None is not looked for.
 
