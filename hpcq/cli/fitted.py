@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.text import Text
 
-from hpcq.cli.rows import Column, as_mapping, cell, cells, head
+from hpcq.cli.columns import Column, as_mapping, cell, cells, head
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

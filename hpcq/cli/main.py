@@ -51,7 +51,7 @@ _GROUPS = {
     "Judge": {
         "accept": ("judge.accept", "Test nodes after a maintenance: which may go back to users."),
         "ledger": ("read.ledger", "Show what acceptances said of nodes, links and groups."),
-        "health": ("judge.health", "Let nodes' own health checks read the verdicts: Slurm's HealthCheckProgram, NHC."),
+        "health": ("judge.health", "Let the nodes' own health checks read the verdicts."),
         "gate": ("judge.gate", "Propose bounds for gates from history."),
         "regressions": ("judge.regressions", "Say which series got worse, since when, and what differs."),
         "compare": ("judge.compare", "Compare two runs or stretches of time, pair by pair."),

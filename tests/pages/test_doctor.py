@@ -37,7 +37,7 @@ def told(home: Path, area: str, now: dt.datetime | None = None) -> dict[str, Tol
 
 def scheduled(home: Path, when: str = "1h", **changed: Any) -> None:
     """An entry in the stand-in's crontab, with a record as a test wants it."""
-    assert run(["schedule", "add", "n", "--when", when, "--with", "crontab", "--", "run", "n.yaml"]) == 0
+    assert run(["schedule", "add", "n", "--when", when, "--with", "crontab", "--", "run", "demo"]) == 0
     record = next((home / "state").rglob("n.json"))
     write_json(record, json.loads(record.read_text()) | {"since_utc": units.utc_text(NOW - dt.timedelta(days=9))} | changed)
 

@@ -83,7 +83,7 @@ def test_each_bad_call_says_what_is_allowed(
     for code, call, begins in CALLS:
         got = run(shlex.split(call)[1:])
         said = capsys.readouterr()
-        hinted = "\nhint: " in said.err or re.match(r"error: [\w./=-]+: ", said.err)  # or the place
+        hinted = "\nhint: " in said.err or re.match(r"error: [\w./=-]+:", said.err)  # or the place
         good = said.err.startswith(f"error: {begins}") and hinted and not said.out
         if got != code or not good or "Traceback" in said.err or "defect of hpcq" in said.err:
             wrong.append((call, got, said.out + said.err))

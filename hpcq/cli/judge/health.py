@@ -9,12 +9,10 @@ import click
 from hpcq.cli.options import Verbs, database_option
 from hpcq.errors import Exit, UserError
 
-_SCRIPTS = {"slurm": "slurm-health.sh", "nhc": "hpcq.nhc"}
-
 
 @click.group(cls=Verbs)
 def health() -> None:
-    """Let the site's own health check keep failed nodes out: Slurm's HealthCheckProgram, or NHC."""
+    """Let the site's own health check keep failed nodes out: the scheduler's, or NHC."""
 
 
 @health.command()
@@ -27,7 +25,7 @@ def write(file: Path, cluster: str | None, database: Path) -> int:
     Put it where every node reads it, and call this after each acceptance: hpcq schedule add.
 
     \b
-    Example: hpcq health write /shared/hpcq/health --cluster alpha
+    Example: hpcq health write health.txt --cluster alpha
     """
     from hpcq.cli.output import write_out
     from hpcq.exports.health import health_text
@@ -50,14 +48,20 @@ def write(file: Path, cluster: str | None, database: Path) -> int:
 
 
 @health.command()
-@click.argument("kind", type=click.Choice(sorted(_SCRIPTS)))
+@click.argument("kind", metavar="KIND")
 def script(kind: str) -> int:
-    """Print the program that reads this file on the nodes: for Slurm, or for NHC.
+    """Print the program that reads this file on the nodes, for one KIND of health check.
+
+    nhc is Node Health Check; the others are the names of schedulers that have a health check of their own.
 
     \b
-    Example: hpcq health script slurm > hpcq-health
+    Example: hpcq health script nhc > hpcq.nhc
     """
     from hpcq.assets import templates
+    from hpcq.kernels import unknown_name
 
-    click.echo((templates() / "health" / _SCRIPTS[kind]).read_text(encoding="utf-8"), nl=False)
+    known = {path.stem: path for path in sorted((templates() / "health").glob("*.health"))}
+    if kind not in known:
+        raise UserError(*unknown_name("kind of health check", kind, known))
+    click.echo(known[kind].read_text(encoding="utf-8"), nl=False)
     return Exit.OK
