@@ -34,6 +34,7 @@ _GROUPS = {
         "status": ("run.campaigns", "Show how far a run is."),
         "resume": ("run.campaigns", "Take over a run whose driver ended; queued jobs are adopted."),
         "cancel": ("run.campaigns", "End a run's jobs; nothing stays queued."),
+        "clean": ("run.clean", "Remove folders of earlier runs from a cluster; shows first which."),
         "load": ("read.report", "Load a run's files into the database (again)."),
     },
     "Read": {
