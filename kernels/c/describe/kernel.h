@@ -97,6 +97,8 @@ extern const struct kernel kernel_tcp_stream;
 extern const struct kernel kernel_tcp_pingpong;
 extern const struct kernel kernel_udp_stream;
 extern const struct kernel kernel_udp_pingpong;
+extern const struct kernel kernel_tcp_connect;
+extern const struct kernel kernel_udp_oneway;
 extern const struct kernel kernel_mpi_pingpong;
 extern const struct kernel kernel_program; /* somebody else's program */
 
