@@ -51,8 +51,8 @@ def changed(
     lost = {one.row.series_id for one in gone}
     judged_ids = frozenset(lost) | {one for one in named if one in old and one in new}
     kept = [one for one in found if one.row.series_id not in lost]
-    missing, idle = _without_points(database, [row for row in rows if row.series_id not in judged_ids], since, set(new))
-    return Judged(kept + gone, judged_ids, (), missing, idle)
+    empty = [row for row in rows if row.series_id not in judged_ids]
+    return Judged(kept + gone, judged_ids, (), *_without_points(database, empty, since, set(new), facts))
 
 
 def searched(
@@ -82,14 +82,17 @@ def searched(
     seen = {one.series_id for one in recent}
     too_few = tuple(named[one] for one in named if one in seen - enough)
     empty = [row for row in rows if row.series_id not in seen | lost]
-    return Judged(found + gone, frozenset(enough | lost), too_few, *_without_points(database, empty, stretch, set()))
+    return Judged(found + gone, frozenset(enough | lost), too_few, *_without_points(database, empty, stretch, set(), facts))
 
 
 def _without_points(
-    database: Connection, rows: Sequence[SeriesRow], stretch: Window, seen: set[int]
+    database: Connection, rows: Sequence[SeriesRow], stretch: Window, seen: set[int], facts: Facts
 ) -> tuple[tuple[SeriesRow, ...], tuple[SeriesRow, ...]]:
-    """Split series that cannot be judged: planned in this stretch and not measured there, and all others."""
-    planned = planned_in(database, stretch) - seen if rows else set()
+    """Split series that cannot be judged: planned in this stretch and not measured there, and all others.
+
+    facts: a result that was never measured has none, so with a condition on them nothing is called planned.
+    """
+    planned = planned_in(database, stretch) - seen if rows and not facts else set()
     missing = tuple(row for row in rows if row.series_id in planned)
     return missing, tuple(row for row in rows if row.series_id not in planned)
 

@@ -6,18 +6,19 @@ Each row of the tables is one verb on one history. `good` rows exit with 0, so t
 from __future__ import annotations
 
 import json
-import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hpcq.analysis.blame_tables import RunTables
+from hpcq.cli.judge.blame_words import verdicts_of
 from hpcq.cli.main import run
 from hpcq.cli.read.results import print_run
 from hpcq.run_folder.paths import RunFolder
 from hpcq.runner.accept import accepting
+from hpcq.verdict.words import Verdict
 from tests.history.histories import PAIRS, History
 
 pytestmark = pytest.mark.fast
@@ -49,24 +50,22 @@ def scenes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, History]:
 
 
 @pytest.fixture
-def say(
-    scenes: dict[str, History], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Any]:
+def say(scenes: dict[str, History], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
     """Run a verb on a scene; returns the exit code and the first line for people (of stderr, else of stdout)."""
     for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
         monkeypatch.setenv(name, str(tmp_path / name))
+    monkeypatch.setattr("hpcq.definition.find.list_clusters", lambda *_: {})  # a lab of this machine may have some
     monkeypatch.chdir(tmp_path)
 
     def said(scene: str, words: str) -> tuple[int, str]:
         history = scenes[scene]
-        database = [] if words.startswith("detect") else ["--db", str(history.database)]
-        runs = ["--runs", str(history.runs)] if words.startswith(("report", "doctor")) else []
+        database = [] if words.startswith(("detect", "doctor")) else ["--db", str(history.database)]
+        runs = ["--runs", str(history.runs)] if words.startswith("report") else []
         code = run([*words.split(), *database, *runs])
         printed = capsys.readouterr()
         return code, (printed.err or printed.out).splitlines()[0]
 
-    yield said
-    assert os.getcwd() == str(tmp_path)
+    return said
 
 
 @pytest.fixture
@@ -74,9 +73,8 @@ def columns(tmp_path: Path) -> None:
     """CSV files for detect and blame."""
     values = {"long": range(40), "short": range(5), "none": range(0)}
     for name, rows in values.items():
-        (tmp_path / f"{name}.csv").write_text(
-            "n1-n2,n3-n4\n" + "".join(f"{100 + i % 3},7\n" for i in rows) + ",\n5,\n" * (not rows)
-        )
+        lines = "".join(f"{100 + i % 3},7\n" for i in rows) or ",\n5,\n"
+        (tmp_path / f"{name}.csv").write_text(f"n1-n2,n3-n4\n{lines}")
     pairs = [f"{turn},{a},{b},{100 + turn % 2}" for turn in range(3) for a in NODES for b in NODES if a < b]
     (tmp_path / "pairs.csv").write_text("round,node_a,node_b,value\n" + "\n".join(pairs) + "\n")
     (tmp_path / "pair.csv").write_text("round,node_a,node_b,value\n0,n1,n2,100\n")
@@ -134,7 +132,7 @@ def test_how_much_was_judged_comes_first_and_too_little_is_4(say: Any, scene: st
     [
         "results",
         "report",
-        "regressions --since 2026-11-01",
+        "regressions --since 2026-11-20",
         "compare 2026-11-14..2026-11-18 latest",
         "blame",
         "detect short.csv",
@@ -158,6 +156,7 @@ def test_json_counts_what_was_judged(scenes: dict[str, History], capsys: pytest.
     of_series = judged("missing", "regressions", "--since", "2026-11-20")
     assert (of_series["judged_count"], of_series["not_covered_count"], of_series["pass_count"]) == (1, 1, 1)
     assert judged("missing", "compare", "2026-11-14..2026-11-18", "latest")["not_covered_count"] == 1
+    assert judged("one", "regressions", "--since", "2026-11-01")["inconclusive_count"] == 2
     assert judged("gated", "results")["gates"]["failed_count"] == 2
     assert judged("lost", "results")["invalid_count"] == 2
 
@@ -169,6 +168,10 @@ def test_all_names_what_is_open(say: Any, scenes: dict[str, History], capsys: py
     assert "too few points: tcp_stream 64 KiB n1 > n2" in capsys.readouterr().out
     run(["regressions", "--since", "2027", "--all", "--db", str(scenes["one"].database)])
     assert "nothing to compare: tcp_stream 64 KiB n1 > n2" in capsys.readouterr().out
+
+
+def test_blame_clears_nobody_by_jobs_that_never_ran() -> None:
+    assert verdicts_of({}, RunTables("alpha", planned_count=3, ran_count=1)) == [Verdict.NOT_COVERED] * 2
 
 
 @pytest.mark.parametrize(("scene", "code"), [("good", 0), ("lost", 4), ("gated", 3)])
