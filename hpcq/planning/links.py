@@ -233,6 +233,8 @@ def _tests(campaign: Campaign, link: Link) -> list[Test]:
     numbers: dict[tuple[int, int], int] = {}
     seen: set[tuple[str, tuple[tuple[str, ParameterValue], ...]]] = set()
     for one in campaign.tests:
+        if one.needs_mpi:
+            continue  # within the clusters
         ways = [dict(one.parameters)]
         direction = str(one.parameters.get("direction", ""))
         if link.directions is Directions.BOTH and direction in _TURNED:
