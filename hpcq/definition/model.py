@@ -17,8 +17,6 @@ from enum import StrEnum
 from hpcq.definition.budget import JOBS_AT_MOST, Budget
 from hpcq.gate_kinds.base import GateAgainst
 
-#: The option of kernels that all nodes of a set run together: how many nodes.
-NODE_COUNT = "node_count"
 #: A parameter of a kernel, in the unit of its name.
 ParameterValue = int | float | bool | str
 
@@ -162,16 +160,6 @@ class Test:
     def needs_mpi(self) -> bool:
         """Whether the cluster's MPI launcher starts it."""
         return self.program == "hpcq-mpi" or self.launch == "mpi"
-
-    @property
-    def of_nodes(self) -> bool:
-        """Whether all nodes of a set run it together, not a pair."""
-        return self.program == "hpcq-mpi" and NODE_COUNT in self.parameters
-
-    @property
-    def node_count(self) -> int:
-        """How many nodes run it together: a pair, or what its parameter says. 0: as many as there are."""
-        return int(self.parameters[NODE_COUNT]) if self.of_nodes else 2
 
     @property
     def telling(self) -> Mapping[str, ParameterValue]:

@@ -151,7 +151,13 @@ def plan_link(
         goals=Goals(len(pairs), len(pairs) * len(tests) * count, min(Counter(sum(pairs, ())).values())),
         cost=Cost(2 * len(pairs), estimated_s, round(2 * estimated_s * len(pairs), 1)),
     )
-    return LinkPlan(link, fit_link(plan, link.patience_s, limits or {}))
+    fitted = fit_link(plan, link.patience_s, limits or {})
+    within = sorted({one.kernel for one in campaign.tests if one.needs_mpi})
+    if within:
+        ends = f"{link.from_cluster} and {link.to_cluster}"
+        words = f"one MPI job does not span two batch systems: {', '.join(within)} runs within {ends}"
+        fitted = replace(fitted, notes=(*fitted.notes, words))
+    return LinkPlan(link, fitted)
 
 
 def refuse_beyond_budget(campaign: Campaign, budget: Budget, made: LinkPlan, own: Plan) -> None:

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from hpcq.definition.model import Campaign, Cluster, PairChoice, Pattern, Test
-from hpcq.definition.running import running
+from hpcq.definition.running import node_count, of_nodes, running
 from hpcq.kernels import expected_s
 from hpcq.planning.candidates import Excluded, choose_candidates
 from hpcq.planning.node_sets import node_sets, only_sets
@@ -98,10 +98,10 @@ def make_plan(
 
 def _work(tests: Sequence[Test], pairs: Sequence[Pair], sets: Sequence[Pair]) -> list[tuple[list[Test], list[tuple[str, ...]]]]:
     """What runs together: the tests of pairs with the nodes of each pair, and the tests of each set with its nodes."""
-    work = [([one for one in tests if not one.of_nodes], [tuple(pair) for pair in pairs])]
+    work = [([one for one in tests if not of_nodes(one)], [tuple(pair) for pair in pairs])]
     for one in sets:
         nodes = nodes_of_pair(one)
-        work.append(([test for test in tests if test.of_nodes and test.node_count == len(nodes)], [nodes]))
+        work.append(([test for test in tests if of_nodes(test) and node_count(test) == len(nodes)], [nodes]))
     return [(together, jobs) for together, jobs in work if jobs]
 
 

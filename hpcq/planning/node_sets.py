@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hpcq import nodelist
-from hpcq.definition.model import NODE_COUNT, Campaign, Test
+from hpcq.definition.model import Campaign, Test
+from hpcq.definition.running import NODE_COUNT, node_count, of_nodes
 from hpcq.planning.pairs import Pair
-from hpcq.planning.plan import NotPlanned
+from hpcq.planning.plan import NotPlanned, Plan
 from hpcq.sorting import natural
 
 
@@ -28,10 +29,10 @@ def node_sets(
     order = sorted(names, key=natural)
     usable = min(len(order), nodes_at_most)
     final = tuple(
-        replace(test, parameters={**test.parameters, NODE_COUNT: test.node_count or usable}) if test.of_nodes else test
+        replace(test, parameters={**test.parameters, NODE_COUNT: node_count(test) or usable}) if of_nodes(test) else test
         for test in tests
     )
-    counts = sorted({test.node_count for test in final if test.of_nodes})
+    counts = sorted({node_count(test) for test in final if of_nodes(test)})
     sets = [set_of(order[:count]) for count in counts if 2 <= count <= usable]
     short = [
         NotPlanned(order[0] if order else "", f"{count - 1} other nodes", f"{NODE_COUNT} {count}: {usable} nodes may be used")
@@ -48,4 +49,10 @@ def set_of(nodes: Sequence[str]) -> Pair:
 
 def only_sets(campaign: Campaign) -> bool:
     """Whether no test of the campaign is one of pairs."""
-    return all(test.of_nodes for test in campaign.tests)
+    return all(of_nodes(test) for test in campaign.tests)
+
+
+def without_sets(plan: Plan) -> Plan:
+    """The plan with its pairs alone, and their tests."""
+    tests = tuple(test for test in plan.tests if not of_nodes(test))
+    return replace(plan, tests=tests, pairs=plan.pairs[: plan.sets_begin], node_set_count=0)

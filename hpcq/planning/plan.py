@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpcq import nodelist
 from hpcq.definition.model import Test
+from hpcq.definition.running import node_count, of_nodes
 from hpcq.errors import StoreError
 from hpcq.planning.candidates import Candidate, Excluded
 from hpcq.planning.job_ids import job_id_of
@@ -123,9 +124,9 @@ class Plan:
         if not self.node_set_count:
             return list(self.tests)
         if index < self.sets_begin:
-            return [test for test in self.tests if not test.of_nodes]
+            return [test for test in self.tests if not of_nodes(test)]
         count = len(self.nodes_at(index))
-        return [test for test in self.tests if test.of_nodes and test.node_count == count]
+        return [test for test in self.tests if of_nodes(test) and node_count(test) == count]
 
     def planned_pairs(self) -> tuple[PlannedPair, ...]:
         """All planned jobs in order; job_id is `j` and five digits (more from 100,000 on)."""

@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, WithJsonSchema
 from hpcq.definition.files.checking import refuse
 from hpcq.definition.files.yamlfile import Document, shown
 from hpcq.definition.model import Allocation, AllocationKind, Concurrency, Test
+from hpcq.definition.running import of_nodes
 
 _GROUP = re.compile(r"group of ([1-9]\d{0,4})")
 _NODE_COUNT_MIN = 3
@@ -66,6 +67,6 @@ def check_sets(document: Document, allocation: Allocation, tests: Sequence[Test]
     """Complain about tests of many nodes in tournaments, whose steps are pairs."""
     if allocation.kind is AllocationKind.PAIR:
         return
-    for kernel in sorted({test.kernel for test in tests if test.of_nodes}):
+    for kernel in sorted({test.kernel for test in tests if of_nodes(test)}):
         message = f"a tournament plays pairs: {kernel} runs on all nodes of a set: allowed with it is allocation: pair"
         document.complain(("allocation",), message, "put its tests into a campaign of their own")

@@ -105,7 +105,7 @@ def modules_of(cluster: Cluster, names: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*cluster.modules, *(one for found in described if found for one in found.modules)]))
 
 
-def all_steps(plan: Plan, pair_index: int) -> frozenset[StepKey]:
+def all_steps(plan: Plan, pair_index: int = 0) -> frozenset[StepKey]:
     """Return every measurement that the plan wants of a pair or a set of nodes."""
     tests = running(plan.tests_at(pair_index))
     return frozenset((test.test_no, rep) for test in tests for rep in range(1, plan.repetition_count + 1))

@@ -118,9 +118,7 @@ class ClusterLoader(PlanRows):
     def _highest_result_id(self) -> int:
         return int(self._database.execute("SELECT coalesce(max(result_id), 0) FROM result").fetchone()[0])
 
-    def _load_attempt(
-        self, job: JobKeys, attempt: Attempt, attempt_id: int, placeholders: missing.Placeholders
-    ) -> None:
+    def _load_attempt(self, job: JobKeys, attempt: Attempt, attempt_id: int, placeholders: missing.Placeholders) -> None:
         folder = self._attempt_folder(attempt)
         if not folder.is_dir():
             return
@@ -304,9 +302,7 @@ class ClusterLoader(PlanRows):
 
     # -- the rest ---------------------------------------------------------------------------------------------------
 
-    def _fill_missing(
-        self, jobs: Mapping[str, JobKeys], state: JournalState, placeholders: missing.Placeholders
-    ) -> None:
+    def _fill_missing(self, jobs: Mapping[str, JobKeys], state: JournalState, placeholders: missing.Placeholders) -> None:
         brought = missing.brought_steps(self._database, self.run_cluster_id)
         attempts: dict[str, list[Attempt]] = {}
         for attempt in self._tries:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcq.definition.model import Test
+from hpcq.definition.running import node_count, of_nodes
 from hpcq.planning.job_ids import job_id_of
 from hpcq.planning.plan import nodes_of_pair
 from hpcq.run_folder.journal import read_journal
@@ -60,13 +61,13 @@ def _steps_of(plan: Mapping[str, Any]) -> Callable[[int], frozenset[tuple[int, i
     def steps(chosen: Iterable[Test]) -> frozenset[tuple[int, int]]:
         return frozenset((one.test_no, rep) for one in chosen for rep in range(1, plan["repetition_count"] + 1))
 
-    of_pairs = steps(one for one in tests if not one.of_nodes or sets_begin == len(plan["pairs"]))
+    of_pairs = steps(one for one in tests if not of_nodes(one) or sets_begin == len(plan["pairs"]))
 
     def of_place(index: int) -> frozenset[tuple[int, int]]:
         if index < sets_begin:
             return of_pairs
         count = len(nodes_of_pair(tuple(plan["pairs"][index])))
-        return steps(one for one in tests if one.of_nodes and one.node_count == count)
+        return steps(one for one in tests if of_nodes(one) and node_count(one) == count)
 
     return of_place
 

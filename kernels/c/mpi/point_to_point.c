@@ -5,15 +5,11 @@
  *   mpi_stream     window_count messages     one sample: a window and the empty message that answers it
  */
 #include "engine/round_trip.h"
-#include "mpi/exchange.h"
+#include "mpi/between_two.h"
 #include "mpi/mpi_run.h"
 
 #include <math.h>
 #include <stdlib.h>
-
-enum { TAG_MESSAGE = 1, TAG_ANSWER = 6, WINDOW_MAX = 1024, ELEMENT_BYTES = 8 };
-enum call { CALL_BLOCKING, CALL_SYNCHRONOUS, CALL_NONBLOCKING, CALL_PERSISTENT };
-enum direction { CLIENT_TO_SERVER, SERVER_TO_CLIENT, BOTH };
 
 static const char *const calls[] = {"blocking", "synchronous", "nonblocking", "persistent", NULL};
 static const char *const sources[] = {"rank", "any", NULL};
@@ -88,140 +84,6 @@ static const struct metric_row stream_rows[] = {
     METRIC_ROWS_COMMON(struct exchange_metrics),
 };
 
-struct p2p {
-    struct buffers buffers;
-    struct times times;
-    MPI_Comm communicator;
-    MPI_Datatype type;
-    MPI_Request requests[2 * WINDOW_MAX];
-    MPI_Status statuses[2 * WINDOW_MAX]; /* MPICH declares MPI_STATUSES_IGNORE so that gcc warns of it */
-    MPI_Request persistent_send, persistent_receive;
-    int count, peer, source, window;
-    enum call call;
-    enum direction direction;
-    bool has_type, validate;
-    unsigned operation_no;
-    int (*exchange)(struct p2p *state, bool is_active);
-};
-
-static int send_one(struct p2p *state)
-{
-    MPI_Request request;
-    switch (state->call) {
-    case CALL_SYNCHRONOUS:
-        return MPI_Ssend(buffers_send(&state->buffers), state->count, state->type, state->peer, TAG_MESSAGE,
-                         state->communicator);
-    case CALL_NONBLOCKING: {
-        int rc = MPI_Isend(buffers_send(&state->buffers), state->count, state->type, state->peer, TAG_MESSAGE,
-                           state->communicator, &request);
-        return rc == MPI_SUCCESS ? MPI_Wait(&request, MPI_STATUS_IGNORE) : rc;
-    }
-    case CALL_PERSISTENT: {
-        int rc = MPI_Start(&state->persistent_send);
-        return rc == MPI_SUCCESS ? MPI_Wait(&state->persistent_send, MPI_STATUS_IGNORE) : rc;
-    }
-    case CALL_BLOCKING:
-    default:
-        return MPI_Send(buffers_send(&state->buffers), state->count, state->type, state->peer, TAG_MESSAGE,
-                        state->communicator);
-    }
-}
-
-static int receive_one(struct p2p *state)
-{
-    MPI_Request request;
-    int rc;
-    switch (state->call) {
-    case CALL_NONBLOCKING:
-        rc = MPI_Irecv(buffers_receive(&state->buffers), state->count, state->type, state->source, TAG_MESSAGE,
-                       state->communicator, &request);
-        return rc == MPI_SUCCESS ? MPI_Wait(&request, MPI_STATUS_IGNORE) : rc;
-    case CALL_PERSISTENT:
-        rc = MPI_Start(&state->persistent_receive);
-        return rc == MPI_SUCCESS ? MPI_Wait(&state->persistent_receive, MPI_STATUS_IGNORE) : rc;
-    case CALL_BLOCKING:
-    case CALL_SYNCHRONOUS:
-    default:
-        return MPI_Recv(buffers_receive(&state->buffers), state->count, state->type, state->source, TAG_MESSAGE,
-                        state->communicator, MPI_STATUS_IGNORE);
-    }
-}
-
-static int pingpong(struct p2p *state, bool is_active)
-{
-    int rc = is_active ? send_one(state) : receive_one(state);
-    if (rc != MPI_SUCCESS)
-        return rc;
-    return is_active ? receive_one(state) : send_one(state);
-}
-
-/* A send that does not wait, the receive, then both complete: as IMB has it, where `blocking` receives with MPI_Recv.
- */
-static int pingping(struct p2p *state, bool is_active)
-{
-    MPI_Request *both = state->requests;
-    int rc = MPI_SUCCESS;
-    (void)is_active;
-    if (state->call == CALL_PERSISTENT) {
-        both[0] = state->persistent_receive;
-        both[1] = state->persistent_send;
-        rc = MPI_Startall(2, both);
-        return rc == MPI_SUCCESS ? MPI_Waitall(2, both, state->statuses) : rc;
-    }
-    if (state->call == CALL_NONBLOCKING)
-        rc = MPI_Irecv(buffers_receive(&state->buffers), state->count, state->type, state->source, TAG_MESSAGE,
-                       state->communicator, &both[1]);
-    if (rc != MPI_SUCCESS)
-        return rc;
-    rc = (state->call == CALL_SYNCHRONOUS ? MPI_Issend : MPI_Isend)(buffers_send(&state->buffers), state->count,
-                                                                    state->type, state->peer, TAG_MESSAGE,
-                                                                    state->communicator, &both[0]);
-    if (rc != MPI_SUCCESS)
-        return rc;
-    if (state->call == CALL_NONBLOCKING)
-        return MPI_Waitall(2, both, state->statuses);
-    rc = MPI_Recv(buffers_receive(&state->buffers), state->count, state->type, state->source, TAG_MESSAGE,
-                  state->communicator, MPI_STATUS_IGNORE);
-    return rc == MPI_SUCCESS ? MPI_Wait(&both[0], MPI_STATUS_IGNORE) : rc;
-}
-
-/* All messages of a window with their requests; blocking calls have none. */
-static int window_of(struct p2p *state, bool sends, bool receives)
-{
-    bool blocking = !(sends && receives) && (state->call == CALL_BLOCKING || state->call == CALL_SYNCHRONOUS);
-    int rc = MPI_SUCCESS, under_way = 0;
-    for (int i = 0; rc == MPI_SUCCESS && blocking && i < state->window; i++)
-        rc = sends ? send_one(state) : receive_one(state);
-    if (blocking || rc != MPI_SUCCESS)
-        return rc;
-    for (int i = 0; rc == MPI_SUCCESS && receives && i < state->window; i++)
-        rc = MPI_Irecv(buffers_receive(&state->buffers), state->count, state->type, state->source, TAG_MESSAGE,
-                       state->communicator, &state->requests[under_way++]);
-    for (int i = 0; rc == MPI_SUCCESS && sends && i < state->window; i++)
-        rc = (state->call == CALL_SYNCHRONOUS ? MPI_Issend : MPI_Isend)(
-            buffers_send(&state->buffers), state->count, state->type, state->peer, TAG_MESSAGE, state->communicator,
-            &state->requests[under_way++]);
-    return rc == MPI_SUCCESS ? MPI_Waitall(under_way, state->requests, state->statuses) : rc;
-}
-
-/* Rank 0 is told that the window is whole by an empty message, whoever sends. */
-static int stream(struct p2p *state, bool is_active)
-{
-    char none = 0;
-    bool sends = state->direction == BOTH || (state->direction == CLIENT_TO_SERVER) == is_active;
-    bool receives = state->direction == BOTH || !sends;
-    int rc = MPI_SUCCESS;
-    if (state->direction == SERVER_TO_CLIENT) /* the sender begins when rank 0 has begun to count */
-        rc = is_active ? MPI_Send(&none, 0, MPI_CHAR, state->peer, TAG_ANSWER, state->communicator)
-                       : MPI_Recv(&none, 0, MPI_CHAR, state->peer, TAG_ANSWER, state->communicator, MPI_STATUS_IGNORE);
-    if (rc == MPI_SUCCESS)
-        rc = window_of(state, sends, receives);
-    if (rc != MPI_SUCCESS || state->direction == SERVER_TO_CLIENT)
-        return rc;
-    return is_active ? MPI_Recv(&none, 0, MPI_CHAR, state->peer, TAG_ANSWER, state->communicator, MPI_STATUS_IGNORE)
-                     : MPI_Send(&none, 0, MPI_CHAR, state->peer, TAG_ANSWER, state->communicator);
-}
-
 static bool p2p_type(struct run *run, struct p2p *state, const struct p2p_options *options)
 {
     state->type = MPI_BYTE;
@@ -275,12 +137,12 @@ static bool p2p_open(struct run *run, int (*exchange)(struct p2p *, bool), bool 
 
 static bool pingpong_open(struct run *run)
 {
-    return p2p_open(run, pingpong, true);
+    return p2p_open(run, p2p_pingpong, true);
 }
 
 static bool pingping_open(struct run *run)
 {
-    return p2p_open(run, pingping, false);
+    return p2p_open(run, p2p_pingping, false);
 }
 
 static bool stream_open(struct run *run)
@@ -290,7 +152,7 @@ static bool stream_open(struct run *run)
         return fail(&run->failure, EXIT_USAGE, "call: found %s: allowed with direction %s: %s", calls[options->call],
                     directions[options->direction],
                     options->direction == BOTH ? "nonblocking synchronous" : "blocking nonblocking synchronous");
-    return p2p_open(run, stream, false);
+    return p2p_open(run, p2p_stream, false);
 }
 
 static void p2p_begin(struct run *run)
@@ -326,7 +188,7 @@ static bool validated_begin(struct run *run, struct p2p *state)
 
 static void validated_end(struct run *run, const struct p2p *state)
 {
-    bool stream_kernel = state->exchange == stream, from_client = state->direction == CLIENT_TO_SERVER;
+    bool stream_kernel = state->exchange == p2p_stream, from_client = state->direction == CLIENT_TO_SERVER;
     if (stream_kernel && state->direction != BOTH && from_client == run->is_active)
         return; /* this end received nothing */
     size_t at = wrong_byte(state, run->is_active ? 1 : 0);
