@@ -34,9 +34,7 @@ def completion(shell: str) -> int:
     \b
     Example: hpcq completion bash
     """
-    from hpcq.cli.main import hpcq
-
-    chosen = _SHELLS[shell](hpcq, {}, "hpcq", _VARIABLE)
+    chosen = _SHELLS[shell](click.get_current_context().find_root().command, {}, "hpcq", _VARIABLE)
     click.echo(chosen.source_template % chosen.source_vars())
     return Exit.OK
 
