@@ -64,11 +64,12 @@ format: setup ## Format Python and C
 describe: ## Write kernels/describe/*.json from the programs
 	$(MAKE) -C kernels/c describe OUT=$(CURDIR)/kernels/describe
 
-docs: setup ## Write the generated parts of docs/, wrap the prose
+docs: setup ## Write the generated parts of docs/ and the index of descriptions, wrap the prose
 	$(BIN)/python -m tools.prose README.md CHANGELOG.md $(filter-out docs/cli.md docs/promises.md,$(wildcard docs/*.md docs/methods/*.md))
 	$(BIN)/python -m tools.reference
 	$(BIN)/python -m tools.kernel_reference
 	$(BIN)/python -m hpcq.definition.files.reference docs/campaigns.md docs/described-kernels.md
+	$(BIN)/python -m hpcq.definition.foreign.index
 	$(BIN)/python -m hpcq.evidence.page docs/evidence.md
 	$(BIN)/python -m tools.mutants --page
 

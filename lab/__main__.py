@@ -101,12 +101,15 @@ def parser() -> Parser:
         "--uplink-rate", default="400mbit", metavar="RATE", help="of each leaf's uplink, or none (default: 400mbit)"
     )
     one.add_argument(
+        "--alpha", choices=("host", "pbs"), default="host", help="pbs: PBS instead of Slurm on alpha, too (default: host)"
+    )
+    one.add_argument(
         "--beta",
         choices=(*SYSTEMS, "pbs"),
         default="host",
         help="the system that beta's machines run: this one's (default) or another release's; pbs: PBS instead of Slurm",
     )
-    one.add_argument("--pbs-history", action="store_true", help="with --beta pbs: the server remembers ended jobs")
+    one.add_argument("--pbs-history", action="store_true", help="with PBS: the server remembers ended jobs")
     add_cache(one)
     one.add_argument("--seed", type=int, default=1, help="of the link's losses (default: 1)")
     verb("down", run_down, "take a lab down and remove all of it, whatever happened to it")
@@ -163,6 +166,7 @@ def run_up(options: argparse.Namespace) -> None:
         node_rate_bps=rate_bps("--node-rate", options.node_rate, may_be_none=True),
         uplink_rate_bps=rate_bps("--uplink-rate", options.uplink_rate, may_be_none=True),
         alpha_root="/",
+        alpha_scheduler="pbs" if options.alpha == "pbs" else "slurm",
         beta_scheduler="pbs" if options.beta == "pbs" else "slurm",
         pbs_history=options.pbs_history,
         beta_root="/" if options.beta in {"host", "pbs"} else str(Path(options.cache_dir).absolute() / options.beta),
@@ -171,9 +175,9 @@ def run_up(options: argparse.Namespace) -> None:
     check_root("up")
     check_programs()
     progress = whole.progress_on_tty()
-    if options.beta == "pbs":
-        check_pbs()
-    elif options.beta != "host":
+    if "pbs" in {options.alpha, options.beta}:
+        check_pbs("--alpha pbs" if options.alpha == "pbs" else "--beta pbs")
+    if options.beta not in {"host", "pbs"}:
         progress(f"{options.beta}: its root file system, which takes a minute or two the first time")
         root_of(options.beta, Path(options.cache_dir).absolute())
     started_s = time.monotonic()

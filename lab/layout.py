@@ -49,6 +49,7 @@ class Settings:
     uplink_rate_bps: int
     alpha_root: str
     beta_root: str
+    alpha_scheduler: str = "slurm"
     beta_scheduler: str = "slurm"
     pbs_history: bool = False
 
@@ -213,6 +214,6 @@ def _cluster(name: str, number: int, settings: Settings, root: Path, folder: Pat
                 is_head=False,
             )
         )
-    scheduler = settings.beta_scheduler if name == "beta" else "slurm"
+    scheduler = settings.beta_scheduler if name == "beta" else settings.alpha_scheduler
     remembers = settings.pbs_history if scheduler == "pbs" else name == "alpha"
     return Cluster(name, number, head, tuple(nodes), root, folder, has_accounting=remembers, scheduler=scheduler)

@@ -32,6 +32,7 @@ _VERBS = {
     "status": ("run.campaigns", "Show how far a run is."),
     "resume": ("run.campaigns", "Take over a run whose driver ended; queued jobs are adopted."),
     "cancel": ("run.campaigns", "End a run's jobs; nothing stays queued."),
+    "clean": ("run.clean", "Remove folders of earlier runs from a cluster; shows first which."),
     "runs": ("read.query", "List the runs in the database, newest first."),
     "results": ("read.results", "Show results, by run, kernel and pair."),
     "node": ("read.nodes", "Show all about one node: verdict, measurements, partners, changes, facts."),

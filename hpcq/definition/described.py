@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hpcq import assets
+from hpcq.described.index import indexed
 from hpcq.errors import UserError
 from hpcq.kernels import Kernel, kernels, own_kernels, register
 
@@ -36,11 +37,9 @@ def know_described(names: set[str], campaign_path: Path | None = None) -> list[s
 
     Reads only the files that are asked for: a broken description of a kernel that nobody uses stops nobody.
     """
-    from hpcq.definition.foreign.kernel_file import read_kernel
-
     found = list_described(campaign_path)
     own = own_kernels()
-    register(read_kernel(found[name], own) for name in sorted(names) if name in found)
+    register(_read(found[name], own) for name in sorted(names) if name in found)
     return [*own, *(name for name in found if name not in own)]
 
 
@@ -109,6 +108,16 @@ def write_skeleton(name: str, *, mpi: bool) -> Path:
     except FileExistsError:
         raise UserError(f"{path}: exists already: allowed is a new file", "take another name, or edit this one") from None
     return path
+
+
+def _read(path: Path, own: dict[str, Kernel]) -> Kernel:
+    """The kernel of a file: by the index of those that come with hpcq, else read and checked."""
+    known = indexed(path)
+    if known is not None:
+        return known
+    from hpcq.definition.foreign.kernel_file import read_kernel
+
+    return read_kernel(path, own)
 
 
 def _entries(folder: Path) -> list[Path]:

@@ -35,6 +35,8 @@ def read_output(described: Described, text: str, sizes: Sequence[int] = ()) -> R
     """The metrics in `text`. sizes: what the table must hold, each once. Raises UnreadableError if nothing can be read."""
     if not text.strip():
         raise UnreadableError("output: nothing: allowed is what the description reads")
+    if not (text.endswith("\n") or all(one.json for one in described.readings)):
+        raise UnreadableError("output: ends within a line: allowed are whole lines")
     found = Read()
     rows: Mapping[int | None, Sequence[str]] = {None: ()}
     if described.table is not None:

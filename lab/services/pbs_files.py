@@ -38,17 +38,17 @@ SETTINGS = (
 )
 
 
-def check_pbs() -> None:
+def check_pbs(option: str) -> None:
     """Raise LabError if PBS is not installed on this machine."""
     missing = [name for name in ("bin/qsub", "sbin/pbs_mom", "sbin/pbs_server.bin", "libexec/pbs_init.d") if not _file(name)]
     if missing:
         raise LabError(
-            f"lab up: --beta pbs: not found on this machine: {EXEC}/{missing[0]}",
+            f"lab up: {option}: not found on this machine: {EXEC}/{missing[0]}",
             "build OpenPBS by its own INSTALL with --prefix=/opt/pbs; docs/pbs.md has the steps",
         )
     if not (EXEC / "sbin/pbs_iff").stat().st_mode & 0o4000:
         raise LabError(
-            f"lab up: --beta pbs: {EXEC}/sbin/pbs_iff is not setuid root: users could not ask the server",
+            f"lab up: {option}: {EXEC}/sbin/pbs_iff is not setuid root: users could not ask the server",
             f"chmod 4755 {EXEC}/sbin/pbs_iff {EXEC}/sbin/pbs_rcp",
         )
 

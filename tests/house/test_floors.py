@@ -173,6 +173,16 @@ def test_a_scheduler_is_one_package(kind: str) -> None:
     assert strangers == []
 
 
+def test_the_example_of_a_scheduler_is_the_list_of_kinds() -> None:
+    """The diff of docs/schedulers.md shows lines that are there."""
+    page = (REPOSITORY / "docs" / "schedulers.md").read_text(encoding="utf-8")
+    shown = [line.strip()[1:].strip() for line in page.splitlines() if re.match(r"    [ +](?!\+\+)", line) and "pbs" in line]
+    lines = {line.strip() for line in (PACKAGE / "scheduler" / "kinds.py").read_text(encoding="utf-8").splitlines()}
+    added = [line for line in shown if "import" in line or "DESCRIPTION" in line]
+    assert len(added) == 2, shown
+    assert set(added) <= lines
+
+
 def test_nothing_asks_which_kind_of_scheduler_it_has() -> None:
     asking = re.compile(r"\.scheduler\s*(==|!=|in)\s|isinstance\([^)]*(Slurm|Pbs|Local)\b")
     found = [path.name for path in modules().values() if asking.search(path.read_text(encoding="utf-8"))]

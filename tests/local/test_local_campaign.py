@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from hpcq.run_folder.journal import Journal
+from tests import REPOSITORY
 from tests.local.desk import assert_clean, kill_session
 from tests.local.local_desk import CLUSTER, INSTANT, SLOW, LocalDesk
 
@@ -17,6 +18,7 @@ PINGPONG = (
     "{kernel: tcp_pingpong, parameters: {duration_s: 50ms, warmup_s: 0}, matrix: {message_bytes: [1, 1KiB]}}",
     "{kernel: udp_stream, parameters: {duration_s: 50ms, warmup_s: 0, message_bytes: 1400, rate_bps: 20mbit}}",
 )
+OWN_KERNELS = {"tcp_stream", "tcp_pingpong", "udp_stream", "udp_pingpong", "mpi_pingpong"}
 #: The kernel ends with exit code 4: no machine has that CPU.
 REFUSED = "{kernel: tcp_stream, parameters: {duration_s: 50ms, client_cpu_index: 8191}}"
 
@@ -58,7 +60,10 @@ def test_reading_verbs_print_json_only(done: LocalDesk) -> None:
     assert done.json("load")["clusters"][0]["read_count"] == 0
     assert Path(done.json("report")["report"]) == done.run_folder / "report.html"
     assert [plan["cluster"] for plan in done.json("plan", "try.yaml")] == ["tiny"]
-    assert len(done.json("kernels")) == 5
+    found = {one["name"]: one["described"] is not None for one in done.json("kernels")}
+    delivered = {path.stem for path in (REPOSITORY / "kernels" / "described").glob("*.yaml")}
+    assert {name for name, described in found.items() if not described} == OWN_KERNELS
+    assert {name for name, described in found.items() if described} == delivered
     assert "tiny" in [one["cluster"] for one in done.json("cluster", "list")]
     for verb in (["results"], ["results", "--each"], ["status"], ["report"], ["kernels"], ["cluster", "list"]):
         words = done.hpcq(*verb).stderr.splitlines()

@@ -15,14 +15,16 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.simulated_pbs.place import Place
 from tests.simulated_pbs.records import DOMAIN, SERVER, WALLTIME_NONE_S, Chunk, Job, Node, Queue, Reservation, Settings
 
 
 class Machine:
     """All of it."""
 
-    def __init__(self, folder: Path, nodes: Sequence[Node]) -> None:
+    def __init__(self, folder: Path, nodes: Sequence[Node], place: Place) -> None:
         self.folder = folder
+        self.place = place
         self.nodes = {node.name: node for node in nodes}
         self.queues = {"workq": Queue("workq")}
         self.jobs: dict[int, Job] = {}
@@ -81,7 +83,7 @@ class Machine:
 
     def run(self, node: str, job: Job, words: Sequence[str], output: str) -> subprocess.Popen[bytes]:
         """A task of a job on a node, as MOM starts it: bare environment, home as its folder, no input, output to the job's."""
-        environment = {"PATH": "/bin:/usr/bin", "HOME": str(Path.home()), **self._variables(job)}
+        environment = {"PATH": "/bin:/usr/bin", "HOME": self.place.home, **self._variables(job)}
         with Path(output).open("ab") as sink:
             return subprocess.Popen(
                 [*self.nodes[node].prefix, "env", *(f"{key}={value}" for key, value in environment.items()), *words],
@@ -102,7 +104,7 @@ class Machine:
         }  # fmt: skip
 
     def _nodefile(self, job: Job) -> str:
-        return str(self.folder / "aux" / job.native_id)
+        return self.place.inside(self.folder / "aux" / job.native_id)
 
     def _try(self, job: Job, now: float) -> None:
         if job.state == "W" and now < job.start_after:
@@ -175,7 +177,7 @@ class Machine:
         now = time.time()
         job.hosts, job.state, job.substate, job.started = hosts, "R", 41, now
         job.comment = f"Job run at {_when(now)} on {job.exec_vnode}"
-        nodefile = Path(self._nodefile(job))
+        nodefile = self.place.outside(self._nodefile(job))
         nodefile.parent.mkdir(exist_ok=True)
         nodefile.write_text("".join(f"{self.nodes[host].full_name}\n" for host in hosts))
         script = self.folder / "jobs" / f"{job.native_id}.SC"
@@ -184,11 +186,13 @@ class Machine:
         script.chmod(0o755)
         Path(self.spool(job)).parent.mkdir(exist_ok=True)
         environment = {
-            "PATH": f"{self.folder / 'bin'}:/usr/local/bin:/usr/bin:/bin", "HOME": str(Path.home()), "SHELL": "/bin/bash",
+            "PATH": f"{self.place.inside(self.folder / 'bin')}:/usr/local/bin:/usr/bin:/bin", "HOME": self.place.home,
+            "SHELL": "/bin/bash",
             "PBS_O_WORKDIR": job.workdir, **self._variables(job),
         }  # fmt: skip
         # The login shell runs the script as a command, so that its first line counts.
-        words = ["bash", "-c", f'cd "$HOME"; exec {script}' if job.script.startswith(b"#!") else f'cd "$HOME"; . {script}']
+        start = f"{'exec' if job.script.startswith(b'#!') else '.'} {self.place.inside(script)}"
+        words = ["bash", "-c", f'cd "$HOME"; {start}']
         with Path(self.spool(job)).open("ab") as sink:
             job.process = subprocess.Popen(
                 [*self.nodes[hosts[0]].prefix, "env", *(f"{key}={value}" for key, value in environment.items()), *words],
@@ -233,8 +237,9 @@ class Machine:
     def _deliver(self, job: Job) -> None:
         if job.output and job.output != "/dev/null":
             try:
-                Path(job.output).write_bytes(Path(self.spool(job)).read_bytes())
-                Path(job.output).chmod(0o600)
+                output = self.place.outside(job.output)
+                output.write_bytes(Path(self.spool(job)).read_bytes())
+                output.chmod(0o600)
             except OSError:
                 job.delivered = False
 

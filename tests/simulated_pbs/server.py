@@ -1,10 +1,9 @@
-"""The one process that knows the simulated PBS: `python -m tests.simulated_pbs.server FOLDER NODE=NCPUS…`.
+"""The one process that knows the simulated PBS: `python -m tests.simulated_pbs.server FOLDER PLACE NODE=NCPUS…`.
 
-It listens on a port of this machine's loopback and ends with the process that started it. A request is a line of
-NUL-closed words:
-the token of FOLDER, the program, the folder and the user that it is called by, a count, the words, the job it is
-called in, and what
-came on standard input. An answer may take its time: qstat sleeps, qsub -W block waits for its job, pbs_tmrsh for its task.
+PLACE is a Place (place.py) as JSON. It listens on a port of this machine's loopback, and of that place's network if it has
+one, and ends with the process that started it. A request is a line of NUL-closed words: the token of FOLDER, the program,
+the folder and the user that it is called by, a count, the words, the job it is called in, and what came on standard input.
+An answer may take its time: qstat sleeps, qsub -W block waits for its job, pbs_tmrsh for its task.
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ from typing import Any
 
 from tests.simulated_pbs.commands import answer
 from tests.simulated_pbs.machine import Machine
+from tests.simulated_pbs.place import Place
 from tests.simulated_pbs.records import Job, Node, Settings, chunks_of
 from tests.simulated_pbs.requests import Answer, Request
 
@@ -212,22 +212,28 @@ def _send(connection: socket.socket, said: Answer) -> None:
     connection.close()
 
 
-def serve(folder: Path, nodes: list[Node]) -> None:
+def serve(folder: Path, place: Place, nodes: list[Node]) -> None:
     """Answer for ever."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    machine = Machine(folder, nodes)
+    machine = Machine(folder, nodes, place)
     server = Server(machine, (folder / "token").read_text().strip())
     selector = selectors.DefaultSelector()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
-        selector.register(listener, selectors.EVENT_READ)
+    with contextlib.ExitStack() as stack:
+        listeners = [stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=64))]
+        there = place.listener()
+        if there is not None:
+            listeners.append(stack.enter_context(there))
+        for listener in listeners:
+            selector.register(listener, selectors.EVENT_READ)
         aside = folder / "port.part"
-        aside.write_text(str(listener.getsockname()[1]))
+        aside.write_text(" ".join(str(listener.getsockname()[1]) for listener in listeners))
         aside.rename(folder / "port")
         try:
             while True:
-                if selector.select(_TICK_S):
-                    server.take(listener.accept()[0])
+                for key, _ in selector.select(_TICK_S):
+                    assert isinstance(key.fileobj, socket.socket)
+                    server.take(key.fileobj.accept()[0])
                 server.turn()
         finally:
             for job in list(machine.jobs.values()):  # nothing of it outlives its test
@@ -237,5 +243,7 @@ def serve(folder: Path, nodes: list[Node]) -> None:
 
 
 if __name__ == "__main__":
-    os.umask(0o077)
-    serve(Path(sys.argv[1]), [Node(name, int(count)) for name, _, count in (word.partition("=") for word in sys.argv[2:])])
+    given = Place(**json.loads(sys.argv[2]))
+    os.umask(0o022 if given.root else 0o077)  # in a lab, others than its owner run the jobs
+    words = (word.partition("=") for word in sys.argv[3:])
+    serve(Path(sys.argv[1]), given, [Node(name, int(count)) for name, _, count in words])

@@ -11,10 +11,12 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from tests.simulated_pbs.place import Place
 
 PROGRAMS = (
     "qsub", "qstat", "qdel", "qalter", "qsig", "qselect", "qmgr", "pbsnodes", "pbs_rsub", "pbs_rstat", "pbs_rdel", "pbs_ralter",
@@ -29,7 +31,7 @@ case $program in
 qsub) [ $# -gt 0 ] && { [ -e "${!#}" ] || [[ " $* " = *" -- "* ]]; } || IFS= read -r -d '' input ;;
 qmgr) [ "${1-}" = -c ] || IFS= read -r -d '' input ;;
 esac
-exec 3<>/dev/tcp/127.0.0.1/PORT || { echo "Connection refused" >&2; exit 162; }
+exec 3<>/dev/tcp/ADDRESS/PORT || { echo "Connection refused" >&2; exit 162; }
 printf '%s\0' TOKEN "$program" "$PWD" "USER" "$#" "$@" "${PBS_JOBID-}" "$input" >&3
 read -r code lines errors <&3 || exit 255
 [ "$lines" = 0 ] || { mapfile -n "$lines" -u 3 text; printf '%s' "${text[@]}"; }
@@ -53,6 +55,7 @@ class SimulatedPbs:
     port: int
     token: str
     process_id: int
+    place: Place
 
     def control(self, **wish: Any) -> dict[str, Any]:
         """Change settings (`set`) and nodes (`nodes`), submit as another user (`other`); returns calls and states."""
@@ -83,36 +86,42 @@ class SimulatedPbs:
 
 
 @contextlib.contextmanager
-def simulated_pbs(folder: Path, node_count: int = 4, *, user: str = "", cpus: int = 4) -> Iterator[SimulatedPbs]:
-    """Start one below `folder` and put its commands first on PATH until the block ends. user: as whom they are called."""
+def simulated_pbs(
+    folder: Path, node_count: int = 4, *, user: str = "", cpus: int = 4, names: Sequence[str] = (), place: Place | None = None
+) -> Iterator[SimulatedPbs]:
+    """Start one below `folder` and put its commands first on PATH until the block ends. user: as whom they are called.
+
+    place: where its jobs run and its commands are called, if not here; names: of the nodes there.
+    """
+    place = place or Place()
     folder.mkdir(parents=True, exist_ok=True)
     token = secrets.token_hex(16)
     (folder / "port").unlink(missing_ok=True)
     (folder / "token").touch(mode=0o600)
     (folder / "token").write_text(token)
-    nodes = [f"pbn{number}={cpus}" for number in range(1, node_count + 1)]
-    command = [sys.executable, "-m", "tests.simulated_pbs.server", str(folder), *nodes]
+    nodes = [f"{name}={cpus}" for name in names or [f"pbn{number}" for number in range(1, node_count + 1)]]
+    command = [sys.executable, "-m", "tests.simulated_pbs.server", str(folder), json.dumps(asdict(place)), *nodes]
     before = os.environ.get("PATH", "")
     with (folder / "server.log").open("wb") as log, subprocess.Popen(command, cwd=_ROOT, stderr=log) as server:
         try:
-            port = _port(folder, server)
+            ports = _ports(folder, server)
             (folder / "bin").mkdir(exist_ok=True)
             for program in PROGRAMS:
                 path = folder / "bin" / program
-                path.touch(mode=0o700)
-                text = _CLIENT.replace("PORT", str(port)).replace("TOKEN", token).replace("USER", user or getpass.getuser())
-                path.write_text(text)
+                path.touch(mode=0o755 if place.root else 0o700)
+                text = _CLIENT.replace("ADDRESS", place.address).replace("PORT", str(ports[-1]))
+                path.write_text(text.replace("TOKEN", token).replace("USER", user or getpass.getuser()))
             os.environ["PATH"] = f"{folder / 'bin'}:{before}"
-            yield SimulatedPbs(folder, port, token, server.pid)
+            yield SimulatedPbs(folder, ports[0], token, server.pid, place)
         finally:
             os.environ["PATH"] = before
             server.terminate()
 
 
-def _port(folder: Path, server: subprocess.Popen[bytes]) -> int:
+def _ports(folder: Path, server: subprocess.Popen[bytes]) -> list[int]:
     deadline = time.monotonic() + 20
     while not (folder / "port").exists():
         assert server.poll() is None, (folder / "server.log").read_text()
         assert time.monotonic() < deadline, "the simulated PBS does not answer"
         time.sleep(0.01)
-    return int((folder / "port").read_text())
+    return [int(port) for port in (folder / "port").read_text().split()]

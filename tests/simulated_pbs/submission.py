@@ -17,7 +17,7 @@ _USAGE_OF_QSUB = "usage: qsub [-a date_time] [-A account_string] [-c interval]"
 def qsub(machine: Machine, request: Request) -> Answer:
     given, plain = options_of(request.words, _QSUB_FLAGS, _QSUB_VALUED)
     if plain and "--" not in request.words:
-        path = Path(request.cwd, plain[0])
+        path = machine.place.outside(str(Path(request.cwd, plain[0])))
         if not path.exists():
             raise Refused(1, "qsub: script file:: No such file or directory")
         if not path.is_file():
@@ -75,7 +75,7 @@ def _job(machine: Machine, request: Request, given: dict[str, list[str]], script
     _let_in(machine, request.user, queue, len(chunks_of(select)), walltime)
     if machine.settings.hook_refuses:
         raise Refused(32, f"qsub: {machine.settings.hook_refuses}")
-    variables = [f"PBS_O_HOME={Path.home()}", f"PBS_O_LOGNAME={request.user}", f"PBS_O_WORKDIR={request.cwd}"]
+    variables = [f"PBS_O_HOME={machine.place.home}", f"PBS_O_LOGNAME={request.user}", f"PBS_O_WORKDIR={request.cwd}"]
     variables += [word for one in given.get("v", []) for word in re.split(r"(?<!\\),", one) if "=" in word]
     output = given.get("o", [f"{request.cwd}/{name}.o{number}"])[-1]
     return Job(

@@ -6,6 +6,7 @@
 #include "facts/facts.h"
 #include "mpi/mpi_nodes.h"
 #include "mpi/mpi_run.h"
+#include "mpi/mpi_start.h"
 #include "mpi/mpi_tournament.h"
 
 #include <stdio.h>
@@ -63,7 +64,7 @@ static int kernel_main(const struct kernel *kernel, int argc, char **argv)
     struct run run;
     const char *interface = NULL;
     int rank = 0, size = 0;
-    MPI_Init(&argc, &argv);
+    mpi_start(&argc, &argv);
     /* Which rank is the client decides what a run is made of, so it is known before the other arguments. */
     MPI_Comm pair = mpi_nodes_pair(nodes_argument(argc, argv));
     MPI_Comm_rank(pair, &rank);
