@@ -33,9 +33,11 @@ from tests.kernels.kernel_programs import make
 
 CONGESTION_CONTROL = "cubic"
 LIMIT_S = 30.0
+TRIES = 5
 FLOOR = "bare loop"
 WITHIN_NS = 300  # of the bare loop's median round trip
 HIGHER = ("throughput_bps",)
+GSO_SEGMENTS, GSO_GAIN = 44, 8  # datagrams of 1472 bytes in one message; times the throughput of iperf3
 FIRST_PORT, PORTS_PER_ROUND = 10000, 100
 
 
@@ -79,6 +81,16 @@ def wait_until_ready(tool: Tool) -> None:
 
 
 def measured(tool: Tool) -> Figures:
+    """One run that counts: a tool that fails (NetPIPE's connection is reset now and then) runs again, and it is said."""
+    for _ in range(TRIES - 1):
+        try:
+            return measured_once(tool)
+        except (RuntimeError, ValueError, subprocess.SubprocessError) as failed:
+            print(f"again: {tool.name}: {failed}", file=sys.stderr)
+    return measured_once(tool)
+
+
+def measured_once(tool: Tool) -> Figures:
     """One run of a public tool or of the bare loop."""
     with subprocess.Popen(
         placed("server", tool.server), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
@@ -98,8 +110,10 @@ def ours(pair: Pair, program: Path, cell: Cell) -> Figures:
     """One run of our kernel, with its own server."""
     options: dict[str, Any] = {"message_bytes": cell.message_bytes, "duration_s": cell.seconds, "warmup_s": 0.1}
     options |= {f"{end}_cpu_index": cpu for end, cpu in cpus().items()}
-    if cell.name == "udp_stream":
+    if cell.protocol == "udp" and cell.streams:
         options |= {"rate_bps": 0, "receive_buffer_bytes": UDP_BUFFER_BYTES}
+    if cell.name == "udp_stream_gso":
+        options |= {"gso_segment_count": GSO_SEGMENTS, "gro": "true"}
     if cell.flow_count > 1:
         options["flow_count"] = cell.flow_count
     kernel = f"{cell.protocol}_{'stream' if cell.streams else 'pingpong'}"
@@ -134,17 +148,18 @@ def claims_of(cell: Cell, idle: str, found: dict[str, list[Figures]]) -> list[Cl
             continue
         for metric in figures[0]:
             mine, theirs = ([one[metric] for one in list_] for list_ in (found["hpcq"], figures))
-            claims.append(_claim(f"{cell.title}; idle states {idle}", metric, mine, name, theirs))
+            gain = GSO_GAIN if name == "iperf3" and cell.name == "udp_stream_gso" else 1.0
+            claims.append(_claim(f"{cell.title}; idle states {idle}", metric, mine, name, theirs, gain))
     return claims
 
 
-def _claim(text: str, metric: str, mine: list[float], peer: str, theirs: list[float]) -> Claim:
+def _claim(text: str, metric: str, mine: list[float], peer: str, theirs: list[float], gain: float) -> Claim:
     _, low, high = paired_ratio(mine, theirs)
     unit = "bit/s" if metric in HIGHER else "ns"
     plain = paired(text, metric, unit, mine, peer=peer, theirs=theirs)
     margin = 0.01 if peer == FLOOR else 0.0
     if metric in HIGHER:
-        goal, met = f"interval reaches {1 - margin:g}", high >= 1 - margin
+        goal, met = f"interval reaches {gain - margin:g}", high >= gain - margin
     else:
         goal, met = f"interval reaches {1 + margin:g}", low <= 1 + margin
     if peer == FLOOR and metric == "p50_ns":
@@ -175,7 +190,7 @@ def main() -> int:
     options.add_argument("--idle", action="append", choices=["free", "held"])
     chosen = options.parse_args()
     rounds = 2 if chosen.quick else chosen.rounds
-    claims: list[Claim] = []
+    code = 0
     with tempfile.TemporaryDirectory(prefix="hpcq-bench-") as text:
         folder = Path(text)
         build(folder)
@@ -185,8 +200,9 @@ def main() -> int:
             for idle in chosen.idle or ["free", "held"]:
                 with joined(folder) as pair, idle_states(idle == "held"):
                     same_congestion_control()
-                    claims += claims_of(cell, idle, rounds_of(pair, folder, cell, rounds))
-    return finish("peers", claims if chosen.quick else with_older(claims), quick=chosen.quick)
+                    claims = claims_of(cell, idle, rounds_of(pair, folder, cell, rounds))
+                code |= finish("peers", claims if chosen.quick else with_older(claims), quick=chosen.quick)
+    return code
 
 
 if __name__ == "__main__":

@@ -41,6 +41,7 @@ CELLS = (
     Cell("tcp_stream_1", "TCP, 128 KiB writes, one flow", "tcp", 131072, 1, 1),
     Cell("tcp_stream_8", "TCP, 128 KiB writes, eight flows", "tcp", 131072, 8, 1),
     Cell("udp_stream", "UDP, 1472-byte datagrams, unlimited", "udp", 1472, 1, 1),
+    Cell("udp_stream_gso", "UDP, 1472-byte datagrams, unlimited, UDP_SEGMENT and UDP_GRO", "udp", 1472, 1, 1),
     Cell("tcp_pingpong", "TCP ping-pong, 16 bytes", "tcp", 16, 1, 1),
     Cell("udp_pingpong", "UDP ping-pong, 16 bytes", "udp", 16, 1, 1),
 )
@@ -152,6 +153,7 @@ PEERS: dict[str, list[Callable[[Cell, str], Tool]]] = {
     "tcp_stream_1": [iperf3, nuttcp, qperf, netpipe],
     "tcp_stream_8": [iperf3, nuttcp],
     "udp_stream": [iperf3, nuttcp, qperf],
+    "udp_stream_gso": [iperf3],
     "tcp_pingpong": [sockperf, qperf, netpipe],
     "udp_pingpong": [sockperf, qperf],
 }
