@@ -149,11 +149,11 @@ def claims_of(cell: Cell, idle: str, found: dict[str, list[Figures]]) -> list[Cl
         for metric in figures[0]:
             mine, theirs = ([one[metric] for one in list_] for list_ in (found["hpcq"], figures))
             gain = GSO_GAIN if name == "iperf3" and cell.name == "udp_stream_gso" else 1.0
-            claims.append(_claim(f"{cell.title}; idle states {idle}", metric, mine, name, theirs, gain))
+            claims.append(_claim(f"{cell.title}; idle states {idle}", metric, mine, name, theirs, gain=gain))
     return claims
 
 
-def _claim(text: str, metric: str, mine: list[float], peer: str, theirs: list[float], gain: float) -> Claim:
+def _claim(text: str, metric: str, mine: list[float], peer: str, theirs: list[float], *, gain: float) -> Claim:
     _, low, high = paired_ratio(mine, theirs)
     unit = "bit/s" if metric in HIGHER else "ns"
     plain = paired(text, metric, unit, mine, peer=peer, theirs=theirs)
