@@ -155,6 +155,8 @@ class Test:
     measured_by: int = 0
     #: `mpi`: hpcq-net starts a foreign program under the cluster's MPI launcher.
     launch: str = ""
+    #: Which toolchain of the cluster built it; empty: the cluster's own compiler and MPI.
+    toolchain: str = ""
 
     @property
     def needs_mpi(self) -> bool:
@@ -235,6 +237,7 @@ class Campaign:
     #: The file names no pairs: linked clusters then measure only between the nodes of their links.
     pairs_of_links: bool = False
     allocation: Allocation = Allocation()
+    toolchains: tuple[str, ...] = ()
 
     def seed_of(self, run_id: str) -> int:
         """The seed of one run: the campaign's own, or, with `seed: each_run`, one made from the run's id."""
@@ -287,6 +290,15 @@ class Compiler:
 
 
 @dataclass(frozen=True, slots=True)
+class Toolchain:
+    """A compiler with an MPI, and the modules of both, by the name that a campaign calls."""
+
+    compiler: Compiler
+    mpi: Mpi
+    modules: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Ports:
     """The test ports that the site's firewalls leave open, both ends of the range included."""
 
@@ -331,6 +343,7 @@ class Cluster:
     files_appear_within_s: float
     poll_interval_s: float
     instance: Mapping[str, str] = field(default_factory=dict)
+    toolchains: Mapping[str, Toolchain] = field(default_factory=dict)
     #: Keys that only this kind of scheduler has, by name.
     extra: Mapping[str, str] = field(default_factory=dict)
     #: Set by a campaign, see NodeChoice; a cluster file has none.

@@ -30,6 +30,7 @@ from hpcq.runner.queue.reservations import OwnReservation, refuse_where_forbidde
 from hpcq.runner.queue.run_state import summary
 from hpcq.runner.queue.shared_account import SharedAccount
 from hpcq.runner.site.build import account_folder, build_kernels, check_description, write_build
+from hpcq.runner.site.toolchains import build_toolchains
 from hpcq.runner.site.place import Place, nodes_now, place
 
 Say = Callable[[str], None]
@@ -40,9 +41,11 @@ def build(run: RunFolder, cluster_name: str) -> dict[str, Any]:
     here = place(run, cluster_name)
     refuse_where_forbidden(here.cluster, here.scheduler)
     here.folder.mkdir(parents=True, exist_ok=True)
-    programs = {test.program for test in here.campaign.tests}
-    made = build_kernels(here.cluster, here.transport, here.root, programs)
+    programs = {test.program for test in here.campaign.tests if not test.toolchain}
+    # Without a program of the cluster's own compiler, hpcq-net describes the nodes.
+    made = build_kernels(here.cluster, here.transport, here.root, programs or {"hpcq-net"})
     check_description(made)
+    made["toolchains"] = build_toolchains(here.cluster, here.transport, here.root, here.campaign.toolchains)
     here.transport.push(run.path, here.root, ["secret"])
     write_build(made, run.build(cluster_name))
     return made

@@ -38,6 +38,7 @@ from hpcq.definition.files.links import LinkSection, read_links
 from hpcq.definition.files.pairs import PairsSection, check_pairs, read_pairs
 from hpcq.definition.files.reservations import ReservationSection, named_reservation
 from hpcq.definition.files.sweep import POINT_COUNT_MAX, Entry, expand
+from hpcq.definition.files.toolchains import with_toolchains
 from hpcq.definition.files.yamlfile import Document, Place, parse_document, read_document, shown
 from hpcq.definition.foreign.described_tests import described_tests
 from hpcq.definition.model import Campaign, Evidence, Gate, NodeChoice, PairChoice, Pattern, Test, WithoutReservation, seed_from
@@ -126,6 +127,9 @@ class CampaignFile(Section):
     gates: list[GateSection] = Field(default=[], description="Bounds that results must keep.")
     links: list[LinkSection] = Field(default=[], description="Pairs of clusters whose connection to measure.")
     budget: BudgetSection | None = Field(default=None, description="What the campaign may take of a cluster.")
+    toolchains: Names = Field(
+        default=[], description="Toolchains of the cluster files with which each MPI test runs, one after the other."
+    )
     allocation: AllocationWord = Field(
         default="pair", description="Which pairs share an allocation, in which they play a tournament."
     )
@@ -141,6 +145,7 @@ def read_campaign(path: Path) -> Campaign:
     file = check(CampaignFile, document.data, document)
     _check_values(document)
     tests = _read_tests(document, know_described(_kernel_names(document), path))
+    tests = with_toolchains(document, tests)
     gates = read_gates(document, tests)
     links = read_links(document, tests)
     allocation = read_allocation(document)
@@ -167,6 +172,7 @@ def read_campaign(path: Path) -> Campaign:
         links=tuple(links),
         pairs_of_links=file.pairs is None,
         allocation=allocation,
+        toolchains=tuple(file.toolchains),
     )
 
 
@@ -179,7 +185,7 @@ def gates_of(text: str, name: str, descriptions: Mapping[str, str]) -> tuple[Gat
     names = _kernel_names(document)
     know_texts({one: descriptions[one] for one in names if one in descriptions})
     valid = [*know_described(names - descriptions.keys()), *descriptions]
-    gates = read_gates(document, _read_tests(document, valid))
+    gates = read_gates(document, with_toolchains(document, _read_tests(document, valid)))
     document.raise_complaints()
     return tuple(gates)
 
