@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from hpcq.definition.budget import JOBS_AT_MOST, Budget
+from hpcq.definition.compilers import Compiler, Mpi, Toolchain
 from hpcq.gate_kinds.base import GateAgainst
 
 #: A parameter of a kernel, in the unit of its name.
@@ -274,31 +275,6 @@ class Reach:
 
 
 @dataclass(frozen=True, slots=True)
-class Mpi:
-    """How MPI programs are compiled and started; `launch` is argument words, the template adds "one rank per node"."""
-
-    compiler: str
-    launch: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Compiler:
-    """How the socket kernels are compiled."""
-
-    cc: str
-    cflags: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Toolchain:
-    """A compiler with an MPI, and the modules of both, by the name that a campaign calls."""
-
-    compiler: Compiler
-    mpi: Mpi
-    modules: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Ports:
     """The test ports that the site's firewalls leave open, both ends of the range included."""
 
@@ -346,6 +322,8 @@ class Cluster:
     toolchains: Mapping[str, Toolchain] = field(default_factory=dict)
     #: Keys that only this kind of scheduler has, by name.
     extra: Mapping[str, str] = field(default_factory=dict)
+    #: How long folders of ended runs stay on the cluster. None: until `hpcq clean`.
+    run_folders_kept_s: float | None = None
     #: Set by a campaign, see NodeChoice; a cluster file has none.
     make_reservation: WithoutReservation | None = None
     #: Jobs submitted now must start within this time or not at all, because the permitted hours end. None: no limit.

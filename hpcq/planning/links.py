@@ -94,7 +94,7 @@ def plan_cluster(campaign: Campaign, basis: Basis) -> Plan:
     if compared:
         return plan
     nothing = replace(plan.goals, pair_count=0, result_count=0, node_pair_count_min=0)
-    return replace(plan, pairs=(), goals=nothing, cost=replace(plan.cost, job_count=0, node_seconds=0.0))
+    return replace(plan, pairs=(), node_set_count=0, goals=nothing, cost=replace(plan.cost, job_count=0, node_seconds=0.0))
 
 
 def nodes_of_links(campaign: Campaign, cluster: str, usable: Sequence[str], seed: int) -> list[str]:
@@ -147,6 +147,7 @@ def plan_link(
         walltime_s=walltime_s + 60 * math.ceil(link.patience_s / 60),
         attempt_count_max=campaign.attempt_count_max,
         pairs=pairs,
+        node_set_count=0,
         not_planned=not_planned,
         goals=Goals(len(pairs), len(pairs) * len(tests) * count, min(Counter(sum(pairs, ())).values())),
         cost=Cost(2 * len(pairs), estimated_s, round(2 * estimated_s * len(pairs), 1)),

@@ -30,14 +30,18 @@ from hpcq.runner.queue.reservations import OwnReservation, refuse_where_forbidde
 from hpcq.runner.queue.run_state import summary
 from hpcq.runner.queue.shared_account import SharedAccount
 from hpcq.runner.site.build import account_folder, build_kernels, check_description, write_build
-from hpcq.runner.site.toolchains import build_toolchains
+from hpcq.runner.site.cleaning import clean_by_age
 from hpcq.runner.site.place import Place, nodes_now, place
+from hpcq.runner.site.toolchains import build_toolchains
 
 Say = Callable[[str], None]
 
 
-def build(run: RunFolder, cluster_name: str) -> dict[str, Any]:
-    """Build the kernels that the campaign needs on one cluster, and copy the secret there."""
+def build(run: RunFolder, cluster_name: str, say: Say = lambda _: None) -> dict[str, Any]:
+    """Build the kernels that the campaign needs on one cluster, and copy the secret there.
+
+    It also removes old run folders there if the cluster file says so.
+    """
     here = place(run, cluster_name)
     refuse_where_forbidden(here.cluster, here.scheduler)
     here.folder.mkdir(parents=True, exist_ok=True)
@@ -48,6 +52,9 @@ def build(run: RunFolder, cluster_name: str) -> dict[str, Any]:
     made["toolchains"] = build_toolchains(here.cluster, here.transport, here.root, here.campaign.toolchains)
     here.transport.push(run.path, here.root, ["secret"])
     write_build(made, run.build(cluster_name))
+    cleaned = clean_by_age(here.cluster, here.scheduler, run.path.parent)
+    if cleaned:
+        say(f"{cluster_name}: {cleaned}")
     return made
 
 

@@ -172,7 +172,7 @@ def find_run(database: sqlite3.Connection, name: str | None) -> str:
     for run, campaign in rows:
         if name in {run, campaign}:
             return str(run)
-    beginning = [str(run) for run, _ in rows if run.startswith(name)]
+    beginning = [str(run) for run, _ in rows if name and run.startswith(name)]
     if len(beginning) == 1:
         return beginning[0]
     if beginning:

@@ -85,7 +85,7 @@ def test_equal_numbers_are_one_parameter() -> None:
         ),
         ("rate_bps", float("nan"), "nan: allowed is a number in bps"),
         ("rate_bps", float("inf"), "inf: allowed is a number in bps"),
-        ("direction", "up", "'up': allowed are client_to_server, server_to_client"),
+        ("direction", "up", "'up': allowed are client_to_server, server_to_client, both"),
     ],
 )
 def test_refused_values(parameter: str, written: object, message: str) -> None:

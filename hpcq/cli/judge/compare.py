@@ -10,7 +10,7 @@ import click
 
 from hpcq.cli.filters import chosen, filter_options
 from hpcq.cli.options import database_option, json_option
-from hpcq.cli.rows import Column, print_json, print_rows
+from hpcq.cli.rows import Column, print_json, print_rows, verdict_style
 from hpcq.errors import Exit
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _ORDER = ("gone", "worse", "unclear", "changed", "better", "same")
 _COMPARED = (
-    Column("verdict"),
+    Column("verdict", style=verdict_style),
     Column("kernel"),
     Column("client"),
     Column("server"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hpcq.cli.options import json_option
+from hpcq.cli.options import NUMBER, json_option
 from hpcq.errors import Exit, UserError
 from hpcq.kernels import Better
 from hpcq.units import count_of
@@ -22,7 +22,7 @@ _SHOWN = 12
 
 @click.command()
 @click.argument("file")
-@click.option("--boundary", type=click.IntRange(min=1), help="Compare the first N rows with the rest instead of searching.")
+@click.option("--boundary", type=NUMBER, help="Compare the first N rows with the rest instead of searching.")
 @click.option(
     "--better",
     type=click.Choice([one.value for one in Better]),

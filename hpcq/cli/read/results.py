@@ -110,12 +110,14 @@ def results(  # noqa: PLR0917 - Click passes by name
     from hpcq.store import query
     from hpcq.store.database import reading
 
+    ways = {"--each": each, "--findings": findings, "--group-by": by is not None, "--links": links}
+    _at_most_one([name for name, given in ways.items() if given])
     if since is not None and (run is not None or links):
         raise UserError(f"--since {since}: {'--links' if links else run}: is about one run", "leave out one of the two")
     with reading(database) as connection:
         whole = _selected(connection, run, since)
         names = {"kernel": kernel, "cluster": cluster, "node": node}
-        if any(names.values()):
+        if any(name is not None for name in names.values()):
             check_names(query.results(connection, whole), **names)
         selection = replace(whole, **names)
         _check_metric(metric, kernel)
@@ -140,6 +142,12 @@ def results(  # noqa: PLR0917 - Click passes by name
             if selection.run is None:
                 click.echo("gates belong to one run: hpcq results RUN judges them", err=True)
     return exit_code(verdicts, complete=complete)
+
+
+def _at_most_one(ways: list[str]) -> None:
+    """Each of these shows other rows; one of two would be left out without a word."""
+    if len(ways) > 1:
+        raise UserError(f"{ways[1]}: {ways[0]} is given too: each shows other rows", "leave out one of the two")
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,6 +76,7 @@ class Driver:
         """Close the part: every pair is done or given up. Returns the content of driven.json."""
         if self.account.own_reservation is not None:
             self.account.own_reservation.drop(patiently=True)
+        self.queue.wait_for_late()
         self.record.note("closed")
         self.account.close()
         wall_s = self.clock.now_s() - self._started_s

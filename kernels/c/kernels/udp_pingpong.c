@@ -46,7 +46,8 @@ static const struct metric_row metric_rows[] = {
 };
 
 struct udp_pingpong {
-    int descriptor;
+    int listener, descriptor; /* of the one flow */
+    struct flows flows;
     uint8_t *buffer;
     size_t bytes;
     bool waiting; /* client: number sent_count - 1 is under way since start_ns */
@@ -58,7 +59,7 @@ static bool udp_pingpong_listen(struct run *run)
 {
     struct udp_pingpong *state = run->state;
     const struct udp_pingpong_options *options = run->options;
-    return sockets_udp_listen(run, &options->sockets, &state->descriptor);
+    return sockets_udp_listen(run, &options->sockets, &state->listener);
 }
 
 static bool udp_pingpong_open(struct run *run)
@@ -69,8 +70,10 @@ static bool udp_pingpong_open(struct run *run)
         run->is_server || options->reply_timeout_s > block_limit_s ? block_limit_s : options->reply_timeout_s;
     state->bytes = (size_t)options->message_bytes;
     state->buffer = memory_noise(state->bytes + 1);
-    return sockets_udp_open(run, &options->sockets, state->bytes, &state->descriptor) &&
-           sockets_timeout(run, state->descriptor, limit_s);
+    if (!sockets_udp_open(run, &options->sockets, state->bytes, &state->listener, &state->flows, 1))
+        return false;
+    state->descriptor = state->flows.list[0].descriptor;
+    return sockets_timeout(run, state->descriptor, limit_s);
 }
 
 static void udp_pingpong_begin(struct run *run)
@@ -200,8 +203,9 @@ static void udp_pingpong_report(struct run *run)
 static void udp_pingpong_close(struct run *run)
 {
     struct udp_pingpong *state = run->state;
-    if (state->descriptor > 0)
-        close(state->descriptor);
+    if (state->listener > 0)
+        close(state->listener);
+    flows_close(&state->flows);
     free(state->buffer);
 }
 
