@@ -218,6 +218,13 @@ def not_measured(database: sqlite3.Connection, selection: Selection) -> list[Res
     return sorted(found, key=lambda row: (row.run, row.cluster, row.job, row.test_no, row.repetition_no))
 
 
+def outcome_counts(database: sqlite3.Connection, selection: Selection) -> dict[str, int]:
+    """How many planned results have which outcome: measured, invalid, failed, not_measured. Retracted ones do not count."""
+    conditions, values = where(selection)
+    query = f"SELECT outcome, count(*) FROM v_results WHERE {conditions} GROUP BY outcome"
+    return {str(outcome): int(count) for outcome, count in database.execute(query, values)}
+
+
 def summaries(
     database: sqlite3.Connection, selection: Selection, *, metric: str | None = None, all_metrics: bool = False
 ) -> list[Summary]:

@@ -102,6 +102,11 @@ def newest_runs(database: Connection, cluster: str, count: int) -> tuple[int, ..
     return tuple(int(row[0]) for row in rows)
 
 
+def looks_like_a_time(text: str) -> bool:
+    """Whether a word was meant as a date: digits as in 2026-02-30 or 20261101, even if no calendar has that day."""
+    return re.fullmatch(r"\d{4}-?\d{1,2}(-?\d{1,2})?([T ].*)?", text) is not None
+
+
 def _end(database: Connection, text: str, now: dt.datetime) -> str | None:
     """Where a stretch that ends with `text` ends: a date includes all of it; a length is the moment that long ago."""
     bounds = _bounds(text, now)

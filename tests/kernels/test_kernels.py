@@ -86,7 +86,7 @@ def test_units_are_in_the_names(programs: Programs) -> None:
             if row["unit"] is not None:
                 assert row["name"].endswith("_" + row["unit"])
         for metric in kernel["metrics"]:
-            assert metric["unit"] in {"bps", "ns", "count", "bytes", "ratio"}, metric
+            assert metric["unit"] in {"bps", "pps", "ns", "count", "bytes", "ratio"}, metric
         for option in kernel["options"]:
             if option["type"] in {"integer", "number"}:
                 assert option["minimum"] <= option["default"] <= option["maximum"]

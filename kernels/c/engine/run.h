@@ -62,6 +62,8 @@ struct run {
     bool settling;                   /* MPI: this operation only brings the ranks into step, and is not measured */
     uint64_t call_count;             /* system calls on the test channel, this phase */
     uint64_t sent_count, sent_bytes; /* of an end that sends, this phase */
+    bool closing;                    /* active end: the time is over, what is under way is waited for */
+    uint64_t under_way_count;        /* operations begun and not ended, where there may be many */
     bool stopped;                    /* this end sends no more */
     uint64_t sent_end_ns;            /* since then */
     bool peer_stopped;               /* the peer sends no more, and these are its figures */

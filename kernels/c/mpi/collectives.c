@@ -25,7 +25,7 @@ static const struct option_row option_rows[] = {
     OPTION_INTEGER_ROW(struct collective_options, message_bytes, 8, 0, 268435456,
                        "bytes that one rank gives one other (of reductions: a multiple of 4; barrier has none)"),
     OPTION_INTEGER_ROW(struct collective_options, node_count, 0, 0, 65536,
-                       "ranks, one a node; 0: as many as there are nodes"),
+                       "ranks, one per node; 0: as many as there are nodes"),
     OPTION_BOOLEAN_ROW(struct collective_options, validate, 0, "check every byte that came, of every operation"),
     OPTION_ROWS_COMMON(struct collective_options),
 };
@@ -65,7 +65,7 @@ static bool collective_refuse(struct run *run, const struct collective_options *
     if (rank_count < 2)
         return fail(&run->failure, EXIT_USAGE, "found 1 rank: allowed for %s: 2 and more", row->name);
     if (options->node_count && options->node_count != rank_count)
-        return fail(&run->failure, EXIT_USAGE, "node_count: found %d ranks: allowed: %lld, one a node", rank_count,
+        return fail(&run->failure, EXIT_USAGE, "node_count: found %d ranks: allowed: %lld, one per node", rank_count,
                     (long long)options->node_count);
     if (row->reduces && options->message_bytes % WORD_BYTES)
         return fail(&run->failure, EXIT_USAGE, "message_bytes: found %lld: allowed for %s: a multiple of %d",
@@ -205,7 +205,7 @@ static void collective_close(struct run *run)
 
 const struct kernel kernel_mpi_collective = {
     .name = "mpi_collective",
-    .summary = "one collective operation of MPI over all ranks, one rank a node",
+    .summary = "one collective operation of MPI over all ranks, one rank per node",
     .method =
         "All ranks leave a barrier that is not timed, then each stamps the time before and after the operation: one "
         "sample is the longest time of any rank. Ranks agree on the number of operations of each batch of some 10 ms "
