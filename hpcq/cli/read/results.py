@@ -200,8 +200,7 @@ def _print_toolchains(connection: Connection, run: str | None, *, as_json: bool)
 
     if run is None:
         raise UserError("--toolchains: --since: is about one run", "leave out one of the two")
-    print_toolchains(toolchain_rows(connection, run), as_json=as_json)
-    return Exit.OK
+    return print_toolchains(toolchain_rows(connection, run), as_json=as_json)
 
 
 def _print_links(connection: Connection, run: str) -> int:

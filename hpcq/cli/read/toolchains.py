@@ -6,18 +6,31 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from hpcq import units
 from hpcq.cli.rows import Column, print_json, print_rows
+from hpcq.errors import Exit
 
 if TYPE_CHECKING:
     from hpcq.store.read.toolchains import Level, ToolchainRow
 
 
-def print_toolchains(rows: Sequence[ToolchainRow], *, as_json: bool) -> None:
-    """Print one row per test and metric, one column per toolchain: the median over jobs and its 95 % interval."""
+def print_toolchains(rows: Sequence[ToolchainRow], *, as_json: bool) -> int:
+    """Print one row per test and metric, one column per toolchain: the median over jobs and its 95 % interval.
+
+    Returns the exit code.
+    """
+    if not rows:
+        click.echo("no test of this run was measured with two toolchains", err=True)
     if as_json:
         print_json({"toolchains": [asdict(one) for one in rows]})
-        return
+    elif rows:
+        _print_table(rows)
+    return Exit.OK if rows else Exit.INCOMPLETE
+
+
+def _print_table(rows: Sequence[ToolchainRow]) -> None:
     names = list(dict.fromkeys(level.toolchain for one in rows for level in one.levels))
     columns = [
         *(Column("cluster"), Column("kernel"), Column("size"), Column("variant", wrap=True), Column("metric")),
@@ -25,7 +38,7 @@ def print_toolchains(rows: Sequence[ToolchainRow], *, as_json: bool) -> None:
         *(Column("job_count", "jobs"), Column("said", "difference", wrap=True)),
     ]
     shown = [one for one in columns if one.name != "variant" or any(row.variant for row in rows)]
-    print_rows([_row(one) for one in rows], shown, empty="no test ran with two toolchains")
+    print_rows([_row(one) for one in rows], shown)
 
 
 def _row(one: ToolchainRow) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 from hpcq import nodelist
 from hpcq.definition.budget import Budget
 from hpcq.definition.described import know_described, know_texts
-from hpcq.definition.files.allocations import AllocationWord, ConcurrencyWords, check_sets, read_allocation
+from hpcq.definition.files.allocations import AllocationWord, ConcurrencyWords, check_sets, read_allocation, with_toolchains
 from hpcq.definition.files.checking import (
     BudgetSection,
     Features,
@@ -38,7 +38,6 @@ from hpcq.definition.files.links import LinkSection, read_links
 from hpcq.definition.files.pairs import PairsSection, check_pairs, read_pairs
 from hpcq.definition.files.reservations import ReservationSection, named_reservation
 from hpcq.definition.files.sweep import POINT_COUNT_MAX, Entry, expand
-from hpcq.definition.files.toolchains import with_toolchains
 from hpcq.definition.files.yamlfile import Document, Place, parse_document, read_document, shown
 from hpcq.definition.foreign.described_tests import described_tests
 from hpcq.definition.model import Campaign, Evidence, Gate, NodeChoice, PairChoice, Pattern, Test, WithoutReservation, seed_from
