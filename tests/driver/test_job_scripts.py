@@ -13,6 +13,7 @@ from pathlib import Path
 from hpcq.definition.files.campaign import read_campaign
 from hpcq.definition.files.cluster import read_cluster
 from hpcq.planning.make_plan import make_plan
+from hpcq.runner.drive.tournaments import make_tournament, write_any
 from hpcq.runner.queue.jobs import all_steps, make_job, write_job
 from hpcq.runner.queue.outcome import measured_steps
 from hpcq.scheduler.types import NodeCondition, NodeState
@@ -101,3 +102,40 @@ def test_a_time_limit_of_odd_seconds_ends_the_job(tmp_path: Path, programs: Prog
     place, reason = run_job(tmp_path, programs, 0, walltime_s=3, lasts="100s")
     assert reason == "time_limit"
     assert measured_steps(place) == frozenset()
+
+
+#: A launcher under which no agent gets to its conductor.
+NO_AGENT = """#!/bin/sh
+shift 2
+case "$(cat "$2")" in *"'agent'"*) echo 'hpcq-net: join: "10.0.0.1": No route to host' >&2; exit 3 ;; *) exec "$@" ;; esac
+"""
+
+
+def test_a_tournament_whose_agents_cannot_join_says_why(tmp_path: Path, programs: Programs) -> None:
+    """Three starts, none of which waits for the minute that the conductor would give its agents."""
+    (tmp_path / "launcher").write_text(NO_AGENT)
+    (tmp_path / "launcher").chmod(0o755)
+    (tmp_path / "c.yaml").write_text(
+        "name: c\nclusters: [alpha]\nrepetitions: 1\npairs: {rounds: 1}\nallocation: whole\n"
+        "tests: [{kernel: tcp_pingpong, parameters: {duration_s: 50ms, warmup_s: 0}}]\n"
+    )
+    (tmp_path / "alpha.yaml").write_text(
+        f"{{name: alpha, scheduler: slurm, interface: lo, work_directory: {tmp_path},"
+        f" launcher: [{tmp_path / 'launcher'}, '{{node}}', x]}}\n"
+    )
+    cluster = read_cluster(tmp_path / "alpha.yaml")
+    nodes = [NodeState(name, NodeCondition.IDLE, "idle") for name in ("n1", "n2", "n3")]
+    plan = make_plan(read_campaign(tmp_path / "c.yaml"), cluster, nodes, "c-1", 7)
+    missing = {index: all_steps(plan) for index in range(len(plan.pairs))}
+    job = make_tournament(plan, list(missing), 1, missing)
+    (tmp_path / "bin").mkdir()
+    shutil.copy(programs.net, tmp_path / "bin" / "hpcq-net")
+    (tmp_path / "secret").write_text("5" * 64)
+    (tmp_path / "secret").chmod(0o600)
+    write_any(job, cluster, str(tmp_path), tmp_path / job.folder)
+    (tmp_path / "sleep").symlink_to(shutil.which("true") or "/bin/true")
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    subprocess.run(["bash", "job.sh"], cwd=tmp_path / job.folder, check=False, timeout=240, env=environment)
+    told = json.loads((tmp_path / job.folder / "exit.json").read_text())["reason"]
+    assert told == "agents_did_not_come: hpcq-net: join: 10.0.0.1: No route to host"
+    assert (tmp_path / job.folder / "conductor.err").read_text().count("lost its agents before they played") == 2

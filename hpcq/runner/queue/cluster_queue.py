@@ -18,13 +18,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from hpcq.errors import SchedulerError, TransportError
+from hpcq.errors import HpcqError, SchedulerError, TransportError
 from hpcq.run_folder.journal_state import Attempt
 from hpcq.run_folder.paths import read_json_or_none
 from hpcq.runner.queue.account import Account
 from hpcq.runner.queue.attempt_files import AttemptFiles
 from hpcq.runner.queue.claims import Claims
 from hpcq.runner.queue.outcome import AttemptOutcome, Left, end_of
+from hpcq.runner.queue.pace import FAILURES_SAID
 from hpcq.runner.queue.record import Record
 from hpcq.runner.queue.refusals import Refusals
 from hpcq.runner.queue.reservations import Held
@@ -76,6 +77,8 @@ class ClusterQueue:
         self._claims = Claims(self.files, record, self.clock)
         self._refusals = Refusals(self.files, record, account)
         self._cancelled_s = -math.inf
+        #: What this part waited for when the cluster fell silent; None: the cluster answers.
+        self._silent: str | None = None
         self._remembered_since: dict[str, float] = {}
         self._ended_since: dict[str, float] = {}
         #: Running jobs that hpcq asked to end after the current test.
@@ -103,11 +106,23 @@ class ClusterQueue:
         except (TransportError, SchedulerError) as error:
             if self.pace.failed():
                 self.record.say(f"{error.message} (asking again; {self.pace.failures} times in a row)")
+            self._wait_for_answer(error)
             if isinstance(error, TransportError) and not error.transient:
                 raise
         else:
             if self.pace.succeeded():
                 self.say("answers again")
+            if self._silent is not None:
+                before, self._silent = self._silent, None
+                self.record.waits(before)
+
+    def _wait_for_answer(self, error: HpcqError) -> None:
+        """Record that this part waits for an answer, for `hpcq status`; what it waited for before comes back after it."""
+        if self._silent is None and self.pace.failures >= FAILURES_SAID:
+            self._silent = self.record.state.waiting
+            where = f"{self.cluster.name}: " if self.side else ""
+            now = self.clock.time_in(0)
+            self.record.waits(f"{where}no answer: {error.message}; waits since {now}, until it answers or hpcq cancel")
 
     def find_undetermined(self) -> None:
         """Find out what happened to submissions that an earlier driver or a broken connection left open."""
@@ -118,9 +133,9 @@ class ClusterQueue:
     def wait_for_late(self) -> None:
         """Stay until no submit command that has not ended can reach the scheduler any more; cancel what arrives."""
         until_s = self._claims.arrive_until_s
-        if self.clock.now_s() >= until_s:
+        if (left_s := until_s - self.clock.now_s()) <= 0:
             return
-        until = self.clock.time_in(until_s - self.clock.now_s())
+        until = self.clock.time_in(left_s)
         where = f"{self.cluster.name}: " if self.side else ""
         self.record.waits(f"{where}submit commands have not ended; looks for their jobs until {until}")
         while (left_s := until_s - self.clock.now_s()) > 0:
@@ -289,9 +304,7 @@ class ClusterQueue:
     def cancel(self, attempts: Sequence[Attempt], *, queued_only: bool = False) -> str | None:
         """Order the end of attempts, queued or running. queued_only: those that have started meanwhile continue.
 
-        Returns the scheduler's words if it did not accept the order. An accepted order may not have taken effect yet:
-        only a
-        poll shows that.
+        Returns the scheduler's words if it did not accept the order. Only a poll shows whether an order took effect.
         """
         jobs = [attempt.key for attempt in attempts if attempt.native_id]
         return self.scheduler.cancel(jobs, queued_only=queued_only) if jobs else None
@@ -302,8 +315,7 @@ class ClusterQueue:
         live = self.known()
         if not live or now - self._cancelled_s < CANCEL_AGAIN_S:
             return
-        again = self._cancelled_s > -math.inf
-        self._cancelled_s = now
+        again, self._cancelled_s = self._cancelled_s > -math.inf, now
         words = self.cancel(live)
         if again or words:
             there = ", ".join(f"{one.job_id} ({one.native_id} {one.state.value})" for one in live[:5])
