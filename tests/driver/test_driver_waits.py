@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from hpcq.errors import SchedulerError, TransportError
 from hpcq.runner.cancelling import still_there
-from hpcq.scheduler.types import JobReport, JobState, NodeCondition, Submission
+from hpcq.scheduler.types import JobReport, JobState, NodeCondition, QueueQuery, QueueSnapshot, Submission
 from tests.driver.fake_site import FakeJob, FakeSite
 from tests.driver.test_driver_on_a_fake_site import site
 
@@ -88,6 +89,30 @@ def test_a_wait_that_was_interrupted_by_silence_is_said_again(site: FakeSite) ->
     site.scheduler.look_hook = cut
     waits = [event["reason"] for event in site.drive() if event["event"] == "waiting"]
     assert ["no two of" in text for text in waits[:3]] == [True, False, True]
+
+
+def test_a_suspended_job_is_said_to_stand_still_until_it_goes_on(site: FakeSite) -> None:
+    def suspended(job: FakeJob, report: JobReport) -> JobReport:
+        still = "j00001-1" in job.tag and 20 < site.clock.passed_s < 40
+        return replace(report, reason="suspended", stands_still=True) if still else report
+
+    site.scheduler.shown = suspended
+    waits = [event["reason"] for event in site.drive() if event["event"] == "waiting"]
+    assert waits == ["j00001 (101) suspended", ""]
+    assert "sim: j00001 (101) suspended" in site.said
+
+
+def test_a_slow_answer_slows_the_driver_down(site: FakeSite) -> None:
+    look = site.scheduler.look
+
+    def slow(question: QueueQuery) -> QueueSnapshot:
+        site.clock.sleep(4.0)
+        return look(question)
+
+    site.scheduler.look = slow  # type: ignore[method-assign]
+    site.drive()
+    gaps = [later - earlier for earlier, later in pairwise(site.scheduler.look_times)]
+    assert min(gaps) > 30
 
 
 def test_agents_that_cannot_join_say_why_at_once(site: FakeSite) -> None:

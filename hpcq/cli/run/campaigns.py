@@ -59,7 +59,6 @@ def resume(name: str | None, abandoned: bool, database: Path, runs_folder: Path,
 
     \b
     Example: hpcq resume lab
-             hpcq schedule add revive --when 10min --dry-run -- resume --abandoned
     """
     from hpcq.runner.live import find_run_folder
 

@@ -13,22 +13,21 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from hpcq.errors import HpcqError, SchedulerError, TransportError
 from hpcq.run_folder.journal_state import Attempt
 from hpcq.run_folder.paths import read_json_or_none
 from hpcq.runner.queue.account import Account
 from hpcq.runner.queue.attempt_files import AttemptFiles
 from hpcq.runner.queue.claims import Claims
 from hpcq.runner.queue.outcome import AttemptOutcome, Left, end_of
-from hpcq.runner.queue.pace import FAILURES_SAID
 from hpcq.runner.queue.record import Record
 from hpcq.runner.queue.refusals import Refusals
 from hpcq.runner.queue.reservations import Held
+from hpcq.runner.queue.waiting import Silence, StandingStill
 from hpcq.runner.queue.yield_policy import RetryLater, YieldPolicy
 from hpcq.runner.site.place import Place
 from hpcq.scheduler.types import JobReport, JobState, QueueQuery, QueueSnapshot, Submission
@@ -77,8 +76,8 @@ class ClusterQueue:
         self._claims = Claims(self.files, record, self.clock)
         self._refusals = Refusals(self.files, record, account)
         self._cancelled_s = -math.inf
-        #: What this part waited for when the cluster fell silent; None: the cluster answers.
-        self._silent: str | None = None
+        self._silence = Silence(record, self.pace, self.clock, f"{self.cluster.name}: " if side else "")
+        self._standing = StandingStill(record)
         self._remembered_since: dict[str, float] = {}
         self._ended_since: dict[str, float] = {}
         #: Running jobs that hpcq asked to end after the current test.
@@ -98,31 +97,9 @@ class ClusterQueue:
         """Return those of them that the scheduler has."""
         return [attempt for attempt in self.live() if attempt.native_id]
 
-    @contextlib.contextmanager
-    def out_of_reach(self) -> Iterator[None]:
+    def out_of_reach(self) -> contextlib.AbstractContextManager[None]:
         """Run queries that may fail. A failure changes no state; hpcq asks again later and tells a person."""
-        try:
-            yield
-        except (TransportError, SchedulerError) as error:
-            if self.pace.failed():
-                self.record.say(f"{error.message} (asking again; {self.pace.failures} times in a row)")
-            self._wait_for_answer(error)
-            if isinstance(error, TransportError) and not error.transient:
-                raise
-        else:
-            if self.pace.succeeded():
-                self.say("answers again")
-            if self._silent is not None:
-                before, self._silent = self._silent, None
-                self.record.waits(before)
-
-    def _wait_for_answer(self, error: HpcqError) -> None:
-        """Record that this part waits for an answer, for `hpcq status`; what it waited for before comes back after it."""
-        if self._silent is None and self.pace.failures >= FAILURES_SAID:
-            self._silent = self.record.state.waiting
-            where = f"{self.cluster.name}: " if self.side else ""
-            now = self.clock.time_in(0)
-            self.record.waits(f"{where}no answer: {error.message}; waits since {now}, until it answers or hpcq cancel")
+        return self._silence.bounded()
 
     def find_undetermined(self) -> None:
         """Find out what happened to submissions that an earlier driver or a broken connection left open."""
@@ -159,7 +136,10 @@ class ClusterQueue:
             mine=room and self.account.limit.jobs() is not None,
         )
         self.pace.ask()
-        return self.scheduler.look(question)
+        begun_s = self.clock.now_s()
+        snapshot = self.scheduler.look(question)
+        self.pace.answered(self.clock.now_s() - begun_s)
+        return snapshot
 
     def shut(self) -> str | None:
         """Return the stop file or the hours that allow no job now, or None."""
@@ -182,6 +162,7 @@ class ClusterQueue:
             elif attempt.shared and report.state is JobState.RUNNING and report.nodes:
                 self._end_without_script(attempt, report)
         self.record.note_all(states)
+        self._standing.look([(one, reports.get(one.native_id)) for one in self.known()])
         self.judge(suspects)
 
     def _bounded(self, attempt: Attempt, report: JobReport) -> JobReport:
