@@ -201,7 +201,7 @@ def _prepare(run: RunFolder, part: str) -> None:
                 link_group.plan(run, part)
         return
     with told(run, part, "build"):
-        stages.build(run, part)
+        stages.build(run, part, _say)
     with told(run, part, "plan"):
         stages.plan(run, part)
 
