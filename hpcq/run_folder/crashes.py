@@ -28,10 +28,16 @@ KNOWN_CRASHES = (
     KnownCrash(
         "open_mpi_early_message",
         re.compile(r"mca_pml_ob1_recv_frag_callback_match"),
-        "Open MPI 5 crashed in MPI_Init: a message came before its communicator stood; another try usually works",
+        "Open MPI 5 crashed in MPI_Init: a message came before its communicator stood; another try usually works"
+        " (hpcq-mpi waits 0.1 s after MPI_Init to avoid it)",
         "open-mpi/ompi issues 11438 and 12495",
     ),
 )
+
+
+def known_crash(said: str) -> KnownCrash | None:
+    """Return the known crash that a program's standard error shows, if any."""
+    return next((one for one in KNOWN_CRASHES if one.pattern.search(said)), None)
 
 
 def crash_words(said: str, return_code: int | None) -> str:
@@ -39,7 +45,7 @@ def crash_words(said: str, return_code: int | None) -> str:
 
     said: everything on standard error. return_code: of the program or its launcher; None if unknown.
     """
-    known = next((one for one in KNOWN_CRASHES if one.pattern.search(said)), None)
+    known = known_crash(said)
     signal = _signal_of(said, return_code)
     if signal is None and known is None:
         return ""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -138,31 +140,45 @@ def with_good_baseline(site: Site, runs: int = 3) -> None:
     site.baseline(*(site.run() for _ in range(runs)))
 
 
-def test_all_is_well_and_a_slow_node_is_not(site: Site) -> None:
+@pytest.fixture(scope="module")
+def first_light(tmp_path_factory: pytest.TempPathFactory) -> Site:
+    """Three good runs, made once; `based` copies their database."""
+    site = Site(tmp_path_factory.mktemp("first-light"))
     with_good_baseline(site)
-    assert words(site.accept(site.run())) == PASSED
-    assert words(site.accept(site.run(slower(0.5, "n2")))) == PASSED | {"n2": "failed"}
+    return site
 
 
-def test_without_a_reference_nothing_passes(site: Site) -> None:
+@pytest.fixture
+def based(first_light: Site, tmp_path: Path) -> Site:
+    site = Site(tmp_path)
+    with closing(sqlite3.connect(first_light.database)) as full, closing(sqlite3.connect(site.database)) as copy:
+        full.backup(copy)
+    site.count = first_light.count
+    return site
+
+
+def test_all_is_well_and_a_slow_node_is_not(based: Site) -> None:
+    assert words(based.accept(based.run())) == PASSED
+    assert words(based.accept(based.run(slower(0.5, "n2")))) == PASSED | {"n2": "failed"}
+
+
+def test_without_a_reference_nothing_passes(based: Site) -> None:
     """Case 1: another size than the baseline's has no reference there, and is not compared with itself."""
-    with_good_baseline(site)
-    other = site.run(slower(0.5, "n2"), tests=(("tcp_stream", {"message_bytes": 1048576}),))
-    found = site.accept(other)
+    other = based.run(slower(0.5, "n2"), tests=(("tcp_stream", {"message_bytes": 1048576}),))
+    found = based.accept(other)
     assert set(words(found).values()) == {"inconclusive"}
     assert reason_of(found, "n3").startswith("no reference: baseline good has nothing of tcp_stream 1 MiB")
 
 
-def test_an_option_at_its_default_loses_no_baseline(site: Site) -> None:
+def test_an_option_at_its_default_loses_no_baseline(based: Site) -> None:
     """Case 1: the key is the series, and a series leaves out what has its default."""
-    with_good_baseline(site)
-    with reading(site.database) as database:
+    with reading(based.database) as database:
         full, short = database.execute(
             "SELECT max(length(ps.json)), max(length(s.parameters)) FROM result x JOIN series s ON s.series_id = x.series_id"
             " JOIN parameter_set ps ON ps.parameter_set_id = x.parameter_set_id"
         ).fetchone()
     assert short < full / 2
-    assert words(site.accept(site.run(slower(0.5, "n2"))))["n2"] == "failed"
+    assert words(based.accept(based.run(slower(0.5, "n2"))))["n2"] == "failed"
 
 
 def test_a_pruned_baseline_is_read_from_its_roll_ups(site: Site) -> None:
@@ -203,39 +219,36 @@ def test_an_empty_baseline_is_an_error(site: Site) -> None:
     ],
     ids=["every TCP test", "never a client", "reaches one of four"],
 )
-def test_tests_that_fail_count(site: Site, chosen: Callable[[str, str], bool]) -> None:
+def test_tests_that_fail_count(based: Site, chosen: Callable[[str, str], bool]) -> None:
     """Case 3: its ping-pong is fine, and that clears nobody."""
-    with_good_baseline(site)
-    found = site.accept(site.run(failing("tcp_stream", chosen)))
+    found = based.accept(based.run(failing("tcp_stream", chosen)))
     assert words(found) == PASSED | {"n2": "failed"}
     assert REASON in reason_of(found, "n2")
     assert "tcp_stream 64 KiB brings nothing" in reason_of(found, "n2")
 
 
-def test_an_attempt_that_brought_nothing_counts_and_one_that_never_ran_does_not(site: Site) -> None:
+def test_an_attempt_that_brought_nothing_counts_and_one_that_never_ran_does_not(based: Site) -> None:
     """Case 3: a black hole may end the whole job; a job that was never submitted says nothing."""
-    with_good_baseline(site)
-    found = site.accept(site.run(attempts=lambda client, server: "n2" not in {client, server}))
+    found = based.accept(based.run(attempts=lambda client, server: "n2" not in {client, server}))
     assert words(found) == PASSED | {"n2": "not_covered"}
     assert "not run" in reason_of(found, "n2")
 
 
-def test_one_fine_pair_does_not_clear_a_node(site: Site) -> None:
+def test_one_fine_pair_does_not_clear_a_node(based: Site) -> None:
     """Cases 4 and 5."""
-    with_good_baseline(site)
 
     def edit(line: Line, client: str, server: str) -> None:
         if "n2" in {client, server} and "n1" not in {client, server}:
             slower(0.5)(line, client, server)
 
-    found = site.accept(site.run(edit))
+    found = based.accept(based.run(edit))
     assert words(found) == PASSED | {"n2": "failed"}
     assert "(fine with n1)" in reason_of(found, "n2")
 
 
-def with_findings(site: Site, run: str, node: str, rule: str, message: str) -> str:
+def with_findings(based: Site, run: str, node: str, rule: str, message: str) -> str:
     """What the rules would have found: one finding for each result of a node in this run."""
-    with writing(site.database) as database, transaction(database):
+    with writing(based.database) as database, transaction(database):
         database.execute("INSERT OR IGNORE INTO rule (name, meaning, advice, source) VALUES (?, '', '', '')", (rule,))
         (rule_id,) = database.execute("SELECT rule_id FROM rule WHERE name = ?", (rule,)).fetchone()
         columns = [row[1] for row in database.execute("PRAGMA table_info(result_finding)")]
@@ -250,14 +263,13 @@ def with_findings(site: Site, run: str, node: str, rule: str, message: str) -> s
 
 
 @pytest.mark.parametrize("rule", ["mtu_mismatch", "link_degraded", "pcie_degraded", "link_errors"])
-def test_evidence_weighs_in_though_results_are_fine(site: Site, rule: str) -> None:
+def test_evidence_weighs_in_though_results_are_fine(based: Site, rule: str) -> None:
     """Case 6; what the baseline had already is known and does not."""
-    with_good_baseline(site)
-    found = site.accept(with_findings(site, site.run(), "n2", rule, "n2 has an MTU of 1300, n1 of 1500"))
+    found = based.accept(with_findings(based, based.run(), "n2", rule, "n2 has an MTU of 1300, n1 of 1500"))
     assert words(found) == PASSED | {"n2": "degraded"}
     assert "n2 has an MTU of 1300, n1 of 1500" in reason_of(found, "n2")
-    site.baseline(with_findings(site, site.run(), "n2", rule, "as it always was"))
-    again = site.accept(with_findings(site, site.run(), "n2", rule, "as it always was"))
+    based.baseline(with_findings(based, based.run(), "n2", rule, "as it always was"))
+    again = based.accept(with_findings(based, based.run(), "n2", rule, "as it always was"))
     assert words(again)["n2"] != "degraded"
 
 
@@ -275,41 +287,37 @@ def test_disturbed_values_make_no_baseline_and_accuse_nobody(site: Site) -> None
     assert not {"failed", "degraded"}.intersection(words(site.accept(slow)).values())
 
 
-def test_where_everything_runs_beside_other_work_all_values_count(site: Site) -> None:
-    with_good_baseline(site)
-    runs = [site.run(), site.run(slower(0.5, "n2"))]
-    with writing(site.database) as database:
+def test_where_everything_runs_beside_other_work_all_values_count(based: Site) -> None:
+    runs = [based.run(), based.run(slower(0.5, "n2"))]
+    with writing(based.database) as database:
         database.execute("UPDATE result SET disturbed = 1")
-    assert words(site.accept(runs[0])) == PASSED
-    assert words(site.accept(runs[1])) == PASSED | {"n2": "failed"}
+    assert words(based.accept(runs[0])) == PASSED
+    assert words(based.accept(runs[1])) == PASSED | {"n2": "failed"}
 
 
-def test_half_speed_in_one_run_and_fine_in_the_next_is_watched(site: Site) -> None:
+def test_half_speed_in_one_run_and_fine_in_the_next_is_watched(based: Site) -> None:
     """Case 7."""
-    with_good_baseline(site)
-    found = site.accept(site.run(slower(0.5, "n2")), site.run())
+    found = based.accept(based.run(slower(0.5, "n2")), based.run())
     assert words(found)["n2"] == "inconclusive"
     assert found.drainable == frozenset()
     assert any("n2" in pair for pair in (*found.unsettled, *found.open)), "it is run again"
 
 
-def test_everything_at_half_its_baseline_is_said_once_with_since_when(site: Site) -> None:
+def test_everything_at_half_its_baseline_is_said_once_with_since_when(based: Site) -> None:
     """Case 8."""
-    with_good_baseline(site)
-    last_good = site.run()
-    first_slow = site.run(slower(0.5))
-    found = site.accept(site.run(slower(0.5)), site.run(slower(0.5)))
+    last_good = based.run()
+    first_slow = based.run(slower(0.5))
+    found = based.accept(based.run(slower(0.5)), based.run(slower(0.5)))
     assert words(found) == dict.fromkeys(NODES, "inconclusive") | {"alpha": "failed"}
     assert f"slower since run {first_slow}" in reason_of(found, "alpha")
     assert f"as expected last in run {last_good}" in reason_of(found, "alpha")
 
 
-def test_a_boot_between_measuring_and_deciding_is_seen(site: Site) -> None:
+def test_a_boot_between_measuring_and_deciding_is_seen(based: Site) -> None:
     """Case 9: by the scheduler's word, and by the boot ids of two runs."""
-    with_good_baseline(site)
-    run = site.run()
+    run = based.run()
     later = Upkeep("me", {"n3": NodeUpkeep("n3", "2027-01-01T00:00:00Z", False, False, "", ("main",))})
-    found = site.accept(run, now=later)
+    found = based.accept(run, now=later)
     assert words(found) == PASSED | {"n3": "inconclusive"}
     assert "booted after it was measured" in reason_of(found, "n3")
 

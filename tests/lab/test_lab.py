@@ -132,7 +132,8 @@ def assert_gone(name: str, was: set[str], before: dict[str, str]) -> None:
 
 
 #: Where tests that run beside these mount disks and name network namespaces of their own.
-OF_OTHER_TESTS = ("/pytest-of-", "/run/netns/hpcq-test-")
+#: The first of them to make a namespace mounts /run/netns itself.
+OF_OTHER_TESTS = ("/pytest-of-", "/hpcq-tests.", " /run/netns ", "/run/netns/hpcq-test-")
 
 
 class TestTheMachines:

@@ -129,10 +129,11 @@ def test_pairs_of_both_are_measured_mpi_through_srun_and_pmix(pairs: Desk) -> No
         (cluster, kernel, "measured", 2) for cluster in ("alpha", "beta") for kernel in ("mpi_pingpong", "tcp_stream")
     ]
     assert_clean(pairs.run_folder)
-    for path in pairs.run_folder.glob("*/jobs/*/1/job.sh"):
+    for path in pairs.run_folder.glob("*/jobs/*/*/job.sh"):
         assert "srun --mpi=pmix" in path.read_text()
         job = json.loads((path.parent / "job.json").read_text())
-        for line in map(json.loads, (one.read_text() for one in path.parent.glob("t*-r1.json"))):
+        # A try that died of Open MPI's known crash left an empty file.
+        for line in [json.loads(one.read_text()) for one in path.parent.glob("t*-r1.json") if one.stat().st_size]:
             ends = [line["evidence"][end]["node"] for end in ("client", "server")]
             assert ends == [job["client"], job["server"]], line["kernel"]
 

@@ -149,7 +149,7 @@ def test_results_and_page_show_the_link_beside_its_clusters(measured: Desk) -> N
     table = [line.split("\t") for line in done.stdout.splitlines()]
     heads = table[0]
     streams = [row for row in table if row[1] == "tcp_stream"]
-    [small], [large] = ([row for row in streams if size in row[heads.index("variant")]] for size in ("KiB", "MiB"))
+    [small], [large] = ([row for row in streams if size in row[heads.index("variant")]] for size in ("=10000 B", "MiB"))
     assert float(small[heads.index("over : within")]) < 0.5 < float(large[heads.index("over : within")])
     assert all(small[heads.index(name)].endswith("bit/s") for name in ("there", "back", "within from", "within to"))
     assert float(small[heads.index("window / round trip")].split()[0]) < 28  # 10 kB in 2.9 ms, or more

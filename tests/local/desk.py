@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcq.planning.plan import Plan
+from hpcq.run_folder.crashes import known_crash
 from hpcq.runner.drive.state import ClusterState
 
 
@@ -94,21 +95,43 @@ class Folder:
             return [dict(row) for row in database.execute(query, values)]
 
 
+def result_lines(run: Path) -> list[dict[str, Any]]:
+    """The line of each measurement of a run, whichever try of its job brought it; a try that died left none."""
+    found = sorted(run.glob("*/jobs/*/*/**/t*-r*.json"))
+    lines = [path for path in found if not path.stem.endswith(".evidence") and path.stat().st_size]
+    assert lines, f"{run}: no result"
+    return [json.loads(path.read_text()) for path in lines]
+
+
+def known_crashes(run: Path) -> set[Path]:
+    """What programs wrote before a known defect of their MPI library ended them: the folders of these tries hold it."""
+    words = [*run.glob("*/jobs/*/*/**/t*-r*.err"), *run.glob("*/jobs/*/*/mpi.err")]
+    return {path for path in words if known_crash(path.read_text(errors="replace")) is not None}
+
+
 def assert_clean(run: Path) -> None:
-    """Of a campaign that went well: each job had one attempt, all of them completed, and no step of any ended badly."""
+    """Of a campaign that went well: each job had one attempt, all of them completed, and no step of any ended badly.
+
+    Only a known crash of a library may make a job try again. It must be one that `hpcq results` tells beside the results.
+    """
+    crashed = known_crashes(run)
+    jobs = {path.relative_to(run).parts[:3:2] for path in crashed}  # cluster and job
     journals = sorted(run.glob("*/journal.jsonl"))
     assert journals, f"{run}: nothing was driven"
     for journal in journals:
+        cluster = journal.parent.name
         events = [json.loads(line) for line in journal.read_text().splitlines()]
         attempts = [(one["job_id"], one.get("side"), one["attempt_no"]) for one in events if one["event"] == "attempt"]
         ends = [(one["tag"], one["outcome"], one["reason"]) for one in events if one["event"] == "ended"]
         assert attempts, f"{journal}: no attempt"
-        assert [one for one in attempts if one[2] != 1] == [], f"{journal}: jobs that were tried again"
+        again = [one for one in attempts if one[2] != 1 and (cluster, one[0]) not in jobs]
+        assert again == [], f"{journal}: jobs that were tried again"
         assert len(ends) == len(attempts) == len(set(attempts)), f"{journal}: attempts without one end"
         assert [one for one in ends if one[1] != "completed"] == [], f"{journal}: {ends}"
-    for path in run.glob("*/jobs/*/1/**/t*-r*.status"):
-        assert json.loads(path.read_text())["rc"] == 0, f"{path}: {path.with_suffix('.err').read_text()}"
-    for path in run.glob("*/jobs/*/1/**/exit.json"):
+    for path in run.glob("*/jobs/*/*/**/t*-r*.status"):
+        if path.with_suffix(".err") not in crashed:
+            assert json.loads(path.read_text())["rc"] == 0, f"{path}: {path.with_suffix('.err').read_text()}"
+    for path in run.glob("*/jobs/*/*/**/exit.json"):
         assert json.loads(path.read_text())["rc"] == 0, path.read_text()
 
 

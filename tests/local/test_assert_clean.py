@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.local.desk import assert_clean
+from tests.local.desk import assert_clean, result_lines
 
 pytestmark = pytest.mark.fast
 
@@ -43,6 +43,33 @@ def test_one_attempt_that_completed_is_clean(tmp_path: Path) -> None:
 def test_what_a_repeat_saved_is_not(tmp_path: Path, events: list[dict[str, Any]], said: str) -> None:
     with pytest.raises(AssertionError, match=said):
         assert_clean(run_with(tmp_path, events))
+
+
+def test_a_known_crash_of_a_library_may_be_repeated(tmp_path: Path) -> None:
+    run = run_with(tmp_path, [ATTEMPT, ENDED, AGAIN, {**ENDED, "tag": "two"}], rc=14)
+    known = run / "alpha" / "jobs" / "j00001" / "1" / "t1-r1.err"
+    known.write_text("libmpi.so.40(mca_pml_ob1_recv_frag_callback_match+0xaa)\n")
+    (known.parent / "t1-r1.json").write_text("")
+    second = known.parent.with_name("2")
+    second.mkdir()
+    (second / "t1-r1.status").write_text(json.dumps({"rc": 0}))
+    (second / "t1-r1.json").write_text(json.dumps({"valid": True}))
+    assert_clean(run)
+    assert result_lines(run) == [{"valid": True}]
+    (second / "t1-r1.status").write_text(json.dumps({"rc": 3}))
+    (second / "t1-r1.err").write_text("error: peer\n")
+    with pytest.raises(AssertionError, match="error: peer"):
+        assert_clean(run)
+
+
+def test_a_known_crash_excuses_no_other_job(tmp_path: Path) -> None:
+    other: dict[str, Any] = {"job_id": "j00002"}
+    events: list[dict[str, Any]] = [ATTEMPT, ENDED, {**ATTEMPT, **other, "tag": "x"}, {**ENDED, "tag": "x"}]
+    events += [{**AGAIN, **other}, {**ENDED, "tag": "two"}]
+    run = run_with(tmp_path, events, rc=14)
+    (run / "alpha" / "jobs" / "j00001" / "1" / "t1-r1.err").write_text("mca_pml_ob1_recv_frag_callback_match\n")
+    with pytest.raises(AssertionError, match="tried again"):
+        assert_clean(run)
 
 
 def test_a_step_that_crashed_is_not(tmp_path: Path) -> None:

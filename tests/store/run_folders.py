@@ -10,6 +10,7 @@ Measurements are synthetic; names, nesting and formats are those of the contract
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import json
 import random
 from collections.abc import Iterable, Sequence
@@ -35,6 +36,7 @@ def utc(seconds: float) -> str:
     return (START + dt.timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
+@functools.cache
 def described_kernels() -> dict[str, dict[str, Any]]:
     """The kernels by name as they describe themselves, each with its program."""
     found = {}

@@ -14,6 +14,7 @@
 #include "facts/facts.h"
 #include "mpi/mpi_nodes.h"
 #include "mpi/mpi_run.h"
+#include "mpi/mpi_start.h"
 #include "tournament/spool.h"
 
 #include <stdio.h>
@@ -377,7 +378,7 @@ int mpi_tournament_main(const struct program *program, int argc, char **argv)
     struct mpi_world world = {.program = program, .failure = {.state = "tournament"}, .pair = MPI_COMM_NULL};
     if (world_arguments(&world, argc, argv) && world.facts_folder)
         facts_collect("", world.interface ? world.interface : "", &world.facts);
-    MPI_Init(&argc, &argv);
+    mpi_start(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &world.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &world.size);
     signals_install();
