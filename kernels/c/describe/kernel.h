@@ -35,12 +35,14 @@ struct kernel {
     size_t state_bytes;
     bool internal;                             /* no kernel of its own: not described */
     bool round_trips;                          /* keeps a histogram of round trips */
+    bool many_ranks;                           /* MPI: of all ranks of the job, not of two */
     bool (*server_sends)(const void *options); /* the server is the active end; NULL: never */
     bool (*both_send)(const void *options);    /* the passive end sends too, until the active one stops; NULL: never */
     bool (*listen)(struct run *run);           /* server: make the test socket, set run->test_port */
     bool (*open)(struct run *run);             /* join the test channel, note what was granted */
     void (*begin)(struct run *run);            /* a phase starts: forget the one before */
     enum step (*step)(struct run *run);        /* one operation; sets run->now_ns */
+    bool (*batch_end)(struct run *run);        /* MPI: outside of what is timed, after each batch */
     void (*report)(struct run *run);           /* fill the metrics that this end knows */
     void (*close)(struct run *run);
 };
@@ -98,6 +100,9 @@ extern const struct kernel kernel_tcp_pingpong;
 extern const struct kernel kernel_udp_stream;
 extern const struct kernel kernel_udp_pingpong;
 extern const struct kernel kernel_mpi_pingpong;
+extern const struct kernel kernel_mpi_pingping;
+extern const struct kernel kernel_mpi_stream;
+extern const struct kernel kernel_mpi_collective;
 extern const struct kernel kernel_program; /* somebody else's program */
 
 #endif

@@ -49,7 +49,7 @@ struct run {
     char invalid_reason[256];
 
     struct control control;
-    const void *communicator; /* MPI: of the two ranks (an MPI_Comm) */
+    const void *communicator; /* MPI: of the ranks (an MPI_Comm) */
     uint64_t deadline_ns;     /* of the whole run */
     double timeout_s;
     struct address local, peer; /* of the control channel; the test channel uses the same hosts */
@@ -59,8 +59,11 @@ struct run {
     enum phase phase;
     uint64_t phase_start_ns, now_ns, phase_end_ns;
     uint64_t operation_count;        /* operations of this phase at this end */
+    bool settling;                   /* MPI: this operation only brings the ranks into step, and is not measured */
     uint64_t call_count;             /* system calls on the test channel, this phase */
     uint64_t sent_count, sent_bytes; /* of an end that sends, this phase */
+    bool closing;                    /* active end: the time is over, what is under way is waited for */
+    uint64_t under_way_count;        /* operations begun and not ended, where there may be many */
     bool stopped;                    /* this end sends no more */
     uint64_t sent_end_ns;            /* since then */
     bool peer_stopped;               /* the peer sends no more, and these are its figures */
