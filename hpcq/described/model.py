@@ -70,6 +70,15 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
+class Peer:
+    """The metric of a kernel of hpcq that measures the same, and the factor that makes both one quantity."""
+
+    kernel: str
+    metric: str
+    times: float
+
+
+@dataclass(frozen=True, slots=True)
 class Reading:
     """How one metric is read: exactly one of `json`, `column` and `regex`; then multiplied, then checked.
 
@@ -86,6 +95,7 @@ class Reading:
     minimum: float | None
     maximum: float | None
     required: bool
+    peer: Peer | None
 
 
 @dataclass(frozen=True, slots=True)
