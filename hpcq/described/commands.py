@@ -41,16 +41,23 @@ def sizes(described: Described, parameters: Mapping[str, ParameterValue]) -> tup
     return _sizes(described, described.sizes, parameters) if described.sizes else ()
 
 
-def same_command(expected: Sequence[str], used: object) -> bool:
-    """Whether a program was started with these words; what is filled in at run time may be anything."""
-    if not isinstance(used, list) or len(used) != len(expected):
+def same_command(expected: Sequence[str], used: object, *, launched: bool = False) -> bool:
+    """Whether a program was started with these words; what is filled in at run time may be anything.
+
+    launched: the cluster's launcher stands before them.
+    """
+    if not isinstance(used, list) or len(used) < len(expected) or (len(used) > len(expected) and not launched):
         return False
+    used = used[len(used) - len(expected) :]
     patterns = (_FILLED.sub(".+", re.escape(word)) for word in expected)
     return all(isinstance(word, str) and re.fullmatch(pattern, word) for pattern, word in zip(patterns, used, strict=True))
 
 
-def programs_text(programs: Sequence[tuple[int, Kernel, Mapping[str, Any]]]) -> str:
-    """The programs file of a job: test number, kernel and parameters of each. kernels/c/programs/programs.h defines it."""
+def programs_text(programs: Sequence[tuple[int, Kernel, Mapping[str, Any]]], launch: Sequence[str] = ()) -> str:
+    """The programs file of a job: test number, kernel and parameters of each. kernels/c/programs/programs.h defines it.
+
+    launch: the words that start two ranks on the job's nodes, before the command of an MPI program.
+    """
     lines = ["programs 1"]
     for test_no, kernel, parameters in programs:
         described = kernel.described
@@ -59,7 +66,8 @@ def programs_text(programs: Sequence[tuple[int, Kernel, Mapping[str, Any]]]) -> 
         lines += [f"exit_code {code}" for code in described.exit_codes]
         lines += [f"failure_words {words}" for words in described.failure_words]
         lines += [f"version {word}" for word in command(described, described.version, parameters)]
-        lines += [f"client {word}" for word in command(described, described.command, parameters)]
+        launched = launch if described.shape.over_mpi else ()
+        lines += [f"client {word}" for word in (*launched, *command(described, described.command, parameters))]
         server = described.server
         if server is None:
             continue
@@ -91,7 +99,7 @@ def _number(described: Described, key: str, template: str, parameters: Mapping[s
 def _sizes(described: Described, sizes: Sizes, parameters: Mapping[str, ParameterValue]) -> tuple[int, ...]:
     first = int(_number(described, "sizes: first", sizes.first, parameters))
     last = int(_number(described, "sizes: last", sizes.last, parameters))
-    found = [0] if first == 0 else []
+    found = [0] if first == 0 or sizes.zero else []
     size = max(1, first)
     while size <= last and len(found) <= SIZES_MAX:
         found.append(size)

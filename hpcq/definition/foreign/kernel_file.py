@@ -179,7 +179,7 @@ def _described(file: KernelFile, path: str) -> Described:
         stream=file.output,
         end=file.of,
         table=table,
-        sizes=None if sizes is None else Sizes(SIZE_OPTION, sizes.first, sizes.last, Steps(sizes.steps)),
+        sizes=None if sizes is None else Sizes(SIZE_OPTION, sizes.first, sizes.last, Steps(sizes.steps), sizes.zero),
         readings=tuple(_reading(name, one) for name, one in file.metrics.items()),
         path=path,
     )

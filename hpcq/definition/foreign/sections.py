@@ -84,6 +84,7 @@ class SizesSection(Section):
     steps: Literal["doubles", "doubles and halves"] = Field(
         default="doubles", description="1, 2, 4, 8 ...; or 1, 2, 3, 4, 6, 8, 12 ..."
     )
+    zero: bool = Field(default=False, description="A row of size 0 comes before them.")
 
 
 class TableSection(Section):
@@ -128,7 +129,9 @@ class KernelFile(Section):
     name: SmallName = Field(description="Its name in campaigns; also the name of the file.")
     summary: Line = Field(description="What it measures, in one sentence.")
     method: Text = Field(default="", description="What is timed, from which moment to which.")
-    shape: Literal["client and server", "MPI of two ranks"] = Field(description="Which processes it needs.")
+    shape: Literal["client and server", "MPI of two ranks", "MPI of N ranks", "one node"] = Field(
+        description="Which processes it needs."
+    )
     program: Line = Field(description="The program: a name that PATH finds on the nodes, or a path.")
     modules: Lines = Field(default=[], description="Modules to load before it, as in a cluster file.")
     version: Line = Field(default="", description="Command that prints its version; its output is stored with each result.")
