@@ -20,6 +20,7 @@ import os
 import secrets
 import shlex
 import signal
+import stat
 import subprocess
 import tarfile
 import tempfile
@@ -40,6 +41,8 @@ _ALIVE_INTERVAL_S, _ALIVE_COUNT = 15, 3
 _NOBODYS_INTERVALS = {"serveraliveinterval 0", "serveraliveinterval 300"}
 #: A process manager sets these for the ranks that it starts. A program that inherits them believes it is such a rank.
 _RANK_PREFIXES = ("PMI_", "PMIX_")
+#: Every script there begins with this: what hpcq makes on a cluster is its user's alone.
+_PRIVATE = "umask 077"
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +176,7 @@ class Transport(ABC):
 
     def push(self, folder: Path, there: str, names: Sequence[str] | None = None) -> None:
         """Copy the content of `folder` (or only its `names`) into the folder `there`, readable only by the user."""
-        script = f"umask 077; mkdir -p -- {quote(there)} && tar -C {quote(there)} --no-same-owner --no-same-permissions -xf -"
+        script = f"mkdir -p -- {quote(there)} && tar -C {quote(there)} --no-same-owner --no-same-permissions -xf -"
         done = self.sh(script, timeout_s=600, stdin=_tar_bytes(folder, names))
         if done.returncode != 0:
             raise TransportError(
@@ -200,7 +203,7 @@ class Here(Transport):
     where = "here"
 
     def sh(self, script: str, *, timeout_s: float = 120.0, stdin: bytes = b"") -> Completed:
-        text = script.encode()
+        text = f"{_PRIVATE}\n{script}".encode()
         argv = ["/bin/sh", "-c", _from_stdin(text)]
         return run_here(argv, stdin=text + stdin, timeout_s=timeout_s, environment=self.environment.of_this_process())
 
@@ -219,7 +222,7 @@ class Ssh(Transport):
         marker = f"hpcq-{secrets.token_hex(8)}"
         # ssh exits with 255 if it lost the connection, but a command may exit so too. So its code follows the answer.
         wrapped = f'(\n{script}\n)\nhpcq_rc=$?; printf \'\\n%s %s\\n\' {marker} "$hpcq_rc"; exit "$hpcq_rc"\n'
-        text = f"echo {marker}\n{self.environment.as_shell()}\n{wrapped}".encode()
+        text = f"echo {marker}\n{_PRIVATE}\n{self.environment.as_shell()}\n{wrapped}".encode()
         remote = f"/bin/sh -c '{_from_stdin(text)}'"
         done = run_here([*self._connection(), "--", self.host, remote], stdin=text + stdin, timeout_s=timeout_s)
         before, found, answer = done.stdout.partition(f"{marker}\n".encode())
@@ -262,9 +265,14 @@ def quote(text: str) -> str:
 def _control_folder() -> Path:
     """A private folder with a short name, because a socket's path may have at most 104 bytes."""
     folder = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()) / f"hpcq-ssh-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    if folder.stat().st_uid != os.getuid():
-        raise TransportError(f"{folder}: belongs to another user: ssh's socket needs a folder of your own")
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        raise TransportError(f"{folder}: is not a folder of your own: ssh's socket needs one", f"remove {folder}")
+    if stat.S_IMODE(found.st_mode) & 0o077:
+        mode = f"{stat.S_IMODE(found.st_mode):03o}"
+        raise TransportError(f"{folder}: others may use it (mode {mode}): ssh's socket needs mode 700", f"remove {folder}")
     return folder
 
 

@@ -333,6 +333,8 @@ class Cluster:
     instance: Mapping[str, str] = field(default_factory=dict)
     #: Keys that only this kind of scheduler has, by name.
     extra: Mapping[str, str] = field(default_factory=dict)
+    #: How long folders of ended runs stay on the cluster. None: until `hpcq clean`.
+    run_folders_kept_s: float | None = None
     #: Set by a campaign, see NodeChoice; a cluster file has none.
     make_reservation: WithoutReservation | None = None
     #: Jobs submitted now must start within this time or not at all, because the permitted hours end. None: no limit.

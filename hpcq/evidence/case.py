@@ -55,6 +55,15 @@ class Case:
         return "round_trip_min_ns" in self.metrics
 
     @property
+    def both_send(self) -> bool:
+        """Whether both ends send at once; what the server sent has metrics of its own (`return_*`)."""
+        return self.parameters.get("direction") == "both"
+
+    def metric_of_sender(self, end: str, name: str) -> float | None:
+        """A metric of what this end sends."""
+        return self.metric(f"return_{name}" if self.both_send and end == "server" else name)
+
+    @property
     def over_mpi(self) -> bool:
         """Whether an MPI library chose the path, which may bypass the operating system's network stack."""
         return self.mpi_program or self.kernel.startswith("mpi_")
@@ -71,14 +80,21 @@ class Case:
             if operations is None or size is None:
                 return None
             most = max(operations, self.metrics.get("sent_count", 0.0))
-            both = Moved(operations * size, operations, most * size)
-            return {"tx": both, "rx": both}
-        sent = self._bytes("sent", size)
+            reply = self.parameters.get("reply_bytes") or size
+            asked, answered = (Moved(operations * each, operations, most * each) for each in (size, reply))
+            return {"tx": asked, "rx": answered} if end == "client" else {"tx": answered, "rx": asked}
+        there, back = self._way("", size), self._way("return_", size)
+        if there is None:
+            return None
+        if self.both_send and back is not None:
+            return {"tx": there, "rx": back} if end == "client" else {"tx": back, "rx": there}
+        return {"tx": there, "rx": Moved()} if self.sends(end) else {"tx": Moved(), "rx": there}
+
+    def _way(self, prefix: str, size: int | None) -> Moved | None:
+        sent, received = self._bytes(f"{prefix}sent", size), self._bytes(f"{prefix}received", size)
         if sent is None:
             return None
-        received = self._bytes("received", size)
-        one_way = Moved(sent if received is None else received, self.metrics.get("received_count", 0.0), sent)
-        return {"tx": one_way, "rx": Moved()} if self.sends(end) else {"tx": Moved(), "rx": one_way}
+        return Moved(sent if received is None else received, self.metrics.get(f"{prefix}received_count", 0.0), sent)
 
     def _bytes(self, which: str, size: int | None) -> float | None:
         found, count = self.metric(f"{which}_bytes"), self.metric(f"{which}_count")
@@ -86,13 +102,13 @@ class Case:
 
     def sends(self, end: str) -> bool:
         """Whether an end sends what is measured."""
-        if self.round_trips:
+        if self.round_trips or self.both_send:
             return True
         return end == ("server" if self.parameters.get("direction") == "server_to_client" else "client")
 
     def receives(self, end: str) -> bool:
         """Whether an end receives what is measured."""
-        return self.round_trips or not self.sends(end)
+        return self.round_trips or self.both_send or not self.sends(end)
 
 
 @dataclass(frozen=True, slots=True)

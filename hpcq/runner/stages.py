@@ -30,13 +30,17 @@ from hpcq.runner.queue.reservations import OwnReservation, refuse_where_forbidde
 from hpcq.runner.queue.run_state import summary
 from hpcq.runner.queue.shared_account import SharedAccount
 from hpcq.runner.site.build import account_folder, build_kernels, check_description, write_build
+from hpcq.runner.site.cleaning import clean_by_age
 from hpcq.runner.site.place import Place, nodes_now, place
 
 Say = Callable[[str], None]
 
 
-def build(run: RunFolder, cluster_name: str) -> dict[str, Any]:
-    """Build the kernels that the campaign needs on one cluster, and copy the secret there."""
+def build(run: RunFolder, cluster_name: str, say: Say = lambda _: None) -> dict[str, Any]:
+    """Build the kernels that the campaign needs on one cluster, and copy the secret there.
+
+    It also removes old run folders there if the cluster file says so.
+    """
     here = place(run, cluster_name)
     refuse_where_forbidden(here.cluster, here.scheduler)
     here.folder.mkdir(parents=True, exist_ok=True)
@@ -45,6 +49,9 @@ def build(run: RunFolder, cluster_name: str) -> dict[str, Any]:
     check_description(made)
     here.transport.push(run.path, here.root, ["secret"])
     write_build(made, run.build(cluster_name))
+    cleaned = clean_by_age(here.cluster, here.scheduler, run.path.parent)
+    if cleaned:
+        say(f"{cluster_name}: {cleaned}")
     return made
 
 

@@ -11,8 +11,9 @@ from hpcq.transport import Completed
 _Item = TypeVar("_Item")
 
 #: submit FOLDER TAG COMMAND…: prints "@submitted<TAB>tag<TAB>rc<TAB>standard output<TAB>standard error".
-#: It also writes the output to FOLDER/submitted. After the first refusal because of a limit it does not try the rest
-#: (rc -1), because the scheduler would refuse those as well.
+#: It also writes the output to FOLDER/submitted. submit.err without submit.rc there: the command has not ended.
+#: After the first refusal because of a limit it does not try the rest (rc -1), because the scheduler would refuse those
+#: as well.
 SUBMIT = r"""
 full=
 one_line() { tr '\n\t\r' '   ' | sed 's/ *$//'; }
@@ -21,6 +22,7 @@ submit() {
     [ -z "$full" ] || { printf '@submitted\t%s\t-1\t\tnot tried: %s\n' "$tag" "$full"; return; }
     [ ! -e "$folder/claim" ] || { printf '@submitted\t%s\t255\t\twithdrawn before it was submitted\n' "$tag"; return; }
     answer=$(cd "$folder" && exec "$@" 2>"$folder/submit.err"); rc=$?
+    echo "$rc" >"$folder/submit.rc"
     words=$(one_line <"$folder/submit.err")
     if [ "$rc" -eq 0 ]; then
         printf '%s\n' "$answer" >"$folder/submitted"

@@ -245,13 +245,14 @@ class FakeSite:
     run_id: str = "night-1"
     #: Whether it keeps the account of all runs, as stages do. Another site of the same folder then is another run.
     shares_account: bool = False
+    scheduler_class: type[FakeScheduler] = FakeScheduler  # type: ignore[type-abstract]
     said: list[str] = field(default_factory=list)
     said_at: list[tuple[float, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.clock = FakeClock()
         names = [f"n{number}" for number in range(1, self.node_count + 1)]
-        self.scheduler = FakeScheduler(self.clock, names)  # type: ignore[abstract]
+        self.scheduler = self.scheduler_class(self.clock, names)
         self.folder.mkdir(exist_ok=True, parents=True)
         path = self.folder / "sim.yaml"
         path.write_text(f"name: sim\nscheduler: slurm\nwork_directory: {self.folder / 'work'}\ninterface: eth0\n{self.keys}\n")

@@ -86,7 +86,7 @@ def test_units_are_in_the_names(programs: Programs) -> None:
             if row["unit"] is not None:
                 assert row["name"].endswith("_" + row["unit"])
         for metric in kernel["metrics"]:
-            assert metric["unit"] in {"bps", "ns", "count", "bytes", "ratio"}, metric
+            assert metric["unit"] in {"bps", "pps", "ns", "count", "bytes", "ratio"}, metric
         for option in kernel["options"]:
             if option["type"] in {"integer", "number"}:
                 assert option["minimum"] <= option["default"] <= option["maximum"]
@@ -157,6 +157,7 @@ def test_every_option_is_echoed_and_changes_nothing_else(server: Server) -> None
         "message_bytes": 999,
         "direction": "client_to_server",
         "flow_count": 2,
+        "wait_by": "epoll",
         "duration_s": 59.875,
         "warmup_s": 0.0001,
         "operation_count_max": 77,

@@ -52,16 +52,25 @@ def load(run: str | None, database: Path, runs_folder: Path, as_json: bool) -> i
 def report(run: str | None, path: Path | None, database: Path, runs_folder: Path, as_json: bool) -> int:
     """Write a run's page: one HTML file that needs nothing else.
 
+    The first line says how much of the run was judged. Exit code as of `hpcq results`: 3 when a gate failed, 4 when
+    something is missing or could not be judged.
+
     \b
     Example: hpcq report --to report.html
     """
+    from hpcq.cli.read.gate_rows import judge_selection
     from hpcq.reports import write_report
     from hpcq.runner.live import find_run_folder
+    from hpcq.store.database import reading
+    from hpcq.store.query import Selection
 
     folder = find_run_folder(run, runs_folder)
     written = write_report(database, folder.run_id, path or folder.report)
+    with reading(database) as connection:
+        judged = judge_selection(connection, Selection(run=folder.run_id))
     if as_json:
-        print_json({"run_id": folder.run_id, "report": str(written.absolute())})
+        print_json({"run_id": folder.run_id, "report": str(written.absolute()), "judged": judged.to_json()})
     else:
+        click.echo(judged.first_line, err=True)
         click.echo(str(written))
-    return Exit.OK
+    return judged.exit_code

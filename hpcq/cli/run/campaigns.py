@@ -84,9 +84,10 @@ def submit(campaign: str, database: Path, runs_folder: Path, cluster_folders: Se
 
 @click.command()
 @click.argument("name", metavar="[RUN]", required=False)
+@click.option("--watch", is_flag=True, help="Go on showing it until the run ends: a table on a terminal, else lines.")
 @runs_option
 @json_option
-def status(name: str | None, runs_folder: Path, as_json: bool) -> int:
+def status(name: str | None, watch: bool, runs_folder: Path, as_json: bool) -> int:
     """Show how far a run is.
 
     RUN is a run's id, the beginning of one, or its folder. Default: the newest run.
@@ -96,7 +97,12 @@ def status(name: str | None, runs_folder: Path, as_json: bool) -> int:
     """
     from hpcq.runner.live import find_run_folder
 
-    return _print_status(find_run_folder(name, runs_folder), as_json)
+    found = find_run_folder(name, runs_folder)
+    if watch:
+        from hpcq.cli.run.progress import watch_status
+
+        watch_status(found)
+    return _print_status(found, as_json)
 
 
 @click.command()
@@ -130,7 +136,8 @@ def cancel(name: str | None, runs_folder: Path, as_json: bool) -> int:
 def plan(campaign: str, cluster_folders: Sequence[Path], as_json: bool) -> int:
     """Show what a campaign would run, where and how long.
 
-    It asks each cluster for its nodes. It starts nothing and writes nothing.
+    It asks each cluster for its nodes. It starts nothing and writes nothing. Where one cluster cannot be reached, it
+    shows the plans of the others, and ends with that error.
 
     \b
     Example: hpcq plan campaigns/demo.yaml
@@ -138,14 +145,20 @@ def plan(campaign: str, cluster_folders: Sequence[Path], as_json: bool) -> int:
     from hpcq.definition.find import find_campaign
     from hpcq.runner.preview import preview
 
-    plans = preview(find_campaign(campaign), cluster_folders)
-    if as_json:
-        print_json([json.loads(made.to_json()) for made in plans])
-        return Exit.OK
-    from hpcq.cli.run.planned import print_plan
+    found = preview(find_campaign(campaign), cluster_folders)
+    if as_json and found.plans:
+        print_json([json.loads(made.to_json()) for made in found.plans])
+    elif found.plans:
+        from hpcq.cli.run.planned import print_plan
 
-    for made in plans:
-        print_plan(made)
+        for made in found.plans:
+            print_plan(made)
+    if found.failures:
+        from hpcq.cli.main import complain
+
+        for error in found.failures[:-1]:
+            complain(error.message, error.hint)
+        raise found.failures[-1]
     return Exit.OK
 
 

@@ -30,7 +30,7 @@ def schedule() -> None:
 @schedule.command("add")
 @click.argument("name")
 @click.argument("words", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
-@click.option("--when", required=True, help="A local time of day (02:00), or an interval: 5min, 1h.")
+@click.option("--when", required=True, help="A local time (02:00), days and a time (Mon,Thu 02:00), or an interval: 5min, 1h.")
 @click.option(
     "--with",
     "kind",
@@ -51,7 +51,7 @@ def add(name: str, words: tuple[str, ...], when: str, kind: str, dry_run: bool) 
     """
     from hpcq.runner.watch.schedule import install, new_entry, shown
 
-    _check_verb(words[0])
+    _check_words(words)
     entry = new_entry(name, kind, when, words, Path.cwd())
     for place, text in shown(entry).items():
         click.echo(f"{place}:\n" + "".join(f"    {line}\n" for line in text.splitlines()))
@@ -62,14 +62,34 @@ def add(name: str, words: tuple[str, ...], when: str, kind: str, dry_run: bool) 
     return Exit.OK
 
 
-def _check_verb(verb: str) -> None:
-    """Raise UserError for a misspelt verb, with the nearest one: it must not fail at night."""
+#: Verbs whose first argument is a campaign file.
+_OF_CAMPAIGNS = ("run", "submit", "accept", "plan")
+#: These end at once, or ask somebody: nothing to do at night.
+_NOT_AT_NIGHT = ("schedule", "lab", "schema", "check")
+
+
+def _check_words(words: tuple[str, ...]) -> None:
+    """Raise what the command would raise at night because of how it is written: a verb, an option, a missing file."""
     from hpcq.cli.main import hpcq
     from hpcq.kernels import unknown_name
 
-    known = hpcq.list_commands(click.Context(hpcq))
-    if verb not in known:
-        raise UserError(*unknown_name("command", verb, known))
+    known = [one for one in hpcq.list_commands(click.Context(hpcq)) if one not in _NOT_AT_NIGHT]
+    if words[0] not in known:
+        raise UserError(*unknown_name("command to schedule", words[0], known))
+    context = hpcq.make_context("hpcq", list(words))
+    while isinstance(context.command, click.Group):
+        left = [*context._protected_args, *context.args]
+        if not left:
+            return
+        _, verb, rest = context.command.resolve_command(context, left)
+        if verb is None:
+            return
+        context = verb.make_context(verb.name, rest, parent=context)
+    if words[0] in _OF_CAMPAIGNS:
+        from hpcq.definition.find import find_campaign
+        from hpcq.runner.site.place import check_definitions
+
+        check_definitions(find_campaign(context.params["campaign"]), context.params["cluster_folders"])
 
 
 @schedule.command("list")

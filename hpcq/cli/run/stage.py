@@ -52,8 +52,9 @@ def build(run_folder: Path, cluster: str) -> None:
     """Build the kernels on a cluster."""
     from hpcq.runner import stages
 
-    with told(RunFolder(run_folder), cluster, "build"):
-        stages.build(RunFolder(run_folder), cluster)
+    run = RunFolder(run_folder)
+    with told(run, cluster, "build"):
+        stages.build(run, cluster, lambda text: say(run, text))
 
 
 @stage.command()

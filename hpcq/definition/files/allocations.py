@@ -6,13 +6,15 @@ allocation: pair | whole | group of 8          concurrency: rounds | alone | [al
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, WithJsonSchema
 
 from hpcq.definition.files.checking import refuse
 from hpcq.definition.files.yamlfile import Document, shown
-from hpcq.definition.model import Allocation, AllocationKind, Concurrency
+from hpcq.definition.model import Allocation, AllocationKind, Concurrency, Test
+from hpcq.definition.running import of_nodes
 
 _GROUP = re.compile(r"group of ([1-9]\d{0,4})")
 _NODE_COUNT_MIN = 3
@@ -59,3 +61,12 @@ def read_allocation(document: Document) -> Allocation:
         document.complain(("concurrency",), message, at_key=True)
     listed = [words] if isinstance(words, str) else words or ["rounds"]
     return Allocation(kind, int(group[1]) if group else None, tuple(Concurrency(word) for word in listed))
+
+
+def check_sets(document: Document, allocation: Allocation, tests: Sequence[Test]) -> None:
+    """Complain about tests of many nodes in tournaments, whose steps are pairs."""
+    if allocation.kind is AllocationKind.PAIR:
+        return
+    for kernel in sorted({test.kernel for test in tests if of_nodes(test)}):
+        message = f"a tournament plays pairs: {kernel} runs on all nodes of a set: allowed with it is allocation: pair"
+        document.complain(("allocation",), message, "put its tests into a campaign of their own")

@@ -17,7 +17,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 from hpcq import nodelist
 from hpcq.definition.budget import Budget
 from hpcq.definition.described import know_described, know_texts
-from hpcq.definition.files.allocations import AllocationWord, ConcurrencyWords, read_allocation
+from hpcq.definition.files.allocations import AllocationWord, ConcurrencyWords, check_sets, read_allocation
 from hpcq.definition.files.checking import (
     BudgetSection,
     Features,
@@ -144,6 +144,7 @@ def read_campaign(path: Path) -> Campaign:
     gates = read_gates(document, tests)
     links = read_links(document, tests)
     allocation = read_allocation(document)
+    check_sets(document, allocation, tests)
     pairs = PairChoice(Pattern.RING)
     if file is not None and file.pairs is not None and document.clean(("pairs",)):
         pairs = read_pairs(file.pairs, path.parent, document)

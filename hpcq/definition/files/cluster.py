@@ -174,6 +174,12 @@ class _ClusterFile(Section):
         le=3600,
         description="Longest time between two polls of the scheduler. Default: 5 s; with local 0.5 s.",
     )
+    run_folders_kept_s: Seconds | None = Field(
+        default=None,
+        ge=86400,
+        description="A new run removes folders of runs that ended and that nothing changed for this long, like 30d, from"
+        " the cluster. Default: they stay until hpcq clean.",
+    )
 
 
 class _KnownFile(_ClusterFile):
@@ -226,6 +232,7 @@ def _cluster(file: Any, description: Description) -> Cluster:
             description.files_appear_within_s if file.files_appear_within_s is None else file.files_appear_within_s
         ),
         poll_interval_s=file.poll_interval_s or description.poll_interval_s,
+        run_folders_kept_s=file.run_folders_kept_s,
         instance=dict(file.instance),
     )
 

@@ -132,7 +132,8 @@ def dropped_in_softnet(side: Side) -> Figures | None:
 
 def refused_at_receive_socket(side: Side) -> Figures | None:
     """Datagrams that a full receive buffer refused: by the test's own socket if possible, else by the node's counters."""
-    own = side.case.metric("socket_drop_count") if side.receives and not side.case.round_trips else None
+    own_name = "return_socket_drop_count" if side.case.both_send and side.here.name == "client" else "socket_drop_count"
+    own = side.case.metric(own_name) if side.receives and not side.case.round_trips else None
     node = side.here.count(names.UDP_RECEIVE_REFUSED) or 0
     count = int(own) if own is not None else node
     if count < 1:
@@ -160,8 +161,8 @@ def sent_again(side: Side) -> Figures | None:
 
 def lost_in_network(side: Side) -> Figures | None:
     """Datagrams that left the sender but appear in no counter of the receiver."""
-    lost = side.case.metric("lost_count")
-    sent = side.case.metric("sent_count")
+    lost = side.case.metric_of_sender(side.here.name, "lost_count")
+    sent = side.case.metric_of_sender(side.here.name, "sent_count")
     if not lost or not sent or side.case.round_trips or not side.sends or side.there is None:
         return None
     # a node that cannot count its drops could have lost all of them itself
@@ -175,7 +176,7 @@ def lost_in_network(side: Side) -> Figures | None:
 
 def fell_behind(side: Side) -> Figures | None:
     """A sender that missed its rate because its socket or its CPU could not keep up."""
-    rate, sent = side.case.parameters.get("rate_bps"), side.case.metric("sent_bps")
+    rate, sent = side.case.parameters.get("rate_bps"), side.case.metric_of_sender(side.here.name, "sent_bps")
     if not isinstance(rate, (int, float)) or isinstance(rate, bool) or rate <= 0 or sent is None or not side.sends:
         return None
     if side.case.round_trips or sent >= RATE_REACHED_RATIO * rate:

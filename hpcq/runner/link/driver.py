@@ -72,6 +72,8 @@ class LinkDriver:
 
     def finish(self) -> dict[str, Any]:
         """Close the part: every pair is done or given up. Returns the content of driven.json."""
+        for side in self.sides.values():
+            side.wait_for_late()
         self.record.note("closed")
         for side in self.sides.values():
             side.account.close()

@@ -27,11 +27,13 @@ class Claim:
     """Whether the driver has an attempt's claim.
 
     Otherwise the id that the job wrote when it started, or why hpcq cannot know.
+    under_way: its submit command began and has not ended, as far as its files say.
     """
 
     taken: bool
     native_id: str = ""
     words: str = ""
+    under_way: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +71,14 @@ class AttemptFiles:
         """Claim an attempt that the scheduler does not know, so that it measures nothing if it starts later."""
         folder = quote(f"{self.root}/{attempt.folder}")
         script = (
-            f"[ -d {folder} ] || {{ echo taken; exit 0; }}; "  # its script never arrived there
-            f"words=$(mkdir {folder}/claim 2>&1) && {{ : >{folder}/claim/driver; echo taken; exit 0; }}; "
-            f'[ -e {folder}/claim/driver ] && echo taken || printf "%s\n" "$words"'
+            f"taken() {{ echo taken; [ ! -e {folder}/submit.err ] || [ -e {folder}/submit.rc ] || echo under way; exit 0; }}; "
+            f"[ -d {folder} ] || taken; "  # its script never arrived there
+            f"words=$(mkdir {folder}/claim 2>&1) && {{ : >{folder}/claim/driver; taken; }}; "
+            f'[ -e {folder}/claim/driver ] && taken; printf "%s\n" "$words"'
         )
         words = " ".join(self.transport.sh(script).text.split())
-        if words == "taken":
-            return Claim(taken=True)
+        if words in {"taken", "taken under way"}:
+            return Claim(taken=True, under_way=words != "taken")
         self.fetch([attempt])
         started = read_json_or_none(self.folder / attempt.folder / "started.json") or {}
         native_id = str(started.get("native_id") or "")

@@ -22,12 +22,17 @@ from hpcq.runner.queue.attempt_files import AttemptFiles
 from hpcq.runner.queue.outcome import AttemptOutcome
 from hpcq.runner.queue.record import Record
 from hpcq.scheduler.types import JobKey
+from hpcq.units import parse_utc, utc_now
 
 #: How long a submission that was under way when a driver died may still take to reach the scheduler.
 _UNDETERMINED_S = 10.0
 #: For how long, and how often, hpcq looks for a withdrawn submission: submit commands retry for minutes.
 _LATE_S = 900.0
 _LATE_LOOK_S = 60.0
+#: A driver does not end before its submit commands have ended or are this old: they try a busy controller for minutes.
+_ARRIVES_WITHIN_S = 300.0
+#: The reason of an attempt that was withdrawn so.
+_UNDER_WAY = "withdrawn while its submit command had not ended"
 #: How long after a job's time limit something of it may still run.
 _OVERTIME_S = 300.0
 
@@ -44,6 +49,10 @@ class Claims:
         #: Withdrawn or lost attempts by tag, and until when they may still arrive in the queue.
         self._late: dict[str, float] = {}
         self._looked_s = clock.now_s()
+        #: Until when a submission whose answer is missing may still reach the scheduler.
+        self.arrive_until_s = clock.now_s()
+        for attempt in record.state.attempts.values():
+            self._watch_earlier(attempt)
 
     def settle(self, undetermined: Sequence[Attempt]) -> list[tuple[Attempt, AttemptOutcome]]:
         """Find out what happened to these submissions. Returns those that have ended by this."""
@@ -56,8 +65,9 @@ class Claims:
                 claim = self._files.claim(attempt)
                 native_id = claim.native_id
                 if claim.taken:
-                    self._late[attempt.tag] = self._clock.now_s() + _LATE_S
-                    ends.append((attempt, AttemptOutcome("withdrawn", "the scheduler never had it")))
+                    self._watch(attempt.tag, waited_s, under_way=claim.under_way)
+                    words = _UNDER_WAY if claim.under_way else "the scheduler never had it"
+                    ends.append((attempt, AttemptOutcome("withdrawn", words)))
                 elif not native_id and waited_s > attempt.walltime_s + _OVERTIME_S:
                     ends.append((attempt, AttemptOutcome("lost", f"hpcq cannot know what happened to it: {claim.words}")))
                 elif not native_id and attempt.tag not in self._said:
@@ -99,3 +109,17 @@ class Claims:
         for tag in found.keys() - self._said:
             self._said.add(tag)
             self._record.say(f"{self._record.state.attempts[tag].job_id} arrived late, as job {found[tag]}: cancelled")
+
+    def _watch(self, tag: str, age_s: float, *, under_way: bool) -> None:
+        """Look for a submission that is withdrawn. under_way: its command had not ended, so the driver does not end either."""
+        now = self._clock.now_s()
+        self._late[tag] = now + _LATE_S
+        if under_way:
+            self.arrive_until_s = max(self.arrive_until_s, now + _ARRIVES_WITHIN_S - age_s)
+
+    def _watch_earlier(self, attempt: Attempt) -> None:
+        """Look for what an earlier driver withdrew while its submit command had not ended."""
+        if attempt.reason == _UNDER_WAY and attempt.ended_utc:
+            age_s = (parse_utc(utc_now()) - parse_utc(attempt.ended_utc)).total_seconds()
+            if age_s < _ARRIVES_WITHIN_S:
+                self._watch(attempt.tag, age_s, under_way=True)

@@ -35,6 +35,8 @@ from hpcq.sorting import natural
 
 #: hpcq repeats the order to end a job after this time, until the queue no longer shows the job.
 CANCEL_AGAIN_S = 10.0
+#: How often a driver whose work is done looks for submissions that may still arrive.
+_LATE_AT_END_S = 15.0
 #: Folders to fetch in one copy: bounds memory.
 _FETCH_CHUNK = 200
 
@@ -112,6 +114,20 @@ class ClusterQueue:
         ends = self._claims.settle([attempt for attempt in self.live() if not attempt.native_id])
         self._end_all([(attempt, outcome, None) for attempt, outcome in ends])
         self._claims.cancel_late()
+
+    def wait_for_late(self) -> None:
+        """Stay until no submit command that has not ended can reach the scheduler any more; cancel what arrives."""
+        until_s = self._claims.arrive_until_s
+        if self.clock.now_s() >= until_s:
+            return
+        until = self.clock.time_in(until_s - self.clock.now_s())
+        where = f"{self.cluster.name}: " if self.side else ""
+        self.record.waits(f"{where}submit commands have not ended; looks for their jobs until {until}")
+        while (left_s := until_s - self.clock.now_s()) > 0:
+            self.clock.sleep(min(_LATE_AT_END_S, left_s))
+            with self.out_of_reach():
+                self._claims.cancel_late(at_once=True)
+        self.record.waits("")
 
     # -- look and take ------------------------------------------------------------------------------------------------
 

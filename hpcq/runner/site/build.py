@@ -61,15 +61,16 @@ def build_kernels(cluster: Cluster, transport: Transport, root: str, programs: s
 
 def work_root(cluster: Cluster, name: str) -> str:
     """Return the folder on the cluster of a run, or of something else with this `name`."""
-    return f"{_base(cluster)}/{name}/{cluster.name}"
+    return f"{work_base(cluster)}/{name}/{cluster.name}"
 
 
 def account_folder(cluster: Cluster) -> str:
     """Return the folder on the cluster where all runs of this user keep what they take of it."""
-    return f"{_base(cluster)}/account/{cluster.name}"
+    return f"{work_base(cluster)}/account/{cluster.name}"
 
 
-def _base(cluster: Cluster) -> str:
+def work_base(cluster: Cluster) -> str:
+    """Return the folder on the cluster below which hpcq keeps everything."""
     base = cluster.work_directory or os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return f"{base.rstrip('/')}/hpcq"
 
@@ -109,7 +110,7 @@ def _script(cluster: Cluster, root: str, programs: set[str]) -> str:
     lines = [
         load_modules(cluster),
         f"cd -- {quote(root)} || exit 1",
-        f"builds={quote(f'{_base(cluster)}/builds')}",
+        f"builds={quote(f'{work_base(cluster)}/builds')}",
         _KEEPING,
         "section() { printf '%s%s\\n' '" + _SECTION + '\' "$1"; }',
         "section host; uname -n",

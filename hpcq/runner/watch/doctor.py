@@ -7,7 +7,7 @@
     disk           free space and free inodes where runs and database are
     clusters       only on request: is each reachable, and does its scheduler answer
 
-Each item is ok, a note (worth knowing), or bad (a person must act), with what to type.
+Each item is ok, a note (worth knowing), open (it could not be checked), or bad (a person must act), with what to type.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FILES_MIN = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """One checked item. state: ok, note or bad. advice: what to do or type; empty if all is well."""
+    """One checked item. state: ok, note, open or bad. advice: what to do or type; empty if all is well."""
 
     area: str
     item: str
@@ -234,9 +234,10 @@ def _clusters(folders: Sequence[Path]) -> Iterator[Told]:
     from hpcq.runner.site.place import reach, scheduler_of
 
     examples = assets.campaigns() / "clusters"
-    for name, path in list_clusters(None, folders).items():
-        if path.parent.absolute() == examples.absolute():
-            continue
+    own = {name: path for name, path in list_clusters(None, folders).items() if path.parent.absolute() != examples.absolute()}
+    if not own:
+        yield Told("clusters", "clusters", "open", "no cluster file is found here", "--clusters FOLDER names their folder")
+    for name, path in own.items():
         try:
             cluster = read_cluster(path)
             nodes = scheduler_of(cluster, reach(cluster)).nodes()

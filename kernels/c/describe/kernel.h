@@ -7,7 +7,8 @@
  *                                          once for the warm-up (if any), once for the measurement
  *
  * In each phase one end is active (it sends and decides when the phase is over), the other passive (it receives, or
- * answers, until the active end says on the control channel how much it sent). */
+ * answers, until the active end says on the control channel how much it sent). Where both send, the client is the
+ * active end, and the server stops sending when the client does. */
 #ifndef HPCQ_KERNEL_H
 #define HPCQ_KERNEL_H
 
@@ -18,6 +19,7 @@ struct run;
 
 enum step {
     STEP_OPERATION, /* one operation was done */
+    STEP_MOVED,     /* something was moved, and no operation ended with it */
     STEP_IDLE,      /* nothing arrived, or a signal came: look at the control channel */
     STEP_BUSY,      /* the same, amid an operation: the phase must not end here */
     STEP_DONE,      /* passive: everything the peer sent is here, or will not come */
@@ -33,11 +35,14 @@ struct kernel {
     size_t state_bytes;
     bool internal;                             /* no kernel of its own: not described */
     bool round_trips;                          /* keeps a histogram of round trips */
+    bool many_ranks;                           /* MPI: of all ranks of the job, not of two */
     bool (*server_sends)(const void *options); /* the server is the active end; NULL: never */
+    bool (*both_send)(const void *options);    /* the passive end sends too, until the active one stops; NULL: never */
     bool (*listen)(struct run *run);           /* server: make the test socket, set run->test_port */
     bool (*open)(struct run *run);             /* join the test channel, note what was granted */
     void (*begin)(struct run *run);            /* a phase starts: forget the one before */
     enum step (*step)(struct run *run);        /* one operation; sets run->now_ns */
+    bool (*batch_end)(struct run *run);        /* MPI: outside of what is timed, after each batch */
     void (*report)(struct run *run);           /* fill the metrics that this end knows */
     void (*close)(struct run *run);
 };
@@ -52,6 +57,7 @@ struct common_options {
 struct common_metrics {
     double client_cpu_ratio, server_cpu_ratio;
     double client_node_cpu_ratio, server_node_cpu_ratio;
+    double client_call_count, server_call_count;
 };
 
 #define OPTION_COMMON(type, field, kind, standard, minimum, maximum, help)                                             \
@@ -77,6 +83,13 @@ struct common_metrics {
         METRIC_COMMON(type, server_node_cpu_ratio, BETTER_NONE,                                                        \
                       "busy share of all CPUs of the server's node between the snapshots, from /proc/stat ticks")
 
+/* Of the kernels that count their calls (run->call_count). */
+#define METRIC_ROWS_CALLS(type)                                                                                        \
+    METRIC_COMMON(type, client_call_count, BETTER_NONE,                                                                \
+                  "system calls on the test channel at the client: to send, to receive, to wait"),                     \
+        METRIC_COMMON(type, server_call_count, BETTER_NONE,                                                            \
+                      "system calls on the test channel at the server: to send, to receive, to wait")
+
 #define ROW_COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
 #define OPTION_TABLE(rows, type) {rows, ROW_COUNT(rows), sizeof(type), NULL}
 #define OPTION_TABLE_WITH(rows, type, defaults) {rows, ROW_COUNT(rows), sizeof(type), defaults}
@@ -87,6 +100,9 @@ extern const struct kernel kernel_tcp_pingpong;
 extern const struct kernel kernel_udp_stream;
 extern const struct kernel kernel_udp_pingpong;
 extern const struct kernel kernel_mpi_pingpong;
+extern const struct kernel kernel_mpi_pingping;
+extern const struct kernel kernel_mpi_stream;
+extern const struct kernel kernel_mpi_collective;
 extern const struct kernel kernel_program; /* somebody else's program */
 
 #endif

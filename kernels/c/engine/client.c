@@ -162,6 +162,7 @@ bool client_run(struct run *run, const struct client_place *place)
     if (!signals_watch(run->control.descriptor))
         return fail_system(&run->failure, "SIGIO on the control channel");
     run->is_active = !(run->kernel->server_sends && run->kernel->server_sends(run->options));
+    run->both_send = run->kernel->both_send && run->kernel->both_send(run->options);
     run->evidence = evidence_new(&run->local, place->interface);
     bool ok = run_pin(run) && client_request(run) && client_open(run) &&
               (common->warmup_s <= 0 || client_phase(run, PHASE_WARMUP)) && client_phase(run, PHASE_MEASURE) &&

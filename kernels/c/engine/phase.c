@@ -5,6 +5,8 @@
  *     stop {count, bytes}           ->       step ... until that many are here, or the drain limit
  *                                   <-       stopped
  *
+ * Where both send, the passive end stops when it hears `stop`, and says `half {count, bytes}`; both receive to the end.
+ *
  * Nothing is sent on the control channel in between: a message then is the peer's failure. */
 #include "engine/phase.h"
 
@@ -18,8 +20,9 @@ static const double answer_limit_s = 15;
 void phase_begin(struct run *run, enum phase phase)
 {
     run->phase = phase;
-    run->operation_count = run->sent_count = run->sent_bytes = 0;
-    run->peer_stopped = false;
+    run->operation_count = run->sent_count = run->sent_bytes = run->call_count = 0;
+    run->stopped = run->peer_stopped = run->closing = false;
+    run->under_way_count = 0;
     run->peer_sent_count = run->peer_sent_bytes = 0;
     series_clear(&run->series);
     run->kernel->begin(run);
@@ -40,6 +43,12 @@ static void phase_clock_start(struct run *run)
     run->usage_end_ns = 0;
     getrusage(RUSAGE_SELF, &run->usage_start);
     run->phase_start_ns = run->now_ns = clock_now_ns();
+}
+
+static void phase_stop_sending(struct run *run)
+{
+    run->stopped = true;
+    run->sent_end_ns = clock_now_ns();
 }
 
 static void phase_clock_stop(struct run *run)
@@ -67,6 +76,11 @@ static bool active_peer_well(struct run *run)
     return control_silent(&run->control, &run->failure);
 }
 
+static bool has_moved(enum step step)
+{
+    return step == STEP_OPERATION || step == STEP_MOVED;
+}
+
 static bool active_loop(struct run *run)
 {
     uint64_t end_ns = run->phase_start_ns + clock_ns_from_s(phase_duration_s(run));
@@ -83,29 +97,48 @@ static bool active_loop(struct run *run)
             }
             return false;
         }
-        if (step == STEP_OPERATION && ++run->operation_count == limit)
+        run->operation_count += step == STEP_OPERATION;
+        if (limit && run->operation_count >= limit)
             return true;
-        if (run->now_ns >= end_ns && step != STEP_BUSY)
+        run->closing = run->now_ns >= end_ns;
+        if (run->closing && step != STEP_BUSY && !run->under_way_count)
             return true;
-        if ((step != STEP_OPERATION || signals_control()) && !active_peer_well(run))
+        if ((!has_moved(step) || signals_control()) && !active_peer_well(run))
             return false;
     }
 }
 
+/* `stop` or `half`: what this end sent. */
+static bool phase_say(struct run *run, const char *type, uint64_t deadline_ns)
+{
+    struct text out = {0};
+    message_begin(&out, type);
+    message_put_unsigned(&out, "sent_count", run->sent_count);
+    message_put_unsigned(&out, "sent_bytes", run->sent_bytes);
+    bool ok = control_send(&run->control, &out, deadline_ns, &run->failure);
+    text_free(&out);
+    return ok;
+}
+
+/* The peer's `stop`, or its `half` at the active end. */
 static bool passive_message(struct run *run)
 {
     struct received message;
+    uint64_t limit_ns = clock_now_ns() + 5 * NS_PER_S;
     signals_control_seen();
     if (run->peer_stopped || !control_readable(&run->control))
         return true;
-    if (!control_expect(&run->control, "stop", &message, clock_now_ns() + 5 * NS_PER_S, &run->failure))
+    if (!control_expect(&run->control, run->is_active ? "half" : "stop", &message, limit_ns, &run->failure))
         return false;
     run->peer_stopped = true;
-    phase_usage_stop(run);
     run->peer_sent_count = received_unsigned(&message, "sent_count");
     run->peer_sent_bytes = received_unsigned(&message, "sent_bytes");
     received_free(&message);
-    return true;
+    if (run->is_active)
+        return true;
+    phase_usage_stop(run);
+    phase_stop_sending(run);
+    return !run->both_send || phase_say(run, "half", limit_ns);
 }
 
 static bool passive_loop(struct run *run, uint64_t deadline_ns)
@@ -117,8 +150,8 @@ static bool passive_loop(struct run *run, uint64_t deadline_ns)
             return false;
         if (step == STEP_DONE)
             return true;
-        run->operation_count += step == STEP_OPERATION;
-        if ((step != STEP_OPERATION || signals_control()) && !passive_message(run))
+        run->operation_count += step == STEP_OPERATION && !run->stopped;
+        if ((!has_moved(step) || signals_control()) && !passive_message(run))
             return false;
         if (run->peer_stopped && !drain_ns)
             drain_ns = run->now_ns + clock_ns_from_s(drain_limit_s);
@@ -135,21 +168,17 @@ static bool passive_loop(struct run *run, uint64_t deadline_ns)
 
 static bool phase_active(struct run *run)
 {
-    struct text out = {0};
     struct received message;
     if (!active_loop(run))
         return false;
+    phase_stop_sending(run);
     phase_clock_stop(run);
     uint64_t deadline = run_state(run, "stop", drain_limit_s + answer_limit_s);
-    message_begin(&out, "stop");
-    message_put_unsigned(&out, "sent_count", run->sent_count);
-    message_put_unsigned(&out, "sent_bytes", run->sent_bytes);
-    bool ok = control_send(&run->control, &out, deadline, &run->failure) &&
-              control_expect(&run->control, "stopped", &message, deadline, &run->failure);
-    if (ok)
-        received_free(&message);
-    text_free(&out);
-    return ok;
+    if (!phase_say(run, "stop", deadline) || (run->both_send && !passive_loop(run, deadline)) ||
+        !control_expect(&run->control, "stopped", &message, deadline, &run->failure))
+        return false;
+    received_free(&message);
+    return true;
 }
 
 static bool phase_passive(struct run *run)

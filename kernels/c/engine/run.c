@@ -69,6 +69,16 @@ struct common_metrics *run_common_metrics(struct run *run)
     return run->metrics;
 }
 
+bool run_sends(const struct run *run)
+{
+    return (run->is_active || run->both_send) && !run->stopped;
+}
+
+bool run_receives(const struct run *run)
+{
+    return !run->is_active || run->both_send;
+}
+
 uint64_t run_state(struct run *run, const char *state, double limit_s)
 {
     uint64_t deadline = clock_now_ns() + clock_ns_from_s(limit_s);
@@ -234,5 +244,7 @@ void run_finish(struct run *run)
     double process = run_cpu_ratio(run), node = evidence_node_cpu_ratio(run->evidence);
     *(run->is_server ? &common->server_cpu_ratio : &common->client_cpu_ratio) = process;
     *(run->is_server ? &common->server_node_cpu_ratio : &common->client_node_cpu_ratio) = node;
+    if (run->call_count)
+        *(run->is_server ? &common->server_call_count : &common->client_call_count) = (double)run->call_count;
     run->kernel->report(run);
 }

@@ -44,11 +44,12 @@ struct run {
     void *options, *metrics, *state; /* structs of the kernel */
     struct failure failure;
     bool is_server, is_active;
+    bool both_send; /* the passive end sends too */
     bool invalid;
     char invalid_reason[256];
 
     struct control control;
-    const void *communicator; /* MPI: of the two ranks (an MPI_Comm) */
+    const void *communicator; /* MPI: of the ranks (an MPI_Comm) */
     uint64_t deadline_ns;     /* of the whole run */
     double timeout_s;
     struct address local, peer; /* of the control channel; the test channel uses the same hosts */
@@ -58,8 +59,14 @@ struct run {
     enum phase phase;
     uint64_t phase_start_ns, now_ns, phase_end_ns;
     uint64_t operation_count;        /* operations of this phase at this end */
-    uint64_t sent_count, sent_bytes; /* active end, this phase */
-    bool peer_stopped;               /* passive end: the active end has stopped, and these are its figures */
+    bool settling;                   /* MPI: this operation only brings the ranks into step, and is not measured */
+    uint64_t call_count;             /* system calls on the test channel, this phase */
+    uint64_t sent_count, sent_bytes; /* of an end that sends, this phase */
+    bool closing;                    /* active end: the time is over, what is under way is waited for */
+    uint64_t under_way_count;        /* operations begun and not ended, where there may be many */
+    bool stopped;                    /* this end sends no more */
+    uint64_t sent_end_ns;            /* since then */
+    bool peer_stopped;               /* the peer sends no more, and these are its figures */
     uint64_t peer_sent_count, peer_sent_bytes;
     struct rusage usage_start, usage_end;
     uint64_t usage_end_ns; /* passive: when the stop came; settling and draining are not measured */
@@ -81,6 +88,9 @@ void run_begin(struct run *run, const struct program *program, const struct kern
 void run_end(struct run *run);
 const struct common_options *run_common(const struct run *run);
 struct common_metrics *run_common_metrics(struct run *run);
+
+bool run_sends(const struct run *run);    /* now */
+bool run_receives(const struct run *run); /* from the peer that sends, not replies */
 
 /* A state by name with its own deadline, never later than the run's. */
 uint64_t run_state(struct run *run, const char *state, double limit_s);

@@ -87,6 +87,7 @@ static bool session_measure(struct run *run)
 {
     enum phase phase = PHASE_NONE;
     run->is_active = run->kernel->server_sends && run->kernel->server_sends(run->options);
+    run->both_send = run->kernel->both_send && run->kernel->both_send(run->options);
     bool ok = run_pin(run) && (run_state(run, "listen", 5), run->kernel->listen(run)) && session_ready(run);
     while (ok && phase != PHASE_MEASURE)
         ok = session_phase(run, &phase);

@@ -31,8 +31,10 @@ void arrivals_begin(struct arrivals *arrivals, int descriptor)
     arrivals->real_minus_monotonic_ns = stamped ? clocks_apart_ns() : 0;
 }
 
-static uint64_t stamp_of(const struct arrivals *arrivals, struct msghdr *message, uint64_t now_ns)
+uint64_t arrivals_stamp(const struct arrivals *arrivals, struct msghdr *message, uint64_t now_ns)
 {
+    if (!arrivals->real_minus_monotonic_ns)
+        return now_ns;
     for (struct cmsghdr *head = CMSG_FIRSTHDR(message); head; head = CMSG_NXTHDR(message, head)) {
         struct timespec stamp;
         if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_TIMESTAMPNS)
@@ -57,7 +59,7 @@ ssize_t arrivals_receive(const struct arrivals *arrivals, int descriptor, void *
     ssize_t got = recvmsg(descriptor, &message, flags);
     int error = errno;
     *now_ns = clock_now_ns();
-    *stamp_ns = got >= 0 && arrivals->real_minus_monotonic_ns ? stamp_of(arrivals, &message, *now_ns) : *now_ns;
+    *stamp_ns = got >= 0 ? arrivals_stamp(arrivals, &message, *now_ns) : *now_ns;
     errno = error;
     return got;
 }

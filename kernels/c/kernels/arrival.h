@@ -6,6 +6,7 @@
 #include "base/clock.h"
 
 #include <stdbool.h>
+#include <sys/socket.h>
 #include <sys/types.h>
 
 struct arrivals {
@@ -13,6 +14,8 @@ struct arrivals {
 };
 
 void arrivals_begin(struct arrivals *arrivals, int descriptor);
+/* The stamp that a message brought; now_ns where it brought none. */
+uint64_t arrivals_stamp(const struct arrivals *arrivals, struct msghdr *message, uint64_t now_ns);
 /* As recv(); *stamp_ns is the arrival of the datagram, or of the last segment of these bytes, else *now_ns. */
 ssize_t arrivals_receive(const struct arrivals *arrivals, int descriptor, void *buffer, size_t bytes, int flags,
                          uint64_t *now_ns, uint64_t *stamp_ns);

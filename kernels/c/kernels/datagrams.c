@@ -11,7 +11,8 @@
 #include <unistd.h>
 
 enum {
-    JOIN_PHASE = 0xff, /* in the place of the phase: this datagram brings the token */
+    JOIN_PHASE = 0xff,                    /* in the place of the phase: this datagram brings the token */
+    JOIN_BYTES = 2 + CONTROL_TOKEN_BYTES, /* that mark, the flow, the token */
     JOIN_INTERVAL_MS = 20,
     IP_MTU_OPTION = 14,   /* IP_MTU, include/uapi/linux/in.h */
     IPV6_MTU_OPTION = 24, /* IPV6_MTU, include/uapi/linux/in6.h */
@@ -50,12 +51,12 @@ enum phase datagram_read(const uint8_t *datagram, uint64_t *sequence, uint64_t *
     return head >> 56 <= PHASE_MEASURE ? (enum phase)(head >> 56) : PHASE_NONE;
 }
 
-bool sockets_udp_listen(struct run *run, const struct socket_settings *settings, int *descriptor)
+bool sockets_udp_listen(struct run *run, const struct socket_settings *settings, int *listener)
 {
     struct address address = run->local;
-    *descriptor = socket_new(&address, SOCK_DGRAM, &run->failure);
-    if (*descriptor < 0 || !socket_options_apply(run, *descriptor, settings, SOCK_DGRAM, SOCKET_BEFORE) ||
-        !socket_bind_range(*descriptor, false, &address, run->ports, &run->failure))
+    *listener = socket_new(&address, SOCK_DGRAM, &run->failure);
+    if (*listener < 0 || !socket_options_apply(run, *listener, settings, SOCK_DGRAM, SOCKET_BEFORE) ||
+        !socket_bind_range(*listener, false, &address, run->ports, &run->failure))
         return false;
     run->test_port = address_port(&address);
     return true;
@@ -72,49 +73,107 @@ static bool udp_take(struct run *run, int descriptor, const struct address *from
     return true;
 }
 
-/* The server takes the sender of the first datagram with the right token as its peer, and no other from then on. */
-static bool udp_meet(struct run *run, int descriptor, uint64_t deadline_ns)
+/* One more socket at the listener's port: the server's flows share one port, which is all that a firewall has to let
+ * through. The listener allows it only now, so that its own port was nobody else's. */
+static int udp_beside(struct run *run, const struct socket_settings *settings, int listener)
+{
+    struct address address;
+    int one = 1;
+    if (!address_of_socket(listener, &address)) {
+        fail_system(&run->failure, "getsockname");
+        return -1;
+    }
+    struct port_range port = {address_port(&address), address_port(&address)};
+    int descriptor = socket_new(&address, SOCK_DGRAM, &run->failure);
+    if (descriptor < 0)
+        return -1;
+    if (setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) ||
+        setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one))
+        fail_system(&run->failure, "SO_REUSEADDR");
+    else if (socket_options_apply(run, descriptor, settings, SOCK_DGRAM, SOCKET_BEFORE) &&
+             socket_bind_range(descriptor, false, &address, port, &run->failure))
+        return descriptor;
+    close(descriptor);
+    return -1;
+}
+
+/* The next flow; the last one is the listener itself, so that nobody else comes. */
+static bool udp_flow_new(struct run *run, const struct socket_settings *settings, int *listener, struct flows *flows,
+                         size_t index, size_t count, const struct address *from)
+{
+    int descriptor = flows->count + 1 == count ? *listener : udp_beside(run, settings, *listener);
+    if (descriptor < 0)
+        return false;
+    if (descriptor == *listener)
+        *listener = -1;
+    flows->list[index].descriptor = descriptor;
+    flows->count++;
+    return udp_take(run, descriptor, from);
+}
+
+/* The server takes the senders of the first datagrams with the right token as its peers, and no others from then on. */
+static bool udp_meet(struct run *run, const struct socket_settings *settings, int *listener, struct flows *flows,
+                     size_t count, uint64_t deadline_ns)
 {
     uint8_t datagram[64], token[CONTROL_TOKEN_BYTES];
     control_token(&run->control, token);
-    for (;;) {
+    while (flows->count < count) {
         struct address from = {.length = sizeof from.storage};
-        struct pollfd pollers[2] = {{.fd = descriptor, .events = POLLIN},
+        struct pollfd pollers[2] = {{.fd = *listener, .events = POLLIN},
                                     {.fd = run->control.descriptor, .events = POLLIN}};
-        if (!clock_remaining_ms(deadline_ns))
-            return fail(&run->failure, EXIT_PEER, "timed out: no datagram with the token");
-        if (poll(pollers, 2, clock_remaining_ms(deadline_ns)) < 0 && errno != EINTR)
-            return fail_system(&run->failure, "poll");
+        int rc = poll(pollers, 2, clock_remaining_ms(deadline_ns));
+        if (rc == 0)
+            return fail(&run->failure, EXIT_PEER, "timed out: no datagram of the client came");
         if (signals_stop())
             return fail(&run->failure, EXIT_INVALID, "interrupted by signal %d", signals_stop());
-        if (pollers[1].revents && !control_silent(&run->control, &run->failure))
+        if (rc < 0 && errno != EINTR)
+            return fail_system(&run->failure, "poll");
+        if (rc > 0 && pollers[1].revents && !control_silent(&run->control, &run->failure))
             return false;
-        if (!pollers[0].revents)
+        if (rc < 0 || !pollers[0].revents)
             continue;
-        ssize_t got = recvfrom(descriptor, datagram, sizeof datagram, MSG_DONTWAIT, (struct sockaddr *)&from.storage,
+        ssize_t got = recvfrom(*listener, datagram, sizeof datagram, MSG_DONTWAIT, (struct sockaddr *)&from.storage,
                                &from.length);
-        if (got == 1 + CONTROL_TOKEN_BYTES && datagram[0] == JOIN_PHASE &&
-            !memcmp(datagram + 1, token, CONTROL_TOKEN_BYTES))
-            return udp_take(run, descriptor, &from);
+        size_t index = datagram[1];
+        if (got == JOIN_BYTES && datagram[0] == JOIN_PHASE && index < count && flows->list[index].descriptor <= 0 &&
+            !memcmp(datagram + 2, token, CONTROL_TOKEN_BYTES) &&
+            !udp_flow_new(run, settings, listener, flows, index, count, &from))
+            return false;
     }
+    return true;
+}
+
+static bool udp_client_sockets(struct run *run, const struct socket_settings *settings, struct flows *flows,
+                               size_t count)
+{
+    struct address to = run->peer;
+    address_set_port(&to, run->test_port);
+    while (flows->count < count) {
+        struct address from = run->local;
+        int *descriptor = &flows->list[flows->count++].descriptor;
+        *descriptor = socket_new(&run->peer, SOCK_DGRAM, &run->failure);
+        if (*descriptor < 0 || !socket_options_apply(run, *descriptor, settings, SOCK_DGRAM, SOCKET_BEFORE) ||
+            !socket_bind_range(*descriptor, false, &from, (struct port_range){0, 0}, &run->failure))
+            return false;
+        if (connect(*descriptor, (struct sockaddr *)&to.storage, to.length))
+            return fail_system(&run->failure, "connect to the server's port");
+    }
+    return true;
 }
 
 /* The client says its token until the server answers on the control channel: any one of these may be lost. */
-static bool udp_join(struct run *run, int *descriptor, uint64_t deadline_ns)
+static bool udp_join(struct run *run, const struct flows *flows, uint64_t deadline_ns)
 {
-    struct address to = run->peer, from = run->local;
-    uint8_t datagram[1 + CONTROL_TOKEN_BYTES] = {JOIN_PHASE};
-    control_token(&run->control, datagram + 1);
-    address_set_port(&to, run->test_port);
-    if (!socket_bind_range(*descriptor, false, &from, (struct port_range){0, 0}, &run->failure))
-        return false;
-    if (connect(*descriptor, (struct sockaddr *)&to.storage, to.length))
-        return fail_system(&run->failure, "connect to the server's port");
+    uint8_t datagram[JOIN_BYTES] = {JOIN_PHASE};
+    control_token(&run->control, datagram + 2);
     while (clock_now_ns() < deadline_ns) {
         struct pollfd poller = {.fd = run->control.descriptor, .events = POLLIN};
-        if (send(*descriptor, datagram, sizeof datagram, MSG_NOSIGNAL) < 0 && errno != EINTR && errno != ECONNREFUSED &&
-            errno != ENOBUFS)
-            return fail_system(&run->failure, "token on the test channel");
+        for (size_t i = 0; i < flows->count; i++) {
+            datagram[1] = (uint8_t)i;
+            if (send(flows->list[i].descriptor, datagram, sizeof datagram, MSG_NOSIGNAL) < 0 && errno != EINTR &&
+                errno != ECONNREFUSED && errno != ENOBUFS)
+                return fail_system(&run->failure, "token on the test channel");
+        }
         if (poll(&poller, 1, JOIN_INTERVAL_MS) > 0)
             return true;
         if (signals_stop())
@@ -144,27 +203,30 @@ static void warn_fragments(struct run *run, int descriptor, size_t datagram_byte
                  heads, mtu);
 }
 
-bool sockets_udp_open(struct run *run, const struct socket_settings *settings, size_t datagram_bytes, int *descriptor)
+bool sockets_udp_open(struct run *run, const struct socket_settings *settings, size_t datagram_bytes, int *listener,
+                      struct flows *flows, size_t count)
 {
     uint64_t deadline = run_state(run, "open", 10);
-    if (run->is_server) {
-        if (!udp_meet(run, *descriptor, deadline))
+    if (!(run->is_server ? udp_meet(run, settings, listener, flows, count, deadline)
+                         : udp_client_sockets(run, settings, flows, count) && udp_join(run, flows, deadline)))
+        return false;
+    warn_fragments(run, flows->list[0].descriptor, datagram_bytes);
+    for (size_t i = 0; i < count; i++)
+        if (!socket_options_apply(run, flows->list[i].descriptor, settings, SOCK_DGRAM, SOCKET_AFTER))
             return false;
-    } else {
-        *descriptor = socket_new(&run->peer, SOCK_DGRAM, &run->failure);
-        if (*descriptor < 0 || !socket_options_apply(run, *descriptor, settings, SOCK_DGRAM, SOCKET_BEFORE) ||
-            !udp_join(run, descriptor, deadline))
-            return false;
-    }
-    warn_fragments(run, *descriptor, datagram_bytes);
-    return socket_options_apply(run, *descriptor, settings, SOCK_DGRAM, SOCKET_AFTER);
+    return true;
 }
 
-double sockets_drops(int descriptor)
+double sockets_drops(const struct flows *flows)
 {
-    uint32_t values[MEMINFO_COUNT] = {0};
-    socklen_t length = sizeof values;
-    if (getsockopt(descriptor, SOL_SOCKET, MEMINFO_OPTION, values, &length) || length < sizeof values)
-        return (double)NAN;
-    return (double)values[MEMINFO_DROPS];
+    double sum = 0;
+    for (size_t i = 0; i < flows->count; i++) {
+        uint32_t values[MEMINFO_COUNT] = {0};
+        socklen_t length = sizeof values;
+        if (getsockopt(flows->list[i].descriptor, SOL_SOCKET, MEMINFO_OPTION, values, &length) ||
+            length < sizeof values)
+            return (double)NAN;
+        sum += (double)values[MEMINFO_DROPS];
+    }
+    return sum;
 }

@@ -14,11 +14,13 @@ bool sockets_tcp_listen(struct run *run, const struct socket_settings *settings,
 bool sockets_tcp_open(struct run *run, const struct socket_settings *settings, int *listener, struct flows *flows,
                       size_t count);
 
-/* UDP: the server learns its peer from the first datagram that carries the token. */
-bool sockets_udp_listen(struct run *run, const struct socket_settings *settings, int *descriptor);
-/* datagram_bytes: the payload, for the warning that it does not fit the path's MTU. */
-bool sockets_udp_open(struct run *run, const struct socket_settings *settings, size_t datagram_bytes, int *descriptor);
-double sockets_drops(int descriptor); /* datagrams that this socket's full buffer refused; NAN when unknown */
+/* UDP: the server learns its peers from the first datagrams that carry the token. */
+bool sockets_udp_listen(struct run *run, const struct socket_settings *settings, int *listener);
+/* `count` flows between pairs of ports; those of the server share its port. datagram_bytes: the payload, for the
+ * warning that it does not fit the path's MTU. */
+bool sockets_udp_open(struct run *run, const struct socket_settings *settings, size_t datagram_bytes, int *listener,
+                      struct flows *flows, size_t count);
+double sockets_drops(const struct flows *flows); /* datagrams that full buffers refused; NAN when unknown */
 
 /* The head of each datagram: 8 bytes phase and sequence number, 8 bytes send stamp, both big-endian. */
 enum { DATAGRAM_HEAD_BYTES = 16 };

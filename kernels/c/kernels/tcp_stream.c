@@ -1,38 +1,36 @@
-/* tcp_stream: one end sends messages over one TCP connection as fast as the socket takes them, the other receives. */
+/* tcp_stream: messages over TCP as fast as the sockets take them; what arrives is counted at the receiver. */
 #include "evidence/tcp_info.h"
 #include "kernels/arrival.h"
 #include "kernels/sockets.h"
 
 #include <errno.h>
 #include <math.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 /* Of a blocked call, between looks at the control channel. */
 static const double block_limit_s = 0.05;
-static const int block_limit_ms = 50;
 enum { READ_BYTES_MIN = 131072 }; /* the receiver reads at least this much at once */
-
-static const char *const directions[] = {"client_to_server", "server_to_client", NULL};
 
 struct tcp_stream_options {
     struct common_options common;
-    int64_t message_bytes, direction, flow_count;
+    int64_t message_bytes, direction, flow_count, wait_by;
     struct socket_settings sockets;
 };
 
 static const struct option_row option_rows[] = {
     OPTION_INTEGER_ROW(struct tcp_stream_options, message_bytes, 131072, 1, 67108864, "bytes given to one send()"),
-    OPTION_CHOICE_ROW(struct tcp_stream_options, direction, directions, "which end sends"),
+    OPTION_CHOICE_ROW(struct tcp_stream_options, direction, flows_directions, "which end sends"),
     OPTION_INTEGER_ROW(struct tcp_stream_options, flow_count, 1, 1, FLOWS_MAX,
                        "TCP connections that send at once, served in turn by one thread of each end"),
-    OPTION_ROWS_COMMON(struct tcp_stream_options), OPTION_ROWS_TCP(struct tcp_stream_options)};
+    OPTION_ROW_WAIT(struct tcp_stream_options),
+    OPTION_ROWS_COMMON(struct tcp_stream_options),
+    OPTION_ROWS_TCP(struct tcp_stream_options)};
 
 struct tcp_stream_metrics {
     struct common_metrics common;
     double throughput_bps, sent_bps, sent_count, sent_bytes, received_bytes, retransmit_count, tcp_round_trip_ns,
-        flow_fairness_ratio;
+        flow_fairness_ratio, return_throughput_bps, return_sent_bytes, return_received_bytes, return_retransmit_count;
 };
 
 static const struct metric_row metric_rows[] = {
@@ -49,14 +47,24 @@ static const struct metric_row metric_rows[] = {
                "load (TCP_INFO)"),
     METRIC_ROW(struct tcp_stream_metrics, flow_fairness_ratio, BETTER_HIGHER,
                "Jain's index of what the flows brought: 1 when all brought the same; left out with one flow"),
+    METRIC_ROW(struct tcp_stream_metrics, return_throughput_bps, BETTER_HIGHER,
+               "with direction both: throughput_bps from the server to the client, the other metrics are what the "
+               "client sends"),
+    METRIC_ROW(struct tcp_stream_metrics, return_sent_bytes, BETTER_NONE,
+               "with direction both: bytes that the server sent"),
+    METRIC_ROW(struct tcp_stream_metrics, return_received_bytes, BETTER_NONE,
+               "with direction both: bytes that the client received"),
+    METRIC_ROW(struct tcp_stream_metrics, return_retransmit_count, BETTER_LOWER,
+               "with direction both: segments that the server sent again (TCP_INFO)"),
     METRIC_ROWS_COMMON(struct tcp_stream_metrics),
+    METRIC_ROWS_CALLS(struct tcp_stream_metrics),
 };
 
 struct tcp_stream {
     int listener;
     struct flows flows;
-    char *buffer;
-    size_t buffer_bytes;
+    char *out, *in;
+    size_t in_bytes;
     uint64_t received_bytes, first_bytes, first_ns, last_ns;
     uint64_t stop_bytes, stop_ns; /* receiver: what of it was there when the sender stopped */
     struct arrivals arrivals;
@@ -65,7 +73,12 @@ struct tcp_stream {
 
 static bool tcp_stream_server_sends(const void *options)
 {
-    return ((const struct tcp_stream_options *)options)->direction == 1;
+    return ((const struct tcp_stream_options *)options)->direction == SERVER_TO_CLIENT;
+}
+
+static bool tcp_stream_both_send(const void *options)
+{
+    return ((const struct tcp_stream_options *)options)->direction == BOTH_WAYS;
 }
 
 static bool tcp_stream_listen(struct run *run)
@@ -79,19 +92,21 @@ static bool tcp_stream_open(struct run *run)
 {
     struct tcp_stream *state = run->state;
     const struct tcp_stream_options *options = run->options;
-    state->buffer_bytes = (size_t)options->message_bytes;
-    if (!run->is_active && state->buffer_bytes < READ_BYTES_MIN)
-        state->buffer_bytes = READ_BYTES_MIN;
-    state->buffer = memory_noise(state->buffer_bytes);
+    size_t bytes = (size_t)options->message_bytes;
+    state->in_bytes = bytes < READ_BYTES_MIN ? READ_BYTES_MIN : bytes;
+    if (run_sends(run))
+        state->out = memory_noise(bytes);
+    if (run_receives(run))
+        state->in = memory_noise(state->in_bytes);
     if (!sockets_tcp_open(run, &options->sockets, &state->listener, &state->flows, (size_t)options->flow_count))
         return false;
     for (size_t i = 0; i < state->flows.count; i++) {
-        if (!run->is_active)
+        if (run_receives(run))
             arrivals_begin(&state->arrivals, state->flows.list[i].descriptor);
         if (!sockets_timeout(run, state->flows.list[i].descriptor, block_limit_s))
             return false;
     }
-    return true;
+    return flows_prepare(run, &state->flows, (enum flows_wait)options->wait_by);
 }
 
 /* Of what TCP_INFO says of each flow. */
@@ -125,20 +140,20 @@ static void tcp_stream_first_sent(struct run *run)
                  state->window_before, window);
 }
 
-static enum step tcp_stream_send(struct run *run)
+static uint64_t tcp_stream_due(struct run *run)
+{
+    return run_sends(run) ? 0 : FLOWS_NEVER;
+}
+
+static enum step tcp_stream_put(struct run *run, struct flow *flow, int flags)
 {
     struct tcp_stream *state = run->state;
-    struct flow *flow = flows_next(&state->flows, POLLOUT, block_limit_ms);
-    if (!flow) {
-        run->now_ns = clock_now_ns();
-        return STEP_IDLE;
-    }
-    size_t rest = state->buffer_bytes - flow->offset;
-    ssize_t sent =
-        send(flow->descriptor, state->buffer + flow->offset, rest, MSG_NOSIGNAL | flows_flags(&state->flows));
+    size_t bytes = (size_t)((const struct tcp_stream_options *)run->options)->message_bytes;
+    ssize_t sent = send(flow->descriptor, state->out + flow->sent, bytes - flow->sent, MSG_NOSIGNAL | flags);
+    run->call_count++;
     run->now_ns = clock_now_ns();
     if (sent < 0) {
-        flow->ready = false;
+        flow->writable = false;
         if (errno == EAGAIN || errno == EINTR)
             return STEP_IDLE;
         fail(&run->failure, EXIT_PEER, "send: the peer is gone (%s)", fail_errno_name(errno));
@@ -147,40 +162,34 @@ static enum step tcp_stream_send(struct run *run)
     if (!run->sent_bytes)
         tcp_stream_first_sent(run);
     run->sent_bytes += (uint64_t)sent;
-    flow->bytes += (uint64_t)sent;
-    flow->offset += (size_t)sent;
-    if (flow->offset < state->buffer_bytes)
-        return STEP_IDLE;
-    flow->offset = 0;
+    flow->sent += (size_t)sent;
+    if (flow->sent < bytes)
+        return STEP_MOVED;
+    flow->sent = 0;
     run->sent_count++;
     return STEP_OPERATION;
 }
 
-static enum step tcp_stream_receive(struct run *run)
+/* The first read has the kernel's stamp of its arrival. */
+static ssize_t tcp_stream_read(struct run *run, struct flow *flow, int flags, uint64_t *stamp_ns)
 {
     struct tcp_stream *state = run->state;
-    if (run->peer_stopped && !state->stop_ns) {
-        state->stop_ns = state->last_ns;
-        state->stop_bytes = state->received_bytes;
-    }
-    if (run->peer_stopped && state->received_bytes >= run->peer_sent_bytes)
-        return STEP_DONE;
+    run->call_count++;
+    if (!state->first_ns)
+        return arrivals_receive(&state->arrivals, flow->descriptor, state->in, state->in_bytes, flags, &run->now_ns,
+                                stamp_ns);
+    ssize_t got = recv(flow->descriptor, state->in, state->in_bytes, flags);
+    run->now_ns = clock_now_ns();
+    return got;
+}
+
+static enum step tcp_stream_get(struct run *run, struct flow *flow, int flags)
+{
+    struct tcp_stream *state = run->state;
     uint64_t stamp_ns = 0;
-    ssize_t got;
-    struct flow *flow = flows_next(&state->flows, POLLIN, block_limit_ms);
-    if (!flow) {
-        run->now_ns = clock_now_ns();
-        return STEP_IDLE;
-    }
-    if (state->first_ns) {
-        got = recv(flow->descriptor, state->buffer, state->buffer_bytes, flows_flags(&state->flows));
-        run->now_ns = clock_now_ns();
-    } else {
-        got = arrivals_receive(&state->arrivals, flow->descriptor, state->buffer, state->buffer_bytes,
-                               flows_flags(&state->flows), &run->now_ns, &stamp_ns);
-    }
+    ssize_t got = tcp_stream_read(run, flow, flags, &stamp_ns);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
-        flow->ready = false;
+        flow->readable = false;
         return STEP_IDLE;
     }
     if (got <= 0) {
@@ -195,41 +204,75 @@ static enum step tcp_stream_receive(struct run *run)
     flow->bytes += (uint64_t)got;
     state->received_bytes += (uint64_t)got;
     run_arrived(run, run->now_ns, (double)got);
-    return STEP_OPERATION;
+    return run->both_send ? STEP_MOVED : STEP_OPERATION;
 }
 
+static bool tcp_stream_all_here(struct run *run)
+{
+    struct tcp_stream *state = run->state;
+    if (run->peer_stopped && !state->stop_ns) {
+        state->stop_ns = state->last_ns;
+        state->stop_bytes = state->received_bytes;
+    }
+    return run->peer_stopped && state->received_bytes >= run->peer_sent_bytes;
+}
+
+/* The message under way at the stop stays a part of one: the next phase begins with a new one. */
 static enum step tcp_stream_step(struct run *run)
 {
-    return run->is_active ? tcp_stream_send(run) : tcp_stream_receive(run);
+    static const struct flow_events sender = {tcp_stream_due, tcp_stream_put, NULL},
+                                    receiver = {tcp_stream_due, tcp_stream_put, tcp_stream_get};
+    struct tcp_stream *state = run->state;
+    if (run_receives(run) && tcp_stream_all_here(run))
+        return STEP_DONE;
+    return flows_step(run, &state->flows, run_receives(run) ? &receiver : &sender);
 }
 
-static void tcp_stream_report(struct run *run)
+static void tcp_stream_report_sender(struct run *run)
 {
     const struct tcp_stream *state = run->state;
-    const struct tcp_stream_options *options = run->options;
     struct tcp_stream_metrics *metrics = run->metrics;
-    socket_options_granted(run, state->flows.list[0].descriptor, &options->sockets, SOCK_STREAM);
-    if (run->is_active) {
-        metrics->sent_count = (double)run->sent_count;
-        metrics->sent_bytes = (double)run->sent_bytes;
-        metrics->sent_bps = (double)run->sent_bytes * 8e9 / (double)(run->phase_end_ns - run->phase_start_ns);
-        metrics->retransmit_count = sum_of(&state->flows, tcp_info_retransmits) - state->retransmits_before;
-        metrics->tcp_round_trip_ns = sum_of(&state->flows, tcp_info_round_trip_ns) / (double)state->flows.count;
+    bool back = run->both_send && run->is_server;
+    double again = sum_of(&state->flows, tcp_info_retransmits) - state->retransmits_before;
+    *(back ? &metrics->return_sent_bytes : &metrics->sent_bytes) = (double)run->sent_bytes;
+    *(back ? &metrics->return_retransmit_count : &metrics->retransmit_count) = again;
+    if (back)
         return;
-    }
-    metrics->received_bytes = (double)state->received_bytes;
+    metrics->sent_count = (double)run->sent_count;
+    metrics->sent_bps = (double)run->sent_bytes * 8e9 / (double)(run->sent_end_ns - run->phase_start_ns);
+    metrics->tcp_round_trip_ns = sum_of(&state->flows, tcp_info_round_trip_ns) / (double)state->flows.count;
+}
+
+static void tcp_stream_report_receiver(struct run *run)
+{
+    const struct tcp_stream *state = run->state;
+    struct tcp_stream_metrics *metrics = run->metrics;
+    bool back = run->both_send && !run->is_server;
+    *(back ? &metrics->return_received_bytes : &metrics->received_bytes) = (double)state->received_bytes;
     run_ramp(run);
-    if (state->flows.count > 1)
+    if (state->flows.count > 1 && !back)
         metrics->flow_fairness_ratio = flows_fairness(&state->flows);
     /* The last flows to end, and what they send again, leave the line idle: not the time of the stream. */
     bool until_stop = state->stop_bytes > state->first_bytes + state->received_bytes / 2;
     uint64_t bytes = (until_stop ? state->stop_bytes : state->received_bytes) - state->first_bytes;
     uint64_t last_ns = until_stop ? state->stop_ns : state->last_ns;
     if (bytes && last_ns > state->first_ns)
-        metrics->throughput_bps = (double)bytes * 8e9 / (double)(last_ns - state->first_ns);
+        *(back ? &metrics->return_throughput_bps : &metrics->throughput_bps) =
+            (double)bytes * 8e9 / (double)(last_ns - state->first_ns);
     else
         run_invalid(run, "too short: the receiver read %s; raise duration_s or operation_count_max",
                     state->first_ns ? "only once" : "nothing");
+}
+
+static void tcp_stream_report(struct run *run)
+{
+    const struct tcp_stream *state = run->state;
+    const struct tcp_stream_options *options = run->options;
+    socket_options_granted(run, state->flows.list[0].descriptor, &options->sockets, SOCK_STREAM);
+    if (run->is_active || run->both_send)
+        tcp_stream_report_sender(run);
+    if (run_receives(run))
+        tcp_stream_report_receiver(run);
 }
 
 static void tcp_stream_close(struct run *run)
@@ -238,12 +281,13 @@ static void tcp_stream_close(struct run *run)
     if (state->listener > 0)
         close(state->listener);
     flows_close(&state->flows);
-    free(state->buffer);
+    free(state->out);
+    free(state->in);
 }
 
 const struct kernel kernel_tcp_stream = {
     .name = "tcp_stream",
-    .summary = "throughput of TCP, one way, over one connection or many",
+    .summary = "throughput of TCP over one connection or many, one way or both at once",
     .method =
         "The sender calls send() with message_bytes until duration_s is over; the receiver reads until it has every "
         "byte that the sender says, on the control channel, it sent. The rate is the receiver's: bytes after its "
@@ -254,6 +298,7 @@ const struct kernel kernel_tcp_stream = {
     .metrics = METRIC_TABLE(metric_rows, struct tcp_stream_metrics),
     .state_bytes = sizeof(struct tcp_stream),
     .server_sends = tcp_stream_server_sends,
+    .both_send = tcp_stream_both_send,
     .listen = tcp_stream_listen,
     .open = tcp_stream_open,
     .begin = tcp_stream_begin,

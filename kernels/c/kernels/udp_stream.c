@@ -1,6 +1,6 @@
-/* udp_stream: numbered, stamped datagrams at a set rate, one way; what arrived is counted at the receiver. */
+/* udp_stream: numbered, stamped datagrams at a set rate; what arrived is counted at the receiver. */
 #include "base/sequence.h"
-#include "kernels/arrival.h"
+#include "kernels/packets.h"
 #include "kernels/sockets.h"
 
 #include <errno.h>
@@ -11,30 +11,33 @@
 
 static const double block_limit_s = 0.02;
 static const uint64_t debt_limit_ns =
-    10000000;                                  /* a sender that was held up longer does not make up for it in a burst */
-static const double never_ns = 1e18;           /* some 30 years */
-static const uint64_t nap_limit_ns = 50000000; /* between looks at the control channel */
+    10000000;                        /* a sender that was held up longer does not make up for it in a burst */
+static const double never_ns = 1e18; /* some 30 years */
 
-static const char *const directions[] = {"client_to_server", "server_to_client", NULL};
 static const char *const pacings[] = {"sleep", "spin", NULL};
-enum { PACING_SLEEP };
+enum { PACING_SPIN = 1 };
 
 struct udp_stream_options {
     struct common_options common;
-    int64_t message_bytes, direction, pacing;
+    int64_t message_bytes, direction, flow_count, wait_by, pacing;
     double rate_bps, settle_s;
+    struct packet_settings packets;
     struct socket_settings sockets;
 };
 
 static const struct option_row option_rows[] = {
-    OPTION_INTEGER_ROW(struct udp_stream_options, message_bytes, 1452, DATAGRAM_HEAD_BYTES, 65507,
+    OPTION_INTEGER_ROW(struct udp_stream_options, message_bytes, 1452, DATAGRAM_HEAD_BYTES, DATAGRAM_BYTES_MAX,
                        "payload of one datagram, its first 16 bytes number and stamp; 1452 fits 1500 bytes with IPv6"),
-    OPTION_CHOICE_ROW(struct udp_stream_options, direction, directions, "which end sends"),
+    OPTION_CHOICE_ROW(struct udp_stream_options, direction, flows_directions, "which end sends"),
+    OPTION_INTEGER_ROW(struct udp_stream_options, flow_count, 1, 1, FLOWS_MAX,
+                       "pairs of ports that datagrams go between, in turn, served by one thread of each end"),
+    OPTION_ROW_WAIT(struct udp_stream_options),
     OPTION_NUMBER_ROW(struct udp_stream_options, rate_bps, 1e9, 0, 1e13,
-                      "payload bits per second that the sender aims at; 0: as fast as it can"),
+                      "payload bits per second that the sender aims at, over all flows; 0: as fast as it can"),
     OPTION_CHOICE_ROW(
         struct udp_stream_options, pacing, pacings,
         "how the sender waits for the next datagram's time: sleep (bursts of some 60 us) or spin (a core)"),
+    OPTION_ROWS_PACKETS(struct udp_stream_options),
     OPTION_ROWS_COMMON(struct udp_stream_options),
     OPTION_NUMBER_ROW(struct udp_stream_options, settle_s, 0.2, 0.001, 10,
                       "silence after the stop after which what is missing is lost"),
@@ -43,128 +46,198 @@ static const struct option_row option_rows[] = {
 /* The system's receive buffer is often 208 KiB, which loses datagrams in the host. */
 static const struct option_default option_defaults[] = {{"receive_buffer_bytes", 4194304}, {NULL, 0}};
 
-struct udp_stream_metrics {
-    struct common_metrics common;
+/* What one direction brought. */
+struct udp_way {
     double throughput_bps, sent_bps, sent_count, received_count, lost_count, lost_ratio, reordered_count,
         duplicate_count, socket_drop_count, jitter_ns, pacing_slip_count, pacing_late_max_ns;
 };
 
+struct udp_stream_metrics {
+    struct common_metrics common;
+    struct udp_way way, back;
+    double flow_fairness_ratio;
+};
+
+#define WAY_ROW(name, field, better, help) {name, better, offsetof(struct udp_stream_metrics, field), help}
+
 static const struct metric_row metric_rows[] = {
-    METRIC_ROW(struct udp_stream_metrics, throughput_bps, BETTER_HIGHER,
-               "payload bits per second at the receiver, each datagram once, from its first arrival to its last (as "
-               "the kernel stamped them)"),
-    METRIC_ROW(struct udp_stream_metrics, sent_bps, BETTER_NONE,
-               "payload bits per second that the sender's socket took"),
-    METRIC_ROW(struct udp_stream_metrics, sent_count, BETTER_NONE, "datagrams sent"),
-    METRIC_ROW(struct udp_stream_metrics, received_count, BETTER_NONE, "datagrams received, each once"),
-    METRIC_ROW(struct udp_stream_metrics, lost_count, BETTER_LOWER, "datagrams sent that never arrived"),
-    METRIC_ROW(struct udp_stream_metrics, lost_ratio, BETTER_LOWER, "lost_count over sent_count"),
-    METRIC_ROW(struct udp_stream_metrics, reordered_count, BETTER_LOWER,
-               "datagrams that came after one with a higher number"),
-    METRIC_ROW(struct udp_stream_metrics, duplicate_count, BETTER_LOWER, "datagrams that came again"),
-    METRIC_ROW(struct udp_stream_metrics, socket_drop_count, BETTER_LOWER,
-               "datagrams that the receiver's full socket buffer refused (SO_MEMINFO): lost in the host"),
-    METRIC_ROW(struct udp_stream_metrics, jitter_ns, BETTER_LOWER,
-               "mean change of transit time between datagrams that arrive one after the other (RFC 3550's D), up to "
-               "the kernel's stamp"),
-    METRIC_ROW(struct udp_stream_metrics, pacing_slip_count, BETTER_LOWER,
-               "times the sender fell over 10 ms behind its rate and let that time go"),
-    METRIC_ROW(struct udp_stream_metrics, pacing_late_max_ns, BETTER_LOWER,
-               "the most that a datagram left after it was due; up to 10 ms are made up for in a burst"),
+    WAY_ROW("throughput_bps", way.throughput_bps, BETTER_HIGHER,
+            "payload bits per second at the receiver, each datagram once, from its first arrival to its last (as the "
+            "kernel stamped them)"),
+    WAY_ROW("sent_bps", way.sent_bps, BETTER_NONE, "payload bits per second that the sender's socket took"),
+    WAY_ROW("sent_count", way.sent_count, BETTER_NONE, "datagrams sent"),
+    WAY_ROW("received_count", way.received_count, BETTER_NONE, "datagrams received, each once"),
+    WAY_ROW("lost_count", way.lost_count, BETTER_LOWER, "datagrams sent that never arrived"),
+    WAY_ROW("lost_ratio", way.lost_ratio, BETTER_LOWER, "lost_count over sent_count"),
+    WAY_ROW("reordered_count", way.reordered_count, BETTER_LOWER,
+            "datagrams that came after one of their flow with a higher number"),
+    WAY_ROW("duplicate_count", way.duplicate_count, BETTER_LOWER, "datagrams that came again"),
+    WAY_ROW(
+        "socket_drop_count", way.socket_drop_count, BETTER_LOWER,
+        "datagrams that the receiver's full socket buffer refused (SO_MEMINFO): lost in the host; left out with gro, "
+        "where the system counts merged messages"),
+    WAY_ROW("jitter_ns", way.jitter_ns, BETTER_LOWER,
+            "mean change of transit time between datagrams of a flow that arrive one after the other (RFC 3550's D), "
+            "up to the kernel's stamp; left out with gro, which stamps many at once"),
+    WAY_ROW("pacing_slip_count", way.pacing_slip_count, BETTER_LOWER,
+            "times the sender fell over 10 ms behind its rate and let that time go"),
+    WAY_ROW("pacing_late_max_ns", way.pacing_late_max_ns, BETTER_LOWER,
+            "the most that a datagram left after it was due; up to 10 ms are made up for in a burst"),
+    WAY_ROW("flow_fairness_ratio", flow_fairness_ratio, BETTER_HIGHER,
+            "Jain's index of what the flows brought: 1 when all brought the same; left out with one flow"),
+    WAY_ROW("return_throughput_bps", back.throughput_bps, BETTER_HIGHER,
+            "with direction both: throughput_bps from the server to the client, the other metrics are the client's "
+            "datagrams"),
+    WAY_ROW("return_sent_bps", back.sent_bps, BETTER_NONE,
+            "with direction both: payload bits per second that the server's socket took"),
+    WAY_ROW("return_sent_count", back.sent_count, BETTER_NONE, "with direction both: datagrams that the server sent"),
+    WAY_ROW("return_received_count", back.received_count, BETTER_NONE,
+            "with direction both: datagrams that the client received, each once"),
+    WAY_ROW("return_lost_count", back.lost_count, BETTER_LOWER,
+            "with direction both: the server's datagrams that never arrived"),
+    WAY_ROW("return_lost_ratio", back.lost_ratio, BETTER_LOWER, "return_lost_count over return_sent_count"),
+    WAY_ROW("return_socket_drop_count", back.socket_drop_count, BETTER_LOWER,
+            "with direction both: datagrams that the client's full socket buffer refused"),
     METRIC_ROWS_COMMON(struct udp_stream_metrics),
+    METRIC_ROWS_CALLS(struct udp_stream_metrics),
+};
+
+/* Receiver, of one flow. */
+struct udp_arrivals {
+    struct sequence sequence;
+    double transit_before_ns;
+    bool any;
 };
 
 struct udp_stream {
-    int descriptor;
-    uint8_t *buffer;
+    int listener;
+    struct flows flows;
+    struct packets packets;
     size_t bytes;
     double gap_ns;      /* sender: between datagrams; 0: none */
     uint64_t origin_ns; /* sender: when number 0 is due */
-    uint64_t slip_count;
-    struct sequence sequence; /* receiver */
+    uint64_t slip_count, late_max_ns;
+    struct udp_arrivals *arrived; /* receiver: of each flow */
     struct arrivals arrivals;
-    uint64_t first_ns, last_ns, stop_ns, read_ns, late_max_ns;
-    double transit_before_ns, transit_change_sum_ns, drops_before;
+    uint64_t unique_count, first_ns, last_ns, stop_ns, read_ns;
+    double transit_change_sum_ns, drops_before;
+    uint64_t transit_change_count;
 };
 
 static bool udp_stream_server_sends(const void *options)
 {
-    return ((const struct udp_stream_options *)options)->direction == 1;
+    return ((const struct udp_stream_options *)options)->direction == SERVER_TO_CLIENT;
+}
+
+static bool udp_stream_both_send(const void *options)
+{
+    return ((const struct udp_stream_options *)options)->direction == BOTH_WAYS;
 }
 
 static bool udp_stream_listen(struct run *run)
 {
     struct udp_stream *state = run->state;
     const struct udp_stream_options *options = run->options;
-    return sockets_udp_listen(run, &options->sockets, &state->descriptor);
+    return sockets_udp_listen(run, &options->sockets, &state->listener);
 }
 
 static bool udp_stream_open(struct run *run)
 {
     struct udp_stream *state = run->state;
     const struct udp_stream_options *options = run->options;
+    struct flows *flows = &state->flows;
     state->bytes = (size_t)options->message_bytes;
-    state->buffer = memory_noise(state->bytes + 1); /* one more, so that a longer datagram shows */
+    packets_new(&state->packets, &options->packets, state->bytes);
     if (options->rate_bps > 0)
         state->gap_ns = (double)state->bytes * 8e9 / options->rate_bps;
+    flows->spin_to_due = options->pacing == PACING_SPIN;
     prctl(PR_SET_TIMERSLACK, 1UL); /* else every nap is 50 us longer */
-    if (!sockets_udp_open(run, &options->sockets, state->bytes, &state->descriptor))
+    if (!sockets_udp_open(run, &options->sockets, state->bytes, &state->listener, flows, (size_t)options->flow_count))
         return false;
-    if (!run->is_active)
-        arrivals_begin(&state->arrivals, state->descriptor);
-    return sockets_timeout(run, state->descriptor, block_limit_s);
+    state->arrived = memory_new(flows->count, sizeof *state->arrived);
+    for (size_t i = 0; i < flows->count; i++) {
+        int descriptor = flows->list[i].descriptor;
+        if (run_receives(run))
+            arrivals_begin(&state->arrivals, descriptor);
+        if (!packets_socket(run, &state->packets, &options->packets, descriptor, i == 0) ||
+            !sockets_timeout(run, descriptor, block_limit_s))
+            return false;
+    }
+    return flows_prepare(run, flows, (enum flows_wait)options->wait_by);
 }
 
 static void udp_stream_begin(struct run *run)
 {
     struct udp_stream *state = run->state;
-    sequence_clear(&state->sequence);
-    state->origin_ns = state->slip_count = 0;
-    state->first_ns = state->last_ns = state->stop_ns = state->read_ns = state->late_max_ns = 0;
-    state->transit_change_sum_ns = 0;
-    state->drops_before = sockets_drops(state->descriptor);
-}
-
-/* True when the next datagram is due; false after a nap that ended early or was long enough. */
-static bool udp_stream_due(struct run *run)
-{
-    struct udp_stream *state = run->state;
-    const struct udp_stream_options *options = run->options;
-    if (state->gap_ns <= 0)
-        return true;
-    if (!state->origin_ns)
-        state->origin_ns = run->now_ns;
-    double after_ns = fmin(state->gap_ns * (double)run->sent_count, never_ns);
-    uint64_t due_ns = state->origin_ns + (uint64_t)after_ns;
-    if (run->now_ns >= due_ns) {
-        if (run->now_ns - due_ns > state->late_max_ns)
-            state->late_max_ns = run->now_ns - due_ns;
-        if (run->now_ns - due_ns > debt_limit_ns) {
-            state->slip_count++;
-            state->origin_ns += run->now_ns - due_ns;
-        }
-        return true;
+    flows_begin(&state->flows);
+    for (size_t i = 0; i < state->flows.count; i++) {
+        sequence_clear(&state->arrived[i].sequence);
+        state->arrived[i].any = false;
     }
-    if (options->pacing == PACING_SLEEP)
-        clock_sleep_until(due_ns - run->now_ns > nap_limit_ns ? run->now_ns + nap_limit_ns : due_ns);
-    run->now_ns = clock_now_ns();
-    return run->now_ns >= due_ns;
+    state->origin_ns = state->slip_count = state->late_max_ns = 0;
+    state->unique_count = state->first_ns = state->last_ns = state->stop_ns = state->read_ns = 0;
+    state->transit_change_sum_ns = 0;
+    state->transit_change_count = 0;
+    state->drops_before = sockets_drops(&state->flows);
 }
 
-static enum step udp_stream_send(struct run *run)
+static uint64_t udp_stream_due(struct run *run)
 {
     struct udp_stream *state = run->state;
-    if (!udp_stream_due(run))
-        return STEP_IDLE;
-    datagram_write(state->buffer, run->phase, run->sent_count, run->now_ns);
-    ssize_t sent = send(state->descriptor, state->buffer, state->bytes, MSG_NOSIGNAL);
+    if (!run_sends(run))
+        return FLOWS_NEVER;
+    if (state->gap_ns <= 0)
+        return 0;
+    if (!state->origin_ns)
+        state->origin_ns = run->phase_start_ns;
+    return state->origin_ns + (uint64_t)fmin(state->gap_ns * (double)run->sent_count, never_ns);
+}
+
+/* One call goes out late: by how much, and whether that time is let go. */
+static void udp_stream_late(struct run *run)
+{
+    struct udp_stream *state = run->state;
+    uint64_t due_ns = udp_stream_due(run), late_ns = run->now_ns > due_ns ? run->now_ns - due_ns : 0;
+    if (state->gap_ns <= 0)
+        return;
+    if (late_ns > state->late_max_ns)
+        state->late_max_ns = late_ns;
+    if (late_ns > debt_limit_ns) {
+        state->slip_count++;
+        state->origin_ns += late_ns;
+    }
+}
+
+/* As many as one call takes, and operation_count_max still allows. */
+static size_t udp_stream_count(const struct run *run)
+{
+    const struct udp_stream *state = run->state;
+    uint64_t limit = run->phase == PHASE_MEASURE ? (uint64_t)run_common(run)->operation_count_max : 0;
+    size_t room = packets_room(&state->packets);
+    return limit && run->sent_count + room > limit && run->sent_count < limit ? (size_t)(limit - run->sent_count)
+                                                                              : room;
+}
+
+static enum step udp_stream_put(struct run *run, struct flow *flow, int flags)
+{
+    struct udp_stream *state = run->state;
+    size_t count = udp_stream_count(run);
+    udp_stream_late(run);
+    for (size_t i = 0; i < count; i++)
+        datagram_write(packets_at(&state->packets, i), run->phase, flow->count + i, run->now_ns);
+    ssize_t sent = packets_send(&state->packets, flow->descriptor, count, flags);
     int error = errno;
+    run->call_count++;
     run->now_ns = clock_now_ns();
-    if (sent == (ssize_t)state->bytes) {
-        run->sent_count++;
-        run->sent_bytes += state->bytes;
+    if (sent > 0) {
+        flow->count += (uint64_t)sent;
+        run->sent_count += (uint64_t)sent;
+        run->sent_bytes += (uint64_t)sent * state->bytes;
+        run->operation_count += (uint64_t)sent - 1; /* the engine counts one more */
         return STEP_OPERATION;
     }
+    if (error == EAGAIN)
+        flow->writable = false;
     if (error == EAGAIN || error == EINTR || error == ENOBUFS || error == ECONNREFUSED)
         return STEP_IDLE;
     errno = error;
@@ -178,7 +251,7 @@ static bool udp_stream_settled(struct run *run)
     const struct udp_stream_options *options = run->options;
     if (!run->peer_stopped)
         return false;
-    if (state->sequence.unique_count >= run->peer_sent_count)
+    if (state->unique_count >= run->peer_sent_count)
         return true;
     if (!state->stop_ns)
         state->stop_ns = run->now_ns;
@@ -186,68 +259,99 @@ static bool udp_stream_settled(struct run *run)
     return run->now_ns > quiet_since_ns + clock_ns_from_s(options->settle_s);
 }
 
-static void udp_stream_arrived(struct run *run, uint64_t number, uint64_t sent_ns, uint64_t arrived_ns)
+static void udp_stream_arrived(struct run *run, struct flow *flow, uint64_t number, uint64_t sent_ns,
+                               uint64_t arrived_ns)
 {
     struct udp_stream *state = run->state;
-    if (!sequence_add(&state->sequence, number))
+    struct udp_arrivals *arrived = &state->arrived[flow->index];
+    if (!sequence_add(&arrived->sequence, number))
         return;
     /* The clocks of the ends differ by an unknown constant, which falls out of the change. */
     double transit_ns = (double)(int64_t)(arrived_ns - sent_ns);
-    if (state->first_ns)
-        state->transit_change_sum_ns += fabs(transit_ns - state->transit_before_ns);
-    else
+    if (arrived->any) {
+        state->transit_change_sum_ns += fabs(transit_ns - arrived->transit_before_ns);
+        state->transit_change_count++;
+    }
+    arrived->any = true;
+    arrived->transit_before_ns = transit_ns;
+    if (!state->first_ns || arrived_ns < state->first_ns)
         state->first_ns = arrived_ns;
-    state->transit_before_ns = transit_ns;
-    state->last_ns = arrived_ns;
-    state->read_ns = run->now_ns;
-    run_arrived(run, arrived_ns, (double)state->bytes);
+    if (arrived_ns > state->last_ns)
+        state->last_ns = arrived_ns;
+    state->unique_count++;
+    flow->bytes += state->bytes;
 }
 
-static enum step udp_stream_receive(struct run *run)
+static enum step udp_stream_get(struct run *run, struct flow *flow, int flags)
 {
     struct udp_stream *state = run->state;
-    uint64_t number, sent_ns, arrived_ns;
-    if (udp_stream_settled(run))
-        return STEP_DONE;
-    ssize_t got = arrivals_receive(&state->arrivals, state->descriptor, state->buffer, state->bytes + 1, 0,
-                                   &run->now_ns, &arrived_ns);
-    int error = errno;
-    if (got < 0) {
-        if (error == EAGAIN || error == EINTR || error == ECONNREFUSED)
+    struct packet_cursor cursor = {0};
+    struct packet packet;
+    uint64_t number, sent_ns, before = state->unique_count;
+    if (packets_receive(run, &state->packets, flow->descriptor, flags) < 0) {
+        if (errno == EAGAIN)
+            flow->readable = false;
+        if (errno == EAGAIN || errno == EINTR || errno == ECONNREFUSED)
             return STEP_IDLE;
-        errno = error;
         fail_system(&run->failure, "recv");
         return STEP_FAILED;
     }
-    if (got != (ssize_t)state->bytes || datagram_read(state->buffer, &number, &sent_ns) != run->phase)
-        return STEP_IDLE; /* a late token or a datagram of the warm-up */
-    udp_stream_arrived(run, number, sent_ns, arrived_ns);
-    return STEP_OPERATION;
+    while (packets_each(&state->packets, &state->arrivals, run->now_ns, &cursor, &packet)) {
+        if (packet.bytes != state->bytes || datagram_read(packet.data, &number, &sent_ns) != run->phase)
+            continue; /* a late token or a datagram of the warm-up */
+        udp_stream_arrived(run, flow, number, sent_ns, packet.stamp_ns);
+        run_arrived(run, packet.stamp_ns, (double)state->bytes);
+    }
+    if (state->unique_count == before)
+        return STEP_MOVED;
+    state->read_ns = run->now_ns;
+    return run->both_send ? STEP_MOVED : STEP_OPERATION;
 }
 
 static enum step udp_stream_step(struct run *run)
 {
-    return run->is_active ? udp_stream_send(run) : udp_stream_receive(run);
+    static const struct flow_events sender = {udp_stream_due, udp_stream_put, NULL},
+                                    both = {udp_stream_due, udp_stream_put, udp_stream_get};
+    struct udp_stream *state = run->state;
+    if (run_receives(run) && udp_stream_settled(run))
+        return STEP_DONE;
+    return flows_step(run, &state->flows, run_receives(run) ? &both : &sender);
 }
 
-static void udp_stream_report_receiver(struct run *run)
+static void udp_stream_report_receiver(struct run *run, struct udp_way *way)
 {
     const struct udp_stream *state = run->state;
-    const struct sequence *sequence = &state->sequence;
+    double sent = (double)run->peer_sent_count, received = (double)state->unique_count;
     struct udp_stream_metrics *metrics = run->metrics;
-    double sent = (double)run->peer_sent_count, received = (double)sequence->unique_count;
-    metrics->received_count = received;
-    metrics->lost_count = fmax(sent - received, 0);
-    metrics->lost_ratio = sent > 0 ? metrics->lost_count / sent : (double)NAN;
-    metrics->reordered_count = (double)sequence->reordered_count;
-    metrics->duplicate_count = (double)sequence->duplicate_count;
-    metrics->socket_drop_count = sockets_drops(state->descriptor) - state->drops_before;
+    way->received_count = received;
+    way->lost_count = fmax(sent - received, 0);
+    way->lost_ratio = sent > 0 ? way->lost_count / sent : (double)NAN;
+    way->reordered_count = way->duplicate_count = 0;
+    for (size_t i = 0; i < state->flows.count; i++) {
+        way->reordered_count += (double)state->arrived[i].sequence.reordered_count;
+        way->duplicate_count += (double)state->arrived[i].sequence.duplicate_count;
+    }
+    if (!state->packets.merged) /* the system counts messages, whatever was merged into them */
+        way->socket_drop_count = sockets_drops(&state->flows) - state->drops_before;
+    if (state->flows.count > 1 && way == &metrics->way)
+        metrics->flow_fairness_ratio = flows_fairness(&state->flows);
     if (state->last_ns <= state->first_ns) {
         run_invalid(run, "fewer than two datagrams arrived of %.0f sent", sent);
         return;
     }
-    metrics->throughput_bps = (received - 1) * (double)state->bytes * 8e9 / (double)(state->last_ns - state->first_ns);
-    metrics->jitter_ns = state->transit_change_sum_ns / (received - 1);
+    way->throughput_bps = (received - 1) * (double)state->bytes * 8e9 / (double)(state->last_ns - state->first_ns);
+    if (state->transit_change_count && !state->packets.merged)
+        way->jitter_ns = state->transit_change_sum_ns / (double)state->transit_change_count;
+}
+
+static void udp_stream_report_sender(struct run *run, struct udp_way *way)
+{
+    const struct udp_stream *state = run->state;
+    way->sent_count = (double)run->sent_count;
+    way->sent_bps = (double)run->sent_bytes * 8e9 / (double)(run->sent_end_ns - run->phase_start_ns);
+    way->pacing_slip_count = (double)state->slip_count;
+    if (state->gap_ns > 0)
+        way->pacing_late_max_ns = (double)state->late_max_ns;
 }
 
 static void udp_stream_report(struct run *run)
@@ -255,38 +359,38 @@ static void udp_stream_report(struct run *run)
     const struct udp_stream *state = run->state;
     const struct udp_stream_options *options = run->options;
     struct udp_stream_metrics *metrics = run->metrics;
-    socket_options_granted(run, state->descriptor, &options->sockets, SOCK_DGRAM);
-    if (!run->is_active) {
-        udp_stream_report_receiver(run);
-        return;
-    }
-    metrics->sent_count = (double)run->sent_count;
-    metrics->sent_bps = (double)run->sent_bytes * 8e9 / (double)(run->phase_end_ns - run->phase_start_ns);
-    metrics->pacing_slip_count = (double)state->slip_count;
-    if (state->gap_ns > 0)
-        metrics->pacing_late_max_ns = (double)state->late_max_ns;
+    socket_options_granted(run, state->flows.list[0].descriptor, &options->sockets, SOCK_DGRAM);
+    bool back = run->both_send && run->is_server; /* what the server sends, and the client receives */
+    if (run->is_active || run->both_send)
+        udp_stream_report_sender(run, back ? &metrics->back : &metrics->way);
+    if (run_receives(run))
+        udp_stream_report_receiver(run, run->both_send && !run->is_server ? &metrics->back : &metrics->way);
 }
 
 static void udp_stream_close(struct run *run)
 {
     struct udp_stream *state = run->state;
-    if (state->descriptor > 0)
-        close(state->descriptor);
-    free(state->buffer);
+    if (state->listener > 0)
+        close(state->listener);
+    flows_close(&state->flows);
+    packets_free(&state->packets);
+    free(state->arrived);
 }
 
 const struct kernel kernel_udp_stream = {
     .name = "udp_stream",
-    .summary = "rate, loss, reordering and jitter of UDP datagrams, one way",
+    .summary = "rate, loss, reordering and jitter of UDP datagrams, one way or both at once",
     .method =
         "The sender numbers and stamps each datagram and sends it when it is due at rate_bps. The receiver counts "
         "first arrivals, reordered and repeated ones apart; the number sent comes over the control channel, so that "
-        "loss is known exactly. The rate is the receiver's, from its first datagram to its last.",
+        "loss is known exactly. The rate is the receiver's, from its first datagram to its last. Where one call takes "
+        "many datagrams, they leave when the first of them is due.",
     .size_option = "message_bytes",
     .options = OPTION_TABLE_WITH(option_rows, struct udp_stream_options, option_defaults),
     .metrics = METRIC_TABLE(metric_rows, struct udp_stream_metrics),
     .state_bytes = sizeof(struct udp_stream),
     .server_sends = udp_stream_server_sends,
+    .both_send = udp_stream_both_send,
     .listen = udp_stream_listen,
     .open = udp_stream_open,
     .begin = udp_stream_begin,
