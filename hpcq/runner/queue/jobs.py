@@ -183,7 +183,7 @@ def write_job(job: Job, cluster: Cluster, root: str, folder: Path) -> None:
     names = {step.kernel for step in job.steps}
     launch: tuple[str, ...] = ()
     if cluster.mpi is not None and any(kernel(name).needs_mpi for name in names):
-        launch = pair_launch(cluster, job.nodes, f"{root}/{job.folder}/{RANKS}")
+        launch = pair_launch(cluster, (job.client, job.server), f"{root}/{job.folder}/{RANKS}")
         write_text(folder / RANKS, "\n".join(job.nodes) + "\n", synced=False)
     programs = write_programs(folder, [(step.test_no, step.kernel, step.parameters) for step in job.steps], launch)
     context = {**_context(job, cluster, root), "modules": modules_of(cluster, names), "programs": programs and PROGRAMS}
