@@ -14,12 +14,25 @@ from tests.local.local_desk import LocalDesk
 
 pytestmark = [pytest.mark.fast, pytest.mark.skipif(shutil.which("mpicc") is None, reason="no mpicc here")]
 
+#: Two ranks share what may be one core.
+CLUSTER = """name: {name}
+scheduler: local
+nodes: [{name}-a, {name}-b]
+compiler: {{cflags: -O0}}
+mpi: {{compiler: mpicc, launch: mpirun -np 2}}
+environment:
+  OMPI_MCA_btl: "tcp,self"
+  OMPI_MCA_rmaps_base_oversubscribe: 1
+  PRTE_MCA_rmaps_default_mapping_policy: ":oversubscribe"
+  OMPI_MCA_mpi_yield_when_idle: 1
+"""
 SOURCE = REPOSITORY / "tests" / "described" / "ranks.c"
 
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> LocalDesk:
     desk = LocalDesk.at(tmp_path_factory.mktemp("desk"))
+    desk.cluster("tiny", CLUSTER)
     subprocess.run(["mpicc", "-O1", "-o", str(desk.folder / "ranks"), str(SOURCE)], check=True, timeout=120)
     write(desk.folder, RANKS.replace("RANKS", str(desk.folder / "ranks")))
     desk.campaign("{kernel: foreign_ranks}", "{kernel: foreign_ranks, parameters: {program_ends: false}}", more="retries: 0")
