@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from hpcq.definition.files.campaign import read_campaign
 from tests import REPOSITORY
 from tests.lab.campaigns_in_lab import Desk
 from tests.lab.lab_fixture import RunningLab, lab_command
@@ -76,7 +75,7 @@ def test_the_bytes_of_a_foreign_program_crossed_the_interface_of_both_ends(measu
 def test_the_version_of_the_program_is_kept_with_each_result(measured: Desk) -> None:
     rows = measured.rows(
         "SELECT DISTINCT g.value FROM v_granted g JOIN v_results v USING (result_id)"
-        " WHERE g.granted = 'program_version' AND v.kernel = 'iperf3_tcp'"
+        " WHERE g.granted = 'client_program_version' AND v.kernel = 'iperf3_tcp'"
     )
     assert len(rows) == 1
     assert "iperf 3" in rows[0]["value"]
@@ -102,7 +101,3 @@ def test_a_slow_node_is_blamed_from_iperf3_alone(lab6: RunningLab, tmp_path: Pat
     assert {row["kernel"] for row in desk.rows("SELECT DISTINCT kernel FROM v_results")} == {"iperf3_tcp"}
     blamed = json.loads(desk.hpcq("blame", "--json", expect=3).stdout)
     assert blamed["nodes"] == ["alpha-n02"], blamed
-
-
-def test_the_example_can_be_read() -> None:
-    assert {test.kernel for test in read_campaign(REPOSITORY / "campaigns" / "peers.yaml").tests} >= PEERS
