@@ -21,6 +21,9 @@ from hpcq.errors import Exit, HpcqError, of_the_machine
 #: Accepted anywhere, before or after the verb.
 _DEBUG = "--debug"
 
+#: What the script of `hpcq completion` sets when a shell asks.
+_COMPLETE = "_HPCQ_COMPLETE"
+
 #: For the workflow, not for people: no list shows them.
 _INTERNAL = "stage"
 
@@ -75,7 +78,9 @@ _GROUPS = {
         "build": ("run.clusters", "Build the kernels on a cluster."),
         "kernels": ("read.kernels", "List the kernels, what they measure and their parameters."),
         "schedule": ("run.schedule", "Nightly samples and the watcher after maintenance, by timers."),
+        "notify": ("run.notify", "Tell a command of yours about verdicts that changed: mail, chat, ticket."),
         "lab": ("run.lab", "A cluster in a box: two real Slurm clusters on this machine."),
+        "completion": ("run.completion", "Print what completes hpcq's words in bash, zsh or fish."),
         "schema": ("run.clusters", "Print the JSON Schema of campaign or cluster files, for editors."),
     },
     "": {"stage": ("run.stage", "One stage of a run; what the workflow calls.")},
@@ -117,6 +122,10 @@ def run(arguments: Sequence[str]) -> int:
     debug = _DEBUG in arguments
     try:
         words = [word for word in arguments if word != _DEBUG]
+        if _COMPLETE in os.environ:
+            from hpcq.cli.run.completion import complete
+
+            return complete(hpcq, os.environ[_COMPLETE])
         outcome = hpcq.main(args=words, prog_name="hpcq", standalone_mode=False)
         sys.stdout.flush()  # here, and not at exit: a full disk behind it is an error like any other
         return int(outcome) if isinstance(outcome, int) else Exit.OK

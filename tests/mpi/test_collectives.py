@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,7 +34,7 @@ def test_every_operation_gives_each_rank_what_it_should(launched: Launched, oper
 @pytest.mark.parametrize(("ranks", "message_bytes"), [(2, 0), (5, 4), (2, 4 << 20)])
 @pytest.mark.parametrize("operation", ["alltoallv", "reduce_scatter", "iallgather"])
 def test_other_numbers_of_ranks_and_sizes(launched: Launched, operation: str, ranks: int, message_bytes: int) -> None:
-    options = {"operation": operation, "message_bytes": message_bytes, "operation_count_max": 2}
+    options: dict[str, Any] = {"operation": operation, "message_bytes": message_bytes, "operation_count_max": 2}
     done = launched.run("mpi_collective", ranks=ranks, validate="true", **options)
     assert (done.rc, done.line.get("valid")) == (0, True), done.err
     assert done.line["metrics"]["rank_count"] == ranks
@@ -60,7 +61,7 @@ def test_a_wrong_value_at_any_rank_makes_the_result_invalid(
         (2, {"operation": "scan", "message_bytes": 3}, "message_bytes: found 3: allowed for scan: a multiple of 4"),
     ],
 )
-def test_what_it_cannot_do_it_refuses(launched: Launched, ranks: int, options: dict[str, object], said: str) -> None:
+def test_what_it_cannot_do_it_refuses(launched: Launched, ranks: int, options: dict[str, Any], said: str) -> None:
     done = launched.run("mpi_collective", ranks=ranks, **options)
     assert (done.line["valid"], done.line["exit_code"], done.line["error"]["message"]) == (False, 2, said)
 

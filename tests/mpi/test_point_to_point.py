@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,7 +59,7 @@ def test_no_bytes_are_a_size(launched: Launched, kernel: str) -> None:
     ("kernel", "options"), [("mpi_pingpong", {}), ("mpi_pingping", {}), ("mpi_stream", {"call": "blocking"})]
 )
 def test_what_came_otherwise_than_it_was_sent_makes_a_result_invalid(
-    launched: Launched, tmp_path: Path, kernel: str, options: dict[str, object]
+    launched: Launched, tmp_path: Path, kernel: str, options: dict[str, Any]
 ) -> None:
     env = preloaded(launched.mpi, SPOIL, tmp_path / "spoil.so")
     spoilt = launched.run(kernel, message_bytes=1000, env=env, validate="true", **options)

@@ -48,6 +48,9 @@ class Entry:
     started_utc: str | None = None
     ended_utc: str | None = None
     exit_code: int | None = None
+    #: hpcq's arguments to run after each start; its exit code is watched like that of the command.
+    then: tuple[str, ...] = ()
+    then_exit_code: int | None = None
 
     @property
     def period_s(self) -> int:
@@ -122,7 +125,11 @@ def tick(name: str) -> int | None:
         write_json(_path(name), asdict(begun))
         log = _folder() / f"{name}.log"
         done = run_here([sys.executable, "-P", "-m", "hpcq", *entry.words], cwd=Path(entry.folder), output=log)
-        write_json(_path(name), asdict(replace(begun, ended_utc=units.utc_now(), exit_code=done.returncode)))
+        ended = replace(begun, ended_utc=units.utc_now(), exit_code=done.returncode)
+        write_json(_path(name), asdict(ended))
+        if entry.then:
+            after = run_here([sys.executable, "-P", "-m", "hpcq", *entry.then], cwd=Path(entry.folder), output=log)
+            write_json(_path(name), asdict(replace(ended, then_exit_code=after.returncode)))
         return done.returncode
 
 
@@ -151,6 +158,8 @@ def missed(entry: Entry, now: dt.datetime | None = None) -> str | None:
         return f"{word}, though it is due {'every ' if when.is_interval(entry.when) else 'at '}{entry.when}"
     if entry.exit_code in {1, 2}:
         return f"ended with exit code {entry.exit_code}: its output is in {_folder() / entry.name}.log"
+    if entry.then_exit_code:
+        return f"its --then ended with exit code {entry.then_exit_code}: its output is in {_folder() / entry.name}.log"
     return None
 
 
@@ -187,7 +196,7 @@ def log_of(name: str) -> Path:
 def _read(path: Path) -> Entry:
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
-        return Entry(**{**fields, "words": tuple(fields["words"])})
+        return Entry(**{**fields, "words": tuple(fields["words"]), "then": tuple(fields.get("then", ()))})
     except (ValueError, TypeError, KeyError) as error:
         raise HpcqError(f"{path}: is not an entry: {error}", "remove the file, and schedule it again") from error
 
