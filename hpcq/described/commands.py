@@ -41,23 +41,16 @@ def sizes(described: Described, parameters: Mapping[str, ParameterValue]) -> tup
     return _sizes(described, described.sizes, parameters) if described.sizes else ()
 
 
-def same_command(expected: Sequence[str], used: object, *, launched: bool = False) -> bool:
-    """Whether a program was started with these words; what is filled in at run time may be anything.
-
-    launched: the cluster's launcher stands before them.
-    """
-    if not isinstance(used, list) or len(used) < len(expected) or (len(used) > len(expected) and not launched):
+def same_command(expected: Sequence[str], used: object) -> bool:
+    """Whether a program was started with these words; what is filled in at run time may be anything."""
+    if not isinstance(used, list) or len(used) != len(expected):
         return False
-    used = used[len(used) - len(expected) :]
     patterns = (_FILLED.sub(".+", re.escape(word)) for word in expected)
     return all(isinstance(word, str) and re.fullmatch(pattern, word) for pattern, word in zip(patterns, used, strict=True))
 
 
-def programs_text(programs: Sequence[tuple[int, Kernel, Mapping[str, Any]]], launch: Sequence[str] = ()) -> str:
-    """The programs file of a job: test number, kernel and parameters of each. kernels/c/programs/programs.h defines it.
-
-    launch: the words that start two ranks on the job's nodes, before the command of an MPI program.
-    """
+def programs_text(programs: Sequence[tuple[int, Kernel, Mapping[str, Any]]]) -> str:
+    """The programs file of a job: test number, kernel and parameters of each. kernels/c/programs/programs.h defines it."""
     lines = ["programs 1"]
     for test_no, kernel, parameters in programs:
         described = kernel.described
@@ -66,8 +59,7 @@ def programs_text(programs: Sequence[tuple[int, Kernel, Mapping[str, Any]]], lau
         lines += [f"exit_code {code}" for code in described.exit_codes]
         lines += [f"failure_words {words}" for words in described.failure_words]
         lines += [f"version {word}" for word in command(described, described.version, parameters)]
-        launched = launch if described.shape.over_mpi else ()
-        lines += [f"client {word}" for word in (*launched, *command(described, described.command, parameters))]
+        lines += [f"client {word}" for word in command(described, described.command, parameters)]
         server = described.server
         if server is None:
             continue

@@ -71,7 +71,7 @@ def _check_commands(described: Described, outputs: Mapping[str, Any], parameters
     for end, template in templates.items():
         used = _mapping(outputs.get(end)).get("command")
         expected = command(described, template, parameters)
-        if not same_command(expected, used, launched=described.shape.over_mpi):
+        if not same_command(expected, used):
             words = " ".join(map(str, used)) if isinstance(used, list) else "nothing"
             raise UnreadableError(f"{end}: started {words}: planned {' '.join(expected)}")
 

@@ -49,21 +49,6 @@ table: {head: '^# Size', columns: [message_bytes, rate]}
 metrics:
   rate_bps: {better: higher, column: rate, times: 1.0e6, help: the rate}
 """
-RANKS = """
-name: foreign_ranks
-summary: Round trips between two MPI ranks.
-shape: MPI of two ranks
-program: RANKS
-options:
-  message_bytes_max: {type: integer, default: 4, minimum: 1, maximum: 1024, help: the largest size}
-  program_ends: {type: boolean, default: true, help: "false: a program that ends with an exit code"}
-command: "{{ program if program_ends else 'false' }} {{ message_bytes_max }}"
-limit_s: 60
-sizes: {first: 1, last: "{{ message_bytes_max }}"}
-table: {head: '^# Size', columns: [message_bytes, latency_us]}
-metrics:
-  half_round_trip_ns: {better: lower, column: latency_us, times: 1000, help: half of the mean round trip}
-"""
 
 
 def write(folder: Path, text: str) -> Path:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 
 import pytest
 
 from hpcq.definition.files.campaign import read_campaign
+from hpcq.errors import UserError
 from tests import REPOSITORY
 from tests.local.local_desk import LocalDesk
 
@@ -19,6 +21,15 @@ CAMPAIGN = REPOSITORY / "campaigns" / "peers.yaml"
 @pytest.mark.fast
 def test_the_example_can_be_read() -> None:
     assert {test.kernel for test in read_campaign(CAMPAIGN).tests} >= PEERS
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("name", ["osu_latency", "imb_allreduce", "stream"])
+def test_a_program_that_no_job_can_start_is_refused(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "try.yaml"
+    path.write_text(f"name: try\nclusters: [local]\npairs: all\nrepetitions: 1\ntests: [{{kernel: {name}}}]\n")
+    with pytest.raises(UserError, match="a job cannot start it yet: allowed is client and server"):
+        read_campaign(path)
 
 
 @pytest.mark.long

@@ -57,16 +57,12 @@ def described_tests(
 
 
 def _not_here(name: str, shape: Shape, document: Document, place: Place) -> bool:
-    """Complain about a program that no job of this campaign can start."""
-    said = ""
-    if shape is Shape.ONE_NODE:
-        said = f"{name} is a program of one node: a job cannot start it yet: allowed are those of two nodes"
-    elif shape.over_mpi and document.data.get("allocation") == "whole":
-        allowed = "allowed is without `allocation: whole`"
-        said = f"{name} is {shape.value}: not in an allocation of many pairs: {allowed}"
-    if said:
-        document.complain((*place, "kernel"), said)
-    return bool(said)
+    """Complain about a program that no job can start yet."""
+    if shape is Shape.CLIENT_SERVER:
+        return False
+    allowed = f"allowed is {Shape.CLIENT_SERVER.value}"
+    document.complain((*place, "kernel"), f"{name} is {shape.value}: a job cannot start it yet: {allowed}")
+    return True
 
 
 def _gives_size(document: Document, place: Place, option: str) -> bool:

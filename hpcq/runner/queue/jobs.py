@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import random
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -28,11 +27,8 @@ _READY_TIMEOUT_S = 60
 
 #: The file of the foreign programs of a job, in its folder.
 PROGRAMS = "programs.txt"
-#: The nodes of a job's MPI ranks, one a line, in its folder.
-RANKS = "ranks-pair"
 #: Launcher options that give the number of processes, which is two in a line written for a pair.
 _COUNT_FLAGS = {"-n", "-np", "--np", "--n", "--ntasks", "-c"}
-_PLACE = re.compile(r"\{(?:nodes|count|hostfile|client|server)\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +90,12 @@ def played(test_no: int, kernel_name: str, parameters: Mapping[str, Any]) -> dic
     return {"kernel": "program", "parameters": options}
 
 
-def write_programs(folder: Path, tests: Iterable[tuple[int, str, Mapping[str, Any]]], launch: Sequence[str] = ()) -> bool:
-    """Write the file of the foreign programs that these tests start; False if they start none.
-
-    launch: what starts the two ranks of an MPI program.
-    """
+def write_programs(folder: Path, tests: Iterable[tuple[int, str, Mapping[str, Any]]]) -> bool:
+    """Write the file of the foreign programs that these tests start; False if they start none."""
     found = [(test_no, kernel(name), parameters) for test_no, name, parameters in tests]
     foreign = {one[0]: one for one in found if one[1].described is not None}
     if foreign:
-        text = programs_text([foreign[test_no] for test_no in sorted(foreign)], launch)
-        write_text(folder / PROGRAMS, text, synced=False)
+        write_text(folder / PROGRAMS, programs_text([foreign[test_no] for test_no in sorted(foreign)]), synced=False)
     return bool(foreign)
 
 
@@ -111,25 +103,6 @@ def modules_of(cluster: Cluster, names: Iterable[str]) -> tuple[str, ...]:
     """Return the modules of a cluster and of the foreign programs among these kernels, each once."""
     described = (kernel(name).described for name in sorted(set(names)))
     return tuple(dict.fromkeys([*cluster.modules, *(one for found in described if found for one in found.modules)]))
-
-
-def pair_launch(cluster: Cluster, nodes: tuple[str, str], hostfile: str) -> tuple[str, ...]:
-    """Return the words that start one rank on each node of a pair, the client's first, from a process on the client.
-
-    The same lines as on_nodes_mpi in templates/, without a shell. hostfile: its path on the cluster.
-    """
-    assert cluster.mpi is not None  # noqa: S101 - the caller has looked
-    client, server = nodes
-    known = {"{nodes}": f"{client},{server}", "{count}": "2", "{hostfile}": hostfile, "{client}": client, "{server}": server}
-    words = tuple(_PLACE.sub(lambda place: known[place[0]], word) for word in counted(cluster.mpi.launch))
-    if words[0] == "srun":
-        # What srun tells its own tasks would be options of the srun that one of them starts.
-        told = ("NNODES", "JOB_NUM_NODES", "NTASKS", "NPROCS", "NTASKS_PER_NODE", "TASKS_PER_NODE", "DISTRIBUTION", "CPU_BIND")
-        unset = [word for name in told for word in ("-u", f"SLURM_{name}")]
-        options = ("--overlap", "--ntasks=2", "--distribution=arbitrary", "--mem=0", "--cpu-bind=quiet,none", "--input=none")
-        return ("env", *unset, f"SLURM_HOSTFILE={hostfile}", *words, *options, "--")
-    root = ("OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1") if cluster.scheduler == "local" else ()
-    return ("env", "-u", "HPCQ_NODE", *root, *words)
 
 
 def all_steps(plan: Plan, pair_index: int = 0) -> frozenset[StepKey]:
@@ -181,11 +154,7 @@ def make_job(plan: Plan, pair_index: int, attempt_no: int, missing: frozenset[St
 def write_job(job: Job, cluster: Cluster, root: str, folder: Path) -> None:
     """Write job.json and job.sh into `folder`; `root` is the run's folder on the cluster."""
     names = {step.kernel for step in job.steps}
-    launch: tuple[str, ...] = ()
-    if cluster.mpi is not None and any(kernel(name).needs_mpi for name in names):
-        launch = pair_launch(cluster, (job.client, job.server), f"{root}/{job.folder}/{RANKS}")
-        write_text(folder / RANKS, "\n".join(job.nodes) + "\n", synced=False)
-    programs = write_programs(folder, [(step.test_no, step.kernel, step.parameters) for step in job.steps], launch)
+    programs = write_programs(folder, [(step.test_no, step.kernel, step.parameters) for step in job.steps])
     context = {**_context(job, cluster, root), "modules": modules_of(cluster, names), "programs": programs and PROGRAMS}
     script = render(describe(cluster.scheduler).head_template, context)
     write_folder(folder, {"format": 1, **asdict(job)}, script)

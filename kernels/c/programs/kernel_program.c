@@ -109,8 +109,6 @@ static bool program_listen(struct run *run)
     struct program_state *state = run->state;
     if (!program_known(run) || !program_port(run))
         return false;
-    if (!state->foreign.server.count)
-        return true; /* a launcher at the client starts its ranks on both nodes: this end takes evidence */
     foreign_version(&state->foreign, &state->version);
     return program_start(run, &state->foreign.server) && program_ready(run);
 }
@@ -178,11 +176,9 @@ static void program_report(struct run *run)
     double used_s = (double)(user->tv_sec + system->tv_sec) + (double)(user->tv_usec + system->tv_usec) / 1e6,
            elapsed_s = (double)(run->phase_end_ns - run->phase_start_ns) / 1e9;
     struct text json = {0};
-    /* Ours only waited: the program's own time is what counts. Of ranks, only their launcher's time is known here. */
+    /* Ours only waited: the program's own time is what counts. */
     *(run->is_server ? &common->server_cpu_ratio : &common->client_cpu_ratio) =
-        elapsed_s > 0 && state->child.ended && state->foreign.server.count ? used_s / elapsed_s : (double)NAN;
-    if (!state->child.pid)
-        return;
+        elapsed_s > 0 && state->child.ended ? used_s / elapsed_s : (double)NAN;
     child_json(&state->child, &state->command, state->version.length ? text_string(&state->version) : NULL, &json);
     notes_add(&run->outputs, run->is_server ? "server" : "client", text_string(&json));
     text_free(&json);
