@@ -74,6 +74,8 @@ class Job:
     delivered: bool = True
     process: subprocess.Popen[bytes] | None = None
     tasks: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    #: The node of each task.
+    task_nodes: list[str] = field(default_factory=list)
 
     @property
     def native_id(self) -> str:
