@@ -55,12 +55,12 @@ check: setup ## Lint, format, types, generated files
 	$(BIN)/mypy
 	cd lab && ../$(BIN)/mypy --strict .
 	$(BIN)/python -m tools.shell_scripts
-	$(BIN)/clang-format --dry-run --Werror kernels/c/*.c kernels/c/*/*.[ch] tests/c/*.[ch] tests/fuzz/*.c lab/*.c
+	$(BIN)/clang-format --dry-run --Werror kernels/c/*.c kernels/c/*/*.[ch] tests/c/*.[ch] tests/fuzz/*.c bench/kernels/*.c lab/*.c
 
 format: setup ## Format Python and C
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
-	$(BIN)/clang-format -i kernels/c/*.c kernels/c/*/*.[ch] tests/c/*.[ch] tests/fuzz/*.c lab/*.c
+	$(BIN)/clang-format -i kernels/c/*.c kernels/c/*/*.[ch] tests/c/*.[ch] tests/fuzz/*.c bench/kernels/*.c lab/*.c
 
 describe: ## Write kernels/describe/*.json from the programs
 	$(MAKE) -C kernels/c describe OUT=$(CURDIR)/kernels/describe
@@ -77,6 +77,11 @@ docs: setup ## Write the generated parts of docs/ and the index of descriptions,
 bench: setup ## Measure against the public tools; writes bench/results/
 	@code=0; for one in $(filter-out bench/harness.py bench/pictures.py,$(wildcard bench/*.py)); do \
 		echo "== $$one"; $(BIN)/python $$one || code=1; done; exit $$code
+
+bench-kernels: setup ## The socket kernels against iperf3, nuttcp, sockperf, qperf, NetPIPE and a bare loop (CELL=..., IDLE=free|held)
+	@tools/packages bench
+	$(BIN)/python bench/kernels/snapshot.py
+	$(BIN)/python bench/kernels/peers.py $(foreach cell,$(CELL),--cell $(cell)) $(foreach idle,$(IDLE),--idle $(idle))
 
 lock: setup ## Resolve requirements.lock again (versions and hashes, no addresses)
 	$(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --extra dev pyproject.toml -o requirements.lock

@@ -21,6 +21,11 @@ def is_node_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
+def names_several(text: str) -> bool:
+    """Whether a text that hpcq wrote lists nodes: the others of a set that ran a test together."""
+    return "[" in text or "," in text
+
+
 def expand(text: str) -> list[str]:
     """All names in a list of names and ranges. Raises ValueError `FOUND: ALLOWED`."""
     names: list[str] = []

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hpcq.analysis import pair_values
-from hpcq.analysis.series_outcomes import SeriesOutcome, outcomes_in
+from hpcq.analysis.series_outcomes import SeriesOutcome, of_pairs, outcomes_in
 from hpcq.kernels import Better
 from hpcq.localisation import PairTable
 from hpcq.store.database import Connection
@@ -67,7 +67,7 @@ def tables_of(database: Connection, names: Sequence[str], cluster: str | None, g
     place = pair_values.cluster_of(database, names, cluster)
     leaves = groups if groups is not None else leaves_of(database, place)
     run_ids = [pair_values.run_id_of(database, name) for name in names]
-    series = outcomes_in(database, run_ids, cluster=place)
+    series = of_pairs(outcomes_in(database, run_ids, cluster=place))
     labels = pair_values.names_of_tests(database, run_ids)
     by_test: dict[str, list[SeriesOutcome]] = {}
     for one in series:

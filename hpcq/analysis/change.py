@@ -69,18 +69,33 @@ class Explained:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What was found about many series, and how many of them could be judged.
+    """What was found about many series, and which of them could be judged.
 
-    changes: levels that moved, or might have, and series that are gone. judged_count: series with enough points.
-    too_few: series with points, but fewer than can show a change. empty_count: series with no points in the stretch.
-    judged_ids: the judged series.
+    changes: levels that moved, or might have, and series that are gone. judged_ids: series with enough points.
+    too_few: series with points, but fewer than can show a change. missing: planned in the stretch, and no point there.
+    idle: nothing was planned in the stretch, or it has nothing to be compared with.
     """
 
     changes: list[Changed]
-    judged_count: int
-    too_few_count: int
-    empty_count: int
-    judged_ids: frozenset[int] = frozenset()
+    judged_ids: frozenset[int]
+    too_few: tuple[SeriesRow, ...] = ()
+    missing: tuple[SeriesRow, ...] = ()
+    idle: tuple[SeriesRow, ...] = ()
+
+    @property
+    def judged_count(self) -> int:
+        """Series with enough points."""
+        return len(self.judged_ids)
+
+    @property
+    def too_few_count(self) -> int:
+        """Series with too few points."""
+        return len(self.too_few)
+
+    @property
+    def empty_count(self) -> int:
+        """Series without a point in the stretch."""
+        return len(self.missing) + len(self.idle)
 
     @property
     def series_count(self) -> int:

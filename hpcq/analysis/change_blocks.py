@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from hpcq import nodelist
 from hpcq.analysis.change import Explained
 from hpcq.sorting import natural
 from hpcq.store.history import SeriesRow
@@ -153,6 +154,8 @@ def _largest(left: Sequence[Explained], judged: Sequence[SeriesRow], groups: Gro
 def _things(kind: str, row: SeriesRow, groups: Groups) -> Iterable[str]:
     if kind == "cluster":
         return [row.cluster]
+    if nodelist.names_several(row.server):
+        return ()  # all of a set run a collective: a slow one names no node, the pairs of its nodes do
     if kind == "node":
         return {row.client, row.server}
     if kind == "link":

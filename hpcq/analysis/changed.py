@@ -15,7 +15,7 @@ import numpy as np
 from hpcq.analysis import change_context
 from hpcq.analysis.bulk_points import SeriesPoints, tracks
 from hpcq.analysis.change import Changed, Explained, Judged
-from hpcq.analysis.gone import gone_since
+from hpcq.analysis.gone import gone_since, planned_in
 from hpcq.analysis.recorded import remembered
 from hpcq.analysis.scatter import histories, scatter_of
 from hpcq.kernels import Better
@@ -49,10 +49,10 @@ def changed(
     found = [_changed(database, named[one.series_id], metrics, one, level) for one, level in zip(joined, judged, strict=True)]
     gone = [] if facts else gone_since(database, rows, metrics, since, against)
     lost = {one.row.series_id for one in gone}
-    empty_count = sum(one.series_id not in new or one.series_id not in old for one in rows if one.series_id not in lost)
     judged_ids = frozenset(lost) | {one for one in named if one in old and one in new}
     kept = [one for one in found if one.row.series_id not in lost]
-    return Judged(kept + gone, len(judged_ids), 0, empty_count, judged_ids)
+    empty = [row for row in rows if row.series_id not in judged_ids]
+    return Judged(kept + gone, judged_ids, (), *_without_points(database, empty, since, set(new), facts))
 
 
 def searched(
@@ -72,15 +72,29 @@ def searched(
     judged = judge_search([_sides(one, metrics[named[one.series_id].kernel], known[one.series_id]) for one in there])
     for one, levels in zip(there, judged, strict=True):
         found += [_changed(database, named[one.series_id], metrics, one, level) for level in levels]
-    gone = [] if facts else gone_since(database, rows, metrics, replace(history, from_utc=since_utc), history)
+    stretch = replace(history, from_utc=since_utc)
+    gone = [] if facts else gone_since(database, rows, metrics, stretch, history)
     lost = {one.row.series_id for one in gone}
     found = [one for one in found if one.row.series_id not in lost]
     found += remembered(database, found, there, named, metrics, since_utc) if not facts else []
     recent = [one for one in there if one.after.any() and one.series_id not in lost]
     enough = {one.series_id for one in recent if len(one.value) >= JUDGED_POINTS_MIN}
-    empty_count = len(rows) - len(lost) - len(recent)
-    judged_ids = frozenset(enough | lost)
-    return Judged(found + gone, len(judged_ids), len(recent) - len(enough), empty_count, judged_ids)
+    seen = {one.series_id for one in recent}
+    too_few = tuple(named[one] for one in named if one in seen - enough)
+    empty = [row for row in rows if row.series_id not in seen | lost]
+    return Judged(found + gone, frozenset(enough | lost), too_few, *_without_points(database, empty, stretch, set(), facts))
+
+
+def _without_points(
+    database: Connection, rows: Sequence[SeriesRow], stretch: Window, seen: set[int], facts: Facts
+) -> tuple[tuple[SeriesRow, ...], tuple[SeriesRow, ...]]:
+    """Split series that cannot be judged: planned in this stretch and not measured there, and all others.
+
+    facts: a result that was never measured has none, so with a condition on them nothing is called planned.
+    """
+    planned = planned_in(database, stretch) - seen if rows and not facts else set()
+    missing = tuple(row for row in rows if row.series_id in planned)
+    return missing, tuple(row for row in rows if row.series_id not in planned)
 
 
 def explained(database: Connection, one: Changed) -> Explained:

@@ -1,5 +1,6 @@
 """Series that were measured and now only fail, which is worse than any value.
 
+planned_in(database, window)   series that a run planned in a stretch, whatever became of them
 lost_in(database, window)      by series, what failed in a stretch or in runs after the last measured result
 gone_since(database, ...)      series that were measured before and have only failed since, as Changed
 """
@@ -44,9 +45,21 @@ class Lost:
         return f"all {len(self.result_ids)} results of {jobs} failed: {reason}{more}"
 
 
-def lost_in(database: Connection, window: Window) -> dict[int, Lost]:
-    """By series_id, what failed or was invalid in this stretch after the series' last measured result there."""
-    conditions, bound = ["x.final = 1", "x.outcome <> 'not_measured'", "t.result_id IS NULL"], {}
+_RESULTS = (
+    "FROM result x JOIN job j ON j.job_id = x.job_id JOIN run_cluster rc ON rc.run_cluster_id = j.run_cluster_id"
+    " JOIN run r ON r.run_id = rc.run_id LEFT JOIN retraction t ON t.result_id = x.result_id"
+)
+
+
+def planned_in(database: Connection, window: Window) -> set[int]:
+    """The series_id of every series with a planned result in this stretch: measured, failed or never run."""
+    condition, bound = _within(window)
+    return {int(row[0]) for row in database.execute(f"SELECT DISTINCT x.series_id {_RESULTS} WHERE {condition}", bound)}
+
+
+def _within(window: Window) -> tuple[str, dict[str, str]]:
+    """The condition for results that count and lie in this stretch, and its values."""
+    conditions, bound = ["x.final = 1", "t.result_id IS NULL"], {}
     if window.from_utc is not None:
         conditions.append(f"{_AT} >= :from_utc")
         bound["from_utc"] = window.from_utc
@@ -55,11 +68,15 @@ def lost_in(database: Connection, window: Window) -> dict[int, Lost]:
         bound["until_utc"] = window.until_utc
     if window.run_ids is not None:
         conditions.append(f"r.run_id IN ({', '.join(str(int(one)) for one in window.run_ids)})")
+    return " AND ".join(conditions), bound
+
+
+def lost_in(database: Connection, window: Window) -> dict[int, Lost]:
+    """By series_id, what failed or was invalid in this stretch after the series' last measured result there."""
+    condition, bound = _within(window)
     rows = database.execute(
-        f"SELECT x.series_id, x.result_id, x.job_id, x.outcome, x.reason, {_AT} AS at_utc FROM result x"
-        " JOIN job j ON j.job_id = x.job_id JOIN run_cluster rc ON rc.run_cluster_id = j.run_cluster_id"
-        " JOIN run r ON r.run_id = rc.run_id LEFT JOIN retraction t ON t.result_id = x.result_id"
-        f" WHERE {' AND '.join(conditions)} AND x.series_id IN (SELECT f.series_id FROM result f"
+        f"SELECT x.series_id, x.result_id, x.job_id, x.outcome, x.reason, {_AT} AS at_utc {_RESULTS}"
+        f" WHERE {condition} AND x.outcome <> 'not_measured' AND x.series_id IN (SELECT f.series_id FROM result f"
         " WHERE f.final = 1 AND f.outcome IN ('invalid', 'failed')) ORDER BY at_utc, x.result_id",
         bound,
     )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpcq.analysis.bulk_points import tracks
-from hpcq.analysis.gone import gone_level, lost_in
+from hpcq.analysis.gone import gone_level, lost_in, planned_in
 from hpcq.analysis.scatter import histories, scatter_of
 from hpcq.kernels import Better
 from hpcq.statistics import JobScatter
@@ -40,11 +40,12 @@ class Pairing:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """only_a, only_b: tests of pairs that the other does not have."""
+    """only_a, only_b: tests of pairs that the other does not have. missing: those of only_a that B planned."""
 
     both: tuple[Pairing, ...]
     only_a: tuple[SeriesRow, ...]
     only_b: tuple[SeriesRow, ...]
+    missing: tuple[SeriesRow, ...] = ()
 
 
 def compare_windows(
@@ -68,7 +69,8 @@ def compare_windows(
     gone = {_key(one.row) for one in pairings}
     sides = [{key: one for key, one in side.items() if key not in gone} for side in sides]
     only = [tuple(one[key][0] for key in sorted(one.keys() - other.keys())) for one, other in (sides, sides[::-1])]
-    return Compared(tuple(pairings), only[0], only[1])
+    planned = {_key(named[one]) for one in planned_in(database, b) if one in named} if only[0] else set()
+    return Compared(tuple(pairings), only[0], only[1], tuple(one for one in only[0] if _key(one) in planned))
 
 
 def _gone(

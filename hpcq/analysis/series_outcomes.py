@@ -9,11 +9,12 @@ beside what was planned and is missing. Values of a pruned run come from its rol
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
+from hpcq.nodelist import names_several
 from hpcq.store.database import Connection
 
 #: Result reasons that only say that the measurement may still come.
@@ -205,3 +206,8 @@ def _names(row: Any) -> tuple[str, str, str, str, str, str, str]:
 def _finished(series_id: int, one: _Series) -> SeriesOutcome:
     jobs = tuple(job.finished() for job in one.jobs.values())
     return SeriesOutcome(series_id, *one.names, jobs, tuple(one.reasons.most_common()))
+
+
+def of_pairs(series: Iterable[SeriesOutcome]) -> list[SeriesOutcome]:
+    """The series of two nodes. What a set of nodes ran together names none of them; their pairs do."""
+    return [one for one in series if not names_several(one.server)]

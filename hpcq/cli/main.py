@@ -9,65 +9,83 @@ import importlib
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
 
 from hpcq import __version__
-from hpcq.cli.options import NoSuchVerb, Verbs
+from hpcq.cli.options import Verbs
 from hpcq.errors import Exit, HpcqError, of_the_machine
 
 #: Accepted anywhere, before or after the verb.
 _DEBUG = "--debug"
 
+#: What the script of `hpcq completion` sets when a shell asks.
+_COMPLETE = "_HPCQ_COMPLETE"
+
 #: For the workflow, not for people: no list shows them.
 _INTERNAL = "stage"
 
-#: verb -> (module, one line for the list of verbs), in the order of the list.
-_VERBS = {
-    "run": ("run.campaigns", "Run a campaign: build, plan, measure, load, report."),
-    "plan": ("run.campaigns", "Show what a campaign would run, where and how long."),
-    "submit": ("run.campaigns", "Start a campaign and return as soon as its first jobs are queued."),
-    "status": ("run.campaigns", "Show how far a run is."),
-    "resume": ("run.campaigns", "Take over a run whose driver ended; queued jobs are adopted."),
-    "cancel": ("run.campaigns", "End a run's jobs; nothing stays queued."),
-    "clean": ("run.clean", "Remove folders of earlier runs from a cluster; shows first which."),
-    "runs": ("read.query", "List the runs in the database, newest first."),
-    "results": ("read.results", "Show results, by run, kernel and pair."),
-    "node": ("read.nodes", "Show all about one node: verdict, measurements, partners, changes, facts."),
-    "nodes": ("read.nodes", "List all nodes: last verdict, last measurement, level beside the others."),
-    "cost": ("read.nodes", "Show what the tests cost: node-hours by month and account."),
-    "show": ("read.show", "Show one result with the evidence of both ends."),
-    "facts": ("read.facts", "Show the facts of a node, and what changed between two times."),
-    "load": ("read.report", "Load a run's files into the database (again)."),
-    "export": ("read.export", "Write a run for other programs: CSV, JSON lines, JUnit, Markdown, Prometheus."),
-    "report": ("read.report", "Write a run's page."),
-    "accept": ("judge.accept", "Test nodes after a maintenance: which may go back to users."),
-    "ledger": ("read.ledger", "Show what acceptances said of nodes, links and groups."),
-    "gate": ("judge.gate", "Propose bounds for gates from history."),
-    "schedule": ("run.schedule", "Nightly samples and the watcher after maintenance, by timers."),
-    "series": ("judge.history", "List the series: what may be compared over time."),
-    "history": ("judge.history", "Show one series over time, with its changes of level."),
-    "regressions": ("judge.regressions", "Say which series got worse, since when, and what differs."),
-    "compare": ("judge.compare", "Compare two runs or stretches of time, pair by pair."),
-    "changes": ("keep.changes", "List recorded changes, and say what you decided about them."),
-    "baseline": ("keep.annotations", "Say which runs are the good state."),
-    "annotate": ("keep.annotations", "Add a note to a run, series, result or node."),
-    "retract": ("keep.annotations", "Declare results bad; they stay, but count no more."),
-    "event": ("keep.annotations", "Write down what happened to machines."),
-    "db": ("keep.db", "Look after the database: check, merge, prune, groups."),
-    "sql": ("read.query", "Run a SELECT on the database, which it cannot change."),
-    "doctor": ("run.doctor", "Say what is wrong here: schedules, unfinished runs, database, disk."),
-    "kernels": ("read.kernels", "List the kernels, what they measure and their parameters."),
-    "detect": ("judge.detect", "Find change points in any CSV, or test before against after."),
-    "blame": ("judge.blame", "Find the slow node, link or group in pair results, and the pairs that would tell."),
-    "build": ("run.clusters", "Build the kernels on a cluster."),
-    "cluster": ("run.clusters", "List clusters, and check what one of them has."),
-    "lab": ("run.lab", "A cluster in a box: two real Slurm clusters on this machine."),
-    "schema": ("run.clusters", "Print the JSON Schema of campaign or cluster files, for editors."),
-    "stage": ("run.stage", "One stage of a run; what the workflow calls."),
+#: group -> verb -> (module, one line for the list of verbs), in the order of `hpcq --help`.
+_GROUPS = {
+    "Measure": {
+        "run": ("run.campaigns", "Run a campaign: build, plan, measure, load, report."),
+        "plan": ("run.campaigns", "Show what a campaign would run, where and how long."),
+        "check": ("run.checks", "Check campaign and cluster files without a cluster."),
+        "submit": ("run.campaigns", "Start a campaign and return as soon as its first jobs are queued."),
+        "status": ("run.campaigns", "Show how far a run is."),
+        "resume": ("run.campaigns", "Take over a run whose driver ended; queued jobs are adopted."),
+        "cancel": ("run.campaigns", "End a run's jobs; nothing stays queued."),
+        "clean": ("run.clean", "Remove folders of earlier runs from a cluster; shows first which."),
+        "load": ("read.report", "Load a run's files into the database (again)."),
+    },
+    "Read": {
+        "runs": ("read.query", "List the runs in the database, newest first."),
+        "results": ("read.results", "Show results, by run, kernel and pair."),
+        "node": ("read.nodes", "Show all about one node: verdict, measurements, partners, changes, facts."),
+        "nodes": ("read.nodes", "List all nodes: last verdict, last measurement, level beside the others."),
+        "show": ("read.show", "Show one result with the evidence of both ends."),
+        "facts": ("read.facts", "Show the facts of a node, and what changed between two times."),
+        "cost": ("read.nodes", "Show what the tests cost: node-hours by month and account."),
+        "report": ("read.report", "Write a run's page."),
+        "export": ("read.export", "Write a run for other programs: CSV, JSON lines, JUnit, Markdown, Prometheus."),
+        "sql": ("read.query", "Run a SELECT on the database, which it cannot change."),
+    },
+    "Judge": {
+        "accept": ("judge.accept", "Test nodes after a maintenance: which may go back to users."),
+        "ledger": ("read.ledger", "Show what acceptances said of nodes, links and groups."),
+        "health": ("judge.health", "Let the nodes' own health checks read the verdicts."),
+        "gate": ("judge.gate", "Propose bounds for gates from history."),
+        "regressions": ("judge.regressions", "Say which series got worse, since when, and what differs."),
+        "compare": ("judge.compare", "Compare two runs or stretches of time, pair by pair."),
+        "history": ("judge.history", "Show one series over time, with its changes of level."),
+        "series": ("judge.history", "List the series: what may be compared over time."),
+        "blame": ("judge.blame", "Find the slow node, link or group in pair results, and the pairs that would tell."),
+        "detect": ("judge.detect", "Find change points in any CSV, or test before against after."),
+    },
+    "Record": {
+        "changes": ("keep.changes", "List recorded changes, and say what you decided about them."),
+        "baseline": ("keep.annotations", "Say which runs are the good state."),
+        "annotate": ("keep.annotations", "Add a note to a run, series, result or node."),
+        "retract": ("keep.annotations", "Declare results bad; they stay, but count no more."),
+        "event": ("keep.annotations", "Write down what happened to machines."),
+        "db": ("keep.db", "Look after the database: check, merge, prune, groups."),
+    },
+    "Set up": {
+        "doctor": ("run.doctor", "Say what is wrong here: schedules, unfinished runs, database, disk."),
+        "cluster": ("run.clusters", "List clusters, and check what one of them has."),
+        "build": ("run.clusters", "Build the kernels on a cluster."),
+        "kernels": ("read.kernels", "List the kernels, what they measure and their parameters."),
+        "schedule": ("run.schedule", "Nightly samples and the watcher after maintenance, by timers."),
+        "notify": ("run.notify", "Tell a command of yours about verdicts that changed: mail, chat, ticket."),
+        "lab": ("run.lab", "A cluster in a box: two real Slurm clusters on this machine."),
+        "completion": ("run.completion", "Print what completes hpcq's words in bash, zsh or fish."),
+        "schema": ("run.clusters", "Print the JSON Schema of campaign or cluster files, for editors."),
+    },
+    "": {"stage": ("run.stage", "One stage of a run; what the workflow calls.")},
 }
+_VERBS = {verb: row for group in _GROUPS.values() for verb, row in group.items()}
 
 
 class _Verbs(Verbs):
@@ -81,8 +99,11 @@ class _Verbs(Verbs):
         return found if isinstance(found, click.Command) else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        with formatter.section("Commands"):
-            formatter.write_dl([(verb, line) for verb, (_, line) in _VERBS.items() if verb != _INTERNAL])
+        widest = max(map(len, _VERBS))
+        for group, verbs in _GROUPS.items():
+            if group:
+                with formatter.section(group):
+                    formatter.write_dl([(f"{verb:<{widest}}", line) for verb, (_, line) in verbs.items()])
 
 
 @click.command(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -101,7 +122,12 @@ def run(arguments: Sequence[str]) -> int:
     debug = _DEBUG in arguments
     try:
         words = [word for word in arguments if word != _DEBUG]
+        if _COMPLETE in os.environ:
+            from hpcq.cli.run.completion import complete
+
+            return complete(hpcq, os.environ[_COMPLETE])
         outcome = hpcq.main(args=words, prog_name="hpcq", standalone_mode=False)
+        sys.stdout.flush()  # here, and not at exit: a full disk behind it is an error like any other
         return int(outcome) if isinstance(outcome, int) else Exit.OK
     except BrokenPipeError:
         # the reader of our output has seen enough; stop the interpreter from complaining at exit
@@ -110,20 +136,21 @@ def run(arguments: Sequence[str]) -> int:
     except BaseException as error:
         if debug:
             traceback.print_exc()
-        return _tell(error)
+        return _tell(error, arguments)
 
 
-def _tell(error: BaseException) -> int:
+def _tell(error: BaseException, arguments: Sequence[str]) -> int:
     """Report an error and return the exit code. Re-raises what is no failure of hpcq."""
     if isinstance(error, click.ClickException):
-        return _usage(error)
+        return _usage(error, arguments)
     if isinstance(error, HpcqError):
-        complain(error.message, error.hint)
+        typed = error.exit_code == Exit.USAGE and error.message.startswith(("-", "'"))  # and not written in a file
+        complain(error.message, error.hint or (_help_of(arguments) if typed else None))
         return error.exit_code
     if isinstance(error, (click.Abort, KeyboardInterrupt)):
         complain("stopped from the keyboard", "hpcq status shows what is still queued; hpcq resume or hpcq cancel")
         return Exit.ERROR
-    trouble = of_the_machine(error, Path.cwd())
+    trouble = _of_output(error) or of_the_machine(error, Path.cwd())
     if trouble is not None:
         complain(trouble.message, trouble.hint)
         return trouble.exit_code
@@ -133,6 +160,28 @@ def _tell(error: BaseException) -> int:
         )
         return Exit.ERROR
     raise error
+
+
+def _help_of(arguments: Sequence[str]) -> str:
+    """The hint of last resort: the help of the verb."""
+    from hpcq.cli.usage import path_of
+
+    return f"{path_of(hpcq, arguments)} --help"
+
+
+def _of_output(error: BaseException) -> HpcqError | None:
+    """Whether standard output is what cannot be written: an error without a file's name, raised where the CLI prints."""
+    if not isinstance(error, OSError) or error.filename is not None or error.strerror is None:
+        return None
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    if str(frame.f_globals.get("__name__")).partition(".")[0] not in {"click", "rich"} and not _prints(frame.f_globals):
+        return None
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered would fail again at exit
+    return HpcqError(f"standard output: cannot be written: {error.strerror}", "send it to a place with room")
+
+
+def _prints(module: Mapping[str, object]) -> bool:
+    return str(module.get("__name__")).startswith("hpcq.cli.")
 
 
 def complain(message: str, hint: str | None = None) -> None:
@@ -151,28 +200,11 @@ def _is_place(line: str) -> bool:
     return bool(rest) and rest.split(":", 1)[0].isdigit() and not name.startswith(" ")
 
 
-def _usage(error: click.ClickException) -> int:
+def _usage(error: click.ClickException, words: Sequence[str]) -> int:
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         print(error.format_message(), file=sys.stderr)  # noqa: T201
         return Exit.USAGE
-    context = getattr(error, "ctx", None)
-    where = context.command_path if context else "hpcq"
-    message, hint = _usage_words(error, context)
-    complain(f"{where}: {message}", hint or f"{where} --help")
+    from hpcq.cli.usage import usage_words
+
+    complain(*usage_words(error, hpcq, words))
     return Exit.USAGE
-
-
-def _usage_words(error: click.ClickException, context: click.Context | None) -> tuple[str, str | None]:
-    """Click's complaint as `what: found: allowed`, with a hint if there is a better one than --help."""
-    from hpcq.kernels import unknown_name
-
-    if isinstance(error, click.NoSuchOption) and context is not None:
-        options = [name for one in context.command.params if isinstance(one, click.Option) for name in one.opts]
-        return unknown_name("option", error.option_name, options)
-    if isinstance(error, NoSuchVerb):
-        return error.message, error.hint
-    if isinstance(error, click.MissingParameter) and error.param is not None:
-        return f"{error.param.human_readable_name}: nothing given: it is required", None
-    if isinstance(error, click.BadParameter) and error.param is not None:
-        return f"{error.param.opts[0]}: {error.message.rstrip('.')}", None
-    return error.format_message().rstrip("."), None

@@ -14,6 +14,22 @@ if TYPE_CHECKING:
     from hpcq.store.time_windows import Window
 
 
+class _Number(click.IntRange):
+    """A whole number from 1; SQLite can hold no larger one than the maximum."""
+
+    name = "number"
+
+    def __init__(self) -> None:
+        super().__init__(1, 2**63 - 1)
+
+    def _describe_range(self) -> str:
+        return "x>=1"
+
+
+#: A row number or a count.
+NUMBER = _Number()
+
+
 class NoSuchVerb(click.UsageError):
     """An unknown verb; `hint` lists the known ones."""
 
@@ -67,7 +83,7 @@ def clusters_option(function: _Function) -> _Function:
     return click.option(
         "--clusters",
         "cluster_folders",
-        type=click.Path(path_type=Path, file_okay=False),
+        type=click.Path(path_type=Path, file_okay=False, exists=True),
         multiple=True,
         help="A folder with cluster files, searched first; repeatable.",
     )(function)
@@ -98,7 +114,7 @@ def since_option(default: str | None = None, help_text: str = "Only this stretch
 def limit_option(default: int | None = None) -> Callable[[_Function], _Function]:
     """--limit N."""
     return click.option(
-        "--limit", type=click.IntRange(min=1), default=default, show_default=default is not None, help="At most this many rows."
+        "--limit", type=NUMBER, default=default, show_default=default is not None, help="At most this many rows."
     )
 
 

@@ -1,4 +1,4 @@
-"""Which tests of a plan start something."""
+"""Which tests of a plan start something, and which of them all nodes of a set run together."""
 
 from __future__ import annotations
 
@@ -6,7 +6,20 @@ from collections.abc import Iterable
 
 from hpcq.definition.model import Test
 
+#: The option of kernels that all nodes of a set run together: how many nodes.
+NODE_COUNT = "node_count"
+
 
 def running(tests: Iterable[Test]) -> list[Test]:
     """The tests that start something; the others are sizes that one of these measures too."""
     return [test for test in tests if not test.measured_by]
+
+
+def of_nodes(test: Test) -> bool:
+    """Whether all nodes of a set run the test together, not a pair."""
+    return test.program == "hpcq-mpi" and NODE_COUNT in test.parameters
+
+
+def node_count(test: Test) -> int:
+    """How many nodes run the test together: a pair, or what its parameter says. 0: as many as there are."""
+    return int(test.parameters[NODE_COUNT]) if of_nodes(test) else 2

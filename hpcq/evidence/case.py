@@ -80,8 +80,9 @@ class Case:
             if operations is None or size is None:
                 return None
             most = max(operations, self.metrics.get("sent_count", 0.0))
-            both = Moved(operations * size, operations, most * size)
-            return {"tx": both, "rx": both}
+            reply = self.parameters.get("reply_bytes") or size
+            asked, answered = (Moved(operations * each, operations, most * each) for each in (size, reply))
+            return {"tx": asked, "rx": answered} if end == "client" else {"tx": answered, "rx": asked}
         there, back = self._way("", size), self._way("return_", size)
         if there is None:
             return None

@@ -15,7 +15,8 @@ Facts = Mapping[str, Any]
 class MeasuredSeries:
     """All valid values of one metric of one test between two nodes, in the metric's own unit.
 
-    result_id: the last result measured among them, 0 if there is none.
+    result_id: the last result measured among them, 0 if there is none. lost_reason: why a test that ran never gave a valid
+    result; empty if it has values or never ran.
     """
 
     cluster: str
@@ -27,6 +28,7 @@ class MeasuredSeries:
     values: tuple[float, ...]
     series_id: int = 0
     result_id: int = 0
+    lost_reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@
 
 A load says which other pairs of the campaign use the network while a pair is measured. `rounds`: all pairs of its
 round. `bisection`: all pairs of its round, and each of them crosses the middle. `alone`: no other pair.
-Pure: the same input gives the same steps.
 """
 
 from __future__ import annotations
@@ -24,8 +23,9 @@ from hpcq.definition.budget import Budget
 from hpcq.definition.model import Allocation, AllocationKind, Campaign, Cluster, Concurrency, Pattern, Test
 from hpcq.definition.running import running
 from hpcq.kernels import expected_s
-from hpcq.planning.fitting import fit_campaign, fit_plan, refuse_where_not_taken
+from hpcq.planning.fitting import fit_campaign, fit_plan, refuse_large_sets, refuse_where_not_taken
 from hpcq.planning.make_plan import make_plan
+from hpcq.planning.node_sets import without_sets
 from hpcq.planning.plan import AllocationCost, Cost, Plan, PlannedPair
 from hpcq.planning.waves import ActiveJob, nodes_left, nodes_within
 from hpcq.scheduler.limits import NO_LIMITS, Bound, JobLimits
@@ -87,6 +87,7 @@ def plan_allocations(campaign: Campaign, basis: Basis) -> Plan:
     budget = campaign.budget_on(basis.cluster).tightest(Budget(walltime_at_most_s=wall.value if wall else None))
 
     def allocation(plan: Plan) -> Plan:
+        refuse_large_sets(plan, limits, where)
         fitted = fit_campaign(campaign, len(plan.candidates), limits, where)
         return fit_plan(packed(plan, fitted, budget, limits.nodes_at_most), campaign, limits, where)
 
@@ -119,12 +120,11 @@ def packed(plan: Plan, campaign: Campaign, budget: Budget, largest: Bound | None
         allocation=campaign.allocation.kind.value,
         allocation_node_count=campaign.allocation.node_count,
     )
-    # The other ways are shown with the same tests, and with all pairs of a round at the same time.
-    as_rounds = (
-        plan
-        if plan.allocation != AllocationKind.PAIR
-        else replace(plan, tests=tuple(replace(one, load="rounds") for one in tests))
-    )
+    # The other ways are shown with the same tests of pairs, and with all pairs of a round at the same time.
+    alike = tuple(replace(one, load="rounds") for one in tests)
+    as_rounds = without_sets(replace(plan, tests=alike)) if plan.allocation == AllocationKind.PAIR else plan
+    if not as_rounds.pairs:
+        return plan
     most_s = _limit_s(campaign, budget)
     group_size = campaign.allocation.node_count or min(_GROUP_NODE_COUNT, largest.value if largest else _GROUP_NODE_COUNT)
     allocations = {

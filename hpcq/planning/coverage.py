@@ -76,7 +76,8 @@ class Coverage:
 def coverage_of(plan: Plan, counted: Iterable[int] | None = None, reasons: Mapping[int, str] | None = None) -> Coverage:
     """Coverage by the pairs with these indexes (default: all of the plan). reasons: why the other pairs are missing."""
     nodes = {candidate.node: 0 for candidate in plan.candidates}
-    places = range(len(plan.pairs)) if counted is None else list(counted)
+    # A set of nodes covers no pair of them.
+    places = [place for place in (range(plan.sets_begin) if counted is None else counted) if place < plan.sets_begin]
     groups = plan.groups
     between = dict.fromkeys(combinations(sorted(set(groups.values()), key=natural), 2), 0)
     for place in places:
@@ -116,7 +117,7 @@ def _worst(short: list[Short]) -> tuple[Short, ...]:
 def _reasons_by_node(plan: Plan, reasons: Mapping[int, str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for place, reason in reasons.items():
-        for node in plan.pairs[place]:
+        for node in plan.nodes_at(place):
             found.setdefault(node, reason)
     return found
 

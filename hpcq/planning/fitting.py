@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hpcq.definition.model import Allocation, AllocationKind, Campaign
+from hpcq.definition.running import NODE_COUNT
 from hpcq.errors import UserError
 from hpcq.planning.plan import Plan
 
@@ -43,6 +44,16 @@ def fit_campaign(campaign: Campaign, node_count: int, limits: JobLimits, where: 
     return replace(
         campaign, allocation=Allocation(AllocationKind.GROUP, size, allocation.concurrency) if size > 2 else Allocation()
     )
+
+
+def refuse_large_sets(plan: Plan, limits: JobLimits, where: str) -> None:
+    """Raise UserError if tests of many nodes need larger jobs than the site allows."""
+    largest = max((len(plan.nodes_at(index)) for index in range(plan.sets_begin, len(plan.pairs))), default=0)
+    most = limits.nodes_at_most
+    if most is not None and largest > most.value:
+        raise UserError(
+            f"{where}: {NODE_COUNT}: {largest}: {most.source} is {most.value}", "a smaller one, or another partition"
+        )
 
 
 def fit_plan(plan: Plan, asked: Campaign, limits: JobLimits, where: str) -> Plan:

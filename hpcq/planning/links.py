@@ -94,7 +94,7 @@ def plan_cluster(campaign: Campaign, basis: Basis) -> Plan:
     if compared:
         return plan
     nothing = replace(plan.goals, pair_count=0, result_count=0, node_pair_count_min=0)
-    return replace(plan, pairs=(), goals=nothing, cost=replace(plan.cost, job_count=0, node_seconds=0.0))
+    return replace(plan, pairs=(), node_set_count=0, goals=nothing, cost=replace(plan.cost, job_count=0, node_seconds=0.0))
 
 
 def nodes_of_links(campaign: Campaign, cluster: str, usable: Sequence[str], seed: int) -> list[str]:
@@ -147,11 +147,18 @@ def plan_link(
         walltime_s=walltime_s + 60 * math.ceil(link.patience_s / 60),
         attempt_count_max=campaign.attempt_count_max,
         pairs=pairs,
+        node_set_count=0,
         not_planned=not_planned,
         goals=Goals(len(pairs), len(pairs) * len(tests) * count, min(Counter(sum(pairs, ())).values())),
         cost=Cost(2 * len(pairs), estimated_s, round(2 * estimated_s * len(pairs), 1)),
     )
-    return LinkPlan(link, fit_link(plan, link.patience_s, limits or {}))
+    fitted = fit_link(plan, link.patience_s, limits or {})
+    within = sorted({one.kernel for one in campaign.tests if one.needs_mpi})
+    if within:
+        ends = f"{link.from_cluster} and {link.to_cluster}"
+        words = f"one MPI job does not span two batch systems: {', '.join(within)} runs within {ends}"
+        fitted = replace(fitted, notes=(*fitted.notes, words))
+    return LinkPlan(link, fitted)
 
 
 def refuse_beyond_budget(campaign: Campaign, budget: Budget, made: LinkPlan, own: Plan) -> None:
@@ -233,6 +240,8 @@ def _tests(campaign: Campaign, link: Link) -> list[Test]:
     numbers: dict[tuple[int, int], int] = {}
     seen: set[tuple[str, tuple[tuple[str, ParameterValue], ...]]] = set()
     for one in campaign.tests:
+        if one.needs_mpi:
+            continue  # within the clusters
         ways = [dict(one.parameters)]
         direction = str(one.parameters.get("direction", ""))
         if link.directions is Directions.BOTH and direction in _TURNED:

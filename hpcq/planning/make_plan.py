@@ -11,11 +11,12 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from hpcq.definition.model import Campaign, Cluster, PairChoice, Pattern, Test
-from hpcq.definition.running import running
+from hpcq.definition.running import node_count, of_nodes, running
 from hpcq.kernels import expected_s
 from hpcq.planning.candidates import Excluded, choose_candidates
+from hpcq.planning.node_sets import node_sets, only_sets
 from hpcq.planning.pairs import Pair, make_pairs
-from hpcq.planning.plan import Cost, Goals, NotPlanned, Plan
+from hpcq.planning.plan import Cost, Goals, NotPlanned, Plan, nodes_of_pair
 from hpcq.planning.refusals import no_pair, refuse_beyond_budget, refuse_without_groups, refuse_without_mpi
 
 if TYPE_CHECKING:
@@ -50,11 +51,15 @@ def make_plan(
     names = [one.node for one in candidates]
     groups = _groups(campaign.pairs, names, nodes)
     refuse_without_groups(campaign, cluster, groups)
-    pairs = make_pairs(campaign.pairs, names, seed, groups)
-    not_planned = _not_planned(campaign, cluster, names, excluded)
-    if not pairs:
+    pairs = [] if only_sets(campaign) else make_pairs(campaign.pairs, names, seed, groups)
+    tests, sets, short = node_sets(campaign.tests, names, campaign.budget_on(cluster).node_limit(len(names)))
+    not_planned = [*_not_planned(campaign, cluster, names, excluded), *short]
+    if not pairs and not sets:
         raise no_pair(cluster, not_planned)
-    estimated_job_s = estimate_job_s(campaign.tests, campaign.repetition_count)
+    work = _work(tests, pairs, sets)
+    repetition_count = campaign.repetition_count
+    job_s = [estimate_job_s(together, repetition_count) for together, _ in work]
+    estimated_job_s = max(job_s)
     plan = Plan(
         run_id=run_id,
         campaign=campaign.name,
@@ -63,20 +68,25 @@ def make_plan(
         seed=seed,
         candidates=tuple(candidates),
         excluded=tuple(excluded),
-        tests=campaign.tests,
-        repetition_count=campaign.repetition_count,
-        walltime_s=campaign.walltime_s or derive_walltime_s(campaign.tests, campaign.repetition_count),
+        tests=tests,
+        repetition_count=repetition_count,
+        walltime_s=campaign.walltime_s or max(derive_walltime_s(together, repetition_count) for together, _ in work),
         attempt_count_max=campaign.attempt_count_max,
-        pairs=tuple(pairs),
+        pairs=(*pairs, *sets),
         not_planned=tuple(not_planned),
         goals=Goals(
-            pair_count=len(pairs),
-            result_count=len(pairs) * len(campaign.tests) * campaign.repetition_count,
+            pair_count=len(pairs) + len(sets),
+            result_count=sum(len(together) * len(jobs) for together, jobs in work) * repetition_count,
             node_pair_count_min=_node_pair_count_min(names, pairs),
             node_pair_count_goal=campaign.pairs.node_goal,
             group_pair_count_goal=campaign.pairs.group_pair_goal,
         ),
-        cost=Cost(len(pairs), estimated_job_s, round(2 * len(pairs) * estimated_job_s, 1)),
+        cost=Cost(
+            len(pairs) + len(sets),
+            estimated_job_s,
+            round(sum(one_s * sum(map(len, jobs)) for one_s, (_, jobs) in zip(job_s, work, strict=True)), 1),
+        ),
+        node_set_count=len(sets),
         evidence=campaign.evidence.value,
         groups=groups,
     )
@@ -84,6 +94,15 @@ def make_plan(
         plan = allocation(plan)
     refuse_beyond_budget(plan, campaign, cluster)
     return plan
+
+
+def _work(tests: Sequence[Test], pairs: Sequence[Pair], sets: Sequence[Pair]) -> list[tuple[list[Test], list[tuple[str, ...]]]]:
+    """What runs together: the tests of pairs with the nodes of each pair, and the tests of each set with its nodes."""
+    work = [([one for one in tests if not of_nodes(one)], [tuple(pair) for pair in pairs])]
+    for one in sets:
+        nodes = nodes_of_pair(one)
+        work.append(([test for test in tests if of_nodes(test) and node_count(test) == len(nodes)], [nodes]))
+    return [(together, jobs) for together, jobs in work if jobs]
 
 
 def estimate_job_s(tests: Sequence[Test], repetition_count: int = 1) -> float:
@@ -134,4 +153,4 @@ def _node_pair_count_min(names: Sequence[str], pairs: Sequence[Pair]) -> int:
     for client, server in pairs:
         counts[client] += 1
         counts[server] += 1
-    return min(counts.values())
+    return min(counts.values()) if pairs else 0

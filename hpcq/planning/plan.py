@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from hpcq import nodelist
 from hpcq.definition.model import Test
+from hpcq.definition.running import node_count, of_nodes
 from hpcq.errors import StoreError
 from hpcq.planning.candidates import Candidate, Excluded
 from hpcq.planning.job_ids import job_id_of
@@ -57,6 +59,17 @@ class PlannedPair:
     client: str
     server: str
 
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Its nodes; of a set, the first one and those that `server` lists."""
+        return nodes_of_pair((self.client, self.server))
+
+
+def nodes_of_pair(pair: Pair) -> tuple[str, ...]:
+    """The names of a pair's nodes; where the second name is a list (`n[02-08]`), of all that it names."""
+    client, server = pair
+    return (client, *nodelist.expand(server)) if nodelist.names_several(server) else (client, server)
+
 
 @dataclass(frozen=True, slots=True)
 class NotPlanned:
@@ -94,6 +107,26 @@ class Plan:
     groups: Mapping[str, str] = field(default_factory=dict)
     #: What hpcq changed because of the site's limits, one sentence each.
     notes: tuple[str, ...] = ()
+    #: So many of the last `pairs` are sets of nodes: the first node, and a list of the others.
+    node_set_count: int = 0
+
+    @property
+    def sets_begin(self) -> int:
+        """The place of the first set of nodes among `pairs`."""
+        return len(self.pairs) - self.node_set_count
+
+    def nodes_at(self, index: int) -> tuple[str, ...]:
+        """The nodes of the pair or set at this place."""
+        return nodes_of_pair(self.pairs[index])
+
+    def tests_at(self, index: int) -> list[Test]:
+        """The tests that the pair or set at this place runs, those included that another one measures."""
+        if not self.node_set_count:
+            return list(self.tests)
+        if index < self.sets_begin:
+            return [test for test in self.tests if not of_nodes(test)]
+        count = len(self.nodes_at(index))
+        return [test for test in self.tests if of_nodes(test) and node_count(test) == count]
 
     def planned_pairs(self) -> tuple[PlannedPair, ...]:
         """All planned jobs in order; job_id is `j` and five digits (more from 100,000 on)."""

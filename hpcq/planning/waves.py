@@ -66,7 +66,7 @@ def nodes_within(pending: Iterable[PlannedPair], available: set[str], asked: set
     for pair in pending:
         if left < 1:
             break
-        fresh = {pair.client, pair.server} - allowed
+        fresh = set(pair.nodes) - allowed
         if len(fresh) <= left and fresh <= available:
             allowed |= fresh
             left -= len(fresh)
@@ -86,9 +86,11 @@ def _layered(
     free_counts: list[int] = []
     open_layer = 0  # every layer below it can take no more pairs
     for pair in pending:
-        if pair.client not in taken or pair.server not in taken:
+        if not taken.keys() >= set(pair.nodes):
             continue
-        both = taken[pair.client] | taken[pair.server]
+        both = 0
+        for node in pair.nodes:
+            both |= taken[node]
         layer = (~both & (both + 1)).bit_length() - 1
         if layer >= layers_at_most:
             continue
@@ -96,9 +98,9 @@ def _layered(
             free_counts.append(sum(1 for bits in taken.values() if not bits >> len(layers) & 1))
             layers.append([])
         layers[layer].append(pair)
-        free_counts[layer] -= 2
-        taken[pair.client] |= 1 << layer
-        taken[pair.server] |= 1 << layer
+        free_counts[layer] -= len(pair.nodes)
+        for node in pair.nodes:
+            taken[node] |= 1 << layer
         while open_layer < len(layers) and free_counts[open_layer] < 2:
             open_layer += 1
         if open_layer >= layers_at_most or sum(map(len, layers[: open_layer + 1])) >= room:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from hpcq import units
+from hpcq import nodelist, units
 from hpcq.reports.words import kernel_title, metric_title
 from hpcq.sorting import natural
 from hpcq.store.query import Summary, median, size_text
@@ -55,7 +55,7 @@ def make_matrices(summaries: Sequence[Summary], planned: Collection[tuple[str, s
     """
     groups: dict[tuple[str, str], list[Summary]] = {}
     for one in summaries:
-        if one.main:
+        if one.main and not nodelist.names_several(one.server):  # what a set of nodes ran is no pair's
             groups.setdefault((one.cluster, one.kernel), []).append(one)
     made = []
     for (cluster, kernel), group in groups.items():
@@ -64,7 +64,7 @@ def make_matrices(summaries: Sequence[Summary], planned: Collection[tuple[str, s
         here = [one for one in group if one.message_bytes == message_bytes]
         variant = min(one.variant for one in here)
         here = [one for one in here if one.variant == variant]
-        pairs = {(client, server) for at, client, server in planned if at == cluster}
+        pairs = {(client, server) for at, client, server in planned if at == cluster and not nodelist.names_several(server)}
         nodes = sorted({node for pair in pairs for node in pair}, key=natural)
         if 2 < len(nodes) <= NODES_MAX:
             words = [

@@ -76,6 +76,10 @@ def find_run_folder(name: str | None, runs_folder: Path) -> RunFolder:
     """Find a run by its id, a prefix of its id (the newest match), or its folder; without a name, the newest run."""
     if name is not None and (Path(name) / "run.json").is_file():
         return RunFolder(Path(name).absolute())
+    if not runs_folder.is_dir():
+        raise UserError(
+            f"{runs_folder}: there is no such folder", "--runs names the folder of runs; hpcq run CAMPAIGN makes one"
+        )
     known = [path.parent for path in runs_folder.glob("*/run.json")]
     matching = [path for path in known if name is None or path.name.startswith(name)]
     if not matching:

@@ -32,6 +32,7 @@ SCHEMA_VERSION = MIGRATIONS[-1][0] if MIGRATIONS else FIRST_VERSION
 BUSY_TIMEOUT_S = 60.0
 #: What `writing` and `reading` yield. Floors above name this type without importing sqlite3.
 Connection = sqlite3.Connection
+_DAMAGED = "take the last good copy of the file; or load every run folder into a new one: hpcq load RUN --db NEW"
 _NOTHING_LOST = "nothing was changed; the run folder keeps everything, load it again later"
 
 
@@ -205,9 +206,16 @@ def _explained(path: Path, consolation: str | None) -> Iterator[None]:
             told = "`hpcq doctor` says whether this file system has locks at all"
             hint = f"{consolation}; {told}" if consolation else told
             raise StoreError(f"{path}: locked by another process for {BUSY_TIMEOUT_S:.0f} s", hint) from error
+        if "unable to open" in text and not path.absolute().parent.is_dir():
+            raise StoreError(
+                f"{path}: cannot be written: there is no folder {path.parent}",
+                f"make that folder, or name another file with --db{'; ' + consolation if consolation else ''}",
+            ) from error
         if "readonly" in text or "unable to open" in text:
             raise StoreError(
                 f"{path}: cannot be written: {text}",
                 f"file and folder must be writable{'; ' + consolation if consolation else ''}",
             ) from error
-        raise StoreError(f"{path}: {text}", consolation) from error
+        if "malformed" in text:
+            raise StoreError(f"{path}: is damaged: {text}", _DAMAGED) from error
+        raise StoreError(f"{path}: {text}", consolation or "`hpcq db check` says whether the file is sound") from error

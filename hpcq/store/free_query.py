@@ -20,6 +20,7 @@ class Answer:
 
 def answer(database: Connection, query: str) -> Answer:
     """Run one SELECT. Raises UserError with SQLite's message; the connection refuses a statement that would write."""
+    database.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)  # ATTACH would make a new file, read only or not
     try:
         cursor = database.execute(query)
         rows = cursor.fetchall()

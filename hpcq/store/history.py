@@ -122,7 +122,11 @@ def find_series(database: Connection, text: str) -> SeriesRow:
     if text.isdigit():
         fitting = [row for row in select(database, Filter()) if row.series_id == int(text)]
     else:
-        kernel, client, server = [*text.split("/"), "", ""][:3]
+        kernel, client, server, *more = [*text.split("/"), "", ""]
+        if any(more):
+            raise UserError(
+                f"{text!r} has {text.count('/') + 1} parts: allowed are KERNEL/CLIENT/SERVER", "hpcq series lists them"
+            )
         wanted = Filter(kernel=kernel or None, client=client or None, server=server or None)
         fitting = select(database, wanted)
     if len(fitting) == 1:

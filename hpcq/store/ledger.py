@@ -15,10 +15,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from hpcq.errors import UserError
-from hpcq.kernels import unknown_name
 from hpcq.sorting import natural
 from hpcq.store.database import Connection
+from hpcq.store.read.known import check_known
 from hpcq.units import parse_utc, utc_now
 from hpcq.verdict.record import Thing, VerdictRecord
 from hpcq.verdict.words import Verdict
@@ -72,8 +71,7 @@ def last_verdicts(
 
     Raises UserError for a cluster or node that the database does not know.
     """
-    _check_name(database, "cluster", cluster, "SELECT name FROM cluster")
-    _check_name(database, "node", node, "SELECT DISTINCT name FROM node")
+    check_known(database, cluster=cluster, node=node)
     rows = database.execute(
         f"SELECT * FROM {'v_acceptances' if each else 'v_ledger'} WHERE (?1 IS NULL OR cluster = ?1)"
         " AND (?2 IS NULL OR instr(' ' || nodes || ' ', ' ' || ?2 || ' ') > 0)"
@@ -155,10 +153,3 @@ def _baseline_id(database: Connection, name: str | None) -> int | None:
     """The baseline of this name that holds now."""
     row = database.execute("SELECT baseline_id FROM baseline WHERE name = ? ORDER BY set_utc DESC LIMIT 1", (name,)).fetchone()
     return int(row[0]) if row else None
-
-
-def _check_name(database: Connection, what: str, name: str | None, query: str) -> None:
-    known = sorted((str(row[0]) for row in database.execute(query)), key=natural)
-    if name is not None and name not in known:
-        message, hint = unknown_name(f"{what} in this database", name, known[:40])
-        raise UserError(f"--{what}: {message}", hint)

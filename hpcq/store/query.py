@@ -172,7 +172,7 @@ def find_run(database: sqlite3.Connection, name: str | None) -> str:
     for run, campaign in rows:
         if name in {run, campaign}:
             return str(run)
-    beginning = [str(run) for run, _ in rows if run.startswith(name)]
+    beginning = [str(run) for run, _ in rows if name and run.startswith(name)]
     if len(beginning) == 1:
         return beginning[0]
     if beginning:
@@ -216,6 +216,13 @@ def not_measured(database: sqlite3.Connection, selection: Selection) -> list[Res
     outcomes = ("invalid", "failed", "not_measured")
     found = [row for one in outcomes for row in results(database, replace(selection, outcome=one))]
     return sorted(found, key=lambda row: (row.run, row.cluster, row.job, row.test_no, row.repetition_no))
+
+
+def outcome_counts(database: sqlite3.Connection, selection: Selection) -> dict[str, int]:
+    """How many planned results have which outcome: measured, invalid, failed, not_measured. Retracted ones do not count."""
+    conditions, values = where(selection)
+    query = f"SELECT outcome, count(*) FROM v_results WHERE {conditions} GROUP BY outcome"
+    return {str(outcome): int(count) for outcome, count in database.execute(query, values)}
 
 
 def summaries(

@@ -8,11 +8,12 @@ from typing import Any
 
 from hpcq.store.database import Connection
 
-#: cluster, client, server, kernel, parameters, metric, values, series_id, result_id
-SeriesValues = tuple[str, str, str, str, dict[str, Any], str, tuple[float, ...], int, int]
+#: cluster, client, server, kernel, parameters, metric, values, series_id, result_id, why a test that ran gave no value
+SeriesValues = tuple[str, str, str, str, dict[str, Any], str, tuple[float, ...], int, int, str]
 
 _QUERY = """
-    SELECT v.cluster, v.client, v.server, v.kernel, v.parameters, g.value, v.series_id, v.result_id
+    SELECT v.cluster, v.client, v.server, v.kernel, v.parameters, g.value, v.series_id, v.result_id,
+           CASE WHEN v.outcome IN ('invalid', 'failed') THEN coalesce(v.reason, v.outcome) END
     FROM v_results v
     LEFT JOIN (SELECT m.result_id, m.value FROM metric m JOIN metric_name n ON n.metric_name_id = m.metric_name_id
                WHERE n.name = :metric) g ON g.result_id = v.result_id AND v.outcome = 'measured'
@@ -24,18 +25,22 @@ _QUERY = """
 def series_values(connection: Connection, runs: Sequence[str], metrics: Iterable[str]) -> list[SeriesValues]:
     """The valid values of each metric for every planned test and pair of these runs; empty if nothing was measured.
 
-    The last number is the newest measured result, 0 if there is none.
+    The last number is the newest measured result, 0 if there is none. The text after it is the commonest reason of a
+    test that ran and never gave a valid result; empty for one with values, and for one that never ran.
     """
     found: list[SeriesValues] = []
     for metric in sorted(metrics):
-        groups: dict[tuple[str, str, str, str, str], tuple[list[float], list[int]]] = {}
+        groups: dict[tuple[str, str, str, str, str], tuple[list[float], list[int], list[str]]] = {}
         for run in runs:
-            for *names, value, series_id, result_id in connection.execute(_QUERY, {"run": run, "metric": metric}):
-                values, ids = groups.setdefault((names[0], names[1], names[2], names[3], names[4]), ([], [series_id, 0]))
+            for *names, value, series_id, result_id, why in connection.execute(_QUERY, {"run": run, "metric": metric}):
+                key = (names[0], names[1], names[2], names[3], names[4])
+                values, ids, reasons = groups.setdefault(key, ([], [series_id, 0], []))
+                reasons += [] if why is None else [str(why)]
                 if value is not None:
                     values.append(value)
                     ids[1] = max(ids[1], result_id)
-        for (cluster, client, server, kernel, parameters), (values, ids) in groups.items():
-            one = (cluster, client, server, kernel, json.loads(parameters), metric, tuple(values), ids[0], ids[1])
-            found.append(one)
+        for (cluster, client, server, kernel, parameters), (values, ids, reasons) in groups.items():
+            names_of = (cluster, client, server, kernel, json.loads(parameters), metric)
+            why = max(reasons, key=reasons.count) if reasons and not values else ""
+            found.append((*names_of, tuple(values), ids[0], ids[1], why))
     return found

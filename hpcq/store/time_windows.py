@@ -72,6 +72,11 @@ def window(database: Connection, text: str, now: dt.datetime | None = None) -> W
     return Window(text, run_ids=(int(database.execute("SELECT run_id FROM run WHERE name = ?", (name,)).fetchone()[0]),))
 
 
+def is_length(text: str) -> bool:
+    """Whether a text is a length of time: 30d, 12h."""
+    return _LENGTH.fullmatch(text) is not None
+
+
 def baseline_runs(database: Connection, name: str) -> tuple[int, ...]:
     """The runs of the baseline that holds under this name. Raises UserError that lists the baselines."""
     rows = database.execute("SELECT DISTINCT run_id FROM v_baselines WHERE baseline = ? AND holds = 1", (name,)).fetchall()
@@ -95,6 +100,11 @@ def newest_runs(database: Connection, cluster: str, count: int) -> tuple[int, ..
         (cluster, count),
     )
     return tuple(int(row[0]) for row in rows)
+
+
+def looks_like_a_time(text: str) -> bool:
+    """Whether a word was meant as a date: digits as in 2026-02-30 or 20261101, even if no calendar has that day."""
+    return re.fullmatch(r"\d{4}-?\d{1,2}(-?\d{1,2})?([T ].*)?", text) is not None
 
 
 def _end(database: Connection, text: str, now: dt.datetime) -> str | None:

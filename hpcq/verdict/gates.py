@@ -1,6 +1,7 @@
 """Verdicts on results: how a campaign's gates judge the series that it measured. Pure.
 
-Gate + every series it applies to           -> GateVerdict: pass, failed, or inconclusive if nothing was measured
+Gate + every series it applies to           -> GateVerdict: pass, failed, or inconclusive if it never ran; a test
+                                                       that ran without a valid result is gone: failed
 relative gate + its Reference of the series -> the same for the share; inconclusive if there is no reference
 """
 
@@ -94,7 +95,7 @@ def speaks_of(gate: Gate, series: MeasuredSeries) -> bool:
 def _judge(gate: Gate, series: MeasuredSeries, refer: Refer | None) -> GateVerdict:
     value = looked_at(gate, series.values) if series.values else None
     reference: Reference | None = None
-    compared, reason = value, "" if value is not None else "nothing was measured"
+    compared, reason = value, _why_no_value(series)
     if gate.against is not None and value is not None:
         reference = refer(gate, series) if refer is not None else Reference(str(gate.against), None, reason="is not known")
         reason = reference.reason or ("" if reference.value else "the reference is 0")
@@ -102,7 +103,14 @@ def _judge(gate: Gate, series: MeasuredSeries, refer: Refer | None) -> GateVerdi
     above = gate.minimum is None or (compared is not None and compared >= gate.minimum)
     below = gate.maximum is None or (compared is not None and compared <= gate.maximum)
     verdict = Verdict.INCONCLUSIVE if compared is None else Verdict.PASS if above and below else Verdict.FAILED
+    verdict = Verdict.FAILED if series.lost_reason and not series.values else verdict
     against = None if gate.against is None else str(gate.against)
     share = compared if gate.against is not None else None
     words = (bound_words(gate), gate_words(gate))
     return GateVerdict(verdict, series, gate.statistic.value, value, *words, against, reference, share, reason)
+
+
+def _why_no_value(series: MeasuredSeries) -> str:
+    if series.values:
+        return ""
+    return f"gone: it ran without a valid result: {series.lost_reason}" if series.lost_reason else "nothing was measured"

@@ -68,6 +68,11 @@ class Tally:
         open_count = self.counts[Verdict.INCONCLUSIVE] + self.counts[Verdict.NOT_COVERED]
         return Exit.INCOMPLETE if open_count or not self.total else Exit.OK
 
+    def to_json(self) -> dict[str, int]:
+        """For --json of every verb that judges: how many things, how many judged, and how many got each verdict."""
+        counts = {f"{one.value}_count": self.counts[one] for one in Verdict}
+        return {"total_count": self.total, "judged_count": self.total - self.counts[Verdict.NOT_COVERED], **counts}
+
     def first_line(self, noun: str, plural: str | None = None) -> str:
         """`3 of 4 nodes judged: 2 PASS, 1 FAIL; 1 NOT COVERED`: how much was judged, then what came out."""
         many = plural or f"{noun}s"

@@ -76,3 +76,23 @@ def test_both_directions_at_once_have_to_cross(seen_back: float, found: CrossedI
     facts = {"nic": {"eth0.driver": "mlx5_core"}}
     asked = {"message_bytes": 1, "direction": "both"}
     assert crossing(read_case(JudgedResult(line, asked, facts, facts))).answer is found
+
+
+@pytest.mark.parametrize(("seen_back", "found"), [(1.2e9, YES), (1e8, NO)])
+def test_a_reply_of_another_size_has_to_cross(seen_back: float, found: CrossedInterface) -> None:
+    """A million requests of 100 bytes, replies of 1,200."""
+
+    def end(sent: float, received: float) -> dict[str, Any]:
+        seen = {"tx": round(sent), "rx": round(received)}
+        counters = {
+            f"net_dev.eth0.{way}_{what}": seen[way] if what == "bytes" else 1 for way in seen for what in ("bytes", "packets")
+        }
+        empty: dict[str, Any] = {"gauges": {}, "unavailable": {}}
+        return {"interface": "eth0", "interval_ns": 10**10, "interface_bytes": seen, "counters": counters, **empty}
+
+    there = 1.5e8 if found is YES else 1e9
+    ends = {"client": end(there, seen_back), "server": end(seen_back, there)}
+    line = {"kernel": "udp_pingpong", "metrics": {"round_trip_min_ns": 1e4, "received_count": 1e6}, "evidence": ends}
+    facts = {"nic": {"eth0.driver": "mlx5_core"}}
+    asked = {"message_bytes": 100, "reply_bytes": 1200}
+    assert crossing(read_case(JudgedResult(line, asked, facts, facts))).answer is found

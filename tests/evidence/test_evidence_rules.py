@@ -102,6 +102,13 @@ def test_every_rule_has_a_case_of_its_own() -> None:
     assert alone == {row.rule.name for row in RULES}
 
 
+def test_every_rule_has_a_near_miss() -> None:
+    """Evidence that resembles what the rule is about, and is not it: `near` names the rule, and it must stay silent."""
+    near = [(case["near"], {rule for rule, _ in case["finds"]}) for case in CASES if "near" in case]
+    assert {rule for rule, _ in near} == {row.rule.name for row in RULES}
+    assert not [rule for rule, finds in near if rule in finds]
+
+
 def test_messages_and_figures_are_whole() -> None:
     for case in CASES:
         for one in judged(changed(case)).findings:

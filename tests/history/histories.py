@@ -37,6 +37,15 @@ class Night(RunBuilder):
     noise: float = 0.01
     failing: Sequence[str] = ()
     """Nodes whose every test is invalid that night."""
+    not_run: Sequence[tuple[str, str]] = ()
+    """Pairs whose job never started that night."""
+
+    def attempt(self, job_id: str, attempt_no: int = 1, *, steps: Any = None) -> Path:
+        if self.pairs[int(job_id[1:]) - 1] not in self.not_run:
+            return super().attempt(job_id, attempt_no, steps=steps)
+        self.submit(job_id, attempt_no)
+        self.end(job_id, attempt_no, "cancelled", "the node went away")
+        return self.folder.attempt(self.cluster, job_id, attempt_no)
 
     def line(self, job_id: str, step: tuple[int, int], **changed: Any) -> dict[str, Any]:
         made = super().line(job_id, step, **changed)

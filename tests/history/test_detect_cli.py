@@ -99,6 +99,7 @@ def test_detect_reads_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: py
     assert run(["detect", "--json", "-"]) == 0
     assert as_json(capsys)["series"][0] == {
         "name": "column_1",
+        "verdict": "pass",
         "changes": [{"index": 20, "before": 5.0, "after": 6.0, "effect_ratio": 1.2, "low": 1.2, "high": 1.2}],
     }
 

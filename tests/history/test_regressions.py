@@ -43,7 +43,7 @@ def test_a_series_that_only_fails_is_gone(failing: History, say: Any) -> None:
     assert "fewer than two datagrams" in found["changes"][0]["reason"]
     assert found["changes"][0]["after"] is None
     words = say(failing, "regressions", "--since", "2026-11-15")[2]
-    assert "2 series judged: 1 gone" in words
+    assert "since 2026-11-15: 2 series judged: 1 PASS, 1 FAIL; 1 gone" in words
     assert "gone: tcp_stream 64 KiB n1 > n2" in words
     assert "nic.eth0.mtu_bytes 1500 > 1300" in words, "what differs stands beside it"
     code, found, _ = say(failing, "regressions", "--since", "2026-11-19", "--against", "30d..2026-11-18", "--json")
@@ -69,7 +69,11 @@ def test_a_series_that_works_again_is_not_gone(tmp_path: Path, say: Any) -> None
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["--since", "2026-11-01"], 4, "none of 2 series could be judged since 2026-11-01: 2 with too few points"),
+        (
+            ["--since", "2026-11-01"],
+            4,
+            "since 2026-11-01: 2 series judged: 2 INCONCLUSIVE; 2 with too few points; --all lists what is open",
+        ),
         (["--since", "2026-12-01"], 4, "2 without results"),
         (["--since", "2026-02-30"], 2, "is no date"),
         (["--since", "2026-13"], 2, "is no date"),

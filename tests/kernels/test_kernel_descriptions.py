@@ -17,6 +17,7 @@ from tests import REPOSITORY
 
 pytestmark = pytest.mark.fast
 
+MPI_KERNELS = ["mpi_pingpong", "mpi_pingping", "mpi_stream", "mpi_collective"]
 DESCRIPTIONS = assets.kernel_descriptions()
 
 
@@ -28,7 +29,7 @@ def value(name: str, parameter: str, written: object) -> object:
 
 
 def test_tables_are_read_in_the_programs_order() -> None:
-    assert list(kernels()) == ["tcp_stream", "tcp_pingpong", "udp_stream", "udp_pingpong", "mpi_pingpong"]
+    assert list(kernels()) == ["tcp_stream", "tcp_pingpong", "udp_stream", "udp_pingpong", *MPI_KERNELS]
     one = kernel("udp_stream")
     option = one.option("message_bytes")
     assert option is not None
@@ -45,7 +46,7 @@ def test_unknown_kernel_names_the_nearest_and_all() -> None:
     with pytest.raises(UserError) as caught:
         kernel("tcp_strem")
     assert caught.value.message == "'tcp_strem' is not a kernel: the nearest is tcp_stream"
-    assert caught.value.hint == "valid are tcp_stream, tcp_pingpong, udp_stream, udp_pingpong, mpi_pingpong"
+    assert caught.value.hint == "valid are tcp_stream, tcp_pingpong, udp_stream, udp_pingpong, " + ", ".join(MPI_KERNELS)
 
 
 def test_defaults_are_filled_in_the_kernels_order() -> None:

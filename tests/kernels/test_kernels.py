@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import struct
 import subprocess
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +88,7 @@ def test_units_are_in_the_names(programs: Programs) -> None:
             if row["unit"] is not None:
                 assert row["name"].endswith("_" + row["unit"])
         for metric in kernel["metrics"]:
-            assert metric["unit"] in {"bps", "ns", "count", "bytes", "ratio"}, metric
+            assert metric["unit"] in {"bps", "pps", "ns", "count", "bytes", "ratio"}, metric
         for option in kernel["options"]:
             if option["type"] in {"integer", "number"}:
                 assert option["minimum"] <= option["default"] <= option["maximum"]
@@ -116,7 +118,8 @@ def test_measures_on_loopback(server: Server, programs: Programs, kernel: str) -
     for end in ("client", "server"):
         assert line["evidence"][end]["interface"] == "lo"
         assert line["granted"][f"{end}_receive_buffer_bytes"] > 0
-    main = "throughput_bps" if kernel.endswith("stream") else "round_trip_p50_ns"
+    stream, oneway = kernel.endswith("stream"), kernel == "udp_oneway"
+    main = "throughput_bps" if stream else "received_count" if oneway else "round_trip_p50_ns"
     assert line["metrics"][main] > 0
 
 
@@ -163,6 +166,7 @@ def test_every_option_is_echoed_and_changes_nothing_else(server: Server) -> None
         "operation_count_max": 77,
         "client_cpu_index": cpus[0],
         "server_cpu_index": cpus[-1],
+        "idle": "hold",
         "send_buffer_bytes": 65536,
         "receive_buffer_bytes": 70000,
         "dscp": 46,
@@ -205,15 +209,26 @@ def test_samples_histogram_and_metrics_are_one_truth(server: Server, tmp_path: P
     assert (metrics["round_trip_min_ns"], metrics["round_trip_max_ns"]) == (samples[0], samples[-1])
     assert metrics["round_trip_mean_ns"] == pytest.approx(sum(samples) / len(samples), rel=1e-6)
     buckets = line["histogram"]["buckets"]
-    assert sum(count for _, count in buckets) == len(samples)
-    lowers = [lower for lower, _ in buckets]
-    assert lowers == sorted(set(lowers))
-    assert lowers[0] <= samples[0]
+    assert buckets == [list(one) for one in sorted(Counter(bucket_lower_ns(one) for one in samples).items())]
     for name, quantile in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999)):
-        true = samples[min(len(samples) - 1, max(0, round(quantile * len(samples)) - 1))]
-        near = [samples[max(0, samples.index(true) - 1)], true, samples[min(len(samples) - 1, samples.index(true) + 1)]]
+        true = samples[math.ceil(round(quantile * len(samples), 6)) - 1]  # the smallest with that share at or below it
         found = metrics[f"round_trip_{name}_ns"]
-        assert near[0] * 0.99 <= found <= near[-1] * 1.01, name
+        bucket = bucket_lower_ns(true)
+        assert max(bucket, samples[0]) <= found <= min(bucket + bucket_width_ns(true), samples[-1]), name
+        below = sum(one < bucket for one in samples)
+        here = sum(bucket_lower_ns(one) == bucket for one in samples)
+        exact = bucket + bucket_width_ns(true) * (quantile * len(samples) - below) / here
+        assert found == pytest.approx(min(max(exact, samples[0]), samples[-1]), rel=1e-9), name
+
+
+def bucket_width_ns(value_ns: int) -> int:
+    """histogram.h: 128 buckets per octave above 128 ns."""
+    return 1 << max(0, value_ns.bit_length() - 8)
+
+
+def bucket_lower_ns(value_ns: int) -> int:
+    """The smallest value of the bucket that holds this one."""
+    return value_ns - value_ns % bucket_width_ns(value_ns)
 
 
 def test_bytes_reconcile_with_the_interface(server: Server) -> None:

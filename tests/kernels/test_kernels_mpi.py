@@ -53,7 +53,9 @@ def program(mpi: Mpi, programs: Programs) -> Path:
 
 def run(mpi: Mpi, program: Path, *words: str, ranks: int = 2, **options: object) -> Ended:
     given = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-    return ended([*mpi.launcher, str(ranks), str(program), "mpi_pingpong", *words, *given], timeout_s=200, env=YIELD)
+    return ended(
+        [*mpi.launcher, str(ranks), str(program), "mpi_pingpong", *words, *given], timeout_s=200, env=YIELD, reports=True
+    )
 
 
 def test_builds_without_a_warning_and_compiles_nothing_twice(mpi: Mpi, programs: Programs) -> None:

@@ -1,7 +1,7 @@
 """hpcq-mpi under the address and undefined-behaviour sanitizers: every way through it, and no leak of its own.
 
 Open MPI leaks at its end, through libraries that it has unloaded by then, so no suppression can name them. Leaks are
-therefore reported without effect, and read here: one of ours has a frame in one of our sources.
+therefore reported without effect, and read here: one of ours was allocated by one of our sources.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from tests.kernels.test_kernels_mpi import OPEN_MPI, YIELD, run
 from tests.kernels.test_kernels_mpi_tournament import EVERYTHING, keys, play
 
 CHECKED = {**YIELD, "LSAN_OPTIONS": "exitcode=0", "ASAN_OPTIONS": "exitcode=99:fast_unwind_on_malloc=1"}
-OURS = re.compile(r"^ +#\d+ .* in (\w+) (?:\S*/)?(\w+\.c):\d+", re.MULTILINE)
+#: Who called malloc: the second frame of a leak. Of a leak of the library our main() may be a later one, under MPI_Init.
+OURS = re.compile(r"^ +#1 .* in (\w+) (?:\S*/)?(\w+\.c):\d+", re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +39,7 @@ def clean(said: str) -> None:
     assert "ERROR: AddressSanitizer" not in said, said
     assert "runtime error" not in said, said
     assert "LeakSanitizer: detected" in said, said
-    ours = {name for _, name in OURS.findall(said) if (SOURCES / name).exists()}
+    ours = {name for _, name in OURS.findall(said)} & {path.name for path in SOURCES.rglob("*.c")}
     assert not ours, said
 
 

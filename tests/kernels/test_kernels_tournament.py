@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.kernels.kernel_programs import ENDLESS_S, LIMIT_S, Programs, children, runs, wait_for, write_secret
+from tests.kernels.kernel_programs import ENDLESS_S, LIMIT_S, Programs, children, runs, unreported, wait_for, write_secret
 
 Match = tuple[str, str, str]
 #: How an end says that the other is no more; which of the two is a matter of what it did at that moment.
@@ -83,7 +83,8 @@ class Tournament:
         for process in (self.conductor, *self.agents.values()):
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
-            process.communicate(timeout=LIMIT_S)  # ends only when its children too have let go of its stderr
+            _, said = process.communicate(timeout=LIMIT_S)  # ends only when its children too have let go of its stderr
+            unreported(said or "")
 
 
 @contextlib.contextmanager

@@ -49,14 +49,19 @@ def test_refused_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, link: st
     assert complaint in caught.value.message
 
 
-def test_mpi_over_a_link_is_refused_where_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_campaign_of_mpi_alone_has_nothing_for_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError) as caught:
-        campaign_of(Path(), tests=(TRIP, "{kernel: mpi_pingpong}"))
-    assert caught.value.message == (
-        "try.yaml:10: kernel: mpi_pingpong is MPI and cannot run over a link: allowed with links are the socket kernels"
-    )
-    assert "without links" in str(caught.value.hint)
+        campaign_of(Path(), tests=("{kernel: mpi_pingpong}",))
+    assert "all tests are MPI, which cannot run over a link" in caught.value.message
+    assert "does not span two batch systems" in str(caught.value.hint)
+
+
+def test_mpi_without_pairs_of_the_clusters_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError) as caught:
+        campaign_of(Path(), "{from: alpha, to: beta, compare: false}", tests=(TRIP, "{kernel: mpi_pingpong}"))
+    assert "MPI tests run within the clusters, where this campaign has no pairs" in caught.value.message
 
 
 def test_pairs_may_only_be_left_out_where_links_say_them(tmp_path: Path) -> None:

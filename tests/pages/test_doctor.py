@@ -35,9 +35,9 @@ def told(home: Path, area: str, now: dt.datetime | None = None) -> dict[str, Tol
     return {one.item: one for one in found if one.area == area}
 
 
-def scheduled(home: Path, when: str = "1h", **changed: Any) -> None:
+def scheduled(home: Path, when: str = "1h", campaign: str = "demo", **changed: Any) -> None:
     """An entry in the stand-in's crontab, with a record as a test wants it."""
-    assert run(["schedule", "add", "n", "--when", when, "--with", "crontab", "--", "run", "n.yaml"]) == 0
+    assert run(["schedule", "add", "n", "--when", when, "--with", "crontab", "--", "run", campaign]) == 0
     record = next((home / "state").rglob("n.json"))
     write_json(record, json.loads(record.read_text()) | {"since_utc": units.utc_text(NOW - dt.timedelta(days=9))} | changed)
 
@@ -94,8 +94,8 @@ def test_a_start_that_works_and_one_that_was_cut_off(home: Path) -> None:
 
 
 def test_a_timer_that_works_while_no_run_arrives(home: Path) -> None:
-    (home / "n.yaml").write_text("name: nightly\n")
-    scheduled(home, started_utc=ago(0.5), ended_utc=ago(0.4), exit_code=0)
+    (home / "n.yaml").write_text("name: nightly\nclusters: [local]\npairs: all\ntests: [{kernel: tcp_stream}]\n")
+    scheduled(home, campaign="n.yaml", started_utc=ago(0.5), ended_utc=ago(0.4), exit_code=0)
     assert "the last run of nightly in" in told(home, "schedule", NOW)["n"].found
     finished(home)  # began at 02:00, ten hours ago
     found = told(home, "schedule", NOW)["n"]
@@ -167,7 +167,7 @@ def test_clusters_only_when_asked(home: Path, capsys: pytest.CaptureFixture[str]
     assert "clusters" not in {one.area for one in examine(Places(home / "results.db", home / "runs"))}
     assert run(["doctor", "--reach", "--json", "--clusters", str(home / "clusters")]) == 1
     found = {one["item"]: one for one in json.loads(capsys.readouterr().out) if one["area"] == "clusters"}
-    assert (found["tiny"]["state"], found["tiny"]["found"]) == ("ok", "its scheduler answers: 2 nodes")
+    assert (found["tiny"]["state"], found["tiny"]["found"]) == ("ok", "its scheduler answers: 2 nodes: 2 idle")
     assert (found["far"]["state"], found["far"]["advice"]) == ("bad", "hpcq cluster check far")
 
 

@@ -11,6 +11,7 @@ import pytest
 from hpcq.cli.main import run
 from hpcq.errors import UserError
 from hpcq.runner.watch import schedule
+from hpcq.runner.watch import when as words
 from hpcq.units import parse_utc
 
 pytestmark = pytest.mark.fast
@@ -40,7 +41,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_crontab_keeps_what_is_there(home: Path) -> None:
     words = ["schedule", "add", "watch", "--when", "5min", "--with", "crontab"]
     for _ in range(2):
-        assert run([*words, "--", "accept", "a.yaml", "--against", "good"]) == 0
+        assert run([*words, "--", "accept", "demo", "--against", "good"]) == 0
     text = (home / "table").read_text()
     assert text.startswith(OTHERS)
     assert text.count("hpcq schedule tick watch") == 1
@@ -68,10 +69,10 @@ def test_the_first_line_of_a_table(home: Path) -> None:
 
 
 def test_scrontab_and_systemd(home: Path) -> None:
-    assert run(["schedule", "add", "nightly", "--when", "02:30", "--with", "scrontab", "--", "run", "n.yaml"]) == 0
+    assert run(["schedule", "add", "nightly", "--when", "02:30", "--with", "scrontab", "--", "run", "demo"]) == 0
     assert "#SCRON" in (home / "table").read_text()
     assert "30 2 * * * " in (home / "table").read_text()
-    assert run(["schedule", "add", "nightly", "--when", "02:30", "--", "run", "n.yaml"]) == 0
+    assert run(["schedule", "add", "nightly", "--when", "02:30", "--", "run", "demo"]) == 0
     assert (home / "table").read_text() == OTHERS, "the same name by other means replaces it"
     timer = home / "config" / "systemd" / "user" / "hpcq-nightly.timer"
     assert "OnCalendar=*-*-* 02:30:00\nPersistent=true" in timer.read_text()
@@ -88,13 +89,31 @@ def test_a_misspelt_verb_is_refused_when_it_is_scheduled(home: Path, capsys: pyt
 
 
 def test_dry_run_writes_nothing(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["schedule", "add", "nightly", "--when", "2h", "--dry-run", "--", "run", "n.yaml"]) == 0
+    assert run(["schedule", "add", "nightly", "--when", "2h", "--dry-run", "--", "run", "demo"]) == 0
     assert "OnCalendar=*-*-* 0/2:00:00" in capsys.readouterr().out
     assert not (home / "state").exists()
     assert not (home / "config").exists()
 
 
-@pytest.mark.parametrize("when", ["7min", "90min", "25:00", "2:00", "often", "0min"])
+@pytest.mark.parametrize(
+    ("when", "cron", "calendar", "days"),
+    [
+        ("02:00", "0 2 * * *", "*-*-* 02:00:00", 1),
+        ("mon 02:00", "0 2 * * 1", "Mon *-*-* 02:00:00", 7),
+        ("Mon,Thu 02:30", "30 2 * * 1,4", "Mon,Thu *-*-* 02:30:00", 4),
+        ("Mon-Fri 23:00", "0 23 * * 1,2,3,4,5", "Mon..Fri *-*-* 23:00:00", 3),
+        ("Sat-Mon 04:00", "0 4 * * 0,1,6", "Sat..Mon *-*-* 04:00:00", 5),
+    ],
+)
+def test_days_of_the_week(when: str, cron: str, calendar: str, days: int) -> None:
+    entry = schedule.new_entry("x", "systemd", when, ["status"], Path())
+    assert (words.cron(entry.when), words.calendar(entry.when)) == (cron, calendar)
+    assert entry.period_s == days * 86400
+
+
+@pytest.mark.parametrize(
+    "when", ["7min", "90min", "25:00", "2:00", "often", "0min", "Funday 02:00", "Mon-Tue-Wed 02:00", "Mon"]
+)
 def test_times_that_cannot_be(when: str) -> None:
     with pytest.raises(UserError, match="allowed are"):
         schedule.new_entry("x", "crontab", when, ["status"], Path())

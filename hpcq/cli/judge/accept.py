@@ -58,7 +58,8 @@ def accept(  # noqa: PLR0917 - Click passes by name
 
     Where everything is slower than its baseline, the cluster gets the verdict and its nodes are INCONCLUSIVE.
 
-    Exit code 3 when something failed or is degraded, 4 when something is inconclusive or not covered.
+    Exit code 3 when something failed or is degraded, 4 when something is inconclusive or not covered, or when another
+    acceptance of the cluster is under way and this one judged nothing.
 
     \b
     Example: hpcq accept campaigns/after-maintenance.yaml --against good
@@ -75,6 +76,7 @@ def accept(  # noqa: PLR0917 - Click passes by name
     outcomes = run(order, _say)
     verdicts = [one.verdict for outcome in outcomes for one in outcome.all_judged]
     code = Tally.of(verdicts).exit_code if verdicts else Exit.OK
+    code = Exit.INCOMPLETE if code is Exit.OK and any(one.busy for one in outcomes) else code
     refused = [(one.cluster, *words) for one in outcomes for words in one.applied.refused]
     code = Exit.ERROR if refused else code
     if as_json:
@@ -94,7 +96,7 @@ def accept(  # noqa: PLR0917 - Click passes by name
 def _wish(since: str | None, nodes: tuple[str, ...], everything: bool, database: Path) -> NodeSelection:
     from hpcq.runner.accept.choice import NodeSelection
     from hpcq.store.database import reading, writing
-    from hpcq.store.time_windows import moment
+    from hpcq.store.time_windows import looks_like_a_time, moment
 
     if since is None or since == "boot":
         return NodeSelection(nodes, everything, boot=since == "boot")
@@ -104,6 +106,8 @@ def _wish(since: str | None, nodes: tuple[str, ...], everything: bool, database:
         try:
             return NodeSelection(nodes, everything, since_utc=moment(connection, since))
         except UserError:
+            if looks_like_a_time(since):
+                raise
             return NodeSelection(nodes, everything, reservation=since)
 
 
@@ -111,7 +115,8 @@ def _print(outcome: ClusterAcceptance, *, apply: bool) -> None:
     from hpcq.verdict.words import Tally, Verdict
 
     tally = Tally.of(one.verdict for one in outcome.verdicts.nodes)
-    said = tally.first_line("node") if tally.total else "no node needs a verdict now; nothing to do"
+    idle = "another acceptance is under way: this one judged nothing" if outcome.busy else _NOTHING_TO_DO
+    said = tally.first_line("node") if tally.total else idle
     click.echo(f"{outcome.cluster}: {said}")
     everybody = bool(outcome.verdicts.clusters) and outcome.verdicts.clusters[0].verdict is not Verdict.PASS
     alike = Counter(one.reason for one in outcome.verdicts.nodes) if everybody else Counter()
@@ -137,6 +142,9 @@ def _print(outcome: ClusterAcceptance, *, apply: bool) -> None:
             click.echo(f"  {mark}: {done.get(line.command, line.command)}    # {line.why}")
     if outcome.commands and not apply:
         click.echo("  hpcq ran none of this; --apply drains failed nodes and gives passed ones back to users")
+
+
+_NOTHING_TO_DO = "no node needs a verdict now; nothing to do"
 
 
 def _say(text: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hpcq.cli.judge.blame_words import JOBS_MIN, print_blame, print_read, verdict_of
+from hpcq.cli.judge.blame_words import JOBS_MIN, print_tests, verdicts_of
 from hpcq.cli.judge.blame_words import blame_json as _together
 from hpcq.cli.options import database_option, json_option
 from hpcq.cli.rows import print_json
@@ -65,7 +65,8 @@ def blame(  # noqa: PLR0917 - Click passes by name
     that explain it come first. Give the run of the asked pairs as well, and both are judged together. Results of one round of
     a file ran at the same time.
 
-    Exit code 3 when something is named or a test fails, 4 when something is open or there is too little data.
+    Exit code 3 when something is named or a test fails, 4 when something is open, a planned job never ran or there is too
+    little data.
 
     \b
     Example: hpcq blame
@@ -101,16 +102,10 @@ def blame(  # noqa: PLR0917 - Click passes by name
     if as_json:
         print_json(_together(found, read))
     else:
-        if read is not None:
-            print_read(read)
-        for test, one in found.items():
-            if test:
-                click.echo(f"{test}:")
-            print_blame(one)
+        print_tests(found, read)
         if campaign:
             click.echo(f"run them with: hpcq run {campaign}" if written else f"nothing is open: {campaign} was not written")
-    verdicts = [verdict_of(one) for one in found.values()] + ([one.verdict for one in read.failed] if read is not None else [])
-    return Tally.of(verdicts).exit_code
+    return Tally.of(verdicts_of(found, read)).exit_code
 
 
 def _read_runs(

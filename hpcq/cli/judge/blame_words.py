@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,31 @@ def verdict_of(found: Blame) -> Verdict:
     return Verdict.INCONCLUSIVE if found.undecided else Verdict.PASS
 
 
+def verdicts_of(found: Mapping[str, Blame], read: RunTables | None) -> list[Verdict]:
+    """One verdict per judged test and per test that fails, and NOT COVERED for each planned job that never ran."""
+    from hpcq.verdict.words import Verdict
+
+    verdicts = [verdict_of(one) for one in found.values()]
+    if read is None:
+        return verdicts
+    missing = [Verdict.NOT_COVERED] * (read.planned_count - read.ran_count)
+    return [*verdicts, *(one.verdict for one in read.failed), *missing]
+
+
+def print_tests(found: Mapping[str, Blame], read: RunTables | None) -> None:
+    """Print how much was judged, then the outcome test by test. read: of runs; None for a file."""
+    if read is not None:
+        print_read(read)
+        if not found and not read.failed:
+            click.echo("Nobody is named: no test of these runs has a value.")
+    else:
+        click.echo(f"{count_of(sum(one.result_count for one in found.values()), 'result')} of pairs judged")
+    for test, one in found.items():
+        if test:
+            click.echo(f"{test}:")
+        print_blame(one)
+
+
 def print_read(read: RunTables) -> None:
     """Print how much was judged, what the evidence says about nodes, and what failed."""
     rows = sum(len(table.value) for _, _, table in read.tables)
@@ -35,6 +61,9 @@ def print_read(read: RunTables) -> None:
     click.echo(
         f"{read.cluster}: {read.ran_count} of {read.planned_count} jobs of pairs judged, {tests} ({count_of(rows, 'value')})"
     )
+    if read.ran_count < read.planned_count:
+        count = count_of(read.planned_count - read.ran_count, "planned job")
+        click.echo(f"open      {count} never ran: nobody is cleared by what was not measured")
     for words in read.flaws.values():
         click.echo(f"evidence  {words}")
     for one in read.failed:

@@ -10,16 +10,17 @@ import click
 
 from hpcq.cli.filters import chosen, filter_options
 from hpcq.cli.options import database_option, json_option
-from hpcq.cli.rows import Column, print_json, print_rows
-from hpcq.errors import Exit
+from hpcq.cli.rows import Column, print_json, print_rows, verdict_style
 
 if TYPE_CHECKING:
+    from hpcq.analysis.pairing import Compared
     from hpcq.store.history import Metric, SeriesRow
     from hpcq.verdict.levels import Level
+    from hpcq.verdict.words import Tally
 
 _ORDER = ("gone", "worse", "unclear", "changed", "better", "same")
 _COMPARED = (
-    Column("verdict"),
+    Column("verdict", style=verdict_style),
     Column("kernel"),
     Column("client"),
     Column("server"),
@@ -48,7 +49,8 @@ def compare(  # noqa: PLR0917 - Click passes by name
     """Compare two runs or stretches, pair by pair and parameter by parameter; B is judged against A.
 
     A and B are runs, campaigns (their last run), baseline:NAME, or stretches of time. What was measured in A and only fails
-    in B is `gone`. Exit code 3 when something got worse or is gone, 4 when too little was measured to tell.
+    in B is `gone`. The first line says how much was judged. Exit code 3 when something got worse or is gone, 4 when too little
+    was measured to tell: nothing in both, something unclear, or something that B planned and did not measure.
 
     \b
     Example: hpcq compare baseline:good latest
@@ -64,26 +66,41 @@ def compare(  # noqa: PLR0917 - Click passes by name
         compared = compare_windows(connection, found.rows, found.metrics, windows[0], windows[1], facts=found.facts)
     rows = [_compared_row(one.row, one.metric, one.level) for one in compared.both]
     verdicts = Counter(row["verdict"] for row in rows)
-    bad = verdicts["worse"] + verdicts["gone"]
-    code = Exit.DEGRADED if bad else Exit.INCOMPLETE if verdicts["unclear"] or not rows else Exit.OK
+    tally = _tally(compared)
     if as_json:
-        print_json({"a": a, "b": b, "pairs": rows, "only_a": list(compared.only_a), "only_b": list(compared.only_b)})
-        return code
+        only_in = {"only_a": list(compared.only_a), "only_b": list(compared.only_b), "missing_in_b": list(compared.missing)}
+        print_json({"a": a, "b": b, "judged": tally.to_json(), "pairs": rows, **only_in})
+        return tally.exit_code
     told = [row for row in rows if everything or row["verdict"] != "same"]
     told.sort(key=lambda row: _ORDER.index(row["verdict"]))
     only = f"; only in A: {len(compared.only_a)}, only in B: {len(compared.only_b)}"
     only = only if compared.only_a or compared.only_b else ""
+    missing = f"; planned in B, not measured: {len(compared.missing)}" if compared.missing else ""
     if not rows:
-        click.echo(f"nothing to compare: no test of a pair is in both{only}", err=True)
-        return code
-    tally = ", ".join(f"{verdicts[word]} {word}" for word in _ORDER if verdicts[word])
-    click.echo(f"{len(rows)} tests of pairs in both: {tally}{only}", err=True)
+        nothing = f"nothing to compare: no test of a pair is in both{only}{missing}"
+        click.echo(f"{tally.first_line('test of a pair', 'tests of pairs')}; {nothing}", err=True)
+        return tally.exit_code
+    words = ", ".join(f"{verdicts[word]} {word}" for word in _ORDER if verdicts[word])
+    click.echo(f"{tally.first_line('test of a pair', 'tests of pairs')}; in both: {words}{only}{missing}", err=True)
     print_rows(told, _COMPARED, empty="no pair differs")
-    return code
+    return tally.exit_code
+
+
+def _tally(compared: Compared) -> Tally:
+    """One verdict per test of a pair: gone is FAIL, worse is DEGRADED; what only one side planned gets none."""
+    from hpcq.verdict.words import Tally, Verdict
+
+    words = {"gone": Verdict.FAILED, "worse": Verdict.DEGRADED, "unclear": Verdict.INCONCLUSIVE}
+    verdicts = [words.get(_verdict(one.level), Verdict.PASS) for one in compared.both]
+    return Tally.of(verdicts + [Verdict.NOT_COVERED] * len(compared.missing))
+
+
+def _verdict(level: Level) -> str:
+    return level.direction if level.sure else "same" if level.verdict.value == "pass" else "unclear"
 
 
 def _compared_row(row: SeriesRow, metric: Metric, level: Level) -> dict[str, Any]:
-    verdict = level.direction if level.sure else "same" if level.verdict.value == "pass" else "unclear"
+    verdict = _verdict(level)
     change = "" if level.ratio is None else f"{100 * (level.ratio - 1):+.1f} %"
     names = {
         name: getattr(row, name) for name in ("kernel", "cluster", "client", "server", "message_bytes", "variant", "parameters")

@@ -8,21 +8,26 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hpcq.cli.options import json_option
-from hpcq.errors import Exit, UserError
+from hpcq.cli.options import NUMBER, json_option
+from hpcq.errors import UserError
 from hpcq.kernels import Better
 from hpcq.units import count_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hpcq.cli.tables import SeriesTable
     from hpcq.statistics import Change, Comparison
+    from hpcq.verdict.words import Verdict
 
 _SHOWN = 12
+#: A search sees a level of five values, so with fewer than twice as many it could not have seen any change.
+_SEARCHED_MIN = 10
 
 
 @click.command()
 @click.argument("file")
-@click.option("--boundary", type=click.IntRange(min=1), help="Compare the first N rows with the rest instead of searching.")
+@click.option("--boundary", type=NUMBER, help="Compare the first N rows with the rest instead of searching.")
 @click.option(
     "--better",
     type=click.Choice([one.value for one in Better]),
@@ -40,7 +45,8 @@ def detect(file: str, boundary: int | None, better: str, minimum_effect_ratio: f
     """Find when the series in a CSV changed, or whether they got worse at a known boundary.
 
     FILE has one series per column, in time order, with or without a header; - is standard input. Empty cells are missing
-    values. Exit code 3 when a series got worse, 4 when it cannot be told.
+    values. The first line says how many series were judged. A search needs ten values of a series. Exit code 3 when a series
+    got worse, 4 when it cannot be told.
 
     \b
     Example: hpcq detect nightly.csv
@@ -62,22 +68,27 @@ def detect(file: str, boundary: int | None, better: str, minimum_effect_ratio: f
 def _print_changes(table: SeriesTable, better: Better, minimum_effect_ratio: float | None, as_json: bool) -> int:
     from hpcq.statistics import find_changes
     from hpcq.statistics.changes import MINIMUM_EFFECT_RATIO
+    from hpcq.verdict.words import Tally, Verdict, too_little
 
     minimum = MINIMUM_EFFECT_RATIO if minimum_effect_ratio is None else minimum_effect_ratio
     found = find_changes(list(table.series.values()), minimum_effect_ratio=minimum)
-    worse = any(_is_worse(change.before, change.after, better) for changes in found for change in changes)
-    code = Exit.DEGRADED if worse else Exit.OK
+    verdicts = [_searched(values, changes, better) for values, changes in zip(table.series.values(), found, strict=True)]
+    tally = Tally.of(verdicts)
     if as_json:
         series = [
-            {"name": name, "changes": [_change_json(change) for change in changes]}
-            for name, changes in zip(table.series, found, strict=True)
+            {"name": name, "verdict": verdict.value, "changes": [_change_json(change) for change in changes]}
+            for name, verdict, changes in zip(table.series, verdicts, found, strict=True)
         ]
-        click.echo(json.dumps({"series": series}))
-        return code
-    for (name, values), changes in zip(table.series.items(), found, strict=True):
+        click.echo(json.dumps({"judged": tally.to_json(), "series": series}))
+        return tally.exit_code
+    click.echo(tally.first_line("series", "series"))
+    for (name, values), changes, verdict in zip(table.series.items(), found, verdicts, strict=True):
+        count = sum(not math.isnan(value) for value in values)
+        if verdict in {Verdict.INCONCLUSIVE, Verdict.NOT_COVERED}:
+            click.echo(f"{name}: {too_little(count_of(count, 'value'), f'a search needs {_SEARCHED_MIN}')}")
+            continue
         if not changes and len(table.series) > _SHOWN:
             continue
-        count = sum(not math.isnan(value) for value in values)
         click.echo(f"{name}: {count_of(count, 'value')}, {count_of(len(changes), 'change') if changes else 'no change'}")
         for change in changes:
             mark = "worse" if _is_worse(change.before, change.after, better) else "better"
@@ -89,7 +100,19 @@ def _print_changes(table: SeriesTable, better: Better, minimum_effect_ratio: flo
     if changed:
         click.echo("A change is where the level before and the level after differ for good; the range in brackets holds the")
         click.echo("true size in 95 of 100 cases. Runs of fewer than five values at the end are not judged: try --boundary.")
-    return code
+    return tally.exit_code
+
+
+def _searched(values: Sequence[float], changes: Sequence[Change], better: Better) -> Verdict:
+    """The verdict on one searched series. A column without any value is not covered."""
+    from hpcq.verdict.words import Verdict
+
+    count = sum(not math.isnan(value) for value in values)
+    if any(_is_worse(change.before, change.after, better) for change in changes):
+        return Verdict.DEGRADED
+    if count < _SEARCHED_MIN:
+        return Verdict.INCONCLUSIVE if count else Verdict.NOT_COVERED
+    return Verdict.PASS
 
 
 def _print_comparisons(
@@ -97,17 +120,17 @@ def _print_comparisons(
 ) -> int:
     from hpcq.statistics import ComparisonVerdict, compare_many
     from hpcq.statistics.smallest_effect import MINIMUM_EFFECT_RATIO
+    from hpcq.verdict.words import Tally, Verdict
 
     minimum = MINIMUM_EFFECT_RATIO if minimum_effect_ratio is None else minimum_effect_ratio
     pairs = [(values[:boundary], values[boundary:]) for values in table.series.values()]
     found = compare_many(pairs, better=better, minimum_effect_ratio=minimum)
-    outcomes = [one.verdict for one in found]
-    code = Exit.INCOMPLETE if ComparisonVerdict.INCONCLUSIVE in outcomes else Exit.OK
-    code = Exit.DEGRADED if ComparisonVerdict.DEGRADED in outcomes else code
+    tally = Tally.of(Verdict(one.verdict.value) for one in found)
     if as_json:
         series = [_comparison_json(name, one, boundary) for name, one in zip(table.series, found, strict=True)]
-        click.echo(json.dumps({"series": series}))
-        return code
+        click.echo(json.dumps({"judged": tally.to_json(), "series": series}))
+        return tally.exit_code
+    click.echo(tally.first_line("series", "series"))
     for name, one in zip(table.series, found, strict=True):
         if one.verdict is ComparisonVerdict.PASS and not one.improved and len(found) > _SHOWN:
             continue
@@ -115,15 +138,13 @@ def _print_comparisons(
         if one.shift is not None:
             shift = one.shift
             click.echo(f"{'':<12} {_effect(shift.before, shift.after, shift.low, shift.high)}")
-    tally = ", ".join(f"{outcomes.count(one)} {one.value}" for one in ComparisonVerdict if one in outcomes)
-    click.echo(f"{len(found)} series: {tally}.")
     if any(one.improved for one in found):
         other = "lower" if better is Better.HIGHER else "higher"
         click.echo(f"Some moved clearly in the good direction; if {other} is better for them, say --better {other}.")
     click.echo(
         "degraded: fewer than 1 in 100 unchanged series would look so much worse, and the move is large enough to matter."
     )
-    return code
+    return tally.exit_code
 
 
 def _change_json(change: Change) -> dict[str, Any]:

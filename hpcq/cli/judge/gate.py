@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hpcq.cli.filters import Chosen
     from hpcq.store.history import Metric, SeriesRow
     from hpcq.verdict.proposing import Proposal
+    from hpcq.verdict.words import Tally
 
 
 @click.group(cls=Verbs)
@@ -50,7 +51,8 @@ def propose_gates(  # noqa: PLR0917 - Click passes by name
     """Propose gates for each test from history, as lines for a campaign, with their expected rate of false alarms.
 
     The rate is that of a pair's median in one job. To check it, hpcq makes the bound without each series in turn and counts
-    how often that series breaks it. With fewer than 30 points it proposes nothing.
+    how often that series breaks it. A test with fewer than 30 points gets no bound, and is named. Exit code 4 when a test has
+    too few points, or when there is none at all.
 
     \b
     Example: hpcq gate propose --from 90d --against peers --false-alarm-ratio 0.01
@@ -66,9 +68,13 @@ def propose_gates(  # noqa: PLR0917 - Click passes by name
         else:
             tests = _shares(connection, found, stretch_of, against)
     proposals = [one for one in (_proposal(test, false_alarm_ratio) for test in tests) if one is not None]
+    tally = _tally(tests, proposals, against)
     if as_json:
         print_json([_row(row, metric, made, against) for row, metric, made in proposals])
-        return Exit.OK
+        return tally.exit_code
+    click.echo(tally.first_line("test"), err=True)
+    for words in _too_few(tests, against):
+        click.echo(words, err=True)
     if not proposals:
         told = "" if against is None else f" with a reference to {against}"
         click.echo(f"nothing to propose: no test has 30 points in this stretch{told}", err=True)
@@ -86,10 +92,32 @@ def propose_gates(  # noqa: PLR0917 - Click passes by name
                 f"  # {made.asked_ratio:.2%} would need {made.needed_count} points: this is the worst seen, or further off"
             )
         click.echo(f"  - {json.dumps(one['gate'])}")
-    return Exit.OK
+    return tally.exit_code
 
 
 Tested = tuple["SeriesRow", "Metric", list[Any]]
+
+
+def _tally(tests: Sequence[Tested], proposals: Sequence[Any], against: str | None) -> Tally:
+    """PASS for a test that got a bound, INCONCLUSIVE for one with too few points."""
+    from hpcq.verdict.words import Tally, Verdict
+
+    few = len(list(_too_few(tests, against)))
+    return Tally.of([Verdict.PASS] * len(proposals) + [Verdict.INCONCLUSIVE] * few)
+
+
+def _too_few(tests: Sequence[Tested], against: str | None) -> Iterator[str]:
+    """One line per test whose points are too few for a bound."""
+    from hpcq.store.query import size_text
+    from hpcq.verdict.proposing import VALUES_MIN
+    from hpcq.verdict.words import too_little
+
+    of = "" if against is None else f" with a reference to {against}"
+    for row, metric, series in tests:
+        count = sum(len(one) for one in series)
+        if count < VALUES_MIN and metric.better != "none":
+            words = too_little(units.count_of(count, "point") + of, f"a bound needs {VALUES_MIN}")
+            yield f"{row.cluster}: {row.kernel} {size_text(row.message_bytes)}, {metric.name}: {words}"
 
 
 def _tests(connection: Any, rows: Sequence[SeriesRow], metrics: dict[str, Metric], window: Any, facts: Any) -> list[Tested]:

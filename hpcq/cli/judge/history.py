@@ -9,8 +9,9 @@ import click
 
 from hpcq.cli.filters import chosen, filter_options
 from hpcq.cli.judge.change_lines import print_change, whole_stretch
-from hpcq.cli.options import database_option, json_option
+from hpcq.cli.options import NUMBER, database_option, json_option
 from hpcq.cli.rows import Column, print_json, print_rows
+from hpcq.cli.sparkline import sparkline
 from hpcq.errors import Exit, UserError
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ _POINT = (
     Column("n"),
     Column("note", wrap=True),
 )
+#: They say nothing where each job has one value.
+_SPREAD = ("lowest", "highest", "n")
 
 
 @click.command()
@@ -75,7 +78,7 @@ def series(filters: dict[str, Any], database: Path, as_json: bool) -> int:
 @click.argument("name", metavar="SERIES")
 @click.option("--since", "stretch", help="Only this stretch: 30d, 2026-11, 90d..30d, a run.")
 @click.option("--metric", help="This metric instead of the kernel's main one.")
-@click.option("--last", type=click.IntRange(min=1), help="Only the newest N points.")
+@click.option("--last", type=NUMBER, help="Only the newest N points.")
 @database_option
 @json_option
 def history(  # noqa: PLR0917 - Click passes by name
@@ -108,7 +111,10 @@ def history(  # noqa: PLR0917 - Click passes by name
         )
         return Exit.OK
     click.echo(f"series {row.series_id}: {row.label}, {metrics[row.kernel].name}", err=True)
-    print_rows(_point_rows(shown, metrics[row.kernel], changes), _POINT, empty="nothing was measured in this stretch")
+    if len(points) > 1:
+        click.echo(sparkline([point.median for point in points], metrics[row.kernel].unit), err=True)
+    told = [one for one in _POINT if one.name not in _SPREAD or any(point.n > 1 for point in shown)]
+    print_rows(_point_rows(shown, metrics[row.kernel], changes), told, empty="nothing was measured in this stretch")
     for one in changes:
         print_change(one)
     return Exit.OK

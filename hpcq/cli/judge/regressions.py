@@ -14,12 +14,12 @@ from hpcq.cli.judge.change_lines import block_json, print_block, whole_stretch
 from hpcq.cli.options import database_option, json_option
 from hpcq.cli.rows import print_json
 from hpcq.errors import Exit
-from hpcq.units import count_of
 
 if TYPE_CHECKING:
-    from hpcq.analysis.change import Explained, Judged
+    from hpcq.analysis.change import Changed, Explained, Judged
     from hpcq.store.history import SeriesRow
     from hpcq.verdict.levels import Level
+    from hpcq.verdict.words import Tally
 
 #: To know the old level, a search reads this much history before the stretch in question.
 _LOOK_BACK_DAYS = 90
@@ -49,7 +49,7 @@ def regressions(  # noqa: PLR0917 - Click passes by name
     Changes with one moment and one node, link, leaf or cluster in common are one block, with what differs since then.
     Without --against it searches each series for changes of its level since then; with it, it holds the stretch since then
     against another one. A series that was measured before and now only fails is `gone`. Exit code 3 when something got worse
-    or is gone, 4 when no series had enough points to judge.
+    or is gone, 4 when nothing was judged, or a series is unclear, has too few points, or was planned and not measured.
 
     \b
     Example: hpcq regressions --since 30d --against 90d..30d --node n2
@@ -68,10 +68,9 @@ def regressions(  # noqa: PLR0917 - Click passes by name
         blocks = blocks_of(told, [row for row in rows if row.series_id in judged.judged_ids], node_groups(connection))
     if record:
         record_changes(database, [one for one in told if one.changed.level.sure])
-    alarms = sum(_alarms(one, state) for one, state in zip(told, states, strict=True))
-    unclear = sum(one.level.verdict.value == "inconclusive" for one in judged.changes)
-    clear = judged.judged_count - (unclear if against is not None else 0)
-    code = Exit.DEGRADED if alarms else Exit.OK if clear > 0 else Exit.INCOMPLETE
+    unclear = {one.row.series_id for one in judged.changes if _is_unclear(one.level)}
+    worse = [one.changed for one, state in zip(told, states, strict=True) if _alarms(one, state)]
+    tally = _tally(judged, worse, unclear)
     if as_json:
         found = [{**one.to_json(), "state": state} for one, state in zip(told, states, strict=True)]
         counts = {name: getattr(judged, name) for name in ("series_count", "judged_count", "too_few_count", "empty_count")}
@@ -79,14 +78,15 @@ def regressions(  # noqa: PLR0917 - Click passes by name
             {
                 "since": since,
                 "against": against,
+                "judged": tally.to_json(),
                 **counts,
-                "inconclusive": unclear,
+                "inconclusive": len(unclear),
                 "blocks": [block_json(one) for one in blocks],
                 "changes": found,
             }
         )
-        return code
-    click.echo(_first_line(told, judged, unclear, since), err=True)
+        return tally.exit_code
+    click.echo(_first_line(tally, told, judged, since), err=True)
     shown = blocks if everything else blocks[:_SHOWN]
     by_series = {id(one): state for one, state in zip(told, states, strict=True)}
     for block in shown:
@@ -95,7 +95,7 @@ def regressions(  # noqa: PLR0917 - Click passes by name
         _print_unclear(judged)
     if len(blocks) > len(shown):
         click.echo(f"and {len(blocks) - len(shown)} more; --all or --json has them all")
-    return code
+    return tally.exit_code
 
 
 def _judge(connection: Any, filters: dict[str, Any], since: str, against: str | None) -> tuple[Judged, Sequence[SeriesRow]]:
@@ -143,25 +143,49 @@ def _print_unclear(judged: Judged) -> None:
         if level.direction == "same" and level.verdict.value == "inconclusive":
             counts = f"{level.before_count} points before, {level.after_count} after"
             click.echo(f"unclear: {one.row.label}, {one.metric.name}: {counts}: {level.reason}")
+    lists = (
+        ("too few points", judged.too_few),
+        ("planned, not measured", judged.missing),
+        ("nothing to compare", judged.idle),
+    )
+    for words, rows in lists:
+        for row in rows:
+            click.echo(f"{words}: {row.label}")
 
 
-def _first_line(told: list[Explained], judged: Judged, unclear: int, since: str) -> str:
-    """How much was judged, then the outcome; `none got worse` only if something was judged."""
+def _is_unclear(level: Level) -> bool:
+    """Whether this might be a change for the worse and cannot be told."""
+    return level.verdict.value == "inconclusive" and level.direction != "better"
+
+
+def _tally(judged: Judged, worse: Sequence[Changed], unclear: set[int]) -> Tally:
+    """One verdict per series: gone is FAIL, worse is DEGRADED. A series for which nothing was planned gets none."""
+    from hpcq.verdict.words import Tally, Verdict
+
+    directions: dict[int, set[str]] = {}
+    for one in worse:
+        directions.setdefault(one.row.series_id, set()).add(one.level.direction)
+    verdicts = [Verdict.FAILED if "gone" in found else Verdict.DEGRADED for found in directions.values()]
+    open_ones = unclear - directions.keys()
+    verdicts += [Verdict.INCONCLUSIVE] * (len(open_ones) + judged.too_few_count)
+    verdicts += [Verdict.NOT_COVERED] * len({row.series_id for row in judged.missing} - open_ones)
+    return Tally.of(verdicts + [Verdict.PASS] * len(judged.judged_ids - directions.keys() - open_ones))
+
+
+def _first_line(tally: Tally, told: list[Explained], judged: Judged, since: str) -> str:
+    """How much was judged, then the outcome; `none got worse` only where every series passed."""
     counts = Counter(one.changed.level.direction for one in told if one.changed.level.sure)
     words = ", ".join(_SAID[word].format(count=count, s="" if count == 1 else "s") for word, count in counts.items())
     left_out = [
         f"{judged.too_few_count} with too few points" if judged.too_few_count else "",
         f"{judged.empty_count} without results" if judged.empty_count else "",
     ]
-    rest = "; ".join(one for one in left_out if one)
-    if not judged.judged_count:
-        why = f": {rest}" if rest else ": there is nothing to judge"
-        return f"none of {count_of(judged.series_count, 'series')} could be judged since {since}{why}"
-    all_of_them = judged.judged_count == judged.series_count
-    head = f"{judged.judged_count} series" if all_of_them else f"{judged.judged_count} of {judged.series_count} series"
-    tail = f"; {unclear} unclear (--all shows them)" if unclear else ""
-    nothing = "all unclear" if unclear >= judged.judged_count else "none got worse"
-    return f"{head} judged: {words or nothing}{tail}" + (f" ({rest})" if rest else "")
+    rest = ", ".join(one for one in left_out if one)
+    passed = tally.exit_code is Exit.OK
+    outcome = words or ("none got worse" if passed else "")
+    listed = "--all lists what is open" if tally.exit_code is Exit.INCOMPLETE else ""
+    tail = "; ".join(one for one in (outcome, rest, listed) if one)
+    return f"since {since}: {tally.first_line('series', 'series')}" + (f"; {tail}" if tail else "")
 
 
 _SAID = {

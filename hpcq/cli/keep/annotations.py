@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from hpcq.cli.options import Verbs, database_option, json_option
+from hpcq.cli.options import NUMBER, Verbs, database_option, json_option
 from hpcq.cli.rows import Column, print_rows
 from hpcq.errors import Exit, UserError
 
@@ -61,6 +61,8 @@ def annotate(what: str, name: str, note: str, who: str, database: Path) -> int:
     """
     from hpcq.store.keep.annotations import annotate as write
 
+    if not note.strip():
+        raise UserError("NOTE: '': a note of at least one word", 'quote it: hpcq annotate run latest "fans were replaced"')
     if what == "result" and not name.isdigit():
         raise UserError(f"{name!r} is not the number of a result", "hpcq results --each shows them")
     write(existing(database), what, name, note, who)
@@ -69,7 +71,7 @@ def annotate(what: str, name: str, note: str, who: str, database: Path) -> int:
 
 
 @click.command()
-@click.argument("results", type=click.IntRange(min=1), nargs=-1)
+@click.argument("results", type=NUMBER, nargs=-1)
 @click.option("--run", help="All measured results of this run...")
 @click.option("--node", help="...with this node at either end...")
 @click.option("--kernel", help="...by this kernel.")
@@ -98,11 +100,15 @@ def retract(  # noqa: PLR0917 - Click passes by name
     from hpcq.store.keep.annotations import retract as write
 
     meant = list(results)
+    if meant and run is not None:
+        raise UserError(
+            f"--run {run}: numbers of results are given too", "leave out one of the two: --run takes all its results"
+        )
     if run is not None:
         with reading(database) as connection:
             meant += results_of(connection, run, node, kernel)
     elif node or kernel:
-        raise UserError("--node and --kernel choose among the results of a run: give --run too")
+        raise UserError("--node and --kernel choose among the results of a run", "give --run too: --run latest")
     if not meant:
         raise UserError("no result: give the numbers of results, or --run", "`hpcq results --each` shows the numbers")
     count = (withdraw if undo else write)(existing(database), meant, Said(who, why))
@@ -206,10 +212,12 @@ def list_events(stretch: str | None, node: str | None, database: Path, as_json: 
     """
     from hpcq.store.database import reading
     from hpcq.store.keep.annotations import events
+    from hpcq.store.read.known import check_known
     from hpcq.store.time_windows import window
 
     with reading(database) as connection:
-        meant = window(connection, stretch) if stretch else None
+        check_known(connection, node=node)
+        meant = window(connection, stretch) if stretch is not None else None
         found = events(connection, meant.from_utc if meant else None, meant.until_utc if meant else None, node)
     print_rows(found, _EVENT, as_json=as_json, empty="no event")
     return Exit.OK

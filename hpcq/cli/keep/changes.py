@@ -7,15 +7,15 @@ from pathlib import Path
 import click
 
 from hpcq.cli.keep.annotations import existing, who_option, why_option
-from hpcq.cli.options import Verbs, database_option, json_option
-from hpcq.cli.rows import Column, print_json, print_rows
+from hpcq.cli.options import NUMBER, Verbs, database_option, json_option
+from hpcq.cli.rows import Column, print_json, print_rows, verdict_style
 from hpcq.errors import Exit, UserError
 
 _STATES = ("open", "acknowledged", "expected", "fixed", "false")
 _CHANGE = (
     Column("change_id", "change"),
-    Column("state"),
-    Column("direction"),
+    Column("state", style=verdict_style),
+    Column("direction", style=verdict_style),
     Column("at_utc", "since"),
     Column("kernel"),
     Column("client"),
@@ -49,8 +49,10 @@ def list_changes(states: tuple[str, ...], node: str | None, database: Path, as_j
     """
     from hpcq.store.database import reading
     from hpcq.store.keep.annotations import changes as recorded
+    from hpcq.store.read.known import check_known
 
     with reading(database) as connection:
+        check_known(connection, node=node)
         found = recorded(connection, states, node)
     print_rows(found, _CHANGE, as_json=as_json, empty="no recorded change: hpcq regressions --record records what it finds")
     bad = any(row["state"] == "open" and row["direction"] != "better" for row in found)
@@ -59,7 +61,7 @@ def list_changes(states: tuple[str, ...], node: str | None, database: Path, as_j
 
 @changes.command("set")
 @click.argument("state", type=click.Choice(_STATES))
-@click.argument("numbers", metavar="CHANGE...", type=click.IntRange(min=1), nargs=-1, required=True)
+@click.argument("numbers", metavar="CHANGE...", type=NUMBER, nargs=-1, required=True)
 @why_option
 @who_option
 @database_option
@@ -83,7 +85,7 @@ def set_changes(state: str, numbers: tuple[int, ...], why: str, who: str, databa
 
 
 @changes.command("show")
-@click.argument("number", metavar="CHANGE", type=click.IntRange(min=1))
+@click.argument("number", metavar="CHANGE", type=NUMBER)
 @database_option
 @json_option
 def show_change(number: int, database: Path, as_json: bool) -> int:

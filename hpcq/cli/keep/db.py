@@ -164,23 +164,39 @@ def groups(file: Path, cluster: str, kind: str, database: Path) -> int:
     """
     from hpcq.store.database import transaction, writing
     from hpcq.store.keep.annotations import node_ids, set_groups
+    from hpcq.store.read.known import check_known
 
-    with file.open(newline="", encoding="utf-8") as lines:
-        rows = [row for row in csv.reader(lines) if row and row[0].strip() != "node"]
-    for number, row in enumerate(rows, 1):
-        if len(row) != 2:
-            raise UserError(f"{file}:{number}: {','.join(row)!r}: allowed is node,group")
+    rows = _group_rows(file)
     pairs = [(row[0].strip(), row[1].strip()) for row in rows]
     with writing(database) as connection, transaction(connection):
+        check_known(connection, cluster=cluster)
         known = node_ids(connection, cluster)
         strangers = sorted({node for node, _ in pairs} - known.keys())
-        if not known:
-            raise UserError(f"{cluster!r} is not a cluster in this database", "SELECT DISTINCT cluster FROM v_nodes")
         news = set_groups(connection, cluster, kind, pairs, units.utc_now())
     click.echo(f"{news} nodes with a new group", err=True)
     if strangers:
         click.echo(f"never measured, so left out: {', '.join(strangers[:12])}", err=True)
     return Exit.OK
+
+
+def _group_rows(file: Path) -> list[list[str]]:
+    """The lines node,group of a file. Raises UserError with the place of the first one that is something else."""
+    try:
+        with file.open(newline="", encoding="utf-8") as text:
+            lines = csv.reader(text)
+            rows = [(lines.line_num, row) for row in lines if row and row[0].strip() != "node"]
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{file}: byte 0x{error.object[error.start]:02x} is not UTF-8: allowed is CSV text: node,group"
+        ) from None
+    except OSError as error:
+        raise UserError(f"{file}: cannot be read: {error.strerror}") from None
+    for number, row in rows:
+        if len(row) != 2 or not all(cell.strip() for cell in row):
+            raise UserError(f"{file}:{number}: {','.join(row)!r}: allowed is node,group")
+    if not rows:
+        raise UserError(f"{file}: no line: allowed are lines node,group", "one line per node, for example n1,leaf3")
+    return [row for _, row in rows]
 
 
 def _renamed(text: str) -> tuple[str, str]:

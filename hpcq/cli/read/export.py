@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from hpcq.cli.options import database_option
-from hpcq.errors import Exit, UserError
+from hpcq.cli.output import write_out
+from hpcq.errors import Exit
 
 if TYPE_CHECKING:
     from hpcq.exports.collect import Exported
@@ -59,10 +58,10 @@ def export(  # noqa: PLR0917 - Click passes by name
             from hpcq.exports import tables
 
             writer = tables.csv_lines if kind == "csv" else tables.json_lines
-            _write(writer(rows(connection, selection)), target)
+            write_out(writer(rows(connection, selection)), target)
             return Exit.OK
         exported = collect(connection, selection)
-    _write([_summary_writer(kind)(exported)], target)
+    write_out([_summary_writer(kind)(exported)], target)
     return exported.exit_code
 
 
@@ -85,26 +84,3 @@ def _check_anything(known: Iterable[object], selection: Selection) -> None:
     from hpcq.cli.read.results import check_names
 
     check_names(list(known), kernel=selection.kernel, cluster=selection.cluster, node=selection.node)  # type: ignore[arg-type]
-
-
-def _write(pieces: Iterable[str], target: Path | None) -> None:
-    """Write to standard output, or aside and rename, so that a concurrent reader sees the whole old file."""
-    if target is None:
-        sys.stdout.writelines(pieces)
-        return
-    aside = target.with_name(f".{target.name}.part")
-    try:
-        with aside.open("w", encoding="utf-8", newline="") as file:
-            file.writelines(pieces)
-        aside.replace(target)
-    except OSError as error:
-        _forget(aside)
-        raise UserError(f"--to: {target}: cannot be written: {error.strerror}", "name a file in a folder of yours") from None
-    except BaseException:
-        _forget(aside)
-        raise
-
-
-def _forget(aside: Path) -> None:
-    with contextlib.suppress(OSError):
-        aside.unlink(missing_ok=True)

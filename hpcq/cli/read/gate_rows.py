@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,31 +19,80 @@ if TYPE_CHECKING:
 _PLACES = 3
 
 
-def chosen_gates(connection: Connection, selection: Selection) -> list[GateVerdict]:
-    """Verdicts on the selected series. Reports the campaign of another hpcq version without judging it."""
-    from hpcq.analysis.gates import judge_run
+@dataclass(frozen=True, slots=True)
+class RunJudged:
+    """How much of what was planned is there, and what judged it.
 
-    assert selection.run is not None  # noqa: S101 - results are of one run
-    try:
-        verdicts = judge_run(connection, selection.run)
-    except UserError as error:
-        print(f"gates not judged: {error.message}", file=sys.stderr)  # noqa: T201
-        return []
-    return [
+    outcomes: planned results by outcome. gates_unread: why the campaign's gates could not be judged; empty if they were.
+    """
+
+    outcomes: Mapping[str, int]
+    gates: tuple[GateVerdict, ...] = ()
+    gates_unread: str = ""
+
+    @property
+    def planned_count(self) -> int:
+        """All planned results."""
+        return sum(self.outcomes.values())
+
+    @property
+    def exit_code(self) -> Exit:
+        """3 if a gate failed; 4 if something is missing or could not be judged, or if there is nothing at all; else 0."""
+        from hpcq.verdict.words import Tally
+
+        code = Tally.of(one.verdict for one in self.gates).exit_code if self.gates else Exit.OK
+        whole = self.planned_count > 0 and self.outcomes.get("measured", 0) == self.planned_count
+        return code if code is not Exit.OK or (whole and not self.gates_unread) else Exit.INCOMPLETE
+
+    @property
+    def first_line(self) -> str:
+        """`20 of 24 planned results measured (4 invalid); 12 gates judged: 11 PASS, 1 FAIL`."""
+        from hpcq.verdict.words import Tally
+
+        if not self.planned_count:
+            return "no result judged: there is nothing to judge"
+        lost = ", ".join(f"{count} {_OUTCOME[name]}" for name, count in self.outcomes.items() if name != "measured")
+        measured = f"{self.outcomes.get('measured', 0)} of {self.planned_count} planned results measured"
+        judged = Tally.of(one.verdict for one in self.gates).first_line("gate") if self.gates else "no gate judges them"
+        judged = f"gates not judged: {self.gates_unread}" if self.gates_unread else judged
+        return f"{measured}{f' ({lost})' if lost else ''}; {judged}"
+
+    def to_json(self) -> dict[str, Any]:
+        """For --json: counts by outcome and by verdict of the gates, and the exit code."""
+        from hpcq.verdict.words import Tally
+
+        counts = {f"{name}_count": self.outcomes.get(name, 0) for name in _OUTCOME}
+        gates = Tally.of(one.verdict for one in self.gates).to_json()
+        return {"planned_count": self.planned_count, **counts, "gates": gates, "gates_unread": self.gates_unread}
+
+
+_OUTCOME = {"measured": "measured", "invalid": "invalid", "failed": "failed", "not_measured": "not measured"}
+
+
+def judge_selection(connection: Connection, whole: Selection, selection: Selection | None = None) -> RunJudged:
+    """What is planned and there in `whole`, and the gates of `selection` (default: the same) if that is one run.
+
+    Gates of a campaign that this hpcq version cannot read are reported as not judged.
+    """
+    from hpcq.analysis.gates import judge_run
+    from hpcq.store.query import outcome_counts
+
+    chosen = selection or whole
+    verdicts: Sequence[GateVerdict] = ()
+    unread = ""
+    if chosen.run is not None:
+        try:
+            verdicts = judge_run(connection, chosen.run)
+        except UserError as error:
+            unread = error.message
+    kept = tuple(
         one
         for one in verdicts
-        if selection.kernel in {None, one.series.kernel}
-        and selection.cluster in {None, one.series.cluster}
-        and selection.node in {None, one.series.client, one.series.server}
-    ]
-
-
-def exit_code(verdicts: Sequence[GateVerdict], *, complete: bool) -> Exit:
-    """3 if a gate failed, 4 if something is missing or a gate is inconclusive."""
-    words = {one.verdict.value for one in verdicts}
-    if "failed" in words:
-        return Exit.DEGRADED
-    return Exit.OK if complete and "inconclusive" not in words else Exit.INCOMPLETE
+        if chosen.kernel in {None, one.series.kernel}
+        and chosen.cluster in {None, one.series.cluster}
+        and chosen.node in {None, one.series.client, one.series.server}
+    )
+    return RunJudged(outcome_counts(connection, whole), kept, unread)
 
 
 def gate_json(one: GateVerdict) -> dict[str, Any]:

@@ -7,14 +7,14 @@ from pathlib import Path
 import click
 
 from hpcq.cli.options import database_option, json_option
-from hpcq.cli.rows import Column, print_rows
+from hpcq.cli.rows import Column, print_rows, verdict_style
 from hpcq.errors import Exit
 
 _COLUMNS = (
     Column("cluster"),
     Column("kind"),
     Column("name"),
-    Column("verdict"),
+    Column("verdict", style=verdict_style),
     Column("decided_utc", "decided"),
     Column("run"),
     Column("reason", wrap=True),
@@ -25,20 +25,26 @@ _COLUMNS = (
 @click.option("--cluster", help="Only this cluster.")
 @click.option("--node", help="Only this node, and the links and groups that it shares.")
 @click.option("--each", is_flag=True, help="Every verdict, oldest first, not only the last one.")
+@click.option("--exit-code", "judging", is_flag=True, help="End with 0 only where all is a pass: 3 failed or degraded, else 4.")
 @database_option
 @json_option
-def ledger(cluster: str | None, node: str | None, each: bool, database: Path, as_json: bool) -> int:
+def ledger(  # noqa: PLR0917 - Click passes by name
+    cluster: str | None, node: str | None, each: bool, judging: bool, database: Path, as_json: bool
+) -> int:
     """Show the last verdict on each node, and on each link and group that was ever at fault.
 
     hpcq accept records them. A group is all nodes behind one leaf switch. A link or group that was repaired is a pass.
 
     \b
     Example: hpcq ledger --node n2 --each
+             hpcq ledger --node n2 --exit-code
     """
     from hpcq.store.database import reading
     from hpcq.store.ledger import last_verdicts
+    from hpcq.verdict.words import Tally
 
     with reading(database) as connection:
         rows = last_verdicts(connection, cluster, node, each=each)
+        now = rows if not each else last_verdicts(connection, cluster, node)
     print_rows(rows, _COLUMNS, as_json=as_json, empty="no verdict: hpcq accept gives them")
-    return Exit.OK
+    return Tally.of(one.verdict for one in now).exit_code if judging else Exit.OK

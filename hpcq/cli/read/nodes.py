@@ -118,10 +118,11 @@ def nodes(  # noqa: PLR0917 - Click passes by name
              hpcq nodes --not-measured-for 14d
     """
     from hpcq.store.database import reading
+    from hpcq.store.read.known import check_known
     from hpcq.store.read.nodes import node_rows
 
     with reading(database) as connection:
-        _check_cluster(connection, cluster)
+        check_known(connection, cluster=cluster)
         before = None if age is None else _moment_before(connection, age)
         rows = node_rows(connection, stretch(connection, since), cluster)
     found = [one for one in rows if before is None or (one.last_measured_utc or "") < before]
@@ -149,9 +150,10 @@ def cost(since: str, cluster: str | None, campaign: str | None, database: Path, 
     """
     from hpcq.store.database import reading
     from hpcq.store.read.cost import costs
+    from hpcq.store.read.known import check_known
 
     with reading(database) as connection:
-        _check_cluster(connection, cluster)
+        check_known(connection, cluster=cluster, campaign=campaign)
         found = costs(connection, stretch(connection, since), cluster, campaign)
     rows = [{**asdict(one), "node_hours": round(one.node_hours, 3)} for one in found]
     print_rows(rows, _COST, as_json=as_json, empty=f"no job started since {since}")
@@ -213,20 +215,13 @@ def _order(sort: str) -> Any:
 
 
 def _moment_before(connection: Connection, age: str) -> str:
-    """The moment that long ago."""
-    from hpcq.store.time_windows import moment
+    """The moment that long ago. Raises UserError for what is no length of time."""
+    from hpcq.store.time_windows import is_length, moment
+
+    if not is_length(age):
+        raise UserError(f"--not-measured-for: {age!r}: allowed is a length of time", "for example 14d, 12h, 2w")
 
     return moment(connection, age, dt.datetime.now(dt.UTC))
-
-
-def _check_cluster(connection: Connection, cluster: str | None) -> None:
-    from hpcq.kernels import unknown_name
-    from hpcq.store.read.nodes import cluster_names
-
-    known = cluster_names(connection)
-    if cluster is not None and cluster not in known:
-        message, hint = unknown_name("cluster in this database", cluster, known)
-        raise UserError(f"--cluster: {message}", hint)
 
 
 def _tell_cut(count: int, limit: int | None, *, as_json: bool) -> None:

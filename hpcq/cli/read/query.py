@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from hpcq.cli.options import database_option, json_option
+from hpcq.cli.options import NUMBER, database_option, json_option
 from hpcq.cli.rows import Column, print_rows
 from hpcq.errors import Exit
 
@@ -24,7 +24,7 @@ _RUN = (
 
 @click.command()
 @click.option("--campaign", help="Only runs of this campaign.")
-@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="At most this many rows.")
+@click.option("--limit", type=NUMBER, default=20, show_default=True, help="At most this many rows.")
 @database_option
 @json_option
 def runs(campaign: str | None, limit: int, database: Path, as_json: bool) -> int:
@@ -35,8 +35,10 @@ def runs(campaign: str | None, limit: int, database: Path, as_json: bool) -> int
     """
     from hpcq.store.database import reading
     from hpcq.store.free_query import runs as found
+    from hpcq.store.read.known import check_known
 
     with reading(database) as connection:
+        check_known(connection, campaign=campaign)
         rows = found(connection, campaign, limit)
     print_rows(rows, _RUN, as_json=as_json, empty="no run: `hpcq run CAMPAIGN` makes one")
     return Exit.OK

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hpcq.cli.options import database_option, json_option, limit_option, near, since_option, stretch
-from hpcq.cli.read.gate_rows import chosen_gates, exit_code, gate_json, print_gates
+from hpcq.cli.read.gate_rows import RunJudged, gate_json, judge_selection, print_gates
 from hpcq.cli.read.grouped import cut, ordered, print_grouped
 from hpcq.cli.read.lost_tries import print_lost_tries
 from hpcq.cli.rows import Column, outcome_style, print_json, print_rows
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from hpcq.store.database import Connection
     from hpcq.store.query import ResultRow, RunRow, Selection, Summary
     from hpcq.store.read.evidence_queries import FindingGroup
-    from hpcq.verdict import GateVerdict
 
 _PAIR = (Column("cluster"), Column("kernel"), Column("client"), Column("server"), Column("size_text", "size"))
 _SUMMARY = (
@@ -80,6 +79,7 @@ _FINDING = (
 @click.option("--sort", metavar="FIELD", help="By this field; -FIELD from large to small: median, -disturbed_count.")
 @limit_option()
 @click.option("--links", is_flag=True, help="Compare links with the same nodes within their clusters: one row per test.")
+@click.option("--toolchains", is_flag=True, help="Toolchains beside each other, and whether they differ beyond noise.")
 @database_option
 @json_option
 def results(  # noqa: PLR0917 - Click passes by name
@@ -92,6 +92,7 @@ def results(  # noqa: PLR0917 - Click passes by name
     each: bool,
     findings: bool,
     links: bool,
+    toolchains: bool,
     by: str | None,
     since: str | None,
     sort: str | None,
@@ -101,8 +102,9 @@ def results(  # noqa: PLR0917 - Click passes by name
 ) -> int:
     """Show results, by run, kernel and pair, and what the campaign's gates say of them.
 
-    RUN is a run's id, the beginning of one, or a campaign's name. Default: the latest run. Exit code 3 when a gate failed, 4
-    when something that was planned is not there or a gate is inconclusive.
+    RUN is a run's id, the beginning of one, or a campaign's name. Default: the latest run. The first line says how much of
+    what was planned is there, and what judged it. Exit code 3 when a gate failed, 4 when something that was planned is not
+    there, a gate could not be judged, or there is no result at all.
 
     \b
     Example: hpcq results --kernel tcp_stream
@@ -110,24 +112,29 @@ def results(  # noqa: PLR0917 - Click passes by name
     from hpcq.store import query
     from hpcq.store.database import reading
 
+    ways = {"--each": each, "--findings": findings, "--group-by": by is not None, "--links": links}
+    _at_most_one([name for name, given in ways.items() if given])
     if since is not None and (run is not None or links):
         raise UserError(f"--since {since}: {'--links' if links else run}: is about one run", "leave out one of the two")
     with reading(database) as connection:
         whole = _selected(connection, run, since)
         names = {"kernel": kernel, "cluster": cluster, "node": node}
-        if any(names.values()):
+        if any(name is not None for name in names.values()):
             check_names(query.results(connection, whole), **names)
         selection = replace(whole, **names)
         _check_metric(metric, kernel)
-        verdicts = chosen_gates(connection, selection) if selection.run is not None else []
-        complete = _is_complete(connection, whole)
+        judged = judge_selection(connection, whole, selection)
         shown = _Shown(metric, all_metrics, sort, limit, as_json)
+        if toolchains:
+            return _print_toolchains(connection, selection.run, as_json=as_json)
         if findings:
             return _print_findings(connection, selection, as_json)
+        if not as_json:
+            click.echo(judged.first_line, err=True)
         if by is not None:
             print_grouped(connection, selection, by, sort=sort, limit=limit, as_json=as_json)
         elif as_json:
-            _print_json(connection, selection, shown, verdicts)
+            _print_json(connection, selection, shown, judged)
         elif links and selection.run is not None:
             return _print_links(connection, selection.run)
         elif each:
@@ -136,10 +143,16 @@ def results(  # noqa: PLR0917 - Click passes by name
         else:
             _print_medians(connection, selection, shown)
         if not as_json:
-            print_gates(verdicts)
+            print_gates(judged.gates)
             if selection.run is None:
                 click.echo("gates belong to one run: hpcq results RUN judges them", err=True)
-    return exit_code(verdicts, complete=complete)
+    return judged.exit_code
+
+
+def _at_most_one(ways: list[str]) -> None:
+    """Each of these shows other rows; one of two would be left out without a word."""
+    if len(ways) > 1:
+        raise UserError(f"{ways[1]}: {ways[0]} is given too: each shows other rows", "leave out one of the two")
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,15 +178,7 @@ def _selected(connection: Connection, run: str | None, since: str | None) -> Sel
     return query.Selection(from_utc=window.from_utc, until_utc=window.until_utc)
 
 
-def _is_complete(connection: Connection, selection: Selection) -> bool:
-    from hpcq.store import query
-
-    if selection.run is None:
-        return not query.not_measured(connection, selection)
-    return all(row.complete for row in query.runs(connection, selection.run))
-
-
-def _print_json(connection: Connection, selection: Selection, shown: _Shown, verdicts: Sequence[GateVerdict]) -> None:
+def _print_json(connection: Connection, selection: Selection, shown: _Shown, judged: RunJudged) -> None:
     from hpcq.analysis.distances import distances
     from hpcq.store import query
     from hpcq.store.read.lost_tries import lost_tries
@@ -181,11 +186,21 @@ def _print_json(connection: Connection, selection: Selection, shown: _Shown, ver
     rows = [_result_json(row) for row in _in_metric(connection, query.results(connection, selection), shown.metric)]
     rows = cut(ordered(rows, shown.sort), shown.limit, as_json=True)
     runs = [] if selection.run is None else [asdict(row) for row in query.runs(connection, selection.run)]
-    told = {"runs": runs, "results": rows, "gates": [gate_json(one) for one in verdicts]}
+    told: dict[str, Any] = {"runs": runs, "judged": judged.to_json(), "results": rows}
+    told["gates"] = [gate_json(one) for one in judged.gates]
     if selection.run is not None:
         told["links"] = [asdict(one) for one in distances(connection, selection.run)]
         told["lost_tries"] = [asdict(one) for one in lost_tries(connection, selection.run)]
     print_json(told)
+
+
+def _print_toolchains(connection: Connection, run: str | None, *, as_json: bool) -> int:
+    from hpcq.cli.read.toolchains import print_toolchains
+    from hpcq.store.read.toolchains import toolchain_rows
+
+    if run is None:
+        raise UserError("--toolchains: --since: is about one run", "leave out one of the two")
+    return print_toolchains(toolchain_rows(connection, run), as_json=as_json)
 
 
 def _print_links(connection: Connection, run: str) -> int:
@@ -210,7 +225,6 @@ def _print_medians(connection: Connection, selection: Selection, shown: _Shown) 
 def print_run(run: RunFolder, database: Path, *, as_json: bool) -> int:
     """Print the end of `hpcq run`: the results, the gates, and where everything is. Returns the exit code."""
     from hpcq.analysis.distances import distances
-    from hpcq.analysis.gates import judge_run
     from hpcq.cli.read.distances import print_distances
     from hpcq.store import query
     from hpcq.store.database import reading
@@ -220,11 +234,12 @@ def print_run(run: RunFolder, database: Path, *, as_json: bool) -> int:
     with reading(database) as connection:
         runs = query.runs(connection, run.run_id)
         selection = query.Selection(run=run.run_id)
-        verdicts = judge_run(connection, run.run_id)
+        judged = judge_selection(connection, selection)
         if as_json:
-            told = _run_json(run, database, runs, verdicts, finding_groups(connection, run.run_id))
+            told = _run_json(run, database, runs, judged, finding_groups(connection, run.run_id))
             print_json({**told, "lost_tries": [asdict(one) for one in lost_tries(connection, run.run_id)]})
         else:
+            click.echo(judged.first_line, err=True)
             _print_summaries(query.summaries(connection, selection))
             _print_missing(query.not_measured(connection, selection))
             print_lost_tries(lost_tries(connection, run.run_id))
@@ -234,14 +249,14 @@ def print_run(run: RunFolder, database: Path, *, as_json: bool) -> int:
                 print_distances(linked)
                 click.echo()
             print_rows(runs, RUN_COLUMNS)
-            print_gates(verdicts)
+            print_gates(judged.gates)
             click.echo(f"\npage      {near(run.report)}\ndatabase  {near(database)}\nfolder    {near(run.path)}")
             _print_evidence(finding_groups(connection, run.run_id))
-    return exit_code(verdicts, complete=all(row.complete for row in runs))
+    return judged.exit_code
 
 
 def _run_json(
-    run: RunFolder, database: Path, runs: Sequence[RunRow], verdicts: Sequence[GateVerdict], findings: Sequence[FindingGroup]
+    run: RunFolder, database: Path, runs: Sequence[RunRow], judged: RunJudged, findings: Sequence[FindingGroup]
 ) -> dict[str, Any]:
     return {
         "run_id": run.run_id,
@@ -249,7 +264,8 @@ def _run_json(
         "report": str(run.report),
         "database": str(database.absolute()),
         "runs": [asdict(row) for row in runs],
-        "gates": [gate_json(one) for one in verdicts],
+        "judged": judged.to_json(),
+        "gates": [gate_json(one) for one in judged.gates],
         "findings": [asdict(one) for one in findings],
     }
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hpcq import units
-from hpcq.cli.options import database_option, json_option
+from hpcq.cli.options import NUMBER, database_option, json_option
 from hpcq.errors import Exit
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ _TOLD_FACTS = (
 
 
 @click.command()
-@click.argument("result", type=click.IntRange(min=1))
+@click.argument("result", type=NUMBER)
 @click.option("--all", "everything", is_flag=True, help="Every counter, gauge and fact.")
 @database_option
 @json_option

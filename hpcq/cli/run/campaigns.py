@@ -48,10 +48,11 @@ def run(
 
 @click.command()
 @click.argument("name", metavar="[RUN]", required=False)
+@click.option("--abandoned", is_flag=True, help="Every run whose driver died within a week, one after another; for schedules.")
 @database_option
 @runs_option
 @json_option
-def resume(name: str | None, database: Path, runs_folder: Path, as_json: bool) -> int:
+def resume(name: str | None, abandoned: bool, database: Path, runs_folder: Path, as_json: bool) -> int:
     """Take over a run whose driver ended; queued jobs are adopted.
 
     RUN is a run's id, the beginning of one, or its folder. Default: the newest run.
@@ -61,6 +62,10 @@ def resume(name: str | None, database: Path, runs_folder: Path, as_json: bool) -
     """
     from hpcq.runner.live import find_run_folder
 
+    if abandoned:
+        if name is not None:
+            raise UserError(f"--abandoned: {name!r} beside it: allowed is one of both, since it takes every such run")
+        return _resume_abandoned(database, runs_folder, as_json=as_json)
     return _to_the_end(find_run_folder(name, runs_folder), database, as_json=as_json)
 
 
@@ -84,9 +89,10 @@ def submit(campaign: str, database: Path, runs_folder: Path, cluster_folders: Se
 
 @click.command()
 @click.argument("name", metavar="[RUN]", required=False)
+@click.option("--watch", is_flag=True, help="Go on showing it until the run ends: a table on a terminal, else lines.")
 @runs_option
 @json_option
-def status(name: str | None, runs_folder: Path, as_json: bool) -> int:
+def status(name: str | None, watch: bool, runs_folder: Path, as_json: bool) -> int:
     """Show how far a run is.
 
     RUN is a run's id, the beginning of one, or its folder. Default: the newest run.
@@ -96,7 +102,12 @@ def status(name: str | None, runs_folder: Path, as_json: bool) -> int:
     """
     from hpcq.runner.live import find_run_folder
 
-    return _print_status(find_run_folder(name, runs_folder), as_json)
+    found = find_run_folder(name, runs_folder)
+    if watch:
+        from hpcq.cli.run.progress import watch_status
+
+        watch_status(found)
+    return _print_status(found, as_json)
 
 
 @click.command()
@@ -130,7 +141,8 @@ def cancel(name: str | None, runs_folder: Path, as_json: bool) -> int:
 def plan(campaign: str, cluster_folders: Sequence[Path], as_json: bool) -> int:
     """Show what a campaign would run, where and how long.
 
-    It asks each cluster for its nodes. It starts nothing and writes nothing.
+    It asks each cluster for its nodes. It starts nothing and writes nothing. Where one cluster cannot be reached, it
+    shows the plans of the others, and ends with that error.
 
     \b
     Example: hpcq plan campaigns/demo.yaml
@@ -138,15 +150,40 @@ def plan(campaign: str, cluster_folders: Sequence[Path], as_json: bool) -> int:
     from hpcq.definition.find import find_campaign
     from hpcq.runner.preview import preview
 
-    plans = preview(find_campaign(campaign), cluster_folders)
-    if as_json:
-        print_json([json.loads(made.to_json()) for made in plans])
-        return Exit.OK
-    from hpcq.cli.run.planned import print_plan
+    found = preview(find_campaign(campaign), cluster_folders)
+    if as_json and found.plans:
+        print_json([json.loads(made.to_json()) for made in found.plans])
+    elif found.plans:
+        from hpcq.cli.run.planned import print_plan
 
-    for made in plans:
-        print_plan(made)
+        for made in found.plans:
+            print_plan(made)
+    if found.failures:
+        from hpcq.cli.main import complain
+
+        for error in found.failures[:-1]:
+            complain(error.message, error.hint)
+        raise found.failures[-1]
     return Exit.OK
+
+
+def _resume_abandoned(database: Path, runs_folder: Path, *, as_json: bool) -> int:
+    """Take over every run whose driver died. Returns the worst exit code; 0 if there is none."""
+    from hpcq.runner.watch.abandoned import abandoned
+
+    worst = int(Exit.OK)
+    for one in abandoned(runs_folder):
+        if one.left:
+            _say(f"run {one.run.run_id}: has no driver and is left to you: {one.left}")
+            continue
+        _say(f"run {one.run.run_id}: its driver died; takes it over")
+        try:
+            code = _to_the_end(one.run, database, as_json=as_json)
+        except HpcqError as error:
+            _say(f"run {one.run.run_id}: {error.message}")
+            code = Exit.ERROR
+        worst = Exit.ERROR if Exit.ERROR in {code, worst} else max(worst, code)
+    return worst
 
 
 def _first_wave(opened: RunFolder, database: Path, *, as_json: bool) -> int:
@@ -177,7 +214,7 @@ def _prepare(run: RunFolder, part: str) -> None:
                 link_group.plan(run, part)
         return
     with told(run, part, "build"):
-        stages.build(run, part)
+        stages.build(run, part, _say)
     with told(run, part, "plan"):
         stages.plan(run, part)
 

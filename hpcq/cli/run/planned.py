@@ -12,7 +12,7 @@ from hpcq.definition.running import running
 from hpcq.described.commands import command
 from hpcq.kernels import kernel
 from hpcq.planning.coverage import coverage_of
-from hpcq.planning.plan import Plan
+from hpcq.planning.plan import Plan, nodes_of_pair
 from hpcq.units import count_of
 
 _SHOWN = 12
@@ -38,7 +38,11 @@ def print_plan(plan: Plan) -> None:
     for name, count in Counter(test.kernel for test in plan.tests).items():
         lines.append(f"  tests    {name}: {count} parameter sets x {plan.repetition_count} repetitions")
     lines += _commands(plan)
-    lines.append(f"  pairs    {_few([f'{client} > {server}' for client, server in plan.pairs])}")
+    pairs, sets = plan.pairs[: plan.sets_begin], plan.pairs[plan.sets_begin :]
+    if pairs or not sets:
+        lines.append(f"  pairs    {_few([f'{client} > {server}' for client, server in pairs])}")
+    for one in sets:
+        lines.append(f"  together {len(nodes_of_pair(one))} nodes: {one[0]},{one[1]}")
     click.echo("\n".join(lines))
 
 

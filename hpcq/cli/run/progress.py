@@ -6,24 +6,25 @@ import contextlib
 import datetime as dt
 import sys
 import threading
+import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import click
 
 from hpcq import units
-from hpcq.cli.rows import Column, print_rows, table_of
+from hpcq.cli.rows import Column, print_rows
 from hpcq.errors import HpcqError
 from hpcq.planning.coverage import Coverage
 from hpcq.run_folder.paths import RunFolder
 from hpcq.runner.live import ClusterStatus, RunStatus, Watch
 
-if TYPE_CHECKING:
-    from rich.live import Live
-
 _EVERY_S = 1.0
+#: Without a terminal, waves that follow each other faster than this share a line.
+_LINE_EVERY_S = 10.0
 #: A time without its date would look like today's.
 _CLOCK_BELOW_S = 12 * 3600
+#: Nothing more happens to a cluster in these stages.
+_ENDED = ("loaded", "measured")
 _COLUMNS = [
     *(Column(name) for name in ("cluster", "stage", "pairs", "queued", "running", "done", "failed", "not run")),
     *(Column(name) for name in ("results", "planned", "coverage", "ends")),
@@ -32,22 +33,75 @@ _COLUMNS = [
 
 @contextlib.contextmanager
 def shown_progress(run: RunFolder) -> Iterator[None]:
-    """Show the run's progress on a terminal until the block ends. Prints nothing elsewhere."""
-    if not sys.stderr.isatty():
+    """Show the run's progress on standard error until the block ends: a table on a terminal, elsewhere lines."""
+    done = threading.Event()
+    thread = threading.Thread(target=_show, args=(run, done), daemon=True)
+    thread.start()
+    try:
         yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def watch_status(run: RunFolder) -> None:
+    """Show the run's progress until nothing more happens to it."""
+    _show(run, threading.Event())
+
+
+def _show(run: RunFolder, done: threading.Event) -> None:
+    """Look every second. Ends when `done` is set or every cluster has ended."""
+    if not sys.stderr.isatty():
+        _lines(run, done)
         return
-    from rich.console import Console
+    from rich.console import Console, Group
     from rich.live import Live
 
-    done = threading.Event()
-    with Live(console=Console(stderr=True), transient=True, auto_refresh=False) as live:
-        thread = threading.Thread(target=_refresh, args=(run, live, done), daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            done.set()
-            thread.join()
+    from hpcq.cli.fitted import fitted
+
+    console = Console(stderr=True)
+    with Live(console=console, transient=True, auto_refresh=False, vertical_overflow="visible") as live:
+        for status in _looks(run, done):
+            rows = [_row(one) for one in status.clusters]
+            live.update(Group(*fitted(rows, _COLUMNS, None, width=console.width)), refresh=True)
+
+
+def _lines(run: RunFolder, done: threading.Event) -> None:
+    """Without a terminal: a line per cluster when its stage changes, and for each wave of jobs."""
+    said: dict[str, tuple[str, int, float]] = {}
+    for status in _looks(run, done):
+        for one in status.clusters:
+            stage, attempts, at = said.get(one.name, ("", 0, 0.0))
+            now, count = time.monotonic(), one.counts.get("attempt_count", 0)
+            if one.stage != stage or (count != attempts and now - at > _LINE_EVERY_S):
+                said[one.name] = one.stage, count, now
+                click.echo(progress_line(one), err=True)
+
+
+def _looks(run: RunFolder, done: threading.Event) -> Iterator[RunStatus]:
+    """The state of the run, once per second and once more at the end."""
+    watch = Watch(run)
+    while True:
+        last = done.is_set()
+        with contextlib.suppress(HpcqError, OSError):  # a file that is being written is read next time
+            status = watch.look()
+            yield status
+            if all(one.error or one.stage in _ENDED for one in status.clusters):
+                return
+        if last:
+            return
+        done.wait(_EVERY_S)
+
+
+def progress_line(cluster: ClusterStatus) -> str:
+    """One cluster in words: `alpha: running: 12 of 30 results, 3 jobs running, 5 queued`."""
+    counts = cluster.counts
+    if not counts:
+        return f"{cluster.name}: {cluster.stage}"
+    attempts = counts["attempts"]
+    jobs = f"{attempts.get('running', 0)} jobs running, {attempts.get('queued', 0)} queued"
+    results = f"{counts['measured_result_count']} of {counts['planned_result_count']} results"
+    return f"{cluster.name}: {cluster.stage}: {results}, {jobs}"
 
 
 def print_status(status: RunStatus) -> None:
@@ -70,14 +124,6 @@ def coverage_lines(status: RunStatus) -> list[str]:
             covered, *short = Coverage.from_json(cluster.counts["coverage"]).lines()
             lines += [f"{cluster.name}: measured {covered}", *(f"  {line}" for line in short)]
     return lines
-
-
-def _refresh(run: RunFolder, live: Live, done: threading.Event) -> None:
-    watch = Watch(run)
-    while not done.is_set():
-        with contextlib.suppress(HpcqError, OSError):  # a file that is being written is read next time
-            live.update(table_of([_row(one) for one in watch.look().clusters], _COLUMNS), refresh=True)
-        done.wait(_EVERY_S)
 
 
 def _row(cluster: ClusterStatus) -> dict[str, object]:

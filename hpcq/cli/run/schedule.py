@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -30,7 +35,7 @@ def schedule() -> None:
 @schedule.command("add")
 @click.argument("name")
 @click.argument("words", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
-@click.option("--when", required=True, help="A local time of day (02:00), or an interval: 5min, 1h.")
+@click.option("--when", required=True, help="A local time (02:00), days and a time (Mon,Thu 02:00), or an interval: 5min, 1h.")
 @click.option(
     "--with",
     "kind",
@@ -39,8 +44,11 @@ def schedule() -> None:
     show_default=True,
     help="What starts it: a systemd timer of yours, your crontab, or the scheduler's own table.",
 )
+@click.option("--then", metavar="COMMAND", help="After each start, run this for verdicts that changed: see hpcq notify.")
 @click.option("--dry-run", is_flag=True, help="Only show what hpcq would write.")
-def add(name: str, words: tuple[str, ...], when: str, kind: str, dry_run: bool) -> int:
+def add(  # noqa: PLR0917 - Click passes by name
+    name: str, words: tuple[str, ...], when: str, kind: str, then: str | None, dry_run: bool
+) -> int:
     """Run `hpcq COMMAND...` at set times, in this folder. It replaces an entry of the same name.
 
     Put -- before a command with options. While one run is still at work, the next start does nothing.
@@ -51,8 +59,8 @@ def add(name: str, words: tuple[str, ...], when: str, kind: str, dry_run: bool) 
     """
     from hpcq.runner.watch.schedule import install, new_entry, shown
 
-    _check_verb(words[0])
-    entry = new_entry(name, kind, when, words, Path.cwd())
+    parameters = _check_words(words)
+    entry = replace(new_entry(name, kind, when, words, Path.cwd()), then=_then(then, parameters))
     for place, text in shown(entry).items():
         click.echo(f"{place}:\n" + "".join(f"    {line}\n" for line in text.splitlines()))
     if dry_run:
@@ -62,14 +70,51 @@ def add(name: str, words: tuple[str, ...], when: str, kind: str, dry_run: bool) 
     return Exit.OK
 
 
-def _check_verb(verb: str) -> None:
-    """Raise UserError for a misspelt verb, with the nearest one: it must not fail at night."""
+#: Verbs whose first argument is a campaign file.
+_OF_CAMPAIGNS = ("run", "submit", "accept", "plan")
+#: These end at once, or ask somebody: nothing to do at night.
+_NOT_AT_NIGHT = ("schedule", "lab", "schema", "check", "completion")
+
+
+def _then(command: str | None, parameters: Mapping[str, Any]) -> tuple[str, ...]:
+    """The `hpcq notify` that follows each start, on the database of the command itself."""
+    if command is None:
+        return ()
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise UserError(f"--then {command!r}: {error}: a command as in a shell") from None
+    if not words or shutil.which(words[0]) is None:
+        raise UserError(f"--then {command!r}: no such command", "write its path, or put it on the PATH")
+    return ("notify", "--db", str(parameters.get("database") or "results.db"), "--", *words)
+
+
+def _check_words(words: tuple[str, ...]) -> Mapping[str, Any]:
+    """Raise what the command would raise at night because of how it is written: a verb, an option, a missing file.
+
+    Returns its parameters.
+    """
     from hpcq.cli.main import hpcq
     from hpcq.kernels import unknown_name
 
-    known = hpcq.list_commands(click.Context(hpcq))
-    if verb not in known:
-        raise UserError(*unknown_name("command", verb, known))
+    known = [one for one in hpcq.list_commands(click.Context(hpcq)) if one not in _NOT_AT_NIGHT]
+    if words[0] not in known:
+        raise UserError(*unknown_name("command to schedule", words[0], known))
+    context = hpcq.make_context("hpcq", list(words))
+    while isinstance(context.command, click.Group):
+        left = [*context._protected_args, *context.args]
+        if not left:
+            break
+        _, verb, rest = context.command.resolve_command(context, left)
+        if verb is None:
+            break
+        context = verb.make_context(verb.name, rest, parent=context)
+    if words[0] in _OF_CAMPAIGNS:
+        from hpcq.definition.find import find_campaign
+        from hpcq.runner.site.place import check_definitions
+
+        check_definitions(find_campaign(context.params["campaign"]), context.params["cluster_folders"])
+    return context.params
 
 
 @schedule.command("list")

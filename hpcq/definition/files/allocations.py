@@ -1,4 +1,4 @@
-"""The keys `allocation` and `concurrency` of a campaign file: which pairs share an allocation, and what runs at once.
+"""The keys `allocation`, `concurrency` and `toolchains` of a campaign file: what shares an allocation and runs in it.
 
 allocation: pair | whole | group of 8          concurrency: rounds | alone | [alone, rounds]
 """
@@ -6,13 +6,16 @@ allocation: pair | whole | group of 8          concurrency: rounds | alone | [al
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, WithJsonSchema
 
 from hpcq.definition.files.checking import refuse
 from hpcq.definition.files.yamlfile import Document, shown
-from hpcq.definition.model import Allocation, AllocationKind, Concurrency
+from hpcq.definition.model import Allocation, AllocationKind, Concurrency, Test
+from hpcq.definition.running import of_nodes
 
 _GROUP = re.compile(r"group of ([1-9]\d{0,4})")
 _NODE_COUNT_MIN = 3
@@ -59,3 +62,32 @@ def read_allocation(document: Document) -> Allocation:
         document.complain(("concurrency",), message, at_key=True)
     listed = [words] if isinstance(words, str) else words or ["rounds"]
     return Allocation(kind, int(group[1]) if group else None, tuple(Concurrency(word) for word in listed))
+
+
+def check_sets(document: Document, allocation: Allocation, tests: Sequence[Test]) -> None:
+    """Complain about tests of many nodes in tournaments, whose steps are pairs."""
+    if allocation.kind is AllocationKind.PAIR:
+        return
+    for kernel in sorted({test.kernel for test in tests if of_nodes(test)}):
+        message = f"a tournament plays pairs: {kernel} runs on all nodes of a set: allowed with it is allocation: pair"
+        document.complain(("allocation",), message, "put its tests into a campaign of their own")
+
+
+def with_toolchains(document: Document, tests: Sequence[Test]) -> list[Test]:
+    """The tests with each MPI test once per toolchain. Tests of the first keep their numbers; complaints go to the document."""
+    names = document.data.get("toolchains")
+    if not names or not document.clean(("toolchains",)):
+        return list(tests)
+    listed = [names] if isinstance(names, str) else list(names)
+    ours = [test for test in tests if test.program == "hpcq-mpi"]
+    if len(set(listed)) < len(listed):
+        document.complain(("toolchains",), "a name stands twice: each toolchain may stand once")
+    if tests and not ours:
+        document.complain(("toolchains",), "no test is one of hpcq's MPI kernels, which alone they build")
+    if (document.data.get("allocation") or "pair") != "pair":
+        message = "a tournament runs one program on all nodes: allowed with toolchains is allocation: pair"
+        document.complain(("toolchains",), message)
+    swept = [replace(test, toolchain=listed[0]) if test.program == "hpcq-mpi" else test for test in tests]
+    for name in listed[1:]:
+        swept += [replace(test, test_no=len(swept) + number, toolchain=name) for number, test in enumerate(ours, 1)]
+    return swept

@@ -7,7 +7,8 @@ links:
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Sequence
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -67,7 +68,7 @@ def read_links(document: Document, tests: list[Test]) -> list[Link]:
         _check_link(document, section, place, links)
         links.append(_link(section))
     if links:
-        _refuse_mpi(document, tests)
+        _check_mpi(document, links, tests)
     return links
 
 
@@ -92,16 +93,14 @@ def _check_link(document: Document, section: LinkSection, place: Place, before: 
         seen.add((one, other))
 
 
-def _refuse_mpi(document: Document, tests: list[Test]) -> None:
-    needing = sorted({test.kernel for test in tests if test.needs_mpi})
-    entries: list[Any] = document.data.get("tests") or []
-    for position, entry in enumerate(entries):
-        if entry.get("kernel") in needing:
-            document.complain(
-                ("tests", position, "kernel"),
-                f"{entry['kernel']} is MPI and cannot run over a link: allowed with links are the socket kernels",
-                "one MPI job does not span two batch systems; put its tests into a campaign without links",
-            )
+def _check_mpi(document: Document, links: Sequence[Link], tests: Sequence[Test]) -> None:
+    """MPI tests run within the clusters of a link: one MPI job does not span two batch systems."""
+    if tests and all(test.needs_mpi for test in tests):
+        message = "all tests are MPI, which cannot run over a link: needed is a test of a socket kernel"
+        document.complain(("links",), message, "one MPI job does not span two batch systems")
+    elif any(test.needs_mpi for test in tests) and not document.data.get("pairs") and not any(one.compare for one in links):
+        message = "compare: false and no `pairs`: MPI tests run within the clusters, where this campaign has no pairs"
+        document.complain(("links",), message, "give `pairs`, or leave compare out")
 
 
 def _link(section: LinkSection) -> Link:

@@ -67,7 +67,10 @@ class AcceptRequest:
 
 @dataclass(slots=True)
 class ClusterAcceptance:
-    """The result on one cluster. reasons: why each node needed the test. commands: what to type, and why."""
+    """The result on one cluster. reasons: why each node needed the test. commands: what to type, and why.
+
+    busy: another acceptance of the cluster is under way, so this one judged nothing.
+    """
 
     cluster: str
     reasons: dict[str, str]
@@ -77,6 +80,7 @@ class ClusterAcceptance:
     commands: list[Command] = field(default_factory=list)
     changed: dict[str, str] = field(default_factory=dict)
     applied: Applied = field(default_factory=Applied)
+    busy: bool = False
 
     @property
     def all_judged(self) -> tuple[VerdictRecord, ...]:
@@ -89,7 +93,7 @@ class ClusterAcceptance:
         refused = [{"command": command, "words": words} for command, words in self.applied.refused]
         left_alone = [{"command": command, "words": words} for command, words in self.applied.left_alone]
         applied = {"applied": [line for _, line in self.applied.done], "refused": refused, "left_alone": left_alone}
-        rest = {"runs": self.runs, "reservation": self.reservation, **applied}
+        rest = {"runs": self.runs, "reservation": self.reservation, "busy": self.busy, **applied}
         return {
             "cluster": self.cluster,
             "reasons": {**{one.name: "" for one in self.verdicts.nodes}, **self.reasons},
@@ -114,6 +118,7 @@ def accept(order: AcceptRequest, say: Say) -> list[ClusterAcceptance]:
         with _alone(order.runs_folder, name) as mine:
             if not mine:
                 say(f"{name}: another acceptance is under way; this one does nothing")
+                outcomes.append(ClusterAcceptance(name, {}, Acceptance(()), busy=True))
                 continue
             outcomes.append(_Acceptor(order, name, path, reference, say).run(every_link=every_link))
     return outcomes
@@ -208,7 +213,7 @@ class _Acceptor:
         self.say(f"{self.name}: run {run.run_id}: {len(pairs)} pairs")
         self.runs.append(run.run_id)
         try:
-            stages.build(run, self.name)
+            stages.build(run, self.name, self.say)
             stages.plan(run, self.name)
             stages.drive(run, self.name, self.say)
         except BaseException:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from hpcq.analysis import pair_values
 from hpcq.analysis.gates import judge_run
-from hpcq.analysis.series_outcomes import JobOutcome, SeriesOutcome, outcomes_in
+from hpcq.analysis.series_outcomes import JobOutcome, SeriesOutcome, of_pairs, outcomes_in
 from hpcq.kernels import Better
 from hpcq.runner.accept.expected import (
     LOSS_SCATTER_ASSUMED,
@@ -54,8 +54,8 @@ def measured(
     run_ids = [pair_values.run_id_of(database, run) for run in runs]
     if not run_ids:
         return Measured()
-    now = outcomes_in(database, run_ids, cluster=cluster)
-    before = outcomes_in(database, reference, cluster=cluster) if reference else []
+    now = of_pairs(outcomes_in(database, run_ids, cluster=cluster))
+    before = of_pairs(outcomes_in(database, reference, cluster=cluster)) if reference else []
     names = pair_values.names_of_tests(database, [*run_ids, *reference])
     numbers = {run: number for number, run in enumerate(runs, 1)}
     about = PointMaker(numbers, baseline, leaf_of, *_gates(database, runs))

@@ -156,7 +156,7 @@ class Driver:
         if self.account.node_seconds_for_all() < self._least_node_seconds() or not self.account.open():
             return []
         plan, wave = self.state.plan, self._choose(states, room)
-        jobs = [tuple({node for index in indices for node in plan.pairs[index]}) for indices in wave]
+        jobs = [tuple({node for index in indices for node in plan.nodes_at(index)}) for indices in wave]
         if jobs and self.account.node_seconds_for_all() < len(jobs[0]) * plan.walltime_s:
             jobs = []
         return wave if self.account.book(jobs, plan.walltime_s) and jobs else []
@@ -164,7 +164,7 @@ class Driver:
     def _reserve(self, own_reservation: OwnReservation, states: Sequence[NodeState]) -> bool:
         """Make the reservation for the next jobs. Returns whether it exists, or the campaign continues without it."""
         pending = self._pending()
-        wanted = {node for pair in pending for node in (pair.client, pair.server)}
+        wanted = {node for pair in pending for node in pair.nodes}
         idle = {state.node for state in states if state.condition is NodeCondition.IDLE}
         nodes = nodes_within(pending, idle & wanted, set(), self.account.budget.node_limit(len(idle)))
         refusal = self.queue.reserve(nodes)
@@ -211,7 +211,7 @@ class Driver:
         by_name = {state.node: state for state in states}
         plan, cluster = self.state.plan, self.queue.cluster
         pending = [pair_index_of(pair.job_id) for pair in self._pending()]
-        lacking = {index: shortage_of(plan.pairs[index], by_name, cluster) for index in pending}
+        lacking = {index: shortage_of(plan.nodes_at(index), by_name, cluster) for index in pending}
         full, full_s = self._full(states, room)
         longest_s = full_s if full else max(one.patience_s for one in lacking.values())
         why = full or "no two of the wanted nodes are idle"

@@ -16,7 +16,7 @@ from hpcq.definition.model import Cluster
 from hpcq.definition.running import running
 from hpcq.described.commands import limit_s, programs_text
 from hpcq.kernels import kernel
-from hpcq.planning.plan import Plan
+from hpcq.planning.plan import Plan, nodes_of_pair
 from hpcq.render import render
 from hpcq.run_folder.journal_state import StepKey, attempt_folder
 from hpcq.run_folder.paths import write_text
@@ -42,6 +42,7 @@ class Step:
     kernel: str
     parameters: dict[str, Any]
     timeout_s: float
+    toolchain: str = ""
 
     @property
     def key(self) -> StepKey:
@@ -70,9 +71,9 @@ class Job:
     steps: tuple[Step, ...]
 
     @property
-    def nodes(self) -> tuple[str, str]:
-        """Return the nodes that it needs."""
-        return self.client, self.server
+    def nodes(self) -> tuple[str, ...]:
+        """Return the nodes that it needs; of a set, `server` lists all but the first."""
+        return nodes_of_pair((self.client, self.server))
 
     @property
     def folder(self) -> str:
@@ -105,9 +106,10 @@ def modules_of(cluster: Cluster, names: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*cluster.modules, *(one for found in described if found for one in found.modules)]))
 
 
-def all_steps(plan: Plan) -> frozenset[StepKey]:
-    """Return every measurement that the plan wants of each pair."""
-    return frozenset((test.test_no, rep) for test in running(plan.tests) for rep in range(1, plan.repetition_count + 1))
+def all_steps(plan: Plan, pair_index: int = 0) -> frozenset[StepKey]:
+    """Return every measurement that the plan wants of a pair or a set of nodes."""
+    tests = running(plan.tests_at(pair_index))
+    return frozenset((test.test_no, rep) for test in tests for rep in range(1, plan.repetition_count + 1))
 
 
 def make_job(plan: Plan, pair_index: int, attempt_no: int, missing: frozenset[StepKey]) -> Job:
@@ -120,7 +122,7 @@ def make_job(plan: Plan, pair_index: int, attempt_no: int, missing: frozenset[St
     job_id = pair.job_id
     steps: list[Step] = []
     for repetition_no in range(1, plan.repetition_count + 1):
-        order = running(plan.tests)
+        order = running(plan.tests_at(pair_index))
         random.Random(f"{plan.seed} {job_id} {repetition_no}").shuffle(order)  # noqa: S311 - an order, not a secret
         for test in order:
             if (test.test_no, repetition_no) in missing:
@@ -133,6 +135,7 @@ def make_job(plan: Plan, pair_index: int, attempt_no: int, missing: frozenset[St
                         kernel=test.kernel,
                         parameters=dict(test.parameters),
                         timeout_s=test.timeout_s,
+                        toolchain=test.toolchain,
                     )
                 )
     return Job(
@@ -188,6 +191,9 @@ def site_context(cluster: Cluster, root: str) -> dict[str, Any]:
         "start_within_s": cluster.start_within_s,
         "launcher": cluster.launcher,
         "mpi_launch": counted(cluster.mpi.launch) if cluster.mpi else ("false",),
+        "toolchains": {
+            name: {"launch": counted(one.mpi.launch), "modules": one.modules} for name, one in cluster.toolchains.items()
+        },
     }
 
 

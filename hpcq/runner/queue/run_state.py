@@ -31,7 +31,9 @@ class RunState(JournalState, ABC):
     def __init__(self, plan: Plan) -> None:
         super().__init__()
         self.plan = plan
-        self._all = all_steps(plan)
+        #: What the plan wants of every pair, and of each set of nodes.
+        self._of_pairs = all_steps(plan, 0) if plan.sets_begin else frozenset[StepKey]()
+        self._of_sets = {index: all_steps(plan, index) for index in range(plan.sets_begin, len(plan.pairs))}
         #: Pairs, by index, that have neither a live attempt nor an end, in plan order.
         self.pending: dict[int, None] = dict.fromkeys(range(len(plan.pairs)))
         self.measured_count = 0
@@ -55,11 +57,16 @@ class RunState(JournalState, ABC):
 
     def missing(self, pair_index: int) -> frozenset[StepKey]:
         """Return the measurements of this pair that no attempt has provided yet."""
-        return self._missing.get(pair_index, self._all)
+        return self._missing.get(pair_index, self._of_sets.get(pair_index, self._of_pairs))
 
     def measured_pairs(self) -> list[int]:
         """Return the pairs that lack no measurement any more."""
         return [index for index, missing in self._missing.items() if not missing]
+
+    @property
+    def planned_count(self) -> int:
+        """Return how many measurements must run."""
+        return self.plan.sets_begin * len(self._of_pairs) + sum(map(len, self._of_sets.values()))
 
     @property
     def measured_now_count(self) -> int:
@@ -133,7 +140,7 @@ def summary(state: RunState) -> dict[str, Any]:
     return {
         "pair_count": len(state.plan.pairs),
         # What must run: the sizes that one run measures count once, as they do where hpcq counts what ran.
-        "planned_result_count": len(state.plan.pairs) * len(all_steps(state.plan)),
+        "planned_result_count": state.planned_count,
         "measured_result_count": state.measured_now_count,
         "measured_pair_count": len(measured),
         "failed_pair_count": len(state.plan.pairs) - len(state.pending) - len({*measured, *live, *state.not_run}),

@@ -7,7 +7,7 @@
     disk           free space and free inodes where runs and database are
     clusters       only on request: is each reachable, and does its scheduler answer
 
-Each item is ok, a note (worth knowing), or bad (a person must act), with what to type.
+Each item is ok, a note (worth knowing), open (it could not be checked), or bad (a person must act), with what to type.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import os
 import re
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -36,7 +37,7 @@ FILES_MIN = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """One checked item. state: ok, note or bad. advice: what to do or type; empty if all is well."""
+    """One checked item. state: ok, note, open or bad. advice: what to do or type; empty if all is well."""
 
     area: str
     item: str
@@ -234,13 +235,16 @@ def _clusters(folders: Sequence[Path]) -> Iterator[Told]:
     from hpcq.runner.site.place import reach, scheduler_of
 
     examples = assets.campaigns() / "clusters"
-    for name, path in list_clusters(None, folders).items():
-        if path.parent.absolute() == examples.absolute():
-            continue
+    own = {name: path for name, path in list_clusters(None, folders).items() if path.parent.absolute() != examples.absolute()}
+    if not own:
+        yield Told("clusters", "clusters", "open", "no cluster file is found here", "--clusters FOLDER names their folder")
+    for name, path in own.items():
         try:
             cluster = read_cluster(path)
             nodes = scheduler_of(cluster, reach(cluster)).nodes()
-            yield Told("clusters", name, "ok", f"its scheduler answers: {len(nodes)} nodes")
+            counts = Counter(one.condition.value for one in nodes).most_common()
+            shown = ", ".join(f"{count} {word.replace('_', ' ')}" for word, count in counts) or "none"
+            yield Told("clusters", name, "ok", f"its scheduler answers: {len(nodes)} nodes: {shown}")
         except HpcqError as error:
             yield Told("clusters", name, "bad", error.message, f"hpcq cluster check {name}")
 

@@ -23,14 +23,13 @@ from pathlib import Path
 from hpcq import units
 from hpcq.errors import HpcqError, UserError
 from hpcq.run_folder.paths import write_json
+from hpcq.runner.watch import when
 from hpcq.scheduler.kinds import DESCRIPTIONS
 from hpcq.transport import quote, run_here
 
 #: Schedulers' own timer tables, by the command that edits them.
 _TABLES = {one.timer_table.command: one.timer_table for one in DESCRIPTIONS.values() if one.timer_table is not None}
 KINDS = ("systemd", "crontab", *_TABLES)
-_EVERY = re.compile(r"(\d+)(min|h)")
-_AT = re.compile(r"([01]\d|2[0-3]):([0-5]\d)")
 #: What cron, cronie, busybox and schedulers' tables say if a user has no table yet.
 _NO_TABLE = re.compile(r"no s?crontab|no such file", re.IGNORECASE)
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,40}")
@@ -38,7 +37,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,40}")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One scheduled action. when: `02:00` (every day, local time) or `5min`, `2h`. words: hpcq's arguments."""
+    """One scheduled action. when: `02:00`, `Mon,Thu 02:00` (local time), `5min`, `2h`. words: hpcq's arguments."""
 
     name: str
     kind: str
@@ -49,24 +48,21 @@ class Entry:
     started_utc: str | None = None
     ended_utc: str | None = None
     exit_code: int | None = None
+    #: hpcq's arguments to run after each start; its exit code is watched like that of the command.
+    then: tuple[str, ...] = ()
+    then_exit_code: int | None = None
 
     @property
     def period_s(self) -> int:
-        """Return the seconds between two starts."""
-        match = _EVERY.fullmatch(self.when)
-        return int(match.group(1)) * (60 if match.group(2) == "min" else 3600) if match else 86400
+        """Return the longest time between two starts, in seconds."""
+        return when.period_s(self.when)
 
 
-def new_entry(name: str, kind: str, when: str, words: Sequence[str], folder: Path) -> Entry:
+def new_entry(name: str, kind: str, moments: str, words: Sequence[str], folder: Path) -> Entry:
     """Check a new entry. Raises UserError that says what is allowed."""
     if not _NAME.fullmatch(name):
         raise UserError(f"{name!r}: allowed are small letters, digits and -, at most 41")
-    every = _EVERY.fullmatch(when)
-    if not (_AT.fullmatch(when) or (every and _divides(int(every.group(1)), every.group(2)))):
-        raise UserError(
-            f"--when {when!r}: allowed are a time of day (02:00), or 1, 5, 10, 15, 20, 30min, 1h, 2h, 3h, 4h, 6h, 12h"
-        )
-    return Entry(name, kind, when, tuple(words), str(folder.absolute()), units.utc_now())
+    return Entry(name, kind, when.check_when(moments), tuple(words), str(folder.absolute()), units.utc_now())
 
 
 def shown(entry: Entry) -> dict[str, str]:
@@ -74,10 +70,7 @@ def shown(entry: Entry) -> dict[str, str]:
     tick = f"{quote(sys.executable)} -P -m hpcq schedule tick {entry.name}"
     if entry.kind == "systemd":
         folder = _units_folder()
-        match = _EVERY.fullmatch(entry.when)
-        calendar = (
-            f"OnCalendar=*-*-* {entry.when}:00\nPersistent=true" if match is None else f"OnCalendar={_calendar(entry.when)}"
-        )
+        calendar = f"OnCalendar={when.calendar(entry.when)}" + ("" if when.is_interval(entry.when) else "\nPersistent=true")
         return {
             str(folder / f"hpcq-{entry.name}.service"): f"[Unit]\nDescription=hpcq {entry.name}\n\n[Service]\nType=oneshot\n"
             f"ExecStart={tick.replace('%', '%%')}\n",
@@ -87,7 +80,7 @@ def shown(entry: Entry) -> dict[str, str]:
             "RandomizedDelaySec=20\n\n[Install]\nWantedBy=timers.target\n",
         }
     options = _TABLES[entry.kind].lines if entry.kind in _TABLES else ()
-    line = f"{_cron(entry.when)} {tick.replace('%', chr(92) + '%')}"
+    line = f"{when.cron(entry.when)} {tick.replace('%', chr(92) + '%')}"
     return {entry.kind: "\n".join([f"# >>> hpcq {entry.name}", *options, line, f"# <<< hpcq {entry.name}", ""])}
 
 
@@ -132,7 +125,11 @@ def tick(name: str) -> int | None:
         write_json(_path(name), asdict(begun))
         log = _folder() / f"{name}.log"
         done = run_here([sys.executable, "-P", "-m", "hpcq", *entry.words], cwd=Path(entry.folder), output=log)
-        write_json(_path(name), asdict(replace(begun, ended_utc=units.utc_now(), exit_code=done.returncode)))
+        ended = replace(begun, ended_utc=units.utc_now(), exit_code=done.returncode)
+        write_json(_path(name), asdict(ended))
+        if entry.then:
+            after = run_here([sys.executable, "-P", "-m", "hpcq", *entry.then], cwd=Path(entry.folder), output=log)
+            write_json(_path(name), asdict(replace(ended, then_exit_code=after.returncode)))
         return done.returncode
 
 
@@ -158,9 +155,11 @@ def missed(entry: Entry, now: dt.datetime | None = None) -> str | None:
         word = (
             "was never started" if entry.started_utc is None else f"last started {entry.started_utc[:16].replace('T', ' ')} UTC"
         )
-        return f"{word}, though it is due {'every ' if _EVERY.fullmatch(entry.when) else 'daily at '}{entry.when}"
+        return f"{word}, though it is due {'every ' if when.is_interval(entry.when) else 'at '}{entry.when}"
     if entry.exit_code in {1, 2}:
         return f"ended with exit code {entry.exit_code}: its output is in {_folder() / entry.name}.log"
+    if entry.then_exit_code:
+        return f"its --then ended with exit code {entry.then_exit_code}: its output is in {_folder() / entry.name}.log"
     return None
 
 
@@ -197,7 +196,7 @@ def log_of(name: str) -> Path:
 def _read(path: Path) -> Entry:
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
-        return Entry(**{**fields, "words": tuple(fields["words"])})
+        return Entry(**{**fields, "words": tuple(fields["words"]), "then": tuple(fields.get("then", ()))})
     except (ValueError, TypeError, KeyError) as error:
         raise HpcqError(f"{path}: is not an entry: {error}", "remove the file, and schedule it again") from error
 
@@ -248,20 +247,3 @@ def _without(table: str, name: str) -> str:
     begin, end = re.escape(f"# >>> hpcq {name}\n"), re.escape(f"# <<< hpcq {name}\n")
     cut = re.sub(rf"^{begin}.*?^{end}", "", table, flags=re.MULTILINE | re.DOTALL)
     return cut if not cut or cut.endswith("\n") else f"{cut}\n"
-
-
-def _divides(count: int, unit: str) -> bool:
-    return count > 0 and (60 if unit == "min" else 24) % count == 0 and (count < 60 if unit == "min" else count < 24)
-
-
-def _cron(when: str) -> str:
-    at, every = _AT.fullmatch(when), _EVERY.fullmatch(when)
-    if at is not None:
-        return f"{int(at.group(2))} {int(at.group(1))} * * *"
-    count, unit = (every.group(1), every.group(2)) if every else ("1", "h")
-    return f"*/{count} * * * *" if unit == "min" else f"0 */{count} * * *"
-
-
-def _calendar(when: str) -> str:
-    minute, hour, *_ = _cron(when).split()
-    return f"*-*-* *:{minute.replace('*/', '0/')}:00" if hour == "*" else f"*-*-* {hour.replace('*/', '0/')}:00:00"

@@ -46,6 +46,8 @@ def merge(path: Path, other: Path, renamed: Mapping[str, str]) -> Merged:
 
     All or nothing. Raises UserError if both are the same file, or if a cluster does not exist.
     """
+    if not other.exists():
+        raise UserError(f"{other}: there is no database", "name the file that the other site gave you")
     if path.exists() and path.samefile(other):
         raise UserError(f"{other}: is the same file as {path}", "name another site's database")
     with reading(other) as database:

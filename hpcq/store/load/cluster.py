@@ -84,15 +84,14 @@ class ClusterLoader(PlanRows):
             self._tests = {test["test_no"]: self._test(Test(**test)) for test in plan["tests"]}
         except (KeyError, TypeError) as error:
             raise StoreError(f"{self._folder.plan(self.cluster)}: not a plan: {error!r}") from error
-        steps = {(test_no, rep) for test_no in self._tests for rep in range(1, plan["repetition_count"] + 1)}
         attempts = self._attempts(jobs)
         placeholders = missing.placeholders(self._database, self.run_cluster_id)
         self._next_result_id = self._highest_result_id() + 1
         for job in jobs.values():
             for attempt, attempt_id in attempts.get(job.name, ()):
-                self._load_attempt(job, attempt, attempt_id, steps, placeholders)
+                self._load_attempt(job, attempt, attempt_id, placeholders)
         self._writer.flush()
-        self._fill_missing(jobs, steps, state, placeholders)
+        self._fill_missing(jobs, state, placeholders)
         missing.choose_final(self._database, self.run_cluster_id)
         if self._database.total_changes != changes:
             self._database.execute(
@@ -119,15 +118,13 @@ class ClusterLoader(PlanRows):
     def _highest_result_id(self) -> int:
         return int(self._database.execute("SELECT coalesce(max(result_id), 0) FROM result").fetchone()[0])
 
-    def _load_attempt(
-        self, job: JobKeys, attempt: Attempt, attempt_id: int, steps: set[Step], placeholders: missing.Placeholders
-    ) -> None:
+    def _load_attempt(self, job: JobKeys, attempt: Attempt, attempt_id: int, placeholders: missing.Placeholders) -> None:
         folder = self._attempt_folder(attempt)
         if not folder.is_dir():
             return
-        facts = {node: self._facts(folder, node, attempt_id) for node in job.pair}
+        facts = {node: self._facts(folder, node, attempt_id) for node in job.nodes}
         if attempt.place is not None:
-            self._load_spooled(Source(folder, job, attempt, attempt_id, (0, 0)), facts, steps, placeholders)
+            self._load_spooled(Source(folder, job, attempt, attempt_id, (0, 0)), facts, placeholders)
             return
         names = {path.stem + ".json" for path in folder.iterdir() if path.suffix in {".json", ".status"}}
         for name in sorted(names):
@@ -135,19 +132,19 @@ class ClusterLoader(PlanRows):
             if match is None:
                 continue
             step = (int(match[1]), int(match[2]))
-            if step not in steps:
+            if step not in job.steps:
                 self.notes.append(f"{self._path_below(folder / name)}: is not in the plan")
                 continue
             for source in self._measured_in(Source(folder / name, job, attempt, attempt_id, step)):
                 if self._load_result(source, facts, placeholders.get((job.job_id, *source.step))):
                     placeholders.pop((job.job_id, *source.step), None)
 
-    def _load_spooled(self, source: Source, facts: Facts, steps: set[Step], placeholders: missing.Placeholders) -> None:
+    def _load_spooled(self, source: Source, facts: Facts, placeholders: missing.Placeholders) -> None:
         """Load what a tournament measured of one pair; `source.path` is its folder."""
         spool, job = self._spool(source.path / SPOOL), source.job
         for step in spool.steps(job.name):
             path = source.path / f"{SPOOL}#{job.name}-t{step[0]}-r{step[1]}"
-            if step not in steps:
+            if step not in job.steps:
                 self.notes.append(f"{self._path_below(path)}: is not in the plan")
                 continue
             one = replace(source, path=path, step=step)
@@ -223,7 +220,7 @@ class ClusterLoader(PlanRows):
             kernel_id=keys.kernel_id,
             series_id=self._series(keys, job, self._network_of(line)),
             parameter_set_id=keys.parameter_set_id,
-            build_id=self._builds_of(job).of_line(line),
+            build_id=self._builds_of(job).of_line(line, keys.test.toolchain),
             ingest_file_id=ingest_file_id,
             client_node_id=job.client_node_id,
             server_node_id=job.server_node_id,
@@ -238,14 +235,14 @@ class ClusterLoader(PlanRows):
         if line.reason is not None:
             line.outcome = Outcome.INVALID
             return Judgement()
-        judgement = self._judge(JudgedResult(line.content, test.parameters, facts[job.pair[0]], facts[job.pair[1]]))
+        judgement = self._judge(JudgedResult(line.content, test.parameters, facts[job.nodes[0]], facts[job.nodes[1]]))
         if judgement.invalid_reason is not None:
             line.outcome, line.reason = Outcome.INVALID, judgement.invalid_reason
         return judgement
 
     def _nodes_of(self, job: JobKeys) -> tuple[str, str]:
-        """Client and server with the names that their schedulers give them."""
-        return job.pair
+        """Client and server (of a set of nodes: rank 1) with the names that their schedulers give them."""
+        return job.nodes[0], job.nodes[1]
 
     def _network_of(self, line: Line) -> str:
         evidence = line.content.get("evidence")
@@ -262,7 +259,7 @@ class ClusterLoader(PlanRows):
             client_node_id=job.client_node_id,
             server_node_id=job.server_node_id,
             network=network,
-            toolchain=self._builds_of(job).toolchain,
+            toolchain=keys.test.toolchain or self._builds_of(job).toolchain,
         )
 
     def _facts(self, folder: Path, node: str, attempt_id: int) -> Mapping[str, Any] | None:
@@ -305,15 +302,13 @@ class ClusterLoader(PlanRows):
 
     # -- the rest ---------------------------------------------------------------------------------------------------
 
-    def _fill_missing(
-        self, jobs: Mapping[str, JobKeys], steps: set[Step], state: JournalState, placeholders: missing.Placeholders
-    ) -> None:
+    def _fill_missing(self, jobs: Mapping[str, JobKeys], state: JournalState, placeholders: missing.Placeholders) -> None:
         brought = missing.brought_steps(self._database, self.run_cluster_id)
         attempts: dict[str, list[Attempt]] = {}
         for attempt in self._tries:
             attempts.setdefault(attempt.job_id, []).append(attempt)
         for job in jobs.values():
-            absent = sorted(steps - brought.get(job.job_id, set()))
+            absent = sorted(job.steps - brought.get(job.job_id, set()))
             if not absent:
                 continue
             tries = attempts.get(job.name, [])

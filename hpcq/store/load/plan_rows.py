@@ -8,13 +8,15 @@ attempts   one row per attempt of a pair, from the journal
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hpcq.definition.model import Test
+from hpcq.definition.running import node_count, of_nodes
 from hpcq.planning.job_ids import job_id_of
+from hpcq.planning.plan import nodes_of_pair
 from hpcq.run_folder.journal import read_journal
 from hpcq.run_folder.journal_state import Attempt, JournalState, fold
 from hpcq.run_folder.lines import utc_or_none, whole
@@ -45,6 +47,29 @@ class JobKeys:
     job_id: int
     client_node_id: int
     server_node_id: int
+    #: The nodes, by name; of a set of nodes, all of them.
+    nodes: tuple[str, ...]
+    #: Measurements that the plan wants of it.
+    steps: frozenset[tuple[int, int]]
+
+
+def _steps_of(plan: Mapping[str, Any]) -> Callable[[int], frozenset[tuple[int, int]]]:
+    """What a plan wants of the pair or set of nodes at a place. The pairs, of which there may be very many, want the same."""
+    sets_begin = len(plan["pairs"]) - plan.get("node_set_count", 0)
+    tests = [Test(**one) for one in plan["tests"]]
+
+    def steps(chosen: Iterable[Test]) -> frozenset[tuple[int, int]]:
+        return frozenset((one.test_no, rep) for one in chosen for rep in range(1, plan["repetition_count"] + 1))
+
+    of_pairs = steps(one for one in tests if not of_nodes(one) or sets_begin == len(plan["pairs"]))
+
+    def of_place(index: int) -> frozenset[tuple[int, int]]:
+        if index < sets_begin:
+            return of_pairs
+        count = len(nodes_of_pair(tuple(plan["pairs"][index])))
+        return steps(one for one in tests if of_nodes(one) and node_count(one) == count)
+
+    return of_place
 
 
 class PlanRows:
@@ -105,7 +130,7 @@ class PlanRows:
             "document_id": self._document(self._folder.cluster_yaml(self.cluster)),
             "repetition_count": plan["repetition_count"],
             "pair_count": len(plan["pairs"]),
-            "result_count": len(plan["pairs"]) * len(plan["tests"]) * plan["repetition_count"],
+            "result_count": plan["goals"]["result_count"],
             "opened_utc": state.opened_utc,
             "closed_utc": state.closed_utc,
         }
@@ -144,6 +169,7 @@ class PlanRows:
             for row in self._database.execute("SELECT * FROM job WHERE run_cluster_id = ?", (self.run_cluster_id,))
         }
         jobs = {}
+        steps = _steps_of(plan)
         for index, (client, server) in enumerate(plan["pairs"]):
             name = job_id_of(index)
             nodes = {
@@ -153,7 +179,8 @@ class PlanRows:
             job_id = known.get(name)
             if job_id is None:
                 job_id = self._names.insert("job", {"run_cluster_id": self.run_cluster_id, "name": name, **nodes})
-            jobs[name] = JobKeys(name, (client, server), job_id, **nodes)
+            pair = (client, server)
+            jobs[name] = JobKeys(name, pair, job_id, **nodes, nodes=nodes_of_pair(pair), steps=steps(index))
         return jobs
 
     def _test(self, test: Test) -> TestKeys:

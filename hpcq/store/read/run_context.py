@@ -74,3 +74,9 @@ def warnings(database: sqlite3.Connection, run: str) -> list[WarningCount]:
         " GROUP BY v.cluster, v.kernel, w.name ORDER BY result_count DESC, v.cluster, v.kernel, w.name"
     )
     return [WarningCount(*row) for row in database.execute(query, (run,))]
+
+
+def last_runs(database: sqlite3.Connection) -> dict[str, str]:
+    """The newest run of each campaign, by the campaign's name."""
+    query = "SELECT c.name, r.name FROM run r JOIN campaign c ON c.campaign_id = r.campaign_id ORDER BY r.created_utc, r.run_id"
+    return {str(campaign): str(run) for campaign, run in database.execute(query)}

@@ -35,12 +35,14 @@ struct kernel {
     size_t state_bytes;
     bool internal;                             /* no kernel of its own: not described */
     bool round_trips;                          /* keeps a histogram of round trips */
+    bool many_ranks;                           /* MPI: of all ranks of the job, not of two */
     bool (*server_sends)(const void *options); /* the server is the active end; NULL: never */
     bool (*both_send)(const void *options);    /* the passive end sends too, until the active one stops; NULL: never */
     bool (*listen)(struct run *run);           /* server: make the test socket, set run->test_port */
     bool (*open)(struct run *run);             /* join the test channel, note what was granted */
     void (*begin)(struct run *run);            /* a phase starts: forget the one before */
     enum step (*step)(struct run *run);        /* one operation; sets run->now_ns */
+    bool (*batch_end)(struct run *run);        /* MPI: outside of what is timed, after each batch */
     void (*report)(struct run *run);           /* fill the metrics that this end knows */
     void (*close)(struct run *run);
 };
@@ -50,7 +52,11 @@ struct common_options {
     double duration_s, warmup_s;
     int64_t operation_count_max;
     int64_t client_cpu_index, server_cpu_index;
+    int64_t idle; /* idle_choices */
 };
+
+enum { IDLE_AS_IS, IDLE_HOLD };
+extern const char *const idle_choices[];
 
 struct common_metrics {
     double client_cpu_ratio, server_cpu_ratio;
@@ -68,6 +74,17 @@ struct common_metrics {
                       "end the measurement after this many operations; 0: by duration_s alone"),                       \
         OPTION_COMMON(type, client_cpu_index, OPTION_INTEGER, -1, -1, 8191, "pin the client to this CPU; -1: not"),    \
         OPTION_COMMON(type, server_cpu_index, OPTION_INTEGER, -1, -1, 8191, "pin the server to this CPU; -1: not")
+
+/* Of the kernels that have sockets. */
+#define OPTION_ROW_IDLE(type)                                                                                          \
+    {"idle",                                                                                                           \
+     OPTION_CHOICE,                                                                                                    \
+     offsetof(type, common.idle),                                                                                      \
+     0,                                                                                                                \
+     0,                                                                                                                \
+     0,                                                                                                                \
+     idle_choices,                                                                                                     \
+     "hold: no CPU of either node goes into a deep idle state while this runs (/dev/cpu_dma_latency, root)"}
 
 #define METRIC_COMMON(type, field, better, help) {#field, better, offsetof(type, common.field), help}
 
@@ -97,7 +114,12 @@ extern const struct kernel kernel_tcp_stream;
 extern const struct kernel kernel_tcp_pingpong;
 extern const struct kernel kernel_udp_stream;
 extern const struct kernel kernel_udp_pingpong;
+extern const struct kernel kernel_tcp_connect;
+extern const struct kernel kernel_udp_oneway;
 extern const struct kernel kernel_mpi_pingpong;
+extern const struct kernel kernel_mpi_pingping;
+extern const struct kernel kernel_mpi_stream;
+extern const struct kernel kernel_mpi_collective;
 extern const struct kernel kernel_program; /* somebody else's program */
 
 #endif

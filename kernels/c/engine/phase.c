@@ -21,7 +21,8 @@ void phase_begin(struct run *run, enum phase phase)
 {
     run->phase = phase;
     run->operation_count = run->sent_count = run->sent_bytes = run->call_count = 0;
-    run->stopped = run->peer_stopped = false;
+    run->stopped = run->peer_stopped = run->closing = false;
+    run->under_way_count = 0;
     run->peer_sent_count = run->peer_sent_bytes = 0;
     series_clear(&run->series);
     run->kernel->begin(run);
@@ -96,9 +97,11 @@ static bool active_loop(struct run *run)
             }
             return false;
         }
-        if (step == STEP_OPERATION && ++run->operation_count >= limit && limit)
+        run->operation_count += step == STEP_OPERATION;
+        if (limit && run->operation_count >= limit)
             return true;
-        if (run->now_ns >= end_ns && step != STEP_BUSY)
+        run->closing = run->now_ns >= end_ns;
+        if (run->closing && step != STEP_BUSY && !run->under_way_count)
             return true;
         if ((!has_moved(step) || signals_control()) && !active_peer_well(run))
             return false;

@@ -49,7 +49,7 @@ struct run {
     char invalid_reason[256];
 
     struct control control;
-    const void *communicator; /* MPI: of the two ranks (an MPI_Comm) */
+    const void *communicator; /* MPI: of the ranks (an MPI_Comm) */
     uint64_t deadline_ns;     /* of the whole run */
     double timeout_s;
     struct address local, peer; /* of the control channel; the test channel uses the same hosts */
@@ -59,8 +59,11 @@ struct run {
     enum phase phase;
     uint64_t phase_start_ns, now_ns, phase_end_ns;
     uint64_t operation_count;        /* operations of this phase at this end */
+    bool settling;                   /* MPI: this operation only brings the ranks into step, and is not measured */
     uint64_t call_count;             /* system calls on the test channel, this phase */
     uint64_t sent_count, sent_bytes; /* of an end that sends, this phase */
+    bool closing;                    /* active end: the time is over, what is under way is waited for */
+    uint64_t under_way_count;        /* operations begun and not ended, where there may be many */
     bool stopped;                    /* this end sends no more */
     uint64_t sent_end_ns;            /* since then */
     bool peer_stopped;               /* the peer sends no more, and these are its figures */
@@ -79,6 +82,7 @@ struct run {
     char *peer_evidence; /* client: the server's, as JSON */
     bool evidence_complete;
     char started_utc[UTC_TEXT_BYTES];
+    int idle_descriptor; /* open as long as idle states are held; 0: none */
 };
 
 void run_begin(struct run *run, const struct program *program, const struct kernel *kernel, bool is_server);
@@ -99,7 +103,8 @@ void run_grant_boolean(struct run *run, const char *name, bool value);
 void run_grant_text(struct run *run, const char *name, const char *value);
 void notes_add(struct notes *notes, const char *name, const char *value);
 
-bool run_pin(struct run *run);                                     /* to the CPU that the options name for this end */
+/* To the CPU that the options name for this end; and out of deep idle states, where they say so. */
+bool run_pin(struct run *run);
 void run_round_trip(struct run *run, uint64_t elapsed_ns);         /* one sample: histogram and raw list */
 void run_arrived(struct run *run, uint64_t when_ns, double bytes); /* passive: into the series */
 void run_ramp(struct run *run);                                    /* a warning when the rate was still rising */

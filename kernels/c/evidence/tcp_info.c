@@ -25,10 +25,12 @@ struct tcp_information {
     uint64_t busy_us, receive_window_limited_us, send_buffer_limited_us;
     uint32_t delivered, delivered_marked;
     uint64_t sent_bytes, retransmitted_bytes;
+    uint32_t duplicates_acknowledged, reordered, out_of_order, peer_window_bytes;
 };
 _Static_assert(offsetof(struct tcp_information, total_retransmits) == 100, "as in Linux");
 _Static_assert(offsetof(struct tcp_information, delivery_rate) == 160, "as in Linux");
 _Static_assert(offsetof(struct tcp_information, retransmitted_bytes) == 208, "as in Linux");
+_Static_assert(offsetof(struct tcp_information, peer_window_bytes) == 228, "as in Linux");
 
 #define REACHES(length, field)                                                                                         \
     ((length) >= offsetof(struct tcp_information, field) + sizeof(((struct tcp_information *)0)->field))
@@ -60,6 +62,15 @@ double tcp_info_window(int descriptor)
     struct tcp_information information;
     socklen_t length;
     return information_get(descriptor, &information, &length) ? (double)NAN : (double)information.congestion_window;
+}
+
+double tcp_info_peer_window_bytes(int descriptor)
+{
+    struct tcp_information information;
+    socklen_t length;
+    if (information_get(descriptor, &information, &length) || !REACHES(length, peer_window_bytes)) /* Linux 5.4 */
+        return (double)NAN;
+    return (double)information.peer_window_bytes;
 }
 
 int tcp_info_read(int descriptor, struct text *out)

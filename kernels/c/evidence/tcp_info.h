@@ -5,9 +5,10 @@
 #include "base/text.h"
 
 /* Each of them NAN where the kernel does not tell it. */
-double tcp_info_retransmits(int descriptor);   /* segments since the connection began */
-double tcp_info_round_trip_ns(int descriptor); /* the smoothed estimate */
-double tcp_info_window(int descriptor);        /* congestion window, segments */
+double tcp_info_retransmits(int descriptor);       /* segments since the connection began */
+double tcp_info_round_trip_ns(int descriptor);     /* the smoothed estimate */
+double tcp_info_window(int descriptor);            /* congestion window, segments */
+double tcp_info_peer_window_bytes(int descriptor); /* what the receiver last let us have in flight */
 
 /* `name value` lines of the evidence source self.tcp_info; 0 or errno. */
 int tcp_info_read(int descriptor, struct text *out);

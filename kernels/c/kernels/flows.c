@@ -12,6 +12,8 @@
 const char *const flows_waits[] = {"block", "epoll", "spin", NULL};
 const char *const flows_directions[] = {"client_to_server", "server_to_client", "both", NULL};
 
+const char *const flows_ways[] = {"client_to_server", "server_to_client", NULL};
+
 static const uint64_t wait_limit_ns = 50000000; /* between looks at the control channel */
 static const uint64_t spin_limit_ns = 200000;   /* the same, where a look costs more than what is waited for */
 
@@ -19,7 +21,7 @@ static struct flow *turn_out(struct flows *flows, bool any)
 {
     for (size_t i = 0; i < flows->count; i++) {
         struct flow *flow = &flows->list[(flows->turn_out + i) % flows->count];
-        if (!any && !flow->writable)
+        if (flow->held || (!any && !flow->writable))
             continue;
         flows->turn_out = (flow->index + 1) % flows->count;
         return flow;
@@ -49,14 +51,15 @@ static void wait_poll(struct run *run, struct flows *flows, bool out, bool in, u
     struct pollfd pollers[FLOWS_MAX];
     struct timespec rest = rest_of(rest_ns);
     for (size_t i = 0; i < flows->count; i++)
-        pollers[i] = (struct pollfd){.fd = flows->list[i].descriptor,
-                                     .events = (short)((out ? POLLOUT : 0) | (in ? POLLIN : 0))};
+        pollers[i] =
+            (struct pollfd){.fd = flows->list[i].descriptor,
+                            .events = (short)((out && !flows->list[i].held ? POLLOUT : 0) | (in ? POLLIN : 0))};
     run->call_count++;
     if (ppoll(pollers, flows->count, &rest, NULL) <= 0)
         return;
     for (size_t i = 0; i < flows->count; i++) {
-        flows->list[i].writable = out && (pollers[i].revents & ~POLLIN);
-        flows->list[i].readable = in && (pollers[i].revents & ~POLLOUT);
+        flows->list[i].writable = flows->list[i].writable || (pollers[i].revents & ~POLLIN);
+        flows->list[i].readable = flows->list[i].readable || (pollers[i].revents & ~POLLOUT);
     }
 }
 

@@ -11,18 +11,20 @@ enum { FLOWS_MAX = 64 };
 /* How an end waits for its sockets. */
 enum flows_wait { FLOWS_BLOCK, FLOWS_EPOLL, FLOWS_SPIN };
 extern const char *const flows_waits[];
-#define OPTION_ROW_WAIT(type)                                                                                          \
-    OPTION_CHOICE_ROW(type, wait_by, flows_waits,                                                                      \
-                      "how both ends wait for their sockets: block in the call (poll() with many flows), epoll, or "   \
-                      "spin (a core, no wake-up)")
+#define FLOWS_WAIT_HELP                                                                                                \
+    "how both ends wait for their sockets: block in the call (poll() with many flows), epoll, or spin (a core, no "    \
+    "wake-up)"
+#define OPTION_ROW_WAIT(type) OPTION_CHOICE_ROW(type, wait_by, flows_waits, FLOWS_WAIT_HELP)
 
 enum flows_direction { CLIENT_TO_SERVER, SERVER_TO_CLIENT, BOTH_WAYS };
 extern const char *const flows_directions[];
+extern const char *const flows_ways[]; /* without both */
 
 struct flow {
     int descriptor;
     size_t index;
     bool readable, writable; /* until a call says EAGAIN: the kernel clears them */
+    bool held;               /* of the kernel: there is nothing to send on it now */
     size_t sent, received;   /* of the kernel: into the message under way, each way */
     uint64_t count, bytes;   /* of the kernel: sent or received in this phase */
 };

@@ -30,7 +30,8 @@ static const struct option_row option_rows[] = {
 struct tcp_stream_metrics {
     struct common_metrics common;
     double throughput_bps, sent_bps, sent_count, sent_bytes, received_bytes, retransmit_count, tcp_round_trip_ns,
-        flow_fairness_ratio, return_throughput_bps, return_sent_bytes, return_received_bytes, return_retransmit_count;
+        receive_window_bytes, flow_fairness_ratio, return_throughput_bps, return_sent_bytes, return_received_bytes,
+        return_retransmit_count;
 };
 
 static const struct metric_row metric_rows[] = {
@@ -45,6 +46,9 @@ static const struct metric_row metric_rows[] = {
     METRIC_ROW(struct tcp_stream_metrics, tcp_round_trip_ns, BETTER_LOWER,
                "mean over the flows of the sender's kernel's smoothed round trip at the end of the measurement, under "
                "load (TCP_INFO)"),
+    METRIC_ROW(struct tcp_stream_metrics, receive_window_bytes, BETTER_NONE,
+               "what the receiver lets the sender have in flight at the end, all flows together (TCP_INFO, Linux 5.4): "
+               "no stream is faster than this per round trip"),
     METRIC_ROW(struct tcp_stream_metrics, flow_fairness_ratio, BETTER_HIGHER,
                "Jain's index of what the flows brought: 1 when all brought the same; left out with one flow"),
     METRIC_ROW(struct tcp_stream_metrics, return_throughput_bps, BETTER_HIGHER,
@@ -240,6 +244,7 @@ static void tcp_stream_report_sender(struct run *run)
         return;
     metrics->sent_count = (double)run->sent_count;
     metrics->sent_bps = (double)run->sent_bytes * 8e9 / (double)(run->sent_end_ns - run->phase_start_ns);
+    metrics->receive_window_bytes = sum_of(&state->flows, tcp_info_peer_window_bytes);
     metrics->tcp_round_trip_ns = sum_of(&state->flows, tcp_info_round_trip_ns) / (double)state->flows.count;
 }
 

@@ -10,18 +10,21 @@
 #include "mpi/mpi_tournament.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-static const struct kernel *const kernels[] = {&kernel_mpi_pingpong, NULL};
+static const struct kernel *const kernels[] = {&kernel_mpi_pingpong, &kernel_mpi_pingping, &kernel_mpi_stream,
+                                               &kernel_mpi_collective, NULL};
 
 static const struct program program = {
     .name = "hpcq-mpi",
     .kernels = kernels,
     .usage =
-        "hpcq-mpi: network measurements over MPI, one JSON line from the client's rank; two ranks, any launcher\n\n"
+        "hpcq-mpi: network measurements over MPI, one JSON line from the first rank, under any launcher\n\n"
         "  mpirun -np 2 hpcq-mpi KERNEL [--interface IF] [--nodes CLIENT,SERVER] [--timeout-s S]\n"
         "                           [--samples-file F] [--evidence-file F] [--raw-dir DIR] [--OPTION VALUE ...]\n"
+        "  mpirun -np N hpcq-mpi mpi_collective [--nodes A,B,...] [the same]\n"
         "  mpirun -np N hpcq-mpi tournament --tournament F --spool F [--interface IF] [--nodes A,B,...]\n"
         "                           [--facts-dir DIR] [--evidence summary|full] [--finish-file F] [--done-file F]\n"
         "  hpcq-mpi facts [--interface IF] [--root DIR]\n"
@@ -59,6 +62,35 @@ static const char *nodes_argument(int argc, char **argv)
     return NULL;
 }
 
+/* A rank whose library did not find its launcher believes that it is alone; launchers tell each how many there are. */
+static int ranks_promised(void)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", NULL};
+    for (size_t i = 0; names[i]; i++) {
+        const char *value = getenv(names[i]);
+        if (value && atoi(value) > 1)
+            return atoi(value);
+    }
+    return 1;
+}
+
+static bool mpi_ranks_fit(struct run *run, int size)
+{
+    int promised = ranks_promised();
+    if (size == 1 && promised > 1) {
+        fail(&run->failure, EXIT_PEER,
+             "each of the %d ranks believes to be alone: this MPI library was not started by "
+             "its own launcher",
+             promised);
+        return fail_hint(&run->failure,
+                         "`mpi: launch` of the cluster file: Open MPI needs srun --mpi=pmix or its mpirun, "
+                         "MPICH needs srun --mpi=pmi2 or its mpirun; --mpi=list shows what srun has");
+    }
+    if (!run->kernel->many_ranks && size != 2)
+        return fail(&run->failure, EXIT_USAGE, "found %d ranks: allowed: 2", size);
+    return true;
+}
+
 static int kernel_main(const struct kernel *kernel, int argc, char **argv)
 {
     struct run run;
@@ -66,15 +98,15 @@ static int kernel_main(const struct kernel *kernel, int argc, char **argv)
     int rank = 0, size = 0;
     mpi_start(&argc, &argv);
     /* Which rank is the client decides what a run is made of, so it is known before the other arguments. */
-    MPI_Comm pair = mpi_nodes_pair(nodes_argument(argc, argv));
+    MPI_Comm pair = mpi_nodes_ranked(nodes_argument(argc, argv));
     MPI_Comm_rank(pair, &rank);
     MPI_Comm_size(pair, &size);
     signals_install();
-    run_begin(&run, &program, kernel, rank == 1);
+    run_begin(&run, &program, kernel, rank != 0);
     run.communicator = &pair;
     bool ok = mpi_arguments(&run, argc, argv, &interface);
-    if (ok && size != 2)
-        ok = fail(&run.failure, EXIT_USAGE, "found %d ranks: allowed: 2", size);
+    if (ok)
+        ok = mpi_ranks_fit(&run, size);
     if (ok) {
         alarm((unsigned)run.timeout_s + 1); /* a lost peer must not hold the node: the default action ends us */
         ok = mpi_run(&run, interface);
@@ -83,7 +115,7 @@ static int kernel_main(const struct kernel *kernel, int argc, char **argv)
     int code = ok ? EXIT_MEASURED : (int)run.failure.exit_code;
     if (rank == 0)
         code = result_print(&run);
-    else if (rank == 1 && !ok && run.failure.exit_code != EXIT_USAGE)
+    else if (rank != 0 && !ok && run.failure.exit_code != EXIT_USAGE)
         fail_print(&run.failure);
     run_end(&run);
     if (pair != MPI_COMM_WORLD)
@@ -102,7 +134,9 @@ int main(int argc, char **argv)
         return mpi_tournament_main(&program, argc, argv);
     if (argc > 1 && !strcmp(argv[1], "facts"))
         return facts_main(argc, argv);
-    fprintf(stderr, "error: %s: unknown: allowed: tournament facts mpi_pingpong\n\nhint: hpcq-mpi --help\n",
+    fprintf(stderr,
+            "error: %s: unknown: allowed: tournament facts mpi_pingpong mpi_pingping mpi_stream "
+            "mpi_collective\n\nhint: hpcq-mpi --help\n",
             argc > 1 ? argv[1] : "no kernel");
     return EXIT_USAGE;
 }

@@ -1,6 +1,8 @@
 /* See mpi_nodes.h. */
 #include "mpi/mpi_nodes.h"
 
+#include "base/text.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,28 +30,40 @@ bool mpi_node_listed(const char *nodes, int index, char *name, size_t bytes)
     return true;
 }
 
-static int place_of(const char *nodes)
+static int place_of(const char *nodes, int count)
 {
     char mine[NAME_BYTES], listed[NAME_BYTES];
     mpi_node_name(mine, sizeof mine);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < count; i++)
         if (mpi_node_listed(nodes, i, listed, sizeof listed) && !strcmp(mine, listed))
             return i;
     return ELSEWHERE;
 }
 
-MPI_Comm mpi_nodes_pair(const char *nodes)
+/* Whether each place has one rank, and whether any is not where the launcher put it. */
+static bool places_tell(const int *places, int size, bool *moved)
 {
-    int rank = 0, size = 0;
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    for (int rank = 0; rank < size; rank++) {
+        if (places[rank] == ELSEWHERE)
+            return false;
+        for (int other = 0; other < rank; other++)
+            if (places[other] == places[rank])
+                return false;
+        *moved = *moved || places[rank] != rank;
+    }
+    return true;
+}
+
+MPI_Comm mpi_nodes_ranked(const char *nodes)
+{
+    int size = 0;
+    bool moved = false;
+    MPI_Comm ranked = MPI_COMM_WORLD;
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    if (size != 2)
-        return MPI_COMM_WORLD;
-    int mine = place_of(nodes), found[2];
-    MPI_Allgather(&mine, 1, MPI_INT, found, 1, MPI_INT, MPI_COMM_WORLD);
-    if (found[0] != 1 || found[1] != 0)
-        return MPI_COMM_WORLD;
-    MPI_Comm turned = MPI_COMM_WORLD;
-    MPI_Comm_split(MPI_COMM_WORLD, 0, 1 - rank, &turned);
-    return turned;
+    int mine = place_of(nodes, size), *places = memory_new((size_t)size, sizeof *places);
+    MPI_Allgather(&mine, 1, MPI_INT, places, 1, MPI_INT, MPI_COMM_WORLD);
+    if (places_tell(places, size, &moved) && moved)
+        MPI_Comm_split(MPI_COMM_WORLD, 0, mine, &ranked);
+    free(places);
+    return ranked;
 }

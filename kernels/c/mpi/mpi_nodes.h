@@ -12,8 +12,9 @@ void mpi_node_name(char *name,
 /* Node number `index` of the list A,B,...; false when it has no such number. */
 bool mpi_node_listed(const char *nodes, int index, char *name, size_t bytes);
 
-/* The two ranks of a pair CLIENT,SERVER as a communicator in which 0 is on the client's node. Where names do not tell
- * (NULL, two ranks on one node, other names than the scheduler's) the ranks stay as the launcher numbered them. */
-MPI_Comm mpi_nodes_pair(const char *nodes);
+/* All ranks as a communicator in which rank i is on node i of the list A,B,...; of a pair, 0 is on the client's node.
+ * Where names do not tell (NULL, several ranks on one node, other names than the scheduler's) the ranks stay as the
+ * launcher numbered them. */
+MPI_Comm mpi_nodes_ranked(const char *nodes);
 
 #endif

@@ -1,8 +1,11 @@
-/*   rank 0                                rank 1
- *     { batch {count}  ->  count operations together } ...  batch {0} ends the phase
- *     warm-up, then both take the "before" snapshot, barrier, measurement, both take the "after" snapshot
- *                                      <-  report (as text, the same as on the control channel of hpcq-net)
- */
+/*   rank 0                                the other ranks
+ *     { batch {count, settle}  ->  (one operation that is not measured, then) count operations } ...  count 0 ends it
+ *     warm-up, then all take the "before" snapshot, barrier, measurement, all take the "after" snapshot
+ *                                      <-  rank 1: report (as text, the same as on the control channel of hpcq-net)
+ *
+ * A rank that has sent the batch message is ahead of one that still receives it: the first operation of a batch would
+ * take the difference. So an operation goes before it that is not measured, unless operations take so long that it
+ * does not matter. */
 #include "mpi/mpi_run.h"
 
 #include "base/signals.h"
@@ -14,8 +17,13 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { TAG_BATCH = 2, TAG_REPORT = 3, RANK_CLIENT = 0, RANK_SERVER = 1, BATCH_MAX = 1000000, ENVIRONMENT_BYTES = 2048 };
+enum { TAG_REPORT = 3, RANK_CLIENT = 0, RANK_SERVER = 1, ENVIRONMENT_BYTES = 2048 };
 static const uint64_t batch_ns = 10000000; /* between looks at the clock and at signals */
+static const uint64_t settle_ns = 2000000; /* operations shorter than this begin with one that is not measured */
+
+struct batch {
+    uint64_t count, settle;
+};
 
 extern char **environ;
 
@@ -36,43 +44,54 @@ static uint64_t batch_next(const struct run *run, uint64_t end_ns, uint64_t limi
     double next = last ? (double)last * (double)batch_ns / (double)(took_ns ? took_ns : 1) : 1;
     if (last && next > 4 * (double)last)
         next = 4 * (double)last; /* the first operations are slow: do not jump from them */
-    uint64_t count = next < 1 ? 1 : next > BATCH_MAX ? BATCH_MAX : (uint64_t)next;
+    uint64_t count = next < 1 ? 1 : next > MPI_BATCH_MAX ? MPI_BATCH_MAX : (uint64_t)next;
     return limit && count > limit - run->operation_count ? limit - run->operation_count : count;
 }
 
-static bool batch_run(struct run *run, uint64_t count)
+static bool batch_run(struct run *run, struct batch batch)
 {
-    for (uint64_t i = 0; i < count; i++) {
+    if (!batch.count)
+        return true;
+    run->now_ns = clock_now_ns();
+    run->settling = true;
+    if (batch.settle && run->kernel->step(run) == STEP_FAILED)
+        return false;
+    run->settling = false;
+    for (uint64_t i = 0; i < batch.count; i++) {
         if (run->kernel->step(run) == STEP_FAILED)
             return false;
         run->operation_count++;
     }
-    return true;
+    return run->kernel->batch_end(run);
+}
+
+static bool batch_agree(struct run *run, struct batch *batch)
+{
+    return mpi_run_check(run, MPI_Bcast(batch, 2, MPI_UINT64_T, RANK_CLIENT, mpi_run_communicator(run)), "batch");
 }
 
 static bool phase_client(struct run *run, double duration_s, uint64_t limit)
 {
-    uint64_t end_ns = run->phase_start_ns + clock_ns_from_s(duration_s), count = 0, took_ns = 0;
+    uint64_t end_ns = run->phase_start_ns + clock_ns_from_s(duration_s), took_ns = 0;
+    struct batch batch = {0, 1};
     do {
-        count = batch_next(run, end_ns, limit, count, took_ns);
+        batch.settle = !batch.count || took_ns / batch.count < settle_ns;
+        batch.count = batch_next(run, end_ns, limit, batch.count, took_ns);
         uint64_t before_ns = clock_now_ns();
-        int rc = MPI_Send(&count, 1, MPI_UINT64_T, RANK_SERVER, TAG_BATCH, mpi_run_communicator(run));
-        if (!mpi_run_check(run, rc, "batch") || !batch_run(run, count))
+        if (!batch_agree(run, &batch) || !batch_run(run, batch))
             return false;
         took_ns = clock_now_ns() - before_ns;
-    } while (count);
+    } while (batch.count);
     return true;
 }
 
 static bool phase_server(struct run *run)
 {
-    uint64_t count = 0;
+    struct batch batch = {0, 0};
     do {
-        int rc =
-            MPI_Recv(&count, 1, MPI_UINT64_T, RANK_CLIENT, TAG_BATCH, mpi_run_communicator(run), MPI_STATUS_IGNORE);
-        if (!mpi_run_check(run, rc, "batch") || !batch_run(run, count))
+        if (!batch_agree(run, &batch) || !batch_run(run, batch))
             return false;
-    } while (count);
+    } while (batch.count);
     return true;
 }
 
@@ -165,6 +184,25 @@ static bool mpi_report_receive(struct run *run)
     return ok;
 }
 
+/* Of more than two ranks, rank 1 reports for all but rank 0; what made any of them invalid holds for all. */
+static bool mpi_report(struct run *run)
+{
+    int rank = 0, mine, bad = MPI_PROC_NULL, size = 0;
+    MPI_Comm communicator = mpi_run_communicator(run);
+    MPI_Comm_rank(communicator, &rank);
+    MPI_Comm_size(communicator, &size);
+    mine = run->invalid ? rank : -1;
+    if (!mpi_run_check(run, MPI_Allreduce(&mine, &bad, 1, MPI_INT, MPI_MAX, communicator), "report") ||
+        !mpi_run_check(
+            run, MPI_Bcast(run->invalid_reason, sizeof run->invalid_reason, MPI_CHAR, bad < 0 ? 0 : bad, communicator),
+            "report"))
+        return false;
+    run->invalid = bad >= 0;
+    if (rank == RANK_CLIENT)
+        return mpi_report_receive(run);
+    return rank != RANK_SERVER || mpi_report_send(run);
+}
+
 static void mpi_same_node(struct run *run)
 {
     char mine[MPI_MAX_PROCESSOR_NAME] = "";
@@ -204,7 +242,7 @@ bool mpi_run(struct run *run, const char *interface)
     if (ok) {
         run_finish(run);
         run_state(run, "report", 0);
-        ok = run->is_server ? mpi_report_send(run) : mpi_report_receive(run);
+        ok = mpi_report(run);
         if (ok && !run->is_server)
             mpi_same_node(run);
     }

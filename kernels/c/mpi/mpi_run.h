@@ -1,4 +1,5 @@
-/* The engine of MPI kernels: rank 0 is the client, rank 1 the server, MPI itself their control channel. */
+/* The engine of MPI kernels: rank 0 is the client, rank 1 the server (with more ranks: the one whose evidence is kept),
+ * MPI itself their control channel. */
 #ifndef HPCQ_MPI_RUN_H
 #define HPCQ_MPI_RUN_H
 
@@ -7,7 +8,8 @@
 #include <mpi.h>
 
 bool mpi_run_check(struct run *run, int rc, const char *what); /* false, with MPI's words, unless rc is MPI_SUCCESS */
-/* The two ranks of this run: 0 is the client, 1 the server. */
+enum { MPI_BATCH_MAX = 65536 };                                /* operations of a batch */
+/* The ranks of this run: 0 is the client, 1 the server. */
 static inline MPI_Comm mpi_run_communicator(const struct run *run)
 {
     return *(const MPI_Comm *)run->communicator;

@@ -1,4 +1,4 @@
-/* A tournament of MPI tests, all in one step: `hpcq-mpi tournament`, one rank a node. */
+/* A tournament of MPI tests, all in one step: `hpcq-mpi tournament`, one rank per node. */
 #ifndef HPCQ_MPI_TOURNAMENT_H
 #define HPCQ_MPI_TOURNAMENT_H
 

@@ -1,0 +1,209 @@
+"""Our socket kernels against iperf3, nuttcp, sockperf, qperf, NetPIPE and a bare loop (floor.c), between two namespaces.
+
+    python bench/kernels/peers.py [--cell tcp_stream_1]... [--idle free|held]... [--rounds 20]
+
+Client and server are pinned to one CPU each, congestion control is the same by route, every tool and every round has
+processes of its own, and the order turns each round. held: /dev/cpu_dma_latency at 0 keeps CPUs out of deep idle
+states. A cell replaces its own lines of bench/results/peers.json, so cells may be measured at different times.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from bench.harness import RESULTS, Claim, finish, paired, paired_ratio, parser
+from bench.support.kernel_tools import CELLS, UDP_BUFFER_BYTES, Cell, Figures, Tool, tools_of
+from tests.kernels.kernel_namespaces import ADDRESSES, Pair, inside, joined, namespace_of
+from tests.kernels.kernel_programs import make
+
+CONGESTION_CONTROL = "cubic"
+LIMIT_S = 30.0
+TRIES = 5
+FLOOR = "bare loop"
+WITHIN_NS = 300  # of the bare loop's median round trip
+HIGHER = ("throughput_bps",)
+GSO_SEGMENTS, GSO_GAIN = 44, 8  # datagrams of 1472 bytes in one message; times the throughput of iperf3
+FIRST_PORT, PORTS_PER_ROUND = 10000, 100
+
+
+@contextlib.contextmanager
+def idle_states(held: bool) -> Iterator[None]:
+    """Hold every CPU out of the idle states that take time to leave, or leave them to the system."""
+    with contextlib.ExitStack() as stack:
+        if held:
+            wish = stack.enter_context(Path("/dev/cpu_dma_latency").open("wb", buffering=0))
+            wish.write(struct.pack("i", 0))
+        yield
+
+
+def same_congestion_control() -> None:
+    """By route: the only place where it is set for tools that have no option for it."""
+    for end, address in ADDRESSES.items():
+        network = address.rsplit(".", 1)[0] + ".0/24"
+        route = [network, "dev", "eth0", "proto", "kernel", "scope", "link", "src", address, "congctl", CONGESTION_CONTROL]
+        inside(end, "ip", "route", "change", *route)
+
+
+def cpus() -> dict[str, int]:
+    """The CPU of each end."""
+    allowed = sorted(os.sched_getaffinity(0))
+    return {"server": allowed[0], "client": allowed[-1]}
+
+
+def placed(end: str, words: list[str]) -> list[str]:
+    """A command in the namespace and on the CPU of an end."""
+    return ["ip", "netns", "exec", namespace_of(end), "taskset", "-c", str(cpus()[end]), *words]
+
+
+def wait_until_ready(tool: Tool) -> None:
+    """Until the tool's server has its port."""
+    deadline = time.monotonic() + LIMIT_S
+    flag = "-t" if tool.ready_protocol == "tcp" else "-u"
+    while tool.port not in inside("server", "ss", "-Hlan", flag, "sport", "=", f":{tool.port}"):
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"{tool.name}: the server does not listen")
+        time.sleep(0.01)
+
+
+def measured(tool: Tool) -> Figures:
+    """One run that counts: a tool that fails (NetPIPE's connection is reset now and then) runs again, and it is said."""
+    for _ in range(TRIES - 1):
+        try:
+            return measured_once(tool)
+        except (RuntimeError, ValueError, subprocess.SubprocessError) as failed:
+            print(f"again: {tool.name}: {failed}", file=sys.stderr)
+    return measured_once(tool)
+
+
+def measured_once(tool: Tool) -> Figures:
+    """One run of a public tool or of the bare loop."""
+    with subprocess.Popen(
+        placed("server", tool.server), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as server:
+        try:
+            wait_until_ready(tool)
+            done = subprocess.run(placed("client", tool.client), capture_output=True, text=True, timeout=LIMIT_S, check=True)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                server.wait(timeout=2)
+        finally:
+            server.terminate()
+        said = server.stdout.read() if server.stdout else ""
+    return tool.read(done.stdout, said)
+
+
+def ours(pair: Pair, program: Path, cell: Cell) -> Figures:
+    """One run of our kernel, with its own server."""
+    options: dict[str, Any] = {"message_bytes": cell.message_bytes, "duration_s": cell.seconds, "warmup_s": 0.1}
+    options |= {f"{end}_cpu_index": cpu for end, cpu in cpus().items()}
+    if cell.protocol == "udp" and cell.streams:
+        options |= {"rate_bps": 0, "receive_buffer_bytes": UDP_BUFFER_BYTES}
+    if cell.name == "udp_stream_gso":
+        options |= {"gso_segment_count": GSO_SEGMENTS, "gro": "true"}
+    if cell.flow_count > 1:
+        options["flow_count"] = cell.flow_count
+    kernel = f"{cell.protocol}_{'stream' if cell.streams else 'pingpong'}"
+    ended = pair.run(program, kernel, **options)
+    metrics = ended.line["metrics"]
+    if not ended.line["valid"]:
+        raise RuntimeError(f"{kernel}: {ended.line['invalid_reason']}{ended.err}")
+    if cell.streams:
+        return {"throughput_bps": metrics["throughput_bps"]}
+    return {name: metrics[f"round_trip_{name}"] for name in ("mean_ns", "p50_ns", "p99_ns")}
+
+
+def rounds_of(pair: Pair, programs: Path, cell: Cell, rounds: int) -> dict[str, list[Figures]]:
+    """Every tool once per round, ours among them; the order turns."""
+    found: dict[str, list[Figures]] = defaultdict(list)
+    for number in range(rounds):
+        tools = tools_of(cell, programs / "floor", FIRST_PORT + PORTS_PER_ROUND * number)
+        turn: list[Tool | None] = [None, *tools]
+        for tool in turn if number % 2 == 0 else reversed(turn):
+            if tool is None:
+                found["hpcq"].append(ours(pair, programs / "hpcq-net", cell))
+            else:
+                found[tool.name].append(measured(tool))
+    return found
+
+
+def claims_of(cell: Cell, idle: str, found: dict[str, list[Figures]]) -> list[Claim]:
+    """Ours beside each, metric by metric."""
+    claims = []
+    for name, figures in found.items():
+        if name == "hpcq":
+            continue
+        for metric in figures[0]:
+            mine, theirs = ([one[metric] for one in list_] for list_ in (found["hpcq"], figures))
+            gain = GSO_GAIN if name == "iperf3" and cell.name == "udp_stream_gso" else 1.0
+            claims.append(_claim(f"{cell.title}; idle states {idle}", metric, mine, name, theirs, gain=gain))
+    return claims
+
+
+def _claim(text: str, metric: str, mine: list[float], peer: str, theirs: list[float], *, gain: float) -> Claim:
+    _, low, high = paired_ratio(mine, theirs)
+    unit = "bit/s" if metric in HIGHER else "ns"
+    plain = paired(text, metric, unit, mine, peer=peer, theirs=theirs)
+    margin = 0.01 if peer == FLOOR else 0.0
+    if metric in HIGHER:
+        goal, met = f"interval reaches {gain - margin:g}", high >= gain - margin
+    else:
+        goal, met = f"interval reaches {1 + margin:g}", low <= 1 + margin
+    if peer == FLOOR and metric == "p50_ns":
+        goal, met = f"within {WITHIN_NS} ns", float(np.median(mine)) - float(np.median(theirs)) <= WITHIN_NS
+    return Claim(**{**{name: getattr(plain, name) for name in Claim.__slots__}, "goal": goal, "met": bool(met)})
+
+
+def with_older(claims: list[Claim]) -> list[Claim]:
+    """What stands in the results file and was not measured now comes along."""
+    path = RESULTS / "peers.json"
+    older = [Claim(**one) for one in json.loads(path.read_text())] if path.exists() else []
+    new = {one.claim for one in claims}
+    return sorted([one for one in older if one.claim not in new] + claims, key=lambda one: one.claim)
+
+
+def build(folder: Path) -> None:
+    """hpcq-net as on a cluster, and the bare loop with the same compiler flags."""
+    make("net", f"BUILD={folder}")
+    source = Path(__file__).with_name("floor.c")
+    subprocess.run(["cc", "-O2", "-std=c11", "-o", str(folder / "floor"), str(source)], check=True)
+
+
+def main() -> int:
+    """Measure and report."""
+    options = parser(__doc__ or "", seed=1)
+    options.add_argument("--rounds", type=int, default=20)
+    options.add_argument("--cell", action="append", choices=[cell.name for cell in CELLS])
+    options.add_argument("--idle", action="append", choices=["free", "held"])
+    chosen = options.parse_args()
+    rounds = 2 if chosen.quick else chosen.rounds
+    code = 0
+    with tempfile.TemporaryDirectory(prefix="hpcq-bench-") as text:
+        folder = Path(text)
+        build(folder)
+        for cell in CELLS:
+            if chosen.cell and cell.name not in chosen.cell:
+                continue
+            for idle in chosen.idle or ["free", "held"]:
+                with joined(folder) as pair, idle_states(idle == "held"):
+                    same_congestion_control()
+                    claims = claims_of(cell, idle, rounds_of(pair, folder, cell, rounds))
+                code |= finish("peers", claims if chosen.quick else with_older(claims), quick=chosen.quick)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,123 @@
+"""Tell a command of the site about verdicts that changed: it gets them as JSON on its standard input.
+
+    verdicts now (ledger, last run of each campaign)  -  what was told last  =  changed  ->  command  ->  told
+
+What was told stands beside the database in DATABASE.told.json. It is written only after the command has ended with 0,
+so a mail that could not be sent is tried again next time. The first time, everything that is not a pass is a change.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hpcq.errors import HpcqError, UserError
+from hpcq.run_folder.paths import write_json
+from hpcq.store.database import Connection, reading
+from hpcq.transport import run_here
+
+if TYPE_CHECKING:
+    from hpcq.verdict import GateVerdict
+
+#: A command that hangs must not keep a schedule from its next start.
+TIMEOUT_S = 300.0
+_CAMPAIGN = "campaign"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One verdict. kind: node, link, group, cluster, or campaign (its last run). cluster: empty for a campaign."""
+
+    kind: str
+    cluster: str
+    name: str
+    verdict: str
+    reason: str
+    decided_utc: str
+    run: str | None
+
+    @property
+    def key(self) -> str:
+        """What it is about, the same for each verdict on it."""
+        return "/".join((self.kind, self.cluster, self.name))
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A verdict that is another one than before. before: None where nothing was told of it yet."""
+
+    before: str | None
+    now: Told
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields that the command gets."""
+        return {**asdict(self.now), "before": self.before}
+
+
+def notify(database: Path, command: Sequence[str], *, dry_run: bool = False) -> list[Changed]:
+    """Run the command once if any verdict changed; returns the changes. dry_run: run nothing, remember nothing.
+
+    Raises HpcqError if the command fails; then the same changes are told again next time.
+    """
+    with reading(database) as connection:
+        now = list(_verdicts(connection))
+    told_path = database.with_name(f"{database.name}.told.json")
+    before = _told_before(told_path)
+    changed = [Changed(before.get(one.key), one) for one in now if before.get(one.key, "pass") != one.verdict]
+    if dry_run:
+        return changed
+    if changed:
+        text = json.dumps({"format": 1, "database": str(database.absolute()), "changed": [one.to_json() for one in changed]})
+        done = run_here(list(command), stdin=text.encode(), timeout_s=TIMEOUT_S)
+        if done.returncode != 0:
+            said = (done.stderr or done.text).strip().splitlines()
+            why = f": {said[-1]}" if said else ""
+            raise HpcqError(
+                f"{command[0]}: ended with exit code {done.returncode}{why}",
+                f"{len(changed)} changed verdicts are told again next time",
+            )
+    write_json(told_path, {"format": 1, "verdicts": {one.key: one.verdict for one in now}})
+    return changed
+
+
+def _verdicts(connection: Connection) -> Iterator[Told]:
+    """Every verdict that holds now."""
+    from hpcq.store.ledger import last_verdicts
+    from hpcq.store.read.run_context import last_runs
+
+    for one in last_verdicts(connection):
+        yield Told(one.kind.value, one.cluster, one.name, one.verdict.value, one.reason, one.decided_utc, one.run)
+    for campaign, run in last_runs(connection).items():
+        yield _of_run(connection, campaign, run)
+
+
+def _of_run(connection: Connection, campaign: str, run: str) -> Told:
+    """The verdict that the page of a run begins with."""
+    from hpcq.analysis.gates import judge_run
+    from hpcq.reports.run_verdict import run_verdict
+    from hpcq.store import query
+
+    runs = query.runs(connection, run)
+    unread = ""
+    gates: Sequence[GateVerdict] = ()
+    try:
+        gates = judge_run(connection, run)
+    except UserError as error:
+        unread = f"The gates were not judged: {error.message}"
+    found = run_verdict(connection, run, runs, gates, unread)
+    reason = "; ".join(one.words for one in found.reasons) or found.judged_by or "nothing judges this run"
+    return Told(_CAMPAIGN, "", campaign, found.verdict.value, reason, runs[0].created_utc, run)
+
+
+def _told_before(path: Path) -> dict[str, str]:
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8"))["verdicts"])
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise HpcqError(
+            f"{path}: cannot be read: {error}", "remove the file: everything that is no pass is told again"
+        ) from error

@@ -1,0 +1,38 @@
+"""Names that a database knows: a misspelt one is refused with the nearest, not answered with nothing."""
+
+from __future__ import annotations
+
+from hpcq.errors import UserError
+from hpcq.kernels import unknown_name
+from hpcq.sorting import natural
+from hpcq.store.database import Connection
+
+_QUERIES = {
+    "cluster": "SELECT name FROM cluster",
+    "node": "SELECT DISTINCT name FROM node",
+    "campaign": "SELECT name FROM campaign",
+}
+_SHOWN = 40
+
+
+def names(database: Connection, what: str) -> list[str]:
+    """All names of clusters, nodes or campaigns, sorted."""
+    return sorted((str(row[0]) for row in database.execute(_QUERIES[what])), key=natural)
+
+
+def nodes_of_cluster(database: Connection, cluster: str) -> list[str]:
+    """The nodes of one cluster, sorted."""
+    query = "SELECT n.name FROM node n JOIN cluster c ON c.cluster_id = n.cluster_id WHERE c.name = ?"
+    return sorted((str(row[0]) for row in database.execute(query, (cluster,))), key=natural)
+
+
+def check_known(database: Connection, **wanted: str | None) -> None:
+    """Raise UserError for a cluster, node or campaign that is not in the database; None is not looked for.
+
+    Each name is an option (`--node n99`).
+    """
+    for what, name in wanted.items():
+        known = names(database, what)
+        if name is not None and name not in known:
+            message, hint = unknown_name(f"{what} in this database", name, known[:_SHOWN])
+            raise UserError(f"--{what}: {message}", hint)

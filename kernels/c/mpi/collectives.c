@@ -1,0 +1,226 @@
+/* mpi_collective: one collective operation of all ranks. One table: what each calls, and what must have come.
+ *
+ *   each operation   barrier (not timed) | stamp, the operation, stamp    at every rank
+ *   each batch       the longest time of any rank, operation by operation, goes to rank 0
+ */
+#include "mpi/collectives.h"
+
+#include "mpi/exchange.h"
+#include "mpi/mpi_run.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROOT = 0, WORD_BYTES = (int)sizeof(int32_t) };
+
+struct collective_options {
+    struct common_options common;
+    int64_t operation, message_bytes, node_count, validate;
+};
+
+static const struct option_row option_rows[] = {
+    OPTION_CHOICE_ROW(struct collective_options, operation, collective_names, "the operation, as MPI calls it"),
+    OPTION_INTEGER_ROW(struct collective_options, message_bytes, 8, 0, 268435456,
+                       "bytes that one rank gives one other (of reductions: a multiple of 4; barrier has none)"),
+    OPTION_INTEGER_ROW(struct collective_options, node_count, 0, 0, 65536,
+                       "ranks, one per node; 0: as many as there are nodes"),
+    OPTION_BOOLEAN_ROW(struct collective_options, validate, 0, "check every byte that came, of every operation"),
+    OPTION_ROWS_COMMON(struct collective_options),
+};
+
+struct collective_metrics {
+    struct common_metrics common;
+    struct operation_metrics operation;
+    double fastest_rank_p50_ns, slowest_rank_p50_ns, operation_count, rank_count, overlap_ratio;
+};
+
+static const struct metric_row metric_rows[] = {
+    METRIC_ROWS_OPERATION(struct collective_metrics),
+    METRIC_ROW(struct collective_metrics, fastest_rank_p50_ns, BETTER_NONE,
+               "median at the rank that is done first: one that only gives may leave before the others have taken"),
+    METRIC_ROW(struct collective_metrics, slowest_rank_p50_ns, BETTER_NONE, "median at the rank that is done last"),
+    METRIC_ROW(struct collective_metrics, operation_count, BETTER_NONE, "operations measured"),
+    METRIC_ROW(struct collective_metrics, rank_count, BETTER_NONE, "ranks that took part"),
+    METRIC_ROW(struct collective_metrics, overlap_ratio, BETTER_HIGHER,
+               "of non-blocking operations: share of the operation that went on while rank 0 computed for as long"),
+    METRIC_ROWS_COMMON(struct collective_metrics),
+};
+
+struct collective {
+    struct collective_call call;
+    struct times times;
+    struct histogram own; /* of this rank */
+    const struct collective_row *row;
+    unsigned operation_no;
+    bool validate;
+    double overlap_sum;
+    uint64_t overlap_count;
+};
+
+static bool collective_refuse(struct run *run, const struct collective_options *options, int rank_count)
+{
+    const struct collective_row *row = &collective_rows[options->operation];
+    if (rank_count < 2)
+        return fail(&run->failure, EXIT_USAGE, "found 1 rank: allowed for %s: 2 and more", row->name);
+    if (options->node_count && options->node_count != rank_count)
+        return fail(&run->failure, EXIT_USAGE, "node_count: found %d ranks: allowed: %lld, one per node", rank_count,
+                    (long long)options->node_count);
+    if (row->reduces && options->message_bytes % WORD_BYTES)
+        return fail(&run->failure, EXIT_USAGE, "message_bytes: found %lld: allowed for %s: a multiple of %d",
+                    (long long)options->message_bytes, row->name, WORD_BYTES);
+    if (options->message_bytes * rank_count > INT_MAX)
+        return fail(&run->failure, EXIT_USAGE, "message_bytes: found %lld: allowed with %d ranks: 0 to %d",
+                    (long long)options->message_bytes, rank_count, INT_MAX / rank_count);
+    return true;
+}
+
+static bool collective_open(struct run *run)
+{
+    struct collective *state = run->state;
+    const struct collective_options *options = run->options;
+    struct collective_call *call = &state->call;
+    call->communicator = mpi_run_communicator(run);
+    MPI_Comm_rank(call->communicator, &call->rank);
+    MPI_Comm_size(call->communicator, &call->size);
+    if (!collective_refuse(run, options, call->size))
+        return false;
+    state->row = &collective_rows[options->operation];
+    state->validate = options->validate;
+    collective_call_new(call, (size_t)options->message_bytes);
+    times_new(&state->times);
+    return true;
+}
+
+static void collective_begin(struct run *run)
+{
+    struct collective *state = run->state;
+    state->times.count = 0;
+    state->own = (struct histogram){0};
+    state->overlap_sum = 0;
+    state->overlap_count = 0;
+}
+
+/* Computes for so long, without a call of MPI. */
+static void compute(uint64_t for_ns)
+{
+    uint64_t until_ns = clock_now_ns() + for_ns;
+    while (clock_now_ns() < until_ns) { /* a clock read is work as good as any */
+    }
+}
+
+/* After the timed operation of `pure_ns`: the same again with as much computing inside, as IMB and OSU do. */
+static bool overlap(struct run *run, struct collective *state, uint64_t pure_ns)
+{
+    MPI_Request request;
+    if (!mpi_run_check(run, MPI_Barrier(state->call.communicator), "barrier"))
+        return false;
+    uint64_t start_ns = clock_now_ns();
+    int rc = state->row->start(&state->call, &request);
+    compute(pure_ns);
+    if (rc == MPI_SUCCESS)
+        rc = MPI_Wait(&request, MPI_STATUS_IGNORE);
+    double both_ns = (double)(clock_now_ns() - start_ns), alone_ns = (double)(pure_ns ? pure_ns : 1);
+    double hidden = 1 - (both_ns - alone_ns) / alone_ns;
+    if (!run->settling && run->phase == PHASE_MEASURE) {
+        state->overlap_sum += hidden < 0 ? 0 : hidden > 1 ? 1 : hidden;
+        state->overlap_count++;
+    }
+    return mpi_run_check(run, rc, state->row->name);
+}
+
+static int operate(struct collective *state)
+{
+    MPI_Request request;
+    if (!state->row->start)
+        return state->row->call(&state->call);
+    int rc = state->row->start(&state->call, &request);
+    return rc == MPI_SUCCESS ? MPI_Wait(&request, MPI_STATUS_IGNORE) : rc;
+}
+
+static enum step collective_step(struct run *run)
+{
+    struct collective *state = run->state;
+    if (state->validate)
+        collective_fill(&state->call, state->row, ++state->operation_no);
+    if (!mpi_run_check(run, MPI_Barrier(state->call.communicator), "barrier"))
+        return STEP_FAILED;
+    uint64_t start_ns = clock_now_ns();
+    int rc = operate(state);
+    run->now_ns = clock_now_ns();
+    if (!mpi_run_check(run, rc, state->row->name))
+        return STEP_FAILED;
+    if (!run->settling)
+        state->times.list[state->times.count++] = run->now_ns - start_ns;
+    if (state->validate)
+        collective_check(run, &state->call, state->row, state->operation_no);
+    if (state->row->start && !overlap(run, state, run->now_ns - start_ns))
+        return STEP_FAILED;
+    return STEP_OPERATION;
+}
+
+static bool collective_batch_end(struct run *run)
+{
+    struct collective *state = run->state;
+    struct times *times = &state->times;
+    bool is_root = state->call.rank == ROOT;
+    for (size_t i = 0; i < times->count; i++)
+        histogram_add(&state->own, times->list[i]);
+    int rc = MPI_Reduce(is_root ? MPI_IN_PLACE : times->list, is_root ? times->list : NULL, (int)times->count,
+                        MPI_UINT64_T, MPI_MAX, ROOT, state->call.communicator);
+    if (!mpi_run_check(run, rc, "times of the ranks"))
+        return false;
+    if (is_root)
+        times_into(times, run);
+    times->count = 0;
+    return true;
+}
+
+/* Every rank is here: none came this far without all others. */
+static void collective_report(struct run *run)
+{
+    struct collective *state = run->state;
+    struct collective_metrics *metrics = run->metrics;
+    double mine = state->own.count ? histogram_quantile_ns(&state->own, 0.5) : 0, least = 0, most = 0;
+    MPI_Reduce(&mine, &least, 1, MPI_DOUBLE, MPI_MIN, ROOT, state->call.communicator);
+    MPI_Reduce(&mine, &most, 1, MPI_DOUBLE, MPI_MAX, ROOT, state->call.communicator);
+    if (state->call.rank != ROOT || !run->histogram->count)
+        return;
+    operation_fill(run->histogram, &metrics->operation);
+    metrics->fastest_rank_p50_ns = least;
+    metrics->slowest_rank_p50_ns = most;
+    metrics->operation_count = (double)run->operation_count;
+    metrics->rank_count = state->call.size;
+    if (state->overlap_count)
+        metrics->overlap_ratio = state->overlap_sum / (double)state->overlap_count;
+}
+
+static void collective_close(struct run *run)
+{
+    struct collective *state = run->state;
+    collective_call_free(&state->call);
+    times_free(&state->times);
+}
+
+const struct kernel kernel_mpi_collective = {
+    .name = "mpi_collective",
+    .summary = "one collective operation of MPI over all ranks, one rank per node",
+    .method =
+        "All ranks leave a barrier that is not timed, then each stamps the time before and after the operation: one "
+        "sample is the longest time of any rank. Ranks agree on the number of operations of each batch of some 10 ms "
+        "beforehand; times are gathered after the batch. Data lie in the same places each time. message_bytes is what "
+        "one rank gives one other, so alltoall and gather move more with more ranks.",
+    .size_option = "message_bytes",
+    .options = OPTION_TABLE(option_rows, struct collective_options),
+    .metrics = METRIC_TABLE(metric_rows, struct collective_metrics),
+    .state_bytes = sizeof(struct collective),
+    .round_trips = true,
+    .many_ranks = true,
+    .open = collective_open,
+    .begin = collective_begin,
+    .step = collective_step,
+    .batch_end = collective_batch_end,
+    .report = collective_report,
+    .close = collective_close,
+};

@@ -1,0 +1,102 @@
+/* See exchange.h. */
+#include "mpi/exchange.h"
+
+#include "engine/round_trip.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { LINE_BYTES = 4096, CACHE_BYTES_UNKNOWN = 64 << 20, SLOT_COUNT_MAX = 1 << 20 };
+
+const char *const buffer_policies[] = {"hot", "swapped", "cold", NULL};
+
+static size_t cache_bytes(void)
+{
+    long third = sysconf(_SC_LEVEL3_CACHE_SIZE), second = sysconf(_SC_LEVEL2_CACHE_SIZE);
+    long found = third > 0 ? third : second;
+    return found > 0 ? (size_t)found : CACHE_BYTES_UNKNOWN;
+}
+
+void buffers_new(struct buffers *buffers, size_t message_bytes, enum buffer_policy policy, bool shared)
+{
+    size_t pages = (message_bytes + LINE_BYTES - 1) / LINE_BYTES;
+    buffers->message_bytes = message_bytes;
+    buffers->policy = policy;
+    buffers->slot_bytes = (pages ? pages : 1) * LINE_BYTES;
+    buffers->slot_count = policy == BUFFERS_HOT && shared ? 1 : 2;
+    if (policy == BUFFERS_COLD)
+        buffers->slot_count += 2 * cache_bytes() / buffers->slot_bytes;
+    if (buffers->slot_count > SLOT_COUNT_MAX)
+        buffers->slot_count = SLOT_COUNT_MAX;
+    buffers->memory = memory_new(buffers->slot_count, buffers->slot_bytes);
+    /* Pages that were never written are all the kernel's one zero page, which stays in the cache. */
+    pattern_fill(buffers->memory, buffers->slot_count * buffers->slot_bytes, 0, 0, 0);
+    buffers->send_slot = 0;
+    buffers->receive_slot = buffers->slot_count > 1;
+}
+
+void buffers_free(struct buffers *buffers)
+{
+    free(buffers->memory);
+    buffers->memory = NULL;
+}
+
+void buffers_next(struct buffers *buffers)
+{
+    if (buffers->policy == BUFFERS_HOT)
+        return;
+    buffers->send_slot = (buffers->send_slot + 1) % buffers->slot_count;
+    buffers->receive_slot = (buffers->receive_slot + 1) % buffers->slot_count;
+}
+
+void pattern_fill(char *to, size_t bytes, unsigned sender, unsigned block, unsigned operation)
+{
+    for (size_t i = 0; i < bytes; i++)
+        to[i] = (char)pattern(sender, block, operation, i);
+}
+
+size_t pattern_check(const char *from, size_t bytes, unsigned sender, unsigned block, unsigned operation)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if ((uint8_t)from[i] != pattern(sender, block, operation, i))
+            return i;
+    return bytes;
+}
+
+void times_new(struct times *times)
+{
+    times->list = memory_new(MPI_BATCH_MAX, sizeof *times->list);
+    /* Touched now: a page that is first written within a batch costs its operation a fault. */
+    memset(times->list, 1, MPI_BATCH_MAX * sizeof *times->list);
+    times->count = 0;
+}
+
+void times_free(struct times *times)
+{
+    free(times->list);
+    times->list = NULL;
+}
+
+void times_into(struct times *times, struct run *run)
+{
+    for (size_t i = 0; i < times->count; i++)
+        run_round_trip(run, times->list[i]);
+    times->count = 0;
+}
+
+void operation_fill(const struct histogram *histogram, struct operation_metrics *metrics)
+{
+    struct round_trip_metrics found;
+    if (!histogram->count)
+        return;
+    round_trip_fill(histogram, &found);
+    metrics->operation_p50_ns = found.round_trip_p50_ns;
+    metrics->operation_p90_ns = found.round_trip_p90_ns;
+    metrics->operation_p99_ns = found.round_trip_p99_ns;
+    metrics->operation_p999_ns = found.round_trip_p999_ns;
+    metrics->operation_min_ns = found.round_trip_min_ns;
+    metrics->operation_max_ns = found.round_trip_max_ns;
+    metrics->operation_mean_ns = found.round_trip_mean_ns;
+    metrics->clock_read_ns = found.clock_read_ns;
+}

@@ -1,0 +1,76 @@
+/* What the MPI kernels share: buffers, the times of a batch, and patterns that tell whether what came is what was sent.
+ */
+#ifndef HPCQ_MPI_EXCHANGE_H
+#define HPCQ_MPI_EXCHANGE_H
+
+#include "mpi/mpi_run.h"
+
+enum buffer_policy { BUFFERS_HOT, BUFFERS_SWAPPED, BUFFERS_COLD };
+extern const char *const buffer_policies[]; /* NULL-terminated */
+
+/* Places for messages. hot: always the same (one, or one to send from and one to receive into); swapped: two that
+ * change roles after each operation; cold: the next of a ring that is twice as large as the last-level cache. */
+struct buffers {
+    char *memory;
+    size_t message_bytes, slot_bytes, slot_count;
+    size_t send_slot, receive_slot;
+    enum buffer_policy policy;
+};
+
+/* shared: one place for both, where no operation sends and receives at once */
+void buffers_new(struct buffers *buffers, size_t message_bytes, enum buffer_policy policy, bool shared);
+void buffers_free(struct buffers *buffers);
+void buffers_next(struct buffers *buffers); /* after an operation */
+
+static inline char *buffers_send(const struct buffers *buffers)
+{
+    return buffers->memory + buffers->send_slot * buffers->slot_bytes;
+}
+
+static inline char *buffers_receive(const struct buffers *buffers)
+{
+    return buffers->memory + buffers->receive_slot * buffers->slot_bytes;
+}
+
+/* What stands in byte `index` of a block: made of who sends it, which of its blocks it is, and the operation's number.
+ */
+static inline uint8_t pattern(unsigned sender, unsigned block, unsigned operation, size_t index)
+{
+    return (uint8_t)(1 + sender * 37 + block * 11 + operation * 5 + index * 7 + (index >> 8) * 3);
+}
+
+void pattern_fill(char *to, size_t bytes, unsigned sender, unsigned block, unsigned operation);
+/* The first byte that differs; `bytes` when all are right. */
+size_t pattern_check(const char *from, size_t bytes, unsigned sender, unsigned block, unsigned operation);
+
+/* The times of one batch, kept apart from the histogram, which would be work between timed operations. */
+struct times {
+    uint64_t *list; /* ns, MPI_BATCH_MAX of them */
+    size_t count;
+};
+
+void times_new(struct times *times);
+void times_free(struct times *times);
+void times_into(struct times *times, struct run *run); /* into the run's histogram and samples; forgets them */
+
+struct operation_metrics {
+    double operation_p50_ns, operation_p90_ns, operation_p99_ns, operation_p999_ns, operation_min_ns, operation_max_ns,
+        operation_mean_ns, clock_read_ns;
+};
+
+#define METRIC_OPERATION(type, field, help) {#field, BETTER_LOWER, offsetof(type, operation.field), help}
+
+#define METRIC_ROWS_OPERATION(type)                                                                                    \
+    METRIC_OPERATION(type, operation_p50_ns, "median time of one operation, from the histogram (within 0.8 %)"),       \
+        METRIC_OPERATION(type, operation_p90_ns, "90 of 100 operations took at most this (from 50 of them)"),          \
+        METRIC_OPERATION(type, operation_p99_ns, "99 of 100 operations took at most this (from 500)"),                 \
+        METRIC_OPERATION(type, operation_p999_ns, "999 of 1000 operations took at most this (from 5000)"),             \
+        METRIC_OPERATION(type, operation_min_ns, "shortest operation (exact)"),                                        \
+        METRIC_OPERATION(type, operation_max_ns, "longest operation (exact)"),                                         \
+        METRIC_OPERATION(type, operation_mean_ns, "mean time of an operation (exact)"),                                \
+        {"clock_read_ns", BETTER_NONE, offsetof(type, operation.clock_read_ns),                                        \
+         "what one reading of the clock takes at rank 0"}
+
+void operation_fill(const struct histogram *histogram, struct operation_metrics *metrics);
+
+#endif

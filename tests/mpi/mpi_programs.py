@@ -1,0 +1,42 @@
+"""hpcq-mpi of both libraries, started on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.kernels.kernel_programs import LIMIT_S, Ended, Programs, ended
+from tests.kernels.test_kernels_mpi import MPIS, YIELD, Mpi, _built
+
+#: A few operations, however slow this machine is.
+FEW: Mapping[str, object] = {"duration_s": 60, "warmup_s": 0, "operation_count_max": 5}
+
+
+class Launched:
+    """One MPI library's hpcq-mpi."""
+
+    def __init__(self, mpi: Mpi, program: Path) -> None:
+        self.mpi, self.program = mpi, program
+
+    def run(self, kernel: str, *words: str, ranks: int = 2, env: Mapping[str, str] | None = None, **options: object) -> Ended:
+        """Run a kernel to its end, for a few operations unless the options say otherwise."""
+        given = [word for name, value in {**FEW, **options}.items() for word in (f"--{name}", str(value))]
+        preload = ["env", *(f"{name}={value}" for name, value in (env or {}).items())]
+        command = [*self.mpi.launcher, str(ranks), *preload, str(self.program), kernel, *words, *given]
+        return ended(command, timeout_s=LIMIT_S, env=YIELD)
+
+
+@pytest.fixture(params=MPIS, ids=lambda mpi: mpi.compiler)
+def launched(request: pytest.FixtureRequest, programs: Programs) -> Launched:
+    """hpcq-mpi of each library."""
+    return Launched(request.param, _built(programs, request.param)[0])
+
+
+def preloaded(mpi: Mpi, source: Path, to: Path) -> dict[str, str]:
+    """The environment that puts a library made from this source before the MPI library."""
+    import subprocess
+
+    subprocess.run([mpi.compiler, "-shared", "-fPIC", "-o", to, source], check=True)
+    return {"LD_PRELOAD": str(to)}

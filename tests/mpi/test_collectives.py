@@ -1,0 +1,74 @@
+"""mpi_collective: each operation of the table does what MPI says of it, on any number of ranks, under both libraries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpcq.kernels import kernel
+from tests.mpi.mpi_programs import Launched, preloaded
+from tests.mpi.mpi_programs import launched as launched  # noqa: PLC0414 - a fixture
+
+SPOIL = Path(__file__).with_name("spoil.c")
+
+
+def operations() -> list[str]:
+    option = kernel("mpi_collective").option("operation")
+    assert option is not None
+    return list(option.choices)
+
+
+@pytest.mark.parametrize("operation", operations())
+def test_every_operation_gives_each_rank_what_it_should(launched: Launched, operation: str) -> None:
+    done = launched.run("mpi_collective", ranks=3, operation=operation, message_bytes=1000, validate="true")
+    assert (done.rc, done.line.get("valid")) == (0, True), done.err
+    metrics = done.line["metrics"]
+    assert (metrics["operation_count"], metrics["rank_count"]) == (5, 3)
+    assert 0 < metrics["operation_min_ns"] <= metrics["operation_p50_ns"] <= metrics["operation_max_ns"]
+    assert metrics["fastest_rank_p50_ns"] <= metrics["slowest_rank_p50_ns"]
+    assert ("overlap_ratio" in metrics) == operation.startswith("i")
+
+
+@pytest.mark.parametrize(("ranks", "message_bytes"), [(2, 0), (5, 4), (2, 4 << 20)])
+@pytest.mark.parametrize("operation", ["alltoallv", "reduce_scatter", "iallgather"])
+def test_other_numbers_of_ranks_and_sizes(launched: Launched, operation: str, ranks: int, message_bytes: int) -> None:
+    options: dict[str, Any] = {"operation": operation, "message_bytes": message_bytes, "operation_count_max": 2}
+    done = launched.run("mpi_collective", ranks=ranks, validate="true", **options)
+    assert (done.rc, done.line.get("valid")) == (0, True), done.err
+    assert done.line["metrics"]["rank_count"] == ranks
+
+
+@pytest.mark.parametrize(
+    ("operation", "said"),
+    [("allreduce", "allreduce: word 249 at rank 2 is not the sum"), ("alltoall", "alltoall: byte 999 at rank 1 is not what")],
+)
+def test_a_wrong_value_at_any_rank_makes_the_result_invalid(
+    launched: Launched, tmp_path: Path, operation: str, said: str
+) -> None:
+    env = preloaded(launched.mpi, SPOIL, tmp_path / "spoil.so")
+    done = launched.run("mpi_collective", ranks=3, env=env, operation=operation, message_bytes=1000, validate="true")
+    assert done.line["valid"] is False
+    assert said in done.line["invalid_reason"]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "options", "said"),
+    [
+        (1, {}, "found 1 rank: allowed for barrier: 2 and more"),
+        (2, {"node_count": 3}, "node_count: found 2 ranks: allowed: 3, one per node"),
+        (2, {"operation": "scan", "message_bytes": 3}, "message_bytes: found 3: allowed for scan: a multiple of 4"),
+    ],
+)
+def test_what_it_cannot_do_it_refuses(launched: Launched, ranks: int, options: dict[str, Any], said: str) -> None:
+    done = launched.run("mpi_collective", ranks=ranks, **options)
+    assert (done.line["valid"], done.line["exit_code"], done.line["error"]["message"]) == (False, 2, said)
+
+
+def test_ranks_that_believe_to_be_alone_are_told_what_to_change(launched: Launched) -> None:
+    """As under `srun --mpi=pmi2` with an Open MPI that knows pmix only: each rank is a job of its own."""
+    done = launched.run("mpi_pingpong", ranks=1, env={"SLURM_STEP_NUM_TASKS": "2"})
+    assert done.line["error"]["message"].startswith("each of the 2 ranks believes to be alone")
+    assert "srun --mpi=pmix" in done.err
+    assert "srun --mpi=pmi2" in done.err

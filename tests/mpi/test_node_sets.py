@@ -1,0 +1,142 @@
+"""Tests that all nodes of a set run together: their plan, their jobs, their results, and what they do not say of nodes."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from hpcq.analysis.change_blocks import _things
+from hpcq.cli.main import run as hpcq
+from hpcq.definition.budget import Budget
+from hpcq.definition.files.campaign import read_campaign
+from hpcq.definition.files.cluster import read_cluster
+from hpcq.definition.model import Campaign, Cluster
+from hpcq.definition.running import node_count
+from hpcq.errors import UserError
+from hpcq.planning.allocations import Basis, plan_allocations
+from hpcq.planning.coverage import coverage_of
+from hpcq.planning.plan import Plan
+from hpcq.planning.waves import choose_wave
+from hpcq.render import render
+from hpcq.runner.drive.state import ClusterState
+from hpcq.runner.queue.jobs import all_steps, make_job, site_context
+from hpcq.scheduler.kinds import describe
+from hpcq.scheduler.limits import Bound, JobLimits
+from hpcq.scheduler.types import NodeCondition, NodeState
+from hpcq.store.history import SeriesRow
+from tests.store.run_folders import RunBuilder, load
+
+pytestmark = pytest.mark.fast
+
+TESTS = """tests:
+- {kernel: tcp_pingpong}
+- {kernel: mpi_collective, matrix: {node_count: [2, 5, 0], operation: [barrier, bcast]}}
+"""
+BOTH = "pairs: {rounds: 1}\nrepetitions: 2\n" + TESTS
+#: A budget that leaves one node out.
+SEVEN = Budget(nodes_at_most=7)
+
+
+def campaign(tmp_path: Path, text: str = BOTH) -> Campaign:
+    path = tmp_path / "c.yaml"
+    path.write_text(f"name: c\nclusters: [alpha]\n{text}")
+    return read_campaign(path)
+
+
+def cluster(tmp_path: Path) -> Cluster:
+    path = tmp_path / "alpha.yaml"
+    path.write_text(
+        "{name: alpha, scheduler: slurm, partition: main, interface: eth0, work_directory: /scratch,"
+        " mpi: {compiler: mpicc, launch: srun --mpi=pmix}}\n"
+    )
+    return read_cluster(path)
+
+
+def plan(tmp_path: Path, text: str = BOTH, count: int = 8, limits: JobLimits | None = None) -> Plan:
+    nodes = [NodeState(f"n{number}", NodeCondition.IDLE, "idle", ("main",)) for number in range(1, count + 1)]
+    basis = Basis(cluster(tmp_path), nodes, "c-20260101T000000Z-00ff", 1, limits or JobLimits())
+    return plan_allocations(campaign(tmp_path, text), basis)
+
+
+def test_sets_stand_after_the_pairs_the_first_nodes_by_name(tmp_path: Path) -> None:
+    made = plan(tmp_path)
+    assert made.node_set_count == 3
+    assert made.sets_begin == 4
+    assert made.pairs[4:] == (("n1", "n2"), ("n1", "n[2-5]"), ("n1", "n[2-8]"))
+    assert made.nodes_at(6) == tuple(f"n{number}" for number in range(1, 9))
+    assert Plan.from_json(made.to_json()) == made
+    assert [node_count(test) for test in made.tests] == [2, 2, 2, 5, 5, 8, 8]  # 0 is final now
+    assert made.goals.result_count == (4 + 3 * 2) * 2
+    assert made.goals.pair_count == 7
+    assert coverage_of(made).pair_count == 4
+
+
+def test_each_job_has_the_tests_of_its_size_and_asks_for_all_its_nodes(tmp_path: Path) -> None:
+    made = plan(tmp_path)
+    state = ClusterState(made)
+    assert [len(state.missing(index)) for index in range(7)] == [2, 2, 2, 2, 4, 4, 4]
+    assert state.planned_count == made.goals.result_count
+    job = make_job(made, 5, 1, all_steps(made, 5))
+    assert job.nodes == ("n1", "n2", "n3", "n4", "n5")
+    assert {step.parameters["node_count"] for step in job.steps} == {5}
+    site = cluster(tmp_path)
+    script = render(describe("slurm").head_template, {"job": job, **site_context(site, "/r"), "folder": "/r/j"})
+    assert "#SBATCH --nodes=5\n" in script
+    assert "#SBATCH --nodelist=n1,n2,n3,n4,n5\n" in script
+    assert "--nodes n1,n2,n3,n4,n5" in script
+    assert "--node_count 5" in script
+
+
+def test_a_set_waits_for_all_of_its_nodes(tmp_path: Path) -> None:
+    made = plan(tmp_path)
+    sets = made.planned_pairs()[4:]
+    idle = [f"n{number}" for number in range(1, 8)]
+    assert [len(one.nodes) for one in choose_wave(sets, idle, (), Budget())] == [2, 5]
+    assert [one.nodes for one in choose_wave(sets, [*idle, "n8"], (), Budget(), layers_at_most=1)] == [("n1", "n2")]
+
+
+def test_a_campaign_of_sets_alone_has_no_pairs(tmp_path: Path) -> None:
+    made = plan(tmp_path, "pairs: all\ntests: [{kernel: mpi_collective, parameters: {node_count: 3}}]\n")
+    assert made.pairs == (("n1", "n[2-3]"),)
+    assert ClusterState(made).planned_count == 3
+    assert made.cost.node_seconds == pytest.approx(3 * made.cost.estimated_job_s)
+
+
+def test_a_set_that_cannot_be_is_told_with_its_reason(tmp_path: Path) -> None:
+    made = plan(tmp_path, BOTH + "budget: {nodes_at_most: 4}\n")
+    assert made.pairs[made.sets_begin :] == (("n1", "n2"), ("n1", "n[2-4]"))
+    assert [one.reason for one in made.not_planned] == ["node_count 5: 4 nodes may be used"]
+    with pytest.raises(UserError, match="node_count: 8: MaxNodes is 6"):
+        plan(tmp_path, limits=JobLimits(nodes_at_most=Bound(6, "MaxNodes")))
+
+
+def test_tournaments_refuse_tests_of_many_nodes(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="a tournament plays pairs: mpi_collective runs on all nodes of a set"):
+        campaign(tmp_path, BOTH + "allocation: whole\n")
+
+
+@pytest.mark.parametrize("kind", ["node", "link", "group"])
+def test_a_slow_collective_names_no_node(kind: str) -> None:
+    groups = {("alpha", "n1"): {"leaf1"}}
+    row = SeriesRow.__new__(SeriesRow)
+    for name, value in {"cluster": "alpha", "client": "n1", "server": "n[2-8]"}.items():
+        object.__setattr__(row, name, value)
+    assert list(_things(kind, row, groups)) == []
+    assert list(_things("cluster", row, groups)) == ["alpha"]
+    object.__setattr__(row, "server", "n2")
+    assert list(_things(kind, row, groups))
+
+
+def test_a_set_is_no_node_of_the_list_of_nodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    builder = RunBuilder(tmp_path / "runs")
+    builder.everything()
+    load(tmp_path / "r.db", builder)
+    with closing(sqlite3.connect(tmp_path / "r.db")) as database, database:
+        database.execute("INSERT INTO node (cluster_id, name) SELECT cluster_id, 'n[2-8]' FROM cluster LIMIT 1")
+    assert hpcq(["nodes", "--db", str(tmp_path / "r.db")]) == 0
+    said = capsys.readouterr().out
+    assert "n1" in said
+    assert "n[2-8]" not in said

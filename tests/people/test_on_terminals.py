@@ -1,0 +1,104 @@
+"""Every verb that prints a table, on a real pseudo-terminal of 80 columns, on a history of fourteen nights."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import struct
+import subprocess
+import sys
+import termios
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from hpcq.cli.sparkline import sparkline
+from tests.history.histories import History
+
+pytestmark = pytest.mark.fast
+
+VERBS = (
+    "runs", "results", "results --all-metrics --limit 40", "results --each", "results --findings", "results --group-by rack",
+    "results --since 9d --sort median", "node n2", "node n4 --all", "nodes", "nodes --sort level", "cost", "show 1",
+    "facts show n1", "facts diff n2 first", "ledger", "series", "history tcp_stream/n1/n2",
+    "history tcp_stream/n1/n4 --since 9d",
+    "regressions --since 15d --all", "compare 30d..9d 2d --all", "event list", "baseline list", "changes list", "kernels",
+    "kernels udp_stream", "db check", "gate propose", "blame", "sql 'SELECT * FROM v_results LIMIT 5'",
+    "sql 'SELECT * FROM v_nodes'", "cluster list", "schedule list",
+)  # fmt: skip
+#: Runs the verbs in one process whose terminal is the pseudo-terminal, and writes down what each table was made of.
+_PROGRAM = """
+import json, os, shlex, sys
+from hpcq.cli import fitted, rows
+from hpcq.cli.main import run
+tables = []
+whole = fitted.print_fitted
+def recording(found, columns, title, out):
+    print("<table>", flush=True)
+    whole(found, columns, title, out)
+    out.flush()
+    print("</table>", flush=True)
+    fields = [rows.as_mapping(one) for one in found]
+    shown = [text for one in columns if any(rows.cells(one, fields))
+             for text in [rows.head(one), *rows.cells(one, fields)]]
+    tables.append([verb, [" ".join(text.split()) for text in shown]])
+fitted.print_fitted = recording
+codes = {}
+for verb in json.loads(sys.argv[1]):
+    plain = verb.split()[0] in {"kernels", "schedule", "cluster"}
+    codes[verb] = run(shlex.split(verb) + ([] if plain else ["--db", sys.argv[2]]))
+with open(sys.argv[3], "w") as file:
+    json.dump([codes, tables], file)
+"""
+
+
+def on_a_terminal(argv: list[str], folder: Path, columns: int, **environment: str) -> str:
+    """What a program writes to a pseudo-terminal of that width."""
+    leader, follower = os.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    kept = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "NO_COLOR", "HPCQ_DB"}}
+    kept |= {"TERM": "xterm-256color", "XDG_STATE_HOME": str(folder / "state")} | environment
+    with subprocess.Popen(argv, stdin=follower, stdout=follower, stderr=follower, cwd=folder, env=kept) as process:
+        os.close(follower)
+        said = b""
+        try:
+            while piece := os.read(leader, 65536):
+                said += piece
+        except OSError:  # Linux says EIO when the last writer has gone
+            pass
+        finally:
+            os.close(leader)
+        assert process.wait(timeout=120) == 0, said.decode()
+    return said.decode().replace("\r\n", "\n")
+
+
+def test_every_table_of_every_verb_is_whole(nights: History, tmp_path: Path) -> None:
+    argv = [sys.executable, "-c", _PROGRAM, json.dumps(VERBS), str(nights.database), str(tmp_path / "tables.json")]
+    said = on_a_terminal(argv, tmp_path, 80, NO_COLOR="1")
+    codes, tables = json.loads((tmp_path / "tables.json").read_text())
+    assert {verb: code for verb, code in codes.items() if code not in {0, 3, 4}} == {}
+    shown = [part.partition("</table>")[0] for part in said.split("<table>")[1:]]
+    assert len(shown) == len(tables)
+    assert len({verb for verb, _ in tables}) >= 20
+    assert max(len(line.rstrip()) for part in shown for line in part.splitlines()) <= 80
+    for part, (verb, texts) in zip(shown, tables, strict=True):
+        missing = Counter("".join(set(texts)).replace(" ", "")) - Counter(part)
+        assert not missing, f"{verb}: {missing}: {part}"
+        for number in {text for text in texts if re.fullmatch(r"[-\d.,]+ [A-Za-z%]\S*", text)}:
+            assert number in part, f"{verb}: the unit of {number} is on another line"
+
+
+def test_verdicts_have_colour_and_no_color_takes_it_away(nights: History, tmp_path: Path) -> None:
+    argv = [sys.executable, "-c", _PROGRAM, json.dumps(["compare 30d..9d 2d --all"]), str(nights.database), "tables.json"]
+    assert "\x1b[31mworse" in on_a_terminal(argv, tmp_path, 80)
+    assert "\x1b[" not in on_a_terminal(argv, tmp_path, 80, NO_COLOR="1")
+
+
+def test_a_history_in_one_line() -> None:
+    assert sparkline([1e9, 2e9, 8e9, 8e9], "bps") == "▁▂██  1 Gbit/s to 8 Gbit/s"
+    assert sparkline([5.0] * 3, None).startswith("▁▁▁  5")
+    many = sparkline([float(k) for k in range(600)], None)
+    assert (len(many.partition(" ")[0]), many[0], many.partition(" ")[0][-1]) == (60, "▁", "█")
