@@ -56,10 +56,17 @@ def claims_of(found: dict[str, float], before: dict[str, float]) -> list[Claim]:
             continue
         text, metric = f"{int(found['jobs'])} jobs", name.replace("_", ", ")
         unit = "s" if name == "wall_s" else "count"
-        if before.get(name):
+        if before.get(name) and name != "wall_s":  # times of two days are not compared
             claims.append(against(text, metric, unit, found[name], peer="the first driver", peer_value=before[name]))
         else:
             claims.append(claim(text, metric, unit, found[name]))
+    calls, rows = found["squeue_calls"], found["squeue_rows"]
+    text, metric = f"{int(found['jobs'])} jobs", "squeue, rows per call"
+    if before.get("squeue_calls"):
+        earlier = before["squeue_rows"] / before["squeue_calls"]
+        claims.append(against(text, metric, "count", rows / calls, peer="the first driver", peer_value=earlier))
+    else:
+        claims.append(claim(text, metric, "count", rows / calls))
     return claims
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from hpcq.definition.budget import JOBS_AT_MOST, Budget
+from hpcq.definition.compilers import Compiler, Mpi, Toolchain
 from hpcq.gate_kinds.base import GateAgainst
 
 #: A parameter of a kernel, in the unit of its name.
@@ -155,6 +156,8 @@ class Test:
     measured_by: int = 0
     #: `mpi`: hpcq-net starts a foreign program under the cluster's MPI launcher.
     launch: str = ""
+    #: Which toolchain of the cluster built it; empty: the cluster's own compiler and MPI.
+    toolchain: str = ""
 
     @property
     def needs_mpi(self) -> bool:
@@ -235,6 +238,7 @@ class Campaign:
     #: The file names no pairs: linked clusters then measure only between the nodes of their links.
     pairs_of_links: bool = False
     allocation: Allocation = Allocation()
+    toolchains: tuple[str, ...] = ()
 
     def seed_of(self, run_id: str) -> int:
         """The seed of one run: the campaign's own, or, with `seed: each_run`, one made from the run's id."""
@@ -268,22 +272,6 @@ class Reach:
     def here(self) -> bool:
         """Whether commands of the cluster run on this machine."""
         return self.ssh_host is None
-
-
-@dataclass(frozen=True, slots=True)
-class Mpi:
-    """How MPI programs are compiled and started; `launch` is argument words, the template adds "one rank per node"."""
-
-    compiler: str
-    launch: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Compiler:
-    """How the socket kernels are compiled."""
-
-    cc: str
-    cflags: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,6 +319,7 @@ class Cluster:
     files_appear_within_s: float
     poll_interval_s: float
     instance: Mapping[str, str] = field(default_factory=dict)
+    toolchains: Mapping[str, Toolchain] = field(default_factory=dict)
     #: Keys that only this kind of scheduler has, by name.
     extra: Mapping[str, str] = field(default_factory=dict)
     #: How long folders of ended runs stay on the cluster. None: until `hpcq clean`.

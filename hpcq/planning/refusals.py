@@ -23,7 +23,14 @@ def refuse_without_groups(campaign: Campaign, cluster: Cluster, groups: Mapping[
 
 
 def refuse_without_mpi(campaign: Campaign, cluster: Cluster) -> None:
-    needing = sorted({test.kernel for test in campaign.tests if test.needs_mpi})
+    unknown = [name for name in campaign.toolchains if name not in cluster.toolchains]
+    if unknown:
+        known = ", ".join(cluster.toolchains) or "none"
+        raise UserError(
+            f"{cluster.name}: toolchains: {', '.join(unknown)}: {campaign.name} asks for it: the cluster file names {known}",
+            hint="toolchains: {gcc-openmpi: {cc: gcc, mpi: {compiler: mpicc.openmpi}}}",
+        )
+    needing = sorted({test.kernel for test in campaign.tests if test.needs_mpi and not test.toolchain})
     if needing and cluster.mpi is None:
         raise UserError(
             f"{cluster.name}: mpi: missing, but {campaign.name} runs {', '.join(needing)}: the cluster file must name one",

@@ -32,6 +32,7 @@ from hpcq.runner.queue.shared_account import SharedAccount
 from hpcq.runner.site.build import account_folder, build_kernels, check_description, write_build
 from hpcq.runner.site.cleaning import clean_by_age
 from hpcq.runner.site.place import Place, nodes_now, place
+from hpcq.runner.site.toolchains import build_toolchains
 
 Say = Callable[[str], None]
 
@@ -44,9 +45,11 @@ def build(run: RunFolder, cluster_name: str, say: Say = lambda _: None) -> dict[
     here = place(run, cluster_name)
     refuse_where_forbidden(here.cluster, here.scheduler)
     here.folder.mkdir(parents=True, exist_ok=True)
-    programs = {test.program for test in here.campaign.tests}
-    made = build_kernels(here.cluster, here.transport, here.root, programs)
+    programs = {test.program for test in here.campaign.tests if not test.toolchain}
+    # Without a program of the cluster's own compiler, hpcq-net describes the nodes.
+    made = build_kernels(here.cluster, here.transport, here.root, programs or {"hpcq-net"})
     check_description(made)
+    made["toolchains"] = build_toolchains(here.cluster, here.transport, here.root, here.campaign.toolchains)
     here.transport.push(run.path, here.root, ["secret"])
     write_build(made, run.build(cluster_name))
     cleaned = clean_by_age(here.cluster, here.scheduler, run.path.parent)

@@ -107,6 +107,8 @@ class JobReport:
     own_request: bool | None = None
     #: Only the accounting still knows the job; the queue has forgotten it.
     remembered: bool = False
+    #: It counts as running and holds its nodes, but its processes are stopped; `reason` says so.
+    stands_still: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from hpcq.errors import SchedulerError, TransportError
 from hpcq.runner.cancelling import still_there
-from hpcq.scheduler.types import JobReport, JobState, NodeCondition, Submission
+from hpcq.scheduler.types import JobReport, JobState, NodeCondition, QueueQuery, QueueSnapshot, Submission
 from tests.driver.fake_site import FakeJob, FakeSite
 from tests.driver.test_driver_on_a_fake_site import site
 
@@ -63,6 +64,77 @@ def test_a_connection_that_breaks_is_tried_again(site: FakeSite) -> None:
     site.drive()
     assert site.ends() == [("j00001", "completed"), ("j00002", "completed")]
     assert "sim: answers again" in site.said
+
+
+def test_a_cluster_that_does_not_answer_is_a_wait_that_status_shows(site: FakeSite) -> None:
+    def cut() -> None:
+        if 20 < site.clock.passed_s < 300:
+            raise TransportError("ssh sim: cannot be reached", "", transient=True)
+
+    site.scheduler.look_hook = cut
+    waits = [event["reason"] for event in site.drive() if event["event"] == "waiting"]
+    assert waits[0].startswith("no answer: ssh sim: cannot be reached; waits since 12:00:"), waits
+    assert waits[1] == "", "and no longer when it answers"
+    assert any(text.startswith("sim: no answer: ssh sim: cannot be reached; waits since") for text in site.said)
+
+
+def test_a_wait_that_was_interrupted_by_silence_is_said_again(site: FakeSite) -> None:
+    site = FakeSite(site.folder / "x", pairs=(("n1", "n2"),), keys="patience_s: 300")
+    site.scheduler.node_states["n1"] = (NodeCondition.BUSY, "allocated")
+
+    def cut() -> None:
+        if 20 < site.clock.passed_s < 100:
+            raise TransportError("ssh sim: cannot be reached", "", transient=True)
+
+    site.scheduler.look_hook = cut
+    waits = [event["reason"] for event in site.drive() if event["event"] == "waiting"]
+    assert ["no two of" in text for text in waits[:3]] == [True, False, True]
+
+
+def test_a_suspended_job_is_said_to_stand_still_until_it_goes_on(site: FakeSite) -> None:
+    def suspended(job: FakeJob, report: JobReport) -> JobReport:
+        still = "j00001-1" in job.tag and 20 < site.clock.passed_s < 40
+        return replace(report, reason="suspended", stands_still=True) if still else report
+
+    site.scheduler.shown = suspended
+    waits = [event["reason"] for event in site.drive() if event["event"] == "waiting"]
+    assert waits == ["j00001 (101) suspended", ""]
+    assert "sim: j00001 (101) suspended" in site.said
+
+
+def test_a_slow_answer_slows_the_driver_down(site: FakeSite) -> None:
+    look = site.scheduler.look
+
+    def slow(question: QueueQuery) -> QueueSnapshot:
+        site.clock.sleep(4.0)
+        return look(question)
+
+    site.scheduler.look = slow  # type: ignore[method-assign]
+    site.drive()
+    gaps = [later - earlier for earlier, later in pairwise(site.scheduler.look_times)]
+    assert min(gaps) > 30
+
+
+def test_agents_that_cannot_join_say_why_at_once(site: FakeSite) -> None:
+    """Their log is read with each poll until the first measurement; the conductor gives them up only after a minute."""
+    site.scheduler.run_s = 100.0
+    with site.driver() as driver:
+        event = {"event": "attempt", "tag": "g", "job_id": "g00001", "attempt_no": 1, "nodes": ["n1", "n2"]}
+        driver.record.note_all([{**event, "pairs": ["j00001"], "walltime_s": 60}])
+        driver.record.note("submitted", tag="g", native_id="101")
+        driver.record.note("state", tag="g", state="running", reason="")
+        folder = site.root / "jobs" / "g00001" / "1"
+        folder.mkdir(parents=True)
+        for words in ("", "hpcq-net: join: 10.0.0.1: No route to host"):
+            (folder / "agents.err").write_text(f"{words}\n")
+            driver._spools.read()
+            driver._spools.read()
+        line = '{"format":1,"job":"j00001","test":1,"repetition":1,"begun_utc":"..."}'
+        (folder / "spool.jsonl").write_text(f"{line}\n")
+        (folder / "agents.err").write_text("something later\n")
+        driver._spools.read()
+    said = [text for text in site.said if "agents" in text]
+    assert said == ["sim: g00001 has not begun to measure; its agents say: hpcq-net: join: 10.0.0.1: No route to host"]
 
 
 def _down_at_the_end(site: FakeSite, back_s: float) -> None:

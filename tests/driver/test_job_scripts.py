@@ -10,9 +10,12 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from hpcq.definition.files.campaign import read_campaign
 from hpcq.definition.files.cluster import read_cluster
 from hpcq.planning.make_plan import make_plan
+from hpcq.runner.drive.tournaments import make_tournament, write_any
 from hpcq.runner.queue.jobs import all_steps, make_job, write_job
 from hpcq.runner.queue.outcome import measured_steps
 from hpcq.scheduler.types import NodeCondition, NodeState
@@ -101,3 +104,55 @@ def test_a_time_limit_of_odd_seconds_ends_the_job(tmp_path: Path, programs: Prog
     place, reason = run_job(tmp_path, programs, 0, walltime_s=3, lasts="100s")
     assert reason == "time_limit"
     assert measured_steps(place) == frozenset()
+
+
+def tournament(folder: Path, node_count: int, kind: str) -> Path:
+    """The folder of a tournament of all nodes, ready to start."""
+    (folder / "c.yaml").write_text(
+        "name: c\nclusters: [alpha]\nrepetitions: 1\npairs: {rounds: 1}\nallocation: whole\n"
+        "tests: [{kernel: tcp_pingpong, parameters: {duration_s: 50ms, warmup_s: 0}}]\n"
+    )
+    (folder / "alpha.yaml").write_text(f"{{name: alpha, interface: lo, work_directory: {folder}, {kind}}}\n")
+    cluster = read_cluster(folder / "alpha.yaml")
+    nodes = [NodeState(f"n{number}", NodeCondition.IDLE, "idle") for number in range(1, node_count + 1)]
+    plan = make_plan(read_campaign(folder / "c.yaml"), cluster, nodes, "c-1", 7)
+    missing = {index: all_steps(plan) for index in range(len(plan.pairs))}
+    job = make_tournament(plan, list(missing), 1, missing)
+    write_any(job, cluster, str(folder), folder / job.folder)
+    return folder / job.folder
+
+
+@pytest.mark.parametrize("kind", ["scheduler: local", "scheduler: slurm, launcher: [ssh, '{node}']", "scheduler: pbs"])
+@pytest.mark.parametrize("what", ["on_all_nodes 5 true", "living >/dev/null"])
+def test_many_agents_start_in_bounded_numbers(tmp_path: Path, kind: str, what: str) -> None:
+    """Functions of the script alone, with a count in place of pauses and processes."""
+    text = (tournament(tmp_path, 70, kind) / "job.sh").read_text()
+    functions = text.partition('cd -- "$FOLDER" || exit 1')[0]
+    watch = "sleep() { echo pause >>pauses; }; on_node() { :; }; trap - TERM EXIT\n"
+    done = subprocess.run(["bash", "-c", f"{functions}\n{watch}{what}"], cwd=tmp_path, check=False, timeout=60)
+    assert done.returncode == 0
+    assert (tmp_path / "pauses").read_text() == "pause\n" * 2
+
+
+#: A launcher under which no agent gets to its conductor.
+NO_AGENT = """#!/bin/sh
+shift 2
+case "$(cat "$2")" in *"'agent'"*) echo 'hpcq-net: join: "10.0.0.1": No route to host' >&2; exit 3 ;; *) exec "$@" ;; esac
+"""
+
+
+def test_a_tournament_whose_agents_cannot_join_says_why(tmp_path: Path, programs: Programs) -> None:
+    """Three starts, none of which waits for the minute that the conductor would give its agents."""
+    (tmp_path / "launcher").write_text(NO_AGENT)
+    (tmp_path / "launcher").chmod(0o755)
+    folder = tournament(tmp_path, 3, f"scheduler: slurm, launcher: [{tmp_path / 'launcher'}, '{{node}}', x]")
+    (tmp_path / "bin").mkdir()
+    shutil.copy(programs.net, tmp_path / "bin" / "hpcq-net")
+    (tmp_path / "secret").write_text("5" * 64)
+    (tmp_path / "secret").chmod(0o600)
+    (tmp_path / "sleep").symlink_to(shutil.which("true") or "/bin/true")
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    subprocess.run(["bash", "job.sh"], cwd=folder, check=False, timeout=240, env=environment)
+    told = json.loads((folder / "exit.json").read_text())["reason"]
+    assert told == "agents_did_not_come: hpcq-net: join: 10.0.0.1: No route to host"
+    assert (folder / "conductor.err").read_text().count("lost its agents before they played") == 2

@@ -50,6 +50,16 @@ def test_the_interval_grows_when_nothing_happens() -> None:
     assert len({round(gap, 6) for gap in gaps[6:]}) > 3  # jitter
 
 
+def test_a_controller_that_answers_slowly_is_asked_for_a_tenth_of_the_time_at_most() -> None:
+    time = FakeClock()
+    pace = pace_of(time)
+    for took_s, least_s, most_s in ((1.0, 0.9, 5.6), (4.0, 32.0, 40.0), (100.0, 54.0, 66.0), (0.1, 0.9, 5.6)):
+        pace.answered(took_s)
+        before = time.now_s()
+        pace.sleep(eager=True)
+        assert least_s <= time.now_s() - before <= most_s, took_s
+
+
 def test_after_five_failures_it_slows_down_and_says_so_once() -> None:
     random.seed(1)
     time = FakeClock()

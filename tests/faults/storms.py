@@ -45,6 +45,10 @@ class Storm:
     said: list[str] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
     cancelled: bool = False
+    #: Whether a driver is at work: one that ended is resumed a minute later.
+    driving: bool = False
+    #: The run has ended: what a seed drew for later does not happen, there is no driver to see it.
+    ended: bool = False
     #: When the driver must have ended.
     over_s: float = NEVER
 
@@ -57,6 +61,8 @@ class Storm:
         """Something happens, and is said."""
 
         def do() -> None:
+            if self.ended:
+                return
             self.said.append(f"{passed_s:.0f} s: {words}")
             happens()
 
@@ -115,15 +121,21 @@ def exit_files_are_45_s_late(storm: Storm) -> None:
 
 
 @kind
-def two_drivers_on_two_heads(storm: Storm) -> None:
-    """Locks lock nothing there. The second driver is refused, or takes over one that seemed dead, also amid a submission."""
-    how = storm.dice.choice(["refused", "takes over", "takes over amid a submission"])
-    if how == "refused":
-        storm.at(_moment(storm), "a second driver on another head", lambda: _is_refused(storm))
-    elif how == "takes over":
-        storm.at(_moment(storm), "another driver takes the run over", lambda: _take_over(storm))
-    else:
-        _next_wave(storm, Orders(meanwhile=lambda: _drive_elsewhere(storm)), f"another driver {how}")
+def second_driver_on_another_head(storm: Storm) -> None:
+    """Locks lock nothing there; the first driver lives."""
+    storm.at(_moment(storm), "a second driver on another head", lambda: _is_refused(storm))
+
+
+@kind
+def driver_is_taken_over(storm: Storm) -> None:
+    """It seemed dead to a driver on another head, and goes on."""
+    storm.at(_moment(storm), "another driver takes the run over", lambda: _take_over(storm))
+
+
+@kind
+def driver_is_taken_over_amid_a_submission(storm: Storm) -> None:
+    """It stands still between the journal and sbatch, until another driver has done everything."""
+    _next_wave(storm, Orders(meanwhile=lambda: _drive_elsewhere(storm)), "another driver takes over amid a submission")
 
 
 @kind
@@ -177,10 +189,12 @@ def play(folder: Path, seed: int, *kinds: str) -> Storm:
 
 def _to_the_end(storm: Storm) -> None:
     for _ in range(RESUMES_MAX):
+        storm.driving = True
         try:
             storm.site.drive()
             break
         except HpcqError as error:
+            storm.driving = False
             storm.said.append(f"  hpcq ended: {error.message}; resumed")
             storm.site.clock.sleep(60)
     else:
@@ -191,6 +205,7 @@ def _to_the_end(storm: Storm) -> None:
         left = still_there(storm.site.run, storm.said.append, storm.site.clock, lambda *_: storm.scheduler)
         storm.broken += [f"after hpcq cancel: {words}" for words in left]
         storm.broken += [f"left after cancel: {job.tag} {job.state}" for job in storm.scheduler.live()]
+    storm.ended = True
     for node in storm.scheduler.nodes_known:  # users take all nodes: what waits in the queue stays there
         storm.scheduler.node_states[node] = (NodeCondition.BUSY, "allocated")
     storm.site.clock.sleep(_AFTERWARDS_S)
@@ -264,6 +279,10 @@ def _next_wave(storm: Storm, orders: Orders, words: str) -> None:
 
 
 def _is_refused(storm: Storm) -> None:
+    link = storm.site.run.journal("sim").with_name("journal.jsonl.writer")
+    if not storm.driving or (link.is_symlink() and str(link.readlink()).startswith("head2/")):
+        storm.said.append("  there is no living driver that has the run")
+        return
     with _another_head():
         try:
             with storm.site.driver():
@@ -289,7 +308,8 @@ def _drive_elsewhere(storm: Storm) -> None:
 
 @contextlib.contextmanager
 def _another_head() -> Iterator[None]:
-    with mock.patch("hpcq.writer_lock._place", return_value="head2/boot/pid:[2]"):
+    """It waits in earnest: a living driver may be slow to touch its link on a machine that is busy."""
+    with mock.patch("hpcq.writer_lock._place", return_value="head2/boot/pid:[2]"), mock.patch("hpcq.writer_lock.STALE_S", 30.0):
         yield
 
 

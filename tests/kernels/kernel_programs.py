@@ -22,7 +22,7 @@ from tests import REPOSITORY
 
 ROOT = REPOSITORY
 SOURCES = ROOT / "kernels" / "c"
-SOCKET_KERNELS = ("tcp_stream", "tcp_pingpong", "udp_stream", "udp_pingpong")
+SOCKET_KERNELS = ("tcp_stream", "tcp_pingpong", "udp_stream", "udp_pingpong", "tcp_connect", "udp_oneway")
 #: Ends by count: on a machine that stalls for a second, a duration of milliseconds may pass before the first reply.
 INSTANT: Mapping[str, object] = {"duration_s": 60, "warmup_s": 0.005, "operation_count_max": 100}
 #: How long anything may take that takes milliseconds: a limit for what hangs, no figure to be met.

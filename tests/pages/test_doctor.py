@@ -167,7 +167,7 @@ def test_clusters_only_when_asked(home: Path, capsys: pytest.CaptureFixture[str]
     assert "clusters" not in {one.area for one in examine(Places(home / "results.db", home / "runs"))}
     assert run(["doctor", "--reach", "--json", "--clusters", str(home / "clusters")]) == 1
     found = {one["item"]: one for one in json.loads(capsys.readouterr().out) if one["area"] == "clusters"}
-    assert (found["tiny"]["state"], found["tiny"]["found"]) == ("ok", "its scheduler answers: 2 nodes")
+    assert (found["tiny"]["state"], found["tiny"]["found"]) == ("ok", "its scheduler answers: 2 nodes: 2 idle")
     assert (found["far"]["state"], found["far"]["advice"]) == ("bad", "hpcq cluster check far")
 
 

@@ -59,3 +59,28 @@ def test_a_killed_driver_goes_on_where_it_was_and_nothing_runs_twice(tmp_path: P
         outcomes = [event["outcome"] for event in desk.events() if event["event"] == "ended"]
         assert set(outcomes) == {"completed"}
         assert pbs.control()["states"] == {}
+
+
+def test_a_tournament_that_loses_a_node_measures_the_pairs_of_the_others(tmp_path: Path) -> None:
+    with simulated_pbs(tmp_path / "pbs") as pbs:
+        pbs.control(set={"sleep_s": 0.0})
+        desk = desk_at(tmp_path)
+        desk.campaign(
+            "{kernel: tcp_pingpong, parameters: {duration_s: 400ms, warmup_s: 0}}", more="allocation: whole\nretries: 0"
+        )
+        with desk.running(["-m", "hpcq", "run", "try.yaml"]) as driver:
+            desk.wait_for(lambda: spooled(desk) > 0)
+            pbs.control(power_cut=["pbn3"])
+            assert driver.wait(timeout=240) == 4
+        rows = desk.rows("SELECT client, server, outcome, reason FROM v_results")
+        unhurt = [row for row in rows if "pbn3" not in (row["client"], row["server"])]
+        assert [row["outcome"] for row in unhurt] == ["measured"] * 3, rows
+        assert all(row["reason"] for row in rows if row["outcome"] != "measured"), rows
+
+
+def spooled(desk: Folder) -> int:
+    """How many results the tournament has brought so far."""
+    try:
+        return sum(path.read_bytes().count(b"\n") for path in desk.run_folder.glob("tiny/work/jobs/*/1/spool.jsonl"))
+    except ValueError:  # there is no run yet
+        return 0

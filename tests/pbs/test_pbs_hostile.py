@@ -224,6 +224,33 @@ def test_orders_of_an_acceptance_keep_what_others_drained(pbs: SimulatedPbs, sit
     assert administration.look().reservations == ()
 
 
+def test_a_probe_needs_no_output_that_pbs_delivers(pbs: SimulatedPbs, site: Site) -> None:
+    pbs.control(set={"delivers": False})
+    done = site.scheduler.probe("echo there; exit 3")
+    assert (done.returncode, done.text) == (3, "there\n"), done
+
+
+def test_who_is_let_into_a_reservation_sees_it_and_the_others_stay(pbs: SimulatedPbs, site: Site) -> None:
+    """qmgr's list of the queue lets jobs in, but pbs_rstat goes on to show the old users."""
+    pbs_root(pbs, f"set server managers = {getpass.getuser()}@*")
+    administration = site.scheduler.administration()
+    assert administration is not None
+    me = administration.look().user
+    order = administration.reserve(["pbn3"], "somebody", None)
+    assert order is not None
+    made = site.scheduler.transport.sh(order)
+    assert made.returncode == 0
+    pbs.run("pbs_ralter", "-U", "somebody@*", made.text.split()[0])  # its owner is on the list, too, and that is us
+    [held] = administration.look().reservations
+    assert held.mine is False
+    order = administration.admit(held.name, me)
+    assert order is not None
+    assert site.scheduler.transport.sh(order).returncode == 0
+    [held] = administration.look().reservations
+    assert held.mine is True
+    assert "somebody@*" in pbs.run("pbs_rstat", "-f").stdout
+
+
 @pytest.mark.parametrize("order", ["withdrawal", "stopped"])
 def test_a_job_that_vanished_as_it_was_told_is_no_loss(order: str) -> None:
     """Without history, PBS forgets a job that was deleted while it waited."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hpcq.errors import SchedulerError
+from hpcq.scheduler.pbs.jobs import read_job
+from hpcq.scheduler.pbs.records import Record
 from hpcq.scheduler.slurm import Slurm
 from hpcq.scheduler.slurm.limits import read_job_limits
 from hpcq.scheduler.slurm.reading import node_condition
@@ -121,6 +123,10 @@ def test_accounting_rows() -> None:
 def test_a_job_that_stands_still_is_said_to() -> None:
     [row] = slurm().read_poll(Completed(0, b"1000\n7|SUSPENDED|1000|one|n1|None\n", ""))
     assert (row.state, row.reason) == (JobState.RUNNING, "suspended: it holds its nodes and does nothing")
+    assert row.stands_still
+    told = read_job(Record("Job", "7.head", {"job_state": "S", "comment": "Job run at noon"}))
+    assert (told.state, told.reason) == (JobState.RUNNING, "suspended: it holds its nodes and does nothing")
+    assert told.stands_still
 
 
 def test_who_ended_a_job() -> None:

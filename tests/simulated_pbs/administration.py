@@ -139,8 +139,11 @@ def pbs_rdel(machine: Machine, request: Request) -> Answer:
 
 
 def pbs_ralter(machine: Machine, request: Request) -> Answer:
-    given, names = options_of(request.words, "", "ERD")
+    given, names = options_of(request.words, "", "ERDU")
     one = _reservation(machine, "pbs_ralter", names[0] if names else "")
+    if "U" in given and request.user not in {one.user, "root"}:
+        raise Refused(159, f"pbs_ralter: Unauthorized Request  {one.native_id}")
+    one.users = given["U"][-1].split(",") if "U" in given else one.users
     one.end = moment(given["E"][-1]) if "E" in given else one.end
     return Answer(f"pbs_ralter: {one.native_id} ALTER REQUESTED")
 

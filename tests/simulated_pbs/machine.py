@@ -76,6 +76,14 @@ class Machine:
         """Jobs that have a part of a node now."""
         return [job for job in self.jobs.values() if job.state in {"R", "S", "E"} and name in job.hosts]
 
+    def power_cut(self, name: str) -> None:
+        """A node that is not the first of a job goes away: its tasks end, its daemon is silent, and the job stays R."""
+        self.nodes[name].down, self.nodes[name].comment = True, "node down: communication closed"
+        for job in self.jobs.values():
+            for task, node in zip(job.tasks, job.task_nodes, strict=True):
+                if node == name:  # each task leads a session
+                    subprocess.run(["pkill", "-KILL", "--session", str(task.pid)], check=False)
+
     def live(self, user: str, queue: str | None = None) -> int:
         """How many jobs of a user are queued or running."""
         mine = [job for job in self.jobs.values() if not job.over and job.user == user]
@@ -235,7 +243,7 @@ class Machine:
             del self.jobs[job.number]
 
     def _deliver(self, job: Job) -> None:
-        if job.output and job.output != "/dev/null":
+        if job.output and job.output != "/dev/null" and self.settings.delivers:
             try:
                 output = self.place.outside(job.output)
                 output.write_bytes(Path(self.spool(job)).read_bytes())

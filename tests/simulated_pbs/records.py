@@ -74,6 +74,8 @@ class Job:
     delivered: bool = True
     process: subprocess.Popen[bytes] | None = None
     tasks: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    #: The node of each task.
+    task_nodes: list[str] = field(default_factory=list)
 
     @property
     def native_id(self) -> str:
@@ -147,6 +149,8 @@ class Settings:
     #: How long E lasts, and how long TERM may be ignored.
     exiting_s: float = 0.2
     kill_delay_s: float = 3.0
+    #: Whether what jobs say arrives where it should.
+    delivers: bool = True
     #: The next so many requests are refused as if no server were there: negative is for ever.
     down: int = 0
     #: What a hook of the site makes of every select: a pattern and what replaces it.

@@ -120,6 +120,7 @@ class Server:
             return lambda: Answer("", words, 255)
         tasks = [machine.run(job.hosts[index], job, command, machine.spool(job)) for index in wanted]
         job.tasks += tasks
+        job.task_nodes += [job.hosts[index] for index in wanted]
         return lambda: _ended(request.program, tasks)
 
 
@@ -166,6 +167,8 @@ def control(machine: Machine, wish: dict[str, Any]) -> dict[str, Any]:
         for key, value in change.items():
             setattr(machine.nodes[name], key, tuple(value) if key == "prefix" else value)
             machine.nodes[name].changed_at = time.time()
+    for name in wish.get("power_cut", []):
+        machine.power_cut(name)
     other = wish.get("other")
     if other:
         script = f"#!/bin/sh\nsleep {other['run_s']}\n".encode()

@@ -58,7 +58,7 @@ class SimulatedPbs:
     place: Place
 
     def control(self, **wish: Any) -> dict[str, Any]:
-        """Change settings (`set`) and nodes (`nodes`), submit as another user (`other`); returns calls and states."""
+        """Change settings (`set`) and nodes (`nodes`, `power_cut`), submit as another (`other`); returns calls, states."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=30) as connection:
             words = [self.token, "control", "/", "root", "1", json.dumps(wish), "", ""]
             connection.sendall("".join(f"{word}\0" for word in words).encode())

@@ -79,6 +79,7 @@ _FINDING = (
 @click.option("--sort", metavar="FIELD", help="By this field; -FIELD from large to small: median, -disturbed_count.")
 @limit_option()
 @click.option("--links", is_flag=True, help="Compare links with the same nodes within their clusters: one row per test.")
+@click.option("--toolchains", is_flag=True, help="Toolchains beside each other, and whether they differ beyond noise.")
 @database_option
 @json_option
 def results(  # noqa: PLR0917 - Click passes by name
@@ -91,6 +92,7 @@ def results(  # noqa: PLR0917 - Click passes by name
     each: bool,
     findings: bool,
     links: bool,
+    toolchains: bool,
     by: str | None,
     since: str | None,
     sort: str | None,
@@ -123,6 +125,8 @@ def results(  # noqa: PLR0917 - Click passes by name
         _check_metric(metric, kernel)
         judged = judge_selection(connection, whole, selection)
         shown = _Shown(metric, all_metrics, sort, limit, as_json)
+        if toolchains:
+            return _print_toolchains(connection, selection.run, as_json=as_json)
         if findings:
             return _print_findings(connection, selection, as_json)
         if not as_json:
@@ -188,6 +192,15 @@ def _print_json(connection: Connection, selection: Selection, shown: _Shown, jud
         told["links"] = [asdict(one) for one in distances(connection, selection.run)]
         told["lost_tries"] = [asdict(one) for one in lost_tries(connection, selection.run)]
     print_json(told)
+
+
+def _print_toolchains(connection: Connection, run: str | None, *, as_json: bool) -> int:
+    from hpcq.cli.read.toolchains import print_toolchains
+    from hpcq.store.read.toolchains import toolchain_rows
+
+    if run is None:
+        raise UserError("--toolchains: --since: is about one run", "leave out one of the two")
+    return print_toolchains(toolchain_rows(connection, run), as_json=as_json)
 
 
 def _print_links(connection: Connection, run: str) -> int:

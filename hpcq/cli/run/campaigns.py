@@ -48,10 +48,11 @@ def run(
 
 @click.command()
 @click.argument("name", metavar="[RUN]", required=False)
+@click.option("--abandoned", is_flag=True, help="Every run whose driver died within a week, one after another; for schedules.")
 @database_option
 @runs_option
 @json_option
-def resume(name: str | None, database: Path, runs_folder: Path, as_json: bool) -> int:
+def resume(name: str | None, abandoned: bool, database: Path, runs_folder: Path, as_json: bool) -> int:
     """Take over a run whose driver ended; queued jobs are adopted.
 
     RUN is a run's id, the beginning of one, or its folder. Default: the newest run.
@@ -61,6 +62,10 @@ def resume(name: str | None, database: Path, runs_folder: Path, as_json: bool) -
     """
     from hpcq.runner.live import find_run_folder
 
+    if abandoned:
+        if name is not None:
+            raise UserError(f"--abandoned: {name!r} beside it: allowed is one of both, since it takes every such run")
+        return _resume_abandoned(database, runs_folder, as_json=as_json)
     return _to_the_end(find_run_folder(name, runs_folder), database, as_json=as_json)
 
 
@@ -162,6 +167,25 @@ def plan(campaign: str, cluster_folders: Sequence[Path], as_json: bool) -> int:
     return Exit.OK
 
 
+def _resume_abandoned(database: Path, runs_folder: Path, *, as_json: bool) -> int:
+    """Take over every run whose driver died. Returns the worst exit code; 0 if there is none."""
+    from hpcq.runner.watch.abandoned import abandoned
+
+    worst = int(Exit.OK)
+    for one in abandoned(runs_folder):
+        if one.left:
+            _say(f"run {one.run.run_id}: has no driver and is left to you: {one.left}")
+            continue
+        _say(f"run {one.run.run_id}: its driver died; takes it over")
+        try:
+            code = _to_the_end(one.run, database, as_json=as_json)
+        except HpcqError as error:
+            _say(f"run {one.run.run_id}: {error.message}")
+            code = Exit.ERROR
+        worst = Exit.ERROR if Exit.ERROR in {code, worst} else max(worst, code)
+    return worst
+
+
 def _first_wave(opened: RunFolder, database: Path, *, as_json: bool) -> int:
     """Queue the first jobs on every cluster and return."""
     from hpcq.runner.live import status_of
@@ -190,7 +214,7 @@ def _prepare(run: RunFolder, part: str) -> None:
                 link_group.plan(run, part)
         return
     with told(run, part, "build"):
-        stages.build(run, part)
+        stages.build(run, part, _say)
     with told(run, part, "plan"):
         stages.plan(run, part)
 

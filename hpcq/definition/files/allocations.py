@@ -1,4 +1,4 @@
-"""The keys `allocation` and `concurrency` of a campaign file: which pairs share an allocation, and what runs at once.
+"""The keys `allocation`, `concurrency` and `toolchains` of a campaign file: what shares an allocation and runs in it.
 
 allocation: pair | whole | group of 8          concurrency: rounds | alone | [alone, rounds]
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, WithJsonSchema
@@ -70,3 +71,23 @@ def check_sets(document: Document, allocation: Allocation, tests: Sequence[Test]
     for kernel in sorted({test.kernel for test in tests if of_nodes(test)}):
         message = f"a tournament plays pairs: {kernel} runs on all nodes of a set: allowed with it is allocation: pair"
         document.complain(("allocation",), message, "put its tests into a campaign of their own")
+
+
+def with_toolchains(document: Document, tests: Sequence[Test]) -> list[Test]:
+    """The tests with each MPI test once per toolchain. Tests of the first keep their numbers; complaints go to the document."""
+    names = document.data.get("toolchains")
+    if not names or not document.clean(("toolchains",)):
+        return list(tests)
+    listed = [names] if isinstance(names, str) else list(names)
+    ours = [test for test in tests if test.program == "hpcq-mpi"]
+    if len(set(listed)) < len(listed):
+        document.complain(("toolchains",), "a name stands twice: each toolchain may stand once")
+    if tests and not ours:
+        document.complain(("toolchains",), "no test is one of hpcq's MPI kernels, which alone they build")
+    if (document.data.get("allocation") or "pair") != "pair":
+        message = "a tournament runs one program on all nodes: allowed with toolchains is allocation: pair"
+        document.complain(("toolchains",), message)
+    swept = [replace(test, toolchain=listed[0]) if test.program == "hpcq-mpi" else test for test in tests]
+    for name in listed[1:]:
+        swept += [replace(test, test_no=len(swept) + number, toolchain=name) for number, test in enumerate(ours, 1)]
+    return swept

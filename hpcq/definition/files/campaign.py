@@ -17,7 +17,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 from hpcq import nodelist
 from hpcq.definition.budget import Budget
 from hpcq.definition.described import know_described, know_texts
-from hpcq.definition.files.allocations import AllocationWord, ConcurrencyWords, check_sets, read_allocation
+from hpcq.definition.files.allocations import AllocationWord, ConcurrencyWords, check_sets, read_allocation, with_toolchains
 from hpcq.definition.files.checking import (
     BudgetSection,
     Features,
@@ -126,6 +126,9 @@ class CampaignFile(Section):
     gates: list[GateSection] = Field(default=[], description="Bounds that results must keep.")
     links: list[LinkSection] = Field(default=[], description="Pairs of clusters whose connection to measure.")
     budget: BudgetSection | None = Field(default=None, description="What the campaign may take of a cluster.")
+    toolchains: Names = Field(
+        default=[], description="Toolchains of the cluster files with which each MPI test runs, one after the other."
+    )
     allocation: AllocationWord = Field(
         default="pair", description="Which pairs share an allocation, in which they play a tournament."
     )
@@ -141,6 +144,7 @@ def read_campaign(path: Path) -> Campaign:
     file = check(CampaignFile, document.data, document)
     _check_values(document)
     tests = _read_tests(document, know_described(_kernel_names(document), path))
+    tests = with_toolchains(document, tests)
     gates = read_gates(document, tests)
     links = read_links(document, tests)
     allocation = read_allocation(document)
@@ -167,6 +171,7 @@ def read_campaign(path: Path) -> Campaign:
         links=tuple(links),
         pairs_of_links=file.pairs is None,
         allocation=allocation,
+        toolchains=tuple(file.toolchains),
     )
 
 
@@ -179,7 +184,7 @@ def gates_of(text: str, name: str, descriptions: Mapping[str, str]) -> tuple[Gat
     names = _kernel_names(document)
     know_texts({one: descriptions[one] for one in names if one in descriptions})
     valid = [*know_described(names - descriptions.keys()), *descriptions]
-    gates = read_gates(document, _read_tests(document, valid))
+    gates = read_gates(document, with_toolchains(document, _read_tests(document, valid)))
     document.raise_complaints()
     return tuple(gates)
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, create_model, model_validator
 
+from hpcq.definition.compilers import Compiler, Mpi, Toolchain
 from hpcq.definition.files.campaign import budget
 from hpcq.definition.files.checking import (
     BudgetSection,
@@ -24,7 +25,7 @@ from hpcq.definition.files.checking import (
 )
 from hpcq.definition.files.scheduler_keys import check_scheduler_keys, filled, scheduler_fields
 from hpcq.definition.files.yamlfile import Document, Place, read_document, shown
-from hpcq.definition.model import Cluster, Compiler, Mpi, Ports, Reach
+from hpcq.definition.model import Cluster, Ports, Reach
 from hpcq.scheduler.description import Description
 from hpcq.scheduler.kinds import DESCRIPTIONS
 
@@ -120,6 +121,15 @@ class CompilerSection(Section):
     cflags: Words = Field(default=["-O2"], description="Its flags.")
 
 
+class ToolchainSection(Section):
+    """A compiler with an MPI, for campaigns that compare several."""
+
+    cc: Line = Field(default="cc", min_length=1, description="The C compiler, also behind the wrapper.")
+    cflags: Words = Field(default=["-O2"], description="Its flags.")
+    mpi: MpiSection = Field(default=MpiSection(), description="How MPI is compiled and started with it.")
+    modules: Lines = Field(default=[], description="Modules to load for it, after those of the cluster.")
+
+
 class _ClusterFile(Section):
     """What every cluster file may say; the keys of its scheduler are added below."""
 
@@ -144,6 +154,9 @@ class _ClusterFile(Section):
     )
     mpi: MpiSection | None = Field(
         default=None, description="How MPI is compiled and started. Default: the cluster has no MPI."
+    )
+    toolchains: dict[Name, ToolchainSection] = Field(
+        default={}, description="Compilers with an MPI, by the name that `toolchains` of a campaign gives."
     )
     interface: Annotated[str, AfterValidator(_interface)] | None = Field(
         default=None, description="Network interface under test; hpcq reads its address on the node. Default with local: lo."
@@ -208,9 +221,9 @@ def read_cluster(path: Path) -> Cluster:
 
 
 def _cluster(file: Any, description: Description) -> Cluster:
-    mpi = None
-    if file.mpi is not None:
-        mpi = Mpi(compiler=file.mpi.compiler, launch=tuple(file.mpi.launch or description.default_mpi_launch))
+    def mpi_of(section: MpiSection) -> Mpi:
+        return Mpi(compiler=section.compiler, launch=tuple(section.launch or description.default_mpi_launch))
+
     return Cluster(
         name=file.name,
         scheduler=description.kind,
@@ -220,7 +233,11 @@ def _cluster(file: Any, description: Description) -> Cluster:
         modules=tuple(file.modules),
         environment=dict(file.environment),
         launcher=None if file.launcher is None else tuple(file.launcher),
-        mpi=mpi,
+        mpi=None if file.mpi is None else mpi_of(file.mpi),
+        toolchains={
+            name: Toolchain(Compiler(one.cc, tuple(one.cflags)), mpi_of(one.mpi), tuple(one.modules))
+            for name, one in file.toolchains.items()
+        },
         interface=file.interface or description.default_interface or "",
         ports=_port_range(file.ports),
         compiler=Compiler(cc=file.compiler.cc, cflags=tuple(file.compiler.cflags)),
@@ -280,6 +297,11 @@ def _check_values(document: Document, path: Path) -> None:
     _check_placeholders(document, ("launcher",), data.get("launcher"), ("{node}",))
     launch = data["mpi"].get("launch") if isinstance(data.get("mpi"), dict) else None
     _check_placeholders(document, ("mpi", "launch"), launch, _LAUNCH_WORDS)
+    toolchains = data.get("toolchains")
+    for name, one in toolchains.items() if isinstance(toolchains, dict) else ():
+        own = one.get("mpi") if isinstance(one, dict) else None
+        place = ("toolchains", name, "mpi", "launch")
+        _check_placeholders(document, place, own.get("launch") if isinstance(own, dict) else None, _LAUNCH_WORDS)
     nodes = data.get("nodes")
     if isinstance(nodes, list) and document.clean(("nodes",)) and (len(nodes) < 2 or len(set(nodes)) < len(nodes)):
         document.complain(("nodes",), f"{', '.join(nodes) or 'none'}: at least two different names are needed")

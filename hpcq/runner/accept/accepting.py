@@ -213,7 +213,7 @@ class _Acceptor:
         self.say(f"{self.name}: run {run.run_id}: {len(pairs)} pairs")
         self.runs.append(run.run_id)
         try:
-            stages.build(run, self.name)
+            stages.build(run, self.name, self.say)
             stages.plan(run, self.name)
             stages.drive(run, self.name, self.say)
         except BaseException:

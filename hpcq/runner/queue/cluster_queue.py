@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from hpcq.errors import SchedulerError, TransportError
 from hpcq.run_folder.journal_state import Attempt
 from hpcq.run_folder.paths import read_json_or_none
 from hpcq.runner.queue.account import Account
@@ -28,6 +27,7 @@ from hpcq.runner.queue.outcome import AttemptOutcome, Left, end_of
 from hpcq.runner.queue.record import Record
 from hpcq.runner.queue.refusals import Refusals
 from hpcq.runner.queue.reservations import Held
+from hpcq.runner.queue.waiting import Silence, StandingStill
 from hpcq.runner.queue.yield_policy import RetryLater, YieldPolicy
 from hpcq.runner.site.place import Place
 from hpcq.scheduler.types import JobReport, JobState, QueueQuery, QueueSnapshot, Submission
@@ -76,6 +76,8 @@ class ClusterQueue:
         self._claims = Claims(self.files, record, self.clock)
         self._refusals = Refusals(self.files, record, account)
         self._cancelled_s = -math.inf
+        self._silence = Silence(record, self.pace, self.clock, f"{self.cluster.name}: " if side else "")
+        self._standing = StandingStill(record)
         self._remembered_since: dict[str, float] = {}
         self._ended_since: dict[str, float] = {}
         #: Running jobs that hpcq asked to end after the current test.
@@ -95,19 +97,9 @@ class ClusterQueue:
         """Return those of them that the scheduler has."""
         return [attempt for attempt in self.live() if attempt.native_id]
 
-    @contextlib.contextmanager
-    def out_of_reach(self) -> Iterator[None]:
+    def out_of_reach(self) -> contextlib.AbstractContextManager[None]:
         """Run queries that may fail. A failure changes no state; hpcq asks again later and tells a person."""
-        try:
-            yield
-        except (TransportError, SchedulerError) as error:
-            if self.pace.failed():
-                self.record.say(f"{error.message} (asking again; {self.pace.failures} times in a row)")
-            if isinstance(error, TransportError) and not error.transient:
-                raise
-        else:
-            if self.pace.succeeded():
-                self.say("answers again")
+        return self._silence.bounded()
 
     def find_undetermined(self) -> None:
         """Find out what happened to submissions that an earlier driver or a broken connection left open."""
@@ -118,9 +110,9 @@ class ClusterQueue:
     def wait_for_late(self) -> None:
         """Stay until no submit command that has not ended can reach the scheduler any more; cancel what arrives."""
         until_s = self._claims.arrive_until_s
-        if self.clock.now_s() >= until_s:
+        if (left_s := until_s - self.clock.now_s()) <= 0:
             return
-        until = self.clock.time_in(until_s - self.clock.now_s())
+        until = self.clock.time_in(left_s)
         where = f"{self.cluster.name}: " if self.side else ""
         self.record.waits(f"{where}submit commands have not ended; looks for their jobs until {until}")
         while (left_s := until_s - self.clock.now_s()) > 0:
@@ -144,7 +136,10 @@ class ClusterQueue:
             mine=room and self.account.limit.jobs() is not None,
         )
         self.pace.ask()
-        return self.scheduler.look(question)
+        begun_s = self.clock.now_s()
+        snapshot = self.scheduler.look(question)
+        self.pace.answered(self.clock.now_s() - begun_s)
+        return snapshot
 
     def shut(self) -> str | None:
         """Return the stop file or the hours that allow no job now, or None."""
@@ -167,6 +162,7 @@ class ClusterQueue:
             elif attempt.shared and report.state is JobState.RUNNING and report.nodes:
                 self._end_without_script(attempt, report)
         self.record.note_all(states)
+        self._standing.look([(one, reports.get(one.native_id)) for one in self.known()])
         self.judge(suspects)
 
     def _bounded(self, attempt: Attempt, report: JobReport) -> JobReport:
@@ -289,9 +285,7 @@ class ClusterQueue:
     def cancel(self, attempts: Sequence[Attempt], *, queued_only: bool = False) -> str | None:
         """Order the end of attempts, queued or running. queued_only: those that have started meanwhile continue.
 
-        Returns the scheduler's words if it did not accept the order. An accepted order may not have taken effect yet:
-        only a
-        poll shows that.
+        Returns the scheduler's words if it did not accept the order. Only a poll shows whether an order took effect.
         """
         jobs = [attempt.key for attempt in attempts if attempt.native_id]
         return self.scheduler.cancel(jobs, queued_only=queued_only) if jobs else None
@@ -302,8 +296,7 @@ class ClusterQueue:
         live = self.known()
         if not live or now - self._cancelled_s < CANCEL_AGAIN_S:
             return
-        again = self._cancelled_s > -math.inf
-        self._cancelled_s = now
+        again, self._cancelled_s = self._cancelled_s > -math.inf, now
         words = self.cancel(live)
         if again or words:
             there = ", ".join(f"{one.job_id} ({one.native_id} {one.state.value})" for one in live[:5])

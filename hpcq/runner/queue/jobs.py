@@ -42,6 +42,7 @@ class Step:
     kernel: str
     parameters: dict[str, Any]
     timeout_s: float
+    toolchain: str = ""
 
     @property
     def key(self) -> StepKey:
@@ -134,6 +135,7 @@ def make_job(plan: Plan, pair_index: int, attempt_no: int, missing: frozenset[St
                         kernel=test.kernel,
                         parameters=dict(test.parameters),
                         timeout_s=test.timeout_s,
+                        toolchain=test.toolchain,
                     )
                 )
     return Job(
@@ -189,6 +191,9 @@ def site_context(cluster: Cluster, root: str) -> dict[str, Any]:
         "start_within_s": cluster.start_within_s,
         "launcher": cluster.launcher,
         "mpi_launch": counted(cluster.mpi.launch) if cluster.mpi else ("false",),
+        "toolchains": {
+            name: {"launch": counted(one.mpi.launch), "modules": one.modules} for name, one in cluster.toolchains.items()
+        },
     }
 
 

@@ -3,6 +3,7 @@
     something happens            1 s between two queries, while queries are left
     nothing happens              the interval grows by 50 % each time, up to `poll_interval_s` (5 s)
     always                       30 queries at most, plus one per `poll_interval_s` that has passed
+    answers take long            nine times as long passes before the next query, a minute at most
     five failures in a row       hpcq says so, and doubles the interval, up to a minute
 
 So a short campaign feels quick, and in the steady state hpcq queries a cluster at most once per 5 s.
@@ -21,6 +22,8 @@ from hpcq.scheduler.kinds import describe
 FAILURES_SAID = 5
 _GROWTH = 1.5
 _SLOWEST_S = 60.0
+#: A controller that takes this long to answer is busy; then hpcq asks for at most a tenth of the time.
+_SLOW_ANSWER_S, _PAUSE_PER_ANSWER = 2.0, 9.0
 _BURST_COUNT = 30.0
 
 
@@ -37,6 +40,7 @@ class Pace:
     interval_s: float = field(init=False)
     _left: float = field(default=_BURST_COUNT, init=False)
     _counted_at: float = field(init=False)
+    _slow_s: float = field(default=0.0, init=False)
     _asked_at: float = field(default=float("-inf"), init=False)
 
     def __post_init__(self) -> None:
@@ -69,8 +73,12 @@ class Pace:
         """Wait between two turns. eager: there may soon be something to do. least_s: nothing can happen before."""
         if eager and self.failures == 0:
             self.interval_s = self.query_s
-        self.clock.sleep(max(self.interval_s, least_s) * random.uniform(0.9, 1.1))  # noqa: S311 - jitter, so that drivers do not march in step
+        self.clock.sleep(max(self.interval_s, least_s, self._slow_s) * random.uniform(0.9, 1.1))  # noqa: S311 - jitter, so that drivers do not march in step
         self.interval_s = min(max(self.poll_max_s, self.interval_s), self.interval_s * _GROWTH)
+
+    def answered(self, took_s: float) -> None:
+        """Note how long an answer took: a busy controller is asked less often."""
+        self._slow_s = min(_SLOWEST_S, _PAUSE_PER_ANSWER * took_s) if took_s >= _SLOW_ANSWER_S else 0.0
 
     def failed(self) -> bool:
         """Count a failed query; returns whether hpcq should tell a person."""

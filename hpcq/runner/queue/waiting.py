@@ -1,4 +1,6 @@
-"""Wait for nodes while nothing runs and nothing can be submitted. Says so, and for how long.
+"""What a part of a run waits for, and how that is said: nodes, a cluster that does not answer, a job that stands still.
+
+Wait for nodes while nothing runs and nothing can be submitted:
 
 busy    a user or a reservation has the node: `patience_s` of the cluster file
 down    the node is down, drained, powered down or not responding: `nodes: {reboot_within_s: ...}` of the campaign;
@@ -7,14 +9,18 @@ down    the node is down, drained, powered down or not responding: `nodes: {rebo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from hpcq.clock import Clock
 from hpcq.definition.model import Cluster
+from hpcq.errors import HpcqError, SchedulerError, TransportError
+from hpcq.run_folder.journal_state import Attempt
+from hpcq.runner.queue.pace import FAILURES_SAID, Pace
 from hpcq.runner.queue.record import Record
-from hpcq.scheduler.types import NodeCondition, NodeState
+from hpcq.scheduler.types import JobReport, NodeCondition, NodeState
 
 #: A node counts as down only after this time: it may fail to respond for a moment.
 _DOWN_FOR_SURE_S = 30.0
@@ -66,3 +72,59 @@ class WaitForNodes:
             since, until = self.clock.time_in(0), self.clock.time_in(patience_s)
             self.record.waits(f"{why}; waits since {since}, until {until} at most")
         return now - self._since_s
+
+
+class Silence:
+    """Queries of one cluster that may fail. A wait for its answers is said like every other wait."""
+
+    def __init__(self, record: Record[Any], pace: Pace, clock: Clock, where: str) -> None:
+        """where: which cluster, in a link."""
+        self._record, self._pace, self._clock, self._where = record, pace, clock, where
+        #: What this part waited for when the cluster fell silent; None: the cluster answers.
+        self._before: str | None = None
+
+    @contextlib.contextmanager
+    def bounded(self) -> Iterator[None]:
+        """Run queries. A failure changes no state. Raises TransportError if asking again would not help."""
+        try:
+            yield
+        except (TransportError, SchedulerError) as error:
+            if self._pace.failed():
+                self._record.say(f"{error.message} (asking again; {self._pace.failures} times in a row)")
+            self._wait(error)
+            if isinstance(error, TransportError) and not error.transient:
+                raise
+        else:
+            if self._pace.succeeded():
+                self._record.say(f"{self._where}answers again")
+            if self._before is not None:
+                before, self._before = self._before, None
+                self._record.waits(before)
+
+    def _wait(self, error: HpcqError) -> None:
+        """Record that this part waits for an answer; what it waited for before comes back after it."""
+        if self._before is None and self._pace.failures >= FAILURES_SAID:
+            self._before = self._record.state.waiting
+            since = self._clock.time_in(0)
+            words = f"{self._where}no answer: {error.message}; waits since {since}, until it answers or hpcq cancel"
+            self._record.waits(words)
+
+
+class StandingStill:
+    """Jobs that hold their nodes and do nothing: suspended by their scheduler, for a user or an operator."""
+
+    def __init__(self, record: Record[Any]) -> None:
+        self._record = record
+        self._said = ""
+
+    def look(self, reports: Iterable[tuple[Attempt, JobReport | None]]) -> None:
+        """Say which jobs stand still, and when they go on. A wait for something else stays as it is."""
+        found = [
+            f"{attempt.job_id} ({attempt.native_id}) {report.reason}"
+            for attempt, report in reports
+            if report is not None and report.stands_still
+        ]
+        words = "; ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
+        if words != self._said and self._record.state.waiting in {"", self._said}:
+            self._said = words
+            self._record.waits(words)

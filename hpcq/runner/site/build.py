@@ -198,12 +198,14 @@ def _build_failed(cluster: Cluster, program: str, said: dict[str, str]) -> HpcqE
     return HpcqError(f"{cluster.name}: {program}: does not build with {compiler}:\n{shown}", hint)
 
 
+def slim(build: dict[str, Any]) -> dict[str, Any]:
+    """Return the content of build.json without the kernels' own tables."""
+    programs = {name: {k: v for k, v in facts.items() if k != "kernels"} for name, facts in build["programs"].items()}
+    return {**build, "programs": programs}
+
+
 def write_build(build: dict[str, Any], path: Path) -> None:
     """Write build.json aside and rename it. It leaves out the kernels' own tables, which are the committed ones."""
-    slim = {
-        **build,
-        "programs": {name: {k: v for k, v in facts.items() if k != "kernels"} for name, facts in build["programs"].items()},
-    }
     aside = path.with_name(f".{path.name}.part")
-    aside.write_text(json.dumps(slim, indent=1) + "\n", encoding="utf-8")
+    aside.write_text(json.dumps(slim(build), indent=1) + "\n", encoding="utf-8")
     aside.replace(path)

@@ -50,7 +50,7 @@ def check_definitions(campaign_path: Path, cluster_folders: Sequence[Path]) -> t
 
     campaign = read_campaign(campaign_path)
     paths = {name: find_cluster(name, campaign_path, cluster_folders) for name in campaign.clusters}
-    needs_mpi = any(test.needs_mpi for test in campaign.tests)
+    needs_mpi = any(test.needs_mpi and not test.toolchain for test in campaign.tests)
     for name, path in paths.items():
         cluster = read_cluster(path)
         if needs_mpi and cluster.mpi is None:

@@ -18,6 +18,7 @@ import os
 import re
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -241,7 +242,9 @@ def _clusters(folders: Sequence[Path]) -> Iterator[Told]:
         try:
             cluster = read_cluster(path)
             nodes = scheduler_of(cluster, reach(cluster)).nodes()
-            yield Told("clusters", name, "ok", f"its scheduler answers: {len(nodes)} nodes")
+            counts = Counter(one.condition.value for one in nodes).most_common()
+            shown = ", ".join(f"{count} {word.replace('_', ' ')}" for word, count in counts) or "none"
+            yield Told("clusters", name, "ok", f"its scheduler answers: {len(nodes)} nodes: {shown}")
         except HpcqError as error:
             yield Told("clusters", name, "bad", error.message, f"hpcq cluster check {name}")
 

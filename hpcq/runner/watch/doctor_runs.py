@@ -41,7 +41,7 @@ def _look_at(run: RunFolder, known: set[str] | None) -> Iterator[RunTold]:
         return
     name = run.run_id
     parts = [*described.get("clusters", ()), *run.link_names()]
-    holders = {part: holder for part in parts if (holder := _holder(run.journal(part)))}
+    holders = {part: holder for part in parts if (holder := holder_of(run.journal(part)))}
     stages = {part: _stage(run, part) for part in parts}
     if holders:
         yield RunTold(name, "note", "; ".join(f"{part} is driven by {holder}" for part, holder in holders.items()))
@@ -75,7 +75,7 @@ def _newest(run: RunFolder, part: str) -> float:
     return max((path.stat().st_mtime for path in files if path.is_file()), default=0.0)
 
 
-def _holder(journal: Path) -> str | None:
+def holder_of(journal: Path) -> str | None:
     """Return the present holder of a journal's lock; None if it is free."""
     path = journal.with_name(f"{journal.name}.lock")
     try:

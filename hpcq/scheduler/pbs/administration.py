@@ -38,6 +38,8 @@ class PbsAdministration(Administration):
         self._transport = transport
         #: The queue of each known reservation, which is also PBS's name for it.
         self._queues: dict[tuple[str, tuple[str, ...]], str] = {}
+        #: Queue -> who may use that reservation.
+        self._users: dict[str, tuple[str, ...]] = {}
         #: Orders name vnodes. A host may have several.
         self._vnodes: dict[str, list[str]] = {}
         #: The folder of the commands, if the cluster's shell does not find them: orders then include it.
@@ -65,6 +67,7 @@ class PbsAdministration(Administration):
             shown = _reservation(one, vnodes, user) if one.standing else None
             if shown is not None:
                 self._queues[shown.name, shown.nodes] = one.queue
+                self._users[one.queue] = one.users
                 found.append(shown)
         return Upkeep(user, _nodes(vnodes), tuple(found))
 
@@ -94,7 +97,9 @@ class PbsAdministration(Administration):
 
     def admit(self, reservation: str, user: str) -> str | None:
         queue = next((queue for (name, _), queue in self._queues.items() if name == reservation), reservation)
-        return f"{self._bin}qmgr -c {quote(f'set queue {queue} acl_users += {user}@*')}"
+        # qmgr could add to the queue's list, but pbs_rstat would go on to name the old users.
+        users = ",".join([*self._users.get(queue, ()), f"{user}@*"])
+        return f"{self._bin}pbs_ralter -U {quote(users)} {quote(queue)}"
 
     def _names(self, nodes: Sequence[str]) -> list[str]:
         return [quote(name) for node in nodes for name in self._vnodes.get(node, [node])]

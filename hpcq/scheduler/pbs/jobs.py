@@ -35,6 +35,8 @@ _STATES = {
     "E": JobState.ENDING,
 }
 _ENDED = {"F", "X"}
+#: Suspended by the server or an operator, or because somebody uses the machine.
+_STANDING_STILL = {"S": "suspended", "U": "suspended for a user of the machine"}
 #: The substate of a job that was deleted. Source: src/include/job.h, JOB_SUBSTATE_TERMINATED.
 _TERMINATED = 91
 #: The substate of a job that failed. Source: the same file, JOB_SUBSTATE_FAILED.
@@ -78,6 +80,9 @@ def read_job(record: Record, user: str | None = None) -> JobReport:
         reason = f"job_state {word or 'missing'}"
     waits = state is JobState.QUEUED
     comment = record.get("comment")
+    still = _STANDING_STILL.get(word, "")
+    if still:
+        reason = f"{still}: it holds its nodes and does nothing"
     return JobReport(
         native_id=record.name,
         state=state,
@@ -89,6 +94,7 @@ def read_job(record: Record, user: str | None = None) -> JobReport:
         name=tag_of(record),
         mine=None if user is None else owner(record) == user,
         own_request=_ended_by(comment, user) if state is JobState.CANCELLED else None,
+        stands_still=bool(still),
     )
 
 

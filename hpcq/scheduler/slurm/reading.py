@@ -120,7 +120,8 @@ def job_report(
 ) -> JobReport:
     """Read one row of a job listing. If the node list cannot be read, the report has no nodes but is still valid."""
     state = _JOB_STATES.get(word.strip(), JobState.UNKNOWN)
-    if word.strip() in _STANDING_STILL:
+    stands_still = word.strip() in _STANDING_STILL
+    if stands_still:
         reason = f"{word.strip().lower()}: it holds its nodes and does nothing"
     code, _, _ = exit_code.partition(":")
     return JobReport(
@@ -134,6 +135,7 @@ def job_report(
         name=name.strip(),
         mine=mine,
         own_request=own_request,
+        stands_still=stands_still,
     )
 
 

@@ -20,9 +20,17 @@ class Builds:
 
     def __init__(self, database: sqlite3.Connection, names: RowKeys, cluster_id: int, record: Mapping[str, Any]) -> None:
         self.toolchain = str(record.get("toolchain") or "default")
-        self._by_program: dict[str, tuple[int, str]] = {}
+        #: By toolchain (empty: the cluster's own) and program.
+        self._by_program: dict[tuple[str, str], tuple[int, str]] = {}
+        self._add("", record, database, names, cluster_id)
+        for name, one in mapping(record.get("toolchains")).items():
+            self._add(name, mapping(one), database, names, cluster_id)
+
+    def _add(
+        self, toolchain: str, record: Mapping[str, Any], database: sqlite3.Connection, names: RowKeys, cluster_id: int
+    ) -> None:
         for program, built in mapping(record.get("programs")).items():
-            columns = _columns(program, mapping(built), record, self.toolchain)
+            columns = _columns(program, mapping(built), record, toolchain or self.toolchain)
             digest = hashlib.sha256(canonical(columns).encode()).digest()
             found = database.execute(
                 "SELECT build_id FROM build WHERE cluster_id = ? AND sha256 = ?", (cluster_id, digest)
@@ -30,14 +38,14 @@ class Builds:
             built_utc = utc_or_none(record.get("built_utc"))
             row = {"cluster_id": cluster_id, "sha256": digest, **columns, "built_utc": built_utc}
             build_id = found[0] if found else names.insert("build", row)
-            self._by_program[program] = (build_id, columns["source_build_id"])
+            self._by_program[toolchain, program] = (build_id, columns["source_build_id"])
 
-    def of_line(self, line: Line) -> int | None:
+    def of_line(self, line: Line, toolchain: str = "") -> int | None:
         """The build that printed a line. A line from other sources than the recorded ones gets None and a warning."""
         program = line.content.get("program")
-        if not isinstance(program, str) or program not in self._by_program:
+        if not isinstance(program, str) or (toolchain, program) not in self._by_program:
             return None
-        build_id, source_build_id = self._by_program[program]
+        build_id, source_build_id = self._by_program[toolchain, program]
         printed = str(line.content.get("build_id", ""))
         if printed != source_build_id:
             message = f"{program}: the line says build {printed}, build.json says {source_build_id}"

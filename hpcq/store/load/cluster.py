@@ -220,7 +220,7 @@ class ClusterLoader(PlanRows):
             kernel_id=keys.kernel_id,
             series_id=self._series(keys, job, self._network_of(line)),
             parameter_set_id=keys.parameter_set_id,
-            build_id=self._builds_of(job).of_line(line),
+            build_id=self._builds_of(job).of_line(line, keys.test.toolchain),
             ingest_file_id=ingest_file_id,
             client_node_id=job.client_node_id,
             server_node_id=job.server_node_id,
@@ -259,7 +259,7 @@ class ClusterLoader(PlanRows):
             client_node_id=job.client_node_id,
             server_node_id=job.server_node_id,
             network=network,
-            toolchain=self._builds_of(job).toolchain,
+            toolchain=keys.test.toolchain or self._builds_of(job).toolchain,
         )
 
     def _facts(self, folder: Path, node: str, attempt_id: int) -> Mapping[str, Any] | None:

@@ -52,7 +52,11 @@ struct common_options {
     double duration_s, warmup_s;
     int64_t operation_count_max;
     int64_t client_cpu_index, server_cpu_index;
+    int64_t idle; /* idle_choices */
 };
+
+enum { IDLE_AS_IS, IDLE_HOLD };
+extern const char *const idle_choices[];
 
 struct common_metrics {
     double client_cpu_ratio, server_cpu_ratio;
@@ -70,6 +74,17 @@ struct common_metrics {
                       "end the measurement after this many operations; 0: by duration_s alone"),                       \
         OPTION_COMMON(type, client_cpu_index, OPTION_INTEGER, -1, -1, 8191, "pin the client to this CPU; -1: not"),    \
         OPTION_COMMON(type, server_cpu_index, OPTION_INTEGER, -1, -1, 8191, "pin the server to this CPU; -1: not")
+
+/* Of the kernels that have sockets. */
+#define OPTION_ROW_IDLE(type)                                                                                          \
+    {"idle",                                                                                                           \
+     OPTION_CHOICE,                                                                                                    \
+     offsetof(type, common.idle),                                                                                      \
+     0,                                                                                                                \
+     0,                                                                                                                \
+     0,                                                                                                                \
+     idle_choices,                                                                                                     \
+     "hold: no CPU of either node goes into a deep idle state while this runs (/dev/cpu_dma_latency, root)"}
 
 #define METRIC_COMMON(type, field, better, help) {#field, better, offsetof(type, common.field), help}
 
@@ -99,6 +114,8 @@ extern const struct kernel kernel_tcp_stream;
 extern const struct kernel kernel_tcp_pingpong;
 extern const struct kernel kernel_udp_stream;
 extern const struct kernel kernel_udp_pingpong;
+extern const struct kernel kernel_tcp_connect;
+extern const struct kernel kernel_udp_oneway;
 extern const struct kernel kernel_mpi_pingpong;
 extern const struct kernel kernel_mpi_pingping;
 extern const struct kernel kernel_mpi_stream;

@@ -55,6 +55,8 @@ void run_end(struct run *run)
     free(run->peer_evidence);
     free(run->peer_series);
     series_free(&run->series);
+    if (run->idle_descriptor > 0)
+        close(run->idle_descriptor);
     if (run->control.descriptor >= 0)
         close(run->control.descriptor);
 }
@@ -148,7 +150,27 @@ void run_grant_text(struct run *run, const char *name, const char *value)
     run_grant(run, name, &json);
 }
 
-bool run_pin(struct run *run)
+const char *const idle_choices[] = {"as_is", "hold", NULL};
+
+/* The wake-up latency that the node's CPUs may have, in us (pm_qos_interface.rst): 0 keeps them awake as long as this
+ * file is open. Reading tells what holds now, whoever else asked. */
+static void run_hold(struct run *run)
+{
+    const int32_t none_us = 0;
+    int32_t now_us = -1;
+    if (run_common(run)->idle != IDLE_HOLD)
+        return;
+    int descriptor = open("/dev/cpu_dma_latency", O_RDWR | O_CLOEXEC);
+    bool held = descriptor >= 0 && write(descriptor, &none_us, sizeof none_us) == (ssize_t)sizeof none_us &&
+                read(descriptor, &now_us, sizeof now_us) == (ssize_t)sizeof now_us && now_us == 0;
+    if (!held)
+        run_warn(run, "option_not_granted", "%s: idle: /dev/cpu_dma_latency: %s", run->is_server ? "server" : "client",
+                 fail_errno_name(errno));
+    run_grant_text(run, "idle", idle_choices[held ? IDLE_HOLD : IDLE_AS_IS]);
+    run->idle_descriptor = descriptor > 0 ? descriptor : 0;
+}
+
+static bool pin(struct run *run)
 {
     int64_t index = run->is_server ? run_common(run)->server_cpu_index : run_common(run)->client_cpu_index;
     if (index < 0)
@@ -163,6 +185,12 @@ bool run_pin(struct run *run)
     CPU_FREE(set);
     return rc == 0 || fail_system(&run->failure, "%s_cpu_index: pin to CPU %lld", run->is_server ? "server" : "client",
                                   (long long)index);
+}
+
+bool run_pin(struct run *run)
+{
+    run_hold(run);
+    return pin(run);
 }
 
 void run_arrived(struct run *run, uint64_t when_ns, double bytes)

@@ -82,6 +82,7 @@ struct run {
     char *peer_evidence; /* client: the server's, as JSON */
     bool evidence_complete;
     char started_utc[UTC_TEXT_BYTES];
+    int idle_descriptor; /* open as long as idle states are held; 0: none */
 };
 
 void run_begin(struct run *run, const struct program *program, const struct kernel *kernel, bool is_server);
@@ -102,7 +103,8 @@ void run_grant_boolean(struct run *run, const char *name, bool value);
 void run_grant_text(struct run *run, const char *name, const char *value);
 void notes_add(struct notes *notes, const char *name, const char *value);
 
-bool run_pin(struct run *run);                                     /* to the CPU that the options name for this end */
+/* To the CPU that the options name for this end; and out of deep idle states, where they say so. */
+bool run_pin(struct run *run);
 void run_round_trip(struct run *run, uint64_t elapsed_ns);         /* one sample: histogram and raw list */
 void run_arrived(struct run *run, uint64_t when_ns, double bytes); /* passive: into the series */
 void run_ramp(struct run *run);                                    /* a warning when the rate was still rising */

@@ -12,6 +12,8 @@
 const char *const flows_waits[] = {"block", "epoll", "spin", NULL};
 const char *const flows_directions[] = {"client_to_server", "server_to_client", "both", NULL};
 
+const char *const flows_ways[] = {"client_to_server", "server_to_client", NULL};
+
 static const uint64_t wait_limit_ns = 50000000; /* between looks at the control channel */
 static const uint64_t spin_limit_ns = 200000;   /* the same, where a look costs more than what is waited for */
 

@@ -18,6 +18,7 @@ extern const char *const flows_waits[];
 
 enum flows_direction { CLIENT_TO_SERVER, SERVER_TO_CLIENT, BOTH_WAYS };
 extern const char *const flows_directions[];
+extern const char *const flows_ways[]; /* without both */
 
 struct flow {
     int descriptor;

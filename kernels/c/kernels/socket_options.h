@@ -72,8 +72,10 @@ struct socket_settings {
 #define SOCKET_OPTION_ROW(type, field, kind, minimum, maximum, l4, o4, l6, o6, moment, scale, grant, help)             \
     {#field, kind, offsetof(type, sockets.field), 0, minimum, maximum, NULL, help},
 /* The rows of a kernel's option table, each with its comma. */
-#define OPTION_ROWS_TCP(type) SOCKET_ROWS_ANY(SOCKET_OPTION_ROW, type) SOCKET_ROWS_TCP(SOCKET_OPTION_ROW, type)
-#define OPTION_ROWS_UDP(type) SOCKET_ROWS_ANY(SOCKET_OPTION_ROW, type) SOCKET_ROWS_UDP(SOCKET_OPTION_ROW, type)
+#define OPTION_ROWS_TCP(type)                                                                                          \
+    OPTION_ROW_IDLE(type), SOCKET_ROWS_ANY(SOCKET_OPTION_ROW, type) SOCKET_ROWS_TCP(SOCKET_OPTION_ROW, type)
+#define OPTION_ROWS_UDP(type)                                                                                          \
+    OPTION_ROW_IDLE(type), SOCKET_ROWS_ANY(SOCKET_OPTION_ROW, type) SOCKET_ROWS_UDP(SOCKET_OPTION_ROW, type)
 
 /* Sets what this moment is for; kind: SOCK_STREAM or SOCK_DGRAM. */
 bool socket_options_apply(struct run *run, int descriptor, const struct socket_settings *settings, int kind,

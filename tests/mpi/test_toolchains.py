@@ -1,0 +1,126 @@
+"""Toolchains: what a campaign and a cluster file say of them, what is built and started, and what their comparison says."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from hpcq.cli.main import run as hpcq
+from hpcq.definition.files.campaign import read_campaign
+from hpcq.definition.files.cluster import read_cluster
+from hpcq.definition.model import Campaign, Cluster
+from hpcq.errors import UserError
+from hpcq.planning.make_plan import make_plan
+from hpcq.render import render
+from hpcq.runner.queue.jobs import all_steps, make_job, site_context
+from hpcq.runner.site.toolchains import with_toolchain
+from hpcq.scheduler.kinds import describe
+from hpcq.scheduler.types import NodeCondition, NodeState
+from hpcq.store.read.toolchains import compared, level
+
+pytestmark = pytest.mark.fast
+
+TWO = """toolchains:
+  gcc-openmpi: {cc: gcc, mpi: {compiler: mpicc.openmpi, launch: srun --mpi=pmix}, modules: [gcc/14]}
+  clang-mpich: {cc: clang, mpi: {compiler: mpicc.mpich, launch: 'mpirun.mpich -np 2 -f {hostfile}'}}
+"""
+TESTS = "tests:\n- {kernel: tcp_pingpong}\n- {kernel: mpi_pingpong}\n- {kernel: mpi_pingping}\n"
+CAMPAIGN = "pairs: {rounds: 1}\ntoolchains: [gcc-openmpi, clang-mpich]\n" + TESTS
+
+
+def campaign(folder: Path, text: str = CAMPAIGN) -> Campaign:
+    path = folder / "c.yaml"
+    path.write_text(f"name: c\nclusters: [alpha]\n{text}")
+    return read_campaign(path)
+
+
+def cluster(folder: Path, toolchains: str = TWO) -> Cluster:
+    path = folder / "alpha.yaml"
+    path.write_text(f"name: alpha\nscheduler: slurm\npartition: main\ninterface: eth0\nwork_directory: /scratch\n{toolchains}")
+    return read_cluster(path)
+
+
+def test_each_mpi_test_comes_once_per_toolchain(tmp_path: Path) -> None:
+    found = [(test.test_no, test.kernel, test.toolchain) for test in campaign(tmp_path).tests]
+    assert found == [
+        (1, "tcp_pingpong", ""),
+        (2, "mpi_pingpong", "gcc-openmpi"),
+        (3, "mpi_pingping", "gcc-openmpi"),
+        (4, "mpi_pingpong", "clang-mpich"),
+        (5, "mpi_pingping", "clang-mpich"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (CAMPAIGN + "allocation: whole\n", "a tournament runs one program on all nodes"),
+        (CAMPAIGN.replace("clang-mpich]", "gcc-openmpi]"), "a name stands twice"),
+        ("pairs: all\ntoolchains: [a]\ntests: [{kernel: tcp_stream}]\n", "no test is one of hpcq's MPI kernels"),
+    ],
+)
+def test_what_toolchains_cannot_be_used_for_is_said(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        campaign(tmp_path, text)
+
+
+def test_a_toolchain_that_the_cluster_does_not_name_is_refused(tmp_path: Path) -> None:
+    one = TWO.partition("  clang-mpich")[0]
+    with pytest.raises(UserError, match="alpha: toolchains: clang-mpich: c asks for it: the cluster file names gcc-openmpi"):
+        make_plan(campaign(tmp_path), cluster(tmp_path, one), [], "c-20260101T000000Z-00ff", 1)
+    with pytest.raises(UserError, match="means nothing here"):
+        cluster(tmp_path, TWO.replace("{hostfile}", "{hosts}"))
+
+
+def test_the_compiler_stands_behind_the_wrapper(tmp_path: Path) -> None:
+    chosen = with_toolchain(cluster(tmp_path), "clang-mpich")
+    assert chosen.compiler.cc == "clang"
+    assert chosen.mpi is not None
+    assert chosen.mpi.compiler == "mpicc.mpich"
+    assert {chosen.environment[name] for name in ("OMPI_CC", "MPICH_CC", "I_MPI_CC")} == {"clang"}
+
+
+def test_a_script_starts_each_test_as_its_toolchain_says(tmp_path: Path) -> None:
+    site = cluster(tmp_path)
+    nodes = [NodeState(f"n{number}", NodeCondition.IDLE, "idle", ("main",)) for number in (1, 2)]
+    plan = make_plan(campaign(tmp_path), site, nodes, "c-20260101T000000Z-00ff", 1)
+    job = make_job(plan, 0, 1, all_steps(plan, 0))
+    script = render(describe("slurm").head_template, {"job": job, **site_context(site, "/r"), "folder": "/r/j"})
+    subprocess.run(["bash", "-n"], input=script, text=True, check=True)
+    assert script.count('with_gcc_openmpi 30 "$ROOT"/toolchains/gcc-openmpi/bin/hpcq-mpi mpi_ping') == 2 * 3
+    assert script.count('with_clang_mpich 30 "$ROOT"/toolchains/clang-mpich/bin/hpcq-mpi mpi_ping') == 2 * 3
+    inside = script[script.index("with_gcc_openmpi() {") :]
+    assert "module load gcc/14 || exit 3" in inside[: inside.index("\n}")]
+    assert "srun --mpi=pmix" in script
+    assert 'mpirun.mpich -np "$COUNT" -f' in script.replace("'", "")
+
+
+def test_toolchains_differ_by_jobs_not_by_repetitions() -> None:
+    """Values are one per job: six clear ones differ, three cannot, and what scatters more than it differs does not."""
+    base = [100.0, 101.0, 99.0, 100.5, 99.5, 100.2]
+    said, p_value = compared({"a": base, "b": [value * 1.2 for value in base]}, 0.01)
+    assert said == "b +20.0% against a"
+    assert p_value == pytest.approx(2 / 924)
+    assert compared({"a": base[:3], "b": [value * 2 for value in base[:3]]}, 0.01)[0] == "too few jobs to tell (3, 3)"
+    mixed = [99.0, 102.0, 98.0, 101.0, 100.0, 100.1]
+    assert compared({"a": base, "b": mixed}, 0.01)[0] == "no difference beyond noise"
+
+
+def test_intervals_are_those_of_order_statistics() -> None:
+    assert level("a", [5, 1, 4, 2, 3]).lowest is None  # 1 - 2 / 2^5 covers less than 95 %
+    six = level("a", [6, 1, 4, 2, 5, 3])
+    assert (six.median, six.lowest, six.highest, six.job_count) == (3.5, 1, 6, 6)
+    nine = level("a", list(range(9)))
+    assert (nine.lowest, nine.highest) == (1, 7)
+
+
+def test_a_run_without_toolchains_has_no_such_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from tests.store.run_folders import RunBuilder, load
+
+    builder = RunBuilder(tmp_path / "runs")
+    builder.everything()
+    load(tmp_path / "r.db", builder)
+    assert hpcq(["results", "--db", str(tmp_path / "r.db"), "--toolchains"]) == 4
+    assert "no test of this run was measured with two toolchains" in capsys.readouterr().err
