@@ -91,7 +91,7 @@ def _number(described: Described, key: str, template: str, parameters: Mapping[s
 def _sizes(described: Described, sizes: Sizes, parameters: Mapping[str, ParameterValue]) -> tuple[int, ...]:
     first = int(_number(described, "sizes: first", sizes.first, parameters))
     last = int(_number(described, "sizes: last", sizes.last, parameters))
-    found = [0] if first == 0 else []
+    found = [0] if first == 0 or sizes.zero else []
     size = max(1, first)
     while size <= last and len(found) <= SIZES_MAX:
         found.append(size)

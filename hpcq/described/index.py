@@ -16,7 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from hpcq.described.model import Described, Reading, Ready, Server, Shape, Sizes, Steps, Table
+from hpcq.described.model import Described, Peer, Reading, Ready, Server, Shape, Sizes, Steps, Table
 from hpcq.kernels import Better, Kernel, Metric, Option, OptionType
 
 INDEX = "index.json"
@@ -84,6 +84,10 @@ def _described(row: Mapping[str, Any]) -> Described:
             "server": server and Server(**{**server, "ready": Ready(server["ready"])}),
             "table": table and Table(**{**table, "columns": tuple(table["columns"])}),
             "sizes": sizes and Sizes(**{**sizes, "steps": Steps(sizes["steps"])}),
-            "readings": tuple(Reading(**{**one, "units": tuple(map(tuple, one["units"]))}) for one in row["readings"]),
+            "readings": tuple(_reading(one) for one in row["readings"]),
         }
     )
+
+
+def _reading(row: Mapping[str, Any]) -> Reading:
+    return Reading(**{**row, "units": tuple(map(tuple, row["units"])), "peer": row["peer"] and Peer(**row["peer"])})

@@ -14,11 +14,13 @@ class Shape(StrEnum):
 
     CLIENT_SERVER = "client and server"
     MPI_PAIR = "MPI of two ranks"
+    MPI_RANKS = "MPI of N ranks"
+    ONE_NODE = "one node"
 
     @property
     def over_mpi(self) -> bool:
         """Whether the cluster's MPI launcher starts it."""
-        return self is not Shape.CLIENT_SERVER
+        return self in {Shape.MPI_PAIR, Shape.MPI_RANKS}
 
 
 class Ready(StrEnum):
@@ -49,12 +51,16 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """One run of the program measures many sizes: which, as templates over the options."""
+    """One run of the program measures many sizes: which, as templates over the options.
+
+    zero: a row of size 0 comes before them.
+    """
 
     option: str
     first: str
     last: str
     steps: Steps
+    zero: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +73,15 @@ class Table:
     head: str | None
     columns: tuple[str, ...]
     end: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """The metric of a kernel of hpcq that measures the same, and the factor that makes both one quantity."""
+
+    kernel: str
+    metric: str
+    times: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +101,7 @@ class Reading:
     minimum: float | None
     maximum: float | None
     required: bool
+    peer: Peer | None
 
 
 @dataclass(frozen=True, slots=True)

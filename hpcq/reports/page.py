@@ -15,6 +15,7 @@ from hpcq.analysis.distances import distances
 from hpcq.analysis.gates import judge_run
 from hpcq.errors import UserError
 from hpcq.reports.matrix import make_matrices
+from hpcq.reports.peers import DIFFERS_RATIO, compared
 from hpcq.reports.plots import make_plots
 from hpcq.reports.run_verdict import run_verdict
 from hpcq.reports.words import kernel_title, metric_title
@@ -103,6 +104,8 @@ def _context(database: Connection, run: str) -> dict[str, Any]:
         "apart_nodes": _apart_nodes(apart),
         "apart_ratio": _APART_RATIO,
         "distances": distances(database, run),
+        "compared": compared(database, run)[:_ROWS_MAX],
+        "differs_ratio": DIFFERS_RATIO,
         "plots": make_plots(summaries),
         "matrices": make_matrices(summaries, planned),
         "groups": _groups(main[:_ROWS_MAX]),

@@ -24,7 +24,13 @@ command: "{{ program }} PEER client {{ address }} {{ port }} {{ mode }} {{ word 
 limit_s: "{{ 3 if mode == 'hang' else 60 }}"
 failure: {words: [FAILED]}
 metrics:
-  rate_bps: {better: higher, regex: 'rate = (\\S+) Mbit/s', times: 1.0e6, maximum: 1.0e9, help: the rate}
+  rate_bps:
+    better: higher
+    regex: 'rate = (\\S+) Mbit/s'
+    times: 1.0e6
+    maximum: 1.0e9
+    same_as: {kernel: tcp_stream, metric: throughput_bps}
+    help: the rate
 """
 TABLE = """
 name: foreign_table

@@ -25,6 +25,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> LocalDesk:
         "{kernel: foreign_rate, matrix: {mode: [good, nan, exit, words, hang]}}",
         f'{{kernel: foreign_rate, parameters: {{word: "{WORD}"}}}}',
         "{kernel: foreign_table}",
+        "{kernel: tcp_stream, parameters: {duration_s: 50ms, warmup_s: 0}}",
         "{kernel: foreign_table, parameters: {message_bytes_max: 8}}",
         more="retries: 0\ngates: [{metric: rate_bps, minimum: 15mbit, kernel: foreign_table, where: {message_bytes_max: 4}}]",
     )
@@ -109,6 +110,15 @@ def test_a_gate_judges_each_size(done: LocalDesk) -> None:
     verdicts = done.json("results", expect=3)["gates"]
     found = {one["series"]["parameters"]["message_bytes"]: one["verdict"] for one in verdicts}
     assert found == {1: "failed", 2: "pass", 4: "pass"}
+
+
+def test_the_page_shows_both_programs_and_that_they_disagree(done: LocalDesk) -> None:
+    page = (done.run_folder / "report.html").read_text()
+    _, _, peers = page.partition('<h2 id="peers">')
+    row = peers.partition("<td>foreign_rate</td>")[2].partition("</tr>")[0]
+    assert "<td>TCP stream, throughput</td>" in row
+    assert "12.5 Mbit/s" in row
+    assert "they disagree" in row
 
 
 def test_plan_shows_what_would_be_started(done: LocalDesk) -> None:

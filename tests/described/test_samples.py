@@ -6,11 +6,16 @@ import pytest
 
 from hpcq import assets
 from hpcq.described.numbers import UnreadableError
+from tests import REPOSITORY
 from tests.described.samples import DAMAGES, FOLDER, Sample, delivered, expected_file, refusal, rows_of, samples
 
 pytestmark = pytest.mark.fast
 
-ALL = {name: samples(FOLDER / name, assets.described_kernels() / f"{name}.yaml") for name in delivered()}
+#: The one that docs/described-walk.md adds, with its samples.
+WALK = REPOSITORY / "docs" / "nuttcp"
+FOLDERS = {name: FOLDER / name for name in delivered()} | {"nuttcp_tcp": WALK / "samples" / "nuttcp_tcp"}
+ALL = {name: samples(FOLDERS[name], assets.described_kernels() / f"{name}.yaml") for name in delivered()}
+ALL["nuttcp_tcp"] = samples(FOLDERS["nuttcp_tcp"], WALK / "nuttcp_tcp.yaml")
 GOOD = [one for good, _ in ALL.values() for one in good]
 BAD = [one for _, bad in ALL.values() for one in bad]
 
@@ -19,15 +24,15 @@ def approximately(rows: list[dict[str, float]]) -> list[object]:
     return [pytest.approx(row, rel=1e-9) for row in rows]
 
 
-@pytest.mark.parametrize("name", delivered())
+@pytest.mark.parametrize("name", sorted(FOLDERS))
 def test_every_description_has_two_versions_and_all_damages(name: str) -> None:
-    file = expected_file(FOLDER / name)
+    file = expected_file(FOLDERS[name])
     assert len({one["version"] for one in file["sample"]}) >= 2
     assert {one["from"] for one in file["sample"]} <= {"run", "documentation"}
     assert all(one["where"] for one in file["sample"])
     assert {one["what"] for one in file["hostile"]} >= set(DAMAGES)
     used = {one["file"] for one in file["sample"]} | {"expected.toml"}
-    assert {path.name for path in (FOLDER / name).iterdir()} == used
+    assert {path.name for path in FOLDERS[name].iterdir()} == used
 
 
 @pytest.mark.parametrize("sample", GOOD, ids=lambda one: one.title)

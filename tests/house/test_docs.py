@@ -58,6 +58,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> LocalDesk:
         (made.folder / name).write_text("\n".join(level) + "\n")
     nodes = [f"n{number}" for number in range(1, 9)]
     shutil.copyfile(REPOSITORY / "tests/described/samples/iperf3_tcp/3.12.json", made.folder / "iperf3.json")
+    shutil.copytree(REPOSITORY / "docs/nuttcp", made.folder / "docs/nuttcp")
     rows = [
         f"{turn},{a},{b},{9.4e9 + 1e7 * ((turn + ord(a[1]) * ord(b[1])) % 13)}"
         for turn in range(1, 6)

@@ -21,7 +21,7 @@ from hpcq.definition.files.gates import GateSection
 from hpcq.definition.files.links import LinkSection
 from hpcq.definition.files.pairs import CoverageSection, PairsSection
 from hpcq.definition.files.reservations import ReservationSection
-from hpcq.definition.foreign import kernel_file
+from hpcq.definition.foreign import sections
 from hpcq.gate_kinds.registry import gate_kinds
 
 #: The tables by the name in their markers.
@@ -39,14 +39,15 @@ SECTIONS: dict[str, Any] = {
     "reach": ReachSection,
     "compiler": CompilerSection,
     "mpi": MpiSection,
-    "kernel": kernel_file.KernelFile,
-    "kernel_option": kernel_file.OptionSection,
-    "kernel_server": kernel_file.ServerSection,
-    "kernel_ready": kernel_file.ReadySection,
-    "kernel_failure": kernel_file.FailureSection,
-    "kernel_sizes": kernel_file.SizesSection,
-    "kernel_table": kernel_file.TableSection,
-    "kernel_metric": kernel_file.MetricSection,
+    "kernel": sections.KernelFile,
+    "kernel_option": sections.OptionSection,
+    "kernel_server": sections.ServerSection,
+    "kernel_ready": sections.ReadySection,
+    "kernel_failure": sections.FailureSection,
+    "kernel_sizes": sections.SizesSection,
+    "kernel_table": sections.TableSection,
+    "kernel_metric": sections.MetricSection,
+    "kernel_same_as": sections.PeerSection,
 }
 
 _MARKED = re.compile(r"(<!-- table (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from hpcq.definition.files.yamlfile import Document, Place
 from hpcq.definition.model import ParameterValue, Test
 from hpcq.described.commands import OVERHEAD_S, limit_s, programs_text, sizes
+from hpcq.described.model import Shape
 from hpcq.errors import UserError
 from hpcq.kernels import Kernel
 
@@ -32,6 +33,8 @@ def described_tests(
     assert described is not None  # noqa: S101 - the caller has looked
     if described.sizes is not None and _gives_size(document, place, described.sizes.option):
         return []
+    if _not_here(kernel.name, described.shape, document, place):
+        return []
     try:
         needed_s = limit_s(described, parameters)
         found = sizes(described, parameters)
@@ -51,6 +54,15 @@ def described_tests(
         Test(first_no + no, kernel.name, "hpcq-net", point, whole_s, measured_by=first_no if no else 0, launch=launch)
         for no, point in enumerate(points)
     ]
+
+
+def _not_here(name: str, shape: Shape, document: Document, place: Place) -> bool:
+    """Complain about a program that no job can start yet."""
+    if shape is Shape.CLIENT_SERVER:
+        return False
+    allowed = f"allowed is {Shape.CLIENT_SERVER.value}"
+    document.complain((*place, "kernel"), f"{name} is {shape.value}: a job cannot start it yet: {allowed}")
+    return True
 
 
 def _gives_size(document: Document, place: Place, option: str) -> bool:

@@ -7,19 +7,16 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
-
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from hpcq import units
-from hpcq.definition.files.checking import QUANTITY, Line, Lines, Seconds, Section, Text, check, refuse
+from hpcq.definition.files.checking import check
 from hpcq.definition.files.yamlfile import Document, Place, parse_document, read_document, shown
+from hpcq.definition.foreign.sections import KernelFile, MetricSection, OptionSection, ReadySection
 from hpcq.described.commands import limit_s, programs_text, sizes
-from hpcq.described.model import Described, Reading, Ready, Server, Shape, Sizes, Steps, Table
+from hpcq.described.model import Described, Peer, Reading, Ready, Server, Shape, Sizes, Steps, Table
 from hpcq.errors import UserError
 from hpcq.kernels import SIZE_OPTION, Better, Kernel, Metric, Option, OptionType, complete, option_value
 
-_NAME = r"[a-z][a-z0-9_]{0,40}"
 #: Metrics that hpcq-net takes of every program, with their help; the reader of a description adds them.
 COMMON_METRICS = (
     ("client_cpu_ratio", Better.LOWER, "CPU time of the program at the client over its run (1.0: one core)"),
@@ -27,129 +24,6 @@ COMMON_METRICS = (
     ("client_node_cpu_ratio", Better.NONE, "busy share of all CPUs of the client's node between the snapshots"),
     ("server_node_cpu_ratio", Better.NONE, "busy share of all CPUs of the server's node between the snapshots"),
 )
-
-
-def _small_name(value: str) -> str:
-    if not re.fullmatch(_NAME, value):
-        raise refuse(f"{shown(value)} is not a name: allowed are a-z, 0-9 and _, 41 at most, a letter first")
-    return value
-
-
-def _pattern(value: str) -> str:
-    try:
-        re.compile(value)
-    except re.error as error:
-        raise refuse(f"{shown(value)}: {error}: allowed is a regular expression") from None
-    return value
-
-
-def _as_text(value: object) -> object:
-    return f"{value:g}" if isinstance(value, (int, float)) and not isinstance(value, bool) else value
-
-
-def _column(value: str) -> str:
-    return value if value == "-" else _small_name(value)
-
-
-SmallName = Annotated[str, AfterValidator(_small_name)]
-Column = Annotated[str, AfterValidator(_column)]
-Pattern = Annotated[Line, AfterValidator(_pattern)]
-Template = Annotated[Line, BeforeValidator(_as_text), WithJsonSchema(QUANTITY)]
-
-
-class OptionSection(Section):
-    """One option of the program."""
-
-    type: Literal["integer", "number", "boolean", "choice", "name"] = Field(description="Type of its value.")
-    default: Any = Field(description="What it is when a campaign says nothing.")
-    minimum: float | int | None = Field(default=None, description="Smallest value, in the unit of the name.")
-    maximum: float | int | None = Field(default=None, description="Largest value, in the unit of the name.")
-    choices: list[Line] = Field(default=[], description="The values of a choice.")
-    help: Line = Field(default="", description="What it does.")
-
-
-class ReadySection(Section):
-    """How the server shows that it is ready."""
-
-    words: Line | None = Field(default=None, description="It writes these words.")
-    listening: bool = Field(default=False, description="Somebody listens on the port (TCP or UDP).")
-    within_s: Seconds = Field(default=5.0, gt=0, le=7, description="Within this time; at most 7 s.")
-
-
-class ServerSection(Section):
-    """The program's server."""
-
-    command: Line = Field(description="Its command line.")
-    ready: ReadySection = Field(default=ReadySection(), description="How it shows that it is ready. Default: at once.")
-    ends: bool = Field(default=False, description="It ends by itself after one client. Otherwise hpcq ends it.")
-
-
-class FailureSection(Section):
-    """What means that the program failed."""
-
-    exit_codes_allowed: list[int] = Field(default=[0], min_length=1, max_length=16, description="Exit codes of success.")
-    words: Lines = Field(default=[], description="Words in its output that mean failure, whatever the exit code.")
-
-
-class SizesSection(Section):
-    """The sizes that one run measures; each is a result of its own."""
-
-    first: Template = Field(description="The smallest, as a template over the options.")
-    last: Template = Field(description="The largest, as a template over the options.")
-    steps: Literal["doubles", "doubles and halves"] = Field(
-        default="doubles", description="1, 2, 4, 8 ...; or 1, 2, 3, 4, 6, 8, 12 ..."
-    )
-
-
-class TableSection(Section):
-    """A table in the output: rows of numbers."""
-
-    head: Pattern | None = Field(
-        default=None, description="The line above the rows; exactly one line matches. Default: the rows begin at once."
-    )
-    columns: list[Column] = Field(
-        min_length=1, description=f"Names of the columns; {SIZE_OPTION} is the size of the row, `-` is not read."
-    )
-    end: Pattern | None = Field(default=None, description="The line after the rows. Default: the end of the output.")
-
-
-class MetricSection(Section):
-    """One metric and how it is read."""
-
-    better: Literal["higher", "lower", "none"] = Field(description="Which direction is good.")
-    help: Line = Field(default="", description="What it is.")
-    json_path: Line | None = Field(default=None, alias="json", description="Where it stands in the JSON: end.streams[0].rtt.")
-    column: SmallName | None = Field(default=None, description="A column of the table.")
-    regex: Pattern | None = Field(default=None, description="Matches once in the output; its first group is the number.")
-    times: float | int = Field(default=1.0, gt=0, description="Factor to the unit of the metric's name.")
-    units: dict[str, float | int] = Field(default={}, description="Factor by the second group of `regex`.")
-    minimum: float | int | None = Field(default=0, description="Less is refused. Default: 0.")
-    maximum: float | int | None = Field(default=None, description="More is refused.")
-    required: bool = Field(default=True, description="Without it, the result is invalid.")
-
-
-class KernelFile(Section):
-    """A kernel that is somebody else's program."""
-
-    name: SmallName = Field(description="Its name in campaigns; also the name of the file.")
-    summary: Line = Field(description="What it measures, in one sentence.")
-    method: Text = Field(default="", description="What is timed, from which moment to which.")
-    shape: Literal["client and server", "MPI of two ranks"] = Field(description="Which processes it needs.")
-    program: Line = Field(description="The program: a name that PATH finds on the nodes, or a path.")
-    modules: Lines = Field(default=[], description="Modules to load before it, as in a cluster file.")
-    version: Line = Field(default="", description="Command that prints its version; its output is stored with each result.")
-    options: dict[SmallName, OptionSection] = Field(default={}, description="The options of the program, by name.")
-    server: ServerSection | None = Field(default=None, description="The server of a client and server.")
-    command: Line = Field(description="The command line of the client, or of each rank.")
-    limit_s: Template = Field(description="How long it may run, as a template over the options.")
-    failure: FailureSection = Field(default=FailureSection(), description="What means that it failed.")
-    output: Literal["output", "errors"] = Field(default="output", description="Standard output or standard error.")
-    of: Literal["client", "server"] = Field(default="client", description="Whose output is read.")
-    sizes: SizesSection | None = Field(default=None, description="With a table: one result per size.")
-    table: TableSection | None = Field(default=None, description="The table that columns refer to.")
-    metrics: dict[SmallName, MetricSection] = Field(
-        min_length=1, description="What is read, by name; the first is the main one."
-    )
 
 
 def read_kernel(path: Path, own: dict[str, Kernel]) -> Kernel:
@@ -174,7 +48,7 @@ def _read(document: Document, path: str, own: dict[str, Kernel]) -> Kernel:
         document.complain(("name",), f"{file.name} is a kernel of hpcq itself: allowed is another name")
     if file.name != Path(path).stem:
         document.complain(("name",), f"{file.name}: allowed is {Path(path).stem}, the name of the file")
-    _check(file, document)
+    _check(file, document, own)
     document.raise_complaints()
     kernel = _kernel(file, path, document)
     _try(kernel, document)
@@ -182,7 +56,7 @@ def _read(document: Document, path: str, own: dict[str, Kernel]) -> Kernel:
     return kernel
 
 
-def _check(file: KernelFile, document: Document) -> None:
+def _check(file: KernelFile, document: Document, own: dict[str, Kernel]) -> None:
     if (file.server is None) == (file.shape == Shape.CLIENT_SERVER.value):
         allowed = "required with" if file.server is None else "not allowed with"
         document.complain(("shape",), f"{shown(file.shape)}: the key server is {allowed} it")
@@ -193,6 +67,7 @@ def _check(file: KernelFile, document: Document) -> None:
         document.complain(("server", "ready"), "words and listening: allowed is one of them")
     for name in file.metrics:
         _check_metric(file, name, document)
+        _check_peer(file, name, document, own)
     if file.sizes is not None and (file.table is None or SIZE_OPTION not in file.table.columns):
         document.complain(("sizes",), f"without a table that has the column {SIZE_OPTION}: allowed is one with it")
     if file.sizes is not None and SIZE_OPTION in file.options:
@@ -219,6 +94,20 @@ def _check_metric(file: KernelFile, name: str, document: Document) -> None:
         document.complain((*place, "regex"), f"{groups} groups: allowed is {wanted}")
     if metric.units and metric.regex is None:
         document.complain((*place, "units"), "without regex: allowed with it only")
+
+
+def _check_peer(file: KernelFile, name: str, document: Document, own: dict[str, Kernel]) -> None:
+    peer, place = file.metrics[name].same_as, ("metrics", name, "same_as")
+    if peer is None:
+        return
+    if peer.kernel not in own:
+        document.complain((*place, "kernel"), f"{shown(peer.kernel)}: allowed are {', '.join(own)}")
+        return
+    metric = own[peer.kernel].metric(peer.metric)
+    if metric is None or metric.unit != units.unit_of(name):
+        same = [one.name for one in own[peer.kernel].metrics if one.unit == units.unit_of(name)]
+        allowed = ", ".join(same) or "none, no metric of it has this unit"
+        document.complain((*place, "metric"), f"{shown(peer.metric)}: allowed are {allowed}")
 
 
 def _kernel(file: KernelFile, path: str, document: Document) -> Kernel:
@@ -290,7 +179,7 @@ def _described(file: KernelFile, path: str) -> Described:
         stream=file.output,
         end=file.of,
         table=table,
-        sizes=None if sizes is None else Sizes(SIZE_OPTION, sizes.first, sizes.last, Steps(sizes.steps)),
+        sizes=None if sizes is None else Sizes(SIZE_OPTION, sizes.first, sizes.last, Steps(sizes.steps), sizes.zero),
         readings=tuple(_reading(name, one) for name, one in file.metrics.items()),
         path=path,
     )
@@ -300,7 +189,8 @@ def _reading(name: str, one: MetricSection) -> Reading:
     factors = tuple((unit, float(factor)) for unit, factor in one.units.items())
     low = None if one.minimum is None else float(one.minimum)
     high = None if one.maximum is None else float(one.maximum)
-    return Reading(name, one.json_path, one.column, one.regex, float(one.times), factors, low, high, one.required)
+    peer = None if one.same_as is None else Peer(one.same_as.kernel, one.same_as.metric, float(one.same_as.times))
+    return Reading(name, one.json_path, one.column, one.regex, float(one.times), factors, low, high, one.required, peer)
 
 
 def _try(kernel: Kernel, document: Document) -> None:

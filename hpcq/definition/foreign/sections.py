@@ -1,0 +1,149 @@
+"""The keys of a description of a foreign program (kernels/described/NAME.yaml), each with its check and its meaning."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+
+from hpcq.definition.files.checking import QUANTITY, Line, Lines, Seconds, Section, Text, refuse
+from hpcq.definition.files.yamlfile import shown
+from hpcq.kernels import SIZE_OPTION
+
+_NAME = r"[a-z][a-z0-9_]{0,40}"
+
+
+def _small_name(value: str) -> str:
+    if not re.fullmatch(_NAME, value):
+        raise refuse(f"{shown(value)} is not a name: allowed are a-z, 0-9 and _, 41 at most, a letter first")
+    return value
+
+
+def _pattern(value: str) -> str:
+    try:
+        re.compile(value)
+    except re.error as error:
+        raise refuse(f"{shown(value)}: {error}: allowed is a regular expression") from None
+    return value
+
+
+def _as_text(value: object) -> object:
+    return f"{value:g}" if isinstance(value, (int, float)) and not isinstance(value, bool) else value
+
+
+def _column(value: str) -> str:
+    return value if value == "-" else _small_name(value)
+
+
+SmallName = Annotated[str, AfterValidator(_small_name)]
+Column = Annotated[str, AfterValidator(_column)]
+Pattern = Annotated[Line, AfterValidator(_pattern)]
+Template = Annotated[Line, BeforeValidator(_as_text), WithJsonSchema(QUANTITY)]
+
+
+class OptionSection(Section):
+    """One option of the program."""
+
+    type: Literal["integer", "number", "boolean", "choice", "name"] = Field(description="Type of its value.")
+    default: Any = Field(description="What it is when a campaign says nothing.")
+    minimum: float | int | None = Field(default=None, description="Smallest value, in the unit of the name.")
+    maximum: float | int | None = Field(default=None, description="Largest value, in the unit of the name.")
+    choices: list[Line] = Field(default=[], description="The values of a choice.")
+    help: Line = Field(default="", description="What it does.")
+
+
+class ReadySection(Section):
+    """How the server shows that it is ready."""
+
+    words: Line | None = Field(default=None, description="It writes these words.")
+    listening: bool = Field(default=False, description="Somebody listens on the port (TCP or UDP).")
+    within_s: Seconds = Field(default=5.0, gt=0, le=7, description="Within this time; at most 7 s.")
+
+
+class ServerSection(Section):
+    """The program's server."""
+
+    command: Line = Field(description="Its command line.")
+    ready: ReadySection = Field(default=ReadySection(), description="How it shows that it is ready. Default: at once.")
+    ends: bool = Field(default=False, description="It ends by itself after one client. Otherwise hpcq ends it.")
+
+
+class FailureSection(Section):
+    """What means that the program failed."""
+
+    exit_codes_allowed: list[int] = Field(default=[0], min_length=1, max_length=16, description="Exit codes of success.")
+    words: Lines = Field(default=[], description="Words in its output that mean failure, whatever the exit code.")
+
+
+class SizesSection(Section):
+    """The sizes that one run measures; each is a result of its own."""
+
+    first: Template = Field(description="The smallest, as a template over the options.")
+    last: Template = Field(description="The largest, as a template over the options.")
+    steps: Literal["doubles", "doubles and halves"] = Field(
+        default="doubles", description="1, 2, 4, 8 ...; or 1, 2, 3, 4, 6, 8, 12 ..."
+    )
+    zero: bool = Field(default=False, description="A row of size 0 comes before them.")
+
+
+class TableSection(Section):
+    """A table in the output: rows of numbers."""
+
+    head: Pattern | None = Field(
+        default=None, description="The line above the rows; exactly one line matches. Default: the rows begin at once."
+    )
+    columns: list[Column] = Field(
+        min_length=1, description=f"Names of the columns; {SIZE_OPTION} is the size of the row, `-` is not read."
+    )
+    end: Pattern | None = Field(default=None, description="The line after the rows. Default: the end of the output.")
+
+
+class PeerSection(Section):
+    """What a metric is held against on the page."""
+
+    kernel: SmallName = Field(description="A kernel of hpcq.")
+    metric: SmallName = Field(description="Its metric, in the same unit.")
+    times: float | int = Field(default=1.0, gt=0, description="Factor: 2 where the program reports half a round trip.")
+
+
+class MetricSection(Section):
+    """One metric and how it is read."""
+
+    better: Literal["higher", "lower", "none"] = Field(description="Which direction is good.")
+    same_as: PeerSection | None = Field(default=None, description="The metric of a kernel of hpcq that measures the same.")
+    help: Line = Field(default="", description="What it is.")
+    json_path: Line | None = Field(default=None, alias="json", description="Where it stands in the JSON: end.streams[0].rtt.")
+    column: SmallName | None = Field(default=None, description="A column of the table.")
+    regex: Pattern | None = Field(default=None, description="Matches once in the output; its first group is the number.")
+    times: float | int = Field(default=1.0, gt=0, description="Factor to the unit of the metric's name.")
+    units: dict[str, float | int] = Field(default={}, description="Factor by the second group of `regex`.")
+    minimum: float | int | None = Field(default=0, description="Less is refused. Default: 0.")
+    maximum: float | int | None = Field(default=None, description="More is refused.")
+    required: bool = Field(default=True, description="Without it, the result is invalid.")
+
+
+class KernelFile(Section):
+    """A kernel that is somebody else's program."""
+
+    name: SmallName = Field(description="Its name in campaigns; also the name of the file.")
+    summary: Line = Field(description="What it measures, in one sentence.")
+    method: Text = Field(default="", description="What is timed, from which moment to which.")
+    shape: Literal["client and server", "MPI of two ranks", "MPI of N ranks", "one node"] = Field(
+        description="Which processes it needs."
+    )
+    program: Line = Field(description="The program: a name that PATH finds on the nodes, or a path.")
+    modules: Lines = Field(default=[], description="Modules to load before it, as in a cluster file.")
+    version: Line = Field(default="", description="Command that prints its version; its output is stored with each result.")
+    options: dict[SmallName, OptionSection] = Field(default={}, description="The options of the program, by name.")
+    server: ServerSection | None = Field(default=None, description="The server of a client and server.")
+    command: Line = Field(description="The command line of the client, or of each rank.")
+    limit_s: Template = Field(description="How long it may run, as a template over the options.")
+    failure: FailureSection = Field(default=FailureSection(), description="What means that it failed.")
+    output: Literal["output", "errors"] = Field(default="output", description="Standard output or standard error.")
+    of: Literal["client", "server"] = Field(default="client", description="Whose output is read.")
+    sizes: SizesSection | None = Field(default=None, description="With a table: one result per size.")
+    table: TableSection | None = Field(default=None, description="The table that columns refer to.")
+    metrics: dict[SmallName, MetricSection] = Field(
+        min_length=1, description="What is read, by name; the first is the main one."
+    )

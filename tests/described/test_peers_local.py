@@ -1,0 +1,56 @@
+"""campaigns/peers.yaml on the embedded scheduler: the programs that everybody knows, beside hpcq's kernels."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from hpcq.definition.files.campaign import read_campaign
+from hpcq.errors import UserError
+from tests import REPOSITORY
+from tests.local.local_desk import LocalDesk
+
+PROGRAMS = ("iperf3", "qperf", "sockperf", "NPtcp")
+PEERS = {"iperf3_tcp", "iperf3_udp", "qperf_tcp_bw", "qperf_tcp_lat", "sockperf_tcp", "sockperf_udp", "netpipe_tcp"}
+MISSING = [name for name in PROGRAMS if shutil.which(name) is None]
+CAMPAIGN = REPOSITORY / "campaigns" / "peers.yaml"
+
+
+@pytest.mark.fast
+def test_the_example_can_be_read() -> None:
+    assert {test.kernel for test in read_campaign(CAMPAIGN).tests} >= PEERS
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("name", ["osu_latency", "imb_allreduce", "stream"])
+def test_a_program_that_no_job_can_start_is_refused(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "try.yaml"
+    path.write_text(f"name: try\nclusters: [local]\npairs: all\nrepetitions: 1\ntests: [{{kernel: {name}}}]\n")
+    with pytest.raises(UserError, match="a job cannot start it yet: allowed is client and server"):
+        read_campaign(path)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
+def test_each_program_is_measured_and_one_page_shows_them_side_by_side(tmp_path_factory: pytest.TempPathFactory) -> None:
+    desk = LocalDesk.at(tmp_path_factory.mktemp("desk"))
+    text = CAMPAIGN.read_text().replace("clusters: [alpha]", "clusters: [tiny]").replace("repetitions: 2", "repetitions: 1")
+    (desk.folder / "peers.yaml").write_text(text)
+    desk.hpcq("run", "peers.yaml", expect=None)
+    rows = desk.rows("SELECT DISTINCT kernel, outcome, reason FROM v_results")
+    assert {row["kernel"] for row in rows} >= PEERS
+    assert {(row["outcome"], row["reason"]) for row in rows} == {("measured", None)}, rows
+    page = (desk.run_folder / "report.html").read_text()
+    table = page.partition('<h2 id="peers">')[2].partition("</table>")[0]
+    for name in PEERS:
+        assert f"<td>{name}</td>" in table, name
+    assert "nothing to compare" in table  # NetPIPE's other sizes
+    assert table.count("they agree") + table.count("they disagree") >= len(PEERS)
+    versions = desk.rows(
+        "SELECT DISTINCT g.value FROM v_granted g JOIN v_results v USING (result_id)"
+        " WHERE v.kernel = 'iperf3_tcp' AND g.granted = 'client_program_version'"
+    )
+    assert len(versions) == 1
+    assert "iperf 3" in versions[0]["value"]
