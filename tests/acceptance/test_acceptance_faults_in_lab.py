@@ -1,12 +1,14 @@
 """Faults that once passed acceptance, on a real Slurm.
 
-An MTU black hole, a wrong MTU, everything slower, slow one way only.
+An MTU black hole, a wrong MTU, everything slower, slow one way only, slow in one run only.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -123,3 +125,27 @@ def test_a_node_that_is_slow_one_way_only_fails(lab6: RunningLab, tmp_path: Path
         lab6.exec("alpha/n02", "sh", "-c", SPEED_AGAIN)
     assert at_fault(found) == {"n02"}
     assert drained(found) <= {"alpha-n02"}
+
+
+def test_slow_in_one_run_and_fine_in_the_next_is_watched(lab6: RunningLab, tmp_path: Path) -> None:
+    desk = desk_with_baseline(tmp_path, lab6)
+    known = len(list(desk.folder.glob("runs/*/run.json")))
+    lab6.exec("alpha/n02", "sh", "-c", ONE_WAY)
+
+    def mend_before_the_second_run() -> None:
+        give_up = time.monotonic() + 500
+        while len(list(desk.folder.glob("runs/*/run.json"))) < known + 2 and time.monotonic() < give_up:
+            time.sleep(0.1)
+        lab6.exec("alpha/n02", "sh", "-c", SPEED_AGAIN)
+
+    mending = threading.Thread(target=mend_before_the_second_run)
+    mending.start()
+    try:
+        found = accept(desk)
+    finally:
+        mending.join()
+    assert len(found["runs"]) > 1
+    assert at_fault(found) == set()
+    assert [one["verdict"] for one in found["nodes"] if one["name"] == "alpha-n02"] == ["inconclusive"], found["nodes"]
+    assert "bad in one run and fine in another" in reason_of(found, "n02")
+    assert drained(found) == set()
