@@ -7,7 +7,7 @@ strip        one size: one row per cluster, one dot per pair, a bar at the media
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -102,12 +102,39 @@ def make_plots(summaries: Sequence[Summary]) -> list[Plot]:
         if not any(one.median for one in group):
             continue
         sizes = sorted({one.message_bytes for one in group if one.message_bytes is not None})
-        plots.append(_curves(kernel, metric, group, sizes) if len(sizes) > 1 else _strip(kernel, metric, group))
-    return sorted(plots, key=lambda plot: plot.kind)
+        words = kernel_title(kernel)
+        plots.append(_curves(words, metric, _by_label(group), sizes) if len(sizes) > 1 else _strip(kernel, metric, group))
+    return _compared(summaries) + sorted(plots, key=lambda plot: plot.kind)
 
 
-def _curves(kernel: str, metric: str, group: Sequence[Summary], sizes: Sequence[int]) -> Plot:
-    by_label = _by_label(group)
+def _compared(summaries: Sequence[Summary]) -> list[Plot]:
+    """All kernels of one main metric in one chart: UDP, TCP and MPI beside each other, by message size.
+
+    Of a kernel with several variants, the first one: the kernel's own plot has them all.
+    """
+    groups: dict[tuple[str, str], dict[str, list[Summary]]] = {}
+    clusters = {one.cluster for one in summaries}
+    for one in summaries:
+        if one.main and one.better != "none" and one.message_bytes is not None:
+            groups.setdefault((one.metric, one.unit), {}).setdefault(one.kernel, []).append(one)
+    plots = []
+    for (metric, _), kernels in groups.items():
+        sizes = sorted({one.message_bytes for group in kernels.values() for one in group if one.message_bytes is not None})
+        if len(kernels) < 2 or len(sizes) < 2:
+            continue
+        by_label: dict[str, list[Summary]] = {}
+        for kernel, group in kernels.items():
+            variant = min(one.variant for one in group)
+            for one in group:
+                if one.variant == variant:
+                    label = f"{kernel_title(kernel)}, {one.cluster}" if len(clusters) > 1 else kernel_title(kernel)
+                    by_label.setdefault(label, []).append(one)
+        plots.append(_curves("Kernels compared", metric, by_label, sizes))
+    return plots
+
+
+def _curves(what: str, metric: str, by_label: Mapping[str, Sequence[Summary]], sizes: Sequence[int]) -> Plot:
+    group = [one for members in by_label.values() for one in members]
     places = _size_places(sizes)
     x_axis = _Axis(places[sizes[0]], places[sizes[-1]], LEFT + 10, WIDTH - RIGHT - 10, log=False)
     y_axis = _value_axis([one.median for one in group], HEIGHT - BOTTOM, TOP)
@@ -129,10 +156,10 @@ def _curves(kernel: str, metric: str, group: Sequence[Summary], sizes: Sequence[
             rows.append(_row(label, size, here))
         band = _points(upper + lower[::-1])
         curves.append(Curve(label, style_index, _points(middle), band, tuple(dots)))
-    unit, words = group[0].unit, f"{metric_title(metric)} of {kernel_title(kernel)}"
+    unit, words = group[0].unit, f"{what}: {metric_title(metric)}"
     return Plot(
         kind="curve",
-        title=f"{kernel_title(kernel)}: {metric_title(metric)}",
+        title=words,
         description=f"{words} against message size for {', '.join(by_label)}; figures in the table below.",
         x_label="message size",
         y_label=f"{metric_title(metric)}, {group[0].better} is better" + (", logarithmic" if y_axis.log else ""),

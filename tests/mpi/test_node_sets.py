@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from hpcq.analysis.change_blocks import _things
+from hpcq.cli.main import run as hpcq
 from hpcq.definition.budget import Budget
 from hpcq.definition.files.campaign import read_campaign
 from hpcq.definition.files.cluster import read_cluster
@@ -24,6 +27,7 @@ from hpcq.scheduler.kinds import describe
 from hpcq.scheduler.limits import Bound, JobLimits
 from hpcq.scheduler.types import NodeCondition, NodeState
 from hpcq.store.history import SeriesRow
+from tests.store.run_folders import RunBuilder, load
 
 pytestmark = pytest.mark.fast
 
@@ -124,3 +128,15 @@ def test_a_slow_collective_names_no_node(kind: str) -> None:
     assert list(_things("cluster", row, groups)) == ["alpha"]
     object.__setattr__(row, "server", "n2")
     assert list(_things(kind, row, groups))
+
+
+def test_a_set_is_no_node_of_the_list_of_nodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    builder = RunBuilder(tmp_path / "runs")
+    builder.everything()
+    load(tmp_path / "r.db", builder)
+    with closing(sqlite3.connect(tmp_path / "r.db")) as database, database:
+        database.execute("INSERT INTO node (cluster_id, name) SELECT cluster_id, 'n[2-8]' FROM cluster LIMIT 1")
+    assert hpcq(["nodes", "--db", str(tmp_path / "r.db")]) == 0
+    said = capsys.readouterr().out
+    assert "n1" in said
+    assert "n[2-8]" not in said

@@ -224,6 +224,12 @@ def test_orders_of_an_acceptance_keep_what_others_drained(pbs: SimulatedPbs, sit
     assert administration.look().reservations == ()
 
 
+def test_a_probe_needs_no_output_that_pbs_delivers(pbs: SimulatedPbs, site: Site) -> None:
+    pbs.control(set={"delivers": False})
+    done = site.scheduler.probe("echo there; exit 3")
+    assert (done.returncode, done.text) == (3, "there\n"), done
+
+
 def test_who_is_let_into_a_reservation_sees_it_and_the_others_stay(pbs: SimulatedPbs, site: Site) -> None:
     """qmgr's list of the queue lets jobs in, but pbs_rstat goes on to show the old users."""
     pbs_root(pbs, f"set server managers = {getpass.getuser()}@*")

@@ -243,7 +243,7 @@ class Machine:
             del self.jobs[job.number]
 
     def _deliver(self, job: Job) -> None:
-        if job.output and job.output != "/dev/null":
+        if job.output and job.output != "/dev/null" and self.settings.delivers:
             try:
                 output = self.place.outside(job.output)
                 output.write_bytes(Path(self.spool(job)).read_bytes())

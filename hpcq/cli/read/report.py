@@ -9,7 +9,7 @@ import click
 from hpcq.cli.options import database_option, json_option, runs_option
 from hpcq.cli.read.results import RUN_COLUMNS
 from hpcq.cli.rows import Column, print_json, print_rows
-from hpcq.errors import Exit
+from hpcq.errors import Exit, UserError
 
 _LOADED = (*RUN_COLUMNS[1:], Column("read_count", "read now"))
 
@@ -44,7 +44,10 @@ def load(run: str | None, database: Path, runs_folder: Path, as_json: bool) -> i
 @click.command()
 @click.argument("run", required=False)
 @click.option(
-    "--to", "path", type=click.Path(path_type=Path, dir_okay=False), help="The file to write. Default: in the run's folder."
+    "--to",
+    "path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The file to write. Default: in the run's folder, or here.",
 )
 @database_option
 @runs_option
@@ -60,17 +63,34 @@ def report(run: str | None, path: Path | None, database: Path, runs_folder: Path
     """
     from hpcq.cli.read.gate_rows import judge_selection
     from hpcq.reports import write_report
-    from hpcq.runner.live import find_run_folder
     from hpcq.store.database import reading
     from hpcq.store.query import Selection
 
-    folder = find_run_folder(run, runs_folder)
-    written = write_report(database, folder.run_id, path or folder.report)
+    run_id, default = _run_and_page(run, database, runs_folder)
+    place = path or default
+    try:
+        written = write_report(database, run_id, place)
+    except OSError as error:
+        raise UserError(f"--to: {place}: cannot be written: {error.strerror}", "name a file in a folder of yours") from None
     with reading(database) as connection:
-        judged = judge_selection(connection, Selection(run=folder.run_id))
+        judged = judge_selection(connection, Selection(run=run_id))
     if as_json:
-        print_json({"run_id": folder.run_id, "report": str(written.absolute()), "judged": judged.to_json()})
+        print_json({"run_id": run_id, "report": str(written.absolute()), "judged": judged.to_json()})
     else:
         click.echo(judged.first_line, err=True)
         click.echo(str(written))
     return judged.exit_code
+
+
+def _run_and_page(run: str | None, database: Path, runs_folder: Path) -> tuple[str, Path]:
+    """The run, and where its page belongs: in its folder, or here if this machine has only the database."""
+    from hpcq.runner.live import find_run_folder
+    from hpcq.store.database import reading
+    from hpcq.store.query import find_run
+
+    if runs_folder.is_dir() or not database.exists() or (run is not None and (Path(run) / "run.json").is_file()):
+        folder = find_run_folder(run, runs_folder)
+        return folder.run_id, folder.report
+    with reading(database) as connection:
+        name = find_run(connection, run)
+    return name, Path(f"{name}.html")

@@ -24,25 +24,31 @@ command -v ompi_info >/dev/null && echo "ompi_tm $(ompi_info --parsable 2>/dev/n
 
 
 def probe_command(script: str, settings: SchedulerSettings, reservation_queue: str | None, *, node_count: int = 1) -> str:
-    """Return a command that runs a script in a job and waits for its output. The job must start within 15 s."""
+    """Return a command that runs a script in a job and waits for its output. The job must start within 15 s.
+
+    The job writes its output itself where it sees the folder: PBS delivers late, or never, where copying fails.
+    """
     options = [f"-q {quote(queue)}" for queue in (reservation_queue or settings.partition,) if queue]
     options += [f"-A {quote(settings.account)}"] if settings.account else []
     options += [f"-P {quote(settings.extra['project'])}"] if "project" in settings.extra else []
     chunk = f":{settings.extra['select']}" if "select" in settings.extra else ""
     options.append(f"-l select={quote(f'{node_count}{chunk}')} -l place=scatter -l walltime=1:00 -r n -j oe -N hpcq-probe")
-    body = f"{{ /bin/sh -c {quote(script)}; }} 2>&1; echo '{_RC}'$?"
+    body = f'[ ! -d "$HPCQ_PROBE" ] || exec >"$HPCQ_PROBE/seen"\n{{ /bin/sh -c {quote(script)}; }} 2>&1; echo \'{_RC}\'$?'
     return shell.subshell(
         'd=$(mktemp -d "$HOME/.hpcq-probe-XXXXXX") && cd "$d" || exit 1\n'
         'trap \'[ -z "$id" ] || qdel "$id" >/dev/null 2>&1; rm -rf "$d"\' EXIT\n'
         f"printf '%s\\n' {quote(body)} >job.sh\n"
-        f'id=$(qsub {" ".join(options)} -o "$d/out" job.sh) || exit 1\n'
-        f"i=0; while [ $i -lt {10 * _PROBE_WAIT_S} ] && ! grep -qs '^{_RC}' out; do sleep 0.3; i=$((i + 3))\n"
+        f'id=$(qsub {" ".join(options)} -v HPCQ_PROBE="$d" -o "$d/out" job.sh) || exit 1\n'
+        f"i=0; while [ $i -lt {10 * _PROBE_WAIT_S} ] && ! grep -qs '^{_RC}' seen out; do sleep 0.3; i=$((i + 3))\n"
         ' case $(qstat -f "$id" 2>/dev/null | sed -n "s/^ *job_state = //p") in R|E) i=0 ;; esac\n'
         "done\n"
-        f"grep -qs '^{_RC}' out || {{\n"
+        f"grep -qs '^{_RC}' seen || ln -f out seen 2>/dev/null\n"
+        f"grep -qs '^{_RC}' seen || {{\n"
         " words=$(qstat -f \"$id\" | sed -n 's/^ *comment = //p')\n"
         f' echo "no node within {_PROBE_WAIT_S} s: $words" >&2; exit 1\n}}\n'
-        f"id=; grep -v '^{_RC}' out; exit $(sed -n 's/^{_RC}//p' out)"
+        # What PBS is about to deliver needs the folder for a moment more.
+        "j=0; while [ ! -e out ] && [ $j -lt 10 ]; do sleep 0.3; j=$((j + 1)); done; [ ! -e out ] || id=\n"
+        f"grep -v '^{_RC}' seen; exit $(sed -n 's/^{_RC}//p' seen)"
     )
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from hpcq.errors import UserError
 from hpcq.kernels import unknown_name
+from hpcq.nodelist import names_several
 from hpcq.sorting import natural
 from hpcq.store.database import Connection
 from hpcq.store.history import COUNTS, within
@@ -148,6 +149,8 @@ def node_rows(database: Connection, window: Window, cluster: str | None = None) 
     for test, members in _by_test(_series_medians(database, window, cluster)).items():
         reference = median([one.value for one in members])
         for one in members:
+            if names_several(one.server):
+                continue  # what a set of nodes ran together is no node's
             ends = ((test[0], one.client), (test[3][-1], one.server))
             for key, (_, other) in zip(ends, reversed(ends), strict=True):
                 counts[key] = counts.get(key, 0) + one.n
@@ -160,6 +163,8 @@ def node_rows(database: Connection, window: Window, cluster: str | None = None) 
         "SELECT cluster, node, verdict, node_id FROM v_nodes WHERE ?1 IS NULL OR cluster = ?1", (cluster,)
     ).fetchall():
         key = (str(row["cluster"]), str(row["node"]))
+        if names_several(key[1]):
+            continue
         level = median(levels[key]) if key in levels else None
         last = _last_measured(database, int(row["node_id"]))
         found.append(NodeRow(*key, row["verdict"], last, counts.get(key, 0), len(partners.get(key, ())), level))
