@@ -45,6 +45,8 @@ class Storm:
     said: list[str] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
     cancelled: bool = False
+    #: Whether a driver is at work: one that ended is resumed a minute later.
+    driving: bool = False
     #: The run has ended: what a seed drew for later does not happen, there is no driver to see it.
     ended: bool = False
     #: When the driver must have ended.
@@ -187,10 +189,12 @@ def play(folder: Path, seed: int, *kinds: str) -> Storm:
 
 def _to_the_end(storm: Storm) -> None:
     for _ in range(RESUMES_MAX):
+        storm.driving = True
         try:
             storm.site.drive()
             break
         except HpcqError as error:
+            storm.driving = False
             storm.said.append(f"  hpcq ended: {error.message}; resumed")
             storm.site.clock.sleep(60)
     else:
@@ -276,7 +280,7 @@ def _next_wave(storm: Storm, orders: Orders, words: str) -> None:
 
 def _is_refused(storm: Storm) -> None:
     link = storm.site.run.journal("sim").with_name("journal.jsonl.writer")
-    if not link.is_symlink() or str(link.readlink()).startswith("head2/"):
+    if not storm.driving or (link.is_symlink() and str(link.readlink()).startswith("head2/")):
         storm.said.append("  there is no living driver that has the run")
         return
     with _another_head():
