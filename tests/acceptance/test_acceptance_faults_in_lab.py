@@ -1,9 +1,14 @@
-"""Faults that once passed acceptance, on a real Slurm: an MTU black hole, a wrong MTU, everything slower."""
+"""Faults that once passed acceptance, on a real Slurm.
+
+An MTU black hole, a wrong MTU, everything slower, slow one way only, slow in one run only.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +33,9 @@ BLACK_HOLE = (
     "nft add table inet hole && nft add chain inet hole out '{ type filter hook output priority 0; }'"
     " && nft add rule inet hole out meta length gt 1400 drop"
 )
+#: Only what n02 sends is slow: it is bad as a client and fine as a server.
+ONE_WAY = "tc qdisc replace dev eth0 root tbf rate 15mbit burst 16000 latency 50ms"
+SPEED_AGAIN = "tc qdisc replace dev eth0 root tbf rate 50mbit burst 16000 latency 50ms"
 MENDED = "nft delete table inet hole; ip link set eth0 mtu 1500"
 
 
@@ -58,6 +66,12 @@ def accept(desk: Desk) -> dict[str, Any]:
 def at_fault(cluster: dict[str, Any]) -> set[str]:
     judged = [*cluster["clusters"], *cluster["nodes"], *cluster["links"], *cluster["groups"]]
     return {one["name"].removeprefix("alpha-") for one in judged if one["verdict"] in {"failed", "degraded"}}
+
+
+def drained(cluster: dict[str, Any]) -> set[str]:
+    """The nodes that a printed command would drain."""
+    commands = [str(line["command"]) for line in cluster["commands"] if "state=drain" in str(line["command"])]
+    return {command.partition("nodename=")[2].split()[0] for command in commands}
 
 
 def reason_of(cluster: dict[str, Any], name: str) -> str:
@@ -100,3 +114,38 @@ def test_everything_slower_is_said_of_the_cluster(lab6: RunningLab, tmp_path: Pa
     assert at_fault(found) == {"alpha"}
     assert "slower since run" in found["clusters"][0]["reason"]
     assert found["commands"] == []
+
+
+def test_a_node_that_is_slow_one_way_only_fails(lab6: RunningLab, tmp_path: Path) -> None:
+    desk = desk_with_baseline(tmp_path, lab6)
+    lab6.exec("alpha/n02", "sh", "-c", ONE_WAY)
+    try:
+        found = accept(desk)
+    finally:
+        lab6.exec("alpha/n02", "sh", "-c", SPEED_AGAIN)
+    assert at_fault(found) == {"n02"}
+    assert drained(found) <= {"alpha-n02"}
+
+
+def test_slow_in_one_run_and_fine_in_the_next_is_watched(lab6: RunningLab, tmp_path: Path) -> None:
+    desk = desk_with_baseline(tmp_path, lab6)
+    known = len(list(desk.folder.glob("runs/*/run.json")))
+    lab6.exec("alpha/n02", "sh", "-c", ONE_WAY)
+
+    def mend_before_the_second_run() -> None:
+        give_up = time.monotonic() + 500
+        while len(list(desk.folder.glob("runs/*/run.json"))) < known + 2 and time.monotonic() < give_up:
+            time.sleep(0.1)
+        lab6.exec("alpha/n02", "sh", "-c", SPEED_AGAIN)
+
+    mending = threading.Thread(target=mend_before_the_second_run)
+    mending.start()
+    try:
+        found = accept(desk)
+    finally:
+        mending.join()
+    assert len(found["runs"]) > 1
+    assert at_fault(found) == set()
+    assert [one["verdict"] for one in found["nodes"] if one["name"] == "alpha-n02"] == ["inconclusive"], found["nodes"]
+    assert "bad in one run and fine in another" in reason_of(found, "n02")
+    assert drained(found) == set()

@@ -18,7 +18,10 @@ PINGPONG = (
     "{kernel: tcp_pingpong, parameters: {duration_s: 50ms, warmup_s: 0}, matrix: {message_bytes: [1, 1KiB]}}",
     "{kernel: udp_stream, parameters: {duration_s: 50ms, warmup_s: 0, message_bytes: 1400, rate_bps: 20mbit}}",
 )
-OWN_KERNELS = {"tcp_stream", "tcp_pingpong", "udp_stream", "udp_pingpong", "mpi_pingpong"}
+OWN_KERNELS = {
+    *("tcp_stream", "tcp_pingpong", "udp_stream", "udp_pingpong", "tcp_connect", "udp_oneway"),
+    *("mpi_pingpong", "mpi_pingping", "mpi_stream", "mpi_collective"),
+}
 #: The kernel ends with exit code 4: no machine has that CPU.
 REFUSED = "{kernel: tcp_stream, parameters: {duration_s: 50ms, client_cpu_index: 8191}}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import os
 import select
@@ -17,7 +18,7 @@ from typing import Any
 import pytest
 
 from tests.kernels.control_peer import ControlPeer
-from tests.kernels.kernel_namespaces import joined, wired
+from tests.kernels.kernel_namespaces import inside, joined, namespace_of, wired
 from tests.kernels.kernel_programs import LIMIT_S, Programs, Server
 
 pytestmark = pytest.mark.lab
@@ -177,6 +178,21 @@ def test_fragments_are_said(programs: Programs, tmp_path: Path) -> None:
         assert said(message_bytes=1472) == (0, set())
         assert said(message_bytes=1473) == (0, {"fragments"})
         assert said(message_bytes=1473, do_not_fragment="true")[0] == 4  # EMSGSIZE, and nothing is measured
+
+
+def test_a_path_that_falls_silent_has_no_rate_of_its_first_second(programs: Programs, tmp_path: Path) -> None:
+    """From then on the receiver gives up every fragment, as when those of lost datagrams fill its memory."""
+    with joined(tmp_path) as pair, pair.serving(programs.net) as place:
+        options = ["--message_bytes", "4096", "--rate_bps", "1e7", "--duration_s", "4", "--warmup_s", "0"]
+        words = [str(programs.net), "udp_stream", *place, *options]
+        command = ["ip", "netns", "exec", namespace_of("client"), *words]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as client:
+            time.sleep(1.5)
+            inside("server", "sysctl", "-qw", "net.ipv4.ipfrag_low_thresh=0", "net.ipv4.ipfrag_high_thresh=0")
+            said, _ = client.communicate(timeout=LIMIT_S)
+    metrics = json.loads(said)["metrics"]
+    assert metrics["lost_ratio"] > 0.3
+    assert metrics["throughput_bps"] == pytest.approx(metrics["received_count"] * 4096 * 8 / 4, rel=0.1)
 
 
 def test_cpu_time_ends_with_the_stop(programs: Programs, tmp_path: Path) -> None:

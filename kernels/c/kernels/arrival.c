@@ -63,3 +63,9 @@ ssize_t arrivals_receive(const struct arrivals *arrivals, int descriptor, void *
     errno = error;
     return got;
 }
+
+double arrivals_span_ns(uint64_t first_ns, uint64_t last_ns, uint64_t stop_ns, bool lost)
+{
+    bool silent = lost && stop_ns > last_ns && stop_ns - last_ns > (stop_ns - first_ns) / 10;
+    return (double)((silent ? stop_ns : last_ns) - first_ns);
+}

@@ -19,5 +19,8 @@ uint64_t arrivals_stamp(const struct arrivals *arrivals, struct msghdr *message,
 /* As recv(); *stamp_ns is the arrival of the datagram, or of the last segment of these bytes, else *now_ns. */
 ssize_t arrivals_receive(const struct arrivals *arrivals, int descriptor, void *buffer, size_t bytes, int flags,
                          uint64_t *now_ns, uint64_t *stamp_ns);
+/* What a stream's rate is divided by: from the first arrival to the last. Where something was lost and nothing came in
+ * the last tenth before the stop, that silence is the path's, not the sender's, and belongs to the time. */
+double arrivals_span_ns(uint64_t first_ns, uint64_t last_ns, uint64_t stop_ns, bool lost);
 
 #endif

@@ -10,9 +10,8 @@
 #include <unistd.h>
 
 static const double block_limit_s = 0.02;
-static const uint64_t debt_limit_ns =
-    10000000;                        /* a sender that was held up longer does not make up for it in a burst */
-static const double never_ns = 1e18; /* some 30 years */
+static const uint64_t debt_limit_ns = 10000000; /* held up longer, a sender does not make up for it in a burst */
+static const double never_ns = 1e18;            /* some 30 years */
 
 static const char *const pacings[] = {"sleep", "spin", NULL};
 enum { PACING_SPIN = 1 };
@@ -62,8 +61,8 @@ struct udp_stream_metrics {
 
 static const struct metric_row metric_rows[] = {
     WAY_ROW("throughput_bps", way.throughput_bps, BETTER_HIGHER,
-            "payload bits per second at the receiver, each datagram once, from its first arrival to its last (as the "
-            "kernel stamped them)"),
+            "payload bits per second at the receiver, each datagram once, from its first arrival to its last as the "
+            "kernel stamped them; to the stop where losses left the last tenth before it silent"),
     WAY_ROW("sent_bps", way.sent_bps, BETTER_NONE, "payload bits per second that the sender's socket took"),
     WAY_ROW("sent_count", way.sent_count, BETTER_NONE, "datagrams sent"),
     WAY_ROW("received_count", way.received_count, BETTER_NONE, "datagrams received, each once"),
@@ -339,7 +338,8 @@ static void udp_stream_report_receiver(struct run *run, struct udp_way *way)
         run_invalid(run, "fewer than two datagrams arrived of %.0f sent", sent);
         return;
     }
-    way->throughput_bps = (received - 1) * (double)state->bytes * 8e9 / (double)(state->last_ns - state->first_ns);
+    double span_ns = arrivals_span_ns(state->first_ns, state->last_ns, state->stop_ns, way->lost_count > 0);
+    way->throughput_bps = (received - 1) * (double)state->bytes * 8e9 / span_ns;
     if (state->transit_change_count && !state->packets.merged)
         way->jitter_ns = state->transit_change_sum_ns / (double)state->transit_change_count;
 }
