@@ -68,7 +68,7 @@ VALID_KERNELS = f"valid are {', '.join([*own_kernels(), *list_described()])}"
          "message_bytes: '64 sheep' is not a quantity in bytes: allowed are a number and one of " + SIZES, None),
         ("kernel: tcp_stream\n    parameters: {no_delay: maybe}", "no_delay: 'maybe': allowed are true and false", None),
         ("kernel: tcp_stream\n    parameters: {direction: up}",
-         "direction: 'up': allowed are client_to_server, server_to_client", None),
+         "direction: 'up': allowed are client_to_server, server_to_client, both", None),
         ("kernel: udp_stream\n    parameters: {message_bytes: 64KiB}",
          "message_bytes: '64KiB' (65536) is above udp_stream's maximum 65507", "use tcp_stream above 65507 bytes"),
         ("kernel: tcp_stream\n    matrix: {message_bytes: 7}", "message_bytes: 7: allowed is a list", None),

@@ -86,17 +86,17 @@ def test_an_option_that_a_later_version_adds_does_not_split_history(
     for path in assets.kernel_descriptions().glob("*.json"):
         description = json.loads(path.read_text())
         for kernel in description["kernels"]:
-            new = {"name": "zero_copy", "type": "boolean", "unit": None, "default": False}
+            new = {"name": "no_such_yet", "type": "boolean", "unit": None, "default": False}
             kernel["options"].append(new | {"minimum": None, "maximum": None, "choices": None, "help": ""})
         (described / path.name).write_text(json.dumps(description))
     monkeypatch.setattr(assets, "kernel_descriptions", lambda: described)
     later = next_run(builder, 22)
     later.everything()
     load(database, later)
-    assert "zero_copy" in later.planned(1)[1]
+    assert "no_such_yet" in later.planned(1)[1]
     assert series_count(database) == 4
-    assert ask(database, "SELECT count(*) FROM v_parameters WHERE parameter = 'zero_copy' AND value = 'false'") == [12]
-    using = next_run(builder, 23, tests=(("tcp_stream", {"message_bytes": 65536, "zero_copy": True}),))
+    assert ask(database, "SELECT count(*) FROM v_parameters WHERE parameter = 'no_such_yet' AND value = 'false'") == [12]
+    using = next_run(builder, 23, tests=(("tcp_stream", {"message_bytes": 65536, "no_such_yet": True}),))
     using.everything()
     load(database, using)
     assert series_count(database) == 6

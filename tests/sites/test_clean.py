@@ -124,7 +124,7 @@ def test_without_a_word_in_the_cluster_file_nothing_is_removed(tmp_path: Path) -
 
 def test_a_new_run_removes_old_ones_and_says_so(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
-    campaign: Any = SimpleNamespace(tests=())
+    campaign: Any = SimpleNamespace(tests=(), toolchains=())
     monkeypatch.setattr(stages, "place", lambda *_: replace(cluster.site.place, campaign=campaign))
     monkeypatch.setattr(stages, "clean_by_age", lambda _cluster, _scheduler, runs: f"in {runs.name}")
     for name in ("refuse_where_forbidden", "check_description", "write_build"):

@@ -36,11 +36,15 @@ def utc(seconds: float) -> str:
     return (START + dt.timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-@functools.cache
 def described_kernels() -> dict[str, dict[str, Any]]:
     """The kernels by name as they describe themselves, each with its program."""
+    return _described_in(assets.kernel_descriptions())
+
+
+@functools.cache
+def _described_in(folder: Path) -> dict[str, dict[str, Any]]:
     found = {}
-    for path in sorted(assets.kernel_descriptions().glob("*.json")):
+    for path in sorted(folder.glob("*.json")):
         description = json.loads(path.read_text("utf-8"))
         for kernel in description["kernels"]:
             found[kernel["name"]] = {**kernel, "program": description["program"]}
