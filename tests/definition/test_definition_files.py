@@ -187,7 +187,9 @@ def test_the_demo_is_short_and_runs_every_kernel(monkeypatch: pytest.MonkeyPatch
     from hpcq.kernels import expected_s, kernels
 
     demo = read_campaign(REPOSITORY / "campaigns/demo.yaml")
-    assert {test.kernel for test in demo.tests} >= {name for name, one in kernels().items() if one.program in {"hpcq-net", "hpcq-mpi"}}
+    assert {test.kernel for test in demo.tests} >= {
+        name for name, one in kernels().items() if one.program in {"hpcq-net", "hpcq-mpi"}
+    }
     assert demo.repetition_count * sum(expected_s(test.parameters) for test in demo.tests) < 10
     local = read_cluster(REPOSITORY / "campaigns/clusters/local.yaml")
     assert local.nodes == ("local-a", "local-b")
