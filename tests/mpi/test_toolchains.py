@@ -13,10 +13,8 @@ from hpcq.definition.files.cluster import read_cluster
 from hpcq.definition.model import Campaign, Cluster
 from hpcq.errors import UserError
 from hpcq.planning.make_plan import make_plan
-from hpcq.render import render
-from hpcq.runner.queue.jobs import all_steps, make_job, site_context
+from hpcq.runner.queue.jobs import all_steps, make_job, write_job
 from hpcq.runner.site.toolchains import with_toolchain
-from hpcq.scheduler.kinds import describe
 from hpcq.scheduler.types import NodeCondition, NodeState
 from hpcq.store.read.toolchains import compared, level
 
@@ -87,7 +85,8 @@ def test_a_script_starts_each_test_as_its_toolchain_says(tmp_path: Path) -> None
     nodes = [NodeState(f"n{number}", NodeCondition.IDLE, "idle", ("main",)) for number in (1, 2)]
     plan = make_plan(campaign(tmp_path), site, nodes, "c-20260101T000000Z-00ff", 1)
     job = make_job(plan, 0, 1, all_steps(plan, 0))
-    script = render(describe("slurm").head_template, {"job": job, **site_context(site, "/r"), "folder": "/r/j"})
+    write_job(job, site, "/r", tmp_path / "job")
+    script = (tmp_path / "job" / "job.sh").read_text()
     subprocess.run(["bash", "-n"], input=script, text=True, check=True)
     assert script.count('with_gcc_openmpi 30 "$ROOT"/toolchains/gcc-openmpi/bin/hpcq-mpi mpi_ping') == 2 * 3
     assert script.count('with_clang_mpich 30 "$ROOT"/toolchains/clang-mpich/bin/hpcq-mpi mpi_ping') == 2 * 3

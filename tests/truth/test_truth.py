@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,13 @@ from tests.kernels.kernel_namespaces import inside, joined, namespace_of, wired
 from tests.kernels.kernel_programs import LIMIT_S, Programs, Server
 
 pytestmark = pytest.mark.lab
+
+
+def on_the_clock(test: Callable[..., None]) -> Callable[..., None]:
+    """Mark a test that holds a rate or a time against the line's: it wants the machine for itself."""
+    marked: Callable[..., None] = pytest.mark.quiet(pytest.mark.real_time(test))
+    return marked
+
 
 HOGS = 3
 REQUEST = """request
@@ -130,6 +137,7 @@ def _warnings_after(server: Server, pause_s: float) -> set[str]:
     return {line.split(" ")[0].removeprefix("warning.") for line in report if line.startswith("warning.")}
 
 
+@on_the_clock
 def test_slow_start_inside_the_measurement_is_said(programs: Programs, tmp_path: Path) -> None:
     with wired(tmp_path, delay_s=0.05, rate_bps=2e8) as pair:
         cold = pair.run(programs.net, "tcp_stream", duration_s=3, warmup_s=0).line
@@ -143,6 +151,7 @@ def test_slow_start_inside_the_measurement_is_said(programs: Programs, tmp_path:
     assert sum(series) / len(series) == pytest.approx(cold["metrics"]["throughput_bps"], rel=0.1)
 
 
+@on_the_clock
 def test_a_reply_after_its_time_is_late_and_stays_among_the_round_trips(programs: Programs, tmp_path: Path) -> None:
     """Every reply needs 10 ms and may take 2: none is in time, and the time-out is exact to well below a tick."""
     with wired(tmp_path, delay_s=0.005, rate_bps=1e9) as pair:
@@ -218,6 +227,7 @@ def test_the_clocks_own_cost_is_told(server: Server) -> None:
         assert 1 < metrics["clock_read_ns"] < metrics["round_trip_min_ns"]
 
 
+@on_the_clock
 @pytest.mark.parametrize(("rate_bps", "delay_s"), [(1e7, 0.001), (1e8, 0.01), (3e8, 0.002)])
 def test_rate_and_round_trip_are_those_of_the_line(programs: Programs, tmp_path: Path, rate_bps: float, delay_s: float) -> None:
     """Within 3 % in bytes of IP, and 5 %."""
@@ -230,6 +240,7 @@ def test_rate_and_round_trip_are_those_of_the_line(programs: Programs, tmp_path:
     assert trip_ns == pytest.approx((2 * delay_s + frames_s) * 1e9, rel=0.05, abs=300e3)
 
 
+@on_the_clock
 @pytest.mark.parametrize("loss_ratio", [0.004, 0.03])
 def test_loss_is_that_of_the_line(programs: Programs, tmp_path: Path, loss_ratio: float) -> None:
     """Within the binomial interval (four standard deviations)."""
@@ -240,6 +251,7 @@ def test_loss_is_that_of_the_line(programs: Programs, tmp_path: Path, loss_ratio
     assert abs(lost - expected) < 4 * math.sqrt(expected * (1 - loss_ratio))
 
 
+@on_the_clock
 def test_flows_add_up_and_are_fair(programs: Programs, tmp_path: Path) -> None:
     """A window of 32 KiB per round trip of 20 ms: four flows bring four times as much, each its quarter."""
     with wired(tmp_path, delay_s=0.01, rate_bps=3e8) as pair:
@@ -250,6 +262,7 @@ def test_flows_add_up_and_are_fair(programs: Programs, tmp_path: Path) -> None:
     assert "flow_fairness_ratio" not in one
 
 
+@on_the_clock
 @pytest.mark.parametrize("direction", ["client_to_server", "server_to_client"])
 def test_many_flows_fill_the_line_and_no_more(programs: Programs, tmp_path: Path, direction: str) -> None:
     with wired(tmp_path, delay_s=0.002, rate_bps=1e8) as pair:

@@ -172,7 +172,9 @@ def write_folder(folder: Path, described: Mapping[str, Any], script: str) -> Non
 
 
 def _context(job: Job, cluster: Cluster, root: str) -> dict[str, Any]:
-    return {"job": job, **site_context(cluster, root), "folder": f"{root}/{job.folder}"}
+    used = {name: cluster.toolchains[name] for name in sorted({step.toolchain for step in job.steps} - {""})}
+    launches = {name: {"launch": counted(one.mpi.launch), "modules": one.modules} for name, one in used.items()}
+    return {"job": job, **site_context(cluster, root), "toolchains": launches, "folder": f"{root}/{job.folder}"}
 
 
 def site_context(cluster: Cluster, root: str) -> dict[str, Any]:
@@ -191,9 +193,7 @@ def site_context(cluster: Cluster, root: str) -> dict[str, Any]:
         "start_within_s": cluster.start_within_s,
         "launcher": cluster.launcher,
         "mpi_launch": counted(cluster.mpi.launch) if cluster.mpi else ("false",),
-        "toolchains": {
-            name: {"launch": counted(one.mpi.launch), "modules": one.modules} for name, one in cluster.toolchains.items()
-        },
+        "toolchains": {},
     }
 
 
