@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from hpcq.cli.main import run as hpcq
-from hpcq.errors import SchedulerError, TransportError
+from hpcq.errors import HpcqError, SchedulerError, TransportError
 from hpcq.runner import stages
 from hpcq.runner.site.cleaning import clean_by_age, remove, run_folders
 from hpcq.scheduler.types import JobState
@@ -85,6 +85,24 @@ def test_what_is_removed_is_that_and_nothing_else(cluster: Cluster) -> None:
     assert {path.name for path in cluster.base.iterdir()} == {LIVE, UNENDED, UNKNOWN, YOUNG} | {
         one.name for one in cluster.others
     }
+
+
+@pytest.mark.parametrize("name", ["STORAGE/BASE CLUSTER", "it's $(here)"])
+def test_a_work_directory_may_have_any_name(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir(parents=True)
+    cluster = Cluster(tmp_path / name)
+    assert cluster.look()[ENDED] == ""
+    clean_by_age(cluster.site.cluster, cluster.site.scheduler, cluster.runs)
+    assert not (cluster.base / ENDED).exists()
+    assert (cluster.base / LIVE).exists()
+
+
+def test_a_work_directory_that_cannot_be_listed_is_an_error_and_none_is_none(cluster: Cluster) -> None:
+    cluster.base.rename(cluster.base.with_name("elsewhere"))
+    assert cluster.look() == {}
+    cluster.base.write_text("no folder")
+    with pytest.raises(HpcqError, match="cannot be listed"):
+        cluster.look()
 
 
 def test_a_link_in_place_of_a_run_is_not_followed(cluster: Cluster, tmp_path: Path) -> None:

@@ -30,14 +30,15 @@ from hpcq.units import utc_text
 _RUN_ID = re.compile(r".+-\d{8}T\d{6}Z-[0-9a-f]{4}")
 #: How old a folder must be where neither the cluster file nor a person says so.
 KEPT_S = 30 * 86400.0
-#: Prints the cluster's time, then of each run that began before AGE seconds: mark, run, last change, KiB, and the tags of
+#: Prints the cluster's time, then of each run that began $age seconds ago: mark, run, last change, KiB, and the tags of
 #: its jobs without an exit file. Only folders of this user that hold a run's secret are listed; it follows no link.
 _LIST = r"""
 now=$(date +%s); echo "$now"
-before=$(date -u -d "@$((now - AGE))" +%Y%m%dT%H%M%SZ)
-cd -- BASE 2>/dev/null || exit 0
+before=$(date -u -d "@$((now - age))" +%Y%m%dT%H%M%SZ)
+[ -e "$base" ] || exit 0 # nothing ran here yet
+cd -- "$base" || exit 1
 for run in */; do
-    run=${run%/}; one=$run/CLUSTER; began=${run%-*}
+    run=${run%/}; one=$run/$cluster; began=${run%-*}
     [ "${began##*-}" \< "$before" ] || continue
     [ ! -L "$run" ] && [ ! -L "$one" ] && [ -O "$one" ] && [ -f "$one/secret" ] || continue
     newest=$(find "$one" -xdev -printf '%T@\n' | sort -n | tail -n 1)
@@ -48,10 +49,10 @@ for run in */; do
 done
 """
 _REMOVE = r"""
-cd -- BASE || exit 1
+cd -- "$base" || exit 1
 remove() {
-    [ ! -L "$1" ] && [ -O "$1/CLUSTER" ] && [ -f "$1/CLUSTER/secret" ] || { echo "$1: no run folder any more" >&2; return 1; }
-    mv -T -- "$1/CLUSTER" "$1/.removed.$$" && rm -rf -- "$1/.removed.$$" && { rmdir -- "$1" 2>/dev/null || true; }
+    [ ! -L "$1" ] && [ -O "$1/$cluster" ] && [ -f "$1/$cluster/secret" ] || { echo "$1: no run folder any more" >&2; return 1; }
+    mv -T -- "$1/$cluster" "$1/.removed.$$" && rm -rf -- "$1/.removed.$$" && { rmdir -- "$1" 2>/dev/null || true; }
 }
 failed=0
 """
@@ -92,7 +93,7 @@ def run_folders(
     """
     if cluster.work_directory is None:
         return []
-    done = scheduler.transport.sh(_filled(_LIST, cluster).replace("AGE", f"{older_than_s:.0f}"), timeout_s=600)
+    done = scheduler.transport.sh(_named(cluster) + f"age={older_than_s:.0f}\n" + _LIST, timeout_s=600)
     if done.returncode != 0:
         raise HpcqError(f"{cluster.name}: {work_base(cluster)}: cannot be listed: {done.stderr.strip()}")
     now_s, _, listing = done.text.partition("\n")
@@ -111,7 +112,7 @@ def remove(cluster: Cluster, scheduler: Scheduler, old: Sequence[OldRun]) -> lis
     if not going:
         return list(old)
     lines = [f"remove {quote(one.run_id)} || failed=1" for one in going]
-    script = _filled(_REMOVE, cluster) + "\n".join([*lines, "exit $failed"])
+    script = _named(cluster) + _REMOVE + "\n".join([*lines, "exit $failed"])
     done = scheduler.transport.sh(script, timeout_s=3600)
     if done.returncode != 0:
         raise HpcqError(f"{cluster.name}: {work_base(cluster)}: not all could be removed: {done.stderr.strip()}")
@@ -131,8 +132,9 @@ def clean_by_age(cluster: Cluster, scheduler: Scheduler, runs_folder: Path) -> s
     return f"removed {len(gone)} old run folders there: {names}" if gone else ""
 
 
-def _filled(script: str, cluster: Cluster) -> str:
-    return script.replace("BASE", quote(work_base(cluster))).replace("CLUSTER", cluster.name)
+def _named(cluster: Cluster) -> str:
+    """Return what the scripts read: names go in as variables, so that no path can be taken for a part of the script."""
+    return f"base={quote(work_base(cluster))}\ncluster={quote(cluster.name)}\n"
 
 
 def _read(cluster: Cluster, now_s: float, listing: str) -> tuple[list[OldRun], dict[str, list[str]]]:
