@@ -123,11 +123,12 @@ def _work_directory(cluster: Cluster, transport: Transport, scheduler: Scheduler
         return [CheckedItem("work directory", False, made.stderr.strip(), "work_directory must be writable by you")]
     mounted, _, options = made.text.partition("\n")
     items = [CheckedItem("work directory", True, f"{root}: {mounted.split()[0] if mounted.split() else ''}")]
-    there = f"cd {quote(root)} && cat head && echo {token} >node && uname -n || exit 1\n{_NODE_LOOK}"
+    look = _NODE_LOOK.replace("INTERFACE", quote(cluster.interface))
+    there = f"cd {quote(root)} && cat head && echo {token} >node && uname -n || exit 1\n{look}"
     holder = transport.sh(_LOCK_HELD.replace("ROOT", quote(root))).text.strip()
     told: dict[str, str] = {}
     try:
-        probed = scheduler.probe(there.replace("INTERFACE", quote(cluster.interface)))
+        probed = scheduler.probe(there)
         first, _, rest = probed.text.partition(_LOOK_MARK)
         told = dict(line.partition(" ")[::2] for line in rest.splitlines())
         answer = first.split()
