@@ -44,6 +44,13 @@ def children(pid: int) -> list[int]:
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
+def state(pid: int) -> str:
+    """The letter of a process's state, as S for one that waits; empty if there is no such process."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return ""
+
+
 def runs(pid: int) -> bool:
     """Whether there is such a process, and it has not ended."""
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):

@@ -16,7 +16,17 @@ from typing import Any
 
 import pytest
 
-from tests.kernels.kernel_programs import ENDLESS_S, LIMIT_S, Programs, children, runs, unreported, wait_for, write_secret
+from tests.kernels.kernel_programs import (
+    ENDLESS_S,
+    LIMIT_S,
+    Programs,
+    children,
+    runs,
+    state,
+    unreported,
+    wait_for,
+    write_secret,
+)
 
 Match = tuple[str, str, str]
 #: How an end says that the other is no more; which of the two is a matter of what it did at that moment.
@@ -165,12 +175,12 @@ def test_a_killed_agent_costs_its_own_pairs(programs: Programs, tmp_path: Path) 
 
 
 def test_an_agent_that_says_nothing_is_lost_after_its_ping(programs: Programs, tmp_path: Path) -> None:
-    """As when a node's power goes: nothing tells the other end."""
+    """As when a node's power goes: nothing tells the other end. A process that waits is past its first steps, and dies with its agent."""
     with tournament(programs, tmp_path, "abcd", SLOW_FIRST, ROUND, NEXT) as playing:
         playing.conduct()
         for node in "abcd":
             playing.agent(node)
-        wait_for(lambda: playing.measures("c") and children(playing.agents["d"].pid))
+        wait_for(lambda: playing.measures("c") and [state(pid) for pid in children(playing.agents["d"].pid)] == ["S"])
         playing.agents["d"].send_signal(signal.SIGSTOP)  # from here on it starts nobody and reaps nobody
         for pid in children(playing.agents["d"].pid):
             os.kill(pid, signal.SIGSTOP)

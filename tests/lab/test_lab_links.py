@@ -71,6 +71,8 @@ class TestTheLinks:
         assert lab.exec("alpha/n01", "nft", "list", "ruleset") == ""
         assert arrived_ratio(lab, "alpha/n01", "alpha/n04") == 1
 
+    @pytest.mark.quiet
+    @pytest.mark.real_time
     def test_the_wide_area_link_has_the_asked_delay(self, lab: RunningLab) -> None:
         lab.command("wan", "--delay", "1.45ms", "--rate", "400mbit", "--loss", "0")
         for _ in range(4):

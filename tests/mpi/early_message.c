@@ -1,4 +1,4 @@
-/* Preloaded before an MPI library: says that it is Open MPI 5, and how long after MPI_Init() the first message came. */
+/* Preloaded before an MPI library: says which library it is, and how long after MPI_Init() the first message came. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <mpi.h>

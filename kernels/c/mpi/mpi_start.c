@@ -7,7 +7,7 @@
 
 void mpi_start(int *argc, char ***argv)
 {
-    static const char needing[] = "Open MPI v5";
+    static const char needing[] = "Open MPI v";
     char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
     int length = 0;
     MPI_Init(argc, argv);
