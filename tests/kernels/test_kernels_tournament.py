@@ -175,7 +175,7 @@ def test_a_killed_agent_costs_its_own_pairs(programs: Programs, tmp_path: Path) 
 
 
 def test_an_agent_that_says_nothing_is_lost_after_its_ping(programs: Programs, tmp_path: Path) -> None:
-    """As when a node's power goes: nothing tells the other end. A process that waits is past its first steps, and dies with its agent."""
+    """As when a node's power goes: nothing tells the other end. What waits is past its start, and dies with its agent."""
     with tournament(programs, tmp_path, "abcd", SLOW_FIRST, ROUND, NEXT) as playing:
         playing.conduct()
         for node in "abcd":
