@@ -12,8 +12,6 @@ from pathlib import Path
 from tests.lab.driven_in_lab import Driven
 from tests.lab.lab_fixture import RunningLab
 
-#: sbatch comes later than the time-out of a wave of two jobs, 80 s.
-SBATCH_LATE_S = 90
 #: Longer than any of it takes.
 LONG_S = 500.0
 _PLACE = "/usr/local/storm"
@@ -194,7 +192,7 @@ def native_ids(driven: Driven) -> list[str]:
 def jobs_in_slurm(driven: Driven) -> list[str]:
     """The names of all jobs of the run that the controller has had, once per job; it remembers them for five minutes."""
     shown = driven.lab.exec(driven.cluster, "squeue", "--noheader", "--states=all", "--user=labuser", "--format=%j").split()
-    return sorted(name for name in shown if name.startswith(driven.run.run_id))
+    return sorted(name for name in shown if name.startswith(f"hpcq-{driven.run.run_id}-"))
 
 
 def measured_side_by_side(driven: Driven) -> list[str]:

@@ -19,7 +19,6 @@ from hpcq.runner.cancelling import cancel_run
 from tests import REPOSITORY
 from tests.faults.lab_troubles import (
     LONG_S,
-    SBATCH_LATE_S,
     ChangedLab,
     Trouble,
     jobs_in_slurm,
@@ -96,10 +95,11 @@ def test_sbatch_is_killed_after_acceptance(own: RunningLab, tmp_path: Path, trou
     assert len(jobs_in_slurm(driven)) == len(driven.plan.pairs)
 
 
-def test_sbatch_answers_after_90_s(own: RunningLab, tmp_path: Path, trouble: Trouble) -> None:
-    """The wave's time-out of 80 s passes before; what arrives after all measures nothing or counts, once."""
+@pytest.mark.parametrize("late_s", [90, 150])
+def test_sbatch_answers_late(own: RunningLab, tmp_path: Path, trouble: Trouble, late_s: int) -> None:
+    """Within the time-out of a wave of four jobs, 100 s, or after it: what arrives then measures nothing or counts, once."""
     driven = campaign(own, tmp_path)
-    trouble.sbatch(f'sleep {SBATCH_LATE_S}; exec /usr/bin/sbatch "$@"', times=1)
+    trouble.sbatch(f'sleep {late_s}; exec /usr/bin/sbatch "$@"', times=1)
     driven.finish(driven.start(), within_s=LONG_S)
     kept_its_promises(driven)
     assert trouble.hits() == 1
