@@ -9,10 +9,15 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from tests.local.desk import kill_session
 from tests.local.local_desk import LocalDesk
 
-TEST = "{kernel: tcp_pingpong, parameters: {message_bytes: 1, duration_s: 3, warmup_s: 0}}"
+pytestmark = pytest.mark.long
+
+#: It lasts for so long that the driver is killed before it ends, however slow this machine is.
+TEST = "{kernel: tcp_pingpong, parameters: {message_bytes: 1, duration_s: 15, warmup_s: 0}}"
 
 
 @dataclass(frozen=True, slots=True)
