@@ -29,7 +29,7 @@ def ended_at_s(site: FakeSite) -> float:
 @pytest.fixture
 def forgetful(site: FakeSite) -> FakeSite:
     """Two jobs, one behind the other, on a scheduler that forgets ended jobs."""
-    site = FakeSite(site.folder / "forgetful", pairs=QUEUED_BEHIND, keys="files_appear_within_s: 90")
+    site = FakeSite(site.folder / "forgetful", pairs=QUEUED_BEHIND, keys="files_appear_within_s: 90", attempts=1)
     site.scheduler.shown = forgets
     return site
 

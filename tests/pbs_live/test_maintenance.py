@@ -45,6 +45,9 @@ def live8(lab8: RunningLab, request: pytest.FixtureRequest) -> Live:
     made = Live(lab8, "beta", "labuser", request.param)
     made.switch_history()
     made.qmgr("unset server operators")
+    made.qmgr("set server managers = root@*")
+    if state(made, "n04")[0].startswith("down"):  # the story broke off before
+        made.lab.command("start-node", "beta/n04")
     made.at_rest()
     return made
 
