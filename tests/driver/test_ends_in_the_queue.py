@@ -85,8 +85,13 @@ def test_a_job_whose_script_has_ended_and_that_its_queue_shows_as_running_is_tol
         return never_learns(job, report)
 
     scheduler.shown = shown
+
+    def fail() -> None:
+        for job in scheduler.live():
+            scheduler.end(job, JobState.FAILED)
+
     if not measured:
-        site.at(30, lambda: [scheduler.end(job, JobState.FAILED) for job in scheduler.live()])
+        site.at(30, fail)
     assert ended_at_s(site) < 60 + 4 * 20
     assert sorted(site.ends()) == [(job, "completed" if measured else "failed") for job in ("j00001", "j00002")]
     assert told[0] >= (60 if measured else 30) + 20, "not before a grace period"

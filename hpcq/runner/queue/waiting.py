@@ -161,7 +161,7 @@ class LastFiles:
 class EndedScripts:
     """Running jobs whose script has ended: their scheduler never learned of it, and they would hold their nodes on."""
 
-    _LOOK_LEAST_S = 10.0
+    _LOOK_LEAST_S = 5.0
 
     def __init__(self, files: AttemptFiles, record: Record[Any], pace: Pace, clock: Clock) -> None:
         self._files, self._record, self._pace, self._clock = files, record, pace, clock
@@ -183,6 +183,6 @@ class EndedScripts:
             if one.tag not in self.told:
                 self.told.add(one.tag)
                 waited_s = now - self._since[one.tag]
-                words = f"its script ended {waited_s:.0f} s ago and more, and its queue still shows it as running"
+                words = f"its script ended at least {waited_s:.0f} s ago, and its queue still shows it as running"
                 self._record.say(f"{one.job_id} ({one.native_id}): {words}; hpcq orders its end")
         return due
