@@ -32,7 +32,8 @@ def test_a_run_that_is_cancelled_while_the_server_is_away_loses_no_job(tmp_path:
         desk = desk_at(tmp_path)
         desk.campaign(SLOW)
         with desk.running(["-m", "hpcq", "run", "try.yaml"]) as driver:
-            desk.wait_for(lambda: {"R", "Q"} <= {state[-1] for state in pbs.control()["states"]})
+            desk.wait_for(lambda: [event["event"] for event in desk.events("tiny")].count("submitted") == 6)
+            assert {state[-1] for state in pbs.control()["states"]} == {"R", "Q"}
             pbs.control(set={"down": -1})
             (desk.run_folder / "cancel").touch()
             desk.wait_for(lambda: "cannot connect to server" in said(desk))
@@ -40,7 +41,7 @@ def test_a_run_that_is_cancelled_while_the_server_is_away_loses_no_job(tmp_path:
             driver.wait(timeout=60)
         assert pbs.control()["states"] == {}
     found = ends(desk)
-    assert len(found) > 2, found
+    assert len(found) == 6, found
     assert {outcome for outcome, _ in found} == {"cancelled"}, found
     assert "cancelled by hpcq cancel" in {reason for _, reason in found}
 
