@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 FUZZ_S ?= 1800
 PYTEST := $(BIN)/python -m pytest
+unexport PYTHONDONTWRITEBYTECODE # a program that compiles all its modules at each start takes three times as long to begin
 
 .PHONY: help setup demo test test-fast test-lab test-long fuzz mutants check format describe docs bench bench-kernels lock clean
 
