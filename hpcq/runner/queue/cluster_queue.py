@@ -27,7 +27,7 @@ from hpcq.runner.queue.outcome import AttemptOutcome, Left, end_of
 from hpcq.runner.queue.record import Record
 from hpcq.runner.queue.refusals import Refusals
 from hpcq.runner.queue.reservations import Held
-from hpcq.runner.queue.waiting import Silence, StandingStill
+from hpcq.runner.queue.waiting import PoweredDown, Silence, StandingStill
 from hpcq.runner.queue.yield_policy import RetryLater, YieldPolicy
 from hpcq.runner.site.place import Place
 from hpcq.scheduler.types import JobReport, JobState, QueueQuery, QueueSnapshot, Submission
@@ -78,6 +78,7 @@ class ClusterQueue:
         self._cancelled_s = -math.inf
         self._silence = Silence(record, self.pace, self.clock, f"{self.cluster.name}: " if side else "")
         self._standing = StandingStill(record)
+        self._powered_down = PoweredDown(record, self.clock, self.cluster.name)
         self._remembered_since: dict[str, float] = {}
         self._ended_since: dict[str, float] = {}
         #: Running jobs that hpcq asked to end after the current test.
@@ -139,6 +140,8 @@ class ClusterQueue:
         begun_s = self.clock.now_s()
         snapshot = self.scheduler.look(question)
         self.pace.answered(self.clock.now_s() - begun_s)
+        if snapshot.nodes is not None:
+            self._powered_down.look(snapshot.nodes)
         return snapshot
 
     def shut(self) -> str | None:
