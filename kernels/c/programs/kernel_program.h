@@ -1,4 +1,5 @@
-/* What the kernel `program` knows of one measurement: for those who start foreign programs (kernel_program.c, rank.c). */
+/* What the kernel `program` knows of one measurement: for those who start foreign programs (kernel_program.c, rank.c).
+ */
 #ifndef HPCQ_KERNEL_PROGRAM_H
 #define HPCQ_KERNEL_PROGRAM_H
 

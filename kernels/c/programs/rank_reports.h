@@ -18,7 +18,7 @@ void rank_reports_end(struct rank_reports *reports);
 void rank_reports_take(struct rank_reports *reports, struct run *run);
 /* The first rank gives up: the others end their programs too, though no launcher tells them. */
 void rank_reports_end_all(const struct rank_reports *reports);
-bool rank_reports_told_to_end(const char *prefix); /* at the others */
+bool rank_reports_told_to_end(const char *prefix);            /* at the others */
 int rank_reports_missing(const struct rank_reports *reports); /* the first rank without a report; 0: none */
 /* Whether the ends say that they are one machine. */
 bool rank_reports_same_host(const struct run *run);
