@@ -1,6 +1,14 @@
 """What every test may use: the lab and the built kernels, for the whole session. And which files come first."""
 
+import os
+import sys
+
 import pytest
+
+#: Tests start hpcq, Snakemake and the lab's program hundreds of times, and each worker of a run reads all test modules: where
+#: the environment forbids Python to keep what it compiled, that alone takes minutes.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 pytest_plugins = ["tests.lab.lab_fixture", "tests.kernels.kernel_programs"]
 

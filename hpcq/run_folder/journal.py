@@ -42,6 +42,7 @@ class EventName(StrEnum):
     WITHDRAW = "withdraw"
     CANCEL = "cancel"
     WAITING = "waiting"
+    POWERED_DOWN = "powered_down"
     ESTIMATE = "estimate"
     MET = "met"
     WAYS = "ways"
@@ -63,6 +64,7 @@ _FIELDS: dict[EventName, frozenset[str]] = {
     EventName.WITHDRAW: frozenset({"tag", "reason"}),
     EventName.CANCEL: frozenset({"reason"}),
     EventName.WAITING: frozenset({"reason"}),
+    EventName.POWERED_DOWN: frozenset({"cluster", "nodes"}),
     # Of links only: expected starts, addresses, open directions, what the driver ended and why.
     EventName.ESTIMATE: frozenset({"job_id", "attempt_no", "wait_s"}),
     EventName.MET: frozenset({"job_id", "attempt_no", "addresses"}),

@@ -106,6 +106,8 @@ class JournalState:
         self.cancelled = ""
         #: What the run waits for, since when and until when; empty if it does not wait.
         self.waiting = ""
+        #: Nodes that were switched off when a driver last looked, folded, and since when it has seen them so; by cluster.
+        self.powered_down: dict[str, tuple[list[str], str]] = {}
         self.opened_utc: str | None = None
         self.closed_utc: str | None = None
         #: When a poll first showed a running job.
@@ -133,6 +135,8 @@ class JournalState:
                 self.cancelled = event["reason"]
             case "waiting":
                 self.waiting = event["reason"]
+            case "powered_down":
+                self.powered_down[event["cluster"]] = event["nodes"], event.get("utc", "")
             case _:
                 attempt = self.attempts.get(event.get("tag", ""))
                 if attempt is not None:

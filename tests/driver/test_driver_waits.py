@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from hpcq.cli.run.progress import print_status
 from hpcq.errors import SchedulerError, TransportError
 from hpcq.runner.cancelling import still_there
+from hpcq.runner.live import status_of
 from hpcq.scheduler.types import JobReport, JobState, NodeCondition, QueueQuery, QueueSnapshot, Submission
 from tests.driver.fake_site import FakeJob, FakeSite
 from tests.driver.test_driver_on_a_fake_site import site
@@ -100,6 +102,23 @@ def test_a_suspended_job_is_said_to_stand_still_until_it_goes_on(site: FakeSite)
     waits = [event["reason"] for event in site.drive() if event["event"] == "waiting"]
     assert waits == ["j00001 (101) suspended", ""]
     assert "sim: j00001 (101) suspended" in site.said
+
+
+def test_nodes_that_are_powered_down_are_named_by_status_until_they_are_up(
+    site: FakeSite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site = FakeSite(site.folder / "x", pairs=(("n1", "n2"),), keys="patience_s: 300")
+    off = (NodeCondition.POWERED_DOWN, "idle~")
+    site.scheduler.node_states.update(n1=off, n4=off)
+    site.cluster = replace(site.cluster, reboot_within_s=600.0)
+    site.at(150, lambda: site.scheduler.node_states.pop("n1"))
+    events = site.drive()
+    assert site.ends() == [("j00001", "completed")]
+    assert [one["nodes"] for one in events if one["event"] == "powered_down"] == [["n[1,4]"], ["n4"]]
+    assert "sim: 2 nodes of sim powered down (n[1,4]); hpcq uses none of them and wakes none" in site.said
+    assert any("n1 powered down (idle~)" in text for text in site.said), "what it waits for, in plain words"
+    print_status(status_of(site.run))
+    assert "sim: 1 node of sim powered down (n4); hpcq uses none of them and wakes none (seen " in capsys.readouterr().err
 
 
 def test_a_slow_answer_slows_the_driver_down(site: FakeSite) -> None:

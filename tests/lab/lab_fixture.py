@@ -95,6 +95,10 @@ class RunningLab:
 
     def at_rest(self, *clusters: str) -> None:
         """Put clusters right before a test begins: what one test left, the next one must not plan around."""
+        for found in self.status()["clusters"]:
+            for machine in found["machines"]:
+                if found["name"] in clusters and machine["pid"] is None:  # a test cut its power
+                    self.command("start-node", f"{found['name']}/{machine['name']}")
         for cluster in clusters:
             self.exec(cluster, "sh", "-c", AT_REST)
 

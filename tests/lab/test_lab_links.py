@@ -3,10 +3,10 @@
 import json
 import os
 import signal
-import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -21,7 +21,6 @@ from tests.lab.test_lab import (
     descendants,
     host_view,
     namespaces,
-    round_trips_us,
     steady_bps,
     throughput_bps,
     wait_until,
@@ -31,11 +30,15 @@ pytestmark = [pytest.mark.lab]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def power_cut(lab: RunningLab) -> float:
-    """One node of beta loses its power before the first test; the last tests ask what Slurm made of it."""
+def power_cut(lab: RunningLab) -> Iterator[float]:
+    """One node of beta loses its power before the first test; the last tests ask what Slurm made of it.
+
+    Whichever tests are chosen and whatever they do, the lab is given back with all its nodes.
+    """
     lab.at_rest("alpha", "beta")
     lab.command("kill-node", "beta/n04")
-    return time.monotonic()
+    yield time.monotonic()
+    lab.at_rest("beta")
 
 
 class TestTheLinks:
@@ -70,19 +73,6 @@ class TestTheLinks:
         lab.command("mend", "alpha")
         assert lab.exec("alpha/n01", "nft", "list", "ruleset") == ""
         assert arrived_ratio(lab, "alpha/n01", "alpha/n04") == 1
-
-    @pytest.mark.quiet
-    @pytest.mark.real_time
-    def test_the_wide_area_link_has_the_asked_delay(self, lab: RunningLab) -> None:
-        lab.command("wan", "--delay", "1.45ms", "--rate", "400mbit", "--loss", "0")
-        for _ in range(4):
-            found = round_trips_us(lab, "alpha/n01", "beta/n01", 300)
-            times_us = [time_us for time_us in found if time_us is not None]
-            if len(times_us) == 300 and statistics.median(times_us) < 3600:
-                break
-        assert len(times_us) == 300
-        assert 2900 < min(times_us) < 3100
-        assert 2900 < statistics.median(times_us) < 3600
 
     def test_the_wide_area_link_has_the_asked_rate(self, lab: RunningLab) -> None:
         lab.command("wan", "--rate", "50mbit")

@@ -17,6 +17,7 @@ from hpcq.errors import HpcqError
 from hpcq.planning.coverage import Coverage
 from hpcq.run_folder.paths import RunFolder
 from hpcq.runner.live import ClusterStatus, RunStatus, Watch
+from hpcq.runner.queue.run_state import powered_down_words
 
 _EVERY_S = 1.0
 #: Without a terminal, waves that follow each other faster than this share a line.
@@ -112,6 +113,10 @@ def print_status(status: RunStatus) -> None:
     for cluster in status.clusters:
         if cluster.counts.get("waiting"):
             click.echo(f"{cluster.name}: {cluster.counts['waiting']}", err=not sys.stdout.isatty())
+        for one in cluster.counts.get("powered_down", ()):
+            seen = units.parse_utc(one["since_utc"]).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+            words = powered_down_words(one["cluster"], one["nodes"])
+            click.echo(f"{cluster.name}: {words} (seen {seen})", err=not sys.stdout.isatty())
         if cluster.error:
             click.echo(f"{cluster.name}: {cluster.error}", err=True)
 

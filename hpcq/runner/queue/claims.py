@@ -80,12 +80,12 @@ class Claims:
                 self._record.note("submitted", tag=attempt.tag, native_id=native_id)
         return ends
 
-    def withdrawn(self, reports: Sequence[tuple[Attempt, JobReport]], folder: Path) -> set[str]:
+    def withdrawn(self, reports: Sequence[tuple[Attempt, JobReport | None]], folder: Path) -> set[str]:
         """Claim what hpcq told to end before it started, and what its scheduler has forgotten. Returns the tags.
 
         With the claim, nothing is to be waited for. folder: what was fetched of them.
         """
-        forgotten = [one for one, report in reports if report.state is JobState.UNKNOWN and one.ordered]
+        forgotten = [one for one, report in reports if report and report.state is JobState.UNKNOWN and one.ordered]
         return self._files.claim_all([one for one in forgotten if not Left.of(folder / one.folder).started])
 
     def surely_lost(self, attempt: Attempt, grace_s: float) -> bool:

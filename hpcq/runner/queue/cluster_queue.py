@@ -27,7 +27,7 @@ from hpcq.runner.queue.outcome import AttemptOutcome, Left, end_of
 from hpcq.runner.queue.record import Record
 from hpcq.runner.queue.refusals import Refusals
 from hpcq.runner.queue.reservations import Held
-from hpcq.runner.queue.waiting import EndedScripts, LastFiles, Silence, StandingStill
+from hpcq.runner.queue.waiting import EndedScripts, LastFiles, PoweredDown, Silence, StandingStill
 from hpcq.runner.queue.yield_policy import RetryLater, YieldPolicy
 from hpcq.runner.site.place import Place
 from hpcq.scheduler.types import JobReport, JobState, QueueQuery, QueueSnapshot, Submission
@@ -80,6 +80,7 @@ class ClusterQueue:
         self._standing = StandingStill(record)
         self._last_files = LastFiles(record, self.clock)
         self._ended_scripts = EndedScripts(self.files, record, self.pace, self.clock)
+        self._powered_down = PoweredDown(record, self.clock, self.cluster.name)
         self._remembered_since: dict[str, float] = {}
         self._ended_since: dict[str, float] = {}
         #: Running jobs that hpcq asked to end after the current test.
@@ -141,6 +142,8 @@ class ClusterQueue:
         begun_s = self.clock.now_s()
         snapshot = self.scheduler.look(question)
         self.pace.answered(self.clock.now_s() - begun_s)
+        if snapshot.nodes is not None:
+            self._powered_down.look(snapshot.nodes)
         return snapshot
 
     def shut(self) -> str | None:
@@ -166,7 +169,8 @@ class ClusterQueue:
         self.record.note_all(states)
         self._standing.look([(one, reports.get(one.native_id)) for one in self.known()])
         self.judge(suspects)
-        self._last_files.look(self._waited_for(suspects))
+        gone = [(one, said) for one, said in suspects if one.live and said and said.state is not JobState.ENDING]
+        self._last_files.look([(one, *self._waits(one, said)) for one, said in gone])
         if overdue := self._ended_scripts.due([one for one in self.known() if one.state is JobState.RUNNING]):
             self.cancel(overdue)
 
@@ -188,9 +192,7 @@ class ClusterQueue:
         for start in range(0, len(suspects), _FETCH_CHUNK):
             chunk = suspects[start : start + _FETCH_CHUNK]
             self.files.fetch([attempt for attempt, _ in chunk])
-            claimed = self._claims.withdrawn(
-                [(attempt, report) for attempt, report in chunk if report is not None], self.folder
-            )
+            claimed = self._claims.withdrawn(chunk, self.folder)
             ends = [(attempt, self._end_of(attempt, report, attempt.tag in claimed), report) for attempt, report in chunk]
             self._end_all([(attempt, end, report) for attempt, end, report in ends if end is not None])
 
@@ -211,10 +213,6 @@ class ClusterQueue:
         waited_s = now - self._ended_since.setdefault(attempt.tag, now)
         # One that the queue has never shown, or has forgotten without being told to end, is lost after three times that.
         return waited_s, self.pace.grace_s * (3 if report.state is JobState.UNKNOWN and not attempt.ordered else 1)
-
-    def _waited_for(self, suspects: Sequence[tuple[Attempt, JobReport | None]]) -> list[tuple[Attempt, float, float]]:
-        ended = [(one, report) for one, report in suspects if one.live and report and report.state is not JobState.ENDING]
-        return [(one, *self._waits(one, report)) for one, report in ended]
 
     def end(self, attempt: Attempt, outcome: AttemptOutcome, report: JobReport | None) -> None:
         """Record how an attempt ended."""

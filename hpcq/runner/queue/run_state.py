@@ -8,21 +8,24 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from hpcq import nodelist
 from hpcq.planning.coverage import coverage_of
 from hpcq.planning.job_ids import pair_index_of
 from hpcq.planning.plan import Plan
 from hpcq.run_folder.journal_state import Attempt, JournalState, StepKey
 from hpcq.runner.queue.jobs import all_steps
 from hpcq.scheduler.types import JobState
-from hpcq.units import parse_utc
+from hpcq.units import count_of, parse_utc
 
 #: Outcomes that say nothing about the test itself: another attempt may succeed.
 _RETRIED_OUTCOMES = frozenset({"node_failed", "preempted", "boot_failed", "lost", "revoked", "refused", "completed", "failed"})
 #: The outcome that does not count as an attempt, because it says nothing about the nodes: users waited, or a limit.
 _UNCOUNTED_OUTCOME = "withdrawn"
+#: How many lists of nodes a line shows.
+_SHOWN_MAX = 8
 
 
 class RunState(JournalState, ABC):
@@ -133,6 +136,13 @@ def _node_seconds(event: Mapping[str, Any], attempt: Attempt) -> float:
     return len(event["nodes"]) * (took_s if ended else min(took_s, attempt.walltime_s))
 
 
+def powered_down_words(cluster: str, nodes: Sequence[str]) -> str:
+    """Say which nodes, as folded lists, their site has switched off, and what follows."""
+    count = sum(len(nodelist.expand(one)) for one in nodes)
+    shown = ",".join(nodes[:_SHOWN_MAX]) + (",..." if len(nodes) > _SHOWN_MAX else "")
+    return f"{count_of(count, 'node')} of {cluster} powered down ({shown}); hpcq uses none of them and wakes none"
+
+
 def summary(state: RunState) -> dict[str, Any]:
     """Return the counts of one part, for markers and `hpcq status`. A link's attempts count on both sides."""
     measured = state.measured_pairs()
@@ -153,5 +163,10 @@ def summary(state: RunState) -> dict[str, Any]:
         "not_run_pair_count": len(state.not_run),
         "cancelled": bool(state.cancelled),
         "waiting": state.waiting,
+        "powered_down": [
+            {"cluster": cluster, "nodes": nodes, "since_utc": since_utc}
+            for cluster, (nodes, since_utc) in state.powered_down.items()
+            if nodes
+        ],
         "coverage": coverage_of(state.plan, measured, state.not_run).to_json(),
     }

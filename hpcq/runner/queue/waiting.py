@@ -11,10 +11,12 @@ down    the node is down, drained, powered down or not responding: `nodes: {rebo
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hpcq import nodelist
 from hpcq.clock import Clock
 from hpcq.definition.model import Cluster
 from hpcq.errors import HpcqError, SchedulerError, TransportError
@@ -22,10 +24,14 @@ from hpcq.run_folder.journal_state import Attempt
 from hpcq.runner.queue.attempt_files import AttemptFiles
 from hpcq.runner.queue.pace import FAILURES_SAID, Pace
 from hpcq.runner.queue.record import Record
+from hpcq.runner.queue.run_state import powered_down_words
 from hpcq.scheduler.types import JobReport, NodeCondition, NodeState
+from hpcq.sorting import natural
 
 #: A node counts as down only after this time: it may fail to respond for a moment.
 _DOWN_FOR_SURE_S = 30.0
+#: How often at most the journal says which nodes are switched off, because a site may switch all the time.
+_POWER_NOTED_S = 60.0
 _DOWN = frozenset({NodeCondition.DOWN, NodeCondition.DRAINED, NodeCondition.POWERED_DOWN, NodeCondition.UNKNOWN})
 
 
@@ -42,9 +48,16 @@ def shortage_of(nodes: Iterable[str], states: Mapping[str, NodeState], cluster: 
     """Return what a pair waits for. A node that is no longer in the list counts as down."""
     seen = [(node, states.get(node)) for node in nodes]
     down = any(state is None or state.condition in _DOWN for _, state in seen)
-    words = tuple(f"{node} {state.native_state if state is not None else 'gone'}" for node, state in seen)
+    words = tuple(f"{node} {_said(state)}" for node, state in seen)
     least_s = min(_DOWN_FOR_SURE_S, cluster.patience_s)
     return Shortage(words, max(cluster.reboot_within_s, least_s) if down else cluster.patience_s, down)
+
+
+def _said(state: NodeState | None) -> str:
+    """A node's state in the scheduler's words; few people know that `idle~` is switched off."""
+    if state is None:
+        return "gone"
+    return f"powered down ({state.native_state})" if state.condition is NodeCondition.POWERED_DOWN else state.native_state
 
 
 @dataclass(slots=True)
@@ -110,6 +123,26 @@ class Silence:
             since = self._clock.time_in(0)
             words = f"{self._where}no answer: {error.message}; waits since {since}, until it answers or hpcq cancel"
             self._record.waits(words)
+
+
+class PoweredDown:
+    """Nodes of one cluster that its power saving has switched off: hpcq uses none and wakes none, and says so."""
+
+    def __init__(self, record: Record[Any], clock: Clock, cluster: str) -> None:
+        self._record, self._clock, self._cluster = record, clock, cluster
+        self._noted_s = -math.inf
+
+    def look(self, states: Iterable[NodeState]) -> None:
+        """Record which nodes are off, when that has changed; at most once a minute."""
+        off = nodelist.fold(sorted({one.node for one in states if one.condition is NodeCondition.POWERED_DOWN}, key=natural))
+        before, _ = self._record.state.powered_down.get(self._cluster, ([], ""))
+        now = self._clock.now_s()
+        if off == before or now - self._noted_s < _POWER_NOTED_S:
+            return
+        self._noted_s = now
+        self._record.note("powered_down", cluster=self._cluster, nodes=off)
+        if off and not before:
+            self._record.say(powered_down_words(self._cluster, off))
 
 
 class StandingStill:

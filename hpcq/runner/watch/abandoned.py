@@ -23,7 +23,7 @@ _QUIET_S, _FORGOTTEN_S = 300.0, 7 * 86400.0
 #: After so many drivers in a row that did nothing at all, another one would not help.
 _FRUITLESS_MAX = 3
 #: What a driver writes without having got anywhere.
-_NO_PROGRESS = frozenset({"waiting", "cancel"})
+_NO_PROGRESS = frozenset({"waiting", "powered_down", "cancel"})
 
 
 @dataclass(frozen=True, slots=True)
