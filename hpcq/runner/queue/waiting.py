@@ -186,7 +186,7 @@ class LastFiles:
             self._say(f"{names}: no longer in the queue; waits for the last files until {until} (files_appear_within_s)")
 
     def _say(self, words: str) -> None:
-        if words != self._said and self._record.state.waiting in {"", self._said}:
+        if self._said != words and self._record.state.waiting in {"", self._said}:
             self._said = words
             self._record.waits(words)
 
