@@ -48,6 +48,8 @@ class Case:
     shared_kernel: bool
     #: A foreign program that the MPI launcher started.
     mpi_program: bool = False
+    #: A foreign program of one node: nothing crosses a network.
+    one_node: bool = False
 
     @property
     def round_trips(self) -> bool:
@@ -170,6 +172,7 @@ def read_case(result: JudgedResult) -> Case:
         client=client,
         server=server,
         mpi_program=line.get("over_mpi") is True,
+        one_node=line.get("one_node") is True,
         shared_kernel=client is not None and server is not None and same_kernel(client, server),
     )
 

@@ -43,6 +43,8 @@ class Crossing:
 @lru_cache(maxsize=1)  # several rules ask about one case
 def crossing(case: Case) -> Crossing:
     """Judge both ends. An end that says `no` decides, then one that cannot tell."""
+    if case.one_node:
+        return Crossing(CrossedInterface.UNKNOWN, "it runs on one node: nothing crosses a network")
     found = [_at_end(case, end) for end in (case.client, case.server) if end is not None]
     if len(found) < 2:
         return Crossing(CrossedInterface.UNKNOWN, "the evidence of an end is missing")

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hpcq.described.commands import command, same_command, sizes
-from hpcq.described.model import Described
+from hpcq.described.model import Described, Shape
 from hpcq.described.numbers import UnreadableError
 from hpcq.described.output import Read, read_output
 from hpcq.kernels import Kernel
@@ -31,6 +31,7 @@ def translated(content: Mapping[str, Any], kernel: Kernel, parameters: Mapping[s
     if content.get("kernel") != PROGRAM:
         return line
     line |= {"kernel": kernel.name, "options": dict(parameters), "over_mpi": described.shape.over_mpi}
+    line["one_node"] = described.shape is Shape.ONE_NODE
     outputs = _mapping(content.get("outputs"))
     reader = _mapping(outputs.get(described.end))
     if content.get("error") is None and content.get("valid") is True:

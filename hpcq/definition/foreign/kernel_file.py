@@ -12,11 +12,14 @@ from hpcq import units
 from hpcq.definition.files.checking import check
 from hpcq.definition.files.yamlfile import Document, Place, parse_document, read_document, shown
 from hpcq.definition.foreign.sections import KernelFile, MetricSection, OptionSection, ReadySection
+from hpcq.definition.running import NODE_COUNT
 from hpcq.described.commands import limit_s, programs_text, sizes
 from hpcq.described.model import Described, Peer, Reading, Ready, Server, Shape, Sizes, Steps, Table
 from hpcq.errors import UserError
 from hpcq.kernels import SIZE_OPTION, Better, Kernel, Metric, Option, OptionType, complete, option_value
 
+#: As of hpcq's own collective operations.
+_RANKS_MAX = 65536
 #: Metrics that hpcq-net takes of every program, with their help; the reader of a description adds them.
 COMMON_METRICS = (
     ("client_cpu_ratio", Better.LOWER, "CPU time of the program at the client over its run (1.0: one core)"),
@@ -117,6 +120,9 @@ def _kernel(file: KernelFile, path: str, document: Document) -> Kernel:
     if file.sizes is not None:
         about = "size of this result: a row of the table; the options say which there are"
         options.append(Option(SIZE_OPTION, OptionType.INTEGER, "bytes", 0, 0, None, (), about))
+    if file.shape == Shape.MPI_RANKS.value and NODE_COUNT not in file.options:
+        about = "ranks, one per node; 0: as many as there are nodes"
+        options.append(Option(NODE_COUNT, OptionType.INTEGER, None, 0, 0, _RANKS_MAX, (), about))
     kernel = Kernel(
         name=file.name,
         program=Path(file.program).name,

@@ -235,14 +235,14 @@ class ClusterLoader(PlanRows):
         if line.reason is not None:
             line.outcome = Outcome.INVALID
             return Judgement()
-        judgement = self._judge(JudgedResult(line.content, test.parameters, facts[job.nodes[0]], facts[job.nodes[1]]))
+        judgement = self._judge(JudgedResult(line.content, test.parameters, facts[job.nodes[0]], facts[job.nodes[:2][-1]]))
         if judgement.invalid_reason is not None:
             line.outcome, line.reason = Outcome.INVALID, judgement.invalid_reason
         return judgement
 
     def _nodes_of(self, job: JobKeys) -> tuple[str, str]:
         """Client and server (of a set of nodes: rank 1) with the names that their schedulers give them."""
-        return job.nodes[0], job.nodes[1]
+        return job.nodes[0], job.nodes[:2][-1]
 
     def _network_of(self, line: Line) -> str:
         evidence = line.content.get("evidence")

@@ -153,7 +153,8 @@ class ResultWriter:
                 if unusable:
                     message = f"{end}: {len(unusable)} values are only in the file, first {unusable[0][:100]}"
                     line.warnings.append(("evidence_unusable", message))
-        if line.outcome is Outcome.MEASURED and not all(mapping(ends.get(end)) for end in _ENDS):
+        ends_expected = _ENDS[:1] if line.content.get("one_node") is True else _ENDS
+        if line.outcome is Outcome.MEASURED and not all(mapping(ends.get(end)) for end in ends_expected):
             line.warnings.append(("evidence_missing", "the line lacks the evidence of an end"))
 
     def _end(self, evidence: Mapping[str, Any], node_id: int, line: Line) -> tuple[Any, ...]:

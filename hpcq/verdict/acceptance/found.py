@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import exp
 
-from hpcq.verdict.acceptance.culprits import JOBS_MIN, Culprits, behind, find_culprits, mostly_bad
+from hpcq.verdict.acceptance.culprits import JOBS_MIN, Culprits, behind, find_culprits, mostly_bad, would_settle
 from hpcq.verdict.acceptance.points import (
     Pair,
     PairFinding,
@@ -56,6 +56,7 @@ class Found:
         self.small: SmallFaults = small_faults(steady, self.leaf_of, self._passing_faults(), told)
         self._take_over_small_faults()
         self.explained = self._passing_faults()
+        self.would_settle = would_settle(self.culprits, self.words, self.leaf_of) - self.explained
         self.of_node: dict[str, list[PairPoint]] = {}
         for one in self.points:
             for end in one.pair:
@@ -96,7 +97,7 @@ class Found:
         found = {pair for pair in self.words if nodes & set(pair)}
         found |= {pair for pair in self.words if any(behind(pair, leaf, self.leaf_of) for leaf in leaves)}
         found |= {pair for pair in self.words if (min(pair), max(pair)) in self.culprits.links}
-        return found
+        return found.union(*self.culprits.doubtful.values())
 
     @property
     def accused(self) -> set[str]:

@@ -207,7 +207,9 @@ def _of_test(runs: Sequence[PairPoint], z: float, *, steady: bool) -> PairFindin
         and fmean(one.change or 0.0 for one in known) <= -max(known[0].scale.effect, z * mean_error(known))
     ):
         return PairFinding(PairVerdict.BAD, tuple(known))
-    if all(word is PairVerdict.FINE for word in words):
+    # A disturbed job that is slow speaks neither for nor against its pair: those beside it decide.
+    telling = [word for one, word in zip(runs, words, strict=True) if not one.disturbed or word is PairVerdict.FINE]
+    if telling and all(word is PairVerdict.FINE for word in telling):
         return PairFinding(PairVerdict.FINE)
     return PairFinding(
         PairVerdict.UNCLEAR, tuple(one for one, word in zip(runs, words, strict=True) if word is PairVerdict.UNCLEAR)
