@@ -72,7 +72,7 @@ class Judging:
             first_utc = found.first_utc.get(node)
             if first_utc is not None and state.started_utc is not None and state.started_utc > first_utc:
                 booted.setdefault(node, f"its daemon started {state.started_utc}")
-        known = Known(missing, self.leaf_of, found.flaws, booted, self.standing)
+        known = Known(missing, self.leaf_of, found.flaws, booted, self.standing, found.sleep)
         verdicts = judge(targets, found.points, known, self.cluster)
         dated = tuple(replace(one, measured_utc=found.first_utc.get(one.name)) for one in verdicts.nodes)
         return replace(verdicts, nodes=dated)
