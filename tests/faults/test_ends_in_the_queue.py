@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from hpcq.errors import StoreError
+from hpcq.runner import cancelling
 from hpcq.scheduler.types import JobReport, JobState
 from tests.driver.fake_site import FakeJob, FakeSite
 from tests.driver.test_driver_on_a_fake_site import site
@@ -60,6 +62,20 @@ def test_a_job_that_vanished_and_was_not_told_to_end_is_lost(forgetful: FakeSite
     with forgetful.driver() as driver:
         driver.drive()
     assert forgetful.ends()[0] == ("j00001", "lost")
+
+
+def test_cancel_says_that_it_waits_for_a_living_driver_and_for_how_long(
+    forgetful: FakeSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def driven_elsewhere(*_: object) -> None:
+        if forgetful.clock.passed_s < 20:
+            raise StoreError("journal.jsonl.lock: held by pid 1")
+
+    monkeypatch.setattr("hpcq.runner.link.link_group.drive", driven_elsewhere)
+    monkeypatch.setattr(cancelling, "still_there", lambda *_: [])
+    said: list[str] = []
+    assert cancelling.cancel_run(forgetful.run, said.append, forgetful.clock) == []
+    assert said == ["sim: its driver lives and ends the jobs; waits for it for 90 s at most"]
 
 
 def never_learns(job: FakeJob, report: JobReport) -> JobReport:
