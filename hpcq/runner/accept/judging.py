@@ -106,11 +106,13 @@ class Judging:
         most = max(2, FACTS_OF_RESULTS // max(1, 2 * len(nodes)))
         facts: list[list[Mapping[tuple[str, str], Any]]] = [[], []]
         for node in nodes:
-            for side, runs in zip(facts, (self.reference, run_ids), strict=True):
-                results = pair_values.results_of_node(database, self.cluster, node, runs, most)
-                side += [
-                    _of_node(point, node, "" if one.nodes else "nodes") for point in change_context.facts_of(database, results)
-                ]
+            results = [
+                pair_values.results_of_node(database, self.cluster, node, runs, most) for runs in (self.reference, run_ids)
+            ]
+            # In one call: what is the same in all of them is left out, so two calls would not leave out the same.
+            points = iter(change_context.facts_of(database, [*results[0], *results[1]]))
+            for side, ids in zip(facts, results, strict=True):
+                side += [_of_node(next(points), node, "" if one.nodes else "nodes") for _ in ids]
         return say(rank(*facts), 5)
 
     def _nodes(self, database: Connection, run_ids: Sequence[int]) -> tuple[str, ...]:
