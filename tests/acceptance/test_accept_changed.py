@@ -11,7 +11,7 @@ from hpcq.store import time_windows
 from hpcq.store.database import reading
 from hpcq.store.keep.annotations import Said, set_baseline
 from hpcq.verdict.acceptance.judge import Acceptance
-from hpcq.verdict.record import VerdictRecord
+from hpcq.verdict.record import Thing, VerdictRecord
 from hpcq.verdict.words import Verdict
 from tests.history.histories import History
 
@@ -31,6 +31,6 @@ def test_only_what_differs_from_the_reference_is_told(tmp_path: Path) -> None:
     with reading(history.database) as database:
         reference = time_windows.baseline_runs(database, "good")
         [run_id] = [row[0] for row in database.execute("SELECT run_id FROM run WHERE name = ?", (now,))]
-    failed = VerdictRecord("node", "n2", Verdict.FAILED, "slow", ("n2",))
+    failed = VerdictRecord(Thing.NODE, "n2", Verdict.FAILED, "slow", ("n2",))
     said = Judging(history.database, "alpha", reference, "good").changed(Acceptance((failed,)), [run_id])
     assert said == {"n2": "n2: sysctl.net.core.rmem_max 4194304 > 212992"}

@@ -111,7 +111,7 @@ def test_a_server_that_goes_away_in_the_middle_costs_nothing(users: Live, tmp_pa
             users.lab.exec("beta", "sleep", "6")
         assert driver.wait(timeout=240) == 0, desk.log()
     assert outcomes(desk) == {"cluster measured": 24}
-    nothing_ran_twice(users, desk, "beta")
+    nothing_ran_twice(users, desk, "beta", crashes=1)
 
 
 def test_an_order_that_fails_is_repeated(users: Live, tmp_path: Path) -> None:
