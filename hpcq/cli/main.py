@@ -50,6 +50,7 @@ _GROUPS = {
         "cost": ("read.nodes", "Show what the tests cost: node-hours by month and account."),
         "report": ("publish.report", "Write a run's page."),
         "export": ("publish.export", "Write a run for other programs: CSV, Parquet, JUnit, Markdown, Prometheus."),
+        "plot": ("publish.plot", "Draw a picture: size curves, heat map, history; SVG, PNG or PDF."),
         "dashboard": ("publish.dashboard", "Print a dashboard over the database, for Grafana or Datasette."),
         "sql": ("read.query", "Run a SELECT on the database, which it cannot change."),
     },
