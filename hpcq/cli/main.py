@@ -48,7 +48,7 @@ _GROUPS = {
         "show": ("read.show", "Show one result with the evidence of both ends."),
         "facts": ("read.facts", "Show the facts of a node, and what changed between two times."),
         "cost": ("read.nodes", "Show what the tests cost: node-hours by month and account."),
-        "report": ("publish.report", "Write a run's page."),
+        "report": ("publish.report", "Write the page of a run, a stretch of time, a node, a cluster."),
         "export": ("publish.export", "Write a run for other programs: CSV, Parquet, JUnit, Markdown, Prometheus."),
         "plot": ("publish.plot", "Draw a picture: size curves, heat map, history; SVG, PNG or PDF."),
         "dashboard": ("publish.dashboard", "Print a dashboard over the database, for Grafana or Datasette."),
