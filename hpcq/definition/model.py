@@ -155,7 +155,8 @@ class Test:
     load: str = ""
     #: The test that measures this one too: a foreign program with a table measures many sizes at once. 0: itself.
     measured_by: int = 0
-    #: `mpi`: hpcq-net starts a foreign program under the cluster's MPI launcher.
+    #: How hpcq-net starts a foreign program: `mpi` under the cluster's MPI launcher, `node` on one node, empty as a client
+    #: and a server.
     launch: str = ""
     #: Which toolchain of the cluster built it; empty: the cluster's own compiler and MPI.
     toolchain: str = ""
@@ -164,6 +165,11 @@ class Test:
     def needs_mpi(self) -> bool:
         """Whether the cluster's MPI launcher starts it."""
         return self.program == "hpcq-mpi" or self.launch == "mpi"
+
+    @property
+    def within_cluster(self) -> bool:
+        """Whether it needs one batch system for all of its processes, so that it cannot run over a link."""
+        return self.needs_mpi or self.launch == "node"
 
     @property
     def telling(self) -> Mapping[str, ParameterValue]:
@@ -248,10 +254,7 @@ class Campaign:
         return self.seed if self.seed is not None else seed_from(run_id)
 
     def narrowed(self, cluster: Cluster) -> Cluster:
-        """The cluster with this campaign's own choices: partition, reservation and network.
-
-        Raises UserError for a network that the cluster file does not name.
-        """
+        """The cluster with this campaign's choices. Raises UserError for a network that its file does not name."""
         making = self.nodes.make_reservation
         return replace(
             cluster,

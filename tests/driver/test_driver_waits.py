@@ -17,7 +17,7 @@ from tests.driver.fake_site import FakeJob, FakeSite
 from tests.driver.test_driver_on_a_fake_site import site
 
 FIXTURES = (site,)  # pytest looks for them in this module
-pytestmark = [pytest.mark.fast, pytest.mark.quiet]
+pytestmark = pytest.mark.fast
 
 
 def test_exit_files_that_appear_late_are_waited_for(site: FakeSite) -> None:
