@@ -114,6 +114,9 @@ def test_a_set_of_nodes_runs_n_ranks_with_the_evidence_of_each(done: LocalDesk) 
     evidence = line_of(done, rows[0])["evidence"]
     assert list(evidence) == ["client", "server", "rank2"]
     assert len({one["pid"] for one in evidence.values()}) == 3
+    ends = done.rows(f'SELECT "end", node, pid FROM v_ends WHERE result_id = {rows[0]["result_id"]} ORDER BY pid')
+    assert {one["end"]: one["node"] for one in ends} == {"client": "tiny-a", "server": "tiny-b", "rank2": "tiny-c"}
+    assert {one["pid"] for one in ends} == {one["pid"] for one in evidence.values()}
 
 
 def test_one_node_is_measured_alone_each_in_turn(done: LocalDesk) -> None:

@@ -36,12 +36,16 @@ _NO_DIRECTION = Scale.speed(0.005)
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What acceptance runs measured. first_utc: start of each node's first measurement. flaws: by node, in words."""
+    """What acceptance runs measured. first_utc: start of each node's first measurement. flaws: by node, in words.
+
+    sleep: by test, in how many of its results a CPU slept deeply, in words.
+    """
 
     points: tuple[PairPoint, ...] = ()
     first_utc: Mapping[str, str] = field(default_factory=dict)
     flaws: Mapping[str, str] = field(default_factory=dict)
     booted: Mapping[str, str] = field(default_factory=dict)
+    sleep: Mapping[str, str] = field(default_factory=dict)
 
 
 def measured(
@@ -75,7 +79,8 @@ def measured(
         if len(seen) > 1
     }
     flaws = _flaws(database, cluster, run_ids, reference if baseline else (), {node for one in now for node in _ends(one)})
-    return Measured(tuple(points), _first_utc(now), flaws, booted)
+    sleep = pair_values.sleep_in(database, run_ids, cluster)
+    return Measured(tuple(points), _first_utc(now), flaws, booted, sleep)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ class Known:
 
     missing: why a node has no result. leaf_of: node -> leaf switch. flaws: what the evidence says is wrong with a node.
     booted: nodes that booted between their measurement and now. standing: links and groups that were at fault before.
+    sleep: by test, in how many of its results a CPU slept deeply, in words.
     """
 
     missing: Mapping[str, str] = field(default_factory=dict)
@@ -35,6 +36,7 @@ class Known:
     flaws: Mapping[str, str] = field(default_factory=dict)
     booted: Mapping[str, str] = field(default_factory=dict)
     standing: Sequence[Sides] = ()
+    sleep: Mapping[str, str] = field(default_factory=dict)
 
 
 class Found:

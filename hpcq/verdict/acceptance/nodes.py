@@ -178,6 +178,7 @@ class NodeVerdicts:
                 shown = f"{mean.percent:.1f} {what}, give or take {100 * CONFIDENCE_Z * mean.error:.1f} %"
                 named = f"{test.removesuffix(PACKETS)}{'' if role is None else (' as the client', ' as the server')[role]}"
                 modes = "; its speed changes from job to job" if test in self.found.unsteady else ""
+                modes += f"; {self.known.sleep[test]}" if test in self.known.sleep else ""
                 out = f"{100 * _share(allowed, mean):.3g} % is not ruled out"
                 settle = f"about {needed} more jobs would settle it"
                 advice = settle if needed <= ADVICE_JOBS_MAX else "its jobs scatter too much to tell"
