@@ -61,7 +61,7 @@ def lags(end: End) -> bool:
 
 
 def _at_end(case: Case, end: End) -> Crossing:
-    moved = case.moved(end.name)
+    moved = case.moved_at_least(end.name)
     if moved is None:
         return Crossing(CrossedInterface.UNKNOWN, f"{case.kernel} does not say how much it moved", end.name)
     if not end.interface:

@@ -38,6 +38,7 @@ def cancel_run(run: RunFolder, say: stages.Say, clock: Clock | None = None) -> l
     deadline_s = clock.now_s() + _DRIVER_ANSWERS_S
     waiting = [cluster.name for cluster in status_of(run).clusters if cluster.counts]
     left: list[str] = []
+    told: set[str] = set()
     while waiting:
         for name in list(waiting):
             if (run.path / name / "driven.json").is_file():
@@ -52,6 +53,9 @@ def cancel_run(run: RunFolder, say: stages.Say, clock: Clock | None = None) -> l
                     )
                     waiting.remove(name)
                 else:
+                    if name not in told:
+                        told.add(name)
+                        say(f"{name}: its driver lives and ends the jobs; waits for it for {_DRIVER_ANSWERS_S:g} s at most")
                     clock.sleep(1.0)
             else:
                 waiting.remove(name)

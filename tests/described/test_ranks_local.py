@@ -114,6 +114,9 @@ def test_a_set_of_nodes_runs_n_ranks_with_the_evidence_of_each(done: LocalDesk) 
     evidence = line_of(done, rows[0])["evidence"]
     assert list(evidence) == ["client", "server", "rank2"]
     assert len({one["pid"] for one in evidence.values()}) == 3
+    ends = done.rows(f'SELECT "end", node, pid FROM v_ends WHERE result_id = {rows[0]["result_id"]} ORDER BY pid')
+    assert {one["end"]: one["node"] for one in ends} == {"client": "tiny-a", "server": "tiny-b", "rank2": "tiny-c"}
+    assert {one["pid"] for one in ends} == {one["pid"] for one in evidence.values()}
 
 
 def test_one_node_is_measured_alone_each_in_turn(done: LocalDesk) -> None:
@@ -163,4 +166,4 @@ def test_plan_shows_who_starts_what(done: LocalDesk) -> None:
     said = (done.folder / "plan.txt").read_text()
     assert f"  starts   rank: {sys.executable} {PROGRAM} rank good\n" in said
     assert f"  starts   node: {sys.executable} {PROGRAM} alone good\n" in said
-    assert "  together 3 nodes: tiny-a," in said
+    assert "  alone    tiny-a, tiny-b, tiny-c\n  together 3 nodes: tiny-a," in said

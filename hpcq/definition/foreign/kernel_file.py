@@ -13,7 +13,7 @@ from hpcq.definition.files.checking import check
 from hpcq.definition.files.yamlfile import Document, Place, parse_document, read_document, shown
 from hpcq.definition.foreign.sections import KernelFile, MetricSection, OptionSection, ReadySection
 from hpcq.definition.running import NODE_COUNT
-from hpcq.described.commands import limit_s, programs_text, sizes
+from hpcq.described.commands import limit_s, programs_text, sent_at_least, sizes
 from hpcq.described.model import Described, Peer, Reading, Ready, Server, Shape, Sizes, Steps, Table
 from hpcq.errors import UserError
 from hpcq.kernels import SIZE_OPTION, Better, Kernel, Metric, Option, OptionType, complete, option_value
@@ -171,7 +171,7 @@ def _described(file: KernelFile, path: str) -> Described:
         how = Ready.WORDS if ready.words is not None else Ready.LISTENING if ready.listening else Ready.AT_ONCE
         server = Server(file.server.command, how, ready.words or "", ready.within_s, file.server.ends)
     table = None if file.table is None else Table(file.table.head, tuple(file.table.columns), file.table.end)
-    sizes = file.sizes
+    sizes, sends = file.sizes, file.sends_at_least_bytes
     return Described(
         program=file.program,
         shape=Shape(file.shape),
@@ -187,6 +187,7 @@ def _described(file: KernelFile, path: str) -> Described:
         table=table,
         sizes=None if sizes is None else Sizes(SIZE_OPTION, sizes.first, sizes.last, Steps(sizes.steps), sizes.zero),
         readings=tuple(_reading(name, one) for name, one in file.metrics.items()),
+        sends_at_least=(sends.client, sends.server) if sends is not None else (),
         path=path,
     )
 
@@ -204,7 +205,7 @@ def _try(kernel: Kernel, document: Document) -> None:
     parameters = complete(kernel, {})
     described = kernel.described
     assert described is not None  # noqa: S101 - _kernel has just made it
-    for key, attempt in (("limit_s", limit_s), ("sizes", sizes)):
+    for key, attempt in (("limit_s", limit_s), ("sizes", sizes), ("sends_at_least_bytes", sent_at_least)):
         try:
             attempt(described, parameters)
         except UserError as error:

@@ -106,11 +106,14 @@ class Judging:
         most = max(2, FACTS_OF_RESULTS // max(1, 2 * len(nodes)))
         facts: list[list[Mapping[tuple[str, str], Any]]] = [[], []]
         for node in nodes:
-            for side, runs in zip(facts, (self.reference, run_ids), strict=True):
-                results = pair_values.results_of_node(database, self.cluster, node, runs, most)
-                side += [
-                    _of_node(point, node, "" if one.nodes else "nodes") for point in change_context.facts_of(database, results)
-                ]
+            before, after = (
+                pair_values.results_of_node(database, self.cluster, node, runs, most) for runs in (self.reference, run_ids)
+            )
+            # Together: what is the same in all of one side is left out only if it is the same in the other one, too.
+            points = change_context.facts_of(database, [*before, *after])
+            called = [_of_node(point, node, "" if one.nodes else "nodes") for point in points]
+            facts[0] += called[: len(before)]
+            facts[1] += called[len(before) :]
         return say(rank(*facts), 5)
 
     def _nodes(self, database: Connection, run_ids: Sequence[int]) -> tuple[str, ...]:
