@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 FUZZ_S ?= 1800
 PYTEST := $(BIN)/python -m pytest
+unexport PYTHONDONTWRITEBYTECODE # a program that compiles all its modules at each start takes three times as long to begin
 
 .PHONY: help setup demo test test-fast test-lab test-long fuzz mutants check format describe docs bench bench-kernels lock clean
 
@@ -35,7 +36,7 @@ test-lab: setup ## Tests on the real Slurm lab
 	$(PYTEST) -m "lab and not long"
 
 test-long: ## Soak tests, many seeds, 48 nodes
-	@tools/packages test
+	@tools/packages test-long
 	@$(MAKE) --no-print-directory setup
 	$(PYTEST) -m "long and not quiet" -n $$(nproc) --dist load # each worker has a lab; they mostly wait
 	$(PYTEST) -m "long and quiet"
@@ -68,6 +69,7 @@ describe: ## Write kernels/describe/*.json from the programs
 docs: setup ## Write the generated parts of docs/ and the index of descriptions, wrap the prose
 	$(BIN)/python -m tools.prose README.md CHANGELOG.md $(filter-out docs/cli.md docs/promises.md,$(wildcard docs/*.md docs/methods/*.md))
 	$(BIN)/python -m tools.reference
+	$(BIN)/python -m tools.man_pages
 	$(BIN)/python -m tools.kernel_reference
 	$(BIN)/python -m hpcq.definition.files.reference docs/campaigns.md docs/described-kernels.md
 	$(BIN)/python -m hpcq.definition.foreign.index
@@ -84,7 +86,7 @@ bench-kernels: setup ## The socket kernels against iperf3, nuttcp, sockperf, qpe
 	$(BIN)/python bench/kernels/peers.py $(foreach cell,$(CELL),--cell $(cell)) $(foreach idle,$(IDLE),--idle $(idle))
 
 lock: setup ## Resolve requirements.lock again (versions and hashes, no addresses)
-	$(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --extra dev pyproject.toml -o requirements.lock
+	$(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --extra dev --extra parquet --extra plot pyproject.toml -o requirements.lock
 
 clean: ## Remove what was built here; runs and databases stay
 	rm -rf build dist kernels/c/build .mypy_cache .pytest_cache .ruff_cache

@@ -59,7 +59,10 @@ def _heads(database: Connection) -> None:
     execute = database.execute
     execute("INSERT INTO cluster VALUES (1, 'alpha')")
     database.executemany("INSERT INTO node VALUES (?, 1, ?)", ((i, f"n{i}") for i in range(1, 2 * PAIRS + 1)))
-    execute("INSERT INTO kernel VALUES (1, 'tcp_stream', 'hpcq-net', 'throughput', 'as it is', NULL)")
+    execute(
+        "INSERT INTO kernel (kernel_id, name, program, summary, method)"
+        " VALUES (1, 'tcp_stream', 'hpcq-net', 'throughput', 'as it is')"
+    )
     metrics = [
         (i, "throughput_bps" if i == 1 else f"other{i}_bps", "higher" if i == 1 else "none", i) for i in range(1, METRICS + 1)
     ]

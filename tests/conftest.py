@@ -1,6 +1,19 @@
-"""What every test may use: the lab and the built kernels, for the whole session. And which files come first."""
+"""What every test may use: the lab and the built kernels, for the whole session. Which files come first, and how many run."""
+
+import errno
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
+
+#: Tests start hpcq, Snakemake and the lab's program hundreds of times, and each worker of a run reads all test modules: where
+#: the environment forbids Python to keep what it compiled, that alone takes minutes.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 pytest_plugins = ["tests.lab.lab_fixture", "tests.kernels.kernel_programs"]
 
@@ -32,3 +45,35 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Long files first; the others as they were collected."""
     ranks = {f"{name}.py": rank for rank, name in enumerate(LONGEST_FIRST)}
     items.sort(key=lambda item: ranks.get(item.path.name, len(ranks)))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Tests of the lab mostly wait, so a run has more workers than cores. The others compute: few of those at a time.
+
+    A test's time limit begins when it may start.
+    """
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
+    if run is None or item.get_closest_marker("lab") is not None:
+        return (yield)
+    with _place(run, len(os.sched_getaffinity(0)) + 1):
+        return (yield)
+
+
+@contextmanager
+def _place(run: str, count: int) -> Iterator[None]:
+    """Hold one of the places that the workers of a run share: a name of a socket, free again when its holder dies."""
+    with socket.socket(socket.AF_UNIX) as held:
+        while not any(_bound(held, f"\0hpcq-tests-{run}-{number}") for number in range(count)):
+            time.sleep(0.01)
+        yield
+
+
+def _bound(held: socket.socket, name: str) -> bool:
+    try:
+        held.bind(name)
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        return False
+    return True

@@ -49,7 +49,10 @@ class FailedTest:
 
 @dataclass(frozen=True, slots=True)
 class RunTables:
-    """Input of blame. tables: (test, higher is better, values). flaws: by node, what its evidence says."""
+    """Input of blame. tables: (test, higher is better, values). flaws: by node, what its evidence says.
+
+    sleep: by test, in how many of its results a CPU slept deeply, in words.
+    """
 
     cluster: str
     planned_count: int
@@ -57,6 +60,7 @@ class RunTables:
     tables: tuple[tuple[str, bool, PairTable], ...] = ()
     failed: tuple[FailedTest, ...] = ()
     flaws: Mapping[str, str] = field(default_factory=dict)
+    sleep: Mapping[str, str] = field(default_factory=dict)
 
 
 def tables_of(database: Connection, names: Sequence[str], cluster: str | None, groups: Mapping[str, str] | None) -> RunTables:
@@ -85,6 +89,7 @@ def tables_of(database: Connection, names: Sequence[str], cluster: str | None, g
         tuple(one for one in tables if len(one[2].value)),
         tuple(one for one in found if one is not None),
         flaws,
+        pair_values.sleep_in(database, run_ids, place),
     )
 
 

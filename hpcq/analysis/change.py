@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,10 @@ from hpcq.analysis.change_context import EventRow
 from hpcq.store.history import Metric, SeriesRow
 from hpcq.verdict.causes import Cause, Symptom, own_build_changed, say
 from hpcq.verdict.levels import Level
+from hpcq.verdict.words import Tally, Verdict
+
+#: What people say of a change so that it is no alarm.
+_CLOSED = {"expected", "false"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +106,29 @@ class Judged:
     def series_count(self) -> int:
         """All selected series."""
         return self.judged_count + self.too_few_count + self.empty_count
+
+
+def alarms(one: Explained, state: str | None) -> bool:
+    """Whether this is a change for the worse that holds and that nobody declared expected, repaired or false."""
+    level = one.changed.level
+    return level.sure and level.direction != "better" and not level.came_back and state not in _CLOSED
+
+
+def is_unclear(level: Level) -> bool:
+    """Whether this might be a change for the worse and cannot be told."""
+    return level.verdict.value == "inconclusive" and level.direction != "better"
+
+
+def tally_of(judged: Judged, worse: Sequence[Changed], unclear: Collection[int]) -> Tally:
+    """One verdict per series: gone is FAIL, worse is DEGRADED. A series for which nothing was planned gets none."""
+    directions: dict[int, set[str]] = {}
+    for one in worse:
+        directions.setdefault(one.row.series_id, set()).add(one.level.direction)
+    verdicts = [Verdict.FAILED if "gone" in found else Verdict.DEGRADED for found in directions.values()]
+    open_ones = set(unclear) - directions.keys()
+    verdicts += [Verdict.INCONCLUSIVE] * (len(open_ones) + judged.too_few_count)
+    verdicts += [Verdict.NOT_COVERED] * len({row.series_id for row in judged.missing} - open_ones)
+    return Tally.of(verdicts + [Verdict.PASS] * len(judged.judged_ids - directions.keys() - open_ones))
 
 
 def _number(value: float) -> float | None:

@@ -2,6 +2,7 @@
 
 losses_in(database, run_ids)      per series and job, the share of packets that did not arrive
 flaws_in(database, run_ids)       per node, what the evidence says is wrong with it
+sleep_in(database, run_ids)       per test, in how many results a CPU slept deeply
 boots_in(database, run_ids)       per node, its boots in the order in which they were seen
 """
 
@@ -20,6 +21,8 @@ from hpcq.store.query import size_text, variant_names
 
 #: Rules of the evidence that say what is wrong with a node itself; the others explain how a result came about.
 FLAW_RULES = ("mtu_mismatch", "link_degraded", "pcie_degraded", "link_errors")
+#: The rule that says that a CPU was in a deep idle state while it measured a round trip.
+SLEEP_RULE = "deep_sleep"
 #: A single finding may be a momentary flaw of a counter.
 FLAW_RESULTS_MIN = 2
 #: Segment size of a TCP connection that did not report it: Ethernet's, with time stamps.
@@ -93,6 +96,26 @@ def flaws_in(database: Connection, run_ids: Sequence[int], cluster: str) -> list
         (cluster,),
     )
     return [Flaw(str(row["node"]), str(row["rule"]), str(row["message"]), int(row["n"])) for row in rows]
+
+
+def sleep_in(database: Connection, run_ids: Sequence[int], cluster: str) -> dict[str, str]:
+    """By name of a test, in words in how many of its results a CPU slept deeply; only tests where one did.
+
+    Waking takes tens of microseconds, so a round trip has one level per idle state, often the same for all of a job.
+    """
+    names = names_of_tests(database, run_ids)
+    counts: dict[str, tuple[int, int]] = {}
+    for row in database.execute(
+        "SELECT v.kernel, s.parameters, count(*) AS of_count, sum(EXISTS (SELECT 1 FROM result_finding f JOIN rule r"
+        f" ON r.rule_id = f.rule_id WHERE f.result_id = v.result_id AND r.name = '{SLEEP_RULE}')) AS n"
+        " FROM v_results v JOIN series s ON s.series_id = v.series_id WHERE v.cluster = ? AND v.outcome = 'measured'"
+        f" AND v.run IN (SELECT name FROM run WHERE run_id IN ({_ids(run_ids)})) GROUP BY v.kernel, s.parameters",
+        (cluster,),
+    ):
+        name = names[str(row["kernel"]), str(row["parameters"])]
+        slept, of = counts.get(name, (0, 0))
+        counts[name] = (slept + int(row["n"]), of + int(row["of_count"]))
+    return {name: f"a CPU slept deeply in {slept} of {of} results" for name, (slept, of) in counts.items() if slept}
 
 
 def boots_in(database: Connection, run_ids: Sequence[int], cluster: str) -> dict[str, list[tuple[str, str]]]:

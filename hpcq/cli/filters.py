@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hpcq.store.history import Metric, SeriesRow
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-_NAMES = ("kernel", "cluster", "client", "server", "node", "group")
+_NAMES = ("kernel", "cluster", "client", "server", "node", "group", "network")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Chosen:
 def filter_options(function: _Function) -> _Function:
     """Add options and pass them as `filters`.
 
-    --kernel, --cluster, --client, --server, --node, --group, --where, --fact, --metric.
+    --kernel, --cluster, --client, --server, --node, --group, --network, --where, --fact, --metric.
     """
     options = (
         click.option("--kernel", help="Only this kernel."),
@@ -39,6 +39,7 @@ def filter_options(function: _Function) -> _Function:
         click.option("--server", help="Only pairs with this node as server."),
         click.option("--node", help="Only pairs with this node at either end."),
         click.option("--group", help="Only pairs with a node of this leaf, rack or other group."),
+        click.option("--network", help="Only over this network: its interface, like ib0."),
         click.option("--where", multiple=True, metavar="NAME=VALUE", help="Only with this parameter: message_bytes=64KiB."),
         click.option(
             "--fact", multiple=True, metavar="NAME=VALUE", help="Only results of nodes that had this fact at that time."

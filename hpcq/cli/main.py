@@ -38,7 +38,7 @@ _GROUPS = {
         "resume": ("run.campaigns", "Take over a run whose driver ended; queued jobs are adopted."),
         "cancel": ("run.campaigns", "End a run's jobs; nothing stays queued."),
         "clean": ("run.clean", "Remove folders of earlier runs from a cluster; shows first which."),
-        "load": ("read.report", "Load a run's files into the database (again)."),
+        "load": ("publish.report", "Load a run's files into the database (again)."),
     },
     "Read": {
         "runs": ("read.query", "List the runs in the database, newest first."),
@@ -48,8 +48,10 @@ _GROUPS = {
         "show": ("read.show", "Show one result with the evidence of both ends."),
         "facts": ("read.facts", "Show the facts of a node, and what changed between two times."),
         "cost": ("read.nodes", "Show what the tests cost: node-hours by month and account."),
-        "report": ("read.report", "Write a run's page."),
-        "export": ("read.export", "Write a run for other programs: CSV, JSON lines, JUnit, Markdown, Prometheus."),
+        "report": ("publish.report", "Write the page of a run, a stretch of time, a node, a cluster."),
+        "export": ("publish.export", "Write a run for other programs: CSV, Parquet, JUnit, Markdown, Prometheus."),
+        "plot": ("publish.plot", "Draw a picture: size curves, heat map, history; SVG, PNG or PDF."),
+        "dashboard": ("publish.dashboard", "Print a dashboard over the database, for Grafana or Datasette."),
         "sql": ("read.query", "Run a SELECT on the database, which it cannot change."),
     },
     "Judge": {

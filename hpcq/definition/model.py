@@ -16,6 +16,7 @@ from enum import StrEnum
 
 from hpcq.definition.budget import JOBS_AT_MOST, Budget
 from hpcq.definition.compilers import Compiler, Mpi, Toolchain
+from hpcq.definition.networks import interface_of
 from hpcq.gate_kinds.base import GateAgainst
 
 #: A parameter of a kernel, in the unit of its name.
@@ -154,7 +155,8 @@ class Test:
     load: str = ""
     #: The test that measures this one too: a foreign program with a table measures many sizes at once. 0: itself.
     measured_by: int = 0
-    #: `mpi`: hpcq-net starts a foreign program under the cluster's MPI launcher.
+    #: How hpcq-net starts a foreign program: `mpi` under the cluster's MPI launcher, `node` on one node, empty as a client
+    #: and a server.
     launch: str = ""
     #: Which toolchain of the cluster built it; empty: the cluster's own compiler and MPI.
     toolchain: str = ""
@@ -163,6 +165,11 @@ class Test:
     def needs_mpi(self) -> bool:
         """Whether the cluster's MPI launcher starts it."""
         return self.program == "hpcq-mpi" or self.launch == "mpi"
+
+    @property
+    def within_cluster(self) -> bool:
+        """Whether it needs one batch system for all of its processes, so that it cannot run over a link."""
+        return self.needs_mpi or self.launch == "node"
 
     @property
     def telling(self) -> Mapping[str, ParameterValue]:
@@ -239,17 +246,20 @@ class Campaign:
     pairs_of_links: bool = False
     allocation: Allocation = Allocation()
     toolchains: tuple[str, ...] = ()
+    #: Which of a cluster's networks to measure. None: the cluster's `interface`.
+    network: str | None = None
 
     def seed_of(self, run_id: str) -> int:
         """The seed of one run: the campaign's own, or, with `seed: each_run`, one made from the run's id."""
         return self.seed if self.seed is not None else seed_from(run_id)
 
     def narrowed(self, cluster: Cluster) -> Cluster:
-        """The cluster with this campaign's own choices: partition and reservation."""
+        """The cluster with this campaign's choices. Raises UserError for a network that its file does not name."""
         making = self.nodes.make_reservation
         return replace(
             cluster,
             partition=self.nodes.partition or cluster.partition,
+            interface=interface_of(self.network, cluster.networks, cluster.interface, cluster.name, self.name),
             reservation=None if making else self.nodes.reservation or cluster.reservation,
             make_reservation=making,
             reboot_within_s=self.nodes.reboot_within_s,
@@ -320,6 +330,8 @@ class Cluster:
     poll_interval_s: float
     instance: Mapping[str, str] = field(default_factory=dict)
     toolchains: Mapping[str, Toolchain] = field(default_factory=dict)
+    #: Interfaces of several networks, by name. `interface` is the one under test.
+    networks: Mapping[str, str] = field(default_factory=dict)
     #: Keys that only this kind of scheduler has, by name.
     extra: Mapping[str, str] = field(default_factory=dict)
     #: How long folders of ended runs stay on the cluster. None: until `hpcq clean`.

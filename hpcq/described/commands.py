@@ -41,6 +41,12 @@ def sizes(described: Described, parameters: Mapping[str, ParameterValue]) -> tup
     return _sizes(described, described.sizes, parameters) if described.sizes else ()
 
 
+def sent_at_least(described: Described, parameters: Mapping[str, ParameterValue]) -> tuple[float, ...]:
+    """Bytes that the client and the server send at least over the whole run; empty when nobody knows."""
+    values = {**parameters, "size_sum": sum(sizes(described, parameters))}
+    return tuple(_number(described, "sends_at_least_bytes", one, values) for one in described.sends_at_least)
+
+
 def same_command(expected: Sequence[str], used: object) -> bool:
     """Whether a program was started with these words; what is filled in at run time may be anything."""
     if not isinstance(used, list) or len(used) != len(expected):

@@ -75,7 +75,7 @@ def _option(row: Mapping[str, Any]) -> Option:
 
 def _described(row: Mapping[str, Any]) -> Described:
     server, table, sizes = row["server"], row["table"], row["sizes"]
-    lists = {key: tuple(row[key]) for key in ("modules", "exit_codes", "failure_words")}
+    lists = {key: tuple(row[key]) for key in ("modules", "exit_codes", "failure_words", "sends_at_least")}
     return Described(
         **{
             **row,

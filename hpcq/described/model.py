@@ -122,5 +122,7 @@ class Described:
     table: Table | None
     sizes: Sizes | None
     readings: tuple[Reading, ...]
+    #: Templates: bytes that the client and the server send at least over the whole run. Empty: nobody knows.
+    sends_at_least: tuple[str, ...]
     #: Where the description was read, for messages and for the copy in a run's folder.
     path: str

@@ -48,6 +48,12 @@ class Case:
     shared_kernel: bool
     #: A foreign program that the MPI launcher started.
     mpi_program: bool = False
+    #: A foreign program of one node: nothing crosses a network.
+    one_node: bool = False
+    #: Bytes that the client and the server send at least, where a description says so. Of more ranks than two, nobody
+    #: knows from whom a rank receives.
+    sent_at_least_bytes: tuple[float, ...] = ()
+    many_ranks: bool = False
 
     @property
     def round_trips(self) -> bool:
@@ -89,6 +95,15 @@ class Case:
         if self.both_send and back is not None:
             return {"tx": there, "rx": back} if end == "client" else {"tx": back, "rx": there}
         return {"tx": there, "rx": Moved()} if self.sends(end) else {"tx": Moved(), "rx": there}
+
+    def moved_at_least(self, end: str) -> dict[str, Moved] | None:
+        """As `moved`, but a lower bound alone: enough for a proof of crossing, too little to find other traffic."""
+        known = self.moved(end)
+        if known is not None or len(self.sent_at_least_bytes) != 2:
+            return known
+        client, server = (Moved(least) for least in self.sent_at_least_bytes)
+        sent, received = (client, server) if end == "client" else (server, client)
+        return {"tx": sent, "rx": Moved() if self.many_ranks else received}
 
     def _way(self, prefix: str, size: int | None) -> Moved | None:
         sent, received = self._bytes(f"{prefix}sent", size), self._bytes(f"{prefix}received", size)
@@ -170,6 +185,9 @@ def read_case(result: JudgedResult) -> Case:
         client=client,
         server=server,
         mpi_program=line.get("over_mpi") is True,
+        one_node=line.get("one_node") is True,
+        many_ranks=line.get("many_ranks") is True,
+        sent_at_least_bytes=tuple(line.get("sent_at_least_bytes") or ()),
         shared_kernel=client is not None and server is not None and same_kernel(client, server),
     )
 

@@ -43,6 +43,8 @@ class Crossing:
 @lru_cache(maxsize=1)  # several rules ask about one case
 def crossing(case: Case) -> Crossing:
     """Judge both ends. An end that says `no` decides, then one that cannot tell."""
+    if case.one_node:
+        return Crossing(CrossedInterface.UNKNOWN, "it runs on one node: nothing crosses a network")
     found = [_at_end(case, end) for end in (case.client, case.server) if end is not None]
     if len(found) < 2:
         return Crossing(CrossedInterface.UNKNOWN, "the evidence of an end is missing")
@@ -59,7 +61,7 @@ def lags(end: End) -> bool:
 
 
 def _at_end(case: Case, end: End) -> Crossing:
-    moved = case.moved(end.name)
+    moved = case.moved_at_least(end.name)
     if moved is None:
         return Crossing(CrossedInterface.UNKNOWN, f"{case.kernel} does not say how much it moved", end.name)
     if not end.interface:

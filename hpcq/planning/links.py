@@ -153,7 +153,7 @@ def plan_link(
         cost=Cost(2 * len(pairs), estimated_s, round(2 * estimated_s * len(pairs), 1)),
     )
     fitted = fit_link(plan, link.patience_s, limits or {})
-    within = sorted({one.kernel for one in campaign.tests if one.needs_mpi})
+    within = sorted({one.kernel for one in campaign.tests if one.within_cluster})
     if within:
         ends = f"{link.from_cluster} and {link.to_cluster}"
         words = f"one MPI job does not span two batch systems: {', '.join(within)} runs within {ends}"
@@ -240,7 +240,7 @@ def _tests(campaign: Campaign, link: Link) -> list[Test]:
     numbers: dict[tuple[int, int], int] = {}
     seen: set[tuple[str, tuple[tuple[str, ParameterValue], ...]]] = set()
     for one in campaign.tests:
-        if one.needs_mpi:
+        if one.within_cluster:
             continue  # within the clusters
         ways = [dict(one.parameters)]
         direction = str(one.parameters.get("direction", ""))

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from hpcq.definition.model import Campaign, Cluster, PairChoice, Pattern, Test
-from hpcq.definition.running import node_count, of_nodes, running
+from hpcq.definition.running import of_nodes, of_set, running
 from hpcq.kernels import expected_s
 from hpcq.planning.candidates import Excluded, choose_candidates
 from hpcq.planning.node_sets import node_sets, only_sets
@@ -101,7 +101,7 @@ def _work(tests: Sequence[Test], pairs: Sequence[Pair], sets: Sequence[Pair]) ->
     work = [([one for one in tests if not of_nodes(one)], [tuple(pair) for pair in pairs])]
     for one in sets:
         nodes = nodes_of_pair(one)
-        work.append(([test for test in tests if of_nodes(test) and node_count(test) == len(nodes)], [nodes]))
+        work.append(([test for test in tests if of_set(test, len(nodes))], [nodes]))
     return [(together, jobs) for together, jobs in work if jobs]
 
 

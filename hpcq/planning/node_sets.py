@@ -1,9 +1,9 @@
-"""Sets of nodes that run a test together: collective operations and other tests of more ranks than two.
+"""Sets of nodes that run a test together: collective operations and other tests of more ranks than two; and single nodes.
 
 candidates + tests with a node_count --node_sets--> [n01, n[02-08]], ...   one set per number of nodes
 
 A set is written as a pair: its first node (rank 0) and a list of the others. A set of n nodes is the first n candidates
-by name, so that the same nodes make the same series in every run.
+by name, so that the same nodes make the same series in every run. A node that runs a test alone is a pair with itself.
 """
 
 from __future__ import annotations
@@ -29,11 +29,14 @@ def node_sets(
     order = sorted(names, key=natural)
     usable = min(len(order), nodes_at_most)
     final = tuple(
-        replace(test, parameters={**test.parameters, NODE_COUNT: node_count(test) or usable}) if of_nodes(test) else test
+        replace(test, parameters={**test.parameters, NODE_COUNT: node_count(test) or usable})
+        if of_nodes(test) and NODE_COUNT in test.parameters
+        else test
         for test in tests
     )
-    counts = sorted({node_count(test) for test in final if of_nodes(test)})
-    sets = [set_of(order[:count]) for count in counts if 2 <= count <= usable]
+    counts = sorted({node_count(test) for test in final if of_nodes(test) and test.launch != "node"})
+    alone = [(name, name) for name in order[:usable]] if any(test.launch == "node" for test in final) else []
+    sets = alone + [set_of(order[:count]) for count in counts if 2 <= count <= usable]
     short = [
         NotPlanned(order[0] if order else "", f"{count - 1} other nodes", f"{NODE_COUNT} {count}: {usable} nodes may be used")
         for count in counts

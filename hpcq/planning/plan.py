@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpcq import nodelist
 from hpcq.definition.model import Test
-from hpcq.definition.running import node_count, of_nodes
+from hpcq.definition.running import of_nodes, of_set
 from hpcq.errors import StoreError
 from hpcq.planning.candidates import Candidate, Excluded
 from hpcq.planning.job_ids import job_id_of
@@ -66,8 +66,13 @@ class PlannedPair:
 
 
 def nodes_of_pair(pair: Pair) -> tuple[str, ...]:
-    """The names of a pair's nodes; where the second name is a list (`n[02-08]`), of all that it names."""
+    """The names of a pair's nodes; where the second name is a list (`n[02-08]`), of all that it names.
+
+    A node with itself is one node.
+    """
     client, server = pair
+    if client == server:
+        return (client,)
     return (client, *nodelist.expand(server)) if nodelist.names_several(server) else (client, server)
 
 
@@ -126,7 +131,7 @@ class Plan:
         if index < self.sets_begin:
             return [test for test in self.tests if not of_nodes(test)]
         count = len(self.nodes_at(index))
-        return [test for test in self.tests if of_nodes(test) and node_count(test) == count]
+        return [test for test in self.tests if of_set(test, count)]
 
     def planned_pairs(self) -> tuple[PlannedPair, ...]:
         """All planned jobs in order; job_id is `j` and five digits (more from 100,000 on)."""

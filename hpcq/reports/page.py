@@ -111,7 +111,7 @@ def _context(database: Connection, run: str) -> dict[str, Any]:
         "groups": _groups(main[:_ROWS_MAX]),
         "row_count": len(main),
         "rows_max": _ROWS_MAX,
-        "missing": _missing(rows),
+        "missing": folded_missing(rows),
         "ends": _ends(attempts),
         "attempt_count": len(attempts),
         "left_out": run_context.left_out(database, run)[:_ROWS_MAX],
@@ -187,7 +187,8 @@ def _groups(main: Sequence[Summary]) -> list[tuple[str, list[Summary]]]:
     return list(groups.items())
 
 
-def _missing(rows: Sequence[ResultRow]) -> list[Missing]:
+def folded_missing(rows: Sequence[ResultRow]) -> list[Missing]:
+    """What was planned and not measured, one row per reason."""
     groups: dict[tuple[str, str, str], list[ResultRow]] = {}
     for row in rows:
         if row.outcome != "measured":

@@ -74,7 +74,7 @@ class Plot:
 
 
 @dataclass(frozen=True, slots=True)
-class _Axis:
+class Axis:
     """From a value to a coordinate."""
 
     low: float
@@ -136,8 +136,8 @@ def _compared(summaries: Sequence[Summary]) -> list[Plot]:
 def _curves(what: str, metric: str, by_label: Mapping[str, Sequence[Summary]], sizes: Sequence[int]) -> Plot:
     group = [one for members in by_label.values() for one in members]
     places = _size_places(sizes)
-    x_axis = _Axis(places[sizes[0]], places[sizes[-1]], LEFT + 10, WIDTH - RIGHT - 10, log=False)
-    y_axis = _value_axis([one.median for one in group], HEIGHT - BOTTOM, TOP)
+    x_axis = Axis(places[sizes[0]], places[sizes[-1]], LEFT + 10, WIDTH - RIGHT - 10, log=False)
+    y_axis = value_axis([one.median for one in group], HEIGHT - BOTTOM, TOP)
     dotted = len(group) <= _DOTS_MAX
     curves, rows = [], []
     for style_index, (label, members) in enumerate(by_label.items()):
@@ -154,8 +154,8 @@ def _curves(what: str, metric: str, by_label: Mapping[str, Sequence[Summary]], s
             shown = here if dotted else _outside(here, low, high)
             dots += [Dot(x, y_axis.at(one.median), _pair_text(one)) for one in shown]
             rows.append(_row(label, size, here))
-        band = _points(upper + lower[::-1])
-        curves.append(Curve(label, style_index, _points(middle), band, tuple(dots)))
+        band = points_text(upper + lower[::-1])
+        curves.append(Curve(label, style_index, points_text(middle), band, tuple(dots)))
     unit, words = group[0].unit, f"{what}: {metric_title(metric)}"
     return Plot(
         kind="curve",
@@ -164,8 +164,8 @@ def _curves(what: str, metric: str, by_label: Mapping[str, Sequence[Summary]], s
         x_label="message size",
         y_label=f"{metric_title(metric)}, {group[0].better} is better" + (", logarithmic" if y_axis.log else ""),
         height=HEIGHT,
-        x_ticks=tuple(Tick(x_axis.at(places[size]), size_text(size)) for size in _few(sizes)),
-        y_ticks=tuple(Tick(y_axis.at(value), units.human(value, unit)) for value in _tick_values(y_axis)),
+        x_ticks=tuple(Tick(x_axis.at(places[size]), size_text(size)) for size in few(sizes)),
+        y_ticks=tuple(Tick(y_axis.at(value), units.human(value, unit)) for value in tick_values(y_axis)),
         curves=tuple(curves),
         rows=tuple(rows),
     )
@@ -174,7 +174,7 @@ def _curves(what: str, metric: str, by_label: Mapping[str, Sequence[Summary]], s
 def _strip(kernel: str, metric: str, group: Sequence[Summary]) -> Plot:
     by_label = _by_label(group)
     height = TOP + BOTTOM + _ROW_HEIGHT * len(by_label)
-    x_axis = _value_axis([one.median for one in group], 24, WIDTH - 32)
+    x_axis = value_axis([one.median for one in group], 24, WIDTH - 32)
     dotted = len(group) <= _DOTS_MAX
     curves, rows = [], []
     for style_index, (label, members) in enumerate(by_label.items()):
@@ -183,10 +183,10 @@ def _strip(kernel: str, metric: str, group: Sequence[Summary]) -> Plot:
         middle = x_axis.at(median(values))
         low, high = _band(values)
         left, right = x_axis.at(low), x_axis.at(high)
-        band = _points([(left, y - 5), (right, y - 5), (right, y + 5), (left, y + 5)])
+        band = points_text([(left, y - 5), (right, y - 5), (right, y + 5), (left, y + 5)])
         shown = members if dotted else _outside(members, low, high)
         dots = tuple(Dot(x_axis.at(one.median), y, _pair_text(one)) for one in shown)
-        curves.append(Curve(label, style_index, _points([(middle, y - 13), (middle, y + 13)]), band, dots))
+        curves.append(Curve(label, style_index, points_text([(middle, y - 13), (middle, y + 13)]), band, dots))
         rows.append(_row(label, members[0].message_bytes, members))
     unit, message_bytes = group[0].unit, group[0].message_bytes
     words = f"{metric_title(metric)} of {kernel_title(kernel)}"
@@ -198,7 +198,7 @@ def _strip(kernel: str, metric: str, group: Sequence[Summary]) -> Plot:
         x_label=f"{metric_title(metric)}, {group[0].better} is better" + (", logarithmic" if x_axis.log else ""),
         y_label="",
         height=height,
-        x_ticks=tuple(Tick(x_axis.at(value), units.human(value, unit)) for value in _few(_tick_values(x_axis), 5)),
+        x_ticks=tuple(Tick(x_axis.at(value), units.human(value, unit)) for value in few(tick_values(x_axis), 5)),
         y_ticks=tuple(Tick(TOP + _ROW_HEIGHT * (index + 0.25), label) for index, label in enumerate(by_label)),
         curves=tuple(curves),
         rows=tuple(rows),
@@ -238,16 +238,16 @@ def _outside(members: Sequence[Summary], low: float, high: float) -> list[Summar
     return below + [one for one in ordered if one.median > high][-_OUTSIDE_MAX:]
 
 
-def _value_axis(values: Sequence[float], start: float, end: float) -> _Axis:
+def value_axis(values: Sequence[float], start: float, end: float) -> Axis:
     low, high = min(values), max(values)
     if low > 0 and high / low > _LOG_FACTOR:
-        return _Axis(low / 1.3, high * 1.3, start, end, log=True)
+        return Axis(low / 1.3, high * 1.3, start, end, log=True)
     step = _step(high - min(low, 0.0))
     floor = 0.0 if low >= 0 else math.floor(low / step) * step
-    return _Axis(floor, math.ceil(high * 1.02 / step) * step or 1.0, start, end, log=False)
+    return Axis(floor, math.ceil(high * 1.02 / step) * step or 1.0, start, end, log=False)
 
 
-def _tick_values(axis: _Axis) -> list[float]:
+def tick_values(axis: Axis) -> list[float]:
     if not axis.log:
         step = _step(axis.high - axis.low)
         count = round((axis.high - axis.low) / step)
@@ -267,12 +267,12 @@ def _step(span: float) -> float:
     return next(factor * power for factor in (1, 2, 5, 10) if span / (factor * power) <= 8)
 
 
-def _few(values: Sequence[_Number], count_max: int = 8) -> list[_Number]:
+def few(values: Sequence[_Number], count_max: int = 8) -> list[_Number]:
     stride = math.ceil(len(values) / count_max)
     return list(values[::stride])
 
 
-def _points(points: Sequence[tuple[float, float]]) -> str:
+def points_text(points: Sequence[tuple[float, float]]) -> str:
     return " ".join(f"{x:g},{y:g}" for x, y in points)
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hpcq.described.commands import command, same_command, sizes
-from hpcq.described.model import Described
+from hpcq.described.commands import command, same_command, sent_at_least, sizes
+from hpcq.described.model import Described, Shape
 from hpcq.described.numbers import UnreadableError
 from hpcq.described.output import Read, read_output
 from hpcq.kernels import Kernel
@@ -30,7 +30,7 @@ def translated(content: Mapping[str, Any], kernel: Kernel, parameters: Mapping[s
     line = {**content, "warnings": list(_list(content.get("warnings")))}
     if content.get("kernel") != PROGRAM:
         return line
-    line |= {"kernel": kernel.name, "options": dict(parameters), "over_mpi": described.shape.over_mpi}
+    line |= {"kernel": kernel.name, "options": dict(parameters), **told_of(kernel, parameters)}
     outputs = _mapping(content.get("outputs"))
     reader = _mapping(outputs.get(described.end))
     if content.get("error") is None and content.get("valid") is True:
@@ -44,6 +44,19 @@ def translated(content: Mapping[str, Any], kernel: Kernel, parameters: Mapping[s
         line["metrics"] = {}
         _keep(line, outputs)
     return line
+
+
+def told_of(kernel: Kernel, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """What the rules of evidence must know of a described kernel, beside its result: as keys of the line."""
+    described = kernel.described
+    if described is None:
+        return {}
+    return {
+        "over_mpi": described.shape.over_mpi,
+        "one_node": described.shape is Shape.ONE_NODE,
+        "many_ranks": described.shape is Shape.MPI_RANKS,
+        "sent_at_least_bytes": list(sent_at_least(described, parameters)),
+    }
 
 
 def _read(described: Described, reader: Mapping[str, Any], parameters: Mapping[str, Any]) -> Read:

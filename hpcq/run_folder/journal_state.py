@@ -68,6 +68,11 @@ class Attempt:
         return not self.outcome
 
     @property
+    def ordered(self) -> bool:
+        """Whether hpcq has decided to end it, so that its scheduler was or will be told."""
+        return bool(self.withdrawal or self.stopped)
+
+    @property
     def shared(self) -> bool:
         """Whether several pairs share its allocation."""
         return is_shared(self.job_id)

@@ -121,10 +121,12 @@ def echo_complaint(planned: Mapping[str, Any], echoed: object) -> str | None:
 def elsewhere(content: Mapping[str, Any], pair: Sequence[str]) -> str | None:
     """Say that an end of a result measured on another node than the planned one; None when it did not.
 
-    pair: the planned client and server. The scheduler's name of the node counts: a host may call itself otherwise.
+    pair: the planned client and server, of a set of nodes each of them. The scheduler's name of the node counts: a host
+    may call itself otherwise.
     """
     ends = mapping(content.get("evidence"))
-    for end, planned in zip(("client", "server"), pair, strict=True):
+    for number, planned in enumerate(pair):
+        end = ("client", "server", f"rank{number}")[min(2, number)]
         node = mapping(ends.get(end)).get("scheduler_node")
         if isinstance(node, str) and node not in {"", planned}:
             return f"elsewhere: its {end} ran on {_shown(node)}, planned was {_shown(planned)}"

@@ -37,9 +37,10 @@ def cancel_run(run: RunFolder, say: stages.Say, clock: Clock | None = None) -> l
     clock = clock or Clock()
     (run.path / "cancel").touch()
     within_s = _DRIVER_ANSWERS_S + _files_appear_within_s(run)
-    deadline_s, said = clock.now_s() + within_s, False
+    deadline_s = clock.now_s() + within_s
     waiting = [cluster.name for cluster in status_of(run).clusters if cluster.counts]
     left: list[str] = []
+    told: set[str] = set()
     while waiting:
         for name in list(waiting):
             if (run.path / name / "driven.json").is_file():
@@ -52,10 +53,9 @@ def cancel_run(run: RunFolder, say: stages.Say, clock: Clock | None = None) -> l
                     left.append(f"{name}: its driver lives and has not ended it within {within_s:g} s: {error.message}")
                     waiting.remove(name)
                 else:
-                    if not said:
-                        until = clock.time_in(deadline_s - clock.now_s())
-                        say(f"{name}: its driver ends it; waits for that until {until} at most")
-                        said = True
+                    if name not in told:
+                        told.add(name)
+                        say(f"{name}: its driver lives and ends the jobs; waits for it for {within_s:g} s at most")
                     clock.sleep(1.0)
             else:
                 waiting.remove(name)

@@ -42,6 +42,7 @@ class Filter:
     server: str | None = None
     node: str | None = None
     group: str | None = None
+    network: str | None = None
     where: tuple[tuple[str, str], ...] = ()
     facts: tuple[tuple[str, str], ...] = ()
 
@@ -107,6 +108,8 @@ def select(database: Connection, wanted: Filter) -> list[SeriesRow]:
         ends = {row["client"], row["server"]}
         if any(getattr(wanted, name) not in {None, row[name]} for name in ("kernel", "client", "server")):
             continue
+        if wanted.network not in {None, row["network"]}:
+            continue
         if wanted.cluster not in {None, row["client_cluster"]} or (wanted.node is not None and wanted.node not in ends):
             continue
         if members is not None and not any((row["client_cluster"], end) in members for end in ends):
@@ -114,7 +117,20 @@ def select(database: Connection, wanted: Filter) -> list[SeriesRow]:
         parameters = {**options[row["kernel"]], **json.loads(row["parameters"])}
         if all(name in parameters and _same(name, parameters[name], value) for name, value in wanted.where):
             found.append(_series_row(row, parameters))
-    return sorted(found, key=_order)
+    return sorted(_told_apart(found), key=_order)
+
+
+def _told_apart(rows: list[SeriesRow]) -> list[SeriesRow]:
+    """Name the network of series that differ in nothing else, so that no label stands for two of them."""
+    networks: dict[tuple[str, str], set[str]] = {}
+    for row in rows:
+        networks.setdefault((row.cluster, row.label), set()).add(row.network)
+    return [
+        replace(row, variant=", ".join(filter(None, (row.variant, f"network={row.network}"))))
+        if len(networks[row.cluster, row.label]) > 1
+        else row
+        for row in rows
+    ]
 
 
 def find_series(database: Connection, text: str) -> SeriesRow:
@@ -224,9 +240,9 @@ def within(window: Window, facts: Sequence[tuple[str, str]] = (), table: str = "
 
 def check_names(database: Connection, wanted: Filter) -> None:
     """Raise UserError for a kernel, cluster or node that no series has; the message names the nearest."""
-    rows = database.execute("SELECT DISTINCT kernel, client_cluster, client, server FROM v_series").fetchall()
+    rows = database.execute("SELECT DISTINCT kernel, client_cluster, client, server, network FROM v_series").fetchall()
     ends = {"client": ("client",), "server": ("server",), "node": ("client", "server")}
-    for what, columns in {"kernel": ("kernel",), "cluster": ("client_cluster",), **ends}.items():
+    for what, columns in {"kernel": ("kernel",), "cluster": ("client_cluster",), "network": ("network",), **ends}.items():
         name = getattr(wanted, what)
         if name is not None and rows and not any(name == row[column] for row in rows for column in columns):
             known = sorted({str(row[column]) for row in rows for column in columns}, key=natural)

@@ -5,6 +5,7 @@
 #include "engine/result.h"
 #include "engine/server.h"
 #include "facts/facts.h"
+#include "programs/rank.h"
 #include "tournament/agent.h"
 #include "tournament/conductor.h"
 
@@ -28,6 +29,8 @@ static const struct program program = {
              "                     [--finish-file F]\n"
              "  hpcq-net agent --to ADDR --port N --secret-file F --interface IF|--bind ADDR [--ports A-B]\n"
              "                 [--node NAME] [--idle-timeout-s S] [--programs-file F]\n"
+             "  hpcq-net rank --programs-file F --test_no N --nodes A,B,... --report-prefix P [--interface IF]\n"
+             "                [--evidence-file F] [--raw-dir DIR]      under an MPI launcher, one per node\n"
              "  hpcq-net facts [--interface IF] [--root DIR]\n"
              "  hpcq-net snapshot-diff BEFORE_DIR AFTER_DIR [--interface IF] [--counters full|summary]\n"
              "  hpcq-net --describe | --version | --help | KERNEL --help\n\n"
@@ -125,11 +128,13 @@ int main(int argc, char **argv)
         return agent_main(&program, argc, argv);
     if (argc > 1 && !strcmp(argv[1], "conductor"))
         return conductor_main(&program, argc, argv);
+    if (argc > 1 && !strcmp(argv[1], "rank"))
+        return rank_main(&program, argc, argv);
     if (argc > 1 && !strcmp(argv[1], "facts"))
         return facts_main(argc, argv);
     if (argc > 1 && !strcmp(argv[1], "snapshot-diff"))
         return snapshot_diff_main(argc, argv);
-    fprintf(stderr, "error: %s: unknown: allowed: server conductor agent facts snapshot-diff",
+    fprintf(stderr, "error: %s: unknown: allowed: server conductor agent rank facts snapshot-diff",
             argc > 1 ? argv[1] : "no verb");
     for (size_t i = 0; kernels[i]; i++)
         if (!kernels[i]->internal)

@@ -169,6 +169,22 @@ def test_some_failed_repetitions_are_no_pass() -> None:
     assert words(found) == PASSED | {"n2": "inconclusive", "n3": "inconclusive"}
 
 
+def beyond_its_leaf(share: float, *, slow: float) -> list[PairPoint]:
+    """Two runs in which what n2 sends beyond its leaf loses some repetitions, and the others have this level."""
+    every = list(permutations(EIGHT, 2))
+    theirs = [pair for pair in every if pair[0] == "n2" and pair[1] != "n1"]
+    lost = dict.fromkeys(theirs, share)
+    return [one for no in (1, 2) for one in points(dict.fromkeys(theirs, slow), pairs=every, lost=lost, run_no=no)]
+
+
+def test_a_node_that_loses_some_repetitions_beyond_its_leaf_is_named() -> None:
+    found = judge(EIGHT, beyond_its_leaf(0.2, slow=0.3), BEHIND)
+    assert words(found) == dict.fromkeys(EIGHT, "pass") | {"n2": "failed"}, "slow in what is left of them"
+    found = judge(EIGHT, beyond_its_leaf(0.2, slow=1.0), BEHIND)
+    assert words(found) == dict.fromkeys(EIGHT, "pass") | {"n2": "degraded"}, "in both runs"
+    assert "fails in part in 12 jobs" in reason_of(found, "n2")
+
+
 def test_what_was_not_measured_or_cannot_be_compared_is_no_pass() -> None:
     missing = [
         PairPoint(*one.pair, one.test, 1, None, one.scale, reason="no reference: baseline good has nothing of it")

@@ -11,8 +11,6 @@ import pytest
 from tests.described.descriptions import RATE, TABLE, write
 from tests.local.local_desk import LocalDesk
 
-pytestmark = pytest.mark.fast
-
 WORD = "a b; $(c) 'd'"
 
 

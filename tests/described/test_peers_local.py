@@ -24,12 +24,13 @@ def test_the_example_can_be_read() -> None:
 
 
 @pytest.mark.fast
-@pytest.mark.parametrize("name", ["osu_latency", "imb_allreduce", "stream"])
-def test_a_program_that_no_job_can_start_is_refused(name: str, tmp_path: Path) -> None:
+def test_a_tournament_refuses_what_a_launcher_starts(tmp_path: Path) -> None:
     path = tmp_path / "try.yaml"
-    path.write_text(f"name: try\nclusters: [local]\npairs: all\nrepetitions: 1\ntests: [{{kernel: {name}}}]\n")
-    with pytest.raises(UserError, match="a job cannot start it yet: allowed is client and server"):
-        read_campaign(path)
+    for name, words in (("osu_latency", "the MPI launcher starts osu_latency"), ("stream", "a tournament plays pairs: stream")):
+        text = f"name: try\nclusters: [local]\npairs: all\nallocation: whole\ntests: [{{kernel: {name}}}]\n"
+        path.write_text(text)
+        with pytest.raises(UserError, match=words):
+            read_campaign(path)
 
 
 @pytest.mark.long

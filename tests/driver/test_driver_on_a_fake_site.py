@@ -12,7 +12,7 @@ from hpcq.runner.queue.attempt_files import AttemptFiles
 from hpcq.scheduler.types import Fate, JobReport, JobState, NodeCondition, Submission, Submitted
 from tests.driver.fake_site import FakeJob, FakeSite, steps_of, undetermined
 
-pytestmark = [pytest.mark.fast, pytest.mark.quiet]
+pytestmark = pytest.mark.fast
 
 SLURM_GRACE_S = 90.0
 

@@ -17,7 +17,7 @@ from tests.driver.fake_site import FakeJob, FakeSite
 from tests.driver.test_driver_on_a_fake_site import site
 
 FIXTURES = (site,)  # pytest looks for them in this module
-pytestmark = [pytest.mark.fast, pytest.mark.quiet]
+pytestmark = pytest.mark.fast
 
 
 def test_exit_files_that_appear_late_are_waited_for(site: FakeSite) -> None:
@@ -292,4 +292,4 @@ def test_the_verb_waits_for_a_driver_as_long_as_files_of_jobs_may_take(site: Fak
     monkeypatch.setattr("hpcq.runner.cancelling.link_group.drive", drive)
     monkeypatch.setattr("hpcq.runner.cancelling.still_there", lambda *_: [])
     assert cancel_run(site.run, site.said.append, site.clock) == []
-    assert [text for text in site.said if text.startswith("sim: its driver ends it; waits for that until 12:03:")]
+    assert site.said == ["sim: its driver lives and ends the jobs; waits for it for 180 s at most"]

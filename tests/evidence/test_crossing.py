@@ -48,6 +48,39 @@ def test_half_of_the_bytes_have_crossed_and_less_than_a_tenth_have_not(share: fl
     assert answer(1e9, share) is found
 
 
+def lower_bound(at_least: list[float], seen: int, *, many_ranks: bool) -> CrossedInterface:
+    """What is said of an MPI program whose description gives a lower bound; `seen` crossed at each end each way."""
+    end = {
+        "interface": "eth0",
+        "interval_ns": 10**10,
+        "interface_bytes": {"tx": seen, "rx": seen},
+        "counters": {f"net_dev.eth0.{way}_{what}": seen for way in ("tx", "rx") for what in ("bytes", "packets")},
+        "gauges": {},
+        "unavailable": {},
+    }
+    line = {"kernel": "osu_bw", "metrics": {"throughput_bps": 1.0}, "evidence": {"client": end, "server": end}}
+    more = {"over_mpi": True, "many_ranks": many_ranks, "sent_at_least_bytes": at_least}
+    more["warnings"] = [{"name": "same_node"}]  # so that no fabric without counters can explain it
+    return crossing(read_case(JudgedResult(line | more, {}, {}, {}))).answer
+
+
+@pytest.mark.parametrize(
+    ("at_least", "seen", "many_ranks", "found"),
+    [
+        ([1e9, 1e9], 10**9, False, YES),
+        ([1e9, 0], 10**9, False, YES),
+        ([1e9, 0], 10**6, False, NO),
+        ([1e9, 1e9], 3 * 10**9, True, YES),
+        ([1e9, 1e9], 10**6, True, NO),
+        ([], 10**9, False, UNKNOWN),
+    ],
+)
+def test_a_lower_bound_of_a_description_is_a_proof(
+    at_least: list[float], seen: int, many_ranks: bool, found: CrossedInterface
+) -> None:
+    assert lower_bound(at_least, seen, many_ranks=many_ranks) is found
+
+
 @pytest.mark.parametrize(("moved", "found"), [(1e4, NO), (2000, NO), (1990, UNKNOWN), (100, UNKNOWN)])
 def test_few_bytes_are_lost_in_the_chatter_of_a_node(moved: float, found: CrossedInterface) -> None:
     assert answer(moved, 0.0) is found

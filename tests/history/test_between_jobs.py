@@ -12,8 +12,6 @@ from hpcq.statistics.between_jobs import ASSUMED_RATIO, LEAST_RATIO, t_quantile
 from hpcq.statistics.comparison import runs_needed
 from hpcq.verdict.levels import Sides, judge_boundary, judge_search
 
-pytestmark = pytest.mark.fast
-
 WITHIN, BETWEEN = 0.005, 0.05
 NIGHTS = 30
 
@@ -25,6 +23,7 @@ def job_medians(random: np.random.Generator, count: int, between: float = BETWEE
     return np.asarray(np.median(repetitions, axis=1))
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize("between", [0.01, 0.03, 0.05])
 def test_scatter_is_learned_and_a_change_of_level_does_not_count(between: float) -> None:
     random = np.random.default_rng(1)
@@ -36,6 +35,7 @@ def test_scatter_is_learned_and_a_change_of_level_does_not_count(between: float)
     assert np.median(found) == pytest.approx(between, rel=0.3)
 
 
+@pytest.mark.fast
 def test_a_short_history_borrows_from_its_peers_and_none_assumes() -> None:
     random = np.random.default_rng(2)
     peers = pooled_scatter(job_medians(random, 4, 0.02) for _ in range(20))
@@ -48,6 +48,7 @@ def test_a_short_history_borrows_from_its_peers_and_none_assumes() -> None:
     assert job_scatter([1.0] * 20).ratio == LEAST_RATIO
 
 
+@pytest.mark.fast
 def test_two_jobs_apart_by_what_jobs_scatter_are_not_worse() -> None:
     random = np.random.default_rng(3)
     worse = 0
@@ -87,6 +88,7 @@ def test_what_was_told_at_the_fourth_night_is_told_at_the_tenth() -> None:
     assert sorted(told.values()) == list(told.values()), f"more nights never say less: {told}"
 
 
+@pytest.mark.fast
 def test_a_halving_is_told_among_a_thousand_series() -> None:
     random = np.random.default_rng(6)
     series = [Sides(Better.HIGHER, np.round(job_medians(random, NIGHTS + 3, 0.02), 4), NIGHTS) for _ in range(1000)]
@@ -97,12 +99,14 @@ def test_a_halving_is_told_among_a_thousand_series() -> None:
     assert sum(level.sure and level.direction == "worse" for level in boundary) <= 3
 
 
+@pytest.mark.fast
 def test_one_job_after_is_never_a_lasting_change() -> None:
     one = Sides(Better.HIGHER, np.array([1.0] * 20 + [0.4]), 20)
     assert judge_boundary([one])[0].verdict is ComparisonVerdict.INCONCLUSIVE
     assert judge_boundary([one], lasting_count=1)[0].verdict is ComparisonVerdict.DEGRADED
 
 
+@pytest.mark.fast
 def test_a_pass_rules_out_what_matters_and_else_says_how_many_runs_would() -> None:
     random = np.random.default_rng(7)
     passed = 0
@@ -117,6 +121,7 @@ def test_a_pass_rules_out_what_matters_and_else_says_how_many_runs_would() -> No
     assert runs_needed(0.05, 5) is None
 
 
+@pytest.mark.fast
 def test_a_trace_of_loss_is_not_worse_and_a_real_one_is() -> None:
     none = [0.0] * 30
     trace = compare(none, [1e-7] * 5, better=Better.LOWER, smallest_move=1e-4)
@@ -126,6 +131,7 @@ def test_a_trace_of_loss_is_not_worse_and_a_real_one_is() -> None:
     assert not any(level.sure for level in levels)
 
 
+@pytest.mark.fast
 def test_t_is_wider_than_the_normal() -> None:
     assert t_quantile(1.96, 0) == 1.96
     assert t_quantile(1.96, 6) == pytest.approx(2.447, rel=0.01)

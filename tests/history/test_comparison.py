@@ -7,7 +7,6 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from hpcq.kernels import Better
 from hpcq.statistics import (
@@ -27,6 +26,8 @@ pytestmark = pytest.mark.fast
 
 @pytest.mark.parametrize("seed", range(60))
 def test_mann_whitney_agrees_with_scipy(seed: int) -> None:
+    from scipy import stats  # here: it loads for a second, and the other workers need not
+
     random = np.random.default_rng(seed)
     before = random.normal(10, 1, int(random.integers(1, 60)))
     after = random.normal(random.choice([9, 10, 11]), 1, int(random.integers(1, 25)))
@@ -46,6 +47,8 @@ def test_mann_whitney_agrees_with_scipy(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_tails_with_ties_count_every_way_to_deal_the_ranks(seed: int) -> None:
+    from scipy import stats
+
     random = np.random.default_rng(seed)
     values = random.integers(0, 5, int(random.integers(4, 13))).astype(float)
     after_count = int(random.integers(1, len(values)))
@@ -80,6 +83,8 @@ def test_a_first_look_at_a_tail_hides_nothing(rounded: bool) -> None:
 
 
 def test_ranks_share_ties() -> None:
+    from scipy import stats
+
     values = np.array([[3.0, 1.0, 3.0, 2.0], [5.0, 5.0, 5.0, 5.0]])
     assert average_ranks(values).tolist() == stats.rankdata(values, axis=1).tolist()
 
@@ -219,6 +224,8 @@ def test_the_interval_of_a_shift_covers_what_it_says() -> None:
 
 
 def test_benjamini_hochberg_agrees_with_scipy() -> None:
+    from scipy import stats
+
     random = np.random.default_rng(20)
     for count in (1, 2, 17, 500):
         p_values = random.random(count) ** 3

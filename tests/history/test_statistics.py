@@ -9,7 +9,6 @@ import time
 
 import numpy as np
 import pytest
-import ruptures
 from numpy.typing import NDArray
 
 from hpcq.statistics import (
@@ -50,6 +49,8 @@ def kinds_of_series(seed: int) -> list[Floats]:
 
 
 def test_engine_finds_what_ruptures_finds() -> None:
+    import ruptures  # here: it loads for a second, and the other workers need not
+
     differing = []
     for seed in range(40):
         for number, values in enumerate(kinds_of_series(seed)):
@@ -70,6 +71,8 @@ def test_engine_is_the_same_alone_and_in_a_block() -> None:
 
 
 def test_pruning_of_long_series_changes_nothing() -> None:
+    import ruptures
+
     random = np.random.default_rng(2)
     values = steps(random, [1, 0.9, 1, 1.1, 0.95], 300)[None, :]
     sigma = noise_scale(values)

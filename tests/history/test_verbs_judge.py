@@ -20,6 +20,7 @@ from hpcq.run_folder.paths import RunFolder
 from hpcq.runner.accept import accepting
 from hpcq.verdict.words import Verdict
 from tests.history.histories import PAIRS, History
+from tests.store.run_folders import utc
 
 pytestmark = pytest.mark.fast
 
@@ -35,14 +36,16 @@ HOW_MUCH = re.compile(
 def scenes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, History]:
     """good: 33 quiet nights. lost: one night in which nothing gave a valid result; gated: the same, with a gate.
 
-    one: a single good night, also with a gate. empty: a run whose jobs never ran.
+    one: a single good night, also with a gate. empty: a run whose jobs never ran. bare: no end took evidence.
     """
-    made = {name: History(tmp_path_factory.mktemp(name)) for name in ("good", "lost", "gated", "one", "unread", "missing")}
+    names = ("good", "lost", "gated", "one", "unread", "missing", "bare")
+    made = {name: History(tmp_path_factory.mktemp(name)) for name in names}
     for day in range(-34, -1):
         made["good"].night(day, noise=0.003)
     made["lost"].night(-1, failing=NODES)
     made["gated"].night(-1, failing=NODES, gates=GATE)
     made["one"].night(-1, gates=GATE)
+    made["bare"].night(-1, bare=True)
     made["unread"].night(-1, gates="  - {metric: throughput_bps, kernel: tcp_stream, minimum: 100M, of_a_newer_hpcq: 1}")
     for day in range(-6, 0):
         made["missing"].night(day, noise=0.003, not_run=PAIRS[1:] if day == -1 else ())
@@ -92,6 +95,13 @@ def columns(tmp_path: Path) -> None:
         ("missing", "results", 4),
         ("missing", "results --since 2027", 4),
         ("good", "results --since 30d..20d", 0),
+        ("good", "results --findings", 0),
+        ("bare", "results", 0),
+        ("bare", "results --findings", 4),
+        ("gated", "results --findings", 3),
+        ("good", "results --findings --since 2027", 4),
+        ("good", "results --links", 4),
+        ("gated", "results --links", 3),
         ("good", "report", 0),
         ("lost", "report", 4),
         ("gated", "report", 3),
@@ -131,6 +141,8 @@ def test_how_much_was_judged_comes_first_and_too_little_is_4(say: Any, scene: st
     "words",
     [
         "results",
+        "results --findings",
+        "results --links",
         "report",
         "regressions --since 2026-11-20",
         "compare 2026-11-14..2026-11-18 latest",
@@ -229,3 +241,16 @@ def test_accept_judged_nothing_while_another_is_under_way(
 def test_accept_takes_no_impossible_date_for_a_reservation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert accept(tmp_path, "--since", "2026-02-30") == 2
     assert "'2026-02-30' is no date" in capsys.readouterr().err
+
+
+def test_findings_keep_to_their_stretch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    history = History(tmp_path)
+    for day in (-9, -2):
+        history.night(day, counters={"n1": {"netstat.Tcp.RetransSegs": 30000, "netstat.Tcp.OutSegs": 100000}})
+    seen = {}
+    for stretch in ("2026-01-01..2026-12-31", f"{utc(-5 * 86400)}..2026-12-31", "2027"):
+        code = run(["results", "--findings", "--since", stretch, "--json", "--db", str(history.database)])
+        seen[stretch] = (code, len(json.loads(capsys.readouterr().out)))
+    (_, every), (_, late), (code, none) = seen.values()
+    assert every > late > 0
+    assert (code, none) == (4, 0)

@@ -65,6 +65,8 @@ SINGLE_USERS = {
     "pydantic_core": ("hpcq.definition",),
     "subprocess": ("hpcq.transport",),
     "snakemake": (),
+    "pyarrow": ("hpcq.exports.parquet",),
+    "matplotlib": ("hpcq.reports.figures",),
 }
 
 

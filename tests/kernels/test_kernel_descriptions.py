@@ -18,7 +18,7 @@ from tests import REPOSITORY
 pytestmark = pytest.mark.fast
 
 NET_KERNELS = ["tcp_stream", "tcp_pingpong", "udp_stream", "udp_pingpong", "tcp_connect", "udp_oneway"]
-MPI_KERNELS = ["mpi_pingpong", "mpi_pingping", "mpi_stream", "mpi_collective"]
+MPI_KERNELS = ["mpi_pingpong", "mpi_pingping", "mpi_stream", "mpi_one_sided", "mpi_collective"]
 DESCRIPTIONS = assets.kernel_descriptions()
 
 

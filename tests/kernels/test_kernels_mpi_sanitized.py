@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.kernels.kernel_programs import SOURCES, Programs, made_once
 from tests.kernels.test_kernels_mpi import OPEN_MPI, YIELD, run
 from tests.kernels.test_kernels_mpi_tournament import EVERYTHING, keys, play
+from tests.mpi.mpi_programs import Launched
 
 CHECKED = {**YIELD, "LSAN_OPTIONS": "exitcode=0", "ASAN_OPTIONS": "exitcode=99:fast_unwind_on_malloc=1"}
 #: Who called malloc: the second frame of a leak. Of a leak of the library our main() may be a later one, under MPI_Init.
@@ -53,6 +55,24 @@ def test_a_measurement(checked: Path, tmp_path: Path) -> None:
         str(tmp_path / "raw"),
     ]
     done = run(OPEN_MPI, checked, "--interface", "lo", *files, message_bytes=70000, duration_s=0.1, warmup_s=0.02)
+    clean(done.err)
+    assert (done.rc, done.line["valid"]) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "options"),
+    [
+        ("mpi_pingping", {"buffers": "cold", "layout": "strided"}),
+        ("mpi_stream", {"direction": "both", "source": "any"}),
+        ("mpi_one_sided", {"operation": "accumulate", "synchronization": "flush"}),
+        ("mpi_one_sided", {"operation": "get", "synchronization": "fence"}),
+        ("mpi_collective", {"operation": "alltoallv"}),
+        ("mpi_collective", {"operation": "ireduce_scatter"}),
+        ("mpi_collective", {"operation": "incast"}),
+    ],
+)
+def test_every_kernel(checked: Path, kernel: str, options: dict[str, Any]) -> None:
+    done = Launched(OPEN_MPI, checked, reports=True).run(kernel, message_bytes=56000, validate="true", **options)
     clean(done.err)
     assert (done.rc, done.line["valid"]) == (0, True)
 

@@ -15,17 +15,17 @@ FEW: Mapping[str, object] = {"duration_s": 60, "warmup_s": 0, "operation_count_m
 
 
 class Launched:
-    """One MPI library's hpcq-mpi."""
+    """One MPI library's hpcq-mpi. reports: the caller reads what sanitizers say; else any word of theirs fails the test."""
 
-    def __init__(self, mpi: Mpi, program: Path) -> None:
-        self.mpi, self.program = mpi, program
+    def __init__(self, mpi: Mpi, program: Path, *, reports: bool = False) -> None:
+        self.mpi, self.program, self.reports = mpi, program, reports
 
     def run(self, kernel: str, *words: str, ranks: int = 2, env: Mapping[str, str] | None = None, **options: object) -> Ended:
         """Run a kernel to its end, for a few operations unless the options say otherwise."""
         given = [word for name, value in {**FEW, **options}.items() for word in (f"--{name}", str(value))]
         preload = ["env", *(f"{name}={value}" for name, value in (env or {}).items())]
         command = [*self.mpi.launcher, str(ranks), *preload, str(self.program), kernel, *words, *given]
-        return ended(command, timeout_s=LIMIT_S, env=YIELD)
+        return ended(command, timeout_s=LIMIT_S, env=YIELD, reports=self.reports)
 
 
 @pytest.fixture(params=MPIS, ids=lambda mpi: mpi.compiler)

@@ -1,4 +1,4 @@
-"""The page of a run in a real browser: filter, dark, a phone's width. Needs chromium, which `make test` does not install."""
+"""The page of a run in a real browser: filter, dark, a phone's width. `make test-long` installs chromium."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hpcq.store.load.run import load_run
 from tests.pages.test_report import nodes_and_sizes
 
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
-pytestmark = [pytest.mark.long, pytest.mark.skipif(BROWSER is None, reason="no chromium here: apt-get install chromium")]
+pytestmark = pytest.mark.long
 
 _FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
           "--allow-file-access-from-files")  # fmt: skip
@@ -49,6 +49,7 @@ def page(tmp_path: Path) -> Path:
 
 def seen(path: Path, *flags: str) -> Any:
     """What the script at the end of the page saw."""
+    assert BROWSER, "no chromium here: tools/packages test-long installs it"
     argv = [str(BROWSER), *_FLAGS, f"--user-data-dir={path.parent}/profile", *flags, "--dump-dom", path.as_uri()]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=True)
     found = re.search(r'data-seen="([^"]*)"', done.stdout)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 import subprocess
 import time
 from collections.abc import Iterator
@@ -16,9 +17,11 @@ from hpcq.errors import SchedulerError
 from hpcq.run_folder.journal_state import Attempt
 from hpcq.runner.queue.outcome import AttemptOutcome, Left, end_of
 from hpcq.runner.site.place import reach, scheduler_of
+from hpcq.scheduler.pbs.administration import PbsAdministration
 from hpcq.scheduler.pbs.jobs import read_job
 from hpcq.scheduler.pbs.records import Record
 from hpcq.scheduler.types import Fate, JobKey, JobReport, JobState, NodeCondition, QueueQuery, Submission, Wait
+from hpcq.transport import Here
 from tests.schedulers.scheduler_contract import Site, pbs_site
 from tests.simulated_pbs.site import SimulatedPbs, simulated_pbs
 
@@ -222,6 +225,24 @@ def test_orders_of_an_acceptance_keep_what_others_drained(pbs: SimulatedPbs, sit
     assert order is not None
     assert site.scheduler.transport.sh(order).returncode == 0
     assert administration.look().reservations == ()
+
+
+def test_orders_to_a_host_with_several_vnodes_name_the_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a live server: pbsnodes marks all vnodes of a host, and knows no host with a vnode's name."""
+    listed = "".join(f"Name=n4{part}\x1fstate=free\x1fresources_available.host=n4\n" for part in ("", "[0]", "[1]"))
+    (tmp_path / "listed").write_text(listed)
+    script = f'#!/bin/sh\n[ "$1" = -av ] && exec cat {tmp_path}/listed\necho "$@" >>{tmp_path}/orders\n'
+    for name, text in (("pbsnodes", script), ("pbs_rstat", "#!/bin/sh\n"), ("qstat", "#!/bin/sh\n")):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    administration = PbsAdministration(Here())
+    assert list(administration.look().nodes) == ["n4"]
+    for order in (administration.drain(["n4"], "slow"), administration.resume(["n4"])):
+        assert order is not None
+        assert Here().sh(order).returncode == 0, order
+    orders = (tmp_path / "orders").read_text().splitlines()
+    assert orders == ["-v n4 n4[0] n4[1]", "-o -C slow n4", "-r -C  n4"]
 
 
 def test_a_probe_needs_no_output_that_pbs_delivers(pbs: SimulatedPbs, site: Site) -> None:

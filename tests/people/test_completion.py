@@ -51,6 +51,7 @@ def shell(nights: History, tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_bash_completes(words: str, expected: set[str], shell: Path, nights: History) -> None:
     environment = {"PATH": f"{shell}:{os.environ['PATH']}", "HPCQ_DB": str(nights.database), "HOME": str(shell)}
+    environment |= {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}  # of a copy, by tools/mutants.py
     text = _BASH.format(folder=shell, words=words)
     argv = ["/bin/bash", "--norc", "-c", text]
     done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=60, check=True, cwd=shell)

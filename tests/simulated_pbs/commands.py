@@ -152,6 +152,8 @@ def _qdel(machine: Machine, request: Request) -> Answer:
     def delete(job: Job) -> None:
         if any(machine.nodes[name].down for name in job.hosts) and not force:
             raise Refused(222, f"qdel: Server could not connect to MOM {job.native_id}")
+        if job.state == "R" and job.process is None and not force:
+            return  # a signal goes to daemons that wait for each other
         machine.delete(job, request.user)
 
     return _each(machine, request, ids, delete)

@@ -219,6 +219,8 @@ class Machine:
         for task in job.tasks:
             _signal(task, signal.SIGKILL)
         job.process = None
+        if self.settings.deaf and not job.term_sent:
+            return  # nobody tells the server: the job stays R
         job.state, job.substate, job.ended = "E", 51, now
         self._judge(job, code)
         self._deliver(job)

@@ -122,6 +122,9 @@ def test_a_host_may_call_itself_otherwise_than_its_scheduler_does() -> None:
     """NodeHostname may differ from NodeName: only the scheduler's name of the node tells where something ran."""
     assert elsewhere(line_of("n1", "n2"), ("n1", "n2")) is None
     assert elsewhere(line_of(None, "n2"), ("n1", "n2")) is None
+    ranks = line_of("n1", "n2")
+    ranks["evidence"]["rank2"] = {"scheduler_node": "n9"}
+    assert elsewhere(ranks, ("n1", "n2", "n3")) == "elsewhere: its rank2 ran on n9, planned was n3"
     assert elsewhere(line_of("n1", "n3"), ("n1", "n2")) == "elsewhere: its server ran on n3, planned was n2"
 
 

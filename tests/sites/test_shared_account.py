@@ -17,7 +17,7 @@ from hpcq.scheduler.types import JobState
 from hpcq.transport import Here
 from tests.driver.fake_site import FakeSite, steps_of
 
-pytestmark = [pytest.mark.fast, pytest.mark.quiet]
+pytestmark = pytest.mark.fast
 
 PAIRS = (("n1", "n2"), ("n3", "n4"), ("n5", "n6"))
 

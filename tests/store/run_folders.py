@@ -13,7 +13,8 @@ import datetime as dt
 import functools
 import json
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,7 @@ class RunBuilder:
     counter_count: int = 12
     seed: int = 7
     seconds: float = field(default=0.0, init=False)
+    _journal: Journal | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.folder = RunFolder(self.runs / self.run_id)
@@ -107,14 +109,27 @@ class RunBuilder:
 
     def journal(self, event: str, **fields: Any) -> None:
         """Append one event."""
-        with Journal(self.folder.journal(self.cluster)) as journal:
+        with self._journal_open() as journal:
             journal.append(event, **fields)
+
+    @contextmanager
+    def _journal_open(self) -> Iterator[Journal]:
+        """The journal, opened for an event or two; or for all of them, within another such block."""
+        if self._journal is not None:
+            yield self._journal
+            return
+        with Journal(self.folder.journal(self.cluster)) as journal:
+            self._journal = journal
+            try:
+                yield journal
+            finally:
+                self._journal = None
 
     def submit(self, job_id: str, attempt_no: int = 1) -> None:
         """Up to a submission that the scheduler accepted."""
         pair = self.pairs[int(job_id[1:]) - 1]
         tag = self.tag(job_id, attempt_no)
-        with Journal(self.folder.journal(self.cluster)) as journal:
+        with self._journal_open() as journal:
             journal.append_all(
                 [
                     {"event": "attempt", "job_id": job_id, "attempt_no": attempt_no, "tag": tag, "nodes": list(pair)},
@@ -149,9 +164,10 @@ class RunBuilder:
 
     def everything(self) -> None:
         """Every job completes at its first attempt, and the journal is closed."""
-        for number in range(1, len(self.pairs) + 1):
-            self.attempt(f"j{number:05d}")
-        self.journal("closed")
+        with self._journal_open():
+            for number in range(1, len(self.pairs) + 1):
+                self.attempt(f"j{number:05d}")
+            self.journal("closed")
 
     def line_path(self, job_id: str, attempt_no: int, test_no: int, repetition_no: int) -> Path:
         return self.folder.attempt(self.cluster, job_id, attempt_no) / f"t{test_no}-r{repetition_no}.json"

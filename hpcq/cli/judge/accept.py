@@ -15,7 +15,7 @@ from hpcq.cli.rows import print_json
 from hpcq.errors import Exit, HpcqError, UserError
 
 if TYPE_CHECKING:
-    from hpcq.runner.accept.accepting import ClusterAcceptance
+    from hpcq.runner.accept.accepting import ClusterAcceptance, PlannedAcceptance
     from hpcq.runner.accept.choice import NodeSelection
 
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 @click.option("--against", metavar="BASELINE", help="Judge against this baseline. Default: the cluster's newest runs.")
 @click.option("--node", "nodes", multiple=True, help="Only this node, also if it needs no test; repeatable.")
 @click.option("--all", "everything", is_flag=True, help="All nodes, also those that need no test.")
+@click.option("--plan", "only_plan", is_flag=True, help="Show what it would test, and why; submit nothing.")
 @click.option("--apply", is_flag=True, help="Run the commands that drain failed nodes and give back what passed.")
 @database_option
 @runs_option
@@ -38,6 +39,7 @@ def accept(  # noqa: PLR0917 - Click passes by name
     against: str | None,
     nodes: tuple[str, ...],
     everything: bool,
+    only_plan: bool,
     apply: bool,
     database: Path,
     runs_folder: Path,
@@ -65,14 +67,24 @@ def accept(  # noqa: PLR0917 - Click passes by name
     Example: hpcq accept campaigns/after-maintenance.yaml --against good
     """
     from hpcq.definition.find import find_campaign
-    from hpcq.runner.accept.accepting import AcceptRequest
+    from hpcq.runner.accept.accepting import AcceptRequest, plan_acceptance
     from hpcq.runner.accept.accepting import accept as run
     from hpcq.verdict.words import Tally
 
+    if only_plan and apply:
+        raise UserError("--plan and --apply: a plan changes nothing: allowed is one of them")
     selection = _wish(since, nodes, everything, database)
     order = AcceptRequest(
         find_campaign(campaign), tuple(cluster_folders), database, runs_folder.absolute(), selection, against, apply
     )
+    if only_plan:
+        plans = plan_acceptance(order, _say)
+        if as_json:
+            print_json({"clusters": plans})
+        else:
+            for one in plans:
+                _print_plan(one)
+        return Exit.OK
     outcomes = run(order, _say)
     verdicts = [one.verdict for outcome in outcomes for one in outcome.all_judged]
     code = Tally.of(verdicts).exit_code if verdicts else Exit.OK
@@ -91,6 +103,20 @@ def accept(  # noqa: PLR0917 - Click passes by name
             "this user may not do that there: an administrator can type the lines above",
         )
     return code
+
+
+def _print_plan(plan: PlannedAcceptance) -> None:
+    waiting = f", {len(plan.blocked)} of them cannot be tested now" if plan.blocked else ""
+    need = f"{len(plan.reasons)} nodes need a verdict" if len(plan.reasons) != 1 else "1 node needs a verdict"
+    click.echo(f"{plan.cluster}: {need}{waiting}" if plan.reasons else f"{plan.cluster}: {_NOTHING_TO_DO}")
+    for node, why in plan.reasons.items():
+        blocked = plan.blocked.get(node)
+        click.echo(f"  {node}: {why}" + (f"; not now: {blocked}" if blocked else ""))
+    if plan.reservation:
+        click.echo(f"  inside reservation {plan.reservation}")
+    if plan.pairs:
+        click.echo(f"  {len(plan.pairs)} pairs in the first run: " + ", ".join(f"{a} > {b}" for a, b in plan.pairs))
+        click.echo("  pairs that look bad would run again; nothing was submitted")
 
 
 def _wish(since: str | None, nodes: tuple[str, ...], everything: bool, database: Path) -> NodeSelection:

@@ -52,6 +52,8 @@ def print_tests(found: Mapping[str, Blame], read: RunTables | None) -> None:
         if test:
             click.echo(f"{test}:")
         print_blame(one)
+        if read is not None and test in read.sleep:
+            click.echo(f"idle   {read.sleep[test]}: waking is part of these times, and one level per job is no slow link")
 
 
 def print_read(read: RunTables) -> None:
@@ -98,6 +100,7 @@ def blame_json(found: dict[str, Blame], read: RunTables | None) -> dict[str, Any
     merged["tests"] = [{"test": test, **part} for test, part in parts.items()]
     merged["failed"] = [{**asdict(one), "words": one.words} for one in read.failed]
     merged["flaws"] = dict(read.flaws)
+    merged["sleep"] = dict(read.sleep)
     merged["judged"] = {"job_count": read.ran_count, "planned_count": read.planned_count, "cluster": read.cluster}
     return merged
 

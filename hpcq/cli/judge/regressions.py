@@ -16,7 +16,7 @@ from hpcq.cli.rows import print_json
 from hpcq.errors import Exit
 
 if TYPE_CHECKING:
-    from hpcq.analysis.change import Changed, Explained, Judged
+    from hpcq.analysis.change import Explained, Judged
     from hpcq.store.history import SeriesRow
     from hpcq.verdict.levels import Level
     from hpcq.verdict.words import Tally
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 #: To know the old level, a search reads this much history before the stretch in question.
 _LOOK_BACK_DAYS = 90
 _SHOWN = 20
-_CLOSED = {"expected", "false"}
 
 
 @click.command()
@@ -54,6 +53,7 @@ def regressions(  # noqa: PLR0917 - Click passes by name
     \b
     Example: hpcq regressions --since 30d --against 90d..30d --node n2
     """
+    from hpcq.analysis.change import alarms, is_unclear, tally_of
     from hpcq.analysis.change_blocks import blocks_of
     from hpcq.analysis.changed import explained
     from hpcq.analysis.recorded import known_states, record_changes
@@ -68,9 +68,9 @@ def regressions(  # noqa: PLR0917 - Click passes by name
         blocks = blocks_of(told, [row for row in rows if row.series_id in judged.judged_ids], node_groups(connection))
     if record:
         record_changes(database, [one for one in told if one.changed.level.sure])
-    unclear = {one.row.series_id for one in judged.changes if _is_unclear(one.level)}
-    worse = [one.changed for one, state in zip(told, states, strict=True) if _alarms(one, state)]
-    tally = _tally(judged, worse, unclear)
+    unclear = {one.row.series_id for one in judged.changes if is_unclear(one.level)}
+    worse = [one.changed for one, state in zip(told, states, strict=True) if alarms(one, state)]
+    tally = tally_of(judged, worse, unclear)
     if as_json:
         found = [{**one.to_json(), "state": state} for one, state in zip(told, states, strict=True)]
         counts = {name: getattr(judged, name) for name in ("series_count", "judged_count", "too_few_count", "empty_count")}
@@ -125,11 +125,6 @@ def _is_told(level: Level, everything: bool) -> bool:
     return everything or (level.sure and not level.came_back and level.direction != "better")
 
 
-def _alarms(one: Explained, state: str | None) -> bool:
-    level = one.changed.level
-    return level.sure and level.direction != "better" and not level.came_back and state not in _CLOSED
-
-
 def _severity(one: Any) -> tuple[bool, bool, bool, float]:
     level = one.level
     size = abs((level.ratio or 1.0) - 1.0)
@@ -151,25 +146,6 @@ def _print_unclear(judged: Judged) -> None:
     for words, rows in lists:
         for row in rows:
             click.echo(f"{words}: {row.label}")
-
-
-def _is_unclear(level: Level) -> bool:
-    """Whether this might be a change for the worse and cannot be told."""
-    return level.verdict.value == "inconclusive" and level.direction != "better"
-
-
-def _tally(judged: Judged, worse: Sequence[Changed], unclear: set[int]) -> Tally:
-    """One verdict per series: gone is FAIL, worse is DEGRADED. A series for which nothing was planned gets none."""
-    from hpcq.verdict.words import Tally, Verdict
-
-    directions: dict[int, set[str]] = {}
-    for one in worse:
-        directions.setdefault(one.row.series_id, set()).add(one.level.direction)
-    verdicts = [Verdict.FAILED if "gone" in found else Verdict.DEGRADED for found in directions.values()]
-    open_ones = unclear - directions.keys()
-    verdicts += [Verdict.INCONCLUSIVE] * (len(open_ones) + judged.too_few_count)
-    verdicts += [Verdict.NOT_COVERED] * len({row.series_id for row in judged.missing} - open_ones)
-    return Tally.of(verdicts + [Verdict.PASS] * len(judged.judged_ids - directions.keys() - open_ones))
 
 
 def _first_line(tally: Tally, told: list[Explained], judged: Judged, since: str) -> str:

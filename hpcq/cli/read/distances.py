@@ -10,9 +10,11 @@ import click
 
 from hpcq import units
 from hpcq.cli.rows import Column, print_rows
+from hpcq.errors import Exit
 
 if TYPE_CHECKING:
     from hpcq.analysis.distances import Distance
+    from hpcq.cli.read.gate_rows import RunJudged
 
 _COLUMNS = (
     Column("link"),
@@ -43,6 +45,19 @@ def print_distances(distances: Sequence[Distance]) -> None:
     ]
     columns = [one for one in _COLUMNS if one.name != "variant" or any(row["variant"] for row in rows)]
     print_rows(rows, columns, empty="no result over a link")
+
+
+def print_links(linked: Sequence[Distance]) -> None:
+    """Print the links of a run, and first how many of them were measured."""
+    told = f"{sum(map(bool, (one.tests for one in linked)))} of {len(linked)} links judged"
+    click.echo(told if linked else "no link judged: this run has none", err=True)
+    print_distances(linked)
+
+
+def links_exit(linked: Sequence[Distance], judged: RunJudged) -> Exit:
+    """Exit code 4 if a run has no link, or one of which nothing was measured; else that of its results."""
+    whole = bool(linked) and all(one.tests for one in linked)
+    return judged.exit_code if whole else judged.exit_code or Exit.INCOMPLETE
 
 
 def _trips(one: Distance) -> tuple[tuple[float | None, str], ...]:

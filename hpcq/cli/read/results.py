@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hpcq.cli.options import database_option, json_option, limit_option, near, since_option, stretch
+from hpcq.cli.read.distances import links_exit, print_links
+from hpcq.cli.read.findings import print_findings
 from hpcq.cli.read.gate_rows import RunJudged, gate_json, judge_selection, print_gates
 from hpcq.cli.read.grouped import cut, ordered, print_grouped
 from hpcq.cli.read.lost_tries import print_lost_tries
 from hpcq.cli.rows import Column, outcome_style, print_json, print_rows
-from hpcq.errors import Exit, UserError
+from hpcq.errors import UserError
 
 if TYPE_CHECKING:
     from hpcq.run_folder.paths import RunFolder
@@ -53,15 +55,6 @@ RUN_COLUMNS = (
     Column("invalid_count", "invalid"),
     Column("failed_count", "failed"),
     Column("not_measured_count", "not measured"),
-)
-_FINDING = (
-    Column("result_id", "result"),
-    Column("kernel"),
-    Column("client"),
-    Column("server"),
-    Column("rule", "finding"),
-    Column("end"),
-    Column("message", "what was seen", wrap=True),
 )
 
 
@@ -104,7 +97,8 @@ def results(  # noqa: PLR0917 - Click passes by name
 
     RUN is a run's id, the beginning of one, or a campaign's name. Default: the latest run. The first line says how much of
     what was planned is there, and what judged it. Exit code 3 when a gate failed, 4 when something that was planned is not
-    there, a gate could not be judged, or there is no result at all.
+    there, a gate could not be judged, or there is no result at all; with --findings also when no result has evidence, with
+    --links also when no link was measured.
 
     \b
     Example: hpcq results --kernel tcp_stream
@@ -128,15 +122,15 @@ def results(  # noqa: PLR0917 - Click passes by name
         if toolchains:
             return _print_toolchains(connection, selection.run, as_json=as_json)
         if findings:
-            return _print_findings(connection, selection, as_json)
+            return print_findings(connection, selection, judged, as_json=as_json)
+        if links:
+            return _show_links(connection, selection, shown, judged)
         if not as_json:
             click.echo(judged.first_line, err=True)
         if by is not None:
             print_grouped(connection, selection, by, sort=sort, limit=limit, as_json=as_json)
         elif as_json:
             _print_json(connection, selection, shown, judged)
-        elif links and selection.run is not None:
-            return _print_links(connection, selection.run)
         elif each:
             rows = [asdict(row) for row in _in_metric(connection, query.results(connection, selection), metric)]
             _print_each(cut(ordered(rows, sort), limit, as_json=False))
@@ -147,6 +141,18 @@ def results(  # noqa: PLR0917 - Click passes by name
             if selection.run is None:
                 click.echo("gates belong to one run: hpcq results RUN judges them", err=True)
     return judged.exit_code
+
+
+def _show_links(connection: Connection, selection: Selection, shown: _Shown, judged: RunJudged) -> int:
+    """Show the links of the selected run, compared with its clusters."""
+    from hpcq.analysis.distances import distances
+
+    linked = distances(connection, selection.run or "")
+    if shown.as_json:
+        _print_json(connection, selection, shown, judged)
+    else:
+        print_links(linked)
+    return links_exit(linked, judged)
 
 
 def _at_most_one(ways: list[str]) -> None:
@@ -201,14 +207,6 @@ def _print_toolchains(connection: Connection, run: str | None, *, as_json: bool)
     if run is None:
         raise UserError("--toolchains: --since: is about one run", "leave out one of the two")
     return print_toolchains(toolchain_rows(connection, run), as_json=as_json)
-
-
-def _print_links(connection: Connection, run: str) -> int:
-    from hpcq.analysis.distances import distances
-    from hpcq.cli.read.distances import print_distances
-
-    print_distances(distances(connection, run))
-    return Exit.OK
 
 
 def _print_medians(connection: Connection, selection: Selection, shown: _Shown) -> None:
@@ -337,10 +335,3 @@ def _print_evidence(groups: Sequence[FindingGroup]) -> None:
     if counts:
         said = ", ".join(f"{rule} {count}" for rule, count in counts.most_common())
         click.echo(f"evidence  {said} (`hpcq results --findings`)")
-
-
-def _print_findings(connection: Connection, selection: Selection, as_json: bool) -> int:
-    from hpcq.store.read.evidence_queries import findings_of
-
-    print_rows(findings_of(connection, selection), _FINDING, as_json=as_json, empty="no finding")
-    return Exit.OK

@@ -14,7 +14,7 @@ from hpcq.cli.rows import print_json
 from hpcq.errors import Exit, UserError
 
 if TYPE_CHECKING:
-    from hpcq.definition.model import Campaign
+    from hpcq.definition.model import Campaign, Cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +69,16 @@ def _check(name: str, cluster_folders: Sequence[Path]) -> list[_Checked]:
     path = find_campaign(name)
     if is_cluster_file(path):
         one = read_cluster(path)
-        return [_Checked(str(path), "cluster", f"scheduler {one.scheduler}, interface {one.interface}")]
+        return [_Checked(str(path), "cluster", f"scheduler {one.scheduler}, {_networks(one)}")]
     read_campaign(path)  # all its complaints, also where one of its clusters is missing
     campaign, paths = check_definitions(path, cluster_folders)
     clusters = [_Checked(str(file), "cluster", f"{cluster}, which {path.name} names") for cluster, file in paths.items()]
     return [_Checked(str(path), "campaign", _says(campaign)), *clusters]
+
+
+def _networks(cluster: Cluster) -> str:
+    others = ", ".join(f"{name} {interface}" for name, interface in cluster.networks.items())
+    return f"interface {cluster.interface}" + (f", networks {others}" if others else "")
 
 
 def _says(campaign: Campaign) -> str:
@@ -83,4 +88,5 @@ def _says(campaign: Campaign) -> str:
     links = f", {count_of(len(campaign.links), 'link')}" if campaign.links else ""
     gates = f", {count_of(len(campaign.gates), 'gate')}" if campaign.gates else ", no gates"
     clusters = ", ".join(campaign.clusters)
-    return f"{tests}, each {count_of(campaign.repetition_count, 'time')}, on {clusters}{links}{gates}"
+    network = f" over {campaign.network}" if campaign.network else ""
+    return f"{tests}, each {count_of(campaign.repetition_count, 'time')}, on {clusters}{network}{links}{gates}"

@@ -10,6 +10,7 @@ import click
 
 from hpcq.definition.running import running
 from hpcq.described.commands import command
+from hpcq.described.model import Shape
 from hpcq.kernels import kernel
 from hpcq.planning.coverage import coverage_of
 from hpcq.planning.plan import Plan, nodes_of_pair
@@ -41,7 +42,9 @@ def print_plan(plan: Plan) -> None:
     pairs, sets = plan.pairs[: plan.sets_begin], plan.pairs[plan.sets_begin :]
     if pairs or not sets:
         lines.append(f"  pairs    {_few([f'{client} > {server}' for client, server in pairs])}")
-    for one in sets:
+    alone = [client for client, server in sets if client == server]
+    lines += [f"  alone    {_few(alone)}"] if alone else []
+    for one in sets[len(alone) :]:
         lines.append(f"  together {len(nodes_of_pair(one))} nodes: {one[0]},{one[1]}")
     click.echo("\n".join(lines))
 
@@ -53,10 +56,11 @@ def _commands(plan: Plan) -> list[str]:
         described = kernel(test.kernel).described
         if described is None:
             continue
+        role = {Shape.CLIENT_SERVER: "client", Shape.ONE_NODE: "node"}.get(described.shape, "rank")
         named = [("server", described.server.command)] if described.server else []
-        for role, template in [*named, ("client" if described.server else "rank", described.command)]:
+        for name, template in [*named, (role, described.command)]:
             words = map(_word, command(described, template, test.parameters))
-            lines.append(f"  starts   {role}: {' '.join(words)}")
+            lines.append(f"  starts   {name}: {' '.join(words)}")
     unique = list(dict.fromkeys(lines))
     more = [f"  starts   and {len(unique) - _SHOWN} more commands: hpcq plan --json has all"] if len(unique) > _SHOWN else []
     return unique[:_SHOWN] + more

@@ -71,6 +71,10 @@ def check_sets(document: Document, allocation: Allocation, tests: Sequence[Test]
     for kernel in sorted({test.kernel for test in tests if of_nodes(test)}):
         message = f"a tournament plays pairs: {kernel} runs on all nodes of a set: allowed with it is allocation: pair"
         document.complain(("allocation",), message, "put its tests into a campaign of their own")
+    for kernel in sorted({test.kernel for test in tests if test.launch == "mpi" and not of_nodes(test)}):
+        message = f"a tournament starts nothing between its rounds: the MPI launcher starts {kernel}: allowed with it is"
+        hint = "put its tests into a campaign of their own"
+        document.complain(("allocation",), f"{message} allocation: pair", hint)
 
 
 def with_toolchains(document: Document, tests: Sequence[Test]) -> list[Test]:

@@ -129,6 +129,9 @@ class CampaignFile(Section):
     toolchains: Names = Field(
         default=[], description="Toolchains of the cluster files with which each MPI test runs, one after the other."
     )
+    network: Name | None = Field(
+        default=None, description="Which of the cluster files' networks to measure, by name. Default: their interface."
+    )
     allocation: AllocationWord = Field(
         default="pair", description="Which pairs share an allocation, in which they play a tournament."
     )
@@ -172,6 +175,7 @@ def read_campaign(path: Path) -> Campaign:
         pairs_of_links=file.pairs is None,
         allocation=allocation,
         toolchains=tuple(file.toolchains),
+        network=file.network,
     )
 
 

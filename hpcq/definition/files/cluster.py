@@ -161,6 +161,9 @@ class _ClusterFile(Section):
     interface: Annotated[str, AfterValidator(_interface)] | None = Field(
         default=None, description="Network interface under test; hpcq reads its address on the node. Default with local: lo."
     )
+    networks: dict[Name, Annotated[str, AfterValidator(_interface)]] = Field(
+        default={}, description="Interfaces of several networks, by the name that `network` of a campaign gives."
+    )
     ports: Annotated[str, BeforeValidator(_ports)] | None = Field(
         default=None, description="Ports that are open between nodes, FIRST-LAST. Default: any."
     )
@@ -238,7 +241,8 @@ def _cluster(file: Any, description: Description) -> Cluster:
             name: Toolchain(Compiler(one.cc, tuple(one.cflags)), mpi_of(one.mpi), tuple(one.modules))
             for name, one in file.toolchains.items()
         },
-        interface=file.interface or description.default_interface or "",
+        interface=file.interface or next(iter(file.networks.values()), None) or description.default_interface or "",
+        networks=dict(file.networks),
         ports=_port_range(file.ports),
         compiler=Compiler(cc=file.compiler.cc, cflags=tuple(file.compiler.cflags)),
         extra_directives=tuple(file.extra_directives),
@@ -257,7 +261,7 @@ def _cluster(file: Any, description: Description) -> Cluster:
 def _check_for(document: Document, description: Description, file: Any) -> None:
     """Check what a kind of scheduler demands of keys that every cluster file has."""
     data, least_s = document.data, description.poll_interval_min_s
-    if description.default_interface is None and data.get("interface") is None:
+    if description.default_interface is None and data.get("interface") is None and not data.get("networks"):
         document.complain(("interface",), "missing: name the network interface to measure, like eth0 or ib0")
     if description.here_only and isinstance(data.get("reach"), dict):
         document.complain(("reach",), f"scheduler {description.kind} plays nodes on this machine: allowed is here")

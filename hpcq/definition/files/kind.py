@@ -6,7 +6,9 @@ from pathlib import Path
 
 from hpcq.definition.files.yamlfile import read_document
 
-_OF_CLUSTERS = frozenset({"scheduler", "interface", "reach", "work_directory", "partition", "mpi", "compiler", "ports"})
+_OF_CLUSTERS = frozenset(
+    {"scheduler", "interface", "reach", "work_directory", "partition", "mpi", "compiler", "ports", "networks"}
+)
 _OF_CAMPAIGNS = frozenset({"tests", "pairs", "clusters", "gates", "repetitions"})
 
 

@@ -94,12 +94,14 @@ def _check_link(document: Document, section: LinkSection, place: Place, before: 
 
 
 def _check_mpi(document: Document, links: Sequence[Link], tests: Sequence[Test]) -> None:
-    """MPI tests run within the clusters of a link: one MPI job does not span two batch systems."""
-    if tests and all(test.needs_mpi for test in tests):
-        message = "all tests are MPI, which cannot run over a link: needed is a test of a socket kernel"
+    """MPI tests run within the clusters of a link: one MPI job does not span two batch systems. So do those of one node."""
+    within = [test for test in tests if test.within_cluster]
+    what = "one-node" if any(test.launch == "node" for test in within) else "MPI"
+    if within and len(within) == len(tests):
+        message = f"all tests are {what}, which cannot run over a link: needed is a test of a socket kernel"
         document.complain(("links",), message, "one MPI job does not span two batch systems")
-    elif any(test.needs_mpi for test in tests) and not document.data.get("pairs") and not any(one.compare for one in links):
-        message = "compare: false and no `pairs`: MPI tests run within the clusters, where this campaign has no pairs"
+    elif within and not document.data.get("pairs") and not any(one.compare for one in links):
+        message = f"compare: false and no `pairs`: {what} tests run within the clusters, where this campaign has no pairs"
         document.complain(("links",), message, "give `pairs`, or leave compare out")
 
 

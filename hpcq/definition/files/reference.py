@@ -44,6 +44,7 @@ SECTIONS: dict[str, Any] = {
     "kernel_server": sections.ServerSection,
     "kernel_ready": sections.ReadySection,
     "kernel_failure": sections.FailureSection,
+    "kernel_sends": sections.SendsSection,
     "kernel_sizes": sections.SizesSection,
     "kernel_table": sections.TableSection,
     "kernel_metric": sections.MetricSection,

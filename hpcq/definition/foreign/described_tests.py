@@ -17,6 +17,9 @@ from hpcq.kernels import Kernel
 
 #: The longest run of a program: the limit of a phase in hpcq-net.
 _LIMIT_MAX_S = 3600.0
+_LAUNCH = {Shape.MPI_PAIR: "mpi", Shape.MPI_RANKS: "mpi", Shape.ONE_NODE: "node"}
+#: What a launcher may take on top to start and end the ranks of many nodes.
+_LAUNCH_S = 30.0
 
 
 def described_tests(
@@ -33,8 +36,6 @@ def described_tests(
     assert described is not None  # noqa: S101 - the caller has looked
     if described.sizes is not None and _gives_size(document, place, described.sizes.option):
         return []
-    if _not_here(kernel.name, described.shape, document, place):
-        return []
     try:
         needed_s = limit_s(described, parameters)
         found = sizes(described, parameters)
@@ -47,22 +48,13 @@ def described_tests(
     if timeout_s is not None and timeout_s <= needed_s:
         message = f"{timeout_s:g} s, but {kernel.name} may run for {needed_s:g} s: allowed is more"
         document.complain((*place, "timeout_s"), message)
-    whole_s = math.ceil(timeout_s or needed_s + OVERHEAD_S)
-    launch = "mpi" if described.shape.over_mpi else ""
+    launch = _LAUNCH.get(described.shape, "")
+    whole_s = math.ceil(timeout_s or needed_s + OVERHEAD_S + (_LAUNCH_S if launch == "mpi" else 0.0))
     points = [{**parameters, described.sizes.option: size} for size in found] if described.sizes else [dict(parameters)]
     return [
         Test(first_no + no, kernel.name, "hpcq-net", point, whole_s, measured_by=first_no if no else 0, launch=launch)
         for no, point in enumerate(points)
     ]
-
-
-def _not_here(name: str, shape: Shape, document: Document, place: Place) -> bool:
-    """Complain about a program that no job can start yet."""
-    if shape is Shape.CLIENT_SERVER:
-        return False
-    allowed = f"allowed is {Shape.CLIENT_SERVER.value}"
-    document.complain((*place, "kernel"), f"{name} is {shape.value}: a job cannot start it yet: {allowed}")
-    return True
 
 
 def _gives_size(document: Document, place: Place, option: str) -> bool:

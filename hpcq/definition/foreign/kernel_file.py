@@ -12,11 +12,14 @@ from hpcq import units
 from hpcq.definition.files.checking import check
 from hpcq.definition.files.yamlfile import Document, Place, parse_document, read_document, shown
 from hpcq.definition.foreign.sections import KernelFile, MetricSection, OptionSection, ReadySection
-from hpcq.described.commands import limit_s, programs_text, sizes
+from hpcq.definition.running import NODE_COUNT
+from hpcq.described.commands import limit_s, programs_text, sent_at_least, sizes
 from hpcq.described.model import Described, Peer, Reading, Ready, Server, Shape, Sizes, Steps, Table
 from hpcq.errors import UserError
 from hpcq.kernels import SIZE_OPTION, Better, Kernel, Metric, Option, OptionType, complete, option_value
 
+#: As of hpcq's own collective operations.
+_RANKS_MAX = 65536
 #: Metrics that hpcq-net takes of every program, with their help; the reader of a description adds them.
 COMMON_METRICS = (
     ("client_cpu_ratio", Better.LOWER, "CPU time of the program at the client over its run (1.0: one core)"),
@@ -117,6 +120,9 @@ def _kernel(file: KernelFile, path: str, document: Document) -> Kernel:
     if file.sizes is not None:
         about = "size of this result: a row of the table; the options say which there are"
         options.append(Option(SIZE_OPTION, OptionType.INTEGER, "bytes", 0, 0, None, (), about))
+    if file.shape == Shape.MPI_RANKS.value and NODE_COUNT not in file.options:
+        about = "ranks, one per node; 0: as many as there are nodes"
+        options.append(Option(NODE_COUNT, OptionType.INTEGER, None, 0, 0, _RANKS_MAX, (), about))
     kernel = Kernel(
         name=file.name,
         program=Path(file.program).name,
@@ -165,7 +171,7 @@ def _described(file: KernelFile, path: str) -> Described:
         how = Ready.WORDS if ready.words is not None else Ready.LISTENING if ready.listening else Ready.AT_ONCE
         server = Server(file.server.command, how, ready.words or "", ready.within_s, file.server.ends)
     table = None if file.table is None else Table(file.table.head, tuple(file.table.columns), file.table.end)
-    sizes = file.sizes
+    sizes, sends = file.sizes, file.sends_at_least_bytes
     return Described(
         program=file.program,
         shape=Shape(file.shape),
@@ -181,6 +187,7 @@ def _described(file: KernelFile, path: str) -> Described:
         table=table,
         sizes=None if sizes is None else Sizes(SIZE_OPTION, sizes.first, sizes.last, Steps(sizes.steps), sizes.zero),
         readings=tuple(_reading(name, one) for name, one in file.metrics.items()),
+        sends_at_least=(sends.client, sends.server) if sends is not None else (),
         path=path,
     )
 
@@ -198,7 +205,7 @@ def _try(kernel: Kernel, document: Document) -> None:
     parameters = complete(kernel, {})
     described = kernel.described
     assert described is not None  # noqa: S101 - _kernel has just made it
-    for key, attempt in (("limit_s", limit_s), ("sizes", sizes)):
+    for key, attempt in (("limit_s", limit_s), ("sizes", sizes), ("sends_at_least_bytes", sent_at_least)):
         try:
             attempt(described, parameters)
         except UserError as error:

@@ -123,6 +123,13 @@ class MetricSection(Section):
     required: bool = Field(default=True, description="Without it, the result is invalid.")
 
 
+class SendsSection(Section):
+    """What each end sends at least over the whole run, in bytes; size_sum is the sum of all sizes."""
+
+    client: Template = Field(description="The client; of MPI, rank 0. A template over the options and size_sum.")
+    server: Template = Field(description="The server; of MPI, rank 1.")
+
+
 class KernelFile(Section):
     """A kernel that is somebody else's program."""
 
@@ -144,6 +151,9 @@ class KernelFile(Section):
     of: Literal["client", "server"] = Field(default="client", description="Whose output is read.")
     sizes: SizesSection | None = Field(default=None, description="With a table: one result per size.")
     table: TableSection | None = Field(default=None, description="The table that columns refer to.")
+    sends_at_least_bytes: SendsSection | None = Field(
+        default=None, description="For the proof of crossing, where no metric tells what was moved."
+    )
     metrics: dict[SmallName, MetricSection] = Field(
         min_length=1, description="What is read, by name; the first is the main one."
     )

@@ -31,7 +31,7 @@ from hpcq.runner.accept.judging import Judging
 from hpcq.runner.accept.partners import again, both_ways, partners
 from hpcq.runner.accept.values import Measured
 from hpcq.runner.site.place import check_definitions, open_run, reach, scheduler_of
-from hpcq.scheduler.administration import Upkeep
+from hpcq.scheduler.administration import Administration, Upkeep
 from hpcq.scheduler.base import Scheduler
 from hpcq.scheduler.types import NodeCondition
 from hpcq.store import ledger, observed, time_windows
@@ -104,15 +104,23 @@ class ClusterAcceptance:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class PlannedAcceptance:
+    """What an acceptance would do first. reasons, blocked: node -> why it needs a verdict, why it cannot be had now."""
+
+    cluster: str
+    reasons: dict[str, str]
+    blocked: dict[str, str]
+    reservation: str | None
+    pairs: tuple[tuple[str, str], ...]
+
+
 def accept(order: AcceptRequest, say: Say) -> list[ClusterAcceptance]:
     """Accept the nodes that need it on every cluster of the campaign. Runs nothing if no node needs it.
 
     Raises UserError for bad files or an unknown baseline before it runs anything.
     """
-    campaign, paths = check_definitions(order.campaign, order.cluster_folders)
-    every_link = campaign.pairs.pattern is Pattern.ALL
-    with writing(order.database) as database:
-        reference = None if order.against is None else baseline_runs(database, order.against)
+    every_link, paths, reference = _read(order)
     outcomes = []
     for name, path in paths.items():
         with _alone(order.runs_folder, name) as mine:
@@ -122,6 +130,41 @@ def accept(order: AcceptRequest, say: Say) -> list[ClusterAcceptance]:
                 continue
             outcomes.append(_Acceptor(order, name, path, reference, say).run(every_link=every_link))
     return outcomes
+
+
+def plan_acceptance(order: AcceptRequest, say: Say) -> list[PlannedAcceptance]:
+    """Look and choose as `accept` does, and stop there: no job, no verdict, no order.
+
+    What the scheduler says of nodes is written down, as in every acceptance: it decides who needs a verdict. Raises UserError
+    like `accept`.
+    """
+    every_link, paths, reference = _read(order)
+    planned = []
+    for name, path in paths.items():
+        ready = _Acceptor(order, name, path, reference, say).ready(every_link=every_link)
+        choice = ready.choice
+        planned.append(PlannedAcceptance(name, choice.targets, choice.blocked, choice.reservation, ready.pairs))
+    return planned
+
+
+def _read(order: AcceptRequest) -> tuple[bool, dict[str, Path], tuple[int, ...] | None]:
+    """Read whether the campaign wants every pair, the cluster files, and the runs of the baseline if one is named."""
+    campaign, paths = check_definitions(order.campaign, order.cluster_folders)
+    with writing(order.database) as database:
+        reference = None if order.against is None else baseline_runs(database, order.against)
+    return campaign.pairs.pattern is Pattern.ALL, dict(paths), reference
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """What is known before anything runs. pairs: those of the first run; empty if nothing can run."""
+
+    administration: Administration | None
+    seen: Upkeep
+    states: dict[str, str]
+    choice: NodesToTest
+    pairs: tuple[tuple[str, str], ...]
+    standing: Sequence[VerdictRecord]
 
 
 class _Acceptor:
@@ -138,8 +181,8 @@ class _Acceptor:
         self.run_ids: list[int] = []
         self.runs: list[str] = []
 
-    def run(self, *, every_link: bool) -> ClusterAcceptance:
-        """Observe, choose, run, judge, record. every_link: the campaign wants all pairs."""
+    def ready(self, *, every_link: bool) -> _Ready:
+        """Observe and choose. every_link: the campaign wants all pairs."""
         administration = self.scheduler.administration()
         seen = administration.look() if administration is not None else Upkeep()
         states = {state.node: state for state in self.scheduler.nodes()}
@@ -157,17 +200,27 @@ class _Acceptor:
         self.judging.standing = [sides_of(one, states, groups) for one in standing if one.kind is not Thing.CLUSTER]
         idle = {name for name, state in states.items() if state.condition is NodeCondition.IDLE}
         choice = choose(self.order.selection, {node: known[node] for node in states}, seen, idle, standing)
+        planned: dict[tuple[str, str], None] = {}
         if choice.can_run:
             self.judging.check_baseline()
             good = [node for node in choice.room if known[node].verdict is Verdict.PASS and node not in choice.targets]
             room = choice.room
             pairs = partners(choice.testable, room, baseline=baseline_pairs, good=good, leaf_of=groups, every_link=every_link)
             settling = [pair for one in self.judging.standing for pair in pairs_across(one, choice.testable, room, good)]
-            self._measure(list(dict.fromkeys([*pairs, *both_ways(settling)])), choice)
-            self._again(choice, room)
+            planned = dict.fromkeys([*pairs, *both_ways(settling)])
+        native = {node: state.native_state for node, state in states.items()}
+        return _Ready(administration, seen, native, choice, tuple(planned), standing)
+
+    def run(self, *, every_link: bool) -> ClusterAcceptance:
+        """Observe, choose, run, judge, record. every_link: the campaign wants all pairs."""
+        ready = self.ready(every_link=every_link)
+        administration, seen, choice, standing = ready.administration, ready.seen, ready.choice, ready.standing
+        if choice.can_run:
+            self._measure(ready.pairs, choice)
+            self._again(choice, choice.room)
         found = self.judging.points(self.runs)
         now = administration.look() if administration is not None and self.runs else None
-        verdicts = self._judged(choice, {node: state.native_state for node, state in states.items()}, found, now)
+        verdicts = self._judged(choice, ready.states, found, now)
         verdicts = self.judging.with_since(self._with_clusters_that_pass(verdicts, standing))
         outcome = ClusterAcceptance(self.name, choice.targets, verdicts, self.runs, choice.reservation)
         outcome.changed = self.judging.changed(verdicts, self.run_ids)

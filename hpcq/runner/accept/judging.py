@@ -72,7 +72,7 @@ class Judging:
             first_utc = found.first_utc.get(node)
             if first_utc is not None and state.started_utc is not None and state.started_utc > first_utc:
                 booted.setdefault(node, f"its daemon started {state.started_utc}")
-        known = Known(missing, self.leaf_of, found.flaws, booted, self.standing)
+        known = Known(missing, self.leaf_of, found.flaws, booted, self.standing, found.sleep)
         verdicts = judge(targets, found.points, known, self.cluster)
         dated = tuple(replace(one, measured_utc=found.first_utc.get(one.name)) for one in verdicts.nodes)
         return replace(verdicts, nodes=dated)
@@ -106,11 +106,14 @@ class Judging:
         most = max(2, FACTS_OF_RESULTS // max(1, 2 * len(nodes)))
         facts: list[list[Mapping[tuple[str, str], Any]]] = [[], []]
         for node in nodes:
-            for side, runs in zip(facts, (self.reference, run_ids), strict=True):
-                results = pair_values.results_of_node(database, self.cluster, node, runs, most)
-                side += [
-                    _of_node(point, node, "" if one.nodes else "nodes") for point in change_context.facts_of(database, results)
-                ]
+            before, after = (
+                pair_values.results_of_node(database, self.cluster, node, runs, most) for runs in (self.reference, run_ids)
+            )
+            # Together: what is the same in all of one side is left out only if it is the same in the other one, too.
+            points = change_context.facts_of(database, [*before, *after])
+            called = [_of_node(point, node, "" if one.nodes else "nodes") for point in points]
+            facts[0] += called[: len(before)]
+            facts[1] += called[len(before) :]
         return say(rank(*facts), 5)
 
     def _nodes(self, database: Connection, run_ids: Sequence[int]) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from hpcq.kernels import Better
 from hpcq.runner.accept.expected import (
     LOSS_SCATTER_ASSUMED,
     LOSS_SCATTER_LEAST,
+    NEAR_TOP_LOSS,
     Expected,
     PairValues,
     Reference,
@@ -35,12 +36,16 @@ _NO_DIRECTION = Scale.speed(0.005)
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What acceptance runs measured. first_utc: start of each node's first measurement. flaws: by node, in words."""
+    """What acceptance runs measured. first_utc: start of each node's first measurement. flaws: by node, in words.
+
+    sleep: by test, in how many of its results a CPU slept deeply, in words.
+    """
 
     points: tuple[PairPoint, ...] = ()
     first_utc: Mapping[str, str] = field(default_factory=dict)
     flaws: Mapping[str, str] = field(default_factory=dict)
     booted: Mapping[str, str] = field(default_factory=dict)
+    sleep: Mapping[str, str] = field(default_factory=dict)
 
 
 def measured(
@@ -74,7 +79,8 @@ def measured(
         if len(seen) > 1
     }
     flaws = _flaws(database, cluster, run_ids, reference if baseline else (), {node for one in now for node in _ends(one)})
-    return Measured(tuple(points), _first_utc(now), flaws, booted)
+    sleep = pair_values.sleep_in(database, run_ids, cluster)
+    return Measured(tuple(points), _first_utc(now), flaws, booted, sleep)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +107,7 @@ class PointMaker:
             self.leaf_of, trusted=self.baseline is not None,
         )  # fmt: skip
         references = {one.series_id: expected.of(_values(one, test)) for one in now}
-        changes, counts = [], []
+        changes, counts, ends = [], [], []
         for one in now:
             found = references[one.series_id]
             for job in one.jobs:
@@ -109,8 +115,9 @@ class PointMaker:
                 if found is not None and value is not None:
                     changes.append(oriented(value, Better(one.better)) - found.value)
                     counts.append(found.count)
+                    ends.append(_ends(one))
         histories = [_values(one, test, clean=not usual).values for one in before]
-        scatter = scatter_between_jobs(histories, changes, counts)
+        scatter = scatter_between_jobs(histories, changes, counts, ends)
         return [
             self._point(test, one, _as_usual(job) if usual else job, references[one.series_id], scatter)
             for one in now
@@ -151,22 +158,29 @@ class PointMaker:
         losses: Mapping[int, Mapping[tuple[str, str], float]],
     ) -> list[PairPoint]:
         """Return the points of one test by the share of packets that arrived, if it and a reference have that share."""
+        usual = _disturbed_as_usual((*before, *now))
         earlier, own_values = (
-            [PairValues(one.client, one.server, test, tuple(value for _, value in _arrived(one, losses))) for one in several]
+            [
+                PairValues(
+                    one.client, one.server, test, tuple(value for job, value in _arrived(one, losses) if usual or _clean(job))
+                )
+                for one in several
+            ]
             for several in (before, now)
         )
-        usual = _disturbed_as_usual((*before, *now))
-        expected = Expected(earlier, own_values, self.leaf_of, trusted=self.baseline is not None)
+        expected = Expected(earlier, own_values, self.leaf_of, trusted=self.baseline is not None, near=NEAR_TOP_LOSS)
         found = []
-        changes, counts = [], []
+        changes, counts, ends = [], [], []
         for one, own in zip(now, own_values, strict=True):
-            reference = expected.of(own) if own.values else None
+            reference = expected.of(own)
             for job, value in _arrived(one, losses):
                 if reference is not None:
                     found.append((one, job, value - reference.value, reference))
-                    changes.append(value - reference.value)
-                    counts.append(reference.count)
-        spread = spread_above(changes, counts)
+                    if usual or _clean(job):
+                        changes.append(value - reference.value)
+                        counts.append(reference.count)
+                        ends.append(_ends(one))
+        spread = spread_above(changes, counts, ends, NEAR_TOP_LOSS)
         history = [abs(b - a) for one in earlier for a, b in zip(one.values, one.values[1:], strict=False)]
         known = [one for one in (spread, max(history, default=None)) if one is not None]
         scatter = max(LOSS_SCATTER_LEAST, *known) if known else LOSS_SCATTER_ASSUMED
@@ -179,10 +193,15 @@ class PointMaker:
                 change,
                 Scale.loss(max(scatter, reference.spread)),
                 reference.count,
-                disturbed=job.value is not None and job.clean_value is None and not usual,
+                disturbed=not usual and not _clean(job),
             )
             for one, job, change, reference in found
         ]
+
+
+def _clean(job: JobOutcome) -> bool:
+    """Whether some value of a job was measured while nothing else ran."""
+    return job.value is None or job.clean_value is not None
 
 
 def _arrived(one: SeriesOutcome, losses: Mapping[int, Mapping[tuple[str, str], float]]) -> list[tuple[JobOutcome, float]]:

@@ -84,6 +84,25 @@ class AttemptFiles:
         native_id = str(started.get("native_id") or "")
         return Claim(taken=False, native_id=native_id if self.scheduler.is_id(native_id) else "", words=words)
 
+    def claim_all(self, attempts: Sequence[Attempt]) -> set[str]:
+        """Claim attempts that the scheduler has forgotten, in one command. Returns the tags of those that are claimed.
+
+        The others had started, or nobody can know.
+        """
+        if not attempts:
+            return set()
+        one = '{ [ ! -d "$2" ] || { mkdir "$2/claim" 2>/dev/null && : >"$2/claim/driver"; } || [ -e "$2/claim/driver" ]; }'
+        calls = [f"claim {quote(attempt.tag)} {quote(f'{self.root}/{attempt.folder}')}" for attempt in attempts]
+        script = "\n".join([f"claim() {{ {one} && printf '%s\\n' \"$1\"; }}", *calls, "true"])
+        return set(self.transport.sh(script).text.split("\n")) & {attempt.tag for attempt in attempts}
+
+    def written_exits(self, attempts: Sequence[Attempt]) -> set[str]:
+        """Return the tags of those attempts whose script has written its exit file."""
+        lines = [
+            f"[ ! -e {quote(f'{self.root}/{one.folder}/exit.json')} ] || printf '%s\\n' {quote(one.tag)}" for one in attempts
+        ]
+        return set(self.transport.sh("\n".join(lines)).text.split("\n")) & {one.tag for one in attempts}
+
     def fetch(self, attempts: Sequence[Attempt]) -> None:
         """Fetch the complete folders of attempts."""
         self.transport.pull(self.root, [attempt.folder for attempt in attempts], self.folder)

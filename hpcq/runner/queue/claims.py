@@ -5,6 +5,7 @@
                      -> withdrawn, watched for a while
     not claimed      the job has started -> its id; or a quota or read-only disk prevents an answer
                      -> it stays undetermined
+    told to end      and the scheduler has forgotten it -> claim it: it is withdrawn at once
     lost             the scheduler has forgotten it -> claim it or ask it to end, cancel it by name
                      -> only then is it lost
 
@@ -14,14 +15,15 @@ A job is gone only with a claim: one that merely does not answer may still run.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from hpcq.clock import Clock
 from hpcq.run_folder.journal_state import Attempt
 from hpcq.runner.queue.attempt_files import AttemptFiles
-from hpcq.runner.queue.outcome import AttemptOutcome
+from hpcq.runner.queue.outcome import AttemptOutcome, Left
 from hpcq.runner.queue.record import Record
-from hpcq.scheduler.types import JobKey
+from hpcq.scheduler.types import JobKey, JobReport, JobState
 from hpcq.units import parse_utc, utc_now
 
 #: How long a submission that was under way when a driver died may still take to reach the scheduler.
@@ -77,6 +79,14 @@ class Claims:
             if native_id:
                 self._record.note("submitted", tag=attempt.tag, native_id=native_id)
         return ends
+
+    def withdrawn(self, reports: Sequence[tuple[Attempt, JobReport | None]], folder: Path) -> set[str]:
+        """Claim what hpcq told to end before it started, and what its scheduler has forgotten. Returns the tags.
+
+        With the claim, nothing is to be waited for. folder: what was fetched of them.
+        """
+        forgotten = [one for one, report in reports if report and report.state is JobState.UNKNOWN and one.ordered]
+        return self._files.claim_all([one for one in forgotten if not Left.of(folder / one.folder).started])
 
     def surely_lost(self, attempt: Attempt, grace_s: float) -> bool:
         """Whether an attempt that the scheduler has forgotten can no longer measure anything.

@@ -27,7 +27,7 @@ from hpcq.runner.queue.outcome import AttemptOutcome, Left, end_of
 from hpcq.runner.queue.record import Record
 from hpcq.runner.queue.refusals import Refusals
 from hpcq.runner.queue.reservations import Held
-from hpcq.runner.queue.waiting import PoweredDown, Silence, StandingStill
+from hpcq.runner.queue.waiting import EndedScripts, LastFiles, PoweredDown, Silence, StandingStill
 from hpcq.runner.queue.yield_policy import RetryLater, YieldPolicy
 from hpcq.runner.site.place import Place
 from hpcq.scheduler.types import JobReport, JobState, QueueQuery, QueueSnapshot, Submission
@@ -78,6 +78,8 @@ class ClusterQueue:
         self._cancelled_s = -math.inf
         self._silence = Silence(record, self.pace, self.clock, f"{self.cluster.name}: " if side else "")
         self._standing = StandingStill(record)
+        self._last_files = LastFiles(record, self.clock)
+        self._ended_scripts = EndedScripts(self.files, record, self.pace, self.clock)
         self._powered_down = PoweredDown(record, self.clock, self.cluster.name)
         self._remembered_since: dict[str, float] = {}
         self._ended_since: dict[str, float] = {}
@@ -167,6 +169,10 @@ class ClusterQueue:
         self.record.note_all(states)
         self._standing.look([(one, reports.get(one.native_id)) for one in self.known()])
         self.judge(suspects)
+        gone = [(one, said) for one, said in suspects if one.live and said and said.state is not JobState.ENDING]
+        self._last_files.look([(one, *self._waits(one, said)) for one, said in gone])
+        if overdue := self._ended_scripts.due([one for one in self.known() if one.state is JobState.RUNNING]):
+            self.cancel(overdue)
 
     def _bounded(self, attempt: Attempt, report: JobReport) -> JobReport:
         """Return the report.
@@ -186,21 +192,27 @@ class ClusterQueue:
         for start in range(0, len(suspects), _FETCH_CHUNK):
             chunk = suspects[start : start + _FETCH_CHUNK]
             self.files.fetch([attempt for attempt, _ in chunk])
-            ends = [(attempt, self._end_of(attempt, report), report) for attempt, report in chunk]
+            claimed = self._claims.withdrawn(chunk, self.folder)
+            ends = [(attempt, self._end_of(attempt, report, attempt.tag in claimed), report) for attempt, report in chunk]
             self._end_all([(attempt, end, report) for attempt, end, report in ends if end is not None])
 
-    def _end_of(self, attempt: Attempt, report: JobReport | None) -> AttemptOutcome | None:
+    def _end_of(self, attempt: Attempt, report: JobReport | None, claimed: bool) -> AttemptOutcome | None:
         left = Left.of(self.folder / attempt.folder)
-        waited_s = grace_s = 0.0
-        if report is not None:
-            now = self.clock.now_s()
-            waited_s = now - self._ended_since.setdefault(attempt.tag, now)
-            # A job that the queue has never shown, or has forgotten, counts as lost after three grace periods.
-            grace_s = self.pace.grace_s * (3 if report.state is JobState.UNKNOWN else 1)
-        outcome = end_of(attempt, report, left, waited_s=waited_s, grace_s=grace_s)
-        if outcome is not None and outcome.outcome == "lost" and not self._claims.surely_lost(attempt, self.pace.grace_s):
+        waited_s, grace_s = (0.0, 0.0) if report is None else self._waits(attempt, report)
+        if report is not None and report.state is JobState.CANCELLED and attempt.tag in self._ended_scripts.told:
+            report = replace(report, state=JobState.FAILED)  # only to free its nodes: its exit file says how it ended
+        outcome = end_of(attempt, report, left, waited_s=waited_s, grace_s=grace_s, claimed=claimed)
+        silent = report is not None and report.state is JobState.UNKNOWN and left.exit_file is None and not claimed
+        if outcome is not None and silent and not self._claims.surely_lost(attempt, self.pace.grace_s):
             return None
         return outcome
+
+    def _waits(self, attempt: Attempt, report: JobReport) -> tuple[float, float]:
+        """Return for how long the files of a job have been waited for, and for how long they may be late."""
+        now = self.clock.now_s()
+        waited_s = now - self._ended_since.setdefault(attempt.tag, now)
+        # One that the queue has never shown, or has forgotten without being told to end, is lost after three times that.
+        return waited_s, self.pace.grace_s * (3 if report.state is JobState.UNKNOWN and not attempt.ordered else 1)
 
     def end(self, attempt: Attempt, outcome: AttemptOutcome, report: JobReport | None) -> None:
         """Record how an attempt ended."""
@@ -300,6 +312,8 @@ class ClusterQueue:
         if not live or now - self._cancelled_s < CANCEL_AGAIN_S:
             return
         again, self._cancelled_s = self._cancelled_s > -math.inf, now
+        stop = {"event": "stop", "reason": self.record.state.cancelled, "follows": False, "final": True}
+        self.record.note_all([{**stop, "tag": one.tag} for one in live if not one.stopped])
         words = self.cancel(live)
         if again or words:
             there = ", ".join(f"{one.job_id} ({one.native_id} {one.state.value})" for one in live[:5])

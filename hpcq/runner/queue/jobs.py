@@ -43,6 +43,8 @@ class Step:
     parameters: dict[str, Any]
     timeout_s: float
     toolchain: str = ""
+    #: As in Test: how a foreign program is started.
+    launch: str = ""
 
     @property
     def key(self) -> StepKey:
@@ -136,6 +138,7 @@ def make_job(plan: Plan, pair_index: int, attempt_no: int, missing: frozenset[St
                         parameters=dict(test.parameters),
                         timeout_s=test.timeout_s,
                         toolchain=test.toolchain,
+                        launch=test.launch,
                     )
                 )
     return Job(

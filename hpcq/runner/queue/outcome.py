@@ -51,10 +51,13 @@ class Left:
         return str(self.exit_file.get("reason", "")) if self.exit_file else ""
 
 
-def end_of(attempt: Attempt, report: JobReport | None, left: Left, *, waited_s: float, grace_s: float) -> AttemptOutcome | None:
+def end_of(
+    attempt: Attempt, report: JobReport | None, left: Left, *, waited_s: float, grace_s: float, claimed: bool = False
+) -> AttemptOutcome | None:
     """Return the end of an attempt, also of one that the driver ended; None if it has not ended or hpcq must know more.
 
-    report: None if hpcq did not ask the scheduler. waited_s, grace_s: as for `decide`.
+    report: None if hpcq did not ask the scheduler. waited_s, grace_s: as for `decide`. claimed: the driver has claimed
+    it, so it measures nothing any more.
     """
     if left.said == ENDED_EARLY:
         return AttemptOutcome("withdrawn", attempt.withdrawal or left.said)
@@ -62,7 +65,7 @@ def end_of(attempt: Attempt, report: JobReport | None, left: Left, *, waited_s: 
         return AttemptOutcome("completed", "")
     if report is None:
         return None
-    report = _as_ordered(attempt, report, left, forgotten=waited_s >= grace_s)
+    report = _as_ordered(attempt, report, left, forgotten=claimed or waited_s >= grace_s)
     files_may_come = left.started and left.exit_file is None and waited_s < grace_s
     ours = attempt.withdrawal and not files_may_come  # our own order, also if the job had just started
     if report.state is JobState.CANCELLED and ours:
@@ -77,9 +80,8 @@ def _as_ordered(attempt: Attempt, report: JobReport, left: Left, *, forgotten: b
 
     If its scheduler forgets ended jobs, the job is not lost: it did as ordered.
     """
-    ordered = bool(attempt.withdrawal or attempt.stopped)
-    ended = left.said == TOLD_TO_END if left.started else forgotten
-    if report.state is JobState.UNKNOWN and ordered and ended:
+    ended = left.said == TOLD_TO_END or (left.exit_file is None and forgotten)
+    if report.state is JobState.UNKNOWN and attempt.ordered and ended:
         return replace(report, state=JobState.CANCELLED, native_state="no more, after it was told to end")
     return report
 

@@ -1,4 +1,5 @@
-"""What a part of a run waits for, and how that is said: nodes, a cluster that does not answer, a job that stands still.
+"""What a part of a run waits for, and how that is said: nodes, a cluster that does not answer, a job that stands still,
+last files of jobs, and jobs that their queue goes on showing although their script has ended.
 
 Wait for nodes while nothing runs and nothing can be submitted:
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,7 @@ from hpcq.clock import Clock
 from hpcq.definition.model import Cluster
 from hpcq.errors import HpcqError, SchedulerError, TransportError
 from hpcq.run_folder.journal_state import Attempt
+from hpcq.runner.queue.attempt_files import AttemptFiles
 from hpcq.runner.queue.pace import FAILURES_SAID, Pace
 from hpcq.runner.queue.record import Record
 from hpcq.runner.queue.run_state import powered_down_words
@@ -161,3 +163,59 @@ class StandingStill:
         if words != self._said and self._record.state.waiting in {"", self._said}:
             self._said = words
             self._record.waits(words)
+
+
+class LastFiles:
+    """Jobs that have left the queue, and whose last files are not there yet."""
+
+    #: Files that arrive within this time are not worth a word.
+    _SAID_AFTER_S = 5.0
+
+    def __init__(self, record: Record[Any], clock: Clock) -> None:
+        self._record, self._clock = record, clock
+        self._said = ""
+
+    def look(self, waiting: Iterable[tuple[Attempt, float, float]]) -> None:
+        """Say which jobs are waited for, and until when at most. waiting: attempt, waited_s, grace_s."""
+        late = [one for one in waiting if one[1] >= self._SAID_AFTER_S]
+        if not late:
+            self._say("")
+        elif not self._said:
+            names = ", ".join(attempt.job_id for attempt, _, _ in late[:4]) + (", ..." if len(late) > 4 else "")
+            until = self._clock.time_in(max(grace_s - waited_s for _, waited_s, grace_s in late))
+            self._say(f"{names}: no longer in the queue; waits for the last files until {until} (files_appear_within_s)")
+
+    def _say(self, words: str) -> None:
+        if self._said != words and self._record.state.waiting in {"", self._said}:
+            self._said = words
+            self._record.waits(words)
+
+
+class EndedScripts:
+    """Running jobs whose script has ended: their scheduler never learned of it, and they would hold their nodes on."""
+
+    _LOOK_LEAST_S = 5.0
+
+    def __init__(self, files: AttemptFiles, record: Record[Any], pace: Pace, clock: Clock) -> None:
+        self._files, self._record, self._pace, self._clock = files, record, pace, clock
+        self._looked_s = clock.now_s()
+        self._since: dict[str, float] = {}
+        #: The tags of those that were told to end.
+        self.told: set[str] = set()
+
+    def due(self, running: Sequence[Attempt]) -> list[Attempt]:
+        """Return those to order the end of now. Each look is one command; there is one per grace period."""
+        now = self._clock.now_s()
+        if not running or now - self._looked_s < max(self._LOOK_LEAST_S, self._pace.grace_s):
+            return []
+        self._looked_s = now
+        ended = self._files.written_exits(running)
+        self._since = {tag: self._since.get(tag, now) for tag in ended}
+        due = [one for one in running if now - self._since.get(one.tag, now) >= self._pace.grace_s > 0]
+        for one in due:
+            if one.tag not in self.told:
+                self.told.add(one.tag)
+                waited_s = now - self._since[one.tag]
+                words = f"its script ended at least {waited_s:.0f} s ago, and its queue still shows it as running"
+                self._record.say(f"{one.job_id} ({one.native_id}): {words}; hpcq orders its end")
+        return due

@@ -23,8 +23,11 @@ _LOOK_MARK = "@look\n"
 _SYSTEM_LOOK = """echo "machine $(uname -m)"; echo "libc $(ldd --version 2>/dev/null | head -n 1)" """
 #: What hpcq asks a node, with only a shell and what every Linux has: one line per answer.
 _NODE_LOOK = rf"""printf '{_LOOK_MARK.strip()}\n'
-state=$(cat /sys/class/net/INTERFACE/operstate 2>/dev/null)
-echo "interface $state $(ip -o addr show dev INTERFACE 2>/dev/null | awk '$4 !~ /^fe80/ {{print $4}}' | tr '\n' ' ')"
+for i in INTERFACES; do
+state=$(cat "/sys/class/net/$i/operstate" 2>/dev/null)
+[ "$(cat "/sys/class/net/$i/type" 2>/dev/null)" != 32 ] || state="$state(IPoIB)"
+echo "interface@$i $state $(ip -o addr show dev "$i" 2>/dev/null | awk '$4 !~ /^fe80/ {{print $4}}' | tr '\n' ' ')"
+done
 echo "interfaces $(ls /sys/class/net | tr '\n' ' ')"
 echo "memlock $(ulimit -l)"
 if command -v flock >/dev/null; then if flock -n lock true; then echo "lock free"; else echo "lock held"; fi; fi
@@ -123,7 +126,7 @@ def _work_directory(cluster: Cluster, transport: Transport, scheduler: Scheduler
         return [CheckedItem("work directory", False, made.stderr.strip(), "work_directory must be writable by you")]
     mounted, _, options = made.text.partition("\n")
     items = [CheckedItem("work directory", True, f"{root}: {mounted.split()[0] if mounted.split() else ''}")]
-    look = _NODE_LOOK.replace("INTERFACE", quote(cluster.interface))
+    look = _NODE_LOOK.replace("INTERFACES", " ".join(quote(one) for one in _interfaces(cluster)))
     there = f"cd {quote(root)} && cat head && echo {token} >node && uname -n || exit 1\n{look}"
     holder = transport.sh(_LOCK_HELD.replace("ROOT", quote(root))).text.strip()
     told: dict[str, str] = {}
@@ -174,16 +177,26 @@ def _caches(options: str, seen: str) -> list[CheckedItem]:
     return [CheckedItem("file attributes", True, found, advice if slow else None)]
 
 
-def _node(cluster: Cluster, transport: Transport, scheduler: Scheduler, told: dict[str, str]) -> list[CheckedItem]:
-    """Check the node that ran the look: its interface under test, and whether it can run what the head builds."""
-    state, _, address = told.get("interface", "").partition(" ")
+def _interfaces(cluster: Cluster) -> list[str]:
+    """Return the interface under test, then those of the other networks."""
+    return list(dict.fromkeys((cluster.interface, *cluster.networks.values())))
+
+
+def _address(interface: str, told: dict[str, str]) -> CheckedItem:
+    """Check that an interface has an address on the node. Over InfiniBand, sockets are IPoIB."""
+    state, _, address = told.get(f"interface@{interface}", "").partition(" ")
     has_address = bool(address.strip())
-    found = (
-        f"{cluster.interface}: {state}, {address.strip()}" if has_address else f"{cluster.interface}: {state or 'not there'}"
-    )
+    found = f"{interface}: {state}, {address.strip()}" if has_address else f"{interface}: {state or 'not there'}"
     there = told.get("interfaces", "").strip()
     advice = None if has_address else f"interface must be one with an address on the nodes: there are {there}"
-    items = [CheckedItem("interface", has_address, found, advice)]
+    if has_address and "(IPoIB)" in state:
+        advice = "sockets measure IP over InfiniBand here; RDMA is reached by MPI tests"
+    return CheckedItem("interface", has_address, found, advice)
+
+
+def _node(cluster: Cluster, transport: Transport, scheduler: Scheduler, told: dict[str, str]) -> list[CheckedItem]:
+    """Check the node that ran the look: its interface under test, and whether it can run what the head builds."""
+    items = [_address(one, told) for one in _interfaces(cluster)]
     head = dict(line.partition(" ")[::2] for line in transport.sh(_SYSTEM_LOOK).text.splitlines())
     same = head.get("machine") == told.get("machine")
     older = _version(told.get("libc", "")) < _version(head.get("libc", ""))

@@ -52,7 +52,7 @@ def check_definitions(campaign_path: Path, cluster_folders: Sequence[Path]) -> t
     paths = {name: find_cluster(name, campaign_path, cluster_folders) for name in campaign.clusters}
     needs_mpi = any(test.needs_mpi and not test.toolchain for test in campaign.tests)
     for name, path in paths.items():
-        cluster = read_cluster(path)
+        cluster = campaign.narrowed(read_cluster(path))
         if needs_mpi and cluster.mpi is None:
             raise UserError(
                 f"{path}: mpi: not given, but {campaign_path} has MPI tests",

@@ -40,7 +40,7 @@ class PbsAdministration(Administration):
         self._queues: dict[tuple[str, tuple[str, ...]], str] = {}
         #: Queue -> who may use that reservation.
         self._users: dict[str, tuple[str, ...]] = {}
-        #: Orders name vnodes. A host may have several.
+        #: Host -> its vnodes. Orders name hosts, which PBS takes for all vnodes there; a vnode's own name is unknown to it.
         self._vnodes: dict[str, list[str]] = {}
         #: The folder of the commands, if the cluster's shell does not find them: orders then include it.
         self._bin = ""
@@ -73,14 +73,14 @@ class PbsAdministration(Administration):
 
     def drain(self, nodes: Sequence[str], reason: str) -> str | None:
         return " && ".join(
-            f"{{ {self._bin}pbsnodes -v {name} | grep -q 'state = .*offline'"
-            f" || {self._bin}pbsnodes -o -C {quote(reason)} {name}; }}"
-            for name in self._names(nodes)
+            f"{{ {self._bin}pbsnodes -v {self._vnodes_of(node)} | grep -q 'state = .*offline'"
+            f" || {self._bin}pbsnodes -o -C {quote(reason)} {quote(node)}; }}"
+            for node in nodes
         )
 
     def resume(self, nodes: Sequence[str]) -> str | None:
         # -C '' removes the reason, which PBS would keep otherwise.
-        return f"{self._bin}pbsnodes -r -C '' {' '.join(self._names(nodes))}"
+        return f"{self._bin}pbsnodes -r -C '' {' '.join(map(quote, nodes))}"
 
     def reserve(self, nodes: Sequence[str], user: str, standing: Reservation | None) -> str | None:  # noqa: ARG002
         # PBS cannot enlarge a reservation, so hpcq makes another one with the same name.
@@ -101,8 +101,8 @@ class PbsAdministration(Administration):
         users = ",".join([*self._users.get(queue, ()), f"{user}@*"])
         return f"{self._bin}pbs_ralter -U {quote(users)} {quote(queue)}"
 
-    def _names(self, nodes: Sequence[str]) -> list[str]:
-        return [quote(name) for node in nodes for name in self._vnodes.get(node, [node])]
+    def _vnodes_of(self, node: str) -> str:
+        return " ".join(map(quote, self._vnodes.get(node, [node])))
 
     def open_outward(self, reservation: str) -> str | None:  # noqa: ARG002 - PBS cannot do this
         return None

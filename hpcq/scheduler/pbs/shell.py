@@ -36,6 +36,18 @@ _OURS = (
     ' sub(/@.*/, "", owner);'
     ' if (owner == user && index(wanted, " " id "|" name " ") && index(states, state)) print id}\'; }\n'
 )
+#: How long a job may be running after its script has written its exit file; then its daemons will not end it any more.
+_EXIT_TAKES_S = 15
+#: Those of $ids that run although their script ended: each job's output, and so its exit file, is in its folder.
+_OVERDUE = (
+    "overdue() { qstat -f " + DSV + " $ids 2>/dev/null | awk -F'\\037' '"
+    '/^Job Id: /{id = substr($1, 9); sub(/[ \\t]*$/, "", id); path = state = "";'
+    " for (i = 2; i <= NF; i++) { if ($i ~ /^Output_Path=/) path = substr($i, 13);"
+    ' else if ($i ~ /^job_state=/) state = substr($i, 11) } sub(/^[^:]*:/, "", path);'
+    ' if (state == "R" && path != "") print id " " path}\' | while read -r id path; do'
+    ' at=$(stat -c %Y -- "${path%/*}/exit.json" 2>/dev/null) || continue;'
+    f' [ "$(($(date +%s) - at))" -lt {_EXIT_TAKES_S} ] || printf " %s " "$id"; done; }}\n'
+)
 
 
 def subshell(text: str) -> str:
@@ -83,7 +95,8 @@ def find(names: Sequence[str]) -> str:
 def cancel(jobs: Sequence[tuple[str, str]], *, queued_only: bool) -> str:
     """End those of these (id, name) that belong to this user.
 
-    queued_only: first postpone each job's start, so that it cannot start meanwhile.
+    queued_only: first postpone each job's start, so that it cannot start meanwhile. A running job whose script ended
+    long ago is deleted by force: its daemons wait for each other, and a plain qdel would end with 0 and do nothing.
     """
     ids = " ".join(quote(native_id) for native_id, _ in jobs)
     wanted = quote(" " + " ".join(f"{native_id}|{name}" for native_id, name in jobs) + " ")
@@ -93,8 +106,10 @@ def cancel(jobs: Sequence[tuple[str, str]], *, queued_only: bool) -> str:
         "words=$(qstat $ids 2>&1 >/dev/null); [ $? -ne 255 ] || { printf '%s\\n' \"$words\" >&2; exit 162; }\n"
         f"{put_off if queued_only else ''}"
         f"ids=$(ours {'QHW' if queued_only else 'QHWTRSUBE'})\n"
+        f'[ -n "$ids" ] || exit 0\n{"late=" if queued_only else f"{_OVERDUE}late=$(overdue)"}\n'
         "failed=0\nfor id in $ids; do\n"
-        ' words=$(qdel "$id" 2>&1); rc=$?\n'
+        ' force=; case $late in *" $id "*) force="-W force" ;; esac\n'
+        ' words=$(qdel $force "$id" 2>&1); rc=$?\n'
         # The daemon of its first node is dead: the server then deletes the job only by force.
         ' [ "$rc" -ne 222 ] || { words=$(qdel -W force "$id" 2>&1); rc=$?; }\n'
         " case $rc in 0|35|153) ;; *) printf '%s\\n' \"$words\" >&2; failed=$rc ;; esac\ndone\n"

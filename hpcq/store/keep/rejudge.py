@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from hpcq.evidence.judgement import Judge, JudgedResult
+from hpcq.kernels import kernels
+from hpcq.run_folder.described_lines import told_of
 from hpcq.store.database import Connection, transaction, writing
 from hpcq.store.load.row_keys import RowKeys, canonical
 
@@ -91,6 +93,9 @@ def _stored(database: Connection, result_id: int) -> JudgedResult:
         ],
         "evidence": dict(_ends(database, result_id)),
     }
+    described = kernels().get(head["kernel"])
+    if described is not None:
+        line |= told_of(described, json.loads(head["parameters"]))
     facts = [_facts(database, head["attempt_id"], head[f"{end}_node_id"]) for end in _ENDS]
     return JudgedResult(line, json.loads(head["parameters"]), facts[0], facts[1])
 
@@ -107,7 +112,7 @@ def _ends(database: Connection, result_id: int) -> Iterator[tuple[str, dict[str,
         names = " JOIN counter c ON c.counter_id = e.counter_id WHERE e.result_id = ? AND e.end_index = ?"
         gauges = database.execute(f"SELECT c.name, e.before, e.after FROM gauge e{names}", key)  # noqa: S608 - our own text
         yield (
-            _ENDS[row["end_index"]],
+            (*_ENDS, f"rank{row['end_index']}")[min(2, row["end_index"])],
             {
                 **{name: row[name] for name in ("node", "interface", "address", "boot_id", "cpu_index", "interval_ns")},
                 **{name: row[name] for name in ("before_utc", "after_utc")},

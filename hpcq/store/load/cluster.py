@@ -222,8 +222,7 @@ class ClusterLoader(PlanRows):
             parameter_set_id=keys.parameter_set_id,
             build_id=self._builds_of(job).of_line(line, keys.test.toolchain),
             ingest_file_id=ingest_file_id,
-            client_node_id=job.client_node_id,
-            server_node_id=job.server_node_id,
+            node_ids=self._ends_of(job),
         )
         self._writer.add(line, place, judgement)
         self.read_count += 1
@@ -235,14 +234,20 @@ class ClusterLoader(PlanRows):
         if line.reason is not None:
             line.outcome = Outcome.INVALID
             return Judgement()
-        judgement = self._judge(JudgedResult(line.content, test.parameters, facts[job.nodes[0]], facts[job.nodes[1]]))
+        judgement = self._judge(JudgedResult(line.content, test.parameters, facts[job.nodes[0]], facts[job.nodes[:2][-1]]))
         if judgement.invalid_reason is not None:
             line.outcome, line.reason = Outcome.INVALID, judgement.invalid_reason
         return judgement
 
-    def _nodes_of(self, job: JobKeys) -> tuple[str, str]:
-        """Client and server (of a set of nodes: rank 1) with the names that their schedulers give them."""
-        return job.nodes[0], job.nodes[1]
+    def _nodes_of(self, job: JobKeys) -> tuple[str, ...]:
+        """Client and server, of a set of nodes each of them, with the names that their schedulers give them."""
+        return job.nodes
+
+    def _ends_of(self, job: JobKeys) -> tuple[int, ...]:
+        """The nodes of a result's ends: client and server, of a set of nodes each of them."""
+        if len(job.nodes) <= 2:
+            return (job.client_node_id, job.server_node_id)[: len(job.nodes)]
+        return tuple(map(self._node_id, job.nodes))
 
     def _network_of(self, line: Line) -> str:
         evidence = line.content.get("evidence")

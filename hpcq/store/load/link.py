@@ -160,7 +160,7 @@ class LinkLoader(ClusterLoader):
         cluster, node = split(name)
         return self._names.node(self._cluster_ids[cluster], node)
 
-    def _nodes_of(self, job: JobKeys) -> tuple[str, str]:
+    def _nodes_of(self, job: JobKeys) -> tuple[str, ...]:
         return split(job.pair[0])[1], split(job.pair[1])[1]
 
     def _builds_of(self, job: JobKeys) -> Builds:

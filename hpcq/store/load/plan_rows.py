@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcq.definition.model import Test
-from hpcq.definition.running import node_count, of_nodes
+from hpcq.definition.running import of_nodes, of_set
 from hpcq.planning.job_ids import job_id_of
 from hpcq.planning.plan import nodes_of_pair
 from hpcq.run_folder.journal import read_journal
@@ -67,7 +67,7 @@ def _steps_of(plan: Mapping[str, Any]) -> Callable[[int], frozenset[tuple[int, i
         if index < sets_begin:
             return of_pairs
         count = len(nodes_of_pair(tuple(plan["pairs"][index])))
-        return steps(one for one in tests if of_nodes(one) and node_count(one) == count)
+        return steps(one for one in tests if of_set(one, count))
 
     return of_place
 

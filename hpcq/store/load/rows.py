@@ -49,8 +49,8 @@ class Place:
     parameter_set_id: int
     build_id: int | None
     ingest_file_id: int | None
-    client_node_id: int
-    server_node_id: int
+    #: Of the client and the server; of MPI, of each rank.
+    node_ids: tuple[int, ...]
 
 
 class ResultWriter:
@@ -141,10 +141,9 @@ class ResultWriter:
 
     def _evidence(self, line: Line, place: Place) -> None:
         ends = mapping(line.content.get("evidence"))
-        for end_index, end in enumerate(_ENDS):
+        for end_index, (end, node_id) in enumerate(zip(end_names(len(place.node_ids)), place.node_ids, strict=True)):
             evidence = mapping(ends.get(end))
             if evidence:
-                node_id = (place.client_node_id, place.server_node_id)[end_index]
                 self._put("evidence_end", (place.result_id, end_index, *self._end(evidence, node_id, line)))
                 unusable = [
                     *self._counters(evidence, (place.result_id, end_index)),
@@ -153,7 +152,8 @@ class ResultWriter:
                 if unusable:
                     message = f"{end}: {len(unusable)} values are only in the file, first {unusable[0][:100]}"
                     line.warnings.append(("evidence_unusable", message))
-        if line.outcome is Outcome.MEASURED and not all(mapping(ends.get(end)) for end in _ENDS):
+        ends_expected = _ENDS[:1] if line.content.get("one_node") is True else _ENDS
+        if line.outcome is Outcome.MEASURED and not all(mapping(ends.get(end)) for end in ends_expected):
             line.warnings.append(("evidence_missing", "the line lacks the evidence of an end"))
 
     def _end(self, evidence: Mapping[str, Any], node_id: int, line: Line) -> tuple[Any, ...]:
@@ -204,6 +204,11 @@ class ResultWriter:
                 yield f"{name} {str(value)[:40]}"
             else:
                 self._put("gauge", (*key, self._names.counter(name, "gauge"), before, after))
+
+
+def end_names(count: int) -> list[str]:
+    """What a result line calls its ends, by their index: client, server, rank2, ..."""
+    return [*_ENDS, *(f"rank{number}" for number in range(2, count))][:count]
 
 
 def _pair(value: object) -> tuple[Any, Any]:

@@ -1,6 +1,7 @@
 """Queries about evidence: findings, the facts behind a result, and what changed on a node.
 
     findings_of(database, selection)          one row per finding
+    evidence_counts(database, selection)      how many results there are, and how many have evidence
     finding_groups(database, run)             one row per rule that applied, with counts
     facts_of_result(database, result_id)      the facts of both nodes as they were in that job
     facts_at(database, node, moment)          the facts of a node in a run, or at a time
@@ -59,21 +60,19 @@ class Change:
 
 def findings_of(database: sqlite3.Connection, selection: Selection, rule: str | None = None) -> list[dict[str, Any]]:
     """Every finding of the selected results that count, with its figures as a mapping."""
-    wanted = {
-        name: getattr(selection, name)
-        for name in ("run", "cluster", "kernel", "client", "server", "outcome")
-        if getattr(selection, name) is not None
-    }
-    conditions = [f"{name} = :{name}" for name in wanted]
-    if selection.node is not None:
-        conditions.append("(client = :node OR server = :node)")
-        wanted["node"] = selection.node
+    conditions, wanted = query.where(selection)
     if rule is not None:
-        conditions.append("rule = :rule")
-        wanted["rule"] = rule
-    where = " AND ".join(conditions) or "1"
-    rows = database.execute(f"SELECT * FROM v_findings WHERE {where} ORDER BY started_utc, result_id, rule", wanted)
+        conditions, wanted = f"{conditions} AND rule = :rule", {**wanted, "rule": rule}
+    rows = database.execute(f"SELECT * FROM v_findings WHERE {conditions} ORDER BY started_utc, result_id, rule", wanted)
     return [dict(row) | {"figures": json.loads(row["figures"])} for row in rows]
+
+
+def evidence_counts(database: sqlite3.Connection, selection: Selection) -> tuple[int, int]:
+    """How many of the selected results count, and of how many of these an end took evidence."""
+    conditions, wanted = query.where(selection)
+    seen = "EXISTS (SELECT 1 FROM evidence_end e WHERE e.result_id = v.result_id AND e.after_utc IS NOT NULL)"
+    row = database.execute(f"SELECT count(*), coalesce(sum({seen}), 0) FROM v_results v WHERE {conditions}", wanted).fetchone()
+    return int(row[0]), int(row[1])
 
 
 @dataclass(frozen=True, slots=True)

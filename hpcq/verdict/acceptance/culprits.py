@@ -10,7 +10,8 @@ A pair runs at the speed of the slowest thing on its way:
     path    the same between two leaves when there are no other leaves to tell whose uplink it is
 
 The widest explanation comes first, and the pairs that it explains accuse nothing else. One fine pair does not clear a
-node of its bad ones. If two nodes explain the same pairs equally well, the pairs stay open.
+node of its bad ones. If two nodes explain the same pairs equally well, the pairs stay open. So do the pairs across the
+edge of a leaf if no pair inside the leaf could be judged: then nothing tells the leaf from its nodes.
 """
 
 from __future__ import annotations
@@ -31,13 +32,29 @@ MEMBERS_WHOLE_MIN = 3
 
 @dataclass(frozen=True, slots=True)
 class Culprits:
-    """leaves, paths, nodes, links: by name, the bad pairs that it explains. open: bad pairs that nothing explains."""
+    """leaves, paths, nodes, links: by name, the bad pairs that it explains. open: bad pairs that nothing explains yet.
+
+    doubtful: by leaf, those of the open pairs that are its fault or that of its nodes.
+    """
 
     leaves: dict[str, set[Pair]] = field(default_factory=dict)
     paths: dict[Pair, set[Pair]] = field(default_factory=dict)
     nodes: dict[str, set[Pair]] = field(default_factory=dict)
     links: dict[Pair, set[Pair]] = field(default_factory=dict)
     open: set[Pair] = field(default_factory=set)
+    doubtful: dict[str, set[Pair]] = field(default_factory=dict)
+
+    def suspected(self, leaf_of: Mapping[str, str]) -> set[str]:
+        """The nodes that open pairs may be the fault of."""
+        known = {pair for pairs in self.doubtful.values() for pair in pairs}
+        found = {end for pair in self.open - known for end in pair}
+        return found | {
+            end
+            for leaf, pairs in self.doubtful.items()
+            for pair in pairs & self.open
+            for end in pair
+            if leaf_of.get(end) == leaf
+        }
 
 
 def find_culprits(
@@ -50,9 +67,12 @@ def find_culprits(
     """
     left = _bad(pairs)
     fine = {pair for pair, word in pairs.items() if word is PairVerdict.FINE}
-    leaves, paths = _leaves(pairs, leaf_of)
+    leaves, paths, doubtful = _leaves(pairs, leaf_of)
     for explained in (*leaves.values(), *paths.values()):
         left -= explained
+    doubtful = {leaf: explained & left for leaf, explained in doubtful.items() if explained & left}
+    aside = {pair for explained in doubtful.values() for pair in explained}
+    left -= aside
     nodes = _nodes(pairs, left, fine | set(alive) - left, jobs, leaf_of)
     left = {pair for pair in left if not nodes.keys() & set(pair)}
     by_ends: dict[Pair, set[Pair]] = {}
@@ -66,7 +86,8 @@ def find_culprits(
         and sum(jobs.get(pair, 0) for pair in explained) >= JOBS_MIN
     }
     left -= {pair for explained in links.values() for pair in explained}
-    return Culprits(leaves, paths, nodes, links, left)
+    left |= {pair for pair in aside if not nodes.keys() & set(pair)}
+    return Culprits(leaves, paths, nodes, links, left, doubtful)
 
 
 def _ends_fine(pair: Pair, fine: Collection[Pair]) -> bool:
@@ -104,31 +125,47 @@ class _ByLeaves:
         """Whether some pair of two other leaves is fine; if not, the fault may lie between all leaves."""
         return any(leaf not in ends for ends in self.fine)
 
-    def not_its_nodes(self, leaf: str) -> bool:
-        """Whether the leaf is at fault rather than each of its nodes."""
+    def not_its_nodes(self, leaf: str) -> bool | None:
+        """Whether the leaf is at fault rather than each of its nodes. None: no pair inside it could be judged."""
         inside = self.words.get((leaf, leaf), {})
         slow = {node for pair, word in inside.items() if word is PairVerdict.BAD for node in pair}
-        return PairVerdict.FINE in inside.values() or len(slow) >= MEMBERS_WHOLE_MIN
+        if PairVerdict.FINE in inside.values() or len(slow) >= MEMBERS_WHOLE_MIN:
+            return True
+        return False if slow else None
 
 
 def _leaves(
     pairs: Mapping[Pair, PairVerdict], leaf_of: Mapping[str, str]
-) -> tuple[dict[str, set[Pair]], dict[Pair, set[Pair]]]:
-    """Leaves that are slow to all others, or from all others; and slow paths between two leaves that are not slow."""
+) -> tuple[dict[str, set[Pair]], dict[Pair, set[Pair]], dict[str, set[Pair]]]:
+    """Leaves that are slow to all others, or from all others; and slow paths between two leaves that are not slow.
+
+    Third, by leaf, the bad pairs of leaves and paths of which nobody knows whether their nodes are fine with each other.
+    """
     known = _ByLeaves(pairs, leaf_of)
     found: dict[str, set[Pair]] = {}
+    doubtful: dict[str, set[Pair]] = {}
     for leaf in sorted({leaf for ends in known.words for leaf in ends}):
         for inside in (0, 1):
             crossing = known.crossing(leaf, inside)
-            if _all_slow(crossing, inside) and known.fine_elsewhere(leaf) and known.not_its_nodes(leaf):
+            if not _all_slow(crossing, inside) or not known.fine_elsewhere(leaf):
+                continue
+            sure = known.not_its_nodes(leaf)
+            if sure:
                 found.setdefault(leaf, set()).update(_bad(crossing))
+            elif sure is None:
+                doubtful.setdefault(leaf, set()).update(_bad(crossing))
     paths: dict[Pair, set[Pair]] = {}
     for ends, words in sorted(known.words.items()):
         one, other = min(ends), max(ends)
         free = one != other and not found.keys() & {one, other}
-        if free and _all_slow(words, 0) and known.not_its_nodes(one) and known.not_its_nodes(other):
-            paths.setdefault((one, other), set()).update(_bad(words))
-    return found, paths
+        if free and _all_slow(words, 0):
+            sure_of_both = known.not_its_nodes(one), known.not_its_nodes(other)
+            if all(sure_of_both):
+                paths.setdefault((one, other), set()).update(_bad(words))
+            elif False not in sure_of_both and not doubtful.keys() & {one, other}:
+                for leaf in ends:
+                    doubtful.setdefault(leaf, set()).update(_bad(words))
+    return found, paths, doubtful
 
 
 def _bad(words: Mapping[Pair, PairVerdict]) -> set[Pair]:
@@ -207,15 +244,27 @@ def mostly_bad(node: str, pairs: Mapping[Pair, PairVerdict]) -> bool:
 
 
 def may_be_its_leaf(node: str, pairs: Mapping[Pair, PairVerdict], bad: Collection[Pair], leaf_of: Mapping[str, str]) -> bool:
-    """Whether a node is bad only beyond its leaf and fine within, and no other node of its leaf is fine beyond it."""
+    """Whether a node is bad only beyond its leaf, not known to be bad within, and no mate there is fine beyond it."""
     leaf = leaf_of.get(node)
     if leaf is None or any(leaf_of.get(pair[0]) == leaf_of.get(pair[1]) for pair in bad):
         return False
-    inside = any(
-        word is PairVerdict.FINE and node in pair and leaf_of.get(pair[0]) == leaf_of.get(pair[1])
-        for pair, word in pairs.items()
-    )
+    inside = {word for pair, word in pairs.items() if node in pair and leaf_of.get(pair[0]) == leaf_of.get(pair[1])}
+    if PairVerdict.FINE not in inside and PairVerdict.BAD in inside:
+        return False
     mates_fine = any(
         word is PairVerdict.FINE and node not in pair and behind(pair, leaf, leaf_of) for pair, word in pairs.items()
     )
-    return inside and not mates_fine
+    alone = sum(other == leaf for other in leaf_of.values()) == 1  # then nothing can tell them, and nothing needs to
+    return not mates_fine and not alone
+
+
+def would_settle(culprits: Culprits, pairs: Mapping[Pair, PairVerdict], leaf_of: Mapping[str, str]) -> set[Pair]:
+    """Pairs inside leaves that could not be judged, of nodes that are bad only beyond: they tell a leaf from its nodes."""
+    beyond = {end for pair in culprits.open if leaf_of.get(pair[0]) != leaf_of.get(pair[1]) for end in pair}
+    beyond &= culprits.suspected(leaf_of)
+    unclear = {PairVerdict.UNCLEAR, PairVerdict.INTERMITTENT}
+    return {
+        pair
+        for pair, word in pairs.items()
+        if word in unclear and beyond & set(pair) and leaf_of.get(pair[0], "") == leaf_of.get(pair[1])
+    }

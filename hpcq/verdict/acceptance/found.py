@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import exp
 
-from hpcq.verdict.acceptance.culprits import JOBS_MIN, Culprits, behind, find_culprits, mostly_bad
+from hpcq.verdict.acceptance.culprits import JOBS_MIN, Culprits, behind, find_culprits, mostly_bad, would_settle
 from hpcq.verdict.acceptance.points import (
     Pair,
     PairFinding,
@@ -28,6 +28,7 @@ class Known:
 
     missing: why a node has no result. leaf_of: node -> leaf switch. flaws: what the evidence says is wrong with a node.
     booted: nodes that booted between their measurement and now. standing: links and groups that were at fault before.
+    sleep: by test, in how many of its results a CPU slept deeply, in words.
     """
 
     missing: Mapping[str, str] = field(default_factory=dict)
@@ -35,6 +36,7 @@ class Known:
     flaws: Mapping[str, str] = field(default_factory=dict)
     booted: Mapping[str, str] = field(default_factory=dict)
     standing: Sequence[Sides] = ()
+    sleep: Mapping[str, str] = field(default_factory=dict)
 
 
 class Found:
@@ -56,6 +58,7 @@ class Found:
         self.small: SmallFaults = small_faults(steady, self.leaf_of, self._passing_faults(), told)
         self._take_over_small_faults()
         self.explained = self._passing_faults()
+        self.would_settle = would_settle(self.culprits, self.words, self.leaf_of) - self.explained
         self.of_node: dict[str, list[PairPoint]] = {}
         for one in self.points:
             for end in one.pair:
@@ -96,7 +99,7 @@ class Found:
         found = {pair for pair in self.words if nodes & set(pair)}
         found |= {pair for pair in self.words if any(behind(pair, leaf, self.leaf_of) for leaf in leaves)}
         found |= {pair for pair in self.words if (min(pair), max(pair)) in self.culprits.links}
-        return found
+        return found.union(*self.culprits.doubtful.values())
 
     @property
     def accused(self) -> set[str]:

@@ -69,7 +69,7 @@ class _Judge:
             one for one in self.found.known.standing if (one.kind, one.name) not in at_fault and passes(one, self.found.words)
         ]
         shared = (*now, *(self._settled(one) for one in again))
-        bad = {end for pair in self.found.culprits.open for end in pair}
+        bad = self.found.culprits.suspected(self.found.leaf_of)
         thin = {one.name for one in nodes if one.verdict is Verdict.INCONCLUSIVE and self.nodes.thin(one.name)}
         fine = {node for pair, word in self.found.words.items() if word is PairVerdict.FINE for node in pair}
         behind_leaf = {node for node, leaf in self.found.leaf_of.items() if leaf in self.found.leaves_at_fault()}
@@ -143,7 +143,8 @@ class _Judge:
         if self.found.shifts:
             return set() if all(one.confirmed for one in self.found.shifts) else set(self.found.words)
         open_nodes = {one.name for one in nodes if one.verdict is Verdict.INCONCLUSIVE and self.nodes.measured_enough(one.name)}
-        return {pair for pair in self.found.words if open_nodes & set(pair) and pair not in self.found.explained}
+        unsure = {pair for pair in self.found.words if open_nodes & set(pair) and pair not in self.found.explained}
+        return unsure | self.found.would_settle
 
 
 def run_counts(points: Iterable[PairPoint]) -> Counter[Pair]:

@@ -21,6 +21,7 @@ from hpcq.verdict.acceptance.points import (
     in_words,
     pooled,
 )
+from hpcq.verdict.acceptance.small_faults import SCATTER_MAX
 from hpcq.verdict.record import Thing, VerdictRecord
 from hpcq.verdict.words import Verdict
 
@@ -86,10 +87,13 @@ class NodeVerdicts:
 
     def _open(self, node: str) -> str:
         mine = {pair for pair in self.found.culprits.open if node in pair}
-        if not mine:
+        if node not in self.found.culprits.suspected(self.found.leaf_of):
             return ""
         said = in_words([one for pair in sorted(mine) for one in self.found.pairs[pair].points])
-        return f"bad with {_others(node, mine)}, and it is not clear whose fault it is: {said}"
+        asks = sorted({" - ".join(sorted(pair)) for pair in self.found.would_settle if node in pair})
+        leaf = self.found.leaf_of.get(node, "its leaf")
+        settle = f"; a clean result of {', '.join(asks)} would tell it from {leaf}" if asks else ""
+        return f"bad with {_others(node, mine)}, and it is not clear whose fault it is: {said}{settle}"
 
     def _behind(self, node: str) -> str:
         leaf = self.found.leaf_of.get(node)
@@ -148,8 +152,9 @@ class NodeVerdicts:
         return f"a gate cannot be judged: {open_gate}" if open_gate else ""
 
     def thin(self, node: str) -> bool:
-        """Whether it lacks partners that are not bad themselves; runs with good partners would settle it."""
-        return "partners can tell, the others are bad" in self._incomplete(node)
+        """Whether it lacks partners that are not bad themselves, or all of them scatter: runs with others would settle it."""
+        wild = any(one.scale.scatter > SCATTER_MAX and not one.scale.is_loss for one in self.found.of_node.get(node, ()))
+        return wild or "partners can tell, the others are bad" in self._incomplete(node)
 
     def measured_enough(self, node: str) -> bool:
         """Whether more of the same jobs would help: they do not if results are missing or have no reference."""
@@ -173,6 +178,7 @@ class NodeVerdicts:
                 shown = f"{mean.percent:.1f} {what}, give or take {100 * CONFIDENCE_Z * mean.error:.1f} %"
                 named = f"{test.removesuffix(PACKETS)}{'' if role is None else (' as the client', ' as the server')[role]}"
                 modes = "; its speed changes from job to job" if test in self.found.unsteady else ""
+                modes += f"; {self.known.sleep[test]}" if test in self.known.sleep else ""
                 out = f"{100 * _share(allowed, mean):.3g} % is not ruled out"
                 settle = f"about {needed} more jobs would settle it"
                 advice = settle if needed <= ADVICE_JOBS_MAX else "its jobs scatter too much to tell"
@@ -185,6 +191,12 @@ class NodeVerdicts:
         why = f"as expected with {_others(node, {one.pair for one in clean})} in {jobs} jobs"
         links = [" - ".join(ends) for ends in self.found.culprits.links if node in ends]
         why = f"{why}; see link {', '.join(links)}" if links else why
+        unclear = {
+            pair
+            for pair, word in self.found.words.items()
+            if node in pair and word is PairVerdict.UNCLEAR and pair not in self.found.explained
+        }
+        why = f"{why}; not enough seen with {_others(node, unclear)}" if unclear else why
         return _record(node, Verdict.PASS, why, ratio_of(clean))
 
 

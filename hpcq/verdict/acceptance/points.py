@@ -27,6 +27,8 @@ CHANCE = 0.05
 FLIPS_SHARE = 0.1
 #: A job that lost this share of its repetitions is bad; one that lost fewer is intermittent.
 LOST_SHARE = 0.5
+#: If a test of a pair lost some repetitions in every run, and in this many, it is bad and no longer intermittent.
+FAILING_RUNS_MIN = 2
 
 #: The end of a test's name if its packets are judged and not its speed.
 PACKETS = " packets"
@@ -116,13 +118,14 @@ class PairPoint:
         """The word on this run alone."""
         if self.lost or self.gate is not None:
             return PairVerdict.BAD
-        if self.lost_share > 0:
-            return PairVerdict.INTERMITTENT
+        slow = self.change is not None and self.change <= -self.bound(z) and not self.disturbed
+        if self.lost_share > 0:  # what is left of it may say enough
+            return PairVerdict.BAD if slow else PairVerdict.INTERMITTENT
         if self.change is None or self.gate_open:
             return PairVerdict.UNCLEAR
         if self.change > -self.bound(z) / 2:
             return PairVerdict.FINE
-        return PairVerdict.BAD if self.change <= -self.bound(z) and not self.disturbed else PairVerdict.UNCLEAR
+        return PairVerdict.BAD if slow else PairVerdict.UNCLEAR
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +163,7 @@ def findings(points: Sequence[PairPoint], unsteady: Iterable[str] = ()) -> dict[
 def unsteady_tests(points: Sequence[PairPoint]) -> set[str]:
     """Tests with modes: a tenth of the pairs, three without a node in common, were slow in one run and fine in another.
 
+    Among fewer than six nodes two without a node in common are enough: there is no room for three.
     One node with a loose cable flips too, but all of its pairs share it. Passing traffic slows fewer pairs.
     """
     z = chance_z(len({(one.pair, one.test) for one in points}))
@@ -172,7 +176,9 @@ def unsteady_tests(points: Sequence[PairPoint]) -> set[str]:
     for (pair, test), words in seen.items():
         if {PairVerdict.BAD, PairVerdict.FINE} <= words:
             flips.setdefault(test, []).append(pair)
-    return {test for test, pairs in flips.items() if _disjoint(pairs) >= 3 and len(pairs) >= FLIPS_SHARE * everybody[test]}
+    room = len({node for one in points for node in one.pair}) // 2
+    apart = max(2, min(3, room))
+    return {test for test, pairs in flips.items() if _disjoint(pairs) >= apart and len(pairs) >= FLIPS_SHARE * everybody[test]}
 
 
 def _disjoint(pairs: Sequence[Pair]) -> int:
@@ -199,7 +205,9 @@ def _of_test(runs: Sequence[PairPoint], z: float, *, steady: bool) -> PairFindin
     if bad:
         return PairFinding(PairVerdict.BAD, bad)
     if PairVerdict.INTERMITTENT in words:
-        return PairFinding(PairVerdict.INTERMITTENT, tuple(one for one in runs if one.lost_share > 0))
+        failing = tuple(one for one in runs if one.lost_share > 0)
+        every = len({one.run_no for one in failing}) >= FAILING_RUNS_MIN and len(failing) == len(runs)
+        return PairFinding(PairVerdict.BAD if every else PairVerdict.INTERMITTENT, failing)
     known = [one for one in runs if one.change is not None and not one.disturbed]
     if (
         steady
@@ -207,7 +215,9 @@ def _of_test(runs: Sequence[PairPoint], z: float, *, steady: bool) -> PairFindin
         and fmean(one.change or 0.0 for one in known) <= -max(known[0].scale.effect, z * mean_error(known))
     ):
         return PairFinding(PairVerdict.BAD, tuple(known))
-    if all(word is PairVerdict.FINE for word in words):
+    # A disturbed job that is slow speaks neither for nor against its pair: those beside it decide.
+    telling = [word for one, word in zip(runs, words, strict=True) if not one.disturbed or word is PairVerdict.FINE]
+    if telling and all(word is PairVerdict.FINE for word in telling):
         return PairFinding(PairVerdict.FINE)
     return PairFinding(
         PairVerdict.UNCLEAR, tuple(one for one, word in zip(runs, words, strict=True) if word is PairVerdict.UNCLEAR)

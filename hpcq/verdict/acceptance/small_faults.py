@@ -111,10 +111,11 @@ def _everywhere(node: str, points: Sequence[PairPoint]) -> bool:
 
 
 def _like_its_leaf(node: str, mine: Sequence[PairPoint], points: Iterable[PairPoint], leaf_of: Mapping[str, str]) -> bool:
-    """Whether only its pairs beyond its leaf are slow, and its leaf's other nodes are slower too or were not tried."""
+    """Whether no pair within its leaf is known to be slow, and its leaf's other nodes are slower too or were not tried."""
     leaf = leaf_of.get(node)
     inside = pooled(one for one in mine if leaf_of.get(one.client) == leaf_of.get(one.server))
-    if leaf is None or inside is None or inside.mean <= -inside.scale.effect / 2:
+    alone = sum(other == leaf for other in leaf_of.values()) == 1
+    if leaf is None or alone or (inside is not None and inside.mean <= -inside.scale.effect / 2):
         return False
     test = mine[0].test
     mates = pooled(one for one in points if one.test == test and node not in one.pair and behind(one.pair, leaf, leaf_of))
@@ -134,7 +135,7 @@ def _leaf(leaf: str, points: Sequence[PairPoint], leaf_of: Mapping[str, str], z:
         mean = pooled(crossing)
         if mean is None or not stands_out(mean, z) or others is None or stands_out(others, 1.0):
             continue
-        if inside is not None and inside.mean <= mean.mean / 2:
+        if inside is None or inside.mean <= mean.mean / 2:  # nothing tells the leaf from its nodes
             continue
         members: dict[str, list[PairPoint]] = {}
         beyond: dict[str, list[PairPoint]] = {}

@@ -157,6 +157,10 @@ static void result_evidence(const struct run *run, struct text *json)
         json_raw(json, run->peer_evidence);
     else
         json_null(json);
+    for (size_t i = 0; i < run->others.count; i++) {
+        json_key(json, run->others.list[i].name);
+        json_raw(json, run->others.list[i].value);
+    }
     json_close(json, '}');
 }
 

@@ -44,6 +44,7 @@ void run_end(struct run *run)
     notes_free(&run->granted);
     notes_free(&run->warnings);
     notes_free(&run->outputs);
+    notes_free(&run->others);
     notes_free(&run->keep.peer_raw);
     free(run->keep.peer_full);
     evidence_free(run->evidence);

@@ -80,6 +80,7 @@ struct run {
     struct evidence *evidence;
     struct keep keep;
     char *peer_evidence; /* client: the server's, as JSON */
+    struct notes others; /* evidence of ranks after the first two, by rank, as JSON */
     bool evidence_complete;
     char started_utc[UTC_TEXT_BYTES];
     int idle_descriptor; /* open as long as idle states are held; 0: none */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROOT = 0 };
+enum { ROOT = 0, TAG_INCAST = 7 };
 
 #define SENT call->send, call->bytes, MPI_BYTE
 #define GIVEN call->receive, call->bytes, MPI_BYTE
@@ -58,6 +58,20 @@ BOTH(allgatherv, MPI_Allgatherv, MPI_Iallgatherv, SENT, GIVEN_V, )
 BOTH(alltoall, MPI_Alltoall, MPI_Ialltoall, SENT, GIVEN, )
 BOTH(alltoallv, MPI_Alltoallv, MPI_Ialltoallv, call->send, call->counts, call->places, MPI_BYTE, GIVEN_V, )
 
+/* As gather, but each rank sends to the root itself: all come at once, whatever tree the library would make. */
+static int incast(struct collective_call *call)
+{
+    size_t bytes = (size_t)call->bytes;
+    int rc = MPI_SUCCESS, under_way = 0;
+    if (call->rank != ROOT)
+        return MPI_Send(SENT, ROOT, TAG_INCAST, call->communicator);
+    memcpy(call->receive, call->send, bytes);
+    for (int rank = 1; rc == MPI_SUCCESS && rank < call->size; rank++)
+        rc = MPI_Irecv(call->receive + (size_t)rank * bytes, call->bytes, MPI_BYTE, rank, TAG_INCAST,
+                       call->communicator, &call->requests[under_way++]);
+    return rc == MPI_SUCCESS ? MPI_Waitall(under_way, call->requests, call->statuses) : rc;
+}
+
 #define OPERATIONS(ROW)                                                                                                \
     ROW(barrier, .sends = BLOCK_NONE, .receives = BLOCK_NONE)                                                          \
     ROW(bcast, .sends = BLOCK_ONE, .receives = BLOCK_ONE, .from_root = true)                                           \
@@ -74,13 +88,16 @@ BOTH(alltoallv, MPI_Alltoallv, MPI_Ialltoallv, call->send, call->counts, call->p
     ROW(alltoall, .sends = BLOCK_EACH, .receives = BLOCK_EACH)                                                         \
     ROW(alltoallv, .sends = BLOCK_EACH, .receives = BLOCK_EACH)
 
+/* Those without a non-blocking form. */
+#define ALONE(ROW) ROW(incast, .sends = BLOCK_ONE, .receives = BLOCK_EACH, .to_root = true)
+
 #define PLAIN_NAME(word, ...) #word,
 #define STARTED_NAME(word, ...) "i" #word,
 #define PLAIN_ROW(word, ...) {.name = #word, .call = word, __VA_ARGS__},
 #define STARTED_ROW(word, ...) {.name = "i" #word, .start = i##word, __VA_ARGS__},
 
-const char *const collective_names[] = {OPERATIONS(PLAIN_NAME) OPERATIONS(STARTED_NAME) NULL};
-const struct collective_row collective_rows[] = {OPERATIONS(PLAIN_ROW) OPERATIONS(STARTED_ROW)};
+const char *const collective_names[] = {OPERATIONS(PLAIN_NAME) OPERATIONS(STARTED_NAME) ALONE(PLAIN_NAME) NULL};
+const struct collective_row collective_rows[] = {OPERATIONS(PLAIN_ROW) OPERATIONS(STARTED_ROW) ALONE(PLAIN_ROW)};
 
 void collective_call_new(struct collective_call *call, size_t block_bytes)
 {
@@ -91,6 +108,8 @@ void collective_call_new(struct collective_call *call, size_t block_bytes)
     call->receive = memory_new(all ? all : 1, 1);
     call->counts = memory_new(ranks, sizeof *call->counts);
     call->places = memory_new(ranks, sizeof *call->places);
+    call->requests = memory_new(ranks, sizeof *call->requests);
+    call->statuses = memory_new(ranks, sizeof *call->statuses);
     for (size_t i = 0; i < ranks; i++) {
         call->counts[i] = call->bytes;
         call->places[i] = (int)(i * block_bytes);
@@ -105,6 +124,8 @@ void collective_call_free(struct collective_call *call)
     free(call->receive);
     free(call->counts);
     free(call->places);
+    free(call->requests);
+    free(call->statuses);
 }
 
 static int32_t word_of(unsigned rank, unsigned block, unsigned operation_no, size_t index)

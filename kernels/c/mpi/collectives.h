@@ -12,7 +12,9 @@ struct collective_call {
     int rank, size;
     int bytes, words; /* of one block; words of 32 bits for reductions */
     char *send, *receive;
-    int *counts, *places; /* of the v operations: every rank's block */
+    int *counts, *places;  /* of the v operations: every rank's block */
+    MPI_Request *requests; /* of incast: one per rank */
+    MPI_Status *statuses;
 };
 
 enum blocks { BLOCK_NONE, BLOCK_ONE, BLOCK_EACH }; /* one for all, or one for or of each rank */

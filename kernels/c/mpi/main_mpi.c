@@ -14,8 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
-static const struct kernel *const kernels[] = {&kernel_mpi_pingpong, &kernel_mpi_pingping, &kernel_mpi_stream,
-                                               &kernel_mpi_collective, NULL};
+static const struct kernel *const kernels[] = {&kernel_mpi_pingpong,  &kernel_mpi_pingping,   &kernel_mpi_stream,
+                                               &kernel_mpi_one_sided, &kernel_mpi_collective, NULL};
 
 static const struct program program = {
     .name = "hpcq-mpi",

@@ -5,10 +5,10 @@
  *   both                           snapshot                 snapshot
  *
  * What the program wrote is not understood here: it goes into the result line as it is, under `outputs`. */
+#include "programs/kernel_program.h"
+
 #include "base/signals.h"
-#include "engine/run.h"
 #include "programs/listening.h"
-#include "programs/programs.h"
 
 #include <math.h>
 #include <poll.h>
@@ -19,11 +19,6 @@
 enum { TURN_MS = 50 };
 static const double server_end_limit_s = 5;
 
-struct program_options {
-    struct common_options common;
-    int64_t test_no;
-};
-
 static const struct option_row option_rows[] = {
     OPTION_INTEGER_ROW(struct program_options, test_no, 1, 1, 1000000000, "number of the program in the programs file"),
     OPTION_ROWS_COMMON(struct program_options)};
@@ -33,14 +28,6 @@ struct program_metrics {
 };
 
 static const struct metric_row metric_rows[] = {METRIC_ROWS_COMMON(struct program_metrics)};
-
-struct program_state {
-    struct foreign foreign;
-    struct words command; /* as it was started */
-    struct child child;
-    struct text version;
-    uint64_t end_by_ns; /* server: after the stop */
-};
 
 static bool program_known(struct run *run)
 {

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from hpcq.cli.options import database_option
 from hpcq.cli.output import write_out
-from hpcq.errors import Exit
+from hpcq.errors import Exit, UserError
 
 if TYPE_CHECKING:
     from hpcq.exports.collect import Exported
     from hpcq.store.query import Selection
 
-_TABLES = ("csv", "jsonl")
+_TABLES = ("csv", "jsonl", "parquet")
 _SUMMARIES = ("junit", "markdown", "prometheus")
 
 
@@ -39,9 +40,10 @@ def export(  # noqa: PLR0917 - Click passes by name
 ) -> int:
     """Write a run for another program: a table, a CI system, a dashboard.
 
-    RUN is a run's id, the beginning of one, or a campaign's name. Default: the latest run. csv and jsonl have one row per
-    result and metric, and one row with its reason per result that is missing. junit, markdown and prometheus summarise: their
-    exit code is 3 when a gate failed, 4 when something that was planned is not there or a gate is inconclusive.
+    RUN is a run's id, the beginning of one, or a campaign's name. Default: the latest run. csv, jsonl and parquet have one
+    row per result and metric, and one row with its reason per result that is missing; parquet needs hpcq[parquet]. junit,
+    markdown and prometheus summarise: their exit code is 3 when a gate failed, 4 when something that was planned is not there
+    or a gate is inconclusive.
 
     \b
     Example: hpcq export --format junit --to hpcq.xml
@@ -55,14 +57,23 @@ def export(  # noqa: PLR0917 - Click passes by name
         selection = query.Selection(run=name, kernel=kernel, cluster=cluster, node=node)
         _check_anything(query.results(connection, query.Selection(run=name)), selection)
         if kind in _TABLES:
-            from hpcq.exports import tables
-
-            writer = tables.csv_lines if kind == "csv" else tables.json_lines
-            write_out(writer(rows(connection, selection)), target)
+            write_out(_table_writer(kind, target)(rows(connection, selection)), target)
             return Exit.OK
         exported = collect(connection, selection)
     write_out([_summary_writer(kind)(exported)], target)
     return exported.exit_code
+
+
+def _table_writer(kind: str, target: Path | None) -> Callable[[Iterable[Mapping[str, Any]]], Iterable[str | bytes]]:
+    if kind == "parquet":
+        from hpcq.exports.parquet import parquet_pieces
+
+        if target is None and sys.stdout.isatty():
+            raise UserError("--format parquet: standard output is a terminal: allowed is a file or a pipe", "add --to FILE")
+        return parquet_pieces
+    from hpcq.exports import tables
+
+    return tables.csv_lines if kind == "csv" else tables.json_lines
 
 
 def _summary_writer(kind: str) -> Callable[[Exported], str]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import click
 
-from hpcq.cli.options import database_option, json_option, runs_option
+from hpcq.cli.options import database_option, json_option, runs_option, since_option
 from hpcq.cli.read.results import RUN_COLUMNS
 from hpcq.cli.rows import Column, print_json, print_rows
 from hpcq.errors import Exit, UserError
 
+#: Of a page of a node or cluster, if nothing else is said.
+_STRETCH = "90d"
 _LOADED = (*RUN_COLUMNS[1:], Column("read_count", "read now"))
 
 
@@ -49,18 +52,40 @@ def load(run: str | None, database: Path, runs_folder: Path, as_json: bool) -> i
     type=click.Path(path_type=Path, dir_okay=False),
     help="The file to write. Default: in the run's folder, or here.",
 )
+@since_option(help_text="The page of a stretch of time instead of a run")
+@click.option("--node", help="The page of one node. Default stretch: 90d.")
+@click.option("--cluster", help="The page of one cluster. Default stretch: 90d.")
 @database_option
 @runs_option
 @json_option
-def report(run: str | None, path: Path | None, database: Path, runs_folder: Path, as_json: bool) -> int:
-    """Write a run's page: one HTML file that needs nothing else.
+def report(  # noqa: PLR0917 - Click passes by name
+    run: str | None,
+    path: Path | None,
+    since: str | None,
+    node: str | None,
+    cluster: str | None,
+    database: Path,
+    runs_folder: Path,
+    as_json: bool,
+) -> int:
+    """Write a page: one HTML file that needs nothing else. Of a run, or of a stretch of time, a node or a cluster.
 
     The first line says how much of the run was judged. Exit code as of `hpcq results`: 3 when a gate failed, 4 when
-    something is missing or could not be judged.
+    something is missing or could not be judged. With --since, --node or --cluster the page shows what got worse and what
+    differs since, who is slow, what is missing and what happened; exit code as of `hpcq regressions`, and 3 also where the
+    ledger names something that is not fit.
 
     \b
     Example: hpcq report --to report.html
+             hpcq report --since 90d --to quarter.html
     """
+    if since is not None or node is not None or cluster is not None:
+        if run is not None:
+            raise UserError(
+                "RUN beside --since, --node or --cluster: a page is of one run or of a stretch: allowed is one of them",
+                "hpcq report --help",
+            )
+        return _stretch(database, since or _STRETCH, cluster, node, path, as_json=as_json)
     from hpcq.cli.read.gate_rows import judge_selection
     from hpcq.reports import write_report
     from hpcq.store.database import reading
@@ -79,6 +104,24 @@ def report(run: str | None, path: Path | None, database: Path, runs_folder: Path
     else:
         click.echo(judged.first_line, err=True)
         click.echo(str(written))
+    return judged.exit_code
+
+
+def _stretch(database: Path, since: str, cluster: str | None, node: str | None, path: Path | None, *, as_json: bool) -> int:
+    from hpcq.reports.stretch import StretchWish, write_stretch
+
+    name = "-".join(["hpcq", *(re.sub(r"[^\w.]+", "-", one) for one in (cluster, node, f"since-{since}") if one)])
+    place = path or Path(f"{name}.html")
+    try:
+        judged = write_stretch(database, StretchWish(since, cluster, node), place)
+    except OSError as error:
+        raise UserError(f"--to: {place}: cannot be written: {error.strerror}", "name a file in a folder of yours") from None
+    if as_json:
+        series = judged.series.to_json()
+        print_json({"since": since, "report": str(place.absolute()), "verdict": judged.verdict.value, "judged": series})
+    else:
+        click.echo(f"{judged.verdict.shown}: {judged.series.first_line('series', 'series')}", err=True)
+        click.echo(str(place))
     return judged.exit_code
 
 

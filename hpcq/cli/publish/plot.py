@@ -1,0 +1,178 @@
+"""`hpcq plot`: pictures as files, for tickets, papers and slides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from hpcq.cli.judge.change_lines import whole_stretch
+from hpcq.cli.options import Verbs, database_option, since_option
+from hpcq.cli.output import write_out
+from hpcq.errors import Exit, UserError
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_NOTHING = "nothing was measured there: no picture"
+
+
+def _output_option(function: _Function) -> _Function:
+    return click.option(
+        "-o",
+        "--output",
+        "target",
+        required=True,
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="The file: .svg, .png or .pdf.",
+    )(function)
+
+
+def _run_options(function: _Function) -> _Function:
+    for option in (
+        click.option("--kernel", help="Only this kernel."),
+        click.option("--cluster", help="Only this cluster."),
+    ):
+        function = option(function)
+    return function
+
+
+@click.group(cls=Verbs)
+def plot() -> None:
+    """Draw a picture into a file: SVG, PNG or PDF. Needs hpcq[plot]."""
+
+
+@plot.command()
+@click.argument("run", required=False)
+@_run_options
+@click.option("--metric", help="This metric instead of each kernel's main one.")
+@_output_option
+@database_option
+def curve(  # noqa: PLR0917 - Click passes by name
+    run: str | None, kernel: str | None, cluster: str | None, metric: str | None, target: Path, database: Path
+) -> int:
+    """Draw each kernel against message size: TCP, UDP and MPI in one chart, logarithmic axes.
+
+    A line is the median over the pairs of a run, its band holds the middle 90 % of them.
+
+    \b
+    Example: hpcq plot curve latest -o curve.svg
+    """
+    from hpcq.store import query
+    from hpcq.store.database import reading
+
+    kind = _kind(target)
+    with reading(database) as connection:
+        name = query.find_run(connection, run)
+        selection = _selection(connection, name, kernel, cluster)
+        found = [one for one in query.summaries(connection, selection, metric=metric) if one.message_bytes is not None]
+    if not found:
+        return _nothing(metric)
+    from hpcq.reports.figures import LINES_MAX, curve_figure
+
+    lines = len({(one.kernel, one.cluster, one.variant) for one in found})
+    if lines > LINES_MAX:
+        raise UserError(f"{lines} lines: at most {LINES_MAX} can be told apart", "choose with --kernel or --cluster")
+    return _write(curve_figure(found, name, kind), target)
+
+
+@plot.command()
+@click.argument("run", required=False)
+@_run_options
+@_output_option
+@database_option
+def heatmap(run: str | None, kernel: str | None, cluster: str | None, target: Path, database: Path) -> int:
+    """Draw node against node: which node communicates how well with which.
+
+    Throughput at its largest size, latency at its smallest. Colours are relative to the median and end at 20 %. Grey was not
+    planned, hatched was planned and not measured.
+
+    \b
+    Example: hpcq plot heatmap latest --kernel tcp_stream -o heatmap.png
+    """
+    from hpcq.reports.matrix import NODES_MAX, make_matrices
+    from hpcq.store import query
+    from hpcq.store.database import reading
+
+    kind = _kind(target)
+    with reading(database) as connection:
+        name = query.find_run(connection, run)
+        selection = _selection(connection, name, kernel, cluster)
+        found = query.summaries(connection, selection)
+        planned = {(row.cluster, row.client, row.server) for row in query.results(connection, selection)}
+    matrices = make_matrices(found, planned)
+    if not matrices:
+        click.echo(f"{_NOTHING}: a heat map needs 3 to {NODES_MAX} nodes of one cluster" if found else _NOTHING, err=True)
+        return Exit.INCOMPLETE
+    from hpcq.reports.figures import heatmap_figure
+
+    return _write(heatmap_figure(matrices, name, kind), target)
+
+
+@plot.command()
+@click.argument("name", metavar="SERIES")
+@since_option()
+@click.option("--metric", help="This metric instead of the kernel's main one.")
+@_output_option
+@database_option
+def history(name: str, since: str | None, metric: str | None, target: Path, database: Path) -> int:
+    """Draw one series over time, with its levels and what differs at each change.
+
+    SERIES is a number (hpcq series), or KERNEL/CLIENT/SERVER where that names only one.
+
+    \b
+    Example: hpcq plot history tcp_stream/n1/n2 -o history.svg
+    """
+    from hpcq.analysis.changed import explained, searched
+    from hpcq.store.database import reading
+    from hpcq.store.history import find_series, metrics_of, timeline
+    from hpcq.store.time_windows import Window, window
+
+    kind = _kind(target)
+    with reading(database) as connection:
+        row = find_series(connection, name)
+        metrics = metrics_of(connection, metric)
+        if row.kernel not in metrics:
+            raise UserError(f"--metric: {metric!r} is not a metric of {row.kernel}", f"hpcq kernels {row.kernel} lists them")
+        meant = Window("all") if since is None else whole_stretch(window(connection, since))
+        points = timeline(connection, row.series_id, metrics[row.kernel], meant)
+        changes = [explained(connection, one) for one in searched(connection, [row], metrics, "", meant).changes]
+    if not points:
+        return _nothing(None)
+    told = sorted(
+        (one.changed.at_utc, one.changed.level.before, one.changed.level.after, one.words or "no known difference")
+        for one in changes
+        if one.changed.level.sure and one.changed.level.after == one.changed.level.after
+    )
+    from hpcq.reports.figures import history_figure
+
+    return _write(history_figure(row, metrics[row.kernel], points, told, kind), target)
+
+
+def _kind(target: Path) -> str:
+    from hpcq.reports.figures import FORMATS
+
+    kind = target.suffix.removeprefix(".").lower()
+    if kind not in FORMATS:
+        allowed = ", ".join(f".{one}" for one in FORMATS)
+        raise UserError(f"-o: {target}: allowed are names that end with {allowed}")
+    return kind
+
+
+def _selection(connection: Any, run: str, kernel: str | None, cluster: str | None) -> Any:
+    from hpcq.cli.read.results import check_names
+    from hpcq.store import query
+
+    check_names(query.results(connection, query.Selection(run=run)), kernel=kernel, cluster=cluster, node=None)
+    return query.Selection(run=run, kernel=kernel, cluster=cluster)
+
+
+def _nothing(metric: str | None) -> int:
+    click.echo(_NOTHING + (f" of {metric}" if metric else ""), err=True)
+    return Exit.INCOMPLETE
+
+
+def _write(content: bytes, target: Path) -> int:
+    write_out([content], target, "-o")
+    click.echo(str(target))
+    return Exit.OK

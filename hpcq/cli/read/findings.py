@@ -1,0 +1,37 @@
+"""What the evidence says of the results: `hpcq results --findings`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from hpcq.cli.read.gate_rows import RunJudged
+from hpcq.cli.rows import Column, print_rows
+from hpcq.errors import Exit
+
+if TYPE_CHECKING:
+    from hpcq.store.database import Connection
+    from hpcq.store.query import Selection
+
+_FINDING = (
+    Column("result_id", "result"),
+    Column("kernel"),
+    Column("client"),
+    Column("server"),
+    Column("rule", "finding"),
+    Column("end"),
+    Column("message", "what was seen", wrap=True),
+)
+
+
+def print_findings(connection: Connection, selection: Selection, judged: RunJudged, *, as_json: bool) -> int:
+    """Print the findings. Exit code 4 if no result has evidence: then "no finding" would say nothing."""
+    from hpcq.store.read.evidence_queries import evidence_counts, findings_of
+
+    result_count, seen_count = evidence_counts(connection, selection)
+    if not as_json:
+        none = f"no evidence judged: {f'none of {result_count} results has any' if result_count else 'there is no result'}"
+        click.echo(f"{seen_count} of {result_count} results judged by their evidence" if seen_count else none, err=True)
+    print_rows(findings_of(connection, selection), _FINDING, as_json=as_json, empty="no finding")
+    return judged.exit_code if seen_count else judged.exit_code or Exit.INCOMPLETE

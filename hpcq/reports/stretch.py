@@ -1,0 +1,197 @@
+"""The page over a stretch of time: of everything, of one cluster, of one node. What got worse, who is slow, what is missing."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hpcq import __version__, units
+from hpcq.analysis.change import Changed, Explained, Judged, alarms, is_unclear, tally_of
+from hpcq.analysis.change_blocks import Block, blocks_of
+from hpcq.analysis.changed import explained, searched
+from hpcq.analysis.recorded import known_states
+from hpcq.reports.page import folded_missing
+from hpcq.reports.timelines import Timeline, make_timeline
+from hpcq.run_folder.paths import write_text
+from hpcq.store import query
+from hpcq.store.database import Connection, reading
+from hpcq.store.history import Filter, check_names, metrics_of, select, timeline
+from hpcq.store.ledger import last_verdicts
+from hpcq.store.query import Selection
+from hpcq.store.read.known import check_known
+from hpcq.store.read.nodes import find_node, node_groups, node_rows, node_story
+from hpcq.store.read.stretches import events_in, findings_in, runs_in
+from hpcq.store.time_windows import Window, moment, window
+from hpcq.verdict.record import VerdictRecord
+from hpcq.verdict.words import Tally, Verdict
+
+#: Days before the stretch that a search for changes reads.
+_LOOK_BACK_DAYS = 90
+_ROWS_MAX = 2000
+_PICTURES = 12
+_REASONS = 6
+_BAD = (Verdict.FAILED, Verdict.DEGRADED)
+
+
+@dataclass(frozen=True, slots=True)
+class StretchWish:
+    """What a page is about. since: words for a stretch of time."""
+
+    since: str
+    cluster: str | None = None
+    node: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The judgement: its tally over series, blocks of changes for the worse, and nodes, links and groups that are not fit."""
+
+    tally: Tally
+    judged: Judged
+    blocks: list[Block]
+    unfit: list[VerdictRecord]
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The verdict of the page, and of its series."""
+
+    verdict: Verdict
+    series: Tally
+
+    @property
+    def exit_code(self) -> int:
+        """3 where something is slow, 4 where too little is known, else 0."""
+        return int(Tally.of([self.verdict]).exit_code)
+
+
+def write_stretch(database: Path, wish: StretchWish, path: Path) -> Judgement:
+    """Write the page to `path` and return its verdict.
+
+    Raises UserError for an unknown stretch, cluster or node, StoreError for a file that cannot be written.
+    """
+    from hpcq.render import render
+
+    with reading(database) as connection:
+        context, judgement = _context(connection, wish)
+    write_text(path, render("stretch.html.j2", context))
+    return judgement
+
+
+def _context(database: Connection, wish: StretchWish) -> tuple[dict[str, Any], Judgement]:
+    check_known(database, cluster=wish.cluster)
+    cluster, node = wish.cluster, None
+    if wish.node is not None:
+        cluster, node, _ = find_node(database, wish.node if cluster is None else f"{cluster}/{wish.node.rpartition('/')[2]}")
+    from_utc = moment(database, wish.since)
+    until_utc = window(database, wish.since).until_utc if ".." in wish.since else None
+    found = _judge(database, from_utc, until_utc, cluster, node)
+    chosen = Selection(cluster=cluster, node=node, from_utc=from_utc, until_utc=until_utc)
+    counts = query.outcome_counts(database, chosen)
+    here = Window(wish.since, from_utc, until_utc)
+    levels = node_rows(database, here, cluster)
+    where = "every cluster" if cluster is None else f"cluster {cluster}" if node is None else f"node {cluster}/{node}"
+    verdict = _worst(found, counts)
+    context = {
+        "title": f"{where[0].upper()}{where[1:]}, since {wish.since}",
+        "from_utc": from_utc,
+        "until_utc": until_utc,
+        "made_utc": units.utc_now()[:16].replace("T", " ") + " UTC",
+        "version": __version__,
+        "verdict": verdict,
+        "judged_by": found.tally.first_line("series", "series"),
+        "reasons": _reasons(found, counts),
+        "planned_count": sum(counts.values()),
+        "counts": counts,
+        "runs": runs_in(database, from_utc, until_utc, cluster)[:_ROWS_MAX],
+        "blocks": found.blocks[:_ROWS_MAX],
+        "timelines": _pictures(database, found.blocks, until_utc),
+        "unfit": found.unfit,
+        "nodes": sorted(levels, key=lambda one: one.level_ratio or 0.0)[:_ROWS_MAX],
+        "node": node,
+        "story": node_story(database, f"{cluster}/{node}", here) if node is not None else None,
+        "findings": findings_in(database, from_utc, until_utc, cluster, node),
+        "events": events_in(database, from_utc, until_utc, cluster, node)[:_ROWS_MAX],
+        "missing": folded_missing(query.not_measured(database, chosen)),
+    }
+    return context, Judgement(verdict, found.tally)
+
+
+def _judge(database: Connection, from_utc: str, until_utc: str | None, cluster: str | None, node: str | None) -> _Found:
+    wanted = Filter(cluster=cluster, node=node)
+    check_names(database, wanted)
+    metrics = metrics_of(database, None)
+    rows = [row for row in select(database, wanted) if row.kernel in metrics]
+    begin = units.parse_utc(f"{f'{from_utc}-01-01'[:10]}T00:00:00Z") - dt.timedelta(days=_LOOK_BACK_DAYS)
+    judged = searched(database, rows, metrics, from_utc, Window("", begin.strftime("%Y-%m-%d"), until_utc))
+    sure = [one for one in judged.changes if one.level.sure and one.level.direction not in {"same", "better"}]
+    told = [explained(database, one) for one in sure]
+    states = known_states(database, sure)
+    worse = [one for one, state in zip(told, states, strict=True) if alarms(one, state)]
+    unclear = {one.row.series_id for one in judged.changes if is_unclear(one.level)}
+    blocks = blocks_of(worse, [row for row in rows if row.series_id in judged.judged_ids], node_groups(database))
+    unfit = [
+        one
+        for one in last_verdicts(database, cluster)
+        if one.verdict is not Verdict.PASS and (node is None or node in one.nodes or one.name == node)
+    ]
+    return _Found(tally_of(judged, _changes(worse), unclear), judged, blocks, unfit)
+
+
+def _changes(found: list[Explained]) -> list[Changed]:
+    return [one.changed for one in found]
+
+
+def _worst(found: _Found, counts: dict[str, int]) -> Verdict:
+    """The worst of what series, ledger and coverage say. Nothing judged is never a pass."""
+    if found.blocks:
+        return Verdict.FAILED if any(one.direction == "gone" for one in found.blocks) else Verdict.DEGRADED
+    bad = [one.verdict for one in found.unfit if one.verdict in _BAD]
+    if bad:
+        return Verdict.FAILED if Verdict.FAILED in bad else Verdict.DEGRADED
+    passed = found.tally.total and int(found.tally.exit_code) == 0 and not found.unfit and not _lost(counts)
+    return Verdict.PASS if passed else Verdict.INCONCLUSIVE
+
+
+def _lost(counts: dict[str, int]) -> int:
+    return sum(count for outcome, count in counts.items() if outcome != "measured")
+
+
+def _reasons(found: _Found, counts: dict[str, int]) -> list[str]:
+    words = [_block_words(one) for one in found.blocks[:_REASONS]]
+    if len(found.blocks) > _REASONS:
+        words.append(f"{len(found.blocks) - _REASONS} more changes for the worse")
+    bad = [one for one in found.unfit if one.verdict in _BAD]
+    if bad:
+        names = ", ".join(f"{one.kind} {one.name}" for one in bad[:_REASONS])
+        words.append(f"{len(bad)} did not pass their last acceptance: {names}")
+    lost = _lost(counts)
+    if lost:
+        words.append(f"{lost} of {sum(counts.values())} planned results are not there")
+    if found.judged.too_few_count:
+        words.append(f"{units.count_of(found.judged.too_few_count, 'series')} with too few points to judge")
+    return words
+
+
+def _block_words(block: Block) -> str:
+    ratios = block.ratios
+    change = f", {ratios[len(ratios) // 2] - 1:+.0%}" if ratios else ""
+    cause = f"; {block.causes[0]}" if block.causes else ""
+    since = f" since {block.since_utc[:16].replace('T', ' ')} UTC" if block.since_utc else ""
+    count = f"{len(block.members)} of {units.count_of(block.judged_count, 'series')}"
+    return f"{block.kind} {block.cluster}/{block.name} is {block.direction}: {count}{change}{since}{cause}"
+
+
+def _pictures(database: Connection, blocks: list[Block], until_utc: str | None) -> list[Timeline]:
+    """One series of each block: the one that moved most."""
+    made = []
+    for block in blocks[:_PICTURES]:
+        one = max(block.members, key=lambda member: abs((member.changed.level.ratio or 0.0) - 1.0))
+        row, metric = one.changed.row, one.changed.metric
+        begin = units.parse_utc(one.changed.at_utc or units.utc_now()) - dt.timedelta(days=_LOOK_BACK_DAYS)
+        points = timeline(database, row.series_id, metric, Window("", begin.strftime("%Y-%m-%d"), until_utc))
+        drawn = make_timeline(row, metric, points, [one] if one.changed.at_utc else [])
+        made += [drawn] if drawn is not None else []
+    return made

@@ -1,0 +1,66 @@
+"""`hpcq accept --plan` says what an acceptance would test, and submits nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpcq.cli.main import run
+from hpcq.definition.files.cluster import read_cluster
+from hpcq.runner.accept import accepting
+from hpcq.runner.site.place import reach
+from tests.simulated_slurm.site import SimulatedSlurm, simulated_slurm
+
+pytestmark = pytest.mark.fast
+
+
+@pytest.fixture
+def slurm(tmp_path: Path) -> Iterator[SimulatedSlurm]:
+    with simulated_slurm(tmp_path / "slurm", node_count=4, leaf_size=2) as running:
+        cluster = read_cluster(running.cluster() / "sim.yaml")
+        reach(cluster).sh("scontrol update nodename=n0004 state=down reason='no light'")
+        yield running
+
+
+@pytest.fixture
+def words(slurm: SimulatedSlurm, tmp_path: Path) -> list[str]:
+    (tmp_path / "after.yaml").write_text("name: after\nclusters: [sim]\npairs: all\ntests: [{kernel: tcp_stream}]\n")
+    places = ("--db", str(tmp_path / "results.db"), "--runs", str(tmp_path / "runs"), "--clusters", str(slurm.cluster()))
+    return ["accept", str(tmp_path / "after.yaml"), *places]
+
+
+def test_a_plan_names_nodes_reasons_and_pairs_and_submits_nothing(
+    slurm: SimulatedSlurm, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*words, "--plan", "--json"]) == 0
+    [plan] = json.loads(capsys.readouterr().out)["clusters"]
+    assert plan["reasons"] == dict.fromkeys(("n0001", "n0002", "n0003", "n0004"), "never accepted")
+    assert list(plan["blocked"]) == ["n0004"]
+    assert {tuple(sorted(pair)) for pair in plan["pairs"]} == {("n0001", "n0002"), ("n0001", "n0003"), ("n0002", "n0003")}
+    assert slurm.control()["calls"].get("sbatch", 0) == 0
+    assert not list((tmp_path / "runs").glob("after*"))
+    assert run([*words, "--plan"]) == 0
+    said = capsys.readouterr().out
+    assert "sim: 4 nodes need a verdict, 1 of them cannot be tested now" in said
+    assert "n0004: never accepted; not now: down" in said
+    assert "nothing was submitted" in said
+
+
+def test_the_acceptance_then_measures_these_pairs(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*words, "--plan", "--json"]) == 0
+    [plan] = json.loads(capsys.readouterr().out)["clusters"]
+    measured: list[Any] = []
+    monkeypatch.setattr(accepting._Acceptor, "_measure", lambda _, *words: measured.append(list(words[0])))
+    assert run([*words, "--json"]) == 4
+    assert [list(pair) for pair in measured[0]] == plan["pairs"]
+
+
+def test_a_plan_applies_nothing(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*words, "--plan", "--apply"]) == 2
+    assert "allowed is one of them" in capsys.readouterr().err

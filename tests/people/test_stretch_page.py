@@ -1,0 +1,84 @@
+"""hpcq report --since, --node, --cluster: the page of a stretch of time says what regressions, nodes and the ledger know."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+from hpcq.reports.stretch import StretchWish, write_stretch
+from hpcq.store.database import transaction, writing
+from hpcq.store.load.run import load_run
+from hpcq.verdict.words import Verdict
+from tests.history.histories import History
+from tests.people.nights import Asked
+from tests.store.run_folders import RunBuilder
+
+pytestmark = pytest.mark.fast
+
+
+def words_of(path: Path) -> str:
+    """The words of a page, without marks."""
+    text = path.read_text("utf-8")
+    body = re.sub(r"<(style|script)>.*?</\1>", " ", text, flags=re.S)
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", body)).split())
+
+
+def test_the_page_of_a_stretch_says_what_got_worse_and_why(nights: History, ask: Asked, tmp_path: Path) -> None:
+    said = ask.words("report", "--since", "30d", "--to", str(tmp_path / "x.html"), expect=3)
+    assert "DEGRADED: 30 series judged: 11 PASS, 19 DEGRADED" in said
+    words = words_of(tmp_path / "x.html")
+    assert "Every cluster, since 30d" in words
+    assert re.search(
+        r"node alpha/n4 is worse: 10 of 10 series, -40% since \d{4}-\d\d-\d\d 02:00 UTC; n4: nic.eth0.driver", words
+    )
+    assert "n2: sysctl.net.core.rmem_max 4194304 > 212992" in words
+    assert "420 results planned, 420 measured" in words
+    assert words.count("throughput, higher is better") == 3  # one picture for each block
+    assert re.search(r"alpha n9 not measured", words)  # planned once, and silent since
+
+
+def test_the_page_of_a_node_has_its_partners_and_facts(ask: Asked, tmp_path: Path) -> None:
+    found = ask.json("report", "--node", "n2", "--to", str(tmp_path / "n2.html"), expect=3)
+    assert found["verdict"] == "degraded"
+    assert found["judged"]["total_count"] == 10  # series with n2 at an end
+    words = words_of(tmp_path / "n2.html")
+    assert "Node alpha/n2, since 90d" in words
+    assert "With each partner, slowest first" in words
+    assert "nic.eth0.driver mlx5_core" in words
+    assert "node alpha/n4 is worse" not in words
+
+
+def test_calm_series_pass_and_a_stretch_without_runs_does_not(nights: History, tmp_path: Path) -> None:
+    calm = write_stretch(nights.database, StretchWish("2d", "alpha", "n6"), tmp_path / "calm.html")
+    assert (calm.verdict, calm.exit_code) == (Verdict.PASS, 0)
+    empty = write_stretch(nights.database, StretchWish("2020-01..2020-02"), tmp_path / "empty.html")
+    assert (empty.verdict, empty.exit_code) == (Verdict.INCONCLUSIVE, 4)
+    assert "Nothing was planned in this stretch." in words_of(tmp_path / "empty.html")
+
+
+def test_a_failed_acceptance_and_missing_results_are_no_pass(nights: History, tmp_path: Path) -> None:
+    database = tmp_path / "results.db"
+    shutil.copyfile(nights.database, database)
+    with writing(database) as connection, transaction(connection):
+        connection.execute(
+            "INSERT INTO acceptance (cluster_id, kind, name, verdict, reason, decided_utc)"
+            " SELECT cluster_id, 'node', 'n6', 'failed', 'no light', '2026-11-21T09:00:00Z' FROM cluster WHERE name = 'alpha'"
+        )
+    judged = write_stretch(database, StretchWish("2d", "alpha", "n6"), tmp_path / "n6.html")
+    assert (judged.verdict, judged.exit_code) == (Verdict.FAILED, 3)
+    assert "1 did not pass their last acceptance: node n6" in words_of(tmp_path / "n6.html")
+
+
+def test_what_is_missing_is_counted_with_its_reason(tmp_path: Path) -> None:
+    builder = RunBuilder(tmp_path / "runs")
+    builder.attempt("j00001", 1)
+    load_run(tmp_path / "results.db", builder.path)
+    judged = write_stretch(tmp_path / "results.db", StretchWish("2026-11"), tmp_path / "x.html")
+    assert judged.exit_code == 4
+    words = words_of(tmp_path / "x.html")
+    assert "6 of 12 planned results are not there" in words
+    assert "never submitted" in words or "pending" in words

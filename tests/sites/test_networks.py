@@ -1,0 +1,100 @@
+"""Several networks of one machine: a campaign names one, and plans, results and series keep them apart."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from hpcq.cli.main import run as hpcq
+from hpcq.definition.files.cluster import read_cluster
+from hpcq.errors import UserError
+from hpcq.runner.site.checking import _NODE_LOOK, _address, _interfaces
+from hpcq.runner.site.place import check_definitions, open_run, place
+from hpcq.store.load.run import load_run
+from tests.store.run_folders import RunBuilder
+
+pytestmark = pytest.mark.fast
+
+CLUSTER = "name: big\nscheduler: slurm\nwork_directory: /shared\nnetworks: {ib: ib0, eth: eth0}\n"
+CAMPAIGN = "name: both\nclusters: [big]\npairs: all\ntests: [{kernel: tcp_stream}]\n"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """A folder with a cluster of two networks."""
+    (tmp_path / "big.yaml").write_text(CLUSTER)
+    return tmp_path
+
+
+def campaign(folder: Path, more: str) -> Path:
+    path = folder / "both.yaml"
+    path.write_text(CAMPAIGN + more)
+    return path
+
+
+@pytest.mark.parametrize(("more", "interface"), [("", "ib0"), ("network: eth\n", "eth0"), ("network: ib\n", "ib0")])
+def test_a_campaign_names_its_network(files: Path, more: str, interface: str) -> None:
+    run = open_run(campaign(files, more), [files], files / "results.db", files / "runs")
+    assert place(run, "big").cluster.interface == interface
+
+
+def test_interface_is_the_default_beside_networks(files: Path) -> None:
+    (files / "big.yaml").write_text(CLUSTER + "interface: hsn0\n")
+    assert read_cluster(files / "big.yaml").interface == "hsn0"
+    read, _ = check_definitions(campaign(files, "network: eth\n"), [files])
+    assert read.narrowed(read_cluster(files / "big.yaml")).interface == "eth0"
+
+
+def test_an_unknown_network_is_refused_before_anything_runs(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = campaign(files, "network: opa\n")
+    with pytest.raises(UserError, match="big: networks: opa: both asks for it: the cluster file names ib, eth"):
+        check_definitions(path, [files])
+    assert hpcq(["check", str(path), "--clusters", str(files)]) == 2
+    assert "the cluster file names ib, eth" in capsys.readouterr().err
+
+
+def test_a_name_that_is_no_interface_is_refused(files: Path) -> None:
+    (files / "big.yaml").write_text(CLUSTER.replace("ib0", "a name with blanks"))
+    with pytest.raises(UserError, match=r"big\.yaml:4: ib: 'a name with blanks' is not an interface"):
+        read_cluster(files / "big.yaml")
+
+
+def test_check_names_the_networks(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert hpcq(["check", str(campaign(files, "network: eth\n")), str(files / "big.yaml"), "--clusters", str(files)]) == 0
+    said = capsys.readouterr().out
+    assert "on big over eth" in said
+    assert "interface ib0, networks ib ib0, eth eth0" in said
+
+
+def test_series_of_two_networks_are_two_and_the_nodes_are_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number, interface in enumerate(("ib0", "eth0")):
+        builder = RunBuilder(tmp_path / "runs", interface=interface, run_id=f"nightly-20261121T02000{number}Z-00ff")
+        builder.everything()
+        load_run(tmp_path / "results.db", builder.path)
+    database = ["--db", str(tmp_path / "results.db"), "--json"]
+    assert hpcq(["series", "--kernel", "tcp_stream", *database]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert {(row["client"], row["network"]) for row in rows} == {(n, i) for n in ("n1", "n2") for i in ("ib0", "eth0")}
+    assert {row["variant"] for row in rows} == {"network=ib0", "network=eth0"}
+    assert hpcq(["series", "--kernel", "tcp_stream", "--network", "ib0", *database]) == 0
+    assert {row["network"] for row in json.loads(capsys.readouterr().out)} == {"ib0"}
+    assert hpcq(["series", "--network", "opa0", *database]) == 2
+    assert "--network" in capsys.readouterr().err
+    assert hpcq(["nodes", *database]) == 0
+    assert [row["node"] for row in json.loads(capsys.readouterr().out)][:2] == ["n1", "n2"]
+
+
+def test_cluster_check_looks_at_every_network(files: Path) -> None:
+    assert _interfaces(read_cluster(files / "big.yaml")) == ["ib0", "eth0"]
+    script = _NODE_LOOK.replace("INTERFACES", "lo hpcq-none")
+    said = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=60, check=True, cwd=files).stdout
+    told = dict(line.partition(" ")[::2] for line in said.splitlines())
+    assert _address("lo", told).found.startswith("lo: ")
+    assert _address("lo", told).ok
+    assert not _address("hpcq-none", told).ok
+    over_infiniband = _address("ib0", {"interface@ib0": "up(IPoIB) 10.0.0.1/24 "})
+    assert over_infiniband.ok
+    assert "RDMA is reached by MPI tests" in (over_infiniband.advice or "")
