@@ -18,8 +18,6 @@ from hpcq.scheduler.types import NodeCondition, NodeState
 from tests.described.descriptions import RATE, write
 from tests.local.local_desk import LocalDesk
 
-pytestmark = pytest.mark.fast
-
 SERVER = '"{{ program }} PEER server {{ port }}"'
 CLIENT = '"{{ program }} PEER client {{ address }} {{ port }} {{ mode }} {{ word }}"'
 READY = "{words: listening, within_s: 7}"

@@ -13,8 +13,6 @@ from tests import REPOSITORY
 from tests.described.descriptions import write
 from tests.local.local_desk import LocalDesk
 
-pytestmark = pytest.mark.fast
-
 PROGRAM = REPOSITORY / "tests" / "described" / "ranks.py"
 CLUSTER = f"""name: tiny
 scheduler: local
