@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hpcq.clock import Clock
+from hpcq.definition.files.cluster import read_cluster
 from hpcq.errors import HpcqError, StoreError
 from hpcq.run_folder.journal import read_journal
 from hpcq.run_folder.journal_state import Attempt, fold
@@ -22,7 +23,7 @@ from hpcq.runner.site.place import place
 from hpcq.scheduler.base import Scheduler
 from hpcq.scheduler.types import JobKey, JobState
 
-#: A live driver sees the request at its next turn; it sleeps for a minute at most.
+#: A live driver sees the request within seconds, or when a slow controller has answered; then it also waits for exit files.
 _DRIVER_ANSWERS_S = 90.0
 #: For how long, and how often, hpcq orders the end of remaining jobs.
 _GONE_WITHIN_S = 120.0
@@ -35,7 +36,8 @@ def cancel_run(run: RunFolder, say: stages.Say, clock: Clock | None = None) -> l
     """Ask the drivers of a run to end it, or end it here without a driver. Returns the remaining jobs, in words."""
     clock = clock or Clock()
     (run.path / "cancel").touch()
-    deadline_s = clock.now_s() + _DRIVER_ANSWERS_S
+    within_s = _DRIVER_ANSWERS_S + _files_appear_within_s(run)
+    deadline_s = clock.now_s() + within_s
     waiting = [cluster.name for cluster in status_of(run).clusters if cluster.counts]
     left: list[str] = []
     told: set[str] = set()
@@ -48,18 +50,22 @@ def cancel_run(run: RunFolder, say: stages.Say, clock: Clock | None = None) -> l
                 link_group.drive(run, name, say)
             except StoreError as error:
                 if clock.now_s() > deadline_s:
-                    left.append(
-                        f"{name}: its driver lives and has not ended it within {_DRIVER_ANSWERS_S:g} s: {error.message}"
-                    )
+                    left.append(f"{name}: its driver lives and has not ended it within {within_s:g} s: {error.message}")
                     waiting.remove(name)
                 else:
                     if name not in told:
                         told.add(name)
-                        say(f"{name}: its driver lives and ends the jobs; waits for it for {_DRIVER_ANSWERS_S:g} s at most")
+                        say(f"{name}: its driver lives and ends the jobs; waits for it for {within_s:g} s at most")
                     clock.sleep(1.0)
             else:
                 waiting.remove(name)
     return left + still_there(run, say, clock)
+
+
+def _files_appear_within_s(run: RunFolder) -> float:
+    """Return how long the drivers of a run wait for files of jobs that have ended."""
+    files = [path for path in map(run.cluster_yaml, run.clusters()) if path.is_file()]
+    return max((read_cluster(path).files_appear_within_s for path in files), default=0.0)
 
 
 def still_there(

@@ -166,4 +166,4 @@ def test_plan_shows_who_starts_what(done: LocalDesk) -> None:
     said = (done.folder / "plan.txt").read_text()
     assert f"  starts   rank: {sys.executable} {PROGRAM} rank good\n" in said
     assert f"  starts   node: {sys.executable} {PROGRAM} alone good\n" in said
-    assert "  together 3 nodes: tiny-a," in said
+    assert "  alone    tiny-a, tiny-b, tiny-c\n  together 3 nodes: tiny-a," in said

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from hpcq.cli.run.progress import print_status
-from hpcq.errors import SchedulerError, TransportError
-from hpcq.runner.cancelling import still_there
+from hpcq.errors import SchedulerError, StoreError, TransportError
+from hpcq.runner.cancelling import cancel_run, still_there
 from hpcq.runner.live import status_of
 from hpcq.scheduler.types import JobReport, JobState, NodeCondition, QueueQuery, QueueSnapshot, Submission
 from tests.driver.fake_site import FakeJob, FakeSite
@@ -261,3 +261,35 @@ def test_what_is_copied_to_a_cluster_is_private(site: FakeSite) -> None:
     made = list(site.root.rglob("job.*"))
     assert {path.name for path in made} == {"job.json", "job.sh"}
     assert {path.stat().st_mode & 0o077 for path in [*made, *(path.parent for path in made), site.root]} == {0}
+
+
+def test_a_cancel_is_seen_within_seconds_although_the_controller_is_slow(site: FakeSite) -> None:
+    """After an answer of half a minute the next question waits for a minute; a person does not."""
+    site.scheduler.run_s = 5000.0
+    look = site.scheduler.look
+
+    def slow(question: QueueQuery) -> QueueSnapshot:
+        site.clock.sleep(30.0 if site.clock.passed_s < 30 else 0.0)
+        return look(question)
+
+    site.scheduler.look = slow  # type: ignore[method-assign]
+    site.at(40, (site.run.path / "cancel").touch)
+    site.drive()
+    first = min(at_s for at_s, _, _ in site.scheduler.orders)
+    assert 40 <= first < 50, site.scheduler.orders
+
+
+def test_the_verb_waits_for_a_driver_as_long_as_files_of_jobs_may_take(site: FakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 90 s for exit files a driver that obeys at once needs longer than that to end."""
+    path = site.run.cluster_yaml("sim")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text((site.folder / "sim.yaml").read_text() + "files_appear_within_s: 90s\n")
+
+    def drive(*_: object) -> None:
+        if site.clock.passed_s < 150:
+            raise StoreError("journal.jsonl: held by process 7")
+
+    monkeypatch.setattr("hpcq.runner.cancelling.link_group.drive", drive)
+    monkeypatch.setattr("hpcq.runner.cancelling.still_there", lambda *_: [])
+    assert cancel_run(site.run, site.said.append, site.clock) == []
+    assert site.said == ["sim: its driver lives and ends the jobs; waits for it for 180 s at most"]

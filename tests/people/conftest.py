@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import shutil
+from pathlib import Path
+
 import pytest
 
 from tests.history.histories import History
-from tests.people.nights import Asked, make_nights
+from tests.people.nights import PAIRS, Asked, make_nights
 
 
 @pytest.fixture(scope="session")
-def nights(tmp_path_factory: pytest.TempPathFactory) -> History:
-    """Fourteen nights of six nodes, made once."""
-    return make_nights(tmp_path_factory.mktemp("nights"))
+def nights() -> History:
+    """Fourteen nights of six nodes, made once for all processes of a session."""
+    folder = Path(os.environ["HPCQ_TEST_BUILDS"]).with_name("nights")
+    made = folder.with_name("nights.made")
+    with folder.with_name("nights.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not made.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            make_nights(folder)
+            made.touch()
+    return History(folder, pairs=PAIRS)
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from datasette.app import Datasette
 
 from hpcq.cli.main import run as hpcq
 from hpcq.exports.dashboards import datasette, described, grafana, grafana_sql
@@ -77,6 +76,8 @@ def test_the_questions_find_what_is_there(database: Path) -> None:
 
 
 def test_datasette_answers_a_question(database: Path) -> None:
+    from datasette.app import Datasette  # here: it loads for a second, and the other workers need not
+
     metadata = datasette("results", described(SCHEMA))
 
     async def answer(address: str) -> Any:

@@ -10,6 +10,7 @@ import pytest
 
 from hpcq.definition.files.cluster import read_cluster
 from hpcq.runner.site.place import reach, scheduler_of
+from hpcq.scheduler.slurm.administration import SlurmAdministration
 from hpcq.scheduler.slurm.reasons import read_submission
 from hpcq.scheduler.types import Fate, JobKey, JobState, QueueQuery, Submission
 from hpcq.transport import Completed
@@ -168,3 +169,25 @@ def test_the_jobs_of_others_have_a_period_of_their_own(slurm: SimulatedSlurm, tm
     often = scheduler_of(replace(cluster, poll_interval_s=0.0), reach(cluster))
     assert [often.look(QueueQuery(others=True)).others for _ in range(2)][1]
     assert slurm.control()["calls"]["squeue"] == 5 + 1 + 1 + 2
+
+
+def test_a_look_at_our_jobs_makes_the_controller_send_ours_alone(slurm: SimulatedSlurm, site: Site) -> None:
+    for _ in range(20):
+        slurm.control(other={"nodes": ["n0005"], "run_s": 300})
+    ours = [site.submit(name, "sleep 300").native_id for name in ("one", "two")]
+    assert all(ours)
+    before = slurm.control()["rows"].get("squeue", 0)
+    found = site.scheduler.look(QueueQuery(jobs=[site.key(one) for one in ours if one], mine=True))
+    assert len(found.reports) == 2
+    assert slurm.control()["rows"]["squeue"] - before <= 2 * 2, "several ids would load the whole table"
+
+
+def test_many_reservations_and_leaves_cost_one_command_each(slurm: SimulatedSlurm, site: Site) -> None:
+    """Lists of nodes are expanded here: `scontrol show hostnames` for each would be a process each."""
+    slurm.control(set={"reservations": {f"r{number}": ["n0001", "n0002"] for number in range(30)}})
+    before = slurm.control()["calls"].get("scontrol", 0)
+    found = SlurmAdministration(site.scheduler.transport).look()
+    assert len(found.reservations) == 30
+    assert [len(one.nodes) for one in found.reservations] == [2] * 30
+    assert len(set(found.leaves.values())) == 3
+    assert slurm.control()["calls"]["scontrol"] - before == 3, "nodes, reservations, leaves"

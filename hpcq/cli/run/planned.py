@@ -42,7 +42,9 @@ def print_plan(plan: Plan) -> None:
     pairs, sets = plan.pairs[: plan.sets_begin], plan.pairs[plan.sets_begin :]
     if pairs or not sets:
         lines.append(f"  pairs    {_few([f'{client} > {server}' for client, server in pairs])}")
-    for one in sets:
+    alone = [client for client, server in sets if client == server]
+    lines += [f"  alone    {_few(alone)}"] if alone else []
+    for one in sets[len(alone) :]:
         lines.append(f"  together {len(nodes_of_pair(one))} nodes: {one[0]},{one[1]}")
     click.echo("\n".join(lines))
 

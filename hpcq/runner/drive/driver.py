@@ -70,7 +70,8 @@ class Driver:
             if only_submit and answered and not self.state.undetermined:
                 return
             if self.state.active or self._pending():
-                self.pace.sleep(eager=eager, least_s=_RUNS_LOOK_S if self._beside_runs else 0.0)
+                least_s = _RUNS_LOOK_S if self._beside_runs else 0.0
+                self.pace.sleep(eager=eager, least_s=least_s, wakes=self._cancel_is_new)
 
     def finish(self) -> dict[str, Any]:
         """Close the part: every pair is done or given up. Returns the content of driven.json."""
@@ -117,9 +118,11 @@ class Driver:
             self.record.note("cancel", reason=reason)
         self.record.not_run(list(self.state.pending), reason)
 
+    def _cancel_is_new(self) -> bool:
+        return not self.state.cancelled and (self.queue.folder.parent / "cancel").exists()
+
     def _obey_cancel(self) -> None:
-        request = self.queue.folder.parent / "cancel"
-        if request.exists() and not self.state.cancelled:
+        if self._cancel_is_new():
             self.cancel("cancelled by hpcq cancel")
         if self.state.cancelled:
             self.queue.cancel_all()

@@ -12,6 +12,7 @@ So a short campaign feels quick, and in the steady state hpcq queries a cluster 
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from hpcq.clock import Clock
@@ -25,6 +26,8 @@ _SLOWEST_S = 60.0
 #: A controller that takes this long to answer is busy; then hpcq asks for at most a tenth of the time.
 _SLOW_ANSWER_S, _PAUSE_PER_ANSWER = 2.0, 9.0
 _BURST_COUNT = 30.0
+#: A driver that sleeps for long looks this often whether somebody wants it to end.
+_ATTENTIVE_S = 5.0
 
 
 @dataclass(slots=True)
@@ -69,11 +72,17 @@ class Pace:
         self._left -= 1.0
         self._asked_at = self.clock.now_s()
 
-    def sleep(self, *, eager: bool, least_s: float = 0.0) -> None:
-        """Wait between two turns. eager: there may soon be something to do. least_s: nothing can happen before."""
+    def sleep(self, *, eager: bool, least_s: float = 0.0, wakes: Callable[[], bool] = lambda: False) -> None:
+        """Wait between two turns. eager: there may soon be something to do. least_s: nothing can happen before.
+
+        wakes: whether a person wants something, asked every few seconds.
+        """
         if eager and self.failures == 0:
             self.interval_s = self.query_s
-        self.clock.sleep(max(self.interval_s, least_s, self._slow_s) * random.uniform(0.9, 1.1))  # noqa: S311 - jitter, so that drivers do not march in step
+        left_s = max(self.interval_s, least_s, self._slow_s) * random.uniform(0.9, 1.1)  # noqa: S311 - jitter, so that drivers do not march in step
+        while left_s > 0 and not wakes():
+            self.clock.sleep(min(left_s, _ATTENTIVE_S))
+            left_s -= _ATTENTIVE_S
         self.interval_s = min(max(self.poll_max_s, self.interval_s), self.interval_s * _GROWTH)
 
     def answered(self, took_s: float) -> None:

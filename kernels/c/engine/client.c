@@ -22,7 +22,7 @@ static bool client_connect(struct run *run, const struct client_place *place)
     if (!address_parse(place->to, AF_UNSPEC, &to, &run->failure))
         return false;
     address_set_port(&to, place->port);
-    int descriptor = socket_new(&to, SOCK_STREAM, &run->failure);
+    int descriptor = control_socket(&to, &run->failure);
     if (descriptor < 0)
         return false;
     run->control.descriptor = descriptor;

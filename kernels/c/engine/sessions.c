@@ -58,7 +58,7 @@ void sessions_child(pid_t parent)
 
 bool sessions_listen(struct sessions *sessions, struct address *address, struct failure *failure)
 {
-    sessions->listener = socket_new(address, SOCK_STREAM, failure);
+    sessions->listener = control_socket(address, failure);
     if (sessions->listener < 0 || !socket_bind_range(sessions->listener, true, address, sessions->ports, failure))
         return false;
     fcntl(sessions->listener, F_SETFL, O_NONBLOCK);

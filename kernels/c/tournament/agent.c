@@ -85,7 +85,7 @@ static bool agent_connect(struct agent *agent, const struct address *address, ui
         return false;
     address_set_port(&to, agent->port);
     address_set_port(&from, 0);
-    int descriptor = socket_new(&to, SOCK_STREAM, failure);
+    int descriptor = control_socket(&to, failure);
     if (descriptor < 0 || !socket_bind_range(descriptor, false, &from, (struct port_range){0, 0}, failure) ||
         !socket_connect(descriptor, &to, deadline, failure))
         return false;

@@ -60,7 +60,7 @@ static bool conductor_listen(struct conductor *conductor, const struct conductor
         files.rlim_cur = files.rlim_max;
         setrlimit(RLIMIT_NOFILE, &files);
     }
-    members->listener = socket_new(address, SOCK_STREAM, &conductor->failure);
+    members->listener = control_socket(address, &conductor->failure);
     if (members->listener < 0 ||
         !socket_bind_range(members->listener, true, address, words->range, &conductor->failure))
         return false;

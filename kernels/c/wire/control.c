@@ -2,10 +2,11 @@
 #include "wire/control.h"
 
 #include "base/clock.h"
-#include "wire/address.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,18 @@
 #include <unistd.h>
 
 enum { LENGTH_BYTES = 4 };
+
+/* Packets that fit IPv6's least MTU, with all options of TCP: control messages get through where larger packets vanish,
+ * as behind a switch port with a small MTU, and so the two ends can say which of their tests do not. */
+enum { CONTROL_SEGMENT_BYTES = 1200 };
+
+int control_socket(const struct address *address, struct failure *failure)
+{
+    int descriptor = socket_new(address, SOCK_STREAM, failure), segment_bytes = CONTROL_SEGMENT_BYTES;
+    if (descriptor >= 0)
+        setsockopt(descriptor, IPPROTO_TCP, TCP_MAXSEG, &segment_bytes, sizeof segment_bytes);
+    return descriptor;
+}
 
 void control_begin(struct control *control, int descriptor, bool is_server)
 {

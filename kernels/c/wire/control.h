@@ -15,6 +15,7 @@
 #include "base/fail.h"
 #include "base/sha256.h"
 #include "base/text.h"
+#include "wire/address.h"
 
 #include <stdint.h>
 
@@ -69,6 +70,7 @@ void received_free(struct received *message);
 bool secret_read(const char *path, struct secret *secret, struct failure *failure);
 void secret_wipe(struct secret *secret);
 
+int control_socket(const struct address *address, struct failure *failure); /* of small segments; -1 on failure */
 void control_begin(struct control *control, int descriptor, bool is_server);
 bool control_authenticate(struct control *control, const struct secret *secret, uint64_t deadline_ns,
                           struct failure *failure);
