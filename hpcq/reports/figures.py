@@ -33,6 +33,8 @@ LINES_MAX = 18
 _WIDTH, _HEIGHT = 7.5, 4.4
 #: So many labels fit beside an axis.
 _LABELS_MAX = 32
+#: Signs of all names below a heat map, with spaces between, before they are turned.
+_LABELS_WIDTH = 44
 _PERCENT_SHARE = 0.05
 #: Characters of a line below a chart.
 _WORDS_WIDTH = 105
@@ -205,8 +207,10 @@ def _heatmap(figure: Any, chart: Any, matrix: Matrix) -> None:
     bar.outline.set_visible(False)
     chart.grid(visible=False)
     stride = -(-count // _LABELS_MAX)
-    chart.set_xticks(range(0, count, stride), matrix.nodes[::stride], rotation=90 if count > 8 else 0)
-    chart.set_yticks(range(0, count, stride), matrix.nodes[::stride])
+    shown = matrix.nodes[::stride]
+    crowded = sum(map(len, shown)) + 2 * len(shown) > _LABELS_WIDTH
+    chart.set_xticks(range(0, count, stride), shown, rotation=90 if crowded else 0)
+    chart.set_yticks(range(0, count, stride), shown)
     chart.set_xlabel("each pair is one cell" if matrix.one_way else "server")
     chart.set_ylabel("" if matrix.one_way else "client")
     chart.set_title(f"{matrix.title}\n{matrix.unit}", fontsize=10, loc="left")
@@ -215,7 +219,7 @@ def _heatmap(figure: Any, chart: Any, matrix: Matrix) -> None:
     if "missing" in kinds:
         marks.append(Patch(facecolor="white", edgecolor="#59636e", hatch="////", label="planned, not measured"))
     if marks:
-        chart.legend(handles=marks, frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(0, -0.16), ncols=2)
+        chart.legend(handles=marks, frameon=False, fontsize=8, loc="lower right", bbox_to_anchor=(1, 1), borderaxespad=0.3)
 
 
 def _charts(count: int, title: str, width: float = _WIDTH, height: float = _HEIGHT) -> tuple[Any, list[Any]]:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from hpcq.analysis.series_outcomes import JobOutcome, SeriesOutcome
+from hpcq.runner.accept.expected import set_apart
 from hpcq.runner.accept.partners import again, partners
 from hpcq.runner.accept.values import PointMaker
 from hpcq.verdict.acceptance.found import Known
 from hpcq.verdict.acceptance.judge import Acceptance, judge, run_counts
-from hpcq.verdict.acceptance.points import Pair, PairPoint
+from hpcq.verdict.acceptance.points import Pair, PairPoint, PairVerdict, Scale
 
 pytestmark = pytest.mark.fast
 
@@ -126,3 +128,19 @@ def test_the_pair_that_tells_a_leaf_from_its_nodes_is_measured_again() -> None:
     site.disturbed = ()
     points = site.measure(pairs)
     assert words(judge(NODES, points, Known(leaf_of=LEAF_OF)))["leaf2"] == "failed", "one clean result settles it"
+
+
+def test_most_nodes_decide_what_is_healthy_and_not_most_pairs() -> None:
+    healthy = [("n1", "n2"), ("n2", "n3"), ("n3", "n4"), ("n4", "n5"), ("n5", "n1")]
+    slow = [(one, "n8") for one in HEALTHY[:4]] * 5
+    values = np.log([1.0, 0.99, 1.01, 1.0, 0.995, *([0.5] * len(slow))])
+    assert set_apart(values, [*healthy, *slow], 0.1) == pytest.approx(np.log(0.99)), "5 of 25 values, 5 of 6 nodes"
+    elsewhere = [(f"m{number}", "n8") for number in range(20)]
+    assert set_apart(values, [*healthy, *elsewhere], 0.1) is None, "five nodes of 26 are not most"
+
+
+def test_what_is_left_of_a_job_that_lost_some_is_judged() -> None:
+    left = PairPoint("n1", "n2", "tcp_stream", 1, -0.7, Scale(0.05, 0.3, 0.01), lost_share=0.4)
+    assert left.word(3) is PairVerdict.BAD
+    assert replace(left, change=0.0).word(3) is PairVerdict.INTERMITTENT
+    assert replace(left, disturbed=True).word(3) is PairVerdict.INTERMITTENT, "other work may be the reason"
