@@ -23,6 +23,7 @@ from services.slurm_files import DEFAULT_PARTITION
 from writing import TEMPLATES, fill
 
 INIT_START_S = 10.0
+REMOVE_S = 20.0
 MARK = "lab.json"
 Progress = Callable[[str], None]
 
@@ -45,6 +46,7 @@ def up(settings: Settings, state: Path, progress: Progress) -> Lab:
     with lock(state):
         if recorded(lab.init_pid_file) is not None:
             raise LabError(f"lab {settings.name}: found it up already, in {state}", "hpcq lab down, or another --name")
+        _refuse_other_files(state)
         _empty(state)
         try:
             _write(lab)
@@ -176,7 +178,12 @@ def _start_daemons_and_nodes(lab: Lab, cluster: Cluster, progress: Progress) -> 
 
 def _remove(state: Path) -> None:
     _end_processes(state)
-    _empty(state)
+    _refuse_other_files(state)
+    until_s = time.monotonic() + REMOVE_S
+    while not _empty(state):  # a command of an `up` that was killed may still write
+        if time.monotonic() > until_s:
+            raise LabError(f"{state}: found files that come back or cannot be removed: it must be empty", "hpcq lab down again")
+        time.sleep(0.2)
     state.rmdir()
     if state.parent == LABS_FOLDER:
         with contextlib.suppress(OSError):
@@ -189,17 +196,26 @@ def _end_processes(state: Path) -> None:
         init.kill(timeout_s=60)
 
 
-def _empty(state: Path) -> None:
-    """Remove everything in the folder but not the folder, which holds the lock. lab.json, the mark, goes last."""
-    mark = state / MARK
-    if not mark.exists() and any(state.iterdir()):
+def _refuse_other_files(state: Path) -> None:
+    if not (state / MARK).exists() and any(state.iterdir()):
         raise LabError(f"{state}: found files that are not a lab's: an empty or a new folder is needed")
+
+
+def _empty(state: Path) -> bool:
+    """Remove everything in the folder but not the folder, which holds the lock. Returns False if something is left.
+
+    lab.json, the mark, goes last.
+    """
+    mark = state / MARK
     for path in state.iterdir():
         if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
+            shutil.rmtree(path, ignore_errors=True)
         elif path != mark:
-            path.unlink()
+            path.unlink(missing_ok=True)
+    if any(path != mark for path in state.iterdir()):
+        return False
     mark.unlink(missing_ok=True)
+    return not any(state.iterdir())
 
 
 def progress_on_tty() -> Progress:
