@@ -56,10 +56,11 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The verdict of the page, and of its series."""
+    """The verdict of the page, the tally of its series, and in words what the verdict rests on."""
 
     verdict: Verdict
     series: Tally
+    reasons: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -93,7 +94,7 @@ def _context(database: Connection, wish: StretchWish) -> tuple[dict[str, Any], J
     here = Window(wish.since, from_utc, until_utc)
     levels = node_rows(database, here, cluster)
     where = "every cluster" if cluster is None else f"cluster {cluster}" if node is None else f"node {cluster}/{node}"
-    verdict = _worst(found, counts)
+    verdict, reasons = _worst(found, counts), _reasons(found, counts)
     context = {
         "title": f"{where[0].upper()}{where[1:]}, since {wish.since}",
         "from_utc": from_utc,
@@ -102,7 +103,7 @@ def _context(database: Connection, wish: StretchWish) -> tuple[dict[str, Any], J
         "version": __version__,
         "verdict": verdict,
         "judged_by": found.tally.first_line("series", "series"),
-        "reasons": _reasons(found, counts),
+        "reasons": reasons,
         "planned_count": sum(counts.values()),
         "counts": counts,
         "runs": runs_in(database, from_utc, until_utc, cluster)[:_ROWS_MAX],
@@ -116,7 +117,7 @@ def _context(database: Connection, wish: StretchWish) -> tuple[dict[str, Any], J
         "events": events_in(database, from_utc, until_utc, cluster, node)[:_ROWS_MAX],
         "missing": folded_missing(query.not_measured(database, chosen)),
     }
-    return context, Judgement(verdict, found.tally)
+    return context, Judgement(verdict, found.tally, tuple(reasons))
 
 
 def _judge(database: Connection, from_utc: str, until_utc: str | None, cluster: str | None, node: str | None) -> _Found:
@@ -167,6 +168,8 @@ def _reasons(found: _Found, counts: dict[str, int]) -> list[str]:
     if bad:
         names = ", ".join(f"{one.kind} {one.name}" for one in bad[:_REASONS])
         words.append(f"{len(bad)} did not pass their last acceptance: {names}")
+    if len(bad) < len(found.unfit):
+        words.append(f"{len(found.unfit) - len(bad)} were inconclusive or not covered in their last acceptance")
     lost = _lost(counts)
     if lost:
         words.append(f"{lost} of {sum(counts.values())} planned results are not there")

@@ -75,6 +75,18 @@ def test_the_questions_find_what_is_there(database: Path) -> None:
     assert found["events"] >= 2  # the note, and a reboot of n2
 
 
+def test_what_is_gone_is_the_first_open_change(database: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "results.db"
+    shutil.copyfile(database, copy)
+    [question] = [one for one in QUESTIONS if one.name == "open_changes"]
+    last = asked(copy, in_grafana(grafana_sql(question.sql)))[-1]["change_id"]
+    with sqlite3.connect(copy) as connection:
+        connection.execute("UPDATE change SET direction = 'gone' WHERE change_id = ?", (last,))
+    connection.close()
+    first = asked(copy, in_grafana(grafana_sql(question.sql)))[0]
+    assert (first["change_id"], first["direction"]) == (last, "gone")
+
+
 def test_datasette_answers_a_question(database: Path) -> None:
     from datasette.app import Datasette  # here: it loads for a second, and the other workers need not
 

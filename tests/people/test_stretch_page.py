@@ -30,6 +30,7 @@ def words_of(path: Path) -> str:
 def test_the_page_of_a_stretch_says_what_got_worse_and_why(nights: History, ask: Asked, tmp_path: Path) -> None:
     said = ask.words("report", "--since", "30d", "--to", str(tmp_path / "x.html"), expect=3)
     assert "DEGRADED: 30 series judged: 11 PASS, 19 DEGRADED" in said
+    assert "  node alpha/n4 is worse: 10 of 10 series" in said
     words = words_of(tmp_path / "x.html")
     assert "Every cluster, since 30d" in words
     assert re.search(
@@ -71,6 +72,7 @@ def test_a_failed_acceptance_and_missing_results_are_no_pass(nights: History, tm
     judged = write_stretch(database, StretchWish("2d", "alpha", "n6"), tmp_path / "n6.html")
     assert (judged.verdict, judged.exit_code) == (Verdict.FAILED, 3)
     assert "1 did not pass their last acceptance: node n6" in words_of(tmp_path / "n6.html")
+    assert "1 did not pass their last acceptance: node n6" in judged.reasons, "the terminal says why, too"
 
 
 def test_what_is_missing_is_counted_with_its_reason(tmp_path: Path) -> None:

@@ -117,10 +117,12 @@ def _stretch(database: Path, since: str, cluster: str | None, node: str | None, 
     except OSError as error:
         raise UserError(f"--to: {place}: cannot be written: {error.strerror}", "name a file in a folder of yours") from None
     if as_json:
-        series = judged.series.to_json()
-        print_json({"since": since, "report": str(place.absolute()), "verdict": judged.verdict.value, "judged": series})
+        said = {"verdict": judged.verdict.value, "judged": judged.series.to_json(), "reasons": list(judged.reasons)}
+        print_json({"since": since, "report": str(place.absolute()), **said})
     else:
         click.echo(f"{judged.verdict.shown}: {judged.series.first_line('series', 'series')}", err=True)
+        for one in judged.reasons:
+            click.echo(f"  {one}", err=True)
         click.echo(str(place))
     return judged.exit_code
 

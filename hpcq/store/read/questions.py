@@ -59,9 +59,11 @@ QUESTIONS = (
     Question(
         "open_changes",
         "Changes for the worse that nobody decided about",
-        "What hpcq regressions --record found, furthest first.",
-        "SELECT change_id, at_utc, cluster, kernel, client, server, metric, round(100 * (ratio - 1), 1) AS change_percent,"
-        f" cause FROM v_changes WHERE state = 'open' AND direction = 'worse' AND {_HERE} ORDER BY abs(1 - ratio) DESC",
+        "What hpcq regressions --record found: first what is gone (it only fails now), then the furthest.",
+        "SELECT change_id, at_utc, cluster, kernel, client, server, metric, direction,"
+        f" round(100 * (ratio - 1), 1) AS change_percent, cause FROM v_changes"
+        f" WHERE state = 'open' AND direction <> 'better' AND {_HERE} ORDER BY direction = 'gone' DESC,"
+        " abs(1 - ratio) DESC",
     ),
     Question(
         "coverage",
