@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcq import assets, units
-from hpcq.described.model import Described
+from hpcq.described_kernel import Described
 from hpcq.errors import HpcqError, UserError
 
 ParameterValue = int | float | bool | str
