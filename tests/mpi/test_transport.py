@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.kernels.kernel_programs import Ended
@@ -13,7 +15,7 @@ MESSAGE_BYTES = 1 << 20
 MOVED_BYTES = 5 * MESSAGE_BYTES
 
 
-def measured(launched: Launched, transport: str, **more: object) -> Ended:
+def measured(launched: Launched, transport: str, **more: Any) -> Ended:
     return launched.run("mpi_pingpong", "--interface", "lo", transport=transport, message_bytes=MESSAGE_BYTES, **more)
 
 
