@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcq import assets, units
-from hpcq.described.model import Described
+from hpcq.described_kernel import Described
 from hpcq.errors import HpcqError, UserError
 
 ParameterValue = int | float | bool | str
@@ -116,12 +116,7 @@ def kernels() -> dict[str, Kernel]:
 
 def own_kernels() -> dict[str, Kernel]:
     """The kernels of hpcq itself."""
-    folder = assets.kernel_descriptions()
-    paths = sorted(folder.glob("*.json"), key=lambda path: (path.stem == "hpcq-mpi", path.stem))  # sockets first
-    files = tuple((str(path), path.stat().st_mtime_ns) for path in paths)
-    if not files:
-        raise HpcqError(f"{folder}: no kernel descriptions found", hint="`make describe` writes them from the programs")
-    return _read_all(files)
+    return _read_all(assets.kernel_descriptions())
 
 
 def register(found: Iterable[Kernel]) -> None:
@@ -221,11 +216,14 @@ def unknown_name(what: str, name: str, valid: Iterable[str]) -> tuple[str, str]:
     return message, f"valid are {', '.join(names) or 'none'}"
 
 
-@lru_cache(maxsize=4)
-def _read_all(files: tuple[tuple[str, int], ...]) -> dict[str, Kernel]:
+@lru_cache(maxsize=4)  # asked for each result that is loaded
+def _read_all(folder: Path) -> dict[str, Kernel]:
+    paths = sorted(folder.glob("*.json"), key=lambda path: (path.stem == "hpcq-mpi", path.stem))  # sockets first
+    if not paths:
+        raise HpcqError(f"{folder}: no kernel descriptions found", hint="`make describe` writes them from the programs")
     found: dict[str, Kernel] = {}
-    for path, _ in files:
-        for one in _read_program(Path(path)):
+    for path in paths:
+        for one in _read_program(path):
             if one.name in found:
                 raise HpcqError(f"{path}: kernel {one.name} is described twice, also by {found[one.name].program}")
             found[one.name] = one

@@ -13,7 +13,7 @@ from typing import Any
 
 from hpcq import units
 from hpcq.definition.described import know_texts
-from hpcq.described.model import Peer
+from hpcq.described_kernel import Peer
 from hpcq.kernels import Kernel, kernels
 from hpcq.reports.words import kernel_title, metric_title
 from hpcq.store.database import Connection

@@ -10,7 +10,7 @@ import click
 
 from hpcq.definition.running import running
 from hpcq.described.commands import command
-from hpcq.described.model import Shape
+from hpcq.described_kernel import Shape
 from hpcq.kernels import kernel
 from hpcq.planning.coverage import coverage_of
 from hpcq.planning.plan import Plan, nodes_of_pair

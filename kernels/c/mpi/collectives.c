@@ -7,6 +7,7 @@
 
 #include "mpi/exchange.h"
 #include "mpi/mpi_run.h"
+#include "mpi/transport.h"
 
 #include <limits.h>
 #include <math.h>
@@ -17,7 +18,7 @@ enum { ROOT = 0, WORD_BYTES = (int)sizeof(int32_t) };
 
 struct collective_options {
     struct common_options common;
-    int64_t operation, message_bytes, node_count, validate;
+    int64_t operation, message_bytes, node_count, transport, validate;
 };
 
 static const struct option_row option_rows[] = {
@@ -26,6 +27,7 @@ static const struct option_row option_rows[] = {
                        "bytes that one rank gives one other (of reductions: a multiple of 4; barrier has none)"),
     OPTION_INTEGER_ROW(struct collective_options, node_count, 0, 0, 65536,
                        "ranks, one per node; 0: as many as there are nodes"),
+    OPTION_TRANSPORT_ROW(struct collective_options),
     OPTION_BOOLEAN_ROW(struct collective_options, validate, 0, "check every byte that came, of every operation"),
     OPTION_ROWS_COMMON(struct collective_options),
 };
