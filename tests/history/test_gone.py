@@ -12,7 +12,7 @@ from hpcq.reports.run_verdict import RunVerdict, run_verdict
 from hpcq.store import query
 from hpcq.store.database import reading
 from hpcq.verdict import Verdict
-from hpcq.verdict.causes import own_build_changed, rank
+from hpcq.verdict.causes import Value, own_build_changed, rank
 from tests.history.histories import History
 
 pytestmark = pytest.mark.fast
@@ -57,8 +57,9 @@ def test_a_series_is_gone_since_its_first_failure_and_that_is_one_record(tmp_pat
 
 
 def test_what_failed_before_a_program_began_blames_no_other_program() -> None:
-    ran = {("build", "version"): "1.0", ("server n2", "nic.eth0.mtu_bytes"): 1500}
-    causes = rank([ran] * 3, [{("server n2", "nic.eth0.mtu_bytes"): 1300}] * 3)
+    ran: dict[tuple[str, str], Value] = {("build", "version"): "1.0", ("server n2", "nic.eth0.mtu_bytes"): 1500}
+    failed: dict[tuple[str, str], Value] = {("server n2", "nic.eth0.mtu_bytes"): 1300}
+    causes = rank([ran] * 3, [failed] * 3)
     assert [one.fact for one in causes] == ["nic.eth0.mtu_bytes"]
     assert not own_build_changed(causes)
 
