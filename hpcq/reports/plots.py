@@ -26,7 +26,7 @@ _OUTSIDE_MAX = 10
 #: A value axis becomes logarithmic when its ends differ by more than this factor.
 _LOG_FACTOR = 12.0
 #: Plotted in addition to a kernel's main metric; the database has everything else.
-_ALSO_PLOTTED = ("throughput_bps", "round_trip_p99_ns", "lost_ratio")
+ALSO_PLOTTED = ("throughput_bps", "round_trip_p99_ns", "lost_ratio")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def make_plots(summaries: Sequence[Summary]) -> list[Plot]:
             groups.setdefault((one.kernel, one.metric), []).append(one)
     plots = []
     for (kernel, metric), group in groups.items():
-        if not group[0].main and metric not in _ALSO_PLOTTED:
+        if not group[0].main and metric not in ALSO_PLOTTED:
             continue
         if not any(one.median for one in group):
             continue

@@ -136,16 +136,14 @@ def _changes(database: Connection, created_utc: str, outcomes: Sequence[SeriesOu
     from hpcq.store.history import Filter, metrics_of, select
     from hpcq.verdict.levels import JUDGED_POINTS_MIN
 
-    series_ids = {one.series_id for one in outcomes}
-    rows = [row for row in select(database, Filter()) if row.series_id in series_ids]
     metrics = metrics_of(database, None)
     began = units.parse_utc(created_utc)
     last_utc = max((job.started_utc for one in outcomes for job in one.jobs), default=created_utc)
     window = Window("this run's history", _text(began - dt.timedelta(days=_LOOK_BACK_DAYS)), f"{last_utc}~")
-    judged = [one for one in tracks(database, rows, metrics, window) if len(one.value) >= JUDGED_POINTS_MIN]
-    known = {one.series_id for one in judged}
+    judged = [one for one in tracks(database, outcomes, metrics, window) if len(one.value) >= JUDGED_POINTS_MIN]
+    rows = select(database, Filter(), {one.series_id for one in judged})
     since = _text(began - dt.timedelta(days=_CHANGED_DAYS))
-    found = searched(database, [row for row in rows if row.series_id in known], metrics, since, window).changes
+    found = searched(database, rows, metrics, since, window).changes
     told = [one for one in found if one.level.sure and one.level.direction == "worse" and not one.level.came_back]
     states = known_states(database, told)
     worse = [one for one, state in zip(told, states, strict=True) if state not in {"expected", "false"}]

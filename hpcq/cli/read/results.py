@@ -17,11 +17,12 @@ from hpcq.cli.read.findings import print_findings
 from hpcq.cli.read.gate_rows import RunJudged, gate_json, judge_selection, print_gates
 from hpcq.cli.read.grouped import cut, ordered, print_grouped
 from hpcq.cli.read.lost_tries import print_lost_tries
-from hpcq.cli.rows import Column, outcome_style, print_json, print_rows
+from hpcq.cli.rows import Column, as_mapping, outcome_style, print_json, print_rows
 from hpcq.errors import UserError
 
 if TYPE_CHECKING:
     from hpcq.run_folder.paths import RunFolder
+    from hpcq.store.counted import Place
     from hpcq.store.database import Connection
     from hpcq.store.query import ResultRow, RunRow, Selection, Summary
     from hpcq.store.read.evidence_queries import FindingGroup
@@ -114,7 +115,9 @@ def results(  # noqa: PLR0917 - Click passes by name
         whole = _selected(connection, run, since)
         names = {"kernel": kernel, "cluster": cluster, "node": node}
         if any(name is not None for name in names.values()):
-            check_names(query.results(connection, whole), **names)
+            from hpcq.store.counted import places
+
+            check_names(places(connection, whole), **names)
         selection = replace(whole, **names)
         _check_metric(metric, kernel)
         judged = judge_selection(connection, whole, selection)
@@ -132,7 +135,7 @@ def results(  # noqa: PLR0917 - Click passes by name
         elif as_json:
             _print_json(connection, selection, shown, judged)
         elif each:
-            rows = [asdict(row) for row in _in_metric(connection, query.results(connection, selection), metric)]
+            rows = [dict(as_mapping(row)) for row in _in_metric(connection, query.results(connection, selection), metric)]
             _print_each(cut(ordered(rows, sort), limit, as_json=False))
         else:
             _print_medians(connection, selection, shown)
@@ -269,10 +272,10 @@ def _run_json(
 
 
 def _result_json(row: ResultRow) -> dict[str, Any]:
-    return {**asdict(row), "parameters": json.loads(row.parameters)}
+    return {**as_mapping(row), "parameters": json.loads(row.parameters)}
 
 
-def check_names(rows: Sequence[ResultRow], **wanted: str | None) -> None:
+def check_names(rows: Sequence[Place], **wanted: str | None) -> None:
     """Raise UserError for a name that nothing in the run has; it lists the valid names."""
     from hpcq.kernels import unknown_name
 
@@ -301,7 +304,7 @@ def _check_metric(metric: str | None, kernel: str | None) -> None:
 
 def _print_summaries(summaries: Sequence[Summary], sort: str | None = None, limit: int | None = None) -> None:
     columns = [one for one in _SUMMARY if one.name != "variant" or any(row.variant for row in summaries)]
-    rows = [{**asdict(one), "size_text": one.size_text, "disturbed": _disturbed(one)} for one in summaries]
+    rows = [{**as_mapping(one), "size_text": one.size_text, "disturbed": _disturbed(one)} for one in summaries]
     print_rows(cut(ordered(rows, sort), limit, as_json=False), columns, empty="no valid result")
 
 
