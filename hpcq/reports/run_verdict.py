@@ -18,7 +18,9 @@ from dataclasses import dataclass
 
 from hpcq import units
 from hpcq.analysis.series_outcomes import SeriesOutcome, outcomes_in
+from hpcq.reports.words import percent
 from hpcq.sorting import natural
+from hpcq.store.counted import repeated_series
 from hpcq.store.database import Connection
 from hpcq.store.query import RunRow
 from hpcq.store.time_windows import Window, run_ids
@@ -63,7 +65,7 @@ def run_verdict(
     unread: why the campaign's gates could not be judged; gates that nobody judged never let a run pass.
     """
     outcomes = outcomes_in(database, [run_ids(database)[run]])
-    changes, judged_count = _changes(database, runs[0].created_utc, outcomes)
+    changes, judged_count = _changes(database, runs[0], outcomes)
     nodes = _ledger(database, outcomes)
     reasons = [*_gone(outcomes), *_failed_gates(gates), *changes, *nodes, *_open_gates(gates), *_missing(runs)]
     if unread:
@@ -128,7 +130,7 @@ def _missing(runs: Sequence[RunRow]) -> Iterator[Reason]:
         yield Reason(Verdict.NOT_COVERED, f"{lost} of {_count(planned, 'planned result')} are not there", lost)
 
 
-def _changes(database: Connection, created_utc: str, outcomes: Sequence[SeriesOutcome]) -> tuple[list[Reason], int]:
+def _changes(database: Connection, run: RunRow, outcomes: Sequence[SeriesOutcome]) -> tuple[list[Reason], int]:
     """Series of this run whose level is worse, and how many series have enough history to be searched."""
     from hpcq.analysis.bulk_points import tracks
     from hpcq.analysis.changed import explained, searched
@@ -137,8 +139,10 @@ def _changes(database: Connection, created_utc: str, outcomes: Sequence[SeriesOu
     from hpcq.verdict.levels import JUDGED_POINTS_MIN
 
     metrics = metrics_of(database, None)
-    began = units.parse_utc(created_utc)
-    last_utc = max((job.started_utc for one in outcomes for job in one.jobs), default=created_utc)
+    began = units.parse_utc(run.created_utc)
+    last_utc = max((job.started_utc for one in outcomes for job in one.jobs), default=run.created_utc)
+    often = repeated_series(database, run.run, JUDGED_POINTS_MIN)
+    outcomes = [one for one in outcomes if one.series_id in often]
     window = Window("this run's history", _text(began - dt.timedelta(days=_LOOK_BACK_DAYS)), f"{last_utc}~")
     judged = [one for one in tracks(database, outcomes, metrics, window) if len(one.value) >= JUDGED_POINTS_MIN]
     rows = select(database, Filter(), {one.series_id for one in judged})
@@ -153,7 +157,7 @@ def _changes(database: Connection, created_utc: str, outcomes: Sequence[SeriesOu
     ends = Counter(f"{one.row.cluster}: {end}" for one in worse for end in {one.row.client, one.row.server})
     node, count = ends.most_common(1)[0]
     shared = f", {count} of them with {node}" if count > 1 else ""
-    change = f"{(worst.level.ratio or 1.0) - 1.0:+.0%}" if worst.level.ratio is not None else "changed"
+    change = percent((worst.level.ratio or 1.0) - 1.0) if worst.level.ratio is not None else "changed"
     words = (
         f"{_count(len(worse), 'series')} got worse and stayed so{shared}; the furthest is"
         f" {worst.row.label} {change} since {worst.at_utc[:16].replace('T', ' ')} UTC"

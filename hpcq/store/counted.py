@@ -33,6 +33,25 @@ def pairs_of_run(database: sqlite3.Connection, run: str) -> set[tuple[str, str, 
     return {(str(row[0]), str(row[1]), str(row[2])) for row in rows}
 
 
+def repeated_series(database: sqlite3.Connection, run: str, job_count: int) -> set[int]:
+    """Series of a run that at least so many jobs of any run were to measure: the others have no history."""
+    rows = database.execute(
+        "SELECT x.series_id FROM result x WHERE x.series_id IN (SELECT y.series_id FROM v_pairs p"
+        " JOIN result y ON y.job_id = p.job_id WHERE p.run = ?) GROUP BY x.series_id HAVING count(DISTINCT x.job_id) >= ?",
+        (run, job_count),
+    )
+    return {int(row[0]) for row in rows}
+
+
+def network_texts(database: sqlite3.Connection) -> dict[tuple[str, str], str]:
+    """By cluster and interface: a network for people, `ib (ib0)`. Only those that a cluster's file names."""
+    query = "SELECT c.name, w.interface, w.name FROM network w JOIN cluster c ON c.cluster_id = w.cluster_id"
+    return {
+        (str(cluster), str(interface)): f"{name} ({interface})" if name != interface else str(name)
+        for cluster, interface, name in database.execute(query)
+    }
+
+
 def disturbed_count(database: sqlite3.Connection, selection: Selection) -> int:
     """How many measured results have evidence of other work on a node."""
     conditions, values = where(replace(selection, outcome="measured"))

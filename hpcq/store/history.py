@@ -62,6 +62,8 @@ class SeriesRow:
     message_bytes: int | None
     variant: str
     parameters: dict[str, Any]
+    network_name: str | None = None
+    """What the cluster's file calls its network; None: nothing."""
 
     @property
     def label(self) -> str:
@@ -109,7 +111,7 @@ def select(database: Connection, wanted: Filter, only: Iterable[int] | None = No
     names = {"kernel": wanted.kernel, "client": wanted.client, "server": wanted.server, "node": wanted.node}
     for row in named_series(database, only, **names):
         ends = {row["client"], row["server"]}
-        if wanted.network not in {None, row["network"]}:
+        if wanted.network not in {None, row["network"], row["network_name"]}:
             continue
         if wanted.cluster not in {None, row["client_cluster"]}:
             continue
@@ -255,7 +257,7 @@ _SERVERS = "EXISTS (SELECT 1 FROM series s WHERE s.server_node_id = n.node_id)"
 _NAMES_OF_SERIES = {
     "kernel": "SELECT name FROM kernel k WHERE EXISTS (SELECT 1 FROM series s WHERE s.kernel_id = k.kernel_id)",
     "cluster": f"SELECT DISTINCT c.name FROM node n JOIN cluster c ON c.cluster_id = n.cluster_id WHERE {_CLIENTS}",
-    "network": "SELECT DISTINCT network FROM series",
+    "network": "SELECT network FROM series UNION SELECT name FROM network",
     "client": f"SELECT n.name FROM node n WHERE {_CLIENTS}",
     "server": f"SELECT n.name FROM node n WHERE {_SERVERS}",
     "node": f"SELECT n.name FROM node n WHERE {_CLIENTS} OR {_SERVERS}",
@@ -302,7 +304,7 @@ def _series_row(row: Any, parameters: dict[str, Any]) -> SeriesRow:
     size_name = size_option(row["kernel"])
     variant = ", ".join(f"{name}={_said(name, value)}" for name, value in telling.items() if name != size_name)
     names = (row["series_id"], row["kernel"], row["client_cluster"], row["client"], row["server"])
-    return SeriesRow(*names, row["network"], row["toolchain"], size, variant, parameters)
+    return SeriesRow(*names, row["network"], row["toolchain"], size, variant, parameters, row["network_name"])
 
 
 def _order(row: SeriesRow) -> tuple[Any, ...]:

@@ -92,6 +92,10 @@ class ResultRow:
     attempt_no: int | None
     parameters: str
     raw_file: str | None
+    network: str
+    """The interface under test."""
+    network_name: str | None
+    """What the cluster's file calls it; None: nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +119,8 @@ class Summary:
     highest: float
     disturbed_count: int
     """How many of n have evidence of other work on a node during the measurement."""
+    network: str = ""
+    """The interface under test; two of them are two measurements."""
 
     @property
     def size_text(self) -> str:
@@ -246,7 +252,7 @@ def summaries(
         values |= names
     query = (
         "SELECT v.cluster, v.kernel, v.client, v.server, v.message_bytes, v.parameters, mn.name, mn.unit, mn.better,"
-        " mn.name = v.metric AS main, mn.position_no, m.value, v.disturbed"
+        " mn.name = v.metric AS main, mn.position_no, v.network, m.value, v.disturbed"
         " FROM v_results v JOIN metric m ON m.result_id = v.result_id"
         " JOIN metric_name mn ON mn.metric_name_id = m.metric_name_id"
         f" WHERE v.outcome = 'measured' AND {conditions} AND {metrics}"
@@ -264,10 +270,11 @@ def summaries(
     variants = variant_names({(key[1], key[5]) for key in groups})
     made = []
     for key, found in sorted(groups.items(), key=_summary_order):
-        cluster, kernel, client, server, message_bytes, parameters, name, unit, better, main, _ = key
+        cluster, kernel, client, server, message_bytes, parameters, name, unit, better, main, _, network = key
         variant = variants[kernel, parameters]
         spread = (len(found), median(found), min(found), max(found), disturbed[key])
-        made.append(Summary(cluster, kernel, client, server, message_bytes, variant, name, unit, better, bool(main), *spread))
+        test = (cluster, kernel, client, server, message_bytes, variant)
+        made.append(Summary(*test, name, unit, better, bool(main), *spread, network))
     return made
 
 
@@ -306,8 +313,8 @@ def median(values: Sequence[float]) -> float:
 
 
 def _summary_order(group: tuple[tuple[Any, ...], list[float]]) -> tuple[Any, ...]:
-    cluster, kernel, client, server, message_bytes, parameters, _, _, _, _, position_no = group[0]
-    return cluster, kernel, natural(client), natural(server), message_bytes or 0, parameters, position_no
+    cluster, kernel, client, server, message_bytes, parameters, _, _, _, _, position_no, network = group[0]
+    return cluster, kernel, natural(client), natural(server), message_bytes or 0, parameters, position_no, network
 
 
 def where(selection: Selection) -> tuple[str, dict[str, str]]:

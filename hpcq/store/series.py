@@ -1,7 +1,5 @@
 """Measured values of runs, one row per test, pair and metric, as gates need them."""
 
-# ruff: noqa: S608 - queries are put together from our own column names; values are always bound
-
 from __future__ import annotations
 
 import json
@@ -57,7 +55,9 @@ def named_series(database: Connection, only: Iterable[int] | None, **names: str 
 
     The database picks them: a site that draws its pairs by lot has half a million series.
     """
-    query = "SELECT series_id, kernel, client_cluster, client, server, network, toolchain, parameters FROM v_series"
+    query = (
+        "SELECT series_id, kernel, client_cluster, client, server, network, network_name, toolchain, parameters FROM v_series"
+    )
     conditions = [_CONDITIONS[name] for name, value in names.items() if value is not None]
     ids = None if only is None else sorted(only)
     chunks = [None] if ids is None else [ids[first : first + _IDS_MAX] for first in range(0, len(ids), _IDS_MAX)]
@@ -67,13 +67,14 @@ def named_series(database: Connection, only: Iterable[int] | None, **names: str 
         yield from database.execute(f"{query} WHERE {told}", names)
 
 
-_OF_NAME = "(SELECT node_id FROM node WHERE name = :{})"
 _CONDITIONS = {
     "kernel": "kernel = :kernel",
-    "client": f"series_id IN (SELECT series_id FROM series WHERE client_node_id IN {_OF_NAME.format('client')})",
-    "server": f"series_id IN (SELECT series_id FROM series WHERE server_node_id IN {_OF_NAME.format('server')})",
-    "node": f"series_id IN (SELECT series_id FROM series WHERE client_node_id IN {_OF_NAME.format('node')}"
-    f" UNION ALL SELECT series_id FROM series WHERE server_node_id IN {_OF_NAME.format('node')})",
+    "client": "series_id IN (SELECT series_id FROM series"
+    " WHERE client_node_id IN (SELECT node_id FROM node WHERE name = :client))",
+    "server": "series_id IN (SELECT series_id FROM series"
+    " WHERE server_node_id IN (SELECT node_id FROM node WHERE name = :server))",
+    "node": "series_id IN (SELECT series_id FROM series WHERE client_node_id IN (SELECT node_id FROM node WHERE name = :node)"
+    " UNION ALL SELECT series_id FROM series WHERE server_node_id IN (SELECT node_id FROM node WHERE name = :node))",
 }
 
 
