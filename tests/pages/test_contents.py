@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -66,4 +67,4 @@ def test_labels_of_near_sizes_do_not_overlap() -> None:
     [plot] = make_plots([summary("n1", "n2", 100.0, size) for size in (1024, 1400, 262144, 1048576)])
     assert [tick.label for tick in plot.x_ticks] == ["1400 B", "256 KiB", "1 MiB"]
     places = [tick.at for tick in plot.x_ticks]
-    assert min(b - a for a, b in zip(places, places[1:], strict=False)) > 50
+    assert min(b - a for a, b in pairwise(places)) > 50
