@@ -40,6 +40,7 @@ static const struct kernel *const kernels[] = {&kernel_tcp_stream,
                                                &kernel_udp_stream,
                                                &kernel_tcp_connect,
                                                &kernel_udp_oneway,
+                                               &kernel_udp_dispersion,
                                                &kernel_udp_pingpong,
                                                NULL};
 static const struct program program = {.name = "fuzz", .kernels = kernels, .usage = ""};
