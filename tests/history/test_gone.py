@@ -12,6 +12,7 @@ from hpcq.reports.run_verdict import RunVerdict, run_verdict
 from hpcq.store import query
 from hpcq.store.database import reading
 from hpcq.verdict import Verdict
+from hpcq.verdict.causes import Value, own_build_changed, rank
 from tests.history.histories import History
 
 pytestmark = pytest.mark.fast
@@ -53,6 +54,14 @@ def test_a_series_is_gone_since_its_first_failure_and_that_is_one_record(tmp_pat
     assert (record["direction"], record["at_utc"][:10]) == ("gone", "2026-10-22")
     say(made, "changes", "set", "expected", str(record["change_id"]), "--why", "n2 leaves")
     assert say(made, "regressions", "--since", "2026-11-15")[0] == 0, "said once, it holds in every stretch"
+
+
+def test_what_failed_before_a_program_began_blames_no_other_program() -> None:
+    ran: dict[tuple[str, str], Value] = {("build", "version"): "1.0", ("server n2", "nic.eth0.mtu_bytes"): 1500}
+    failed: dict[tuple[str, str], Value] = {("server n2", "nic.eth0.mtu_bytes"): 1300}
+    causes = rank([ran] * 3, [failed] * 3)
+    assert [one.fact for one in causes] == ["nic.eth0.mtu_bytes"]
+    assert not own_build_changed(causes)
 
 
 def test_what_has_failed_for_half_a_year_is_still_gone(tmp_path: Path, say: Any) -> None:
