@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcq import assets, units
-from hpcq.described.model import Described
+from hpcq.described_kernel import Described
 from hpcq.errors import HpcqError, UserError
 
 ParameterValue = int | float | bool | str
@@ -31,7 +31,7 @@ _UNTIMED_TEST_S = 1.0
 #: What described kernels call their size.
 SIZE_OPTION = "message_bytes"
 #: The names that the kernels accept: TCP_CA_NAME_MAX of linux/tcp.h less the NUL.
-NAME_PATTERN = "[a-z0-9_-]{1,15}"
+NAME_PATTERN = "[a-z0-9_][a-z0-9_-]{0,14}"
 #: Kernels from description files that this process has read.
 _described: dict[str, Kernel] = {}
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -116,12 +116,7 @@ def kernels() -> dict[str, Kernel]:
 
 def own_kernels() -> dict[str, Kernel]:
     """The kernels of hpcq itself."""
-    folder = assets.kernel_descriptions()
-    paths = sorted(folder.glob("*.json"), key=lambda path: (path.stem == "hpcq-mpi", path.stem))  # sockets first
-    files = tuple((str(path), path.stat().st_mtime_ns) for path in paths)
-    if not files:
-        raise HpcqError(f"{folder}: no kernel descriptions found", hint="`make describe` writes them from the programs")
-    return _read_all(files)
+    return _read_all(assets.kernel_descriptions())
 
 
 def register(found: Iterable[Kernel]) -> None:
@@ -157,7 +152,7 @@ def option_value(kernel: Kernel, option: Option, value: Any) -> ParameterValue:
         return str(value)
     if option.type is OptionType.NAME:
         if not isinstance(value, str) or re.fullmatch(NAME_PATTERN, value) is None:
-            raise ValueError(f"{_shown(value)}: allowed is a name of a-z, 0-9, _ and -, 15 at most")
+            raise ValueError(f"{_shown(value)}: allowed is a name of a-z, 0-9, _ and - (not first), 15 at most")
         return value
     number = _quantity(option, value)
     if option.minimum is not None and number < option.minimum:
@@ -221,11 +216,14 @@ def unknown_name(what: str, name: str, valid: Iterable[str]) -> tuple[str, str]:
     return message, f"valid are {', '.join(names) or 'none'}"
 
 
-@lru_cache(maxsize=4)
-def _read_all(files: tuple[tuple[str, int], ...]) -> dict[str, Kernel]:
+@lru_cache(maxsize=4)  # asked for each result that is loaded
+def _read_all(folder: Path) -> dict[str, Kernel]:
+    paths = sorted(folder.glob("*.json"), key=lambda path: (path.stem == "hpcq-mpi", path.stem))  # sockets first
+    if not paths:
+        raise HpcqError(f"{folder}: no kernel descriptions found", hint="`make describe` writes them from the programs")
     found: dict[str, Kernel] = {}
-    for path, _ in files:
-        for one in _read_program(Path(path)):
+    for path in paths:
+        for one in _read_program(path):
             if one.name in found:
                 raise HpcqError(f"{path}: kernel {one.name} is described twice, also by {found[one.name].program}")
             found[one.name] = one

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hpcq.described.model import Described, Ready, Sizes, Steps
+from hpcq.described_kernel import Described, Ready, Sizes, Steps
 from hpcq.errors import UserError
 from hpcq.kernels import Kernel, ParameterValue
 from hpcq.render import render_text

@@ -16,7 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from hpcq.described.model import Described, Peer, Reading, Ready, Server, Shape, Sizes, Steps, Table
+from hpcq.described_kernel import Described, Peer, Reading, Ready, Server, Shape, Sizes, Steps, Table
 from hpcq.kernels import Better, Kernel, Metric, Option, OptionType
 
 INDEX = "index.json"

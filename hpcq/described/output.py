@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hpcq.described.model import Described, Reading, Table
 from hpcq.described.numbers import UnreadableError, read_number, shown
+from hpcq.described_kernel import Described, Reading, Table
 
 _STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 _WARNINGS_MAX = 5

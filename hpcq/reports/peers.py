@@ -13,7 +13,7 @@ from typing import Any
 
 from hpcq import units
 from hpcq.definition.described import know_texts
-from hpcq.described.model import Peer
+from hpcq.described_kernel import Peer
 from hpcq.kernels import Kernel, kernels
 from hpcq.reports.words import kernel_title, metric_title
 from hpcq.store.database import Connection
@@ -41,6 +41,11 @@ class Compared:
     theirs: str
     ours: str
     ratios: tuple[float, ...]
+
+    @property
+    def program(self) -> tuple[str, str]:
+        """Which program on which cluster."""
+        return self.cluster, self.kernel
 
     @property
     def ratio(self) -> float | None:

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from hpcq.described.commands import command, same_command, sent_at_least, sizes
-from hpcq.described.model import Described, Shape
 from hpcq.described.numbers import UnreadableError
 from hpcq.described.output import Read, read_output
+from hpcq.described_kernel import Described, Shape
 from hpcq.kernels import Kernel
 
 #: The kernel of hpcq-net that starts a foreign program.

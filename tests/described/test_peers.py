@@ -8,7 +8,7 @@ import pytest
 
 from hpcq import assets
 from hpcq.definition.foreign.kernel_file import read_kernel
-from hpcq.described.model import Peer
+from hpcq.described_kernel import Peer
 from hpcq.kernels import Kernel, own_kernels
 from hpcq.reports.peers import Compared, compare
 from hpcq.store.read.peer_values import PeerValue

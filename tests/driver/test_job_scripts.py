@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -37,6 +38,15 @@ def run_job(
     folder: Path, programs: Programs, refused_count: int, walltime_s: int | None = None, lasts: str = "50ms"
 ) -> tuple[Path, str]:
     """The folder of a job that ran to its end, and the reason in its exit file."""
+    place, environment = written_job(folder, programs, refused_count, walltime_s, lasts)
+    subprocess.run(["bash", "job.sh"], cwd=place, check=False, timeout=240, env=environment)
+    return place, json.loads((place / "exit.json").read_text())["reason"]
+
+
+def written_job(
+    folder: Path, programs: Programs, refused_count: int, walltime_s: int | None, lasts: str
+) -> tuple[Path, dict[str, str]]:
+    """The folder of a job that may start, and the environment for it."""
     launcher = folder / "launcher"
     launcher.write_text(LAUNCHER)
     launcher.chmod(0o755)
@@ -61,9 +71,7 @@ def run_job(
     write_job(job, cluster, str(folder), place)
     if walltime_s is None:
         (folder / "sleep").symlink_to(shutil.which("true") or "/bin/true")  # the pauses between launches
-    environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
-    subprocess.run(["bash", "job.sh"], cwd=place, check=False, timeout=240, env=environment)
-    return place, json.loads((place / "exit.json").read_text())["reason"]
+    return place, {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
 
 
 def test_what_cannot_be_launched_at_once_is_launched_again(tmp_path: Path, programs: Programs) -> None:
@@ -95,7 +103,7 @@ def test_a_time_limit_of_odd_seconds_leaves_no_watch_behind(tmp_path: Path, prog
     place, reason = run_job(tmp_path, programs, 0, walltime_s=71_117)
     assert reason == "done"
     assert measured_steps(place) == {(1, 1)}
-    assert "sleep 71117" in (place / "job.sh").read_text()
+    assert "time_limit_s=71117" in (place / "job.sh").read_text()
     wait_for(lambda: not sleeps(71_117))
 
 
@@ -104,6 +112,36 @@ def test_a_time_limit_of_odd_seconds_ends_the_job(tmp_path: Path, programs: Prog
     place, reason = run_job(tmp_path, programs, 0, walltime_s=3, lasts="100s")
     assert reason == "time_limit"
     assert measured_steps(place) == frozenset()
+
+
+def test_the_watch_of_a_script_that_was_killed_signals_nobody(tmp_path: Path, programs: Programs) -> None:
+    """The watch takes the time of 1000 s for over at once; by then another process may have the script's number."""
+    place, environment = written_job(tmp_path, programs, 0, 1001, "100s")
+    born = 'sleep() { case $1 in 1001) until [ -e go ]; do command sleep 0.1; done ;; *) command sleep "$@" ;; esac; }\n'
+    script = place / "job.sh"
+    script.write_text(born + script.read_text())
+    with (tmp_path / "said").open("w") as said:
+        job = subprocess.Popen(["bash", "job.sh"], cwd=place, env=environment, stdout=said, stderr=said, start_new_session=True)
+    try:
+        wait_for((place / "started.json").exists)
+        job.send_signal(signal.SIGKILL)
+        job.wait()
+        (place / "go").touch()
+        wait_for(lambda: not watches(place))
+        assert not (place / "out_of_time").exists(), "it found its time to be over, and would have sent TERM"
+    finally:
+        (place / "go").touch()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(job.pid, signal.SIGKILL)
+
+
+def watches(place: Path) -> bool:
+    """Whether a process of a job's script still is in its folder."""
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if (path / "cwd").readlink() == place and (path / "cmdline").read_bytes() == b"bash\0job.sh\0":
+                return True
+    return False
 
 
 def tournament(folder: Path, node_count: int, kind: str) -> Path:

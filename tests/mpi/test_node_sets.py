@@ -118,6 +118,13 @@ def test_tournaments_refuse_tests_of_many_nodes(tmp_path: Path) -> None:
         campaign(tmp_path, BOTH + "allocation: whole\n")
 
 
+def test_tournaments_refuse_a_transport_of_one_test(tmp_path: Path) -> None:
+    """Its ranks start once, and libraries read their settings then."""
+    tests = "pairs: all\nallocation: whole\ntests: [{kernel: mpi_pingpong, parameters: {transport: tcp}}]\n"
+    with pytest.raises(UserError, match="the ranks of a tournament start once: mpi_pingpong with a transport of its own"):
+        campaign(tmp_path, tests)
+
+
 @pytest.mark.parametrize("kind", ["node", "link", "group"])
 def test_a_slow_collective_names_no_node(kind: str) -> None:
     groups = {("alpha", "n1"): {"leaf1"}}

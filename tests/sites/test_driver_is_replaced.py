@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import REPOSITORY
 from tests.local.desk import kill_session
 from tests.local.local_desk import LocalDesk
 
@@ -61,6 +62,7 @@ def _tick(home: Path) -> int:
     [line] = [text for text in unit.read_text().splitlines() if text.startswith("ExecStart=")]
     words = shlex.split(line.removeprefix("ExecStart=").replace("%%", "%"))
     little = {"HOME": str(home / "home"), "PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
+    little["PYTHONPATH"] = str(REPOSITORY)  # this tree's hpcq, also where the tests run in a copy
     done = subprocess.run(words, cwd="/", env=little, stdin=subprocess.DEVNULL, check=False, timeout=240, capture_output=True)
     assert done.returncode in {0, 4}, done.stderr.decode() + (home / "home/.local/state/hpcq/schedule/revive.log").read_text()
     return done.returncode

@@ -109,11 +109,11 @@ class RunBuilder:
 
     def journal(self, event: str, **fields: Any) -> None:
         """Append one event."""
-        with self._journal_open() as journal:
+        with self.journal_open() as journal:
             journal.append(event, **fields)
 
     @contextmanager
-    def _journal_open(self) -> Iterator[Journal]:
+    def journal_open(self) -> Iterator[Journal]:
         """The journal, opened for an event or two; or for all of them, within another such block."""
         if self._journal is not None:
             yield self._journal
@@ -129,7 +129,7 @@ class RunBuilder:
         """Up to a submission that the scheduler accepted."""
         pair = self.pairs[int(job_id[1:]) - 1]
         tag = self.tag(job_id, attempt_no)
-        with self._journal_open() as journal:
+        with self.journal_open() as journal:
             journal.append_all(
                 [
                     {"event": "attempt", "job_id": job_id, "attempt_no": attempt_no, "tag": tag, "nodes": list(pair)},
@@ -164,7 +164,7 @@ class RunBuilder:
 
     def everything(self) -> None:
         """Every job completes at its first attempt, and the journal is closed."""
-        with self._journal_open():
+        with self.journal_open():
             for number in range(1, len(self.pairs) + 1):
                 self.attempt(f"j{number:05d}")
             self.journal("closed")

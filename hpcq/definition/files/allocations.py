@@ -71,6 +71,10 @@ def check_sets(document: Document, allocation: Allocation, tests: Sequence[Test]
     for kernel in sorted({test.kernel for test in tests if of_nodes(test)}):
         message = f"a tournament plays pairs: {kernel} runs on all nodes of a set: allowed with it is allocation: pair"
         document.complain(("allocation",), message, "put its tests into a campaign of their own")
+    for kernel in sorted({test.kernel for test in tests if test.parameters.get("transport", "as_is") != "as_is"}):
+        message = f"the ranks of a tournament start once: {kernel} with a transport of its own: allowed with it is"
+        hint = "the cluster file's `environment` sets what holds for all tests"
+        document.complain(("allocation",), f"{message} allocation: pair", hint)
     for kernel in sorted({test.kernel for test in tests if test.launch == "mpi" and not of_nodes(test)}):
         message = f"a tournament starts nothing between its rounds: the MPI launcher starts {kernel}: allowed with it is"
         hint = "put its tests into a campaign of their own"

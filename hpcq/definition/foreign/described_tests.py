@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from hpcq.definition.files.yamlfile import Document, Place
 from hpcq.definition.model import ParameterValue, Test
 from hpcq.described.commands import OVERHEAD_S, limit_s, programs_text, sizes
-from hpcq.described.model import Shape
+from hpcq.described_kernel import Shape
 from hpcq.errors import UserError
 from hpcq.kernels import Kernel
 

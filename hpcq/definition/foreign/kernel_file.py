@@ -14,7 +14,7 @@ from hpcq.definition.files.yamlfile import Document, Place, parse_document, read
 from hpcq.definition.foreign.sections import KernelFile, MetricSection, OptionSection, ReadySection
 from hpcq.definition.running import NODE_COUNT
 from hpcq.described.commands import limit_s, programs_text, sent_at_least, sizes
-from hpcq.described.model import Described, Peer, Reading, Ready, Server, Shape, Sizes, Steps, Table
+from hpcq.described_kernel import Described, Peer, Reading, Ready, Server, Shape, Sizes, Steps, Table
 from hpcq.errors import UserError
 from hpcq.kernels import SIZE_OPTION, Better, Kernel, Metric, Option, OptionType, complete, option_value
 

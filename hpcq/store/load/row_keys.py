@@ -28,6 +28,7 @@ class RowKeys:
         self._database = database
         self._known: dict[tuple[Any, ...], int] = {}
         self._neutral: dict[int, dict[str, str | None]] = {}
+        self._telling: dict[tuple[int, str], str] = {}
         self._option_ids: dict[tuple[int, str], int] = {}
         self._metric_ids: dict[tuple[int, str], int] = {}
 
@@ -111,11 +112,14 @@ class RowKeys:
 
     def series(self, kernel_id: int, parameters: Mapping[str, Any], **where: Any) -> int:
         """The series of results with these parameters; `where`: client_node_id, server_node_id, network, toolchain."""
-        for name, value in parameters.items():
-            self._option(kernel_id, name, value)
-        neutral = self._neutral[kernel_id]
-        telling = {name: value for name, value in parameters.items() if canonical(value) != neutral[name]}
-        return self.row("series", kernel_id=kernel_id, parameters=canonical(telling), **where)
+        known = (kernel_id, canonical(parameters))
+        if known not in self._telling:
+            for name, value in parameters.items():
+                self._option(kernel_id, name, value)
+            neutral = self._neutral[kernel_id]
+            telling = {name: value for name, value in parameters.items() if canonical(value) != neutral[name]}
+            self._telling[known] = canonical(telling)
+        return self.row("series", kernel_id=kernel_id, parameters=self._telling[known], **where)
 
     def counter(self, name: str, kind: str) -> int:
         """A counter or gauge."""

@@ -33,13 +33,13 @@ void *memory_more(void *list, size_t count, size_t *capacity, size_t more, size_
 
 void *memory_noise(size_t bytes)
 {
-    uint8_t *memory = memory_new(bytes + sizeof(uint64_t), 1);
+    uint8_t *memory = memory_new(bytes, 1); /* not a byte more, or an address sanitizer would miss who writes there */
     uint64_t state = 0x9e3779b97f4a7c15ULL; /* xorshift64, Marsaglia 2003 */
     for (size_t i = 0; i < bytes; i += sizeof state) {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        memcpy(memory + i, &state, sizeof state);
+        memcpy(memory + i, &state, bytes - i < sizeof state ? bytes - i : sizeof state);
     }
     return memory;
 }

@@ -1,23 +1,33 @@
 /* mpi_collective: one collective operation of all ranks. One table: what each calls, and what must have come.
  *
  *   each operation   barrier (not timed) | stamp, the operation, stamp    at every rank
- *   each batch       the longest time of any rank, operation by operation, goes to rank 0
+ *     start: window  rank 0 names a moment | all wait for it by their clock | the operation, stamp
+ *   each batch       the longest time of any rank, operation by operation, goes to rank 0; with windows the clocks are
+ *                    compared again now and then
  */
 #include "mpi/collectives.h"
 
+#include "mpi/clocks.h"
 #include "mpi/exchange.h"
 #include "mpi/mpi_run.h"
+#include "mpi/transport.h"
 
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROOT = 0, WORD_BYTES = (int)sizeof(int32_t) };
+enum { ROOT = 0, WORD_BYTES = (int)sizeof(int32_t), BATCHES_PER_POINT = 10 };
+enum start { START_BARRIER, START_WINDOW };
+
+static const char *const starts[] = {"barrier", "window", NULL};
+/* In place of a time; the maximum over ranks keeps it. Not UINT64_MAX: MPICH 4.0.2 compares MPI_UINT64_T as signed. */
+static const uint64_t window_missed = INT64_MAX;
+static const uint64_t lead_min_ns = 20000, lead_first_ns = 200000, lead_max_ns = 50000000;
 
 struct collective_options {
     struct common_options common;
-    int64_t operation, message_bytes, node_count, validate;
+    int64_t operation, message_bytes, node_count, transport, start, validate;
 };
 
 static const struct option_row option_rows[] = {
@@ -26,6 +36,9 @@ static const struct option_row option_rows[] = {
                        "bytes that one rank gives one other (of reductions: a multiple of 4; barrier has none)"),
     OPTION_INTEGER_ROW(struct collective_options, node_count, 0, 0, 65536,
                        "ranks, one per node; 0: as many as there are nodes"),
+    OPTION_TRANSPORT_ROW(struct collective_options),
+    OPTION_CHOICE_ROW(struct collective_options, start, starts,
+                      "how ranks begin an operation together: after a barrier, or at a moment by synchronised clocks"),
     OPTION_BOOLEAN_ROW(struct collective_options, validate, 0, "check every byte that came, of every operation"),
     OPTION_ROWS_COMMON(struct collective_options),
 };
@@ -33,7 +46,8 @@ static const struct option_row option_rows[] = {
 struct collective_metrics {
     struct common_metrics common;
     struct operation_metrics operation;
-    double fastest_rank_p50_ns, slowest_rank_p50_ns, operation_count, rank_count, overlap_ratio;
+    double fastest_rank_p50_ns, slowest_rank_p50_ns, operation_count, rank_count, overlap_ratio, clock_offset_ns,
+        clock_drift_ratio, clock_error_ns, window_missed_count;
 };
 
 static const struct metric_row metric_rows[] = {
@@ -45,6 +59,15 @@ static const struct metric_row metric_rows[] = {
     METRIC_ROW(struct collective_metrics, rank_count, BETTER_NONE, "ranks that took part"),
     METRIC_ROW(struct collective_metrics, overlap_ratio, BETTER_HIGHER,
                "of non-blocking operations: share of the operation that went on while rank 0 computed for as long"),
+    METRIC_ROW(struct collective_metrics, clock_offset_ns, BETTER_NONE,
+               "start window: of the rank whose clock is furthest from rank 0's, its clock minus rank 0's"),
+    METRIC_ROW(struct collective_metrics, clock_drift_ratio, BETTER_NONE,
+               "start window: how much faster that rank's clock runs than rank 0's (1e-6: a us per second)"),
+    METRIC_ROW(struct collective_metrics, clock_error_ns, BETTER_LOWER,
+               "start window: the offset of any rank is known within this: half the fastest exchange of times with "
+               "rank 0, and the farthest that a fast exchange lies from the line through all of them"),
+    METRIC_ROW(struct collective_metrics, window_missed_count, BETTER_NONE,
+               "start window: operations that a rank came too late for; they are not measured, and repeated"),
     METRIC_ROWS_COMMON(struct collective_metrics),
 };
 
@@ -57,6 +80,10 @@ struct collective {
     bool validate;
     double overlap_sum;
     uint64_t overlap_count;
+    enum start start;
+    struct clocks clocks;
+    uint64_t lead_ns; /* rank 0: how far ahead it names a moment */
+    uint64_t missed_count, batch_count;
 };
 
 static bool collective_refuse(struct run *run, const struct collective_options *options, int rank_count)
@@ -88,6 +115,8 @@ static bool collective_open(struct run *run)
         return false;
     state->row = &collective_rows[options->operation];
     state->validate = options->validate;
+    state->start = (enum start)options->start;
+    state->lead_ns = lead_first_ns;
     collective_call_new(call, (size_t)options->message_bytes);
     times_new(&state->times);
     return true;
@@ -100,6 +129,7 @@ static void collective_begin(struct run *run)
     state->own = (struct histogram){0};
     state->overlap_sum = 0;
     state->overlap_count = 0;
+    state->missed_count = 0;
 }
 
 /* Computes for so long, without a call of MPI. */
@@ -139,25 +169,67 @@ static int operate(struct collective *state)
     return rc == MPI_SUCCESS ? MPI_Wait(&request, MPI_STATUS_IGNORE) : rc;
 }
 
+/* All ranks begin together, as exactly as the barrier lets them go or their clocks agree. Sets from when this rank's
+ * time counts, and whether it came too late. */
+static int begin_together(struct collective *state, uint64_t *start_ns, bool *missed)
+{
+    int rc = MPI_SUCCESS;
+    *missed = false;
+    if (state->start == START_BARRIER) {
+        rc = MPI_Barrier(state->call.communicator);
+        *start_ns = clock_now_ns();
+        return rc;
+    }
+    if (!state->clocks.size) /* the first operation is never measured */
+        rc = clocks_start(&state->clocks, state->call.communicator);
+    uint64_t moment_ns = clock_now_ns() + state->lead_ns;
+    if (rc == MPI_SUCCESS)
+        rc = MPI_Bcast(&moment_ns, 1, MPI_UINT64_T, ROOT, state->call.communicator);
+    *start_ns = clocks_local(&state->clocks, moment_ns);
+    *missed = clock_now_ns() > *start_ns;
+    while (rc == MPI_SUCCESS && clock_now_ns() < *start_ns) { /* a rank that sleeps would come late */
+    }
+    return rc;
+}
+
 static enum step collective_step(struct run *run)
 {
     struct collective *state = run->state;
+    uint64_t start_ns = 0;
+    bool missed = false;
     if (state->validate)
         collective_fill(&state->call, state->row, ++state->operation_no);
-    if (!mpi_run_check(run, MPI_Barrier(state->call.communicator), "barrier"))
+    if (!mpi_run_check(run, begin_together(state, &start_ns, &missed), "beginning together"))
         return STEP_FAILED;
-    uint64_t start_ns = clock_now_ns();
     int rc = operate(state);
     run->now_ns = clock_now_ns();
     if (!mpi_run_check(run, rc, state->row->name))
         return STEP_FAILED;
     if (!run->settling)
-        state->times.list[state->times.count++] = run->now_ns - start_ns;
+        state->times.list[state->times.count++] = missed ? window_missed : run->now_ns - start_ns;
     if (state->validate)
         collective_check(run, &state->call, state->row, state->operation_no);
     if (state->row->start && !overlap(run, state, run->now_ns - start_ns))
         return STEP_FAILED;
     return STEP_OPERATION;
+}
+
+/* At rank 0: leaves out what a rank came too late for, and counts it as not done, so that it is repeated. */
+static void windows_missed(struct run *run, struct collective *state)
+{
+    struct times *times = &state->times;
+    size_t kept = 0, missed;
+    for (size_t i = 0; i < times->count; i++)
+        if (times->list[i] != window_missed)
+            times->list[kept++] = times->list[i];
+    missed = times->count - kept;
+    if (20 * missed > times->count) /* more than one in twenty: later */
+        state->lead_ns = state->lead_ns > lead_max_ns / 2 ? lead_max_ns : 2 * state->lead_ns;
+    else if (!missed && state->lead_ns > lead_min_ns)
+        state->lead_ns -= state->lead_ns / 20;
+    state->missed_count += missed;
+    run->operation_count -= missed;
+    times->count = kept;
 }
 
 static bool collective_batch_end(struct run *run)
@@ -166,14 +238,19 @@ static bool collective_batch_end(struct run *run)
     struct times *times = &state->times;
     bool is_root = state->call.rank == ROOT;
     for (size_t i = 0; i < times->count; i++)
-        histogram_add(&state->own, times->list[i]);
+        if (times->list[i] != window_missed)
+            histogram_add(&state->own, times->list[i]);
     int rc = MPI_Reduce(is_root ? MPI_IN_PLACE : times->list, is_root ? times->list : NULL, (int)times->count,
                         MPI_UINT64_T, MPI_MAX, ROOT, state->call.communicator);
     if (!mpi_run_check(run, rc, "times of the ranks"))
         return false;
+    if (is_root && state->start == START_WINDOW)
+        windows_missed(run, state);
     if (is_root)
         times_into(times, run);
     times->count = 0;
+    if (state->start == START_WINDOW && ++state->batch_count % BATCHES_PER_POINT == 0)
+        return mpi_run_check(run, clocks_point(&state->clocks), "clocks");
     return true;
 }
 
@@ -185,6 +262,16 @@ static void collective_report(struct run *run)
     double mine = state->own.count ? histogram_quantile_ns(&state->own, 0.5) : 0, least = 0, most = 0;
     MPI_Reduce(&mine, &least, 1, MPI_DOUBLE, MPI_MIN, ROOT, state->call.communicator);
     MPI_Reduce(&mine, &most, 1, MPI_DOUBLE, MPI_MAX, ROOT, state->call.communicator);
+    if (state->clocks.size) {
+        double offset_ns, drift_ratio, error_ns;
+        clocks_gather(&state->clocks, &offset_ns, &drift_ratio, &error_ns);
+        if (state->call.rank == ROOT) {
+            metrics->clock_offset_ns = offset_ns;
+            metrics->clock_drift_ratio = drift_ratio;
+            metrics->clock_error_ns = error_ns;
+            metrics->window_missed_count = (double)state->missed_count;
+        }
+    }
     if (state->call.rank != ROOT || !run->histogram->count)
         return;
     operation_fill(run->histogram, &metrics->operation);
@@ -208,7 +295,10 @@ const struct kernel kernel_mpi_collective = {
     .summary = "one collective operation of MPI over all ranks, one rank per node",
     .method =
         "All ranks leave a barrier that is not timed, then each stamps the time before and after the operation: one "
-        "sample is the longest time of any rank. Ranks agree on the number of operations of each batch of some 10 ms "
+        "sample is the longest time of any rank. With start: window rank 0 names a moment instead, for which all wait "
+        "by their clocks, and a sample reaches from that moment to the end at the last rank; the clocks are compared "
+        "by exchanges of the time with rank 0 throughout. Ranks agree on the number of operations of each batch of "
+        "some 10 ms "
         "beforehand; times are gathered after the batch. Data lie in the same places each time. message_bytes is what "
         "one rank gives one other, so alltoall and gather move more with more ranks.",
     .size_option = "message_bytes",

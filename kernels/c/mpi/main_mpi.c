@@ -8,6 +8,7 @@
 #include "mpi/mpi_run.h"
 #include "mpi/mpi_start.h"
 #include "mpi/mpi_tournament.h"
+#include "mpi/transport.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,10 +55,10 @@ static bool mpi_arguments(struct run *run, int argc, char **argv, const char **i
     return true;
 }
 
-static const char *nodes_argument(int argc, char **argv)
+static const char *early_argument(int argc, char **argv, const char *flag)
 {
     for (int i = 2; i + 1 < argc; i++)
-        if (!strcmp(argv[i], "--nodes"))
+        if (!strcmp(argv[i], flag) && *argv[i + 1])
             return argv[i + 1];
     return NULL;
 }
@@ -96,9 +97,10 @@ static int kernel_main(const struct kernel *kernel, int argc, char **argv)
     struct run run;
     const char *interface = NULL;
     int rank = 0, size = 0;
+    transport_set(early_argument(argc, argv, "--transport"), early_argument(argc, argv, "--interface"));
     mpi_start(&argc, &argv);
     /* Which rank is the client decides what a run is made of, so it is known before the other arguments. */
-    MPI_Comm pair = mpi_nodes_ranked(nodes_argument(argc, argv));
+    MPI_Comm pair = mpi_nodes_ranked(early_argument(argc, argv, "--nodes"));
     MPI_Comm_rank(pair, &rank);
     MPI_Comm_size(pair, &size);
     signals_install();
@@ -136,7 +138,7 @@ int main(int argc, char **argv)
         return facts_main(argc, argv);
     fprintf(stderr,
             "error: %s: unknown: allowed: tournament facts mpi_pingpong mpi_pingping mpi_stream "
-            "mpi_collective\n\nhint: hpcq-mpi --help\n",
+            "mpi_one_sided mpi_collective\n\nhint: hpcq-mpi --help\n",
             argc > 1 ? argv[1] : "no kernel");
     return EXIT_USAGE;
 }

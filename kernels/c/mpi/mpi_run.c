@@ -10,6 +10,7 @@
 
 #include "base/signals.h"
 #include "engine/report.h"
+#include "mpi/transport.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -17,15 +18,13 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { TAG_REPORT = 3, RANK_CLIENT = 0, RANK_SERVER = 1, ENVIRONMENT_BYTES = 2048 };
+enum { TAG_REPORT = 3, RANK_CLIENT = 0, RANK_SERVER = 1 };
 static const uint64_t batch_ns = 10000000; /* between looks at the clock and at signals */
 static const uint64_t settle_ns = 2000000; /* operations shorter than this begin with one that is not measured */
 
 struct batch {
     uint64_t count, settle;
 };
-
-extern char **environ;
 
 bool mpi_run_check(struct run *run, int rc, const char *what)
 {
@@ -122,39 +121,6 @@ static bool mpi_phase(struct run *run, enum phase phase)
     return ok;
 }
 
-static void mpi_granted(struct run *run)
-{
-    char version[MPI_MAX_LIBRARY_VERSION_STRING] = "", name[MPI_MAX_PROCESSOR_NAME] = "";
-    int length = 0;
-    struct text environment = {0};
-    MPI_Get_library_version(version, &length);
-    version[strcspn(version, "\n")] = '\0';
-    for (char *tab = version; (tab = strchr(tab, '\t'));)
-        *tab = ' ';
-    run_grant_text(run, "mpi_library_version", version);
-    MPI_Get_processor_name(name, &length);
-    run_grant_text(run, "mpi_processor_name", name);
-    /* What steers the choice of transport; what launchers set anew for each job is left out. */
-    static const char *const prefixes[] = {"OMPI_MCA_btl",
-                                           "OMPI_MCA_pml",
-                                           "OMPI_MCA_mtl",
-                                           "OMPI_MCA_coll",
-                                           "OMPI_MCA_mpi_yield_when_idle",
-                                           "UCX_",
-                                           "MPICH_",
-                                           "FI_",
-                                           "PSM2_",
-                                           "PSM3_",
-                                           "I_MPI_",
-                                           NULL};
-    for (char **entry = environ; *entry && environment.length < ENVIRONMENT_BYTES; entry++)
-        for (size_t i = 0; prefixes[i]; i++)
-            if (!strncmp(*entry, prefixes[i], strlen(prefixes[i])))
-                text_print(&environment, "%s%.200s", environment.length ? " " : "", *entry);
-    run_grant_text(run, "mpi_environment", text_string(&environment));
-    text_free(&environment);
-}
-
 static bool mpi_report_send(struct run *run)
 {
     struct text out = {0};
@@ -232,15 +198,16 @@ bool mpi_run(struct run *run, const char *interface)
     run_state(run, "start", 0);
     run->is_active = !run->is_server;
     MPI_Comm_set_errhandler(mpi_run_communicator(run), MPI_ERRORS_RETURN);
-    bool ok = (!interface || address_of_interface(interface, AF_UNSPEC, &local, &run->failure)) && run_pin(run) &&
-              run->kernel->open(run);
+    bool ok = transport_fits(run); /* all ranks: before anything that may fail at one of them */
+    ok = ok && (!interface || address_of_interface(interface, AF_UNSPEC, &local, &run->failure)) && run_pin(run) &&
+         run->kernel->open(run);
     if (!mpi_agree(run, ok))
         return false;
     run->evidence = evidence_new(&local, interface);
-    mpi_granted(run);
     ok = (common->warmup_s <= 0 || mpi_phase(run, PHASE_WARMUP)) && mpi_phase(run, PHASE_MEASURE);
     if (ok) {
         run_finish(run);
+        transport_granted(run); /* connections exist since the first message */
         run_state(run, "report", 0);
         ok = mpi_report(run);
         if (ok && !run->is_server)

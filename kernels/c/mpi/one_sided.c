@@ -7,6 +7,7 @@
  * Each ends when the operation is done at rank 1 too (a get: when the data are here). That is one sample. */
 #include "mpi/exchange.h"
 #include "mpi/mpi_run.h"
+#include "mpi/transport.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +21,7 @@ static const char *const synchronizations[] = {"fence", "lock", "flush", NULL};
 
 struct one_sided_options {
     struct common_options common;
-    int64_t message_bytes, operation, synchronization, validate;
+    int64_t message_bytes, transport, operation, synchronization, validate;
 };
 
 static const struct option_row option_rows[] = {
@@ -31,6 +32,7 @@ static const struct option_row option_rows[] = {
     OPTION_INTEGER_ROW(struct one_sided_options, message_bytes, 8, 0, 1073741824,
                        "bytes of one operation (accumulate: a multiple of 4)"),
     OPTION_ROWS_COMMON(struct one_sided_options),
+    OPTION_TRANSPORT_ROW(struct one_sided_options),
     OPTION_BOOLEAN_ROW(struct one_sided_options, validate, 0,
                        "check every byte where it was to arrive; barriers then stand between operations"),
 };

@@ -7,6 +7,7 @@
 #include "engine/round_trip.h"
 #include "mpi/between_two.h"
 #include "mpi/mpi_run.h"
+#include "mpi/transport.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -18,13 +19,14 @@ static const char *const directions[] = {"client_to_server", "server_to_client",
 
 struct p2p_options {
     struct common_options common;
-    int64_t message_bytes, call, source, layout, buffers, validate;
+    int64_t message_bytes, transport, call, source, layout, buffers, validate;
     int64_t window_count, direction; /* mpi_stream */
 };
 
 #define P2P_ROWS                                                                                                       \
-    OPTION_CHOICE_ROW(struct p2p_options, call, calls,                                                                 \
-                      "which calls: MPI_Send/MPI_Recv, MPI_Ssend, MPI_Isend/MPI_Irecv, or persistent requests"),       \
+    OPTION_TRANSPORT_ROW(struct p2p_options),                                                                          \
+        OPTION_CHOICE_ROW(struct p2p_options, call, calls,                                                             \
+                          "which calls: MPI_Send/MPI_Recv, MPI_Ssend, MPI_Isend/MPI_Irecv, or persistent requests"),   \
         OPTION_CHOICE_ROW(struct p2p_options, source, sources, "receive from the other rank, or from MPI_ANY_SOURCE"), \
         OPTION_CHOICE_ROW(struct p2p_options, layout, layouts,                                                         \
                           "strided: a derived datatype, 8 bytes used and 8 left out (message_bytes a multiple of 8)"), \

@@ -1,6 +1,6 @@
 """What a description of a foreign program says, checked: frozen data without YAML.
 
-kernels/described/NAME.yaml --definition.files.kernel_file--> Kernel(described=Described)
+kernels/described/NAME.yaml --definition.files.kernel_file--> Kernel(described=Described) --described/--> commands, results
 """
 
 from __future__ import annotations
