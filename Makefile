@@ -84,6 +84,7 @@ bench-kernels: setup ## The socket kernels against iperf3, nuttcp, sockperf, qpe
 	@tools/packages bench
 	$(BIN)/python bench/kernels/snapshot.py
 	$(BIN)/python bench/kernels/peers.py $(foreach cell,$(CELL),--cell $(cell)) $(foreach idle,$(IDLE),--idle $(idle))
+	$(BIN)/python bench/kernels/mpi_peers.py
 
 lock: setup ## Resolve requirements.lock again (versions and hashes, no addresses)
 	$(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --extra dev --extra parquet --extra plot pyproject.toml -o requirements.lock

@@ -73,7 +73,8 @@ def searched(
     for one, levels in zip(there, judged, strict=True):
         found += [_changed(database, named[one.series_id], metrics, one, level) for level in levels]
     stretch = replace(history, from_utc=since_utc)
-    gone = [] if facts else gone_since(database, rows, metrics, stretch, history)
+    ever = replace(history, from_utc=None)
+    gone = [] if facts else gone_since(database, rows, metrics, stretch, ever)
     lost = {one.row.series_id for one in gone}
     found = [one for one in found if one.row.series_id not in lost]
     found += remembered(database, found, there, named, metrics, since_utc) if not facts else []

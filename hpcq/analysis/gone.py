@@ -3,6 +3,9 @@
 planned_in(database, window)   series that a run planned in a stretch, whatever became of them
 lost_in(database, window)      by series, what failed in a stretch or in runs after the last measured result
 gone_since(database, ...)      series that were measured before and have only failed since, as Changed
+
+The unit is the job: one that brought a value has not failed, though some of its repetitions did. Nothing but a job with
+a value ends it, so each look finds it again without a memory of the last one, and with the same beginning.
 """
 
 # ruff: noqa: S608 - queries are put together from our own column names; values are always bound
@@ -72,20 +75,23 @@ def _within(window: Window) -> tuple[str, dict[str, str]]:
 
 
 def lost_in(database: Connection, window: Window) -> dict[int, Lost]:
-    """By series_id, what failed or was invalid in this stretch after the series' last measured result there."""
+    """By series_id, what failed or was invalid in this stretch after the series' last job there that brought a value."""
     condition, bound = _within(window)
     rows = database.execute(
         f"SELECT x.series_id, x.result_id, x.job_id, x.outcome, x.reason, {_AT} AS at_utc {_RESULTS}"
         f" WHERE {condition} AND x.outcome <> 'not_measured' AND x.series_id IN (SELECT f.series_id FROM result f"
         " WHERE f.final = 1 AND f.outcome IN ('invalid', 'failed')) ORDER BY at_utc, x.result_id",
         bound,
-    )
+    ).fetchall()
+    valued = {(row["series_id"], row["job_id"]) for row in rows if row["outcome"] == "measured"}
     found: dict[int, Lost] = {}
     for row in rows:
         one = found.setdefault(int(row["series_id"]), Lost())
         if row["outcome"] == "measured":
             one.measured_count += 1
             found[int(row["series_id"])] = Lost(one.measured_count, row["at_utc"])
+            continue
+        if (row["series_id"], row["job_id"]) in valued:
             continue
         one.since_utc = one.since_utc or row["at_utc"]
         one.result_ids.append(int(row["result_id"]))
@@ -97,9 +103,10 @@ def lost_in(database: Connection, window: Window) -> dict[int, Lost]:
 def gone_since(
     database: Connection, rows: Sequence[SeriesRow], metrics: Mapping[str, Metric], since: Window, before: Window
 ) -> list[Changed]:
-    """Series that were measured in `before` or `since` and have failed in every result after that.
+    """Series that were measured in `before` or `since` and have failed in every job after that.
 
-    One failed job is enough: the series is reported as `gone`, with the reason.
+    One failed job is enough: the series is reported as `gone`, with the reason. It is gone since its first failure, though
+    that lies before `since`.
     """
     lost = lost_in(database, since)
     found = []
@@ -109,8 +116,25 @@ def gone_since(
             continue
         measured = _measured_before(database, row.series_id, metrics[row.kernel], one.since_utc, before)
         if measured:
+            one.since_utc = _first_failure(database, row.series_id, one.since_utc)
             found.append(_as_change(row, metrics[row.kernel], one, measured))
     return found
+
+
+def _first_failure(database: Connection, series_id: int, failed_utc: str) -> str:
+    """When the failures began that still went on at `failed_utc`: the first one after the last job with a value."""
+    jobs = database.execute(
+        f"SELECT min({_AT}) AS at_utc, max(x.outcome = 'measured') AS valued {_RESULTS} WHERE x.final = 1"
+        f" AND t.result_id IS NULL AND x.outcome <> 'not_measured' AND x.series_id = :series AND {_AT} <= :until"
+        " GROUP BY x.job_id ORDER BY at_utc DESC",
+        {"series": series_id, "until": failed_utc},
+    )
+    first_utc = failed_utc
+    for job in jobs:
+        if job["valued"]:
+            break
+        first_utc = str(job["at_utc"])
+    return first_utc
 
 
 def gone_level(values: Sequence[float], lost: Lost) -> Level:

@@ -13,6 +13,7 @@ from typing import Any
 from hpcq.evidence import names
 from hpcq.evidence.ends import End, read_end, same_kernel
 from hpcq.evidence.judgement import JudgedResult
+from hpcq.evidence.mpi_bytes import sent_at_least_bytes
 from hpcq.kernels import message_bytes
 
 #: Largest head of one segment on the wire: Ethernet 14, VLAN 4, IPv6 40, TCP 20 with 12 of options (RFC 7323 time
@@ -170,24 +171,30 @@ def read_case(result: JudgedResult) -> Case:
     metrics = line.get("metrics")
     warnings = line.get("warnings")
     granted = line.get("granted")
+    kernel = str(line.get("kernel") or "")
+    numbers = {
+        name: float(value)
+        for name, value in (metrics if isinstance(metrics, Mapping) else {}).items()
+        if isinstance(value, (int, float)) and not isinstance(value, bool)
+    }
+    warned = frozenset(
+        str(one.get("name")) for one in (warnings if isinstance(warnings, list) else ()) if isinstance(one, Mapping)
+    )
+    at_least = tuple(line.get("sent_at_least_bytes") or ())
+    if not at_least and "same_node" not in warned:  # within a node a library may use memory for what it sends
+        at_least = sent_at_least_bytes(kernel, result.parameters, numbers)
     return Case(
-        kernel=str(line.get("kernel") or ""),
+        kernel=kernel,
         parameters=result.parameters,
-        metrics={
-            name: float(value)
-            for name, value in (metrics if isinstance(metrics, Mapping) else {}).items()
-            if isinstance(value, (int, float)) and not isinstance(value, bool)
-        },
+        metrics=numbers,
         granted=granted if isinstance(granted, Mapping) else {},
-        warnings=frozenset(
-            str(one.get("name")) for one in (warnings if isinstance(warnings, list) else ()) if isinstance(one, Mapping)
-        ),
+        warnings=warned,
         client=client,
         server=server,
         mpi_program=line.get("over_mpi") is True,
         one_node=line.get("one_node") is True,
-        many_ranks=line.get("many_ranks") is True,
-        sent_at_least_bytes=tuple(line.get("sent_at_least_bytes") or ()),
+        many_ranks=line.get("many_ranks") is True or numbers.get("rank_count", 0.0) > 2,
+        sent_at_least_bytes=at_least,
         shared_kernel=client is not None and server is not None and same_kernel(client, server),
     )
 

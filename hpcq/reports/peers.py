@@ -43,6 +43,11 @@ class Compared:
     ratios: tuple[float, ...]
 
     @property
+    def program(self) -> tuple[str, str]:
+        """Which program on which cluster."""
+        return self.cluster, self.kernel
+
+    @property
     def ratio(self) -> float | None:
         """The median over the pairs."""
         return median(self.ratios) if self.ratios else None

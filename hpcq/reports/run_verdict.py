@@ -1,8 +1,8 @@
 """The first thing that the page of a run says: is anything slow, broken or missing, by all that judges.
 
-    what became of every test   a test that ran and never gave a valid result is gone: worse than any value
+    what became of every test   a test that ran and never gave a valid result: worse than any value
     the campaign's gates        failed, inconclusive
-    history                     series of this run whose level is worse than before
+    history                     series of this run that are gone, and series whose level is worse than before
     the ledger                  nodes of this run whose last acceptance failed
     coverage                    what was planned and is missing
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 import datetime as dt
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hpcq import units
 from hpcq.analysis.series_outcomes import SeriesOutcome, outcomes_in
@@ -30,6 +30,8 @@ from hpcq.verdict.words import Tally
 _LOOK_BACK_DAYS = 120
 _CHANGED_DAYS = 30
 _SHOWN = 5
+#: What people say of a change so that it is no alarm.
+_NO_ALARM = {"expected", "false"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +65,10 @@ def run_verdict(
     unread: why the campaign's gates could not be judged; gates that nobody judged never let a run pass.
     """
     outcomes = outcomes_in(database, [run_ids(database)[run]])
-    changes, judged_count = _changes(database, runs[0].created_utc, outcomes)
+    history = _History(database, runs[0].created_utc, outcomes)
+    changes, judged_count = _changes(database, history)
     nodes = _ledger(database, outcomes)
-    reasons = [*_gone(outcomes), *_failed_gates(gates), *changes, *nodes, *_open_gates(gates), *_missing(runs)]
+    reasons = [*_gone(outcomes, history), *_failed_gates(gates), *changes, *nodes, *_open_gates(gates), *_missing(runs)]
     if unread:
         reasons.append(Reason(Verdict.INCONCLUSIVE, unread.rstrip("."), 1))
     judged_by = _judged_by(gates, judged_count, len(outcomes))
@@ -85,14 +88,59 @@ def _judged_by(gates: Sequence[GateVerdict], judged_count: int, series_count: in
     return "; ".join(words)
 
 
-def _gone(outcomes: Iterable[SeriesOutcome]) -> Iterator[Reason]:
-    """Tests that ran without a valid result, grouped by node if one node has most of them."""
-    gone = [one for one in outcomes if one.gone]
-    if not gone:
-        return
-    why = Counter(one.why for one in gone).most_common(1)[0][0]
-    words = f"{_count(len(gone), 'series')} ran and brought no valid result: {_places(gone)}. Most often: {why}"
-    yield Reason(Verdict.FAILED, words, len(gone))
+class _History:
+    """The series of a run, as far as hpcq looks back from it. gone: those that were measured and have only failed since.
+
+    declared: those of them that a person called expected or false.
+    """
+
+    def __init__(self, database: Connection, created_utc: str, outcomes: Sequence[SeriesOutcome]) -> None:
+        from hpcq.analysis.gone import gone_since
+        from hpcq.analysis.recorded import known_states
+        from hpcq.store.history import Filter, metrics_of, select
+
+        began = units.parse_utc(created_utc)
+        last_utc = max((job.started_utc for one in outcomes for job in one.jobs), default="") or created_utc
+        series_ids = {one.series_id for one in outcomes}
+        self.rows = [row for row in select(database, Filter()) if row.series_id in series_ids]
+        self.metrics = metrics_of(database, None)
+        self.window = Window("this run's history", _text(began - dt.timedelta(days=_LOOK_BACK_DAYS)), f"{last_utc}~")
+        self.since_utc = _text(began - dt.timedelta(days=_CHANGED_DAYS))
+        judged = [row for row in self.rows if row.kernel in self.metrics]
+        stretch, ever = replace(self.window, from_utc=self.since_utc), replace(self.window, from_utc=None)
+        found = gone_since(database, judged, self.metrics, stretch, ever)
+        states = known_states(database, found)
+        self.gone = {one.row.series_id: one for one, state in zip(found, states, strict=True) if state not in _NO_ALARM}
+        self.declared = {one.row.series_id for one in found} - self.gone.keys()
+
+
+def _gone(outcomes: Iterable[SeriesOutcome], history: _History) -> Iterator[Reason]:
+    """Tests that ran without a valid result, grouped by node if one node has most of them; and others that are gone.
+
+    Others did not run this time, and have only failed since they were last measured.
+    """
+    every = [one for one in outcomes if one.series_id not in history.declared]
+    failed = [one for one in every if one.gone]
+    if failed:
+        why = Counter(one.why for one in failed).most_common(1)[0][0]
+        words = f"{_count(len(failed), 'series')} ran and brought no valid result: {_places(failed)}. Most often: {why}"
+        yield Reason(Verdict.FAILED, words + _since(failed, history), len(failed))
+    others = [one for one in every if not one.gone and one.series_id in history.gone]
+    if others:
+        words = f"{_count(len(others), 'series')} did not run, and only failed before: {_places(others)}"
+        yield Reason(Verdict.FAILED, words + _since(others, history), len(others))
+
+
+def _since(failed: Sequence[SeriesOutcome], history: _History) -> str:
+    """Which of them history knows with values, and since when they have none."""
+    known = [history.gone[one.series_id] for one in failed if one.series_id in history.gone]
+    if not known:
+        return ""
+    first_utc = min(one.at_utc for one in known)[:16].replace("T", " ")
+    which = (
+        "it was" if len(known) == len(failed) == 1 else f"{len(known)} of them were" if len(known) > 1 else "one of them was"
+    )
+    return f"; {which} measured before, and gone since {first_utc} UTC"
 
 
 def _places(gone: Sequence[SeriesOutcome]) -> str:
@@ -128,27 +176,21 @@ def _missing(runs: Sequence[RunRow]) -> Iterator[Reason]:
         yield Reason(Verdict.NOT_COVERED, f"{lost} of {_count(planned, 'planned result')} are not there", lost)
 
 
-def _changes(database: Connection, created_utc: str, outcomes: Sequence[SeriesOutcome]) -> tuple[list[Reason], int]:
+def _changes(database: Connection, history: _History) -> tuple[list[Reason], int]:
     """Series of this run whose level is worse, and how many series have enough history to be searched."""
     from hpcq.analysis.bulk_points import tracks
     from hpcq.analysis.changed import explained, searched
     from hpcq.analysis.recorded import known_states
-    from hpcq.store.history import Filter, metrics_of, select
     from hpcq.verdict.levels import JUDGED_POINTS_MIN
 
-    series_ids = {one.series_id for one in outcomes}
-    rows = [row for row in select(database, Filter()) if row.series_id in series_ids]
-    metrics = metrics_of(database, None)
-    began = units.parse_utc(created_utc)
-    last_utc = max((job.started_utc for one in outcomes for job in one.jobs), default=created_utc)
-    window = Window("this run's history", _text(began - dt.timedelta(days=_LOOK_BACK_DAYS)), f"{last_utc}~")
+    rows, metrics, window = history.rows, history.metrics, history.window
     judged = [one for one in tracks(database, rows, metrics, window) if len(one.value) >= JUDGED_POINTS_MIN]
     known = {one.series_id for one in judged}
-    since = _text(began - dt.timedelta(days=_CHANGED_DAYS))
-    found = searched(database, [row for row in rows if row.series_id in known], metrics, since, window).changes
+    compared = [row for row in rows if row.series_id in known]
+    found = searched(database, compared, metrics, history.since_utc, window).changes
     told = [one for one in found if one.level.sure and one.level.direction == "worse" and not one.level.came_back]
     states = known_states(database, told)
-    worse = [one for one, state in zip(told, states, strict=True) if state not in {"expected", "false"}]
+    worse = [one for one, state in zip(told, states, strict=True) if state not in _NO_ALARM]
     if not worse:
         return [], len(judged)
     worst = max(worse, key=lambda one: abs((one.level.ratio or 1.0) - 1.0))

@@ -22,6 +22,7 @@ from urllib.parse import quote
 from hpcq import assets
 from hpcq.errors import StoreError
 from hpcq.store.migrations import FIRST_VERSION, MIGRATIONS
+from hpcq.store.sameness import differing
 from hpcq.writer_lock import sole_writer
 
 #: 'hpcq' in ASCII; also in results.db.schema.
@@ -67,6 +68,13 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
             raise StoreError(
                 f"{path}: has version {version}, this hpcq reads {SCHEMA_VERSION}",
                 f"`hpcq db upgrade --db {path}` converts it",
+            )
+        kind, name = differing(database, assets.database_schema().read_text("utf-8")) or ("", "")
+        if kind == "table":
+            raise _of_an_earlier_state(path, name)
+        if kind:
+            raise StoreError(
+                f"{path}: its view {name} is another one than this hpcq reads", f"`hpcq db upgrade --db {path}` makes it anew"
             )
         database.execute("PRAGMA query_only = ON")
         yield database
@@ -165,16 +173,29 @@ def _connect_reader(path: Path) -> sqlite3.Connection:
 
 def _prepare(database: sqlite3.Connection, path: Path) -> None:
     version = _version(database, path)
+    schema = assets.database_schema().read_text("utf-8")
     if version == 0:
         with transaction(database):
             if _version(database, path) == 0:  # another process may have created it meanwhile
-                for statement in statements(assets.database_schema().read_text("utf-8")):
+                for statement in statements(schema):
                     database.execute(statement)
     elif version < SCHEMA_VERSION:
-        migrate(database, MIGRATIONS, assets.database_schema().read_text("utf-8"))
+        migrate(database, MIGRATIONS, schema)
+    kind, name = differing(database, schema) or ("", "")
+    if kind == "table":
+        raise _of_an_earlier_state(path, name)
+    if kind:  # views hold no rows
+        migrate(database, (), schema)
     database.execute("PRAGMA foreign_keys = ON")
     database.execute("PRAGMA synchronous = FULL")
     database.execute("PRAGMA cache_size = -65536")  # KiB: a large load keeps its pages instead of spilling them
+
+
+def _of_an_earlier_state(path: Path, table: str) -> StoreError:
+    return StoreError(
+        f"{path}: its table {table} is another one than this hpcq writes: a state of hpcq before its first release made it",
+        f"load the run folders into a new one: hpcq load RUN --db NEW; {path} stays as it is",
+    )
 
 
 def _version(database: sqlite3.Connection, path: Path) -> int:

@@ -80,8 +80,10 @@ def rank(before: Sequence[Mapping[tuple[str, str], Value]], after: Sequence[Mapp
         old, new = Counter(point.get(key) for point in before), Counter(point.get(key) for point in after)
         separation = _separation(old, new, len(before), len(after))
         common = old.most_common(1)[0][0], new.most_common(1)[0][0]
+        where, name = key
+        if where == "build" and None in common:
+            continue  # a result that failed before a program began has no build: that is no other program
         if separation > 0 and common[0] != common[1]:
-            where, name = key
             own = where == "build" and name in OWN_BUILD
             found.append(Cause(name, where, *common, round(separation, 4), own))
     return sorted(found, key=lambda one: (-one.separation, not _telling(one.fact), one.where, one.fact))

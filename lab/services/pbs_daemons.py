@@ -9,7 +9,7 @@ from layout import Cluster, Lab
 from machines import process_of, run_in
 from processes import enter_command, run, wait_for
 
-from services.pbs_files import SETTINGS, START_HEAD
+from services.pbs_files import SETTINGS, START_HEAD, START_HINT, last_words
 
 SERVER_START_S = 120.0
 
@@ -18,7 +18,10 @@ def start_server(lab: Lab, cluster: Cluster) -> None:
     """Start the daemons of the head and wait until the server answers."""
     new = not (cluster.var / "lib/pbs/server_priv").exists()
     run_in(lab, cluster.head, ["sh", "-c", START_HEAD], f"{cluster.name}: PBS", timeout_s=SERVER_START_S)
-    wait_for(lambda: _answers(lab, cluster), SERVER_START_S, f"{cluster.name}: pbs_server does not answer", interval_s=0.2)
+    try:
+        wait_for(lambda: _answers(lab, cluster), SERVER_START_S, f"{cluster.name}: pbs_server does not answer", interval_s=0.2)
+    except LabError as error:
+        raise LabError(f"{error.message}: {last_words(cluster.var / 'lib/pbs/server_logs')}", START_HINT) from None
     if new:
         lines = [line.format(history=cluster.has_accounting) for line in SETTINGS]
         lines += [f"create node {node.name}" for node in cluster.nodes]

@@ -15,6 +15,7 @@ EXEC = Path("/opt/pbs")
 START_HEAD = "PBS_CONF_FILE=/etc/lab/pbs-head.conf /opt/pbs/libexec/pbs_init.d start >> /var/log/lab/pbs-server.log 2>&1"
 START_NODE = ". /etc/lab/pbs-node.sh"
 LIST_NODES = ["/opt/pbs/bin/pbsnodes", "-aS"]
+START_HINT = "machines see no home of root: PBS needs the system's Python (docs/pbs.md has the steps)"
 SETTINGS = (
     "set server flatuid = True",
     "set server acl_roots = root@*",
@@ -73,3 +74,12 @@ def idle_nodes(listing: str) -> int:
     """How many nodes in `pbsnodes -aS` can take jobs."""
     states = [line.split()[1] for line in listing.splitlines()[2:] if len(line.split()) > 1]
     return sum(state in {"free", "job-busy", "job-exclusive"} for state in states)
+
+
+def last_words(logs: Path) -> str:
+    """The last three messages of a daemon of PBS: lines of its newest log, without time and place."""
+    newest = max(logs.glob("[0-9]*"), key=lambda path: path.name, default=None)
+    if newest is None:
+        return "it has no log"
+    lines = newest.read_text(errors="replace").splitlines()[-3:]
+    return "; ".join(line.split(";", 5)[-1] for line in lines) or "its log is empty"

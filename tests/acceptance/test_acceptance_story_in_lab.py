@@ -63,8 +63,31 @@ def with_verdicts(cluster: dict[str, Any]) -> dict[str, Any]:
     return {**cluster, "verdicts": {one["name"].removeprefix("alpha-"): one["verdict"] for one in judged}}
 
 
-# On a busy machine nearly every value is disturbed, and then a fault may be out of sight: no matter how busy, nobody else
-# is accused, and what could not be seen is said. test_acceptance_scene.py has the exact answer, on values.
+def exactly(desk: Desk, wanted: dict[str, str], tries: int = 4) -> dict[str, Any]:
+    """Acceptances until one has these verdicts: on a busy machine a value may say too little, and then it is measured again.
+
+    No try may accuse or drain anybody else, or call anything fine that is not.
+    """
+    at_fault = {name for name, verdict in wanted.items() if verdict == "failed"}
+    for number in range(tries):
+        found = accept(desk, "--apply", *(["--all"] if number else []), expect=None)
+        said = found["verdicts"]
+        assert {name for name, verdict in said.items() if verdict in {"failed", "degraded"}} <= at_fault, reasons_of(found)
+        assert not {name for name, verdict in wanted.items() if verdict != "pass" and said.get(name) == "pass"}, reasons_of(
+            found
+        )
+        drained = [line["command"].split(" state=drain")[0] for line in found["commands"] if "state=drain" in line["command"]]
+        nodes = [name for name in ("n08",) if said[name] == "failed"]
+        assert drained == [f"scontrol update nodename=alpha-{name}" for name in nodes], (
+            "no node of the leaf, no end of the link"
+        )
+        assert len(found["runs"]) > 1, "nobody is told after one run"
+        if said == wanted:
+            return found
+        print(f"acceptance {number + 1}: {reasons_of(found)}", file=sys.stderr)
+    raise AssertionError(f"{tries} acceptances left it open: {reasons_of(found)}")
+
+
 @pytest.mark.quiet
 @pytest.mark.real_time
 def test_a_slow_node_a_lossy_pair_and_a_slow_leaf_are_found_at_once(lab8: RunningLab, tmp_path: Path) -> None:
@@ -73,27 +96,16 @@ def test_a_slow_node_a_lossy_pair_and_a_slow_leaf_are_found_at_once(lab8: Runnin
     lab8.command("slow", "alpha/n08", "--rate", "25mbit")
     lab8.command("lossy", "alpha/n01", "n05", "--loss", "4%")
     lab8.command("slow", "alpha/leaf2", "--rate", "20mbit")
+    healthy = dict.fromkeys(("n01", "n02", "n05", "n06", "n07"), "pass")
+    behind = {"n03": "inconclusive", "n04": "inconclusive"}
     try:
-        found = accept(desk, "--apply", expect=None)
+        found = exactly(desk, healthy | behind | {"n08": "failed", LINK: "failed", "leaf2": "failed"})
     finally:
         lab8.command("mend", "alpha")
-    said = found["verdicts"]
-    at_fault = {name for name, verdict in said.items() if verdict in {"failed", "degraded"}}
-    assert at_fault <= {"n08", LINK, "leaf2"}, reasons_of(found)
-    assert (said["n03"], said["n04"]) == ("inconclusive", "inconclusive"), "behind leaf2"
-    assert len(found["runs"]) > 1, "nobody is told after one run"
     kept = json.loads(desk.hpcq("ledger", "--node", "alpha-n05", "--json").stdout)
     links = [(row["kind"], row["name"], row["nodes"]) for row in kept if row["kind"] == "link"]
-    if LINK in at_fault:
-        assert links == [("link", f"alpha-{LINK}", ["alpha-n01", "alpha-n05"])]
-    else:
-        assert links == []
-        assert_said_to_be_unseen(found, "n01", "n05")
-    assert "n08" in at_fault or said["n08"] == "inconclusive"
-    drained = [line["command"].split(" state=drain")[0] for line in found["commands"] if "state=drain" in line["command"]]
-    good = "neither the leaf's nodes nor an end of the link"
-    assert drained == ["scontrol update nodename=alpha-n08"] * (said["n08"] == "failed"), good
-    assert [line["by_apply"] for line in found["commands"]] == [True] * len(drained)
+    assert links == [("link", f"alpha-{LINK}", ["alpha-n01", "alpha-n05"])]
+    assert [line["by_apply"] for line in found["commands"]] == [True], "the drain of n08"
     refused = [one["command"] for one in found["refused"]]
     assert refused == [line["command"] for line in found["commands"]], "draining is for those who may: labuser may not"
     assert found["applied"] == []
@@ -103,14 +115,6 @@ def test_a_slow_node_a_lossy_pair_and_a_slow_leaf_are_found_at_once(lab8: Runnin
 def reasons_of(found: dict[str, Any]) -> dict[str, str]:
     judged = [*found["clusters"], *found["nodes"], *found["links"], *found["groups"]]
     return {one["name"].removeprefix("alpha-"): f"{one['verdict']}: {one['reason']}" for one in judged}
-
-
-def assert_said_to_be_unseen(found: dict[str, Any], one: str, other: str) -> None:
-    """Of a link at fault that was out of sight, both ends say that too little was seen: of themselves or of their pair."""
-    reasons = reasons_of(found)
-    for end, partner in ((one, other), (other, one)):
-        unseen = reasons[end].partition("not enough seen with ")[2]
-        assert reasons[end].startswith("inconclusive") or f"alpha-{partner}" in unseen, reasons
 
 
 def test_a_gate_against_peers_fails_a_slowed_node(lab8: RunningLab, tmp_path: Path) -> None:
@@ -247,7 +251,8 @@ def test_a_maintenance_from_end_to_end(lab8: RunningLab, tmp_path: Path) -> None
     assert "nic.eth0.mtu_bytes 1500 > 1400" in after["changed"]["alpha-n02"]
     assert "maintenance" in after["reasons"]["alpha-n02"]
     [drain] = [one["command"] for one in after["commands"] if "state=drain" in one["command"]]
-    assert drain.startswith("scontrol update nodename=alpha-n02 state=drain reason='hpcq accept: slow with")
+    assert drain.startswith("scontrol update nodename=alpha-n02 state=drain reason='hpcq accept: alpha-n02 has an MTU of 1400")
+    assert "bad with" in drain
     assert after["applied"] == [drain]
     wait_for_states(desk, n02="drained")
     assert watcher.tick(4)["verdicts"] == {"n04": "not_covered"}, "a failed node waits for its repair"

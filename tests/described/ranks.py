@@ -1,6 +1,7 @@
 """A foreign program for tests that a launcher starts, as one rank or alone: behaves, or does not, as it is told.
 
 ranks.py launch N COMMAND…    a launcher: N processes with a rank each, as process managers start them
+ranks.py remote HOSTFILE COMMAND…  the same, each on its own line's node, through the remote shell that MPI libraries take
 ranks.py rank MODE            rank 0 prints a table
 ranks.py alone MODE           one node: prints a rate
 """
@@ -8,9 +9,11 @@ ranks.py alone MODE           one node: prints a rate
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 TABLE = "# Size  Time (us)\n1  2.5\n2  3\n4  4.25\n"
 
@@ -20,6 +23,17 @@ def launch(count: str, *command: str) -> int:
     began = [
         subprocess.Popen(command, env={**os.environ, "PMI_RANK": str(rank), "PMI_SIZE": count}) for rank in range(int(count))
     ]
+    return max(one.wait() for one in began)
+
+
+def remote(host_file: str, *command: str) -> int:
+    """As mpirun over a remote shell: it starts rank 0 itself, and hands on the folder and what names a rank."""
+    lines = Path(host_file).read_text("utf-8").splitlines()
+    hosts = [line.split()[0].partition(":")[0] for line in lines if line.strip()]
+    began = [subprocess.Popen(command, env={**os.environ, "PMI_RANK": "0", "PMI_SIZE": str(len(hosts)), "HPCQ_NODE": hosts[0]})]
+    for number, host in enumerate(hosts[1:], 1):
+        words = ["cd", str(Path.cwd()), "&&", f"PMI_RANK={number}", f"PMI_SIZE={len(hosts)}", shlex.join(command)]
+        began.append(subprocess.Popen([os.environ["HYDRA_LAUNCHER_EXEC"], host, " ".join(words)]))
     return max(one.wait() for one in began)
 
 
@@ -40,8 +54,8 @@ def rank(mode: str) -> int:
 
 def main() -> int:
     role, *words = sys.argv[1:]
-    if role == "launch":
-        return launch(*words)
+    if role in {"launch", "remote"}:
+        return (launch if role == "launch" else remote)(*words)
     if role == "--version":
         print(f"ranks 3.1 {'as a rank' if 'PMI_RANK' in os.environ else 'alone'}")
         return 0

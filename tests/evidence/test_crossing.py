@@ -129,3 +129,51 @@ def test_a_reply_of_another_size_has_to_cross(seen_back: float, found: CrossedIn
     facts = {"nic": {"eth0.driver": "mlx5_core"}}
     asked = {"message_bytes": 100, "reply_bytes": 1200}
     assert crossing(read_case(JudgedResult(line, asked, facts, facts))).answer is found
+
+
+def over_mpi(kernel: str, sent: tuple[float, float], asked: dict[str, Any], metrics: dict[str, float], more: float = 0) -> Any:
+    """What is said where each end sent so many bytes over eth0, and received what the other sent. more: over eth1."""
+
+    def end(out: float, back: float) -> dict[str, Any]:
+        moved = {"eth0": {"tx": round(out), "rx": round(back)}, "eth1": {"tx": round(more), "rx": round(more)}}
+        counters = {
+            f"net_dev.{name}.{way}_{what}": moved[name][way]
+            for name in moved
+            for way in ("tx", "rx")
+            for what in ("bytes", "packets")
+        }
+        empty: dict[str, Any] = {"gauges": {}, "unavailable": {}}
+        return {"interface": "eth0", "interval_ns": 10**10, "interface_bytes": moved["eth0"], "counters": counters, **empty}
+
+    line = {"kernel": kernel, "metrics": metrics, "evidence": {"client": end(*sent), "server": end(*reversed(sent))}}
+    facts = {"nic": {"eth0.driver": "mlx5_core"}}
+    return crossing(read_case(JudgedResult(line, {"message_bytes": 1000, **asked}, facts, facts))).answer
+
+
+THOUSAND = {"operation_count": 1000.0}
+
+
+@pytest.mark.parametrize(
+    ("kernel", "asked", "metrics", "sent"),
+    [
+        ("mpi_pingping", {}, THOUSAND, (1e6, 1e6)),
+        ("mpi_stream", {"direction": "client_to_server", "window_count": 64}, THOUSAND, (64e6, 1e3)),
+        ("mpi_stream", {"direction": "server_to_client", "window_count": 64}, THOUSAND, (1e3, 64e6)),
+        ("mpi_one_sided", {"operation": "put"}, THOUSAND, (1e6, 1e3)),
+        ("mpi_one_sided", {"operation": "get"}, THOUSAND, (1e3, 1e6)),
+        ("mpi_collective", {"operation": "bcast"}, THOUSAND | {"rank_count": 2}, (1e6, 1e3)),
+        ("mpi_collective", {"operation": "incast"}, THOUSAND | {"rank_count": 2}, (1e3, 1e6)),
+        ("mpi_collective", {"operation": "ialltoall"}, THOUSAND | {"rank_count": 5}, (4e6, 4e6)),
+        ("mpi_collective", {"operation": "iallreduce"}, THOUSAND | {"rank_count": 5}, (1e6, 1e6)),
+    ],
+)
+def test_every_mpi_kernel_proves_what_it_sent(
+    kernel: str, asked: dict[str, Any], metrics: dict[str, float], sent: tuple[float, float]
+) -> None:
+    assert over_mpi(kernel, sent, asked, metrics) is YES
+    assert over_mpi(kernel, (1e4, 1e4), asked, metrics, more=1e8) is NO  # it went over another interface
+    assert over_mpi(kernel, (1e4, 1e4), asked, metrics) is UNKNOWN  # a fabric may have no counters
+
+
+def test_a_barrier_proves_nothing() -> None:
+    assert over_mpi("mpi_collective", (1e6, 1e6), {"operation": "barrier"}, THOUSAND | {"rank_count": 2}) is UNKNOWN

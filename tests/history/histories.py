@@ -37,6 +37,8 @@ class Night(RunBuilder):
     noise: float = 0.01
     failing: Sequence[str] = ()
     """Nodes whose every test is invalid that night."""
+    failing_repetitions: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """By node, the repetitions that are invalid that night."""
     bare: bool = False
     """Without evidence."""
     not_run: Sequence[tuple[str, str]] = ()
@@ -58,7 +60,8 @@ class Night(RunBuilder):
         made["build_id"] = self.source_build_id
         made["warnings"], made["histogram"] = [], None
         made["evidence"] = None if self.bare else made["evidence"]
-        if {client, server} & set(self.failing):
+        lost = {node for node, numbers in self.failing_repetitions.items() if step[1] in numbers}
+        if {client, server} & (set(self.failing) | lost):
             made |= {"valid": False, "invalid_reason": "fewer than two datagrams arrived of 5096 sent", "metrics": {}}
             made["exit_code"] = 1
         return made

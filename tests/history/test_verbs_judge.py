@@ -182,6 +182,15 @@ def test_all_names_what_is_open(say: Any, scenes: dict[str, History], capsys: py
     assert "nothing to compare: tcp_stream 64 KiB n1 > n2" in capsys.readouterr().out
 
 
+def test_blame_alone_judges_the_latest_run(scenes: dict[str, History], capsys: pytest.CaptureFixture[str]) -> None:
+    said = []
+    for words in ([], ["--run", "latest"], ["--run", "nightly-20261117"]):
+        code = run(["blame", *words, "--json", "--db", str(scenes["missing"].database)])
+        said.append((code, capsys.readouterr().out))
+    assert said[0] == said[1]
+    assert said[0] != said[2], "a pair of the latest run never ran"
+
+
 def test_blame_clears_nobody_by_jobs_that_never_ran() -> None:
     assert verdicts_of({}, RunTables("alpha", planned_count=3, ran_count=1)) == [Verdict.NOT_COVERED] * 2
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,15 @@ def test_every_mutant_applies_and_its_tests_exist(area: str) -> None:
 
 def test_the_page_of_promises_is_in_step() -> None:
     assert mutants.PAGE.read_text() == mutants.page(mutants.read_mutants()), "make docs"
+
+
+def test_each_case_of_the_verdicts_names_promises_that_there_are() -> None:
+    _, _, cases = (mutants.PAGE.parent / "verdicts.md").read_text().partition("## Every case and its promise")
+    rows = [line for line in cases.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) > 20
+    named = [re.findall(r"“(.*?)”", row) for row in rows]
+    assert all(named), "a case without a promise"
+    assert {one for several in named for one in several} <= {one.promise for one in mutants.read_mutants()}
 
 
 def test_no_promise_stands_there_twice() -> None:

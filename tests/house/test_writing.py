@@ -123,6 +123,18 @@ def test_pages_name_files_that_exist() -> None:
     assert missing == []
 
 
+def test_rows_of_a_table_stand_on_lines_of_their_own() -> None:
+    """Wrapped as prose once, a table is one paragraph for ever."""
+    joined = re.compile(r"\S.*\|---\|")
+    flowed = [
+        f"{page.relative_to(REPOSITORY)}:{number}"
+        for page in PAGES
+        for number, line in enumerate(page.read_text("utf-8").splitlines(), 1)
+        if not line.lstrip().startswith("|---") and joined.search(line)
+    ]
+    assert flowed == []
+
+
 def test_no_conflict_of_a_merge_is_left() -> None:
     marks = ("<" * 7 + " ", ">" * 7 + " ")
     assert [page.name for page in PAGES if any(line.startswith(marks) for line in page.read_text("utf-8").splitlines())] == []

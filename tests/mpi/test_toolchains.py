@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -123,3 +124,27 @@ def test_a_run_without_toolchains_has_no_such_table(tmp_path: Path, capsys: pyte
     load(tmp_path / "r.db", builder)
     assert hpcq(["results", "--db", str(tmp_path / "r.db"), "--toolchains"]) == 4
     assert "no test of this run was measured with two toolchains" in capsys.readouterr().err
+
+
+def test_the_campaigns_first_toolchain_is_what_others_are_compared_with(tmp_path: Path) -> None:
+    """Jobs run their tests in drawn order: what came first into the database is another one in every row."""
+    from hpcq.run_folder.paths import write_json
+    from hpcq.store.database import reading
+    from hpcq.store.read.toolchains import toolchain_rows
+    from tests.store.run_folders import RunBuilder, load
+
+    size = {"message_bytes": 64}
+    builder = RunBuilder(tmp_path / "runs", tests=[("mpi_pingpong", size), ("mpi_pingpong", size)])
+    plan = json.loads(builder.folder.plan("alpha").read_text())
+    for test, name in zip(plan["tests"], ("of the campaign's first", "another"), strict=True):
+        test["toolchain"] = name
+    write_json(builder.folder.plan("alpha"), plan)
+    build = builder.build_json()
+    each = {one["toolchain"]: {**build, "toolchains": {}} for one in plan["tests"]}
+    write_json(builder.folder.build("alpha"), {**build, "toolchains": each})
+    builder.attempt("j00001", steps=[(2, 1)])  # its first test is lost
+    builder.attempt("j00002", steps=[(1, 1), (2, 1)])
+    load(tmp_path / "r.db", builder)
+    with reading(tmp_path / "r.db") as database:
+        rows = toolchain_rows(database, builder.run_id)
+    assert {tuple(level.toolchain for level in one.levels) for one in rows} == {("of the campaign's first", "another")}

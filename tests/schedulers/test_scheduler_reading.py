@@ -150,3 +150,12 @@ def test_nobody_else_is_on_the_nodes_or_it_is_refused() -> None:
         refusals = read_job_limits(answer, partition=None, account=None, qos=None, reservation=None).refusals
         assert bool(refusals) is shared, word
         assert not shared or "OverSubscribe=FORCE:4: jobs of others run on the same nodes" in refusals[0]
+
+
+@pytest.mark.parametrize(("said", "shown"), [("Mon Nov 23 02:11:05 2026", True), ("UNKNOWN", False)])
+def test_a_pbs_that_estimates_a_start_is_quoted(said: str, shown: bool) -> None:
+    attributes = {"job_state": "Q", "comment": "Not Running: Queue not started.", "estimated.start_time": said}
+    report = read_job(Record("Job Id", "1.simhead", attributes))
+    quoted = f"; PBS expects it to start {said}" if shown else ""
+    assert report.reason == f"Not Running: Queue not started.{quoted}"
+    assert read_job(Record("Job Id", "1.simhead", {**attributes, "comment": ""})).reason == quoted.removeprefix("; ")

@@ -199,17 +199,47 @@ def test_a_writer_brings_an_older_database_forward_and_readers_refuse_it_until_t
     loaded.close()
     following = SCHEMA_VERSION + 1
     monkeypatch.setattr("hpcq.store.database.SCHEMA_VERSION", following)
-    monkeypatch.setattr("hpcq.store.database.MIGRATIONS", ((following, "ALTER TABLE node ADD COLUMN rack TEXT;"),))
+    monkeypatch.setattr("hpcq.store.database.MIGRATIONS", ((following, "CREATE TABLE later (rack TEXT);"),))
     with pytest.raises(StoreError, match=f"has version {SCHEMA_VERSION}, this hpcq reads {following}"), reading(path):
         pass
     with writing(path) as connection:
         assert connection.execute("SELECT count(*) FROM v_results").fetchone()[0] == 12
-        assert connection.execute("SELECT DISTINCT rack FROM node").fetchone()[0] is None
+        assert connection.execute("SELECT count(*) FROM later").fetchone()[0] == 0
     with reading(path) as connection:
         assert connection.execute("PRAGMA user_version").fetchone()[0] == following
     monkeypatch.undo()
     with pytest.raises(StoreError, match=f"newer hpcq \\(version {following}, this one knows {SCHEMA_VERSION}"), writing(path):
         pass
+
+
+def test_a_database_of_an_earlier_state_of_the_schema_says_so(path: Path) -> None:
+    """Before the first release, evidence_end held two ends; rows of rank 2 would fail with SQLite's words."""
+    earlier = SCHEMA.replace("CHECK (end_index >= 0)", "CHECK (end_index IN (0, 1))")
+    assert earlier != SCHEMA
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(earlier)
+    before = path.read_bytes()
+    for opened in (reading, writing):
+        with (
+            pytest.raises(StoreError, match="its table evidence_end is another one than this hpcq writes") as caught,
+            opened(path),
+        ):
+            pass
+        assert "hpcq load RUN --db NEW" in str(caught.value.hint)
+    assert path.read_bytes() == before
+
+
+def test_views_of_an_earlier_state_are_made_anew_by_the_next_writer(loaded: sqlite3.Connection, path: Path) -> None:
+    loaded.close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript("DROP VIEW v_ends; CREATE VIEW v_ends AS SELECT 1 AS never; CREATE TABLE of_others (x);")
+    with pytest.raises(StoreError, match="its view v_ends is another one"), reading(path):
+        pass
+    with writing(path) as connection:
+        assert connection.execute("SELECT node FROM v_ends").fetchone() is not None
+    with reading(path) as connection:
+        assert connection.execute("SELECT count(*) FROM v_results").fetchone()[0] == 12
+        assert connection.execute("SELECT count(*) FROM of_others").fetchone()[0] == 0
 
 
 def test_statements_keep_triggers_and_comments_whole() -> None:

@@ -151,11 +151,12 @@ def plan(campaign: str, cluster_folders: Sequence[Path], as_json: bool) -> int:
     from hpcq.runner.preview import preview
 
     found = preview(find_campaign(campaign), cluster_folders)
-    if as_json and found.plans:
-        print_json([json.loads(made.to_json()) for made in found.plans])
-    elif found.plans:
-        from hpcq.cli.run.planned import print_plan
+    from hpcq.cli.run.planned import print_plan, started
 
+    if as_json and found.plans:
+        said = [[{"what": what, "command": words} for what, words in started(made)] for made in found.plans]
+        print_json([{**json.loads(made.to_json()), "starts": starts} for made, starts in zip(found.plans, said, strict=True)])
+    elif found.plans:
         for made in found.plans:
             print_plan(made)
     if found.failures:

@@ -49,21 +49,27 @@ def print_plan(plan: Plan) -> None:
     click.echo("\n".join(lines))
 
 
-def _commands(plan: Plan) -> list[str]:
-    """Print the command lines of foreign programs: somebody who runs a campaign sees what it would start."""
-    lines = []
+def started(plan: Plan) -> list[tuple[str, tuple[str, ...]]]:
+    """All that foreign programs would start or load, each once: who runs a campaign of somebody else sees it before."""
+    found: list[tuple[str, tuple[str, ...]]] = []
     for test in running(plan.tests):
         described = kernel(test.kernel).described
         if described is None:
             continue
         role = {Shape.CLIENT_SERVER: "client", Shape.ONE_NODE: "node"}.get(described.shape, "rank")
-        named = [("server", described.server.command)] if described.server else []
-        for name, template in [*named, (role, described.command)]:
-            words = map(_word, command(described, template, test.parameters))
-            lines.append(f"  starts   {name}: {' '.join(words)}")
-    unique = list(dict.fromkeys(lines))
-    more = [f"  starts   and {len(unique) - _SHOWN} more commands: hpcq plan --json has all"] if len(unique) > _SHOWN else []
-    return unique[:_SHOWN] + more
+        found += [("modules", described.modules)] if described.modules else []
+        named = [("version", described.version)] if described.version else []
+        named += [("server", described.server.command)] if described.server else []
+        found += [
+            (name, command(described, template, test.parameters)) for name, template in [*named, (role, described.command)]
+        ]
+    return list(dict.fromkeys(found))
+
+
+def _commands(plan: Plan) -> list[str]:
+    lines = [f"  starts   {name}: {' '.join(map(_word, words))}" for name, words in started(plan)]
+    more = [f"  starts   and {len(lines) - _SHOWN} more commands: hpcq plan --json has all"] if len(lines) > _SHOWN else []
+    return lines[:_SHOWN] + more
 
 
 def _word(word: str) -> str:

@@ -122,7 +122,10 @@ def _waiting_words(record: Record) -> str:
         words = f"held ({held}): {words}" if words else f"held ({held})"
     elif record.get("job_state") == "W":
         words = words or "waits for its time, or for files"
-    return words
+    expected = record.get("estimated.start_time")
+    if expected in {"", "UNKNOWN"}:  # PBS estimates for the first jobs of the queue only
+        return words
+    return f"{words}; PBS expects it to start {expected}".removeprefix("; ")
 
 
 def _end(record: Record) -> tuple[JobState, str, int | None]:

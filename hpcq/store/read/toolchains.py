@@ -29,10 +29,10 @@ _COVERAGE = 0.95
 
 _VALUES = """
 SELECT v.cluster, v.kernel, v.message_bytes, v.parameters, v.toolchain, v.job, m.metric, m.value, m.unit
-FROM v_results v JOIN v_metrics m ON m.result_id = v.result_id
+FROM v_results v JOIN v_metrics m ON m.result_id = v.result_id JOIN result r ON r.result_id = v.result_id
 WHERE v.run = ? AND v.outcome = 'measured' AND (m.metric LIKE '%\\_p50\\_ns' ESCAPE '\\' OR m.metric = 'throughput_bps')
     AND m.metric NOT LIKE '%rank%'
-ORDER BY v.result_id
+ORDER BY r.test_no, v.result_id
 """
 
 

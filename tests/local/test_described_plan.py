@@ -1,0 +1,58 @@
+"""A campaign of somebody else: `hpcq plan` shows all that its programs would start, and runs none of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.local.local_desk import LocalDesk
+
+pytestmark = pytest.mark.fast
+
+WORDS = [f"word {number}; touch TOUCHED" for number in range(14)]
+DESCRIPTION = """
+name: of_others
+summary: A program of somebody else.
+shape: client and server
+program: /bin/echo
+modules: [tools/1.2]
+version: "{{{{ program }}}} $(touch TOUCHED)"
+options:
+  word: {{type: choice, default: "{first}", choices: {words}, help: one argument}}
+  device: {{type: name, default: first, help: a device}}
+server: {{command: "/bin/sleep 1", ends: true}}
+command: "{{{{ program }}}} {{{{ device }}}} {{{{ word }}}}"
+limit_s: 20
+metrics:
+  rate_bps: {{better: higher, regex: '(\\d+)', help: no rate}}
+"""
+
+
+def desk_with(folder: Path, test: str) -> LocalDesk:
+    desk = LocalDesk.at(folder)
+    (desk.folder / "kernels").mkdir()
+    (desk.folder / "kernels" / "of_others.yaml").write_text(DESCRIPTION.format(first=WORDS[0], words=json.dumps(WORDS)))
+    desk.campaign(test)
+    return desk
+
+
+def test_plan_shows_modules_version_and_every_command_and_starts_none(tmp_path: Path) -> None:
+    desk = desk_with(tmp_path, f"{{kernel: of_others, matrix: {{word: {json.dumps(WORDS)}}}}}")
+    said = desk.hpcq("plan", "try.yaml").stdout
+    listed = ["modules: tools/1.2", "version: /bin/echo '$(touch' 'TOUCHED)'", "server: /bin/sleep 1"]
+    listed += ["client: /bin/echo first 'word 0; touch TOUCHED'"]
+    assert "".join(f"  starts   {one}\n" for one in listed) in said
+    assert "  starts   and 5 more commands: hpcq plan --json has all\n" in said
+    [plan] = json.loads(desk.hpcq("plan", "try.yaml", "--json").stdout)
+    clients = [one["command"] for one in plan["starts"] if one["what"] == "client"]
+    assert clients == [["/bin/echo", "first", word] for word in WORDS]
+    assert {one["what"] for one in plan["starts"]} == {"modules", "version", "server", "client"}
+    assert not list(tmp_path.rglob("TOUCHED*"))
+
+
+def test_a_name_cannot_be_an_option_of_the_program(tmp_path: Path) -> None:
+    desk = desk_with(tmp_path, "{kernel: of_others, parameters: {device: -rf}}")
+    done = desk.hpcq("plan", "try.yaml", expect=2)
+    assert "device: '-rf': allowed is a name of a-z, 0-9, _ and - (not first), 15 at most" in done.stderr
