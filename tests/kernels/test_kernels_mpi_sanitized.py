@@ -69,6 +69,7 @@ def test_a_measurement(checked: Path, tmp_path: Path) -> None:
         ("mpi_collective", {"operation": "alltoallv"}),
         ("mpi_collective", {"operation": "ireduce_scatter"}),
         ("mpi_collective", {"operation": "incast"}),
+        ("mpi_collective", {"operation": "allreduce", "start": "window", "transport": "tcp"}),
     ],
 )
 def test_every_kernel(checked: Path, kernel: str, options: dict[str, Any]) -> None:
