@@ -77,7 +77,7 @@ docs: setup ## Write the generated parts of docs/ and the index of descriptions,
 	$(BIN)/python -m tools.mutants --page
 
 bench: setup ## Measure against the public tools; writes bench/results/
-	@code=0; for one in $(filter-out bench/harness.py bench/pictures.py,$(wildcard bench/*.py)); do \
+	@code=0; for one in $(filter-out bench/harness.py,$(wildcard bench/*.py)); do \
 		echo "== $$one"; $(BIN)/python $$one || code=1; done; exit $$code
 
 bench-kernels: setup ## The socket kernels against iperf3, nuttcp, sockperf, qperf, NetPIPE and a bare loop (CELL=..., IDLE=free|held)

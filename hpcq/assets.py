@@ -8,11 +8,13 @@ Hides the one difference between a checkout and an installed wheel:
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parent
 
 
+@cache
 def _root() -> Path:
     packaged = _PACKAGE / "data"
     return packaged if packaged.is_dir() else _PACKAGE.parent

@@ -12,6 +12,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 _NUMBER = re.compile(r"^\s*([+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*([A-Za-z/µ%]*)\s*$")
 
@@ -48,6 +49,7 @@ _TABLES: dict[str, Mapping[str, float]] = {
 SUFFIXES = ("_bytes", "_ratio", "_count", "_index", "_bps", "_pps", "_utc", "_ns", "_us", "_ms", "_no", "_s")
 
 
+@cache
 def unit_of(name: str) -> str | None:
     """The unit that a name has as its suffix, or None: `message_bytes` -> `bytes`."""
     for suffix in SUFFIXES:

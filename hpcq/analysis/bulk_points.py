@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hpcq.store.database import Connection
-from hpcq.store.history import COUNTS, Metric, SeriesRow, within
+from hpcq.store.history import COUNTS, Metric, within
 from hpcq.store.time_windows import Window
 
 Floats = NDArray[np.float64]
@@ -37,9 +38,18 @@ class SeriesPoints:
     after: NDArray[np.bool_]
 
 
+class OfKernel(Protocol):
+    """A series, and the kernel that says which metric is meant."""
+
+    @property
+    def series_id(self) -> int: ...
+    @property
+    def kernel(self) -> str: ...
+
+
 def tracks(
     database: Connection,
-    rows: Sequence[SeriesRow],
+    rows: Sequence[OfKernel],
     metrics: Mapping[str, Metric],
     window: Window,
     *,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import Any
 
 from hpcq import units
@@ -68,5 +68,5 @@ def as_mapping(row: object) -> Mapping[str, Any]:
     if isinstance(row, Mapping):
         return row
     if is_dataclass(row) and not isinstance(row, type):
-        return asdict(row)
+        return {name: getattr(row, name) for name in row.__dataclass_fields__}  # asdict would copy each value
     raise TypeError(f"{type(row).__name__} is neither a dataclass nor a mapping")

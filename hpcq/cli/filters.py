@@ -39,7 +39,7 @@ def filter_options(function: _Function) -> _Function:
         click.option("--server", help="Only pairs with this node as server."),
         click.option("--node", help="Only pairs with this node at either end."),
         click.option("--group", help="Only pairs with a node of this leaf, rack or other group."),
-        click.option("--network", help="Only over this network: its interface, like ib0."),
+        click.option("--network", help="Only over this network: its name in the cluster's file, or its interface, like ib0."),
         click.option("--where", multiple=True, metavar="NAME=VALUE", help="Only with this parameter: message_bytes=64KiB."),
         click.option(
             "--fact", multiple=True, metavar="NAME=VALUE", help="Only results of nodes that had this fact at that time."

@@ -65,6 +65,7 @@ def make_plan(
         campaign=campaign.name,
         cluster=cluster.name,
         interface=cluster.interface,
+        networks=dict(cluster.networks),
         seed=seed,
         candidates=tuple(candidates),
         excluded=tuple(excluded),

@@ -114,6 +114,8 @@ class Plan:
     notes: tuple[str, ...] = ()
     #: So many of the last `pairs` are sets of nodes: the first node, and a list of the others.
     node_set_count: int = 0
+    #: Interfaces of the cluster's networks, by the names that its file gives them.
+    networks: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def sets_begin(self) -> int:

@@ -2,13 +2,14 @@
 
 Rows are clients, columns are servers. If the plan has only one direction, each pair is one cell above the diagonal. A
 bad node shows as a cross, a bad pair as one cell. Colours are relative to the median of the table's cells and end at
-20 %. Grey cells were not planned; hatched cells were planned and not measured.
+20 %. Grey cells were not planned; hatched cells were planned and not measured. With too many nodes for a page, rows and
+columns are groups of nodes (leaf switches, racks; else neighbours by name), and a cell is the median of its pairs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from hpcq import nodelist, units
 from hpcq.reports.words import kernel_title, metric_title
@@ -18,10 +19,12 @@ from hpcq.store.query import Summary, median, size_text
 _CLIP_RATIO = 0.20
 #: Up to this many nodes, the cells show their numbers.
 _NUMBERS_MAX = 12
-#: With more nodes than this, a matrix on a page does not help; the tables have the values.
+#: With more nodes than this, rows and columns are groups of nodes.
 NODES_MAX = 128
 #: What a sign of a node's name takes, at 12 px.
 _SIGN_PX = 7
+#: So many groups at most, where no group of the nodes is known.
+_BLOCKS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +58,14 @@ class Matrix:
         return max(map(len, self.nodes)) * _SIGN_PX <= self.cell_px
 
 
-def make_matrices(summaries: Sequence[Summary], planned: Collection[tuple[str, str, str]]) -> list[Matrix]:
+def make_matrices(
+    summaries: Sequence[Summary],
+    planned: Collection[tuple[str, str, str]],
+    groups_of: Mapping[tuple[str, str], Sequence[str]] | None = None,
+) -> list[Matrix]:
     """One matrix per cluster and kernel: throughput at its largest size, latency at its smallest.
 
-    planned: (cluster, client, server) of every planned pair.
+    planned: (cluster, client, server) of every planned pair. groups_of: the groups of nodes, by cluster and name.
     """
     groups: dict[tuple[str, str], list[Summary]] = {}
     for one in summaries:
@@ -73,21 +80,79 @@ def make_matrices(summaries: Sequence[Summary], planned: Collection[tuple[str, s
         here = [one for one in here if one.variant == variant]
         pairs = {(client, server) for at, client, server in planned if at == cluster and not nodelist.names_several(server)}
         nodes = sorted({node for pair in pairs for node in pair}, key=natural)
-        if 2 < len(nodes) <= NODES_MAX:
+        if len(nodes) > 2:
             words = [
                 kernel_title(kernel),
                 *([size_text(message_bytes)] if message_bytes is not None else []),
                 *([variant] if variant else []),
             ]
-            made.append(_matrix(f"{cluster}: {', '.join(words)}", here, nodes, pairs))
+            title = f"{cluster}: {', '.join(words)}"
+            if len(nodes) <= NODES_MAX:
+                made.append(_matrix(title, here, nodes, pairs))
+            else:
+                known = {node: (groups_of or {}).get((cluster, node), ()) for node in nodes}
+                made.append(_of_groups(title, here, pairs, _grouped(nodes, known)))
     return made
 
 
-def _matrix(title: str, here: Sequence[Summary], nodes: Sequence[str], planned: Collection[tuple[str, str]]) -> Matrix:
+def _grouped(nodes: Sequence[str], known: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """The group of each node: of the first kind that all have and that is not one for all; else neighbours by name."""
+    for kind in dict.fromkeys(name.partition(" ")[0] for names in known.values() for name in names):
+        found = {node: name for node in nodes for name in known[node] if name.startswith(f"{kind} ")}
+        if len(found) == len(nodes) and 2 < len(set(found.values())) <= NODES_MAX:
+            return found
+    size = -(-len(nodes) // _BLOCKS)
+    blocks = [nodes[first : first + size] for first in range(0, len(nodes), size)]
+    return {node: f"{block[0]} to {block[-1]}" if len(block) > 1 else node for block in blocks for node in block}
+
+
+def _of_groups(
+    title: str, here: Sequence[Summary], planned: Collection[tuple[str, str]], group_of: Mapping[str, str]
+) -> Matrix:
+    """A cell is the median of the pairs between two groups; what is under the mouse names the worst of them."""
+    cells: dict[tuple[str, str], list[Summary]] = {}
+    for one in here:
+        cells.setdefault((group_of[one.client], group_of[one.server]), []).append(one)
+    worst = min if here[0].better == "higher" else max
+    summaries, said = [], {}
+    for (client, server), pairs in cells.items():
+        furthest = worst(pairs, key=lambda one: one.median)
+        value = median([one.median for one in pairs])
+        summaries.append(replace(pairs[0], client=client, server=server, median=value, n=len(pairs)))
+        shown = units.human(furthest.median, furthest.unit)
+        count = units.count_of(len(pairs), "pair")
+        said[client, server] = f"{count}, the worst {furthest.client} to {furthest.server} with {shown}"
+    names = sorted(set(group_of.values()), key=natural)
+    wanted = {(group_of[client], group_of[server]) for client, server in planned}
+    made = _matrix(f"{title}, by {_kind(names)}", summaries, names, wanted, one_way=False)
+    told = tuple(
+        replace(cell, text=f"{cell.text.partition(', n = ')[0]}; {said[pair]})")
+        if (pair := (names[cell.y], names[cell.x])) in said
+        else cell
+        for cell in made.cells
+    )
+    return replace(made, cells=told)
+
+
+def _kind(names: Sequence[str]) -> str:
+    """What the groups are: `leaf`; of neighbours by name, `blocks of nodes`."""
+    kinds = {name.partition(" ")[0] for name in names}
+    return kinds.pop() if len(kinds) == 1 else "blocks of nodes"
+
+
+def _matrix(
+    title: str,
+    here: Sequence[Summary],
+    nodes: Sequence[str],
+    planned: Collection[tuple[str, str]],
+    *,
+    one_way: bool | None = None,
+) -> Matrix:
     reference = median([one.median for one in here])
     values = {(one.client, one.server): one for one in here}
     numbered = len(nodes) <= _NUMBERS_MAX
-    one_way = not any((server, client) in planned for client, server in planned)
+    if one_way is None:
+        one_way = not any((server, client) in planned for client, server in planned)
     cells = []
     for y, first in enumerate(nodes):
         for x, second in enumerate(nodes):

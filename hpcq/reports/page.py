@@ -16,16 +16,18 @@ from hpcq.analysis.gates import judge_run
 from hpcq.errors import UserError
 from hpcq.reports.matrix import make_matrices
 from hpcq.reports.peers import DIFFERS_RATIO, compared
-from hpcq.reports.plots import make_plots
+from hpcq.reports.plots import ALSO_PLOTTED, make_plots
 from hpcq.reports.run_verdict import run_verdict
 from hpcq.reports.words import kernel_title, metric_title
 from hpcq.run_folder.paths import write_text
 from hpcq.store import query
+from hpcq.store.counted import disturbed_count, network_texts, pairs_of_run
 from hpcq.store.database import Connection, reading
 from hpcq.store.query import AttemptRow, ResultRow, RunRow, Selection, Summary
 from hpcq.store.read import run_context
 from hpcq.store.read.evidence_queries import finding_groups
 from hpcq.store.read.lost_tries import lost_tries
+from hpcq.store.read.nodes import node_groups
 from hpcq.verdict import GateVerdict, Verdict
 
 #: Rows per table on the page. A browser should not have to load what a query can find.
@@ -81,12 +83,11 @@ def write_report(database: Path, run_id: str, path: Path) -> Path:
 def _context(database: Connection, run: str) -> dict[str, Any]:
     selection = Selection(run=run)
     runs = query.runs(database, run)
-    summaries = query.summaries(database, selection, all_metrics=True)
+    summaries = query.summaries(database, selection, also=ALSO_PLOTTED)
     main = [one for one in summaries if one.main]
-    rows = query.results(database, selection)
     attempts = query.attempts(database, run)
     apart = _apart(main)
-    planned = {(row.cluster, row.client, row.server) for row in rows}
+    planned = pairs_of_run(database, run)
     gates, judged = _gates(database, run)
     return {
         "run": run,
@@ -95,6 +96,7 @@ def _context(database: Connection, run: str) -> dict[str, Any]:
         "made_utc": _minute(units.utc_now()),
         "version": __version__,
         "clusters": runs,
+        "networks": _networks(database, summaries),
         "gates": gates,
         "verdict": run_verdict(database, run, runs, judged, gates["note"]),
         "complete": all(one.complete for one in runs),
@@ -107,20 +109,30 @@ def _context(database: Connection, run: str) -> dict[str, Any]:
         "compared": compared(database, run)[:_ROWS_MAX],
         "differs_ratio": DIFFERS_RATIO,
         "plots": make_plots(summaries),
-        "matrices": make_matrices(summaries, planned),
+        "matrices": make_matrices(summaries, planned, node_groups(database)),
         "groups": _groups(main[:_ROWS_MAX]),
         "row_count": len(main),
         "rows_max": _ROWS_MAX,
-        "missing": folded_missing(rows),
+        "missing": folded_missing(query.not_measured(database, selection)),
         "ends": _ends(attempts),
         "attempt_count": len(attempts),
         "left_out": run_context.left_out(database, run)[:_ROWS_MAX],
         "lost_tries": lost_tries(database, run),
         "warnings": run_context.warnings(database, run),
         "findings": finding_groups(database, run),
-        "disturbed_count": sum(row.disturbed for row in rows if row.outcome == "measured"),
+        "disturbed_count": disturbed_count(database, selection),
         "builds": run_context.builds(database, run),
     }
+
+
+def _networks(database: Connection, summaries: Sequence[Summary]) -> dict[str, str]:
+    """By cluster: the network that its results were measured over."""
+    named = network_texts(database)
+    found: dict[str, dict[str, None]] = {}
+    for one in summaries:
+        if one.network:
+            found.setdefault(one.cluster, {})[named.get((one.cluster, one.network), one.network)] = None
+    return {cluster: ", ".join(texts) for cluster, texts in found.items()}
 
 
 def _gates(database: Connection, run: str) -> tuple[dict[str, Any], list[GateVerdict]]:

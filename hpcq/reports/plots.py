@@ -20,13 +20,15 @@ _Number = TypeVar("_Number", int, float)
 WIDTH, HEIGHT = 520, 300
 LEFT, RIGHT, TOP, BOTTOM = 78, 14, 14, 40
 _ROW_HEIGHT = 44
+#: What a size below an axis takes: `1024 KiB`.
+_LABEL_PX = 52
 #: With more pairs than this, only those outside the band are drawn, a limited number on each side.
 _DOTS_MAX = 600
 _OUTSIDE_MAX = 10
 #: A value axis becomes logarithmic when its ends differ by more than this factor.
 _LOG_FACTOR = 12.0
 #: Plotted in addition to a kernel's main metric; the database has everything else.
-_ALSO_PLOTTED = ("throughput_bps", "round_trip_p99_ns", "lost_ratio")
+ALSO_PLOTTED = ("throughput_bps", "round_trip_p99_ns", "lost_ratio")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,7 @@ def make_plots(summaries: Sequence[Summary]) -> list[Plot]:
             groups.setdefault((one.kernel, one.metric), []).append(one)
     plots = []
     for (kernel, metric), group in groups.items():
-        if not group[0].main and metric not in _ALSO_PLOTTED:
+        if not group[0].main and metric not in ALSO_PLOTTED:
             continue
         if not any(one.median for one in group):
             continue
@@ -164,7 +166,7 @@ def _curves(what: str, metric: str, by_label: Mapping[str, Sequence[Summary]], s
         x_label="message size",
         y_label=f"{metric_title(metric)}, {group[0].better} is better" + (", logarithmic" if y_axis.log else ""),
         height=HEIGHT,
-        x_ticks=tuple(Tick(x_axis.at(places[size]), size_text(size)) for size in few(sizes)),
+        x_ticks=_apart([Tick(x_axis.at(places[size]), size_text(size)) for size in few(sizes)]),
         y_ticks=tuple(Tick(y_axis.at(value), units.human(value, unit)) for value in tick_values(y_axis)),
         curves=tuple(curves),
         rows=tuple(rows),
@@ -203,6 +205,15 @@ def _strip(kernel: str, metric: str, group: Sequence[Summary]) -> Plot:
         curves=tuple(curves),
         rows=tuple(rows),
     )
+
+
+def _apart(ticks: Sequence[Tick]) -> tuple[Tick, ...]:
+    """Those whose labels do not overlap. The last one always: it bounds the axis."""
+    kept: list[Tick] = []
+    for tick in reversed(ticks):
+        if not kept or kept[-1].at - tick.at >= _LABEL_PX:
+            kept.append(tick)
+    return tuple(reversed(kept))
 
 
 def _size_places(sizes: Sequence[int]) -> dict[int, float]:

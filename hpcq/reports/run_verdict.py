@@ -18,7 +18,9 @@ from dataclasses import dataclass, replace
 
 from hpcq import units
 from hpcq.analysis.series_outcomes import SeriesOutcome, outcomes_in
+from hpcq.reports.words import percent
 from hpcq.sorting import natural
+from hpcq.store.counted import repeated_series
 from hpcq.store.database import Connection
 from hpcq.store.query import RunRow
 from hpcq.store.time_windows import Window, run_ids
@@ -65,7 +67,7 @@ def run_verdict(
     unread: why the campaign's gates could not be judged; gates that nobody judged never let a run pass.
     """
     outcomes = outcomes_in(database, [run_ids(database)[run]])
-    history = _History(database, runs[0].created_utc, outcomes)
+    history = _History(database, runs[0], outcomes)
     changes, judged_count = _changes(database, history)
     nodes = _ledger(database, outcomes)
     reasons = [*_gone(outcomes, history), *_failed_gates(gates), *changes, *nodes, *_open_gates(gates), *_missing(runs)]
@@ -94,15 +96,18 @@ class _History:
     declared: those of them that a person called expected or false.
     """
 
-    def __init__(self, database: Connection, created_utc: str, outcomes: Sequence[SeriesOutcome]) -> None:
+    def __init__(self, database: Connection, run: RunRow, outcomes: Sequence[SeriesOutcome]) -> None:
         from hpcq.analysis.gone import gone_since
         from hpcq.analysis.recorded import known_states
         from hpcq.store.history import Filter, metrics_of, select
+        from hpcq.verdict.levels import JUDGED_POINTS_MIN
 
-        began = units.parse_utc(created_utc)
-        last_utc = max((job.started_utc for one in outcomes for job in one.jobs), default="") or created_utc
-        series_ids = {one.series_id for one in outcomes}
-        self.rows = [row for row in select(database, Filter()) if row.series_id in series_ids]
+        began = units.parse_utc(run.created_utc)
+        last_utc = max((job.started_utc for one in outcomes for job in one.jobs), default="") or run.created_utc
+        # The others have no history to compare with, and a value now: a survey has a hundred thousand of them.
+        known = repeated_series(database, run.run, JUDGED_POINTS_MIN)
+        known |= {one.series_id for one in outcomes if one.measured_count == 0}
+        self.rows = select(database, Filter(), known)
         self.metrics = metrics_of(database, None)
         self.window = Window("this run's history", _text(began - dt.timedelta(days=_LOOK_BACK_DAYS)), f"{last_utc}~")
         self.since_utc = _text(began - dt.timedelta(days=_CHANGED_DAYS))
@@ -197,7 +202,7 @@ def _changes(database: Connection, history: _History) -> tuple[list[Reason], int
     ends = Counter(f"{one.row.cluster}: {end}" for one in worse for end in {one.row.client, one.row.server})
     node, count = ends.most_common(1)[0]
     shared = f", {count} of them with {node}" if count > 1 else ""
-    change = f"{(worst.level.ratio or 1.0) - 1.0:+.0%}" if worst.level.ratio is not None else "changed"
+    change = percent((worst.level.ratio or 1.0) - 1.0) if worst.level.ratio is not None else "changed"
     words = (
         f"{_count(len(worse), 'series')} got worse and stayed so{shared}; the furthest is"
         f" {worst.row.label} {change} since {worst.at_utc[:16].replace('T', ' ')} UTC"

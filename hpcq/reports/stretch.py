@@ -14,6 +14,7 @@ from hpcq.analysis.changed import explained, searched
 from hpcq.analysis.recorded import known_states
 from hpcq.reports.page import folded_missing
 from hpcq.reports.timelines import Timeline, make_timeline
+from hpcq.reports.words import percent
 from hpcq.run_folder.paths import write_text
 from hpcq.store import query
 from hpcq.store.database import Connection, reading
@@ -180,7 +181,7 @@ def _reasons(found: _Found, counts: dict[str, int]) -> list[str]:
 
 def _block_words(block: Block) -> str:
     ratios = block.ratios
-    change = f", {ratios[len(ratios) // 2] - 1:+.0%}" if ratios else ""
+    change = f", {percent(ratios[len(ratios) // 2] - 1)}" if ratios else ""
     cause = f"; {block.causes[0]}" if block.causes else ""
     since = f" since {block.since_utc[:16].replace('T', ' ')} UTC" if block.since_utc else ""
     count = f"{len(block.members)} of {units.count_of(block.judged_count, 'series')}"
@@ -188,10 +189,11 @@ def _block_words(block: Block) -> str:
 
 
 def _pictures(database: Connection, blocks: list[Block], until_utc: str | None) -> list[Timeline]:
-    """One series of each block: the one that moved most."""
+    """One series of each block: the one that moved as its block did. The one that moved most may share another's change."""
     made = []
     for block in blocks[:_PICTURES]:
-        one = max(block.members, key=lambda member: abs((member.changed.level.ratio or 0.0) - 1.0))
+        usual = block.ratios[len(block.ratios) // 2] if block.ratios else 0.0
+        one = min(block.members, key=lambda member: abs((member.changed.level.ratio or 0.0) - usual))
         row, metric = one.changed.row, one.changed.metric
         begin = units.parse_utc(one.changed.at_utc or units.utc_now()) - dt.timedelta(days=_LOOK_BACK_DAYS)
         points = timeline(database, row.series_id, metric, Window("", begin.strftime("%Y-%m-%d"), until_utc))

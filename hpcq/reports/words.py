@@ -12,6 +12,11 @@ def kernel_title(kernel: str) -> str:
     return _words(kernel)
 
 
+def percent(change: float) -> str:
+    """A change as a share: `-10 %`."""
+    return f"{100 * change:+.0f} %"
+
+
 def metric_title(metric: str) -> str:
     """A metric's name in words, without its unit: axes and figures show that."""
     unit = units.unit_of(metric)

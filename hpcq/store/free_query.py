@@ -33,11 +33,14 @@ def answer(database: Connection, query: str) -> Answer:
 
 
 def runs(database: Connection, campaign: str | None, limit: int) -> list[dict[str, Any]]:
-    """The newest runs, one row per run and cluster."""
+    """The newest runs, one row per run and cluster. They are chosen first: v_runs counts the results of each row it makes."""
     rows = database.execute(
         "SELECT run, campaign, cluster, created_utc, planned_count, measured_count,"
         " planned_count - measured_count AS missing_count, closed_utc IS NOT NULL AS ended"
-        " FROM v_runs WHERE ?1 IS NULL OR campaign = ?1 ORDER BY created_utc DESC, cluster LIMIT ?2",
+        " FROM v_runs WHERE run_cluster_id IN (SELECT rc.run_cluster_id FROM run_cluster rc JOIN run r ON r.run_id = rc.run_id"
+        "  JOIN campaign ca ON ca.campaign_id = r.campaign_id JOIN cluster c ON c.cluster_id = rc.cluster_id"
+        "  WHERE ?1 IS NULL OR ca.name = ?1 ORDER BY r.created_utc DESC, c.name LIMIT ?2)"
+        " ORDER BY created_utc DESC, cluster",
         (campaign, limit),
     )
     return [dict(row) | {"ended": bool(row["ended"])} for row in rows]

@@ -13,7 +13,7 @@ not that many independent values. Pruning keeps the point of each job, and it st
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from hpcq.kernels import message_bytes, size_option, unknown_name
 from hpcq.sorting import natural
 from hpcq.store.database import Connection
 from hpcq.store.query import median, size_text
+from hpcq.store.series import beside, named_series
 from hpcq.store.time_windows import Window
 
 #: Results that count.
@@ -61,6 +62,8 @@ class SeriesRow:
     message_bytes: int | None
     variant: str
     parameters: dict[str, Any]
+    network_name: str | None = None
+    """What the cluster's file calls its network; None: nothing."""
 
     @property
     def label(self) -> str:
@@ -93,8 +96,11 @@ class Point:
     result_id: int
 
 
-def select(database: Connection, wanted: Filter) -> list[SeriesRow]:
-    """The series that match, by cluster, kernel, pair and size. Raises UserError for names that no series has."""
+def select(database: Connection, wanted: Filter, only: Iterable[int] | None = None) -> list[SeriesRow]:
+    """The series that match, by cluster, kernel, pair and size. Raises UserError for names that no series has.
+
+    only: none but these, by number; a site may have half a million series and a run a few thousand of them.
+    """
     options = _options(database)
     members = _members(database, wanted.group) if wanted.group else None
     for name, _ in wanted.where:
@@ -102,15 +108,12 @@ def select(database: Connection, wanted: Filter) -> list[SeriesRow]:
             known = sorted({one for of_kernel in options.values() for one in of_kernel})
             raise UserError(f"{name!r} is not a parameter of any kernel here", f"there are {', '.join(known)}")
     found = []
-    for row in database.execute(
-        "SELECT series_id, kernel, client_cluster, client, server, network, toolchain, parameters FROM v_series"
-    ):
+    names = {"kernel": wanted.kernel, "client": wanted.client, "server": wanted.server, "node": wanted.node}
+    for row in named_series(database, only, **names):
         ends = {row["client"], row["server"]}
-        if any(getattr(wanted, name) not in {None, row[name]} for name in ("kernel", "client", "server")):
+        if wanted.network not in {None, row["network"], row["network_name"]}:
             continue
-        if wanted.network not in {None, row["network"]}:
-            continue
-        if wanted.cluster not in {None, row["client_cluster"]} or (wanted.node is not None and wanted.node not in ends):
+        if wanted.cluster not in {None, row["client_cluster"]}:
             continue
         if members is not None and not any((row["client_cluster"], end) in members for end in ends):
             continue
@@ -136,7 +139,7 @@ def _told_apart(rows: list[SeriesRow]) -> list[SeriesRow]:
 def find_series(database: Connection, text: str) -> SeriesRow:
     """One series by its number, or by kernel/client/server. Raises UserError that lists the matching ones."""
     if text.isdigit():
-        fitting = [row for row in select(database, Filter()) if row.series_id == int(text)]
+        fitting = [row for row in select(database, Filter(), beside(database, int(text))) if row.series_id == int(text)]
     else:
         kernel, client, server, *more = [*text.split("/"), "", ""]
         if any(more):
@@ -240,14 +243,25 @@ def within(window: Window, facts: Sequence[tuple[str, str]] = (), table: str = "
 
 def check_names(database: Connection, wanted: Filter) -> None:
     """Raise UserError for a kernel, cluster or node that no series has; the message names the nearest."""
-    rows = database.execute("SELECT DISTINCT kernel, client_cluster, client, server, network FROM v_series").fetchall()
-    ends = {"client": ("client",), "server": ("server",), "node": ("client", "server")}
-    for what, columns in {"kernel": ("kernel",), "cluster": ("client_cluster",), "network": ("network",), **ends}.items():
+    for what, query in _NAMES_OF_SERIES.items():
         name = getattr(wanted, what)
-        if name is not None and rows and not any(name == row[column] for row in rows for column in columns):
-            known = sorted({str(row[column]) for row in rows for column in columns}, key=natural)
+        known = [] if name is None else sorted({str(row[0]) for row in database.execute(query)}, key=natural)
+        if known and name not in known:
             message, hint = unknown_name(f"{what} of any series here", name, known[:40])
             raise UserError(f"--{what}: {message}", hint)
+
+
+_CLIENTS = "EXISTS (SELECT 1 FROM series s WHERE s.client_node_id = n.node_id)"
+_SERVERS = "EXISTS (SELECT 1 FROM series s WHERE s.server_node_id = n.node_id)"
+#: Names by what they name. Each looks at an index once per node: the series may be half a million.
+_NAMES_OF_SERIES = {
+    "kernel": "SELECT name FROM kernel k WHERE EXISTS (SELECT 1 FROM series s WHERE s.kernel_id = k.kernel_id)",
+    "cluster": f"SELECT DISTINCT c.name FROM node n JOIN cluster c ON c.cluster_id = n.cluster_id WHERE {_CLIENTS}",
+    "network": "SELECT network FROM series UNION SELECT name FROM network",
+    "client": f"SELECT n.name FROM node n WHERE {_CLIENTS}",
+    "server": f"SELECT n.name FROM node n WHERE {_SERVERS}",
+    "node": f"SELECT n.name FROM node n WHERE {_CLIENTS} OR {_SERVERS}",
+}
 
 
 def check_facts(database: Connection, facts: Sequence[tuple[str, str]]) -> None:
@@ -290,7 +304,7 @@ def _series_row(row: Any, parameters: dict[str, Any]) -> SeriesRow:
     size_name = size_option(row["kernel"])
     variant = ", ".join(f"{name}={_said(name, value)}" for name, value in telling.items() if name != size_name)
     names = (row["series_id"], row["kernel"], row["client_cluster"], row["client"], row["server"])
-    return SeriesRow(*names, row["network"], row["toolchain"], size, variant, parameters)
+    return SeriesRow(*names, row["network"], row["toolchain"], size, variant, parameters, row["network_name"])
 
 
 def _order(row: SeriesRow) -> tuple[Any, ...]:

@@ -92,6 +92,10 @@ class ResultRow:
     attempt_no: int | None
     parameters: str
     raw_file: str | None
+    network: str
+    """The interface under test."""
+    network_name: str | None
+    """What the cluster's file calls it; None: nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +119,8 @@ class Summary:
     highest: float
     disturbed_count: int
     """How many of n have evidence of other work on a node during the measurement."""
+    network: str = ""
+    """The interface under test; two of them are two measurements."""
 
     @property
     def size_text(self) -> str:
@@ -180,10 +186,13 @@ def find_run(database: sqlite3.Connection, name: str | None) -> str:
     raise UserError(f"{name!r} is not a run", f"the last ones are {', '.join(str(row[0]) for row in rows[:5])}")
 
 
-def results(database: sqlite3.Connection, selection: Selection, *, all_tries: bool = False) -> list[ResultRow]:
+def results(
+    database: sqlite3.Connection, selection: Selection, *, all_tries: bool = False, missing_only: bool = False
+) -> list[ResultRow]:
     """One row per planned repetition, ordered by cluster, job, test and repetition; or every attempt."""
     conditions, values = where(selection)
     counted = "" if all_tries else " AND final = 1 AND retracted IS NULL"
+    counted += " AND outcome <> 'measured'" if missing_only else ""
     query = (
         f"SELECT {columns(ResultRow)} FROM v_all_results WHERE {conditions}{counted}"
         " ORDER BY run, cluster, job, test_no, repetition_no, attempt_no"
@@ -213,9 +222,7 @@ def in_metric(database: sqlite3.Connection, rows: Sequence[ResultRow], metric: s
 
 def not_measured(database: sqlite3.Connection, selection: Selection) -> list[ResultRow]:
     """Planned measurements that are missing, each with its reason."""
-    outcomes = ("invalid", "failed", "not_measured")
-    found = [row for one in outcomes for row in results(database, replace(selection, outcome=one))]
-    return sorted(found, key=lambda row: (row.run, row.cluster, row.job, row.test_no, row.repetition_no))
+    return results(database, selection, missing_only=True)
 
 
 def outcome_counts(database: sqlite3.Connection, selection: Selection) -> dict[str, int]:
@@ -226,34 +233,48 @@ def outcome_counts(database: sqlite3.Connection, selection: Selection) -> dict[s
 
 
 def summaries(
-    database: sqlite3.Connection, selection: Selection, *, metric: str | None = None, all_metrics: bool = False
+    database: sqlite3.Connection,
+    selection: Selection,
+    *,
+    metric: str | None = None,
+    all_metrics: bool = False,
+    also: Sequence[str] = (),
 ) -> list[Summary]:
     """Median and spread by cluster, kernel, pair, size and metric.
 
-    metric: only this one. Without it, each kernel's main metric; with all_metrics, every one.
+    metric: only this one. Without it, each kernel's main metric and those of `also`; with all_metrics, every one.
     """
     conditions, values = where(selection)
+    metrics = "1" if all_metrics else "mn.name = :metric"
+    if metric is None and not all_metrics:
+        names = {f"also{number}": name for number, name in enumerate(also)}
+        metrics = f"mn.name IN ({', '.join(['v.metric', *(f':{name}' for name in names)])})"
+        values |= names
     query = (
         "SELECT v.cluster, v.kernel, v.client, v.server, v.message_bytes, v.parameters, mn.name, mn.unit, mn.better,"
-        " mn.name = v.metric AS main, mn.position_no, m.value, v.disturbed"
+        " mn.name = v.metric AS main, mn.position_no, v.network, m.value, v.disturbed"
         " FROM v_results v JOIN metric m ON m.result_id = v.result_id"
         " JOIN metric_name mn ON mn.metric_name_id = m.metric_name_id"
-        f" WHERE v.outcome = 'measured' AND {conditions}"
+        f" WHERE v.outcome = 'measured' AND {conditions} AND {metrics}"
     )
+    cursor = database.cursor()
+    cursor.row_factory = None
     groups: dict[tuple[Any, ...], list[float]] = {}
     disturbed: Counter[tuple[Any, ...]] = Counter()
-    for row in database.execute(query, values):
-        if metric == row["name"] or (metric is None and (all_metrics or row["main"])):
-            key = tuple(row)[:-2]
-            groups.setdefault(key, []).append(row["value"])
-            disturbed[key] += row["disturbed"]
-    variants = variant_names((key[1], key[5]) for key in groups)
+    once: dict[Any, Any] = {}  # SQLite makes each text anew, and a run repeats the same few a million times
+    for *names, value, is_disturbed in cursor.execute(query, values | {"metric": metric or ""}):
+        test = tuple([once.setdefault(one, one) for one in names])
+        groups.setdefault(test, []).append(value)
+        if is_disturbed:
+            disturbed[test] += 1
+    variants = variant_names({(key[1], key[5]) for key in groups})
     made = []
     for key, found in sorted(groups.items(), key=_summary_order):
-        cluster, kernel, client, server, message_bytes, parameters, name, unit, better, main, _ = key
+        cluster, kernel, client, server, message_bytes, parameters, name, unit, better, main, _, network = key
         variant = variants[kernel, parameters]
         spread = (len(found), median(found), min(found), max(found), disturbed[key])
-        made.append(Summary(cluster, kernel, client, server, message_bytes, variant, name, unit, better, bool(main), *spread))
+        test = (cluster, kernel, client, server, message_bytes, variant)
+        made.append(Summary(*test, name, unit, better, bool(main), *spread, network))
     return made
 
 
@@ -292,8 +313,8 @@ def median(values: Sequence[float]) -> float:
 
 
 def _summary_order(group: tuple[tuple[Any, ...], list[float]]) -> tuple[Any, ...]:
-    cluster, kernel, client, server, message_bytes, parameters, _, _, _, _, position_no = group[0]
-    return cluster, kernel, natural(client), natural(server), message_bytes or 0, parameters, position_no
+    cluster, kernel, client, server, message_bytes, parameters, _, _, _, _, position_no, network = group[0]
+    return cluster, kernel, natural(client), natural(server), message_bytes or 0, parameters, position_no, network
 
 
 def where(selection: Selection) -> tuple[str, dict[str, str]]:

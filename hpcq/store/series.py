@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from hpcq.store.database import Connection
@@ -44,3 +44,45 @@ def series_values(connection: Connection, runs: Sequence[str], metrics: Iterable
             why = max(reasons, key=reasons.count) if reasons and not values else ""
             found.append((*names_of, tuple(values), ids[0], ids[1], why))
     return found
+
+
+#: Numbers in one statement; SQLite reads at most a million characters.
+_IDS_MAX = 10_000
+
+
+def named_series(database: Connection, only: Iterable[int] | None, **names: str | None) -> Iterator[Any]:
+    """Series with the names of their kernel and nodes. only: none but these. names: kernel, client, server, node (either end).
+
+    The database picks them: a site that draws its pairs by lot has half a million series.
+    """
+    query = (
+        "SELECT series_id, kernel, client_cluster, client, server, network, network_name, toolchain, parameters FROM v_series"
+    )
+    conditions = [_CONDITIONS[name] for name, value in names.items() if value is not None]
+    ids = None if only is None else sorted(only)
+    chunks = [None] if ids is None else [ids[first : first + _IDS_MAX] for first in range(0, len(ids), _IDS_MAX)]
+    for chunk in chunks:
+        here = [] if chunk is None else [f"series_id IN ({', '.join(str(int(one)) for one in chunk)})"]
+        told = " AND ".join(["1", *conditions, *here])
+        yield from database.execute(f"{query} WHERE {told}", names)
+
+
+_CONDITIONS = {
+    "kernel": "kernel = :kernel",
+    "client": "series_id IN (SELECT series_id FROM series"
+    " WHERE client_node_id IN (SELECT node_id FROM node WHERE name = :client))",
+    "server": "series_id IN (SELECT series_id FROM series"
+    " WHERE server_node_id IN (SELECT node_id FROM node WHERE name = :server))",
+    "node": "series_id IN (SELECT series_id FROM series WHERE client_node_id IN (SELECT node_id FROM node WHERE name = :node)"
+    " UNION ALL SELECT series_id FROM series WHERE server_node_id IN (SELECT node_id FROM node WHERE name = :node))",
+}
+
+
+def beside(database: Connection, series_id: int) -> list[int]:
+    """The series of the same two nodes, this one among them: those that its label must differ from."""
+    rows = database.execute(
+        "SELECT o.series_id FROM series s JOIN series o ON o.client_node_id = s.client_node_id"
+        " AND o.server_node_id = s.server_node_id WHERE s.series_id = ?",
+        (series_id,),
+    )
+    return [int(row[0]) for row in rows]

@@ -47,7 +47,7 @@ def test_a_run_on_a_worse_level_is_degraded_though_all_was_measured(tmp_path: Pa
     assert found.verdict is Verdict.DEGRADED
     [said] = words(found, Verdict.DEGRADED)
     assert "2 series got worse and stayed so, 2 of them with alpha: n2" in said
-    assert "-20% since 2026-11-28" in said
+    assert "-20 % since 2026-11-28" in said
 
 
 def test_a_run_on_its_old_level_passes_by_its_history(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ PINGPONG = (
     "{kernel: udp_stream, parameters: {duration_s: 50ms, warmup_s: 0, message_bytes: 1400, rate_bps: 20mbit}}",
 )
 OWN_KERNELS = {
-    *("tcp_stream", "tcp_pingpong", "udp_stream", "udp_pingpong", "tcp_connect", "udp_oneway"),
+    *("tcp_stream", "tcp_pingpong", "udp_stream", "udp_pingpong", "tcp_connect", "udp_oneway", "udp_dispersion"),
     *("mpi_pingpong", "mpi_pingping", "mpi_stream", "mpi_one_sided", "mpi_collective"),
 }
 #: The kernel ends with exit code 4: no machine has that CPU.

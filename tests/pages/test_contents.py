@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from hpcq.reports.matrix import NODES_MAX, make_matrices
 from hpcq.reports.plots import make_plots
 from hpcq.store import query
 from hpcq.store.database import reading
 from hpcq.store.load.run import load_run
 from hpcq.store.query import Selection
-from tests.pages.test_report import nodes_and_sizes, page_of
+from tests.pages.test_report import nodes_and_sizes, page_of, summary
 from tests.store.run_folders import RunBuilder
 
 pytestmark = pytest.mark.fast
@@ -40,3 +42,29 @@ def test_udp_tcp_and_mpi_share_a_chart(tmp_path: Path) -> None:
     assert [sorted(curve.label for curve in plot.curves) for plot in shared] == [
         ["MPI pingpong", "TCP pingpong", "UDP pingpong"]
     ]
+
+
+def test_too_many_nodes_are_shown_by_group() -> None:
+    nodes = [f"n{number:03d}" for number in range(NODES_MAX + 32)]
+    leaf = {node: f"leaf s{number // 40}" for number, node in enumerate(nodes)}
+    slow = leaf["n100"]
+    pairs = [(nodes[i], nodes[(i + step) % len(nodes)]) for i in range(len(nodes)) for step in (1, 41, 81)]
+    group = [summary(a, b, 70.0 if slow in {leaf[a], leaf[b]} else 100.0) for a, b in pairs if (a, b) != ("n000", "n001")]
+    group.append(summary("n000", "n001", 50.0))
+    planned = {("alpha", a, b) for a, b in pairs}
+    [matrix] = make_matrices(group, planned, {("alpha", node): [name] for node, name in leaf.items()})
+    assert matrix.nodes == ("leaf s0", "leaf s1", "leaf s2", "leaf s3")
+    assert matrix.title.endswith("by leaf")
+    cells = {(matrix.nodes[cell.y], matrix.nodes[cell.x]): cell for cell in matrix.cells if cell.kind == "value"}
+    assert {pair for pair, cell in cells.items() if cell.worse} == {pair for pair in cells if slow in pair}
+    assert "39 pairs, the worst n000 to n001 with 50 bit/s" in cells["leaf s0", "leaf s0"].text
+    [unknown] = make_matrices(group, planned)
+    assert unknown.nodes[0] == "n000 to n002"
+    assert len(unknown.nodes) <= 64
+
+
+def test_labels_of_near_sizes_do_not_overlap() -> None:
+    [plot] = make_plots([summary("n1", "n2", 100.0, size) for size in (1024, 1400, 262144, 1048576)])
+    assert [tick.label for tick in plot.x_ticks] == ["1400 B", "256 KiB", "1 MiB"]
+    places = [tick.at for tick in plot.x_ticks]
+    assert min(b - a for a, b in pairwise(places)) > 50

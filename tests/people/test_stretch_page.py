@@ -34,7 +34,7 @@ def test_the_page_of_a_stretch_says_what_got_worse_and_why(nights: History, ask:
     words = words_of(tmp_path / "x.html")
     assert "Every cluster, since 30d" in words
     assert re.search(
-        r"node alpha/n4 is worse: 10 of 10 series, -40% since \d{4}-\d\d-\d\d 02:00 UTC; n4: nic.eth0.driver", words
+        r"node alpha/n4 is worse: 10 of 10 series, -40 % since \d{4}-\d\d-\d\d 02:00 UTC; n4: nic.eth0.driver", words
     )
     assert "n2: sysctl.net.core.rmem_max 4194304 > 212992" in words
     assert "420 results planned, 420 measured" in words

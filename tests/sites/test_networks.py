@@ -11,8 +11,11 @@ import pytest
 from hpcq.cli.main import run as hpcq
 from hpcq.definition.files.cluster import read_cluster
 from hpcq.errors import UserError
+from hpcq.planning.make_plan import make_plan
+from hpcq.planning.plan import Plan
 from hpcq.runner.site.checking import _NODE_LOOK, _address, _interfaces
 from hpcq.runner.site.place import check_definitions, open_run, place
+from hpcq.scheduler.types import NodeCondition, NodeState
 from hpcq.store.load.run import load_run
 from tests.store.run_folders import RunBuilder
 
@@ -85,6 +88,37 @@ def test_series_of_two_networks_are_two_and_the_nodes_are_the_same(tmp_path: Pat
     assert "--network" in capsys.readouterr().err
     assert hpcq(["nodes", *database]) == 0
     assert [row["node"] for row in json.loads(capsys.readouterr().out)][:2] == ["n1", "n2"]
+
+
+def test_results_say_the_network_by_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number, interface in enumerate(("ib0", "eth0")):
+        builder = RunBuilder(tmp_path / "runs", interface=interface, run_id=f"nightly-20261121T02000{number}Z-00ff")
+        builder.write_plan(networks={"ib": "ib0", "eth": "eth0"})
+        builder.everything()
+        load_run(tmp_path / "results.db", builder.path)
+    database = ["--db", str(tmp_path / "results.db")]
+    hpcq(["results", "nightly-20261121T020000Z", *database])
+    head, *rows = [line.split("\t") for line in capsys.readouterr().out.splitlines() if "\t" in line]
+    assert {row[head.index("network")] for row in rows} == {"ib (ib0)"}
+    hpcq(["results", "--since", "2026-11", "--kernel", "tcp_stream", *database])
+    head, *rows = [line.split("\t") for line in capsys.readouterr().out.splitlines() if "\t" in line]
+    assert {row[head.index("network")] for row in rows} == {"ib (ib0)", "eth (eth0)"}  # not one median over both
+    assert {row[head.index("n")] for row in rows} == {"3"}
+    hpcq(["results", "latest", "--json", *database])
+    told = json.loads(capsys.readouterr().out)["results"]
+    assert {(row["network"], row["network_name"]) for row in told} == {("eth0", "eth")}
+    assert hpcq(["series", "--network", "ib", "--json", *database]) == 0
+    assert {(row["network"], row["network_name"]) for row in json.loads(capsys.readouterr().out)} == {("ib0", "ib")}
+    page = tmp_path / "page.html"
+    hpcq(["report", "latest", "--to", str(page), *database, "--runs", str(tmp_path / "none")])
+    assert "<td>eth (eth0)</td>" in page.read_text()
+
+
+def test_a_plan_knows_the_networks_of_its_cluster(files: Path) -> None:
+    read, _ = check_definitions(campaign(files, "network: eth\n"), [files])
+    nodes = [NodeState(name, NodeCondition.IDLE, "idle") for name in ("n1", "n2")]
+    plan = make_plan(read, read.narrowed(read_cluster(files / "big.yaml")), nodes, "both-20261121T020000Z-00ff", 1)
+    assert Plan.from_json(plan.to_json()).networks == {"ib": "ib0", "eth": "eth0"}
 
 
 def test_cluster_check_looks_at_every_network(files: Path) -> None:

@@ -17,6 +17,7 @@ from hpcq.errors import StoreError
 from hpcq.store import database as store
 from hpcq.store.database import SCHEMA_VERSION, migrate, reading, statements, writing
 from hpcq.store.load.run import load_run
+from hpcq.store.read.nodes import _OF_NODE
 from tests import REPOSITORY
 from tests.store.run_folders import RunBuilder
 
@@ -158,6 +159,20 @@ def test_documented_queries_run(loaded: sqlite3.Connection, number: int) -> None
 def test_a_series_is_found_by_its_index(loaded: sqlite3.Connection) -> None:
     plan = loaded.execute("EXPLAIN QUERY PLAN SELECT value FROM v_results WHERE series_id = 1 ORDER BY started_utc").fetchall()
     assert any("result_of_series" in row["detail"] for row in plan)
+
+
+def test_runs_and_nodes_are_read_by_indexes(loaded: sqlite3.Connection) -> None:
+    """A site has a million results and half a million series: an index finds what a list counts."""
+
+    def plan(query: str) -> str:
+        return " ".join(str(row["detail"]) for row in loaded.execute(f"EXPLAIN QUERY PLAN {query}", {"node": 1}))
+
+    assert "x USING INDEX result_of_job (job_id=? AND outcome=?)" in plan(
+        "SELECT measured_count FROM v_runs WHERE run_cluster_id = 1"
+    )
+    of_node = plan(f"SELECT count(*) FROM result x WHERE x.series_id IN ({_OF_NODE})")
+    assert "series_of_server" in of_node
+    assert "SCAN series" not in of_node
 
 
 # -- files that are not ours -------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from hpcq.errors import Exit, UserError
 
 if TYPE_CHECKING:
     from hpcq.exports.collect import Exported
+    from hpcq.store.counted import Place
     from hpcq.store.query import Selection
 
 _TABLES = ("csv", "jsonl", "parquet")
@@ -50,12 +51,13 @@ def export(  # noqa: PLR0917 - Click passes by name
     """
     from hpcq.exports.collect import collect, rows
     from hpcq.store import query
+    from hpcq.store.counted import places
     from hpcq.store.database import reading
 
     with reading(database) as connection:
         name = query.find_run(connection, run)
         selection = query.Selection(run=name, kernel=kernel, cluster=cluster, node=node)
-        _check_anything(query.results(connection, query.Selection(run=name)), selection)
+        _check_anything(places(connection, query.Selection(run=name)), selection)
         if kind in _TABLES:
             write_out(_table_writer(kind, target)(rows(connection, selection)), target)
             return Exit.OK
@@ -90,8 +92,8 @@ def _summary_writer(kind: str) -> Callable[[Exported], str]:
     return prometheus_text
 
 
-def _check_anything(known: Iterable[object], selection: Selection) -> None:
+def _check_anything(known: Sequence[Place], selection: Selection) -> None:
     """A name that no result of the run has is a mistake: raise UserError instead of writing an empty file."""
     from hpcq.cli.read.results import check_names
 
-    check_names(list(known), kernel=selection.kernel, cluster=selection.cluster, node=selection.node)  # type: ignore[arg-type]
+    check_names(known, kernel=selection.kernel, cluster=selection.cluster, node=selection.node)

@@ -90,19 +90,20 @@ def heatmap(run: str | None, kernel: str | None, cluster: str | None, target: Pa
     \b
     Example: hpcq plot heatmap latest --kernel tcp_stream -o heatmap.png
     """
-    from hpcq.reports.matrix import NODES_MAX, make_matrices
+    from hpcq.reports.matrix import make_matrices
     from hpcq.store import query
+    from hpcq.store.counted import pairs_of_run
     from hpcq.store.database import reading
+    from hpcq.store.read.nodes import node_groups
 
     kind = _kind(target)
     with reading(database) as connection:
         name = query.find_run(connection, run)
         selection = _selection(connection, name, kernel, cluster)
         found = query.summaries(connection, selection)
-        planned = {(row.cluster, row.client, row.server) for row in query.results(connection, selection)}
-    matrices = make_matrices(found, planned)
+        matrices = make_matrices(found, pairs_of_run(connection, name), node_groups(connection))
     if not matrices:
-        click.echo(f"{_NOTHING}: a heat map needs 3 to {NODES_MAX} nodes of one cluster" if found else _NOTHING, err=True)
+        click.echo(f"{_NOTHING}: a heat map needs at least 3 nodes of one cluster" if found else _NOTHING, err=True)
         return Exit.INCOMPLETE
     from hpcq.reports.figures import heatmap_figure
 
@@ -162,8 +163,9 @@ def _kind(target: Path) -> str:
 def _selection(connection: Any, run: str, kernel: str | None, cluster: str | None) -> Any:
     from hpcq.cli.read.results import check_names
     from hpcq.store import query
+    from hpcq.store.counted import places
 
-    check_names(query.results(connection, query.Selection(run=run)), kernel=kernel, cluster=cluster, node=None)
+    check_names(places(connection, query.Selection(run=run)), kernel=kernel, cluster=cluster, node=None)
     return query.Selection(run=run, kernel=kernel, cluster=cluster)
 
 

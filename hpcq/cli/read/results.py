@@ -17,29 +17,20 @@ from hpcq.cli.read.findings import print_findings
 from hpcq.cli.read.gate_rows import RunJudged, gate_json, judge_selection, print_gates
 from hpcq.cli.read.grouped import cut, ordered, print_grouped
 from hpcq.cli.read.lost_tries import print_lost_tries
-from hpcq.cli.rows import Column, outcome_style, print_json, print_rows
+from hpcq.cli.read.summary_rows import PAIR, print_summaries
+from hpcq.cli.rows import Column, as_mapping, outcome_style, print_json, print_rows
 from hpcq.errors import UserError
 
 if TYPE_CHECKING:
     from hpcq.run_folder.paths import RunFolder
+    from hpcq.store.counted import Place
     from hpcq.store.database import Connection
-    from hpcq.store.query import ResultRow, RunRow, Selection, Summary
+    from hpcq.store.query import ResultRow, RunRow, Selection
     from hpcq.store.read.evidence_queries import FindingGroup
 
-_PAIR = (Column("cluster"), Column("kernel"), Column("client"), Column("server"), Column("size_text", "size"))
-_SUMMARY = (
-    *_PAIR,
-    Column("variant", wrap=True),
-    Column("metric"),
-    Column("median", unit_field="unit"),
-    Column("lowest", unit_field="unit"),
-    Column("highest", unit_field="unit"),
-    Column("n"),
-    Column("disturbed"),
-)
 _EACH = (
     Column("result_id", "result"),
-    *_PAIR,
+    *PAIR,
     Column("test_no", "test"),
     Column("repetition_no", "repetition"),
     Column("outcome", style=outcome_style),
@@ -114,7 +105,9 @@ def results(  # noqa: PLR0917 - Click passes by name
         whole = _selected(connection, run, since)
         names = {"kernel": kernel, "cluster": cluster, "node": node}
         if any(name is not None for name in names.values()):
-            check_names(query.results(connection, whole), **names)
+            from hpcq.store.counted import places
+
+            check_names(places(connection, whole), **names)
         selection = replace(whole, **names)
         _check_metric(metric, kernel)
         judged = judge_selection(connection, whole, selection)
@@ -132,7 +125,7 @@ def results(  # noqa: PLR0917 - Click passes by name
         elif as_json:
             _print_json(connection, selection, shown, judged)
         elif each:
-            rows = [asdict(row) for row in _in_metric(connection, query.results(connection, selection), metric)]
+            rows = [dict(as_mapping(row)) for row in _in_metric(connection, query.results(connection, selection), metric)]
             _print_each(cut(ordered(rows, sort), limit, as_json=False))
         else:
             _print_medians(connection, selection, shown)
@@ -214,7 +207,7 @@ def _print_medians(connection: Connection, selection: Selection, shown: _Shown) 
     from hpcq.store.read.lost_tries import lost_tries
 
     found = query.summaries(connection, selection, metric=shown.metric, all_metrics=shown.all_metrics)
-    _print_summaries(found, shown.sort, shown.limit)
+    print_summaries(connection, found, shown.sort, shown.limit)
     _print_missing(query.not_measured(connection, selection))
     if selection.run is not None:
         print_lost_tries(lost_tries(connection, selection.run))
@@ -238,7 +231,7 @@ def print_run(run: RunFolder, database: Path, *, as_json: bool) -> int:
             print_json({**told, "lost_tries": [asdict(one) for one in lost_tries(connection, run.run_id)]})
         else:
             click.echo(judged.first_line, err=True)
-            _print_summaries(query.summaries(connection, selection))
+            print_summaries(connection, query.summaries(connection, selection))
             _print_missing(query.not_measured(connection, selection))
             print_lost_tries(lost_tries(connection, run.run_id))
             click.echo()
@@ -269,10 +262,10 @@ def _run_json(
 
 
 def _result_json(row: ResultRow) -> dict[str, Any]:
-    return {**asdict(row), "parameters": json.loads(row.parameters)}
+    return {**as_mapping(row), "parameters": json.loads(row.parameters)}
 
 
-def check_names(rows: Sequence[ResultRow], **wanted: str | None) -> None:
+def check_names(rows: Sequence[Place], **wanted: str | None) -> None:
     """Raise UserError for a name that nothing in the run has; it lists the valid names."""
     from hpcq.kernels import unknown_name
 
@@ -297,16 +290,6 @@ def _check_metric(metric: str | None, kernel: str | None) -> None:
     if metric is not None and metric not in known:
         message, hint = unknown_name(f"metric of {kernel or 'any kernel'}", metric, sorted(known))
         raise UserError(f"--metric: {message}", hint)
-
-
-def _print_summaries(summaries: Sequence[Summary], sort: str | None = None, limit: int | None = None) -> None:
-    columns = [one for one in _SUMMARY if one.name != "variant" or any(row.variant for row in summaries)]
-    rows = [{**asdict(one), "size_text": one.size_text, "disturbed": _disturbed(one)} for one in summaries]
-    print_rows(cut(ordered(rows, sort), limit, as_json=False), columns, empty="no valid result")
-
-
-def _disturbed(one: Summary) -> str:
-    return f"{one.disturbed_count} of {one.n}" if one.disturbed_count else "0"
 
 
 def _print_each(rows: Sequence[dict[str, Any]]) -> None:

@@ -11,7 +11,7 @@ the same test. One slow partner moves one of many series and leaves the median a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -174,9 +174,8 @@ def node_rows(database: Connection, window: Window, cluster: str | None = None) 
 def _counts(database: Connection, node_id: int, window: Window) -> tuple[dict[str, int], str | None, str | None]:
     condition, bound = within(window)
     rows = database.execute(
-        "SELECT x.outcome, count(*), min(x.started_utc), max(x.started_utc) FROM result x JOIN job j ON j.job_id = x.job_id"
-        " WHERE x.final = 1 AND x.series_id IN"
-        " (SELECT series_id FROM series WHERE client_node_id = :node OR server_node_id = :node)"
+        "SELECT x.outcome, count(*), min(x.started_utc), max(x.started_utc) FROM result x"
+        f" WHERE x.final = 1 AND x.series_id IN ({_OF_NODE})"
         f" AND ({condition} OR x.started_utc IS NULL AND :all) GROUP BY x.outcome",
         {"node": node_id, "all": window.from_utc is None and window.until_utc is None, **bound},
     ).fetchall()
@@ -215,33 +214,78 @@ def _series_medians(
 ) -> list[_SeriesMedian]:
     """The median of each series' main metric in the stretch."""
     condition, bound = within(window)
-    of_node = "" if node_id is None else " AND (se.client_node_id = :node OR se.server_node_id = :node)"
     query = (
         "SELECT x.series_id, m.value FROM result x JOIN series se ON se.series_id = x.series_id"
         " JOIN kernel k ON k.kernel_id = se.kernel_id"
         " JOIN metric m ON m.result_id = x.result_id AND m.metric_name_id = k.main_metric_name_id"
-        f" WHERE {COUNTS}{of_node} AND {condition}"
+        f" WHERE {COUNTS}{'' if node_id is None else f' AND x.series_id IN ({_OF_NODE})'} AND {condition}"
     )
     values: dict[int, list[float]] = {}
     cursor = database.cursor()
     cursor.row_factory = None
     for series_id, value in cursor.execute(query, {**bound, "node": node_id}):
         values.setdefault(series_id, []).append(value)
-    heads = database.execute(
-        "SELECT s.series_id, s.client_cluster, s.server_cluster, s.kernel, s.parameters, s.client, s.server, s.network,"
-        " s.toolchain, mn.name AS metric, mn.unit, mn.better,"
-        " (SELECT ps.message_bytes FROM result x JOIN parameter_set ps ON ps.parameter_set_id = x.parameter_set_id"
-        "  WHERE x.series_id = s.series_id LIMIT 1) AS message_bytes"
-        " FROM v_series s JOIN kernel k ON k.name = s.kernel JOIN metric_name mn ON mn.metric_name_id = k.main_metric_name_id"
-    )
     found = []
-    for row in heads:
-        if row["series_id"] in values and cluster in {None, row["client_cluster"], row["server_cluster"]}:
-            same = (row["parameters"], row["network"], row["toolchain"], row["server_cluster"])
-            test = (row["client_cluster"], row["kernel"], row["message_bytes"], same, row["metric"], row["unit"])
-            here = values[row["series_id"]]
-            found.append(_SeriesMedian(test, row["client"], row["server"], median(here), row["better"], len(here)))
+    for series_id, (test, client, server, better) in _heads(database, values, node_id).items():
+        if cluster in {None, test[0], test[3][-1]}:
+            here = values[series_id]
+            found.append(_SeriesMedian(test, client, server, median(here), better, len(here)))
     return found
+
+
+#: The series of a node. Two looks at an index; one condition on both ends would be a look at every series.
+_OF_NODE = (
+    "SELECT series_id FROM series WHERE client_node_id = :node"
+    " UNION ALL SELECT series_id FROM series WHERE server_node_id = :node"
+)
+
+
+def _heads(
+    database: Connection, wanted: Collection[int], node_id: int | None
+) -> dict[int, tuple[tuple[Any, ...], str, str, str]]:
+    """Test, client, server and good direction of each wanted series.
+
+    Names are looked up here: a join that brings five of them costs more than the series themselves, of which a site that
+    draws its pairs by lot has half a million.
+    """
+    nodes = {
+        int(row[0]): (str(row[1]), str(row[2]))
+        for row in database.execute("SELECT node_id, n.name, c.name FROM node n JOIN cluster c ON c.cluster_id = n.cluster_id")
+    }
+    kernels = {
+        int(row[0]): tuple(row)[1:]
+        for row in database.execute(
+            "SELECT k.kernel_id, k.name, mn.name, mn.unit, mn.better FROM kernel k"
+            " JOIN metric_name mn ON mn.metric_name_id = k.main_metric_name_id"
+        )
+    }
+    sizes: dict[tuple[int, str], int | None] = {}
+    query = "SELECT series_id, kernel_id, parameters, client_node_id, server_node_id, network, toolchain FROM series"
+    if node_id is not None:
+        query += f" WHERE series_id IN ({_OF_NODE})"
+    found = {}
+    cursor = database.cursor()
+    cursor.row_factory = None
+    for series_id, kernel_id, parameters, client_id, server_id, network, toolchain in cursor.execute(query, {"node": node_id}):
+        if series_id not in wanted:
+            continue
+        key = (kernel_id, parameters)
+        if key not in sizes:
+            sizes[key] = _size_of(database, series_id)
+        kernel, metric, unit, better = kernels[kernel_id]
+        (client, client_cluster), (server, server_cluster) = nodes[client_id], nodes[server_id]
+        same = (parameters, network, toolchain, server_cluster)
+        found[series_id] = ((client_cluster, kernel, sizes[key], same, metric, unit), client, server, better)
+    return found
+
+
+def _size_of(database: Connection, series_id: int) -> int | None:
+    row = database.execute(
+        "SELECT ps.message_bytes FROM result x JOIN parameter_set ps ON ps.parameter_set_id = x.parameter_set_id"
+        " WHERE x.series_id = ? LIMIT 1",
+        (series_id,),
+    ).fetchone()
+    return row[0] if row else None
 
 
 def _by_test(

@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/methods/ as SVG: `python bench/pictures.py`. The same seed gives the same picture."""
+"""Draw the pictures of docs/methods/ as SVG: `python bench/support/pictures.py`. The same seed gives the same picture."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from xml.sax.saxutils import escape
 import numpy as np
 from numpy.typing import NDArray
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bench.blame import Pair, Truth, circle_rounds, measure
 from hpcq.statistics import ComparisonVerdict, compare, find_changes
 
 Floats = NDArray[np.float64]
 
-FOLDER = Path(__file__).resolve().parent.parent / "docs" / "methods"
+FOLDER = Path(__file__).resolve().parents[2] / "docs" / "methods"
 INK, GREY, BLUE, ORANGE, RED = "#222222", "#9a9a9a", "#2a6fb0", "#d9822b", "#b3261e"
 
 
