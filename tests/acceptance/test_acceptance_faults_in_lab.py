@@ -1,6 +1,6 @@
 """Faults that once passed acceptance, on a real Slurm.
 
-An MTU black hole, a wrong MTU, everything slower, slow one way only, slow in one run only.
+An MTU black hole, a wrong MTU, everything slower, slow one way only, slow in one run only, half-dead beside leaves.
 """
 
 from __future__ import annotations
@@ -28,15 +28,22 @@ repetitions: 3
 tests:
   - {kernel: tcp_stream, parameters: {duration_s: 100ms, warmup_s: 50ms, send_buffer_bytes: 64KiB}}
   - {kernel: udp_pingpong, parameters: {message_bytes: 1472, duration_s: 100ms, warmup_s: 50ms}}"""
+#: One segment a packet: what the rule sees is what a wire would carry.
+TABLE = (
+    "ip link set eth0 gso_max_segs 1 && nft add table inet hole"
+    " && nft add chain inet hole out '{ type filter hook output priority 0; }'"
+)
 #: Packets above 1,400 bytes vanish without a word, as behind a switch port with a small MTU.
-BLACK_HOLE = (
-    "nft add table inet hole && nft add chain inet hole out '{ type filter hook output priority 0; }'"
-    " && nft add rule inet hole out meta length gt 1400 drop"
+BLACK_HOLE = f"{TABLE} && nft add rule inet hole out meta length gt 1400 drop"
+#: No large packet to these nodes arrives.
+HALF_DEAD = (
+    "for node in {}; do far=$(getent ahostsv4 $node | head -n 1 | cut -d' ' -f1)"
+    " && nft add rule inet hole out ip daddr $far meta length gt 1400 drop || exit 1; done"
 )
 #: Only what n02 sends is slow: it is bad as a client and fine as a server.
 ONE_WAY = "tc qdisc replace dev eth0 root tbf rate 15mbit burst 16000 latency 50ms"
 SPEED_AGAIN = "tc qdisc replace dev eth0 root tbf rate 50mbit burst 16000 latency 50ms"
-MENDED = "nft delete table inet hole; ip link set eth0 mtu 1500"
+MENDED = "nft delete table inet hole; ip link set eth0 mtu 1500 gso_max_segs 65535"
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +65,7 @@ def desk_with_baseline(folder: Path, lab: RunningLab) -> Desk:
 
 
 def accept(desk: Desk) -> dict[str, Any]:
-    done = desk.hpcq("accept", "campaign.yaml", "--against", "good", "--all", "--json", expect=None, timeout_s=600)
+    done = desk.hpcq("accept", "campaign.yaml", "--against", "good", "--all", "--json", expect=None, timeout_s=1300)
     [cluster] = json.loads(done.stdout)["clusters"]
     return cluster  # type: ignore[no-any-return]
 
@@ -126,6 +133,23 @@ def test_a_node_that_is_slow_one_way_only_fails(lab6: RunningLab, tmp_path: Path
         lab6.exec("alpha/n02", "sh", "-c", SPEED_AGAIN)
     assert at_fault(found) == {"n02"}
     assert drained(found) <= {"alpha-n02"}
+
+
+def test_a_half_dead_node_that_reaches_its_own_leaf_only_fails_and_is_no_link(lab6: RunningLab, tmp_path: Path) -> None:
+    desk = desk_with_baseline(tmp_path, lab6)
+    beyond = ("n01", "n02", "n05", "n06")
+    try:
+        lab6.exec("alpha/n03", "sh", "-c", f"{TABLE} && {HALF_DEAD.format(' '.join(f'alpha-{one}' for one in beyond))}")
+        for node in beyond:
+            lab6.exec(f"alpha/{node}", "sh", "-c", f"{TABLE} && {HALF_DEAD.format('alpha-n03')}")
+        found = accept(desk)
+    finally:
+        for node in ("n03", *beyond):
+            lab6.exec(f"alpha/{node}", "sh", "-c", MENDED)
+    assert at_fault(found) == {"n03"}, "neither leaf2, nor n04, nor a link"
+    assert "brings nothing" in reason_of(found, "n03")
+    assert drained(found) <= {"alpha-n03"}
+    assert {one["name"] for one in found["nodes"] if one["verdict"] == "pass"} == {f"alpha-n0{one}" for one in (1, 2, 4, 5, 6)}
 
 
 def test_slow_in_one_run_and_fine_in_the_next_is_watched(lab6: RunningLab, tmp_path: Path) -> None:
