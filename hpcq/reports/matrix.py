@@ -21,6 +21,8 @@ _CLIP_RATIO = 0.20
 _NUMBERS_MAX = 12
 #: With more nodes than this, rows and columns are groups of nodes.
 NODES_MAX = 128
+#: What a sign of a node's name takes, at 12 px.
+_SIGN_PX = 7
 #: So many groups at most, where no group of the nodes is known.
 _BLOCKS = 64
 
@@ -49,6 +51,11 @@ class Matrix:
     cell_px: int
     cells: tuple[Cell, ...]
     one_way: bool = False
+
+    @property
+    def names_lie(self) -> bool:
+        """Whether each name fits above its column; else all stand upright."""
+        return max(map(len, self.nodes)) * _SIGN_PX <= self.cell_px
 
 
 def make_matrices(

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from hpcq.definition.budget import Budget
+from hpcq.run_folder.journal_state import Attempt
+from hpcq.runner.queue.yield_policy import YieldPolicy
 from hpcq.scheduler.slurm.reasons import read_wait
-from hpcq.scheduler.types import Wait
+from hpcq.scheduler.types import JobReport, JobState, NodeCondition, NodeState, QueueSnapshot, Wait
 
 pytestmark = pytest.mark.fast
 
@@ -126,3 +129,42 @@ def test_what_slurm_adds_behind_a_word_changes_nothing(wait: Wait) -> None:
 
 def test_a_job_that_was_requeued_and_held_never_starts() -> None:
     assert read_wait("launch failed requeued held") is Wait.NEVER
+
+
+UNAVAILABLE = "ReqNodeNotAvail, UnavailableNodes:n3"
+FIRST = Attempt(tag="first", job_id="j00001", attempt_no=1, nodes=("n1", "n3"), pairs=(0,), native_id="16")
+SECOND = Attempt(tag="second", job_id="j00002", attempt_no=1, nodes=("n3", "n2"), pairs=(1,), native_id="17")
+
+
+def queued(native_id: str, wait: Wait = Wait.ORDINARY, reason: str = "None") -> JobReport:
+    return JobReport(native_id, JobState.QUEUED, "PENDING", reason, wait=wait)
+
+
+def withdrawn(*attempts: Attempt, nodes: list[NodeState] | None = None, **waits: Wait) -> list[str]:
+    """The tags that are withdrawn at the third poll with the same answer."""
+    policy = YieldPolicy(Budget(), patience_s=600)
+    reports = {one.native_id: queued(one.native_id, waits.get(one.tag, Wait.ORDINARY), UNAVAILABLE) for one in attempts}
+    for second in range(3):
+        found = policy.to_withdraw(attempts, QueueSnapshot(reports, nodes), None, float(second))
+    return [one.tag for one in found]
+
+
+def test_a_job_whose_node_is_unavailable_is_withdrawn() -> None:
+    assert withdrawn(SECOND, second=Wait.NODE) == ["second"]
+
+
+def test_a_node_that_another_job_of_the_run_is_about_to_get_is_not_unavailable() -> None:
+    """Slurm 22.05 says ReqNodeNotAvail of it for seconds where both jobs are in a reservation."""
+    assert withdrawn(FIRST, SECOND, second=Wait.NODE) == []
+
+
+def test_jobs_that_share_an_unavailable_node_are_both_withdrawn() -> None:
+    assert withdrawn(FIRST, SECOND, first=Wait.NODE, second=Wait.NODE) == ["first", "second"]
+
+
+def test_a_node_that_is_seen_to_be_down_is_unavailable_whoever_else_waits_for_it() -> None:
+    down = [NodeState("n3", NodeCondition.DOWN, "down")]
+    assert withdrawn(FIRST, SECOND, nodes=down, second=Wait.NODE) == ["second"]
+    policy = YieldPolicy(Budget(), patience_s=600)
+    policy.to_withdraw([SECOND], QueueSnapshot({"17": queued("17", Wait.NODE, UNAVAILABLE)}), None, 0.0)
+    assert policy.wants_nodes([SECOND], 1.0), "so the next poll asks for the nodes"

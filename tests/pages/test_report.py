@@ -253,6 +253,14 @@ def test_a_matrix_knows_better_from_worse_and_missing_from_unplanned() -> None:
     assert next(cell for cell in matrix.cells if "n2 to n3" in cell.text).worse
 
 
+def test_names_above_a_matrix_stand_upright_where_they_would_overlap() -> None:
+    """alpha-n01 above columns of 44 px was not legible."""
+    for names, lie in ((("n1", "n2", "n3"), True), (("alpha-n01", "alpha-n02", "alpha-n03"), False)):
+        group = [summary(names[0], names[1], 100.0), summary(names[1], names[2], 90.0)]
+        [matrix] = make_matrices(group, {("alpha", a, b) for a, b in itertools.permutations(names, 2)})
+        assert (matrix.names_lie, matrix.cell_px >= 40) == (lie, True)
+
+
 def test_a_plan_of_one_direction_has_one_cell_per_pair() -> None:
     planned = {("alpha", "n1", "n2"), ("alpha", "n3", "n1"), ("alpha", "n2", "n3")}
     group = [summary("n1", "n2", 100.0), summary("n3", "n1", 60.0)]

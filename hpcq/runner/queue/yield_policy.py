@@ -106,12 +106,12 @@ class YieldPolicy:
         )
 
     def wants_nodes(self, attempts: Iterable[Attempt], now_s: float) -> bool:
-        """Whether the next poll needs the nodes' states, because jobs wait long or for an odd reason."""
+        """Whether the next poll needs the nodes' states, because jobs wait long, for an odd reason or for a node."""
         for attempt in attempts:
             if attempt.state is JobState.QUEUED:
                 since = self._queued_since.get(attempt.tag, now_s)
                 word = self._words.get(attempt.tag)
-                if now_s - since >= self.patience_s or (word is not None and word[0] is Wait.NEVER):
+                if now_s - since >= self.patience_s or (word is not None and word[0] in {Wait.NEVER, Wait.NODE}):
                     return True
         return False
 
@@ -127,13 +127,16 @@ class YieldPolicy:
             if state.condition is not NodeCondition.IDLE and state.node not in held_by_us
         }
         something_runs = bool(held_by_us)
+        waits = {one.tag: _wait_of(one, snapshot) for one in live}
         found = []
         for attempt in live:
             report = snapshot.reports.get(attempt.native_id)
             if report is None or report.state is not JobState.QUEUED or attempt.withdrawal:
                 self._forget(attempt.tag)
                 continue
-            decision = self._decide(attempt, report, taken, now_s, something_runs=something_runs)
+            before = {node for one in live if one.tag != attempt.tag and waits[one.tag] is not Wait.NODE for node in one.nodes}
+            shared = not before.isdisjoint(attempt.nodes)
+            decision = self._decide(attempt, report, taken, now_s, something_runs=something_runs, shared=shared)
             if decision is None and paused is not None:
                 decision = Withdrawal(attempt.tag, attempt.native_id, paused)
             if decision is not None:
@@ -141,12 +144,21 @@ class YieldPolicy:
         return found
 
     def _decide(
-        self, attempt: Attempt, report: JobReport, taken: Mapping[str, str], now_s: float, *, something_runs: bool
+        self,
+        attempt: Attempt,
+        report: JobReport,
+        taken: Mapping[str, str],
+        now_s: float,
+        *,
+        something_runs: bool,
+        shared: bool,
     ) -> Withdrawal | None:
         tag, native_id = attempt.tag, attempt.native_id
         queued_s = now_s - self._queued_since.setdefault(tag, now_s)
         gone = [f"{node} is {taken[node]}" for node in attempt.nodes if node in taken]
         wait = Wait.NODE if report.wait is Wait.NEVER and gone else report.wait
+        if wait is Wait.NODE and shared and not gone:
+            wait = Wait.ORDINARY  # a node that another job of this run has or is about to get is called unavailable too
         looks, word_s = self._seen(tag, wait, now_s)
         said = f"queued with {report.reason}"
         if wait is Wait.NEVER and looks >= _LOOKS:
@@ -171,3 +183,9 @@ class YieldPolicy:
     def _forget(self, tag: str) -> None:
         self._queued_since.pop(tag, None)
         self._words.pop(tag, None)
+
+
+def _wait_of(attempt: Attempt, snapshot: QueueSnapshot) -> Wait:
+    """What a job waits for. One that runs, or that the scheduler does not know yet, waits for nothing odd."""
+    report = snapshot.reports.get(attempt.native_id)
+    return report.wait if report is not None and report.state is JobState.QUEUED else Wait.ORDINARY
