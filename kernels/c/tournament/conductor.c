@@ -114,6 +114,8 @@ static bool conductor_join(struct conductor *conductor, double limit_s)
 static bool conductor_play(struct conductor *conductor, const char *finish_path)
 {
     conductor->failure.state = "play";
+    conductor->lost_seen = conductor->members.count - conductor->members.here_count;
+    conductor->waits_left = 4;
     for (size_t i = 0; i < conductor->tournament.step_count; i++) {
         const struct tournament_step *step = &conductor->tournament.steps[i];
         if (!tournament_ours(&conductor->tournament, step))

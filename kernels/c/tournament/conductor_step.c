@@ -18,7 +18,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-static const double overdue_s = 3, pong_limit_s = 5, hard_margin_s = 5;
+static const double overdue_s = 3, pong_limit_s = 5, hard_margin_s = 5, job_end_wait_s = 2;
 
 /* One match that is being played. */
 struct match_run {
@@ -33,6 +33,31 @@ struct match_runs {
     struct match_run *list;
     size_t count, open_count;
 };
+
+static void take_signals(struct conductor *conductor)
+{
+    struct signalfd_siginfo signal;
+    while (read(conductor->signals, &signal, sizeof signal) == (ssize_t)sizeof signal) {
+        conductor->finish = conductor->finish || signal.ssi_signo == SIGUSR1;
+        conductor->stop = conductor->stop || signal.ssi_signo == SIGTERM || signal.ssi_signo == SIGINT;
+    }
+}
+
+/* Whether a match ended because the whole job does. The end of a job ends the agents too, often before it ends us:
+ * without this wait, all that was still to come would be failures of healthy nodes. Once per loss, as it takes time. */
+static bool job_ends(struct conductor *conductor, bool by_result)
+{
+    size_t lost = conductor->members.count - conductor->members.here_count;
+    if (conductor->stop || (lost == conductor->lost_seen && (!by_result || conductor->waits_left-- <= 0)))
+        return conductor->stop;
+    struct pollfd poller = {.fd = conductor->signals, .events = POLLIN};
+    conductor->lost_seen = lost;
+    uint64_t start_ns = clock_now_ns(), until_ns = start_ns + clock_ns_from_s(job_end_wait_s);
+    while (!conductor->stop && clock_remaining_ms(until_ns) && poll(&poller, 1, clock_remaining_ms(until_ns)) > 0)
+        take_signals(conductor);
+    conductor->waited_ns += clock_now_ns() - start_ns;
+    return conductor->stop;
+}
 
 static void match_close(struct conductor *conductor, struct match_runs *runs, struct match_run *one, int rc,
                         const char *reason, const char *result, const char *evidence)
@@ -108,6 +133,8 @@ static void matches_open(struct conductor *conductor, struct match_runs *runs)
             if (member_send(&conductor->members, match->client, &out))
                 continue;
         }
+        if (job_ends(conductor, false))
+            break;
         match_close(conductor, runs, one, EXIT_PEER, client->here ? server->reason : client->reason, NULL, NULL);
     }
     text_free(&out);
@@ -129,6 +156,8 @@ static void on_message(struct conductor *conductor, void *argument, size_t membe
         bool whole = line && *line && json_check(line);
         char reason[96];
         int rc = (int)received_unsigned(message, "rc");
+        if (rc == EXIT_PEER && job_ends(conductor, true))
+            return;
         snprintf(reason, sizeof reason, "the client's process ended with %d and no result", rc);
         match_close(conductor, runs, one, whole ? rc : EXIT_PEER, whole ? NULL : reason, whole ? line : NULL,
                     evidence && *evidence && json_check(evidence) ? evidence : NULL);
@@ -142,7 +171,7 @@ static void matches_lost(struct conductor *conductor, struct match_runs *runs)
         struct match_run *one = &runs->list[i];
         const struct member *client = &conductor->members.list[one->match->client],
                             *server = &conductor->members.list[one->match->server];
-        if (one->open && (!client->here || !server->here))
+        if (one->open && (!client->here || !server->here) && !job_ends(conductor, false))
             match_give_up(conductor, runs, one, client->here ? server->reason : client->reason);
     }
 }
@@ -176,16 +205,12 @@ bool conductor_wait(struct conductor *conductor, uint64_t until_ns, void *argume
 {
     struct members *members = &conductor->members;
     struct pollfd *pollers = conductor->pollers;
-    struct signalfd_siginfo signal;
     for (size_t i = 0; i < members->count; i++)
         pollers[i] = (struct pollfd){.fd = members->list[i].control.descriptor, .events = POLLIN};
     pollers[members->count] = (struct pollfd){.fd = conductor->signals, .events = POLLIN};
     if (poll(pollers, members->count + 1, clock_remaining_ms(until_ns)) < 0 && errno != EINTR)
         return fail_system(&conductor->failure, "poll");
-    while (read(conductor->signals, &signal, sizeof signal) == (ssize_t)sizeof signal) {
-        conductor->finish = conductor->finish || signal.ssi_signo == SIGUSR1;
-        conductor->stop = conductor->stop || signal.ssi_signo == SIGTERM || signal.ssi_signo == SIGINT;
-    }
+    take_signals(conductor);
     for (size_t i = 0; i < members->count; i++) {
         struct received message;
         struct failure failure = {0};
@@ -217,6 +242,10 @@ bool conductor_step(struct conductor *conductor, const struct tournament_step *s
                                                                          : hard_ns;
         if (!conductor_wait(conductor, next_ns < hard_ns ? next_ns : hard_ns, &runs, on_message))
             break;
+        overdue_ns += conductor->waited_ns;
+        silent_ns += conductor->waited_ns;
+        hard_ns += conductor->waited_ns;
+        conductor->waited_ns = 0;
         now_ns = clock_now_ns();
         if (next_ns == overdue_ns && now_ns >= overdue_ns)
             matches_ping(conductor, &runs);

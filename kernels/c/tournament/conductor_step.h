@@ -17,7 +17,10 @@ struct conductor {
     const char *raw_folder; /* NULL: the files behind the counters are not kept */
     bool evidence_full;
     int signals;
-    bool finish, stop; /* asked to end after this step, now */
+    bool finish, stop;  /* asked to end after this step, now */
+    size_t lost_seen;   /* nodes that were lost when it last waited for the end of the job */
+    int waits_left;     /* how many results without a peer may wait for it */
+    uint64_t waited_ns; /* in this step: nobody was late in that time */
     struct pollfd *pollers;
     uint64_t play_no;
 };
