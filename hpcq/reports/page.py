@@ -126,7 +126,7 @@ def _context(database: Connection, run: str) -> dict[str, Any]:
 
 
 def _networks(database: Connection, summaries: Sequence[Summary]) -> dict[str, str]:
-    """By cluster: the network that its results were measured over."""
+    """By cluster: the network that its results were measured over; one without results has none."""
     named = network_texts(database)
     found: dict[str, dict[str, None]] = {}
     for one in summaries:

@@ -58,12 +58,15 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
     """A connection that cannot change a row. Raises StoreError if there is no database at `path`."""
     if not path.exists():
         raise StoreError(f"{path}: there is no database", "`hpcq run` makes one; --db names another")
+    empty = StoreError(
+        f"{path}: is empty, this hpcq reads version {SCHEMA_VERSION}", "the next `hpcq run` into it makes one of it"
+    )
     if path.is_file() and path.stat().st_size == 0:  # SQLite would remove the journal of a process creating it
-        raise StoreError(
-            f"{path}: is empty, this hpcq reads version {SCHEMA_VERSION}", "the next `hpcq run` into it makes one of it"
-        )
+        raise empty
     with _explained(path, None), closing(_connect_reader(path)) as database:
         version = _version(database, path)
+        if version == 0:  # whoever made it was killed meanwhile, and what it had begun is rolled back
+            raise empty
         if version != SCHEMA_VERSION:
             raise StoreError(
                 f"{path}: has version {version}, this hpcq reads {SCHEMA_VERSION}",

@@ -6,6 +6,7 @@ no file system without locks can be mounted everywhere; the full disk is a real 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sqlite3
@@ -180,7 +181,7 @@ def test_loaders_killed_at_any_moment(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) == 20, "so many died at work"
     if database.exists() and database.stat().st_size:
-        with reading(database) as connection:  # rolls back what the last one left
+        with contextlib.suppress(StoreError), reading(database) as connection:  # rolls back what the last one left: maybe all
             connection.execute("SELECT count(*) FROM result").fetchone()
     assert load_run(database, folder).complete
     assert rows_of(database) == rows_of(Path(f"{database}.whole"))

@@ -16,7 +16,8 @@ from tests.local.local_desk import CLUSTER, INSTANT, SLOW, LocalDesk
 
 PINGPONG = (
     "{kernel: tcp_pingpong, parameters: {duration_s: 50ms, warmup_s: 0}, matrix: {message_bytes: [1, 1KiB]}}",
-    "{kernel: udp_stream, parameters: {duration_s: 50ms, warmup_s: 0, message_bytes: 1400, rate_bps: 20mbit}}",
+    """{kernel: udp_stream, parameters: {duration_s: 9s, operation_count_max: 90, warmup_s: 0, message_bytes: 1400,
+       rate_bps: 20mbit}}""",
 )
 OWN_KERNELS = {
     *("tcp_stream", "tcp_pingpong", "udp_stream", "udp_pingpong", "tcp_connect", "udp_oneway", "udp_dispersion"),

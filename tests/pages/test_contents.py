@@ -68,3 +68,11 @@ def test_labels_of_near_sizes_do_not_overlap() -> None:
     assert [tick.label for tick in plot.x_ticks] == ["1400 B", "256 KiB", "1 MiB"]
     places = [tick.at for tick in plot.x_ticks]
     assert min(b - a for a, b in pairwise(places)) > 50
+
+
+def test_a_cluster_that_measured_nothing_has_a_row_without_a_network(tmp_path: Path) -> None:
+    builder = nodes_and_sizes(tmp_path)
+    builder.everything()
+    builder.other_cluster("beta")
+    page = page_of(builder, tmp_path)
+    assert {"alpha", "beta", "eth0"} <= set(page.words)

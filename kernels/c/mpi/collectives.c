@@ -272,8 +272,13 @@ static void collective_report(struct run *run)
             metrics->window_missed_count = (double)state->missed_count;
         }
     }
-    if (state->call.rank != ROOT || !run->histogram->count)
+    if (state->call.rank != ROOT)
         return;
+    if (!run->histogram->count) {
+        run_invalid(run, "no operation was measured: a rank came too late for each of %llu",
+                    (unsigned long long)state->missed_count);
+        return;
+    }
     operation_fill(run->histogram, &metrics->operation);
     metrics->fastest_rank_p50_ns = least;
     metrics->slowest_rank_p50_ns = most;
