@@ -322,7 +322,7 @@ def test_relative_gates_on_real_runs(tmp_path: Path) -> None:
     desk.hpcq("baseline", "set", "good", "first", "--why", "new")
     gates = """gates:
   - {metric: throughput_bps, against: "baseline:good", minimum: 1%}
-  - {metric: throughput_bps, against: "baseline:good", minimum: 99999%}
+  - {metric: throughput_bps, against: "baseline:good", maximum: 0.1%}
   - {metric: throughput_bps, against: memory, minimum: 0.01%, maximum: 100%}
   - {metric: throughput_bps, against: link, minimum: 90%}
   - {metric: throughput_bps, against: peers, minimum: 90%}
@@ -331,7 +331,7 @@ def test_relative_gates_on_real_runs(tmp_path: Path) -> None:
     told = desk.json("run", "second.yaml", expect=3)
     assert [one["verdict"] for one in told["gates"]] == ["failed", "inconclusive", "inconclusive", "pass", "pass"]
     failed, link, peers, _, memory = told["gates"]
-    assert failed["gate"] == "median throughput_bps of tcp_stream >= 99999 % of baseline:good"
+    assert failed["gate"] == "median throughput_bps of tcp_stream <= 0.1 % of baseline:good"
     assert "over lo, which is no link" in link["reason"]
     assert "0 other pairs of the same hardware" in peers["reason"]
     assert 0 < memory["share_ratio"] < 1
@@ -339,4 +339,4 @@ def test_relative_gates_on_real_runs(tmp_path: Path) -> None:
     said = desk.hpcq("results", "second", expect=3).stdout
     assert said.count("gate failed: tiny: ") == 1
     assert "gates: 2 pass, 1 failed, 2 inconclusive" in said
-    assert failed["gate"].replace(">=", "&gt;=") in (desk.run_folder / "report.html").read_text()
+    assert failed["gate"].replace("<=", "&lt;=") in (desk.run_folder / "report.html").read_text()
