@@ -7,6 +7,7 @@ to_withdraw   queued jobs that should not wait any longer: hpcq withdraws them a
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
@@ -128,14 +129,15 @@ class YieldPolicy:
         }
         something_runs = bool(held_by_us)
         waits = {one.tag: _wait_of(one, snapshot) for one in live}
+        claims = Counter(node for one in live if waits[one.tag] is not Wait.NODE for node in one.nodes)
         found = []
         for attempt in live:
             report = snapshot.reports.get(attempt.native_id)
             if report is None or report.state is not JobState.QUEUED or attempt.withdrawal:
                 self._forget(attempt.tag)
                 continue
-            before = {node for one in live if one.tag != attempt.tag and waits[one.tag] is not Wait.NODE for node in one.nodes}
-            shared = not before.isdisjoint(attempt.nodes)
+            own_count = int(waits[attempt.tag] is not Wait.NODE)
+            shared = any(claims[node] > own_count for node in attempt.nodes)
             decision = self._decide(attempt, report, taken, now_s, something_runs=something_runs, shared=shared)
             if decision is None and paused is not None:
                 decision = Withdrawal(attempt.tag, attempt.native_id, paused)
