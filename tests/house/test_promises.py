@@ -30,8 +30,11 @@ def test_the_page_of_promises_is_in_step() -> None:
     assert mutants.PAGE.read_text() == mutants.page(mutants.read_mutants()), "make docs"
 
 
-def test_each_case_of_the_verdicts_names_promises_that_there_are() -> None:
-    _, _, cases = (mutants.PAGE.parent / "verdicts.md").read_text().partition("## Every case and its promise")
+@pytest.mark.parametrize(
+    ("page", "title"), [("verdicts", "Every case and its promise"), ("driver", "Every sequence and its promise")]
+)
+def test_each_case_names_promises_that_there_are(page: str, title: str) -> None:
+    _, _, cases = (mutants.PAGE.parent / f"{page}.md").read_text().partition(f"## {title}")
     rows = [line for line in cases.splitlines() if line.startswith("| ")][1:]
     assert len(rows) > 20
     named = [re.findall(r"“(.*?)”", row) for row in rows]
