@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from hpcq import __version__
-from tests.kernels.kernel_programs import INSTANT, LIMIT_S, ROOT, SOCKET_KERNELS, Programs, Server, make
+from tests.kernels.kernel_programs import INSTANT, LIMIT_S, ROOT, SOCKET_KERNELS, Programs, Server, ended, make
 
 LINE_KEYS = {
     *("format", "kernel", "program", "version", "build_id", "options", "granted", "valid", "invalid_reason", "exit_code"),
@@ -176,11 +176,13 @@ def test_every_option_is_echoed_and_changes_nothing_else(server: Server) -> None
         "no_delay": True,
         "tcp_cork": True,
         "not_sent_low_water_bytes": 131072,
+        "pacing_rate_bps": 8_000_000_000,
         "congestion_control": "reno",
     }
     line = server.run("tcp_stream", **{**asked, "no_delay": "true", "tcp_cork": "true"}).line
     assert line["options"] == asked
     as_asked = {"dscp": 46, "hop_limit_count": 33, "no_delay": True, "tcp_cork": True, "not_sent_low_water_bytes": 131072}
+    as_asked["pacing_rate_bps"] = 8_000_000_000
     for end in ("client", "server"):
         assert {name: line["granted"][f"{end}_{name}"] for name in as_asked} == as_asked
     assert line["metrics"]["sent_count"] == 77
@@ -278,3 +280,25 @@ def test_a_clipped_buffer_is_told(server: Server) -> None:
     assert {warning["name"] for warning in line["warnings"]} == {"buffer_clipped"}
     assert len(line["warnings"]) == 2
     assert line["granted"]["server_receive_buffer_bytes"] < 2 << 30
+
+
+def test_a_pacing_rate_bounds_the_throughput(server: Server) -> None:
+    line = server.run("tcp_stream", pacing_rate_bps=50_000_000, duration_s=1, warmup_s=0.2).line
+    assert (line["granted"]["client_pacing_rate_bps"], line["granted"]["server_pacing_rate_bps"]) == (50_000_000, 50_000_000)
+    assert 1e7 < line["metrics"]["throughput_bps"] < 1.1 * 50e6
+
+
+@pytest.mark.lab
+def test_all_addresses_of_a_name_are_tried(programs: Programs, secret: Path, tmp_path: Path) -> None:
+    """The system would have 127.0.0.1 tried first, where nobody listens."""
+    (tmp_path / "hosts").write_text("127.0.0.1 twofold\n127.0.0.9 twofold\n")
+    with Server(programs.net, secret, "--bind", "127.0.0.9") as running:
+        command = running.command("tcp_pingpong", **INSTANT)
+        command[command.index("--to") + 1] = "twofold"
+        renamed = ["unshare", "--mount", "sh", "-c", f"mount --bind '{tmp_path}/hosts' /etc/hosts && exec \"$@\"", "sh"]
+        done = ended([*renamed, *command])
+        assert (done.rc, done.line["valid"]) == (0, True), done.err
+        command[command.index("--port") + 1] = "1"
+        done = ended([*renamed, *command])
+        assert done.rc == 3
+        assert "127.0.0.1 port 1" in done.line["error"]["message"], "what is said is of the address that is preferred"

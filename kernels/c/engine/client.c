@@ -15,29 +15,49 @@
 #include <string.h>
 #include <unistd.h>
 
-static bool client_connect(struct run *run, const struct client_place *place)
+static bool client_reach(struct run *run, const struct client_place *place, const struct address *to, uint64_t deadline)
 {
-    uint64_t deadline = run_state(run, "connect", 5);
-    struct address to, from;
-    if (!address_parse(place->to, AF_UNSPEC, &to, &run->failure))
-        return false;
-    address_set_port(&to, place->port);
-    int descriptor = control_socket(&to, &run->failure);
+    struct address from;
+    int descriptor = control_socket(to, &run->failure);
     if (descriptor < 0)
         return false;
     run->control.descriptor = descriptor;
     if (place->interface) {
-        if (!address_of_interface(place->interface, to.storage.ss_family, &from, &run->failure) ||
+        if (!address_of_interface(place->interface, to->storage.ss_family, &from, &run->failure) ||
             !socket_bind_range(descriptor, false, &from, (struct port_range){0, 0}, &run->failure))
             return false;
     }
-    if (!socket_connect(descriptor, &to, deadline, &run->failure))
+    if (!socket_connect(descriptor, to, deadline, &run->failure))
         return false;
-    run->peer = to;
+    run->peer = *to;
     if (!address_of_socket(descriptor, &run->local))
         return fail_system(&run->failure, "getsockname");
     control_begin(&run->control, descriptor, false);
     return true;
+}
+
+/* All addresses of the name, each for its share of the time; what is said is why the first of them cannot be had. */
+static bool client_connect(struct run *run, const struct client_place *place)
+{
+    uint64_t deadline = run_state(run, "connect", 5);
+    struct address to[ADDRESSES_MAX];
+    struct failure first = {0}, before = run->failure;
+    size_t count = addresses_parse(place->to, to, &run->failure);
+    for (size_t i = 0; i < count; i++) {
+        uint64_t now_ns = clock_now_ns(), share_ns = deadline > now_ns ? (deadline - now_ns) / (count - i) : 0;
+        address_set_port(&to[i], place->port);
+        run->failure = before;
+        if (client_reach(run, place, &to[i], now_ns + share_ns))
+            return true;
+        if (run->control.descriptor >= 0)
+            close(run->control.descriptor);
+        run->control.descriptor = -1;
+        if (!i)
+            first = run->failure;
+    }
+    if (count)
+        run->failure = first;
+    return false;
 }
 
 /* A server that is crowded by strangers, or measures, turns us away before a word: we come again within the limit. */

@@ -59,6 +59,26 @@ static bool set_text(struct run *run, int descriptor, const struct socket_row *r
                 run->is_server ? "server" : "client", known);
 }
 
+static bool set_rate(struct run *run, int descriptor, const struct socket_row *row, int64_t asked)
+{
+    uint64_t bytes_per_s = (uint64_t)(asked + 7) / 8;
+    return !setsockopt(descriptor, row->level, row->option, &bytes_per_s, sizeof bytes_per_s) ||
+           fail_system(&run->failure, "%s: %lld", row->name, (long long)asked);
+}
+
+/* Only a rate that was asked for: the system's own is no number, but no limit. */
+static void granted_rate(struct run *run, int descriptor, const struct socket_row *row, int64_t asked)
+{
+    uint64_t bytes_per_s = 0;
+    socklen_t length = sizeof bytes_per_s;
+    if (!asked || getsockopt(descriptor, row->level, row->option, &bytes_per_s, &length))
+        return;
+    run_grant_number(run, row->name, (double)bytes_per_s * 8);
+    if (bytes_per_s != (uint64_t)(asked + 7) / 8)
+        run_warn(run, "option_not_granted", "%s: %s: asked for %lld, granted %.0f",
+                 run->is_server ? "server" : "client", row->name, (long long)asked, (double)bytes_per_s * 8);
+}
+
 static int level_of(const struct socket_row *row, int family)
 {
     return family == AF_INET6 ? row->level6 : row->level;
@@ -76,6 +96,8 @@ static bool row_apply(struct run *run, int descriptor, const struct socket_row *
     if (row->type == OPTION_NAME)
         return set_text(run, descriptor, row, row_text(row, settings));
     int64_t asked = row_asked(row, settings);
+    if (row->grant == GRANT_RATE)
+        return !asked || set_rate(run, descriptor, row, asked);
     int value = (int)asked * row->scale;
     return !asked || !setsockopt(descriptor, level_of(row, family), option_of(row, family), &value, sizeof value) ||
            fail_system(&run->failure, "%s: %lld", row->name, (long long)asked);
@@ -111,6 +133,11 @@ void socket_options_granted(struct run *run, int descriptor, const struct socket
         char text[32] = "";
         int value = 0;
         bool is_text = rows[i].type == OPTION_NAME;
+        if (rows[i].grant == GRANT_RATE) {
+            if (row_fits(&rows[i], kind))
+                granted_rate(run, descriptor, &rows[i], row_asked(&rows[i], settings));
+            continue;
+        }
         socklen_t length = is_text ? sizeof text - 1 : sizeof value;
         if (!row_fits(&rows[i], kind) || getsockopt(descriptor, level_of(&rows[i], family), option_of(&rows[i], family),
                                                     is_text ? (void *)text : (void *)&value, &length))

@@ -23,6 +23,7 @@ enum socket_grant {
     GRANT_PLAIN,   /* the number that getsockopt() tells, over the scale */
     GRANT_BUFFER,  /* socket(7): the system doubles what is asked for, and tells the doubled number */
     GRANT_AT_MOST, /* the system may take off some: the MSS less TCP's options */
+    GRANT_RATE,    /* bits per second; the system has bytes per second, of 64 bits */
     GRANT_TEXT
 };
 
@@ -49,6 +50,9 @@ enum socket_grant {
     ROW(type, not_sent_low_water_bytes, OPTION_INTEGER, 0, 1073741824, IPPROTO_TCP, TCP_NOTSENT_LOWAT, IPPROTO_TCP,    \
         TCP_NOTSENT_LOWAT, SOCKET_AFTER, 1, GRANT_PLAIN,                                                               \
         "TCP_NOTSENT_LOWAT of both ends: what is not sent yet stays below this; 0: the system's")                      \
+    ROW(type, pacing_rate_bps, OPTION_INTEGER, 0, 1000000000000, SOL_SOCKET, SO_MAX_PACING_RATE, SOL_SOCKET,           \
+        SO_MAX_PACING_RATE, SOCKET_BEFORE, 1, GRANT_RATE,                                                              \
+        "SO_MAX_PACING_RATE of both ends: they send no faster than this, packet by packet; 0: the system's")           \
     ROW(type, congestion_control, OPTION_NAME, 0, 15, IPPROTO_TCP, TCP_CONGESTION, IPPROTO_TCP, TCP_CONGESTION,        \
         SOCKET_BEFORE, 1, GRANT_TEXT, "TCP_CONGESTION of both ends, any that both nodes have; system: their default")
 

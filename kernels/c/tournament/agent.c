@@ -80,17 +80,25 @@ static bool agent_arguments(struct agent *agent, int argc, char **argv, struct a
 static bool agent_connect(struct agent *agent, const struct address *address, uint64_t deadline,
                           struct failure *failure)
 {
-    struct address to, from = *address;
-    if (!address_parse(agent->to, AF_UNSPEC, &to, failure))
-        return false;
-    address_set_port(&to, agent->port);
-    address_set_port(&from, 0);
-    int descriptor = control_socket(&to, failure);
-    if (descriptor < 0 || !socket_bind_range(descriptor, false, &from, (struct port_range){0, 0}, failure) ||
-        !socket_connect(descriptor, &to, deadline, failure))
-        return false;
-    control_begin(&agent->control, descriptor, false);
-    return control_authenticate(&agent->control, &agent->sessions.secret, deadline, failure);
+    struct address to[ADDRESSES_MAX];
+    struct failure before = *failure;
+    size_t count = addresses_parse(agent->to, to, failure);
+    for (size_t i = 0; i < count; i++) {
+        struct address from = *address;
+        uint64_t now_ns = clock_now_ns(), share_ns = deadline > now_ns ? (deadline - now_ns) / (count - i) : 0;
+        address_set_port(&to[i], agent->port);
+        address_set_port(&from, 0);
+        *failure = before;
+        int descriptor = control_socket(&to[i], failure);
+        if (descriptor >= 0 && socket_bind_range(descriptor, false, &from, (struct port_range){0, 0}, failure) &&
+            socket_connect(descriptor, &to[i], now_ns + share_ns, failure)) {
+            control_begin(&agent->control, descriptor, false);
+            return control_authenticate(&agent->control, &agent->sessions.secret, deadline, failure);
+        }
+        if (descriptor >= 0)
+            close(descriptor);
+    }
+    return false;
 }
 
 /* A conductor that strangers crowd turns us away before a word: we come again. */

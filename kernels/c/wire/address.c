@@ -27,6 +27,23 @@ bool address_parse(const char *text, int family, struct address *out, struct fai
     return true;
 }
 
+size_t addresses_parse(const char *text, struct address out[ADDRESSES_MAX], struct failure *failure)
+{
+    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM}, *list = NULL;
+    size_t count = 0;
+    int rc = getaddrinfo(text, NULL, &hints, &list);
+    if (rc) {
+        fail(failure, EXIT_USAGE, "%s: no such address: %s", text, gai_strerror(rc));
+        return 0;
+    }
+    for (const struct addrinfo *one = list; one && count < ADDRESSES_MAX; one = one->ai_next) {
+        out[count] = (struct address){.length = one->ai_addrlen};
+        memcpy(&out[count++].storage, one->ai_addr, one->ai_addrlen);
+    }
+    freeaddrinfo(list);
+    return count;
+}
+
 /* How much an address is preferred; 0 means it does not fit. */
 static int address_rank(const struct sockaddr *address, int family)
 {

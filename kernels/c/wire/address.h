@@ -11,6 +11,8 @@
 
 enum { ADDRESS_TEXT_BYTES = 80 };
 
+enum { ADDRESSES_MAX = 8 };
+
 struct address {
     struct sockaddr_storage storage;
     socklen_t length;
@@ -21,6 +23,9 @@ struct port_range {
 };
 
 bool address_parse(const char *text, int family, struct address *out, struct failure *failure); /* name or number */
+/* All addresses of a name, in the order in which the system would have them tried; returns how many, 0 with a failure.
+ */
+size_t addresses_parse(const char *text, struct address out[ADDRESSES_MAX], struct failure *failure);
 /* First address of an interface; family AF_UNSPEC takes IPv4 before global IPv6 before link-local IPv6. */
 bool address_of_interface(const char *interface, int family, struct address *out, struct failure *failure);
 /* Name of the interface that owns this address; "" when none does. */
