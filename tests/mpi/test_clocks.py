@@ -52,6 +52,14 @@ def test_who_comes_too_late_is_marked_and_the_operation_repeated(launched: Launc
     assert metrics["operation_count"] == sum(count for _, count in done.line["histogram"]["buckets"]) == 7
 
 
+def test_where_a_rank_is_always_late_nothing_was_measured(launched: Launched, tmp_path: Path) -> None:
+    env = preloaded(launched.mpi, LATE, tmp_path / "late.so") | {"LATE": "always"}
+    done = launched.run("mpi_collective", start="window", operation="allreduce", env=env, duration_s=0.3)
+    assert (done.rc, done.line["valid"]) == (1, False), done.err
+    assert "no operation was measured: a rank came too late for each of " in done.line["invalid_reason"]
+    assert "operation_p50_ns" not in done.line["metrics"]
+
+
 def test_behind_a_barrier_no_clocks_are_told(launched: Launched) -> None:
     metrics = launched.run("mpi_collective", operation="bcast").line["metrics"]
     assert not [name for name in metrics if name.startswith(("clock_offset", "clock_drift", "clock_error", "window"))]
