@@ -1,6 +1,7 @@
 """What to measure next: the pairs that would settle what the table leaves open, in as few rounds as possible.
 
     a slow node without results that clear or convict it                    ->  three partners known to be good
+    a node below the noise with everybody, in a table too small to say so   ->  the same
     a link, or a pair that was slow once while both ends are fine elsewhere ->  the same pair again
     a group in doubt                                                        ->  pairs of its nodes with other groups
 
@@ -52,7 +53,8 @@ def advise(table: PairTable, suspects: Suspects, found: Explanation) -> Advice:
     loose = found.slow & (found.expected == 0)
     once = loose & clear[table.node_a] & clear[table.node_b]
     nodes = (_seen(table, found.slow) & ~clear & ~faulty_node) | in_doubt[:node_count]
-    nodes &= ~_behind_fault(table, suspects, found)
+    slightly = _always(table, found.below & (found.expected == 0)) & ~nodes & ~faulty_node
+    nodes = (nodes | slightly) & ~_behind_fault(table, suspects, found)
     links = [suspects.links[int(suspects.item[i])] for i in np.flatnonzero(in_doubt) if suspects.kind[i] is Kind.LINK]
     groups = [int(suspects.item[i]) for i in np.flatnonzero(in_doubt) if suspects.kind[i] is Kind.GROUP]
     noise = len(table.value) >= NOISE_RESULTS_MIN
@@ -83,6 +85,12 @@ def _seen(table: PairTable, results: Bools) -> Bools:
     seen[table.node_a[results]] = True
     seen[table.node_b[results]] = True
     return seen
+
+
+def _always(table: PairTable, results: Bools) -> Bools:
+    """Which nodes took part in at least two results, and in these only."""
+    count = np.bincount(table.node_a, minlength=len(table.nodes)) + np.bincount(table.node_b, minlength=len(table.nodes))
+    return (count >= 2) & ~_seen(table, ~results)
 
 
 def _behind_fault(table: PairTable, suspects: Suspects, found: Explanation) -> Bools:

@@ -58,6 +58,7 @@ def blame(
         result_count=len(table.value),
         healthy_value=float(np.exp(sign * levels.healthy)),
         noise_ratio=levels.sigma,
+        smallest_effect_ratio=float(-np.expm1(found.slowest_healthy)),
     )
 
 

@@ -82,7 +82,7 @@ class Blame:
 
     undecided: the table fits more than one explanation; next_pairs would settle it, the most useful first. noise_count:
     slow results that happened once and point to nothing in particular. healthy_value: what a healthy pair reaches.
-    noise_ratio: the scatter of healthy pairs.
+    noise_ratio: the scatter of healthy pairs. smallest_effect_ratio: a result that is slower by less is not called slow.
     """
 
     nodes: tuple[Culprit, ...] = ()
@@ -96,3 +96,4 @@ class Blame:
     result_count: int = 0
     healthy_value: float | None = None
     noise_ratio: float | None = None
+    smallest_effect_ratio: float | None = None

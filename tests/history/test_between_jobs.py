@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from hpcq.analysis.blame_tables import tables_of
 from hpcq.kernels import Better
+from hpcq.localisation import blame
 from hpcq.statistics import ComparisonVerdict, JobScatter, compare, compare_jobs, job_scatter, pooled_scatter
 from hpcq.statistics.between_jobs import ASSUMED_RATIO, LEAST_RATIO, t_quantile
 from hpcq.statistics.comparison import runs_needed
+from hpcq.store.database import reading
 from hpcq.verdict.levels import Sides, judge_boundary, judge_search
+from tests.history.histories import History
 
 WITHIN, BETWEEN = 0.005, 0.05
 NIGHTS = 30
@@ -135,3 +141,18 @@ def test_a_trace_of_loss_is_not_worse_and_a_real_one_is() -> None:
 def test_t_is_wider_than_the_normal() -> None:
     assert t_quantile(1.96, 0) == 1.96
     assert t_quantile(1.96, 6) == pytest.approx(2.447, rel=0.01)
+
+
+@pytest.mark.fast
+def test_sixty_four_healthy_nodes_whose_jobs_scatter_get_nobody_accused(tmp_path: Path) -> None:
+    """Four repetitions of 0.5 % in each job, 5 % from job to job: the ring's 64 pairs, one job each."""
+    random = np.random.default_rng(8)
+    pairs = [(f"n{node:02d}", f"n{(node + 1) % 64:02d}") for node in range(64)]
+    luck = {f"{a}>{b}": float(1 + BETWEEN * random.standard_normal()) for a, b in pairs}
+    nights = History(tmp_path, pairs=pairs)
+    run = nights.night(0, repetitions=4, noise=WITHIN, levels=luck, bare=True)
+    with reading(nights.database) as database:
+        ((_, higher, table),) = tables_of(database, [run], None, {}).tables
+    assert len(table.value) == 64
+    found = blame(table, higher_is_better=higher)
+    assert (found.nodes, found.links, found.together) == ((), (), ())

@@ -216,6 +216,35 @@ def test_an_unsteady_network_accuses_nobody(modes: tuple[float, float]) -> None:
     assert accused <= 1
 
 
+def test_a_small_network_with_two_modes_accuses_nobody() -> None:
+    """Each of eight nodes has three results; in every tenth such table all three of one node are of the slow mode."""
+    random = np.random.default_rng(11)
+    accused = 0
+    for _ in range(200):
+        rows = [
+            (number, f"n{a}", f"n{b}", (0.96 if random.random() < 0.3 else 1.0) * (1 + 0.007 * random.standard_normal()))
+            for number, pairs in enumerate(rounds_of(8, random, 3))
+            for a, b in pairs
+        ]
+        found = judge(rows)
+        accused += bool(found.nodes or found.links)
+    assert accused <= 2
+
+
+def test_a_small_network_names_what_is_slower_by_a_tenth_and_leaves_less_open() -> None:
+    random = np.random.default_rng(12)
+    named, opened, trials = 0, 0, 60
+    for _ in range(trials):
+        rounds = rounds_of(8, random, 3)
+        named += names(judge(rows_of(random, rounds, {3: 0.9}, dips=0.0))) == {"n003"}
+        found = judge(rows_of(random, rounds, {3: 0.95}, dips=0.0, noise=0.007))
+        assert found.smallest_effect_ratio == pytest.approx(0.0676, abs=1e-4)
+        asked = {name for pair in found.next_pairs for name in pair}
+        opened += not found.nodes and found.undecided and "n003" in asked
+    assert named >= 0.95 * trials
+    assert opened >= 0.8 * trials
+
+
 def test_failed_pairs_count_as_slow() -> None:
     random = np.random.default_rng(12)
     rows = rows_of(random, rounds_of(32, random, 4), {})

@@ -116,7 +116,7 @@ def print_blame(found: Blame) -> None:
     for culprit in found.together:
         click.echo(f"{_culprit_line(culprit)}, but only when many pairs run at once: load, not a broken part")
     if not (found.groups or found.nodes or found.links or found.together):
-        click.echo("Nobody is slow." if not found.undecided else "Nobody is named.")
+        click.echo("Nobody is named." if found.undecided else _nobody_is_slow(found))
     if found.noise_count:
         click.echo(
             f"noise  {count_of(found.noise_count, 'slow result')} that nobody in particular explains: passing traffic, say"
@@ -130,6 +130,12 @@ def print_blame(found: Blame) -> None:
             click.echo(f"  {a} {b}")
         if len(found.next_pairs) > 4 * _SHOWN:
             click.echo(f"  and {len(found.next_pairs) - 4 * _SHOWN} more; --json has them all")
+
+
+def _nobody_is_slow(found: Blame) -> str:
+    if found.smallest_effect_ratio is None:
+        return "Nobody is slow."
+    return f"Nobody is slow: none by {100 * found.smallest_effect_ratio:.2g} % or more, and less was not looked for."
 
 
 def _culprit_line(culprit: Culprit) -> str:
@@ -154,6 +160,7 @@ def _blame_json(found: Blame) -> dict[str, Any]:
         "noise_count": found.noise_count,
         "healthy_value": found.healthy_value,
         "noise_ratio": found.noise_ratio,
+        "smallest_effect_ratio": found.smallest_effect_ratio,
         "evidence": [
             {
                 "kind": one.kind.value,
