@@ -166,18 +166,23 @@ def test_every_option_is_echoed_and_changes_nothing_else(server: Server) -> None
         "operation_count_max": 77,
         "client_cpu_index": cpus[0],
         "server_cpu_index": cpus[-1],
+        "client_numa_index": -1,
+        "server_numa_index": -1,
         "idle": "hold",
         "send_buffer_bytes": 65536,
         "receive_buffer_bytes": 70000,
         "dscp": 46,
         "hop_limit_count": 33,
         "busy_poll_us": 0,
+        "bind_device": "lo",
         "mss_bytes": 1000,
         "no_delay": True,
         "tcp_cork": True,
         "not_sent_low_water_bytes": 131072,
         "pacing_rate_bps": 8_000_000_000,
         "congestion_control": "reno",
+        "source_port_first_no": 0,
+        "source_port_last_no": 0,
     }
     line = server.run("tcp_stream", **{**asked, "no_delay": "true", "tcp_cork": "true"}).line
     assert line["options"] == asked
