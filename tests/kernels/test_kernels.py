@@ -161,6 +161,7 @@ def test_every_option_is_echoed_and_changes_nothing_else(server: Server) -> None
         "direction": "client_to_server",
         "flow_count": 2,
         "wait_by": "epoll",
+        "send_by": "zero_copy",
         "duration_s": 59.875,
         "warmup_s": 0.0001,
         "operation_count_max": 77,
