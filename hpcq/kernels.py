@@ -210,10 +210,12 @@ def unknown_name(what: str, name: str, valid: Iterable[str]) -> tuple[str, str]:
     from difflib import get_close_matches
 
     names = list(valid)
-    near = get_close_matches(name, names, n=1, cutoff=0.5)
+    near = [one for one in names if one.casefold() == name.casefold()]
+    near = near or get_close_matches(name, names, n=1, cutoff=0.6)  # below it, the nearest misleads
+    near = near or [one for one in names if len(name) > 2 and one.startswith(name)]
     article = "an" if what[0] in "aeiou" else "a"
     message = f"{_shown(name)} is not {article} {what}" + (f": the nearest is {near[0]}" if near else "")
-    return message, f"valid are {', '.join(names) or 'none'}"
+    return message, f"valid are {', '.join(names)}" if names else "there are none"
 
 
 @lru_cache(maxsize=4)  # asked for each result that is loaded

@@ -196,7 +196,14 @@ def test_what_changed_between_runs_and_between_nodes(loaded: Loaded) -> None:
 
 def test_times_name_facts(loaded: Loaded) -> None:
     with reading(loaded.path) as database:
-        for moment, run in (("2999", None), ("2999-01", APRIL), ("2000-01-01", MARCH), (None, APRIL), ("first", MARCH)):
+        for moment, run in (
+            ("2999", APRIL),
+            ("29999", None),
+            ("2999-01", APRIL),
+            ("2000-01-01", MARCH),
+            (None, APRIL),
+            ("first", MARCH),
+        ):
             if run is None:
                 with pytest.raises(UserError):
                     evidence_queries.facts_at(database, "n1", moment)
