@@ -12,6 +12,7 @@ from tests.kernels.kernel_namespaces import ADDRESSES, ADDRESSES_6, Pair, inside
 from tests.kernels.kernel_programs import ENDLESS_S, INSTANT, LIMIT_S, Programs, Server, children, wait_for
 
 OTHER = {False: "10.78.0.9", True: "fd78::9"}  # of the client too
+SHORT: dict[str, Any] = dict(INSTANT)
 KERNELS = ("tcp_stream", "tcp_connect", "udp_oneway")
 
 
@@ -57,7 +58,7 @@ def test_the_source_address_is_the_one_that_was_named(programs: Programs, tmp_pa
             inside("client", "ip", *family, "address", "change", f"{OTHER[six]}/{bits}", "dev", "eth0", "preferred_lft", "0")
         inside("server", "ip", *family, "route", "add", "blackhole", usual)
         for kernel in KERNELS:
-            line = pair.run(programs.net, kernel, "--bind", OTHER[six], six=six, **INSTANT).line
+            line = pair.run(programs.net, kernel, "--bind", OTHER[six], six=six, **SHORT).line
             assert line["valid"], line
             assert line["evidence"]["client"]["address"] == OTHER[six]
             assert line["evidence"]["client"]["interface"] == "eth0"
@@ -74,7 +75,7 @@ def test_flows_have_the_source_ports_that_were_asked_for(programs: Programs, tmp
         del asked["rate_bps"]
     with joined(tmp_path) as pair:
         assert _seen_ports(pair, programs.net, kernel, source_port_first_no=7000, **asked) == {7000, 7001, 7002}
-        short = {**INSTANT, "flow_count": 3, "source_port_first_no": 7000}
+        short = {**SHORT, "flow_count": 3, "source_port_first_no": 7000}
         line = pair.run(programs.net, kernel, **short).line
         assert line["granted"]["client_source_port_no"] == 7000
         assert pair.run(programs.net, kernel, **short).rc == 0, "again, right after"
@@ -86,9 +87,9 @@ def test_a_taken_source_port_is_passed_over_where_there_is_a_range(server: Serve
     with Server(server.program, server.secret) as other, subprocess.Popen(held, stdout=subprocess.DEVNULL) as client:
         try:
             wait_for(lambda: children(server.process.pid) and _udp_port_taken(7402))
-            line = other.run("udp_stream", source_port_first_no=7401, source_port_last_no=7499, **INSTANT).line
+            line = other.run("udp_stream", source_port_first_no=7401, source_port_last_no=7499, **SHORT).line
             assert line["granted"]["client_source_port_no"] == 7403
-            done = other.run("udp_stream", source_port_first_no=7401, **INSTANT)
+            done = other.run("udp_stream", source_port_first_no=7401, **SHORT)
             assert done.rc == 4
             assert "ports 7401-7401" in done.err
         finally:
@@ -120,7 +121,7 @@ def test_what_no_end_can_have_is_refused(server: Server, options: dict[str, Any]
 
 
 def test_a_server_without_that_numa_node_says_so(server: Server) -> None:
-    done = server.run("tcp_stream", server_numa_index=1023, **INSTANT)
+    done = server.run("tcp_stream", server_numa_index=1023, **SHORT)
     assert done.rc == 3
     assert "server_numa_index: found 1023: allowed on this server: -1, 0" in done.err
 
@@ -129,15 +130,15 @@ def test_a_server_without_that_numa_node_says_so(server: Server) -> None:
 def test_a_bound_device_is_read_back_and_lets_no_other_bring_packets(programs: Programs, tmp_path: Path) -> None:
     with joined(tmp_path) as pair:
         for kernel in KERNELS:
-            line = pair.run(programs.net, kernel, bind_device="eth0", **INSTANT).line
+            line = pair.run(programs.net, kernel, bind_device="eth0", **SHORT).line
             assert line["valid"], line
             assert [line["granted"][f"{end}_bind_device"] for end in ("client", "server")] == ["eth0", "eth0"]
-        free = pair.run(programs.net, "tcp_stream", **INSTANT).line
+        free = pair.run(programs.net, "tcp_stream", **SHORT).line
         assert not [name for name in free["granted"] if name.endswith("bind_device")]
-        lost = pair.run(programs.net, "tcp_stream", bind_device="lo", **INSTANT)
+        lost = pair.run(programs.net, "tcp_stream", bind_device="lo", **SHORT)
         assert lost.rc in (3, 4), "the server is not on the other side of lo"
         assert lost.line["metrics"] == {}
-        unknown = pair.run(programs.net, "udp_stream", bind_device="eth7.42", **INSTANT)
+        unknown = pair.run(programs.net, "udp_stream", bind_device="eth7.42", **SHORT)
         assert unknown.rc in (2, 3)  # whichever end says it first
         assert "bind_device: found eth7.42: allowed on this " in unknown.err
         assert "lo eth0" in unknown.err.replace("eth0@", "eth0")
@@ -148,7 +149,7 @@ def test_cpus_and_memory_are_those_of_the_numa_node(server: Server) -> None:
     node = sorted(int(path.name[4:]) for path in Path("/sys/devices/system/node").glob("node[0-9]*"))[-1]
     cpus = Path(f"/sys/devices/system/node/node{node}/cpulist").read_text().strip()
     options = {"client_numa_index": node, "server_numa_index": node}
-    line = server.run("tcp_stream", **INSTANT, **options).line
+    line = server.run("tcp_stream", **SHORT, **options).line
     assert [line["granted"][f"{end}_numa_index"] for end in ("client", "server")] == [node, node]
     command = server.command("tcp_stream", duration_s=ENDLESS_S, **options)
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as client:
