@@ -51,7 +51,7 @@ struct kernel {
 struct common_options {
     double duration_s, warmup_s;
     int64_t operation_count_max;
-    int64_t client_cpu_index, server_cpu_index;
+    int64_t client_cpu_index, server_cpu_index, client_numa_index, server_numa_index;
     int64_t idle; /* idle_choices */
 };
 
@@ -73,7 +73,11 @@ struct common_metrics {
         OPTION_COMMON(type, operation_count_max, OPTION_INTEGER, 0, 0, 1e12,                                           \
                       "end the measurement after this many operations; 0: by duration_s alone"),                       \
         OPTION_COMMON(type, client_cpu_index, OPTION_INTEGER, -1, -1, 8191, "pin the client to this CPU; -1: not"),    \
-        OPTION_COMMON(type, server_cpu_index, OPTION_INTEGER, -1, -1, 8191, "pin the server to this CPU; -1: not")
+        OPTION_COMMON(type, server_cpu_index, OPTION_INTEGER, -1, -1, 8191, "pin the server to this CPU; -1: not"),    \
+        OPTION_COMMON(type, client_numa_index, OPTION_INTEGER, -1, -1, 1023,                                           \
+                      "CPUs and memory of the client are those of this NUMA node; -1: any"),                           \
+        OPTION_COMMON(type, server_numa_index, OPTION_INTEGER, -1, -1, 1023,                                           \
+                      "CPUs and memory of the server are those of this NUMA node; -1: any")
 
 /* Of the kernels that have sockets. */
 #define OPTION_ROW_IDLE(type)                                                                                          \

@@ -1,10 +1,7 @@
 /* See run.h. */
 #include "engine/run.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
-#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -149,49 +146,6 @@ void run_grant_text(struct run *run, const char *name, const char *value)
     struct text json = {0};
     json_string(&json, value);
     run_grant(run, name, &json);
-}
-
-const char *const idle_choices[] = {"as_is", "hold", NULL};
-
-/* The wake-up latency that the node's CPUs may have, in us (pm_qos_interface.rst): 0 keeps them awake as long as this
- * file is open. Reading tells what holds now, whoever else asked. */
-static void run_hold(struct run *run)
-{
-    const int32_t none_us = 0;
-    int32_t now_us = -1;
-    if (run_common(run)->idle != IDLE_HOLD)
-        return;
-    int descriptor = open("/dev/cpu_dma_latency", O_RDWR | O_CLOEXEC);
-    bool held = descriptor >= 0 && write(descriptor, &none_us, sizeof none_us) == (ssize_t)sizeof none_us &&
-                read(descriptor, &now_us, sizeof now_us) == (ssize_t)sizeof now_us && now_us == 0;
-    if (!held)
-        run_warn(run, "option_not_granted", "%s: idle: /dev/cpu_dma_latency: %s", run->is_server ? "server" : "client",
-                 fail_errno_name(errno));
-    run_grant_text(run, "idle", idle_choices[held ? IDLE_HOLD : IDLE_AS_IS]);
-    run->idle_descriptor = descriptor > 0 ? descriptor : 0;
-}
-
-static bool pin(struct run *run)
-{
-    int64_t index = run->is_server ? run_common(run)->server_cpu_index : run_common(run)->client_cpu_index;
-    if (index < 0)
-        return true;
-    size_t bytes = CPU_ALLOC_SIZE(8192);
-    cpu_set_t *set = CPU_ALLOC(8192);
-    if (!set)
-        return fail(&run->failure, EXIT_SYSTEM, "out of memory");
-    CPU_ZERO_S(bytes, set);
-    CPU_SET_S((size_t)index, bytes, set);
-    int rc = sched_setaffinity(0, bytes, set);
-    CPU_FREE(set);
-    return rc == 0 || fail_system(&run->failure, "%s_cpu_index: pin to CPU %lld", run->is_server ? "server" : "client",
-                                  (long long)index);
-}
-
-bool run_pin(struct run *run)
-{
-    run_hold(run);
-    return pin(run);
 }
 
 void run_arrived(struct run *run, uint64_t when_ns, double bytes)

@@ -104,7 +104,7 @@ void run_grant_boolean(struct run *run, const char *name, bool value);
 void run_grant_text(struct run *run, const char *name, const char *value);
 void notes_add(struct notes *notes, const char *name, const char *value);
 
-/* To the CPU that the options name for this end; and out of deep idle states, where they say so. */
+/* To the CPU and the NUMA node that the options name for this end; and out of deep idle states, where they say so. */
 bool run_pin(struct run *run);
 void run_round_trip(struct run *run, uint64_t elapsed_ns);         /* one sample: histogram and raw list */
 void run_arrived(struct run *run, uint64_t when_ns, double bytes); /* passive: into the series */
