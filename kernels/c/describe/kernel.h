@@ -52,7 +52,8 @@ struct common_options {
     double duration_s, warmup_s;
     int64_t operation_count_max;
     int64_t client_cpu_index, server_cpu_index, client_numa_index, server_numa_index;
-    int64_t idle; /* idle_choices */
+    int64_t idle;               /* idle_choices */
+    int64_t series_interval_ms; /* 0: the kernel has no series */
 };
 
 enum { IDLE_AS_IS, IDLE_HOLD };
@@ -89,6 +90,11 @@ struct common_metrics {
      0,                                                                                                                \
      idle_choices,                                                                                                     \
      "hold: no CPU of either node goes into a deep idle state while this runs (/dev/cpu_dma_latency, root)"}
+
+/* Of the kernels that have a series. */
+#define OPTION_ROW_SERIES(type)                                                                                        \
+    OPTION_COMMON(type, series_interval_ms, OPTION_INTEGER, 100, 1, 60000,                                             \
+                  "interval of the series: what arrived, and with TCP how the sender's connections were")
 
 #define METRIC_COMMON(type, field, better, help) {#field, better, offsetof(type, common.field), help}
 

@@ -51,7 +51,7 @@ void run_end(struct run *run)
     free(run->histogram);
     free(run->samples.list);
     free(run->peer_evidence);
-    free(run->peer_series);
+    notes_free(&run->columns);
     series_free(&run->series);
     if (run->idle_descriptor > 0)
         close(run->idle_descriptor);
@@ -154,6 +154,14 @@ void run_arrived(struct run *run, uint64_t when_ns, double bytes)
         series_add(&run->series, when_ns > run->phase_start_ns ? when_ns - run->phase_start_ns : 0, bytes);
 }
 
+void run_column(struct run *run, bool of_return, const char *name, struct text *json)
+{
+    char prefixed[96];
+    snprintf(prefixed, sizeof prefixed, "%s%s", of_return ? "return_" : "", name);
+    notes_add(&run->columns, prefixed, text_string(json));
+    text_free(json);
+}
+
 /* A measurement that began below what it came to: its mean tells of the warm-up, not of the path. */
 void run_ramp(struct run *run)
 {
@@ -229,5 +237,10 @@ void run_finish(struct run *run)
     *(run->is_server ? &common->server_node_cpu_ratio : &common->client_node_cpu_ratio) = node;
     if (run->call_count)
         *(run->is_server ? &common->server_call_count : &common->client_call_count) = (double)run->call_count;
+    if (run->series.length) {
+        struct text json = {0};
+        series_json(&run->series, &json);
+        run_column(run, run->both_send && !run->is_server, "throughput_bps", &json);
+    }
     run->kernel->report(run);
 }
