@@ -139,7 +139,7 @@ def test_the_series_is_drawn(loaded: Loaded) -> None:
     drawn = lines[lines.index("Over time, each 50 ms, from the least to the most") + 1 :][:2]
     assert [line.split(maxsplit=2) for line in drawn] == [
         ["tcp_round_trip_ns", "▁█", "80 us to 90 us"],
-        ["throughput_bps", "▁█▄", "1 Gbit/s to 3 Gbit/s"],
+        ["throughput_bps", "▁█▅", "1 Gbit/s to 3 Gbit/s"],
     ]
     assert loaded.json("show", str(loaded.result_id))["detail"]["intervals"]["tcp_round_trip_ns"] == {"0": 8e4, "100": 9e4}
 
