@@ -176,6 +176,8 @@ def _reasons(found: _Found, counts: dict[str, int]) -> list[str]:
         words.append(f"{lost} of {sum(counts.values())} planned results are not there")
     if found.judged.too_few_count:
         words.append(f"{units.count_of(found.judged.too_few_count, 'series')} with too few points to judge")
+    if found.judged.disturbed_count:
+        words.append(f"{units.count_of(found.judged.disturbed_count, 'series')} measured lately only beside other work")
     return words
 
 

@@ -5,7 +5,8 @@
     hpcq/analysis/bulk_points.py reads the points of many series at once
 
 A point is the median of a test's repetitions in one job. They ran back to back and share the job's luck, so they are
-not that many independent values. Pruning keeps the point of each job, and it stays the same.
+not that many independent values. Repetitions beside other work do not count; where a job has no others, the point is
+their median, and it is disturbed. Pruning keeps the point of each job, and it stays the same.
 """
 
 # ruff: noqa: S608 - queries are put together from our own column names; values are always bound
@@ -280,22 +281,29 @@ def check_facts(database: Connection, facts: Sequence[tuple[str, str]]) -> None:
             raise UserError(f"no node ever had {name}={value}", f"there are {shown}")
 
 
+def counted(group: Sequence[Any]) -> list[Any]:
+    """The rows of a job that make its point: those without other work beside them; all, if there are no such rows."""
+    return [row for row in group if not row["disturbed"]] or list(group)
+
+
 def _point(group: Sequence[Any]) -> Point:
-    values = [row["value"] for row in group]
-    first = group[0]
-    disturbed = int(any(row["disturbed"] for row in group))
+    rows = counted(group)
+    values = [row["value"] for row in rows]
+    first = rows[0]
     spread = (median(values), min(values), max(values), len(values))
-    return Point(first["started_utc"], first["run"], *spread, disturbed, first["result_id"])
+    return Point(first["started_utc"], first["run"], *spread, int(first["disturbed"]), first["result_id"])
 
 
 def _joined(rolled: Point, late: Sequence[Any]) -> Point:
     """The point of a job that was rolled up, combined with the values that arrived afterwards."""
-    if not late:
+    same = [row for row in late if row["disturbed"] == rolled.disturbed]
+    if len(same) < len(late) and rolled.disturbed:
+        return _point(late)
+    if not same:
         return rolled
-    values = [row["value"] for row in late]
+    values = [row["value"] for row in same]
     spread = (median([rolled.median, *values]), min(rolled.lowest, *values), max(rolled.highest, *values))
-    disturbed = int(rolled.disturbed or any(row["disturbed"] for row in late))
-    return replace(rolled, median=spread[0], lowest=spread[1], highest=spread[2], n=rolled.n + len(values), disturbed=disturbed)
+    return replace(rolled, median=spread[0], lowest=spread[1], highest=spread[2], n=rolled.n + len(values))
 
 
 def _series_row(row: Any, parameters: dict[str, Any]) -> SeriesRow:
