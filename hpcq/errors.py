@@ -14,6 +14,11 @@ from __future__ import annotations
 import errno
 from enum import IntEnum
 
+#: How every SQLite file begins.
+DATABASE_HEAD = b"SQLite format 3\0"
+#: What to try with a file of hpcq that hpcq did not write.
+CHANGED_HINT = "the file was changed by something else: restore it, or move the run folder away"
+
 
 class Exit(IntEnum):
     """Exit codes of every command. If both apply, degraded comes before incomplete."""

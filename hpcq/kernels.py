@@ -31,7 +31,7 @@ _UNTIMED_TEST_S = 1.0
 #: What described kernels call their size.
 SIZE_OPTION = "message_bytes"
 #: The names that the kernels accept: TCP_CA_NAME_MAX of linux/tcp.h less the NUL.
-NAME_PATTERN = "[a-z0-9_][a-z0-9_-]{0,14}"
+NAME_PATTERN = "[a-z0-9_][a-z0-9_.-]{0,14}"
 #: Kernels from description files that this process has read.
 _described: dict[str, Kernel] = {}
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -152,7 +152,7 @@ def option_value(kernel: Kernel, option: Option, value: Any) -> ParameterValue:
         return str(value)
     if option.type is OptionType.NAME:
         if not isinstance(value, str) or re.fullmatch(NAME_PATTERN, value) is None:
-            raise ValueError(f"{_shown(value)}: allowed is a name of a-z, 0-9, _ and - (not first), 15 at most")
+            raise ValueError(f"{_shown(value)}: allowed is a name of a-z, 0-9, _, and . or - (not first), 15 at most")
         return value
     number = _quantity(option, value)
     if option.minimum is not None and number < option.minimum:
@@ -210,10 +210,12 @@ def unknown_name(what: str, name: str, valid: Iterable[str]) -> tuple[str, str]:
     from difflib import get_close_matches
 
     names = list(valid)
-    near = get_close_matches(name, names, n=1, cutoff=0.5)
+    near = [one for one in names if one.casefold() == name.casefold()]
+    near = near or get_close_matches(name, names, n=1, cutoff=0.6)  # below it, the nearest misleads
+    near = near or [one for one in names if len(name) > 2 and one.startswith(name)]
     article = "an" if what[0] in "aeiou" else "a"
     message = f"{_shown(name)} is not {article} {what}" + (f": the nearest is {near[0]}" if near else "")
-    return message, f"valid are {', '.join(names) or 'none'}"
+    return message, f"valid are {', '.join(names)}" if names else "there are none"
 
 
 @lru_cache(maxsize=4)  # asked for each result that is loaded

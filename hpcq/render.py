@@ -18,7 +18,7 @@ from hpcq.errors import HpcqError, UserError
 from hpcq.transport import quote
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
+    from jinja2 import Environment, Template
 
 #: What a launcher line of a cluster file may name, and the shell text that replaces it in a job script.
 _PLACEHOLDERS = {
@@ -49,13 +49,14 @@ def render(template_name: str, context: Mapping[str, Any]) -> str:
 def render_text(text: str, context: Mapping[str, Any], where: str) -> str:
     """A small template that a person wrote into the file `where`. Raises UserError that names file and template.
 
-    It runs in Jinja2's sandbox: a file from somebody else can compute words, and nothing more.
+    It runs in Jinja2's sandbox, without loops, calls and large powers: a file from somebody else can compute words, and
+    nothing more, and is done at once.
     """
     from jinja2 import TemplateError
 
     try:
-        return _sandbox().from_string(text).render(**context)
-    except (TemplateError, ArithmeticError, TypeError, ValueError) as error:
+        return _small_template(text).render(**context)
+    except (TemplateError, ArithmeticError, TypeError, ValueError, RecursionError, SyntaxError, MemoryError) as error:
         hint = f"names it may use are {', '.join(context)}"
         raise UserError(f"{where}: {text}: {error}: allowed is a template over the options", hint) from None
 
@@ -81,12 +82,56 @@ def launch_word(value: str) -> str:
     return "".join(_PLACEHOLDERS.get(piece, quote(piece) if piece else "") for piece in pieces) or "''"
 
 
+#: What a small template may consist of. A loop, a call, or an assignment that doubles a text could go on for ever.
+_SMALL_NODES = frozenset({
+    *("Template", "Output", "TemplateData", "Name", "Const", "Tuple", "List", "Keyword", "If", "CondExpr", "Filter", "Test"),
+    *("Add", "Sub", "Mul", "Div", "FloorDiv", "Mod", "Pow", "Neg", "Pos", "Not", "And", "Or", "Compare", "Operand", "Concat"),
+})  # fmt: skip
+_SMALL_FILTERS = frozenset({"int", "float", "abs", "lower", "upper", "length", "default", "min", "max"})
+_SMALL_TEXT_MAX = 4000
+_SMALL_NUMBER_MAX = 1e18
+_SMALL_POWER_MAX = 64
+
+
+@functools.lru_cache(maxsize=256)
+def _small_template(text: str) -> Template:
+    """Raise ValueError for a template that could compute without end."""
+    from jinja2 import nodes
+
+    sandbox = _sandbox()
+    if len(text) > _SMALL_TEXT_MAX:
+        raise ValueError(f"{len(text)} characters are too many: {_SMALL_TEXT_MAX} are allowed")
+    for node in sandbox.parse(text).find_all(nodes.Node):
+        what = type(node).__name__
+        name = node.name if isinstance(node, nodes.Filter) else None
+        if what not in _SMALL_NODES and not isinstance(node, nodes.Helper):
+            raise ValueError(f"{what.lower()}: only values, operators and if may stand here")
+        if name is not None and name not in _SMALL_FILTERS:
+            raise ValueError(f"the filter {name}: allowed are {', '.join(sorted(_SMALL_FILTERS))}")
+    return sandbox.from_string(text)
+
+
 @functools.cache
 def _sandbox() -> Environment:
     from jinja2 import StrictUndefined
     from jinja2.sandbox import SandboxedEnvironment
 
-    return SandboxedEnvironment(undefined=StrictUndefined, autoescape=False)
+    class Bounded(SandboxedEnvironment):
+        """Refuses operators whose result could be larger than any number or word of a command."""
+
+        intercepted_binops = frozenset({"*", "**", "%"})
+
+        def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+            if not isinstance(left, (int, float)) or not isinstance(right, (int, float)):
+                raise TypeError(f"{operator} takes two numbers")
+            if max(abs(left), abs(right)) > _SMALL_NUMBER_MAX or (operator == "**" and abs(right) > _SMALL_POWER_MAX):
+                raise OverflowError(f"{operator} of numbers that are too large")
+            found = super().call_binop(context, operator, left, right)
+            if abs(found) > _SMALL_NUMBER_MAX:
+                raise OverflowError(f"{operator} gives a number that is too large")
+            return found
+
+    return Bounded(undefined=StrictUndefined, autoescape=False)
 
 
 @functools.cache

@@ -69,8 +69,10 @@ def parse(text: str | int | float, unit: str) -> float:
     table = _TABLES.get(unit, {"": 1})
     suffix = match.group(2).lower() if match else ""
     if match is None or (suffix and suffix not in table):
-        allowed = ", ".join(sorted(key for key in table if key)) or "no suffix"
-        raise ValueError(f"{text!r} is not a quantity in {unit}: allowed are a number and one of {allowed}")
+        allowed = f"a number and one of {', '.join(sorted(key for key in table if key)) or 'no suffix'}"
+        if unit == "bytes" and suffix in {"k", "m", "g"}:
+            allowed = f"{text.strip()}iB (binary) and {text.strip()}B (decimal)"
+        raise ValueError(f"{text!r} is not a quantity in {unit}: allowed are {allowed}")
     value = float(match.group(1))
     if suffix:
         value = value / _PER_CENT if suffix == "%" else value * table[suffix]

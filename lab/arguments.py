@@ -1,6 +1,7 @@
 """Arguments that several verbs of the lab take, and how wrong ones are reported."""
 
 import argparse
+import re
 from typing import NoReturn
 
 from faults import UsageError
@@ -11,6 +12,9 @@ class Parser(argparse.ArgumentParser):
     """An argument parser that reports errors in hpcq's own form."""
 
     def error(self, message: str) -> NoReturn:
+        found = re.fullmatch(r"argument (\S+): invalid choice: (.*) \(choose from (.*)\)", message)
+        if found:
+            message = f"{found[1]}: {found[2]}: allowed are {found[3].replace(chr(39), '')}"
         raise UsageError(f"{self.prog}: {message}", f"{self.prog} --help")
 
 

@@ -152,7 +152,7 @@ def _tell(error: BaseException, arguments: Sequence[str]) -> int:
     if isinstance(error, (click.Abort, KeyboardInterrupt)):
         complain("stopped from the keyboard", "hpcq status shows what is still queued; hpcq resume or hpcq cancel")
         return Exit.ERROR
-    trouble = _of_output(error) or of_the_machine(error, Path.cwd())
+    trouble = _of_output(error) or of_the_machine(error, Path.cwd()) or _of_a_file(error)
     if trouble is not None:
         complain(trouble.message, trouble.hint)
         return trouble.exit_code
@@ -180,6 +180,13 @@ def _of_output(error: BaseException) -> HpcqError | None:
         return None
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered would fail again at exit
     return HpcqError(f"standard output: cannot be written: {error.strerror}", "send it to a place with room")
+
+
+def _of_a_file(error: BaseException) -> HpcqError | None:
+    """A file or folder that the system refuses, in its words. What refuses is this machine, and not a defect of hpcq."""
+    if not isinstance(error, OSError) or not isinstance(error.filename, str) or error.strerror is None:
+        return None
+    return HpcqError(f"{error.filename}: cannot be used: {error.strerror}", "check that path and its rights; --debug says more")
 
 
 def _prints(module: Mapping[str, object]) -> bool:

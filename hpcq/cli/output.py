@@ -1,4 +1,7 @@
-"""Files that verbs write: aside, then renamed, so that a concurrent reader sees the whole old file."""
+"""Files that verbs write: aside, then renamed, so that a concurrent reader sees the whole old file.
+
+What is no regular file (/dev/null, a pipe) is written as it is: a rename would put a file in its place.
+"""
 
 from __future__ import annotations
 
@@ -19,18 +22,32 @@ def write_out(pieces: Iterable[str | bytes], target: Path | None, what: str = "-
         for piece in pieces:
             sys.stdout.write(piece) if isinstance(piece, str) else sys.stdout.buffer.write(piece)
         return
-    aside = target.with_name(f".{target.name}.part")
+    special = target.exists() and not target.is_file()
+    aside = target if special else target.with_name(f".{target.name}.part")
     try:
         with aside.open("wb") as file:
             for piece in pieces:
                 file.write(piece.encode() if isinstance(piece, str) else piece)
+        if special:
+            return
         aside.replace(target)
     except OSError as error:
-        _forget(aside)
+        if not special:
+            _forget(aside)
         raise UserError(f"{what}: {target}: cannot be written: {error.strerror}", "name a file in a folder of yours") from None
     except BaseException:
-        _forget(aside)
+        if not special:
+            _forget(aside)
         raise
+
+
+def in_a_folder(target: Path | None, what: str = "--to") -> None:
+    """Raise UserError if there is no folder for a file that a person named: a misspelt one is not made."""
+    if target is not None and not target.absolute().parent.is_dir():
+        raise UserError(
+            f"{what}: {target}: cannot be written: there is no folder {target.parent}",
+            "make it, or name another one",
+        )
 
 
 def _forget(aside: Path) -> None:

@@ -13,7 +13,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpcq.errors import UserError
+from hpcq.errors import DATABASE_HEAD, UserError
 from hpcq.units import count_of
 
 MISSING = frozenset({"", "nan", "na", "n/a", "null", "none"})
@@ -107,6 +107,8 @@ def _read_rows(file: str, *, keep_blank_lines: bool = False) -> tuple[str, list[
         raw = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:
         raise UserError(f"{name}: {error.strerror or error}: a CSV file that can be read, or - for standard input") from error
+    if raw.startswith(DATABASE_HEAD):
+        raise UserError(f"{name}: a database: allowed is a CSV file", "hpcq export --format csv writes results as one")
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -76,7 +76,7 @@ def _bad_value(error: click.BadParameter, param: click.Parameter) -> str:
         from difflib import get_close_matches
 
         names = [str(one) for one in param.type.choices]
-        near = get_close_matches(value, names, n=1, cutoff=0.5)
+        near = get_close_matches(value, names, n=1, cutoff=0.6)
         return f"{value!r}: " + (f"the nearest is {near[0]}; " if near else "") + f"allowed are {', '.join(names)}"
     if isinstance(param.type, (click.IntRange, click.FloatRange)):
         return f"{value!r}: allowed is {_range(param.type)}"

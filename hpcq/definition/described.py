@@ -98,7 +98,7 @@ def write_skeleton(name: str, *, mpi: bool) -> Path:
     if re.fullmatch(r"[a-z][a-z0-9_]{0,40}", name) is None:
         raise UserError(f"{name!r} is not a name: allowed are a-z, 0-9 and _, 41 at most, a letter first")
     if name in own_kernels():
-        raise UserError(f"{name} is a kernel of hpcq itself: allowed is another name")
+        raise UserError(f"{name} is a kernel of hpcq itself: allowed is another name", f"for example my_{name}")
     path = Path("kernels") / f"{name}.yaml"
     text = render("kernel.yaml.j2", {"name": name, "mpi": mpi})
     try:

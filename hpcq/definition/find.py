@@ -120,7 +120,7 @@ def _refuse_second_lab(name: str, path: Path, folders: Sequence[Path]) -> None:
 def _not_found(what: str, name: str, known: Sequence[str], folders: Sequence[str]) -> UserError:
     from difflib import get_close_matches
 
-    near = get_close_matches(Path(name).stem, known, n=1, cutoff=0.5)
+    near = get_close_matches(Path(name).stem, known, n=1, cutoff=0.6)
     message = f"{name!r}: no such {what}" + (f": the nearest is {near[0]}" if near else "")
     hint = f"known are {', '.join(known) or 'none'}"
     if folders:

@@ -108,6 +108,11 @@ def _refuse_constant(word: str) -> float:
     raise UnreadableError(f"output: {word}: allowed are finite numbers")
 
 
+def is_path(text: str) -> bool:
+    """Whether a text leads through JSON: end.streams[0].rtt."""
+    return re.fullmatch(r"[^.\[\]]+(\[\d+\])*(\.[^.\[\]]+(\[\d+\])*)*", text) is not None
+
+
 def _json_value(one: Reading, parsed: Any) -> float | None:
     value = parsed
     for name, index in _STEP.findall(one.json or ""):

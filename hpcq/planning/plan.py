@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hpcq import nodelist
 from hpcq.definition.model import Test
 from hpcq.definition.running import of_nodes, of_set
-from hpcq.errors import StoreError
+from hpcq.errors import CHANGED_HINT, StoreError
 from hpcq.planning.candidates import Candidate, Excluded
 from hpcq.planning.job_ids import job_id_of
 from hpcq.planning.pairs import Pair
@@ -175,4 +175,8 @@ class Plan:
                 }
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise StoreError(f"{where}: not a plan of this version: {type(error).__name__}: {error}") from None
+            what = f"no {error}" if isinstance(error, KeyError) else str(error)
+            raise StoreError(
+                f"{where}: not a plan of this version: {what}",
+                CHANGED_HINT,
+            ) from None

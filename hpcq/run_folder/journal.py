@@ -210,7 +210,7 @@ def _read(path: Path, offset_bytes: int = 0) -> tuple[list[Event], int]:
             if line_no == len(lines):
                 break
             raise StoreError(
-                f"{path}:{line_no}: not a journal event: {line[:60]!r}",
+                f"{path}:{line_no}: not a journal event: {line[:60].decode(errors='backslashreplace').strip()!r}",
                 "the file was changed by something else; restore this line or move the run folder away",
             )
         events.append(event)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hpcq.errors import StoreError
+from hpcq.errors import CHANGED_HINT, StoreError
 
 #: Names of a result line: test and repetition.
 RESULT_NAME = re.compile(r"t([1-9]\d{0,8})-r([1-9]\d{0,8})\.json")
@@ -91,7 +91,7 @@ def read_json(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise StoreError(f"{path}: cannot be read: {error.strerror}") from error
     except ValueError as error:
-        raise StoreError(f"{path}: {error}") from error
+        raise StoreError(f"{path}: {error}", CHANGED_HINT) from error
     return found
 
 
@@ -143,6 +143,9 @@ def write_text(path: Path, text: str, *, mode: int | None = None, synced: bool =
     mode: the file's mode, if the umask must not decide.
     synced: False for a file that hpcq can write again after a crash.
     """
+    if path.exists() and not path.is_file():  # /dev/null, a pipe: a rename would put a file in its place
+        path.write_text(text, encoding="utf-8")
+        return
     aside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from dataclasses import dataclass
 from typing import Any
 
 from hpcq.errors import UserError
+from hpcq.kernels import unknown_name
 from hpcq.store.database import Connection
 
 
@@ -25,11 +27,25 @@ def answer(database: Connection, query: str) -> Answer:
         cursor = database.execute(query)
         rows = cursor.fetchall()
     except (sqlite3.Error, sqlite3.Warning) as error:
-        raise UserError(f"SQL: {error}", "docs/database.md lists the views; one SELECT, read only") from error
+        raise _in_words(database, query, str(error)) from error
     if cursor.description is None:
         raise UserError("SQL: the statement returns no rows: a SELECT", "docs/database.md lists the views")
     columns = tuple(str(one[0]) for one in cursor.description)
     return Answer(columns, tuple(dict(zip(columns, tuple(row), strict=True)) for row in rows))
+
+
+def _in_words(database: Connection, query: str, said: str) -> UserError:
+    """What SQLite said, with what may be meant: the nearest view, or the statement in a file."""
+    found = re.fullmatch(r"no such table: (.*)", said)
+    if found:
+        views = [str(row[0]) for row in database.execute("SELECT name FROM sqlite_master WHERE type = 'view' ORDER BY name")]
+        message, hint = unknown_name("view or table", found.group(1), views)
+        return UserError(f"SQL: {message}", hint)
+    if "attached databases" in said:
+        said = "one statement that reads: the database is opened for reading only"
+    if query.strip().endswith(".sql"):
+        return UserError(f"SQL: {said}", f'a query in a file: hpcq sql "$(cat {query.strip()})"')
+    return UserError(f"SQL: {said}", "docs/database.md lists the views; one SELECT, read only")
 
 
 def runs(database: Connection, campaign: str | None, limit: int) -> list[dict[str, Any]]:

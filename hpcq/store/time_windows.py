@@ -78,7 +78,8 @@ def is_length(text: str) -> bool:
 
 
 def baseline_runs(database: Connection, name: str) -> tuple[int, ...]:
-    """The runs of the baseline that holds under this name. Raises UserError that lists the baselines."""
+    """The runs of the baseline that holds under NAME or `baseline:NAME`. Raises UserError that lists the baselines."""
+    name = name.removeprefix("baseline:")
     rows = database.execute("SELECT DISTINCT run_id FROM v_baselines WHERE baseline = ? AND holds = 1", (name,)).fetchall()
     if not rows:
         known = [str(row[0]) for row in database.execute("SELECT DISTINCT baseline FROM v_baselines ORDER BY baseline")]

@@ -22,7 +22,7 @@ static const struct program program = {
     .usage = "hpcq-net: network measurements over sockets, one JSON line each\n\n"
              "  hpcq-net server --interface IF|--bind ADDR [--port N|--ports A-B] --secret-file F\n"
              "                  [--sessions N] [--idle-timeout-s S] [--programs-file F]\n"
-             "  hpcq-net KERNEL --to ADDR --port N --secret-file F [--interface IF] [--timeout-s S]\n"
+             "  hpcq-net KERNEL --to ADDR --port N --secret-file F [--interface IF] [--bind ADDR] [--timeout-s S]\n"
              "                  [--samples-file F] [--evidence-file F] [--raw-dir DIR] [--OPTION VALUE ...]\n"
              "  hpcq-net conductor --interface IF|--bind ADDR [--ports A-B] --secret-file F --tournament F --spool F\n"
              "                     [--facts-dir DIR] [--evidence summary|full] [--raw-dir DIR] [--join-timeout-s S]\n"
@@ -38,7 +38,7 @@ static const struct program program = {
 };
 
 struct client_words {
-    const char *to, *port, *secret, *interface, *timeout, *samples, *evidence, *raw, *programs;
+    const char *to, *port, *secret, *interface, *bind_to, *timeout, *samples, *evidence, *raw, *programs;
 };
 
 static bool client_arguments(struct run *run, int argc, char **argv, struct client_place *place)
@@ -48,6 +48,7 @@ static bool client_arguments(struct run *run, int argc, char **argv, struct clie
                                  {"port", &words.port},
                                  {"secret-file", &words.secret},
                                  {"interface", &words.interface},
+                                 {"bind", &words.bind_to},
                                  {"timeout-s", &words.timeout},
                                  {"samples-file", &words.samples},
                                  {"evidence-file", &words.evidence},
@@ -67,6 +68,7 @@ static bool client_arguments(struct run *run, int argc, char **argv, struct clie
     if (words.timeout && !arguments_number("timeout-s", words.timeout, 0.001, 1e5, &place->timeout_s, failure))
         return false;
     place->to = words.to;
+    place->bind_to = words.bind_to;
     place->interface = words.interface && words.interface[0] ? words.interface : NULL;
     run->keep.evidence_path = words.evidence;
     run->keep.raw_folder = words.raw;

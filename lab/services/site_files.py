@@ -20,7 +20,7 @@ SWITCH_QUEUE = "10ms"
 NOT_COPIED = {
     "passwd", "passwd-", "group", "group-", "shadow", "shadow-", "gshadow", "gshadow-", "subuid", "subgid",
     "hosts", "hostname", "resolv.conf", "nsswitch.conf", "fstab", "mtab", "munge", "slurm", "slurm-llnl", "ssh", "mysql",
-    "systemd", "cron.d", "cron.daily", "apt", "X11",
+    "systemd", "cron.d", "cron.daily", "apt", "X11", "pbs.conf",
 }  # fmt: skip
 
 

@@ -66,8 +66,8 @@ void check_options(void)
     check_refused("colour", "blue", "colour: found blue: allowed: one of red green");
     check_refused("shape", "1", "shape: unknown option: allowed: size_bytes quick colour rate_bps law");
     check_refused("law", "0123456789abcdef",
-                  "law: found 0123456789abcdef: allowed: name of a-z, 0-9, _ and -, 15 at most");
-    check_refused("law", "no law", "law: found no law: allowed: name of a-z, 0-9, _ and -, 15 at most");
+                  "law: found 0123456789abcdef: allowed: name of a-z, 0-9, _, . and -, 15 at most");
+    check_refused("law", "no law", "law: found no law: allowed: name of a-z, 0-9, _, . and -, 15 at most");
     CHECK_TEXT(unit_of("size_bytes"), "bytes");
     CHECK(unit_of("quick") == NULL);
     text_free(&json);

@@ -15,7 +15,7 @@ from hpcq.definition.files.campaign import read_campaign
 from hpcq.definition.files.cluster import read_cluster
 from hpcq.errors import HpcqError, UserError
 from hpcq.planning.make_plan import make_plan
-from hpcq.render import directive_value, launch_word, render, shell_word
+from hpcq.render import directive_value, launch_word, render, render_text, shell_word
 from hpcq.runner.queue.jobs import all_steps, make_job, write_job
 from hpcq.scheduler.types import NodeCondition, NodeState
 from hpcq.transport import Here
@@ -51,6 +51,37 @@ def test_launch_words_open_only_their_placeholders() -> None:
     assert launch_word("{nodes}") == '"$LIST"'
     assert launch_word("$(touch pwned)") == "'$(touch pwned)'"
     assert launch_word("{other}") == "'{other}'"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ 9**9**9 }}",
+        "{{ 9**(9**9) }}",
+        "{{ 2 ** size }}",
+        "{{ 'x' * 9999999999 }}",
+        "{{ '%9999999999d' % 1 }}",
+        "{{ [0] * 9999999999 }}",
+        "{% for i in range(100000) %}{% for j in range(100000) %}x{% endfor %}{% endfor %}",
+        "{% set a = 'xx' %}{% set a = a ~ a %}{{ a }}",
+        "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
+        "{{ 'x'.ljust(9999999999) }}",
+        "{{ 'x'|center(9999999999) }}",
+        "{{ 'aaaa'|join('aaaaaaaa')|join('aaaaaaaa') }}",
+        "{{ range(99999)|list|length }}",
+        "{{ " + "(" * 1500 + "1" + ")" * 1500 + " }}",
+        "x" * 5000,
+    ],
+)
+def test_a_template_that_computes_too_much_is_refused(text: str) -> None:
+    with pytest.raises(UserError, match=r"(?s)k\.yaml: .*: allowed is a template over the options"):
+        render_text(text, {"size": 10**9}, "k.yaml")
+
+
+def test_a_template_may_compute_what_commands_need() -> None:
+    assert render_text("{{ 2 ** size }}-{{ 10 * size + 15 if size > 3 }}", {"size": 20}, "k.yaml") == "1048576-215"
+    assert render_text("{% if name != 'a' %}--{{ name|upper }}{% endif %}", {"name": "b"}, "k.yaml") == "--B"
+    assert render_text("{{ [size, 4]|max // 3 % 5 }}", {"size": 2}, "k.yaml") == "1"
 
 
 def test_a_misspelt_name_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

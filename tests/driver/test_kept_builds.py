@@ -102,3 +102,12 @@ def test_a_compiler_that_is_gone_fails_whatever_was_kept(build: Build) -> None:
     with pytest.raises(HpcqError, match="does not build with cc"):
         build("3", word='"')
     assert build("4")["kept"] == ["hpcq-net"]
+
+
+@pytest.mark.parametrize("program", ["hpcq-net", "hpcq-mpi"])
+def test_a_machine_without_programs_is_no_defect_of_hpcq(program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = f"work_directory: {tmp_path}/work\nmpi: {{compiler: mpicc}}\n"
+    monkeypatch.setenv("PATH", "/nonexistent")
+    (tmp_path / "bare.yaml").write_text(f"name: bare\nscheduler: local\n{keys}")
+    with pytest.raises(HpcqError, match=f"{program}: does not build with"):
+        build_kernels(read_cluster(tmp_path / "bare.yaml"), Here(), f"{tmp_path}/work/bare", {program})

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.kernels.kernel_programs import Programs
+from tests.kernels.test_kernels_mpi import OPEN_MPI, _built
 from tests.mpi.mpi_programs import Launched, preloaded
 from tests.mpi.mpi_programs import launched as launched  # noqa: PLC0414 - a fixture
 
@@ -48,3 +50,15 @@ def test_words_are_whole(launched: Launched) -> None:
     done = launched.run("mpi_one_sided", operation="accumulate", message_bytes=6)
     assert done.line["error"]["message"] == "message_bytes: found 6: allowed for accumulate: a multiple of 4"
     assert (done.line["valid"], done.line["exit_code"]) == (False, 2)
+
+
+def test_a_library_that_serves_no_window_says_so(programs: Programs) -> None:
+    """Debian's settings of Open MPI leave osc rdma alone between two nodes over TCP, and that needs RDMA."""
+    launched = Launched(OPEN_MPI, _built(programs, OPEN_MPI)[0])
+    env = {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "tcp,self", "OMPI_MCA_osc": "rdma"}
+    done = launched.run("mpi_one_sided", env=env)
+    assert done.line["error"]["message"] == (
+        "window: this library, whose osc is rdma, has no part that serves a window between these ranks: "
+        "transport: tcp gives it one"
+    )
+    assert launched.run("mpi_one_sided", env=env, transport="tcp").line["valid"] is True

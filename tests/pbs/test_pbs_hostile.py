@@ -22,7 +22,7 @@ from hpcq.scheduler.pbs.jobs import read_job
 from hpcq.scheduler.pbs.records import Record
 from hpcq.scheduler.types import Fate, JobKey, JobReport, JobState, NodeCondition, QueueQuery, Submission, Wait
 from hpcq.transport import Here
-from tests.schedulers.scheduler_contract import Site, pbs_site
+from tests.schedulers.scheduler_contract import TERMINAL, Site, pbs_site
 from tests.simulated_pbs.site import SimulatedPbs, simulated_pbs
 
 pytestmark = pytest.mark.fast
@@ -137,8 +137,21 @@ def test_a_hook_that_refuses_or_moves_a_job_is_seen(pbs: SimulatedPbs, site: Sit
 
 
 def test_qdel_from_outside_is_cancelled_and_a_walltime_overrun_is_timed_out(pbs: SimulatedPbs, site: Site) -> None:
+    pbs.control(set={"heard_after_s": 0.0})
     key = running(site, "outside")
     assert pbs.run("qdel", key.native_id).returncode == 0
+    site.ends(key.native_id, JobState.CANCELLED)
+
+
+def test_a_job_whose_nodes_have_not_confirmed_its_start_is_recorded_as_deleted(pbs: SimulatedPbs, site: Site) -> None:
+    """A live server that had just come back forgot the order: the job ended as killed, or as if all were well."""
+    pbs.control(set={"heard_after_s": 2.0})
+    key = running(site, "early")
+    assert pbs.run("qdel", key.native_id).returncode == 0
+    report = site.wait(key.native_id, *TERMINAL)
+    assert (report.state, report.exit_code) == (JobState.FAILED, 271), "what PBS makes of an order that comes too early"
+    key = running(site, "patient")
+    assert site.scheduler.cancel([key]) is None
     site.ends(key.native_id, JobState.CANCELLED)
 
 

@@ -1,4 +1,4 @@
-"""What the lab says when the PBS that was built does not start."""
+"""What the lab says when the PBS that was built does not start, and what it takes of that PBS's installation."""
 
 from __future__ import annotations
 
@@ -37,3 +37,18 @@ def test_a_server_that_does_not_start_is_quoted(tmp_path: Path) -> None:
 
 def test_without_a_log_it_says_so(tmp_path: Path) -> None:
     assert words(tmp_path) == "it has no log"
+
+
+def test_the_machines_own_pbs_is_none_of_the_labs(tmp_path: Path) -> None:
+    """OpenPBS's installation writes /etc/pbs.conf; with it, a machine of Slurm took itself for one of PBS."""
+    host = tmp_path / "host"
+    host.mkdir()
+    for name in ("pbs.conf", "services"):
+        (host / name).write_text("of this machine\n")
+    copy = (
+        "import sys; from pathlib import Path; from services.site_files import _copy_etc; _copy_etc(*map(Path, sys.argv[1:]))"
+    )
+    subprocess.run(
+        [sys.executable, "-c", copy, str(host), str(tmp_path / "etc")], cwd=REPOSITORY / "lab", check=True, timeout=30
+    )
+    assert [path.name for path in (tmp_path / "etc").iterdir()] == ["services"]

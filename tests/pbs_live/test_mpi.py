@@ -1,12 +1,14 @@
 """MPI on a real PBS, whose nodes mpirun and hydra reach through pbs_tmrsh.
 
-hpcq's own kernels run with MPICH, described programs of two ranks and of all nodes with Debian's Open MPI, without tm.
+hpcq's own kernels run with both libraries, described programs of two ranks and of all nodes with Debian's Open MPI, without tm.
 """
 
 from __future__ import annotations
 
 import shutil
 from pathlib import Path
+
+import pytest
 
 from tests.described.descriptions import write
 from tests.described.test_ranks_in_lab import DESCRIPTION, SUM
@@ -26,7 +28,10 @@ repetitions: 1
 tests:
   - {kernel: netpipe_mpi, parameters: {message_bytes_max: 512}}
   - {kernel: foreign_sum}"""
-MPICH = "{compiler: mpicc.mpich, launch: 'mpirun.mpich -np {count} -f {hostfile}'}"
+LAUNCHERS = {
+    "Open MPI": "{compiler: mpicc.openmpi}",
+    "MPICH": "{compiler: mpicc.mpich, launch: 'mpirun.mpich -np {count} -f {hostfile}'}",
+}
 
 
 def with_mpi(live: Live, folder: Path, mpi: str) -> None:
@@ -37,9 +42,10 @@ def with_mpi(live: Live, folder: Path, mpi: str) -> None:
     path.write_text(text.replace("\nmpi: {compiler: mpicc}\n", f"\nmpi: {mpi}\n"))
 
 
-def test_pairs_and_sets_of_mpich_are_measured_through_hydra(live: Live, tmp_path: Path) -> None:
+@pytest.mark.parametrize("library", LAUNCHERS)
+def test_pairs_and_sets_are_measured_with_each_library(live: Live, tmp_path: Path, library: str) -> None:
     desk = live.desk(tmp_path, QUICK)
-    with_mpi(live, tmp_path, MPICH)
+    with_mpi(live, tmp_path, LAUNCHERS[library])
     desk.campaign(OWN)
     desk.hpcq("run", "campaign.yaml", timeout_s=600)
     found = desk.rows("SELECT kernel, outcome, reason, count(*) AS n FROM v_results GROUP BY 1, 2, 3 ORDER BY 1")
@@ -51,7 +57,7 @@ def test_pairs_and_sets_of_mpich_are_measured_through_hydra(live: Live, tmp_path
     assert {row["crossed_interface"] for row in desk.rows("SELECT crossed_interface FROM v_results")} == {"yes"}
     lines = list(desk.run_folder.glob("beta/jobs/*/1/**/t*-r[0-9].json"))
     assert lines
-    assert all("MPICH" in line.read_text() for line in lines)
+    assert all(library in line.read_text() for line in lines)
 
 
 def test_described_programs_of_two_ranks_and_of_all_nodes(live: Live, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Three hundred calls that a new user gets wrong: each says what was found and what is allowed, with a hint.
+"""Four hundred calls that a new user gets wrong: each says what was found and what is allowed, with a hint.
 
 bad_calls.txt holds them, a line each: exit code, call, and how the error begins.
 """
@@ -53,6 +53,73 @@ FILES = {
 }
 
 
+#: Campaigns with one mistake each: what stands after a good beginning, or instead of its pairs or its test.
+MISTAKES = {
+    "share": "gates: [{metric: throughput_bps, minimum: 90%}]",
+    "noshare": "gates: [{metric: throughput_bps, against: peers, minimum: 9gbit}]",
+    "bounds": "gates: [{metric: throughput_bps, minimum: 9gbit, maximum: 1gbit}]",
+    "nobound": "gates: [{metric: throughput_bps}]",
+    "nometric": "gates: [{metric: throughput, minimum: 1}]",
+    "nokernel": "gates: [{metric: throughput_bps, kernel: tcp_pingpong, minimum: 1}]",
+    "statistic": "gates: [{metric: throughput_bps, statistic: mean, minimum: 1}]",
+    "walltime": "walltime: 5",
+    "parsecs": "walltime: 5 parsecs",
+    "repetitions": "repetitions: '3'",
+    "seed": "seed: now",
+    "network": "network: opa",
+    "group": "allocation: group of 1",
+    "alone": "concurrency: alone",
+    "links": "links: [[local, local]]",
+    "hours": "budget: {hours: 25:00-26:00}",
+    "jobs": "budget: {jobs: lots}",
+    "include": "nodes: {include: ['n[04-01]']}",
+    "busy": "nodes: {state: busy}",
+    "reserved": "nodes: {reservation: {make: true, name: x}}",
+    "pairs_star": "{rounds: 2, star: n1}",
+    "pairs_each": "{bisection: 2, each: 3}",
+    "pairs_self": "{list: [[a, a]]}",
+    "pairs_file": "{file: nosuch.pairs}",
+    "pairs_some": "some",
+    "test_none": "{message_bytes: 0}",
+    "test_unit": "{message_bytes: 64K}",
+    "test_list": "{message_bytes: [1, 2]}",
+    "test_name": "{mesage_bytes: 1}",
+    "test_text": "message_bytes",
+    "test_large": "{message_bytes: 1TiB}",
+}
+PROGRAM = """name: NAME
+summary: What it measures.
+shape: one node
+program: tool
+options: {duration_s: {type: integer, default: 2, minimum: 1, maximum: 60}}
+command: "{{ program }} {{ duration_s }}"
+limit_s: "{{ duration_s + 15 }}"
+failure: {exit_codes_allowed: [0]}
+metrics: {throughput_bps: {better: higher, regex: 'rate (\\S+)', times: 1.0}}
+"""
+#: Descriptions with one mistake each: what is replaced, and by what.
+SLIPS = {
+    "power": ("{{ duration_s }}", "{{ 9**9**9 }}"),
+    "loop": ("{{ duration_s }}", "{%for_i_in_range(9)%}{{i}}{%endfor%}"),
+    "endless": ("{{ duration_s }}", "{% for i in range(100000) %}{% for j in range(100000) %}x{% endfor %}{% endfor %}"),
+    "undefined": ("{{ duration_s }}", "{{ duration }}"),
+    "limit": ('"{{ duration_s + 15 }}"', "soon"),
+    "code": ("[0]", "[300]"),
+    "times": ("1.0", "many"),
+    "path": ("regex: 'rate (\\S+)'", "json: 'a..b'"),
+    "group_of_two": ("(\\S+)", "(\\S+) (\\S+)"),
+    "unread": ("regex: 'rate (\\S+)', ", ""),
+    "shape": ("one node", "server"),
+    "maximum": ("default: 2", "default: 99"),
+}
+
+
+def _campaign(name: str, mistake: str) -> str:
+    if name.startswith("pairs_"):
+        return CAMPAIGN.replace("{pattern: all}", mistake)
+    return f"{CAMPAIGN}    parameters: {mistake}\n" if name.startswith("test_") else f"{CAMPAIGN}{mistake}\n"
+
+
 @pytest.fixture(scope="module")
 def desk(nights: History, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a good database, and with everything that a call may name by mistake."""
@@ -62,6 +129,15 @@ def desk(nights: History, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "folder").mkdir()
     for name, text in FILES.items():
         (folder / name).write_text(text)
+    for name, mistake in MISTAKES.items():
+        (folder / f"{name}.yaml").write_text(_campaign(name, mistake))
+    (folder / "kernels").mkdir()
+    for name, (old, new) in SLIPS.items():
+        assert old in PROGRAM
+        (folder / f"kernels/{name}.yaml").write_text(PROGRAM.replace("NAME", name).replace(old, new))
+        (folder / f"k_{name}.yaml").write_text(CAMPAIGN.replace("tcp_stream", name))
+    (folder / "runs9/run9").mkdir(parents=True)
+    (folder / "runs9/run9/run.json").write_text("{")
     (folder / "binary.yaml").write_bytes(bytes(range(256)))
     other = sqlite3.connect(folder / "other.db")
     with other:
@@ -91,6 +167,34 @@ def test_each_bad_call_says_what_is_allowed(
     assert len(CALLS) > 200
     assert wrong == []
     assert sorted(path.name for path in desk.iterdir()) == before
+
+
+@pytest.mark.parametrize("call", ["export --format csv --to", "report --since 30d --to", "report --to", "plot curve -o"])
+def test_what_is_no_file_is_never_replaced_by_one(
+    call: str, desk: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(desk)
+    null = desk / "null.svg"
+    null.symlink_to("/dev/null")
+    try:
+        assert run([*call.split(), null.name]) in {0, 3, 4}, capsys.readouterr().err
+        assert null.is_symlink()
+        assert null.is_char_device()
+    finally:
+        null.unlink()
+
+
+def test_a_folder_that_cannot_be_made_is_no_defect(
+    desk: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(desk)
+    monkeypatch.setenv("HOME", str(desk / "file.txt"))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    assert run(["schedule", "add", "nightly", "--when", "02:00", "--", "sql", "SELECT 1"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: {desk}/file.txt/.")
+    assert "cannot be used: Not a directory" in said
+    assert "defect" not in said
 
 
 @pytest.mark.parametrize("words", ["runs", "runs --json", "export --format csv"])

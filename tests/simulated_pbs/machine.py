@@ -209,8 +209,8 @@ class Machine:
 
     def _look_at(self, job: Job, now: float) -> None:
         assert job.process is not None
-        if job.substate == 41 and now - job.started > 0.3:
-            job.substate = 42
+        if job.substate == 41 and now - job.started > self.settings.heard_after_s:
+            job.substate, job.deleted_by = 42, ""  # as the live server: what deleted it before is not recorded
         code = job.process.poll()
         if code is None:
             if job.term_sent and now - job.term_sent > self.settings.kill_delay_s:
@@ -221,6 +221,8 @@ class Machine:
         job.process = None
         if self.settings.deaf and not job.term_sent:
             return  # nobody tells the server: the job stays R
+        if job.substate == 41:
+            job.deleted_by = ""
         job.state, job.substate, job.ended = "E", 51, now
         self._judge(job, code)
         self._deliver(job)

@@ -149,6 +149,8 @@ class Settings:
     #: How long E lasts, and how long TERM may be ignored.
     exiting_s: float = 0.2
     kill_delay_s: float = 3.0
+    #: How long a running job's nodes take to confirm its start: its substate is 41 until then.
+    heard_after_s: float = 0.3
     #: Whether the server never learns that a script has ended, as a live one once did not.
     deaf: bool = False
     #: Whether what jobs say arrives where it should.

@@ -41,14 +41,28 @@ def who_option(function: _Function) -> _Function:
     return click.option("--who", default=getpass.getuser, help="Your name.  [default: you]")(function)
 
 
+class _Words(click.ParamType):  # type: ignore[type-arg, unused-ignore] # generic only in newer releases of Click
+    """What a person says: at least one word."""
+
+    name = "text"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if not value.strip():
+            self.fail(f"{value!r}: allowed is at least one word, in quotes", param, ctx)
+        return value
+
+
+_WORDS = _Words()
+
+
 def why_option(function: _Function) -> _Function:
-    return click.option("--why", required=True, help="The reason; hpcq keeps it.")(function)
+    return click.option("--why", required=True, type=_WORDS, help="The reason; hpcq keeps it.")(function)
 
 
 @click.command()
 @click.argument("what", type=click.Choice(["run", "series", "result", "node"]))
 @click.argument("name")
-@click.argument("note")
+@click.argument("note", type=_WORDS)
 @who_option
 @database_option
 def annotate(what: str, name: str, note: str, who: str, database: Path) -> int:
@@ -61,8 +75,6 @@ def annotate(what: str, name: str, note: str, who: str, database: Path) -> int:
     """
     from hpcq.store.keep.annotations import annotate as write
 
-    if not note.strip():
-        raise UserError("NOTE: '': a note of at least one word", 'quote it: hpcq annotate run latest "fans were replaced"')
     if what == "result" and not name.isdigit():
         raise UserError(f"{name!r} is not the number of a result", "hpcq results --each shows them")
     write(existing(database), what, name, note, who)
@@ -107,6 +119,8 @@ def retract(  # noqa: PLR0917 - Click passes by name
     if run is not None:
         with reading(database) as connection:
             meant += results_of(connection, run, node, kernel)
+        if not meant:
+            raise UserError(f"--run {run}: no measured result of it fits", f"hpcq results {run} --each shows them")
     elif node or kernel:
         raise UserError("--node and --kernel choose among the results of a run", "give --run too: --run latest")
     if not meant:
@@ -171,7 +185,7 @@ def event() -> None:
 
 @event.command("add")
 @click.argument("kind", type=click.Choice(["maintenance", "reboot", "drain", "resume", "change", "note"]))
-@click.argument("note")
+@click.argument("note", type=_WORDS)
 @click.option("--at", "begin", default="now", show_default=True, help="The moment or the beginning: 2026-11-21T02:00, now-2h.")
 @click.option("--until", "end", help="The end; without it, the event is a moment.")
 @click.option("--node", "places", multiple=True, help="A node, CLUSTER/NODE or a cluster; repeatable. Default: all.")

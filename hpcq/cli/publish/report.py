@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from hpcq.cli.options import database_option, json_option, runs_option, since_option
+from hpcq.cli.output import in_a_folder
 from hpcq.cli.read.results import RUN_COLUMNS
 from hpcq.cli.rows import Column, print_json, print_rows
 from hpcq.errors import Exit, UserError
@@ -79,6 +80,7 @@ def report(  # noqa: PLR0917 - Click passes by name
     Example: hpcq report --to report.html
              hpcq report --since 90d --to quarter.html
     """
+    in_a_folder(path)
     if since is not None or node is not None or cluster is not None:
         if run is not None:
             raise UserError(
@@ -134,8 +136,13 @@ def _run_and_page(run: str | None, database: Path, runs_folder: Path) -> tuple[s
     from hpcq.store.query import find_run
 
     if runs_folder.is_dir() or not database.exists() or (run is not None and (Path(run) / "run.json").is_file()):
-        folder = find_run_folder(run, runs_folder)
-        return folder.run_id, folder.report
+        try:
+            folder = find_run_folder(run, runs_folder)
+        except UserError:
+            if not database.exists():
+                raise
+        else:
+            return folder.run_id, folder.report
     with reading(database) as connection:
         name = find_run(connection, run)
     return name, Path(f"{name}.html")

@@ -23,12 +23,13 @@ _COLUMNS = (
 def _duration(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:  # noqa: ARG001 - Click's signature
     if value is None:
         return None
+    allowed = f"{value!r}: allowed is a length of time with its unit, like 12h or 30d"
     try:
         seconds = units.parse(value, "s")
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
-    if seconds <= 0:
-        raise click.BadParameter(f"{value!r}: allowed are times above 0, like 30d")
+    except ValueError:
+        raise click.BadParameter(allowed) from None
+    if seconds <= 0 or value.strip()[-1:].isdigit():  # a bare number would be seconds, and --remove removes
+        raise click.BadParameter(allowed)
     return seconds
 
 

@@ -99,7 +99,8 @@ def _check_words(words: tuple[str, ...]) -> Mapping[str, Any]:
 
     known = [one for one in hpcq.list_commands(click.Context(hpcq)) if one not in _NOT_AT_NIGHT]
     if words[0] not in known:
-        raise UserError(*unknown_name("command to schedule", words[0], known))
+        message, hint = unknown_name("command to schedule", words[0], known)
+        raise UserError(message, f"leave out {words[0]}: it is hpcq that a schedule calls" if words[0] == "hpcq" else hint)
     context = hpcq.make_context("hpcq", list(words))
     while isinstance(context.command, click.Group):
         left = [*context._protected_args, *context.args]

@@ -144,6 +144,8 @@ class CampaignFile(Section):
 def read_campaign(path: Path) -> Campaign:
     """Read and check a campaign file. Raises UserError with every complaint, one per line."""
     document = read_document(path)
+    hint = "a campaign names it under `clusters`; hpcq cluster check NAME looks at the cluster"
+    document.refuse_other_kind("tests", "scheduler", "this is a cluster file: allowed is a campaign", hint)
     file = check(CampaignFile, document.data, document)
     _check_values(document)
     tests = _read_tests(document, know_described(_kernel_names(document), path))

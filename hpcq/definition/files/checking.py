@@ -193,7 +193,12 @@ def check(section: type[_Section], value: object, document: Document, place: Pla
 
 
 def _complain(section: type[Section], detail: ErrorDetails, document: Document, place: Place) -> None:
-    where = (*place, *detail["loc"])
+    loc = detail["loc"]
+    if loc[-1:] in {("int",), ("float",)}:  # pydantic names the branches of a union: one complaint is enough
+        loc = loc[:-1]
+        if not document.clean((*place, *loc)):
+            return
+    where = (*place, *loc)
     context: dict[str, Any] = detail.get("ctx") or {}
     if detail["type"] == "extra_forbidden":
         key = str(detail["loc"][-1])

@@ -209,6 +209,8 @@ ClusterFile: Any = create_model("ClusterFile", __base__=_KnownFile, __doc__=_Kno
 def read_cluster(path: Path) -> Cluster:
     """Read and check a cluster file. Raises UserError with every complaint, one per line."""
     document = read_document(path)
+    hint = "hpcq check FILE and hpcq plan FILE take a campaign"
+    document.refuse_other_kind("scheduler", "tests", "this is a campaign: allowed is a cluster file", hint)
     _environment_as_written(document)
     file = check(ClusterFile, document.data, document)
     kind = document.data.get("scheduler")

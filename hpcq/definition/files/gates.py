@@ -94,7 +94,8 @@ def _read_gate(
     if minimum is None and maximum is None and document.clean(place):
         document.complain(place, "a gate needs a bound: give minimum, maximum or both")
     if minimum is not None and maximum is not None and minimum > maximum:
-        document.complain((*place, "minimum"), f"{minimum:g} is above the maximum {maximum:g} of the same gate")
+        low, high = shown(section.minimum), shown(section.maximum)
+        document.complain((*place, "minimum"), f"{low} is above the maximum {high} of the same gate")
     gates = []
     for kernel in having:
         metric = kernel.metric(section.metric)
@@ -142,7 +143,9 @@ def _bound(document: Document, section: GateSection, place: Place, key: str) -> 
     try:
         bound = read_quantity(value, unit, "a number" if section.against is None else "a share like 95%, or a number")
     except ValueError as error:
-        document.complain(place, str(error))
+        percent = isinstance(value, str) and value.strip().endswith("%")
+        hint = "with `against`, a bound is a share of the reference: 95%" if section.against is not None else None
+        document.complain(place, str(error), "a share like 95% needs `against`: what it is a share of" if percent else hint)
         return None
     if section.against is not None and not 0 < bound <= _SHARE_MAX:
         hint = f"write {shown(value)}%" if 1 < bound <= 100 * _SHARE_MAX else None

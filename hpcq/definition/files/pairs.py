@@ -215,7 +215,7 @@ def _check_pairs(document: Document, pairs: dict[str, Any]) -> None:
         if section.pattern == pattern and not value:
             document.complain(("pairs", key), f"missing: pattern {pattern} needs it")
         if section.pattern != pattern and value and (key, section.pattern) != ("rounds", "within"):
-            written = "star" if section.star else key
+            written = "star" if key == "node" and section.star else key
             document.complain(("pairs", written), f"belongs to pattern {pattern}: found pattern {section.pattern}", at_key=True)
     if section.node and section.star:
         document.complain(("pairs", "node"), "star is given too: they are the same, give one", at_key=True)

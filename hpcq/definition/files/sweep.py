@@ -16,6 +16,7 @@ from itertools import product
 from math import prod
 from typing import Any
 
+from hpcq import units
 from hpcq.definition.files.yamlfile import Document, Place, shown
 from hpcq.definition.model import ParameterValue
 from hpcq.kernels import Kernel, Option, kernels, option_value, unknown_name
@@ -159,11 +160,19 @@ class _Reader:
         return checked
 
 
+def _above(option: Option, value: Any) -> bool:
+    """Whether a value was refused because it is too large: another kernel may take it."""
+    try:
+        return option.maximum is not None and units.parse(value, option.unit or "") > option.maximum
+    except (ValueError, TypeError):
+        return False
+
+
 def _hint(kernel: Kernel, option: Option, value: Any, *, swept: bool) -> str | None:
     """What to try after a value was refused."""
     if isinstance(value, list):
         return "several values belong under matrix, or under zip"
-    if option.maximum is None or isinstance(value, (bool, dict)):
+    if option.maximum is None or isinstance(value, (bool, dict)) or not _above(option, value):
         return None
     family = kernel.name.partition("_")[2]
     for other in kernels().values():

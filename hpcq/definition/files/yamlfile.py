@@ -21,7 +21,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
 
-from hpcq.errors import UserError
+from hpcq.errors import DATABASE_HEAD, UserError
 
 #: A place in a document: keys and list positions from the top.
 Place = tuple[str | int, ...]
@@ -64,6 +64,14 @@ class Document:
     def key_line(self, place: Place) -> int:
         """The line of the key there."""
         return self._key_lines.get(place) or self.line(place)
+
+    def refuse_other_kind(self, needs: str, other_has: str, what: str, hint: str) -> None:
+        """Raise UserError for a file of another kind, of which all keys would be complaints.
+
+        needs, other_has: a key that a file of this kind, and one of the other kind, always has.
+        """
+        if needs not in self.data and other_has in self.data:
+            raise UserError(f"{self.path}:{self.line((other_has,))}: {other_has}: {what}", hint)
 
     def text(self, place: Place) -> str | None:
         """A scalar as written, without its quotes."""
@@ -140,6 +148,8 @@ def _read_text(path: Path, shown: str) -> str:
         raise UserError(f"{shown}: cannot be read: {error.strerror}") from None
     except ValueError:  # a NUL in the name
         raise UserError(f"{shown}: this is not a file name") from None
+    if content.startswith(DATABASE_HEAD):
+        raise UserError(f"{shown}: a database: allowed is a YAML file", "--db FILE names a database")
     if len(content) > _FILE_BYTES_MAX:
         raise UserError(f"{shown}: {len(content)} bytes are above the maximum {_FILE_BYTES_MAX} of a definition")
     try:

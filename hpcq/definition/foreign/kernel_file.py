@@ -14,6 +14,7 @@ from hpcq.definition.files.yamlfile import Document, Place, parse_document, read
 from hpcq.definition.foreign.sections import KernelFile, MetricSection, OptionSection, ReadySection
 from hpcq.definition.running import NODE_COUNT
 from hpcq.described.commands import limit_s, programs_text, sent_at_least, sizes
+from hpcq.described.output import is_path
 from hpcq.described_kernel import Described, Peer, Reading, Ready, Server, Shape, Sizes, Steps, Table
 from hpcq.errors import UserError
 from hpcq.kernels import SIZE_OPTION, Better, Kernel, Metric, Option, OptionType, complete, option_value
@@ -91,6 +92,8 @@ def _check_metric(file: KernelFile, name: str, document: Document) -> None:
     if metric.column is not None and metric.column not in columns:
         found = ", ".join(columns) or "none, there is no table"
         document.complain((*place, "column"), f"{shown(metric.column)} is not a column: allowed are {found}")
+    if metric.json_path is not None and not is_path(metric.json_path):
+        document.complain((*place, "json"), f"{shown(metric.json_path)}: allowed is a path like end.streams[0].rtt")
     groups = re.compile(metric.regex).groups if metric.regex is not None else 0
     if metric.regex is not None and groups != (2 if metric.units else 1):
         wanted = "2 with units" if metric.units else "1"

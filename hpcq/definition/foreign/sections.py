@@ -53,6 +53,9 @@ class OptionSection(Section):
     help: Line = Field(default="", description="What it does.")
 
 
+ExitCode = Annotated[int, Field(ge=0, le=255)]
+
+
 class ReadySection(Section):
     """How the server shows that it is ready."""
 
@@ -72,7 +75,9 @@ class ServerSection(Section):
 class FailureSection(Section):
     """What means that the program failed."""
 
-    exit_codes_allowed: list[int] = Field(default=[0], min_length=1, max_length=16, description="Exit codes of success.")
+    exit_codes_allowed: list[Annotated[int, Field(ge=0, le=255)]] = Field(
+        default=[0], min_length=1, max_length=16, description="Exit codes of success."
+    )
     words: Lines = Field(default=[], description="Words in its output that mean failure, whatever the exit code.")
 
 

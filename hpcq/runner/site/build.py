@@ -188,7 +188,8 @@ def _describe(text: str) -> dict[str, Any]:
 
 def _build_failed(cluster: Cluster, program: str, said: dict[str, str]) -> HpcqError:
     output = said.get(f"make {program}", "").strip() or "nothing was said"
-    mpi = program == "hpcq-mpi" and said["found"].strip() == "yes"  # the plain compiler's flags are common to both programs
+    # the plain compiler's flags are common to both programs
+    mpi = program == "hpcq-mpi" and said.get("found", "").strip() == "yes"
     compiler = (cluster.mpi.compiler if cluster.mpi else "mpicc") if mpi else cluster.compiler.cc
     shown = "\n".join(output.splitlines()[-12:])
     if "not found" in output or "No such file" in output:

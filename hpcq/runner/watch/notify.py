@@ -18,6 +18,7 @@ from hpcq.errors import HpcqError, UserError
 from hpcq.run_folder.paths import write_json
 from hpcq.store.database import Connection, reading
 from hpcq.transport import run_here
+from hpcq.units import count_of
 
 if TYPE_CHECKING:
     from hpcq.verdict import GateVerdict
@@ -77,7 +78,7 @@ def notify(database: Path, command: Sequence[str], *, dry_run: bool = False) -> 
             why = f": {said[-1]}" if said else ""
             raise HpcqError(
                 f"{command[0]}: ended with exit code {done.returncode}{why}",
-                f"{len(changed)} changed verdicts are told again next time",
+                f"{count_of(len(changed), 'change')} will be reported again next time",
             )
     write_json(told_path, {"format": 1, "verdicts": {one.key: one.verdict for one in now}})
     return changed

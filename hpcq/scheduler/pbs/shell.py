@@ -48,6 +48,18 @@ _OVERDUE = (
     ' at=$(stat -c %Y -- "${path%/*}/exit.json" 2>/dev/null) || continue;'
     f' [ "$(($(date +%s) - at))" -lt {_EXIT_TAKES_S} ] || printf " %s " "$id"; done; }}\n'
 )
+#: How long an order to end a job waits for its server to hear of the job from its nodes.
+_HEARD_WITHIN_S = 10
+#: Whether one of $ids runs as far as the server knows, but its nodes have not confirmed that: it starts just now, or
+#: the server was started again a moment ago. The server forgets an order of this moment when they confirm it: it ends
+#: the job and records no deletion. Source: JOB_SUBSTATE_PRERUN in src/include/job.h; src/server/req_runjob.c.
+_UNHEARD = (
+    "unheard() { qstat -f " + DSV + " $ids 2>/dev/null | awk -F'\\037' '"
+    '{run = pre = 0; for (i = 2; i <= NF; i++) { if ($i == "job_state=R") run = 1; else if ($i == "substate=41") pre = 1 }'
+    " if (run && pre) found = 1} END {exit !found}'; }\n"
+    f"wait_for_nodes() {{ look=0; while [ $look -lt {2 * _HEARD_WITHIN_S} ] && unheard; do"
+    " look=$((look + 1)); sleep 0.5; done; }\n"
+)
 
 
 def subshell(text: str) -> str:
@@ -96,17 +108,19 @@ def cancel(jobs: Sequence[tuple[str, str]], *, queued_only: bool) -> str:
     """End those of these (id, name) that belong to this user.
 
     queued_only: first postpone each job's start, so that it cannot start meanwhile. A running job whose script ended
-    long ago is deleted by force: its daemons wait for each other, and a plain qdel would end with 0 and do nothing.
+    long ago is deleted by force: its daemons wait for each other, and a plain qdel would end with 0 and do nothing. If
+    the nodes of a running job have not confirmed its start, the order first waits some seconds for that.
     """
     ids = " ".join(quote(native_id) for native_id, _ in jobs)
     wanted = quote(" " + " ".join(f"{native_id}|{name}" for native_id, name in jobs) + " ")
+    look = f"{_UNHEARD}wait_for_nodes\n{_OVERDUE}late=$(overdue)"
     put_off = f'ids=$(ours QHW); [ -n "$ids" ] || exit 0\nqalter -a {_NEVER} $ids >/dev/null 2>&1\n'
     return subshell(
         f"{_OURS}ids='{ids}'; wanted={wanted}\n"
         "words=$(qstat $ids 2>&1 >/dev/null); [ $? -ne 255 ] || { printf '%s\\n' \"$words\" >&2; exit 162; }\n"
         f"{put_off if queued_only else ''}"
         f"ids=$(ours {'QHW' if queued_only else 'QHWTRSUBE'})\n"
-        f'[ -n "$ids" ] || exit 0\n{"late=" if queued_only else f"{_OVERDUE}late=$(overdue)"}\n'
+        f'[ -n "$ids" ] || exit 0\n{"late=" if queued_only else look}\n'
         "failed=0\nfor id in $ids; do\n"
         ' force=; case $late in *" $id "*) force="-W force" ;; esac\n'
         ' words=$(qdel $force "$id" 2>&1); rc=$?\n'

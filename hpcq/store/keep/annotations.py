@@ -67,7 +67,9 @@ def withdraw(path: Path, result_ids: Sequence[int], said: Said) -> int:
         for result_id in result_ids:
             row = database.execute("SELECT * FROM retraction WHERE result_id = ?", (result_id,)).fetchone()
             if row is None:
-                raise UserError(f"{result_id} is not retracted", "SELECT * FROM v_retractions lists those that are")
+                raise UserError(
+                    f"{result_id} is not retracted", '`hpcq sql "SELECT * FROM v_retractions"` lists those that are'
+                )
             database.execute(
                 "INSERT INTO retraction_withdrawn VALUES (?, ?, ?, ?, ?, ?, ?)",
                 (result_id, utc_now(), row["retracted_utc"], row["who"], row["reason"], said.who, said.why),
@@ -248,5 +250,5 @@ def _place(database: Connection, name: str) -> tuple[int | None, int | None]:
         raise UserError(f"{name!r} is a node of {', '.join(str(row[2]) for row in rows)}", "write CLUSTER/NODE")
     found = database.execute("SELECT cluster_id FROM cluster WHERE name = ?", (name,)).fetchone()
     if found is None:
-        raise UserError(f"{name!r} is neither a node nor a cluster in this database", "SELECT * FROM v_nodes lists them")
+        raise UserError(f"{name!r} is neither a node nor a cluster in this database", "`hpcq nodes` lists them")
     return int(found[0]), None

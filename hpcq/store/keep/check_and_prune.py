@@ -27,7 +27,7 @@ from hpcq.store.query import median
 from hpcq.units import utc_now
 
 #: Rows that pruning deletes; results, boots, facts, warnings and findings stay.
-_PRUNED = ("metric", "evidence", "gauge", "histogram", "sample")
+_PRUNED = ("metric", "evidence", "gauge", "histogram", "interval_value", "sample")
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ Facts = dict[str, str | int | float]
 
 #: Groups of facts that differ at every boot or at every moment: they are no change of the node.
 PASSING_GROUPS = ("boot.", "now.", "unavailable.")
-_MOMENT = re.compile(r"\d{4}-\d{2}(-\d{2}(T\d{2}(:\d{2}(:\d{2}(\.\d+)?)?)?Z?)?)?")
+_MOMENT = re.compile(r"\d{4}(-\d{2}(-\d{2}(T\d{2}(:\d{2}(:\d{2}(\.\d+)?)?)?Z?)?)?)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +159,10 @@ def facts_at(database: sqlite3.Connection, node: str, moment: str | None) -> Sna
         condition, value = "a.committed_utc <= ?3", moment.rstrip("Z") + "~"
     elif moment == "first":
         order = "ASC"
+    elif moment is not None and is_node(database, moment):
+        raise UserError(
+            f"{moment!r} is a node: allowed are runs and times", f"two nodes of one run: hpcq facts diff RUN {node} {moment}"
+        )
     elif moment not in {None, "latest"}:
         condition, value = "p.run = ?3", query.find_run(database, moment)
     select = (

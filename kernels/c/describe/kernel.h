@@ -51,8 +51,9 @@ struct kernel {
 struct common_options {
     double duration_s, warmup_s;
     int64_t operation_count_max;
-    int64_t client_cpu_index, server_cpu_index;
-    int64_t idle; /* idle_choices */
+    int64_t client_cpu_index, server_cpu_index, client_numa_index, server_numa_index;
+    int64_t idle;               /* idle_choices */
+    int64_t series_interval_ms; /* 0: the kernel has no series */
 };
 
 enum { IDLE_AS_IS, IDLE_HOLD };
@@ -73,7 +74,11 @@ struct common_metrics {
         OPTION_COMMON(type, operation_count_max, OPTION_INTEGER, 0, 0, 1e12,                                           \
                       "end the measurement after this many operations; 0: by duration_s alone"),                       \
         OPTION_COMMON(type, client_cpu_index, OPTION_INTEGER, -1, -1, 8191, "pin the client to this CPU; -1: not"),    \
-        OPTION_COMMON(type, server_cpu_index, OPTION_INTEGER, -1, -1, 8191, "pin the server to this CPU; -1: not")
+        OPTION_COMMON(type, server_cpu_index, OPTION_INTEGER, -1, -1, 8191, "pin the server to this CPU; -1: not"),    \
+        OPTION_COMMON(type, client_numa_index, OPTION_INTEGER, -1, -1, 1023,                                           \
+                      "CPUs and memory of the client are those of this NUMA node; -1: any"),                           \
+        OPTION_COMMON(type, server_numa_index, OPTION_INTEGER, -1, -1, 1023,                                           \
+                      "CPUs and memory of the server are those of this NUMA node; -1: any")
 
 /* Of the kernels that have sockets. */
 #define OPTION_ROW_IDLE(type)                                                                                          \
@@ -85,6 +90,11 @@ struct common_metrics {
      0,                                                                                                                \
      idle_choices,                                                                                                     \
      "hold: no CPU of either node goes into a deep idle state while this runs (/dev/cpu_dma_latency, root)"}
+
+/* Of the kernels that have a series. */
+#define OPTION_ROW_SERIES(type)                                                                                        \
+    OPTION_COMMON(type, series_interval_ms, OPTION_INTEGER, 100, 1, 60000,                                             \
+                  "interval of the series: what arrived, and with TCP how the sender's connections were")
 
 #define METRIC_COMMON(type, field, better, help) {#field, better, offsetof(type, common.field), help}
 

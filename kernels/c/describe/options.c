@@ -73,7 +73,7 @@ static void option_allowed(const struct option_row *row, struct text *out)
     } else if (row->type == OPTION_BOOLEAN) {
         text_print(out, "true or false");
     } else if (row->type == OPTION_NAME) {
-        text_print(out, "name of a-z, 0-9, _ and -, %d at most", OPTION_NAME_BYTES - 1);
+        text_print(out, "name of a-z, 0-9, _, . and -, %d at most", OPTION_NAME_BYTES - 1);
     } else {
         text_print(out, "%s %.10g to %.10g%s%s", row->type == OPTION_INTEGER ? "integer" : "number", row->minimum,
                    row->maximum, unit ? " " : "", unit ? unit : "");
@@ -116,7 +116,7 @@ static bool option_store_name(const struct option_row *row, void *options, const
 {
     size_t length = strlen(value);
     char *field = (char *)options + row->offset;
-    if (!length || length >= OPTION_NAME_BYTES || strspn(value, "abcdefghijklmnopqrstuvwxyz0123456789_-") != length)
+    if (!length || length >= OPTION_NAME_BYTES || strspn(value, "abcdefghijklmnopqrstuvwxyz0123456789_.-") != length)
         return false;
     memset(field, 0, OPTION_NAME_BYTES);
     memcpy(field, value, length);

@@ -9,24 +9,39 @@
 #include "engine/phase.h"
 #include "engine/report.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-static bool client_reach(struct run *run, const struct client_place *place, const struct address *to, uint64_t deadline)
+/* The address that the person named, else that of the interface; the test channel then has the same. */
+static bool client_source(struct run *run, const struct client_place *place, int descriptor, int family)
 {
     struct address from;
+    if (place->bind_to) {
+        if (!address_parse(place->bind_to, family, &from, &run->failure))
+            return false;
+        if (bind(descriptor, (const struct sockaddr *)&from.storage, from.length) == 0)
+            return true;
+        if (errno != EADDRNOTAVAIL)
+            return fail_system(&run->failure, "bind to %s", place->bind_to);
+        fail_hint(&run->failure, "`ip address show` lists the addresses of this node");
+        return fail(&run->failure, EXIT_USAGE, "bind: found %s: allowed: an address of this node", place->bind_to);
+    }
+    return !place->interface || (address_of_interface(place->interface, family, &from, &run->failure) &&
+                                 socket_bind_range(descriptor, false, &from, (struct port_range){0, 0}, &run->failure));
+}
+
+static bool client_reach(struct run *run, const struct client_place *place, const struct address *to, uint64_t deadline)
+{
     int descriptor = control_socket(to, &run->failure);
     if (descriptor < 0)
         return false;
     run->control.descriptor = descriptor;
-    if (place->interface) {
-        if (!address_of_interface(place->interface, to->storage.ss_family, &from, &run->failure) ||
-            !socket_bind_range(descriptor, false, &from, (struct port_range){0, 0}, &run->failure))
-            return false;
-    }
+    if (!client_source(run, place, descriptor, to->storage.ss_family))
+        return false;
     if (!socket_connect(descriptor, to, deadline, &run->failure))
         return false;
     run->peer = *to;

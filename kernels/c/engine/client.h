@@ -5,7 +5,7 @@
 #include "engine/run.h"
 
 struct client_place {
-    const char *to, *interface, *secret_path, *programs_path;
+    const char *to, *interface, *bind_to, *secret_path, *programs_path;
     unsigned port;
     double timeout_s; /* 0: from the options */
 };

@@ -1,10 +1,7 @@
 /* See run.h. */
 #include "engine/run.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
-#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,7 +51,7 @@ void run_end(struct run *run)
     free(run->histogram);
     free(run->samples.list);
     free(run->peer_evidence);
-    free(run->peer_series);
+    notes_free(&run->columns);
     series_free(&run->series);
     if (run->idle_descriptor > 0)
         close(run->idle_descriptor);
@@ -151,53 +148,18 @@ void run_grant_text(struct run *run, const char *name, const char *value)
     run_grant(run, name, &json);
 }
 
-const char *const idle_choices[] = {"as_is", "hold", NULL};
-
-/* The wake-up latency that the node's CPUs may have, in us (pm_qos_interface.rst): 0 keeps them awake as long as this
- * file is open. Reading tells what holds now, whoever else asked. */
-static void run_hold(struct run *run)
-{
-    const int32_t none_us = 0;
-    int32_t now_us = -1;
-    if (run_common(run)->idle != IDLE_HOLD)
-        return;
-    int descriptor = open("/dev/cpu_dma_latency", O_RDWR | O_CLOEXEC);
-    bool held = descriptor >= 0 && write(descriptor, &none_us, sizeof none_us) == (ssize_t)sizeof none_us &&
-                read(descriptor, &now_us, sizeof now_us) == (ssize_t)sizeof now_us && now_us == 0;
-    if (!held)
-        run_warn(run, "option_not_granted", "%s: idle: /dev/cpu_dma_latency: %s", run->is_server ? "server" : "client",
-                 fail_errno_name(errno));
-    run_grant_text(run, "idle", idle_choices[held ? IDLE_HOLD : IDLE_AS_IS]);
-    run->idle_descriptor = descriptor > 0 ? descriptor : 0;
-}
-
-static bool pin(struct run *run)
-{
-    int64_t index = run->is_server ? run_common(run)->server_cpu_index : run_common(run)->client_cpu_index;
-    if (index < 0)
-        return true;
-    size_t bytes = CPU_ALLOC_SIZE(8192);
-    cpu_set_t *set = CPU_ALLOC(8192);
-    if (!set)
-        return fail(&run->failure, EXIT_SYSTEM, "out of memory");
-    CPU_ZERO_S(bytes, set);
-    CPU_SET_S((size_t)index, bytes, set);
-    int rc = sched_setaffinity(0, bytes, set);
-    CPU_FREE(set);
-    return rc == 0 || fail_system(&run->failure, "%s_cpu_index: pin to CPU %lld", run->is_server ? "server" : "client",
-                                  (long long)index);
-}
-
-bool run_pin(struct run *run)
-{
-    run_hold(run);
-    return pin(run);
-}
-
 void run_arrived(struct run *run, uint64_t when_ns, double bytes)
 {
     if (run->phase == PHASE_MEASURE)
         series_add(&run->series, when_ns > run->phase_start_ns ? when_ns - run->phase_start_ns : 0, bytes);
+}
+
+void run_column(struct run *run, bool of_return, const char *name, struct text *json)
+{
+    char prefixed[96];
+    snprintf(prefixed, sizeof prefixed, "%s%s", of_return ? "return_" : "", name);
+    notes_add(&run->columns, prefixed, text_string(json));
+    text_free(json);
 }
 
 /* A measurement that began below what it came to: its mean tells of the warm-up, not of the path. */
@@ -275,5 +237,10 @@ void run_finish(struct run *run)
     *(run->is_server ? &common->server_node_cpu_ratio : &common->client_node_cpu_ratio) = node;
     if (run->call_count)
         *(run->is_server ? &common->server_call_count : &common->client_call_count) = (double)run->call_count;
+    if (run->series.length) {
+        struct text json = {0};
+        series_json(&run->series, &json);
+        run_column(run, run->both_send && !run->is_server, "throughput_bps", &json);
+    }
     run->kernel->report(run);
 }

@@ -74,7 +74,8 @@ struct run {
     struct notes granted, warnings;
     struct notes outputs; /* what foreign programs wrote, by end, as JSON */
     struct series series; /* passive: what arrived, by time */
-    char *peer_series;    /* client: the server's, as JSON */
+    struct notes
+        columns; /* by interval: what arrived and what its sender saw, as JSON lists; the client has both ends' */
     struct histogram *histogram;
     struct samples samples;
     struct evidence *evidence;
@@ -104,11 +105,13 @@ void run_grant_boolean(struct run *run, const char *name, bool value);
 void run_grant_text(struct run *run, const char *name, const char *value);
 void notes_add(struct notes *notes, const char *name, const char *value);
 
-/* To the CPU that the options name for this end; and out of deep idle states, where they say so. */
+/* To the CPU and the NUMA node that the options name for this end; and out of deep idle states, where they say so. */
 bool run_pin(struct run *run);
 void run_round_trip(struct run *run, uint64_t elapsed_ns);         /* one sample: histogram and raw list */
 void run_arrived(struct run *run, uint64_t when_ns, double bytes); /* passive: into the series */
 void run_ramp(struct run *run);                                    /* a warning when the rate was still rising */
+/* A list by interval for the result; of_return: of what the server sends, where both send. */
+void run_column(struct run *run, bool of_return, const char *name, struct text *json);
 bool run_samples_write(struct run *run);
 /* After the measurement: the "after" snapshot, then the metrics of this end. */
 void run_finish(struct run *run);

@@ -147,13 +147,15 @@ static bool udp_client_sockets(struct run *run, const struct socket_settings *se
                                size_t count)
 {
     struct address to = run->peer;
+    unsigned port = 0;
+    if (!sockets_source_fits(run, settings, count))
+        return false;
     address_set_port(&to, run->test_port);
     while (flows->count < count) {
-        struct address from = run->local;
         int *descriptor = &flows->list[flows->count++].descriptor;
         *descriptor = socket_new(&run->peer, SOCK_DGRAM, &run->failure);
         if (*descriptor < 0 || !socket_options_apply(run, *descriptor, settings, SOCK_DGRAM, SOCKET_BEFORE) ||
-            !socket_bind_range(*descriptor, false, &from, (struct port_range){0, 0}, &run->failure))
+            !sockets_bind_source(run, settings, *descriptor, &port))
             return false;
         if (connect(*descriptor, (struct sockaddr *)&to.storage, to.length))
             return fail_system(&run->failure, "connect to the server's port");

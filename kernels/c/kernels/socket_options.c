@@ -2,6 +2,7 @@
 #include "kernels/socket_options.h"
 
 #include <errno.h>
+#include <net/if.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -41,22 +42,41 @@ static const char *row_text(const struct socket_row *row, const struct socket_se
     return (const char *)settings + row->offset;
 }
 
-static bool set_text(struct run *run, int descriptor, const struct socket_row *row, const char *text)
+static void known_controls(char *known, size_t bytes)
 {
-    char known[256] = "";
-    if (!strcmp(text, "system") || !setsockopt(descriptor, row->level, row->option, text, (socklen_t)strlen(text)))
-        return true;
-    if (errno != ENOENT)
-        return fail_system(&run->failure, "%s: %s on this %s", row->name, text, run->is_server ? "server" : "client");
     FILE *file = fopen("/proc/sys/net/ipv4/tcp_available_congestion_control", "r");
-    if (!file || !fgets(known, sizeof known, file))
-        snprintf(known, sizeof known, "what the kernel has loaded");
+    if (!file || !fgets(known, (int)bytes, file))
+        snprintf(known, bytes, "what the kernel has loaded");
     if (file)
         fclose(file);
     known[strcspn(known, "\n")] = '\0';
-    fail_hint(&run->failure, "an administrator loads one with `modprobe tcp_%s`", text);
-    return fail(&run->failure, EXIT_USAGE, "%s: found %s: allowed on this %s: system %s", row->name, text,
-                run->is_server ? "server" : "client", known);
+}
+
+static void known_devices(char *known, size_t bytes)
+{
+    struct if_nameindex *list = if_nameindex();
+    size_t length = 0;
+    for (const struct if_nameindex *one = list; one && one->if_index && length < bytes; one++)
+        length += (size_t)snprintf(known + length, bytes - length, "%s%s", length ? " " : "", one->if_name);
+    if (list)
+        if_freenameindex(list);
+}
+
+static bool set_text(struct run *run, int descriptor, const struct socket_row *row, const char *text)
+{
+    char known[256] = "";
+    const char *end = run->is_server ? "server" : "client";
+    if (!strcmp(text, "system") || !setsockopt(descriptor, row->level, row->option, text, (socklen_t)strlen(text)))
+        return true;
+    if (errno != ENOENT && errno != ENODEV)
+        return fail_system(&run->failure, "%s: %s on this %s", row->name, text, end);
+    if (errno == ENODEV) {
+        known_devices(known, sizeof known);
+    } else {
+        known_controls(known, sizeof known);
+        fail_hint(&run->failure, "an administrator loads one with `modprobe tcp_%s`", text);
+    }
+    return fail(&run->failure, EXIT_USAGE, "%s: found %s: allowed on this %s: system %s", row->name, text, end, known);
 }
 
 static bool set_rate(struct run *run, int descriptor, const struct socket_row *row, int64_t asked)
@@ -129,6 +149,9 @@ static void granted_number(struct run *run, const struct socket_row *row, int64_
 void socket_options_granted(struct run *run, int descriptor, const struct socket_settings *settings, int kind)
 {
     int family = run->local.storage.ss_family;
+    struct address own;
+    if (settings->source_port_first_no && !run->is_server && address_of_socket(descriptor, &own))
+        run_grant_number(run, "source_port_no", address_port(&own));
     for (size_t i = 0; i < ROW_COUNT(rows); i++) {
         char text[32] = "";
         int value = 0;
@@ -142,9 +165,9 @@ void socket_options_granted(struct run *run, int descriptor, const struct socket
         if (!row_fits(&rows[i], kind) || getsockopt(descriptor, level_of(&rows[i], family), option_of(&rows[i], family),
                                                     is_text ? (void *)text : (void *)&value, &length))
             continue;
-        if (is_text)
+        if (is_text && text[0]) /* no device: bound to none */
             run_grant_text(run, rows[i].name, text);
-        else
+        else if (!is_text)
             granted_number(run, &rows[i], row_asked(&rows[i], settings), value);
     }
 }

@@ -38,7 +38,10 @@ enum socket_grant {
         SOCKET_BEFORE, 1, GRANT_PLAIN, "TTL (IPv6: hop limit) of what both ends send; 0: the system's")                \
     ROW(type, busy_poll_us, OPTION_INTEGER, 0, 1000000, SOL_SOCKET, SO_BUSY_POLL, SOL_SOCKET, SO_BUSY_POLL,            \
         SOCKET_BEFORE, 1, GRANT_PLAIN,                                                                                 \
-        "SO_BUSY_POLL of both ends: a receive polls the device this long before it sleeps (needs CAP_NET_ADMIN)")
+        "SO_BUSY_POLL of both ends: a receive polls the device this long before it sleeps (needs CAP_NET_ADMIN)")      \
+    ROW(type, bind_device, OPTION_NAME, 0, 15, SOL_SOCKET, SO_BINDTODEVICE, SOL_SOCKET, SO_BINDTODEVICE,               \
+        SOCKET_BEFORE, 1, GRANT_TEXT,                                                                                  \
+        "SO_BINDTODEVICE of both ends: their packets leave and come by this interface alone; system: by any")
 
 #define SOCKET_ROWS_TCP(ROW, type)                                                                                     \
     ROW(type, mss_bytes, OPTION_INTEGER, 0, 65495, IPPROTO_TCP, TCP_MAXSEG, IPPROTO_TCP, TCP_MAXSEG, SOCKET_BEFORE, 1, \
@@ -71,15 +74,27 @@ struct socket_settings {
     SOCKET_ROWS_ANY(SOCKET_FIELD, )
     SOCKET_ROWS_TCP(SOCKET_FIELD, )
     SOCKET_ROWS_UDP(SOCKET_FIELD, )
+    int64_t source_port_first_no, source_port_last_no;
 };
 
 #define SOCKET_OPTION_ROW(type, field, kind, minimum, maximum, l4, o4, l6, o6, moment, scale, grant, help)             \
     {#field, kind, offsetof(type, sockets.field), 0, minimum, maximum, NULL, help},
+#define SOURCE_ROW(type, field, help) {#field, OPTION_INTEGER, offsetof(type, sockets.field), 0, 0, 65535, NULL, help}
+/* No option of a socket, but what the client's are bound to. */
+#define OPTION_ROWS_SOURCE(type)                                                                                       \
+    SOURCE_ROW(type, source_port_first_no,                                                                             \
+               "the client's flows have this local port and the next ones (many networks choose a path by it); 0: "    \
+               "any"),                                                                                                 \
+        SOURCE_ROW(type, source_port_last_no,                                                                          \
+                   "up to this one, ports that are taken are passed over; 0: none may be taken"),
+
 /* The rows of a kernel's option table, each with its comma. */
 #define OPTION_ROWS_TCP(type)                                                                                          \
-    OPTION_ROW_IDLE(type), SOCKET_ROWS_ANY(SOCKET_OPTION_ROW, type) SOCKET_ROWS_TCP(SOCKET_OPTION_ROW, type)
+    OPTION_ROW_IDLE(type),                                                                                             \
+        SOCKET_ROWS_ANY(SOCKET_OPTION_ROW, type) SOCKET_ROWS_TCP(SOCKET_OPTION_ROW, type) OPTION_ROWS_SOURCE(type)
 #define OPTION_ROWS_UDP(type)                                                                                          \
-    OPTION_ROW_IDLE(type), SOCKET_ROWS_ANY(SOCKET_OPTION_ROW, type) SOCKET_ROWS_UDP(SOCKET_OPTION_ROW, type)
+    OPTION_ROW_IDLE(type),                                                                                             \
+        SOCKET_ROWS_ANY(SOCKET_OPTION_ROW, type) SOCKET_ROWS_UDP(SOCKET_OPTION_ROW, type) OPTION_ROWS_SOURCE(type)
 
 /* Sets what this moment is for; kind: SOCK_STREAM or SOCK_DGRAM. */
 bool socket_options_apply(struct run *run, int descriptor, const struct socket_settings *settings, int kind,

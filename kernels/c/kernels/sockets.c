@@ -45,6 +45,41 @@ bool sockets_tcp_listen(struct run *run, const struct socket_settings *settings,
     return true;
 }
 
+bool sockets_source_fits(struct run *run, const struct socket_settings *settings, size_t count)
+{
+    int64_t first = settings->source_port_first_no, last = settings->source_port_last_no;
+    if (!first && last)
+        return fail(&run->failure, EXIT_USAGE,
+                    "source_port_last_no: found %lld: allowed: 0 without source_port_first_no", (long long)last);
+    if (last && last < first)
+        return fail(&run->failure, EXIT_USAGE, "source_port_last_no: found %lld: allowed: 0, or %lld to 65535",
+                    (long long)last, (long long)first);
+    int64_t room = first ? (last ? last : 65535) - first + 1 : 65535;
+    return (int64_t)count <= room ||
+           fail(&run->failure, EXIT_USAGE,
+                "flow_count: found %zu: allowed: 1 to %lld with the source ports %lld to %lld", count, (long long)room,
+                (long long)first, (long long)(last ? last : 65535));
+}
+
+bool sockets_bind_source(struct run *run, const struct socket_settings *settings, int descriptor, unsigned *next)
+{
+    struct address from = run->local;
+    bool asked = settings->source_port_first_no > 0, begins = !*next;
+    unsigned first = asked && begins ? (unsigned)settings->source_port_first_no : *next;
+    struct port_range range = {first, settings->source_port_last_no ? (unsigned)settings->source_port_last_no : first};
+    int one = 1, kind = 0;
+    socklen_t length = sizeof kind;
+    /* The same port again, soon after a connection that had it: to another port of the server, so TCP allows it. */
+    if (asked && (getsockopt(descriptor, SOL_SOCKET, SO_TYPE, &kind, &length) ||
+                  (kind == SOCK_STREAM && setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one))))
+        return fail_system(&run->failure, "SO_REUSEADDR");
+    if (!socket_bind_range(descriptor, false, &from, range, &run->failure))
+        return false;
+    if (asked)
+        *next = address_port(&from) + 1;
+    return true;
+}
+
 /* Whoever connected to the test port; only the client of this session knows the token. */
 struct guest {
     int descriptor;
@@ -124,14 +159,15 @@ static bool tcp_admit(struct run *run, int listener, struct flows *flows, size_t
            fail(&run->failure, EXIT_PEER, "timed out: the client did not come to the test channel");
 }
 
-static bool tcp_join(struct run *run, const struct socket_settings *settings, int *descriptor, uint64_t deadline_ns)
+static bool tcp_join(struct run *run, const struct socket_settings *settings, int *descriptor, unsigned *port,
+                     uint64_t deadline_ns)
 {
-    struct address to = run->peer, from = run->local;
+    struct address to = run->peer;
     uint8_t token[CONTROL_TOKEN_BYTES];
     address_set_port(&to, run->test_port);
     *descriptor = socket_new(&to, SOCK_STREAM, &run->failure);
     if (*descriptor < 0 || !socket_options_apply(run, *descriptor, settings, SOCK_STREAM, SOCKET_BEFORE) ||
-        !socket_bind_range(*descriptor, false, &from, (struct port_range){0, 0}, &run->failure) ||
+        !sockets_bind_source(run, settings, *descriptor, port) ||
         !socket_connect(*descriptor, &to, deadline_ns, &run->failure))
         return false;
     control_token(&run->control, token);
@@ -142,9 +178,12 @@ static bool tcp_join(struct run *run, const struct socket_settings *settings, in
 static bool tcp_join_all(struct run *run, const struct socket_settings *settings, struct flows *flows, size_t count,
                          uint64_t deadline_ns)
 {
+    unsigned port = 0;
+    if (!sockets_source_fits(run, settings, count))
+        return false;
     while (flows->count < count) {
         int *descriptor = &flows->list[flows->count++].descriptor;
-        if (!tcp_join(run, settings, descriptor, deadline_ns))
+        if (!tcp_join(run, settings, descriptor, &port, deadline_ns))
             return false;
     }
     return true;

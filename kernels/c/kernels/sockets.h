@@ -8,6 +8,12 @@
 /* A blocked call comes back after this time, so that flags and deadlines are looked at. */
 bool sockets_timeout(struct run *run, int descriptor, double seconds);
 
+/* The client's end of a flow: its address, and the port that the options name. *next: 0 for the first flow; then where
+ * the next one begins to search. */
+bool sockets_bind_source(struct run *run, const struct socket_settings *settings, int descriptor, unsigned *next);
+/* Whether so many flows find a port. */
+bool sockets_source_fits(struct run *run, const struct socket_settings *settings, size_t count);
+
 /* TCP: listen, then join from both sides; the first bytes are the session's token. */
 bool sockets_tcp_listen(struct run *run, const struct socket_settings *settings, int *listener);
 /* `count` connections, those of the server in the order in which they came. What is granted is that of the first. */

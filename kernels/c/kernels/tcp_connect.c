@@ -65,6 +65,8 @@ static bool tcp_connect_open(struct run *run)
     control_token(&run->control, state->token);
     state->to = run->peer;
     address_set_port(&state->to, run->test_port);
+    if (!run->is_server && !sockets_source_fits(run, &((const struct tcp_connect_options *)run->options)->sockets, 1))
+        return false;
     return !run->is_server || fcntl(state->listener, F_SETFL, O_NONBLOCK) == 0 ||
            fail_system(&run->failure, "O_NONBLOCK");
 }
@@ -91,11 +93,11 @@ static bool tcp_connect_socket(struct run *run)
 {
     struct tcp_connect *state = run->state;
     const struct tcp_connect_options *options = run->options;
-    struct address from = run->local;
+    unsigned port = 0; /* each connection may have the first one: the one before was reset */
     state->descriptor = socket_new(&state->to, SOCK_STREAM, &run->failure);
     return state->descriptor >= 0 && sockets_timeout(run, state->descriptor, options->connect_timeout_s) &&
            socket_options_apply(run, state->descriptor, &options->sockets, SOCK_STREAM, SOCKET_BEFORE) &&
-           socket_bind_range(state->descriptor, false, &from, (struct port_range){0, 0}, &run->failure);
+           sockets_bind_source(run, &options->sockets, state->descriptor, &port);
 }
 
 static enum step tcp_connect_failed(struct run *run)

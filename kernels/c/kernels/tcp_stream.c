@@ -1,6 +1,8 @@
 /* tcp_stream: messages over TCP as fast as the sockets take them; what arrives is counted at the receiver. */
 #include "evidence/tcp_info.h"
+#include "evidence/tcp_intervals.h"
 #include "kernels/arrival.h"
+#include "kernels/giving.h"
 #include "kernels/sockets.h"
 
 #include <errno.h>
@@ -14,24 +16,26 @@ enum { READ_BYTES_MIN = 131072 }; /* the receiver reads at least this much at on
 
 struct tcp_stream_options {
     struct common_options common;
-    int64_t message_bytes, direction, flow_count, wait_by;
+    int64_t message_bytes, direction, flow_count, wait_by, send_by;
     struct socket_settings sockets;
 };
 
 static const struct option_row option_rows[] = {
-    OPTION_INTEGER_ROW(struct tcp_stream_options, message_bytes, 131072, 1, 67108864, "bytes given to one send()"),
+    OPTION_INTEGER_ROW(struct tcp_stream_options, message_bytes, 131072, 1, 67108864, "bytes given to one call"),
     OPTION_CHOICE_ROW(struct tcp_stream_options, direction, flows_directions, "which end sends"),
     OPTION_INTEGER_ROW(struct tcp_stream_options, flow_count, 1, 1, FLOWS_MAX,
                        "TCP connections that send at once, served in turn by one thread of each end"),
     OPTION_ROW_WAIT(struct tcp_stream_options),
+    OPTION_ROW_GIVING(struct tcp_stream_options),
     OPTION_ROWS_COMMON(struct tcp_stream_options),
+    OPTION_ROW_SERIES(struct tcp_stream_options),
     OPTION_ROWS_TCP(struct tcp_stream_options)};
 
 struct tcp_stream_metrics {
     struct common_metrics common;
     double throughput_bps, sent_bps, sent_count, sent_bytes, received_bytes, retransmit_count, tcp_round_trip_ns,
         receive_window_bytes, flow_fairness_ratio, return_throughput_bps, return_sent_bytes, return_received_bytes,
-        return_retransmit_count;
+        return_retransmit_count, zero_copy_count, zero_copy_copied_count;
 };
 
 static const struct metric_row metric_rows[] = {
@@ -60,6 +64,11 @@ static const struct metric_row metric_rows[] = {
                "with direction both: bytes that the client received"),
     METRIC_ROW(struct tcp_stream_metrics, return_retransmit_count, BETTER_LOWER,
                "with direction both: segments that the server sent again (TCP_INFO)"),
+    METRIC_ROW(struct tcp_stream_metrics, zero_copy_count, BETTER_NONE,
+               "with send_by zero_copy: calls whose bytes the device read where they were; with direction both: the "
+               "client's"),
+    METRIC_ROW(struct tcp_stream_metrics, zero_copy_copied_count, BETTER_LOWER,
+               "with send_by zero_copy: calls whose bytes the kernel copied all the same"),
     METRIC_ROWS_COMMON(struct tcp_stream_metrics),
     METRIC_ROWS_CALLS(struct tcp_stream_metrics),
 };
@@ -67,6 +76,8 @@ static const struct metric_row metric_rows[] = {
 struct tcp_stream {
     int listener;
     struct flows flows;
+    struct giving giving;
+    struct tcp_intervals intervals;
     char *out, *in;
     size_t in_bytes;
     uint64_t received_bytes, first_bytes, first_ns, last_ns;
@@ -110,7 +121,9 @@ static bool tcp_stream_open(struct run *run)
         if (!sockets_timeout(run, state->flows.list[i].descriptor, block_limit_s))
             return false;
     }
-    return flows_prepare(run, &state->flows, (enum flows_wait)options->wait_by);
+    return flows_prepare(run, &state->flows, (enum flows_wait)options->wait_by) &&
+           (!run_sends(run) ||
+            giving_open(run, &state->giving, (enum giving_by)options->send_by, &state->flows, state->out, bytes));
 }
 
 /* Of what TCP_INFO says of each flow. */
@@ -126,6 +139,10 @@ static void tcp_stream_begin(struct run *run)
 {
     struct tcp_stream *state = run->state;
     flows_begin(&state->flows);
+    giving_begin(&state->giving, &state->flows);
+    tcp_intervals_begin(&state->intervals, (unsigned)run_common(run)->series_interval_ms);
+    for (size_t i = 0; i < state->flows.count && run->phase == PHASE_MEASURE && run_sends(run); i++)
+        tcp_intervals_flow(&state->intervals, state->flows.list[i].descriptor);
     state->received_bytes = state->first_bytes = state->first_ns = state->last_ns = 0;
     state->stop_bytes = state->stop_ns = 0;
     state->retransmits_before = sum_of(&state->flows, tcp_info_retransmits);
@@ -153,7 +170,7 @@ static enum step tcp_stream_put(struct run *run, struct flow *flow, int flags)
 {
     struct tcp_stream *state = run->state;
     size_t bytes = (size_t)((const struct tcp_stream_options *)run->options)->message_bytes;
-    ssize_t sent = send(flow->descriptor, state->out + flow->sent, bytes - flow->sent, MSG_NOSIGNAL | flags);
+    ssize_t sent = giving_give(run, &state->giving, flow, bytes, flags);
     run->call_count++;
     run->now_ns = clock_now_ns();
     if (sent < 0) {
@@ -227,6 +244,8 @@ static enum step tcp_stream_step(struct run *run)
     static const struct flow_events sender = {tcp_stream_due, tcp_stream_put, NULL},
                                     receiver = {tcp_stream_due, tcp_stream_put, tcp_stream_get};
     struct tcp_stream *state = run->state;
+    if (run_sends(run))
+        tcp_intervals_look(&state->intervals, run->phase_start_ns, run->now_ns);
     if (run_receives(run) && tcp_stream_all_here(run))
         return STEP_DONE;
     return flows_step(run, &state->flows, run_receives(run) ? &receiver : &sender);
@@ -234,15 +253,26 @@ static enum step tcp_stream_step(struct run *run)
 
 static void tcp_stream_report_sender(struct run *run)
 {
-    const struct tcp_stream *state = run->state;
+    struct tcp_stream *state = run->state;
     struct tcp_stream_metrics *metrics = run->metrics;
     bool back = run->both_send && run->is_server;
+    giving_end(run, &state->giving, &state->flows);
+    tcp_intervals_look(&state->intervals, run->phase_start_ns, run->sent_end_ns);
+    for (size_t i = 0; i < TCP_COLUMN_COUNT && state->intervals.length; i++) {
+        struct text json = {0};
+        tcp_intervals_json(&state->intervals, i, &json);
+        run_column(run, back, tcp_intervals_name(i), &json);
+    }
     double again = sum_of(&state->flows, tcp_info_retransmits) - state->retransmits_before;
     *(back ? &metrics->return_sent_bytes : &metrics->sent_bytes) = (double)run->sent_bytes;
     *(back ? &metrics->return_retransmit_count : &metrics->retransmit_count) = again;
     if (back)
         return;
     metrics->sent_count = (double)run->sent_count;
+    if (state->giving.by == GIVE_ZERO_COPY) {
+        metrics->zero_copy_count = (double)state->giving.kept_count;
+        metrics->zero_copy_copied_count = (double)state->giving.copied_count;
+    }
     metrics->sent_bps = (double)run->sent_bytes * 8e9 / (double)(run->sent_end_ns - run->phase_start_ns);
     metrics->receive_window_bytes = sum_of(&state->flows, tcp_info_peer_window_bytes);
     metrics->tcp_round_trip_ns = sum_of(&state->flows, tcp_info_round_trip_ns) / (double)state->flows.count;
@@ -286,6 +316,8 @@ static void tcp_stream_close(struct run *run)
     if (state->listener > 0)
         close(state->listener);
     flows_close(&state->flows);
+    giving_close(&state->giving);
+    tcp_intervals_free(&state->intervals);
     free(state->out);
     free(state->in);
 }
@@ -294,7 +326,8 @@ const struct kernel kernel_tcp_stream = {
     .name = "tcp_stream",
     .summary = "throughput of TCP over one connection or many, one way or both at once",
     .method =
-        "The sender calls send() with message_bytes until duration_s is over; the receiver reads until it has every "
+        "The sender gives the socket message_bytes at a call until duration_s is over; the receiver reads until it has "
+        "every "
         "byte that the sender says, on the control channel, it sent. The rate is the receiver's: bytes after its "
         "first read over the time from their arrival, as the kernel stamped it, to the last read before the stop (to "
         "the very last when over half came later).",

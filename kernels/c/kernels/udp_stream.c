@@ -33,11 +33,11 @@ static const struct option_row option_rows[] = {
     OPTION_ROW_WAIT(struct udp_stream_options),
     OPTION_NUMBER_ROW(struct udp_stream_options, rate_bps, 1e9, 0, 1e13,
                       "payload bits per second that the sender aims at, over all flows; 0: as fast as it can"),
-    OPTION_CHOICE_ROW(
-        struct udp_stream_options, pacing, pacings,
-        "how the sender waits for the next datagram's time: sleep (bursts of some 60 us) or spin (a core)"),
+    OPTION_CHOICE_ROW(struct udp_stream_options, pacing, pacings,
+                      "how the sender waits for a datagram's time: sleep (bursts of some 60 us) or spin (a core)"),
     OPTION_ROWS_PACKETS(struct udp_stream_options),
     OPTION_ROWS_COMMON(struct udp_stream_options),
+    OPTION_ROW_SERIES(struct udp_stream_options),
     OPTION_NUMBER_ROW(struct udp_stream_options, settle_s, 0.2, 0.001, 10,
                       "silence after the stop after which what is missing is lost"),
     OPTION_ROWS_UDP(struct udp_stream_options)};

@@ -9,6 +9,7 @@
 #include "mpi/mpi_run.h"
 #include "mpi/transport.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -64,6 +65,39 @@ struct one_sided {
     unsigned operation_no;
 };
 
+/* What Open MPI was told to choose its parts for windows from; empty for other libraries. */
+static void window_parts(char *out, size_t out_bytes)
+{
+    int level = 0, index = 0, count = 0;
+    MPI_T_cvar_handle handle = MPI_T_CVAR_HANDLE_NULL;
+    char value[4096] = "";
+    out[0] = '\0';
+    if (MPI_T_init_thread(MPI_THREAD_SINGLE, &level) != MPI_SUCCESS)
+        return;
+    if (MPI_T_cvar_get_index("osc", &index) == MPI_SUCCESS &&
+        MPI_T_cvar_handle_alloc(index, NULL, &handle, &count) == MPI_SUCCESS) {
+        if (count > 0 && count < (int)sizeof value && MPI_T_cvar_read(handle, value) == MPI_SUCCESS && value[0])
+            snprintf(out, out_bytes, ", whose osc is %.200s", value);
+        MPI_T_cvar_handle_free(&handle);
+    }
+    MPI_T_finalize();
+}
+
+/* Debian's Open MPI is set to use no pt2pt and no ucx: over TCP, nothing is left that serves ranks of two nodes. */
+static bool no_window(struct run *run, int rc)
+{
+    int kind = rc;
+    char parts[256];
+    MPI_Error_class(rc, &kind);
+    if (kind != MPI_ERR_WIN)
+        return mpi_run_check(run, rc, "window");
+    window_parts(parts, sizeof parts);
+    return fail(
+        &run->failure, EXIT_PEER,
+        "window: this library%s, has no part that serves a window between these ranks: transport: tcp gives it one",
+        parts);
+}
+
 static bool one_sided_open(struct run *run)
 {
     struct one_sided *state = run->state;
@@ -82,10 +116,9 @@ static bool one_sided_open(struct run *run)
     /* The library allocates: such memory may be registered with the network card. Whole pages: on one node MPICH 4.0.2
      * puts data beside the window of rank 1 when the size is no multiple of 16. */
     MPI_Aint pages_bytes = (MPI_Aint)(state->bytes / PAGE_BYTES + 1) * PAGE_BYTES;
-    if (!mpi_run_check(
-            run, MPI_Win_allocate(pages_bytes, 1, MPI_INFO_NULL, state->communicator, &state->exposed, &state->window),
-            "window"))
-        return false;
+    int rc = MPI_Win_allocate(pages_bytes, 1, MPI_INFO_NULL, state->communicator, &state->exposed, &state->window);
+    if (rc != MPI_SUCCESS)
+        return no_window(run, rc);
     state->is_open = true;
     pattern_fill(state->local, state->bytes, ORIGIN, 0, 0); /* no page is the kernel's zero page */
     pattern_fill(state->exposed, state->bytes, TARGET, 0, 0);

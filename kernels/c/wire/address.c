@@ -166,7 +166,8 @@ bool socket_bind_range(int descriptor, bool listening, struct address *address, 
             break;
     }
     address_text(address, host);
-    return fail_system(failure, "listen on %s, ports %u-%u", host, range.first, range.last);
+    return fail_system(failure, "%s %s, ports %u-%u", listening ? "listen on" : "bind to", host, range.first,
+                       range.last);
 }
 
 bool socket_wait(int descriptor, short events, uint64_t deadline_ns, const char *what, struct failure *failure)

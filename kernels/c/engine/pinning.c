@@ -1,0 +1,142 @@
+/* Where an end runs: on which CPU, on the CPUs and with the memory of which NUMA node, and how deep its CPUs may sleep.
+ * Before the kernel opens anything, so that its buffers lie where they should. */
+#include "engine/run.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum {
+    CPUS_MAX = 8192,
+    NODES_MAX = 1024, /* CONFIG_NODES_SHIFT is 10 at most */
+    WORD_BITS = 8 * sizeof(unsigned long),
+    POLICY_BIND = 2 /* MPOL_BIND, include/uapi/linux/mempolicy.h */
+};
+
+const char *const idle_choices[] = {"as_is", "hold", NULL};
+
+/* The wake-up latency that the node's CPUs may have, in us (pm_qos_interface.rst): 0 keeps them awake as long as this
+ * file is open. Reading tells what holds now, whoever else asked. */
+static void run_hold(struct run *run)
+{
+    const int32_t none_us = 0;
+    int32_t now_us = -1;
+    if (run_common(run)->idle != IDLE_HOLD)
+        return;
+    int descriptor = open("/dev/cpu_dma_latency", O_RDWR | O_CLOEXEC);
+    bool held = descriptor >= 0 && write(descriptor, &none_us, sizeof none_us) == (ssize_t)sizeof none_us &&
+                read(descriptor, &now_us, sizeof now_us) == (ssize_t)sizeof now_us && now_us == 0;
+    if (!held)
+        run_warn(run, "option_not_granted", "%s: idle: /dev/cpu_dma_latency: %s", run->is_server ? "server" : "client",
+                 fail_errno_name(errno));
+    run_grant_text(run, "idle", idle_choices[held ? IDLE_HOLD : IDLE_AS_IS]);
+    run->idle_descriptor = descriptor > 0 ? descriptor : 0;
+}
+
+static const char *end_of(const struct run *run)
+{
+    return run->is_server ? "server" : "client";
+}
+
+/* A list as sysfs writes it: 0-3,8,10-11. */
+static bool cpus_read(const char *list, cpu_set_t *set, size_t bytes)
+{
+    char *end = NULL;
+    for (const char *next = list; *next && *next != '\n'; next = *end == ',' ? end + 1 : end) {
+        unsigned long first = strtoul(next, &end, 10), last = *end == '-' ? strtoul(end + 1, &end, 10) : first;
+        if (end == next || last < first || last >= CPUS_MAX || (*end && *end != ',' && *end != '\n'))
+            return false;
+        for (unsigned long cpu = first; cpu <= last; cpu++)
+            CPU_SET_S((size_t)cpu, bytes, set);
+    }
+    return CPU_COUNT_S(bytes, set) > 0;
+}
+
+static bool line_of(const char *path, char *line, size_t bytes)
+{
+    FILE *file = fopen(path, "r");
+    bool ok = file && fgets(line, (int)bytes, file);
+    if (file)
+        fclose(file);
+    if (ok)
+        line[strcspn(line, "\n")] = '\0';
+    return ok;
+}
+
+static bool node_unknown(struct run *run, int64_t index)
+{
+    char known[256] = "";
+    if (!line_of("/sys/devices/system/node/online", known, sizeof known))
+        snprintf(known, sizeof known, "none: this system tells of no NUMA nodes");
+    return fail(&run->failure, EXIT_USAGE, "%s_numa_index: found %lld: allowed on this %s: -1, %s", end_of(run),
+                (long long)index, end_of(run), known);
+}
+
+/* The node that new memory comes from, as the system has it; -1: any. */
+static int64_t node_bound(void)
+{
+    unsigned long mask[NODES_MAX / WORD_BITS] = {0};
+    int mode = -1;
+    if (syscall(SYS_get_mempolicy, &mode, mask, NODES_MAX, NULL, 0) || mode != POLICY_BIND)
+        return -1;
+    for (size_t i = 0; i < NODES_MAX; i++)
+        if (mask[i / WORD_BITS] & 1UL << i % WORD_BITS)
+            return (int64_t)i;
+    return -1;
+}
+
+static bool node_cpus(struct run *run, int64_t index, cpu_set_t *set, size_t bytes)
+{
+    char path[80], list[4096];
+    snprintf(path, sizeof path, "/sys/devices/system/node/node%lld/cpulist", (long long)index);
+    if (!line_of(path, list, sizeof list) || !cpus_read(list, set, bytes))
+        return node_unknown(run, index);
+    return true;
+}
+
+/* What is allocated from now on lies on the node, and so do the buffers of the sockets that this process fills. */
+static bool node_memory(struct run *run, int64_t index)
+{
+    unsigned long mask[NODES_MAX / WORD_BITS] = {0};
+    mask[(size_t)index / WORD_BITS] = 1UL << (size_t)index % WORD_BITS;
+    if (syscall(SYS_set_mempolicy, POLICY_BIND, mask, NODES_MAX))
+        return fail_system(&run->failure, "%s_numa_index: memory of node %lld", end_of(run), (long long)index);
+    run_grant_number(run, "numa_index", (double)node_bound());
+    return true;
+}
+
+static bool pin_to(struct run *run, int64_t cpu, int64_t node, cpu_set_t *set, size_t bytes)
+{
+    CPU_ZERO_S(bytes, set);
+    if (node >= 0 && (!node_cpus(run, node, set, bytes) || !node_memory(run, node)))
+        return false;
+    if (cpu >= 0) { /* may be one of another node: its memory is remote then, as asked for */
+        CPU_ZERO_S(bytes, set);
+        CPU_SET_S((size_t)cpu, bytes, set);
+    }
+    if (!sched_setaffinity(0, bytes, set))
+        return true;
+    return cpu >= 0 ? fail_system(&run->failure, "%s_cpu_index: pin to CPU %lld", end_of(run), (long long)cpu)
+                    : fail_system(&run->failure, "%s_numa_index: pin to node %lld", end_of(run), (long long)node);
+}
+
+bool run_pin(struct run *run)
+{
+    const struct common_options *common = run_common(run);
+    int64_t cpu = run->is_server ? common->server_cpu_index : common->client_cpu_index;
+    int64_t node = run->is_server ? common->server_numa_index : common->client_numa_index;
+    run_hold(run);
+    if (cpu < 0 && node < 0)
+        return true;
+    cpu_set_t *set = CPU_ALLOC(CPUS_MAX);
+    if (!set)
+        return fail(&run->failure, EXIT_SYSTEM, "out of memory");
+    bool ok = pin_to(run, cpu, node, set, CPU_ALLOC_SIZE(CPUS_MAX));
+    CPU_FREE(set);
+    return ok;
+}
