@@ -18,8 +18,9 @@ from hpcq.reports.words import percent
 from hpcq.run_folder.paths import write_text
 from hpcq.store import query
 from hpcq.store.database import Connection, reading
-from hpcq.store.history import Filter, check_names, metrics_of, select, timeline
+from hpcq.store.history import Filter, check_names, metrics_of, select
 from hpcq.store.ledger import last_verdicts
+from hpcq.store.points import timeline
 from hpcq.store.query import Selection
 from hpcq.store.read.known import check_known
 from hpcq.store.read.nodes import find_node, node_groups, node_rows, node_story

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcq.store.database import Connection, reading, transaction, writing
-from hpcq.store.history import counted
+from hpcq.store.points import counted
 from hpcq.store.query import median
 from hpcq.units import utc_now
 
