@@ -8,7 +8,7 @@ FUZZ_S ?= 1800
 PYTEST := $(BIN)/python -m pytest
 unexport PYTHONDONTWRITEBYTECODE # a program that compiles all its modules at each start takes three times as long to begin
 
-.PHONY: help setup demo test test-fast test-lab test-long fuzz mutants check format describe docs bench bench-kernels lock clean
+.PHONY: help setup demo test test-fast test-lab test-long fuzz mutants check format describe docs site bench bench-kernels lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -76,6 +76,9 @@ docs: setup ## Write the generated parts of docs/ and the index of descriptions,
 	$(BIN)/python -m hpcq.evidence.page docs/evidence.md
 	$(BIN)/python -m tools.mutants --page
 
+site: setup ## Build the documentation as a site in build/site; it opens from disk and loads nothing from elsewhere
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
 bench: setup ## Measure against the public tools; writes bench/results/
 	@code=0; for one in $(filter-out bench/harness.py,$(wildcard bench/*.py)); do \
 		echo "== $$one"; $(BIN)/python $$one || code=1; done; exit $$code
@@ -87,7 +90,7 @@ bench-kernels: setup ## The socket kernels against iperf3, nuttcp, sockperf, qpe
 	$(BIN)/python bench/kernels/mpi_peers.py
 
 lock: setup ## Resolve requirements.lock again (versions and hashes, no addresses)
-	$(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --extra dev --extra parquet --extra plot pyproject.toml -o requirements.lock
+	$(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --extra dev --extra parquet --extra plot --extra site pyproject.toml -o requirements.lock
 
 clean: ## Remove what was built here; runs and databases stay
 	rm -rf build dist kernels/c/build .mypy_cache .pytest_cache .ruff_cache

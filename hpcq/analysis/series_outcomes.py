@@ -163,8 +163,8 @@ def outcomes_in(
             series.reasons[row["reason"] or row["outcome"]] += 1
     for row in database.execute(_ROLLED_UP.format(runs=marks), bound):
         job = found[row["series_id"]].jobs[row["job_id"]]
-        job.values, job.weight_count = [row["median"]], row["value_count"]
-        job.clean = job.values if job.disturbed_count * 2 < row["value_count"] else []
+        job.values, job.weight_count = [row["median"]], job.outcomes["measured"]
+        job.clean = [] if row["disturbed"] else job.values
     return [_finished(series_id, one) for series_id, one in found.items()]
 
 
@@ -185,9 +185,10 @@ _ROWS = """
 """
 
 _ROLLED_UP = """
-    SELECT u.series_id, u.job_id, u.median, u.value_count
+    SELECT u.series_id, u.job_id, u.median, b.disturbed
     FROM v_pairs p
     JOIN rollup u ON u.job_id = p.job_id
+    JOIN result b ON b.result_id = u.result_id
     JOIN series se ON se.series_id = u.series_id
     JOIN kernel k ON k.kernel_id = se.kernel_id
     JOIN metric_name n ON n.metric_name_id = u.metric_name_id

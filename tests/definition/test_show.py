@@ -45,6 +45,7 @@ class Builder(RunBuilder):
         line: dict[str, Any] = {**pair["line"], "kernel": kernel}
         line["options"], line["build_id"] = parameters, "net-1111"
         line["started_utc"] = "2026-04-01T02:00:00.000000Z" if self.run_id == APRIL else "2026-03-14T02:00:00.000000Z"
+        line["series"] = {"interval_ms": 50, "throughput_bps": [1e9, 3e9, 2e9], "tcp_round_trip_ns": [80_000, None, 90_000]}
         return line | more
 
     def facts(self, node: str) -> dict[str, Any]:
@@ -131,6 +132,16 @@ def test_a_result_for_programs(loaded: Loaded) -> None:
     assert found["detail"]["findings"][0]["rule"] == "loss_in_nic"
     assert found["facts"]["server"]["nic.eth0.driver"] == "mlx5_core"
     assert {one["counter"] for one in found["detail"]["counters"]} >= {"ethtool.eth0.rx_out_of_buffer"}
+
+
+def test_the_series_is_drawn(loaded: Loaded) -> None:
+    lines = loaded.out("show", str(loaded.result_id)).splitlines()
+    drawn = lines[lines.index("Over time, each 50 ms, from the least to the most") + 1 :][:2]
+    assert [line.split(maxsplit=2) for line in drawn] == [
+        ["tcp_round_trip_ns", "▁█", "80 us to 90 us"],
+        ["throughput_bps", "▁█▅", "1 Gbit/s to 3 Gbit/s"],
+    ]
+    assert loaded.json("show", str(loaded.result_id))["detail"]["intervals"]["tcp_round_trip_ns"] == {"0": 8e4, "100": 9e4}
 
 
 def test_a_result_that_is_not_there(loaded: Loaded) -> None:

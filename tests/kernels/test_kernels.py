@@ -169,6 +169,7 @@ def test_every_option_is_echoed_and_changes_nothing_else(server: Server) -> None
         "server_cpu_index": cpus[-1],
         "client_numa_index": -1,
         "server_numa_index": -1,
+        "series_interval_ms": 40,
         "idle": "hold",
         "send_buffer_bytes": 65536,
         "receive_buffer_bytes": 70000,

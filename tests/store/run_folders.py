@@ -206,6 +206,7 @@ class RunBuilder:
             "warnings": [],
             "samples": {"file": f"t{step[0]}-r{step[1]}.samples", "format": "u64-ns-le", "count": 1000},
             "histogram": {"unit": "ns", "buckets": [[50_000, 900], [60_000, 90], [120_000, 10]]},
+            "series": {"interval_ms": 100, "throughput_bps": [1e8, 2e8, 2e8], "retransmit_count": [3, None, 0]},
             "evidence": {"client": self.evidence(client, 1), "server": self.evidence(server, 2)},
         } | changed
 

@@ -116,6 +116,7 @@ def test_evidence_that_does_not_fit_is_a_warning_not_a_failure(builder: RunBuild
     line["duration_ns"] = 2**70
     line["samples"] = "later"
     line["histogram"] = {"unit": "furlong", "buckets": [[1, 2], "x"]}
+    line["series"] = {"interval_ms": "often", "throughput_bps": [1e8]}
     line["warnings"] = ["text", {"name": "buffer_clipped", "message": "granted 212992"}]
     line["granted"] = []
     builder.submit("j00001")
@@ -123,7 +124,7 @@ def test_evidence_that_does_not_fit_is_a_warning_not_a_failure(builder: RunBuild
     builder.end("j00001")
     assert load(database, builder).measured_count == 1
     names = ask(database, "SELECT name FROM warning ORDER BY 1")
-    assert names == ["buffer_clipped", "evidence_missing", "evidence_unusable", "histogram_unusable"]
+    assert names == ["buffer_clipped", "evidence_missing", "evidence_unusable", "histogram_unusable", "series_unusable"]
     assert ask(database, "SELECT client_delta FROM v_evidence WHERE counter = 'back'") == [-7]
     assert ask(database, "SELECT count(*) FROM v_evidence WHERE counter IN ('quiet', 'wild.a')") == [0]
     assert ask(database, "SELECT duration_ns FROM result WHERE attempt_id IS NOT NULL") == [None]

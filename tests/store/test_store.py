@@ -66,6 +66,7 @@ def test_everything_of_a_line_is_in_the_database(builder: RunBuilder, database: 
     assert [(row["lower"], row["sample_count"]) for row in found.histogram] == [
         tuple(bucket) for bucket in line["histogram"]["buckets"]
     ]
+    assert found.intervals == {"throughput_bps": {0: 1e8, 100: 2e8, 200: 2e8}, "retransmit_count": {0: 3, 200: 0}}
     assert found.samples == {"path": "t1-r1.samples", "format": "u64-ns-le", "sample_count": 1000}
     assert found.build is not None
     assert found.build["mpi"] == ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +12,15 @@ import click
 
 from hpcq import units
 from hpcq.cli.options import NUMBER, database_option, json_option
+from hpcq.cli.sparkline import sparkline
 from hpcq.errors import Exit
 
 if TYPE_CHECKING:
     from hpcq.store.read.result_detail import ResultDetail
 
 _WIDTH = 118
+#: One interval is no course.
+_INTERVALS_MIN = 2
 _EXACT_BYTES_BELOW = 100_000
 #: Sources of counters shown without --all: those about the network path and the test's own process.
 _TOLD_SOURCES = ("net_dev", "qdisc", "ethtool", "sys_net", "infiniband", "snmp", "snmp6", "netstat", "softnet", "conntrack")
@@ -95,6 +99,7 @@ def page(
     yield from _head(found, words)
     yield from _findings(found)
     yield from _metrics(found)
+    yield from _intervals(found)
     yield from _set(found)
     yield from _ends(found)
     yield from _counters(found, everything=everything)
@@ -143,6 +148,16 @@ def _metrics(found: ResultDetail) -> Iterator[str]:
     if found.metrics:
         yield from _title("Metrics")
     yield from _table((one["metric"], units.human(one["value"], one["unit"]), one["help"]) for one in found.metrics)
+
+
+def _intervals(found: ResultDetail) -> Iterator[str]:
+    """What it was interval by interval."""
+    begins = sorted({begin for values in found.intervals.values() for begin in values})
+    if len(begins) < _INTERVALS_MIN:
+        return
+    length_ms = min(after - before for before, after in pairwise(begins))
+    yield from _title(f"Over time, each {length_ms} ms, from the least to the most")
+    yield from _table((name, sparkline([*values.values()], units.unit_of(name))) for name, values in found.intervals.items())
 
 
 def _set(found: ResultDetail) -> Iterator[str]:

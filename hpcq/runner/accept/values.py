@@ -146,7 +146,8 @@ class PointMaker:
     def _no_reference(self, test: str, one: SeriesOutcome) -> str:
         if self.baseline is not None:
             return (
-                f"{NO_REFERENCE}: baseline {self.baseline} has nothing of {test} with {one.client} > {one.server} or its like"
+                f"{NO_REFERENCE}: baseline {self.baseline} has nothing of {test} with {one.client} > {one.server} or its like:"
+                " runs with `pairs: {directions: both}` make one that has"
             )
         return f"{NO_REFERENCE}: fewer than three other pairs ran {test}; --against BASELINE gives one"
 

@@ -22,6 +22,7 @@ _PARTS_OF_RESULT = (
     "warning",
     "sample",
     "histogram",
+    "interval_value",
     "evidence_end",
     "evidence",
     "gauge",

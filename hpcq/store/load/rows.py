@@ -14,7 +14,7 @@ from typing import Any
 
 from hpcq.evidence.judgement import Judgement
 from hpcq.run_folder.lines import Line, Outcome, finite, mapping, utc_or_none, whole
-from hpcq.store.load.row_keys import RowKeys, canonical
+from hpcq.store.load.row_keys import RowKeys, canonical, unit_or_number
 
 _FLUSH_ROWS = 50_000
 _ENDS = ("client", "server")
@@ -26,6 +26,7 @@ _INSERTS = {
     "warning": "INSERT INTO warning (result_id, warning_no, name, message) VALUES (?, ?, ?, ?)",
     "sample": "INSERT INTO sample (result_id, path, format, sample_count) VALUES (?, ?, ?, ?)",
     "histogram": "INSERT OR IGNORE INTO histogram (result_id, lower, unit, sample_count) VALUES (?, ?, ?, ?)",
+    "interval_value": "INSERT INTO interval_value (result_id, quantity_id, begin_ms, value) VALUES (?, ?, ?, ?)",
     "evidence_end": "INSERT INTO evidence_end (result_id, end_index, endpoint_id, node_boot_id, pid, cpu_index, before_utc,"
     " after_utc, interval_ns, before_cost_ns, after_cost_ns, unavailable_set_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     "evidence": "INSERT INTO evidence (result_id, end_index, counter_id, delta) VALUES (?, ?, ?, ?)",
@@ -68,6 +69,7 @@ class ResultWriter:
         result_id, content = place.result_id, line.content
         self._evidence(line, place)
         self._samples(line, place)
+        self._intervals(line, place)
         granted = mapping(content.get("granted"))
         granted_set_id = self._names.content_set("granted", granted, ("name", "value")) if granted else None
         for finding in judgement.findings:
@@ -138,6 +140,20 @@ class ResultWriter:
                 line.warnings.append(("histogram_unusable", f"bucket {str(bucket)[:60]} in {str(unit)[:20]}"))
                 break
             self._put("histogram", (place.result_id, lower, unit, sample_count))
+
+    def _intervals(self, line: Line, place: Place) -> None:
+        series = mapping(line.content.get("series"))
+        interval_ms = whole(series.get("interval_ms"))
+        for name, values in series.items():
+            if name == "interval_ms":
+                continue
+            if not isinstance(values, list) or not interval_ms or interval_ms < 0:
+                line.warnings.append(("series_unusable", f"{name[:40]} {str(values)[:40]} each {str(interval_ms)[:20]} ms"))
+                return
+            quantity_id = self._names.row("quantity", name=name, unit=unit_or_number(name))
+            for index, value in enumerate(values):
+                if finite(value) is not None:  # null: the sender got no turn
+                    self._put("interval_value", (place.result_id, quantity_id, index * interval_ms, value))
 
     def _evidence(self, line: Line, place: Place) -> None:
         ends = mapping(line.content.get("evidence"))

@@ -31,6 +31,8 @@ class ResultDetail:
     unavailable: list[dict[str, Any]]
     findings: list[dict[str, Any]]
     histogram: list[dict[str, Any]]
+    #: By quantity: values by the beginning of their interval in ms.
+    intervals: dict[str, dict[int, float]]
     samples: dict[str, Any] | None
     build: dict[str, Any] | None
     attempt: AttemptRow | None
@@ -71,7 +73,16 @@ def detail(database: sqlite3.Connection, result_id: int) -> ResultDetail:
             'SELECT rule, "end", message, meaning, advice, figures FROM v_findings WHERE result_id = ? ORDER BY rule'
         ),
         histogram=rows("SELECT lower, unit, sample_count FROM histogram WHERE result_id = ? ORDER BY lower"),
+        intervals=_intervals(database, result_id),
         samples=next(iter(rows("SELECT path, format, sample_count FROM sample WHERE result_id = ?")), None),
         build=next(iter(rows("SELECT * FROM v_builds WHERE build_id = ?", more["build_id"])), None),
         attempt=tries[0] if tries else None,
     )
+
+
+def _intervals(database: sqlite3.Connection, result_id: int) -> dict[str, dict[int, float]]:
+    query = "SELECT quantity, begin_ms, value FROM v_intervals WHERE result_id = ? ORDER BY quantity, begin_ms"
+    found: dict[str, dict[int, float]] = {}
+    for quantity, begin_ms, value in database.execute(query, (result_id,)):
+        found.setdefault(quantity, {})[begin_ms] = value
+    return found

@@ -5,16 +5,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-void series_clear(struct series *series)
+void series_begin(struct series *series, unsigned interval_ms)
 {
     if (series->length)
         memset(series->counts, 0, series->length * sizeof *series->counts);
     series->length = 0;
+    series->interval_ms = interval_ms;
 }
 
 void series_add(struct series *series, uint64_t since_start_ns, double count)
 {
-    uint64_t index = since_start_ns / (SERIES_INTERVAL_MS * 1000000ULL);
+    if (!series->interval_ms)
+        return;
+    uint64_t index = since_start_ns / (series->interval_ms * 1000000ULL);
     if (index >= SERIES_LENGTH_MAX)
         return;
     if (index >= series->capacity) {
@@ -37,16 +40,16 @@ void series_free(struct series *series)
     *series = (struct series){0};
 }
 
-static double rate_bps(double count)
+static double rate_bps(const struct series *series, double count)
 {
-    return count * 8000 / SERIES_INTERVAL_MS;
+    return count * 8000 / series->interval_ms;
 }
 
 void series_json(const struct series *series, struct text *json)
 {
     json_open(json, '[');
     for (size_t i = 0; i + 1 < series->length; i++)
-        json_number(json, rate_bps(series->counts[i]));
+        json_number(json, rate_bps(series, series->counts[i]));
     json_close(json, ']');
 }
 
@@ -59,5 +62,5 @@ double series_rate_bps(const struct series *series, double from, double to)
         return (double)NAN;
     for (size_t i = first; i < last; i++)
         sum += series->counts[i];
-    return rate_bps(sum / (double)(last - first));
+    return rate_bps(series, sum / (double)(last - first));
 }

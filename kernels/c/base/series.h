@@ -4,14 +4,15 @@
 
 #include "base/text.h"
 
-enum { SERIES_INTERVAL_MS = 100, SERIES_LENGTH_MAX = 36000 };
+enum { SERIES_LENGTH_MAX = 36000 };
 
 struct series {
-    double *counts; /* bytes, by interval */
+    unsigned interval_ms; /* 0: nothing is counted */
+    double *counts;       /* bytes, by interval */
     size_t length, capacity;
 };
 
-void series_clear(struct series *series);
+void series_begin(struct series *series, unsigned interval_ms);
 void series_add(struct series *series, uint64_t since_start_ns, double count);
 void series_free(struct series *series);
 /* The rates (bits per second) as a JSON list; the last interval, which is not whole, is left out. */

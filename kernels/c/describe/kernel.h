@@ -52,7 +52,8 @@ struct common_options {
     double duration_s, warmup_s;
     int64_t operation_count_max;
     int64_t client_cpu_index, server_cpu_index, client_numa_index, server_numa_index;
-    int64_t idle; /* idle_choices */
+    int64_t idle;               /* idle_choices */
+    int64_t series_interval_ms; /* 0: the kernel has no series */
 };
 
 enum { IDLE_AS_IS, IDLE_HOLD };
@@ -61,6 +62,8 @@ extern const char *const idle_choices[];
 struct common_metrics {
     double client_cpu_ratio, server_cpu_ratio;
     double client_node_cpu_ratio, server_node_cpu_ratio;
+    double client_cpu_ns, server_cpu_ns, client_node_cpu_ns, server_node_cpu_ns;
+    double client_cpu_per_byte_ns, server_cpu_per_byte_ns, client_node_cpu_per_byte_ns, server_node_cpu_per_byte_ns;
     double client_call_count, server_call_count;
 };
 
@@ -90,6 +93,11 @@ struct common_metrics {
      idle_choices,                                                                                                     \
      "hold: no CPU of either node goes into a deep idle state while this runs (/dev/cpu_dma_latency, root)"}
 
+/* Of the kernels that have a series. */
+#define OPTION_ROW_SERIES(type)                                                                                        \
+    OPTION_COMMON(type, series_interval_ms, OPTION_INTEGER, 100, 1, 60000,                                             \
+                  "interval of the series: what arrived, and with TCP how the sender's connections were")
+
 #define METRIC_COMMON(type, field, better, help) {#field, better, offsetof(type, common.field), help}
 
 #define METRIC_ROWS_COMMON(type)                                                                                       \
@@ -100,7 +108,22 @@ struct common_metrics {
         METRIC_COMMON(type, client_node_cpu_ratio, BETTER_NONE,                                                        \
                       "busy share of all CPUs of the client's node between the snapshots, from /proc/stat ticks"),     \
         METRIC_COMMON(type, server_node_cpu_ratio, BETTER_NONE,                                                        \
-                      "busy share of all CPUs of the server's node between the snapshots, from /proc/stat ticks")
+                      "busy share of all CPUs of the server's node between the snapshots, from /proc/stat ticks"),     \
+        METRIC_COMMON(type, client_cpu_ns, BETTER_NONE, "CPU time of the client's process over the measurement"),      \
+        METRIC_COMMON(type, server_cpu_ns, BETTER_NONE, "CPU time of the server's process over the measurement"),      \
+        METRIC_COMMON(type, client_node_cpu_ns, BETTER_NONE,                                                           \
+                      "busy time of all CPUs of the client's node between the snapshots, whoever used them"),          \
+        METRIC_COMMON(type, server_node_cpu_ns, BETTER_NONE,                                                           \
+                      "busy time of all CPUs of the server's node between the snapshots, whoever used them")
+
+/* Of the kernels that move bytes as fast as they can. */
+#define METRIC_ROWS_PER_BYTE(type)                                                                                     \
+    METRIC_COMMON(type, client_cpu_per_byte_ns, BETTER_LOWER, "client_cpu_ns per byte that it sent or received"),      \
+        METRIC_COMMON(type, server_cpu_per_byte_ns, BETTER_LOWER, "server_cpu_ns per byte that it sent or received"),  \
+        METRIC_COMMON(type, client_node_cpu_per_byte_ns, BETTER_NONE,                                                  \
+                      "client_node_cpu_ns per byte: interrupts and softirqs too, and whatever else ran"),              \
+        METRIC_COMMON(type, server_node_cpu_per_byte_ns, BETTER_NONE,                                                  \
+                      "server_node_cpu_ns per byte: interrupts and softirqs too, and whatever else ran")
 
 /* Of the kernels that count their calls (run->call_count). */
 #define METRIC_ROWS_CALLS(type)                                                                                        \

@@ -24,7 +24,7 @@ void phase_begin(struct run *run, enum phase phase)
     run->stopped = run->peer_stopped = run->closing = false;
     run->under_way_count = 0;
     run->peer_sent_count = run->peer_sent_bytes = 0;
-    series_clear(&run->series);
+    series_begin(&run->series, (unsigned)run_common(run)->series_interval_ms);
     run->kernel->begin(run);
     if (phase == PHASE_MEASURE) {
         clock_utc(run->started_utc);

@@ -33,10 +33,9 @@ void report_write(const struct run *run, struct text *message)
     }
     if (run->invalid)
         message_put(message, "invalid", run->invalid_reason);
-    if (run->series.length) {
-        series_json(&run->series, &evidence);
-        message_put(message, "series", text_string(&evidence));
-        text_clear(&evidence);
+    for (size_t i = 0; i < run->columns.count; i++) {
+        snprintf(key, sizeof key, "series.%s", run->columns.list[i].name);
+        message_put(message, key, run->columns.list[i].value);
     }
     evidence_json(run->evidence, false, &evidence);
     message_put(message, "evidence", text_string(&evidence));
@@ -57,13 +56,13 @@ void report_read(struct run *run, const struct received *message)
     for (cursor = NULL; (name = received_next(message, "output.", &cursor, &value));)
         if (json_check(value))
             notes_add(&run->outputs, name, value);
+    for (cursor = NULL; (name = received_next(message, "series.", &cursor, &value));)
+        if (json_check(value))
+            notes_add(&run->columns, name, value);
     const char *invalid = received_get(message, "invalid"), *evidence = received_get(message, "evidence");
     if (invalid)
         run_invalid(run, "%s", invalid);
     if (evidence && json_check(evidence))
         run->peer_evidence = strdup(evidence);
-    const char *series = received_get(message, "series");
-    if (series && json_check(series))
-        run->peer_series = strdup(series);
     keep_read(run, message);
 }

@@ -124,22 +124,21 @@ static void result_samples(const struct run *run, struct text *json)
     json_close(json, '}');
 }
 
-/* By interval, from the end that received. */
+/* By interval: from the end that received, and from the one that sent. */
 static void result_series(const struct run *run, struct text *json)
 {
     json_key(json, "series");
-    if (run->failure.failed || (!run->peer_series && !run->series.length)) {
+    if (run->failure.failed || !run->columns.count) {
         json_null(json);
         return;
     }
     json_open(json, '{');
     json_key(json, "interval_ms");
-    json_integer(json, SERIES_INTERVAL_MS);
-    json_key(json, "throughput_bps");
-    if (run->peer_series)
-        json_raw(json, run->peer_series);
-    else
-        series_json(&run->series, json);
+    json_integer(json, run_common(run)->series_interval_ms);
+    for (size_t i = 0; i < run->columns.count; i++) {
+        json_key(json, run->columns.list[i].name);
+        json_raw(json, run->columns.list[i].value);
+    }
     json_close(json, '}');
 }
 

@@ -72,9 +72,11 @@ struct run {
     uint64_t usage_end_ns; /* passive: when the stop came; settling and draining are not measured */
 
     struct notes granted, warnings;
-    struct notes outputs; /* what foreign programs wrote, by end, as JSON */
-    struct series series; /* passive: what arrived, by time */
-    char *peer_series;    /* client: the server's, as JSON */
+    struct notes outputs;   /* what foreign programs wrote, by end, as JSON */
+    struct series series;   /* passive: what arrived, by time */
+    uint64_t arrived_bytes; /* all of it */
+    struct notes
+        columns; /* by interval: what arrived and what its sender saw, as JSON lists; the client has both ends' */
     struct histogram *histogram;
     struct samples samples;
     struct evidence *evidence;
@@ -109,6 +111,8 @@ bool run_pin(struct run *run);
 void run_round_trip(struct run *run, uint64_t elapsed_ns);         /* one sample: histogram and raw list */
 void run_arrived(struct run *run, uint64_t when_ns, double bytes); /* passive: into the series */
 void run_ramp(struct run *run);                                    /* a warning when the rate was still rising */
+/* A list by interval for the result; of_return: of what the server sends, where both send. */
+void run_column(struct run *run, bool of_return, const char *name, struct text *json);
 bool run_samples_write(struct run *run);
 /* After the measurement: the "after" snapshot, then the metrics of this end. */
 void run_finish(struct run *run);

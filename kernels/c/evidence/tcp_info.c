@@ -73,6 +73,24 @@ double tcp_info_peer_window_bytes(int descriptor)
     return (double)information.peer_window_bytes;
 }
 
+void tcp_info_flow(int descriptor, struct tcp_flow *flow)
+{
+    struct tcp_information information;
+    socklen_t length;
+    bool known = !information_get(descriptor, &information, &length);
+    bool timed = known && REACHES(length, send_buffer_limited_us);
+    const double none = (double)NAN;
+    *flow = (struct tcp_flow){
+        .congestion_window_bytes = known ? (double)information.congestion_window * information.sent_mss_bytes : none,
+        .round_trip_ns = known ? (double)information.round_trip_us * 1000 : none,
+        .delivery_rate_bps = timed ? (double)information.delivery_rate * 8 : none,
+        .retransmit_count = known ? (double)information.total_retransmits : none,
+        .busy_ns = timed ? (double)information.busy_us * 1000 : none,
+        .receive_window_limited_ns = timed ? (double)information.receive_window_limited_us * 1000 : none,
+        .send_buffer_limited_ns = timed ? (double)information.send_buffer_limited_us * 1000 : none,
+    };
+}
+
 int tcp_info_read(int descriptor, struct text *out)
 {
     struct tcp_information information;

@@ -10,6 +10,13 @@ double tcp_info_round_trip_ns(int descriptor);     /* the smoothed estimate */
 double tcp_info_window(int descriptor);            /* congestion window, segments */
 double tcp_info_peer_window_bytes(int descriptor); /* what the receiver last let us have in flight */
 
+/* All of one flow at one time, for series. */
+struct tcp_flow {
+    double congestion_window_bytes, round_trip_ns, delivery_rate_bps, retransmit_count;
+    double busy_ns, receive_window_limited_ns, send_buffer_limited_ns; /* Linux 4.10 */
+};
+void tcp_info_flow(int descriptor, struct tcp_flow *flow);
+
 /* `name value` lines of the evidence source self.tcp_info; 0 or errno. */
 int tcp_info_read(int descriptor, struct text *out);
 

@@ -1,5 +1,6 @@
 /* tcp_stream: messages over TCP as fast as the sockets take them; what arrives is counted at the receiver. */
 #include "evidence/tcp_info.h"
+#include "evidence/tcp_intervals.h"
 #include "kernels/arrival.h"
 #include "kernels/giving.h"
 #include "kernels/sockets.h"
@@ -27,6 +28,7 @@ static const struct option_row option_rows[] = {
     OPTION_ROW_WAIT(struct tcp_stream_options),
     OPTION_ROW_GIVING(struct tcp_stream_options),
     OPTION_ROWS_COMMON(struct tcp_stream_options),
+    OPTION_ROW_SERIES(struct tcp_stream_options),
     OPTION_ROWS_TCP(struct tcp_stream_options)};
 
 struct tcp_stream_metrics {
@@ -68,6 +70,7 @@ static const struct metric_row metric_rows[] = {
     METRIC_ROW(struct tcp_stream_metrics, zero_copy_copied_count, BETTER_LOWER,
                "with send_by zero_copy: calls whose bytes the kernel copied all the same"),
     METRIC_ROWS_COMMON(struct tcp_stream_metrics),
+    METRIC_ROWS_PER_BYTE(struct tcp_stream_metrics),
     METRIC_ROWS_CALLS(struct tcp_stream_metrics),
 };
 
@@ -75,6 +78,7 @@ struct tcp_stream {
     int listener;
     struct flows flows;
     struct giving giving;
+    struct tcp_intervals intervals;
     char *out, *in;
     size_t in_bytes;
     uint64_t received_bytes, first_bytes, first_ns, last_ns;
@@ -137,6 +141,9 @@ static void tcp_stream_begin(struct run *run)
     struct tcp_stream *state = run->state;
     flows_begin(&state->flows);
     giving_begin(&state->giving, &state->flows);
+    tcp_intervals_begin(&state->intervals, (unsigned)run_common(run)->series_interval_ms);
+    for (size_t i = 0; i < state->flows.count && run->phase == PHASE_MEASURE && run_sends(run); i++)
+        tcp_intervals_flow(&state->intervals, state->flows.list[i].descriptor);
     state->received_bytes = state->first_bytes = state->first_ns = state->last_ns = 0;
     state->stop_bytes = state->stop_ns = 0;
     state->retransmits_before = sum_of(&state->flows, tcp_info_retransmits);
@@ -238,6 +245,8 @@ static enum step tcp_stream_step(struct run *run)
     static const struct flow_events sender = {tcp_stream_due, tcp_stream_put, NULL},
                                     receiver = {tcp_stream_due, tcp_stream_put, tcp_stream_get};
     struct tcp_stream *state = run->state;
+    if (run_sends(run))
+        tcp_intervals_look(&state->intervals, run->phase_start_ns, run->now_ns);
     if (run_receives(run) && tcp_stream_all_here(run))
         return STEP_DONE;
     return flows_step(run, &state->flows, run_receives(run) ? &receiver : &sender);
@@ -249,6 +258,12 @@ static void tcp_stream_report_sender(struct run *run)
     struct tcp_stream_metrics *metrics = run->metrics;
     bool back = run->both_send && run->is_server;
     giving_end(run, &state->giving, &state->flows);
+    tcp_intervals_look(&state->intervals, run->phase_start_ns, run->sent_end_ns);
+    for (size_t i = 0; i < TCP_COLUMN_COUNT && state->intervals.length; i++) {
+        struct text json = {0};
+        tcp_intervals_json(&state->intervals, i, &json);
+        run_column(run, back, tcp_intervals_name(i), &json);
+    }
     double again = sum_of(&state->flows, tcp_info_retransmits) - state->retransmits_before;
     *(back ? &metrics->return_sent_bytes : &metrics->sent_bytes) = (double)run->sent_bytes;
     *(back ? &metrics->return_retransmit_count : &metrics->retransmit_count) = again;
@@ -303,6 +318,7 @@ static void tcp_stream_close(struct run *run)
         close(state->listener);
     flows_close(&state->flows);
     giving_close(&state->giving);
+    tcp_intervals_free(&state->intervals);
     free(state->out);
     free(state->in);
 }

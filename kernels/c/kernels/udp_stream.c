@@ -33,11 +33,11 @@ static const struct option_row option_rows[] = {
     OPTION_ROW_WAIT(struct udp_stream_options),
     OPTION_NUMBER_ROW(struct udp_stream_options, rate_bps, 1e9, 0, 1e13,
                       "payload bits per second that the sender aims at, over all flows; 0: as fast as it can"),
-    OPTION_CHOICE_ROW(
-        struct udp_stream_options, pacing, pacings,
-        "how the sender waits for the next datagram's time: sleep (bursts of some 60 us) or spin (a core)"),
+    OPTION_CHOICE_ROW(struct udp_stream_options, pacing, pacings,
+                      "how the sender waits for a datagram's time: sleep (bursts of some 60 us) or spin (a core)"),
     OPTION_ROWS_PACKETS(struct udp_stream_options),
     OPTION_ROWS_COMMON(struct udp_stream_options),
+    OPTION_ROW_SERIES(struct udp_stream_options),
     OPTION_NUMBER_ROW(struct udp_stream_options, settle_s, 0.2, 0.001, 10,
                       "silence after the stop after which what is missing is lost"),
     OPTION_ROWS_UDP(struct udp_stream_options)};
@@ -92,12 +92,12 @@ static const struct metric_row metric_rows[] = {
     WAY_ROW("return_sent_count", back.sent_count, BETTER_NONE, "with direction both: datagrams that the server sent"),
     WAY_ROW("return_received_count", back.received_count, BETTER_NONE,
             "with direction both: datagrams that the client received, each once"),
-    WAY_ROW("return_lost_count", back.lost_count, BETTER_LOWER,
-            "with direction both: the server's datagrams that never arrived"),
+    WAY_ROW("return_lost_count", back.lost_count, BETTER_LOWER, "with direction both: the server's datagrams lost"),
     WAY_ROW("return_lost_ratio", back.lost_ratio, BETTER_LOWER, "return_lost_count over return_sent_count"),
     WAY_ROW("return_socket_drop_count", back.socket_drop_count, BETTER_LOWER,
             "with direction both: datagrams that the client's full socket buffer refused"),
     METRIC_ROWS_COMMON(struct udp_stream_metrics),
+    METRIC_ROWS_PER_BYTE(struct udp_stream_metrics),
     METRIC_ROWS_CALLS(struct udp_stream_metrics),
 };
 

@@ -1,0 +1,85 @@
+"""The documentation as a site: strict, every page in its navigation, nothing loaded from elsewhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import REPOSITORY
+
+pytestmark = pytest.mark.fast
+
+#: What MkDocs reads.
+SOURCES = ("README.md", "mkdocs.yml", "docs", "tools", "campaigns", "bench/results")
+
+
+def built(root: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    argv = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--config-file",
+        str(root / "mkdocs.yml"),
+        "--site-dir",
+        str(root / "site"),
+    ]
+    return subprocess.run(argv, cwd=root, env=environment, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sources, built; what git would not have is left out."""
+    root = tmp_path_factory.mktemp("site")
+    for name in SOURCES:
+        source, target = REPOSITORY / name, root / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copyfile(source, target)
+    done = built(root)
+    assert done.returncode == 0, done.stderr
+    return root
+
+
+def test_every_page_is_there_and_loads_nothing_from_elsewhere(site: Path) -> None:
+    pages = {path.relative_to(site / "docs").with_suffix(".html") for path in (site / "docs").rglob("*.md")}
+    made = {path.relative_to(site / "site") for path in (site / "site").rglob("*.html")}
+    assert pages | {Path("index.html")} <= made
+    loaded = r'<(?:script|img|iframe|link rel="stylesheet")[^>]* (?:src|href)="((?:https?:)?//[^"]*)"'
+    assert {match for page in made for match in re.findall(loaded, (site / "site" / page).read_text("utf-8"))} == set()
+
+
+def test_a_link_out_of_the_documentation_shows_the_file(site: Path) -> None:
+    links = re.findall(r'href="([^"]*links\.yaml[^"]*)"', (site / "site/links.html").read_text("utf-8"))
+    assert links == ["files/campaigns/links.yaml.txt"]
+    assert (site / "site" / links[0]).read_text("utf-8") == (REPOSITORY / "campaigns/links.yaml").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("page", "added", "complaint"),
+    [
+        ("docs/lab.md", "[x](nosuch.md)", "nosuch.md"),
+        ("docs/lab.md", "[x](driver.md#no-such-heading)", "no-such-heading"),
+        ("docs/lab.md", "[x](../campaigns/nosuch.yaml)", "nosuch.yaml"),
+        ("docs/extra.md", "# A page without a place", "extra.md"),
+    ],
+)
+def test_what_leads_nowhere_fails(site: Path, page: str, added: str, complaint: str) -> None:
+    path = site / page
+    before = path.read_text("utf-8") if path.exists() else None
+    path.write_text(f"{before or ''}\n\n{added}\n", "utf-8")
+    try:
+        done = built(site)
+    finally:
+        path.unlink() if before is None else path.write_text(before, "utf-8")
+    assert done.returncode != 0
+    assert complaint in done.stderr
