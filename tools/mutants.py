@@ -14,8 +14,8 @@ tests/mutants/AREA.toml holds one table per promise:
     lab = true      # optional: the test needs the Slurm lab
     c = true        # optional: a C program must be built
 
-The run fails if a mutant survives (all its tests pass), if a mutant breaks more than its line (nothing can be imported
-or collected), if an old text does not occur exactly once, or if a test fails without any mutant.
+The run fails if a mutant survives (all its tests pass), if a mutant breaks more than its line (nothing can be imported,
+collected or compiled), if an old text does not occur exactly once, or if a test fails without any mutant.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from __future__ import annotations
 import argparse
 import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -43,6 +44,8 @@ FOLDER = ROOT / "tests" / "mutants"
 PAGE = ROOT / "docs" / "promises.md"
 #: A test that hangs because of a mutant has detected it; this limits the wait.
 _TEST_LIMIT_S = 120
+#: What the summary of pytest says of a fixture that checked something: its assertion failed, or it hung.
+_CHECKED = re.compile(r" - (AssertionError|assert |Failed:)")
 _KEYS = {"promise": str, "tests": list, "file": str, "old": str, "new": str, "lab": bool, "c": bool}
 
 _HEAD = """\
@@ -225,8 +228,21 @@ def _judge(mutant: Mutant, tree: Path, built: Path) -> tuple[End, str]:
     with _applied(mutant, tree):
         done = _pytest(tree, mutant.tests, "-x", built=built if mutant.c else None)
     shutil.rmtree(f"{tree}.tmp", ignore_errors=True)
-    ends = {0: End.SURVIVED, 1: End.KILLED}
-    return ends.get(done.returncode, End.BROKEN), done.stdout + done.stderr
+    return end_of(done.returncode, done.stdout), done.stdout + done.stderr
+
+
+def end_of(exit_code: int, said: str) -> End:
+    """How pytest's exit code and summary lines are read.
+
+    A mutant that keeps a fixture from being made (its C does not compile, say) shows nothing of the test: BROKEN. A
+    fixture that checks something, or takes too long, shows as much as a test does.
+    """
+    if exit_code != 1:
+        return End.SURVIVED if exit_code == 0 else End.BROKEN
+    lines = said.splitlines()
+    failed = any(line.startswith("FAILED ") for line in lines)
+    checked = any(line.startswith("ERROR ") and _CHECKED.search(line) for line in lines)
+    return End.KILLED if failed or checked else End.BROKEN
 
 
 def run(mutants: Sequence[Mutant], jobs: int, say: Callable[[str], None] = print) -> int:

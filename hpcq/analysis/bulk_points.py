@@ -3,6 +3,7 @@
     results of the window in time order  ->  grouped by series and job  ->  medians  ->  cut by series
 
 One pass over an index of time: a month of all series costs as much as its results, however long the history is.
+Repetitions beside other work do not count. A job that has no others gives no point; disturbed_in() finds its series.
 """
 
 # ruff: noqa: S608 - queries are put together from our own column names; values are always bound
@@ -68,6 +69,22 @@ def tracks(
     return list(_grouped(fetched)) if len(fetched) else []
 
 
+def disturbed_in(database: Connection, window: Window, facts: Sequence[tuple[str, str]] = ()) -> dict[int, int]:
+    """By series_id: how many of its last jobs in the window were measured only beside other work.
+
+    They are counted back to its last job there with an undisturbed repetition; series that end with one are left out.
+    """
+    condition, bound = within(window, facts)
+    later = within(window)[0].replace("x.", "y.")
+    query = (
+        f"SELECT x.series_id, count(DISTINCT x.job_id) FROM result x WHERE x.disturbed = 1 AND {COUNTS} AND {condition}"
+        " AND NOT EXISTS (SELECT 1 FROM result y WHERE y.series_id = x.series_id AND y.final = 1 AND y.outcome = 'measured'"
+        f" AND y.disturbed = 0 AND (y.started_utc > x.started_utc OR y.job_id = x.job_id) AND {later})"
+        " GROUP BY x.series_id"
+    )
+    return {int(series_id): int(count) for series_id, count in database.execute(query, bound)}
+
+
 def _fetch(
     database: Connection, wanted: set[int], ids: str, window: Window, *, boundary: str, facts: Sequence[tuple[str, str]]
 ) -> NDArray[np.void]:
@@ -77,24 +94,23 @@ def _fetch(
     """
     condition, bound = within(window, facts)
     bound["boundary"] = boundary
+    clean = f"{COUNTS} AND x.disturbed = 0"
     columns = "x.series_id, x.job_id, x.result_id, m.value, x.started_utc >= :boundary"
     joined = f"result x JOIN metric m ON m.result_id = x.result_id AND m.metric_name_id IN ({ids})"
     rolled = (
         "SELECT x.series_id, x.job_id, x.result_id, x.median, x.started_utc >= :boundary FROM rollup x"
         f" JOIN result b ON b.result_id = x.result_id WHERE x.metric_name_id IN ({ids}) AND"
-        f" {within(window, facts, 'b')[0]} ORDER BY x.started_utc, x.result_id"
+        f" {within(window, facts, 'b')[0]} AND b.disturbed = 0 ORDER BY x.started_utc, x.result_id"
     )
     cursor = database.cursor()
     cursor.row_factory = None
     found = [np.fromiter(cursor.execute(rolled, bound), dtype=_ROW)]
     if len(wanted) <= _ONE_BY_ONE:
-        query = (
-            f"SELECT {columns} FROM {joined} WHERE x.series_id = :series AND {COUNTS} AND {condition} ORDER BY x.started_utc"
-        )
+        query = f"SELECT {columns} FROM {joined} WHERE x.series_id = :series AND {clean} AND {condition} ORDER BY x.started_utc"
         for series in sorted(wanted):
             found.append(np.fromiter(cursor.execute(query, {**bound, "series": series}), dtype=_ROW))
     else:
-        query = f"SELECT {columns} FROM {joined} WHERE {COUNTS} AND {condition} ORDER BY x.started_utc"
+        query = f"SELECT {columns} FROM {joined} WHERE {clean} AND {condition} ORDER BY x.started_utc"
         found.append(np.fromiter(cursor.execute(query, bound), dtype=_ROW))
     return np.concatenate(found)
 

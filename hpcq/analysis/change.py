@@ -78,7 +78,8 @@ class Judged:
 
     changes: levels that moved, or might have, and series that are gone. judged_ids: series with enough points.
     too_few: series with points, but fewer than can show a change. missing: planned in the stretch, and no point there.
-    idle: nothing was planned in the stretch, or it has nothing to be compared with.
+    disturbed: measured lately only beside other work. idle: nothing was planned in the stretch, or it has nothing to be
+    compared with.
     """
 
     changes: list[Changed]
@@ -86,6 +87,7 @@ class Judged:
     too_few: tuple[SeriesRow, ...] = ()
     missing: tuple[SeriesRow, ...] = ()
     idle: tuple[SeriesRow, ...] = ()
+    disturbed: tuple[SeriesRow, ...] = ()
 
     @property
     def judged_count(self) -> int:
@@ -103,9 +105,14 @@ class Judged:
         return len(self.missing) + len(self.idle)
 
     @property
+    def disturbed_count(self) -> int:
+        """Series that were measured lately only beside other work."""
+        return len(self.disturbed)
+
+    @property
     def series_count(self) -> int:
         """All selected series."""
-        return self.judged_count + self.too_few_count + self.empty_count
+        return self.judged_count + self.too_few_count + self.disturbed_count + self.empty_count
 
 
 def alarms(one: Explained, state: str | None) -> bool:
@@ -126,7 +133,8 @@ def tally_of(judged: Judged, worse: Sequence[Changed], unclear: Collection[int])
         directions.setdefault(one.row.series_id, set()).add(one.level.direction)
     verdicts = [Verdict.FAILED if "gone" in found else Verdict.DEGRADED for found in directions.values()]
     open_ones = set(unclear) - directions.keys()
-    verdicts += [Verdict.INCONCLUSIVE] * (len(open_ones) + judged.too_few_count)
+    beside_work = {row.series_id for row in judged.disturbed} - open_ones
+    verdicts += [Verdict.INCONCLUSIVE] * (len(open_ones) + judged.too_few_count + len(beside_work))
     verdicts += [Verdict.NOT_COVERED] * len({row.series_id for row in judged.missing} - open_ones)
     return Tally.of(verdicts + [Verdict.PASS] * len(judged.judged_ids - directions.keys() - open_ones))
 

@@ -7,13 +7,13 @@ explained(database, row, ...)                        a change with its facts and
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from hpcq.analysis import change_context
-from hpcq.analysis.bulk_points import SeriesPoints, tracks
+from hpcq.analysis.bulk_points import SeriesPoints, disturbed_in, tracks
 from hpcq.analysis.change import Changed, Explained, Judged
 from hpcq.analysis.gone import gone_since, planned_in
 from hpcq.analysis.recorded import remembered
@@ -25,7 +25,7 @@ from hpcq.store.database import Connection
 from hpcq.store.history import Metric, SeriesRow
 from hpcq.store.time_windows import Window
 from hpcq.verdict.causes import rank, symptoms
-from hpcq.verdict.levels import JUDGED_POINTS_MIN, Level, Sides, judge_boundary, judge_search
+from hpcq.verdict.levels import JUDGED_POINTS_MIN, LASTING_COUNT, Level, Sides, judge_boundary, judge_search
 
 Facts = Sequence[tuple[str, str]]
 
@@ -49,10 +49,14 @@ def changed(
     found = [_changed(database, named[one.series_id], metrics, one, level) for one, level in zip(joined, judged, strict=True)]
     gone = [] if facts else gone_since(database, rows, metrics, since, against)
     lost = {one.row.series_id for one in gone}
-    judged_ids = frozenset(lost) | {one for one in named if one in old and one in new}
     kept = [one for one in found if one.row.series_id not in lost]
-    empty = [row for row in rows if row.series_id not in judged_ids]
-    return Judged(kept + gone, judged_ids, (), *_without_points(database, empty, since, set(new), facts))
+    told = {one.row.series_id for one in kept if one.level.sure} | lost
+    beside_work = _lately(disturbed_in(database, since, facts), set(new)) | (
+        disturbed_in(database, against, facts).keys() - set(old)
+    )
+    judged_ids = frozenset(lost) | {one for one in named if one in old and one in new} - (beside_work - told)
+    disturbed, empty = _split([row for row in rows if row.series_id not in judged_ids], beside_work)
+    return Judged(kept + gone, judged_ids, (), *_without_points(database, empty, since, set(new), facts), disturbed)
 
 
 def searched(
@@ -81,9 +85,24 @@ def searched(
     recent = [one for one in there if one.after.any() and one.series_id not in lost]
     enough = {one.series_id for one in recent if len(one.value) >= JUDGED_POINTS_MIN}
     seen = {one.series_id for one in recent}
+    told = {one.row.series_id for one in found if one.level.sure}
+    beside_work = _lately(disturbed_in(database, stretch, facts), seen) - told
+    enough, seen = enough - beside_work, seen - beside_work
     too_few = tuple(named[one] for one in named if one in seen - enough)
-    empty = [row for row in rows if row.series_id not in seen | lost]
-    return Judged(found + gone, frozenset(enough | lost), too_few, *_without_points(database, empty, stretch, set(), facts))
+    disturbed, empty = _split([row for row in rows if row.series_id not in seen | lost], beside_work)
+    missing, idle = _without_points(database, empty, stretch, set(), facts)
+    return Judged(found + gone, frozenset(enough | lost), too_few, missing, idle, disturbed)
+
+
+def _lately(disturbed: Mapping[int, int], seen: set[int]) -> set[int]:
+    """Series about which nothing is known of late: no undisturbed point, or enough jobs since it to make a change."""
+    return {one for one, job_count in disturbed.items() if one not in seen or job_count >= LASTING_COUNT}
+
+
+def _split(rows: Sequence[SeriesRow], disturbed: Collection[int]) -> tuple[tuple[SeriesRow, ...], tuple[SeriesRow, ...]]:
+    """The series without a point that counts: those measured beside other work, and all others."""
+    beside_work = tuple(row for row in rows if row.series_id in disturbed)
+    return beside_work, tuple(row for row in rows if row.series_id not in disturbed)
 
 
 def _without_points(

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hpcq.analysis.bulk_points import tracks
+from hpcq.analysis.bulk_points import disturbed_in, tracks
 from hpcq.analysis.gone import gone_level, lost_in, planned_in
 from hpcq.analysis.scatter import histories, scatter_of
 from hpcq.kernels import Better
-from hpcq.statistics import JobScatter
+from hpcq.statistics import ComparisonVerdict, JobScatter
 from hpcq.statistics.smallest_effect import smallest_move
 from hpcq.store.database import Connection
 from hpcq.store.history import Metric, SeriesRow
@@ -66,8 +66,10 @@ def compare_windows(
     )
     pairings = [Pairing(sides[1][key][0], metrics[key[0]], level) for key, level in zip(both, judged, strict=True)]
     pairings += _gone(database, rows, metrics, sides, b)
-    gone = {_key(one.row) for one in pairings}
-    sides = [{key: one for key, one in side.items() if key not in gone} for side in sides]
+    told = {_key(one.row) for one in pairings}
+    pairings += _beside_work(rows, metrics, sides, [disturbed_in(database, one, facts) for one in (a, b)], told)
+    told = {_key(one.row) for one in pairings}
+    sides = [{key: one for key, one in side.items() if key not in told} for side in sides]
     only = [tuple(one[key][0] for key in sorted(one.keys() - other.keys())) for one, other in (sides, sides[::-1])]
     planned = {_key(named[one]) for one in planned_in(database, b) if one in named} if only[0] else set()
     return Compared(tuple(pairings), only[0], only[1], tuple(one for one in only[0] if _key(one) in planned))
@@ -88,6 +90,37 @@ def _gone(
         if one is not None and not one.measured_count and key in sides[0] and key not in sides[1]:
             found[key] = Pairing(row, metrics[row.kernel], gone_level(sides[0][key][1], one))
     return [found[key] for key in sorted(found)]
+
+
+def _beside_work(
+    rows: Sequence[SeriesRow],
+    metrics: Mapping[str, Metric],
+    sides: Sequence[Mapping[Key, tuple[SeriesRow, list[float]]]],
+    disturbed: Sequence[Mapping[int, int]],
+    told: set[Key],
+) -> list[Pairing]:
+    """Tests of pairs that both measured, one of them (or both) only beside other work: unclear."""
+    found: dict[Key, Pairing] = {}
+    beside = [
+        {_key(row) for row in rows if row.series_id in one} - side.keys() for one, side in zip(disturbed, sides, strict=True)
+    ]
+    for row in rows:
+        key = _key(row)
+        where = [name for name, one in zip("AB", beside, strict=True) if key in one]
+        there = all(key in side or key in one for side, one in zip(sides, beside, strict=True))
+        if where and there and key not in told and row.kernel in metrics:
+            values = [side[key][1] if key in side else [] for side in sides]
+            found[key] = Pairing(row, metrics[row.kernel], _not_compared(values, where))
+    return [found[key] for key in sorted(found)]
+
+
+def _not_compared(values: Sequence[list[float]], where: Sequence[str]) -> Level:
+    before, after = (float(np.median(one)) if one else float("nan") for one in values)
+    reason = f"{' and '.join(where)} measured it only beside other work: measure again"
+    counts = (len(values[0]), len(values[1]))
+    return Level(
+        ComparisonVerdict.INCONCLUSIVE, "same", "boundary", 0, 0, 0, before, after, None, None, None, None, *counts, reason
+    )  # fmt: skip
 
 
 def _key(row: SeriesRow) -> Key:

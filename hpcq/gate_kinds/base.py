@@ -16,7 +16,8 @@ class MeasuredSeries:
     """All valid values of one metric of one test between two nodes, in the metric's own unit.
 
     result_id: the last result measured among them, 0 if there is none. lost_reason: why a test that ran never gave a valid
-    result; empty if it has values or never ran.
+    result; empty if it has values or never ran. Values beside other work are left out (left_out_count); where there are
+    no others, they are all kept (disturbed).
     """
 
     cluster: str
@@ -29,6 +30,8 @@ class MeasuredSeries:
     series_id: int = 0
     result_id: int = 0
     lost_reason: str = ""
+    left_out_count: int = 0
+    disturbed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ def baseline_reference(name: str, values: Sequence[tuple[float, int]] | None, at
     count = sum(weight for _, weight in values)
     if count < at_least:
         return Reference(
-            source, None, count, f"baseline {name} has {count} values of this test and pair: {at_least} are needed"
+            source, None, count, f"baseline {name} has {count} undisturbed values of this test and pair: {at_least} are needed"
         )
     spread = [value for value, weight in values for _ in range(weight)]
     return Reference(f"{source}, {count} values", median(spread), count)

@@ -35,7 +35,7 @@ class Peers:
         values: dict[str, dict[frozenset[str], list[float]]] = {}
         for one in series:
             alike = self._alike(one)
-            if one.values and None not in alike:
+            if one.values and not one.disturbed and None not in alike:
                 pairs = values.setdefault(_test(one, alike), {})
                 pairs.setdefault(frozenset((one.client, one.server)), []).append(median(one.values))
         self._medians = {key: {pair: median(each) for pair, each in pairs.items()} for key, pairs in values.items()}

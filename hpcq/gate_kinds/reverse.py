@@ -25,10 +25,14 @@ class _Reverse(GateKind):
     missing = "the run did not measure the other direction (`directions: both`, or a sweep over `direction`)"
 
     def reference(self, against: GateAgainst, series: MeasuredSeries, lookup: Lookup) -> Reference:  # noqa: ARG002
-        others = [one for one in lookup.measured_with(series.metric, 0.0) if one.values and is_reverse(series, one)]
+        measured = [one for one in lookup.measured_with(series.metric, 0.0) if one.values and is_reverse(series, one)]
+        others = [one for one in measured if not one.disturbed]
         if not others:
             pair = f"{series.server} > {series.client}"
-            return Reference("other direction", None, reason=f"{pair} was not measured: give pairs `directions: both`")
+            reason = f"{pair} was not measured: give pairs `directions: both`"
+            if measured:
+                reason = f"{pair} was measured only beside other work: measure again"
+            return Reference("other direction", None, reason=reason)
         return Reference("other direction", median(median(one.values) for one in others), len(others))
 
 

@@ -68,7 +68,7 @@ def run_verdict(
     """
     outcomes = outcomes_in(database, [run_ids(database)[run]])
     history = _History(database, runs[0], outcomes)
-    changes, judged_count = _changes(database, history)
+    changes, judged_count = _changes(database, history, _beside_work(outcomes))
     nodes = _ledger(database, outcomes)
     reasons = [*_gone(outcomes, history), *_failed_gates(gates), *changes, *nodes, *_open_gates(gates), *_missing(runs)]
     if unread:
@@ -181,8 +181,20 @@ def _missing(runs: Sequence[RunRow]) -> Iterator[Reason]:
         yield Reason(Verdict.NOT_COVERED, f"{lost} of {_count(planned, 'planned result')} are not there", lost)
 
 
-def _changes(database: Connection, history: _History) -> tuple[list[Reason], int]:
-    """Series of this run whose level is worse, and how many series have enough history to be searched."""
+def _beside_work(outcomes: Iterable[SeriesOutcome]) -> set[int]:
+    """The series that this run measured only beside other work."""
+    return {
+        one.series_id
+        for one in outcomes
+        if one.values and all(job.clean_value is None for job in one.jobs if job.value is not None)
+    }
+
+
+def _changes(database: Connection, history: _History, beside_work: set[int]) -> tuple[list[Reason], int]:
+    """Series of this run whose level is worse, and how many series have enough history to be searched.
+
+    beside_work: this run's values of them count for nothing.
+    """
     from hpcq.analysis.bulk_points import tracks
     from hpcq.analysis.changed import explained, searched
     from hpcq.analysis.recorded import known_states
@@ -192,12 +204,15 @@ def _changes(database: Connection, history: _History) -> tuple[list[Reason], int
     judged = [one for one in tracks(database, rows, metrics, window) if len(one.value) >= JUDGED_POINTS_MIN]
     known = {one.series_id for one in judged}
     compared = [row for row in rows if row.series_id in known]
+    left_out = len(known & beside_work)
+    words = f"{_count(left_out, 'series')} with a history, measured this time only beside other work: measure again"
+    unclear = [Reason(Verdict.INCONCLUSIVE, words, left_out)] if left_out else []
     found = searched(database, compared, metrics, history.since_utc, window).changes
     told = [one for one in found if one.level.sure and one.level.direction == "worse" and not one.level.came_back]
     states = known_states(database, told)
     worse = [one for one, state in zip(told, states, strict=True) if state not in _NO_ALARM]
     if not worse:
-        return [], len(judged)
+        return unclear, len(judged) - left_out
     worst = max(worse, key=lambda one: abs((one.level.ratio or 1.0) - 1.0))
     ends = Counter(f"{one.row.cluster}: {end}" for one in worse for end in {one.row.client, one.row.server})
     node, count = ends.most_common(1)[0]
@@ -210,7 +225,7 @@ def _changes(database: Connection, history: _History) -> tuple[list[Reason], int
     differs = explained(database, worst).words
     if differs:
         words += f"; what differs since then: {differs}"
-    return [Reason(Verdict.DEGRADED, words, len(worse))], len(judged)
+    return [Reason(Verdict.DEGRADED, words, len(worse)), *unclear], len(judged) - left_out
 
 
 def _ledger(database: Connection, outcomes: Sequence[SeriesOutcome]) -> Iterator[Reason]:

@@ -18,8 +18,9 @@ from hpcq.reports.words import percent
 from hpcq.run_folder.paths import write_text
 from hpcq.store import query
 from hpcq.store.database import Connection, reading
-from hpcq.store.history import Filter, check_names, metrics_of, select, timeline
+from hpcq.store.history import Filter, check_names, metrics_of, select
 from hpcq.store.ledger import last_verdicts
+from hpcq.store.points import timeline
 from hpcq.store.query import Selection
 from hpcq.store.read.known import check_known
 from hpcq.store.read.nodes import find_node, node_groups, node_rows, node_story
@@ -176,6 +177,8 @@ def _reasons(found: _Found, counts: dict[str, int]) -> list[str]:
         words.append(f"{lost} of {sum(counts.values())} planned results are not there")
     if found.judged.too_few_count:
         words.append(f"{units.count_of(found.judged.too_few_count, 'series')} with too few points to judge")
+    if found.judged.disturbed_count:
+        words.append(f"{units.count_of(found.judged.disturbed_count, 'series')} measured lately only beside other work")
     return words
 
 

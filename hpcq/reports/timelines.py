@@ -9,7 +9,8 @@ from hpcq import units
 from hpcq.analysis.change import Explained
 from hpcq.reports.plots import BOTTOM, LEFT, RIGHT, TOP, WIDTH, Axis, Tick, few, tick_values, value_axis
 from hpcq.reports.words import metric_title
-from hpcq.store.history import Metric, Point, SeriesRow
+from hpcq.store.history import Metric, SeriesRow
+from hpcq.store.points import Point
 
 HEIGHT = 220
 #: Dates below the axis.

@@ -1,11 +1,8 @@
-"""Series over time: which exist, and the points of each.
+"""Series over time: which exist, and which results count.
 
-    select(database, Filter(...))                      series with their names, in order
-    timeline(database, series, metric, window)         one series: one Point per job, oldest first
-    hpcq/analysis/bulk_points.py reads the points of many series at once
-
-A point is the median of a test's repetitions in one job. They ran back to back and share the job's luck, so they are
-not that many independent values. Pruning keeps the point of each job, and it stays the same.
+select(database, Filter(...))      series with their names, in order
+metrics_of(database, name)         the metric of each kernel that an analysis reads
+points.py reads the points of one series, hpcq/analysis/bulk_points.py those of many
 """
 
 # ruff: noqa: S608 - queries are put together from our own column names; values are always bound
@@ -22,7 +19,7 @@ from hpcq.errors import UserError
 from hpcq.kernels import message_bytes, size_option, unknown_name
 from hpcq.sorting import natural
 from hpcq.store.database import Connection
-from hpcq.store.query import median, size_text
+from hpcq.store.query import size_text
 from hpcq.store.series import beside, named_series
 from hpcq.store.time_windows import Window
 
@@ -80,20 +77,6 @@ class Metric:
     name: str
     unit: str
     better: str
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """The part of a series that one job measured."""
-
-    started_utc: str
-    run: str
-    median: float
-    lowest: float
-    highest: float
-    n: int
-    disturbed: int
-    result_id: int
 
 
 def select(database: Connection, wanted: Filter, only: Iterable[int] | None = None) -> list[SeriesRow]:
@@ -189,33 +172,6 @@ def summary(
     return found
 
 
-def timeline(
-    database: Connection, series_id: int, metric: Metric, window: Window, facts: Sequence[tuple[str, str]] = ()
-) -> list[Point]:
-    """The points of one series, oldest first."""
-    condition, bound = within(window, facts)
-    rows = database.execute(
-        "SELECT x.started_utc, r.name AS run, x.job_id, x.result_id, x.disturbed, m.value FROM result x"
-        " JOIN metric m ON m.result_id = x.result_id AND m.metric_name_id = :metric JOIN job j ON j.job_id = x.job_id"
-        " JOIN run_cluster rc ON rc.run_cluster_id = j.run_cluster_id JOIN run r ON r.run_id = rc.run_id"
-        f" WHERE x.series_id = :series AND {COUNTS} AND {condition} ORDER BY x.started_utc, x.result_id",
-        {"metric": metric.metric_name_id, "series": series_id, **bound},
-    )
-    jobs: dict[int, list[Any]] = {}
-    for row in rows:
-        jobs.setdefault(row["job_id"], []).append(row)
-    rolled = database.execute(
-        "SELECT x.started_utc, r.name AS run, x.median, x.lowest, x.highest, x.value_count, b.disturbed, x.result_id, x.job_id"
-        " FROM rollup x JOIN result b ON b.result_id = x.result_id JOIN job j ON j.job_id = x.job_id"
-        " JOIN run_cluster rc ON rc.run_cluster_id = j.run_cluster_id JOIN run r ON r.run_id = rc.run_id"
-        f" WHERE x.series_id = :series AND x.metric_name_id = :metric AND {within(window, facts, 'b')[0]}",
-        {"metric": metric.metric_name_id, "series": series_id, **bound},
-    )
-    found = [_joined(Point(*row[:-1]), jobs.pop(row["job_id"], [])) for row in rolled]
-    found += [_point(group) for group in jobs.values()]
-    return sorted(found, key=lambda point: (point.started_utc, point.result_id))
-
-
 def within(window: Window, facts: Sequence[tuple[str, str]] = (), table: str = "x") -> tuple[str, dict[str, Any]]:
     """An SQL condition on `table` (a result; x has its time), with the values to bind."""
     conditions, bound = ["1"], dict[str, Any]()
@@ -278,24 +234,6 @@ def check_facts(database: Connection, facts: Sequence[tuple[str, str]]) -> None:
         if value not in known:
             shown = ", ".join(known[:8]) + (f" and {len(known) - 8} more" if len(known) > 8 else "")
             raise UserError(f"no node ever had {name}={value}", f"there are {shown}")
-
-
-def _point(group: Sequence[Any]) -> Point:
-    values = [row["value"] for row in group]
-    first = group[0]
-    disturbed = int(any(row["disturbed"] for row in group))
-    spread = (median(values), min(values), max(values), len(values))
-    return Point(first["started_utc"], first["run"], *spread, disturbed, first["result_id"])
-
-
-def _joined(rolled: Point, late: Sequence[Any]) -> Point:
-    """The point of a job that was rolled up, combined with the values that arrived afterwards."""
-    if not late:
-        return rolled
-    values = [row["value"] for row in late]
-    spread = (median([rolled.median, *values]), min(rolled.lowest, *values), max(rolled.highest, *values))
-    disturbed = int(rolled.disturbed or any(row["disturbed"] for row in late))
-    return replace(rolled, median=spread[0], lowest=spread[1], highest=spread[2], n=rolled.n + len(values), disturbed=disturbed)
 
 
 def _series_row(row: Any, parameters: dict[str, Any]) -> SeriesRow:

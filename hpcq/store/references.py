@@ -44,7 +44,7 @@ def values_in_runs(
 ) -> dict[int, list[tuple[float, int]]]:
     """By series: (value, how many it represents) of a metric in these runs.
 
-    A pruned job's value represents all that it had.
+    A pruned job's value represents all that it had. Values beside other work are no reference.
     """
     found: dict[int, list[tuple[float, int]]] = {}
     runs = ", ".join(str(int(one)) for one in run_ids)
@@ -55,11 +55,12 @@ def values_in_runs(
     single = (
         "SELECT m.value, 1 FROM result x JOIN metric m ON m.result_id = x.result_id"
         " JOIN metric_name n ON n.metric_name_id = m.metric_name_id AND n.name = :metric"
-        f" WHERE x.series_id = :series AND {COUNTS} AND x.job_id {inside}"
+        f" WHERE x.series_id = :series AND {COUNTS} AND x.disturbed = 0 AND x.job_id {inside}"
     )
     rolled = (
         "SELECT u.median, u.value_count FROM rollup u JOIN metric_name n ON n.metric_name_id = u.metric_name_id"
-        f" AND n.name = :metric WHERE u.series_id = :series AND u.job_id {inside}"
+        " AND n.name = :metric JOIN result x ON x.result_id = u.result_id AND x.disturbed = 0"
+        f" WHERE u.series_id = :series AND u.job_id {inside}"
     )
     for series in set(series_ids):
         bound = {"metric": metric, "series": series}

@@ -3,6 +3,9 @@
 Gate + every series it applies to           -> GateVerdict: pass, failed, or inconclusive if it never ran; a test
                                                        that ran without a valid result is gone: failed
 relative gate + its Reference of the series -> the same for the share; inconclusive if there is no reference
+
+Other work only makes a test slower. Values that were all measured beside it can pass a gate, and they can fail one by
+being better than allowed. By being worse they fail none.
 """
 
 from __future__ import annotations
@@ -44,9 +47,15 @@ class GateVerdict:
         unit = units.unit_of(self.series.metric)
         seen = f"{self.statistic} {self.series.metric} is {units.human(self.value, unit)}"
         if self.reference is None or self.reference.value is None or self.share_ratio is None:
-            return f"{seen}: {self.reason}" if self.reason else seen
+            return f"{seen}{self._left_out}: {self.reason}" if self.reason else f"{seen}{self._left_out}"
         share = units.human(self.share_ratio, "ratio")
-        return f"{seen}, {share} of {units.human(self.reference.value, unit)} ({self.reference.source})"
+        words = f"{seen}, {share} of {units.human(self.reference.value, unit)} ({self.reference.source}){self._left_out}"
+        return f"{words}: {self.reason}" if self.reason else words
+
+    @property
+    def _left_out(self) -> str:
+        count = self.series.left_out_count
+        return f" ({units.count_of(count, 'value')} beside other work left out)" if count else ""
 
 
 #: Returns the reference that a relative gate compares a series with.
@@ -64,9 +73,12 @@ def looked_at(gate: Gate, values: Sequence[float]) -> float:
     """The value that the gate judges: the median of these values, or the worst one in the metric's direction."""
     if gate.statistic is GateStatistic.MEDIAN:
         return median(values)
+    return max(values) if _better(gate) is Better.LOWER else min(values)
+
+
+def _better(gate: Gate) -> Better | None:
     metric = kernel(gate.kernel).metric(gate.metric)
-    lower_is_better = metric is not None and metric.better is Better.LOWER
-    return max(values) if lower_is_better else min(values)
+    return None if metric is None else metric.better
 
 
 def bound_words(gate: Gate) -> str:
@@ -104,6 +116,10 @@ def _judge(gate: Gate, series: MeasuredSeries, refer: Refer | None) -> GateVerdi
     below = gate.maximum is None or (compared is not None and compared <= gate.maximum)
     verdict = Verdict.INCONCLUSIVE if compared is None else Verdict.PASS if above and below else Verdict.FAILED
     verdict = Verdict.FAILED if series.lost_reason and not series.values else verdict
+    too_good = (not above and _better(gate) is Better.LOWER) or (not below and _better(gate) is Better.HIGHER)
+    if verdict is Verdict.FAILED and series.disturbed and not too_good:
+        verdict = Verdict.INCONCLUSIVE
+        reason = f"{units.count_of(len(series.values), 'value')}, each measured beside other work: measure again"
     against = None if gate.against is None else str(gate.against)
     share = compared if gate.against is not None else None
     words = (bound_words(gate), gate_words(gate))

@@ -42,6 +42,8 @@ _SHORT_TRIES, _LONG_TRIES = 1.5, 4.0
 _LEVEL_POINTS_MIN = 8
 #: A series with fewer points is not judged at all.
 JUDGED_POINTS_MIN = 4
+#: A level of fewer points is no change.
+LASTING_COUNT = 2
 ASSUMED = JobScatter(0.05, 0)
 #: The direction of a series that once had values and now only fails: beyond worse.
 GONE = "gone"
@@ -93,7 +95,7 @@ class Level:
         return self.direction != "same" and self.verdict is not ComparisonVerdict.INCONCLUSIVE
 
 
-def judge_boundary(series: Sequence[Sides], *, lasting_count: int = 2) -> list[Level]:
+def judge_boundary(series: Sequence[Sides], *, lasting_count: int = LASTING_COUNT) -> list[Level]:
     """Compare each series before and after its boundary; all are judged together.
 
     lasting_count: with fewer points after the boundary, nothing is reported as a change. Give 1 to judge one run.

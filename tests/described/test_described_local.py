@@ -25,7 +25,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> LocalDesk:
         "{kernel: foreign_table}",
         "{kernel: tcp_stream, parameters: {duration_s: 50ms, warmup_s: 0}}",
         "{kernel: foreign_table, parameters: {message_bytes_max: 8}}",
-        more="retries: 0\ngates: [{metric: rate_bps, minimum: 15mbit, kernel: foreign_table, where: {message_bytes_max: 4}}]",
+        more="retries: 0\ngates: [{metric: rate_bps, maximum: 25mbit, kernel: foreign_table, where: {message_bytes_max: 4}}]",
     )
     (desk.folder / "plan.txt").write_text(desk.hpcq("plan", "try.yaml").stdout)
     desk.hpcq("run", "try.yaml", expect=3)  # a gate that one size misses
@@ -107,7 +107,7 @@ def test_a_table_is_one_result_per_size(done: LocalDesk) -> None:
 def test_a_gate_judges_each_size(done: LocalDesk) -> None:
     verdicts = done.json("results", expect=3)["gates"]
     found = {one["series"]["parameters"]["message_bytes"]: one["verdict"] for one in verdicts}
-    assert found == {1: "failed", 2: "pass", 4: "pass"}
+    assert found == {1: "pass", 2: "pass", 4: "failed"}
 
 
 def test_the_page_shows_both_programs_and_that_they_disagree(done: LocalDesk) -> None:

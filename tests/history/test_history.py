@@ -241,7 +241,7 @@ def test_filters_say_what_there_is(slowed: History, ask: Any) -> None:
     assert (code, [(one["client"], one["server"], one["result_count"]) for one in found]) == (0, [("n1", "n2", -SLOW_SINCE)])
     for words, said in (
         (["--fact", "sysctl.net.core.rmem_max=1"], "no node ever had sysctl.net.core.rmem_max=1"),
-        (["--node", "n9"], "--node: 'n9' is not a node of any series here"),
+        (["--node", "n9"], "--node: 'n9' is not a node of any series here\n\nhint: valid are n1, n2, n3, n4"),
         (["--kernel", "tcp_strem"], "--kernel: 'tcp_strem' is not a kernel of any series here: the nearest is tcp_stream"),
         (["--client", "n2"], "--client: 'n2' is not a client of any series here"),
     ):

@@ -255,7 +255,7 @@ def test_accept_takes_no_impossible_date_for_a_reservation(tmp_path: Path, capsy
 def test_findings_keep_to_their_stretch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     history = History(tmp_path)
     for day in (-9, -2):
-        history.night(day, counters={"n1": {"netstat.Tcp.RetransSegs": 30000, "netstat.Tcp.OutSegs": 100000}})
+        history.night(day, counters={"n2": {"netstat.TcpExt.PruneCalled": 50, "netstat.TcpExt.RcvPruned": 50}})
     seen = {}
     for stretch in ("2026-01-01..2026-12-31", f"{utc(-5 * 86400)}..2026-12-31", "2027"):
         code = run(["results", "--findings", "--since", stretch, "--json", "--db", str(history.database)])

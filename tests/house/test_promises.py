@@ -90,3 +90,19 @@ def test_a_wrong_entry_is_named(tree: Path, before: str, after: str, said: str) 
     (tree / "area.toml").write_text(ENTRY.replace(before, after))
     with pytest.raises(ValueError, match=said):
         mutants.read_mutants(tree)
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "said", "end"),
+    [
+        (0, "1 passed in 0.1s", "SURVIVED"),
+        (1, "FAILED tests/test_sum.py::test_sum - assert 3 == 4\n1 failed in 0.1s", "killed"),
+        (1, "ERROR tests/test_sum.py::test_sum - AssertionError: 3\n1 error in 0.1s", "killed"),
+        (1, "ERROR tests/test_sum.py::test_sum - subprocess.CalledProcessError: make\n1 error in 0.1s", "BROKEN"),
+        (1, "ERROR tests/test_sum.py::test_sum - NameError: total\nFAILED tests/test_sum.py::test_b - x\n", "killed"),
+        (2, "1 error during collection", "BROKEN"),
+        (4, "no tests ran", "BROKEN"),
+    ],
+)
+def test_a_mutant_is_killed_only_by_what_was_checked(exit_code: int, said: str, end: str) -> None:
+    assert mutants.end_of(exit_code, said).value == end

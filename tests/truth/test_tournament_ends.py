@@ -17,14 +17,28 @@ def test_what_the_end_of_the_job_cuts_off_is_no_failure(programs: Programs, tmp_
         for node in "abcd":
             playing.agent(node)
         wait_for(lambda: len(playing.lines) == 2)
-        for agent in playing.agents.values():
-            agent.send_signal(signal.SIGTERM)
+        for node in "abc":
+            playing.agents[node].send_signal(signal.SIGTERM)
         time.sleep(0.3)
         playing.conductor.send_signal(signal.SIGTERM)
         code, said = playing.ended()
         assert (code, "ended early: by a signal" in said) == (1, True), said
         assert sorted(playing.lines) == ["j1", "j2"]
         assert {line["rc"] for line in playing.lines.values()} == {0}
+
+
+def test_where_only_the_agents_are_ended_nothing_later_is_a_failure(programs: Programs, tmp_path: Path) -> None:
+    """Slurm ends the steps at the time limit, and leaves the script that conducts them alone for a while."""
+    with tournament(programs, tmp_path, "abcd", LONG, ROUND, NEXT, [("j5", "a", "b")]) as playing:
+        playing.conduct()
+        for node in "abcd":
+            playing.agent(node)
+        wait_for(lambda: len(playing.lines) == 2)
+        for agent in playing.agents.values():
+            agent.kill()
+        code, said = playing.ended()
+        assert (code, "all agents are gone" in said) == (3, True), said
+        assert sorted(playing.lines) == ["j1", "j2"]
 
 
 def test_one_lost_agent_after_another_costs_its_own_pairs_only(programs: Programs, tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ from hpcq.errors import Exit, UserError
 
 if TYPE_CHECKING:
     from hpcq.analysis.change import Explained
-    from hpcq.store.history import Metric, Point
+    from hpcq.store.history import Metric
+    from hpcq.store.points import Point
 
 _SERIES = (
     Column("series_id", "series"),
@@ -93,7 +94,8 @@ def history(  # noqa: PLR0917 - Click passes by name
     """
     from hpcq.analysis.changed import explained, searched
     from hpcq.store.database import reading
-    from hpcq.store.history import find_series, metrics_of, timeline
+    from hpcq.store.history import find_series, metrics_of
+    from hpcq.store.points import timeline
     from hpcq.store.time_windows import Window, window
 
     with reading(database) as connection:

@@ -73,7 +73,8 @@ def regressions(  # noqa: PLR0917 - Click passes by name
     tally = tally_of(judged, worse, unclear)
     if as_json:
         found = [{**one.to_json(), "state": state} for one, state in zip(told, states, strict=True)]
-        counts = {name: getattr(judged, name) for name in ("series_count", "judged_count", "too_few_count", "empty_count")}
+        names = ("series_count", "judged_count", "too_few_count", "disturbed_count", "empty_count")
+        counts = {name: getattr(judged, name) for name in names}
         print_json(
             {
                 "since": since,
@@ -140,6 +141,7 @@ def _print_unclear(judged: Judged) -> None:
             click.echo(f"unclear: {one.row.label}, {one.metric.name}: {counts}: {level.reason}")
     lists = (
         ("too few points", judged.too_few),
+        ("measured lately only beside other work", judged.disturbed),
         ("planned, not measured", judged.missing),
         ("nothing to compare", judged.idle),
     )
@@ -154,6 +156,7 @@ def _first_line(tally: Tally, told: list[Explained], judged: Judged, since: str)
     words = ", ".join(_SAID[word].format(count=count, s="" if count == 1 else "s") for word, count in counts.items())
     left_out = [
         f"{judged.too_few_count} with too few points" if judged.too_few_count else "",
+        f"{judged.disturbed_count} measured lately only beside other work" if judged.disturbed_count else "",
         f"{judged.empty_count} without results" if judged.empty_count else "",
     ]
     rest = ", ".join(one for one in left_out if one)

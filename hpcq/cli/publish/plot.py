@@ -126,7 +126,8 @@ def history(name: str, since: str | None, metric: str | None, target: Path, data
     """
     from hpcq.analysis.changed import explained, searched
     from hpcq.store.database import reading
-    from hpcq.store.history import find_series, metrics_of, timeline
+    from hpcq.store.history import find_series, metrics_of
+    from hpcq.store.points import timeline
     from hpcq.store.time_windows import Window, window
 
     kind = _kind(target)

@@ -27,6 +27,10 @@ COMMON_METRICS = (
     ("server_cpu_ratio", Better.LOWER, "CPU time of the program at the server over its run (1.0: one core)"),
     ("client_node_cpu_ratio", Better.NONE, "busy share of all CPUs of the client's node between the snapshots"),
     ("server_node_cpu_ratio", Better.NONE, "busy share of all CPUs of the server's node between the snapshots"),
+    ("client_cpu_ns", Better.NONE, "CPU time of the program at the client over its run"),
+    ("server_cpu_ns", Better.NONE, "CPU time of the program at the server over its run"),
+    ("client_node_cpu_ns", Better.NONE, "busy time of all CPUs of the client's node between the snapshots"),
+    ("server_node_cpu_ns", Better.NONE, "busy time of all CPUs of the server's node between the snapshots"),
 )
 
 

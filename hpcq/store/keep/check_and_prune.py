@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcq.store.database import Connection, reading, transaction, writing
+from hpcq.store.points import counted
 from hpcq.store.query import median
 from hpcq.units import utc_now
 
@@ -162,13 +163,14 @@ def _counts(database: Connection) -> tuple[int, int]:
 
 def _rollups(database: Connection) -> Iterator[tuple[Any, ...]]:
     rows = database.execute(
-        "SELECT x.series_id, m.metric_name_id, x.job_id, x.result_id, coalesce(x.started_utc, ?) AS started_utc, m.value"
+        "SELECT x.series_id, m.metric_name_id, x.job_id, x.result_id, coalesce(x.started_utc, ?) AS started_utc, m.value,"
+        " x.disturbed"
         " FROM temp.old_result o JOIN result x ON x.result_id = o.result_id JOIN metric m ON m.result_id = x.result_id"
         " WHERE x.final = 1 ORDER BY x.series_id, m.metric_name_id, x.job_id, started_utc, x.result_id",
         (utc_now(),),
     )
     for key, group in itertools.groupby(rows, key=_rollup_key):
-        found = list(group)
+        found = counted(list(group))
         values = [row["value"] for row in found]
         spread = (median(values), *interval(values), min(values), max(values))
         yield (*key, found[0]["result_id"], found[0]["started_utc"], len(values), *spread)

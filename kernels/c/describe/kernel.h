@@ -62,6 +62,8 @@ extern const char *const idle_choices[];
 struct common_metrics {
     double client_cpu_ratio, server_cpu_ratio;
     double client_node_cpu_ratio, server_node_cpu_ratio;
+    double client_cpu_ns, server_cpu_ns, client_node_cpu_ns, server_node_cpu_ns;
+    double client_cpu_per_byte_ns, server_cpu_per_byte_ns, client_node_cpu_per_byte_ns, server_node_cpu_per_byte_ns;
     double client_call_count, server_call_count;
 };
 
@@ -106,7 +108,22 @@ struct common_metrics {
         METRIC_COMMON(type, client_node_cpu_ratio, BETTER_NONE,                                                        \
                       "busy share of all CPUs of the client's node between the snapshots, from /proc/stat ticks"),     \
         METRIC_COMMON(type, server_node_cpu_ratio, BETTER_NONE,                                                        \
-                      "busy share of all CPUs of the server's node between the snapshots, from /proc/stat ticks")
+                      "busy share of all CPUs of the server's node between the snapshots, from /proc/stat ticks"),     \
+        METRIC_COMMON(type, client_cpu_ns, BETTER_NONE, "CPU time of the client's process over the measurement"),      \
+        METRIC_COMMON(type, server_cpu_ns, BETTER_NONE, "CPU time of the server's process over the measurement"),      \
+        METRIC_COMMON(type, client_node_cpu_ns, BETTER_NONE,                                                           \
+                      "busy time of all CPUs of the client's node between the snapshots, whoever used them"),          \
+        METRIC_COMMON(type, server_node_cpu_ns, BETTER_NONE,                                                           \
+                      "busy time of all CPUs of the server's node between the snapshots, whoever used them")
+
+/* Of the kernels that move bytes as fast as they can. */
+#define METRIC_ROWS_PER_BYTE(type)                                                                                     \
+    METRIC_COMMON(type, client_cpu_per_byte_ns, BETTER_LOWER, "client_cpu_ns per byte that it sent or received"),      \
+        METRIC_COMMON(type, server_cpu_per_byte_ns, BETTER_LOWER, "server_cpu_ns per byte that it sent or received"),  \
+        METRIC_COMMON(type, client_node_cpu_per_byte_ns, BETTER_NONE,                                                  \
+                      "client_node_cpu_ns per byte: interrupts and softirqs too, and whatever else ran"),              \
+        METRIC_COMMON(type, server_node_cpu_per_byte_ns, BETTER_NONE,                                                  \
+                      "server_node_cpu_ns per byte: interrupts and softirqs too, and whatever else ran")
 
 /* Of the kernels that count their calls (run->call_count). */
 #define METRIC_ROWS_CALLS(type)                                                                                        \

@@ -150,8 +150,10 @@ void run_grant_text(struct run *run, const char *name, const char *value)
 
 void run_arrived(struct run *run, uint64_t when_ns, double bytes)
 {
-    if (run->phase == PHASE_MEASURE)
-        series_add(&run->series, when_ns > run->phase_start_ns ? when_ns - run->phase_start_ns : 0, bytes);
+    if (run->phase != PHASE_MEASURE)
+        return;
+    series_add(&run->series, when_ns > run->phase_start_ns ? when_ns - run->phase_start_ns : 0, bytes);
+    run->arrived_bytes += (uint64_t)bytes;
 }
 
 void run_column(struct run *run, bool of_return, const char *name, struct text *json)
@@ -219,12 +221,43 @@ static double usage_s(const struct rusage *usage)
            (double)(usage->ru_utime.tv_usec + usage->ru_stime.tv_usec) / 1e6;
 }
 
-static double run_cpu_ratio(const struct run *run)
+/* The process's own; NAN where the clock did not move. */
+static double run_cpu_ns(const struct run *run)
 {
     if (run->usage_end_ns <= run->phase_start_ns)
         return (double)NAN;
-    return (usage_s(&run->usage_end) - usage_s(&run->usage_start)) * 1e9 /
-           (double)(run->usage_end_ns - run->phase_start_ns);
+    return (usage_s(&run->usage_end) - usage_s(&run->usage_start)) * 1e9;
+}
+
+static void run_cpu(struct run *run)
+{
+    struct common_metrics *common = run_common_metrics(run);
+    bool server = run->is_server;
+    double process_ns = run_cpu_ns(run), node_ns = evidence_node_cpu_ns(run->evidence);
+    double bytes = (double)(run->sent_bytes + run->arrived_bytes);
+    *(server ? &common->server_cpu_ns : &common->client_cpu_ns) = process_ns;
+    *(server ? &common->server_cpu_ratio : &common->client_cpu_ratio) =
+        process_ns / (double)(run->usage_end_ns - run->phase_start_ns);
+    *(server ? &common->server_node_cpu_ratio : &common->client_node_cpu_ratio) =
+        evidence_node_cpu_ratio(run->evidence);
+    *(server ? &common->server_node_cpu_ns : &common->client_node_cpu_ns) = node_ns;
+    if (bytes > 0) {
+        *(server ? &common->server_cpu_per_byte_ns : &common->client_cpu_per_byte_ns) = process_ns / bytes;
+        *(server ? &common->server_node_cpu_per_byte_ns : &common->client_node_cpu_per_byte_ns) = node_ns / bytes;
+    }
+}
+
+/* What the stamps are made of: a clock that is no register costs a system call each time. */
+static void run_clock_source(struct run *run)
+{
+    char name[64] = "";
+    FILE *file = fopen("/sys/devices/system/clocksource/clocksource0/current_clocksource", "r");
+    if (file && fgets(name, sizeof name, file)) {
+        name[strcspn(name, "\n")] = '\0';
+        run_grant_text(run, "clock_source", name);
+    }
+    if (file)
+        fclose(file);
 }
 
 void run_finish(struct run *run)
@@ -232,9 +265,8 @@ void run_finish(struct run *run)
     struct common_metrics *common = run_common_metrics(run);
     evidence_after(run->evidence);
     run->evidence_complete = true;
-    double process = run_cpu_ratio(run), node = evidence_node_cpu_ratio(run->evidence);
-    *(run->is_server ? &common->server_cpu_ratio : &common->client_cpu_ratio) = process;
-    *(run->is_server ? &common->server_node_cpu_ratio : &common->client_node_cpu_ratio) = node;
+    run_cpu(run);
+    run_clock_source(run);
     if (run->call_count)
         *(run->is_server ? &common->server_call_count : &common->client_call_count) = (double)run->call_count;
     if (run->series.length) {

@@ -72,8 +72,9 @@ struct run {
     uint64_t usage_end_ns; /* passive: when the stop came; settling and draining are not measured */
 
     struct notes granted, warnings;
-    struct notes outputs; /* what foreign programs wrote, by end, as JSON */
-    struct series series; /* passive: what arrived, by time */
+    struct notes outputs;   /* what foreign programs wrote, by end, as JSON */
+    struct series series;   /* passive: what arrived, by time */
+    uint64_t arrived_bytes; /* all of it */
     struct notes
         columns; /* by interval: what arrived and what its sender saw, as JSON lists; the client has both ends' */
     struct histogram *histogram;

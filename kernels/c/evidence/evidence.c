@@ -116,21 +116,37 @@ static bool evidence_delta(const struct evidence *evidence, const char *source, 
     return false;
 }
 
-double evidence_node_cpu_ratio(const struct evidence *evidence)
+enum { TICKS_MIN = 10 }; /* fewer tell nothing */
+
+/* Ticks of all CPUs between the snapshots, busy ones and all. */
+static void node_ticks(const struct evidence *evidence, double *busy, double *all)
 {
     static const char *const modes[] = {"user", "nice", "system", "irq", "softirq", "steal", "idle", "iowait"};
-    enum { BUSY_COUNT = 6, MODE_COUNT = 8, TICKS_MIN = 10 };
-    double busy = 0, all = 0;
+    enum { BUSY_COUNT = 6, MODE_COUNT = 8 };
+    *busy = *all = 0;
     for (size_t i = 0; i < MODE_COUNT; i++) {
         char name[64];
         uint64_t delta = 0;
         snprintf(name, sizeof name, "stat.cpu.%s_ticks", modes[i]);
         if (!evidence_delta(evidence, "stat", name, &delta))
             continue;
-        all += (double)delta;
-        busy += i < BUSY_COUNT ? (double)delta : 0;
+        *all += (double)delta;
+        *busy += i < BUSY_COUNT ? (double)delta : 0;
     }
+}
+
+double evidence_node_cpu_ratio(const struct evidence *evidence)
+{
+    double busy, all;
+    node_ticks(evidence, &busy, &all);
     return all < TICKS_MIN ? (double)NAN : busy / all;
+}
+
+double evidence_node_cpu_ns(const struct evidence *evidence)
+{
+    double busy, all;
+    node_ticks(evidence, &busy, &all);
+    return all < TICKS_MIN ? (double)NAN : busy * 1e9 / (double)sysconf(_SC_CLK_TCK);
 }
 
 static void evidence_head(const struct evidence *evidence, struct text *json)

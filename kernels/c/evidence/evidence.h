@@ -16,6 +16,7 @@ void evidence_socket(struct evidence *evidence, int descriptor); /* the TCP conn
 void evidence_before(struct evidence *evidence);
 void evidence_after(struct evidence *evidence);
 double evidence_node_cpu_ratio(const struct evidence *evidence); /* busy share of all CPUs; NAN below 10 ticks */
+double evidence_node_cpu_ns(const struct evidence *evidence);    /* the same as time, added up over the CPUs */
 /* One JSON object; full: with every counter that moved, not only those of the result line (reduce.h). */
 void evidence_json(const struct evidence *evidence, bool full, struct text *json);
 

@@ -70,6 +70,7 @@ static const struct metric_row metric_rows[] = {
     METRIC_ROW(struct tcp_stream_metrics, zero_copy_copied_count, BETTER_LOWER,
                "with send_by zero_copy: calls whose bytes the kernel copied all the same"),
     METRIC_ROWS_COMMON(struct tcp_stream_metrics),
+    METRIC_ROWS_PER_BYTE(struct tcp_stream_metrics),
     METRIC_ROWS_CALLS(struct tcp_stream_metrics),
 };
 

@@ -92,12 +92,12 @@ static const struct metric_row metric_rows[] = {
     WAY_ROW("return_sent_count", back.sent_count, BETTER_NONE, "with direction both: datagrams that the server sent"),
     WAY_ROW("return_received_count", back.received_count, BETTER_NONE,
             "with direction both: datagrams that the client received, each once"),
-    WAY_ROW("return_lost_count", back.lost_count, BETTER_LOWER,
-            "with direction both: the server's datagrams that never arrived"),
+    WAY_ROW("return_lost_count", back.lost_count, BETTER_LOWER, "with direction both: the server's datagrams lost"),
     WAY_ROW("return_lost_ratio", back.lost_ratio, BETTER_LOWER, "return_lost_count over return_sent_count"),
     WAY_ROW("return_socket_drop_count", back.socket_drop_count, BETTER_LOWER,
             "with direction both: datagrams that the client's full socket buffer refused"),
     METRIC_ROWS_COMMON(struct udp_stream_metrics),
+    METRIC_ROWS_PER_BYTE(struct udp_stream_metrics),
     METRIC_ROWS_CALLS(struct udp_stream_metrics),
 };
 

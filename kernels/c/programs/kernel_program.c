@@ -164,6 +164,8 @@ static void program_report(struct run *run)
            elapsed_s = (double)(run->phase_end_ns - run->phase_start_ns) / 1e9;
     struct text json = {0};
     /* Ours only waited: the program's own time is what counts. */
+    *(run->is_server ? &common->server_cpu_ns : &common->client_cpu_ns) =
+        state->child.ended ? used_s * 1e9 : (double)NAN;
     *(run->is_server ? &common->server_cpu_ratio : &common->client_cpu_ratio) =
         elapsed_s > 0 && state->child.ended ? used_s / elapsed_s : (double)NAN;
     child_json(&state->child, &state->command, state->version.length ? text_string(&state->version) : NULL, &json);

@@ -3,7 +3,8 @@
  *
  *   join (60 s) -> step ... step -> end          what was measured is in the spool at once, whatever comes then
  *
- * USR1, or a file that appears, ends the tournament after the step in hand; TERM and INT end it now. */
+ * USR1, or a file that appears, ends the tournament after the step in hand; TERM and INT end it now, and so does the
+ * loss of all agents. */
 #include "tournament/conductor.h"
 
 #include "base/clock.h"
@@ -122,6 +123,8 @@ static bool conductor_play(struct conductor *conductor, const char *finish_path)
             continue;
         if (!conductor_step(conductor, step))
             return false;
+        if (conductor->all_gone)
+            return fail(&conductor->failure, EXIT_PEER, "all agents are gone");
         conductor->finish = conductor->finish || (finish_path && access(finish_path, F_OK) == 0);
         if (conductor->stop || conductor->finish)
             return fail(&conductor->failure, EXIT_INVALID, "ended early: %s",

@@ -43,18 +43,42 @@ static void take_signals(struct conductor *conductor)
     }
 }
 
-/* Whether a match ended because the whole job does. The end of a job ends the agents too, often before it ends us:
- * without this wait, all that was still to come would be failures of healthy nodes. Once per loss, as it takes time. */
+/* Waits for our own signal, or for the last agent to hang up. */
+static void wait_for_the_end(struct conductor *conductor, uint64_t until_ns)
+{
+    const struct members *members = &conductor->members;
+    struct pollfd *pollers = memory_new(members->count + 1, sizeof *pollers);
+    size_t left = 0;
+    for (size_t i = 0; i < members->count; i++) {
+        pollers[i] = (struct pollfd){.fd = members->list[i].control.descriptor, .events = POLLRDHUP};
+        left += pollers[i].fd >= 0;
+    }
+    pollers[members->count] = (struct pollfd){.fd = conductor->signals, .events = POLLIN};
+    while (left && !conductor->stop && clock_remaining_ms(until_ns) &&
+           poll(pollers, members->count + 1, clock_remaining_ms(until_ns)) > 0) {
+        take_signals(conductor);
+        for (size_t i = 0; i < members->count; i++)
+            if (pollers[i].fd >= 0 && pollers[i].revents) {
+                pollers[i].fd = -1;
+                left--;
+            }
+    }
+    free(pollers);
+    conductor->all_gone = !conductor->stop && !left;
+    conductor->stop = conductor->stop || conductor->all_gone;
+}
+
+/* Whether a match ended because the whole job does. The end of a job ends the agents too, often before it ends us, and
+ * some schedulers tell only them: without this wait, all that was still to come would be failures of healthy nodes.
+ * Once per loss, as it takes time. */
 static bool job_ends(struct conductor *conductor, bool by_result)
 {
     size_t lost = conductor->members.count - conductor->members.here_count;
     if (conductor->stop || (lost == conductor->lost_seen && (!by_result || conductor->waits_left-- <= 0)))
         return conductor->stop;
-    struct pollfd poller = {.fd = conductor->signals, .events = POLLIN};
     conductor->lost_seen = lost;
-    uint64_t start_ns = clock_now_ns(), until_ns = start_ns + clock_ns_from_s(job_end_wait_s);
-    while (!conductor->stop && clock_remaining_ms(until_ns) && poll(&poller, 1, clock_remaining_ms(until_ns)) > 0)
-        take_signals(conductor);
+    uint64_t start_ns = clock_now_ns();
+    wait_for_the_end(conductor, start_ns + clock_ns_from_s(job_end_wait_s));
     conductor->waited_ns += clock_now_ns() - start_ns;
     return conductor->stop;
 }

@@ -18,6 +18,7 @@ struct conductor {
     bool evidence_full;
     int signals;
     bool finish, stop;  /* asked to end after this step, now */
+    bool all_gone;      /* it stops because no agent is left: whoever runs the job ended them */
     size_t lost_seen;   /* nodes that were lost when it last waited for the end of the job */
     int waits_left;     /* how many results without a peer may wait for it */
     uint64_t waited_ns; /* in this step: nobody was late in that time */
