@@ -154,7 +154,6 @@ def outcomes_in(
     found: dict[int, _Series] = {}
     marks = ", ".join(str(int(one)) for one in run_ids)
     bound = {"cluster": cluster, "metric": metric}
-<<<<<<< HEAD
     cursor = database.cursor()
     cursor.row_factory = None  # tuples: a survey has a hundred thousand rows
     for row in cursor.execute(_ROWS.format(runs=marks), bound):
@@ -178,26 +177,8 @@ def outcomes_in(
         job = found[row["series_id"]].jobs.get(row["job_id"])
         if job is None or not job.may_be_pruned:
             continue
-        job.values, job.weight_count = [row["median"]], row["value_count"]
-        job.clean = job.values if job.disturbed_count * 2 < row["value_count"] else []
-=======
-    for row in database.execute(_ROWS.format(runs=marks), bound):
-        series = found.setdefault(row["series_id"], _Series(_names(row)))
-        started_utc = row["started_utc"] or row["created_utc"]
-        job = series.jobs.setdefault(row["job_id"], _Job(row["run"], row["job"], started_utc))
-        job.outcomes[row["outcome"]] += 1
-        job.disturbed_count += row["disturbed"]
-        if row["value"] is not None:
-            job.values.append(row["value"])
-            if not row["disturbed"]:
-                job.clean.append(row["value"])
-        elif row["outcome"] != "measured" and not (row["reason"] or "").startswith(_PENDING):
-            series.reasons[row["reason"] or row["outcome"]] += 1
-    for row in database.execute(_ROLLED_UP.format(runs=marks), bound):
-        job = found[row["series_id"]].jobs[row["job_id"]]
         job.values, job.weight_count = [row["median"]], job.outcomes["measured"]
         job.clean = [] if row["disturbed"] else job.values
->>>>>>> main
     return [_finished(series_id, one) for series_id, one in found.items()]
 
 
@@ -218,22 +199,13 @@ _ROWS = """
 
 # CROSS JOIN keeps this order: with another one, SQLite read all series for each job of a run of 100,000 results.
 _ROLLED_UP = """
-<<<<<<< HEAD
-    SELECT u.series_id, u.job_id, u.median, u.value_count
+    SELECT u.series_id, u.job_id, u.median, b.disturbed
     FROM json_each(:series) s
     CROSS JOIN series se ON se.series_id = s.value
     CROSS JOIN kernel k ON k.kernel_id = se.kernel_id
     CROSS JOIN rollup u ON u.series_id = se.series_id
+    CROSS JOIN result b ON b.result_id = u.result_id
     CROSS JOIN metric_name n ON n.metric_name_id = u.metric_name_id
-=======
-    SELECT u.series_id, u.job_id, u.median, b.disturbed
-    FROM v_pairs p
-    JOIN rollup u ON u.job_id = p.job_id
-    JOIN result b ON b.result_id = u.result_id
-    JOIN series se ON se.series_id = u.series_id
-    JOIN kernel k ON k.kernel_id = se.kernel_id
-    JOIN metric_name n ON n.metric_name_id = u.metric_name_id
->>>>>>> main
         AND CASE WHEN :metric IS NULL THEN n.metric_name_id = k.main_metric_name_id ELSE n.name = :metric END
 """
 
