@@ -264,10 +264,9 @@ def summaries(
     once: dict[Any, Any] = {}  # SQLite makes each text anew, and a run repeats the same few a million times
     for row in cursor.execute(query, values | {"metric": metric or ""}):
         test = row[:-2]
-        found = groups.get(test)
-        if found is None:
-            found = groups[tuple([once.setdefault(one, one) for one in test])] = []
-        found.append(row[-2])
+        if test not in groups:
+            groups[tuple([once.setdefault(one, one) for one in test])] = []
+        groups[test].append(row[-2])
         if row[-1]:
             disturbed[test] += 1
     variants = variant_names({(key[1], key[5]) for key in groups})
