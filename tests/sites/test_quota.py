@@ -25,7 +25,7 @@ btrfs subvolume create "$2/work" >/dev/null && btrfs qgroup limit 12M "$2/work" 
 """
 STORY = f"""import sys
 sys.path.insert(0, {str(REPOSITORY)!r})
-from tests.faults.test_quota import story
+from tests.sites.test_quota import story
 story(*sys.argv[1:])
 """
 
