@@ -89,8 +89,8 @@ def remembered(  # noqa: PLR0917 - what a look at the history has at hand
     points = {one.series_id: one for one in tracks}
     kept = []
     for record in database.execute(
-        "SELECT h.*, v.state FROM change h JOIN v_changes v ON v.change_id = h.change_id WHERE h.at_utc >= ?"
-        " AND h.direction IN ('worse', 'changed') ORDER BY h.at_utc",
+        "SELECT h.*, (SELECT s.state FROM change_state s WHERE s.change_id = h.change_id ORDER BY s.state_no DESC LIMIT 1)"
+        " AS state FROM change h WHERE h.at_utc >= ? AND h.direction IN ('worse', 'changed') ORDER BY h.at_utc",
         (since_utc,),
     ):
         row = by_series.get(record["series_id"])

@@ -8,11 +8,10 @@ beside what was planned and is missing. Values of a pruned run come from its rol
 
 from __future__ import annotations
 
-from collections import Counter
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Any
 
 from hpcq.nodelist import names_several
 from hpcq.store.database import Connection
@@ -109,11 +108,17 @@ class _Job:
     values: list[float] = field(default_factory=list)
     clean: list[float] = field(default_factory=list)
     weight_count: int = 0
-    outcomes: Counter[str] = field(default_factory=Counter)
+    outcomes: dict[str, int] = field(default_factory=dict)
     disturbed_count: int = 0
 
+    @property
+    def may_be_pruned(self) -> bool:
+        """Whether results were measured that have no value: `hpcq db prune` keeps their median elsewhere."""
+        return not self.values and "measured" in self.outcomes
+
     def finished(self) -> JobOutcome:
-        value, clean = (median(values) if values else None for values in (self.values, self.clean))
+        value = median(self.values) if self.values else None
+        clean = value if len(self.clean) == len(self.values) else median(self.clean) if self.clean else None
         return JobOutcome(
             self.run,
             self.job,
@@ -121,10 +126,10 @@ class _Job:
             value,
             clean,
             value_count=self.weight_count or len(self.values),
-            planned_count=self.outcomes.total(),
-            invalid_count=self.outcomes["invalid"],
-            failed_count=self.outcomes["failed"],
-            not_measured_count=self.outcomes["not_measured"],
+            planned_count=sum(self.outcomes.values()),
+            invalid_count=self.outcomes.get("invalid", 0),
+            failed_count=self.outcomes.get("failed", 0),
+            not_measured_count=self.outcomes.get("not_measured", 0),
             disturbed_count=self.disturbed_count,
         )
 
@@ -135,7 +140,7 @@ class _Series:
 
     names: tuple[str, str, str, str, str, str, str]
     jobs: dict[int, _Job] = field(default_factory=dict)
-    reasons: Counter[str] = field(default_factory=Counter)
+    reasons: dict[str, int] = field(default_factory=dict)
 
 
 def outcomes_in(
@@ -149,29 +154,37 @@ def outcomes_in(
     found: dict[int, _Series] = {}
     marks = ", ".join(str(int(one)) for one in run_ids)
     bound = {"cluster": cluster, "metric": metric}
-    for row in database.execute(_ROWS.format(runs=marks), bound):
-        series = found.setdefault(row["series_id"], _Series(_names(row)))
-        started_utc = row["started_utc"] or row["created_utc"]
-        job = series.jobs.setdefault(row["job_id"], _Job(row["run"], row["job"], started_utc))
-        job.outcomes[row["outcome"]] += 1
-        job.disturbed_count += row["disturbed"]
-        if row["value"] is not None:
-            job.values.append(row["value"])
-            if not row["disturbed"]:
-                job.clean.append(row["value"])
-        elif row["outcome"] != "measured" and not (row["reason"] or "").startswith(_PENDING):
-            series.reasons[row["reason"] or row["outcome"]] += 1
-    for row in database.execute(_ROLLED_UP.format(runs=marks), bound):
-        job = found[row["series_id"]].jobs[row["job_id"]]
+    cursor = database.cursor()
+    cursor.row_factory = None  # tuples: a survey has a hundred thousand rows
+    for row in cursor.execute(_ROWS.format(runs=marks), bound):
+        series_id, job_id, run, name, started_utc, outcome, reason, disturbed, value, place, client, server, kernel = row[:13]
+        series = found.get(series_id)
+        if series is None:
+            series = found[series_id] = _Series((place, client, server, kernel, *row[13:]))
+        job = series.jobs.get(job_id)
+        if job is None:
+            job = series.jobs[job_id] = _Job(run, name, started_utc)
+        job.outcomes[outcome] = job.outcomes.get(outcome, 0) + 1
+        job.disturbed_count += disturbed
+        if value is not None:
+            job.values.append(value)
+            if not disturbed:
+                job.clean.append(value)
+        elif outcome != "measured" and not (reason or "").startswith(_PENDING):
+            series.reasons[reason or outcome] = series.reasons.get(reason or outcome, 0) + 1
+    pruned = [series_id for series_id, one in found.items() if any(job.may_be_pruned for job in one.jobs.values())]
+    for row in database.execute(_ROLLED_UP, {"metric": metric, "series": json.dumps(pruned)}) if pruned else ():
+        job = found[row["series_id"]].jobs.get(row["job_id"])
+        if job is None or not job.may_be_pruned:
+            continue
         job.values, job.weight_count = [row["median"]], job.outcomes["measured"]
         job.clean = [] if row["disturbed"] else job.values
     return [_finished(series_id, one) for series_id, one in found.items()]
 
 
 _ROWS = """
-    SELECT x.series_id, x.job_id, p.cluster, p.client, p.server, k.name AS kernel, se.parameters, n.name AS metric,
-           coalesce(n.better, 'none') AS better, p.run, p.job, p.run_created_utc AS created_utc, x.started_utc, x.outcome,
-           x.reason, x.disturbed, m.value
+    SELECT x.series_id, x.job_id, p.run, p.job, coalesce(x.started_utc, p.run_created_utc), x.outcome, x.reason, x.disturbed,
+           m.value, p.cluster, p.client, p.server, k.name, se.parameters, coalesce(n.name, ''), coalesce(n.better, 'none')
     FROM v_pairs p
     JOIN result x ON x.job_id = p.job_id AND x.final = 1
     JOIN series se ON se.series_id = x.series_id
@@ -184,29 +197,22 @@ _ROWS = """
     ORDER BY coalesce(x.started_utc, p.run_created_utc), x.result_id
 """
 
+# CROSS JOIN keeps this order: with another one, SQLite read all series for each job of a run of 100,000 results.
 _ROLLED_UP = """
     SELECT u.series_id, u.job_id, u.median, b.disturbed
-    FROM v_pairs p
-    JOIN rollup u ON u.job_id = p.job_id
-    JOIN result b ON b.result_id = u.result_id
-    JOIN series se ON se.series_id = u.series_id
-    JOIN kernel k ON k.kernel_id = se.kernel_id
-    JOIN metric_name n ON n.metric_name_id = u.metric_name_id
+    FROM json_each(:series) s
+    CROSS JOIN series se ON se.series_id = s.value
+    CROSS JOIN kernel k ON k.kernel_id = se.kernel_id
+    CROSS JOIN rollup u ON u.series_id = se.series_id
+    CROSS JOIN result b ON b.result_id = u.result_id
+    CROSS JOIN metric_name n ON n.metric_name_id = u.metric_name_id
         AND CASE WHEN :metric IS NULL THEN n.metric_name_id = k.main_metric_name_id ELSE n.name = :metric END
-    WHERE p.run_id IN ({runs}) AND (:cluster IS NULL OR p.cluster = :cluster)
-      AND EXISTS (SELECT 1 FROM result x WHERE x.job_id = u.job_id AND x.series_id = u.series_id AND x.final = 1
-                  AND NOT EXISTS (SELECT 1 FROM retraction t WHERE t.result_id = x.result_id))
 """
-
-
-def _names(row: Any) -> tuple[str, str, str, str, str, str, str]:
-    names = (row["cluster"], row["client"], row["server"], row["kernel"], row["parameters"])
-    return (*names, row["metric"] or "", row["better"])
 
 
 def _finished(series_id: int, one: _Series) -> SeriesOutcome:
     jobs = tuple(job.finished() for job in one.jobs.values())
-    return SeriesOutcome(series_id, *one.names, jobs, tuple(one.reasons.most_common()))
+    return SeriesOutcome(series_id, *one.names, jobs, tuple(sorted(one.reasons.items(), key=lambda item: -item[1])))
 
 
 def of_pairs(series: Iterable[SeriesOutcome]) -> list[SeriesOutcome]:

@@ -262,10 +262,12 @@ def summaries(
     groups: dict[tuple[Any, ...], list[float]] = {}
     disturbed: Counter[tuple[Any, ...]] = Counter()
     once: dict[Any, Any] = {}  # SQLite makes each text anew, and a run repeats the same few a million times
-    for *names, value, is_disturbed in cursor.execute(query, values | {"metric": metric or ""}):
-        test = tuple([once.setdefault(one, one) for one in names])
-        groups.setdefault(test, []).append(value)
-        if is_disturbed:
+    for row in cursor.execute(query, values | {"metric": metric or ""}):
+        test = row[:-2]
+        if test not in groups:
+            groups[tuple([once.setdefault(one, one) for one in test])] = []
+        groups[test].append(row[-2])
+        if row[-1]:
             disturbed[test] += 1
     variants = variant_names({(key[1], key[5]) for key in groups})
     made = []

@@ -46,7 +46,7 @@ def test_what_the_timer_runs_takes_over_a_run_whose_driver_was_killed(tmp_path: 
 
     assert _tick(tmp_path) == 0
     assert not (run / "tiny" / "driven.json").exists(), "whoever wrote a moment ago may still live"
-    _age(run)
+    age(run)
     assert _tick(tmp_path) == 0, desk.log()
     assert [row["outcome"] for row in desk.rows("SELECT outcome FROM result")] == ["measured"]
     tags = [one["tag"] for one in desk.events() if one["event"] == "attempt"]
@@ -68,7 +68,7 @@ def _tick(home: Path) -> int:
     return done.returncode
 
 
-def _age(run: Path) -> None:
+def age(run: Path) -> None:
     """Ten minutes have passed."""
     then = time.time() - 600
     for path in run.rglob("*"):
