@@ -15,6 +15,7 @@ nothing of it. The answer starts after a marker line, so a profile that prints d
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import os
 import secrets
@@ -161,6 +162,10 @@ def _end_group(child: subprocess.Popen[bytes]) -> None:
                 pipe.close()
 
 
+#: What the system says of a place that takes no more: of a user's share of it, and of all of it.
+_FULL = (os.strerror(errno.EDQUOT), os.strerror(errno.ENOSPC))
+
+
 class Transport(ABC):
     """One way to reach one cluster."""
 
@@ -179,10 +184,11 @@ class Transport(ABC):
         script = f"mkdir -p -- {quote(there)} && tar -C {quote(there)} --no-same-owner --no-same-permissions -xf -"
         done = self.sh(script, timeout_s=600, stdin=_tar_bytes(folder, names))
         if done.returncode != 0:
-            raise TransportError(
-                f"{self.where}: {there}: cannot write there: {done.stderr.strip()}",
-                "work_directory in the cluster file must be writable",
-            )
+            words = done.stderr.strip()
+            cause = words.partition("\n")[0] or f"exit code {done.returncode}"
+            full = any(one in words for one in _FULL)
+            hint = "make room there and type `hpcq resume`" if full else "work_directory in the cluster file must be writable"
+            raise TransportError(f"{self.where}: {there}: cannot write there: {cause}", hint)
 
     def pull(self, there: str, names: Sequence[str], folder: Path) -> None:
         """Copy `names` (files or folders below `there`) into `folder`; skip those that do not exist."""
