@@ -23,24 +23,31 @@ ROUND_TRIPS_MIN = 500
 _RATES = ("throughput_bps", "return_throughput_bps")
 
 
-def drifted(side: Side) -> Figures | None:
+def rate_drifted(side: Side) -> Figures | None:
     """The rate went one way through the whole measurement, without a jump between two levels."""
     if "ramp" in side.case.warnings:  # the kernel has said so
         return None
-    for name in _RATES:
-        values = side.case.series.get(name, ())
-        found = course.drift(values)
-        if found is None or abs(found.z) < DRIFT_Z or abs(found.change_ratio) < DRIFT_RATIO or _two(values):
-            continue
-        first, last = values[: len(values) // 5 or 1], values[-(len(values) // 5 or 1) :]
-        return {
-            "metric": name,
-            "direction": "rose" if found.change_ratio > 0 else "fell",
-            "change_ratio": abs(found.change_ratio),
-            "first_bps": sum(first) / len(first),
-            "last_bps": sum(last) / len(last),
-        }
-    return None
+    return next((found for name in _RATES if (found := _drifted(side, name, "bps")) is not None), None)
+
+
+def round_trips_drifted(side: Side) -> Figures | None:
+    """The same of the median round trip of each interval."""
+    return _drifted(side, "round_trip_p50_ns", "ns")
+
+
+def _drifted(side: Side, name: str, unit: str) -> Figures | None:
+    values = side.case.series.get(name, ())
+    found = course.drift(values)
+    if found is None or abs(found.z) < DRIFT_Z or abs(found.change_ratio) < DRIFT_RATIO or _two(values):
+        return None
+    first, last = values[: len(values) // 5 or 1], values[-(len(values) // 5 or 1) :]
+    return {
+        "metric": name,
+        "direction": "rose" if found.change_ratio > 0 else "fell",
+        "change_ratio": abs(found.change_ratio),
+        f"first_{unit}": sum(first) / len(first),
+        f"last_{unit}": sum(last) / len(last),
+    }
 
 
 def rate_of_two_levels(side: Side) -> Figures | None:

@@ -9,12 +9,24 @@ COURSE: tuple[Row, ...] = (
     rule(
         "rate_drifted",
         Scope.RESULT,
-        course.drifted,
+        course.rate_drifted,
         when=f"a trend of the rate by interval of {course.DRIFT_RATIO:.0%} from begin to end that chance makes once in 1,000"
         " times, where no ramp was said and there are not two levels",
         message="{metric} {direction} by {change_ratio}, from {first_bps} to {last_bps}",
         meaning="The rate went one way through the whole measurement: its mean is not what a longer one would tell.",
         advice="Measure longer and look at the series (`hpcq show`): a buffer that fills, a clock that falls, a cache.",
+        source="Theil 1950 and Sen 1968 (slope); Mann 1945 and Kendall 1975 (trend)",
+    ),
+    rule(
+        "round_trip_drifted",
+        Scope.RESULT,
+        course.round_trips_drifted,
+        when=f"a trend of the median round trip by interval of {course.DRIFT_RATIO:.0%} from begin to end that chance makes"
+        " once in 1,000 times, where there are not two levels",
+        message="the median round trip of an interval {direction} by {change_ratio}, from {first_ns} to {last_ns}",
+        meaning="Round trips went one way through the whole measurement: its percentiles are not what a longer one would tell.",
+        advice="Measure longer, with a longer warm-up, and look at the series (`hpcq show`): a queue that fills, a clock"
+        " that rises or falls.",
         source="Theil 1950 and Sen 1968 (slope); Mann 1945 and Kendall 1975 (trend)",
     ),
     rule(
