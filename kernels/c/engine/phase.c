@@ -98,7 +98,7 @@ static bool active_loop(struct run *run)
             return false;
         }
         run->operation_count += step == STEP_OPERATION;
-        if (limit && run->operation_count >= limit)
+        if (step == STEP_DONE || (limit && run->operation_count >= limit))
             return true;
         run->closing = run->now_ns >= end_ns;
         if (run->closing && step != STEP_BUSY && !run->under_way_count)
