@@ -12,6 +12,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +91,7 @@ def _wires(folder: Path) -> Iterator[None]:
     program = folder / "wire"
     subprocess.run(["cc", "-O2", "-o", str(program), str(ROOT / "lab" / "wire.c"), "-lm"], check=True)
     with contextlib.ExitStack() as stack:
-        for link, (near, far) in enumerate(zip(ROW[:-1], ROW[1:], strict=True)):
+        for link, (near, far) in enumerate(pairwise(ROW)):
             places = [f"/run/netns/{_space(end)}" for end in (near, far)]
             control = folder / f"wire{link}.socket"
             figures = [f"{DELAYS_MS[link] * 1_000_000}", "0", "0", "7"]
