@@ -7,7 +7,7 @@ Side   one end of it: `here`, `there`, whether it sends
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from hpcq.evidence import names
@@ -54,6 +54,10 @@ class Case:
     #: Bytes that the client and the server send at least, where a description says so. Of more ranks than two, nobody
     #: knows from whom a rank receives.
     sent_at_least_bytes: tuple[float, ...] = ()
+    #: By interval, in order of time; intervals without a value are left out.
+    series: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    #: Lower bound and count of each bucket of round trips.
+    histogram_ns: tuple[tuple[float, float], ...] = ()
     many_ranks: bool = False
 
     @property
@@ -195,8 +199,26 @@ def read_case(result: JudgedResult) -> Case:
         one_node=line.get("one_node") is True,
         many_ranks=line.get("many_ranks") is True or numbers.get("rank_count", 0.0) > 2,
         sent_at_least_bytes=at_least,
+        series=_series(line.get("series")),
+        histogram_ns=_histogram_ns(line.get("histogram")),
         shared_kernel=client is not None and server is not None and same_kernel(client, server),
     )
+
+
+def _series(found: object) -> dict[str, tuple[float, ...]]:
+    columns = found if isinstance(found, Mapping) else {}
+    return {str(name): tuple(_numbers(values)) for name, values in columns.items() if isinstance(values, list)}
+
+
+def _histogram_ns(found: object) -> tuple[tuple[float, float], ...]:
+    buckets = found.get("buckets") if isinstance(found, Mapping) and found.get("unit") == "ns" else None
+    pairs = [_numbers(one) for one in buckets if isinstance(one, list)] if isinstance(buckets, list) else []
+    return tuple((one[0], one[1]) for one in pairs if len(one) == 2 and one[0] >= 0 < one[1])
+
+
+def _numbers(values: list[Any]) -> list[float]:
+    """Without what is no number that can be reckoned with."""
+    return [float(one) for one in values if isinstance(one, (int, float)) and not isinstance(one, bool) and abs(one) < 1e18]
 
 
 def interface_moved(end: End, way: str) -> tuple[int, int] | None:

@@ -6,6 +6,7 @@ to try, the source of the knowledge. Conditions and their thresholds are in cond
 
 from __future__ import annotations
 
+from hpcq.evidence.table.course import COURSE
 from hpcq.evidence.table.crossing import CROSSING
 from hpcq.evidence.table.disturbance import DISTURBANCE
 from hpcq.evidence.table.limits import LIMITS
@@ -17,7 +18,7 @@ __all__ = ["RULES", "VERSION", "Row", "Scope"]
 #: Increase it with every rule that is new or judges otherwise. Each result stores it, and findings of different
 #: versions are
 #: never compared: a newer rule is no change of the machine (`hpcq db rejudge` updates old results).
-VERSION = 1
+VERSION = 2
 
 #: In the order in which findings are reported.
-RULES: tuple[Row, ...] = (*CROSSING, *LOSS, *LIMITS, *DISTURBANCE)
+RULES: tuple[Row, ...] = (*CROSSING, *LOSS, *LIMITS, *COURSE, *DISTURBANCE)

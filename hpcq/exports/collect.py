@@ -38,6 +38,8 @@ COLUMNS = (
     "job",
     "attempt_no",
     "parameters",
+    "network",
+    "network_name",
 )
 
 

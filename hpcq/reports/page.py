@@ -20,11 +20,13 @@ from hpcq.reports.matrix import make_matrices
 from hpcq.reports.peers import DIFFERS_RATIO, compared
 from hpcq.reports.plots import ALSO_PLOTTED, make_plots
 from hpcq.reports.run_verdict import run_verdict
+from hpcq.reports.tails import make_tails
 from hpcq.reports.words import kernel_title, metric_title
 from hpcq.run_folder.paths import write_text
 from hpcq.store import query
 from hpcq.store.counted import disturbed_count, network_texts, pairs_of_run
 from hpcq.store.database import Connection, reading
+from hpcq.store.distributions import distributions
 from hpcq.store.query import AttemptRow, ResultRow, RunRow, Selection, Summary
 from hpcq.store.read import run_context
 from hpcq.store.read.evidence_queries import finding_groups
@@ -123,6 +125,7 @@ def _context(database: Connection, run: str) -> dict[str, Any]:
         "compared": compared(database, run)[:_ROWS_MAX],
         "differs_ratio": DIFFERS_RATIO,
         "plots": make_plots(summaries),
+        "tails": make_tails(distributions(database, run)),
         "matrices": make_matrices(summaries, planned, node_groups(database)),
         "groups": _groups(main[:_ROWS_MAX]),
         "row_count": len(main),

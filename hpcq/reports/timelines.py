@@ -75,7 +75,13 @@ def make_timeline(row: SeriesRow, metric: Metric, points: Sequence[Point], chang
     said = "; ".join(f"{one.changed.level.direction} since {one.changed.at_utc[:10]}" for one in changes) or "no change"
     return Timeline(
         title=f"{row.cluster}: {row.label}",
-        caption=f"{metric_title(metric.name)}" + (f", {metric.better} is better" if metric.better != "none" else ""),
+        caption=", ".join(
+            [
+                metric_title(metric.name),
+                *([f"{metric.better} is better"] if metric.better != "none" else []),
+                *([f"over {row.network_name} ({row.network})"] if row.network_name else []),
+            ]
+        ),
         summary=f"{metric_title(metric.name)} of {row.label} in {len(points)} jobs: {said}",
         height=HEIGHT,
         marks=tuple(marks),

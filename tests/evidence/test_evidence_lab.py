@@ -29,7 +29,10 @@ __all__ = ["programs"]
 CLIENT, SERVER, THIRD = "alpha/n01", "alpha/n02", "alpha/n03"
 FAR_SERVER = "beta/n01"
 #: What other people's work on this machine brings.
-OF_THE_MACHINE = {"other_work", "waited_for_cpu", "stolen_time", "core_saturated_by_interrupts"}
+OF_THE_MACHINE = {
+    *("other_work", "waited_for_cpu", "stolen_time", "core_saturated_by_interrupts"),
+    *("rate_drifted", "round_trip_drifted", "rate_of_two_levels", "round_trip_of_two_levels"),
+}
 QUIET: tuple[tuple[str, dict[str, Any]], ...] = (
     ("tcp_stream", {}),
     ("udp_stream", {"rate_bps": 50_000_000}),

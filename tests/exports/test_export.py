@@ -79,6 +79,15 @@ def test_a_result_that_is_missing_is_a_row_with_its_reason(torn: Path, capsys: p
     assert rows[0]["parameters"]["message_bytes"] == 65536
 
 
+def test_a_row_names_its_network(torn: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with reading(torn) as database:
+        known = {row[0]: (row[1], row[2]) for row in database.execute("SELECT result_id, network, network_name FROM v_results")}
+    rows = [json.loads(line) for line in exported(torn, "jsonl", capsys)[0].splitlines()]
+    assert {(row["network"], row["network_name"]) for row in rows} == set(known.values())
+    assert all(known[row["result_id"]] == (row["network"], row["network_name"]) for row in rows)
+    assert rows[0]["network"]
+
+
 def test_text_that_a_spreadsheet_would_run_is_quoted(whole: Path) -> None:
     from hpcq.exports.tables import csv_lines
 

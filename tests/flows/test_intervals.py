@@ -75,7 +75,12 @@ def test_udp_has_what_arrived_and_no_tcp(server: Server) -> None:
     series = server.run("udp_stream", **options).line["series"]
     assert (set(series), series["interval_ms"]) == ({"interval_ms", "throughput_bps"}, 10)
     assert len(series["throughput_bps"]) > 10
-    assert server.run("udp_pingpong", **INSTANT).line["series"] is None
+    assert server.run("tcp_connect", **INSTANT).line["series"] is None
+    trips = server.run("udp_pingpong", duration_s=0.3, warmup_s=0, series_interval_ms=20).line
+    assert set(trips["series"]) == {"interval_ms", "round_trip_p50_ns"}
+    metrics = trips["metrics"]
+    for median_ns in trips["series"]["round_trip_p50_ns"]:
+        assert metrics["round_trip_min_ns"] <= median_ns <= metrics["round_trip_max_ns"]
 
 
 @pytest.mark.parametrize("interval_ms", [0, 60_001, "1.5"])

@@ -1,4 +1,4 @@
-"""The page of a run in a real browser: filter, dark, a phone's width. `make test-long` installs chromium."""
+"""The page of a run in a real browser: filter, hover, dark, paper, a phone's width. `make test-long` installs chromium."""
 
 from __future__ import annotations
 
@@ -30,6 +30,25 @@ const type = (words) => { filter.value = words; filter.dispatchEvent(new Event("
 seen.all = rows().length;
 seen.found = type("n2 n10").map((row) => [row.cells[0].textContent, row.cells[1].textContent].sort().join(" "));
 seen.again = type("").length;
+// What the pointer is over at the middle of the first cell of a matrix and of the first mark of a curve: the text shown there.
+const under = (mark) => {
+  mark.scrollIntoView({block: "center"});
+  const box = mark.getBoundingClientRect();
+  const hit = document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2);
+  for (let one = hit; one && one.tagName !== "svg"; one = one.parentElement) {
+    const title = [...one.children].find((child) => child.tagName === "title");
+    if (title) return title.textContent;
+  }
+  return "";
+};
+seen.cell = under(document.querySelector("svg.matrix rect.cell.value"));
+seen.mark = under(document.querySelector("#sizes ~ .figures .dot"));
+// The browser's own rules for paper, applied to the screen.
+const paper = [...document.styleSheets[0].cssRules].filter((rule) => rule.media && rule.media.mediaText === "print");
+for (const rule of paper) rule.media.mediaText = "all";
+seen.printed = {nav: getComputedStyle(document.querySelector("nav")).display,
+  figure: getComputedStyle(document.querySelector("figure")).breakInside,
+  wide: document.documentElement.scrollWidth > document.documentElement.clientWidth};
 document.body.dataset.seen = JSON.stringify(seen);
 </script></body>"""
 _PHONE = """<iframe id="page" src="page.html" style="width:420px;height:900px;border:0"></iframe>
@@ -62,6 +81,26 @@ def test_the_filter_leaves_only_rows_with_all_words(page: Path) -> None:
     assert found["filter"] is True
     assert set(found["found"]) == {"n10 n2"}
     assert found["all"] == found["again"] > len(found["found"])
+
+
+def test_the_pointer_shows_what_is_under_it(page: Path) -> None:
+    found = seen(page)
+    assert re.search(r"n\d+ to n\d+: .* from the median, n = 3\)", found["cell"]), found["cell"]
+    assert re.search(r"alpha: n\d+ to n\d+, .* \(n = 3\)", found["mark"]), found["mark"]
+
+
+def test_paper_has_no_navigation_and_breaks_no_figure(page: Path) -> None:
+    assert seen(page)["printed"] == {"nav": "none", "figure": "avoid", "wide": False}
+
+
+def test_a_printed_page_has_pages_and_text(page: Path) -> None:
+    paper = page.with_name("page.pdf")
+    argv = [str(BROWSER), *_FLAGS, f"--user-data-dir={page.parent}/profile", f"--print-to-pdf={paper}", page.as_uri()]
+    subprocess.run(argv, capture_output=True, timeout=120, check=True)
+    found = paper.read_bytes()
+    assert found.startswith(b"%PDF")
+    assert len(re.findall(rb"/Type /Page\b", found)) >= 2
+    assert b"/FontFile" in found, "text, and not a picture of it"
 
 
 def test_the_page_is_dark_where_the_reader_is(page: Path) -> None:

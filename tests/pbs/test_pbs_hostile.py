@@ -143,6 +143,28 @@ def test_qdel_from_outside_is_cancelled_and_a_walltime_overrun_is_timed_out(pbs:
     site.ends(key.native_id, JobState.CANCELLED)
 
 
+def test_a_start_that_the_scheduler_estimates_is_quoted(pbs: SimulatedPbs, site: Site) -> None:
+    pbs.control(set={"strict_ordering": True})
+    busy = running(site, "busy")
+    shown = pbs.run("qstat", "-f", busy.native_id).stdout
+    begun = time.mktime(time.strptime(shown.partition("stime = ")[2].partition("\n")[0]))
+    waits = site.submit("waits", "exit 0")
+    assert waits.native_id
+    reason = site.scheduler.poll([site.key(waits.native_id)])[waits.native_id].reason
+    words, _, moment = reason.partition("; PBS expects it to start ")
+    assert "Not Running: " in words
+    assert time.mktime(time.strptime(moment)) - begun == pytest.approx(60, abs=1), "after the walltime of what has the nodes"
+    site.scheduler.cancel([busy])
+
+
+def test_what_root_deletes_by_force_is_cancelled_although_no_node_answers(pbs: SimulatedPbs, site: Site) -> None:
+    key = running(site, "forced")
+    pbs.control(nodes={"pbn1": {"down": True}})
+    assert pbs.run("qdel", key.native_id).returncode == 222
+    assert pbs.run("qdel", "-W", "force", key.native_id).returncode == 0
+    site.ends(key.native_id, JobState.CANCELLED)
+
+
 def test_a_job_whose_nodes_have_not_confirmed_its_start_is_recorded_as_deleted(pbs: SimulatedPbs, site: Site) -> None:
     """A live server that had just come back forgot the order: the job ended as killed, or as if all were well."""
     pbs.control(set={"heard_after_s": 2.0})

@@ -154,6 +154,8 @@ def _qdel(machine: Machine, request: Request) -> Answer:
             raise Refused(222, f"qdel: Server could not connect to MOM {job.native_id}")
         if job.state == "R" and job.process is None and not force:
             return  # a signal goes to daemons that wait for each other
+        if force and job.substate == 41:
+            job.substate = 42  # nobody is waited for, so nobody's word comes later
         machine.delete(job, request.user)
 
     return _each(machine, request, ids, delete)

@@ -130,8 +130,14 @@ class Machine:
         found = self._hosts_for(job, reservation, now)
         if isinstance(found, str):
             job.comment = found
+            job.estimated = self._expected(job) if self.settings.strict_ordering else 0.0
             return
         self._start(job, found)
+
+    def _expected(self, job: Job) -> float:
+        """When the hosts that a job names are free at the latest; 0 where that cannot be known."""
+        there = [one for chunk in job.chunks for one in self.busy(chunk.host)]
+        return max((one.started + (one.walltime_s or WALLTIME_NONE_S) for one in there), default=0.0)
 
     def _hosts_for(  # noqa: PLR0911 - one per sentence of the scheduler
         self, job: Job, reservation: Reservation | None, now: float

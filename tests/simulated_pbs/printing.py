@@ -42,6 +42,8 @@ def job_attributes(job: Job) -> Attributes:
     found += [("substate", str(job.substate)), ("Variable_List", ",".join(job.variables))]
     if job.comment:
         found.append(("comment", job.comment))
+    if job.state == "Q" and job.estimated:
+        found.append(("estimated.start_time", when(job.estimated)))
     if job.started:
         found.append(("run_count", "1"))
     if job.ended and job.started:

@@ -66,6 +66,8 @@ class Job:
     hosts: tuple[str, ...] = ()
     exit_status: int | None = None
     created: float = field(default_factory=time.time)
+    #: When the scheduler expects it to start.
+    estimated: float = 0.0
     started: float = 0.0
     ended: float = 0.0
     deleted_by: str = ""
@@ -151,6 +153,8 @@ class Settings:
     kill_delay_s: float = 3.0
     #: How long a running job's nodes take to confirm its start: its substate is 41 until then.
     heard_after_s: float = 0.3
+    #: Whether the scheduler keeps nodes for jobs that wait, and so estimates their starts.
+    strict_ordering: bool = False
     #: Whether the server never learns that a script has ended, as a live one once did not.
     deaf: bool = False
     #: Whether what jobs say arrives where it should.

@@ -20,7 +20,7 @@ def metric_rows(database: Connection, selection: Selection) -> Iterator[dict[str
     query = (
         "SELECT v.run, v.campaign, v.cluster, v.kernel, v.client, v.server, v.message_bytes, v.test_no, v.repetition_no,"
         " v.outcome, v.reason, v.started_utc, v.disturbed, v.crossed_interface, n.name AS metric, m.value, n.unit, n.better,"
-        " v.series_id, v.result_id, v.job, v.attempt_no, v.parameters"
+        " v.series_id, v.result_id, v.job, v.attempt_no, v.parameters, v.network, v.network_name"
         " FROM v_all_results v LEFT JOIN metric m ON m.result_id = v.result_id"
         " LEFT JOIN metric_name n ON n.metric_name_id = m.metric_name_id"
         f" WHERE v.final = 1 AND v.retracted IS NULL AND {conditions}"

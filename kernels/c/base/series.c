@@ -1,6 +1,8 @@
 /* See series.h. */
 #include "base/series.h"
 
+#include "base/width.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,4 +65,9 @@ double series_rate_bps(const struct series *series, double from, double to)
     for (size_t i = first; i < last; i++)
         sum += series->counts[i];
     return rate_bps(series, sum / (double)(last - first));
+}
+
+double series_width_ratio(const struct series *series, double level)
+{
+    return series->length ? width_ratio(series->counts, series->length - 1, level) : (double)NAN;
 }

@@ -17,6 +17,8 @@ void series_add(struct series *series, uint64_t since_start_ns, double count);
 void series_free(struct series *series);
 /* The rates (bits per second) as a JSON list; the last interval, which is not whole, is left out. */
 void series_json(const struct series *series, struct text *json);
+double series_width_ratio(const struct series *series,
+                          double level); /* of the mean over the whole intervals: width.h */
 /* The mean rate over the shares from..to (0 to 1) of the whole intervals; NAN with fewer than ten. */
 double series_rate_bps(const struct series *series, double from, double to);
 

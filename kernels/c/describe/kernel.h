@@ -54,6 +54,7 @@ struct common_options {
     int64_t client_cpu_index, server_cpu_index, client_numa_index, server_numa_index;
     int64_t idle;               /* idle_choices */
     int64_t series_interval_ms; /* 0: the kernel has no series */
+    double width_max_ratio, width_level_ratio;
 };
 
 enum { IDLE_AS_IS, IDLE_HOLD };
@@ -63,6 +64,7 @@ struct common_metrics {
     double client_cpu_ratio, server_cpu_ratio;
     double client_node_cpu_ratio, server_node_cpu_ratio;
     double client_cpu_ns, server_cpu_ns, client_node_cpu_ns, server_node_cpu_ns;
+    double throughput_width_ratio, round_trip_width_ratio;
     double client_cpu_per_byte_ns, server_cpu_per_byte_ns, client_node_cpu_per_byte_ns, server_node_cpu_per_byte_ns;
     double client_call_count, server_call_count;
 };
@@ -94,9 +96,13 @@ struct common_metrics {
      "hold: no CPU of either node goes into a deep idle state while this runs (/dev/cpu_dma_latency, root)"}
 
 /* Of the kernels that have a series. */
-#define OPTION_ROW_SERIES(type)                                                                                        \
-    OPTION_COMMON(type, series_interval_ms, OPTION_INTEGER, 100, 1, 60000,                                             \
-                  "interval of the series: what arrived, and with TCP how the sender's connections were")
+#define OPTION_ROWS_SERIES(type)                                                                                       \
+    OPTION_COMMON(type, series_interval_ms, OPTION_INTEGER, 100, 1, 60000, "interval of the series"),                  \
+        OPTION_COMMON(type, width_max_ratio, OPTION_NUMBER, 0, 0, 1,                                                   \
+                      "end the measurement once the interval of its mean (of round trips: of the intervals' medians) " \
+                      "is no wider than this share of it; 0: by duration_s alone, which stays the longest it takes"),  \
+        OPTION_COMMON(type, width_level_ratio, OPTION_NUMBER, 0.95, 0.5, 0.9999,                                       \
+                      "how sure that interval is to hold the mean")
 
 #define METRIC_COMMON(type, field, better, help) {#field, better, offsetof(type, common.field), help}
 
@@ -118,12 +124,21 @@ struct common_metrics {
 
 /* Of the kernels that move bytes as fast as they can. */
 #define METRIC_ROWS_PER_BYTE(type)                                                                                     \
-    METRIC_COMMON(type, client_cpu_per_byte_ns, BETTER_LOWER, "client_cpu_ns per byte that it sent or received"),      \
+    METRIC_COMMON(type, throughput_width_ratio, BETTER_LOWER,                                                          \
+                  "width of the interval that holds the mean rate at width_level_ratio, over that mean; from the "     \
+                  "series, with its correlation (from 10 intervals)"),                                                 \
+        METRIC_COMMON(type, client_cpu_per_byte_ns, BETTER_LOWER, "client_cpu_ns per byte that it sent or received"),  \
         METRIC_COMMON(type, server_cpu_per_byte_ns, BETTER_LOWER, "server_cpu_ns per byte that it sent or received"),  \
         METRIC_COMMON(type, client_node_cpu_per_byte_ns, BETTER_NONE,                                                  \
                       "client_node_cpu_ns per byte: interrupts and softirqs too, and whatever else ran"),              \
         METRIC_COMMON(type, server_node_cpu_per_byte_ns, BETTER_NONE,                                                  \
                       "server_node_cpu_ns per byte: interrupts and softirqs too, and whatever else ran")
+
+/* Of the ping-pongs. */
+#define METRIC_ROW_WIDTH(type)                                                                                         \
+    METRIC_COMMON(type, round_trip_width_ratio, BETTER_LOWER,                                                          \
+                  "width of the interval that holds the mean of the intervals' medians at width_level_ratio, over "    \
+                  "that mean (from 10 intervals)")
 
 /* Of the kernels that count their calls (run->call_count). */
 #define METRIC_ROWS_CALLS(type)                                                                                        \

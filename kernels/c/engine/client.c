@@ -34,15 +34,19 @@ static bool client_source(struct run *run, const struct client_place *place, int
                                  socket_bind_range(descriptor, false, &from, (struct port_range){0, 0}, &run->failure));
 }
 
-static bool client_reach(struct run *run, const struct client_place *place, const struct address *to, uint64_t deadline)
+struct reaching {
+    struct run *run;
+    const struct client_place *place;
+};
+
+static bool client_join(struct run *run, const struct client_place *place, const struct address *to, uint64_t deadline)
 {
     int descriptor = control_socket(to, &run->failure);
     if (descriptor < 0)
         return false;
     run->control.descriptor = descriptor;
-    if (!client_source(run, place, descriptor, to->storage.ss_family))
-        return false;
-    if (!socket_connect(descriptor, to, deadline, &run->failure))
+    if (!client_source(run, place, descriptor, to->storage.ss_family) ||
+        !socket_connect(descriptor, to, deadline, &run->failure))
         return false;
     run->peer = *to;
     if (!address_of_socket(descriptor, &run->local))
@@ -51,28 +55,24 @@ static bool client_reach(struct run *run, const struct client_place *place, cons
     return true;
 }
 
-/* All addresses of the name, each for its share of the time; what is said is why the first of them cannot be had. */
+/* failure: the run's own. */
+static bool client_reach(void *context, const struct address *to, uint64_t deadline, struct failure *failure)
+{
+    struct reaching *reaching = context;
+    (void)failure;
+    if (client_join(reaching->run, reaching->place, to, deadline))
+        return true;
+    if (reaching->run->control.descriptor >= 0)
+        close(reaching->run->control.descriptor);
+    reaching->run->control.descriptor = -1;
+    return false;
+}
+
 static bool client_connect(struct run *run, const struct client_place *place)
 {
+    struct reaching reaching = {run, place};
     uint64_t deadline = run_state(run, "connect", 5);
-    struct address to[ADDRESSES_MAX];
-    struct failure first = {0}, before = run->failure;
-    size_t count = addresses_parse(place->to, to, &run->failure);
-    for (size_t i = 0; i < count; i++) {
-        uint64_t now_ns = clock_now_ns(), share_ns = deadline > now_ns ? (deadline - now_ns) / (count - i) : 0;
-        address_set_port(&to[i], place->port);
-        run->failure = before;
-        if (client_reach(run, place, &to[i], now_ns + share_ns))
-            return true;
-        if (run->control.descriptor >= 0)
-            close(run->control.descriptor);
-        run->control.descriptor = -1;
-        if (!i)
-            first = run->failure;
-    }
-    if (count)
-        run->failure = first;
-    return false;
+    return addresses_reach(place->to, place->port, deadline, client_reach, &reaching, &run->failure);
 }
 
 /* A server that is crowded by strangers, or measures, turns us away before a word: we come again within the limit. */

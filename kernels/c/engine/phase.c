@@ -24,6 +24,7 @@ void phase_begin(struct run *run, enum phase phase)
     run->stopped = run->peer_stopped = run->closing = false;
     run->under_way_count = 0;
     run->peer_sent_count = run->peer_sent_bytes = 0;
+    precision_begin(run);
     series_begin(&run->series, (unsigned)run_common(run)->series_interval_ms);
     run->kernel->begin(run);
     if (phase == PHASE_MEASURE) {
@@ -100,7 +101,7 @@ static bool active_loop(struct run *run)
         run->operation_count += step == STEP_OPERATION;
         if (step == STEP_DONE || (limit && run->operation_count >= limit))
             return true;
-        run->closing = run->now_ns >= end_ns;
+        run->closing = run->closing || run->now_ns >= end_ns || precision_reached(run);
         if (run->closing && step != STEP_BUSY && !run->under_way_count)
             return true;
         if ((!has_moved(step) || signals_control()) && !active_peer_well(run))

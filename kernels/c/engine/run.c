@@ -53,6 +53,7 @@ void run_end(struct run *run)
     free(run->peer_evidence);
     notes_free(&run->columns);
     series_free(&run->series);
+    precision_free(&run->precision);
     if (run->idle_descriptor > 0)
         close(run->idle_descriptor);
     if (run->control.descriptor >= 0)
@@ -178,6 +179,7 @@ void run_round_trip(struct run *run, uint64_t elapsed_ns)
     if (run->phase != PHASE_MEASURE)
         return;
     histogram_add(run->histogram, elapsed_ns);
+    precision_sample(run, elapsed_ns);
     struct samples *samples = &run->samples;
     if (!samples->path)
         return;
@@ -271,8 +273,11 @@ void run_finish(struct run *run)
         *(run->is_server ? &common->server_call_count : &common->client_call_count) = (double)run->call_count;
     if (run->series.length) {
         struct text json = {0};
+        if (!run->both_send || run->is_server)
+            common->throughput_width_ratio = series_width_ratio(&run->series, run_common(run)->width_level_ratio);
         series_json(&run->series, &json);
         run_column(run, run->both_send && !run->is_server, "throughput_bps", &json);
     }
+    precision_end(run);
     run->kernel->report(run);
 }

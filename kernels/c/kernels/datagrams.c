@@ -219,6 +219,38 @@ bool sockets_udp_open(struct run *run, const struct socket_settings *settings, s
     return true;
 }
 
+bool datagrams_settled(const struct run *run, struct settling *settling, uint64_t here_count, double settle_s)
+{
+    if (!run->peer_stopped || here_count >= run->peer_sent_count)
+        return run->peer_stopped;
+    if (!settling->stop_ns)
+        settling->stop_ns = run->now_ns;
+    uint64_t quiet_since_ns = settling->read_ns > settling->stop_ns ? settling->read_ns : settling->stop_ns;
+    return run->now_ns > quiet_since_ns + clock_ns_from_s(settle_s);
+}
+
+enum step datagram_get(struct run *run, struct flow *flow, const struct arrivals *arrivals, uint8_t *buffer,
+                       size_t bytes, int flags, struct settling *settling, struct datagram *out)
+{
+    ssize_t got =
+        arrivals_receive(arrivals, flow->descriptor, buffer, bytes + 1, flags, &run->now_ns, &out->arrived_ns);
+    int error = errno;
+    run->call_count++;
+    if (got < 0) {
+        if (error == EAGAIN)
+            flow->readable = false;
+        if (error == EAGAIN || error == EINTR || error == ECONNREFUSED)
+            return STEP_IDLE;
+        errno = error;
+        fail_system(&run->failure, "recv");
+        return STEP_FAILED;
+    }
+    if (got != (ssize_t)bytes || datagram_read(buffer, &out->number, &out->sent_ns) != run->phase)
+        return STEP_MOVED; /* a late token or a datagram of the warm-up */
+    settling->read_ns = run->now_ns;
+    return STEP_OPERATION;
+}
+
 double sockets_drops(const struct flows *flows)
 {
     double sum = 0;

@@ -2,6 +2,7 @@
 #ifndef HPCQ_SOCKETS_H
 #define HPCQ_SOCKETS_H
 
+#include "kernels/arrival.h"
 #include "kernels/flows.h"
 #include "kernels/socket_options.h"
 
@@ -32,5 +33,19 @@ double sockets_drops(const struct flows *flows); /* datagrams that full buffers 
 enum { DATAGRAM_HEAD_BYTES = 16 };
 void datagram_write(uint8_t *datagram, enum phase phase, uint64_t sequence, uint64_t stamp_ns);
 enum phase datagram_read(const uint8_t *datagram, uint64_t *sequence, uint64_t *stamp_ns);
+
+/* A receiver's end of a phase: when it read last, and when it heard of the sender's stop. */
+struct settling {
+    uint64_t read_ns, stop_ns;
+};
+/* Everything is here, or nothing came for settle_s since the stop: what is missing is lost. */
+bool datagrams_settled(const struct run *run, struct settling *settling, uint64_t here_count, double settle_s);
+/* What a receiver of one datagram per call reads. */
+struct datagram {
+    uint64_t number, sent_ns, arrived_ns;
+};
+/* STEP_OPERATION: one of this phase, of exactly so many bytes; the buffer has room for one byte more. */
+enum step datagram_get(struct run *run, struct flow *flow, const struct arrivals *arrivals, uint8_t *buffer,
+                       size_t bytes, int flags, struct settling *settling, struct datagram *out);
 
 #endif

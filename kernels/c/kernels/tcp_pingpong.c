@@ -20,7 +20,9 @@ struct tcp_pingpong_options {
 
 static const struct option_row option_rows[] = {
     OPTION_INTEGER_ROW(struct tcp_pingpong_options, message_bytes, 1, 1, 67108864, "bytes of a request"),
-    OPTION_ROWS_REQUESTS(struct tcp_pingpong_options, 67108864), OPTION_ROWS_COMMON(struct tcp_pingpong_options),
+    OPTION_ROWS_REQUESTS(struct tcp_pingpong_options, 67108864),
+    OPTION_ROWS_COMMON(struct tcp_pingpong_options),
+    OPTION_ROWS_SERIES(struct tcp_pingpong_options),
     OPTION_NUMBER_ROW(struct tcp_pingpong_options, reply_timeout_s, 10, 0.001, 600,
                       "a reply that takes longer ends the measurement"),
     OPTION_ROWS_TCP(struct tcp_pingpong_options)};
@@ -36,6 +38,7 @@ struct tcp_pingpong_metrics {
 
 static const struct metric_row metric_rows[] = {
     METRIC_ROWS_ROUND_TRIP(struct tcp_pingpong_metrics),
+    METRIC_ROW_WIDTH(struct tcp_pingpong_metrics),
     METRIC_ROWS_REQUESTS(struct tcp_pingpong_metrics),
     METRIC_ROW(struct tcp_pingpong_metrics, operation_count, BETTER_NONE, "round trips measured"),
     METRIC_ROW(struct tcp_pingpong_metrics, retransmit_count, BETTER_LOWER,

@@ -28,7 +28,7 @@ static const struct option_row option_rows[] = {
     OPTION_ROW_WAIT(struct tcp_stream_options),
     OPTION_ROW_GIVING(struct tcp_stream_options),
     OPTION_ROWS_COMMON(struct tcp_stream_options),
-    OPTION_ROW_SERIES(struct tcp_stream_options),
+    OPTION_ROWS_SERIES(struct tcp_stream_options),
     OPTION_ROWS_TCP(struct tcp_stream_options)};
 
 struct tcp_stream_metrics {

@@ -92,7 +92,8 @@ struct udp_dispersion {
     double *dispersion_ns, *sender_ns; /* receiver: of each used train; of each complete one */
     size_t used_count, complete_count;
     uint64_t sender_bound_count, gap_count, close_gap_count;
-    uint64_t received_count, stop_ns, read_ns;
+    uint64_t received_count;
+    struct settling settling;
 };
 
 static bool udp_dispersion_server_sends(const void *options)
@@ -135,7 +136,8 @@ static void udp_dispersion_begin(struct run *run)
     state->train.number = state->train.count = 0;
     state->used_count = state->complete_count = 0;
     state->sender_bound_count = state->gap_count = state->close_gap_count = 0;
-    state->received_count = state->stop_ns = state->read_ns = 0;
+    state->received_count = 0;
+    state->settling = (struct settling){0};
 }
 
 static uint64_t udp_dispersion_due(struct run *run)
@@ -204,38 +206,14 @@ static void udp_dispersion_keep(struct udp_dispersion *state, uint64_t number, u
 static enum step udp_dispersion_get(struct run *run, struct flow *flow, int flags)
 {
     struct udp_dispersion *state = run->state;
-    uint64_t number, sent_ns, arrived_ns;
-    ssize_t got = arrivals_receive(&state->arrivals, flow->descriptor, state->buffer, state->bytes + 1, flags,
-                                   &run->now_ns, &arrived_ns);
-    int error = errno;
-    run->call_count++;
-    if (got < 0) {
-        if (error == EAGAIN)
-            flow->readable = false;
-        if (error == EAGAIN || error == EINTR || error == ECONNREFUSED)
-            return STEP_IDLE;
-        errno = error;
-        fail_system(&run->failure, "recv");
-        return STEP_FAILED;
-    }
-    if (got != (ssize_t)state->bytes || datagram_read(state->buffer, &number, &sent_ns) != run->phase)
-        return STEP_MOVED; /* a late token or a datagram of the warm-up */
-    state->read_ns = run->now_ns;
+    struct datagram one;
+    enum step step =
+        datagram_get(run, flow, &state->arrivals, state->buffer, state->bytes, flags, &state->settling, &one);
+    if (step != STEP_OPERATION)
+        return step;
     state->received_count++;
-    udp_dispersion_keep(state, number, sent_ns, arrived_ns);
+    udp_dispersion_keep(state, one.number, one.sent_ns, one.arrived_ns);
     return STEP_OPERATION;
-}
-
-static bool udp_dispersion_settled(struct run *run)
-{
-    struct udp_dispersion *state = run->state;
-    const struct udp_dispersion_options *options = run->options;
-    if (!run->peer_stopped || state->received_count >= run->peer_sent_count)
-        return run->peer_stopped;
-    if (!state->stop_ns)
-        state->stop_ns = run->now_ns;
-    uint64_t quiet_since_ns = state->read_ns > state->stop_ns ? state->read_ns : state->stop_ns;
-    return run->now_ns > quiet_since_ns + clock_ns_from_s(options->settle_s);
 }
 
 static enum step udp_dispersion_step(struct run *run)
@@ -243,7 +221,8 @@ static enum step udp_dispersion_step(struct run *run)
     static const struct flow_events sender = {udp_dispersion_due, udp_dispersion_put, NULL},
                                     receiver = {udp_dispersion_due, NULL, udp_dispersion_get};
     struct udp_dispersion *state = run->state;
-    if (run_receives(run) && udp_dispersion_settled(run))
+    if (run_receives(run) && datagrams_settled(run, &state->settling, state->received_count,
+                                               ((const struct udp_dispersion_options *)run->options)->settle_s))
         return STEP_DONE;
     return flows_step(run, &state->flows, run_receives(run) ? &receiver : &sender);
 }

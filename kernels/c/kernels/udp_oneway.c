@@ -77,7 +77,7 @@ struct udp_oneway {
     struct requests pace; /* sender */
     struct sequence sequence;
     struct arrivals arrivals;
-    uint64_t stop_ns, read_ns;
+    struct settling settling;
     uint64_t *seen;      /* receiver: a bit for each of the first KEPT_MAX numbers */
     int64_t *transit_ns; /* receiver: of each arrival, in its order */
     size_t count;
@@ -125,7 +125,7 @@ static void udp_oneway_begin(struct run *run)
         memset(state->seen, 0, KEPT_MAX / 8);
     state->count = 0;
     state->jitter_ns = 0;
-    state->stop_ns = state->read_ns = 0;
+    state->settling = (struct settling){0};
 }
 
 static uint64_t udp_oneway_due(struct run *run)
@@ -170,38 +170,12 @@ static void udp_oneway_keep(struct udp_oneway *state, uint64_t number, int64_t t
 static enum step udp_oneway_get(struct run *run, struct flow *flow, int flags)
 {
     struct udp_oneway *state = run->state;
-    uint64_t number, sent_ns, arrived_ns;
-    ssize_t got = arrivals_receive(&state->arrivals, flow->descriptor, state->buffer, state->bytes + 1, flags,
-                                   &run->now_ns, &arrived_ns);
-    int error = errno;
-    run->call_count++;
-    if (got < 0) {
-        if (error == EAGAIN)
-            flow->readable = false;
-        if (error == EAGAIN || error == EINTR || error == ECONNREFUSED)
-            return STEP_IDLE;
-        errno = error;
-        fail_system(&run->failure, "recv");
-        return STEP_FAILED;
-    }
-    if (got != (ssize_t)state->bytes || datagram_read(state->buffer, &number, &sent_ns) != run->phase)
-        return STEP_MOVED; /* a late token or a datagram of the warm-up */
-    state->read_ns = run->now_ns;
-    if (sequence_add(&state->sequence, number))
-        udp_oneway_keep(state, number, (int64_t)(arrived_ns - sent_ns));
-    return STEP_OPERATION;
-}
-
-static bool udp_oneway_settled(struct run *run)
-{
-    struct udp_oneway *state = run->state;
-    const struct udp_oneway_options *options = run->options;
-    if (!run->peer_stopped || state->sequence.unique_count >= run->peer_sent_count)
-        return run->peer_stopped;
-    if (!state->stop_ns)
-        state->stop_ns = run->now_ns;
-    uint64_t quiet_since_ns = state->read_ns > state->stop_ns ? state->read_ns : state->stop_ns;
-    return run->now_ns > quiet_since_ns + clock_ns_from_s(options->settle_s);
+    struct datagram one;
+    enum step step =
+        datagram_get(run, flow, &state->arrivals, state->buffer, state->bytes, flags, &state->settling, &one);
+    if (step == STEP_OPERATION && sequence_add(&state->sequence, one.number))
+        udp_oneway_keep(state, one.number, (int64_t)(one.arrived_ns - one.sent_ns));
+    return step;
 }
 
 static enum step udp_oneway_step(struct run *run)
@@ -209,7 +183,8 @@ static enum step udp_oneway_step(struct run *run)
     static const struct flow_events sender = {udp_oneway_due, udp_oneway_put, NULL},
                                     receiver = {udp_oneway_due, NULL, udp_oneway_get};
     struct udp_oneway *state = run->state;
-    if (run_receives(run) && udp_oneway_settled(run))
+    if (run_receives(run) && datagrams_settled(run, &state->settling, state->sequence.unique_count,
+                                               ((const struct udp_oneway_options *)run->options)->settle_s))
         return STEP_DONE;
     return flows_step(run, &state->flows, run_receives(run) ? &receiver : &sender);
 }

@@ -21,7 +21,9 @@ struct udp_pingpong_options {
 static const struct option_row option_rows[] = {
     OPTION_INTEGER_ROW(struct udp_pingpong_options, message_bytes, 16, DATAGRAM_HEAD_BYTES, 65507,
                        "payload of a request; its first 16 bytes carry number and stamp, and so do those of a reply"),
-    OPTION_ROWS_REQUESTS(struct udp_pingpong_options, 65507), OPTION_ROWS_COMMON(struct udp_pingpong_options),
+    OPTION_ROWS_REQUESTS(struct udp_pingpong_options, 65507),
+    OPTION_ROWS_COMMON(struct udp_pingpong_options),
+    OPTION_ROWS_SERIES(struct udp_pingpong_options),
     OPTION_NUMBER_ROW(struct udp_pingpong_options, reply_timeout_s, 0.2, 0.001, 60,
                       "a reply that takes longer counts as lost, or as late if it still comes"),
     OPTION_ROWS_UDP(struct udp_pingpong_options)};
@@ -35,6 +37,7 @@ struct udp_pingpong_metrics {
 
 static const struct metric_row metric_rows[] = {
     METRIC_ROWS_ROUND_TRIP(struct udp_pingpong_metrics),
+    METRIC_ROW_WIDTH(struct udp_pingpong_metrics),
     METRIC_ROWS_REQUESTS(struct udp_pingpong_metrics),
     METRIC_ROW(struct udp_pingpong_metrics, sent_count, BETTER_NONE, "datagrams that the client sent"),
     METRIC_ROW(struct udp_pingpong_metrics, received_count, BETTER_NONE, "replies that came in time"),

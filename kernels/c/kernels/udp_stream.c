@@ -37,7 +37,7 @@ static const struct option_row option_rows[] = {
                       "how the sender waits for a datagram's time: sleep (bursts of some 60 us) or spin (a core)"),
     OPTION_ROWS_PACKETS(struct udp_stream_options),
     OPTION_ROWS_COMMON(struct udp_stream_options),
-    OPTION_ROW_SERIES(struct udp_stream_options),
+    OPTION_ROWS_SERIES(struct udp_stream_options),
     OPTION_NUMBER_ROW(struct udp_stream_options, settle_s, 0.2, 0.001, 10,
                       "silence after the stop after which what is missing is lost"),
     OPTION_ROWS_UDP(struct udp_stream_options)};
@@ -118,7 +118,8 @@ struct udp_stream {
     uint64_t slip_count, late_max_ns;
     struct udp_arrivals *arrived; /* receiver: of each flow */
     struct arrivals arrivals;
-    uint64_t unique_count, first_ns, last_ns, stop_ns, read_ns;
+    uint64_t unique_count, first_ns, last_ns;
+    struct settling settling;
     double transit_change_sum_ns, drops_before;
     uint64_t transit_change_count;
 };
@@ -174,7 +175,8 @@ static void udp_stream_begin(struct run *run)
         state->arrived[i].any = false;
     }
     state->origin_ns = state->slip_count = state->late_max_ns = 0;
-    state->unique_count = state->first_ns = state->last_ns = state->stop_ns = state->read_ns = 0;
+    state->unique_count = state->first_ns = state->last_ns = 0;
+    state->settling = (struct settling){0};
     state->transit_change_sum_ns = 0;
     state->transit_change_count = 0;
     state->drops_before = sockets_drops(&state->flows);
@@ -244,20 +246,6 @@ static enum step udp_stream_put(struct run *run, struct flow *flow, int flags)
     return STEP_FAILED;
 }
 
-static bool udp_stream_settled(struct run *run)
-{
-    struct udp_stream *state = run->state;
-    const struct udp_stream_options *options = run->options;
-    if (!run->peer_stopped)
-        return false;
-    if (state->unique_count >= run->peer_sent_count)
-        return true;
-    if (!state->stop_ns)
-        state->stop_ns = run->now_ns;
-    uint64_t quiet_since_ns = state->read_ns > state->stop_ns ? state->read_ns : state->stop_ns;
-    return run->now_ns > quiet_since_ns + clock_ns_from_s(options->settle_s);
-}
-
 static void udp_stream_arrived(struct run *run, struct flow *flow, uint64_t number, uint64_t sent_ns,
                                uint64_t arrived_ns)
 {
@@ -303,7 +291,7 @@ static enum step udp_stream_get(struct run *run, struct flow *flow, int flags)
     }
     if (state->unique_count == before)
         return STEP_MOVED;
-    state->read_ns = run->now_ns;
+    state->settling.read_ns = run->now_ns;
     return run->both_send ? STEP_MOVED : STEP_OPERATION;
 }
 
@@ -312,7 +300,8 @@ static enum step udp_stream_step(struct run *run)
     static const struct flow_events sender = {udp_stream_due, udp_stream_put, NULL},
                                     both = {udp_stream_due, udp_stream_put, udp_stream_get};
     struct udp_stream *state = run->state;
-    if (run_receives(run) && udp_stream_settled(run))
+    if (run_receives(run) && datagrams_settled(run, &state->settling, state->unique_count,
+                                               ((const struct udp_stream_options *)run->options)->settle_s))
         return STEP_DONE;
     return flows_step(run, &state->flows, run_receives(run) ? &both : &sender);
 }
@@ -338,7 +327,7 @@ static void udp_stream_report_receiver(struct run *run, struct udp_way *way)
         run_invalid(run, "fewer than two datagrams arrived of %.0f sent", sent);
         return;
     }
-    double span_ns = arrivals_span_ns(state->first_ns, state->last_ns, state->stop_ns, way->lost_count > 0);
+    double span_ns = arrivals_span_ns(state->first_ns, state->last_ns, state->settling.stop_ns, way->lost_count > 0);
     way->throughput_bps = (received - 1) * (double)state->bytes * 8e9 / span_ns;
     if (state->transit_change_count && !state->packets.merged)
         way->jitter_ns = state->transit_change_sum_ns / (double)state->transit_change_count;

@@ -77,28 +77,33 @@ static bool agent_arguments(struct agent *agent, int argc, char **argv, struct a
            sessions_address(agent->sessions.interface, bind_to, address, failure);
 }
 
+struct reaching {
+    struct agent *agent;
+    struct address from;
+};
+
+static bool agent_reach(void *context, const struct address *to, uint64_t deadline, struct failure *failure)
+{
+    struct reaching *reaching = context;
+    struct address from = reaching->from;
+    int descriptor = control_socket(to, failure);
+    address_set_port(&from, 0);
+    if (descriptor >= 0 && socket_bind_range(descriptor, false, &from, (struct port_range){0, 0}, failure) &&
+        socket_connect(descriptor, to, deadline, failure)) {
+        control_begin(&reaching->agent->control, descriptor, false);
+        return true;
+    }
+    if (descriptor >= 0)
+        close(descriptor);
+    return false;
+}
+
 static bool agent_connect(struct agent *agent, const struct address *address, uint64_t deadline,
                           struct failure *failure)
 {
-    struct address to[ADDRESSES_MAX];
-    struct failure before = *failure;
-    size_t count = addresses_parse(agent->to, to, failure);
-    for (size_t i = 0; i < count; i++) {
-        struct address from = *address;
-        uint64_t now_ns = clock_now_ns(), share_ns = deadline > now_ns ? (deadline - now_ns) / (count - i) : 0;
-        address_set_port(&to[i], agent->port);
-        address_set_port(&from, 0);
-        *failure = before;
-        int descriptor = control_socket(&to[i], failure);
-        if (descriptor >= 0 && socket_bind_range(descriptor, false, &from, (struct port_range){0, 0}, failure) &&
-            socket_connect(descriptor, &to[i], now_ns + share_ns, failure)) {
-            control_begin(&agent->control, descriptor, false);
-            return control_authenticate(&agent->control, &agent->sessions.secret, deadline, failure);
-        }
-        if (descriptor >= 0)
-            close(descriptor);
-    }
-    return false;
+    struct reaching reaching = {agent, *address};
+    return addresses_reach(agent->to, agent->port, deadline, agent_reach, &reaching, failure) &&
+           control_authenticate(&agent->control, &agent->sessions.secret, deadline, failure);
 }
 
 /* A conductor that strangers crowd turns us away before a word: we come again. */

@@ -44,6 +44,28 @@ size_t addresses_parse(const char *text, struct address out[ADDRESSES_MAX], stru
     return count;
 }
 
+bool addresses_reach(const char *text, unsigned port, uint64_t deadline_ns,
+                     bool (*reach)(void *context, const struct address *to, uint64_t deadline_ns,
+                                   struct failure *failure),
+                     void *context, struct failure *failure)
+{
+    struct address to[ADDRESSES_MAX];
+    struct failure first = {0}, before = *failure;
+    size_t count = addresses_parse(text, to, failure);
+    for (size_t i = 0; i < count; i++) {
+        uint64_t now_ns = clock_now_ns(), share_ns = deadline_ns > now_ns ? (deadline_ns - now_ns) / (count - i) : 0;
+        address_set_port(&to[i], port);
+        *failure = before;
+        if (reach(context, &to[i], now_ns + share_ns, failure))
+            return true;
+        if (!i)
+            first = *failure;
+    }
+    if (count)
+        *failure = first;
+    return false;
+}
+
 /* How much an address is preferred; 0 means it does not fit. */
 static int address_rank(const struct sockaddr *address, int family)
 {

@@ -26,6 +26,12 @@ bool address_parse(const char *text, int family, struct address *out, struct fai
 /* All addresses of a name, in the order in which the system would have them tried; returns how many, 0 with a failure.
  */
 size_t addresses_parse(const char *text, struct address out[ADDRESSES_MAX], struct failure *failure);
+/* Tries them one after another, each for its share of the time, until one is reached; else the failure is that of the
+ * first, which the system prefers. `reach` leaves nothing open that it did not reach. */
+bool addresses_reach(const char *text, unsigned port, uint64_t deadline_ns,
+                     bool (*reach)(void *context, const struct address *to, uint64_t deadline_ns,
+                                   struct failure *failure),
+                     void *context, struct failure *failure);
 /* First address of an interface; family AF_UNSPEC takes IPv4 before global IPv6 before link-local IPv6. */
 bool address_of_interface(const char *interface, int family, struct address *out, struct failure *failure);
 /* Name of the interface that owns this address; "" when none does. */

@@ -1,0 +1,125 @@
+/* See precision.h. */
+#include "engine/precision.h"
+
+#include "base/width.h"
+#include "engine/run.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+void precision_begin(struct run *run)
+{
+    struct precision *precision = &run->precision;
+    bool used = run->phase == PHASE_MEASURE && run->is_active;
+    precision->interval_ns = used ? (uint64_t)run_common(run)->series_interval_ms * 1000000 : 0;
+    precision->next_ns = precision->count = precision->sample_count = precision->seen_count = 0;
+    precision->bytes_before = 0;
+    precision->stride = 1;
+}
+
+void precision_sample(struct run *run, uint64_t elapsed_ns)
+{
+    struct precision *precision = &run->precision;
+    if (!precision->interval_ns || precision->seen_count++ % precision->stride)
+        return;
+    if (precision->sample_count == PRECISION_SAMPLES) {
+        precision->sample_count /= 2;
+        precision->stride *= 2;
+        for (size_t i = 0; i < precision->sample_count; i++)
+            precision->samples[i] = precision->samples[2 * i];
+    }
+    precision->samples[precision->sample_count++] = elapsed_ns;
+}
+
+static int compare(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+static double median_of(struct precision *precision)
+{
+    size_t count = precision->sample_count;
+    if (!count)
+        return (double)NAN;
+    qsort(precision->samples, count, sizeof precision->samples[0], compare);
+    return ((double)precision->samples[(count - 1) / 2] + (double)precision->samples[count / 2]) / 2;
+}
+
+static void value_keep(struct precision *precision, double value)
+{
+    if (precision->count == PRECISION_INTERVALS_MAX)
+        return;
+    if (precision->count == precision->capacity) {
+        size_t capacity = precision->capacity * 2 + 64;
+        double *values = memory_new(capacity, sizeof *values);
+        if (precision->count)
+            memcpy(values, precision->values, precision->count * sizeof *values);
+        free(precision->values);
+        precision->values = values;
+        precision->capacity = capacity;
+    }
+    precision->values[precision->count++] = value;
+}
+
+/* An interval without a round trip is left out: the next one has the one that took so long. */
+static void interval_over(struct run *run)
+{
+    struct precision *precision = &run->precision;
+    double lasted_ns = (double)(run->now_ns - precision->last_ns);
+    double value =
+        run->histogram ? median_of(precision) : (double)(run->sent_bytes - precision->bytes_before) * 8e9 / lasted_ns;
+    if (isfinite(value))
+        value_keep(precision, value);
+    precision->bytes_before = run->sent_bytes;
+    precision->sample_count = precision->seen_count = 0;
+    precision->stride = 1;
+}
+
+bool precision_reached(struct run *run)
+{
+    struct precision *precision = &run->precision;
+    const struct common_options *common = run_common(run);
+    if (!precision->interval_ns || run->now_ns < precision->next_ns)
+        return false;
+    if (precision->next_ns)
+        interval_over(run);
+    uint64_t passed = run->now_ns > run->phase_start_ns ? run->now_ns - run->phase_start_ns : 0;
+    precision->next_ns = run->phase_start_ns + (passed / precision->interval_ns + 1) * precision->interval_ns;
+    precision->last_ns = run->now_ns;
+    return common->width_max_ratio > 0 &&
+           width_ratio(precision->values, precision->count, common->width_level_ratio) <= common->width_max_ratio;
+}
+
+void precision_end(struct run *run)
+{
+    struct precision *precision = &run->precision;
+    const struct common_options *common = run_common(run);
+    if (!precision->interval_ns)
+        return;
+    double width = width_ratio(precision->values, precision->count, common->width_level_ratio);
+    if (common->width_max_ratio > 0 && isnan(width))
+        run_warn(run, "width_not_reached", "%zu intervals tell too little: at least %d are needed; raise duration_s",
+                 precision->count, WIDTH_VALUES_MIN);
+    else if (common->width_max_ratio > 0 && width > common->width_max_ratio)
+        run_warn(
+            run, "width_not_reached",
+            "after %zu intervals the mean is known to %.3g of itself, not to %g: raise duration_s or width_max_ratio",
+            precision->count, width, common->width_max_ratio);
+    if (!run->histogram || !precision->count)
+        return;
+    run_common_metrics(run)->round_trip_width_ratio = width;
+    struct text json = {0};
+    json_open(&json, '[');
+    for (size_t i = 0; i < precision->count; i++)
+        json_number(&json, precision->values[i]);
+    json_close(&json, ']');
+    run_column(run, false, "round_trip_p50_ns", &json);
+}
+
+void precision_free(struct precision *precision)
+{
+    free(precision->values);
+    precision->values = NULL;
+}

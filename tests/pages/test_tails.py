@@ -1,0 +1,90 @@
+"""How long single operations took: histograms added up by test, and the pictures of their tails."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpcq.reports import write_report
+from hpcq.reports.tails import make_tails
+from hpcq.store.database import reading
+from hpcq.store.distributions import Distribution, distributions
+from tests.store.run_folders import RunBuilder, load
+
+pytestmark = pytest.mark.fast
+
+#: 989 operations of 10 us, 10 of 50 us, one of 5 ms.
+BUCKETS = ((10_000.0, 989), (50_000.0, 10), (5_000_000.0, 1))
+
+
+def distribution(**changed: Any) -> Distribution:
+    of: dict[str, Any] = {
+        "cluster": "alpha",
+        "kernel": "tcp_pingpong",
+        "message_bytes": 64,
+        "variant": "",
+        "unit": "ns",
+        "buckets": BUCKETS,
+    }
+    return Distribution(**(of | {"result_count": 1} | changed))
+
+
+def test_shares_and_percentiles_of_operations() -> None:
+    one = distribution()
+    assert [(value, round(share, 4)) for value, share in one.at_least()] == [(10_000, 1), (50_000, 0.011), (5_000_000, 0.001)]
+    found = {share: one.percentile(share) for share in (0.5, 0.98, 0.99, 0.999, 1.0)}
+    assert found == {0.5: 10_000, 0.98: 10_000, 0.99: 50_000, 0.999: 50_000, 1.0: 5_000_000}
+
+
+def test_a_picture_per_kernel_names_its_percentiles() -> None:
+    [tails, other] = make_tails([distribution(), distribution(message_bytes=1024), distribution(kernel="mpi_pingpong")])
+    assert (len(tails.plot.curves), len(other.plot.curves)) == (2, 1)
+    assert tails.rows[0] == ("64 B", 1000, "10 us", "10 us", "50 us", "50 us", "5 ms")
+    texts = [dot.text for dot in tails.plot.curves[0].dots]
+    assert texts == [f"64 B: {words}" for words in (
+        "half of them took at most 10 us", "99 % took at most 50 us", "99.9 % took at most 50 us")]  # fmt: skip
+    points = [tuple(map(float, one.split(","))) for one in tails.plot.curves[0].line.split()]
+    assert all(a[0] == b[0] or a[1] == b[1] for a, b in pairwise(points)), "no slope between buckets"
+    assert all(78 <= x <= 506 and 14 <= y <= 260 for x, y in points)
+
+
+def test_of_many_sizes_the_first_and_the_last_are_drawn() -> None:
+    [tails] = make_tails([distribution(message_bytes=2**power) for power in range(20)])
+    labels = [curve.label for curve in tails.plot.curves]
+    assert (len(labels), labels[0], labels[-1], len(tails.rows)) == (6, "1 B", "512 KiB", 20)
+
+
+def test_results_of_a_test_are_added_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = RunBuilder.line
+
+    def line(self: RunBuilder, job_id: str, step: tuple[int, int], **changed: Any) -> dict[str, Any]:
+        return real(self, job_id, step, **changed) | {"histogram": {"unit": "ns", "buckets": [[9000, 3], [12000, 1]]}}
+
+    monkeypatch.setattr(RunBuilder, "line", line)
+    tests = [("tcp_pingpong", {"message_bytes": size}) for size in (64, 1024)]
+    builder = RunBuilder(tmp_path / "runs", pairs=(("n1", "n2"), ("n3", "n4")), tests=tests)
+    builder.everything()
+    load(tmp_path / "results.db", builder)
+    with reading(tmp_path / "results.db") as database:
+        found = distributions(database, builder.run_id)
+    assert [(one.message_bytes, one.buckets, one.result_count) for one in found] == [
+        (64, ((9000, 18), (12000, 6)), 6),
+        (1024, ((9000, 18), (12000, 6)), 6),
+    ]
+    page = write_report(tmp_path / "results.db", builder.run_id, tmp_path / "page.html").read_text("utf-8")
+    assert 'id="tails"' in page
+    assert re.search(r"<title>64 B: half of them took at most 9 us</title>", page)
+
+
+def test_a_run_without_histograms_has_no_such_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = RunBuilder.line
+    monkeypatch.setattr(RunBuilder, "line", lambda self, *words, **changed: real(self, *words, histogram=None, **changed))
+    builder = RunBuilder(tmp_path / "runs", tests=[("tcp_stream", {"message_bytes": 64})])
+    builder.everything()
+    load(tmp_path / "results.db", builder)
+    page = write_report(tmp_path / "results.db", builder.run_id, tmp_path / "page.html").read_text("utf-8")
+    assert 'id="tails"' not in page
