@@ -1,4 +1,4 @@
-"""Parquet: the rows of the other tables with types. The only user of pyarrow, which comes with `hpcq[parquet]`."""
+"""Parquet: the rows of the other tables with types. The only user of pyarrow, which is optional."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _arrow() -> Any:
         import pyarrow as arrow
     except ImportError:
         raise HpcqError(
-            "--format parquet: pyarrow is not installed", "pip install 'hpcq[parquet]'; csv and jsonl need nothing more"
+            "--format parquet: pyarrow is not installed", "pip install pyarrow; csv and jsonl need nothing more"
         ) from None
     return arrow
 

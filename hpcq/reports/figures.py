@@ -1,4 +1,4 @@
-"""Pictures for papers, tickets and slides. The only user of matplotlib, which comes with `hpcq[plot]`.
+"""Pictures for papers, tickets and slides. The only user of matplotlib, which is optional.
 
 curve     a kernel's main metric against message size: one line per kernel, cluster and variant; logarithmic axes
 heatmap   node x node, as on the page
@@ -230,7 +230,7 @@ def _charts(count: int, title: str, width: float = _WIDTH, height: float = _HEIG
         from matplotlib.figure import Figure
     except ImportError:
         raise HpcqError(
-            "hpcq plot: matplotlib is not installed", "pip install 'hpcq[plot]'; hpcq report needs nothing more"
+            "hpcq plot: matplotlib is not installed", "pip install matplotlib; hpcq report needs nothing more"
         ) from None
     with rc_context(_RC):
         figure = Figure(figsize=(width, height * count + 0.4), layout="constrained")

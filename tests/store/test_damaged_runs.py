@@ -108,6 +108,23 @@ def test_the_exit_code_must_fit_the_line(builder: RunBuilder, database: Path) ->
     assert reasons(database, "failed") == ["exit code 139"]
 
 
+@pytest.mark.parametrize(
+    ("begin_ms", "kept"),
+    [([0, 612, 1230], [0, 612, 1230]), ([0, 612], []), ([0, 0, 5], []), ([-1, 0, 5], []), ([0, 1, "x"], [])],
+)
+def test_intervals_that_begin_when_they_like_say_when(
+    builder: RunBuilder, database: Path, begin_ms: list[Any], kept: list[int]
+) -> None:
+    line = builder.line("j00001", (1, 1))
+    line["series"] = {"interval_ms": 0, "begin_ms": begin_ms, "trial_rate_bps": [3e7, 2e7, 1e7]}
+    builder.submit("j00001")
+    builder.write_line("j00001", 1, (1, 1), line)
+    builder.end("j00001")
+    load(database, builder)
+    assert ask(database, "SELECT begin_ms FROM v_intervals WHERE quantity = 'trial_rate_bps' ORDER BY 1") == kept
+    assert ("series_unusable" in ask(database, "SELECT name FROM warning")) is not bool(kept)
+
+
 def test_evidence_that_does_not_fit_is_a_warning_not_a_failure(builder: RunBuilder, database: Path) -> None:
     line = builder.line("j00001", (1, 1))
     line["evidence"]["client"]["counters"] |= {"wild.a": 2**64, "wild.b": "many", "wild.c": 1.5, "quiet": 0, "back": -7}

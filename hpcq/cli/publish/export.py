@@ -42,7 +42,7 @@ def export(  # noqa: PLR0917 - Click passes by name
     """Write a run for another program: a table, a CI system, a dashboard.
 
     RUN is a run's id, the beginning of one, or a campaign's name. Default: the latest run. csv, jsonl and parquet have one
-    row per result and metric, and one row with its reason per result that is missing; parquet needs hpcq[parquet]. junit,
+    row per result and metric, and one row with its reason per result that is missing; parquet needs pyarrow. junit,
     markdown and prometheus summarise: their exit code is 3 when a gate failed, 4 when something that was planned is not there
     or a gate is inconclusive.
 

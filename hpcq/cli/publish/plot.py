@@ -39,7 +39,7 @@ def _run_options(function: _Function) -> _Function:
 
 @click.group(cls=Verbs)
 def plot() -> None:
-    """Draw a picture into a file: SVG, PNG or PDF. Needs hpcq[plot]."""
+    """Draw a picture into a file: SVG, PNG or PDF. Needs matplotlib."""
 
 
 @plot.command()

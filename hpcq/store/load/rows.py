@@ -143,17 +143,18 @@ class ResultWriter:
 
     def _intervals(self, line: Line, place: Place) -> None:
         series = mapping(line.content.get("series"))
-        interval_ms = whole(series.get("interval_ms"))
+        interval_ms, begins = whole(series.get("interval_ms")), series.get("begin_ms")
         for name, values in series.items():
-            if name == "interval_ms":
+            if name in {"interval_ms", "begin_ms"}:
                 continue
-            if not isinstance(values, list) or not interval_ms or interval_ms < 0:
+            begin_ms = _begins(begins, interval_ms, values)
+            if begin_ms is None:
                 line.warnings.append(("series_unusable", f"{name[:40]} {str(values)[:40]} each {str(interval_ms)[:20]} ms"))
                 return
             quantity_id = self._names.row("quantity", name=name, unit=unit_or_number(name))
-            for index, value in enumerate(values):
+            for begin, value in zip(begin_ms, values, strict=True):
                 if finite(value) is not None:  # null: the sender got no turn
-                    self._put("interval_value", (place.result_id, quantity_id, index * interval_ms, value))
+                    self._put("interval_value", (place.result_id, quantity_id, begin, value))
 
     def _evidence(self, line: Line, place: Place) -> None:
         ends = mapping(line.content.get("evidence"))
@@ -233,3 +234,14 @@ def _pair(value: object) -> tuple[Any, Any]:
 
 def _storable(value: object) -> bool:
     return isinstance(value, str) or whole(value) is not None or (isinstance(value, float) and finite(value) is not None)
+
+
+def _begins(begins: Any, interval_ms: int | None, values: Any) -> list[int] | None:
+    """When each value's interval began: as the line says, or one after the other; None if it does not say so."""
+    if not isinstance(values, list):
+        return None
+    if isinstance(begins, list):
+        found = [whole(one) for one in begins]
+        told = [one for one in found if one is not None and one >= 0]
+        return told if len(told) == len(values) == len(set(told)) else None
+    return [index * interval_ms for index in range(len(values))] if interval_ms and interval_ms > 0 else None

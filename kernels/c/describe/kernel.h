@@ -22,7 +22,7 @@ enum step {
     STEP_MOVED,     /* something was moved, and no operation ended with it */
     STEP_IDLE,      /* nothing arrived, or a signal came: look at the control channel */
     STEP_BUSY,      /* the same, amid an operation: the phase must not end here */
-    STEP_DONE,      /* passive: everything the peer sent is here, or will not come */
+    STEP_DONE,      /* passive: everything the peer sent is here, or will not come; active: it has all that it wanted */
     STEP_FAILED     /* run->failure says why */
 };
 
@@ -159,6 +159,8 @@ extern const struct kernel kernel_udp_pingpong;
 extern const struct kernel kernel_tcp_connect;
 extern const struct kernel kernel_udp_oneway;
 extern const struct kernel kernel_udp_dispersion;
+extern const struct kernel kernel_udp_rate_search;
+extern const struct kernel kernel_path_probe;
 extern const struct kernel kernel_mpi_pingpong;
 extern const struct kernel kernel_mpi_pingping;
 extern const struct kernel kernel_mpi_stream;

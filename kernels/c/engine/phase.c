@@ -99,7 +99,7 @@ static bool active_loop(struct run *run)
             return false;
         }
         run->operation_count += step == STEP_OPERATION;
-        if (limit && run->operation_count >= limit)
+        if (step == STEP_DONE || (limit && run->operation_count >= limit))
             return true;
         run->closing = run->closing || run->now_ns >= end_ns || precision_reached(run);
         if (run->closing && step != STEP_BUSY && !run->under_way_count)
