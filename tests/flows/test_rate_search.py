@@ -21,6 +21,7 @@ def test_what_the_sender_is_asked_for_at_most_is_fine(server: Server) -> None:
     assert metrics["trial_count"] == 2, "one, and the same again for twice as long"
     assert metrics["loss_free_rate_bps"] == pytest.approx(2e7, rel=0.02)
     assert "lossy_rate_bps" not in metrics
+    assert metrics["sent_count"] == metrics["received_count"] > metrics["confirmed_count"]
     assert 2000 <= metrics["confirmed_count"] <= 2001, "a trial of a low rate is longer, and has a thousand datagrams"
 
 

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 static const double block_limit_s = 0.02, ask_interval_s = 0.05, answer_limit_s = 5;
-/* Arrivals may take this much longer than the sending: the share, and what two clocks and a busy receiver cost. */
+/* Arrivals may take longer than the sending by this share, and by what a busy receiver costs. */
 static const double grown_ratio = 0.01, grown_least_ns = 2e6;
 static const double confirm_ratio = 2;    /* the last trial is this much longer */
 static const double long_trial_ratio = 8; /* trials at low rates are longer, up to this */
@@ -57,7 +57,7 @@ static const struct option_default option_defaults[] = {
 struct udp_rate_search_metrics {
     struct common_metrics common;
     double loss_free_rate_bps, loss_free_rate_pps, lossy_rate_bps, bracket_ratio, trial_count, confirmed_count,
-        received_max_bps, lowest_tried_bps, lowest_lost_ratio;
+        received_max_bps, lowest_tried_bps, lowest_lost_ratio, sent_count, received_count;
 };
 
 #define SEARCH_ROW(field, better, help) METRIC_ROW(struct udp_rate_search_metrics, field, better, help)
@@ -74,6 +74,8 @@ static const struct metric_row metric_rows[] = {
     SEARCH_ROW(received_max_bps, BETTER_NONE, "the most that arrived in any trial, with or without loss"),
     SEARCH_ROW(lowest_tried_bps, BETTER_NONE, "the slowest trial"),
     SEARCH_ROW(lowest_lost_ratio, BETTER_NONE, "what it lost"),
+    SEARCH_ROW(sent_count, BETTER_NONE, "datagrams sent in all trials"),
+    SEARCH_ROW(received_count, BETTER_NONE, "datagrams received in all trials"),
     METRIC_ROWS_COMMON(struct udp_rate_search_metrics),
     METRIC_ROWS_CALLS(struct udp_rate_search_metrics),
 };
@@ -87,7 +89,7 @@ struct udp_rate_search {
     struct rate_search search; /* client */
     struct trials trials;
     uint64_t number, planned, sent, start_ns, first_ns, last_ns, ask_ns, give_up_ns; /* of the trial in hand */
-    double gap_ns;
+    double gap_ns, received_count;                                                   /* of all trials */
     bool asks;
     struct sequence sequence; /* server: of the trial in hand */
     struct arrivals arrivals;
@@ -139,6 +141,7 @@ static void udp_rate_search_begin(struct run *run)
     flows_begin(&state->flows);
     sequence_clear(&state->sequence);
     state->number = state->trials.count = 0;
+    state->received_count = 0;
     state->first_arrival_ns = state->last_arrival_ns = 0;
     state->asks = false;
     rate_search_begin(&state->search, options->rate_max_bps, options->resolution_ratio);
@@ -190,8 +193,7 @@ static enum step client_put(struct run *run, struct flow *flow, int flags)
             trial_sent(run, state);
         return refused(run, state->bytes);
     }
-    if (!state->sent)
-        state->first_ns = stamp_ns;
+    state->first_ns = state->sent ? state->first_ns : stamp_ns;
     state->last_ns = stamp_ns;
     run->sent_count++;
     run->sent_bytes += state->bytes;
@@ -223,6 +225,7 @@ static void trial_end(struct run *run, struct udp_rate_search *state, uint64_t r
     double lost_ratio = sent > 0 ? 1 - came / sent : 1;
     bool grown = (double)arrived_in_ns > sent_in_ns + fmax(grown_ratio * sent_in_ns, grown_least_ns);
     struct trial *trial = &state->trials.list[state->trials.count++];
+    state->received_count += came;
     *trial = (struct trial){.begin_ms = floor((double)(state->start_ns - run->phase_start_ns) / 1e6),
                             .offered_bps = offered,
                             .received_bps = took_ns > 0 ? bits * came * 1e9 / took_ns : 0,
@@ -252,7 +255,7 @@ static enum step client_get(struct run *run, struct flow *flow, int flags)
     }
     if (got != ANSWER_BYTES || datagram_read(state->buffer, &number, &received) != run->phase ||
         number != (state->number << TRIAL_BITS | index_mask))
-        return STEP_MOVED; /* an answer that was asked for twice */
+        return STEP_MOVED; /* asked for twice */
     datagram_read(state->buffer + DATAGRAM_HEAD_BYTES, &took_ns, &stamp_ns);
     trial_end(run, state, received, took_ns);
     if (!search_ended(state))
@@ -325,6 +328,8 @@ static void report_trials(struct run *run, struct udp_rate_search_metrics *metri
         metrics->received_max_bps = fmax(metrics->received_max_bps, state->trials.list[i].received_bps);
     }
     metrics->trial_count = (double)state->trials.count;
+    metrics->sent_count = (double)run->sent_count;
+    metrics->received_count = state->received_count;
     metrics->lowest_tried_bps = lowest->offered_bps;
     metrics->lowest_lost_ratio = lowest->lost_ratio;
     trials_columns(run, &state->trials);
@@ -339,10 +344,8 @@ static void udp_rate_search_report(struct run *run)
     socket_options_granted(run, state->flows.list[0].descriptor, &options->sockets, SOCK_DGRAM);
     if (run->is_server)
         return;
-    if (state->trials.count) {
-        metrics->received_max_bps = 0;
+    if (state->trials.count)
         report_trials(run, metrics);
-    }
     if (search->state == SEARCH_NONE)
         run_invalid(run, "no rate without loss: at %.4g Mbit/s, the lowest tried, %.3g %% were lost",
                     metrics->lowest_tried_bps / 1e6, metrics->lowest_lost_ratio * 100);
@@ -353,10 +356,8 @@ static void udp_rate_search_report(struct run *run)
     metrics->loss_free_rate_bps = fmin(search->fine, state->trials.list[state->trials.count - 1].offered_bps);
     metrics->loss_free_rate_pps = metrics->loss_free_rate_bps / state->bits;
     metrics->confirmed_count = (double)state->sent;
-    if (search->lossy > 0) {
-        metrics->lossy_rate_bps = search->lossy;
-        metrics->bracket_ratio = 1 - metrics->loss_free_rate_bps / search->lossy;
-    }
+    metrics->lossy_rate_bps = search->lossy > 0 ? search->lossy : (double)NAN;
+    metrics->bracket_ratio = 1 - metrics->loss_free_rate_bps / metrics->lossy_rate_bps;
     if (search->sender_limits)
         run_warn(run, "sender_limited", "the sender gave no more than %.4g Mbit/s, and all of it arrived",
                  metrics->loss_free_rate_bps / 1e6);
