@@ -123,11 +123,15 @@ def test_a_gate_against_peers_fails_a_slowed_node(lab8: RunningLab, tmp_path: Pa
     desk.campaign(f"{CAMPAIGN}\ngates: [{{metric: throughput_bps, against: peers, minimum: 60%}}]")
     lab8.command("slow", "alpha/n08", "--rate", "10mbit")
     try:
-        desk.hpcq("run", "campaign.yaml", expect=3)
+        for _ in range(4):  # a value beside other work fails no gate, and is measured again
+            desk.hpcq("run", "campaign.yaml", expect=None)
+            gates = json.loads(desk.hpcq("results", "--json", expect=None).stdout)["gates"]
+            mine = [one for one in gates if "alpha-n08" in {one["series"]["client"], one["series"]["server"]}]
+            if not any(one["verdict"] == "inconclusive" for one in gates):
+                break
     finally:
         lab8.command("mend", "alpha")
-    gates = json.loads(desk.hpcq("results", "--json", expect=3).stdout)["gates"]
-    mine = [one for one in gates if "alpha-n08" in {one["series"]["client"], one["series"]["server"]}]
+    desk.hpcq("results", expect=3)
     assert len(mine) == 3, "once a round"
     assert {(one["verdict"], one["words"].partition("peers")[1]) for one in mine} == {("failed", "peers")}, mine
     others = [one["verdict"] for one in gates if one not in mine]

@@ -144,11 +144,11 @@ def watches(place: Path) -> bool:
     return False
 
 
-def tournament(folder: Path, node_count: int, kind: str) -> Path:
+def tournament(folder: Path, node_count: int, kind: str, lasts: str = "50ms", walltime_s: int | None = None) -> Path:
     """The folder of a tournament of all nodes, ready to start."""
     (folder / "c.yaml").write_text(
         "name: c\nclusters: [alpha]\nrepetitions: 1\npairs: {rounds: 1}\nallocation: whole\n"
-        "tests: [{kernel: tcp_pingpong, parameters: {duration_s: 50ms, warmup_s: 0}}]\n"
+        f"tests: [{{kernel: tcp_pingpong, parameters: {{duration_s: {lasts}, warmup_s: 0}}}}]\n"
     )
     (folder / "alpha.yaml").write_text(f"{{name: alpha, interface: lo, work_directory: {folder}, {kind}}}\n")
     cluster = read_cluster(folder / "alpha.yaml")
@@ -156,6 +156,7 @@ def tournament(folder: Path, node_count: int, kind: str) -> Path:
     plan = make_plan(read_campaign(folder / "c.yaml"), cluster, nodes, "c-1", 7)
     missing = {index: all_steps(plan) for index in range(len(plan.pairs))}
     job = make_tournament(plan, list(missing), 1, missing)
+    job = replace(job, walltime_s=walltime_s or job.walltime_s)
     write_any(job, cluster, str(folder), folder / job.folder)
     return folder / job.folder
 
@@ -172,6 +173,36 @@ def test_many_agents_start_in_bounded_numbers(tmp_path: Path, kind: str, what: s
     assert (tmp_path / "pauses").read_text() == "pause\n" * 2
 
 
+def installed(folder: Path, programs: Programs) -> dict[str, str]:
+    """The environment for a job whose program and secret are put in place here."""
+    (folder / "bin").mkdir()
+    shutil.copy(programs.net, folder / "bin" / "hpcq-net")
+    (folder / "secret").write_text("5" * 64)
+    (folder / "secret").chmod(0o600)
+    return {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
+
+
+#: A launcher that kills all agents while they play, as Slurm does at a time limit.
+SHORT_AGENTS = """#!/bin/sh
+shift 2
+case "$(cat "$2")" in *"'agent'"*) exec timeout -s KILL 3 "$@" ;; *) exec "$@" ;; esac
+"""
+
+
+@pytest.mark.parametrize(("walltime_s", "reason"), [(None, "agents_lost: "), (7, "time_limit")])
+def test_a_tournament_whose_agents_are_ended_says_so(
+    tmp_path: Path, programs: Programs, walltime_s: int | None, reason: str
+) -> None:
+    """At the end of its time it does not call that a loss."""
+    (tmp_path / "launcher").write_text(SHORT_AGENTS)
+    (tmp_path / "launcher").chmod(0o755)
+    kind = f"scheduler: slurm, launcher: [{tmp_path / 'launcher'}, '{{node}}', x]"
+    folder = tournament(tmp_path, 3, kind, "100s", walltime_s)
+    subprocess.run(["bash", "job.sh"], cwd=folder, check=False, timeout=240, env=installed(tmp_path, programs))
+    assert json.loads((folder / "exit.json").read_text())["reason"].startswith(reason)
+    assert not [line for line in (folder / "spool.jsonl").read_text().splitlines() if '"rc":' in line], "nothing has failed"
+
+
 #: A launcher under which no agent gets to its conductor.
 NO_AGENT = """#!/bin/sh
 shift 2
@@ -184,12 +215,8 @@ def test_a_tournament_whose_agents_cannot_join_says_why(tmp_path: Path, programs
     (tmp_path / "launcher").write_text(NO_AGENT)
     (tmp_path / "launcher").chmod(0o755)
     folder = tournament(tmp_path, 3, f"scheduler: slurm, launcher: [{tmp_path / 'launcher'}, '{{node}}', x]")
-    (tmp_path / "bin").mkdir()
-    shutil.copy(programs.net, tmp_path / "bin" / "hpcq-net")
-    (tmp_path / "secret").write_text("5" * 64)
-    (tmp_path / "secret").chmod(0o600)
+    environment = installed(tmp_path, programs)
     (tmp_path / "sleep").symlink_to(shutil.which("true") or "/bin/true")
-    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     subprocess.run(["bash", "job.sh"], cwd=folder, check=False, timeout=240, env=environment)
     told = json.loads((folder / "exit.json").read_text())["reason"]
     assert told == "agents_did_not_come: hpcq-net: join: 10.0.0.1: No route to host"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.kernels.control_peer import ControlPeer
-from tests.kernels.kernel_namespaces import joined, wired
+from tests.kernels.kernel_namespaces import ADDRESSES, inside, joined, wired
 from tests.kernels.kernel_programs import LIMIT_S, Programs, Server
 
 MEASURE = 2  # enum phase of kernels/c/engine/run.h
@@ -117,3 +117,22 @@ def test_a_bucket_of_tokens_is_no_capacity(programs: Programs, tmp_path: Path) -
         line = pair.run(programs.net, "udp_dispersion", train_datagram_count=96, **given).line
     assert line["valid"] is False
     assert "trains" in line["invalid_reason"] or "gaps" in line["invalid_reason"]
+
+
+@pytest.mark.lab
+def test_a_small_bucket_is_seen_by_the_head_of_the_train(programs: Programs, tmp_path: Path) -> None:
+    """It holds more than one packet and less than two: the first gap alone is too short, by what the metric says."""
+    rate_bps, bucket_bytes = 6e6, 2500
+    given: dict[str, Any] = {"operation_count_max": 20, "duration_s": 60, "warmup_s": 0}
+    with joined(tmp_path) as pair:
+        for end in ADDRESSES:
+            bucket = ["rate", f"{rate_bps:.0f}bit", "burst", str(bucket_bytes), "latency", "500ms"]
+            inside(end, "tc", "qdisc", "add", "dev", "eth0", "root", "tbf", *bucket)
+        train = pair.run(programs.net, "udp_dispersion", train_datagram_count=8, **given).line
+        two = pair.run(programs.net, "udp_dispersion", train_datagram_count=2, **given).line
+    assert train["valid"] is False
+    assert "bucket of tokens lets their head pass" in train["invalid_reason"]
+    too_much = train["metrics"]["capacity_bps"] / (rate_bps * 1500 / 1514) - 1
+    assert train["metrics"]["head_gain_ratio"] == pytest.approx(too_much, abs=0.03)
+    assert "bucket_unseen" in [warning["name"] for warning in two["warnings"]]
+    assert "head_gain_ratio" not in two["metrics"]

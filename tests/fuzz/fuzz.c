@@ -35,9 +35,9 @@
         }                                                                                                                      \
     } while (0)
 
-static const struct kernel *const kernels[] = {&kernel_tcp_stream,  &kernel_tcp_pingpong, &kernel_udp_stream,
-                                               &kernel_tcp_connect, &kernel_udp_oneway,   &kernel_udp_dispersion,
-                                               &kernel_path_probe,  &kernel_udp_pingpong, NULL};
+static const struct kernel *const kernels[] = {
+    &kernel_tcp_stream,     &kernel_tcp_pingpong,    &kernel_udp_stream, &kernel_tcp_connect,  &kernel_udp_oneway,
+    &kernel_udp_dispersion, &kernel_udp_rate_search, &kernel_path_probe, &kernel_udp_pingpong, NULL};
 static const struct program program = {.name = "fuzz", .kernels = kernels, .usage = ""};
 static const struct secret secret = {.bytes = "0123456789abcdef", .length = 16};
 

@@ -21,6 +21,7 @@ PINGPONG = (
 )
 OWN_KERNELS = {
     *("tcp_stream", "tcp_pingpong", "udp_stream", "udp_pingpong", "tcp_connect", "udp_oneway", "udp_dispersion"),
+    "udp_rate_search",
     "path_probe",
     *("mpi_pingpong", "mpi_pingping", "mpi_stream", "mpi_one_sided", "mpi_collective"),
 }

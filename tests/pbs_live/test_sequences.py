@@ -141,4 +141,7 @@ def test_jobs_that_root_deletes_are_measured_by_another_attempt_or_told_as_cance
     deleted = sum(outcome == "cancelled" for outcome, _ in ends)
     assert users.history or not deleted, ends
     assert code == (4 if deleted else 0), desk.log()
-    assert outcomes(desk)["cluster measured"] == 18 - 3 * deleted, ends
+    # What a deleted job had measured before counts.
+    measured = outcomes(desk).get("cluster measured", 0)
+    assert 18 - 3 * deleted <= measured <= 18, ends
+    assert sum(outcomes(desk).values()) == 18, outcomes(desk)

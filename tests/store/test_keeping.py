@@ -24,7 +24,7 @@ def forty_nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database that is made once; each test works on a copy."""
     made = History(tmp_path_factory.mktemp("forty"))
     for day in range(-40, 0):
-        made.night(day, levels={"n2": 0.9 if day >= -15 else 1.0}, repetitions=2, counter_count=30)
+        made.night(day, levels={"n2": 0.9 if day >= -15 else 1.0}, repetitions=2, counter_count=60)
     return made.database
 
 

@@ -155,8 +155,9 @@ def _intervals(found: ResultDetail) -> Iterator[str]:
     begins = sorted({begin for values in found.intervals.values() for begin in values})
     if len(begins) < _INTERVALS_MIN:
         return
-    length_ms = min(after - before for before, after in pairwise(begins))
-    yield from _title(f"Over time, each {length_ms} ms, from the least to the most")
+    lengths_ms = {after - before for before, after in pairwise(begins)}
+    each = f"each {min(lengths_ms)} ms" if max(lengths_ms) % min(lengths_ms) == 0 else f"{len(begins)} parts of unequal length"
+    yield from _title(f"Over time, {each}, from the least to the most")
     yield from _table((name, sparkline([*values.values()], units.unit_of(name))) for name, values in found.intervals.items())
 
 

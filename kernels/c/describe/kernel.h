@@ -159,6 +159,7 @@ extern const struct kernel kernel_udp_pingpong;
 extern const struct kernel kernel_tcp_connect;
 extern const struct kernel kernel_udp_oneway;
 extern const struct kernel kernel_udp_dispersion;
+extern const struct kernel kernel_udp_rate_search;
 extern const struct kernel kernel_path_probe;
 extern const struct kernel kernel_mpi_pingpong;
 extern const struct kernel kernel_mpi_pingping;

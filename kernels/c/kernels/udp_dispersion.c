@@ -18,6 +18,9 @@ static const double block_limit_s = 0.02;
 static const double sender_ratio_max = 0.5;
 /* A datagram that follows the one before in less than this share of the train's mean gap did not queue behind it. */
 static const double close_ratio = 0.25, close_ratio_max = 0.1;
+/* A bucket of tokens lets the head of a train pass faster than the link's rate: its tail says how much too much the
+ * whole train would say. */
+static const double head_gain_max = 0.025;
 enum { TRAINS_MAX = 1 << 16, TRAINS_MIN = 10, TRAIN_MAX = 256, IPV4_HEADS_BYTES = 20 + 8, IPV6_HEADS_BYTES = 40 + 8 };
 
 struct udp_dispersion_options {
@@ -49,7 +52,8 @@ static const struct option_default option_defaults[] = {
 struct udp_dispersion_metrics {
     struct common_metrics common;
     double capacity_bps, capacity_p25_bps, capacity_p75_bps, dispersion_p50_ns, sender_dispersion_p50_ns,
-        train_sent_count, train_used_count, train_incomplete_count, train_sender_bound_count, close_gap_ratio;
+        train_sent_count, train_used_count, train_incomplete_count, train_sender_bound_count, close_gap_ratio,
+        head_gain_ratio;
 };
 
 #define DISPERSION_ROW(field, better, help) METRIC_ROW(struct udp_dispersion_metrics, field, better, help)
@@ -71,6 +75,10 @@ static const struct metric_row metric_rows[] = {
     DISPERSION_ROW(close_gap_ratio, BETTER_LOWER,
                    "share of the gaps in used trains below a quarter of their train's mean gap: arrivals that were "
                    "stamped together (GRO, interrupt coalescing), or a bucket of tokens that lets bursts pass"),
+    DISPERSION_ROW(
+        head_gain_ratio, BETTER_NONE,
+        "how much more trains say than the later half of their gaps, in the median: the tokens that a bucket "
+        "had saved; none with packet pairs"),
     METRIC_ROWS_COMMON(struct udp_dispersion_metrics),
     METRIC_ROWS_CALLS(struct udp_dispersion_metrics),
 };
@@ -90,6 +98,7 @@ struct udp_dispersion {
     struct arrivals arrivals;
     struct train train;
     double *dispersion_ns, *sender_ns; /* receiver: of each used train; of each complete one */
+    double *head_gain;                 /* of each used train */
     size_t used_count, complete_count;
     uint64_t sender_bound_count, gap_count, close_gap_count;
     uint64_t received_count;
@@ -122,6 +131,7 @@ static bool udp_dispersion_open(struct run *run)
     if (run_receives(run)) {
         state->dispersion_ns = memory_new(TRAINS_MAX, sizeof *state->dispersion_ns);
         state->sender_ns = memory_new(TRAINS_MAX, sizeof *state->sender_ns);
+        state->head_gain = memory_new(TRAINS_MAX, sizeof *state->head_gain);
         arrivals_begin(&state->arrivals, state->flows.list[0].descriptor);
     }
     return sockets_timeout(run, state->flows.list[0].descriptor, block_limit_s) &&
@@ -181,6 +191,8 @@ static void udp_dispersion_complete(struct udp_dispersion *state)
         state->sender_bound_count++;
         return;
     }
+    double tail_ns = (double)train->arrived_ns[last] - (double)train->arrived_ns[last / 2];
+    state->head_gain[state->used_count] = tail_ns * (double)last / (double)(last - last / 2) / dispersion_ns - 1;
     state->dispersion_ns[state->used_count++] = dispersion_ns;
     state->gap_count += last;
     for (size_t i = 0; i < last; i++) {
@@ -266,6 +278,10 @@ static void udp_dispersion_capacity(struct run *run, struct udp_dispersion *stat
     metrics->capacity_p75_bps = bits * 1e9 / share_of(list, state->used_count, 0.25);
     metrics->dispersion_p50_ns = share_of(list, state->used_count, 0.5);
     metrics->close_gap_ratio = (double)state->close_gap_count / (double)state->gap_count;
+    if (state->length < 3)
+        return;
+    qsort(state->head_gain, state->used_count, sizeof *state->head_gain, by_size);
+    metrics->head_gain_ratio = share_of(state->head_gain, state->used_count, 0.5);
 }
 
 /* What forbids a capacity, in the order in which it helps to know. */
@@ -288,6 +304,16 @@ static void udp_dispersion_judge(struct run *run, const struct udp_dispersion *s
             "%.0f %% of the gaps are below a quarter of their train's mean: arrivals are stamped together (GRO, "
             "interrupt coalescing), or a bucket of tokens lets bursts pass",
             metrics->close_gap_ratio * 100);
+    else if (state->length > 2 && metrics->head_gain_ratio > head_gain_max)
+        run_invalid(
+            run,
+            "trains say %.0f %% more than the later half of their gaps: a bucket of tokens lets their head pass; "
+            "raise train_datagram_count",
+            metrics->head_gain_ratio * 100);
+    else if (state->length == 2)
+        run_warn(run, "bucket_unseen",
+                 "a pair has one gap, which does not tell a bucket of tokens from a faster link: raise "
+                 "train_datagram_count");
 }
 
 static void udp_dispersion_report(struct run *run)
@@ -325,6 +351,7 @@ static void udp_dispersion_close(struct run *run)
     free(state->buffer);
     free(state->dispersion_ns);
     free(state->sender_ns);
+    free(state->head_gain);
 }
 
 const struct kernel kernel_udp_dispersion = {
