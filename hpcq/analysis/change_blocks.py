@@ -25,6 +25,8 @@ from hpcq.verdict.causes import SEPARATES
 _SHARE = 0.7
 #: A node or group is told from fewer series than this only if all of them changed.
 _FEW = 3
+#: Kinds of things, in the order in which they are tried.
+_KINDS = ("cluster", "group", "node", "link")
 
 #: cluster and name of a node, and the groups that it belongs to
 Groups = Mapping[tuple[str, str], Iterable[str]]
@@ -87,11 +89,15 @@ def blocks_of(told: Sequence[Explained], judged: Sequence[SeriesRow], groups: Gr
     """Fold changes, the largest block first. judged: every series that was judged, whether it changed or not."""
     found = []
     changed = {one.changed.row.series_id for one in told}
+    known: dict[str, _Series] = {}
     for moment in _moments(told):
         left = list(moment)
         hidden = changed - {one.changed.row.series_id for one in moment}
+        cluster = left[0].changed.row.cluster
+        if cluster not in known:
+            known[cluster] = _Series.of([row for row in judged if row.cluster == cluster], groups)
         while left:
-            block = _largest(left, judged, groups, hidden)
+            block = _largest(left, known[cluster], hidden)
             found.append(block)
             left = [one for one in left if one not in block.members]
     return sorted(found, key=_severity)
@@ -132,19 +138,29 @@ def _same_moment(first: Explained, later: Explained) -> bool:
     return last_before - parse_utc(one.at_utc) <= (parse_utc(other.at_utc) - last_before) / 2
 
 
-def _largest(left: Sequence[Explained], judged: Sequence[SeriesRow], groups: Groups, hidden: set[int]) -> Block:
-    """The block that explains most of these changes. hidden: series that changed at another moment."""
-    cluster = left[0].changed.row.cluster
-    rows = [row for row in judged if row.cluster == cluster]
-    changed = {one.changed.row.series_id for one in left}
-    for kind in ("cluster", "group", "node", "link"):
-        things: dict[str, set[int]] = {}
-        ends: dict[int, tuple[str, str]] = {}
+@dataclass(frozen=True, slots=True)
+class _Series:
+    """The judged series of a cluster: by kind and name of a thing those that touch it, and the ends of each."""
+
+    things: dict[str, dict[str, set[int]]]
+    ends: dict[int, tuple[str, str]]
+
+    @classmethod
+    def of(cls, rows: Sequence[SeriesRow], groups: Groups) -> _Series:
+        things: dict[str, dict[str, set[int]]] = {kind: {} for kind in _KINDS}
         for row in rows:
-            ends[row.series_id] = row.client, row.server
-            for name in _things(kind, row, groups):
-                things.setdefault(name, set()).add(row.series_id)
-        holding = [name for name in sorted(things, key=natural) if _holds(kind, things[name] - hidden, changed, ends)]
+            for kind, named in things.items():
+                for name in _things(kind, row, groups):
+                    named.setdefault(name, set()).add(row.series_id)
+        return cls(things, {row.series_id: (row.client, row.server) for row in rows})
+
+
+def _largest(left: Sequence[Explained], judged: _Series, hidden: set[int]) -> Block:
+    """The block that explains most of these changes. hidden: series that changed at another moment."""
+    changed = {one.changed.row.series_id for one in left}
+    for kind, things in judged.things.items():
+        touched = [name for name, series in things.items() if not series.isdisjoint(changed)]
+        holding = [name for name in sorted(touched, key=natural) if _holds(kind, things[name] - hidden, changed, judged.ends)]
         best = max(holding, key=lambda name: len(things[name] & changed), default=None)
         if best is not None:
             return _block(kind, best, [one for one in left if one.changed.row.series_id in things[best]], len(things[best]))

@@ -44,7 +44,8 @@ def changed(
     new = {one.series_id: one for one in tracks(database, rows, metrics, since, facts=facts)}
     named = {row.series_id: row for row in rows}
     joined = [_joined(old.get(one), new.get(one)) for one in named if one in old or one in new]
-    known = scatter_of(histories(database, rows, metrics, since), rows)
+    inside = None if facts else list(new.values())
+    known = scatter_of(histories(database, rows, metrics, since, inside), rows)
     judged = judge_boundary([_sides(one, metrics[named[one.series_id].kernel], known[one.series_id]) for one in joined])
     found = [_changed(database, named[one.series_id], metrics, one, level) for one, level in zip(joined, judged, strict=True)]
     gone = [] if facts else gone_since(database, rows, metrics, since, against)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from hpcq.analysis.bulk_points import Floats, tracks
+from hpcq.analysis.bulk_points import Floats, SeriesPoints, tracks
 from hpcq.statistics import JobScatter, job_scatter, pooled_scatter
 from hpcq.store.database import Connection
 from hpcq.store.history import Metric, SeriesRow
@@ -32,10 +32,18 @@ def scatter_of(histories: Mapping[int, Floats], rows: Sequence[SeriesRow]) -> di
 
 
 def histories(
-    database: Connection, rows: Sequence[SeriesRow], metrics: Mapping[str, Metric], without: Window
+    database: Connection,
+    rows: Sequence[SeriesRow],
+    metrics: Mapping[str, Metric],
+    without: Window,
+    inside: Sequence[SeriesPoints] | None = None,
 ) -> dict[int, Floats]:
-    """The points of these series outside of a stretch or of runs, from which their scatter can be learned."""
-    judged = {one.series_id: set(one.result.tolist()) for one in tracks(database, rows, metrics, without)}
+    """The points of these series outside of a stretch or of runs, from which their scatter can be learned.
+
+    inside: the points in that stretch, where the caller has read them already.
+    """
+    read = tracks(database, rows, metrics, without) if inside is None else inside
+    judged = {one.series_id: set(one.result.tolist()) for one in read}
     found = {}
     for one in tracks(database, rows, metrics, Window("all")):
         kept = [i for i, result in enumerate(one.result.tolist()) if result not in judged.get(one.series_id, ())]
