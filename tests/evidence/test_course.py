@@ -6,10 +6,10 @@ import random
 
 import pytest
 
+from hpcq.evidence import course
 from hpcq.evidence.conditions import course as conditions
 from hpcq.evidence.judge import judge
 from hpcq.evidence.judgement import JudgedResult
-from hpcq.statistics import course
 
 pytestmark = pytest.mark.fast
 

@@ -133,7 +133,10 @@ def assert_gone(name: str, was: set[str], before: dict[str, str]) -> None:
 
 #: Where tests that run beside these mount disks and name network namespaces of their own.
 #: The first of them to make a namespace mounts /run/netns itself.
-OF_OTHER_TESTS = ("/pytest-of-", "/hpcq-tests.", " /run/netns ", "/run/netns/hpcq-test-")
+OF_OTHER_TESTS = (
+    *("/pytest-of-", "/hpcq-tests.", " /run/netns "),
+    *(f"/run/netns/hpcq-{tests}-" for tests in ("test", "kernel", "path")),
+)
 
 
 class TestTheMachines:

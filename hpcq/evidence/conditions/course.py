@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
+from hpcq.evidence import course
 from hpcq.evidence.case import Side
 from hpcq.evidence.conditions.network import Figures
-from hpcq.statistics import course
 
 #: Of the middle value, from the first interval to the last.
 DRIFT_RATIO = 0.1

@@ -34,7 +34,7 @@ static void search_between(struct rate_search *search, bool up)
 
 static void search_next(struct rate_search *search, double received, bool fine, double least)
 {
-    if (search->sender_limits || !search->lossy ||
+    if (search->sender_limits || search->lossy <= 0 ||
         (search->fine > 0 && search->lossy - search->fine <= search->resolution_ratio * search->lossy)) {
         search->confirms = true;
         search->rate = search->fine;
