@@ -218,7 +218,7 @@ def _pytest(tree: Path, tests: Sequence[str], *words: str, built: Path | None = 
     """
     argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--timeout={_TEST_LIMIT_S}"]
     argv += [f"--basetemp={tree}.tmp", *words, *tests]
-    environment = {**os.environ, "PYTHONPATH": str(tree)}
+    environment = {**os.environ, "PYTHONPATH": str(tree), "COLUMNS": "400"}  # else the summary cuts the reasons off
     if built is not None:
         environment["HPCQ_TEST_BUILT"] = str(built)
     return subprocess.run(argv, cwd=tree, env=environment, capture_output=True, text=True, check=False)
@@ -254,7 +254,7 @@ def run(mutants: Sequence[Mutant], jobs: int, say: Callable[[str], None] = print
         say("nothing was judged" if faults else "error: no mutant is chosen: nothing was judged")
         return max(1, len(faults))
     begun_s = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="hpcq-mutants-") as folder:
+    with tempfile.TemporaryDirectory(prefix="hpcq-mutants-", ignore_cleanup_errors=True) as folder:
         names = _sources()
         unchanged = _copy(Path(folder) / "unchanged", names)
         tests = sorted({test for one in mutants for test in one.tests})
