@@ -34,7 +34,7 @@ from hpcq.definition.files.checking import (
     refuse,
 )
 from hpcq.definition.files.gates import GateSection, read_gates
-from hpcq.definition.files.links import LinkSection, read_links
+from hpcq.definition.files.links import LinkSection, Places, placed, read_links
 from hpcq.definition.files.pairs import PairsSection, check_pairs, read_pairs
 from hpcq.definition.files.reservations import ReservationSection, named_reservation
 from hpcq.definition.files.sweep import POINT_COUNT_MAX, Entry, expand
@@ -86,6 +86,9 @@ class TestSection(Section):
     matrix: dict[str, _Values] = Field(default={}, description="Parameters with lists of values: every combination.")
     zips: _Zips = Field(default=[], alias="zip", description="Parameters with lists of one length: taken together.")
     exclude: list[dict[str, Any]] = Field(default=[], description="Combinations to leave out.")
+    on: Places | None = Field(
+        default=None, description="Where it runs: of `pairs`, `links` and `nodes`. Default: wherever its kernel can."
+    )
     timeout_s: Seconds | None = Field(
         default=None, gt=0, le=86400, description="Time limit of one measurement. Default: from its durations."
     )
@@ -258,7 +261,8 @@ def _read_tests(document: Document, valid: Sequence[str]) -> list[Test]:
         if section is None:
             _check_kernel_name(document, entry, place, valid)
             continue
-        for test in _read_test(document, section, place, len(tests), valid):
+        read = _read_test(document, section, place, len(tests), valid)
+        for test in placed(document, section.on, read, place):
             key = (test.kernel, tuple(test.parameters.items()))
             if key in first_lines:
                 message = f"the same {test.kernel} with the same parameters as on line {first_lines[key]}"
