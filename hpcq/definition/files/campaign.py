@@ -17,7 +17,16 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 from hpcq import nodelist
 from hpcq.definition.budget import Budget
 from hpcq.definition.described import know_described, know_texts
-from hpcq.definition.files.allocations import AllocationWord, ConcurrencyWords, check_sets, read_allocation, with_toolchains
+from hpcq.definition.files.allocations import (
+    AllocationWord,
+    ConcurrencyWords,
+    TransportWord,
+    check_sets,
+    check_transport,
+    read_allocation,
+    with_toolchains,
+    with_transport,
+)
 from hpcq.definition.files.checking import (
     BudgetSection,
     Features,
@@ -132,6 +141,10 @@ class CampaignFile(Section):
     toolchains: Names = Field(
         default=[], description="Toolchains of the cluster files with which each MPI test runs, one after the other."
     )
+    transport: TransportWord = Field(
+        default=None,
+        description="Over what the MPI tests send that give no `transport` of their own: `hpcq kernels mpi_pingpong`.",
+    )
     network: Name | None = Field(
         default=None, description="Which of the cluster files' networks to measure, by name. Default: their interface."
     )
@@ -157,6 +170,7 @@ def read_campaign(path: Path) -> Campaign:
     links = read_links(document, tests)
     allocation = read_allocation(document)
     check_sets(document, allocation, tests)
+    check_transport(document, tests)
     pairs = PairChoice(Pattern.RING)
     if file is not None and file.pairs is not None and document.clean(("pairs",)):
         pairs = read_pairs(file.pairs, path.parent, document)
@@ -289,7 +303,7 @@ def _read_test(document: Document, section: TestSection, place: Place, before: i
     entry = Entry(section.parameters, section.matrix, section.zips, section.exclude, zip_is_list)
     tests: list[Test] = []
     for point in expand(kernel, entry, document, place):
-        parameters = complete(kernel, point)
+        parameters = complete(kernel, with_transport(document, kernel, point))
         first_no = before + len(tests) + 1
         if kernel.described is not None:
             tests += described_tests(kernel, parameters, first_no, document, place, timeout_s=section.timeout_s)
