@@ -16,6 +16,7 @@ from enum import StrEnum
 
 from hpcq.definition.budget import JOBS_AT_MOST, Budget
 from hpcq.definition.compilers import Compiler, Mpi, Toolchain
+from hpcq.definition.linked import Directions, Link
 from hpcq.definition.networks import interface_of
 from hpcq.gate_kinds.base import GateAgainst
 
@@ -36,13 +37,6 @@ class Pattern(StrEnum):
     ACROSS = "across"
     FILE = "file"
     BISECTION = "bisection"
-
-
-class Directions(StrEnum):
-    """Whether a pair is measured from one end only, or once from each end."""
-
-    ONE = "one"
-    BOTH = "both"
 
 
 class Evidence(StrEnum):
@@ -160,6 +154,8 @@ class Test:
     launch: str = ""
     #: Which toolchain of the cluster built it; empty: the cluster's own compiler and MPI.
     toolchain: str = ""
+    #: Where it runs: of pairs, links and nodes. Empty: wherever its kernel can, see running.py.
+    on: tuple[str, ...] = ()
 
     @property
     def needs_mpi(self) -> bool:
@@ -191,37 +187,6 @@ class Gate:
     maximum: float | None
     where: Mapping[str, ParameterValue]
     against: GateAgainst | None = None
-
-
-class Listen(StrEnum):
-    """Which side of a link accepts connections."""
-
-    FROM = "from"
-    TO = "to"
-    EITHER = "either"
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """Two clusters of a campaign and how to measure the network between them.
-
-    If node_pairs is empty, the seed chooses pairs.
-    """
-
-    from_cluster: str
-    to_cluster: str
-    listen: Listen
-    pair_count: int
-    node_pairs: tuple[tuple[str, str], ...]
-    directions: Directions
-    compare: bool
-    at_once: int
-    patience_s: float
-
-    @property
-    def name(self) -> str:
-        """The name of the link's part of a run. No cluster's name can contain the sign."""
-        return f"{self.from_cluster}+{self.to_cluster}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from hpcq.definition.budget import Budget
-from hpcq.definition.model import AllocationKind, Campaign, Directions, Link, Listen, PairChoice, ParameterValue, Pattern, Test
+from hpcq.definition.linked import Directions, Link, Listen
+from hpcq.definition.model import AllocationKind, Campaign, PairChoice, ParameterValue, Pattern, Test
+from hpcq.definition.running import LINKS, runs_on, within_clusters
 from hpcq.errors import StoreError, UserError
 from hpcq.planning.allocations import Basis, plan_allocations
 from hpcq.planning.fitting import fit_link
@@ -75,6 +77,9 @@ def plan_cluster(campaign: Campaign, basis: Basis) -> Plan:
 
     Raises UserError as make_plan does.
     """
+    within = within_clusters(campaign.tests)
+    if within:
+        campaign = replace(campaign, tests=within)
     if not campaign.pairs_of_links:
         return plan_allocations(campaign, basis)
     cluster, seed = basis.cluster, basis.seed
@@ -85,7 +90,9 @@ def plan_cluster(campaign: Campaign, basis: Basis) -> Plan:
     fill = [name for name in seeded_order(usable, seed) if name not in wanted]
     chosen = [*wanted, *fill[: max(0, 2 - len(wanted))]]
     chosen_nodes = replace(campaign.nodes, include=tuple(chosen), at_most=None)
-    compared = any(link.compare for link in campaign.links if cluster.name in {link.from_cluster, link.to_cluster})
+    compared = bool(within) and any(
+        link.compare for link in campaign.links if cluster.name in {link.from_cluster, link.to_cluster}
+    )
     # Without a comparison, no pair of the cluster becomes a job, so the site's limits for such a job do not matter.
     limits = basis.limits if compared else JobLimits(refusals=basis.limits.refusals)
     plan = plan_allocations(replace(campaign, nodes=chosen_nodes), replace(basis, limits=limits))
@@ -94,7 +101,9 @@ def plan_cluster(campaign: Campaign, basis: Basis) -> Plan:
     if compared:
         return plan
     nothing = replace(plan.goals, pair_count=0, result_count=0, node_pair_count_min=0)
-    return replace(plan, pairs=(), node_set_count=0, goals=nothing, cost=replace(plan.cost, job_count=0, node_seconds=0.0))
+    return replace(
+        plan, pairs=(), tests=(), node_set_count=0, goals=nothing, cost=replace(plan.cost, job_count=0, node_seconds=0.0)
+    )
 
 
 def nodes_of_links(campaign: Campaign, cluster: str, usable: Sequence[str], seed: int) -> list[str]:
@@ -240,7 +249,7 @@ def _tests(campaign: Campaign, link: Link) -> list[Test]:
     numbers: dict[tuple[int, int], int] = {}
     seen: set[tuple[str, tuple[tuple[str, ParameterValue], ...]]] = set()
     for one in campaign.tests:
-        if one.within_cluster:
+        if not runs_on(one, LINKS):
             continue  # within the clusters
         ways = [dict(one.parameters)]
         direction = str(one.parameters.get("direction", ""))
@@ -252,5 +261,5 @@ def _tests(campaign: Campaign, link: Link) -> list[Test]:
                 seen.add(key)
                 number = numbers[one.test_no, way] = len(tests) + 1
                 by = numbers[one.measured_by, way] if one.measured_by else 0
-                tests.append(replace(one, test_no=number, parameters=parameters, measured_by=by))
+                tests.append(replace(one, test_no=number, parameters=parameters, measured_by=by, on=(LINKS,)))
     return tests

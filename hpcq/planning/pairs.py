@@ -16,7 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from math import lcm
 
-from hpcq.definition.model import Directions, PairChoice, Pattern
+from hpcq.definition.linked import Directions
+from hpcq.definition.model import PairChoice, Pattern
 from hpcq.sorting import natural
 
 #: (client, server)

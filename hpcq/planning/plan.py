@@ -128,8 +128,6 @@ class Plan:
 
     def tests_at(self, index: int) -> list[Test]:
         """The tests that the pair or set at this place runs, those included that another one measures."""
-        if not self.node_set_count:
-            return list(self.tests)
         if index < self.sets_begin:
             return [test for test in self.tests if not of_nodes(test)]
         count = len(self.nodes_at(index))
@@ -163,7 +161,7 @@ class Plan:
                 | {
                     "candidates": tuple(Candidate(**one) for one in fields["candidates"]),
                     "excluded": tuple(Excluded(**one) for one in fields["excluded"]),
-                    "tests": tuple(Test(**one) for one in fields["tests"]),
+                    "tests": tuple(Test(**{**one, "on": tuple(one.get("on", ()))}) for one in fields["tests"]),
                     "pairs": tuple((client, server) for client, server in fields["pairs"]),
                     "not_planned": tuple(NotPlanned(**one) for one in fields.get("not_planned", ())),
                     "notes": tuple(fields.get("notes", ())),

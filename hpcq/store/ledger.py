@@ -11,8 +11,8 @@ nodes_of(database, cluster)              each node with its last verdict, its bo
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from hpcq.sorting import natural
@@ -29,12 +29,16 @@ TRY_AGAIN_MAX_S = 86400
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """One node. last: its last verdict. booted: its boot is not the judged one. since: events after the verdict."""
+    """One node. last: its last verdict. booted: its boot is not the judged one. since: events after the verdict.
+
+    reservations: the recorded maintenance reservations of the node, each with its end; None while it lasts.
+    """
 
     node: str
     last: VerdictRecord | None = None
     booted: bool = False
     since: tuple[str, ...] = ()
+    reservations: Mapping[str, str | None] = field(default_factory=dict)
 
     @property
     def verdict(self) -> Verdict | None:
@@ -93,13 +97,16 @@ def at_fault(database: Connection, cluster: str) -> list[VerdictRecord]:
 def nodes_of(database: Connection, cluster: str) -> dict[str, NodeState]:
     """Every node of a cluster that this database knows."""
     happened: dict[str, list[tuple[str, str]]] = {}
+    reserved: dict[str, dict[str, str | None]] = {}
     for row in database.execute(
-        "SELECT n.name AS node, e.kind, coalesce(e.ended_utc, e.started_utc) AS at_utc FROM event e"
+        "SELECT n.name AS node, e.kind, e.note, e.ended_utc, coalesce(e.ended_utc, e.started_utc) AS at_utc FROM event e"
         " JOIN node n ON n.node_id = e.node_id JOIN cluster c ON c.cluster_id = n.cluster_id"
         " WHERE c.name = ? AND e.kind NOT IN ('note', 'drain', 'reboot') AND at_utc <= ? ORDER BY e.event_id",
         (cluster, utc_now()),
     ):
         happened.setdefault(row["node"], []).append((row["at_utc"], row["kind"]))
+        if row["kind"] == "maintenance":
+            reserved.setdefault(row["node"], {})[row["note"]] = row["ended_utc"]
     found = {}
     for row in database.execute("SELECT *, node AS nodes FROM v_nodes WHERE cluster = ?", (cluster,)).fetchall():
         node, decided_utc = str(row["node"]), row["decided_utc"] or ""
@@ -110,7 +117,7 @@ def nodes_of(database: Connection, cluster: str) -> dict[str, NodeState]:
             known = {**dict(row), "kind": Thing.NODE, "name": node}
             waits = row["verdict"] == Verdict.INCONCLUSIVE and _waits(database, known, "verdict = 'inconclusive'")
             last = _record(known, waits=waits)
-        found[node] = NodeState(node, last, booted, since)
+        found[node] = NodeState(node, last, booted, since, reserved.get(node, {}))
     return found
 
 

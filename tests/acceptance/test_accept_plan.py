@@ -13,6 +13,10 @@ from hpcq.cli.main import run
 from hpcq.definition.files.cluster import read_cluster
 from hpcq.runner.accept import accepting
 from hpcq.runner.site.place import reach
+from hpcq.store import ledger
+from hpcq.store.database import transaction, writing
+from hpcq.verdict.record import Thing, VerdictRecord
+from hpcq.verdict.words import Verdict
 from tests.simulated_slurm.site import SimulatedSlurm, simulated_slurm
 
 pytestmark = pytest.mark.fast
@@ -64,3 +68,38 @@ def test_the_acceptance_then_measures_these_pairs(
 def test_a_plan_applies_nothing(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*words, "--plan", "--apply"]) == 2
     assert "allowed is one of them" in capsys.readouterr().err
+
+
+def test_since_a_reservation_takes_its_nodes_also_when_it_has_ended(
+    slurm: SimulatedSlurm, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = [*words, "--plan", "--json", "--since", "swap"]
+    slurm.control(set={"reservations": {"swap": ["n0002", "n0003"]}})
+    assert run(asked) == 0
+    [plan] = json.loads(capsys.readouterr().out)["clusters"]
+    assert plan["reasons"] == dict.fromkeys(("n0002", "n0003"), "in reservation swap")
+    reach(read_cluster(slurm.cluster() / "sim.yaml")).sh("scontrol delete reservationname=swap")
+    assert run([*words, "--plan", "--json"]) == 0, "the ledger hears that it has ended"
+    capsys.readouterr()
+    assert run(asked) == 0
+    [plan] = json.loads(capsys.readouterr().out)["clusters"]
+    assert plan["reasons"] == dict.fromkeys(("n0002", "n0003"), "was in reservation swap")
+    decided = VerdictRecord(Thing.NODE, "n0002", Verdict.PASS, "as expected", ("n0002",))
+    with writing(tmp_path / "results.db") as database, transaction(database):
+        ledger.decide(database, "sim", [decided], run_id=None, baseline=None)
+    assert run(asked) == 0
+    [plan] = json.loads(capsys.readouterr().out)["clusters"]
+    assert list(plan["reasons"]) == ["n0003"], "n0002 was judged since"
+
+
+def test_since_a_name_that_nobody_knows_is_refused(
+    slurm: SimulatedSlurm, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for more in ([], ["--plan"]):
+        assert run([*words, *more, "--since", "swapp"]) == 2
+        assert "error: --since: 'swapp': allowed is a reservation, a time" in capsys.readouterr().err
+    slurm.control(set={"reservations": {"swap": ["n0002", "n0003"]}})
+    assert run([*words, "--since", "swapp"]) == 2
+    assert "there are swap" in capsys.readouterr().err
+    assert slurm.control()["calls"].get("sbatch", 0) == 0
+    assert not list((tmp_path / "runs").glob("after*"))

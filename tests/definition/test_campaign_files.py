@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from hpcq.definition.budget import Budget
-from hpcq.definition.model import Directions, Evidence, Gate, GateStatistic, PairChoice, Pattern
+from hpcq.definition.linked import Directions
+from hpcq.definition.model import Evidence, Gate, GateStatistic, PairChoice, Pattern
 from hpcq.kernels import kernel
 from tests.definition.definition_texts import (
     GOOD,

@@ -79,7 +79,7 @@ VALID_KERNELS = f"valid are {', '.join([*own_kernels(), *list_described()])}"
          "zip: lists of different lengths (message_bytes 2, duration_s 1): all lists of a zip are equally long", None),
         ("kernel: tcp_stream\n    timeout_s: 2", "timeout_s: 2 s, but the test itself takes 2.2 s: allowed is more", None),
         ("kernel: tcp_stream\n    timeout: 2", "timeout: not a key here: the nearest is timeout_s",
-         "valid are kernel, parameters, matrix, zip, exclude, timeout_s"),
+         "valid are kernel, parameters, matrix, zip, exclude, on, timeout_s"),
         ("kernel: tcp_stream\n    matrix: {message_bytes: [1, 2]}\n    exclude: [{message_bytes: 3}]",
          "exclude: matches no combination of the sweep: correct it or leave it out", None),
         ("kernel: tcp_stream\n    matrix: {message_bytes: [1, 2]}\n    exclude: [{message_bytes: [1, 2]}]",

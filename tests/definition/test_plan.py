@@ -86,6 +86,7 @@ def test_plan_as_the_contract_has_it(campaign: Campaign, cluster: Cluster) -> No
         "measured_by": 0,
         "launch": "",
         "toolchain": "",
+        "on": [],
     }  # fmt: skip
     assert [written[key] for key in ("repetition_count", "walltime_s", "attempt_count_max")] == [3, 120, 2]
     assert len(written["pairs"]) == 3

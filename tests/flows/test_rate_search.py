@@ -33,6 +33,7 @@ def test_a_search_that_does_not_end_has_no_rate(server: Server) -> None:
 
 
 @pytest.mark.lab
+@pytest.mark.quiet
 @pytest.mark.real_time
 def test_the_rate_of_a_known_line_is_found(programs: Programs, tmp_path: Path) -> None:
     """A sender or a wire that loses the CPU loses datagrams in truth: the best of three turns counts, and none flatters."""

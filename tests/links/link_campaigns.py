@@ -49,9 +49,9 @@ def cluster_of(folder: Path, name: str, more: str = "") -> Cluster:
     return read_cluster(path)
 
 
-def plans(folder: Path, campaign: Campaign, busy: str = "") -> tuple[Plan, Plan]:
+def plans(folder: Path, campaign: Campaign, busy: str = "", more: str = "") -> tuple[Plan, Plan]:
     nodes = [NodeState(n, NodeCondition.BUSY if n == busy else NodeCondition.IDLE, "idle") for n in ("n1", "n2", "n3")]
-    made = [links.plan_cluster(campaign, Basis(cluster_of(folder, name), nodes, "run-1", 7)) for name in ("east", "west")]
+    made = [links.plan_cluster(campaign, Basis(cluster_of(folder, name, more), nodes, "run-1", 7)) for name in ("east", "west")]
     return made[0], made[1]
 
 

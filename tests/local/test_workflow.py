@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from hpcq import assets
+from hpcq.cli.main import run as hpcq
+from hpcq.runner.site.place import open_run
 from hpcq.runner.workflow import expand
 from tests.links.link_campaigns import taken
 from tests.local.desk import kill_session
@@ -128,3 +130,16 @@ def measured_desk(tmp_path_factory: pytest.TempPathFactory) -> LocalDesk:
         run.attempt(job_id, 1)
     load(desk.folder / "results.db", run)
     return desk
+
+
+@pytest.mark.fast
+def test_loading_a_run_without_a_plan_is_incomplete(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    desk = LocalDesk.at(tmp_path)
+    desk.cluster("tiny")
+    run = open_run(tmp_path / desk.campaign(), [tmp_path / "clusters"], tmp_path / "results.db", tmp_path / "runs")
+    words = ["load", "--db", str(tmp_path / "results.db"), "--runs", str(tmp_path / "runs")]
+    assert hpcq(words) == 4
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", f"{run.run_id}: no cluster has a plan yet: nothing was loaded\n")
+    assert hpcq([*words, "--json"]) == 4
+    assert json.loads(capsys.readouterr().out)["clusters"] == []

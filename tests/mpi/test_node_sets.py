@@ -147,3 +147,11 @@ def test_a_set_is_no_node_of_the_list_of_nodes(tmp_path: Path, capsys: pytest.Ca
     said = capsys.readouterr().out
     assert "n1" in said
     assert "n[2-8]" not in said
+
+
+def test_a_pair_does_not_run_what_too_few_nodes_leave_out(tmp_path: Path) -> None:
+    made = plan(tmp_path, "pairs: {rounds: 1}\nrepetitions: 1\n" + TESTS.replace("[2, 5, 0]", "[5]"), count=4)
+    assert made.node_set_count == 0
+    assert [test.kernel for test in made.tests_at(0)] == ["tcp_pingpong"]
+    assert [(one.client, one.reason) for one in made.not_planned] == [("n1", "node_count 5: 4 nodes may be used")]
+    assert made.goals.result_count == len(made.pairs) == 2

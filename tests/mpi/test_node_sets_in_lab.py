@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -20,7 +21,8 @@ links: [{{from: alpha, to: beta, pairs: 1}}]
 pairs: {{rounds: 1}}
 repetitions: 1
 tests:
-  - {{kernel: tcp_pingpong, parameters: {{{FEW}}}}}
+  - {{kernel: tcp_pingpong, on: [links], parameters: {{{FEW}}}}}
+  - {{kernel: udp_pingpong, on: [pairs], parameters: {{{FEW}}}}}
   - {{kernel: mpi_stream, parameters: {{{FEW}, message_bytes: 4KiB}}}}
   - kernel: mpi_collective
     parameters: {{{FEW}, message_bytes: 4KiB, validate: true}}
@@ -46,7 +48,7 @@ def test_pairs_links_and_sets_stand_in_one_run(measured: Desk) -> None:
     found = measured.rows(
         "SELECT cluster, kernel, count(*) AS n FROM v_results WHERE outcome = 'measured' GROUP BY 1, 2 ORDER BY 1, 2"
     )
-    within = [("mpi_collective", 6), ("mpi_stream", 2), ("tcp_pingpong", 2)]
+    within = [("mpi_collective", 6), ("mpi_stream", 2), ("udp_pingpong", 2)]
     assert [tuple(row.values()) for row in found] == [
         *(("alpha", *one) for one in within),
         ("alpha+beta", "tcp_pingpong", 1),
@@ -77,4 +79,9 @@ def test_sets_are_shown_beside_pairs(measured: Desk) -> None:
     plan = measured.hpcq("plan", "campaign.yaml").stdout
     assert "together 4 nodes: alpha-n01,alpha-n[02-04]" in plan
     assert "mpi_collective, mpi_stream runs within alpha and beta" in plan
+    parts = dict(zip(["alpha", "beta", "link"], re.split(r"^(?=\S+: )", plan, flags=re.MULTILINE)[1:], strict=True))
+    for name in ("alpha", "beta"):
+        tests = re.findall(r"^  tests    (\w+): .* on (\w+)$", parts[name], flags=re.MULTILINE)
+        assert tests == [("udp_pingpong", "pairs"), ("mpi_stream", "pairs"), ("mpi_collective", "nodes")]
+    assert re.findall(r"^  tests    (\w+): .* on (\w+)$", parts["link"], flags=re.MULTILINE) == [("tcp_pingpong", "links")]
     assert (measured.run_folder / "report.html").is_file()

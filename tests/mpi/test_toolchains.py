@@ -148,3 +148,38 @@ def test_the_campaigns_first_toolchain_is_what_others_are_compared_with(tmp_path
     with reading(tmp_path / "r.db") as database:
         rows = toolchain_rows(database, builder.run_id)
     assert {tuple(level.toolchain for level in one.levels) for one in rows} == {("of the campaign's first", "another")}
+
+
+# -- transport -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_campaigns_transport_is_that_of_its_mpi_tests(tmp_path: Path) -> None:
+    own = "- {kernel: mpi_stream, matrix: {transport: [ucx, as_is]}}\n- {kernel: mpi_pingpong, parameters: {transport: ofi}}\n"
+    found = campaign(tmp_path, "pairs: all\ntransport: tcp\n" + TESTS + own).tests
+    assert [(test.kernel, test.parameters.get("transport")) for test in found] == [
+        ("tcp_pingpong", None),
+        ("mpi_pingpong", "tcp"),
+        ("mpi_pingping", "tcp"),
+        ("mpi_stream", "ucx"),
+        ("mpi_stream", "as_is"),
+        ("mpi_pingpong", "ofi"),
+    ]
+    assert {test.parameters.get("transport") for test in campaign(tmp_path).tests} == {None, "as_is"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "pairs: all\ntransport: rdma\n" + TESTS,
+            "c.yaml:4: transport: 'rdma': allowed are as_is, tcp, shared_memory",
+        ),
+        ("pairs: all\ntransport: [tcp]\n" + TESTS, "c.yaml:4: transport: a list: allowed are as_is, tcp"),
+        ("pairs: all\ntransport: tcp\ntests: [{kernel: tcp_stream}]\n", "c.yaml:4: transport: no test is one of hpcq's MPI"),
+        ("pairs: all\nallocation: whole\ntransport: tcp\n" + TESTS, "mpi_pingpong with a transport of its own"),
+    ],
+)
+def test_a_transport_that_no_test_can_take_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(UserError) as caught:
+        campaign(tmp_path, text)
+    assert said in caught.value.message

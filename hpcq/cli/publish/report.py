@@ -26,7 +26,8 @@ _LOADED = (*RUN_COLUMNS[1:], Column("read_count", "read now"))
 def load(run: str | None, database: Path, runs_folder: Path, as_json: bool) -> int:
     """Load a run's files into the database (again).
 
-    You may do this at any time and as often as you like; hpcq loads nothing twice.
+    You may do this at any time and as often as you like; hpcq loads nothing twice. Exit code 4 when the run has no plan yet,
+    so that there was nothing to load.
 
     \b
     Example: hpcq load lab
@@ -35,9 +36,13 @@ def load(run: str | None, database: Path, runs_folder: Path, as_json: bool) -> i
     from hpcq.runner.live import find_run_folder
 
     loaded = stages.load(find_run_folder(run, runs_folder), database)
+    code = Exit.OK if loaded["clusters"] else Exit.INCOMPLETE
     if as_json:
         print_json(loaded)
-        return Exit.OK
+        return code
+    if code is Exit.INCOMPLETE:
+        click.echo(f"{loaded['run']}: no cluster has a plan yet: nothing was loaded", err=True)
+        return code
     print_rows(loaded["clusters"], _LOADED)
     for one in loaded["clusters"]:
         for note in one["notes"]:

@@ -8,7 +8,7 @@ from collections import Counter
 
 import click
 
-from hpcq.definition.running import running
+from hpcq.definition.running import places_of, running
 from hpcq.described.commands import command
 from hpcq.described_kernel import Shape
 from hpcq.kernels import kernel
@@ -36,8 +36,8 @@ def print_plan(plan: Plan) -> None:
         names = [excluded.node for excluded in plan.excluded if excluded.reason == reason]
         lines.append(f"  without  {_few(names)}: {reason} ({count})")
     lines += [f"  without  {pair.client} - {pair.server}: {pair.reason}" for pair in plan.not_planned[:_SHOWN]]
-    for name, count in Counter(test.kernel for test in plan.tests).items():
-        lines.append(f"  tests    {name}: {count} parameter sets x {plan.repetition_count} repetitions")
+    for (name, where), count in Counter((test.kernel, ", ".join(places_of(test))) for test in plan.tests).items():
+        lines.append(f"  tests    {name}: {count} parameter sets x {plan.repetition_count} repetitions on {where}")
     lines += _commands(plan)
     pairs, sets = plan.pairs[: plan.sets_begin], plan.pairs[plan.sets_begin :]
     if pairs or not sets:

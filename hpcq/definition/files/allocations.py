@@ -1,4 +1,5 @@
-"""The keys `allocation`, `concurrency` and `toolchains` of a campaign file: what shares an allocation and runs in it.
+"""The keys `allocation`, `concurrency`, `toolchains` and `transport` of a campaign file: what shares an allocation, and how
+its MPI tests run.
 
 allocation: pair | whole | group of 8          concurrency: rounds | alone | [alone, rounds]
 """
@@ -6,7 +7,7 @@ allocation: pair | whole | group of 8          concurrency: rounds | alone | [al
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -14,11 +15,14 @@ from pydantic import BeforeValidator, WithJsonSchema
 
 from hpcq.definition.files.checking import refuse
 from hpcq.definition.files.yamlfile import Document, shown
-from hpcq.definition.model import Allocation, AllocationKind, Concurrency, Test
+from hpcq.definition.model import Allocation, AllocationKind, Concurrency, ParameterValue, Test
 from hpcq.definition.running import of_nodes
+from hpcq.kernels import Kernel, own_kernels
 
 _GROUP = re.compile(r"group of ([1-9]\d{0,4})")
 _NODE_COUNT_MIN = 3
+#: The option of MPI kernels that the campaign's key of this name gives.
+TRANSPORT = "transport"
 
 
 def _allocation_word(value: object) -> object:
@@ -37,6 +41,21 @@ def _words(value: object) -> object:
     return words
 
 
+def _transports() -> tuple[str, ...]:
+    """The words that hpcq's MPI kernels know."""
+    options = (kernel.option(TRANSPORT) for kernel in own_kernels().values())
+    return next(option.choices for option in options if option is not None)
+
+
+def _transport_word(value: object) -> object:
+    if value is not None and value not in _transports():
+        raise refuse(f"{shown(value)}: allowed are {', '.join(_transports())}", "a test may have its own, under parameters")
+    return value
+
+
+TransportWord = Annotated[
+    str | None, BeforeValidator(_transport_word), WithJsonSchema({"type": "string", "enum": list(_transports())})
+]
 AllocationWord = Annotated[
     str,
     BeforeValidator(_allocation_word),
@@ -79,6 +98,20 @@ def check_sets(document: Document, allocation: Allocation, tests: Sequence[Test]
         message = f"a tournament starts nothing between its rounds: the MPI launcher starts {kernel}: allowed with it is"
         hint = "put its tests into a campaign of their own"
         document.complain(("allocation",), f"{message} allocation: pair", hint)
+
+
+def with_transport(document: Document, kernel: Kernel, point: Mapping[str, ParameterValue]) -> dict[str, ParameterValue]:
+    """A test's parameters with the campaign's `transport`, where its kernel has this option and the test gives none."""
+    word = document.data.get(TRANSPORT) if document.clean((TRANSPORT,)) else None
+    if not isinstance(word, str) or kernel.option(TRANSPORT) is None or TRANSPORT in point:
+        return dict(point)
+    return {**point, TRANSPORT: word}
+
+
+def check_transport(document: Document, tests: Sequence[Test]) -> None:
+    """Complain about a transport that no test takes."""
+    if document.data.get(TRANSPORT) and tests and not any(TRANSPORT in test.parameters for test in tests):
+        document.complain((TRANSPORT,), "no test is one of hpcq's MPI kernels, which alone take it")
 
 
 def with_toolchains(document: Document, tests: Sequence[Test]) -> list[Test]:

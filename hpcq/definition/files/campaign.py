@@ -17,7 +17,16 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 from hpcq import nodelist
 from hpcq.definition.budget import Budget
 from hpcq.definition.described import know_described, know_texts
-from hpcq.definition.files.allocations import AllocationWord, ConcurrencyWords, check_sets, read_allocation, with_toolchains
+from hpcq.definition.files.allocations import (
+    AllocationWord,
+    ConcurrencyWords,
+    TransportWord,
+    check_sets,
+    check_transport,
+    read_allocation,
+    with_toolchains,
+    with_transport,
+)
 from hpcq.definition.files.checking import (
     BudgetSection,
     Features,
@@ -34,7 +43,7 @@ from hpcq.definition.files.checking import (
     refuse,
 )
 from hpcq.definition.files.gates import GateSection, read_gates
-from hpcq.definition.files.links import LinkSection, read_links
+from hpcq.definition.files.links import LinkSection, Places, placed, read_links
 from hpcq.definition.files.pairs import PairsSection, check_pairs, read_pairs
 from hpcq.definition.files.reservations import ReservationSection, named_reservation
 from hpcq.definition.files.sweep import POINT_COUNT_MAX, Entry, expand
@@ -86,6 +95,9 @@ class TestSection(Section):
     matrix: dict[str, _Values] = Field(default={}, description="Parameters with lists of values: every combination.")
     zips: _Zips = Field(default=[], alias="zip", description="Parameters with lists of one length: taken together.")
     exclude: list[dict[str, Any]] = Field(default=[], description="Combinations to leave out.")
+    on: Places | None = Field(
+        default=None, description="Where it runs: of `pairs`, `links` and `nodes`. Default: wherever its kernel can."
+    )
     timeout_s: Seconds | None = Field(
         default=None, gt=0, le=86400, description="Time limit of one measurement. Default: from its durations."
     )
@@ -129,6 +141,10 @@ class CampaignFile(Section):
     toolchains: Names = Field(
         default=[], description="Toolchains of the cluster files with which each MPI test runs, one after the other."
     )
+    transport: TransportWord = Field(
+        default=None,
+        description="Over what the MPI tests send that give no `transport` of their own: `hpcq kernels mpi_pingpong`.",
+    )
     network: Name | None = Field(
         default=None, description="Which of the cluster files' networks to measure, by name. Default: their interface."
     )
@@ -154,6 +170,7 @@ def read_campaign(path: Path) -> Campaign:
     links = read_links(document, tests)
     allocation = read_allocation(document)
     check_sets(document, allocation, tests)
+    check_transport(document, tests)
     pairs = PairChoice(Pattern.RING)
     if file is not None and file.pairs is not None and document.clean(("pairs",)):
         pairs = read_pairs(file.pairs, path.parent, document)
@@ -258,7 +275,8 @@ def _read_tests(document: Document, valid: Sequence[str]) -> list[Test]:
         if section is None:
             _check_kernel_name(document, entry, place, valid)
             continue
-        for test in _read_test(document, section, place, len(tests), valid):
+        read = _read_test(document, section, place, len(tests), valid)
+        for test in placed(document, section.on, read, place):
             key = (test.kernel, tuple(test.parameters.items()))
             if key in first_lines:
                 message = f"the same {test.kernel} with the same parameters as on line {first_lines[key]}"
@@ -285,7 +303,7 @@ def _read_test(document: Document, section: TestSection, place: Place, before: i
     entry = Entry(section.parameters, section.matrix, section.zips, section.exclude, zip_is_list)
     tests: list[Test] = []
     for point in expand(kernel, entry, document, place):
-        parameters = complete(kernel, point)
+        parameters = complete(kernel, with_transport(document, kernel, point))
         first_no = before + len(tests) + 1
         if kernel.described is not None:
             tests += described_tests(kernel, parameters, first_no, document, place, timeout_s=section.timeout_s)

@@ -1,20 +1,25 @@
-"""`links` of a campaign file: pairs of clusters whose nodes measure the network between them.
+"""`links` of a campaign file: pairs of clusters whose nodes measure the network between them; and where a test runs (`on`).
 
 links:
   - {from: alpha, to: beta}                  two pairs, both directions, either side may listen
   - {from: alpha, to: gamma, listen: to, pairs: 4}
+tests:
+  - {kernel: tcp_stream, on: [links]}        not between the nodes within a cluster
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from hpcq.definition.files.checking import Name, NodeName, Seconds, Section, check, refuse
 from hpcq.definition.files.yamlfile import Document, Place, shown
-from hpcq.definition.model import Directions, Link, Listen, Test
+from hpcq.definition.linked import Directions, Link, Listen
+from hpcq.definition.model import Test
+from hpcq.definition.running import LINKS, NODES, PAIRS, PLACES, of_nodes, possible_places, runs_on
 
 #: Default time that a running side waits for the other one.
 PATIENCE_S = 120.0
@@ -24,6 +29,26 @@ def _pair(value: object) -> object:
     if not isinstance(value, list) or len(value) != 2:
         raise refuse(f"{shown(value)}: allowed is [node of from, node of to]")
     return value
+
+
+def _places(value: object) -> object:
+    words = [value] if isinstance(value, str) else value
+    allowed = f"allowed are {', '.join(PLACES)}"
+    if not isinstance(words, list) or not words:
+        raise refuse(f"{'an empty list' if words == [] else shown(value)}: {allowed}, or no key `on`: wherever the kernel can")
+    for place, word in enumerate(words):
+        if word not in PLACES:
+            raise refuse(f"{shown(word)}: {allowed}")
+        if word in words[:place]:
+            raise refuse(f"{shown(word)} stands twice: each of {', '.join(PLACES)} may stand once")
+    return words
+
+
+Places = Annotated[
+    list[Literal["pairs", "links", "nodes"]],
+    BeforeValidator(_places),
+    WithJsonSchema({"anyOf": [{"enum": [*PLACES]}, {"type": "array", "items": {"enum": [*PLACES]}}]}),
+]
 
 
 class LinkSection(Section):
@@ -68,8 +93,36 @@ def read_links(document: Document, tests: list[Test]) -> list[Link]:
         _check_link(document, section, place, links)
         links.append(_link(section))
     if links:
-        _check_mpi(document, links, tests)
+        _check_places(document, links, tests)
     return links
+
+
+def placed(document: Document, on: Sequence[str] | None, tests: Sequence[Test], place: Place) -> list[Test]:
+    """The tests of one entry with where they run: as its key `on` says, or empty. Complaints go to the document."""
+    if on is None or not tests:
+        return list(tests)
+    linked = bool(document.data.get("links"))
+    allowed = [word for word in possible_places(tests[0]) if linked or word != LINKS]
+    for word in on:
+        if word not in allowed:
+            why, hint = _impossible(word, tests[0], linked=linked)
+            document.complain((*place, "on"), f"{shown(word)}, but {why}: allowed is {' and '.join(allowed)}", hint)
+    return [replace(test, on=tuple(on)) for test in tests]
+
+
+def _impossible(word: str, test: Test, *, linked: bool) -> tuple[str, str]:
+    """Why a test cannot run there, and what to do."""
+    kernel = test.kernel
+    if word == NODES:
+        ends = f"{kernel} runs between two nodes"
+        return ends, "kernels with the option node_count run on a set of nodes, described kernels of one node on each alone"
+    if of_nodes(test) and test.launch == "node":
+        return f"{kernel} runs on one node alone", "leave `on` out: it runs on each node"
+    if of_nodes(test) and word == PAIRS:
+        return f"all nodes of a set run {kernel} together", "node_count: 2 is a set of two nodes"
+    if not linked:
+        return "the campaign has no links", "links: [{from: A, to: B}] names two of its clusters"
+    return f"one MPI job does not span two batch systems, and {kernel} is one", "leave `on` out: it runs within the clusters"
 
 
 def _check_link(document: Document, section: LinkSection, place: Place, before: list[Link]) -> None:
@@ -93,15 +146,28 @@ def _check_link(document: Document, section: LinkSection, place: Place, before: 
         seen.add((one, other))
 
 
-def _check_mpi(document: Document, links: Sequence[Link], tests: Sequence[Test]) -> None:
-    """MPI tests run within the clusters of a link: one MPI job does not span two batch systems. So do those of one node."""
-    within = [test for test in tests if test.within_cluster]
-    what = "one-node" if any(test.launch == "node" for test in within) else "MPI"
-    if within and len(within) == len(tests):
+def _check_places(document: Document, links: Sequence[Link], tests: Sequence[Test]) -> None:
+    """Complain about links without a test, pairs without a test, and tests that the campaign gives no pairs."""
+    over = [test for test in tests if runs_on(test, LINKS)]
+    within = [test for test in tests if runs_on(test, PAIRS) or runs_on(test, NODES)]
+    only = [test for test in tests if test.within_cluster]
+    what = "one-node" if any(test.launch == "node" for test in only) else "MPI"
+    compared = any(one.compare for one in links)
+    if tests and len(only) == len(tests):
         message = f"all tests are {what}, which cannot run over a link: needed is a test of a socket kernel"
         document.complain(("links",), message, "one MPI job does not span two batch systems")
-    elif within and not document.data.get("pairs") and not any(one.compare for one in links):
+    elif tests and not over:
+        message = "no test runs over them: needed is a test of a socket kernel whose `on` is left out or names links"
+        document.complain(("links",), message, "on: [pairs, links] is what a socket kernel does by itself")
+    elif tests and not within and document.data.get("pairs"):
+        document.complain(("pairs",), "all tests run over links only: allowed is no `pairs`, or a test without on: [links]")
+    elif document.data.get("pairs") or compared:
+        return
+    elif only:
         message = f"compare: false and no `pairs`: {what} tests run within the clusters, where this campaign has no pairs"
+        document.complain(("links",), message, "give `pairs`, or leave compare out")
+    elif any(PAIRS in test.on for test in tests):
+        message = "compare: false and no `pairs`: a test says `on: pairs`, but this campaign has none within the clusters"
         document.complain(("links",), message, "give `pairs`, or leave compare out")
 
 

@@ -12,7 +12,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from hpcq import nodelist
 from hpcq.definition.files.checking import NodeName, Section, check, refuse
 from hpcq.definition.files.yamlfile import Document, shown
-from hpcq.definition.model import Directions, PairChoice, Pattern
+from hpcq.definition.linked import Directions
+from hpcq.definition.model import PairChoice, Pattern
 from hpcq.topology import read_topology
 
 _Read = TypeVar("_Read")

@@ -28,6 +28,7 @@ from hpcq.runner import stages
 from hpcq.runner.accept.choice import NodeSelection, NodesToTest, choose
 from hpcq.runner.accept.commands import Applied, Command, apply, commands_for
 from hpcq.runner.accept.judging import Judging
+from hpcq.runner.accept.known_reservations import check_reservation
 from hpcq.runner.accept.partners import again, both_ways, partners
 from hpcq.runner.accept.values import Measured
 from hpcq.runner.site.place import check_definitions, open_run, reach, scheduler_of
@@ -118,7 +119,7 @@ class PlannedAcceptance:
 def accept(order: AcceptRequest, say: Say) -> list[ClusterAcceptance]:
     """Accept the nodes that need it on every cluster of the campaign. Runs nothing if no node needs it.
 
-    Raises UserError for bad files or an unknown baseline before it runs anything.
+    Raises UserError for bad files, an unknown baseline or an unknown reservation before it runs anything.
     """
     every_link, paths, reference = _read(order)
     outcomes = []
@@ -152,6 +153,8 @@ def _read(order: AcceptRequest) -> tuple[bool, dict[str, Path], tuple[int, ...] 
     campaign, paths = check_definitions(order.campaign, order.cluster_folders)
     with writing(order.database) as database:
         reference = None if order.against is None else baseline_runs(database, order.against)
+    if order.selection.reservation is not None:
+        check_reservation(order.selection.reservation, order.database, paths)
     return campaign.pairs.pattern is Pattern.ALL, dict(paths), reference
 
 

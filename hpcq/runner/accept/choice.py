@@ -17,9 +17,8 @@ from hpcq.verdict.words import Verdict
 class NodeSelection:
     """The nodes that a person asks for; with all fields empty, the nodes that need a test.
 
-    since_utc: nodes that came up or were released since then. reservation: its nodes. boot: nodes that booted since
-    their
-    last verdict.
+    since_utc: nodes that came up or were released since then. boot: nodes that booted since their last verdict.
+    reservation: its nodes; once it has ended, those without a verdict since.
     """
 
     nodes: tuple[str, ...] = ()
@@ -93,8 +92,7 @@ def _why(selection: NodeSelection, node: NodeState, seen: Upkeep) -> str:
     up = seen.nodes.get(node.node)
     started = up.started_utc if up else None
     if selection.reservation is not None:
-        members = {member for one in seen.reservations if one.name == selection.reservation for member in one.nodes}
-        return f"in reservation {selection.reservation}" if node.node in members or selection.reservation in node.since else ""
+        return _why_reserved(selection.reservation, node, seen)
     came_up = bool(started and started > (selection.since_utc or _judged_utc(node) or "~"))
     reasons = ["booted"] if node.booted else []
     reasons += ["came up"] if came_up and not node.booted else []
@@ -108,6 +106,14 @@ def _why(selection: NodeSelection, node: NodeState, seen: Upkeep) -> str:
     if not reasons and up is not None and up.down:
         reasons.append("down")
     return ", ".join(dict.fromkeys(reasons))
+
+
+def _why_reserved(name: str, node: NodeState, seen: Upkeep) -> str:
+    """Return why a reservation gives a node a test: the node is in it, or has no verdict since it ended."""
+    if any(one.name == name and node.node in one.nodes for one in seen.reservations):
+        return f"in reservation {name}"
+    ended = node.reservations.get(name)
+    return f"was in reservation {name}" if ended is not None and (_judged_utc(node) or "") <= ended else ""
 
 
 def _judged_utc(node: NodeState) -> str | None:

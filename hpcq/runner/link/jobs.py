@@ -11,7 +11,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from hpcq.definition.model import Cluster, Link, Listen
+from hpcq.definition.linked import Link, Listen
+from hpcq.definition.model import Cluster
 from hpcq.render import render
 from hpcq.run_folder.journal_state import attempt_folder
 from hpcq.runner.link.state import LinkState

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 from hpcq import units
 from hpcq.definition.files.campaign import read_campaign
 from hpcq.definition.files.cluster import read_cluster
-from hpcq.definition.model import Link
+from hpcq.definition.linked import Link
 from hpcq.errors import HpcqError, UserError
 from hpcq.planning.links import LinkPlan, compared_pairs, plan_link, refuse_beyond_budget
 from hpcq.run_folder.journal import Journal, read_journal

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hpcq.clock import Clock
-from hpcq.definition.model import Link
+from hpcq.definition.linked import Link
 from hpcq.runner.link.side import LinkSide
 from hpcq.runner.link.state import LinkState
 from hpcq.runner.queue.record import Record

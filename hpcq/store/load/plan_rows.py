@@ -61,7 +61,7 @@ def _steps_of(plan: Mapping[str, Any]) -> Callable[[int], frozenset[tuple[int, i
     def steps(chosen: Iterable[Test]) -> frozenset[tuple[int, int]]:
         return frozenset((one.test_no, rep) for one in chosen for rep in range(1, plan["repetition_count"] + 1))
 
-    of_pairs = steps(one for one in tests if not of_nodes(one) or sets_begin == len(plan["pairs"]))
+    of_pairs = steps(one for one in tests if not of_nodes(one))
 
     def of_place(index: int) -> frozenset[tuple[int, int]]:
         if index < sets_begin:

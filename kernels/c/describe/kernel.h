@@ -42,8 +42,9 @@ struct kernel {
     bool (*open)(struct run *run);             /* join the test channel, note what was granted */
     void (*begin)(struct run *run);            /* a phase starts: forget the one before */
     enum step (*step)(struct run *run);        /* one operation; sets run->now_ns */
-    bool (*batch_end)(struct run *run);        /* MPI: outside of what is timed, after each batch */
-    void (*report)(struct run *run);           /* fill the metrics that this end knows */
+    double (*arrived_bytes)(const struct run *run); /* sender: what was acknowledged; NULL or NAN: not known */
+    bool (*batch_end)(struct run *run);             /* MPI: outside of what is timed, after each batch */
+    void (*report)(struct run *run);                /* fill the metrics that this end knows */
     void (*close)(struct run *run);
 };
 
@@ -174,6 +175,7 @@ extern const struct kernel kernel_mpi_pingping;
 extern const struct kernel kernel_mpi_stream;
 extern const struct kernel kernel_mpi_collective;
 extern const struct kernel kernel_mpi_one_sided;
+extern const struct kernel kernel_mpi_matrix_multiply;
 extern const struct kernel kernel_program; /* somebody else's program */
 
 #endif

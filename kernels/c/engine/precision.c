@@ -63,16 +63,23 @@ static void value_keep(struct precision *precision, double value)
     precision->values[precision->count++] = value;
 }
 
+/* A socket takes in bursts as large as its buffer what the line carries evenly: what arrived is the better witness. */
+static double bytes_now(const struct run *run)
+{
+    double arrived = run->kernel->arrived_bytes ? run->kernel->arrived_bytes(run) : (double)NAN;
+    return isfinite(arrived) ? arrived : (double)run->sent_bytes;
+}
+
 /* An interval without a round trip is left out: the next one has the one that took so long. */
 static void interval_over(struct run *run)
 {
     struct precision *precision = &run->precision;
     double lasted_ns = (double)(run->now_ns - precision->last_ns);
-    double value =
-        run->histogram ? median_of(precision) : (double)(run->sent_bytes - precision->bytes_before) * 8e9 / lasted_ns;
+    double bytes = run->histogram ? 0 : bytes_now(run);
+    double value = run->histogram ? median_of(precision) : (bytes - precision->bytes_before) * 8e9 / lasted_ns;
     if (isfinite(value))
         value_keep(precision, value);
-    precision->bytes_before = run->sent_bytes;
+    precision->bytes_before = bytes;
     precision->sample_count = precision->seen_count = 0;
     precision->stride = 1;
 }
@@ -85,6 +92,8 @@ bool precision_reached(struct run *run)
         return false;
     if (precision->next_ns)
         interval_over(run);
+    else if (!run->histogram)
+        precision->bytes_before = bytes_now(run);
     uint64_t passed = run->now_ns > run->phase_start_ns ? run->now_ns - run->phase_start_ns : 0;
     precision->next_ns = run->phase_start_ns + (passed / precision->interval_ns + 1) * precision->interval_ns;
     precision->last_ns = run->now_ns;

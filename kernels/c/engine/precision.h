@@ -1,5 +1,6 @@
-/* How precisely the active end knows by now what it measures, from values by interval: what it sent, or the median of
- * the round trips in it. Asked for a width, it measures no longer than that takes. */
+/* How precisely the active end knows by now what it measures, from values by interval: what arrived of what it sent
+ * (where nothing tells that, what it sent), or the median of the round trips in it. Asked for a width, it measures no
+ * longer than that takes. */
 #ifndef HPCQ_PRECISION_H
 #define HPCQ_PRECISION_H
 
@@ -13,7 +14,8 @@ struct run;
 enum { PRECISION_SAMPLES = 512, PRECISION_INTERVALS_MAX = 36000 };
 
 struct precision {
-    uint64_t interval_ns, next_ns, last_ns, bytes_before;
+    uint64_t interval_ns, next_ns, last_ns;
+    double bytes_before;
     uint64_t samples[PRECISION_SAMPLES]; /* of the interval under way: each one, later each second, each fourth, ... */
     size_t sample_count, seen_count, stride;
     double *values; /* one per whole interval */

@@ -57,6 +57,15 @@ double tcp_info_round_trip_ns(int descriptor)
     return information_get(descriptor, &information, &length) ? (double)NAN : (double)information.round_trip_us * 1000;
 }
 
+double tcp_info_arrived_bytes(int descriptor)
+{
+    struct tcp_information information;
+    socklen_t length;
+    if (information_get(descriptor, &information, &length) || !REACHES(length, acknowledged_bytes))
+        return (double)NAN;
+    return (double)information.acknowledged_bytes;
+}
+
 double tcp_info_window(int descriptor)
 {
     struct tcp_information information;

@@ -7,6 +7,7 @@
 /* Each of them NAN where the kernel does not tell it. */
 double tcp_info_retransmits(int descriptor);       /* segments since the connection began */
 double tcp_info_round_trip_ns(int descriptor);     /* the smoothed estimate */
+double tcp_info_arrived_bytes(int descriptor);     /* acknowledged since the connection began; Linux 4.1 */
 double tcp_info_window(int descriptor);            /* congestion window, segments */
 double tcp_info_peer_window_bytes(int descriptor); /* what the receiver last let us have in flight */
 

@@ -151,6 +151,12 @@ static void tcp_stream_begin(struct run *run)
     state->window_before = sum_of(&state->flows, tcp_info_window);
 }
 
+static double tcp_stream_arrived_bytes(const struct run *run)
+{
+    const struct tcp_stream *state = run->state;
+    return sum_of(&state->flows, tcp_info_arrived_bytes);
+}
+
 /* Linux takes back the congestion window of a connection that was idle for long (tcp_slow_start_after_idle). */
 static void tcp_stream_first_sent(struct run *run)
 {
@@ -343,6 +349,7 @@ const struct kernel kernel_tcp_stream = {
     .open = tcp_stream_open,
     .begin = tcp_stream_begin,
     .step = tcp_stream_step,
+    .arrived_bytes = tcp_stream_arrived_bytes,
     .report = tcp_stream_report,
     .close = tcp_stream_close,
 };
