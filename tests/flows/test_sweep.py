@@ -15,8 +15,8 @@ from tests.local.local_desk import CLUSTER, LocalDesk
 
 #: Of each kernel that has sweeps: where one begins and ends, and what else keeps it short.
 SWEEPS: dict[str, dict[str, Any]] = {
-    "tcp_stream": {"message_bytes": 1000, "sweep_to_bytes": 9000, "sweep_perturbation_bytes": 7},
-    "udp_stream": {"message_bytes": 200, "sweep_to_bytes": 1400, "rate_bps": 1e8},
+    "tcp_stream": {"message_bytes": 1000, "sweep_to_bytes": 9000, "sweep_perturbation_bytes": 7, "operation_count_max": 20000},
+    "udp_stream": {"message_bytes": 200, "sweep_to_bytes": 1400, "rate_bps": 1e7, "operation_count_max": 1000},
     "tcp_pingpong": {"message_bytes": 1, "sweep_to_bytes": 40, "sweep_perturbation_bytes": 3},
     "udp_pingpong": {"message_bytes": 16, "sweep_to_bytes": 65507, "sweep_perturbation_bytes": 1, "reply_timeout_s": 5},
 }
