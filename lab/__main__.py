@@ -71,18 +71,7 @@ def _on_term(_number: int, _frame: object) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def parser() -> Parser:
-    top = Parser(prog="hpcq lab", description=(__doc__ or "").split("\n", 1)[0])
-    verbs = top.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=Parser)
-
-    def verb(name: str, run: object, summary: str) -> argparse.ArgumentParser:
-        made = verbs.add_parser(name, help=summary, description=summary)
-        made.add_argument("--name", default="hpcq", help="which lab (default: hpcq); labs of different names can be up at once")
-        made.add_argument("--state-dir", metavar="DIR", help=f"its folder (default: {LABS_FOLDER}/NAME)")
-        made.set_defaults(run=run)
-        return made
-
-    one = verb("up", run_up, "start a lab")
+def _add_up(one: argparse.ArgumentParser) -> None:
     one.add_argument("--nodes", default="4", metavar="N", help=f"nodes of each cluster, 1 to {NODE_COUNT_MAX} (default: 4)")
     one.add_argument(
         "--leaves",
@@ -112,6 +101,20 @@ def parser() -> Parser:
     one.add_argument("--pbs-history", action="store_true", help="with PBS: the server remembers ended jobs")
     add_cache(one)
     one.add_argument("--seed", type=int, default=1, help="of the link's losses (default: 1)")
+
+
+def parser() -> Parser:
+    top = Parser(prog="hpcq lab", description=(__doc__ or "").split("\n", 1)[0])
+    verbs = top.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=Parser)
+
+    def verb(name: str, run: object, summary: str) -> argparse.ArgumentParser:
+        made = verbs.add_parser(name, help=summary, description=summary)
+        made.add_argument("--name", default="hpcq", help="which lab (default: hpcq); labs of different names can be up at once")
+        made.add_argument("--state-dir", metavar="DIR", help=f"its folder (default: {LABS_FOLDER}/NAME)")
+        made.set_defaults(run=run)
+        return made
+
+    _add_up(verb("up", run_up, "start a lab"))
     verb("down", run_down, "take a lab down and remove all of it, whatever happened to it")
     verb("status", run_status, "show what is up").add_argument("--json", action="store_true", help="as one JSON object")
     one = verb("exec", run_exec, "run a command, given after --, on a head or a node")

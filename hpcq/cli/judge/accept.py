@@ -69,7 +69,6 @@ def accept(  # noqa: PLR0917 - Click passes by name
     from hpcq.definition.find import find_campaign
     from hpcq.runner.accept.accepting import AcceptRequest, plan_acceptance
     from hpcq.runner.accept.accepting import accept as run
-    from hpcq.verdict.words import Tally
 
     if only_plan and apply:
         raise UserError("--plan and --apply: a plan changes nothing: allowed is one of them")
@@ -78,14 +77,15 @@ def accept(  # noqa: PLR0917 - Click passes by name
         find_campaign(campaign), tuple(cluster_folders), database, runs_folder.absolute(), selection, against, apply
     )
     if only_plan:
-        plans = plan_acceptance(order, _say)
-        if as_json:
-            print_json({"clusters": plans})
-        else:
-            for one in plans:
-                _print_plan(one)
+        _show_plans(plan_acceptance(order, _say), as_json=as_json)
         return Exit.OK
-    outcomes = run(order, _say)
+    return _show(run(order, _say), apply=apply, as_json=as_json)
+
+
+def _show(outcomes: Sequence[ClusterAcceptance], *, apply: bool, as_json: bool) -> int:
+    """Print what came out, and return its exit code. Raises HpcqError when commands of --apply were refused."""
+    from hpcq.verdict.words import Tally
+
     verdicts = [one.verdict for outcome in outcomes for one in outcome.all_judged]
     code = Tally.of(verdicts).exit_code if verdicts else Exit.OK
     code = Exit.INCOMPLETE if code is Exit.OK and any(one.busy for one in outcomes) else code
@@ -103,6 +103,14 @@ def accept(  # noqa: PLR0917 - Click passes by name
             "this user may not do that there: an administrator can type the lines above",
         )
     return code
+
+
+def _show_plans(plans: Sequence[PlannedAcceptance], *, as_json: bool) -> None:
+    if as_json:
+        print_json({"clusters": plans})
+        return
+    for one in plans:
+        _print_plan(one)
 
 
 def _print_plan(plan: PlannedAcceptance) -> None:

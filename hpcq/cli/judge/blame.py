@@ -79,13 +79,7 @@ def blame(  # noqa: PLR0917 - Click passes by name
     from hpcq.localisation import blame as find_blame
     from hpcq.verdict.words import Tally
 
-    if pairs_file is not None and runs:
-        raise UserError("blame: give either --pairs FILE or --run RUN", "without both it is the latest run")
-    if campaign is not None and pairs_file is not None and like is None:
-        raise UserError("--campaign: with --pairs, --like CAMPAIGN says which tests to run on which cluster")
-    if campaign is not None and Path(campaign).exists():
-        raise UserError(f"--campaign: {campaign}: exists already: give the name of a new file")
-    in_a_folder(Path(campaign) if campaign is not None else None, "--campaign")
+    _check_words(pairs_file, runs, campaign, like)
     groups = read_groups(groups_file) if groups_file else None
     read: RunTables | None = None
     if pairs_file is not None:
@@ -108,6 +102,17 @@ def blame(  # noqa: PLR0917 - Click passes by name
         if campaign:
             click.echo(f"run them with: hpcq run {campaign}" if written else f"nothing is open: {campaign} was not written")
     return Tally.of(verdicts_of(found, read)).exit_code
+
+
+def _check_words(pairs_file: str | None, runs: Sequence[str], campaign: str | None, like: str | None) -> None:
+    """Refuse options that contradict each other, and a campaign file that could not be written."""
+    if pairs_file is not None and runs:
+        raise UserError("blame: give either --pairs FILE or --run RUN", "without both it is the latest run")
+    if campaign is not None and pairs_file is not None and like is None:
+        raise UserError("--campaign: with --pairs, --like CAMPAIGN says which tests to run on which cluster")
+    if campaign is not None and Path(campaign).exists():
+        raise UserError(f"--campaign: {campaign}: exists already: give the name of a new file")
+    in_a_folder(Path(campaign) if campaign is not None else None, "--campaign")
 
 
 def _read_runs(

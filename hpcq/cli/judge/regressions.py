@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 #: To know the old level, a search reads this much history before the stretch in question.
 _LOOK_BACK_DAYS = 90
 _SHOWN = 20
+_COUNTS = ("series_count", "judged_count", "too_few_count", "disturbed_count", "empty_count")
 
 
 @click.command()
@@ -72,9 +73,7 @@ def regressions(  # noqa: PLR0917 - Click passes by name
     worse = [one.changed for one, state in zip(told, states, strict=True) if alarms(one, state)]
     tally = tally_of(judged, worse, unclear)
     if as_json:
-        found = [{**one.to_json(), "state": state} for one, state in zip(told, states, strict=True)]
-        names = ("series_count", "judged_count", "too_few_count", "disturbed_count", "empty_count")
-        counts = {name: getattr(judged, name) for name in names}
+        counts = {name: getattr(judged, name) for name in _COUNTS}
         print_json(
             {
                 "since": since,
@@ -83,7 +82,7 @@ def regressions(  # noqa: PLR0917 - Click passes by name
                 **counts,
                 "inconclusive": len(unclear),
                 "blocks": [block_json(one) for one in blocks],
-                "changes": found,
+                "changes": [{**one.to_json(), "state": state} for one, state in zip(told, states, strict=True)],
             }
         )
         return tally.exit_code
