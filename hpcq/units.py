@@ -46,7 +46,7 @@ _TABLES: dict[str, Mapping[str, float]] = {
 }
 
 #: The suffixes that a name may have, longest first.
-SUFFIXES = ("_bytes", "_ratio", "_count", "_index", "_bps", "_pps", "_utc", "_ns", "_us", "_ms", "_no", "_s")
+SUFFIXES = ("_bytes", "_ratio", "_count", "_index", "_flops", "_bps", "_pps", "_utc", "_ns", "_us", "_ms", "_no", "_s")
 
 
 @cache
@@ -97,8 +97,10 @@ def parse_utc(text: str) -> dt.datetime:
 
 
 _SIZE_STEPS = ((2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
+_FLOP_STEPS = ((1e12, "Tflop/s"), (1e9, "Gflop/s"), (1e6, "Mflop/s"), (1.0, "flop/s"))
 _RATE_STEPS = ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s"))
 _TIME_STEPS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns"))
+_STEPS = {"bytes": _SIZE_STEPS, "bps": _RATE_STEPS, "flops": _FLOP_STEPS, "ns": _TIME_STEPS}
 
 
 def human(value: float, unit: str | None) -> str:
@@ -127,7 +129,7 @@ def _step(value: float, unit: str | None) -> tuple[float, str]:
     """What a value is divided by, and the prefix with its unit; 1 and nothing if the unit has no prefixes."""
     if unit == "ratio":
         return 1 / _PER_CENT, "%"
-    steps = {"bytes": _SIZE_STEPS, "bps": _RATE_STEPS, "ns": _TIME_STEPS}.get("ns" if unit in {"us", "ms", "s"} else unit or "")
+    steps = _STEPS.get("ns" if unit in {"us", "ms", "s"} else unit or "")
     if steps is None:
         return 1.0, ""
     base = 1.0 / _TIME_NS[unit] if unit in {"ns", "us", "ms", "s"} else 1.0

@@ -26,11 +26,18 @@ _BLOCKS: Mapping[str, tuple[str, str]] = {
     "alltoall": ("n", "n"),
     "alltoallv": ("n", "n"),
 }
+#: Where kernels tell it themselves.
+_TOLD = ("client_moved_bytes", "server_moved_bytes")
 _WAYS = {"client_to_server": (1, 0), "server_to_client": (0, 1), "both": (1, 1)}
 
 
 def sent_at_least_bytes(kernel: str, parameters: Mapping[str, Any], metrics: Mapping[str, float]) -> tuple[float, ...]:
     """The bytes that the client (rank 0) and the server (rank 1) sent at least; empty if nothing tells."""
+    told = tuple(metrics[name] for name in _TOLD if name in metrics)
+    return told if len(told) == len(_TOLD) else _of_messages(kernel, parameters, metrics)
+
+
+def _of_messages(kernel: str, parameters: Mapping[str, Any], metrics: Mapping[str, float]) -> tuple[float, ...]:
     size, count = parameters.get("message_bytes"), metrics.get("operation_count")
     if not isinstance(size, (int, float)) or count is None:
         return ()

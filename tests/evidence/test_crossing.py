@@ -165,6 +165,7 @@ THOUSAND = {"operation_count": 1000.0}
         ("mpi_collective", {"operation": "incast"}, THOUSAND | {"rank_count": 2}, (1e3, 1e6)),
         ("mpi_collective", {"operation": "ialltoall"}, THOUSAND | {"rank_count": 5}, (4e6, 4e6)),
         ("mpi_collective", {"operation": "iallreduce"}, THOUSAND | {"rank_count": 5}, (1e6, 1e6)),
+        ("mpi_matrix_multiply", {}, {"rank_count": 5, "client_moved_bytes": 1e6, "server_moved_bytes": 1e6}, (1e6, 1e6)),
     ],
 )
 def test_every_mpi_kernel_proves_what_it_sent(

@@ -15,7 +15,9 @@ from tests.kernels.kernel_programs import ROOT, SOURCES, Ended, Programs, ended,
 YIELD = {"OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
 
 
-MPI_SOURCES = {path.relative_to(SOURCES).as_posix() for path in (SOURCES / "mpi").glob("*.c")}
+MPI_SOURCES = {
+    path.relative_to(SOURCES).as_posix() for path in SOURCES.glob("*/*.c") if path.parent.name in {"mpi", "applications"}
+}
 
 
 @dataclass(frozen=True)

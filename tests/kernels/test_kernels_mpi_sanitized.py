@@ -78,6 +78,13 @@ def test_every_kernel(checked: Path, kernel: str, options: dict[str, Any]) -> No
     assert (done.rc, done.line["valid"]) == (0, True)
 
 
+@pytest.mark.parametrize(("kernel", "options"), [("mpi_matrix_multiply", {"matrix_row_count": 97, "panel_row_count": 10})])
+def test_applications(checked: Path, kernel: str, options: dict[str, Any]) -> None:
+    done = Launched(OPEN_MPI, checked, reports=True).run(kernel, ranks=3, **options)
+    clean(done.err)
+    assert (done.rc, done.line["valid"]) == (0, True)
+
+
 @pytest.mark.parametrize("words", [["--interface", "nope0"], ["--message_bytes", "-1"], ["--samples-file", "/nowhere/at/all"]])
 def test_what_is_refused(checked: Path, words: list[str]) -> None:
     done = run(OPEN_MPI, checked, *words, duration_s=0.01, warmup_s=0)

@@ -59,3 +59,14 @@ int MPI_Alltoall(const void *send, int count, MPI_Datatype type, void *receive, 
         spoil(receive, counts * size, types);
     return rc;
 }
+
+/* Of many numbers, the last one changes by some 1e-5 of itself. */
+int MPI_Bcast(void *buffer, int count, MPI_Datatype type, int root, MPI_Comm communicator)
+{
+    int rc = PMPI_Bcast(buffer, count, type, root, communicator), rank = 0, size = 0;
+    PMPI_Comm_rank(communicator, &rank);
+    PMPI_Comm_size(communicator, &size);
+    if (type == MPI_DOUBLE && count > 1000 && size > 1 && rank == 1 && root != rank)
+        ((unsigned char *)buffer)[8 * count - 4] ^= 0x10;
+    return rc;
+}

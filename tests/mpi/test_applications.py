@@ -1,0 +1,107 @@
+"""The application-shaped kernels: right on any number of ranks, wrong results found, and a slower link told as such."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kernels.kernel_namespaces import inside, joined, namespace_of
+from tests.kernels.kernel_programs import LIMIT_S, Programs, ended
+from tests.kernels.test_kernels_mpi import MPICH, YIELD, _built
+from tests.mpi.mpi_programs import Launched, preloaded
+from tests.mpi.mpi_programs import launched as launched  # noqa: PLC0414 - a fixture
+
+SPOIL = Path(__file__).with_name("spoil.c")
+ROWS = 97
+#: Neither ranks nor panels divide the rows.
+MULTIPLY: dict[str, Any] = {"matrix_row_count": ROWS, "panel_row_count": 10, "operation_count_max": 3}
+
+
+def shares(metrics: dict[str, float]) -> None:
+    """What holds for every application."""
+    assert metrics["operation_count"] == 3
+    assert 0 < metrics["operation_min_ns"] <= metrics["operation_p50_ns"] <= metrics["operation_max_ns"]
+    assert 0 <= metrics["communication_share_ratio"] <= metrics["communication_share_max_ratio"] <= 1
+    assert 0 < metrics["communication_mean_ns"] <= metrics["operation_mean_ns"]
+    assert metrics["imbalance_ratio"] >= 0
+    assert metrics["speed_up_ratio"] == pytest.approx(metrics["alone_ns"] / metrics["operation_p50_ns"])
+    assert metrics["efficiency_ratio"] == pytest.approx(metrics["speed_up_ratio"] / metrics["rank_count"])
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 5, 8])
+def test_a_product_is_right_on_any_number_of_ranks(launched: Launched, ranks: int) -> None:
+    done = launched.run("mpi_matrix_multiply", ranks=ranks, **MULTIPLY)
+    assert (done.rc, done.line["valid"]) == (0, True), done.err
+    metrics = done.line["metrics"]
+    shares(metrics)
+    assert metrics["rank_count"] == ranks
+    assert metrics["rate_flops"] == pytest.approx(2 * ROWS**3 / metrics["operation_p50_ns"] * 1e9)
+    assert metrics["alone_flops"] == pytest.approx(2 * ROWS**3 / metrics["alone_ns"] * 1e9)
+    assert metrics["moved_bytes"] == (ranks - 1) * ROWS * ROWS * 8
+    first_rows, second_rows = (len(range(rank, ROWS, ranks)) for rank in (0, 1))
+    assert metrics["client_moved_bytes"] == (3 * first_rows * ROWS * 8 if ranks > 1 else 0)
+    assert metrics.get("server_moved_bytes") == (3 * second_rows * ROWS * 8 if ranks > 1 else None)
+
+
+def test_a_number_that_came_wrong_makes_the_product_invalid(launched: Launched, tmp_path: Path) -> None:
+    """One bit of one number in each panel that rank 1 receives: a change of some 1e-5."""
+    env = preloaded(launched.mpi, SPOIL, tmp_path / "spoil.so")
+    done = launched.run("mpi_matrix_multiply", ranks=3, env=env, **MULTIPLY | {"panel_row_count": 64})
+    assert done.line["valid"] is False
+    assert " of the product at rank 1 is off by " in done.line["invalid_reason"]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "options", "said"),
+    [
+        (3, {"matrix_row_count": 2}, "matrix_row_count: found 2: allowed with 3 ranks: 3 and more"),
+        (2, {"node_count": 3}, "node_count: found 2 ranks: allowed: 3, one per node"),
+        (2, {"matrix_row_count": 16385}, "matrix_row_count: found 16385: allowed: integer 1 to 16384 count"),
+        (2, {"panel_row_count": 0}, "panel_row_count: found 0: allowed: integer 1 to 1024 count"),
+    ],
+)
+def test_what_a_product_cannot_be_is_refused(launched: Launched, ranks: int, options: dict[str, Any], said: str) -> None:
+    done = launched.run("mpi_matrix_multiply", ranks=ranks, **options)
+    assert (done.line["valid"], done.line["exit_code"], done.line["error"]["message"]) == (False, 2, said)
+
+
+def test_without_the_work_alone_there_is_no_speed_up(launched: Launched) -> None:
+    metrics = launched.run("mpi_matrix_multiply", alone="false", **MULTIPLY).line["metrics"]
+    assert not {"alone_ns", "alone_flops", "speed_up_ratio", "efficiency_ratio"} & set(metrics)
+    assert metrics["communication_share_ratio"] > 0
+
+
+def over_a_link(folder: Path, program: Path, rate_bps: float, kernel: str, **options: object) -> dict[str, Any]:
+    """The result line of two ranks in network namespaces of their own."""
+    given = {"transport": "tcp", "duration_s": 60, "warmup_s": 0, "operation_count_max": 3, **options}
+    words = [str(program), kernel, "--interface", "eth0", *(w for name, one in given.items() for w in (f"--{name}", str(one)))]
+    folder.mkdir()
+    with joined(folder, rate_bps):
+        deadline = time.monotonic() + LIMIT_S
+        while any("state UP" not in inside(end, "ip", "link", "show", "eth0") for end in ("client", "server")):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        first, second = (["-np", "1", "ip", "netns", "exec", namespace_of(end), *words] for end in ("client", "server"))
+        done = ended([MPICH.launcher[0], *first, ":", *second], timeout_s=LIMIT_S, env=YIELD)
+    assert (done.rc, done.line["valid"]) == (0, True), done.err
+    return done.line
+
+
+@pytest.mark.parametrize(("kernel", "options"), [("mpi_matrix_multiply", {"matrix_row_count": 256})])
+def test_a_slower_link_raises_the_share_of_communication(
+    programs: Programs, tmp_path: Path, kernel: str, options: dict[str, Any]
+) -> None:
+    """0.5 MiB per operation and rank: 4 ms or 200 ms of a link, beside some 10 ms of computing."""
+    program = _built(programs, MPICH)[0]
+    fast, slow = (over_a_link(tmp_path / f"{rate:.0f}", program, rate, kernel, **options) for rate in (1e9, 2e7))
+    for line in (fast, slow):
+        for end in ("client", "server"):
+            crossed_bytes = line["evidence"][end]["interface_bytes"]["tx"]
+            assert crossed_bytes > line["metrics"][f"{end}_moved_bytes"] > 0
+    assert fast["metrics"]["moved_bytes"] == slow["metrics"]["moved_bytes"]
+    assert slow["metrics"]["communication_mean_ns"] > fast["metrics"]["communication_mean_ns"]
+    assert slow["metrics"]["communication_share_ratio"] > fast["metrics"]["communication_share_ratio"]
+    assert slow["metrics"]["speed_up_ratio"] < fast["metrics"]["speed_up_ratio"]
