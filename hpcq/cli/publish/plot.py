@@ -97,7 +97,7 @@ def heatmap(run: str | None, kernel: str | None, cluster: str | None, target: Pa
     from hpcq.store import query
     from hpcq.store.counted import pairs_of_run
     from hpcq.store.database import reading
-    from hpcq.store.read.nodes import node_groups
+    from hpcq.store.read.known import node_groups
 
     kind = _kind(target)
     with reading(database) as connection:
