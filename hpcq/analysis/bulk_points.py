@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from hpcq.store.history import COUNTS, Metric, within
 from hpcq.store.time_windows import Window
 
 Floats = NDArray[np.float64]
-_ROW = np.dtype([("series", "i8"), ("job", "i8"), ("result", "i8"), ("value", "f8"), ("after", "?")])
+_ROW = np.dtype([("series", "i8"), ("job", "i8"), ("result", "i8"), ("value", "f8"), ("mark", "i1")])
 #: Query at most this many series one by one; for more, read all results of the window once.
 _ONE_BY_ONE = 100
 
@@ -62,11 +62,29 @@ def tracks(
     if not wanted:
         return []
     ids = ", ".join(str(one.metric_name_id) for one in metrics.values())
-    fetched = _fetch(database, wanted, ids, window, boundary=boundary, facts=facts)
-    if not len(fetched):
-        return []
-    fetched = fetched[np.isin(fetched["series"], np.fromiter(wanted, dtype=np.int64))]
-    return list(_grouped(fetched)) if len(fetched) else []
+    condition, bound = within(window, facts)
+    fetched = _fetch(database, wanted, ids, condition, mark="x.started_utc >= :boundary", bound=bound | {"boundary": boundary})
+    return list(_grouped(fetched))
+
+
+def tracks_by_window(
+    database: Connection, rows: Sequence[OfKernel], metrics: Mapping[str, Metric], windows: Sequence[Window]
+) -> list[list[SeriesPoints]]:
+    """The points of these series in each of up to seven windows, which may overlap: one pass over the database for all."""
+    wanted = {row.series_id for row in rows if row.kernel in metrics}
+    if not wanted:
+        return [[] for _ in windows]
+    ids = ", ".join(str(one.metric_name_id) for one in metrics.values())
+    conditions, bound = [], dict[str, Any]()
+    for number, window in enumerate(windows):
+        condition, values = within(window)
+        for name, value in values.items():
+            condition = condition.replace(f":{name}", f":w{number}_{name}")
+            bound[f"w{number}_{name}"] = value
+        conditions.append(f"({condition})")
+    mark = " + ".join(f"{1 << number} * {condition}" for number, condition in enumerate(conditions))
+    fetched = _fetch(database, wanted, ids, f"({' OR '.join(conditions)})", mark=mark, bound=bound)
+    return [list(_grouped(fetched[fetched["mark"] & (1 << number) != 0])) for number in range(len(windows))]
 
 
 def disturbed_in(database: Connection, window: Window, facts: Sequence[tuple[str, str]] = ()) -> dict[int, int]:
@@ -86,21 +104,20 @@ def disturbed_in(database: Connection, window: Window, facts: Sequence[tuple[str
 
 
 def _fetch(
-    database: Connection, wanted: set[int], ids: str, window: Window, *, boundary: str, facts: Sequence[tuple[str, str]]
+    database: Connection, wanted: set[int], ids: str, condition: str, *, mark: str, bound: Mapping[str, Any]
 ) -> NDArray[np.void]:
-    """Rows in the form of _ROW: pruned ones first, then in time order.
+    """Rows of these series in the form of _ROW: pruned ones first, then in time order.
 
-    Read straight from the cursor: a month can be a million rows.
+    condition, mark: SQL on a result x, of which `mark` gives the last column. Read straight from the cursor: a month can be
+    a million rows.
     """
-    condition, bound = within(window, facts)
-    bound["boundary"] = boundary
     clean = f"{COUNTS} AND x.disturbed = 0"
-    columns = "x.series_id, x.job_id, x.result_id, m.value, x.started_utc >= :boundary"
+    columns = f"x.series_id, x.job_id, x.result_id, m.value, {mark}"
     joined = f"result x JOIN metric m ON m.result_id = x.result_id AND m.metric_name_id IN ({ids})"
     rolled = (
-        "SELECT x.series_id, x.job_id, x.result_id, x.median, x.started_utc >= :boundary FROM rollup x"
+        f"SELECT x.series_id, x.job_id, x.result_id, x.median, {mark} FROM rollup x"
         f" JOIN result b ON b.result_id = x.result_id WHERE x.metric_name_id IN ({ids}) AND"
-        f" {within(window, facts, 'b')[0]} AND b.disturbed = 0 ORDER BY x.started_utc, x.result_id"
+        f" {condition.replace('x.attempt_id', 'b.attempt_id')} AND b.disturbed = 0 ORDER BY x.started_utc, x.result_id"
     )
     cursor = database.cursor()
     cursor.row_factory = None
@@ -112,13 +129,16 @@ def _fetch(
     else:
         query = f"SELECT {columns} FROM {joined} WHERE {clean} AND {condition} ORDER BY x.started_utc"
         found.append(np.fromiter(cursor.execute(query, bound), dtype=_ROW))
-    return np.concatenate(found)
+    rows = np.concatenate(found)
+    return rows[np.isin(rows["series"], np.fromiter(wanted, dtype=np.int64))]
 
 
 def _grouped(fetched: NDArray[np.void]) -> Iterator[SeriesPoints]:
     """Cut rows in time order by series, and within a series by job."""
+    if not len(fetched):
+        return
     order = np.argsort(fetched["series"], kind="stable")
-    series, jobs, results, values, after = (np.ascontiguousarray(fetched[name][order]) for name in _ROW.names or ())
+    series, jobs, results, values, marks = (np.ascontiguousarray(fetched[name][order]) for name in _ROW.names or ())
     keys = series * (int(jobs.max()) + 1) + jobs
     _, first_row, job_of = np.unique(keys, return_index=True, return_inverse=True)
     by_job = np.lexsort((values, job_of))
@@ -132,4 +152,4 @@ def _grouped(fetched: NDArray[np.void]) -> Iterator[SeriesPoints]:
     points = np.searchsorted(first_row, np.append(lows, len(values)))
     for i in range(len(ids)):
         at = slice(points[i], points[i + 1])
-        yield SeriesPoints(int(ids[i]), medians[at], results[first_row[at]], after[first_row[at]])
+        yield SeriesPoints(int(ids[i]), medians[at], results[first_row[at]], marks[first_row[at]] != 0)

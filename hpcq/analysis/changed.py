@@ -17,7 +17,7 @@ from hpcq.analysis.bulk_points import SeriesPoints, disturbed_in, tracks
 from hpcq.analysis.change import Changed, Explained, Judged
 from hpcq.analysis.gone import gone_since, planned_in
 from hpcq.analysis.recorded import remembered
-from hpcq.analysis.scatter import histories, scatter_of
+from hpcq.analysis.scatter import scatter_of, two_and_history
 from hpcq.kernels import Better
 from hpcq.statistics import JobScatter
 from hpcq.statistics.smallest_effect import smallest_move
@@ -40,12 +40,11 @@ def changed(
     facts: Facts = (),
 ) -> Judged:
     """Judge every series with points in either stretch: before (`against`) and after (`since`)."""
-    old = {one.series_id: one for one in tracks(database, rows, metrics, against, facts=facts)}
-    new = {one.series_id: one for one in tracks(database, rows, metrics, since, facts=facts)}
+    before, after, history = two_and_history(database, rows, metrics, (against, since), facts)
+    old, new = ({one.series_id: one for one in side} for side in (before, after))
     named = {row.series_id: row for row in rows}
     joined = [_joined(old.get(one), new.get(one)) for one in named if one in old or one in new]
-    inside = None if facts else list(new.values())
-    known = scatter_of(histories(database, rows, metrics, since, inside), rows)
+    known = scatter_of(history, rows)
     judged = judge_boundary([_sides(one, metrics[named[one.series_id].kernel], known[one.series_id]) for one in joined])
     found = [_changed(database, named[one.series_id], metrics, one, level) for one, level in zip(joined, judged, strict=True)]
     gone = [] if facts else gone_since(database, rows, metrics, since, against)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hpcq.analysis.bulk_points import disturbed_in, tracks
+from hpcq.analysis.bulk_points import disturbed_in
 from hpcq.analysis.gone import gone_level, lost_in, planned_in
-from hpcq.analysis.scatter import histories, scatter_of
+from hpcq.analysis.scatter import scatter_of, two_and_history
 from hpcq.kernels import Better
 from hpcq.statistics import ComparisonVerdict, JobScatter
 from hpcq.statistics.smallest_effect import smallest_move
@@ -54,12 +54,13 @@ def compare_windows(
     """Judge every pair and test of B against A."""
     named = {row.series_id: row for row in rows}
     sides: list[dict[Key, tuple[SeriesRow, list[float]]]] = [{}, {}]
-    for window, found in zip((a, b), sides, strict=True):
-        for track in tracks(database, rows, metrics, window, facts=facts):
+    *points, history = two_and_history(database, rows, metrics, (a, b), facts)
+    for there, found in zip(points, sides, strict=True):
+        for track in there:
             row = named[track.series_id]
             found.setdefault(_key(row), (row, []))[1].extend(track.value.tolist())
     both = sorted(sides[0].keys() & sides[1].keys())
-    known = scatter_of(histories(database, rows, metrics, b), rows)
+    known = scatter_of(history, rows)
     judged = judge_boundary(
         [_sides(sides[0][key][1], sides[1][key][1], metrics[key[0]], known[sides[1][key][0].series_id]) for key in both],
         lasting_count=1,

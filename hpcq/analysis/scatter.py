@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from hpcq.analysis.bulk_points import Floats, SeriesPoints, tracks
+import numpy as np
+
+from hpcq.analysis.bulk_points import Floats, SeriesPoints, tracks, tracks_by_window
 from hpcq.statistics import JobScatter, job_scatter, pooled_scatter
 from hpcq.store.database import Connection
 from hpcq.store.history import Metric, SeriesRow
@@ -31,24 +33,32 @@ def scatter_of(histories: Mapping[int, Floats], rows: Sequence[SeriesRow]) -> di
     return {row.series_id: job_scatter(histories.get(row.series_id, ()), pooled.get(_test(row))) for row in rows}
 
 
-def histories(
+def two_and_history(
     database: Connection,
     rows: Sequence[SeriesRow],
     metrics: Mapping[str, Metric],
-    without: Window,
-    inside: Sequence[SeriesPoints] | None = None,
-) -> dict[int, Floats]:
-    """The points of these series outside of a stretch or of runs, from which their scatter can be learned.
+    windows: tuple[Window, Window],
+    facts: Sequence[tuple[str, str]] = (),
+) -> tuple[list[SeriesPoints], list[SeriesPoints], dict[int, Floats]]:
+    """The points of these series in two windows, and all values outside the second, from which their scatter can be learned.
 
-    inside: the points in that stretch, where the caller has read them already.
+    facts: conditions on the points of the windows. The scatter is learned from all points.
     """
-    read = tracks(database, rows, metrics, without) if inside is None else inside
-    judged = {one.series_id: set(one.result.tolist()) for one in read}
-    found = {}
-    for one in tracks(database, rows, metrics, Window("all")):
-        kept = [i for i, result in enumerate(one.result.tolist()) if result not in judged.get(one.series_id, ())]
-        found[one.series_id] = one.value[kept]
-    return found
+    if not facts:
+        before, after, everything = tracks_by_window(database, rows, metrics, (*windows, Window("all")))
+        return before, after, outside(everything, after)
+    before, after = (tracks(database, rows, metrics, one, facts=facts) for one in windows)
+    everything, inside = tracks_by_window(database, rows, metrics, (Window("all"), windows[1]))
+    return before, after, outside(everything, inside)
+
+
+def outside(everything: Sequence[SeriesPoints], inside: Sequence[SeriesPoints]) -> dict[int, Floats]:
+    """By series_id: the values of all points but those inside."""
+    judged = {one.series_id: one.result for one in inside}
+    return {
+        one.series_id: one.value[~np.isin(one.result, judged[one.series_id])] if one.series_id in judged else one.value
+        for one in everything
+    }
 
 
 def _test(row: SeriesRow) -> _Test:

@@ -30,8 +30,8 @@ from hpcq.store.distributions import distributions
 from hpcq.store.query import AttemptRow, ResultRow, RunRow, Selection, Summary
 from hpcq.store.read import run_context
 from hpcq.store.read.evidence_queries import finding_groups
+from hpcq.store.read.known import node_groups
 from hpcq.store.read.lost_tries import lost_tries
-from hpcq.store.read.nodes import node_groups
 from hpcq.verdict import GateVerdict, Verdict
 
 #: Rows per table on the page. A browser should not have to load what a query can find.

@@ -22,8 +22,8 @@ from hpcq.store.history import Filter, check_names, metrics_of, select
 from hpcq.store.ledger import last_verdicts
 from hpcq.store.points import timeline
 from hpcq.store.query import Selection
-from hpcq.store.read.known import check_known
-from hpcq.store.read.nodes import find_node, node_groups, node_rows, node_story
+from hpcq.store.read.known import check_known, node_groups
+from hpcq.store.read.nodes import find_node, node_rows, node_story
 from hpcq.store.read.stretches import events_in, findings_in, runs_in
 from hpcq.store.time_windows import Window, moment, window
 from hpcq.verdict.record import VerdictRecord

@@ -16,6 +16,7 @@ from hpcq.store import query
 from hpcq.store.database import reading
 from hpcq.store.history import Filter, metrics_of, select
 from hpcq.store.points import timeline
+from hpcq.store.read.nodes import node_rows
 from hpcq.store.time_windows import Window
 from hpcq.verdict import Verdict
 from tests.history.histories import History
@@ -154,3 +155,40 @@ def test_a_point_is_of_undisturbed_repetitions_also_when_pruned(tmp_path: Path) 
     assert [disturbed for _, disturbed in found] == [0, 1, 0]
     assert run(["db", "prune", "--keep", "2026-11", "--db", str(made.database)]) == 0
     assert points(made) == found
+
+
+def levels(made: History) -> dict[str, tuple[float, int, int]]:
+    with reading(made.database) as database:
+        return {
+            one.node: (round(one.level_ratio or 0.0, 1), one.result_count, one.left_out_count)
+            for one in node_rows(database, Window("all"))
+            if one.result_count
+        }
+
+
+def test_the_level_of_a_node_leaves_out_results_beside_other_work(tmp_path: Path, say: Any) -> None:
+    """A node is not slow because of others; where a whole test was measured beside others, that is how it is."""
+    made = History(tmp_path)
+    name = made.night(0, levels={"n1": 0.5, "n2": 0.5}, repetitions=3)
+    slow = {"n1": (0.7, 3, 0), "n2": (0.7, 3, 0), "n3": (1.3, 3, 0), "n4": (1.3, 3, 0)}  # of two pairs: 100 and 200
+    assert levels(made) == slow
+    disturb(made, name, 1, 2, 3)
+    alone = {"n3": (0.0, 3, 0), "n4": (0.0, 3, 0)}  # and nobody to compare them with
+    assert levels(made) == {"n1": (0.0, 3, 3), "n2": (0.0, 3, 3), **alone}
+    code, _, said = say(made, "nodes", "--since", "2026-11-01", "--sort", "level")
+    assert code == 0
+    assert "left out" in said
+    with closing(sqlite3.connect(made.database)) as database, database:
+        database.execute("UPDATE result SET disturbed = 1")
+    assert levels(made) == slow
+    assert "left out" not in say(made, "nodes", "--since", "2026-11-01")[2]
+
+
+def test_a_disturbed_repetition_does_not_move_a_level(tmp_path: Path) -> None:
+    made = History(tmp_path)
+    name = made.night(0, repetitions=3)
+    for repetition in (1, 2):
+        slow_repetition(made, name, repetition, 0.5)
+    assert levels(made)["n2"] == (0.7, 3, 0)
+    disturb(made, name, 1, 2)
+    assert levels(made)["n2"] == (1.0, 3, 2)

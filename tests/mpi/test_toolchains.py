@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,10 +16,13 @@ from hpcq.definition.files.cluster import read_cluster
 from hpcq.definition.model import Campaign, Cluster
 from hpcq.errors import UserError
 from hpcq.planning.make_plan import make_plan
+from hpcq.run_folder.paths import write_json
 from hpcq.runner.queue.jobs import all_steps, make_job, write_job
 from hpcq.runner.site.toolchains import with_toolchain
 from hpcq.scheduler.types import NodeCondition, NodeState
-from hpcq.store.read.toolchains import compared, level
+from hpcq.store.database import reading
+from hpcq.store.read.toolchains import compared, level, toolchain_rows
+from tests.store.run_folders import RunBuilder, load
 
 pytestmark = pytest.mark.fast
 
@@ -117,8 +122,6 @@ def test_intervals_are_those_of_order_statistics() -> None:
 
 
 def test_a_run_without_toolchains_has_no_such_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from tests.store.run_folders import RunBuilder, load
-
     builder = RunBuilder(tmp_path / "runs")
     builder.everything()
     load(tmp_path / "r.db", builder)
@@ -126,15 +129,11 @@ def test_a_run_without_toolchains_has_no_such_table(tmp_path: Path, capsys: pyte
     assert "no test of this run was measured with two toolchains" in capsys.readouterr().err
 
 
-def test_the_campaigns_first_toolchain_is_what_others_are_compared_with(tmp_path: Path) -> None:
-    """Jobs run their tests in drawn order: what came first into the database is another one in every row."""
-    from hpcq.run_folder.paths import write_json
-    from hpcq.store.database import reading
-    from hpcq.store.read.toolchains import toolchain_rows
-    from tests.store.run_folders import RunBuilder, load
-
+def two_toolchains(folder: Path, pair_count: int = 2) -> RunBuilder:
+    """A run that plans one test with two toolchains, in jobs that the caller adds."""
     size = {"message_bytes": 64}
-    builder = RunBuilder(tmp_path / "runs", tests=[("mpi_pingpong", size), ("mpi_pingpong", size)])
+    pairs = [(f"n{number}", f"m{number}") for number in range(1, pair_count + 1)]
+    builder = RunBuilder(folder / "runs", pairs=pairs, tests=[("mpi_pingpong", size), ("mpi_pingpong", size)])
     plan = json.loads(builder.folder.plan("alpha").read_text())
     for test, name in zip(plan["tests"], ("of the campaign's first", "another"), strict=True):
         test["toolchain"] = name
@@ -142,12 +141,50 @@ def test_the_campaigns_first_toolchain_is_what_others_are_compared_with(tmp_path
     build = builder.build_json()
     each = {one["toolchain"]: {**build, "toolchains": {}} for one in plan["tests"]}
     write_json(builder.folder.build("alpha"), {**build, "toolchains": each})
+    return builder
+
+
+def test_the_campaigns_first_toolchain_is_what_others_are_compared_with(tmp_path: Path) -> None:
+    """Jobs run their tests in drawn order: what came first into the database is another one in every row."""
+    builder = two_toolchains(tmp_path)
     builder.attempt("j00001", steps=[(2, 1)])  # its first test is lost
     builder.attempt("j00002", steps=[(1, 1), (2, 1)])
     load(tmp_path / "r.db", builder)
     with reading(tmp_path / "r.db") as database:
         rows = toolchain_rows(database, builder.run_id)
     assert {tuple(level.toolchain for level in one.levels) for one in rows} == {("of the campaign's first", "another")}
+
+
+def test_values_beside_other_work_are_left_out_and_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    builder = two_toolchains(tmp_path, pair_count=3)
+    for number in (1, 2, 3):
+        builder.attempt(f"j{number:05}", steps=[(1, 1), (1, 2), (2, 1), (2, 2)])
+    load(tmp_path / "r.db", builder)
+
+    def told(condition: str) -> tuple[list[int], set[str], int]:
+        """Mark these results, and report: jobs per level, what is said, values left out."""
+        with closing(sqlite3.connect(tmp_path / "r.db")) as database, database:
+            database.execute(f"UPDATE result SET disturbed = {condition}")
+        with reading(tmp_path / "r.db") as database:
+            rows = toolchain_rows(database, builder.run_id)
+        (row,) = [one for one in rows if one.metric == "round_trip_p50_ns"]
+        return [one.job_count for one in row.levels], {one.said for one in rows}, row.left_out_count
+
+    noisy = "(repetition_no = 2 OR job_id = (SELECT min(job_id) FROM job))"
+    few = {"too few jobs to tell (2, 2)"}
+    assert told("0") == ([3, 3], {"too few jobs to tell (3, 3)"}, 0)
+    assert told(noisy) == ([2, 2], few, 8)
+    assert hpcq(["results", "--db", str(tmp_path / "r.db"), "--toolchains"]) == 0
+    printed = capsys.readouterr()
+    assert "left out" in printed.out
+    assert "left out: values beside other work" in printed.err
+    assert told("test_no = 2") == ([3], {"another: measured beside other work only"}, 6)
+    assert hpcq(["results", "--db", str(tmp_path / "r.db"), "--toolchains"]) == 0
+    assert "another: measured beside other work only" in capsys.readouterr().out
+    assert told("NOT (test_no = 2 AND repetition_no = 2)")[2] == 9
+    assert told("repetition_no < 3 AND NOT (test_no = 2 AND job_id = 1)")[2] == 0  # most of it: that is usual there
+    hpcq(["results", "--db", str(tmp_path / "r.db"), "--toolchains"])
+    assert "beside other work in most of their jobs, which counts as usual: 2 of 2" in capsys.readouterr().err
 
 
 # -- transport -----------------------------------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ def regressions(  # noqa: PLR0917 - Click passes by name
     from hpcq.analysis.changed import explained
     from hpcq.analysis.recorded import known_states, record_changes
     from hpcq.store.database import reading
-    from hpcq.store.read.nodes import node_groups
+    from hpcq.store.read.known import node_groups
 
     with reading(database) as connection:
         judged, rows = _judge(connection, filters, since, against)

@@ -26,6 +26,7 @@ _NODE = (
     Column("result_count", "results"),
     Column("partner_count", "partners"),
     Column("level_ratio", "level"),
+    Column("left_out_count", "left out"),
 )
 _PARTNER = (
     Column("partner"),
@@ -111,7 +112,7 @@ def nodes(  # noqa: PLR0917 - Click passes by name
     """List all nodes: last verdict, last measurement, and their level over all partners.
 
     The level compares each test of a node with the median of all pairs in the same test; the median of these shares is
-    shown. 90 % means 10 % worse than usual, whichever direction the metric has.
+    shown. 90 % means 10 % worse than usual, whichever direction the metric has. Results beside other work are left out.
 
     \b
     Example: hpcq nodes --sort level --since 30d
@@ -128,7 +129,8 @@ def nodes(  # noqa: PLR0917 - Click passes by name
     found = [one for one in rows if before is None or (one.last_measured_utc or "") < before]
     found.sort(key=_order(sort))
     told = _EMPTY if age is None else f"each of {units.count_of(len(rows), 'node')} was measured within {age}"
-    print_rows(found[:limit], _NODE, as_json=as_json, empty=told if rows else _EMPTY)
+    shown = _NODE if any(one.left_out_count for one in rows) else _NODE[:-1]
+    print_rows(found[:limit], shown, as_json=as_json, empty=told if rows else _EMPTY)
     _tell_cut(len(found), limit, as_json=as_json)
     return Exit.OK
 

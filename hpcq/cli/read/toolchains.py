@@ -35,19 +35,27 @@ def _print_table(rows: Sequence[ToolchainRow]) -> None:
     columns = [
         *(Column("cluster"), Column("kernel"), Column("size"), Column("variant", wrap=True), Column("metric")),
         *(Column(f"level {name}", name, wrap=True) for name in names),
-        *(Column("job_count", "jobs"), Column("said", "difference", wrap=True)),
+        *(Column("job_count", "jobs"), Column("said", "difference", wrap=True), Column("left_out_count", "left out")),
     ]
-    shown = [one for one in columns if one.name != "variant" or any(row.variant for row in rows)]
-    print_rows([_row(one) for one in rows], shown)
+    empty = {name for name in ("variant", "left_out_count") if not any(getattr(row, name) for row in rows)}
+    print_rows([_row(one, names) for one in rows], [one for one in columns if one.name not in empty])
+    if "left_out_count" not in empty:
+        click.echo("left out: values beside other work, see docs/evidence.md", err=True)
+    usual = sum(row.disturbed for row in rows)
+    if usual:
+        words = "rows measured beside other work in most of their jobs, which counts as usual"
+        click.echo(f"{words}: {usual} of {len(rows)}", err=True)
 
 
-def _row(one: ToolchainRow) -> dict[str, Any]:
+def _row(one: ToolchainRow, names: Sequence[str]) -> dict[str, Any]:
     from hpcq.store.query import size_text
 
-    levels = {f"level {level.toolchain}": _level(level, one.unit) for level in one.levels}
+    levels = dict.fromkeys((f"level {name}" for name in names), "") | {
+        f"level {level.toolchain}": _level(level, one.unit) for level in one.levels
+    }
     counts = sorted({level.job_count for level in one.levels})
     return {
-        **{name: getattr(one, name) for name in ("cluster", "kernel", "variant", "metric", "said")},
+        **{name: getattr(one, name) for name in ("cluster", "kernel", "variant", "metric", "said", "left_out_count")},
         "size": size_text(one.message_bytes),
         "job_count": " to ".join(map(str, counts[:: max(1, len(counts) - 1)])),
         **levels,

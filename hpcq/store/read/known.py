@@ -1,4 +1,4 @@
-"""Names that a database knows: a misspelt one is refused with the nearest, not answered with nothing."""
+"""Names that a database knows: a misspelt one is refused with the nearest, not answered with nothing; and nodes' groups."""
 
 from __future__ import annotations
 
@@ -36,3 +36,11 @@ def check_known(database: Connection, **wanted: str | None) -> None:
         if name is not None and name not in known:
             message, hint = unknown_name(f"{what} in this database", name, known[:_SHOWN])
             raise UserError(f"--{what}: {message}", hint)
+
+
+def node_groups(database: Connection) -> dict[tuple[str, str], list[str]]:
+    """The groups of each node now, by cluster and name: `leaf s1`."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for cluster, node, kind, group in database.execute('SELECT cluster, node, kind, "group" FROM v_groups'):
+        found.setdefault((str(cluster), str(node)), []).append(f"{kind} {group}")
+    return found

@@ -4,15 +4,17 @@
     node_rows(database, window)            every node: last verdict, last measurement, level beside the others
 
 The level of a node is the median, over its series, of what the series reached as a share of the median of all pairs in
-the same test. One slow partner moves one of many series and leaves the median alone; a slow node moves them all.
+the same test. One slow partner moves one of many series and leaves the median alone; a slow node moves them all. Values
+beside other work do not count, unless most series of the test have no others: then that is usual there.
 """
 
 # ruff: noqa: S608 - queries are put together from our own column names; values are always bound
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hpcq.errors import UserError
@@ -80,6 +82,8 @@ class NodeRow:
     result_count: int
     partner_count: int
     level_ratio: float | None
+    #: Results beside other work, which the level leaves out.
+    left_out_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +94,8 @@ class _SeriesMedian:
     value: float
     better: str
     n: int
+    left_out: int
+    disturbed: bool
 
 
 def find_node(database: Connection, name: str) -> tuple[str, str, int]:
@@ -145,18 +151,20 @@ def node_rows(database: Connection, window: Window, cluster: str | None = None) 
     """Every node of the database, or of one cluster, by name. The stretch bounds what is counted and compared."""
     levels: dict[tuple[str, str], list[float]] = {}
     partners: dict[tuple[str, str], set[str]] = {}
-    counts: dict[tuple[str, str], int] = {}
+    counts, left_out = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     for test, members in _by_test(_series_medians(database, window, cluster)).items():
-        reference = median([one.value for one in members])
+        compared = [one.value for one in members if one.n]
+        reference = median(compared)
         for one in members:
             if names_several(one.server):
                 continue  # what a set of nodes ran together is no node's
             ends = ((test[0], one.client), (test[3][-1], one.server))
             for key, (_, other) in zip(ends, reversed(ends), strict=True):
-                counts[key] = counts.get(key, 0) + one.n
+                counts[key] += one.n + one.left_out
+                left_out[key] += one.left_out
                 partners.setdefault(key, set()).add(other)
                 ratio = _level(one, reference)
-                if ratio is not None and len(members) > 1:
+                if one.n and ratio is not None and len(compared) > 1:
                     levels.setdefault(key, []).append(ratio)
     found = []
     for row in database.execute(
@@ -167,7 +175,7 @@ def node_rows(database: Connection, window: Window, cluster: str | None = None) 
             continue
         level = median(levels[key]) if key in levels else None
         last = _last_measured(database, int(row["node_id"]))
-        found.append(NodeRow(*key, row["verdict"], last, counts.get(key, 0), len(partners.get(key, ())), level))
+        found.append(NodeRow(*key, row["verdict"], last, counts[key], len(partners.get(key, ())), level, left_out[key]))
     return sorted(found, key=lambda one: (one.cluster, natural(one.node)))
 
 
@@ -199,10 +207,10 @@ def _partners(database: Connection, node_id: int, window: Window) -> list[Partne
     tests = _by_test(_series_medians(database, window, None, node_id), at_node=node_id, database=database)
     found = []
     for test, members in tests.items():
-        reference = median([one.value for one in members])
+        reference = median([one.value for one in members if one.n])
         for one in members:
             ratio = _level(one, reference)
-            if ratio is not None:
+            if one.n and ratio is not None:
                 _, kernel, message_bytes, _, metric, unit, role = test
                 partner = one.server if role == "client" else one.client
                 found.append(Partner(kernel, message_bytes, role, partner, metric, unit, one.value, one.n, ratio))
@@ -215,21 +223,22 @@ def _series_medians(
     """The median of each series' main metric in the stretch."""
     condition, bound = within(window)
     query = (
-        "SELECT x.series_id, m.value FROM result x JOIN series se ON se.series_id = x.series_id"
+        "SELECT x.series_id, m.value, x.disturbed FROM result x JOIN series se ON se.series_id = x.series_id"
         " JOIN kernel k ON k.kernel_id = se.kernel_id"
         " JOIN metric m ON m.result_id = x.result_id AND m.metric_name_id = k.main_metric_name_id"
         f" WHERE {COUNTS}{'' if node_id is None else f' AND x.series_id IN ({_OF_NODE})'} AND {condition}"
     )
-    values: dict[int, list[float]] = {}
+    values: dict[int, tuple[list[float], list[float]]] = {}
     cursor = database.cursor()
     cursor.row_factory = None
-    for series_id, value in cursor.execute(query, {**bound, "node": node_id}):
-        values.setdefault(series_id, []).append(value)
+    for series_id, value, disturbed in cursor.execute(query, {**bound, "node": node_id}):
+        values.setdefault(series_id, ([], []))[disturbed].append(value)
     found = []
     for series_id, (test, client, server, better) in _heads(database, values, node_id).items():
         if cluster in {None, test[0], test[3][-1]}:
-            here = values[series_id]
-            found.append(_SeriesMedian(test, client, server, median(here), better, len(here)))
+            clean, late = values[series_id]
+            here, left_out = (clean, len(late)) if clean else (late, 0)
+            found.append(_SeriesMedian(test, client, server, median(here), better, len(here), left_out, not clean))
     return found
 
 
@@ -291,7 +300,10 @@ def _size_of(database: Connection, series_id: int) -> int | None:
 def _by_test(
     found: Iterable[_SeriesMedian], at_node: int | None = None, database: Connection | None = None
 ) -> dict[tuple[Any, ...], list[_SeriesMedian]]:
-    """Series by test; with a node also by its role, which the last word of the key says."""
+    """Series by test; with a node also by its role, which the last word of the key says.
+
+    A series that was measured beside other work only counts none of its values, unless most of the test was.
+    """
     name = None
     if at_node is not None and database is not None:
         name = str(database.execute("SELECT name FROM node WHERE node_id = ?", (at_node,)).fetchone()[0])
@@ -299,6 +311,9 @@ def _by_test(
     for one in found:
         role = () if name is None else ("client" if one.client == name else "server",)
         tests.setdefault((*one.test, *role), []).append(one)
+    for test, members in tests.items():
+        if 2 * sum(one.disturbed for one in members) <= len(members):
+            tests[test] = [replace(one, n=0, left_out=one.n) if one.disturbed else one for one in members]
     return tests
 
 
@@ -329,16 +344,3 @@ def _events(database: Connection, cluster: str, node: str) -> list[dict[str, Any
 
 def _tells(fact: str) -> bool:
     return fact.startswith(_TELLING) or fact.endswith(_TELLING)
-
-
-def cluster_names(database: Connection) -> list[str]:
-    """The clusters of this database."""
-    return [str(row[0]) for row in database.execute("SELECT name FROM cluster ORDER BY name")]
-
-
-def node_groups(database: Connection) -> dict[tuple[str, str], list[str]]:
-    """The groups of each node now, by cluster and name: `leaf s1`."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for cluster, node, kind, group in database.execute('SELECT cluster, node, kind, "group" FROM v_groups'):
-        found.setdefault((str(cluster), str(node)), []).append(f"{kind} {group}")
-    return found

@@ -5,6 +5,7 @@
 
 Repetitions within one job share its nodes, its launch and its moment, so jobs count, not repetitions. Each toolchain is
 compared with the first one by the rank sum test over jobs; the level is divided by the number of comparisons (Bonferroni).
+Values beside other work do not count, unless most jobs of a test have no others: then that is usual there.
 """
 
 from __future__ import annotations
@@ -27,8 +28,11 @@ ALPHA = 0.05
 #: Coverage of the intervals of medians.
 _COVERAGE = 0.95
 
+#: The values of each job: without other work beside them, and with.
+_Jobs = dict[str, tuple[list[float], list[float]]]
+
 _VALUES = """
-SELECT v.cluster, v.kernel, v.message_bytes, v.parameters, v.toolchain, v.job, m.metric, m.value, m.unit
+SELECT v.cluster, v.kernel, v.message_bytes, v.parameters, v.toolchain, v.job, m.metric, m.value, m.unit, v.disturbed
 FROM v_results v JOIN v_metrics m ON m.result_id = v.result_id JOIN result r ON r.result_id = v.result_id
 WHERE v.run = ? AND v.outcome = 'measured' AND (m.metric LIKE '%\\_p50\\_ns' ESCAPE '\\' OR m.metric = 'throughput_bps')
     AND m.metric NOT LIKE '%rank%'
@@ -60,15 +64,21 @@ class ToolchainRow:
     levels: tuple[Level, ...]
     said: str
     p_value: float | None
+    #: Values beside other work that are in none of these figures.
+    left_out_count: int
+    #: Whether most jobs ran beside other work: then all values count.
+    disturbed: bool
 
 
 def toolchain_rows(database: Connection, run: str) -> list[ToolchainRow]:
     """The tests of a run that ran with two toolchains or more, by kernel and size; empty if none did."""
-    tests: dict[tuple[str, ...], dict[str, dict[str, list[float]]]] = {}
+    tests: dict[tuple[str, ...], dict[str, _Jobs]] = {}
     units: dict[str, str] = {}
     for row in database.execute(_VALUES, (run,)):
         key = (row["cluster"], row["kernel"], row["metric"], row["parameters"])
-        tests.setdefault(key, {}).setdefault(row["toolchain"], {}).setdefault(row["job"], []).append(row["value"])
+        tests.setdefault(key, {}).setdefault(row["toolchain"], {}).setdefault(row["job"], ([], []))[row["disturbed"]].append(
+            row["value"]
+        )
         units[row["metric"]] = row["unit"]
     several = {key: found for key, found in tests.items() if len(found) > 1}
     # Time and throughput of one test order jobs alike: one comparison, not two.
@@ -76,14 +86,28 @@ def toolchain_rows(database: Connection, run: str) -> list[ToolchainRow]:
     varying = _varying([key[3] for key in several])
     rows = []
     for (cluster, kernel, metric, parameters), found in several.items():
-        values = {name: [median(each) for each in jobs.values()] for name, jobs in found.items()}
+        values, left_out_count, usual = _undisturbed(found)
         given: Mapping[str, Any] = json.loads(parameters)
         variant = ", ".join(f"{name}={given[name]}" for name in varying if name in given and name != "message_bytes")
-        said, p_value = compared(values, ALPHA / max(1, comparison_count))
-        levels = tuple(level(name, each) for name, each in values.items())
+        only = [name for name, each in values.items() if not each]
+        said, p_value = f"{', '.join(only)}: measured beside other work only", None
+        if not only:
+            said, p_value = compared(values, ALPHA / max(1, comparison_count))
+        levels = tuple(level(name, each) for name, each in values.items() if each)
         size = given.get("message_bytes")
-        rows.append(ToolchainRow(cluster, kernel, size, variant, metric, units[metric], levels, said, p_value))
+        rows.append(
+            ToolchainRow(cluster, kernel, size, variant, metric, units[metric], levels, said, p_value, left_out_count, usual)
+        )
     return sorted(rows, key=lambda one: (one.cluster, one.kernel, one.variant, one.metric, one.message_bytes or 0))
+
+
+def _undisturbed(found: Mapping[str, _Jobs]) -> tuple[dict[str, list[float]], int, bool]:
+    """The median of each job by toolchain, how many values beside other work these leave out, and whether these are usual."""
+    cells = [clean for jobs in found.values() for clean, _ in jobs.values()]
+    usual = 2 * sum(not clean for clean in cells) > len(cells)
+    chosen = {name: [clean + late if usual else clean for clean, late in jobs.values()] for name, jobs in found.items()}
+    left_out_count = 0 if usual else sum(len(late) for jobs in found.values() for _, late in jobs.values())
+    return {name: [median(each) for each in jobs if each] for name, jobs in chosen.items()}, left_out_count, usual
 
 
 def level(toolchain: str, values: Sequence[float]) -> Level:
