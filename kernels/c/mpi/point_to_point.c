@@ -39,6 +39,7 @@ static const struct option_row exchange_options[] = {
     OPTION_INTEGER_ROW(struct p2p_options, message_bytes, 8, 0, 1073741824, "bytes each way"),
     OPTION_ROWS_COMMON(struct p2p_options),
     P2P_ROWS,
+    OPTION_ROWS_SWEEP(struct p2p_options),
 };
 
 static const struct option_row stream_options[] = {
@@ -47,6 +48,7 @@ static const struct option_row stream_options[] = {
     OPTION_CHOICE_ROW(struct p2p_options, direction, directions, "which rank sends; both: both at once"),
     OPTION_ROWS_COMMON(struct p2p_options),
     P2P_ROWS,
+    OPTION_ROWS_SWEEP(struct p2p_options),
 };
 
 struct pingpong_metrics {
