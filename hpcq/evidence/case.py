@@ -49,7 +49,7 @@ class Case:
     shared_kernel: bool
     #: A foreign program that the MPI launcher started.
     mpi_program: bool = False
-    #: A foreign program of one node: nothing crosses a network.
+    #: A program of one node, or one at each end: nothing crosses a network.
     one_node: bool = False
     #: Bytes that the client and the server send at least, where a description says so. Of more ranks than two, nobody
     #: knows from whom a rank receives.
@@ -196,7 +196,7 @@ def read_case(result: JudgedResult) -> Case:
         client=client,
         server=server,
         mpi_program=line.get("over_mpi") is True,
-        one_node=line.get("one_node") is True,
+        one_node=line.get("one_node") is True or kernel == "memory_copy",
         many_ranks=line.get("many_ranks") is True or numbers.get("rank_count", 0.0) > 2,
         sent_at_least_bytes=at_least,
         series=_series(line.get("series")),

@@ -12,17 +12,10 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct kernel *const kernels[] = {&kernel_tcp_stream,
-                                               &kernel_tcp_pingpong,
-                                               &kernel_udp_stream,
-                                               &kernel_udp_pingpong,
-                                               &kernel_tcp_connect,
-                                               &kernel_udp_oneway,
-                                               &kernel_udp_dispersion,
-                                               &kernel_udp_rate_search,
-                                               &kernel_path_probe,
-                                               &kernel_program,
-                                               NULL};
+static const struct kernel *const kernels[] = {&kernel_tcp_stream,     &kernel_tcp_pingpong,    &kernel_udp_stream,
+                                               &kernel_udp_pingpong,   &kernel_tcp_connect,     &kernel_udp_oneway,
+                                               &kernel_udp_dispersion, &kernel_udp_rate_search, &kernel_path_probe,
+                                               &kernel_memory_copy,    &kernel_program,         NULL};
 
 static const struct program program = {
     .name = "hpcq-net",

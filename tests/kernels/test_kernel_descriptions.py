@@ -21,6 +21,7 @@ NET_KERNELS = [
     *("tcp_stream", "tcp_pingpong", "udp_stream", "udp_pingpong", "tcp_connect", "udp_oneway", "udp_dispersion"),
     "udp_rate_search",
     "path_probe",
+    "memory_copy",
 ]
 MPI_KERNELS = [
     "mpi_pingpong",

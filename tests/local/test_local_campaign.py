@@ -23,6 +23,7 @@ OWN_KERNELS = {
     *("tcp_stream", "tcp_pingpong", "udp_stream", "udp_pingpong", "tcp_connect", "udp_oneway", "udp_dispersion"),
     "udp_rate_search",
     "path_probe",
+    "memory_copy",
     *("mpi_pingpong", "mpi_pingping", "mpi_stream", "mpi_one_sided", "mpi_collective", "mpi_matrix_multiply", "mpi_sort"),
 }
 #: The kernel ends with exit code 4: no machine has that CPU.

@@ -170,6 +170,7 @@ extern const struct kernel kernel_udp_oneway;
 extern const struct kernel kernel_udp_dispersion;
 extern const struct kernel kernel_udp_rate_search;
 extern const struct kernel kernel_path_probe;
+extern const struct kernel kernel_memory_copy;
 extern const struct kernel kernel_mpi_pingpong;
 extern const struct kernel kernel_mpi_pingping;
 extern const struct kernel kernel_mpi_stream;
