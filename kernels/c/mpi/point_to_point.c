@@ -210,8 +210,7 @@ static enum step p2p_step(struct run *run)
     run->now_ns = clock_now_ns();
     if (!mpi_run_check(run, rc, run->kernel->name))
         return STEP_FAILED;
-    if (!run->settling && run->is_active)
-        state->times.list[state->times.count++] = run->now_ns - start_ns;
+    times_add(&state->times, run, start_ns);
     if (state->validate)
         validated_end(run, state);
     buffers_next(&state->buffers);
@@ -243,10 +242,8 @@ static void pingping_report(struct run *run)
     struct exchange_metrics *metrics = run->metrics;
     if (!run->is_active)
         return;
-    operation_fill(run->histogram, &metrics->operation);
+    metrics->throughput_bps = operations_report(run, options->message_bytes, &metrics->operation);
     metrics->operation_count = (double)run->operation_count;
-    if (options->message_bytes && metrics->operation.operation_p50_ns > 0)
-        metrics->throughput_bps = (double)options->message_bytes * 8e9 / metrics->operation.operation_p50_ns;
 }
 
 static void stream_report(struct run *run)
