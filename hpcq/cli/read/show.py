@@ -153,7 +153,7 @@ def _metrics(found: ResultDetail) -> Iterator[str]:
 def _hops(found: ResultDetail) -> Iterator[str]:
     """The way of path_probe: each hop with its address, its round trips, and how many probes it answered."""
     columns = ("hop_round_trip_min_ns", "hop_round_trip_p50_ns", "hop_round_trip_max_ns")
-    rows = [("hop", "address", "shortest", "median", "longest", "answered")]
+    rows: list[tuple[str, ...]] = [("hop", "address", "shortest", "median", "longest", "answered")]
     for begin, number in sorted(found.intervals["hop_no"].items()):
         trips = [found.intervals.get(name, {}).get(begin) for name in columns]
         address = found.granted.get(f"client_hop_{number:.0f}_address", "silent")
