@@ -30,6 +30,8 @@ ParameterValue = int | float | bool | str
 _UNTIMED_TEST_S = 1.0
 #: What described kernels call their size.
 SIZE_OPTION = "message_bytes"
+#: What makes a kernel of hpcq measure many sizes in one run.
+_SWEEP_TO, _SWEEP_BY = "sweep_to_bytes", "sweep_perturbation_bytes"
 #: The names that the kernels accept: TCP_CA_NAME_MAX of linux/tcp.h less the NUL.
 NAME_PATTERN = "[a-z0-9_][a-z0-9_.-]{0,14}"
 #: Kernels from description files that this process has read.
@@ -176,8 +178,42 @@ def size_option(name: str) -> str | None:
     return SIZE_OPTION if name else None  # a described kernel whose file is not here: they call their size so
 
 
+def sweep_sizes(kernel: Kernel, parameters: Mapping[str, ParameterValue]) -> tuple[int, ...]:
+    """The sizes that one run of a kernel of hpcq measures, that of the parameters first; empty without a sweep.
+
+    The same rule as in kernels/c/engine/sweep.c. Raises ValueError `NAME: FOUND: ALLOWED`.
+    """
+    to, by = (parameters.get(name, 0) for name in (_SWEEP_TO, _SWEEP_BY))
+    size = kernel.option(SIZE_OPTION)
+    if kernel.described is not None or size is None or size.minimum is None or size.maximum is None:
+        return ()
+    first = parameters[SIZE_OPTION]
+    if not (isinstance(to, int) and isinstance(by, int) and isinstance(first, int)) or not (to or by):
+        return ()
+    if not to:
+        raise ValueError(f"{_SWEEP_BY}: {by} without {_SWEEP_TO}: allowed is 0")
+    if not first <= to <= size.maximum:
+        raise ValueError(f"{_SWEEP_TO}: {to}: allowed are 0, and {first} ({SIZE_OPTION}) to {size.maximum:.12g}")
+    found = {one for middle in _doubled(first, to) for one in (middle - by, middle, middle + by)}
+    return first, *sorted(one for one in found - {first} if size.minimum <= one <= size.maximum)
+
+
+def _doubled(first: int, last: int) -> list[int]:
+    found = [first]
+    while (following := 2 * found[-1] or 1) <= last:
+        found.append(following)
+    return found
+
+
 def expected_s(parameters: Mapping[str, ParameterValue]) -> float:
-    """How long one measurement takes by its parameters: all durations and warm-ups, or a second if there are none."""
+    """How long one measurement takes by its parameters: all durations and warm-ups, or a second if there are none.
+
+    Of a sweep, all sizes.
+    """
+    to, first = parameters.get(_SWEEP_TO), parameters.get(SIZE_OPTION)
+    if isinstance(to, int) and isinstance(first, int) and to >= first:
+        count = len(_doubled(first, to)) * (3 if parameters.get(_SWEEP_BY) else 1)
+        return count * expected_s({name: value for name, value in parameters.items() if name != _SWEEP_TO})
     total = 0.0
     timed = False
     for name, value in parameters.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +45,10 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """One run for the summary formats. gates_unread: why its gates could not be judged; empty if they were."""
+    """One run for the summary formats. gates_unread: why its gates could not be judged; empty if they were.
+
+    networks: by cluster and interface, the name in the cluster's file and a text for people, `ib (ib0)`.
+    """
 
     run: str
     clusters: tuple[RunRow, ...]
@@ -54,6 +57,15 @@ class Exported:
     gates: tuple[GateVerdict, ...]
     gates_unread: str
     findings: tuple[dict[str, Any], ...]
+    networks: Mapping[tuple[str, str], tuple[str, str]]
+
+    def network_name(self, row: Summary) -> str:
+        """The network of a row as the cluster's file names it, else its interface."""
+        return self.networks.get((row.cluster, row.network), (row.network, ""))[0]
+
+    def network_text(self, row: Summary) -> str:
+        """For people; empty where the cluster's file names no networks."""
+        return self.networks.get((row.cluster, row.network), ("", ""))[1]
 
     @property
     def exit_code(self) -> int:
@@ -69,6 +81,7 @@ def collect(database: Connection, selection: Selection) -> Exported:
     """Read a run's summaries (main metrics), what is missing, its gates and its findings."""
     from hpcq.analysis.gates import judge_run
     from hpcq.store import query
+    from hpcq.store.counted import named_networks
 
     assert selection.run is not None  # noqa: S101 - the caller names one
     gates: Sequence[GateVerdict] = ()
@@ -85,6 +98,7 @@ def collect(database: Connection, selection: Selection) -> Exported:
         gates=tuple(one for one in gates if _selected(one, selection)),
         gates_unread=unread,
         findings=tuple(_findings(database, selection.run)),
+        networks=named_networks(database),
     )
 
 

@@ -50,7 +50,9 @@ def _cases(exported: Exported, cluster: str) -> Iterator[ET.Element]:
             findings.setdefault(key, []).append(f"{one['rule']} ({one['result_count']} results): {one['example']}")
     for row in exported.summaries:
         if row.cluster == cluster:
-            case = _case(cluster, row.kernel, f"{row.client} > {row.server} {row.size_text} {row.variant} {row.metric}")
+            over = exported.network_text(row)
+            name = f"{row.client} > {row.server} {row.size_text} {row.variant} {row.metric}"
+            case = _case(cluster, row.kernel, f"{name} over {over}" if over else name)
             value = f"median {units.human(row.median, row.unit)} of {row.n} values"
             words = [value, *findings.get((row.kernel, row.client, row.server), ())]
             ET.SubElement(case, "system-out").text = _clean("\n".join(words))

@@ -54,7 +54,7 @@ def _lines(exported: Exported) -> Iterator[str]:
             (
                 row.cluster,
                 f"{row.client} > {row.server}",
-                f"{row.kernel} {row.variant}".strip(),
+                " ".join(filter(None, (row.kernel, row.variant, _over(exported.network_text(row))))),
                 row.size_text,
                 row.metric,
                 units.human(row.median, row.unit),
@@ -63,6 +63,10 @@ def _lines(exported: Exported) -> Iterator[str]:
             for row in exported.summaries
         ],
     )
+
+
+def _over(network: str) -> str:
+    return f"over {network}" if network else ""
 
 
 def _verdict(exported: Exported) -> str:

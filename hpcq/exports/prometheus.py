@@ -1,7 +1,7 @@
 """Prometheus' text format, for the node exporter's textfile collector.
 
-The number of label values is limited: cluster, kernel, pair, size and what distinguishes a test from the kernel's other
-tests. A run or a reason is never a label.
+The number of label values is limited: cluster, kernel, pair, size, network and what distinguishes a test from the
+kernel's other tests. A run or a reason is never a label.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ def prometheus_text(exported: Exported, series_at_most: int = SERIES_AT_MOST) ->
     for row in exported.summaries:
         labels = {"cluster": row.cluster, "kernel": row.kernel, "client": row.client, "server": row.server}
         labels |= {"message_bytes": "" if row.message_bytes is None else str(row.message_bytes), "variant": row.variant}
+        labels["network"] = exported.network_name(row)
         medians.setdefault(row.metric, []).append(f"hpcq_{row.metric}{_labels(labels)} {row.median!r}")
         units[row.metric] = row.unit
     for metric in sorted(medians):

@@ -18,6 +18,7 @@ from typing import Any
 from hpcq import units
 from hpcq.errors import HpcqError
 from hpcq.reports.matrix import Matrix
+from hpcq.reports.plots import band_of, drawn_values
 from hpcq.reports.words import kernel_title, metric_title
 from hpcq.store.history import Metric, SeriesRow
 from hpcq.store.points import Point
@@ -36,7 +37,6 @@ _WIDTH, _HEIGHT = 7.5, 4.4
 _LABELS_MAX = 32
 #: Signs of all names below a heat map, with spaces between, before they are turned.
 _LABELS_WIDTH = 44
-_PERCENT_SHARE = 0.05
 #: Characters of a line below a chart.
 _WORDS_WIDTH = 105
 _RC = {
@@ -55,7 +55,7 @@ _RC = {
 
 
 def curve_figure(summaries: Sequence[Summary], title: str, kind: str) -> bytes:
-    """Draw one chart per metric. Lines are medians over pairs, bands hold the middle 90 % of the pairs."""
+    """Draw one chart per metric. Lines are medians over pairs; plots.py says what bands are."""
     by_metric: dict[tuple[str, str], dict[str, list[Summary]]] = {}
     several = len({one.cluster for one in summaries}) > 1
     for one in summaries:
@@ -66,7 +66,7 @@ def curve_figure(summaries: Sequence[Summary], title: str, kind: str) -> bytes:
         better = next(iter(lines.values()))[0].better
         for number, (label, members) in enumerate(lines.items()):
             _line(chart, number, label, members)
-        _log_value_axis(chart, [one.median for members in lines.values() for one in members], unit)
+        _log_value_axis(chart, [value for members in lines.values() for value in drawn_values(members)], unit)
         _size_axis(chart, [one.message_bytes for members in lines.values() for one in members])
         chart.set_ylabel(metric_title(metric) + (f"\n{better} is better" if better != "none" else ""))
         if len(lines) > 1:
@@ -123,30 +123,23 @@ def history_figure(
 
 
 def _line(chart: Any, number: int, label: str, members: Sequence[Summary]) -> None:
-    by_size: dict[int, list[float]] = {}
+    by_size: dict[int, list[Summary]] = {}
     for one in members:
-        by_size.setdefault(one.message_bytes or 0, []).append(one.median)
+        by_size.setdefault(one.message_bytes or 0, []).append(one)
     places = sorted(by_size)
     colour = _COLOURS[number % len(_COLOURS)]
-    bounds = [_middle(by_size[size]) for size in places]
+    bounds = [band_of(by_size[size]) for size in places]
     drawn = [_place(size) for size in places]
     chart.fill_between(drawn, [low for low, _ in bounds], [high for _, high in bounds], color=colour, alpha=0.16, linewidth=0)
     chart.plot(
         drawn,
-        [median(by_size[size]) for size in places],
+        [median([one.median for one in by_size[size]]) for size in places],
         color=colour,
         marker=_MARKERS[number % len(_MARKERS)],
         linestyle=_DASHES[number // len(_COLOURS) % len(_DASHES)],
         markersize=4.5,
         label=label,
     )
-
-
-def _middle(values: Sequence[float]) -> tuple[float, float]:
-    """Return the bounds of the middle 90 %."""
-    ordered = sorted(values)
-    cut = int(len(ordered) * _PERCENT_SHARE)
-    return ordered[cut], ordered[-1 - cut]
 
 
 def _place(size: int) -> float:

@@ -1,6 +1,7 @@
 """Geometry of the report's plots: from summaries to coordinates. The template draws them.
 
-size curve   several sizes: log2 x; median over pairs as a line, all pairs but the outermost 5 % as a band, pairs as dots
+size curve   several sizes: log2 x; median over pairs as a line, all pairs but the outermost 5 % as a band (of one or two
+             pairs: all their repetitions), pairs as dots
 strip        one size: one row per cluster, one dot per pair, a bar at the median
 """
 
@@ -25,6 +26,8 @@ _LABEL_PX = 52
 #: With more pairs than this, only those outside the band are drawn, a limited number on each side.
 _DOTS_MAX = 600
 _OUTSIDE_MAX = 10
+#: Of so few pairs, the band of a line shows how their repetitions differ.
+_REPETITIONS_SHOWN_MAX = 2
 #: A value axis becomes logarithmic when its ends differ by more than this factor.
 _LOG_FACTOR = 12.0
 #: Plotted in addition to a kernel's main metric; the database has everything else.
@@ -109,15 +112,20 @@ def make_plots(summaries: Sequence[Summary]) -> list[Plot]:
     return _compared(summaries) + sorted(plots, key=lambda plot: plot.kind)
 
 
+def on_curves(one: Summary) -> bool:
+    """Whether it is what curves of several kernels show: of streams the throughput, of all others the main metric."""
+    return one.metric == "throughput_bps" if one.kernel.endswith("_stream") else one.main
+
+
 def _compared(summaries: Sequence[Summary]) -> list[Plot]:
-    """All kernels of one main metric in one chart: UDP, TCP and MPI beside each other, by message size.
+    """All kernels of one metric in one chart: UDP, TCP and MPI beside each other, by message size.
 
     Of a kernel with several variants, the first one: the kernel's own plot has them all.
     """
     groups: dict[tuple[str, str], dict[str, list[Summary]]] = {}
     clusters = {one.cluster for one in summaries}
     for one in summaries:
-        if one.main and one.better != "none" and one.message_bytes is not None:
+        if on_curves(one) and one.better != "none" and one.message_bytes is not None:
             groups.setdefault((one.metric, one.unit), {}).setdefault(one.kernel, []).append(one)
     plots = []
     for (metric, _), kernels in groups.items():
@@ -139,7 +147,7 @@ def _curves(what: str, metric: str, by_label: Mapping[str, Sequence[Summary]], s
     group = [one for members in by_label.values() for one in members]
     places = _size_places(sizes)
     x_axis = Axis(places[sizes[0]], places[sizes[-1]], LEFT + 10, WIDTH - RIGHT - 10, log=False)
-    y_axis = value_axis([one.median for one in group], HEIGHT - BOTTOM, TOP)
+    y_axis = value_axis([one for members in by_label.values() for one in drawn_values(members)], HEIGHT - BOTTOM, TOP)
     dotted = len(group) <= _DOTS_MAX
     curves, rows = [], []
     for style_index, (label, members) in enumerate(by_label.items()):
@@ -150,7 +158,7 @@ def _curves(what: str, metric: str, by_label: Mapping[str, Sequence[Summary]], s
                 continue
             x, values = x_axis.at(places[size]), sorted(one.median for one in here)
             middle.append((x, y_axis.at(median(values))))
-            low, high = _band(values)
+            low, high = band_of(here)
             lower.append((x, y_axis.at(low)))
             upper.append((x, y_axis.at(high)))
             shown = here if dotted else _outside(here, low, high)
@@ -234,6 +242,22 @@ def _row(label: str, message_bytes: int | None, members: Sequence[Summary]) -> t
     shown = (units.human(value, members[0].unit) for value in (median(values), min(values), max(values)))
     middle, low, high = shown
     return label, size_text(message_bytes), middle, low, high, len(values)
+
+
+def band_of(members: Sequence[Summary]) -> tuple[float, float]:
+    """What a line's band spans at one size: the middle 90 % of the pairs; of one or two pairs, all their repetitions."""
+    if len(members) > _REPETITIONS_SHOWN_MAX:
+        return _band(sorted(one.median for one in members))
+    return min(one.lowest for one in members), max(one.highest for one in members)
+
+
+def drawn_values(members: Sequence[Summary]) -> list[float]:
+    """All values that the axis must have room for: the pairs and the band, size by size."""
+    by_size: dict[int | None, list[Summary]] = {}
+    for one in members:
+        by_size.setdefault(one.message_bytes, []).append(one)
+    bounds = [bound for here in by_size.values() for bound in band_of(here)]
+    return [*(one.median for one in members), *bounds]
 
 
 def _band(values: Sequence[float]) -> tuple[float, float]:

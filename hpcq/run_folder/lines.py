@@ -17,7 +17,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from hpcq.kernels import kernels
+from hpcq.kernels import SIZE_OPTION, kernels
 from hpcq.run_folder.crashes import crash_words
 from hpcq.run_folder.described_lines import translated
 from hpcq.run_folder.paths import parse_json
@@ -87,6 +87,7 @@ def read_line(raw: RawLine, path: Path, kernel: str, parameters: Mapping[str, An
         content = parse_json(lines[0])
     except ValueError as error:
         return _without_content(f"result line: {error}", return_code, started_utc, path)
+    content, return_code = _of_size(content, parameters, return_code)
     described = kernels().get(kernel)
     if described is not None and described.described is not None:
         content = translated(content, described, parameters)
@@ -101,6 +102,29 @@ def read_line(raw: RawLine, path: Path, kernel: str, parameters: Mapping[str, An
     _fill(line)
     _judge(line, return_code, kernel, parameters)
     return line
+
+
+def _of_size(
+    content: dict[str, Any], parameters: Mapping[str, Any], return_code: int | None
+) -> tuple[dict[str, Any], int | None]:
+    """Of a sweep, the line of the planned size, with the exit code that belongs to it; else what was given.
+
+    A sweep ends where a size cannot be measured: what was not reached says so.
+    """
+    found = content.get("sizes")
+    sizes = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    if not sizes:
+        return content, return_code
+    planned = parameters.get(SIZE_OPTION)
+    for one in sizes:
+        if mapping(one.get("options")).get(SIZE_OPTION) == planned:
+            agreed = whole(content.get("exit_code")) == return_code
+            return one, whole(one.get("exit_code")) if agreed else return_code
+    last = sizes[-1]
+    error = mapping(last.get("error"))
+    ended = f"the sweep ended at {_shown(mapping(last.get('options')).get(SIZE_OPTION))} bytes"
+    words = ": ".join(str(one) for one in (ended, error.get("message")) if one)
+    return {**last, "metrics": {}, "error": {"state": error.get("state"), "message": words}}, return_code
 
 
 def echo_complaint(planned: Mapping[str, Any], echoed: object) -> str | None:

@@ -140,7 +140,7 @@ def _from_zero(medians: tuple[float, float], counts: tuple[int, int], better: Be
     return Comparison(ComparisonVerdict.INCONCLUSIVE, reason, False, None, shift, *counts)
 
 
-def t_quantile(z: float, degrees: int) -> float:
+def t_quantile(z: float, degrees: float) -> float:
     """The value of Student's t that is as rare as the normal deviate `z`. degrees 0: the scatter is known, t is z."""
     if degrees == 0:
         return z

@@ -45,9 +45,14 @@ def repeated_series(database: sqlite3.Connection, run: str, job_count: int) -> s
 
 def network_texts(database: sqlite3.Connection) -> dict[tuple[str, str], str]:
     """By cluster and interface: a network for people, `ib (ib0)`. Only those that a cluster's file names."""
+    return {key: text for key, (_, text) in named_networks(database).items()}
+
+
+def named_networks(database: sqlite3.Connection) -> dict[tuple[str, str], tuple[str, str]]:
+    """The same with the bare name before the text."""
     query = "SELECT c.name, w.interface, w.name FROM network w JOIN cluster c ON c.cluster_id = w.cluster_id"
     return {
-        (str(cluster), str(interface)): f"{name} ({interface})" if name != interface else str(name)
+        (str(cluster), str(interface)): (str(name), f"{name} ({interface})" if name != interface else str(name))
         for cluster, interface, name in database.execute(query)
     }
 

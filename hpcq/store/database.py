@@ -22,7 +22,7 @@ from urllib.parse import quote
 from hpcq import assets
 from hpcq.errors import StoreError
 from hpcq.store.migrations import FIRST_VERSION, MIGRATIONS
-from hpcq.store.sameness import differing
+from hpcq.store.sameness import differing, new_units
 from hpcq.writer_lock import sole_writer
 
 #: 'hpcq' in ASCII; also in results.db.schema.
@@ -189,6 +189,8 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
         raise _of_an_earlier_state(path, name)
     if kind:  # views hold no rows
         migrate(database, (), schema)
+    for unit in new_units(database, schema):
+        database.execute("INSERT OR IGNORE INTO unit (name, help) VALUES (?, ?)", unit)
     database.execute("PRAGMA foreign_keys = ON")
     database.execute("PRAGMA synchronous = FULL")
     database.execute("PRAGMA cache_size = -65536")  # KiB: a large load keeps its pages instead of spilling them

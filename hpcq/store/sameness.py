@@ -12,6 +12,8 @@ from functools import cache
 
 _CREATE = re.compile(r"CREATE (?P<kind>TABLE|VIEW) (?P<name>\w+).*", re.DOTALL)
 _COMMENT = re.compile(r"--[^\n]*")
+_UNITS = re.compile(r"^INSERT INTO unit .*?;$", re.DOTALL | re.MULTILINE)
+_UNIT = re.compile(r"\('(\w+)', '([^']*)'\)")
 _STATEMENT = re.compile(r"^CREATE (?:TABLE|VIEW) .*?;$", re.DOTALL | re.MULTILINE)
 
 
@@ -20,6 +22,12 @@ def differing(database: sqlite3.Connection, schema: str) -> tuple[str, str] | No
     rows = database.execute("SELECT name, sql FROM sqlite_master WHERE type IN ('table', 'view')")
     there = {row[0]: _bare(row[1]) for row in rows}
     return next(((kind, name) for kind, name, text in _created(schema) if there.get(name) != text), None)
+
+
+def new_units(database: sqlite3.Connection, schema: str) -> list[tuple[str, str]]:
+    """Units of `schema` that the database has not, each with its help: a hpcq without them made it."""
+    there = {row[0] for row in database.execute("SELECT name FROM unit")}
+    return [(name, words) for text in _UNITS.findall(schema) for name, words in _UNIT.findall(text) if name not in there]
 
 
 @cache

@@ -92,9 +92,16 @@ static int kernel_main(const struct kernel *kernel, int argc, char **argv)
     struct client_place place = {0};
     signals_install();
     run_begin(&run, &program, kernel, false);
-    if (client_arguments(&run, argc, argv, &place))
-        client_run(&run, &place);
-    int code = result_print(&run);
+    struct text json = {0};
+    int code;
+    if (client_arguments(&run, argc, argv, &place)) {
+        code = client_run(&run, &place, &json);
+    } else {
+        result_json(&run, &json);
+        code = result_exit_code(&run);
+    }
+    result_say(&run);
+    code = result_write(&json, code);
     run_end(&run);
     return code;
 }

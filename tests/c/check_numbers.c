@@ -2,6 +2,7 @@
 #include "base/histogram.h"
 #include "base/sequence.h"
 #include "base/text.h"
+#include "base/width.h"
 #include "check.h"
 #include "evidence/ethtool.h"
 
@@ -100,8 +101,51 @@ static void check_speeds(void)
     CHECK(ethtool_speed_bps(newest, 0) == 0);
 }
 
+static double uniform(uint64_t *state)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    return ((double)(*state >> 11) + 0.5) / 9007199254740992.0;
+}
+
+static double normal(uint64_t *state)
+{
+    return sqrt(-2 * log(uniform(state))) * cos(6.283185307179586 * uniform(state));
+}
+
+/* How often the interval holds the mean that the series were made with; neighbours correlate by rho. */
+static double covered(size_t count, double rho, double level)
+{
+    enum { SERIES = 4000, VALUES_MAX = 50 };
+    uint64_t state = 88172645463325252;
+    double values[VALUES_MAX], hits = 0;
+    for (int series = 0; series < SERIES; series++) {
+        double x = normal(&state), mean = 0;
+        for (size_t i = 0; i < count; i++) {
+            x = rho * x + sqrt(1 - rho * rho) * normal(&state);
+            values[i] = 100 + 5 * x;
+            mean += values[i] / (double)count;
+        }
+        hits += fabs(mean - 100) <= width_ratio(values, count, level) * mean / 2;
+    }
+    return hits / SERIES;
+}
+
+static void check_widths(void)
+{
+    for (size_t count = 10; count <= 50; count *= 2)
+        CHECK(covered(count, 0, 0.95) > 0.945 && covered(count, 0, 0.95) < 0.975);
+    CHECK(covered(50, 0, 0.5) > 0.48 && covered(50, 0, 0.5) < 0.56);
+    CHECK(covered(10, 0.6, 0.95) > 0.85);
+    CHECK(covered(20, 0.6, 0.95) > 0.91);
+    CHECK(covered(50, 0.6, 0.95) > 0.93);
+    CHECK(covered(50, 0.3, 0.95) > 0.93);
+}
+
 void check_numbers(void)
 {
+    check_widths();
     check_buckets();
     check_quantiles();
     check_ranks();

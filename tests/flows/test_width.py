@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from statistics import NormalDist, fmean, variance
+from statistics import NormalDist, fmean, pvariance, variance
 from typing import Any
 
 import pytest
@@ -23,9 +23,11 @@ def width_ratio(values: list[float], level: float) -> float:
     """Batch means with the correlation of neighbours: what the program reckons, written once more."""
     mean, count = fmean(values), len(values)
     together = sum((before - mean) * (after - mean) for before, after in pairwise(values))
-    correlation = min(max(together / (variance(values) * (count - 1)), 0.0), 0.9)
-    error = (variance(values) / count * (1 + correlation) / (1 - correlation)) ** 0.5
-    return float(2 * t_quantile(NormalDist().inv_cdf((1 + level) / 2), count - 1) * error / mean)
+    seen = together / (variance(values) * (count - 1))
+    correlation = min(max(seen + (1 + 3 * seen) / count, 0.0), 0.9)
+    apart = max(count * (1 - correlation) / (1 + correlation), 3.0)
+    error = (pvariance(values) / (1 - 1 / apart) / apart) ** 0.5
+    return float(2 * t_quantile(NormalDist().inv_cdf((1 + level) / 2), apart - 1) * error / mean)
 
 
 def _metric(kernel: str) -> tuple[str, str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from hpcq.kernels import complete, kernel, sweep_sizes
 from tests.kernels.kernel_programs import ROOT, SOURCES, Ended, Programs, ended, made_once
 
 YIELD = {"OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
@@ -86,6 +87,20 @@ def test_the_client_is_the_rank_on_its_node_however_the_launcher_numbers_them(
     assert done.rc == 0, done.err
     evidence = done.line["evidence"]
     assert [evidence[end]["scheduler_node"] for end in ("client", "server")] == ["n1", "n2"]
+
+
+def test_a_sweep_measures_each_size_between_the_same_two_processes(mpi: Mpi, program: Path) -> None:
+    options = {"message_bytes": 0, "sweep_to_bytes": 40000, "sweep_perturbation_bytes": 3, "operation_count_max": 20}
+    done = run(mpi, program, "--interface", "lo", warmup_s=0, duration_s=100, **options)
+    assert done.rc == 0, done.err
+    sizes = done.line["sizes"]
+    mpi_pingpong = kernel("mpi_pingpong")
+    assert [one["options"]["message_bytes"] for one in sizes] == sorted(
+        sweep_sizes(mpi_pingpong, complete(mpi_pingpong, options))
+    )
+    assert all(one["valid"] and one["metrics"]["operation_count"] == 20 for one in sizes)
+    for end in ("client", "server"):
+        assert len({one["evidence"][end]["pid"] for one in sizes}) == 1
 
 
 @pytest.mark.parametrize("message_bytes", [0, 1, 100000])

@@ -29,9 +29,10 @@ def test_the_contents_lead_to_what_the_page_has(tmp_path: Path) -> None:
     assert len(hidden) == 1, "without JavaScript nobody sees a filter that does nothing"
 
 
-def test_udp_tcp_and_mpi_share_a_chart(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kind", "metric"), [("pingpong", "round trip p50"), ("stream", "throughput")])
+def test_udp_tcp_and_mpi_share_a_chart(tmp_path: Path, kind: str, metric: str) -> None:
     pairs = (("n1", "n2"), ("n2", "n1"))
-    kernels = ("tcp_pingpong", "udp_pingpong", "mpi_pingpong")
+    kernels = (f"tcp_{kind}", f"udp_{kind}", f"mpi_{kind}")
     tests = tuple((kernel, {"message_bytes": size}) for kernel in kernels for size in (64, 1024))
     builder = RunBuilder(tmp_path / "runs", pairs=pairs, tests=tests)
     builder.everything()
@@ -39,9 +40,29 @@ def test_udp_tcp_and_mpi_share_a_chart(tmp_path: Path) -> None:
     with reading(tmp_path / "results.db") as database:
         summaries = query.summaries(database, Selection(run=builder.run_id), all_metrics=True)
     shared = [plot for plot in make_plots(summaries) if plot.title.startswith("Kernels compared")]
+    assert [plot.title for plot in shared] == [f"Kernels compared: {metric}"]
     assert [sorted(curve.label for curve in plot.curves) for plot in shared] == [
-        ["MPI pingpong", "TCP pingpong", "UDP pingpong"]
+        [f"{name} {kind}" for name in ("MPI", "TCP", "UDP")]
     ]
+    assert {row[0] for row in shared[0].rows} == {f"{name} {kind}" for name in ("MPI", "TCP", "UDP")}
+
+
+def test_of_few_pairs_the_band_shows_their_repetitions() -> None:
+    def bands(count: int) -> list[float]:
+        """The heights of the band at each size."""
+        group = [
+            summary("n0", f"n{number}", 100.0 + number, size, lowest=50.0, highest=200.0)
+            for number in range(1, count + 1)
+            for size in (64, 1024)
+        ]
+        [plot] = make_plots(group)
+        [curve] = plot.curves
+        ys = [float(point.split(",")[1]) for point in curve.band.split()]
+        return [lower - upper for upper, lower in zip(ys[:2], ys[:1:-1], strict=True)]
+
+    assert min(bands(1)) > 100
+    assert min(bands(2)) > 100
+    assert max(bands(3)) < 10, "the pairs themselves differ by two per cent"
 
 
 def test_too_many_nodes_are_shown_by_group() -> None:

@@ -53,6 +53,16 @@ def test_a_curve_has_all_kernels_of_a_metric_in_one_chart(sizes: Path, tmp_path:
     assert "TCP stream" not in only
 
 
+def test_a_curve_of_streams_has_mpi_too(tmp_path: Path) -> None:
+    tests = [(kernel, {"message_bytes": size}) for kernel in ("tcp_stream", "udp_stream", "mpi_stream") for size in (64, 4096)]
+    builder = RunBuilder(tmp_path / "runs", pairs=[("n1", "n2")], tests=tests, repetition_count=2)
+    builder.everything()
+    load_run(tmp_path / "results.db", builder.path)
+    texts = drawn(tmp_path / "results.db", tmp_path / "curve.svg", "curve")
+    assert {"TCP stream", "UDP stream", "MPI stream", "throughput"} <= set(texts)
+    assert texts.count("64 B") == 1  # one chart: the main metric of mpi_stream is no throughput
+
+
 def test_the_same_results_make_the_same_bytes(sizes: Path, tmp_path: Path) -> None:
     for kind in ("svg", "png", "pdf"):
         first, second = tmp_path / f"a.{kind}", tmp_path / f"b.{kind}"

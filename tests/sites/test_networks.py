@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -112,6 +113,26 @@ def test_results_say_the_network_by_its_name(tmp_path: Path, capsys: pytest.Capt
     page = tmp_path / "page.html"
     hpcq(["report", "latest", "--to", str(page), *database, "--runs", str(tmp_path / "none")])
     assert "<td>eth (eth0)</td>" in page.read_text()
+
+
+def test_exports_name_the_network(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    builder = RunBuilder(tmp_path / "runs", interface="ib0")
+    builder.write_plan(networks={"ib": "ib0", "eth": "eth0"})
+    builder.everything()
+    load_run(tmp_path / "results.db", builder.path)
+    told = {}
+    for kind in ("prometheus", "junit", "markdown"):
+        assert hpcq(["export", "--db", str(tmp_path / "results.db"), "--format", kind]) == 0
+        told[kind] = capsys.readouterr().out
+    gauges = [line for line in told["prometheus"].splitlines() if line.startswith("hpcq_throughput_bps")]
+    assert gauges
+    assert all('network="ib"' in line for line in gauges)
+    cases = [case.get("name", "") for case in ElementTree.fromstring(told["junit"]).iter("testcase")]
+    assert cases
+    assert all(name.endswith(" over ib (ib0)") for name in cases)
+    medians = told["markdown"].partition("### Medians")[2].splitlines()[4:]
+    assert medians
+    assert all("over ib (ib0) |" in line for line in medians)
 
 
 def test_a_plan_knows_the_networks_of_its_cluster(files: Path) -> None:

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from hpcq import assets
+from hpcq import assets, units
 from hpcq.errors import StoreError
+from hpcq.kernels import kernels
 from hpcq.store import database as store
 from hpcq.store.database import SCHEMA_VERSION, migrate, reading, statements, writing
 from hpcq.store.load.run import load_run
@@ -255,6 +256,22 @@ def test_views_of_an_earlier_state_are_made_anew_by_the_next_writer(loaded: sqli
     with reading(path) as connection:
         assert connection.execute("SELECT count(*) FROM v_results").fetchone()[0] == 12
         assert connection.execute("SELECT count(*) FROM of_others").fetchone()[0] == 0
+
+
+def test_units_that_an_earlier_state_lacks_are_added_by_the_next_writer(loaded: sqlite3.Connection, path: Path) -> None:
+    loaded.close()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DELETE FROM unit WHERE name = 'flops'")
+    with writing(path) as connection:
+        assert connection.execute("SELECT help FROM unit WHERE name = 'flops'").fetchone()
+
+
+def test_every_unit_of_a_name_is_a_unit_of_the_database(path: Path) -> None:
+    of_kernels = {metric.unit or "number" for one in kernels().values() for metric in one.metrics}
+    of_kernels |= {option.unit or "number" for one in kernels().values() for option in one.options}
+    with writing(path) as connection:
+        known = {row[0] for row in connection.execute("SELECT name FROM unit")}
+    assert known >= of_kernels | {suffix[1:] for suffix in units.SUFFIXES}
 
 
 def test_statements_keep_triggers_and_comments_whole() -> None:

@@ -45,7 +45,7 @@ def plot() -> None:
 @plot.command()
 @click.argument("run", required=False)
 @_run_options
-@click.option("--metric", help="This metric instead of each kernel's main one.")
+@click.option("--metric", help="This metric instead of the throughput of streams and the main one of other kernels.")
 @_output_option
 @database_option
 def curve(  # noqa: PLR0917 - Click passes by name
@@ -53,11 +53,13 @@ def curve(  # noqa: PLR0917 - Click passes by name
 ) -> int:
     """Draw each kernel against message size: TCP, UDP and MPI in one chart, logarithmic axes.
 
-    A line is the median over the pairs of a run, its band holds the middle 90 % of them.
+    A line is the median over the pairs of a run. Its band holds the middle 90 % of them; of one or two pairs, all their
+    repetitions.
 
     \b
     Example: hpcq plot curve latest -o curve.svg
     """
+    from hpcq.reports.plots import ALSO_PLOTTED, on_curves
     from hpcq.store import query
     from hpcq.store.database import reading
 
@@ -65,7 +67,8 @@ def curve(  # noqa: PLR0917 - Click passes by name
     with reading(database) as connection:
         name = query.find_run(connection, run)
         selection = _selection(connection, name, kernel, cluster)
-        found = [one for one in query.summaries(connection, selection, metric=metric) if one.message_bytes is not None]
+        all_of_them = query.summaries(connection, selection, metric=metric, also=() if metric else ALSO_PLOTTED)
+    found = [one for one in all_of_them if one.message_bytes is not None and (metric or on_curves(one))]
     if not found:
         return _nothing(metric)
     from hpcq.reports.figures import LINES_MAX, curve_figure

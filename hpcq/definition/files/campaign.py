@@ -50,7 +50,7 @@ from hpcq.definition.files.sweep import POINT_COUNT_MAX, Entry, expand
 from hpcq.definition.files.yamlfile import Document, Place, parse_document, read_document, shown
 from hpcq.definition.foreign.described_tests import described_tests
 from hpcq.definition.model import Campaign, Evidence, Gate, NodeChoice, PairChoice, Pattern, Test, WithoutReservation, seed_from
-from hpcq.kernels import complete, expected_s, kernels, unknown_name
+from hpcq.kernels import SIZE_OPTION, complete, expected_s, kernels, sweep_sizes, unknown_name
 
 
 class NodesSection(Section):
@@ -313,5 +313,13 @@ def _read_test(document: Document, section: TestSection, place: Place, before: i
             at = (*place, "timeout_s")
             document.complain(at, f"{section.timeout_s:g} s, but the test itself takes {expected:g} s: allowed is more")
         timeout_s = math.ceil(section.timeout_s or max(30.0, 20.0 + 3.0 * expected))
-        tests.append(Test(first_no, kernel.name, kernel.program, parameters, timeout_s))
+        try:
+            points = [{**parameters, SIZE_OPTION: size} for size in sweep_sizes(kernel, parameters)] or [parameters]
+        except ValueError as error:
+            document.complain(place, str(error))
+            continue
+        tests += [
+            Test(first_no + no, kernel.name, kernel.program, one, timeout_s, measured_by=first_no if no else 0)
+            for no, one in enumerate(points)
+        ]
     return tests

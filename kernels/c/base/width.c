@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+enum { APART_MIN = 3 };
 static const double correlation_max = 0.9; /* estimated from few values, it would go to 1 */
 
 /* The normal deviate that a share `level` lies within, on both sides. */
@@ -18,8 +19,15 @@ static double normal_quantile(double level)
 
 static double t_quantile(double level, double degrees)
 {
-    double z = normal_quantile(level), z3 = z * z * z, z5 = z3 * z * z;
-    return z + (z3 + z) / (4 * degrees) + (5 * z5 + 16 * z3 + 3 * z) / (96 * degrees * degrees);
+    double z = normal_quantile(level) * (8 * degrees + 3) / (8 * degrees + 1);
+    return sqrt(degrees * expm1(z * z / degrees));
+}
+
+/* Of neighbours. From few values it comes out too small, by some (1 + 3 rho) / n (Marriott and Pope 1954). */
+static double correlation_of(double together, double squares, double number)
+{
+    double found = squares > 0 ? together / squares : 0;
+    return fmin(fmax(found + (1 + 3 * found) / number, 0), correlation_max);
 }
 
 double width_ratio(const double *values, size_t count, double level)
@@ -35,7 +43,9 @@ double width_ratio(const double *values, size_t count, double level)
     }
     if (!(mean > 0))
         return (double)NAN;
-    double correlation = squares > 0 ? fmin(fmax(together / squares, 0), correlation_max) : 0;
-    double error = sqrt(squares / (number - 1) / number * (1 + correlation) / (1 - correlation));
-    return 2 * t_quantile(level, number - 1) * error / mean;
+    double correlation = correlation_of(together, squares, number);
+    /* Values that are alike count as fewer, for the scatter of their mean and for how well that scatter is known. */
+    double apart = fmax(number * (1 - correlation) / (1 + correlation), APART_MIN);
+    double variance = squares / number / (1 - 1 / apart);
+    return 2 * t_quantile(level, apart - 1) * sqrt(variance / apart) / mean;
 }

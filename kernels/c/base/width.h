@@ -7,7 +7,7 @@
 enum { WIDTH_VALUES_MIN = 10 }; /* fewer tell too little of their own scatter */
 
 /* NAN with fewer values, or where their mean is not above 0. Values that follow each other may be alike: their
- * correlation makes the interval wider (batch means; t quantile after Abramowitz and Stegun 26.7.5). */
+ * correlation makes the interval wider (batch means; t quantile after Wallace 1959). */
 double width_ratio(const double *values, size_t count, double level);
 
 #endif

@@ -56,6 +56,7 @@ struct common_options {
     int64_t idle;               /* idle_choices */
     int64_t series_interval_ms; /* 0: the kernel has no series */
     double width_max_ratio, width_level_ratio;
+    int64_t sweep_to_bytes, sweep_perturbation_bytes; /* 0: no sweep over sizes */
 };
 
 enum { IDLE_AS_IS, IDLE_HOLD };
@@ -104,6 +105,13 @@ struct common_metrics {
                       "is no wider than this share of it; 0: by duration_s alone, which stays the longest it takes"),  \
         OPTION_COMMON(type, width_level_ratio, OPTION_NUMBER, 0.95, 0.5, 0.9999,                                       \
                       "how sure that interval is to hold the mean")
+
+/* Of the kernels whose sizes can be swept in one process (engine/sweep.h). */
+#define OPTION_ROWS_SWEEP(type)                                                                                        \
+    OPTION_COMMON(type, sweep_to_bytes, OPTION_INTEGER, 0, 0, 67108864,                                                \
+                  "measure message_bytes, twice as much, and so on up to this, in one process; 0: one size"),          \
+        OPTION_COMMON(type, sweep_perturbation_bytes, OPTION_INTEGER, 0, 0, 4096,                                      \
+                      "of a sweep: each size also with so many bytes less and more")
 
 #define METRIC_COMMON(type, field, better, help) {#field, better, offsetof(type, common.field), help}
 
@@ -168,6 +176,7 @@ extern const struct kernel kernel_mpi_stream;
 extern const struct kernel kernel_mpi_collective;
 extern const struct kernel kernel_mpi_one_sided;
 extern const struct kernel kernel_mpi_matrix_multiply;
+extern const struct kernel kernel_mpi_sort;
 extern const struct kernel kernel_program; /* somebody else's program */
 
 #endif

@@ -174,28 +174,58 @@ static bool client_report(struct run *run)
     report_read(run, &message);
     received_free(&message);
     message_begin(&out, "bye");
+    message_put_unsigned(&out, "more", run->more_follow); /* another request follows */
     bool ok = control_send(&run->control, &out, deadline, &run->failure);
     text_free(&out);
     return ok;
 }
 
-bool client_run(struct run *run, const struct client_place *place)
+/* What outlives one measurement of a sweep. */
+struct client {
+    const struct client_place *place;
+    uint64_t deadline_ns; /* 0: each measurement's own */
+    struct control control;
+    struct address local, peer;
+};
+
+static bool client_authenticated(struct run *run, struct client *client)
 {
     struct secret secret;
+    run_state(run, "secret", 0);
+    if (!secret_read(client->place->secret_path, &secret, &run->failure))
+        return false;
+    bool met = client_meet(run, client->place, &secret);
+    secret_wipe(&secret);
+    if (met && !signals_watch(run->control.descriptor))
+        return fail_system(&run->failure, "SIGIO on the control channel");
+    return met;
+}
+
+/* Over the control channel of the measurement before, where there was one. */
+static bool client_joined(struct run *run, struct client *client)
+{
+    if (client->control.descriptor < 0)
+        return client_authenticated(run, client);
+    run->control = client->control;
+    run->local = client->local;
+    run->peer = client->peer;
+    client->control.descriptor = -1;
+    return true;
+}
+
+static bool client_measure(struct run *run, void *context)
+{
+    struct client *client = context;
+    const struct client_place *place = client->place;
     const struct common_options *common = run_common(run);
     /* Every phase ends by its own limits; this is the bound over all of them. */
-    run->timeout_s = place->timeout_s > 0 ? place->timeout_s : common->warmup_s + common->duration_s + 60;
+    run->timeout_s = common->warmup_s + common->duration_s + 60;
+    if (client->deadline_ns)
+        run->timeout_s = fmax(0.001, (double)clock_remaining_ms(client->deadline_ns) / 1e3);
     run->deadline_ns = clock_now_ns() + clock_ns_from_s(run->timeout_s);
     run->programs_path = place->programs_path;
-    run_state(run, "secret", 0);
-    if (!secret_read(place->secret_path, &secret, &run->failure))
+    if (!client_joined(run, client))
         return false;
-    bool met = client_meet(run, place, &secret);
-    secret_wipe(&secret);
-    if (!met)
-        return false;
-    if (!signals_watch(run->control.descriptor))
-        return fail_system(&run->failure, "SIGIO on the control channel");
     run->is_active = !(run->kernel->server_sends && run->kernel->server_sends(run->options));
     run->both_send = run->kernel->both_send && run->kernel->both_send(run->options);
     run->evidence = evidence_new(&run->local, place->interface);
@@ -203,5 +233,19 @@ bool client_run(struct run *run, const struct client_place *place)
               (common->warmup_s <= 0 || client_phase(run, PHASE_WARMUP)) && client_phase(run, PHASE_MEASURE) &&
               client_report(run);
     run->kernel->close(run);
+    if (ok && run->more_follow) {
+        client->control = run->control;
+        client->local = run->local;
+        client->peer = run->peer;
+        run->control.descriptor = -1;
+    }
     return ok;
+}
+
+int client_run(struct run *run, const struct client_place *place, struct text *json)
+{
+    struct client client = {.place = place, .control = {.descriptor = -1}};
+    if (place->timeout_s > 0)
+        client.deadline_ns = clock_now_ns() + clock_ns_from_s(place->timeout_s);
+    return sweep_run(run, client_measure, &client, json);
 }

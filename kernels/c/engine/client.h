@@ -2,7 +2,7 @@
 #ifndef HPCQ_CLIENT_H
 #define HPCQ_CLIENT_H
 
-#include "engine/run.h"
+#include "engine/sweep.h"
 
 struct client_place {
     const char *to, *interface, *bind_to, *secret_path, *programs_path;
@@ -10,7 +10,8 @@ struct client_place {
     double timeout_s; /* 0: from the options */
 };
 
-/* True when it was measured; else run->failure says what happened, and in which state. */
-bool client_run(struct run *run, const struct client_place *place);
+/* One measurement, or one for each size of a sweep: see sweep_run(). Where it failed, run->failure says in which state.
+ */
+int client_run(struct run *run, const struct client_place *place, struct text *json);
 
 #endif

@@ -7,8 +7,6 @@
 
 #include <stdio.h>
 
-enum { RESULT_FORMAT = 1 };
-
 int result_exit_code(const struct run *run)
 {
     if (run->failure.failed)
@@ -191,16 +189,26 @@ void result_json(struct run *run, struct text *json)
     json_close(json, '}');
 }
 
-int result_print(struct run *run)
+void result_say(const struct run *run)
 {
-    struct text json = {0};
-    result_json(run, &json);
-    text_add(&json, "\n", 1);
     if (run->failure.failed)
         fail_print(&run->failure);
     else if (run->invalid)
         fprintf(stderr, "warning: measured, but invalid: %s\n", run->invalid_reason);
-    bool written = fwrite(json.data, 1, json.length, stdout) == json.length && fflush(stdout) == 0;
-    text_free(&json);
-    return written ? result_exit_code(run) : EXIT_SYSTEM;
+}
+
+int result_write(struct text *json, int code)
+{
+    text_add(json, "\n", 1);
+    bool written = fwrite(json->data, 1, json->length, stdout) == json->length && fflush(stdout) == 0;
+    text_free(json);
+    return written ? code : EXIT_SYSTEM;
+}
+
+int result_print(struct run *run)
+{
+    struct text json = {0};
+    result_json(run, &json);
+    result_say(run);
+    return result_write(&json, result_exit_code(run));
 }

@@ -50,6 +50,7 @@ struct run {
     char invalid_reason[256];
 
     struct control control;
+    bool more_follow;         /* client: another measurement comes over the same control channel */
     const void *communicator; /* MPI: of the ranks (an MPI_Comm) */
     uint64_t deadline_ns;     /* of the whole run */
     double timeout_s;

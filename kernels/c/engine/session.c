@@ -1,6 +1,8 @@
 /* The server's side of one measurement, in a process of its own. It has no parameters: the client sends them all.
  *
  *   hello -> request -> [ready] -> open -> { start -> started -> go -> warmup|measure -> stop } -> report -> bye
+ *
+ * A `bye` that says so is followed by the request of the next size of a sweep.
  */
 #include "engine/session.h"
 
@@ -77,8 +79,10 @@ static bool session_report(struct run *run)
     uint64_t deadline = run_state(run, "report", 15);
     bool ok = control_send(&run->control, &out, deadline, &run->failure) &&
               control_expect(&run->control, "bye", &message, run_state(run, "bye", 15), &run->failure);
-    if (ok)
+    if (ok) {
+        run->more_follow = received_unsigned(&message, "more");
         received_free(&message);
+    }
     text_free(&out);
     return ok;
 }
@@ -109,7 +113,9 @@ static void session_failed(struct control *control, const struct failure *failur
     text_free(&out);
 }
 
-static bool session_request(struct control *control, const struct session_place *place, struct failure *failure)
+/* *more: another request follows. */
+static bool session_request(struct control *control, const struct session_place *place, bool *more,
+                            struct failure *failure)
 {
     struct received message;
     struct run run;
@@ -137,6 +143,11 @@ static bool session_request(struct control *control, const struct session_place 
     *failure = run.failure;
     if (!ok && run.failure.failed)
         session_failed(&run.control, failure, run.phase == PHASE_NONE ? "refused" : "failed");
+    *more = ok && run.more_follow;
+    if (*more) {
+        *control = run.control;
+        run.control.descriptor = -1;
+    }
     run_end(&run);
     return ok;
 }
@@ -158,5 +169,8 @@ enum session_end session_serve(int descriptor, const struct session_place *place
         return SESSION_REFUSED;
     }
     signals_watch(descriptor);
-    return session_request(&control, place, failure) ? SESSION_SERVED : SESSION_FAILED;
+    bool ok = true, more = true;
+    while (ok && more)
+        ok = session_request(&control, place, &more, failure);
+    return ok ? SESSION_SERVED : SESSION_FAILED;
 }

@@ -23,6 +23,7 @@ static const struct option_row option_rows[] = {
     OPTION_ROWS_REQUESTS(struct tcp_pingpong_options, 67108864),
     OPTION_ROWS_COMMON(struct tcp_pingpong_options),
     OPTION_ROWS_SERIES(struct tcp_pingpong_options),
+    OPTION_ROWS_SWEEP(struct tcp_pingpong_options),
     OPTION_NUMBER_ROW(struct tcp_pingpong_options, reply_timeout_s, 10, 0.001, 600,
                       "a reply that takes longer ends the measurement"),
     OPTION_ROWS_TCP(struct tcp_pingpong_options)};

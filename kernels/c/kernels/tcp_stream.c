@@ -29,6 +29,7 @@ static const struct option_row option_rows[] = {
     OPTION_ROW_GIVING(struct tcp_stream_options),
     OPTION_ROWS_COMMON(struct tcp_stream_options),
     OPTION_ROWS_SERIES(struct tcp_stream_options),
+    OPTION_ROWS_SWEEP(struct tcp_stream_options),
     OPTION_ROWS_TCP(struct tcp_stream_options)};
 
 struct tcp_stream_metrics {

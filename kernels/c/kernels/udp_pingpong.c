@@ -24,6 +24,7 @@ static const struct option_row option_rows[] = {
     OPTION_ROWS_REQUESTS(struct udp_pingpong_options, 65507),
     OPTION_ROWS_COMMON(struct udp_pingpong_options),
     OPTION_ROWS_SERIES(struct udp_pingpong_options),
+    OPTION_ROWS_SWEEP(struct udp_pingpong_options),
     OPTION_NUMBER_ROW(struct udp_pingpong_options, reply_timeout_s, 0.2, 0.001, 60,
                       "a reply that takes longer counts as lost, or as late if it still comes"),
     OPTION_ROWS_UDP(struct udp_pingpong_options)};

@@ -38,6 +38,7 @@ static const struct option_row option_rows[] = {
     OPTION_ROWS_PACKETS(struct udp_stream_options),
     OPTION_ROWS_COMMON(struct udp_stream_options),
     OPTION_ROWS_SERIES(struct udp_stream_options),
+    OPTION_ROWS_SWEEP(struct udp_stream_options),
     OPTION_NUMBER_ROW(struct udp_stream_options, settle_s, 0.2, 0.001, 10,
                       "silence after the stop after which what is missing is lost"),
     OPTION_ROWS_UDP(struct udp_stream_options)};

@@ -3,6 +3,7 @@
 
 #include "engine/round_trip.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -99,4 +100,11 @@ void operation_fill(const struct histogram *histogram, struct operation_metrics 
     metrics->operation_max_ns = found.round_trip_max_ns;
     metrics->operation_mean_ns = found.round_trip_mean_ns;
     metrics->clock_read_ns = found.clock_read_ns;
+}
+
+double operations_report(const struct run *run, int64_t message_bytes, struct operation_metrics *metrics)
+{
+    operation_fill(run->histogram, metrics);
+    return message_bytes && metrics->operation_p50_ns > 0 ? (double)message_bytes * 8e9 / metrics->operation_p50_ns
+                                                          : (double)NAN;
 }

@@ -54,6 +54,13 @@ void times_new(struct times *times);
 void times_free(struct times *times);
 void times_into(struct times *times, struct run *run); /* into the run's histogram and samples; forgets them */
 
+/* Rank 0: a sample from then to run->now_ns. Inline: it stands between timed operations. */
+static inline void times_add(struct times *times, const struct run *run, uint64_t start_ns)
+{
+    if (!run->settling && run->is_active)
+        times->list[times->count++] = run->now_ns - start_ns;
+}
+
 struct operation_metrics {
     double operation_p50_ns, operation_p90_ns, operation_p99_ns, operation_p999_ns, operation_min_ns, operation_max_ns,
         operation_mean_ns, clock_read_ns;
@@ -73,5 +80,7 @@ struct operation_metrics {
          "what one reading of the clock takes at rank 0"}
 
 void operation_fill(const struct histogram *histogram, struct operation_metrics *metrics);
+/* Rank 0: the same of the run. Returns bits of one message over the median time, NAN for messages without bytes. */
+double operations_report(const struct run *run, int64_t message_bytes, struct operation_metrics *metrics);
 
 #endif

@@ -3,6 +3,7 @@
 #include "describe/arguments.h"
 #include "describe/program.h"
 #include "engine/result.h"
+#include "engine/sweep.h"
 #include "facts/facts.h"
 #include "mpi/mpi_nodes.h"
 #include "mpi/mpi_run.h"
@@ -15,13 +16,9 @@
 #include <string.h>
 #include <unistd.h>
 
-static const struct kernel *const kernels[] = {&kernel_mpi_pingpong,
-                                               &kernel_mpi_pingping,
-                                               &kernel_mpi_stream,
-                                               &kernel_mpi_one_sided,
-                                               &kernel_mpi_collective,
-                                               &kernel_mpi_matrix_multiply,
-                                               NULL};
+static const struct kernel *const kernels[] = {
+    &kernel_mpi_pingpong,   &kernel_mpi_pingping,        &kernel_mpi_stream, &kernel_mpi_one_sided,
+    &kernel_mpi_collective, &kernel_mpi_matrix_multiply, &kernel_mpi_sort,   NULL};
 
 static const struct program program = {
     .name = "hpcq-mpi",
@@ -30,7 +27,7 @@ static const struct program program = {
         "hpcq-mpi: network measurements over MPI, one JSON line from the first rank, under any launcher\n\n"
         "  mpirun -np 2 hpcq-mpi KERNEL [--interface IF] [--nodes CLIENT,SERVER] [--timeout-s S]\n"
         "                           [--samples-file F] [--evidence-file F] [--raw-dir DIR] [--OPTION VALUE ...]\n"
-        "  mpirun -np N hpcq-mpi mpi_collective|mpi_matrix_multiply [--nodes A,B,...] [the same]\n"
+        "  mpirun -np N hpcq-mpi mpi_collective|mpi_matrix_multiply|mpi_sort [--nodes A,B,...] [the same]\n"
         "  mpirun -np N hpcq-mpi tournament --tournament F --spool F [--interface IF] [--nodes A,B,...]\n"
         "                           [--facts-dir DIR] [--evidence summary|full] [--finish-file F] [--done-file F]\n"
         "  hpcq-mpi facts [--interface IF] [--root DIR]\n"
@@ -45,13 +42,17 @@ static bool mpi_arguments(struct run *run, int argc, char **argv, const char **i
                                  {"timeout-s", &timeout},      {"samples-file", &samples},
                                  {"evidence-file", &evidence}, {"raw-dir", &raw}};
     struct failure *failure = &run->failure;
+    struct sweep sweep;
     failure->state = run->kernel->name;
     run->timeout_s = 0;
     if (!arguments_parse(argc, argv, 2, flags, ROW_COUNT(flags), &run->kernel->options, run->options, failure) ||
         (timeout && !arguments_number("timeout-s", timeout, 1, 1e5, &run->timeout_s, failure)))
         return false;
+    if (!sweep_sizes(run->kernel, run->options, &sweep, failure))
+        return false;
     if (run->timeout_s <= 0)
-        run->timeout_s = run_common(run)->warmup_s + run_common(run)->duration_s + 60;
+        run->timeout_s =
+            (run_common(run)->warmup_s + run_common(run)->duration_s) * (sweep.count ? (double)sweep.count : 1) + 60;
     run->samples.path = samples;
     run->keep.evidence_path = evidence;
     run->keep.raw_folder = raw;
@@ -101,7 +102,8 @@ static int kernel_main(const struct kernel *kernel, int argc, char **argv)
 {
     struct run run;
     const char *interface = NULL;
-    int rank = 0, size = 0;
+    int rank = 0, size = 0, code;
+    struct text json = {0};
     transport_set(early_argument(argc, argv, "--transport"), early_argument(argc, argv, "--interface"));
     mpi_start(&argc, &argv);
     /* Which rank is the client decides what a run is made of, so it is known before the other arguments. */
@@ -116,14 +118,21 @@ static int kernel_main(const struct kernel *kernel, int argc, char **argv)
         ok = mpi_ranks_fit(&run, size);
     if (ok) {
         alarm((unsigned)run.timeout_s + 1); /* a lost peer must not hold the node: the default action ends us */
-        ok = mpi_run(&run, interface);
+        code = mpi_run(&run, interface, rank == 0 ? &json : NULL);
         alarm(0);
+    } else {
+        code = result_exit_code(&run);
+        if (rank == 0)
+            result_json(&run, &json);
     }
-    int code = ok ? EXIT_MEASURED : (int)run.failure.exit_code;
-    if (rank == 0)
-        code = result_print(&run);
-    else if (rank != 0 && !ok && run.failure.exit_code != EXIT_USAGE)
+    if (rank == 0) {
+        result_say(&run);
+        code = result_write(&json, code);
+    } else if (run.failure.failed && run.failure.exit_code != EXIT_USAGE) {
         fail_print(&run.failure);
+    } else if (!run.failure.failed) {
+        code = EXIT_MEASURED; /* whether it counts is the first rank's to say */
+    }
     run_end(&run);
     if (pair != MPI_COMM_WORLD)
         MPI_Comm_free(&pair);
@@ -143,7 +152,7 @@ int main(int argc, char **argv)
         return facts_main(argc, argv);
     fprintf(stderr,
             "error: %s: unknown: allowed: tournament facts mpi_pingpong mpi_pingping mpi_stream "
-            "mpi_one_sided mpi_collective mpi_matrix_multiply\n\nhint: hpcq-mpi --help\n",
+            "mpi_one_sided mpi_collective mpi_matrix_multiply mpi_sort\n\nhint: hpcq-mpi --help\n",
             argc > 1 ? argv[1] : "no kernel");
     return EXIT_USAGE;
 }

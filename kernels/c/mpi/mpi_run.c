@@ -10,6 +10,7 @@
 
 #include "base/signals.h"
 #include "engine/report.h"
+#include "engine/sweep.h"
 #include "mpi/transport.h"
 
 #include <signal.h>
@@ -191,7 +192,7 @@ static bool mpi_agree(struct run *run, bool ok)
     return all || fail(&run->failure, EXIT_PEER, "the other rank could not start; its own message says why");
 }
 
-bool mpi_run(struct run *run, const char *interface)
+static bool mpi_measure(struct run *run, const char *interface)
 {
     struct address local = {.length = 0};
     const struct common_options *common = run_common(run);
@@ -215,6 +216,16 @@ bool mpi_run(struct run *run, const char *interface)
     }
     run->kernel->close(run);
     return ok;
+}
+
+static bool mpi_run_size(struct run *one, void *context)
+{
+    return mpi_measure(one, *(const char **)context);
+}
+
+int mpi_run(struct run *run, const char *interface, struct text *json)
+{
+    return sweep_run(run, mpi_run_size, &interface, json);
 }
 
 static volatile sig_atomic_t finish_code;

@@ -15,8 +15,9 @@ static inline MPI_Comm mpi_run_communicator(const struct run *run)
     return *(const MPI_Comm *)run->communicator;
 }
 
-/* Runs the kernel on this rank. On rank 0 the run then holds the report of rank 1 too. */
-bool mpi_run(struct run *run, const char *interface);
+/* Runs the kernel on this rank, once or for each size of a sweep (sweep_run()). The result lines go to json, with the
+ * report of rank 1; NULL: this rank has none. Returns the exit code. */
+int mpi_run(struct run *run, const char *interface, struct text *json);
 
 /* MPI_Finalize(), and back with `code`. All is measured and printed by then, so where the library does not come back
  * (seen with MPICH 4.0 over UCX: one rank waits for the other's acknowledgement, the other waits in PMI) the process

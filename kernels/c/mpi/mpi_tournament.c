@@ -236,15 +236,14 @@ static void match_play(struct mpi_world *world, const struct tournament_step *st
     run.communicator = &world->pair;
     run.keep.evidence_asked = world->evidence_full;
     copy_options(test->kernel, test->options, run.options);
-    mpi_run(&run, world->interface);
+    struct text json = {0};
+    int code = mpi_run(&run, world->interface, is_server ? NULL : &json);
     if (is_server && run.failure.failed)
         fail_print(&run.failure);
     if (!is_server) {
-        text_print(lines, "%d\n%s\n", result_exit_code(&run), now);
+        text_print(lines, "%d\n%s\n", code, now);
         clock_utc(now);
         text_print(lines, "%s\n", now);
-        struct text json = {0};
-        result_json(&run, &json);
         if (world->evidence_full)
             keep_evidence(&run, &evidence);
         text_print(lines, "%s\n%s\n", text_string(&json), text_string(&evidence));

@@ -245,8 +245,7 @@ static enum step one_sided_step(struct run *run)
     run->now_ns = clock_now_ns();
     if (!mpi_run_check(run, rc, operations[state->operation]))
         return STEP_FAILED;
-    if (!run->settling && run->is_active)
-        state->times.list[state->times.count++] = run->now_ns - start_ns;
+    times_add(&state->times, run, start_ns);
     return state->validate && !validated_end(run, state) ? STEP_FAILED : STEP_OPERATION;
 }
 
@@ -263,10 +262,8 @@ static void one_sided_report(struct run *run)
     struct one_sided_metrics *metrics = run->metrics;
     if (!run->is_active)
         return;
-    operation_fill(run->histogram, &metrics->operation);
+    metrics->throughput_bps = operations_report(run, options->message_bytes, &metrics->operation);
     metrics->operation_count = (double)run->operation_count;
-    if (options->message_bytes && metrics->operation.operation_p50_ns > 0)
-        metrics->throughput_bps = (double)options->message_bytes * 8e9 / metrics->operation.operation_p50_ns;
 }
 
 static void one_sided_close(struct run *run)

@@ -40,6 +40,7 @@ static const struct option_row exchange_options[] = {
     OPTION_INTEGER_ROW(struct p2p_options, message_bytes, 8, 0, 1073741824, "bytes each way"),
     OPTION_ROWS_COMMON(struct p2p_options),
     P2P_ROWS,
+    OPTION_ROWS_SWEEP(struct p2p_options),
 };
 
 static const struct option_row stream_options[] = {
@@ -48,6 +49,7 @@ static const struct option_row stream_options[] = {
     OPTION_CHOICE_ROW(struct p2p_options, direction, directions, "which rank sends; both: both at once"),
     OPTION_ROWS_COMMON(struct p2p_options),
     P2P_ROWS,
+    OPTION_ROWS_SWEEP(struct p2p_options),
 };
 
 struct pingpong_metrics {
@@ -209,8 +211,7 @@ static enum step p2p_step(struct run *run)
     run->now_ns = clock_now_ns();
     if (!mpi_run_check(run, rc, run->kernel->name))
         return STEP_FAILED;
-    if (!run->settling && run->is_active)
-        state->times.list[state->times.count++] = run->now_ns - start_ns;
+    times_add(&state->times, run, start_ns);
     if (state->validate)
         validated_end(run, state);
     buffers_next(&state->buffers);
@@ -242,10 +243,8 @@ static void pingping_report(struct run *run)
     struct exchange_metrics *metrics = run->metrics;
     if (!run->is_active)
         return;
-    operation_fill(run->histogram, &metrics->operation);
+    metrics->throughput_bps = operations_report(run, options->message_bytes, &metrics->operation);
     metrics->operation_count = (double)run->operation_count;
-    if (options->message_bytes && metrics->operation.operation_p50_ns > 0)
-        metrics->throughput_bps = (double)options->message_bytes * 8e9 / metrics->operation.operation_p50_ns;
 }
 
 static void stream_report(struct run *run)

@@ -54,14 +54,18 @@ static void play_child(const struct play_place *place, const struct kernel *kern
     run_begin(&run, place->program, kernel, false);
     run.keep.evidence_asked = received_unsigned(message, "evidence_full");
     run.keep.raw_folder = raw && *raw ? raw : NULL;
-    if (play_options(&run, message))
-        client_run(&run, &client);
-    result_json(&run, &out);
+    int code;
+    if (play_options(&run, message)) {
+        code = client_run(&run, &client, &out);
+    } else {
+        result_json(&run, &out);
+        code = result_exit_code(&run);
+    }
     text_add(&out, "\n", 1);
     if (run.keep.evidence_asked && keep_evidence(&run, &all))
         text_add(&out, all.data, all.length);
     text_add(&out, "\n", 1);
-    int code = write_all(to, &out) ? result_exit_code(&run) : EXIT_SYSTEM;
+    code = write_all(to, &out) ? code : EXIT_SYSTEM;
     text_free(&out);
     text_free(&all);
     run_end(&run);

@@ -1,0 +1,125 @@
+/* See sweep.h. */
+#include "engine/sweep.h"
+
+#include "engine/result.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* In order, each once. */
+static void sweep_add(struct sweep *sweep, int64_t bytes)
+{
+    size_t place = sweep->count;
+    while (place && sweep->sizes[place - 1] > bytes)
+        place--;
+    if ((place && sweep->sizes[place - 1] == bytes) || sweep->count == SWEEP_SIZES_MAX)
+        return;
+    memmove(sweep->sizes + place + 1, sweep->sizes + place, (sweep->count - place) * sizeof *sweep->sizes);
+    sweep->sizes[place] = bytes;
+    sweep->count++;
+}
+
+static int64_t *message_bytes_of(const struct option_row *row, void *options)
+{
+    return (int64_t *)(void *)((char *)options + row->offset);
+}
+
+bool sweep_sizes(const struct kernel *kernel, const void *options, struct sweep *sweep, struct failure *failure)
+{
+    const struct common_options *common = options;
+    int64_t to = common->sweep_to_bytes, by = common->sweep_perturbation_bytes, first;
+    const struct option_row *row = options_find(&kernel->options, "message_bytes");
+    sweep->count = 0;
+    if (!to && by)
+        return fail(failure, EXIT_USAGE, "sweep_perturbation_bytes: found %lld without sweep_to_bytes: allowed: 0",
+                    (long long)by);
+    if (!to || !row)
+        return true;
+    memcpy(&first, (const char *)options + row->offset, sizeof first);
+    if (to < first || (double)to > row->maximum)
+        return fail(failure, EXIT_USAGE, "sweep_to_bytes: found %lld: allowed: 0, or message_bytes %lld to %.0f",
+                    (long long)to, (long long)first, row->maximum);
+    for (int64_t bytes = first; bytes <= to; bytes = bytes ? bytes * 2 : 1)
+        for (int64_t one = bytes - by; one <= bytes + by; one += by ? by : 1)
+            if ((double)one >= row->minimum && (double)one <= row->maximum)
+                sweep_add(sweep, one);
+    return true;
+}
+
+/* A path of its own beside the one that the person named. */
+static char *path_of_size(const char *path, int64_t bytes)
+{
+    struct text made = {0};
+    if (path)
+        text_print(&made, "%s.%lld", path, (long long)bytes);
+    return made.data;
+}
+
+static void sweep_begin(struct run *one, const struct run *run, int64_t bytes)
+{
+    run_begin(one, run->program, run->kernel, run->is_server);
+    memcpy(one->options, run->options, run->kernel->options.struct_bytes);
+    *message_bytes_of(options_find(&run->kernel->options, "message_bytes"), one->options) = bytes;
+    one->communicator = run->communicator;
+    one->keep.evidence_asked = run->keep.evidence_asked;
+    one->failure.state = run->failure.state;
+    one->keep.evidence_path = path_of_size(run->keep.evidence_path, bytes);
+    one->keep.raw_folder = path_of_size(run->keep.raw_folder, bytes);
+    one->samples.path = path_of_size(run->samples.path, bytes);
+}
+
+static void sweep_end(struct run *one)
+{
+    char *paths[] = {(char *)(uintptr_t)one->keep.evidence_path, (char *)(uintptr_t)one->keep.raw_folder,
+                     (char *)(uintptr_t)one->samples.path};
+    run_end(one);
+    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++)
+        free(paths[i]);
+}
+
+static void sweep_head(const struct run *run, struct text *json)
+{
+    json_open(json, '{');
+    json_key(json, "format");
+    json_integer(json, RESULT_FORMAT);
+    json_key(json, "kernel");
+    json_string(json, run->kernel->name);
+    json_key(json, "sizes");
+    json_open(json, '[');
+}
+
+int sweep_run(struct run *run, sweep_measure measure, void *context, struct text *json)
+{
+    struct sweep sweep = {.count = 0};
+    struct text ignored = {0};
+    int code = EXIT_MEASURED;
+    struct text *out = json ? json : &ignored;
+    if (!sweep_sizes(run->kernel, run->options, &sweep, &run->failure) || !sweep.count) {
+        if (!run->failure.failed)
+            measure(run, context);
+        if (json)
+            result_json(run, json);
+        return result_exit_code(run);
+    }
+    sweep_head(run, out);
+    for (size_t i = 0; i < sweep.count && !run->failure.failed; i++) {
+        struct run one;
+        sweep_begin(&one, run, sweep.sizes[i]);
+        one.more_follow = i + 1 < sweep.count;
+        measure(&one, context);
+        if (json)
+            result_json(&one, json);
+        int its = result_exit_code(&one);
+        code = its != EXIT_MEASURED ? its : code;
+        run->failure = one.failure;
+        if (one.invalid)
+            run_invalid(run, "%lld bytes: %s", (long long)sweep.sizes[i], one.invalid_reason);
+        sweep_end(&one);
+    }
+    json_close(out, ']');
+    json_key(out, "exit_code");
+    json_integer(out, code);
+    json_close(out, '}');
+    text_free(&ignored);
+    return code;
+}

@@ -1,0 +1,156 @@
+"""A sweep over message sizes in one process: its sizes, what each of them says, and how hpcq makes results of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpcq.kernels import complete, kernel, sweep_sizes
+from hpcq.run_folder.lines import Outcome, RawLine, read_line
+from tests.kernels.kernel_programs import INSTANT, Server
+from tests.local.local_desk import CLUSTER, LocalDesk
+
+#: Of each kernel that has sweeps: where one begins and ends, and what else keeps it short.
+SWEEPS: dict[str, dict[str, Any]] = {
+    "tcp_stream": {"message_bytes": 1000, "sweep_to_bytes": 9000, "sweep_perturbation_bytes": 7, "operation_count_max": 20000},
+    "udp_stream": {"message_bytes": 200, "sweep_to_bytes": 1400, "rate_bps": 1e7, "operation_count_max": 1000},
+    "tcp_pingpong": {"message_bytes": 1, "sweep_to_bytes": 40, "sweep_perturbation_bytes": 3},
+    "udp_pingpong": {"message_bytes": 16, "sweep_to_bytes": 65507, "sweep_perturbation_bytes": 1, "reply_timeout_s": 5},
+}
+
+
+def planned(name: str, **options: Any) -> tuple[int, ...]:
+    """The sizes that the plan has."""
+    return sweep_sizes(kernel(name), complete(kernel(name), options))
+
+
+def said(server: Server, name: str, **changed: Any) -> dict[str, Any]:
+    """What one client of a sweep printed."""
+    done = server.run(name, **{**INSTANT, **SWEEPS[name], **changed})
+    assert done.rc == 0, done.err
+    return done.line
+
+
+def test_sizes_are_doubled_and_perturbed() -> None:
+    sizes = planned("tcp_pingpong", message_bytes=64, sweep_to_bytes=300, sweep_perturbation_bytes=3)
+    assert sizes == (64, 61, 67, 125, 128, 131, 253, 256, 259)
+    assert planned("tcp_pingpong", message_bytes=1, sweep_to_bytes=4, sweep_perturbation_bytes=3) == (1, 2, 4, 5, 7)
+    assert planned("mpi_pingpong", message_bytes=0, sweep_to_bytes=4) == (0, 1, 2, 4)
+    assert planned("udp_pingpong", message_bytes=16, sweep_to_bytes=16, sweep_perturbation_bytes=1) == (16, 17)
+    assert planned("tcp_pingpong", message_bytes=64) == ()
+
+
+@pytest.mark.parametrize("name", SWEEPS)
+def test_each_size_is_a_measurement_of_its_own(server: Server, name: str) -> None:
+    line = said(server, name)
+    found = [one["options"]["message_bytes"] for one in line["sizes"]]
+    assert found == sorted(planned(name, **SWEEPS[name]))
+    assert all(one["valid"] and one["metrics"] and one["error"] is None for one in line["sizes"]), line
+    for end in ("client", "server"):
+        evidence = [one["evidence"][end] for one in line["sizes"]]
+        assert all(one["counters"] for one in evidence)
+        assert len({one["pid"] for one in evidence}) == 1, "one process at each end"
+    assert [one["started_utc"] for one in line["sizes"]] == sorted(one["started_utc"] for one in line["sizes"])
+    assert server.serves()
+
+
+@pytest.mark.parametrize("name", ["tcp_pingpong", "udp_pingpong"])
+def test_no_round_trip_of_one_size_is_in_another(server: Server, name: str) -> None:
+    line = said(server, name, sweep_to_bytes=64, operation_count_max=50)
+    for one in line["sizes"]:
+        assert sum(count for _, count in one["histogram"]["buckets"]) == 50
+        assert one["metrics"]["operation_count" if name == "tcp_pingpong" else "received_count"] == 50
+
+
+def test_what_is_kept_beside_has_a_file_per_size(server: Server, tmp_path: Path) -> None:
+    given = ["--evidence-file", str(tmp_path / "all.json"), "--samples-file", str(tmp_path / "trips")]
+    options = {**INSTANT, "message_bytes": 8, "sweep_to_bytes": 16}
+    assert server.run("tcp_pingpong", *given, **options).rc == 0
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name != "secret") == [
+        *("all.json.16", "all.json.8", "trips.16", "trips.8")
+    ]
+    assert len((tmp_path / "trips.16").read_bytes()) == 800
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"message_bytes": 64, "sweep_to_bytes": 63}, "sweep_to_bytes: found 63: allowed: 0, or message_bytes 64 to 65507"),
+        ({"sweep_to_bytes": 65508}, "sweep_to_bytes: found 65508: allowed: 0, or message_bytes 16 to 65507"),
+        ({"sweep_perturbation_bytes": 3}, "sweep_perturbation_bytes: found 3 without sweep_to_bytes: allowed: 0"),
+    ],
+)
+def test_a_sweep_that_cannot_be_is_refused_before_it_begins(server: Server, options: dict[str, Any], words: str) -> None:
+    done = server.run("udp_pingpong", **options)
+    assert (done.rc, done.line["metrics"]) == (2, {})
+    assert words in done.err
+
+
+def test_a_campaign_has_one_result_per_size_of_one_start(tmp_path: Path) -> None:
+    desk = LocalDesk.at(tmp_path / "desk")
+    desk.campaign(
+        "{kernel: tcp_pingpong, parameters: {message_bytes: 1, sweep_to_bytes: 1KiB, sweep_perturbation_bytes: 3, "
+        "duration_s: 9s, operation_count_max: 30, warmup_s: 0}}"
+    )
+    sizes = planned("tcp_pingpong", message_bytes=1, sweep_to_bytes=1024, sweep_perturbation_bytes=3)
+    assert len(sizes) == len(set(sizes)) == 28
+    desk.hpcq("run", "try.yaml")
+    rows = desk.rows("SELECT message_bytes, outcome, reason FROM v_results WHERE metric = 'round_trip_p50_ns' ORDER BY 1")
+    assert [(row["message_bytes"], row["outcome"]) for row in rows] == [(size, "measured") for size in sorted(sizes)], rows
+    assert len(list(desk.run_folder.glob("tiny/jobs/*/*/t*-r*.json"))) == 1
+    kept = desk.rows("SELECT DISTINCT sweep.value AS sweep FROM v_parameters sweep WHERE parameter = 'sweep_to_bytes'")
+    assert [float(row["sweep"]) for row in kept] == [1024]
+
+
+def test_a_tournament_plays_sweeps_too(tmp_path: Path) -> None:
+    desk = LocalDesk.at(tmp_path / "desk")
+    (desk.folder / "clusters" / "tiny.yaml").write_text(CLUSTER.format(name="tiny").replace("tiny-b]", "tiny-b, tiny-c]"))
+    fast = "duration_s: 9s, operation_count_max: 30, warmup_s: 0, rate_bps: 20mbit"
+    test = f"{{kernel: udp_stream, parameters: {{message_bytes: 100, sweep_to_bytes: 400, {fast}}}}}"
+    desk.campaign(test, more="allocation: whole")
+    desk.hpcq("run", "try.yaml")
+    rows = desk.rows("SELECT message_bytes, outcome FROM v_results WHERE metric = 'throughput_bps' ORDER BY 1")
+    assert [(row["message_bytes"], row["outcome"]) for row in rows] == [
+        (size, "measured") for size in (100, 200, 400) for _ in range(3)
+    ]
+
+
+def test_a_campaign_with_an_impossible_sweep_is_refused(tmp_path: Path) -> None:
+    desk = LocalDesk.at(tmp_path / "desk")
+    desk.campaign("{kernel: udp_pingpong, parameters: {message_bytes: 64, sweep_to_bytes: 32}}")
+    refused = desk.hpcq("plan", "try.yaml", expect=2)
+    assert "sweep_to_bytes: 32: allowed are 0, and 64 (message_bytes) to 65507" in refused.stderr
+    with pytest.raises(ValueError, match="sweep_perturbation_bytes: 3 without sweep_to_bytes: allowed is 0"):
+        planned("tcp_pingpong", sweep_perturbation_bytes=3)
+
+
+def _one(size: int, **changed: Any) -> dict[str, Any]:
+    options = complete(kernel("tcp_pingpong"), {"message_bytes": size, "sweep_to_bytes": 4})
+    line = {"format": 1, "kernel": "tcp_pingpong", "options": options, "valid": True, "exit_code": 0}
+    return {**line, "error": None, "metrics": {"round_trip_p50_ns": 1000.0 * size}, **changed}
+
+
+def _read(size: int, rc: int, *sizes: dict[str, Any]) -> tuple[Outcome, str | None, dict[str, float]]:
+    content = {"format": 1, "kernel": "tcp_pingpong", "sizes": list(sizes), "exit_code": rc}
+    raw = RawLine(json.dumps(content).encode(), json.dumps({"rc": rc}).encode(), b"")
+    line = read_line(raw, Path("t1-r1.json"), "tcp_pingpong", _one(size)["options"])
+    return line.outcome, line.reason, line.metrics
+
+
+def test_a_sweep_that_ended_keeps_what_it_measured() -> None:
+    error = {"state": "measure", "message": "recv: the peer is gone (closed)"}
+    gone = _one(2, valid=False, exit_code=3, error=error, metrics={})
+    assert _read(1, 3, _one(1), gone) == (Outcome.MEASURED, None, {"round_trip_p50_ns": 1000.0})
+    assert _read(2, 3, _one(1), gone)[:2] == (Outcome.FAILED, "measure: recv: the peer is gone (closed)")
+    reason = "measure: the sweep ended at 2 bytes: recv: the peer is gone (closed)"
+    assert _read(4, 3, _one(1), gone) == (Outcome.FAILED, reason, {})
+
+
+def test_an_invalid_size_spoils_no_other() -> None:
+    lost = _one(2, valid=False, exit_code=1, invalid_reason="no reply came")
+    assert _read(1, 1, _one(1), lost, _one(4))[0] is Outcome.MEASURED
+    assert _read(2, 1, _one(1), lost, _one(4))[:2] == (Outcome.INVALID, "no reply came")
+    assert _read(4, 0, _one(1), _one(2))[0] is Outcome.INVALID, "a size that is missing without a reason is no result"
