@@ -36,7 +36,7 @@ SETTINGS = {
 }
 LIMIT_S = 60
 #: Name, message_bytes, messages of a NetPIPE trial, whether it streams.
-CELLS = (("ping-pong", 1024, 20_000, False), ("ping-pong", 65_536, 4_000, False), ("stream", 65_536, 4_000, True))
+CELLS = (("ping-pong", 1024, 8_000, False), ("ping-pong", 65_536, 2_000, False), ("stream", 65_536, 2_000, True))
 WITHIN = 0.03
 TRIALS, WINDOW = 7, 1000
 

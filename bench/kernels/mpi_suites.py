@@ -2,9 +2,11 @@
 
     python bench/kernels/mpi_suites.py --imb .../IMB-MPI1 --osu .../osu/build [--rounds 20]
 
-Both are built elsewhere, with mpicc.openmpi and -O2. All ranks are on this machine, each bound to a core, and send over lo
-by TCP. Each round starts all three programs; who is first turns. All three report the same: the mean time of as many
-operations, from and into the same warm buffers, for collectives over all ranks, with a barrier before each operation.
+Both are built elsewhere, with mpicc.openmpi and -O2. All ranks are on this machine, each bound to a core, and send through
+its memory. Each round starts all three programs; who is first turns. All three report the same: the mean time of as many
+operations, from one warm buffer and into another, for collectives over all ranks, with a barrier before each operation.
+What else runs on the machine only ever adds to such a mean, so the fastest launches are what is compared; the ratio of
+launches that followed each other stands beside it.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from bench.harness import Claim, claim, finish, paired, parser
 from bench.kernels.mpi_peers import WITHIN, built, run
 
-BOUND = ("--bind-to", "core", "--map-by", "core")
+BOUND = ("--bind-to", "core", "--map-by", "core", "--mca", "btl", "vader,self")
 
 
 @dataclass(frozen=True)
@@ -43,12 +45,12 @@ class Cell:
 
 
 CELLS = (
-    Cell("PingPong", 2, 1024, 10_000),
-    Cell("PingPong", 2, 65_536, 3_000),
-    Cell("Allreduce", 4, 1024, 4_000),
-    Cell("Allreduce", 4, 65_536, 1_000),
-    Cell("Alltoall", 4, 1024, 4_000),
-    Cell("Alltoall", 4, 16_384, 1_500),
+    Cell("PingPong", 2, 8192, 1000),
+    Cell("PingPong", 2, 65_536, 500),
+    Cell("Allreduce", 4, 8192, 500),
+    Cell("Allreduce", 4, 65_536, 200),
+    Cell("Alltoall", 4, 1024, 500),
+    Cell("Alltoall", 4, 16_384, 300),
 )
 
 
@@ -108,9 +110,9 @@ def cells(program: Path, suites: dict[str, Callable[[Path, Cell], float]], folde
         calls = [partial(ours_us, program, folder, cell), *(partial(one, folder, cell) for one in suites.values())]
         ours, *others = in_turn(calls, rounds)
         for name, theirs in zip(suites, others, strict=True):
-            one = paired(f"{cell.text}: agrees with {name}", "mean time", "us", ours, peer=name, theirs=theirs)
-            assert one.ratio is not None
-            claims += [one, claim(f"{cell.text}: off {name} by", "share", "share", abs(one.ratio - 1), f"<= {WITHIN}")]
+            claims.append(paired(f"{cell.text}: beside {name}", "mean time", "us", ours, peer=name, theirs=theirs))
+            off = abs(min(ours) / min(theirs) - 1)
+            claims.append(claim(f"{cell.text}: fastest launch off {name}'s by", "share", "share", off, f"<= {WITHIN}"))
     return claims
 
 
