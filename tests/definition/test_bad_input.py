@@ -68,7 +68,7 @@ def test_unknown_kernel(desk: LocalDesk, says: Says) -> None:
         "error: try.yaml:6: kernel: 'tcp_pinpong' is not a kernel: the nearest is tcp_pingpong\n\n"
         "hint: valid are tcp_stream, tcp_pingpong, udp_stream, udp_pingpong, tcp_connect, udp_oneway, "
         "udp_dispersion, udp_rate_search, path_probe, mpi_pingpong, mpi_pingping, mpi_stream, mpi_one_sided, "
-        "mpi_collective, mpi_matrix_multiply, imb_allreduce, "
+        "mpi_collective, mpi_matrix_multiply, mpi_sort, imb_allreduce, "
     )
     assert written(desk) == []
 

@@ -22,7 +22,15 @@ NET_KERNELS = [
     "udp_rate_search",
     "path_probe",
 ]
-MPI_KERNELS = ["mpi_pingpong", "mpi_pingping", "mpi_stream", "mpi_one_sided", "mpi_collective", "mpi_matrix_multiply"]
+MPI_KERNELS = [
+    "mpi_pingpong",
+    "mpi_pingping",
+    "mpi_stream",
+    "mpi_one_sided",
+    "mpi_collective",
+    "mpi_matrix_multiply",
+    "mpi_sort",
+]
 DESCRIPTIONS = assets.kernel_descriptions()
 
 

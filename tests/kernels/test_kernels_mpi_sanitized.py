@@ -78,7 +78,13 @@ def test_every_kernel(checked: Path, kernel: str, options: dict[str, Any]) -> No
     assert (done.rc, done.line["valid"]) == (0, True)
 
 
-@pytest.mark.parametrize(("kernel", "options"), [("mpi_matrix_multiply", {"matrix_row_count": 97, "panel_row_count": 10})])
+@pytest.mark.parametrize(
+    ("kernel", "options"),
+    [
+        ("mpi_matrix_multiply", {"matrix_row_count": 97, "panel_row_count": 10}),
+        ("mpi_sort", {"element_count": 5003, "element_bytes": 101, "key_bytes": 9}),
+    ],
+)
 def test_applications(checked: Path, kernel: str, options: dict[str, Any]) -> None:
     done = Launched(OPEN_MPI, checked, reports=True).run(kernel, ranks=3, **options)
     clean(done.err)

@@ -23,7 +23,7 @@ OWN_KERNELS = {
     *("tcp_stream", "tcp_pingpong", "udp_stream", "udp_pingpong", "tcp_connect", "udp_oneway", "udp_dispersion"),
     "udp_rate_search",
     "path_probe",
-    *("mpi_pingpong", "mpi_pingping", "mpi_stream", "mpi_one_sided", "mpi_collective", "mpi_matrix_multiply"),
+    *("mpi_pingpong", "mpi_pingping", "mpi_stream", "mpi_one_sided", "mpi_collective", "mpi_matrix_multiply", "mpi_sort"),
 }
 #: The kernel ends with exit code 4: no machine has that CPU.
 REFUSED = "{kernel: tcp_stream, parameters: {duration_s: 50ms, client_cpu_index: 8191}}"

@@ -1,5 +1,7 @@
 /* Preloaded before an MPI library: what is received or gathered loses a bit in its last byte, as in a broken network. */
 #include <mpi.h>
+#include <stdlib.h>
+#include <string.h>
 
 static void spoil(void *buffer, int count, MPI_Datatype type)
 {
@@ -55,7 +57,7 @@ int MPI_Alltoall(const void *send, int count, MPI_Datatype type, void *receive, 
     int rc = PMPI_Alltoall(send, count, type, receive, counts, types, communicator), rank = 0, size = 0;
     PMPI_Comm_rank(communicator, &rank);
     PMPI_Comm_size(communicator, &size);
-    if (rank == 1)
+    if (rank == 1 && types == MPI_BYTE)
         spoil(receive, counts * size, types);
     return rc;
 }
@@ -68,5 +70,41 @@ int MPI_Bcast(void *buffer, int count, MPI_Datatype type, int root, MPI_Comm com
     PMPI_Comm_size(communicator, &size);
     if (type == MPI_DOUBLE && count > 1000 && size > 1 && rank == 1 && root != rank)
         ((unsigned char *)buffer)[8 * count - 4] ^= 0x10;
+    return rc;
+}
+
+/* By the word in SPOIL, at rank 1: a byte changes, two elements change places, or one comes twice and another not. */
+int MPI_Alltoallv(const void *send, const int *counts, const int *places, MPI_Datatype type, void *receive,
+                  const int *receive_counts, const int *receive_places, MPI_Datatype types, MPI_Comm communicator)
+{
+    int rc = PMPI_Alltoallv(send, counts, places, type, receive, receive_counts, receive_places, types, communicator);
+    const char *word = getenv("SPOIL");
+    int rank = 0, bytes = 0;
+    unsigned char *first = receive, *second, kept[256];
+    PMPI_Comm_rank(communicator, &rank);
+    PMPI_Type_size(types, &bytes);
+    if (!word || rank != 1 || receive_counts[0] < 2 || bytes > (int)sizeof kept)
+        return rc;
+    second = first + bytes;
+    memcpy(kept, first, (size_t)bytes);
+    if (!strcmp(word, "byte"))
+        second[bytes - 1] ^= 0x40;
+    if (!strcmp(word, "places"))
+        memcpy(first, second, (size_t)bytes), memcpy(second, kept, (size_t)bytes);
+    if (!strcmp(word, "twice"))
+        memcpy(second, kept, (size_t)bytes);
+    return rc;
+}
+
+/* With SPOIL=samples rank 1 sees samples that are all the smallest key, and gives all it has to the last rank. */
+int MPI_Allgather(const void *send, int count, MPI_Datatype type, void *receive, int counts, MPI_Datatype types,
+                  MPI_Comm communicator)
+{
+    int rc = PMPI_Allgather(send, count, type, receive, counts, types, communicator), rank = 0, size = 0;
+    const char *word = getenv("SPOIL");
+    PMPI_Comm_rank(communicator, &rank);
+    PMPI_Comm_size(communicator, &size);
+    if (word && !strcmp(word, "samples") && rank == 1 && type == MPI_BYTE && count > 1000)
+        memset(receive, 0, (size_t)counts * (size_t)size);
     return rc;
 }

@@ -44,8 +44,7 @@ void application_begin(struct application *application)
     application->gave_bytes = 0;
 }
 
-bool application_operate(struct run *run, struct application *application, int (*work)(void *), void *state,
-                         double gave_bytes)
+bool application_operate(struct run *run, struct application *application, int (*work)(void *), void *state)
 {
     if (!mpi_run_check(run, MPI_Barrier(application->communicator), "barrier"))
         return false;
@@ -60,7 +59,7 @@ bool application_operate(struct run *run, struct application *application, int (
     application->times.list[application->times.count++] = run->now_ns - start_ns;
     application->whole_ns += run->now_ns - start_ns;
     application->mpi_sum_ns += application->mpi_ns;
-    application->gave_bytes += gave_bytes;
+    application->gave_bytes += application->given_bytes;
     return true;
 }
 

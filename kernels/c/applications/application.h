@@ -15,7 +15,8 @@ struct application {
     struct times times;
     uint64_t mpi_ns;               /* this rank, the operation under way: in calls of MPI */
     uint64_t mpi_sum_ns, whole_ns; /* this rank, all measured operations */
-    double gave_bytes;             /* this rank, all measured operations: what others cannot have from elsewhere */
+    double given_bytes;            /* this rank, the last operation: what others cannot have from elsewhere */
+    double gave_bytes;             /* all measured operations */
     double alone_ns;               /* rank 0: the same work alone; NAN: not measured */
 };
 
@@ -60,9 +61,8 @@ void application_free(struct application *application);
 bool application_fits(struct run *run, const char *what, int64_t value, double bytes);
 void application_begin(struct application *application); /* a phase starts */
 
-/* One operation: `work` returns what MPI does, and adds to mpi_ns what it spends there; gave_bytes: see above. */
-bool application_operate(struct run *run, struct application *application, int (*work)(void *), void *state,
-                         double gave_bytes);
+/* One operation: `work` returns what MPI does, adds to mpi_ns what it spends there, and sets given_bytes. */
+bool application_operate(struct run *run, struct application *application, int (*work)(void *), void *state);
 bool application_batch_end(struct run *run, struct application *application);
 
 /* All ranks call it, after the measurement: rank 0 does `work` up to three times, not longer than limit_s if once is

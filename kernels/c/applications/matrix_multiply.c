@@ -150,6 +150,7 @@ static int multiply(void *state)
 {
     struct product *product = state;
     size_t n = product->order;
+    product->application->given_bytes = product->size > 1 ? (double)(product->rows * n * sizeof(double)) : 0;
     memset(product->c, 0, product->rows * n * sizeof(double));
     for (int owner = 0; owner < product->size; owner++) {
         size_t end = application_first(n, owner + 1, product->size);
@@ -247,8 +248,7 @@ static enum step multiply_step(struct run *run)
 {
     struct multiply *state = run->state;
     struct product *product = &state->product;
-    double gives_bytes = product->size > 1 ? (double)(product->rows * product->order * sizeof(double)) : 0;
-    if (!application_operate(run, &state->application, multiply, product, gives_bytes) ||
+    if (!application_operate(run, &state->application, multiply, product) ||
         !product_check(run, product, state->check_no++))
         return STEP_FAILED;
     return STEP_OPERATION;

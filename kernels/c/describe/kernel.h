@@ -176,6 +176,7 @@ extern const struct kernel kernel_mpi_stream;
 extern const struct kernel kernel_mpi_collective;
 extern const struct kernel kernel_mpi_one_sided;
 extern const struct kernel kernel_mpi_matrix_multiply;
+extern const struct kernel kernel_mpi_sort;
 extern const struct kernel kernel_program; /* somebody else's program */
 
 #endif

@@ -16,13 +16,9 @@
 #include <string.h>
 #include <unistd.h>
 
-static const struct kernel *const kernels[] = {&kernel_mpi_pingpong,
-                                               &kernel_mpi_pingping,
-                                               &kernel_mpi_stream,
-                                               &kernel_mpi_one_sided,
-                                               &kernel_mpi_collective,
-                                               &kernel_mpi_matrix_multiply,
-                                               NULL};
+static const struct kernel *const kernels[] = {
+    &kernel_mpi_pingpong,   &kernel_mpi_pingping,        &kernel_mpi_stream, &kernel_mpi_one_sided,
+    &kernel_mpi_collective, &kernel_mpi_matrix_multiply, &kernel_mpi_sort,   NULL};
 
 static const struct program program = {
     .name = "hpcq-mpi",
@@ -31,7 +27,7 @@ static const struct program program = {
         "hpcq-mpi: network measurements over MPI, one JSON line from the first rank, under any launcher\n\n"
         "  mpirun -np 2 hpcq-mpi KERNEL [--interface IF] [--nodes CLIENT,SERVER] [--timeout-s S]\n"
         "                           [--samples-file F] [--evidence-file F] [--raw-dir DIR] [--OPTION VALUE ...]\n"
-        "  mpirun -np N hpcq-mpi mpi_collective|mpi_matrix_multiply [--nodes A,B,...] [the same]\n"
+        "  mpirun -np N hpcq-mpi mpi_collective|mpi_matrix_multiply|mpi_sort [--nodes A,B,...] [the same]\n"
         "  mpirun -np N hpcq-mpi tournament --tournament F --spool F [--interface IF] [--nodes A,B,...]\n"
         "                           [--facts-dir DIR] [--evidence summary|full] [--finish-file F] [--done-file F]\n"
         "  hpcq-mpi facts [--interface IF] [--root DIR]\n"
@@ -156,7 +152,7 @@ int main(int argc, char **argv)
         return facts_main(argc, argv);
     fprintf(stderr,
             "error: %s: unknown: allowed: tournament facts mpi_pingpong mpi_pingping mpi_stream "
-            "mpi_one_sided mpi_collective mpi_matrix_multiply\n\nhint: hpcq-mpi --help\n",
+            "mpi_one_sided mpi_collective mpi_matrix_multiply mpi_sort\n\nhint: hpcq-mpi --help\n",
             argc > 1 ? argv[1] : "no kernel");
     return EXIT_USAGE;
 }
