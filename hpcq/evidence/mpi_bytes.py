@@ -1,4 +1,4 @@
-"""How much the ends of hpcq's own MPI kernels send at least, from what they report: enough for a proof of crossing.
+"""How much the ends of hpcq's own MPI kernels, and of path_probe, send at least: enough for a proof of crossing.
 
 Libraries choose their algorithms, so a collective has a lower bound: what a rank gives to others has to leave it.
 """
@@ -28,11 +28,15 @@ _BLOCKS: Mapping[str, tuple[str, str]] = {
 }
 #: Where kernels tell it themselves.
 _TOLD = ("client_moved_bytes", "server_moved_bytes")
+#: Of path_probe: what the server answered came from the client.
+_ANSWERED = "answered_bytes"
 _WAYS = {"client_to_server": (1, 0), "server_to_client": (0, 1), "both": (1, 1)}
 
 
 def sent_at_least_bytes(kernel: str, parameters: Mapping[str, Any], metrics: Mapping[str, float]) -> tuple[float, ...]:
     """The bytes that the client (rank 0) and the server (rank 1) sent at least; empty if nothing tells."""
+    if _ANSWERED in metrics:
+        return metrics[_ANSWERED], 0.0
     told = tuple(metrics[name] for name in _TOLD if name in metrics)
     return told if len(told) == len(_TOLD) else _of_messages(kernel, parameters, metrics)
 

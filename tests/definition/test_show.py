@@ -144,6 +144,40 @@ def test_the_series_is_drawn(loaded: Loaded) -> None:
     assert loaded.json("show", str(loaded.result_id))["detail"]["intervals"]["tcp_round_trip_ns"] == {"0": 8e4, "100": 9e4}
 
 
+class Path3(Builder):
+    """A way of three hops, of which the second says nothing."""
+
+    def line(self, job_id: str, step: tuple[int, int], **more: Any) -> dict[str, Any]:
+        series = {
+            "interval_ms": 100,
+            "begin_ms": [0, 12, 40],
+            "hop_no": [1, 2, 3],
+            "hop_round_trip_min_ns": [210_000, None, 950_000],
+            "hop_round_trip_p50_ns": [220_000, None, 1_000_000],
+            "hop_round_trip_max_ns": [300_000, None, 2_000_000],
+            "hop_answered_count": [5, 0, 4],
+        }
+        granted = {"client_hop_1_address": "10.0.0.1", "client_hop_3_address": "10.0.2.7"}
+        return super().line(job_id, step, series=series, granted=granted, **more)
+
+
+def test_a_way_is_told_hop_by_hop(tmp_path: Path) -> None:
+    builder = Path3(tmp_path / "runs", pairs=(("n1", "n2"),), tests=(("path_probe", {}),), repetition_count=1)
+    builder.everything()
+    load_run(tmp_path / "results.db", builder.path, judge=judge)
+    with reading(tmp_path / "results.db") as database:
+        [one] = query.results(database, query.Selection(run=builder.run_id))
+    lines = Loaded(tmp_path / "results.db", one.result_id).out("show", str(one.result_id)).splitlines()
+    told = lines[lines.index("The way") + 1 :][:4]
+    assert [re.split(r"  +", line.strip()) for line in told] == [
+        ["hop", "address", "shortest", "median", "longest", "answered"],
+        ["1", "10.0.0.1", "210 us", "220 us", "300 us", "5"],
+        ["2", "silent", "0"],
+        ["3", "10.0.2.7", "950 us", "1 ms", "2 ms", "4"],
+    ]
+    assert not any(line.startswith("Over time") for line in lines)
+
+
 def test_a_result_that_is_not_there(loaded: Loaded) -> None:
     with pytest.raises(UserError, match="99999 is not a result"):
         loaded.out("show", "99999")

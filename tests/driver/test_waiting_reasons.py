@@ -140,9 +140,9 @@ def queued(native_id: str, wait: Wait = Wait.ORDINARY, reason: str = "None") -> 
     return JobReport(native_id, JobState.QUEUED, "PENDING", reason, wait=wait)
 
 
-def withdrawn(*attempts: Attempt, nodes: list[NodeState] | None = None, **waits: Wait) -> list[str]:
+def withdrawn(*attempts: Attempt, nodes: list[NodeState] | None = None, patience_s: float = 600, **waits: Wait) -> list[str]:
     """The tags that are withdrawn at the third poll with the same answer."""
-    policy = YieldPolicy(Budget(), patience_s=600)
+    policy = YieldPolicy(Budget(), patience_s=patience_s)
     reports = {one.native_id: queued(one.native_id, waits.get(one.tag, Wait.ORDINARY), UNAVAILABLE) for one in attempts}
     for second in range(3):
         found = policy.to_withdraw(attempts, QueueSnapshot(reports, nodes), None, float(second))
@@ -168,3 +168,18 @@ def test_a_node_that_is_seen_to_be_down_is_unavailable_whoever_else_waits_for_it
     policy = YieldPolicy(Budget(), patience_s=600)
     policy.to_withdraw([SECOND], QueueSnapshot({"17": queued("17", Wait.NODE, UNAVAILABLE)}), None, 0.0)
     assert policy.wants_nodes([SECOND], 1.0), "so the next poll asks for the nodes"
+
+
+def test_a_node_that_is_planned_for_another_job_of_the_run_is_not_taken() -> None:
+    """Slurm calls a node planned in the moment between two of our jobs."""
+    planned, busy = (
+        [
+            NodeState("n3", one, one.value),
+            NodeState("n1", NodeCondition.IDLE, "idle"),
+            NodeState("n2", NodeCondition.IDLE, "idle"),
+        ]
+        for one in (NodeCondition.PLANNED, NodeCondition.BUSY)
+    )
+    assert withdrawn(FIRST, SECOND, nodes=planned, patience_s=0) == []
+    assert withdrawn(SECOND, nodes=planned, patience_s=0) == ["second"]
+    assert withdrawn(FIRST, SECOND, nodes=busy, patience_s=0) == ["first", "second"]

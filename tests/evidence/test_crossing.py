@@ -48,6 +48,17 @@ def test_half_of_the_bytes_have_crossed_and_less_than_a_tenth_have_not(share: fl
     assert answer(1e9, share) is found
 
 
+@pytest.mark.parametrize(("seen", "found"), [(25_000, YES), (1_500, NO)])
+def test_the_answered_probes_of_a_path_have_crossed(seen: int, found: CrossedInterface) -> None:
+    def end(way: str) -> dict[str, Any]:
+        counters = {f"net_dev.eth0.{way}_{what}": seen for what in ("bytes", "packets")}
+        return {"interface": "eth0", "interval_ns": 10**9, "counters": counters, "gauges": {}, "unavailable": {}}
+
+    metrics = {"round_trip_min_ns": 1e5, "probe_count": 40.0, "answered_bytes": 24_000.0}
+    line = {"kernel": "path_probe", "metrics": metrics, "evidence": {"client": end("tx"), "server": end("rx")}}
+    assert crossing(read_case(JudgedResult(line, {}, {}, {}))).answer is found
+
+
 def lower_bound(at_least: list[float], seen: int, *, many_ranks: bool) -> CrossedInterface:
     """What is said of an MPI program whose description gives a lower bound; `seen` crossed at each end each way."""
     end = {

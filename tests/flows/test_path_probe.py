@@ -149,6 +149,8 @@ def test_every_hop_has_its_address_and_round_trip(chain: Chain, programs: Progra
         ]
         assert line["metrics"]["hop_count"] == 3
         assert line["metrics"]["silent_hop_count"] == 0
+        sent_bytes = line["evidence"]["client"]["interface_bytes"]["tx"]
+        assert line["metrics"]["path_mtu_bytes"] - 48 < line["metrics"]["answered_bytes"] < sent_bytes
         assert line["metrics"]["round_trip_p50_ns"] == series["hop_round_trip_p50_ns"][2]
         for least, middle, most in zip(*(series[f"hop_round_trip_{one}_ns"] for one in ("min", "p50", "max")), strict=True):
             assert 0 < least <= middle <= most

@@ -67,11 +67,14 @@ def test_no_round_trip_of_one_size_is_in_another(server: Server, name: str) -> N
 
 def test_what_is_kept_beside_has_a_file_per_size(server: Server, tmp_path: Path) -> None:
     given = ["--evidence-file", str(tmp_path / "all.json"), "--samples-file", str(tmp_path / "trips")]
+    given += ["--raw-dir", str(tmp_path / "raw")]
     options = {**INSTANT, "message_bytes": 8, "sweep_to_bytes": 16}
     assert server.run("tcp_pingpong", *given, **options).rc == 0
     assert sorted(path.name for path in tmp_path.iterdir() if path.name != "secret") == [
-        *("all.json.16", "all.json.8", "trips.16", "trips.8")
+        *("all.json.16", "all.json.8", "raw", "trips.16", "trips.8")
     ]
+    assert sorted(path.name for path in (tmp_path / "raw").iterdir()) == ["16", "8"]
+    assert all((tmp_path / "raw" / size / end).is_dir() for size in ("8", "16") for end in ("client", "server"))
     assert len((tmp_path / "trips.16").read_bytes()) == 800
 
 

@@ -167,3 +167,14 @@ def test_imports_of_reading_verbs_stay_light() -> None:
     root = REPOSITORY
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_the_architecture_page_names_all_kernels() -> None:
+    text = (
+        (REPOSITORY / "docs" / "architecture.md")
+        .read_text()
+        .partition("## Kernel programs")[2]
+        .partition("    hpcq-net --describe")[0]
+    )
+    named = {name for listed in re.findall(r"holds `([^`]*)`", text) for name in listed.split()}
+    assert named == {*NET_KERNELS, *MPI_KERNELS}

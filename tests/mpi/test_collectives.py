@@ -28,6 +28,7 @@ def test_every_operation_gives_each_rank_what_it_should(launched: Launched, oper
     assert (metrics["operation_count"], metrics["rank_count"]) == (5, 3)
     assert 0 < metrics["operation_min_ns"] <= metrics["operation_p50_ns"] <= metrics["operation_max_ns"]
     assert metrics["fastest_rank_p50_ns"] <= metrics["slowest_rank_p50_ns"]
+    assert 0 < metrics["rank_mean_ns"] <= metrics["operation_mean_ns"]  # a sample is the longest time of any rank
     assert ("overlap_ratio" in metrics) == (operation.startswith("i") and operation != "incast")
 
 

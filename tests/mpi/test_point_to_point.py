@@ -11,7 +11,7 @@ from tests.mpi.mpi_programs import Launched, preloaded
 from tests.mpi.mpi_programs import launched as launched  # noqa: PLC0414 - a fixture
 
 KERNELS = ["mpi_pingpong", "mpi_pingping", "mpi_stream"]
-SPOIL = Path(__file__).with_name("spoil.c")
+SPOIL, PLACES = (Path(__file__).with_name(f"{name}.c") for name in ("spoil", "places"))
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -29,10 +29,24 @@ def test_every_call_brings_what_was_sent(launched: Launched, kernel: str, call: 
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("buffers", ["hot", "swapped", "cold"])
+@pytest.mark.parametrize("buffers", ["hot", "separate", "swapped", "cold"])
 def test_every_buffer_policy_and_layout_brings_what_was_sent(launched: Launched, kernel: str, buffers: str) -> None:
     done = launched.run(kernel, buffers=buffers, layout="strided", message_bytes=4096, validate="true")
     assert (done.rc, done.line["valid"]) == (0, True), done.err
+
+
+def test_buffers_are_where_their_policy_says(launched: Launched, tmp_path: Path) -> None:
+    env = preloaded(launched.mpi, PLACES, tmp_path / "places.so")
+    found = {}
+    for policy in ("hot", "separate", "swapped"):
+        done = launched.run("mpi_pingpong", buffers=policy, message_bytes=1000, env=env)
+        assert done.rc == 0, done.err
+        found[policy] = [line for line in done.err.splitlines() if line.startswith("places: ")]
+    assert found == {
+        "hot": ["places: sent 1 received 1 both 1"],
+        "separate": ["places: sent 1 received 1 both 0"],
+        "swapped": ["places: sent 2 received 2 both 2"],
+    }
 
 
 @pytest.mark.parametrize("direction", ["client_to_server", "server_to_client", "both"])
@@ -71,4 +85,4 @@ def test_what_came_otherwise_than_it_was_sent_makes_a_result_invalid(
 
 def test_persistent_requests_keep_their_buffer(launched: Launched) -> None:
     done = launched.run("mpi_pingpong", call="persistent", buffers="cold")
-    assert done.line["error"]["message"] == "buffers: found cold: allowed with call persistent: hot"
+    assert done.line["error"]["message"] == "buffers: found cold: allowed with call persistent: hot separate"

@@ -15,9 +15,8 @@ from pathlib import Path
 import pytest
 
 from tests import REPOSITORY
-from tests.local.desk import kill_session
 from tests.local.local_desk import LocalDesk
-from tests.sites.test_driver_is_replaced import TEST, age
+from tests.sites.test_driver_is_replaced import age, check_taken_over, run_of_a_killed_driver
 
 pytestmark = pytest.mark.long
 
@@ -37,15 +36,11 @@ class ManagedDesk(LocalDesk):
     def environment(self) -> dict[str, str]:
         return {**LocalDesk.environment(self), "XDG_RUNTIME_DIR": str(self.runtime)}
 
+    def said(self, *argv: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(argv, env=self.environment(), check=False, capture_output=True, text=True, timeout=60)
+
     def systemctl(self, *words: str) -> str:
-        done = subprocess.run(
-            ["systemctl", "--user", "--no-pager", *words],
-            env=self.environment(),
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
+        done = self.said("systemctl", "--user", "--no-pager", *words)
         return done.stdout + done.stderr
 
 
@@ -87,19 +82,11 @@ def test_a_timer_of_systemd_takes_over_a_run_whose_driver_was_killed(tmp_path: P
     with managed(tmp_path) as desk:
         desk.hpcq("schedule", "add", "revive", "--when", "1min", "--with", "systemd", "--", "resume", "--abandoned")
         assert "hpcq-revive.timer" in desk.systemctl("list-timers")
-        with desk.running(["-m", "hpcq", "run", desk.campaign(TEST)]) as driver:
-            desk.wait_for(lambda: any(one["event"] == "submitted" for one in desk.events()))
-            kill_session(driver)
-        run = desk.run_folder
-        assert not (run / "tiny" / "driven.json").exists(), "killed in the middle of its work"
+        run = run_of_a_killed_driver(desk)
         age(run)
         until((run / "tiny" / "driven.json").exists, 240, "a driver that the timer started")
         until(lambda: desk.json("schedule", "list")[0]["ended_utc"], 120, "the end of what the timer started")
-        [entry] = desk.json("schedule", "list")
-        assert (entry["name"], entry["exit_code"]) == ("revive", 0), (entry, desk.systemctl("status", "hpcq-revive.service"))
-        assert [row["outcome"] for row in desk.rows("SELECT outcome FROM result")] == ["measured"]
-        tags = [one["tag"] for one in desk.events() if one["event"] == "attempt"]
-        assert len(tags) == len(set(tags)) == 1, "the job of the first driver counts, and none was submitted again"
+        check_taken_over(desk)
         desk.hpcq("schedule", "remove", "revive")
         assert "hpcq-revive" not in desk.systemctl("list-timers", "--all")
 
@@ -109,13 +96,6 @@ def test_systemd_finds_no_fault_in_the_units(tmp_path: Path) -> None:
         for name, moment in (("revive", "10min"), ("nightly", "Mon,Thu 02:00")):
             desk.hpcq("schedule", "add", name, "--when", moment, "--with", "systemd", "--", "resume", "--abandoned")
             units = [str(desk.folder / f"home/.config/systemd/user/hpcq-{name}.{kind}") for kind in ("service", "timer")]
-            done = subprocess.run(
-                ["systemd-analyze", "--user", "verify", *units],
-                env=desk.environment(),
-                check=False,
-                capture_output=True,
-                text=True,
-                timeout=60,
-            )
+            done = desk.said("systemd-analyze", "--user", "verify", *units)
             about_ours = [line for line in done.stderr.splitlines() if "hpcq-" in line]
             assert (done.returncode, about_ours) == (0, []), done.stderr

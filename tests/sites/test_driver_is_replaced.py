@@ -38,22 +38,31 @@ def test_what_the_timer_runs_takes_over_a_run_whose_driver_was_killed(tmp_path: 
     desk.hpcq("schedule", "add", "revive", "--when", "10min", "--with", "systemd", "--", "resume", "--abandoned")
     assert "enable --now hpcq-revive.timer" in (tmp_path / "systemctl.log").read_text()
 
-    with desk.running(["-m", "hpcq", "run", desk.campaign(TEST)]) as driver:
-        desk.wait_for(lambda: any(one["event"] == "submitted" for one in desk.events()))
-        kill_session(driver)
-    run = desk.run_folder
-    assert not (run / "tiny" / "driven.json").exists(), "killed in the middle of its work"
-
+    run = run_of_a_killed_driver(desk)
     assert _tick(tmp_path) == 0
     assert not (run / "tiny" / "driven.json").exists(), "whoever wrote a moment ago may still live"
     age(run)
     assert _tick(tmp_path) == 0, desk.log()
+    assert _tick(tmp_path) == 0, "nothing is left to do"
+    check_taken_over(desk)
+
+
+def run_of_a_killed_driver(desk: LocalDesk) -> Path:
+    """A run whose job is at work, and whose driver was killed."""
+    with desk.running(["-m", "hpcq", "run", desk.campaign(TEST)]) as driver:
+        desk.wait_for(lambda: any(one["event"] == "submitted" for one in desk.events()))
+        kill_session(driver)
+    assert not (desk.run_folder / "tiny" / "driven.json").exists(), "killed in the middle of its work"
+    return desk.run_folder
+
+
+def check_taken_over(desk: LocalDesk) -> None:
+    """The schedule `revive` ended well, and the first driver's job is the run's only one."""
+    [entry] = desk.json("schedule", "list")
+    assert (entry["name"], entry["exit_code"]) == ("revive", 0), (entry, desk.log())
     assert [row["outcome"] for row in desk.rows("SELECT outcome FROM result")] == ["measured"]
     tags = [one["tag"] for one in desk.events() if one["event"] == "attempt"]
     assert len(tags) == len(set(tags)) == 1, "the job of the first driver counts, and none was submitted again"
-    assert _tick(tmp_path) == 0, "nothing is left to do"
-    [entry] = desk.json("schedule", "list")
-    assert (entry["name"], entry["exit_code"]) == ("revive", 0), entry
 
 
 def _tick(home: Path) -> int:

@@ -150,8 +150,25 @@ def _metrics(found: ResultDetail) -> Iterator[str]:
     yield from _table((one["metric"], units.human(one["value"], one["unit"]), one["help"]) for one in found.metrics)
 
 
+def _hops(found: ResultDetail) -> Iterator[str]:
+    """The way of path_probe: each hop with its address, its round trips, and how many probes it answered."""
+    columns = ("hop_round_trip_min_ns", "hop_round_trip_p50_ns", "hop_round_trip_max_ns")
+    rows: list[tuple[str, ...]] = [("hop", "address", "shortest", "median", "longest", "answered")]
+    for begin, number in sorted(found.intervals["hop_no"].items()):
+        trips = [found.intervals.get(name, {}).get(begin) for name in columns]
+        address = found.granted.get(f"client_hop_{number:.0f}_address", "silent")
+        shown = [units.human(value, "ns") if value is not None else "" for value in trips]
+        answered = found.intervals.get("hop_answered_count", {}).get(begin, 0.0)
+        rows.append((f"{number:.0f}", str(address), *shown, f"{answered:.0f}"))
+    yield from _title("The way")
+    yield from _table(rows)
+
+
 def _intervals(found: ResultDetail) -> Iterator[str]:
     """What it was interval by interval."""
+    if "hop_no" in found.intervals:
+        yield from _hops(found)
+        return
     begins = sorted({begin for values in found.intervals.values() for begin in values})
     if len(begins) < _INTERVALS_MIN:
         return

@@ -122,10 +122,14 @@ class YieldPolicy:
         """Return the queued jobs to withdraw now."""
         live = list(attempts)
         held_by_us = {node for attempt in live if attempt.state is not JobState.QUEUED for node in attempt.nodes}
+        asked = Counter(node for attempt in live for node in attempt.nodes)
         taken = {
             state.node: state.native_state
             for state in snapshot.nodes or ()
-            if state.condition is not NodeCondition.IDLE and state.node not in held_by_us
+            if state.condition is not NodeCondition.IDLE
+            and state.node not in held_by_us
+            # planned for a job: where several of ours ask for the node, for one of these
+            and not (state.condition is NodeCondition.PLANNED and asked[state.node] > 1)
         }
         something_runs = bool(held_by_us)
         waits = {one.tag: _wait_of(one, snapshot) for one in live}

@@ -46,12 +46,12 @@ bool sweep_sizes(const struct kernel *kernel, const void *options, struct sweep 
     return true;
 }
 
-/* A path of its own beside the one that the person named. */
-static char *path_of_size(const char *path, int64_t bytes)
+/* A path of its own: a file beside the one that the person named, a folder below it. */
+static char *path_of_size(const char *path, char before, int64_t bytes)
 {
     struct text made = {0};
     if (path)
-        text_print(&made, "%s.%lld", path, (long long)bytes);
+        text_print(&made, "%s%c%lld", path, before, (long long)bytes);
     return made.data;
 }
 
@@ -63,9 +63,9 @@ static void sweep_begin(struct run *one, const struct run *run, int64_t bytes)
     one->communicator = run->communicator;
     one->keep.evidence_asked = run->keep.evidence_asked;
     one->failure.state = run->failure.state;
-    one->keep.evidence_path = path_of_size(run->keep.evidence_path, bytes);
-    one->keep.raw_folder = path_of_size(run->keep.raw_folder, bytes);
-    one->samples.path = path_of_size(run->samples.path, bytes);
+    one->keep.evidence_path = path_of_size(run->keep.evidence_path, '.', bytes);
+    one->keep.raw_folder = path_of_size(run->keep.raw_folder, '/', bytes);
+    one->samples.path = path_of_size(run->samples.path, '.', bytes);
 }
 
 static void sweep_end(struct run *one)

@@ -46,8 +46,8 @@ static const struct option_row option_rows[] = {
 struct collective_metrics {
     struct common_metrics common;
     struct operation_metrics operation;
-    double fastest_rank_p50_ns, slowest_rank_p50_ns, operation_count, rank_count, overlap_ratio, clock_offset_ns,
-        clock_drift_ratio, clock_error_ns, window_missed_count;
+    double fastest_rank_p50_ns, slowest_rank_p50_ns, rank_mean_ns, operation_count, rank_count, overlap_ratio,
+        clock_offset_ns, clock_drift_ratio, clock_error_ns, window_missed_count;
 };
 
 static const struct metric_row metric_rows[] = {
@@ -55,6 +55,10 @@ static const struct metric_row metric_rows[] = {
     METRIC_ROW(struct collective_metrics, fastest_rank_p50_ns, BETTER_NONE,
                "median at the rank that is done first: one that only gives may leave before the others have taken"),
     METRIC_ROW(struct collective_metrics, slowest_rank_p50_ns, BETTER_NONE, "median at the rank that is done last"),
+    METRIC_ROW(
+        struct collective_metrics, rank_mean_ns, BETTER_NONE,
+        "mean of all ranks and operations, each rank from its own start: what IMB calls t_avg and OSU the average "
+        "latency"),
     METRIC_ROW(struct collective_metrics, operation_count, BETTER_NONE, "operations measured"),
     METRIC_ROW(struct collective_metrics, rank_count, BETTER_NONE, "ranks that took part"),
     METRIC_ROW(struct collective_metrics, overlap_ratio, BETTER_HIGHER,
@@ -260,6 +264,8 @@ static void collective_report(struct run *run)
     struct collective *state = run->state;
     struct collective_metrics *metrics = run->metrics;
     double mine = state->own.count ? histogram_quantile_ns(&state->own, 0.5) : 0, least = 0, most = 0;
+    double mean_ns = state->own.count ? state->own.sum_ns / (double)state->own.count : 0, means_ns = 0;
+    MPI_Reduce(&mean_ns, &means_ns, 1, MPI_DOUBLE, MPI_SUM, ROOT, state->call.communicator);
     MPI_Reduce(&mine, &least, 1, MPI_DOUBLE, MPI_MIN, ROOT, state->call.communicator);
     MPI_Reduce(&mine, &most, 1, MPI_DOUBLE, MPI_MAX, ROOT, state->call.communicator);
     if (state->clocks.size) {
@@ -282,6 +288,7 @@ static void collective_report(struct run *run)
     operation_fill(run->histogram, &metrics->operation);
     metrics->fastest_rank_p50_ns = least;
     metrics->slowest_rank_p50_ns = most;
+    metrics->rank_mean_ns = means_ns / state->call.size;
     metrics->operation_count = (double)run->operation_count;
     metrics->rank_count = state->call.size;
     if (state->overlap_count)

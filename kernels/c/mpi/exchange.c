@@ -10,7 +10,7 @@
 
 enum { LINE_BYTES = 4096, CACHE_BYTES_UNKNOWN = 64 << 20, SLOT_COUNT_MAX = 1 << 20 };
 
-const char *const buffer_policies[] = {"hot", "swapped", "cold", NULL};
+const char *const buffer_policies[] = {"hot", "separate", "swapped", "cold", NULL};
 
 static size_t cache_bytes(void)
 {
@@ -45,7 +45,7 @@ void buffers_free(struct buffers *buffers)
 
 void buffers_next(struct buffers *buffers)
 {
-    if (buffers->policy == BUFFERS_HOT)
+    if (buffers->policy <= BUFFERS_SEPARATE)
         return;
     buffers->send_slot = (buffers->send_slot + 1) % buffers->slot_count;
     buffers->receive_slot = (buffers->receive_slot + 1) % buffers->slot_count;

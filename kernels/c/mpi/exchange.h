@@ -5,11 +5,12 @@
 
 #include "mpi/mpi_run.h"
 
-enum buffer_policy { BUFFERS_HOT, BUFFERS_SWAPPED, BUFFERS_COLD };
-extern const char *const buffer_policies[]; /* NULL-terminated */
+enum buffer_policy { BUFFERS_HOT, BUFFERS_SEPARATE, BUFFERS_SWAPPED, BUFFERS_COLD }; /* the first two stay in place */
+extern const char *const buffer_policies[];                                          /* NULL-terminated */
 
-/* Places for messages. hot: always the same (one, or one to send from and one to receive into); swapped: two that
- * change roles after each operation; cold: the next of a ring that is twice as large as the last-level cache. */
+/* Places for messages. hot: always the same (one, or one to send from and one to receive into); separate: always one
+ * to send from and one to receive into; swapped: two that change roles after each operation; cold: the next of a ring
+ * that is twice as large as the last-level cache. */
 struct buffers {
     char *memory;
     size_t message_bytes, slot_bytes, slot_count;

@@ -31,7 +31,8 @@ struct p2p_options {
         OPTION_CHOICE_ROW(struct p2p_options, layout, layouts,                                                         \
                           "strided: a derived datatype, 8 bytes used and 8 left out (message_bytes a multiple of 8)"), \
         OPTION_CHOICE_ROW(struct p2p_options, buffers, buffer_policies,                                                \
-                          "hot: one buffer; swapped: two in turn; cold: a ring twice as large as the last cache"),     \
+                          "hot: one buffer; separate: one to send from, one to receive into; swapped: two in turn; "   \
+                          "cold: a ring twice as large as the last cache"),                                            \
         OPTION_BOOLEAN_ROW(struct p2p_options, validate, 0,                                                            \
                            "check every byte received; a barrier then stands between operations")
 
@@ -120,8 +121,8 @@ static bool p2p_open(struct run *run, int (*exchange)(struct p2p *, bool), bool 
     state->window = (int)options->window_count;
     state->validate = options->validate;
     state->persistent_send = state->persistent_receive = MPI_REQUEST_NULL;
-    if (state->call == CALL_PERSISTENT && policy != BUFFERS_HOT)
-        return fail(&run->failure, EXIT_USAGE, "buffers: found %s: allowed with call persistent: hot",
+    if (state->call == CALL_PERSISTENT && policy > BUFFERS_SEPARATE)
+        return fail(&run->failure, EXIT_USAGE, "buffers: found %s: allowed with call persistent: hot separate",
                     buffer_policies[policy]);
     if (!p2p_type(run, state, options))
         return false;

@@ -43,7 +43,7 @@ static const struct option_default option_defaults[] = {{"duration_s", 60}, {"wa
 struct path_probe_metrics {
     struct common_metrics common;
     double path_mtu_bytes, told_mtu_bytes, silent_size_count, hop_count, silent_hop_count, round_trip_p50_ns,
-        round_trip_min_ns, round_trip_max_ns, probe_count;
+        round_trip_min_ns, round_trip_max_ns, probe_count, answered_bytes;
 };
 
 #define PROBE_ROW(field, better, help) METRIC_ROW(struct path_probe_metrics, field, better, help)
@@ -60,6 +60,7 @@ static const struct metric_row metric_rows[] = {
     PROBE_ROW(round_trip_min_ns, BETTER_LOWER, "smallest round trip to the server (exact)"),
     PROBE_ROW(round_trip_max_ns, BETTER_LOWER, "largest round trip to the server (exact)"),
     PROBE_ROW(probe_count, BETTER_NONE, "datagrams sent; the series hop_* have the round trips to each hop"),
+    PROBE_ROW(answered_bytes, BETTER_NONE, "payload of the probes that the server answered: so much has crossed"),
     METRIC_ROWS_COMMON(struct path_probe_metrics),
     METRIC_ROWS_CALLS(struct path_probe_metrics),
 };
@@ -76,6 +77,8 @@ struct path_probe {
     struct flows flows;
     struct probe probe;
     uint8_t *buffer;
+    size_t probe_bytes;      /* of the one under way */
+    uint64_t answered_bytes; /* of those that the server answered */
     struct hop hops[HOPS_MAX];
     size_t hop_count;
     struct sizes sizes;
@@ -107,7 +110,7 @@ static void path_probe_begin(struct run *run)
 {
     struct path_probe *state = run->state;
     memset(state->hops, 0, sizeof state->hops);
-    state->hop_count = 0;
+    state->hop_count = state->answered_bytes = 0;
     state->pending = state->arrived = state->finished = state->refused = state->moved = false;
 }
 
@@ -161,7 +164,7 @@ static enum probe_end path_probe_send(struct run *run, struct path_probe *state)
 {
     const struct path_probe_options *options = run->options;
     uint64_t wait_ns = clock_ns_from_s(options->answer_timeout_s);
-    size_t bytes = state->arrived ? state->sizes.next : DATAGRAM_HEAD_BYTES;
+    size_t bytes = state->probe_bytes = state->arrived ? state->sizes.next : DATAGRAM_HEAD_BYTES;
     if (!state->arrived)
         hop_latest(state)->sent_count++;
     return probe_send(run, &state->probe, state->buffer, bytes, wait_ns);
@@ -183,6 +186,8 @@ static enum step path_probe_ask(struct run *run)
         return STEP_FAILED;
     if (state->pending)
         return STEP_BUSY;
+    if (end == PROBE_ANSWERED)
+        state->answered_bytes += state->probe_bytes;
     if (state->arrived)
         sizes_outcome(&state->sizes, &state->probe, end, (size_t)options->try_count);
     else
@@ -307,6 +312,7 @@ static void path_probe_report(struct run *run)
     if (run->is_server)
         return;
     metrics->probe_count = (double)run->sent_count;
+    metrics->answered_bytes = (double)state->answered_bytes;
     report_hops(run, state);
     if (state->moved)
         run_warn(run, "path_moved", "routers at the same hop changed while it was asked: the path is not one path");
