@@ -5,8 +5,8 @@
 Both are built elsewhere, with mpicc.openmpi and -O2. All ranks are on this machine, each bound to a core, and send through
 its memory. Each round starts all three programs; who is first turns. All three report the same: the mean time of as many
 operations, from one warm buffer and into another, for collectives over all ranks, with a barrier before each operation.
-What else runs on the machine only ever adds to such a mean, so the fastest launches are what is compared; the ratio of
-launches that followed each other stands beside it.
+What is judged is the median ratio of launches that followed each other. Our buffers and those of OSU begin at a page,
+those of IMB where malloc() puts them, which costs it up to a tenth where the library copies.
 """
 
 from __future__ import annotations
@@ -110,9 +110,9 @@ def cells(program: Path, suites: dict[str, Callable[[Path, Cell], float]], folde
         calls = [partial(ours_us, program, folder, cell), *(partial(one, folder, cell) for one in suites.values())]
         ours, *others = in_turn(calls, rounds)
         for name, theirs in zip(suites, others, strict=True):
-            claims.append(paired(f"{cell.text}: beside {name}", "mean time", "us", ours, peer=name, theirs=theirs))
-            off = abs(min(ours) / min(theirs) - 1)
-            claims.append(claim(f"{cell.text}: fastest launch off {name}'s by", "share", "share", off, f"<= {WITHIN}"))
+            beside = paired(f"{cell.text}: beside {name}", "mean time", "us", ours, peer=name, theirs=theirs)
+            off = abs((beside.ratio or 0) - 1)
+            claims += [beside, claim(f"{cell.text}: off {name} by", "share", "share", off, f"<= {WITHIN}")]
     return claims
 
 

@@ -1,6 +1,7 @@
 /* Preloaded before an MPI library: tells at the end from how many places messages were sent, into how many they were
- * received, and how many are among both. */
+ * received, how many are among both, and how many of the first begin at a page. */
 #include <mpi.h>
+#include <stdint.h>
 #include <stdio.h>
 
 enum { PLACES_MAX = 64 };
@@ -40,11 +41,13 @@ int MPI_Recv(void *into, int count, MPI_Datatype type, int from, int tag, MPI_Co
 
 int MPI_Finalize(void)
 {
-    int rank, both = 0;
+    int rank, both = 0, at_pages = 0;
     PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    for (int i = 0; i < sent.count; i++)
+    for (int i = 0; i < sent.count; i++) {
         both += knows(&received, sent.list[i]);
+        at_pages += (uintptr_t)sent.list[i] % 4096 == 0;
+    }
     if (rank == 0)
-        fprintf(stderr, "places: sent %d received %d both %d\n", sent.count, received.count, both);
+        fprintf(stderr, "places: sent %d received %d both %d at pages %d\n", sent.count, received.count, both, at_pages);
     return PMPI_Finalize();
 }

@@ -43,9 +43,9 @@ def test_buffers_are_where_their_policy_says(launched: Launched, tmp_path: Path)
         assert done.rc == 0, done.err
         found[policy] = [line for line in done.err.splitlines() if line.startswith("places: ")]
     assert found == {
-        "hot": ["places: sent 1 received 1 both 1"],
-        "separate": ["places: sent 1 received 1 both 0"],
-        "swapped": ["places: sent 2 received 2 both 2"],
+        "hot": ["places: sent 1 received 1 both 1 at pages 1"],
+        "separate": ["places: sent 1 received 1 both 0 at pages 1"],
+        "swapped": ["places: sent 2 received 2 both 2 at pages 2"],
     }
 
 

@@ -104,8 +104,8 @@ void collective_call_new(struct collective_call *call, size_t block_bytes)
     size_t ranks = (size_t)call->size, all = block_bytes * ranks;
     call->bytes = (int)block_bytes;
     call->words = (int)(block_bytes / sizeof(int32_t));
-    call->send = memory_new(all ? all : 1, 1);
-    call->receive = memory_new(all ? all : 1, 1);
+    call->send = message_memory(all);
+    call->receive = message_memory(all);
     call->counts = memory_new(ranks, sizeof *call->counts);
     call->places = memory_new(ranks, sizeof *call->places);
     call->requests = memory_new(ranks, sizeof *call->requests);

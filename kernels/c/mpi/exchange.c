@@ -4,11 +4,12 @@
 #include "engine/round_trip.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { LINE_BYTES = 4096, CACHE_BYTES_UNKNOWN = 64 << 20, SLOT_COUNT_MAX = 1 << 20 };
+enum { PAGE_BYTES = 4096, CACHE_BYTES_UNKNOWN = 64 << 20, SLOT_COUNT_MAX = 1 << 20 };
 
 const char *const buffer_policies[] = {"hot", "separate", "swapped", "cold", NULL};
 
@@ -19,18 +20,28 @@ static size_t cache_bytes(void)
     return found > 0 ? (size_t)found : CACHE_BYTES_UNKNOWN;
 }
 
+char *message_memory(size_t bytes)
+{
+    void *memory = NULL;
+    if (posix_memalign(&memory, PAGE_BYTES, bytes ? bytes : 1)) { /* exact, or a sanitizer would miss an overrun */
+        fputs("error: out of memory\n", stderr);
+        exit(4);
+    }
+    return memory;
+}
+
 void buffers_new(struct buffers *buffers, size_t message_bytes, enum buffer_policy policy, bool shared)
 {
-    size_t pages = (message_bytes + LINE_BYTES - 1) / LINE_BYTES;
+    size_t pages = (message_bytes + PAGE_BYTES - 1) / PAGE_BYTES;
     buffers->message_bytes = message_bytes;
     buffers->policy = policy;
-    buffers->slot_bytes = (pages ? pages : 1) * LINE_BYTES;
+    buffers->slot_bytes = (pages ? pages : 1) * PAGE_BYTES;
     buffers->slot_count = policy == BUFFERS_HOT && shared ? 1 : 2;
     if (policy == BUFFERS_COLD)
         buffers->slot_count += 2 * cache_bytes() / buffers->slot_bytes;
     if (buffers->slot_count > SLOT_COUNT_MAX)
         buffers->slot_count = SLOT_COUNT_MAX;
-    buffers->memory = memory_new(buffers->slot_count, buffers->slot_bytes);
+    buffers->memory = message_memory(buffers->slot_count * buffers->slot_bytes);
     /* Pages that were never written are all the kernel's one zero page, which stays in the cache. */
     pattern_fill(buffers->memory, buffers->slot_count * buffers->slot_bytes, 0, 0, 0);
     buffers->send_slot = 0;

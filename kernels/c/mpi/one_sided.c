@@ -112,7 +112,7 @@ static bool one_sided_open(struct run *run)
         return fail(&run->failure, EXIT_USAGE, "message_bytes: found %zu: allowed for accumulate: a multiple of %d",
                     state->bytes, WORD_BYTES);
     times_new(&state->times);
-    state->local = memory_new(state->bytes ? state->bytes : 1, 1);
+    state->local = message_memory(state->bytes);
     /* The library allocates: such memory may be registered with the network card. Whole pages: on one node MPICH 4.0.2
      * puts data beside the window of rank 1 when the size is no multiple of 16. */
     MPI_Aint pages_bytes = (MPI_Aint)(state->bytes / PAGE_BYTES + 1) * PAGE_BYTES;
