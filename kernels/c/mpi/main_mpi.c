@@ -5,6 +5,7 @@
 #include "engine/result.h"
 #include "engine/sweep.h"
 #include "facts/facts.h"
+#include "mpi/finish.h"
 #include "mpi/mpi_nodes.h"
 #include "mpi/mpi_run.h"
 #include "mpi/mpi_start.h"

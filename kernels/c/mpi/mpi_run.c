@@ -13,11 +13,9 @@
 #include "engine/sweep.h"
 #include "mpi/transport.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { TAG_REPORT = 3, RANK_CLIENT = 0, RANK_SERVER = 1 };
 static const uint64_t batch_ns = 10000000; /* between looks at the clock and at signals */
@@ -226,24 +224,4 @@ static bool mpi_run_size(struct run *one, void *context)
 int mpi_run(struct run *run, const char *interface, struct text *json)
 {
     return sweep_run(run, mpi_run_size, &interface, json);
-}
-
-static volatile sig_atomic_t finish_code;
-
-static void on_finish_limit(int number)
-{
-    (void)number;
-    _exit(finish_code);
-}
-
-int mpi_finish(int code, unsigned limit_s)
-{
-    struct sigaction action = {.sa_handler = on_finish_limit};
-    fflush(NULL);
-    finish_code = code;
-    sigaction(SIGALRM, &action, NULL);
-    alarm(limit_s);
-    MPI_Finalize();
-    alarm(0);
-    return code;
 }

@@ -19,10 +19,4 @@ static inline MPI_Comm mpi_run_communicator(const struct run *run)
  * report of rank 1; NULL: this rank has none. Returns the exit code. */
 int mpi_run(struct run *run, const char *interface, struct text *json);
 
-/* MPI_Finalize(), and back with `code`. All is measured and printed by then, so where the library does not come back
- * (seen with MPICH 4.0 over UCX: one rank waits for the other's acknowledgement, the other waits in PMI) the process
- * ends after `limit_s`. */
-enum { MPI_FINISH_LIMIT_S = 5 };
-int mpi_finish(int code, unsigned limit_s);
-
 #endif

@@ -12,6 +12,7 @@
 #include "engine/keep.h"
 #include "engine/result.h"
 #include "facts/facts.h"
+#include "mpi/finish.h"
 #include "mpi/mpi_nodes.h"
 #include "mpi/mpi_run.h"
 #include "mpi/mpi_start.h"
