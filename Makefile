@@ -30,7 +30,7 @@ test: ## Install what is missing, then all tests but the long ones, the lab's am
 	@tools/run_tests $(BIN)/python
 
 test-fast: setup ## Tests of under a minute: no lab, no kernels at work
-	$(PYTEST) -m "fast and not quiet" -n $$(($$(nproc) + 1)) --dist loadfile --no-loadscope-reorder # some of them wait
+	@tools/fast_tests $(BIN)/python
 
 test-lab: setup ## Tests on the real Slurm lab
 	$(PYTEST) -m "lab and not long"

@@ -25,7 +25,14 @@ from hpcq.scheduler.kinds import DESCRIPTIONS
 from hpcq.scheduler.types import NodeCondition, NodeState
 
 ROOT = Path(__file__).resolve().parents[1]
-WRITTEN = (".ci/run", "tools/environment", "tools/packages", "tools/run_tests", "hpcq/scheduler/local/localq.sh")
+WRITTEN = (
+    ".ci/run",
+    "tools/environment",
+    "tools/fast_tests",
+    "tools/packages",
+    "tools/run_tests",
+    "hpcq/scheduler/local/localq.sh",
+)
 #: A head defines names that only some bodies use, and a body sets names that only some heads read.
 #: Single quotes keep text that another shell expands; a site's own profile is not available here.
 EXCLUDED = "SC2034,SC2153,SC2317,SC2329,SC2016,SC1091"

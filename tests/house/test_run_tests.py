@@ -14,7 +14,7 @@ from tests import REPOSITORY
 
 SETTINGS = """[tool.pytest.ini_options]
 testpaths = ["tests"]
-markers = ["long", "quiet", "real_time"]
+markers = ["fast", "long", "quiet", "real_time"]
 """
 TESTS = """import pathlib, pytest
 
@@ -41,16 +41,16 @@ def test_wrong_once(tmp_path):
 """
 
 
-def run(folder: Path, tests: str) -> tuple[int, list[str]]:
+def run(folder: Path, tests: str, tool: str = "run_tests") -> tuple[int, list[str]]:
     """Exit code and the last two lines of a run over a project of its own."""
     (folder / "tools").mkdir()
     (folder / "tests").mkdir()
-    shutil.copy(REPOSITORY / "tools" / "run_tests", folder / "tools")
+    shutil.copy(REPOSITORY / "tools" / tool, folder / "tools")
     (folder / "pyproject.toml").write_text(SETTINGS)
     (folder / "tests" / "test_one.py").write_text(TESTS + tests)
     (folder / "kept").mkdir()
     done = subprocess.run(
-        ["bash", "tools/run_tests", sys.executable],
+        ["bash", f"tools/{tool}", sys.executable],
         cwd=folder,
         env={"PATH": "/usr/bin:/bin", "TMPDIR": str(folder / "kept")},
         capture_output=True,
@@ -87,3 +87,22 @@ def test_nothing_is_left_of_a_run_without_failures(tmp_path: Path) -> None:
     code, lines = run(tmp_path, "")
     assert (code, lines[1]) == (0, "1 passed, 0 failed")
     assert list((tmp_path / "kept").iterdir()) == []
+
+
+FAST = """
+@pytest.mark.fast
+def test_fast(tmp_path):
+    (tmp_path / "trace").write_text("what was there")
+    assert {fine}
+"""
+
+
+@pytest.mark.parametrize("fine", [True, False])
+def test_the_fast_ones_keep_the_folders_of_failed_tests_alone(tmp_path: Path, fine: bool) -> None:
+    code, lines = run(tmp_path, FAST.format(fine=fine), "fast_tests")
+    kept = sorted((tmp_path / "kept").glob("hpcq-fast-tests.*/**/trace"))
+    assert (code, "1 passed" in lines[-1], len(kept)) == ((0, True, 0) if fine else (1, False, 1)), lines
+    if fine:
+        assert list((tmp_path / "kept").iterdir()) == []
+    else:
+        assert re.fullmatch(rf"the folders of the failed tests: {tmp_path}/kept/hpcq-fast-tests\.\w+", lines[-1])
