@@ -32,6 +32,14 @@ KNOWN_CRASHES = (
         " (hpcq-mpi waits 0.1 s after MPI_Init to avoid it)",
         "open-mpi/ompi issues 11438 and 12495",
     ),
+    KnownCrash(
+        "open_mpi_no_handler",
+        # The only frame that Open MPI can name is that of the signal: the program had jumped to address 0.
+        re.compile(r"Failing at address: \(nil\)\s+(?:\[\S+\] )?\[ 0\] \S+\s+(?:\[\S+\] )?\*\*\* End of error message"),
+        "Open MPI 4 crashed, most likely in MPI_Init: a message came over TCP before its handler was set; another try"
+        " usually works (hpcq-mpi waits 0.1 s after MPI_Init to avoid it)",
+        "seen with Open MPI 4.1.4 and osu_mbw_mr",
+    ),
 )
 
 

@@ -24,12 +24,26 @@ OPEN_MPI_CRASH = """[n02:2211] *** Process received signal ***
 [n02:2211] *** End of error message ***
 srun: error: n02: task 1: Segmentation fault
 """
+#: What osu_mbw_mr with Open MPI 4.1.4 left on eight nodes of the lab; its core said: MPI_Init, TCP, address 0.
+OPEN_MPI_4_CRASH = """[alpha-n07:00208] *** Process received signal ***
+[alpha-n07:00208] Signal: Segmentation fault (11)
+[alpha-n07:00208] Signal code: Address not mapped (1)
+[alpha-n07:00208] Failing at address: (nil)
+[alpha-n07:00208] [ 0] /lib/x86_64-linux-gnu/libc.so.6(+0x3c050)[0x7f07e1110050]
+[alpha-n07:00208] *** End of error message ***
+srun: error: alpha-n07: task 6: Segmentation fault (core dumped)
+"""
+#: A program that follows an empty pointer of its own has frames to tell.
+OWN_CRASH = OPEN_MPI_4_CRASH.replace(
+    "[alpha-n07:00208] *** End", "[alpha-n07:00208] [ 1] ./a.out(main+0x9)[0x55]\n[alpha-n07:00208] *** End"
+)
 
 
 @pytest.mark.parametrize(
     ("said", "return_code", "words"),
     [
         (OPEN_MPI_CRASH, 14, "died of SIGSEGV: Open MPI 5 crashed in MPI_Init"),
+        (OPEN_MPI_4_CRASH, 139, "died of SIGSEGV: Open MPI 4 crashed, most likely in MPI_Init"),
         ("prterun noticed that process rank 1 exited on signal 7 (Bus error).", 1, "died of SIGBUS"),
         ("", 139, "died of SIGSEGV"),
         ("", 137, "died of SIGKILL"),
@@ -43,6 +57,10 @@ def test_how_a_program_died(said: str, return_code: int | None, words: str) -> N
     found = crash_words(said, return_code)
     assert found.startswith(words)
     assert bool(found) == bool(words)
+
+
+def test_a_crash_with_frames_is_not_taken_for_a_known_one() -> None:
+    assert crash_words(OWN_CRASH, 139) == "died of SIGSEGV"
 
 
 @pytest.fixture
