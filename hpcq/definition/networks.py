@@ -6,6 +6,13 @@ from collections.abc import Mapping
 
 from hpcq.errors import UserError
 
+#: Keys of cluster files that people write into campaigns and tests, and what they then read: message and hint.
+NETWORK_INSTEAD = (
+    "not a key of campaigns or tests, whose clusters name theirs: allowed is network: NAME, a key of the campaign",
+    "the cluster file says which interface that is: networks: {NAME: eth0}",
+)
+IN_CLUSTER_FILES: Mapping[str, tuple[str, str]] = {"interface": NETWORK_INSTEAD}
+
 
 def interface_of(network: str | None, networks: Mapping[str, str], otherwise: str, where: str, campaign: str) -> str:
     """The interface of the named network; `otherwise` if none is named.

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from hpcq.definition.budget import Budget
+from hpcq.definition.files.campaign import read_campaign
 from hpcq.definition.linked import Directions
 from hpcq.definition.model import Evidence, Gate, GateStatistic, PairChoice, Pattern
+from hpcq.definition.networks import NETWORK_INSTEAD
 from hpcq.kernels import kernel
 from tests.definition.definition_texts import (
     GOOD,
@@ -20,6 +22,7 @@ from tests.definition.definition_texts import (
     campaign_says,
     here,
     read,
+    refused,
 )
 
 FIXTURES = (here,)  # pytest looks for them in this module
@@ -117,6 +120,24 @@ def test_sweep_of_several_zips_is_a_product(here: Path) -> None:
 RESERVATION = "allowed is the name of a reservation that exists, or {make: true}"
 
 
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "{kernel: mpi_pingpong, interface: eth0}",
+        "{kernel: mpi_pingpong, parameters: {interface: eth0}}",
+        "{kernel: mpi_pingpong, matrix: {interface: [eth0]}}",
+    ],
+)
+def test_an_interface_in_a_campaign_is_told_as_network(here: Path, entry: str) -> None:
+    """`transport: tcp, interface: eth0` is what people write first."""
+    error = refused(read_campaign, "c.yaml", f"{GOOD}transport: tcp\ninterface: eth0\ntests:\n  - {entry}\n")
+    said = [line.split(": ", 2)[1:] for line in error.message.splitlines()]
+    assert [key for key, _ in said] == ["interface", "interface"]
+    assert all("allowed is network: NAME, a key of the campaign" in words for _, words in said)
+    assert str(error.hint).count("networks: {NAME: eth0}") == len(said)
+    assert error.exit_code == 2
+
+
 # -- complaints ----------------------------------------------------------------------------------------------------------
 
 
@@ -164,6 +185,7 @@ RESERVATION = "allowed is the name of a reservation that exists, or {make: true}
         ("nodes: {partition: a, queue: b}", "queue: partition is given too: they are the same, give one"),
         ("qqqqq: [{from: a, to: b}]", "qqqqq: not a key here"),
         ("repetition: 3", "repetition: not a key here: the nearest is repetitions"),
+        ("interface: eth0", f"interface: {NETWORK_INSTEAD[0]}"),
         ("nodes: {excluded: n1}", "excluded: not a key here: the nearest is exclude"),
         ("budget: {jobs: 1}", "jobs: not a key here: the nearest is jobs_at_most"),
         ("budget: {jobs_at_most: 0}", "jobs_at_most: 0 is below the minimum 1"),

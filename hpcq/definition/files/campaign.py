@@ -50,6 +50,7 @@ from hpcq.definition.files.sweep import POINT_COUNT_MAX, Entry, expand
 from hpcq.definition.files.yamlfile import Document, Place, parse_document, read_document, shown
 from hpcq.definition.foreign.described_tests import described_tests
 from hpcq.definition.model import Campaign, Evidence, Gate, NodeChoice, PairChoice, Pattern, Test, WithoutReservation, seed_from
+from hpcq.definition.networks import IN_CLUSTER_FILES
 from hpcq.kernels import SIZE_OPTION, complete, expected_s, kernels, sweep_sizes, unknown_name
 
 
@@ -89,6 +90,7 @@ class TestSection(Section):
     """A kernel with its parameters, fixed or swept."""
 
     __test__ = False
+    elsewhere = IN_CLUSTER_FILES
 
     kernel: str = Field(description="The kernel to run; `hpcq kernels` lists them.")
     parameters: dict[str, Any] = Field(default={}, description="Fixed parameters; the others keep the kernel's default.")
@@ -112,6 +114,8 @@ def _seed(value: object) -> object:
 
 class CampaignFile(Section):
     """A campaign: what to measure, on which nodes of which clusters."""
+
+    elsewhere = IN_CLUSTER_FILES
 
     name: Name = Field(description="Name of the campaign; run ids and job names begin with it.")
     description: Text = Field(default="", description="What the campaign is for.")

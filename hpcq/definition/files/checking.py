@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Iterable
-from typing import Annotated, Any, TypeVar, get_args
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, ClassVar, TypeVar, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 from pydantic_core import ErrorDetails, PydanticCustomError
@@ -30,6 +30,8 @@ class Section(BaseModel):
     """Keys with values in a file: unknown keys are refused, nothing is converted."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    #: Keys that people look for here and that stand elsewhere: message and hint of the complaint, by key.
+    elsewhere: ClassVar[Mapping[str, tuple[str, str]]] = {}
 
 
 def refuse(message: str, hint: str | None = None) -> PydanticCustomError:
@@ -202,7 +204,8 @@ def _complain(section: type[Section], detail: ErrorDetails, document: Document, 
     context: dict[str, Any] = detail.get("ctx") or {}
     if detail["type"] == "extra_forbidden":
         key = str(detail["loc"][-1])
-        message, hint = unknown_name("key here", key, keys_at(section, detail["loc"][:-1]))
+        inner = _section_at(section, detail["loc"][:-1])
+        message, hint = inner.elsewhere.get(key) or unknown_name("key here", key, _keys(inner))
         document.complain(where, message.removeprefix(f"{key!r} is "), f"{hint}", at_key=True)
     elif detail["type"] == "hpcq":
         document.complain(where, context["message"], context["hint"] or None)
@@ -245,6 +248,15 @@ def _message(detail: ErrorDetails, context: dict[str, Any]) -> str:
 
 def keys_at(section: type[Section], loc: Iterable[int | str]) -> list[str]:
     """The keys that a file may hold at `loc` below a section."""
+    return _keys(_section_at(section, loc))
+
+
+def _keys(section: type[Section]) -> list[str]:
+    return [field.alias or name for name, field in section.model_fields.items()]
+
+
+def _section_at(section: type[Section], loc: Iterable[int | str]) -> type[Section]:
+    """The section at `loc` below a section."""
     current = section
     for part in loc:
         if isinstance(part, str):
@@ -256,7 +268,7 @@ def keys_at(section: type[Section], loc: Iterable[int | str]) -> list[str]:
                 ),
                 current,
             )
-    return [field.alias or name for name, field in current.model_fields.items()]
+    return current
 
 
 def section_in(annotation: object) -> type[Section] | None:

@@ -19,6 +19,7 @@ from typing import Any
 from hpcq import units
 from hpcq.definition.files.yamlfile import Document, Place, shown
 from hpcq.definition.model import ParameterValue
+from hpcq.definition.networks import IN_CLUSTER_FILES
 from hpcq.kernels import Kernel, Option, kernels, option_value, unknown_name
 
 #: More points than this are probably a slip in a matrix.
@@ -97,7 +98,8 @@ class _Reader:
         option = self.kernel.option(name)
         if option is None:
             what = f"parameter of {self.kernel.name}"
-            message, hint = unknown_name(what, name, [one.name for one in self.kernel.options])
+            unknown = unknown_name(what, name, [one.name for one in self.kernel.options])
+            message, hint = IN_CLUSTER_FILES.get(name, unknown)
             self.document.complain(at, message.removeprefix(f"{name!r} is "), hint, at_key=True)
         return option
 
