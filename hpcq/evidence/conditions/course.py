@@ -1,4 +1,4 @@
-"""Conditions on the course of a measurement: one number for it is honest only if it was one thing from begin to end."""
+"""Conditions on the course of a measurement: one number for it is honest only if it was one thing from beginning to end."""
 
 from __future__ import annotations
 

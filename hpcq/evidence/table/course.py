@@ -1,4 +1,4 @@
-"""Rules on the course of a measurement: it was not one thing from begin to end. See rules.py."""
+"""Rules on the course of a measurement: it was not one thing from beginning to end. See rules.py."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ COURSE: tuple[Row, ...] = (
         "rate_drifted",
         Scope.RESULT,
         course.rate_drifted,
-        when=f"a trend of the rate by interval of {course.DRIFT_RATIO:.0%} from begin to end that chance makes once in 1,000"
-        " times, where no ramp was said and there are not two levels",
+        when=f"a trend of the rate by interval of {course.DRIFT_RATIO:.0%} from beginning to end that chance makes once in"
+        " 1,000 times, where no ramp was said and there are not two levels",
         message="{metric} {direction} by {change_ratio}, from {first_bps} to {last_bps}",
         meaning="The rate went one way through the whole measurement: its mean is not what a longer one would tell.",
         advice="Measure longer and look at the series (`hpcq show`): a buffer that fills, a clock that falls, a cache.",
@@ -21,7 +21,7 @@ COURSE: tuple[Row, ...] = (
         "round_trip_drifted",
         Scope.RESULT,
         course.round_trips_drifted,
-        when=f"a trend of the median round trip by interval of {course.DRIFT_RATIO:.0%} from begin to end that chance makes"
+        when=f"a trend of the median round trip by interval of {course.DRIFT_RATIO:.0%} from beginning to end that chance makes"
         " once in 1,000 times, where there are not two levels",
         message="the median round trip of an interval {direction} by {change_ratio}, from {first_ns} to {last_ns}",
         meaning="Round trips went one way through the whole measurement: its percentiles are not what a longer one would tell.",

@@ -33,8 +33,8 @@ LOSS: tuple[Row, ...] = (
         "loss_in_nic",
         Scope.EACH_END,
         on.dropped_in_nic,
-        when="overruns (no buffer, FIFO, missed) of interface, driver or RDMA port; plain drops from"
-        f" {on.DROPPED_COUNT_MIN} and {on.DROPPED_RATIO:g} of the packets on",
+        when="overruns (no buffer, FIFO, missed) of interface, driver or RDMA port; plain drops:"
+        f" {on.DROPPED_COUNT_MIN} or more, and {on.DROPPED_RATIO:g} of the packets or more",
         message="{node}: its NIC dropped {count} packets ({counter}); its receive ring has {ring}",
         meaning="Packets were lost in this node's NIC: its ring or its memory was full before the CPU came to empty it.",
         advice="Enlarge the rings (`ethtool -G`), add queues (`ethtool -L`), or free the CPU that serves them.",
@@ -84,7 +84,7 @@ LOSS: tuple[Row, ...] = (
         "retransmits",
         Scope.EACH_END,
         on.sent_again,
-        when=f"Tcp RetransSegs from {on.RETRANSMIT_COUNT_MIN} and {on.RETRANSMIT_RATIO:g} of the segments on",
+        when=f"Tcp RetransSegs: {on.RETRANSMIT_COUNT_MIN} or more, and {on.RETRANSMIT_RATIO:g} of the segments or more",
         message="{node} sent {count} segments again ({again_ratio} of {sent_count}), {timeout_count} times after a time-out;"
         " both hosts dropped {dropped_in_hosts_count}",
         meaning="TCP had to send again: segments were lost or came late. Where no host dropped them, the network between did."
@@ -126,7 +126,7 @@ LOSS: tuple[Row, ...] = (
         "rdma_sent_again",
         Scope.EACH_END,
         rdma.rdma_sent_again,
-        when=f"packets of the interface's RDMA port out of sequence or acknowledged late, from {rdma.RDMA_AGAIN_COUNT_MIN} on",
+        when=f"packets of the interface's RDMA port out of sequence or acknowledged late, {rdma.RDMA_AGAIN_COUNT_MIN} or more",
         message="{node}: its RDMA port saw {count} packets that were lost or out of order ({counter})",
         meaning="RoCE or InfiniBand had to send again: the fabric lost or reordered packets, which costs time-outs.",
         advice="Look for congestion and link errors on the path; RoCE without loss needs PFC or ECN on every switch.",
