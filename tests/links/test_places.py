@@ -6,11 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from hpcq.definition.files.campaign import read_campaign
 from hpcq.errors import UserError
 from hpcq.planning import links
+from hpcq.planning.allocations import Basis
 from hpcq.planning.links import LinkPlan
 from hpcq.planning.plan import Plan
-from tests.links.link_campaigns import STREAM, campaign_of, plans, text
+from hpcq.scheduler.types import NodeCondition, NodeState
+from tests import REPOSITORY
+from tests.links.link_campaigns import STREAM, campaign_of, cluster_of, plans, text
 
 pytestmark = pytest.mark.fast
 
@@ -37,8 +41,6 @@ def told(plan: Plan) -> list[tuple[int, str, tuple[str, ...]]]:
 def refused(folder: Path, written: str) -> UserError:
     path = folder / "try.yaml"
     path.write_text(written)
-    from hpcq.definition.files.campaign import read_campaign
-
     with pytest.raises(UserError) as caught:
         read_campaign(path)
     return caught.value
@@ -85,6 +87,26 @@ def test_links_and_pairs_without_a_test_are_refused(
 ) -> None:
     error = refused(tmp_path, text(f"{{from: east, to: west{link}}}", tests=tuple(tests), more=more))
     assert complaint in error.message
+
+
+# -- the example -------------------------------------------------------------------------------------------------------
+
+
+def test_the_example_of_a_mixed_campaign_runs_each_test_where_its_comments_say(tmp_path: Path) -> None:
+    """campaigns/mixed.yaml: sockets within and between, datagrams between, MPI on pairs, collectives on all nodes."""
+    campaign = read_campaign(REPOSITORY / "campaigns/mixed.yaml")
+    nodes = [NodeState(f"n{number}", NodeCondition.IDLE, "idle") for number in range(1, 5)]
+    bases = [Basis(cluster_of(tmp_path, name, WITH_MPI), nodes, "run-1", 7) for name in campaign.clusters]
+    alpha, beta = (links.plan_cluster(campaign, basis) for basis in bases)
+    link = links.plan_link(campaign, campaign.links[0], (alpha, beta)).plan
+    sockets, of_mpi = ["tcp_stream", "tcp_pingpong", "tcp_pingpong"], ["mpi_pingpong", "mpi_pingpong"]
+    for plan in (alpha, beta):
+        assert [test.kernel for test in plan.tests_at(0)] == [*sockets, *of_mpi]
+        assert len(plan.pairs[: plan.sets_begin]) == 6  # all pairs of four nodes
+        assert plan.nodes_at(plan.sets_begin) == ("n1", "n2", "n3", "n4")
+        assert {test.kernel for test in plan.tests_at(plan.sets_begin)} == {"mpi_collective"}
+    assert {test.kernel for test in link.tests} == {*sockets, "udp_stream"}
+    assert len(link.pairs) == 2
 
 
 # -- what is planned ---------------------------------------------------------------------------------------------------
