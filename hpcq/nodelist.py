@@ -26,6 +26,13 @@ def names_several(text: str) -> bool:
     return "[" in text or "," in text
 
 
+def nodes_of(client: str, server: str) -> tuple[str, ...]:
+    """The nodes of a test by the names of its ends: two, or all of a set that ran it together. A node with itself is one."""
+    if client == server:
+        return (client,)
+    return (client, *expand(server)) if names_several(server) else (client, server)
+
+
 def expand(text: str) -> list[str]:
     """All names in a list of names and ranges. Raises ValueError `FOUND: ALLOWED`."""
     names: list[str] = []

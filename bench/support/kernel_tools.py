@@ -141,8 +141,8 @@ def netpipe(cell: Cell, port: str) -> Tool:
     def read(client: str, _: str) -> Figures:
         mebibits, seconds = _found(r"\n *\d+ +([\d.]+ +[\d.]+)\s*$", client).split()
         if cell.streams:
-            return {"throughput_bps": float(mebibits) * 1048576}
-        return {"mean_ns": 2e9 * float(seconds)}
+            return {"best_throughput_bps": float(mebibits) * 1048576}
+        return {"best_mean_ns": 2e9 * float(seconds)}
 
     server = ["NPtcp", *words, *one_way, "-o", "/dev/null"]
     return Tool("NetPIPE", server, ["NPtcp", "-h", SERVER, *words, *one_way, "-o", "/dev/stdout"], port, read)

@@ -13,10 +13,13 @@ from hpcq.analysis import pair_values
 from hpcq.analysis.series_outcomes import SeriesOutcome, of_pairs, outcomes_in
 from hpcq.kernels import Better
 from hpcq.localisation import PairTable
+from hpcq.nodelist import names_several, nodes_of
 from hpcq.store.database import Connection
 from hpcq.store.observed import leaves_of
+from hpcq.units import count_of
 from hpcq.verdict.acceptance.culprits import find_culprits
 from hpcq.verdict.acceptance.points import LOST_SHARE, Pair, PairVerdict
+from hpcq.verdict.node_sets import set_name
 from hpcq.verdict.words import Verdict
 
 
@@ -48,10 +51,41 @@ class FailedTest:
 
 
 @dataclass(frozen=True, slots=True)
+class SetTest:
+    """A test that a set of nodes ran together. It names none of them: their pairs do. why: the commonest failure.
+
+    lost_count: jobs that ran without a valid result.
+    """
+
+    test: str
+    nodes: tuple[str, ...]
+    planned_count: int
+    ran_count: int
+    lost_count: int
+    why: str = ""
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """A failure, or jobs that never ran; None where all jobs have a value, which says nothing of nodes."""
+        if self.lost_count:
+            return Verdict.FAILED
+        return Verdict.NOT_COVERED if self.ran_count < self.planned_count else None
+
+    @property
+    def words(self) -> str:
+        """`mpi_collective 64 KiB on n[1-8] together brings nothing in 2 of 3 jobs: rank 3 died`."""
+        name = f"{self.test} on {set_name(self.nodes)} together"
+        if self.lost_count:
+            return f"{name} brings nothing in {self.lost_count} of {count_of(self.ran_count, 'job')}: {self.why}"
+        return f"{name}: {self.ran_count} of {count_of(self.planned_count, 'job')} ran"
+
+
+@dataclass(frozen=True, slots=True)
 class RunTables:
     """Input of blame. tables: (test, higher is better, values). flaws: by node, what its evidence says.
 
-    sleep: by test, in how many of its results a CPU slept deeply, in words.
+    sleep: by test, in how many of its results a CPU slept deeply, in words. sets: tests of several nodes together, which
+    blame does not use.
     """
 
     cluster: str
@@ -61,6 +95,7 @@ class RunTables:
     failed: tuple[FailedTest, ...] = ()
     flaws: Mapping[str, str] = field(default_factory=dict)
     sleep: Mapping[str, str] = field(default_factory=dict)
+    sets: tuple[SetTest, ...] = ()
 
 
 def tables_of(database: Connection, names: Sequence[str], cluster: str | None, groups: Mapping[str, str] | None) -> RunTables:
@@ -71,7 +106,8 @@ def tables_of(database: Connection, names: Sequence[str], cluster: str | None, g
     place = pair_values.cluster_of(database, names, cluster)
     leaves = groups if groups is not None else leaves_of(database, place)
     run_ids = [pair_values.run_id_of(database, name) for name in names]
-    series = of_pairs(outcomes_in(database, run_ids, cluster=place))
+    outcomes = outcomes_in(database, run_ids, cluster=place)
+    series = of_pairs(outcomes)
     labels = pair_values.names_of_tests(database, run_ids)
     by_test: dict[str, list[SeriesOutcome]] = {}
     for one in series:
@@ -90,7 +126,14 @@ def tables_of(database: Connection, names: Sequence[str], cluster: str | None, g
         tuple(one for one in found if one is not None),
         flaws,
         pair_values.sleep_in(database, run_ids, place),
+        tuple(_set_test(labels[one.kernel, one.parameters], one) for one in outcomes if names_several(one.server)),
     )
+
+
+def _set_test(test: str, one: SeriesOutcome) -> SetTest:
+    ran = [job for job in one.jobs if job.value_count or job.lost_count]
+    lost = sum(_lost(job.lost_count, job.value_count) for job in ran)
+    return SetTest(test, nodes_of(one.client, one.server), len(one.jobs), len(ran), lost, one.why)
 
 
 def _table(series: Sequence[SeriesOutcome], leaves: Mapping[str, str]) -> PairTable:

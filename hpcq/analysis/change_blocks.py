@@ -6,13 +6,16 @@ A thing is a whole cluster, a group of nodes (leaf, rack), a node, or a pair, tr
 least _SHARE of its judged series changed at that moment, and for a cluster or group also without its worst node: one slow
 node is never a slow leaf. Series that changed at another moment do not count against a thing, since that change may hide
 this one. What no thing holds stays a block of its own.
+
+A test that a set of nodes ran together counts for none of these: a slow collective names no node, the pairs of its nodes
+do. Its changes are a block of the set, with what those pairs say, or join the block of a cluster that its pairs hold.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hpcq import nodelist
 from hpcq.analysis.change import Explained
@@ -20,6 +23,7 @@ from hpcq.sorting import natural
 from hpcq.store.history import SeriesRow
 from hpcq.units import parse_utc
 from hpcq.verdict.causes import SEPARATES
+from hpcq.verdict.node_sets import PairsOfSet, set_name
 
 #: So much of a thing's series must have changed with it, and so many members must share a cause.
 _SHARE = 0.7
@@ -34,7 +38,10 @@ Groups = Mapping[tuple[str, str], Iterable[str]]
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Changes of one thing at one moment. kind: cluster, group, node, link, series. judged_count: series of the thing."""
+    """Changes of one thing at one moment. kind: cluster, group, node, link, nodes (a set), series.
+
+    judged_count: series of the thing. pairs: of a set, what the pairs of its nodes say.
+    """
 
     kind: str
     cluster: str
@@ -43,6 +50,7 @@ class Block:
     since_utc: str
     members: tuple[Explained, ...]
     judged_count: int
+    pairs: PairsOfSet | None = None
 
     @property
     def ratios(self) -> list[float]:
@@ -91,16 +99,71 @@ def blocks_of(told: Sequence[Explained], judged: Sequence[SeriesRow], groups: Gr
     changed = {one.changed.row.series_id for one in told}
     known: dict[str, _Series] = {}
     for moment in _moments(told):
-        left = list(moment)
+        left = [one for one in moment if not _of_set(one.changed.row)]
+        together = [one for one in moment if _of_set(one.changed.row)]
         hidden = changed - {one.changed.row.series_id for one in moment}
-        cluster = left[0].changed.row.cluster
+        cluster = moment[0].changed.row.cluster
         if cluster not in known:
             known[cluster] = _Series.of([row for row in judged if row.cluster == cluster], groups)
+        blocks = []
         while left:
             block = _largest(left, known[cluster], hidden)
-            found.append(block)
+            blocks.append(block)
             left = [one for one in left if one not in block.members]
+        found += _with_sets(blocks, together, told, judged)
     return sorted(found, key=_severity)
+
+
+def _of_set(row: SeriesRow) -> bool:
+    return nodelist.names_several(row.server)
+
+
+def _with_sets(
+    blocks: list[Block], together: Sequence[Explained], told: Sequence[Explained], judged: Sequence[SeriesRow]
+) -> list[Block]:
+    """The blocks of one moment with the changes of sets of nodes: in the cluster's block, else a block of each set."""
+    if not together:
+        return blocks
+    whole = next((one for one in blocks if one.kind == "cluster"), None)
+    if whole is not None:
+        sets = sum(row.cluster == whole.cluster and _of_set(row) for row in judged)
+        joined = replace(whole, members=(*whole.members, *together), judged_count=whole.judged_count + sets)
+        return [joined if one is whole else one for one in blocks]
+    by_set: dict[tuple[str, str], list[Explained]] = {}
+    for one in together:
+        by_set.setdefault((one.changed.row.client, one.changed.row.server), []).append(one)
+    return blocks + [_block_of_set(members, told, judged) for members in by_set.values()]
+
+
+def _block_of_set(members: list[Explained], told: Sequence[Explained], judged: Sequence[SeriesRow]) -> Block:
+    """The changes of one set of nodes at one moment."""
+    row = members[0].changed.row
+    beside = [one for one in judged if one.cluster == row.cluster]
+    count = sum((one.client, one.server) == (row.client, row.server) for one in beside)
+    block = _block("nodes", set_name(nodelist.nodes_of(row.client, row.server)), members, count)
+    return replace(block, pairs=pairs_at(members[0], told, beside))
+
+
+def pairs_at(one: Explained, told: Sequence[Explained], judged: Sequence[SeriesRow]) -> PairsOfSet:
+    """What the pairs of a set say of a change of that set. told: changes of pairs at any moment. judged: their series."""
+    row = one.changed.row
+    worse = [each for each in told if _lasts(each) and each.changed.row.cluster == row.cluster]
+    ends = [(each.changed.row.client, each.changed.row.server) for each in worse]
+    same = [pair for pair, each in zip(ends, worse, strict=True) if _overlap(one, each)]
+    known = [(each.client, each.server) for each in judged if each.cluster == row.cluster and not _of_set(each)]
+    return PairsOfSet.of(nodelist.nodes_of(row.client, row.server), known, same, ends)
+
+
+def _lasts(one: Explained) -> bool:
+    """Whether this is a change of a pair for the worse that holds."""
+    level = one.changed.level
+    return not _of_set(one.changed.row) and level.sure and not level.came_back and level.direction != "better"
+
+
+def _overlap(one: Explained, other: Explained) -> bool:
+    """Whether two changes may be of one moment, whichever was found first."""
+    first, later = sorted((one, other), key=lambda each: each.changed.at_utc)
+    return _same_moment(first, later)
 
 
 def _severity(block: Block) -> tuple[bool, int, float, str]:
@@ -168,10 +231,10 @@ def _largest(left: Sequence[Explained], judged: _Series, hidden: set[int]) -> Bl
 
 
 def _things(kind: str, row: SeriesRow, groups: Groups) -> Iterable[str]:
+    if _of_set(row):
+        return ()
     if kind == "cluster":
         return [row.cluster]
-    if nodelist.names_several(row.server):
-        return ()  # all of a set run a collective: a slow one names no node, the pairs of its nodes do
     if kind == "node":
         return {row.client, row.server}
     if kind == "link":

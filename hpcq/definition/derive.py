@@ -11,9 +11,19 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
+from hpcq.definition.running import LINKS, NODE_COUNT, NODES, PAIRS
+from hpcq.errors import UserError
+from hpcq.kernels import kernels
 
-def with_pairs(source: str, target: Path, cluster: str, pairs: Sequence[tuple[str, str]], repetitions_min: int) -> None:
-    """Write the campaign of this text to `target` with exactly these pairs (client, server) on this cluster."""
+
+def with_pairs(
+    source: str, target: Path, cluster: str, pairs: Sequence[tuple[str, str]], repetitions_min: int
+) -> tuple[str, ...]:
+    """Write the campaign of this text to `target` with exactly these pairs (client, server) on this cluster.
+
+    Returns the kernels whose tests it leaves out, because they run over links, or on several nodes together: those name
+    no node, and would take nodes that nobody asked about. Raises UserError where no other test is left.
+    """
     yaml = _yaml()
     data: dict[str, Any] = yaml.load(source)
     data["clusters"] = [cluster]
@@ -26,7 +36,48 @@ def with_pairs(source: str, target: Path, cluster: str, pairs: Sequence[tuple[st
         if not nodes:
             del data["nodes"]
     data.pop("links", None)
+    left_out = _keep_tests_of_pairs(data, target.name)
     _write(yaml, data, target)
+    return left_out
+
+
+def _keep_tests_of_pairs(data: dict[str, Any], name: str) -> tuple[str, ...]:
+    """Leave out the other tests, keys that hold for none of the rest, and the word `links`."""
+    tests = [one for one in data["tests"] if _stays(one)]
+    if not tests:
+        raise UserError(f"{name}: tests: none of them runs on pairs: allowed are campaigns with one that does")
+    kept = {one["kernel"] for one in tests}
+    left_out = tuple(dict.fromkeys(str(one["kernel"]) for one in data["tests"] if one not in tests))
+    if left_out:
+        data["tests"] = tests
+        data["gates"] = [one for one in data.get("gates") or [] if _judges(one, kept)]
+    for one in tests:
+        if "on" in one:
+            one["on"] = [place for place in _places(one) if place != LINKS]
+    if not any(kernel.program == "hpcq-mpi" for kernel in map(kernels().get, kept) if kernel is not None):
+        for key in ("toolchains", "transport"):
+            data.pop(key, None)
+    return left_out
+
+
+def _judges(gate: Any, kept: set[Any]) -> bool:
+    """Whether a gate judges one of these kernels."""
+    if gate.get("kernel") is not None:
+        return gate["kernel"] in kept
+    known = [kernels().get(name) for name in kept]
+    return any(kernel is None or kernel.metric(gate["metric"]) is not None for kernel in known)
+
+
+def _places(test: Any) -> list[str]:
+    on = test.get("on", [PAIRS, NODES])
+    return [on] if isinstance(on, str) else list(on)
+
+
+def _stays(test: Any) -> bool:
+    """Whether a test runs within the clusters, on a pair or on one node alone."""
+    kernel = kernels().get(test["kernel"])
+    together = kernel is not None and kernel.needs_mpi and kernel.option(NODE_COUNT) is not None
+    return not together and _places(test) != [LINKS]
 
 
 def with_reservation(source: Path, target: Path, reservation: str) -> None:

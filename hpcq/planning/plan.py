@@ -70,10 +70,7 @@ def nodes_of_pair(pair: Pair) -> tuple[str, ...]:
 
     A node with itself is one node.
     """
-    client, server = pair
-    if client == server:
-        return (client,)
-    return (client, *nodelist.expand(server)) if nodelist.names_several(server) else (client, server)
+    return nodelist.nodes_of(*pair)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from hpcq.analysis.change import Changed, Explained, Judged, alarms, is_unclear,
 from hpcq.analysis.change_blocks import Block, blocks_of
 from hpcq.analysis.changed import explained, searched
 from hpcq.analysis.recorded import known_states
+from hpcq.nodelist import names_several
 from hpcq.reports.page import folded_missing
 from hpcq.reports.timelines import Timeline, make_timeline
 from hpcq.reports.words import percent
@@ -127,6 +128,8 @@ def _judge(database: Connection, from_utc: str, until_utc: str | None, cluster: 
     check_names(database, wanted)
     metrics = metrics_of(database, None)
     rows = [row for row in select(database, wanted) if row.kernel in metrics]
+    if node is not None:  # what a set of nodes ran together is no node's, though it stands under the first of them
+        rows = [row for row in rows if not names_several(row.server)]
     begin = units.parse_utc(f"{f'{from_utc}-01-01'[:10]}T00:00:00Z") - dt.timedelta(days=_LOOK_BACK_DAYS)
     judged = searched(database, rows, metrics, from_utc, Window("", begin.strftime("%Y-%m-%d"), until_utc))
     sure = [one for one in judged.changes if one.level.sure and one.level.direction not in {"same", "better"}]
@@ -186,6 +189,7 @@ def _block_words(block: Block) -> str:
     ratios = block.ratios
     change = f", {percent(ratios[len(ratios) // 2] - 1)}" if ratios else ""
     cause = f"; {block.causes[0]}" if block.causes else ""
+    cause += f"; {block.pairs.words}" if block.pairs else ""
     since = f" since {block.since_utc[:16].replace('T', ' ')} UTC" if block.since_utc else ""
     count = f"{len(block.members)} of {units.count_of(block.judged_count, 'series')}"
     return f"{block.kind} {block.cluster}/{block.name} is {block.direction}: {count}{change}{since}{cause}"

@@ -18,7 +18,8 @@ import pytest
 from tests.lab.campaigns_in_lab import Desk
 from tests.lab.lab_fixture import RunningLab, lab_command
 
-pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.timeout(1500)]
+#: Quiet: beside other work nobody is PASS, and rightly.
+pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.quiet, pytest.mark.timeout(1500)]
 
 SHAPE = ("--nodes", "6", "--leaves", "3", "--node-rate", "50mbit", "--uplink-rate", "100mbit")
 CAMPAIGN = """clusters: [alpha]

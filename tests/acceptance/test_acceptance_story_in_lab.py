@@ -226,6 +226,7 @@ def begin_maintenance(desk: Desk) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.quiet  # beside other work nobody is PASS
 def test_a_maintenance_from_end_to_end(lab8: RunningLab, tmp_path: Path) -> None:
     desk = desk_in(tmp_path, lab8)
     desk.hpcq("run", "campaign.yaml", timeout_s=600)

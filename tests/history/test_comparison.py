@@ -87,6 +87,8 @@ def test_ranks_share_ties() -> None:
 
     values = np.array([[3.0, 1.0, 3.0, 2.0], [5.0, 5.0, 5.0, 5.0]])
     assert average_ranks(values).tolist() == stats.rankdata(values, axis=1).tolist()
+    for one in [*values, np.array([2.0]), np.array([4.0, 1.0, 2.5])]:  # a row alone has a way of its own
+        assert average_ranks(one[None, :]).tolist() == [stats.rankdata(one).tolist()]
 
 
 @pytest.mark.parametrize(

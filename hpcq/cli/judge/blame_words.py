@@ -37,7 +37,8 @@ def verdicts_of(found: Mapping[str, Blame], read: RunTables | None) -> list[Verd
     if read is None:
         return verdicts
     missing = [Verdict.NOT_COVERED] * (read.planned_count - read.ran_count)
-    return [*verdicts, *(one.verdict for one in read.failed), *missing]
+    sets = [one.verdict for one in read.sets if one.verdict is not None]
+    return [*verdicts, *(one.verdict for one in read.failed), *sets, *missing]
 
 
 def print_tests(found: Mapping[str, Blame], read: RunTables | None) -> None:
@@ -76,6 +77,21 @@ def print_read(read: RunTables) -> None:
             else "it is not clear who is to blame: measure more pairs of these nodes"
         )
         click.echo(f"          {who}")
+    _print_sets(read)
+
+
+def _print_sets(read: RunTables) -> None:
+    """Print what failed or is missing of the tests of several nodes together, and that they name none of them."""
+    told = [one for one in read.sets if one.verdict is not None]
+    for one in told[:_SHOWN]:
+        click.echo(f"{'failed' if one.lost_count else 'open':<9} {one.words}")
+    if len(told) > _SHOWN:
+        click.echo(f"          and {len(told) - _SHOWN} more; --json has them all")
+    if read.sets:
+        count = count_of(len(read.sets), "test")
+        asked = "their pairs do" if read.planned_count else "measure pairs of them"
+        click.echo(f"together  {count} of several nodes together: no node is named by them, {asked}; since when one is slow:")
+        click.echo("          hpcq regressions")
 
 
 def blame_json(found: dict[str, Blame], read: RunTables | None) -> dict[str, Any]:
@@ -101,6 +117,7 @@ def blame_json(found: dict[str, Blame], read: RunTables | None) -> dict[str, Any
     merged["failed"] = [{**asdict(one), "words": one.words} for one in read.failed]
     merged["flaws"] = dict(read.flaws)
     merged["sleep"] = dict(read.sleep)
+    merged["sets"] = [{**asdict(one), "words": one.words} for one in read.sets]
     merged["judged"] = {"job_count": read.ran_count, "planned_count": read.planned_count, "cluster": read.cluster}
     return merged
 

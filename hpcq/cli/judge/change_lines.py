@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from hpcq.analysis.change_blocks import Block
     from hpcq.store.time_windows import Window
     from hpcq.verdict.levels import Level
+    from hpcq.verdict.node_sets import PairsOfSet
 
 
 def print_change(one: Explained, state: str | None = None) -> None:
@@ -41,6 +42,7 @@ def print_block(block: Block, states: Mapping[int, str | None], *, everything: b
     """Print a block of changes; one change alone is printed whole. states: of each member's record, by the member's id()."""
     if len(block.members) == 1:
         print_change(block.members[0], states[id(block.members[0])])
+        print_pairs(block.pairs)
         return
     marks = sorted({state for state in states.values() if state})
     if all(one.changed.level.came_back for one in block.members):
@@ -60,12 +62,19 @@ def print_block(block: Block, states: Mapping[int, str | None], *, everything: b
         click.echo(f"    evidence        {words}")
     if not block.causes and not block.events:
         click.echo("    hpcq knows of no difference between the two sides")
+    print_pairs(block.pairs)
     shown = block.members if everything else block.members[:_BLOCK_SERIES]
     for one in shown:
         changed = one.changed
         click.echo(f"    {changed.row.label}: {_effect(changed.level, changed.metric.unit)}")
     if len(block.members) > len(shown):
         click.echo(f"    and {len(block.members) - len(shown)} more series; --all shows them")
+
+
+def print_pairs(pairs: PairsOfSet | None) -> None:
+    """Of a set of nodes, print what the pairs of its nodes say: the test alone accuses none of them."""
+    if pairs is not None:
+        click.echo(f"    its pairs       {pairs.words}")
 
 
 _BLOCK_LINES = 4
@@ -79,7 +88,18 @@ def block_json(block: Block) -> dict[str, Any]:
         **{name: getattr(block, name) for name in ("kind", "cluster", "name", "direction", "since_utc", "judged_count")},
         "ratio": _median(ratios) if ratios else None,
         **{name: getattr(block, name) for name in ("causes", "events", "symptoms", "own_build")},
+        "pairs": None if block.pairs is None else pairs_json(block.pairs),
         "series_ids": [one.changed.row.series_id for one in block.members],
+    }
+
+
+def pairs_json(pairs: PairsOfSet) -> dict[str, Any]:
+    """What the pairs of a set of nodes say, for --json."""
+    return {
+        "judged_count": len(pairs.judged),
+        **{name: [list(pair) for pair in getattr(pairs, name)] for name in ("slow", "earlier")},
+        "without_pair": list(pairs.without_pair),
+        "words": pairs.words,
     }
 
 

@@ -8,16 +8,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hpcq.cli.filters import chosen, filter_options
-from hpcq.cli.judge.change_lines import print_change, whole_stretch
+from hpcq.cli.judge.change_lines import pairs_json, print_change, print_pairs, whole_stretch
 from hpcq.cli.options import NUMBER, database_option, json_option
 from hpcq.cli.rows import Column, print_json, print_rows
 from hpcq.cli.sparkline import sparkline
 from hpcq.errors import Exit, UserError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hpcq.analysis.change import Explained
-    from hpcq.store.history import Metric
+    from hpcq.store.database import Connection
+    from hpcq.store.history import Metric, SeriesRow
     from hpcq.store.points import Point
+    from hpcq.store.time_windows import Window
+    from hpcq.verdict.node_sets import PairsOfSet
 
 _SERIES = (
     Column("series_id", "series"),
@@ -93,6 +98,7 @@ def history(  # noqa: PLR0917 - Click passes by name
     Example: hpcq history tcp_stream/n1/n2 --since 90d
     """
     from hpcq.analysis.changed import explained, searched
+    from hpcq.nodelist import names_several
     from hpcq.store.database import reading
     from hpcq.store.history import find_series, metrics_of
     from hpcq.store.points import timeline
@@ -106,10 +112,17 @@ def history(  # noqa: PLR0917 - Click passes by name
         meant = Window("all") if stretch is None else whole_stretch(window(connection, stretch))
         points = timeline(connection, row.series_id, metrics[row.kernel], meant)
         changes = [explained(connection, one) for one in searched(connection, [row], metrics, "", meant).changes]
+        pairs = _pairs_of_set(connection, row, changes, meant) if changes and names_several(row.server) else []
     shown = points if last is None else points[-last:]
     if as_json:
         print_json(
-            {"series": row, "metric": metrics[row.kernel], "points": shown, "changes": [one.to_json() for one in changes]}
+            {
+                "series": row,
+                "metric": metrics[row.kernel],
+                "points": shown,
+                "changes": [one.to_json() for one in changes],
+                "pairs": [pairs_json(one) for one in pairs],
+            }
         )
         return Exit.OK
     click.echo(f"series {row.series_id}: {row.label}, {metrics[row.kernel].name}", err=True)
@@ -117,9 +130,24 @@ def history(  # noqa: PLR0917 - Click passes by name
         click.echo(sparkline([point.median for point in points], metrics[row.kernel].unit), err=True)
     told = [one for one in _POINT if one.name not in _SPREAD or any(point.n > 1 for point in shown)]
     print_rows(_point_rows(shown, metrics[row.kernel], changes), told, empty="nothing was measured in this stretch")
-    for one in changes:
+    for place, one in enumerate(changes):
         print_change(one)
+        print_pairs(pairs[place] if pairs else None)
     return Exit.OK
+
+
+def _pairs_of_set(database: Connection, row: SeriesRow, changes: Sequence[Explained], meant: Window) -> list[PairsOfSet]:
+    """For each change of a set of nodes, what the pairs of its nodes say at that moment."""
+    from hpcq.analysis.change_blocks import pairs_at
+    from hpcq.analysis.changed import explained, searched
+    from hpcq.nodelist import nodes_of
+    from hpcq.store.history import Filter, metrics_of, select
+
+    metrics, members = metrics_of(database, None), set(nodes_of(row.client, row.server))
+    rows = [one for one in select(database, Filter(cluster=row.cluster)) if members.issuperset((one.client, one.server))]
+    judged = searched(database, [one for one in rows if one.kernel in metrics], metrics, "", meant)
+    told = [explained(database, one) for one in judged.changes]
+    return [pairs_at(one, told, [each for each in rows if each.series_id in judged.judged_ids]) for one in changes]
 
 
 def _point_rows(points: list[Point], metric: Metric, changes: list[Explained]) -> list[dict[str, Any]]:

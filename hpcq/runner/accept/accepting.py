@@ -260,7 +260,10 @@ class _Acceptor:
             return
         folder = self.order.runs_folder / ".accept" / f"{self.name}-{units.utc_now()[:19].replace(':', '')}-{len(self.runs)}"
         campaign = folder / self.order.campaign.name
-        with_pairs(self.order.campaign.read_text(encoding="utf-8"), campaign, self.name, pairs, REPETITIONS_MIN)
+        source = self.order.campaign.read_text(encoding="utf-8")
+        left_out = with_pairs(source, campaign, self.name, pairs, REPETITIONS_MIN)
+        if left_out and not self.runs:
+            self.say(f"{self.name}: tests of {', '.join(left_out)} are left out: acceptance judges nodes by their pairs")
         folders = [*self.order.cluster_folders, self.path.parent]
         if choice.reservation is not None:
             with_reservation(self.path, folder / "clusters" / self.path.name, choice.reservation)

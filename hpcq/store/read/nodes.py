@@ -210,7 +210,7 @@ def _partners(database: Connection, node_id: int, window: Window) -> list[Partne
         reference = median([one.value for one in members if one.n])
         for one in members:
             ratio = _level(one, reference)
-            if one.n and ratio is not None:
+            if one.n and ratio is not None and not names_several(one.server):
                 _, kernel, message_bytes, _, metric, unit, role = test
                 partner = one.server if role == "client" else one.client
                 found.append(Partner(kernel, message_bytes, role, partner, metric, unit, one.value, one.n, ratio))
@@ -327,7 +327,8 @@ def _level(one: _SeriesMedian, reference: float) -> float | None:
 def _changes(database: Connection, cluster: str, node: str) -> list[dict[str, Any]]:
     rows = database.execute(
         "SELECT change_id, state, direction, at_utc, kernel, client, server, metric, before, after, unit, ratio, cause"
-        " FROM v_changes WHERE cluster = ?1 AND (client = ?2 OR server = ?2) ORDER BY at_utc DESC, change_id LIMIT ?3",
+        " FROM v_changes WHERE cluster = ?1 AND (client = ?2 OR server = ?2)"
+        " AND instr(server, '[') = 0 AND instr(server, ',') = 0 ORDER BY at_utc DESC, change_id LIMIT ?3",
         (cluster, node, _CHANGES_SHOWN),
     )
     return [dict(row) for row in rows]
