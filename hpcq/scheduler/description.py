@@ -40,12 +40,14 @@ class Key:
 
     fills: the field of `definition.model.Cluster` that it sets: partition, account, qos, reservation or constraint.
     None: a key that only this scheduler has. It is in `Cluster.extra` under its own name.
+    allowed: the words that it takes; empty: any.
     """
 
     name: str
     fills: str | None
     help: str
     form: KeyForm = KeyForm.WORD
+    allowed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

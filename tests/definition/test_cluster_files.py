@@ -76,6 +76,11 @@ SLURM_KEYS = "partition, account, qos, reservation, constraint, extra_directives
 ELSEWHERE = "the job would run where hpcq does not look for it: describe that cluster in a file of its own"
 
 
+def test_a_key_with_few_words_names_them(here: Path) -> None:
+    found = cluster_says("name: alpha\nscheduler: pbs\ninterface: eth0\ntask_starter: ssh\n")
+    assert "task_starter: 'ssh': allowed are pbs_tmrsh, pbsdsh" in "\n".join(found)
+
+
 @pytest.mark.parametrize(
     ("key", "who"),
     [

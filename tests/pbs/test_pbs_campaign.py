@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
+import pytest
+
 from tests.local.desk import Folder
 from tests.local.local_desk import INSTANT, LocalDesk
 from tests.simulated_pbs.site import simulated_pbs
@@ -42,6 +44,25 @@ def test_a_tournament_on_four_nodes(tmp_path: Path) -> None:
         desk.hpcq("run", "try.yaml")
         assert measured(desk) == 6
         assert len([event for event in desk.events() if event["event"] == "attempt"]) == 1
+
+
+@pytest.mark.parametrize("more", ["", "allocation: whole\n"], ids=["pairs", "tournament"])
+def test_pbsdsh_starts_what_runs_on_other_nodes(tmp_path: Path, more: str) -> None:
+    with simulated_pbs(tmp_path / "pbs") as pbs:
+        pbs.control(set={"sleep_s": 0.0})
+        (tmp_path / "pbs" / "bin" / "pbs_tmrsh").unlink()
+        desk = LocalDesk.at(tmp_path)
+        desk.cluster("tiny", f"{CLUSTER}task_starter: pbsdsh\n")
+        desk.campaign(BRIEF, more=f"{more}retries: 0")
+        desk.hpcq("run", "try.yaml")
+        assert measured(desk) == 6
+        [starter, *_] = sorted(desk.run_folder.glob("tiny/jobs/*/1/start-by-pbsdsh"))
+        every = f'"{starter}" "$(tail -n 1 $PBS_NODEFILE)" /bin/sh -c "exit $code"'
+        codes = f"for code in 0 7 143; do {every}; echo $?; done"
+        words = ["qsub", "-l", "select=2:ncpus=1", "-l", "place=scatter", "-j", "oe", "-o", str(tmp_path / "seen")]
+        assert pbs.run(*words, text=codes).returncode == 0
+        desk.wait_for(lambda: pbs.control()["states"] == {} or (tmp_path / "seen").exists())
+        assert (tmp_path / "seen").read_text().split() == ["0", "7", "143"]
 
 
 def test_a_killed_driver_goes_on_where_it_was_and_nothing_runs_twice(tmp_path: Path) -> None:

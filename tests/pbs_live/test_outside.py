@@ -142,3 +142,28 @@ def test_mpi_starts_by_a_remote_shell_that_is_not_of_pbs(users: Live, tmp_path: 
         lines = [path.read_text() for path in desk.run_folder.glob("beta/jobs/*/1/**/t*-r[0-9].json")]
         assert lines
         assert all(library in line for line in lines)
+
+
+STARTED_BY_PBSDSH = {
+    "pairs": f"pairs: {{rounds: 1}}\nrepetitions: 1\n{ONE_TEST}",
+    "tournament": f"pairs: {{rounds: 1}}\nallocation: whole\nrepetitions: 1\n{ONE_TEST}",
+    "mpi": f"pairs: {{rounds: 1}}\nrepetitions: 1\n{MPI_TEST}",
+}
+
+
+@pytest.mark.parametrize("what", STARTED_BY_PBSDSH)
+def test_processes_are_started_by_pbsdsh(users: Live, tmp_path: Path, what: str) -> None:
+    desk = users.desk(tmp_path, f"{QUICK}task_starter: pbsdsh\n")
+    desk.campaign(f"clusters: [beta]\n{STARTED_BY_PBSDSH[what]}")
+    desk.hpcq("run", "campaign.yaml", timeout_s=300)
+    assert outcomes(desk) == {"cluster measured": 2}
+    assert list(desk.run_folder.glob("beta/jobs/*/1/job.sh"))
+    assert all("START_TASK=pbs_tmrsh" not in path.read_text() for path in desk.run_folder.glob("beta/jobs/*/1/job.sh"))
+
+
+def test_cluster_check_tries_pbsdsh(users: Live, tmp_path: Path) -> None:
+    desk = users.desk(tmp_path, f"{QUICK}task_starter: pbsdsh\n")
+    said = desk.hpcq("cluster", "check", "beta", expect=None, timeout_s=300)
+    assert said.returncode == 0, said.stdout + said.stderr
+    assert re.search(r"pbsdsh +.*starts processes on the other node", said.stdout), said.stdout
+    assert "through pbsdsh" in said.stdout

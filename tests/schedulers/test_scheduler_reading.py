@@ -125,7 +125,7 @@ def test_a_job_that_stands_still_is_said_to() -> None:
     assert (row.state, row.reason) == (JobState.RUNNING, "suspended: it holds its nodes and does nothing")
     assert row.stands_still
     told = read_job(Record("Job", "7.head", {"job_state": "S", "comment": "Job run at noon"}))
-    assert (told.state, told.reason) == (JobState.RUNNING, "suspended: it holds its nodes and does nothing")
+    assert (told.state, told.reason) == (JobState.RUNNING, "suspended: it does nothing, and PBS may give its nodes to others")
     assert told.stands_still
 
 

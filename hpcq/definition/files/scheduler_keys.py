@@ -81,6 +81,10 @@ def check_scheduler_keys(document: Document, description: Description) -> None:
             has = ", ".join(description.key_names()) or "none of its own"
             words = f"scheduler {kind} has no such key, {who}: the keys that {kind} has are {has}"
             document.complain((name,), words, at_key=True)
+    for key in description.keys:
+        value = data.get(key.name)
+        if key.allowed and isinstance(value, str) and value not in key.allowed:
+            document.complain((key.name,), f"{shown(value)}: allowed are {', '.join(key.allowed)}")
     lines = data.get("extra_directives") if SharedKey.EXTRA_DIRECTIVES in description.takes else None
     for place, line in enumerate(lines if isinstance(lines, list) else ()):
         words_against = description.check_directive(line) if isinstance(line, str) else None

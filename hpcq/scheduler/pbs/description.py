@@ -39,6 +39,12 @@ DESCRIPTION = Description(
             None,
             "Whether a tournament outlives a node that is lost: all, or none. Default: all; none where PBS is older than 18.",
         ),
+        Key(
+            "task_starter",
+            None,
+            "What starts processes on a job's other nodes: pbs_tmrsh, or pbsdsh. Default: pbs_tmrsh.",
+            allowed=("pbs_tmrsh", "pbsdsh"),
+        ),
     ),
     takes=frozenset({SharedKey.LAUNCHER, SharedKey.EXTRA_DIRECTIVES, SharedKey.INSTANCE}),
     head_template="pbs.directives.j2",

@@ -35,8 +35,12 @@ _STATES = {
     "E": JobState.ENDING,
 }
 _ENDED = {"F", "X"}
-#: Suspended by the server or an operator, or because somebody uses the machine.
-_STANDING_STILL = {"S": "suspended", "U": "suspended for a user of the machine"}
+#: Suspended by the server or an operator, or because somebody uses the machine. PBS takes the nodes of the first kind
+#: back and may give them to other jobs meanwhile.
+_STANDING_STILL = {
+    "S": "suspended: it does nothing, and PBS may give its nodes to others",
+    "U": "suspended for a user of the machine: it does nothing",
+}
 #: The substate of a job that was deleted. Source: src/include/job.h, JOB_SUBSTATE_TERMINATED.
 _TERMINATED = 91
 #: The substate of a job that failed. Source: the same file, JOB_SUBSTATE_FAILED.
@@ -82,7 +86,7 @@ def read_job(record: Record, user: str | None = None) -> JobReport:
     comment = record.get("comment")
     still = _STANDING_STILL.get(word, "")
     if still:
-        reason = f"{still}: it holds its nodes and does nothing"
+        reason = still
     return JobReport(
         native_id=record.name,
         state=state,

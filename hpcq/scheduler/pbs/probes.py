@@ -1,7 +1,7 @@
 """What `hpcq cluster check` asks PBS: a job on one node now, and the ways to start processes on a job's other nodes.
 
 pbs_tmrsh   what hpcq uses: passes the exit code but no standard input or output: both go through files of the job
-pbsdsh      passes no exit code
+pbsdsh      with `task_starter: pbsdsh`: passes no exit code either, which goes through a file of the job, too
 mpirun      through pbs_tmrsh as its remote shell, or through its own support for PBS (tm)
 """
 
@@ -15,10 +15,15 @@ from hpcq.transport import Transport, quote
 
 _PROBE_WAIT_S = 15
 _RC = "@rc "
+#: What may start processes on a job's other nodes; the first is the default.
+_STARTERS = ("pbs_tmrsh", "pbsdsh")
 _TWO = """
-n=$(sed -n 2p "$PBS_NODEFILE")
+n=$(tail -n 1 "$PBS_NODEFILE")
 command -v pbs_tmrsh >/dev/null && { pbs_tmrsh "$n" /bin/sh -c 'exit 7'; echo "pbs_tmrsh $?"; } || echo "pbs_tmrsh missing"
-command -v pbsdsh >/dev/null && { pbsdsh -n 1 true >/dev/null 2>&1; echo "pbsdsh $?"; } || echo "pbsdsh missing"
+command -v pbsdsh >/dev/null && {
+    said=$(pbsdsh -n "$(($(wc -l <"$PBS_NODEFILE") - 1))" -- /bin/sh -c 'exit 7' 2>&1)
+    case $said in *"exit status 7"*) echo "pbsdsh 7" ;; *) echo "pbsdsh 0" ;; esac
+} || echo "pbsdsh missing"
 command -v ompi_info >/dev/null && echo "ompi_tm $(ompi_info --parsable 2>/dev/null | grep -c 'mca:plm:tm:')"
 """
 
@@ -71,11 +76,23 @@ def _launch_ways(transport: Transport, settings: SchedulerSettings, mpi_launch: 
     if done.returncode != 0 and not found:
         words = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
         return [CheckedItem("launch on two nodes", False, words, "two free nodes are needed to try it")]
-    works = found.get("pbs_tmrsh") == "7"
-    advice = None if works else "hpcq starts processes by pbs_tmrsh: name another way in `launcher`, such as ssh {node}"
-    items = [CheckedItem("pbs_tmrsh", works, "passes exit codes" if works else f"ended with {found.get('pbs_tmrsh')}", advice)]
-    items.append(CheckedItem("pbsdsh", True, "there" if found.get("pbsdsh") == "0" else f"{found.get('pbsdsh')}"))
+    items = _starters(found, settings.extra.get("task_starter", _STARTERS[0]))
     if mpi_launch is not None and "ompi_tm" in found:
         own = found["ompi_tm"] != "0"
-        items.append(CheckedItem("mpi launch", True, "Open MPI's own support for PBS" if own else "through pbs_tmrsh"))
+        items.append(CheckedItem("mpi launch", True, "Open MPI's own support for PBS" if own else f"through {items[0].item}"))
+    return items
+
+
+def _starters(found: dict[str, str], chosen: str) -> list[CheckedItem]:
+    """The one that is in use comes first, and only it must work."""
+    works = [name for name in _STARTERS if found.get(name) == "7"]
+    others = [name for name in works if name != chosen]
+    items = []
+    for name in sorted(_STARTERS, key=lambda one: one != chosen):
+        said = "starts processes on the other node" if name in works else f"ended with {found.get(name)}"
+        said = "missing" if found.get(name) == "missing" else said
+        advice = None
+        if name == chosen and name not in works:
+            advice = f"write `task_starter: {others[0]}`" if others else "name another way in `launcher`, such as ssh {node}"
+        items.append(CheckedItem(name, name != chosen or name in works, said, advice))
     return items
