@@ -231,15 +231,6 @@ def test_no_bytes_stands_on_the_page_and_in_the_database(tmp_path: Path) -> None
     assert sizes == [0, 8, 64]
 
 
-def test_the_numbers_of_a_matrix_have_one_unit() -> None:
-    """1.09 among 172 and 231 was a round trip of 1.09 ms."""
-    found = dict(zip((("n1", "n2"), ("n1", "n3"), ("n2", "n3")), (94_400.0, 1_090_000.0, 25_790.0), strict=True))
-    here = [summary(*pair, value, 8, metric="round_trip_p50_ns", unit="ns", better="lower") for pair, value in found.items()]
-    [matrix] = make_matrices(here, [("alpha", *pair) for pair in found])
-    assert matrix.figures_in == "us"
-    assert [cell.number for cell in matrix.cells if cell.kind == "value"] == ["94.4", "1090", "25.79"]
-
-
 def test_many_pairs_keep_their_outliers() -> None:
     group = [summary("n1", f"n{number}", 100.0 + number % 7) for number in range(900)]
     [plot] = make_plots([*group, summary("n1", "bad", 10.0), summary("n1", "n2", 200.0, 128)])
