@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
 _NUMBER = re.compile(r"^\s*([+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*([A-Za-z/µ%]*)\s*$")
@@ -123,6 +123,20 @@ def human_column(values: Sequence[float], unit: str | None) -> list[str]:
         return texts
     decimals = max(len(text.partition(" ")[0].partition(".")[2]) for text in texts)
     return [f"{value / factor:.{decimals}f} {label}".rstrip() for value in values]
+
+
+def human_like(reference: float, unit: str | None) -> tuple[str, Callable[[float], str]]:
+    """The prefix with its unit that suits a value, as `Mbit/s`, and what writes others in it, without that word.
+
+    For figures that are compared at one look and have no room for a unit each.
+    """
+    factor, label = _step(reference, unit)
+
+    def written(value: float) -> str:
+        figure = value / factor
+        return f"{figure:.4g}" if not 1e3 <= abs(figure) < 1e6 else f"{figure:.0f}"
+
+    return label, written
 
 
 def _step(value: float, unit: str | None) -> tuple[float, str]:

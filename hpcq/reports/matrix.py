@@ -8,7 +8,7 @@ columns are groups of nodes (leaf switches, racks; else neighbours by name), and
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hpcq import nodelist, units
@@ -42,7 +42,10 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """One cluster, kernel and size. unit: the metric in words. one_way: a pair is one cell, whatever its direction."""
+    """One cluster, kernel and size. one_way: a pair is one cell, whatever its direction.
+
+    unit: the metric in words. figures_in: the unit of the numbers in the cells; empty where they show none.
+    """
 
     title: str
     unit: str
@@ -51,6 +54,7 @@ class Matrix:
     cell_px: int
     cells: tuple[Cell, ...]
     one_way: bool = False
+    figures_in: str = ""
 
     @property
     def names_lie(self) -> bool:
@@ -149,6 +153,7 @@ def _matrix(
     one_way: bool | None = None,
 ) -> Matrix:
     reference = median([one.median for one in here])
+    figures_in, written = units.human_like(reference, here[0].unit)
     values = {(one.client, one.server): one for one in here}
     numbered = len(nodes) <= _NUMBERS_MAX
     if one_way is None:
@@ -158,7 +163,7 @@ def _matrix(
         for x, second in enumerate(nodes):
             pair = (second, first) if one_way and (second, first) in planned else (first, second)
             if x >= y or not one_way:
-                cells.append(_cell((x, y), pair, values.get(pair), planned, reference, numbered=numbered))
+                cells.append(_cell((x, y), pair, values.get(pair), planned, reference, written=written if numbered else None))
     return Matrix(
         title=title,
         unit=metric_title(here[0].metric),
@@ -167,6 +172,7 @@ def _matrix(
         nodes=tuple(nodes),
         cell_px=44 if numbered else max(5, 560 // len(nodes)),
         cells=tuple(cells),
+        figures_in=figures_in if numbered else "",
     )
 
 
@@ -177,8 +183,9 @@ def _cell(
     planned: Collection[tuple[str, str]],
     reference: float,
     *,
-    numbered: bool,
+    written: Callable[[float], str] | None,
 ) -> Cell:
+    """written: what writes the number in the cell; None: there is no room for one."""
     client, server = pair
     if one is None:
         kind = "self" if client == server else "missing" if pair in planned else "absent"
@@ -186,7 +193,6 @@ def _cell(
         return Cell(*at, kind, worse=False, strength=0.0, number="", text=f"{client} to {server}: {words[kind]}")
     change = (one.median - reference) / abs(reference) if reference else 0.0
     worse = change < 0 if one.better == "higher" else change > 0
-    shown = units.human(one.median, one.unit)
-    text = f"{client} to {server}: {shown} ({change:+.1%} from the median, n = {one.n})"
+    text = f"{client} to {server}: {units.human(one.median, one.unit)} ({change:+.1%} from the median, n = {one.n})"
     strength = round(min(abs(change) / _CLIP_RATIO, 1.0), 3)
-    return Cell(*at, "value", worse=worse, strength=strength, number=shown.partition(" ")[0] if numbered else "", text=text)
+    return Cell(*at, "value", worse=worse, strength=strength, number=written(one.median) if written else "", text=text)

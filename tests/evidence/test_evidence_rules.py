@@ -77,6 +77,15 @@ def test_each_change_is_found_and_nothing_else(case: dict[str, Any]) -> None:
     assert (judgement.invalid_reason is not None) is (case["crossed"] == "no")
 
 
+def test_nobody_waits_longer_than_the_interval() -> None:
+    """A wait counts when it ends, and may have begun before: 108.2 % was told of a busy machine."""
+    [waited] = [case for case in CASES if case["name"] == "waited for a CPU"]
+    counters = {**waited["line"]["evidence"]["client"]["counters"], "self.schedstat.wait_ns": 10**11}
+    more = {**waited, "line": {"evidence": {"client": {"counters": counters}}}}
+    [finding] = [one for one in judged(changed(more)).findings if one.rule.name == "waited_for_cpu"]
+    assert finding.figures["waited_ratio"] == 1.0
+
+
 def swapped(pair: dict[str, Any]) -> dict[str, Any]:
     """The same with the ends exchanged, nodes and direction too."""
     line = copy.deepcopy(pair["line"])

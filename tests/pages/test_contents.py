@@ -97,3 +97,12 @@ def test_a_cluster_that_measured_nothing_has_a_row_without_a_network(tmp_path: P
     builder.other_cluster("beta")
     page = page_of(builder, tmp_path)
     assert {"alpha", "beta", "eth0"} <= set(page.words)
+
+
+def test_the_numbers_of_a_matrix_have_one_unit() -> None:
+    """1.09 among 172 and 231 was a round trip of 1.09 ms."""
+    found = dict(zip((("n1", "n2"), ("n1", "n3"), ("n2", "n3")), (94_400.0, 1_090_000.0, 25_790.0), strict=True))
+    here = [summary(*pair, value, 8, metric="round_trip_p50_ns", unit="ns", better="lower") for pair, value in found.items()]
+    [matrix] = make_matrices(here, [("alpha", *pair) for pair in found])
+    assert matrix.figures_in == "us"
+    assert [cell.number for cell in matrix.cells if cell.kind == "value"] == ["94.4", "1090", "25.79"]

@@ -76,7 +76,8 @@ def waited_for_cpu(side: Side) -> Figures | None:
     waited_ns = side.here.count(names.OWN_WAIT_NS)
     if waited_ns is None or side.here.interval_ns <= 0 or waited_ns < WAITED_RATIO * side.here.interval_ns:
         return None
-    waited_ratio = waited_ns / side.here.interval_ns
+    # A wait counts when it ends, so one that began before the interval can be longer than it.
+    waited_ratio = min(1.0, waited_ns / side.here.interval_ns)
     peer_us = side.there.count(names.OWN_CPU_US) if side.case.shared_kernel and side.there is not None else 0
     peer_ratio = min(waited_ratio, (peer_us or 0) * 1e3 / side.here.interval_ns)
     work = _work_of_others(side)
