@@ -149,7 +149,7 @@ def test_slow_start_inside_the_measurement_is_said(programs: Programs, tmp_path:
     assert any("ramp" not in {one["name"] for one in line["warnings"]} for line in warm)
     series = cold["series"]["throughput_bps"]
     assert cold["series"]["interval_ms"] == 100
-    assert 28 <= len(series) <= 32
+    assert 28 <= len(series) <= 36  # the word to stop may wait behind what stands in the line's queue
     assert series[0] < 0.5 * max(series)
     assert sum(series) / len(series) == pytest.approx(cold["metrics"]["throughput_bps"], rel=0.1)
 
