@@ -11,6 +11,8 @@ reached on such tables.
     adaptive   2 rounds, then the pairs that blame itself requests, once; at most 5 rounds after the first two
     links      1 to 3 sweeps over all 2,016 pairs, one of them slow
     leaves     4 groups of 16, the uplink of one slower by 10 %
+    unsteady   healthy networks with other noise, of 64, 16 and 8 nodes: whom does it accuse?
+    small      one of 8 nodes slower by 10 % after 3 rounds, with the same noise
 """
 
 from __future__ import annotations
@@ -26,13 +28,11 @@ from numpy.typing import NDArray
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench import harness
+from bench.support.blame_noise import Generator, Pair, Row, circle_rounds, name, small, unsteady
 from bench.support.blame_peers import METHODS
 from hpcq.localisation import Blame, PairTable, blame
 
 Floats = NDArray[np.float64]
-Pair = tuple[int, int]
-Row = tuple[int, str, str, float]
-Generator = np.random.Generator
 
 # rounds, bad nodes, drop, best figure of any method so far
 FIXED = (
@@ -80,22 +80,6 @@ class Trial:
     undecided: bool
     round_count: int
     test_count: int
-
-
-def name(node: int) -> str:
-    return f"n{node:04d}"
-
-
-def circle_rounds(nodes: int, random: Generator, count: int) -> list[list[Pair]]:
-    """`count` of the rounds of a round-robin tournament over shuffled nodes, in random order; nodes is even."""
-    ring = random.permutation(nodes)
-    fixed, others = ring[0], ring[1:]
-    chosen = random.permutation(nodes - 1)[:count]
-    rounds = []
-    for turn in chosen:
-        line = np.concatenate([[fixed], np.roll(others, int(turn))])
-        rounds.append([(int(line[i]), int(line[nodes - 1 - i])) for i in range(nodes // 2)])
-    return rounds
 
 
 def measure(random: Generator, truth: Truth, pairs: Sequence[Pair], noise: float = 0.01) -> Floats:
@@ -277,33 +261,6 @@ def speed(seed: int) -> Iterator[harness.Claim]:
         yield harness.claim(f"5,000 nodes, 10 rounds, {bad} bad", "exact", "share", float(is_exact(found[0], names)))
 
 
-def unsteady(seed: int, trials: int) -> Iterator[harness.Claim]:
-    """Healthy networks whose noise differs from the model: which nodes are wrongly named?"""
-    for nodes, rounds in ((64, 5), (8, 7), (8, 3)):
-        for label in ("gauss 2 %", "t3 2 %", "two modes 4 % apart", "long tail 2 %", "long tail 5 %"):
-            random = np.random.default_rng([seed, 8, nodes, rounds, len(label)])
-            false = []
-            for _ in range(trials):
-                pairs = circle_rounds(nodes, random, rounds)
-                rows = [(r, name(a), name(b), _unsteady_value(random, label)) for r, each in enumerate(pairs) for a, b in each]
-                found = blame(PairTable.from_rows(rows))
-                false.append(bool(found.nodes or found.links))
-            text = f"healthy network of {nodes}, {rounds} rounds, noise: {label}"
-            yield harness.claim(text, "runs that accuse somebody", "share", float(np.mean(false)))
-
-
-def _unsteady_value(random: Generator, label: str) -> float:
-    if label == "gauss 2 %":
-        deviation = 0.02 * random.standard_normal()
-    elif label == "t3 2 %":
-        deviation = 0.02 * random.standard_t(3) / np.sqrt(3)
-    elif label == "two modes 4 % apart":
-        deviation = (0.0 if random.random() < 0.7 else -0.041) + 0.007 * random.standard_normal()
-    else:
-        deviation = -(0.02 if label == "long tail 2 %" else 0.05) * random.exponential()
-    return 100.0 * float(1 + deviation) * (float(random.uniform(0.6, 0.9)) if random.random() < 0.03 else 1.0)
-
-
 def main() -> int:
     """Run all sets."""
     arguments = harness.parser("Blame on simulated tables", seed=20261101).parse_args()
@@ -318,6 +275,7 @@ def main() -> int:
         *load(seed, trials),
         *speed(seed),
         *unsteady(seed, trials),
+        *small(seed, trials),
     ]
     return harness.finish("blame", claims, quick=arguments.quick)
 

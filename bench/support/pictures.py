@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from bench.blame import Pair, Truth, circle_rounds, measure
+from bench.blame import Truth, measure
+from bench.support.blame_noise import Pair, circle_rounds
 from hpcq.statistics import ComparisonVerdict, compare, find_changes
 
 Floats = NDArray[np.float64]

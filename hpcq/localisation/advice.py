@@ -2,6 +2,8 @@
 
     a slow node without results that clear or convict it                    ->  three partners known to be good
     a node below the noise with everybody, in a table too small to say so   ->  the same
+    a node that is slower with everybody than all pairs without it          ->  the same
+    a suspect that chance may have made slow                                ->  as for a node, link or group in doubt
     a link, or a pair that was slow once while both ends are fine elsewhere ->  the same pair again
     a group in doubt                                                        ->  pairs of its nodes with other groups
 
@@ -17,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpcq.localisation.explain import Explanation
+from hpcq.localisation.levels import Levels
 from hpcq.localisation.pairs import Kind, PairTable
 from hpcq.localisation.suspects import Suspects
 
@@ -26,6 +29,7 @@ DOUBT = 8.0  # log odds: less sure than 3,000 to 1 either way is doubt; a node n
 CLEARED = -2.0
 PARTNERS = 3
 REPEATS = 2
+SLOWEST_RESULTS_MIN = 3
 # From this many results on, a pair that was slow once and whose ends are fine elsewhere counts as noise. While such
 # slow results are less than NOISE_SHARE of all, advice still lists the pairs to run again. If they are more, the
 # network is unsteady, and runs of single pairs tell nothing.
@@ -43,17 +47,18 @@ class Advice:
     noise_count: int
 
 
-def advise(table: PairTable, suspects: Suspects, found: Explanation) -> Advice:
-    """Say what is open and which pairs would settle it."""
+def advise(table: PairTable, levels: Levels, suspects: Suspects, found: Explanation, minimum_effect_ratio: float) -> Advice:
+    """Say what is open and which pairs would settle it. minimum_effect_ratio: as for blame()."""
     node_count = len(table.nodes)
     at_fault = found.level < 0
     faulty_node = at_fault[:node_count]
     clear = _seen(table, found.fine) & (found.evidence[:node_count] < CLEARED) & ~faulty_node
-    in_doubt = np.abs(found.gain) < DOUBT
+    in_doubt = (np.abs(found.gain) < DOUBT) | found.by_chance
     loose = found.slow & (found.expected == 0)
     once = loose & clear[table.node_a] & clear[table.node_b]
     nodes = (_seen(table, found.slow) & ~clear & ~faulty_node) | in_doubt[:node_count]
     slightly = _always(table, found.below & (found.expected == 0)) & ~nodes & ~faulty_node
+    slightly |= _slowest_of_all(table, levels, float(np.log1p(-minimum_effect_ratio))) & ~faulty_node
     nodes = (nodes | slightly) & ~_behind_fault(table, suspects, found)
     links = [suspects.links[int(suspects.item[i])] for i in np.flatnonzero(in_doubt) if suspects.kind[i] is Kind.LINK]
     groups = [int(suspects.item[i]) for i in np.flatnonzero(in_doubt) if suspects.kind[i] is Kind.GROUP]
@@ -73,7 +78,7 @@ def advise(table: PairTable, suspects: Suspects, found: Explanation) -> Advice:
     few = len(table.value) < 3 or not clear.any()
     undecided = bool(nodes.any() or links or groups or few or (once.any() and not noise))
     questions = ["too few healthy results to know the healthy level"] if few else []
-    questions += _questions(table, nodes, links, groups)
+    questions += _questions(table, nodes, found.by_chance[:node_count], links, groups)
     if once.any() and not noise:
         questions.append(f"{once.sum()} results slow once with both ends fine elsewhere: a link, or passing traffic")
     return Advice(undecided, tuple(plan.pairs), tuple(questions), int(once.sum()) if noise else 0)
@@ -91,6 +96,21 @@ def _always(table: PairTable, results: Bools) -> Bools:
     """Which nodes took part in at least two results, and in these only."""
     count = np.bincount(table.node_a, minlength=len(table.nodes)) + np.bincount(table.node_b, minlength=len(table.nodes))
     return (count >= 2) & ~_seen(table, ~results)
+
+
+def _slowest_of_all(table: PairTable, levels: Levels, largest: float) -> Bools:
+    """The node, if there is one, with whom everybody is slower than `largest` and than all pairs without it.
+
+    Noise that is as large as a fault hides it from the search, but seldom gives one node all of the slowest results.
+    """
+    found = np.zeros(len(table.nodes), dtype=bool)
+    slowest = int(levels.relative.argmin())
+    for node in (table.node_a[slowest], table.node_b[slowest]):
+        own = (table.node_a == node) | (table.node_b == node)
+        if own.all() or own.sum() < SLOWEST_RESULTS_MIN:
+            continue
+        found[node] = levels.relative[own].max() < min(largest, levels.relative[~own].min())
+    return found
 
 
 def _behind_fault(table: PairTable, suspects: Suspects, found: Explanation) -> Bools:
@@ -138,12 +158,18 @@ class _Plan:
         self.pairs += list(zip(inside, outside, strict=False))[:PARTNERS]
 
 
-def _questions(table: PairTable, nodes: Bools, links: list[tuple[int, int]], groups: list[int]) -> list[str]:
+def _questions(table: PairTable, nodes: Bools, by_chance: Bools, links: list[tuple[int, int]], groups: list[int]) -> list[str]:
     questions: list[str] = []
-    names = [table.nodes[i] for i in np.flatnonzero(nodes)]
-    if names:
-        shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-        questions.append(f"not enough clean results to clear or convict: {shown}")
+    if (nodes & ~by_chance).any():
+        questions.append(f"not enough clean results to clear or convict: {_some(table, nodes & ~by_chance)}")
+    if (nodes & by_chance).any():
+        why = "slow, but so many other results are as slow that chance may have dealt them"
+        questions.append(f"{why}: {_some(table, nodes & by_chance)}")
     questions += [f"link {table.nodes[a]} - {table.nodes[b]}: slow, but not often enough to be sure" for a, b in links]
     questions += [f"group {table.groups[i]}: slow, but not clearly enough to be sure" for i in groups]
     return questions
+
+
+def _some(table: PairTable, nodes: Bools) -> str:
+    names = [table.nodes[i] for i in np.flatnonzero(nodes)]
+    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")

@@ -34,7 +34,7 @@ def blame(
     levels = relative_levels(table, higher_is_better=higher_is_better, crossing_may_cost=crossing_may_cost)
     suspects = list_suspects(table, levels)
     found = explain(levels, suspects, minimum_effect_ratio)
-    advice = advise(table, suspects, found)
+    advice = advise(table, levels, suspects, found, minimum_effect_ratio)
     named: dict[Kind, dict[tuple[str, ...], Culprit]] = {kind: {} for kind in Kind}
     together: list[Culprit] = []
     for i in np.flatnonzero(found.level < 0):

@@ -6,8 +6,8 @@ A result runs at the speed of the slowest thing on its way (levels are logarithm
     p(result) = (1 - d) normal(expected, sigma) + d dips(result - expected) + UPWARD / RANGE     d = share of passing dips
 
 dips() starts flat. Once suspects explain what they can, the remaining slow results show how often and how deep results
-dip without a fault. The search then runs again with these dips. So a network with two modes or a long tail
-accuses nothing.
+dip without a fault. The search then runs again with these dips. coincidence.py lets go whom chance may have made slow.
+So a network with two modes or a long tail accuses nothing.
 
 A suspect's gain is how much the likelihood of the results it touches grows when it is at fault, given all others at
 fault. Its price grows with the number of rivals. Each round adds the suspect that gains most among all that share a
@@ -23,6 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hpcq.localisation.coincidence import by_coincidence
 from hpcq.localisation.levels import Levels
 from hpcq.localisation.pairs import Kind
 from hpcq.localisation.suspects import Suspects
@@ -62,7 +63,8 @@ class Explanation:
     level: of each suspect, 0 if it is not at fault. gain: log odds of each suspect given the others, -inf without any
     slow result. evidence: the same before the price. expected: level of each result. slow: which results are clearly
     below healthy. fine: which results are clearly not. below: which results are below the noise, slow or not.
-    slowest_healthy: level under which a result is slow.
+    slowest_healthy: level under which a result is slow. by_chance: which suspects were let go because chance may have
+    dealt them their slow results.
     """
 
     level: Floats
@@ -73,17 +75,16 @@ class Explanation:
     fine: Bools
     below: Bools
     slowest_healthy: float
+    by_chance: Bools
 
 
 def explain(levels: Levels, suspects: Suspects, minimum_effect_ratio: float) -> Explanation:
     """Find what is at fault. minimum_effect_ratio: a suspect whose slowdown is smaller is not worth naming."""
     search = _Search(levels, suspects, minimum_effect_ratio)
-    dips = Dips.flat(DIP_SHARE)
-    for _ in range(PASSES_MAX):
-        found = search.run(dips)
-        before, dips = dips, Dips.seen(levels.relative - found.expected, levels.sigma)
-        if np.max(np.abs(before.density - dips.density)) < DENSITY_TOLERANCE:
-            break
+    found = search.with_dips()
+    while chance := by_coincidence(levels, suspects, found.level, found.slow):
+        search.let_go(chance)
+        found = search.with_dips()
     return found
 
 
@@ -146,10 +147,21 @@ class _Search:
         self.present, self.start = np.unique(self.suspect, return_index=True)
         self.candidates = self._level_candidates()
         self.allowed = self._two_witnesses() & self._ends_fine()
+        self.by_chance = np.zeros(count, dtype=bool)
         kinds = np.array([PRICE[kind] for kind in suspects.kind])
         level_price = max(0.0, float(np.log(RANGE / (3 * self.sigma))))
         self.price = kinds + level_price + CROWDED_PRICE * suspects.crowded_only
         self.family = np.array([list(PRICE).index(kind) for kind in suspects.kind]) + 3 * suspects.crowded_only
+
+    def with_dips(self) -> Explanation:
+        """Search, learn the dips from what is left, and search again until both agree."""
+        dips = Dips.flat(DIP_SHARE)
+        for _ in range(PASSES_MAX):
+            found = self.run(dips)
+            before, dips = dips, Dips.seen(self.relative - found.expected, self.sigma)
+            if np.max(np.abs(before.density - dips.density)) < DENSITY_TOLERANCE:
+                break
+        return found
 
     def run(self, dips: Dips) -> Explanation:
         count = self.suspects.count
@@ -169,7 +181,16 @@ class _Search:
             else:
                 break
         expected = level[self.suspects.of_result].min(axis=1)
-        return Explanation(level[:count], gain, evidence, expected, self.slow, self.fine, self.below, self.slowest_healthy)
+        unexplained = np.zeros(count + 1, dtype=bool)
+        unexplained[self.suspects.of_result[self.slow & (expected == 0)]] = True
+        by_chance = self.by_chance & unexplained[:count]
+        seen = self.slow, self.fine, self.below, self.slowest_healthy
+        return Explanation(level[:count], gain, evidence, expected, *seen, by_chance)
+
+    def let_go(self, chance: list[int]) -> None:
+        """Never again call these suspects at fault."""
+        self.allowed[chance] = False
+        self.by_chance[chance] = True
 
     def _gains(self, level: Floats, dips: Dips) -> tuple[Floats, Floats, Floats]:
         """Log likelihood ratio, price and best level of every suspect, given the levels of all others."""

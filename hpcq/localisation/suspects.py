@@ -46,6 +46,10 @@ class Suspects:
         """The number of suspects."""
         return len(self.kind)
 
+    def family(self, i: int) -> tuple[Kind, bool]:
+        """What suspect i has in common with its rivals."""
+        return self.kind[i], bool(self.crowded_only[i])
+
 
 def list_suspects(table: PairTable, levels: Levels) -> Suspects:
     """All suspects of a table: its nodes, the links measured at least twice, and its groups of two or more nodes."""
