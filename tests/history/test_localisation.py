@@ -199,7 +199,7 @@ def test_everybody_slow_together_is_load() -> None:
 @pytest.mark.parametrize("modes", [(1.0, 0.96), (1.0, 0.9)])
 def test_an_unsteady_network_accuses_nobody(modes: tuple[float, float]) -> None:
     random = np.random.default_rng(11)
-    accused = 0
+    accused = asked = 0
     for _ in range(20):
         rows = [
             (
@@ -213,7 +213,9 @@ def test_an_unsteady_network_accuses_nobody(modes: tuple[float, float]) -> None:
         ]
         found = judge(rows)
         accused += bool(found.nodes or found.links)
+        asked += len(found.next_pairs)
     assert accused <= 1
+    assert asked <= 200, "of 20 networks of 160 results each"
 
 
 def test_a_small_network_with_two_modes_accuses_nobody() -> None:
