@@ -85,16 +85,16 @@ static int kernel_main(const struct kernel *kernel, int argc, char **argv)
     struct client_place place = {0};
     signals_install();
     run_begin(&run, &program, kernel, false);
-    struct text json = {0};
+    struct result_out out = {.at_once = true};
     int code;
     if (client_arguments(&run, argc, argv, &place)) {
-        code = client_run(&run, &place, &json);
+        code = client_run(&run, &place, &out);
     } else {
-        result_json(&run, &json);
+        result_json(&run, &out.json);
         code = result_exit_code(&run);
     }
     result_say(&run);
-    code = result_write(&json, code);
+    code = result_write(&out, code);
     run_end(&run);
     return code;
 }

@@ -126,7 +126,11 @@ class ClusterLoader(PlanRows):
         if attempt.place is not None:
             self._load_spooled(Source(folder, job, attempt, attempt_id, (0, 0)), facts, placeholders)
             return
-        names = {path.stem + ".json" for path in folder.iterdir() if path.suffix in {".json", ".status"}}
+        names = {
+            path.stem.removesuffix(".json") + ".json"
+            for path in folder.iterdir()
+            if path.suffix in {".json", ".status", ".part"}
+        }
         for name in sorted(names):
             match = RESULT_NAME.fullmatch(name)
             if match is None:

@@ -104,7 +104,7 @@ static int kernel_main(const struct kernel *kernel, int argc, char **argv)
     struct run run;
     const char *interface = NULL;
     int rank = 0, size = 0, code;
-    struct text json = {0};
+    struct result_out out = {.at_once = true};
     transport_set(early_argument(argc, argv, "--transport"), early_argument(argc, argv, "--interface"));
     mpi_start(&argc, &argv);
     /* Which rank is the client decides what a run is made of, so it is known before the other arguments. */
@@ -119,16 +119,16 @@ static int kernel_main(const struct kernel *kernel, int argc, char **argv)
         ok = mpi_ranks_fit(&run, size);
     if (ok) {
         alarm((unsigned)run.timeout_s + 1); /* a lost peer must not hold the node: the default action ends us */
-        code = mpi_run(&run, interface, rank == 0 ? &json : NULL);
+        code = mpi_run(&run, interface, rank == 0 ? &out : NULL);
         alarm(0);
     } else {
         code = result_exit_code(&run);
         if (rank == 0)
-            result_json(&run, &json);
+            result_json(&run, &out.json);
     }
     if (rank == 0) {
         result_say(&run);
-        code = result_write(&json, code);
+        code = result_write(&out, code);
     } else if (run.failure.failed && run.failure.exit_code != EXIT_USAGE) {
         fail_print(&run.failure);
     } else if (!run.failure.failed) {
