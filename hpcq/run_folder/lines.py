@@ -79,6 +79,14 @@ def read_raw(path: Path) -> RawLine | None:
     return RawLine(content, status, digest.digest())
 
 
+def sizes_measured_before(attempts: Path, step_name: str) -> tuple[int, ...]:
+    """Return the sizes of a sweep that some attempt of a job measured. attempts: the folder of the job's attempts."""
+    names = (f"{step_name}.json", f"{step_name}.json.part")
+    found = [path for name in names for depth in ("*", "*/*") for path in attempts.glob(f"{depth}/{name}")]
+    raws = (read_raw(path.with_name(names[0])) for path in found)
+    return tuple(sorted({size for raw in raws if raw is not None for size in measured_sizes(raw.content or b"")}))
+
+
 def read_line(raw: RawLine, path: Path, kernel: str, parameters: Mapping[str, Any]) -> Line:
     """Judge the bytes of one measurement against what was planned."""
     status = _object(raw.status)

@@ -52,6 +52,16 @@ def measured_sizes(content: bytes) -> list[int]:
     return [size for one, size in known if isinstance(size, int) and one.get("error") is None]
 
 
+def skipped_sizes(content: bytes) -> list[int]:
+    """Return the sizes that a sweep left out, since an earlier attempt had measured them."""
+    head, follow, _ = content.partition(b"\n")[0].partition(b"," + _SIZES_FOLLOW)
+    try:
+        found = parse_json(head + b"}").get("skipped") if follow else None
+    except ValueError:
+        return []
+    return [size for size in found if isinstance(size, int)] if isinstance(found, list) else []
+
+
 def of_size(
     content: dict[str, Any], parameters: Mapping[str, Any], return_code: int | None
 ) -> tuple[dict[str, Any], int | None]:

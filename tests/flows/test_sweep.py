@@ -142,7 +142,7 @@ def _started(*words: str) -> dict[int, list[str]]:
     return found
 
 
-def _kill_after(desk: LocalDesk, size_count: int, *, script: bool) -> list[int]:
+def _kill_after(desk: LocalDesk, size_count: int, *, script: bool = False) -> list[int]:
     """Kill the client of LONG, first its job's script if that is wanted, when so many sizes are there; returns these."""
 
     def measured() -> list[int]:
@@ -171,6 +171,34 @@ def test_a_sweep_that_is_killed_keeps_the_sizes_that_it_measured(tmp_path: Path,
     words += "exit code unknown" if script else "exit code 137; died of SIGKILL"
     assert {row["reason"] for row in rows if row["outcome"] == "failed"} == {words}
     assert {row["outcome"] for row in rows} == {"measured", "failed"}
+
+
+def test_another_attempt_measures_only_the_sizes_that_are_not_there(tmp_path: Path) -> None:
+    desk = LocalDesk.at(tmp_path / "desk")
+    desk.campaign(LONG.replace("1MiB", "256"), more="retries: 1")
+    with desk.running(["-m", "hpcq", "run", "try.yaml"]) as hpcq:
+        sizes = _kill_after(desk, 2)
+        assert hpcq.wait(timeout=180) == 0
+    rest = [size for size in (16, 32, 64, 128, 256) if size not in sizes]
+    first, second = sorted(desk.run_folder.glob("tiny/jobs/*/*/t1-r1.json"))
+    assert (measured_sizes(first.read_bytes()), measured_sizes(second.read_bytes())) == (sizes, rest)
+    rows = desk.rows("SELECT message_bytes, attempt_no FROM v_results WHERE outcome = 'measured' ORDER BY 1")
+    assert [tuple(row.values()) for row in rows] == [*((size, 1) for size in sizes), *((size, 2) for size in rest)]
+    every = desk.rows("SELECT DISTINCT message_bytes, attempt_no FROM v_all_results WHERE attempt_no = 2")
+    assert [row["message_bytes"] for row in every] == rest, "nothing failed that was not wanted"
+
+
+def test_sizes_that_are_done_are_left_out(server: Server) -> None:
+    options = {**INSTANT, "message_bytes": 8, "sweep_to_bytes": 32}
+    for done, left in (("8", [16, 32]), ("8,32", [16]), ("32,8,16", [])):
+        told = server.run("tcp_pingpong", "--sizes-done", done, **options)
+        assert (told.rc, [one["options"]["message_bytes"] for one in told.line["sizes"]]) == (0, left), told.err
+        assert told.line["skipped"] == [int(one) for one in done.split(",")]
+    for wrong in ("9", "8,8", "8;16", "x"):
+        told = server.run("tcp_pingpong", "--sizes-done", wrong, **options)
+        assert (told.rc, told.line["metrics"]) == (2, {})
+        assert "allowed: A,B,..., sizes of the sweep, each once" in told.err
+    assert server.run("tcp_pingpong", "--sizes-done", "8", **INSTANT).rc == 2, "no sweep"
 
 
 def test_each_size_of_a_sweep_is_printed_when_it_was_measured() -> None:

@@ -75,6 +75,32 @@ static void sweep_end(struct run *one)
         free(paths[i]);
 }
 
+/* Takes the size out; false where the sweep has none such. */
+static bool sweep_remove(struct sweep *sweep, int64_t bytes)
+{
+    for (size_t i = 0; i < sweep->count; i++)
+        if (sweep->sizes[i] == bytes) {
+            sweep->count--;
+            memmove(sweep->sizes + i, sweep->sizes + i + 1, (sweep->count - i) * sizeof *sweep->sizes);
+            return true;
+        }
+    return false;
+}
+
+/* done: A,B,... or NULL */
+static bool sweep_without(struct sweep *sweep, const char *done, struct failure *failure)
+{
+    for (const char *at = done; at && *at;) {
+        char *end = NULL;
+        long long bytes = strtoll(at, &end, 10);
+        if (end == at || (*end && *end != ',') || !sweep_remove(sweep, bytes))
+            return fail(failure, EXIT_USAGE, "sizes-done: found %.64s: allowed: A,B,..., sizes of the sweep, each once",
+                        at);
+        at = *end ? end + 1 : end;
+    }
+    return true;
+}
+
 static void sweep_head(struct run *run, struct result_out *out)
 {
     struct text *json = &out->json;
@@ -83,6 +109,12 @@ static void sweep_head(struct run *run, struct result_out *out)
     json_integer(json, RESULT_FORMAT);
     json_key(json, "kernel");
     json_string(json, run->kernel->name);
+    if (run->sizes_done) {
+        json_key(json, "skipped");
+        json_open(json, '[');
+        json_raw(json, run->sizes_done);
+        json_close(json, ']');
+    }
     json_key(json, "sizes");
     json_open(json, '[');
     result_flush(out, &run->failure);
@@ -117,7 +149,8 @@ int sweep_run(struct run *run, sweep_measure measure, void *context, struct resu
 {
     struct sweep sweep = {.count = 0};
     int code = EXIT_MEASURED;
-    if (!sweep_sizes(run->kernel, run->options, &sweep, &run->failure) || !sweep.count)
+    if (!sweep_sizes(run->kernel, run->options, &sweep, &run->failure) || (!sweep.count && !run->sizes_done) ||
+        !sweep_without(&sweep, run->sizes_done, &run->failure))
         return run_alone(run, measure, context, out);
     if (out)
         sweep_head(run, out);

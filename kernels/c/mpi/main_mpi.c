@@ -27,7 +27,8 @@ static const struct program program = {
     .usage =
         "hpcq-mpi: network measurements over MPI, one JSON line from the first rank, under any launcher\n\n"
         "  mpirun -np 2 hpcq-mpi KERNEL [--interface IF] [--nodes CLIENT,SERVER] [--timeout-s S]\n"
-        "                           [--samples-file F] [--evidence-file F] [--raw-dir DIR] [--OPTION VALUE ...]\n"
+        "                           [--samples-file F] [--evidence-file F] [--raw-dir DIR] [--sizes-done A,B,...]\n"
+        "                           [--OPTION VALUE ...]\n"
         "  mpirun -np N hpcq-mpi mpi_collective|mpi_matrix_multiply|mpi_sort [--nodes A,B,...] [the same]\n"
         "  mpirun -np N hpcq-mpi tournament --tournament F --spool F [--interface IF] [--nodes A,B,...]\n"
         "                           [--facts-dir DIR] [--evidence summary|full] [--finish-file F] [--done-file F]\n"
@@ -38,10 +39,10 @@ static const struct program program = {
 
 static bool mpi_arguments(struct run *run, int argc, char **argv, const char **interface)
 {
-    const char *timeout = NULL, *samples = NULL, *evidence = NULL, *raw = NULL, *nodes = NULL;
-    const struct flag flags[] = {{"interface", interface},     {"nodes", &nodes}, /* read before: see kernel_main */
-                                 {"timeout-s", &timeout},      {"samples-file", &samples},
-                                 {"evidence-file", &evidence}, {"raw-dir", &raw}};
+    const char *timeout = NULL, *samples = NULL, *evidence = NULL, *raw = NULL, *nodes = NULL, *sizes_done = NULL;
+    const struct flag flags[] = {{"interface", interface}, {"nodes", &nodes}, /* read before: see kernel_main */
+                                 {"timeout-s", &timeout},  {"samples-file", &samples}, {"evidence-file", &evidence},
+                                 {"raw-dir", &raw},        {"sizes-done", &sizes_done}};
     struct failure *failure = &run->failure;
     struct sweep sweep;
     failure->state = run->kernel->name;
@@ -57,6 +58,7 @@ static bool mpi_arguments(struct run *run, int argc, char **argv, const char **i
     run->samples.path = samples;
     run->keep.evidence_path = evidence;
     run->keep.raw_folder = raw;
+    run->sizes_done = sizes_done;
     if (*interface && !**interface)
         *interface = NULL;
     return true;
