@@ -1,7 +1,9 @@
 /* udp_rate_search: trials of evenly spaced datagrams, until the highest rate of which none is lost is known.
  *
- *   client   | datagrams at a rate, for trial_s | silence | ask, ask ...           | the next rate, or the end
- *   server                                                  what came, over what time
+ *   sender   | datagrams at a rate, for trial_s | silence | ask, ask ...           | the next rate, or the end
+ *   receiver                                                what came, over what time
+ *
+ * direction says which end is the sender. It searches, whichever it is: the active end.
  *
  * This file runs the trials; rate_search.c judges them, and decides which rate is next and what the result says. */
 #include "kernels/arrival.h"
@@ -22,7 +24,7 @@ static const uint64_t index_mask = (1ULL << TRIAL_BITS) - 1; /* of a datagram in
 
 struct udp_rate_search_options {
     struct common_options common;
-    int64_t message_bytes;
+    int64_t message_bytes, direction;
     struct search_settings search;
     double settle_s;
     struct socket_settings sockets;
@@ -31,9 +33,11 @@ struct udp_rate_search_options {
 static const struct option_row option_rows[] = {
     OPTION_INTEGER_ROW(struct udp_rate_search_options, message_bytes, 1472, 64, 65507,
                        "payload of one datagram, its first 16 bytes number and stamp"),
-    OPTION_ROWS_SEARCH(struct udp_rate_search_options), OPTION_ROWS_COMMON(struct udp_rate_search_options),
+    OPTION_CHOICE_ROW(struct udp_rate_search_options, direction, flows_ways, "which end sends"),
+    OPTION_ROWS_SEARCH(struct udp_rate_search_options),
+    OPTION_ROWS_COMMON(struct udp_rate_search_options),
     OPTION_NUMBER_ROW(struct udp_rate_search_options, settle_s, 0.1, 0.001, 10,
-                      "silence after a trial before the server is asked what came"),
+                      "silence after a trial before the receiver is asked what came"),
     OPTION_ROWS_UDP(struct udp_rate_search_options)};
 
 static const struct option_default option_defaults[] = {
@@ -56,14 +60,19 @@ struct udp_rate_search {
     uint8_t *buffer;
     size_t bytes;
     double bits;                                                                     /* of payload in a datagram */
-    struct rate_search search;                                                       /* client */
+    struct rate_search search;                                                       /* sender */
     uint64_t number, planned, sent, start_ns, first_ns, last_ns, ask_ns, give_up_ns; /* of the trial in hand */
     double gap_ns;
     bool asks;
-    struct sequence sequence; /* server: of the trial in hand */
+    struct sequence sequence; /* receiver: of the trial in hand */
     struct arrivals arrivals;
     uint64_t first_arrival_ns, last_arrival_ns;
 };
+
+static bool udp_rate_search_server_sends(const void *options)
+{
+    return ((const struct udp_rate_search_options *)options)->direction == SERVER_TO_CLIENT;
+}
 
 static bool udp_rate_search_listen(struct run *run)
 {
@@ -83,7 +92,7 @@ static bool udp_rate_search_open(struct run *run)
         return false;
     state->flows.spin_to_due = true;
     prctl(PR_SET_TIMERSLACK, 1UL);
-    if (run->is_server)
+    if (!run->is_active)
         arrivals_begin(&state->arrivals, state->flows.list[0].descriptor);
     return sockets_timeout(run, state->flows.list[0].descriptor, block_limit_s) &&
            flows_prepare(run, &state->flows, FLOWS_BLOCK);
@@ -116,12 +125,12 @@ static void udp_rate_search_begin(struct run *run)
 static uint64_t due(struct run *run)
 {
     const struct udp_rate_search *state = run->state;
-    return run->is_server ? FLOWS_NEVER
-           : state->asks  ? state->ask_ns
-                          : state->start_ns + (uint64_t)(state->gap_ns * (double)state->sent);
+    return !run->is_active ? FLOWS_NEVER
+           : state->asks   ? state->ask_ns
+                           : state->start_ns + (uint64_t)(state->gap_ns * (double)state->sent);
 }
 
-static bool client_send(struct run *run, const struct flow *flow, uint64_t index, size_t bytes, uint64_t stamp,
+static bool sender_send(struct run *run, const struct flow *flow, uint64_t index, size_t bytes, uint64_t stamp,
                         int flags)
 {
     struct udp_rate_search *state = run->state;
@@ -150,11 +159,11 @@ static void trial_sent(struct run *run, struct udp_rate_search *state)
     state->give_up_ns = state->ask_ns + clock_ns_from_s(answer_limit_s);
 }
 
-static enum step client_put(struct run *run, struct flow *flow, int flags)
+static enum step sender_put(struct run *run, struct flow *flow, int flags)
 {
     struct udp_rate_search *state = run->state;
     uint64_t stamp_ns = clock_now_ns();
-    if (!client_send(run, flow, state->sent, state->bytes, stamp_ns, flags)) {
+    if (!sender_send(run, flow, state->sent, state->bytes, stamp_ns, flags)) {
         if (run->now_ns >= state->give_up_ns)
             trial_sent(run, state);
         return refused(run, state->bytes);
@@ -168,19 +177,19 @@ static enum step client_put(struct run *run, struct flow *flow, int flags)
     return STEP_MOVED;
 }
 
-static enum step client_ask(struct run *run, struct flow *flow, int flags)
+static enum step sender_ask(struct run *run, struct flow *flow, int flags)
 {
     struct udp_rate_search *state = run->state;
     if (run->now_ns > state->give_up_ns) {
-        fail(&run->failure, EXIT_PEER, "timed out: the server did not say what came of trial %llu",
+        fail(&run->failure, EXIT_PEER, "timed out: the receiver did not say what came of trial %llu",
              (unsigned long long)state->number);
         return STEP_FAILED;
     }
     state->ask_ns = run->now_ns + clock_ns_from_s(ask_interval_s);
-    return client_send(run, flow, index_mask, ANSWER_BYTES, 0, flags) ? STEP_MOVED : refused(run, ANSWER_BYTES);
+    return sender_send(run, flow, index_mask, ANSWER_BYTES, 0, flags) ? STEP_MOVED : refused(run, ANSWER_BYTES);
 }
 
-static enum step client_get(struct run *run, struct flow *flow, int flags)
+static enum step sender_get(struct run *run, struct flow *flow, int flags)
 {
     struct udp_rate_search *state = run->state;
     uint64_t number, received, took_ns, stamp_ns;
@@ -208,7 +217,7 @@ static enum step client_get(struct run *run, struct flow *flow, int flags)
     return STEP_OPERATION;
 }
 
-static enum step server_answer(struct run *run, const struct flow *flow, uint64_t number)
+static enum step receiver_answer(struct run *run, const struct flow *flow, uint64_t number)
 {
     struct udp_rate_search *state = run->state;
     bool mine = state->number == number >> TRIAL_BITS;
@@ -221,7 +230,7 @@ static enum step server_answer(struct run *run, const struct flow *flow, uint64_
                                                                                           : STEP_MOVED;
 }
 
-static enum step server_get(struct run *run, struct flow *flow, int flags)
+static enum step receiver_get(struct run *run, struct flow *flow, int flags)
 {
     struct udp_rate_search *state = run->state;
     uint64_t number, sent_ns, arrived_ns;
@@ -238,7 +247,7 @@ static enum step server_get(struct run *run, struct flow *flow, int flags)
     if (got < DATAGRAM_HEAD_BYTES || datagram_read(state->buffer, &number, &sent_ns) != run->phase)
         return STEP_MOVED; /* a late token or a datagram of the warm-up */
     if (got == ANSWER_BYTES && (number & index_mask) == index_mask)
-        return server_answer(run, flow, number);
+        return receiver_answer(run, flow, number);
     if (got != (ssize_t)state->bytes || number >> TRIAL_BITS < state->number)
         return STEP_MOVED;
     if (number >> TRIAL_BITS > state->number) {
@@ -253,11 +262,11 @@ static enum step server_get(struct run *run, struct flow *flow, int flags)
 
 static enum step udp_rate_search_step(struct run *run)
 {
-    static const struct flow_events sends = {due, client_put, NULL}, asks = {due, client_ask, client_get},
-                                    server = {due, NULL, server_get};
+    static const struct flow_events sends = {due, sender_put, NULL}, asks = {due, sender_ask, sender_get},
+                                    receives = {due, NULL, receiver_get};
     struct udp_rate_search *state = run->state;
-    if (run->is_server)
-        return run->peer_stopped ? STEP_DONE : flows_step(run, &state->flows, &server);
+    if (!run->is_active)
+        return run->peer_stopped ? STEP_DONE : flows_step(run, &state->flows, &receives);
     if (!state->number)
         trial_begin(state); /* the clock of the phase runs now */
     enum step step = flows_step(run, &state->flows, state->asks ? &asks : &sends);
@@ -270,7 +279,7 @@ static void udp_rate_search_report(struct run *run)
     const struct udp_rate_search_options *options = run->options;
     struct udp_rate_search_metrics *metrics = run->metrics;
     socket_options_granted(run, state->flows.list[0].descriptor, &options->sockets, SOCK_DGRAM);
-    if (!run->is_server)
+    if (run->is_active)
         rate_search_report(run, &state->search, &metrics->search);
 }
 
@@ -287,7 +296,8 @@ const struct kernel kernel_udp_rate_search = {
     .name = "udp_rate_search",
     .summary = "the highest rate of evenly spaced datagrams of which none is lost, found by trials",
     .method =
-        "The client sends datagrams evenly spaced for trial_s, then asks how many came and over what time. A trial is "
+        "The sender (direction) sends datagrams evenly spaced for trial_s, then asks how many came and over what time. "
+        "A trial is "
         "fine if no more than loss_ratio_max was lost and the arrivals took at most 1 % longer than the sending: else "
         "a "
         "queue on the path grew. The first trial has rate_max_bps. The next ones go to what arrived, a little above "
@@ -298,6 +308,7 @@ const struct kernel kernel_udp_rate_search = {
     .options = OPTION_TABLE_WITH(option_rows, struct udp_rate_search_options, option_defaults),
     .metrics = METRIC_TABLE(metric_rows, struct udp_rate_search_metrics),
     .state_bytes = sizeof(struct udp_rate_search),
+    .server_sends = udp_rate_search_server_sends,
     .listen = udp_rate_search_listen,
     .open = udp_rate_search_open,
     .begin = udp_rate_search_begin,
