@@ -3,13 +3,14 @@
 A sweep prints each size as soon as it is measured. Whoever kills it takes only the size under way:
 
     {"format":1,"kernel":"tcp_pingpong","sizes":[
-    RESULT,
-    RESULT,
+    RESULT
+    ,RESULT
     ],"exit_code":0}                the last line of a sweep that ended
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -40,6 +41,26 @@ def printed(content: bytes) -> dict[str, Any]:
         return parse_json(lines[0])
     except ValueError as error:
         raise ValueError(f"result line: {error}") from None
+
+
+def kept_sizes(content: bytes) -> bytes | None:
+    """Return, as one line, the object of the sizes that a player of a tournament kept beside the spool, if any.
+
+    Several players may have added to them, and each may have been killed amid a line: what is whole counts.
+    """
+    found: dict[object, dict[str, Any]] = {}
+    for line in content.split(b"\n")[:-1]:
+        try:
+            one = parse_json(line.removeprefix(b","))
+        except ValueError:
+            continue
+        size = size_of(one)
+        if size is not None and (size not in found or found[size].get("error") is not None):
+            found[size] = one
+    if not found:
+        return None
+    first = next(iter(found.values()))
+    return json.dumps({"format": first.get("format"), "kernel": first.get("kernel"), "sizes": [*found.values()]}).encode()
 
 
 def measured_sizes(content: bytes) -> list[int]:
@@ -99,7 +120,7 @@ def _sweep(content: bytes) -> dict[str, Any]:
         try:
             if line.startswith(_LAST):
                 return {**found, **parse_json(b'{"sizes":[' + line), "sizes": found["sizes"]}
-            found["sizes"].append(parse_json(line.removesuffix(b",")))
+            found["sizes"].append(parse_json(line.removeprefix(b",")))
         except ValueError as error:
             raise ValueError(f"line {number} of the sweep: {error}") from None
     return found

@@ -11,6 +11,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct kernel *const kernels[] = {&kernel_tcp_stream,     &kernel_tcp_pingpong,    &kernel_udp_stream,
                                                &kernel_udp_pingpong,   &kernel_tcp_connect,     &kernel_udp_oneway,
@@ -88,7 +89,7 @@ static int kernel_main(const struct kernel *kernel, int argc, char **argv)
     struct client_place place = {0};
     signals_install();
     run_begin(&run, &program, kernel, false);
-    struct result_out out = {.at_once = true};
+    struct result_out out = {.descriptor = STDOUT_FILENO};
     int code;
     if (client_arguments(&run, argc, argv, &place)) {
         code = client_run(&run, &place, &out);

@@ -105,9 +105,9 @@ const char *text_string(const struct text *text)
     return text->data ? text->data : "";
 }
 
-bool text_write(const struct text *text, int descriptor)
+bool text_write(const struct text *text, size_t from, int descriptor)
 {
-    for (size_t done = 0; done < text->length;) {
+    for (size_t done = from; done < text->length;) {
         ssize_t written = write(descriptor, text->data + done, text->length - done);
         if (written < 0 && errno != EINTR)
             return false;

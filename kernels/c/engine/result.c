@@ -200,25 +200,27 @@ void result_say(const struct run *run)
 
 bool result_flush(struct result_out *out, struct failure *failure)
 {
-    if (!out->at_once)
+    if (out->descriptor < 0)
         return true;
-    text_add(&out->json, "\n", 1);
-    out->failed = out->failed || !text_write(&out->json, STDOUT_FILENO);
-    text_clear(&out->json);
-    return !out->failed || fail_system(failure, "stdout");
+    size_t length = out->json.length;
+    text_add(&out->json, "\n", 1); /* of the line, not of the object: nobody else wants it */
+    out->failed = out->failed || !text_write(&out->json, out->written, out->descriptor);
+    out->json.length = out->written = length;
+    out->json.data[length] = '\0';
+    return !out->failed || fail_system(failure, "write of the result");
 }
 
 int result_write(struct result_out *out, int code)
 {
     text_add(&out->json, "\n", 1);
-    bool written = !out->failed && text_write(&out->json, STDOUT_FILENO);
+    bool written = !out->failed && text_write(&out->json, out->written, out->descriptor);
     text_free(&out->json);
     return written ? code : EXIT_SYSTEM;
 }
 
 int result_print(struct run *run)
 {
-    struct result_out out = {.at_once = true};
+    struct result_out out = {.descriptor = STDOUT_FILENO};
     result_json(run, &out.json);
     result_say(run);
     return result_write(&out, result_exit_code(run));

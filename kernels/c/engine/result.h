@@ -8,11 +8,12 @@ enum { RESULT_FORMAT = 1 };
 
 /* Where the line goes. */
 struct result_out {
-    struct text json; /* what is not written yet */
-    /* Each size of a sweep is written to stdout, as a line, when it was measured: whoever kills us later takes none of
-     * it away. Else all of it stays in json, on one line. */
-    bool at_once;
-    bool failed; /* stdout takes no more */
+    struct text json;
+    /* Each size of a sweep is written there, as a line, when it was measured: whoever kills us later takes none of it
+     * away. -1: nowhere. */
+    int descriptor;
+    size_t written; /* of json, by now */
+    bool failed;    /* that takes no more */
 };
 
 int result_exit_code(const struct run *run);
@@ -20,9 +21,9 @@ int result_exit_code(const struct run *run);
 void result_json(struct run *run, struct text *json);
 /* To people: what failed, or why it does not count. */
 void result_say(const struct run *run);
-/* Ends a line that may not wait. */
+/* Writes what is new, as a line: it may not wait. */
 bool result_flush(struct result_out *out, struct failure *failure);
-/* Writes the rest on stdout and returns the code, or that of a write that failed. Frees the text. */
+/* Writes the rest and returns the code, or that of a write that failed. Frees the text. */
 int result_write(struct result_out *out, int code);
 /* All of these, whatever state the run ended in. Returns the exit code of the program. */
 int result_print(struct run *run);

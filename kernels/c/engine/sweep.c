@@ -123,8 +123,6 @@ static void sweep_head(struct run *run, struct result_out *out)
 static void sweep_line(struct run *one, struct result_out *out)
 {
     result_json(one, &out->json);
-    if (out->at_once && one->more_follow && !one->failure.failed)
-        text_add(&out->json, ",", 1); /* else the next one sets it: this text will be gone */
     result_flush(out, &one->failure);
 }
 

@@ -106,7 +106,7 @@ static int kernel_main(const struct kernel *kernel, int argc, char **argv)
     struct run run;
     const char *interface = NULL;
     int rank = 0, size = 0, code;
-    struct result_out out = {.at_once = true};
+    struct result_out out = {.descriptor = STDOUT_FILENO};
     transport_set(early_argument(argc, argv, "--transport"), early_argument(argc, argv, "--interface"));
     mpi_start(&argc, &argv);
     /* Which rank is the client decides what a run is made of, so it is known before the other arguments. */

@@ -6,6 +6,7 @@
 #include "engine/keep.h"
 #include "engine/result.h"
 #include "engine/sessions.h"
+#include "tournament/spool.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -29,7 +30,8 @@ static void play_child(const struct play_place *place, const struct kernel *kern
                        int to, pid_t parent)
 {
     struct run run;
-    struct result_out out = {.at_once = false};
+    /* The pipe gets the line when all of it is there; what is measured until then must outlive us all. */
+    struct result_out out = {.descriptor = spool_sizes_open(received_get(message, "sizes"))};
     struct text all = {0};
     struct client_place client = {.to = received_get(message, "to"),
                                   .interface = place->interface,
@@ -55,7 +57,7 @@ static void play_child(const struct play_place *place, const struct kernel *kern
     if (run.keep.evidence_asked && keep_evidence(&run, &all))
         text_add(&out.json, all.data, all.length);
     text_add(&out.json, "\n", 1);
-    code = text_write(&out.json, to) ? code : EXIT_SYSTEM;
+    code = text_write(&out.json, 0, to) ? code : EXIT_SYSTEM;
     text_free(&out.json);
     text_free(&all);
     run_end(&run);
