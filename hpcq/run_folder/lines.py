@@ -60,6 +60,8 @@ class RawLine:
     sha256: bytes
     #: Why there is no result line, if the record gives a reason.
     said: str = ""
+    #: What the launcher and the program wrote for people, if the record has it; otherwise a file beside it may.
+    words: str = ""
 
 
 def read_raw(path: Path) -> RawLine | None:
@@ -82,11 +84,11 @@ def read_line(raw: RawLine, path: Path, kernel: str, parameters: Mapping[str, An
         return Line(Outcome.FAILED, raw.said, return_code, started_utc, None)
     if len(lines) != 1:
         found = "no result line" if not lines else f"{len(lines)} lines: allowed is exactly one"
-        return _without_content(found, return_code, started_utc, path, silent=not lines)
+        return _without_content(found, return_code, started_utc, raw.words or _words(path), silent=not lines)
     try:
         content = parse_json(lines[0])
     except ValueError as error:
-        return _without_content(f"result line: {error}", return_code, started_utc, path)
+        return _without_content(f"result line: {error}", return_code, started_utc, raw.words or _words(path))
     content, return_code = _of_size(content, parameters, return_code)
     described = kernels().get(kernel)
     if described is not None and described.described is not None:
@@ -234,17 +236,21 @@ def _fill(line: Line) -> None:
             line.warnings.append((str(one.get("name", "unnamed")), str(one.get("message", ""))))
 
 
-def _without_content(found: str, return_code: int | None, started_utc: str | None, path: Path, *, silent: bool = False) -> Line:
+def _without_content(found: str, return_code: int | None, started_utc: str | None, said: str, *, silent: bool = False) -> Line:
     """Return a line without content.
 
     The kernel failed if it said so or printed nothing. A line that cannot be read is invalid.
     """
     failed = silent or return_code not in {0, 1, None}
-    said = (_bytes(path.with_suffix(".err")) or b"").decode("utf-8", "replace")
     exit_text = f"exit code {return_code}" if return_code is not None else "exit code unknown"
     words = [found, exit_text, crash_words(said, return_code), _last_words(said)]
     reason = "; ".join(one for one in words if one)
     return Line(Outcome.FAILED if failed else Outcome.INVALID, reason, return_code, started_utc, None)
+
+
+def _words(path: Path) -> str:
+    """Return what the kernel wrote for people, from the file beside its line."""
+    return (_bytes(path.with_suffix(".err")) or b"").decode("utf-8", "replace")
 
 
 def _last_words(said: str) -> str:
