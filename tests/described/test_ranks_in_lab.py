@@ -114,6 +114,7 @@ def test_the_parameters_say_how_many_ranks_there_were(measured: Desk) -> None:
     assert counts.pop() >= 4
 
 
+@pytest.mark.timeout(500)
 def test_a_tournament_goes_on_without_a_node_that_dies(lab: RunningLab, tmp_path: Path) -> None:
     """NetPIPE for each pair in turn, in one allocation; the pairs of the node that dies meanwhile say so."""
     lab.at_rest("alpha")
