@@ -48,7 +48,7 @@ class Submitter:
         run, state = self._run, self._run.state
         if run.plan.allocation == "pair":
             [index] = indices
-            return make_job(run.plan, index, state.next_attempt_no(index), state.missing(index))
+            return make_job(run.plan, index, state.next_attempt_no(index), state.missing(index), run.folder)
         missing = {index: state.missing(index) for index in indices}
         return make_tournament(run.plan, indices, state.tournament_count + 1 + place, missing)
 

@@ -6,6 +6,7 @@
 #include "engine/keep.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
 int result_exit_code(const struct run *run)
 {
@@ -197,18 +198,28 @@ void result_say(const struct run *run)
         fprintf(stderr, "warning: measured, but invalid: %s\n", run->invalid_reason);
 }
 
-int result_write(struct text *json, int code)
+bool result_flush(struct result_out *out, struct failure *failure)
 {
-    text_add(json, "\n", 1);
-    bool written = fwrite(json->data, 1, json->length, stdout) == json->length && fflush(stdout) == 0;
-    text_free(json);
+    if (!out->at_once)
+        return true;
+    text_add(&out->json, "\n", 1);
+    out->failed = out->failed || !text_write(&out->json, STDOUT_FILENO);
+    text_clear(&out->json);
+    return !out->failed || fail_system(failure, "stdout");
+}
+
+int result_write(struct result_out *out, int code)
+{
+    text_add(&out->json, "\n", 1);
+    bool written = !out->failed && text_write(&out->json, STDOUT_FILENO);
+    text_free(&out->json);
     return written ? code : EXIT_SYSTEM;
 }
 
 int result_print(struct run *run)
 {
-    struct text json = {0};
-    result_json(run, &json);
+    struct result_out out = {.at_once = true};
+    result_json(run, &out.json);
     result_say(run);
-    return result_write(&json, result_exit_code(run));
+    return result_write(&out, result_exit_code(run));
 }

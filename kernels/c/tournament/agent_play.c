@@ -25,22 +25,12 @@ static bool play_options(struct run *run, const struct received *message)
     return true;
 }
 
-static bool write_all(int descriptor, const struct text *text)
-{
-    for (size_t done = 0; done < text->length;) {
-        ssize_t written = write(descriptor, text->data + done, text->length - done);
-        if (written < 0 && errno != EINTR)
-            return false;
-        done += written > 0 ? (size_t)written : 0;
-    }
-    return true;
-}
-
 static void play_child(const struct play_place *place, const struct kernel *kernel, const struct received *message,
                        int to, pid_t parent)
 {
     struct run run;
-    struct text out = {0}, all = {0};
+    struct result_out out = {.at_once = false};
+    struct text all = {0};
     struct client_place client = {.to = received_get(message, "to"),
                                   .interface = place->interface,
                                   .secret_path = place->secret_path,
@@ -58,15 +48,15 @@ static void play_child(const struct play_place *place, const struct kernel *kern
     if (play_options(&run, message)) {
         code = client_run(&run, &client, &out);
     } else {
-        result_json(&run, &out);
+        result_json(&run, &out.json);
         code = result_exit_code(&run);
     }
-    text_add(&out, "\n", 1);
+    text_add(&out.json, "\n", 1);
     if (run.keep.evidence_asked && keep_evidence(&run, &all))
-        text_add(&out, all.data, all.length);
-    text_add(&out, "\n", 1);
-    code = write_all(to, &out) ? code : EXIT_SYSTEM;
-    text_free(&out);
+        text_add(&out.json, all.data, all.length);
+    text_add(&out.json, "\n", 1);
+    code = text_write(&out.json, to) ? code : EXIT_SYSTEM;
+    text_free(&out.json);
     text_free(&all);
     run_end(&run);
     exit(code);

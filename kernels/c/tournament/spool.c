@@ -13,18 +13,7 @@ enum { SPOOL_FORMAT = 1, JOB_BYTES = 64 };
 
 static bool spool_write(struct spool *spool, const struct text *text, struct failure *failure)
 {
-    const char *from = text->data;
-    size_t length = text->length;
-    while (length) {
-        ssize_t written = write(spool->descriptor, from, length);
-        if (written < 0 && errno == EINTR)
-            continue;
-        if (written < 0)
-            return fail_system(failure, "spool");
-        from += written;
-        length -= (size_t)written;
-    }
-    return true;
+    return text_write(text, spool->descriptor) || fail_system(failure, "spool");
 }
 
 bool spool_open(struct spool *spool, const char *path, struct failure *failure)
