@@ -61,6 +61,8 @@ class RawLine:
     sha256: bytes
     #: Why there is no result line, if the record gives a reason.
     said: str = ""
+    #: What the launcher and the program wrote for people, if the record has it; otherwise a file beside it may.
+    words: str = ""
 
 
 def read_raw(path: Path) -> RawLine | None:
@@ -97,9 +99,9 @@ def read_line(raw: RawLine, path: Path, kernel: str, parameters: Mapping[str, An
     try:
         content, return_code = of_size(printed(raw.content or b""), parameters, return_code)
     except NothingPrintedError as error:
-        return _without_content(str(error), return_code, started_utc, path, silent=True)
+        return _without_content(str(error), return_code, started_utc, raw.words or _words(path), silent=True)
     except ValueError as error:
-        return _without_content(str(error), return_code, started_utc, path)
+        return _without_content(str(error), return_code, started_utc, raw.words or _words(path))
     return_code = whole(return_code)
     described = kernels().get(kernel)
     if described is not None and described.described is not None:
@@ -224,17 +226,21 @@ def _fill(line: Line) -> None:
             line.warnings.append((str(one.get("name", "unnamed")), str(one.get("message", ""))))
 
 
-def _without_content(found: str, return_code: int | None, started_utc: str | None, path: Path, *, silent: bool = False) -> Line:
+def _without_content(found: str, return_code: int | None, started_utc: str | None, said: str, *, silent: bool = False) -> Line:
     """Return a line without content.
 
     The kernel failed if it said so or printed nothing. A line that cannot be read is invalid.
     """
     failed = silent or return_code not in {0, 1, None}
-    said = (_bytes(path.with_suffix(".err")) or b"").decode("utf-8", "replace")
     exit_text = f"exit code {return_code}" if return_code is not None else "exit code unknown"
     words = [found, exit_text, crash_words(said, return_code), _last_words(said)]
     reason = "; ".join(one for one in words if one)
     return Line(Outcome.FAILED if failed else Outcome.INVALID, reason, return_code, started_utc, None)
+
+
+def _words(path: Path) -> str:
+    """Return what the kernel wrote for people, from the file beside its line."""
+    return (_bytes(path.with_suffix(".err")) or b"").decode("utf-8", "replace")
 
 
 def _last_words(said: str) -> str:

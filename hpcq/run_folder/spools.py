@@ -94,8 +94,8 @@ class Spool:
         except ValueError as error:
             return RawLine(None, None, digest, f"spool: {error}")
         status = {"rc": said.get("rc"), "started_utc": said.get("started_utc"), "ended_utc": said.get("ended_utc")}
-        reason = said.get("reason")
-        return RawLine(_result(said), json.dumps(status).encode(), digest, reason if isinstance(reason, str) else "")
+        reason, words = (one if isinstance(one := said.get(key), str) else "" for key in ("reason", "words"))
+        return RawLine(_result(said), json.dumps(status).encode(), digest, reason, words)
 
     def _take(self, line: bytes, offset: int) -> None:
         start = _whole_from(line)

@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from hpcq import nodelist
-from hpcq.planning.allocations import estimate_s, rounds_of
+from hpcq.planning.allocations import rounds_of
+from hpcq.planning.tournament_time import estimate_s
 from hpcq.runner.drive.cluster_run import ClusterRun
 from hpcq.runner.drive.tournaments import Tournament, make_tournament, write_any
 from hpcq.runner.queue.jobs import Job, make_job

@@ -81,6 +81,11 @@ class Job:
         return nodes_of_pair((self.client, self.server))
 
     @property
+    def launches(self) -> bool:
+        """Return whether it starts foreign programs of ranks."""
+        return any(step.launch for step in self.steps)
+
+    @property
     def folder(self) -> str:
         """Return its folder, relative to the cluster's part of the run folder and to the work directory there."""
         return attempt_folder(self.job_id, self.attempt_no)
