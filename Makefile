@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 FUZZ_S ?= 1800
+# Each worker of the long tests has a lab. They mostly wait.
+LONG_WORKERS ?= 4
 PYTEST := $(BIN)/python -m pytest
 unexport PYTHONDONTWRITEBYTECODE # a program that compiles all its modules at each start takes three times as long to begin
 
@@ -38,7 +40,7 @@ test-lab: setup ## Tests on the real Slurm lab
 test-long: ## Soak tests, many seeds, 48 nodes
 	@tools/packages test-long
 	@$(MAKE) --no-print-directory setup
-	$(PYTEST) -m "long and not quiet" -n $$(nproc) --dist load # each worker has a lab; they mostly wait
+	$(PYTEST) -m "long and not quiet" -n $(LONG_WORKERS) --dist load
 	$(PYTEST) -m "long and quiet"
 
 fuzz: ## Fuzz what strangers, peers and old files hand to the kernels (FUZZ_S=1800 seconds; the corpus stays in build/)

@@ -150,4 +150,5 @@ def _environment(folder: Path) -> Environment:
     environment.filters["directive"] = directive_value
     environment.filters["launch_word"] = launch_word
     environment.filters["human"] = units.human
+    environment.filters["human_of"] = lambda value, name: units.human_of(name, value)
     return environment

@@ -10,6 +10,7 @@ Hides the two conventions: prefixes are decimal for rates and times, binary for 
 from __future__ import annotations
 
 import datetime as dt
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -109,6 +110,13 @@ def human(value: float, unit: str | None) -> str:
         return f"{int(value)} B"
     factor, label = _step(value, unit)
     return f"{value / factor:.4g} {label}" if label else f"{value:.6g}"
+
+
+def human_of(name: str, value: object) -> str:
+    """A stored value as text for people, in the unit of its name; text stays, and what is no number is JSON."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return human(value, unit_of(name))
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def human_column(values: Sequence[float], unit: str | None) -> list[str]:

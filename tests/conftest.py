@@ -15,6 +15,9 @@ import pytest
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+#: Labs of other tests come and go: a test that wants one names its clusters.
+os.environ["HPCQ_LABS"] = "no"
+
 pytest_plugins = ["tests.lab.lab_fixture", "tests.kernels.kernel_programs"]
 
 #: The files that take longest. Workers get a file at a time: the last ones must be short, or one worker ends minutes after the

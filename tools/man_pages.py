@@ -30,6 +30,7 @@ _VARIABLES = (
     ("HPCQ_DB", "the results database, as --db"),
     ("HPCQ_RUNS", "the folder of run folders, as --runs"),
     ("HPCQ_CLUSTERS", "folders of cluster files, joined by a colon, as --clusters"),
+    ("HPCQ_LABS", "yes or no: whether clusters of labs that run on this machine are found; yes unless set"),
     ("NO_COLOR", "no colours on terminals"),
 )
 

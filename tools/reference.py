@@ -28,7 +28,7 @@ Written by `make docs` from the program itself; a test compares the two. `hpcq V
 Data goes to standard output, messages to standard error. On a terminal, tables are aligned; in a pipe they are
 lines with tabs. `--json` prints the same as JSON, with values in base units. `--debug`, anywhere, shows a traceback
 when something fails. hpcq obeys `NO_COLOR`. `HPCQ_DB`, `HPCQ_RUNS` and `HPCQ_CLUSTERS` (folders joined by `:`)
-stand for `--db`, `--runs` and `--clusters`.
+stand for `--db`, `--runs` and `--clusters`; `HPCQ_LABS=no` leaves out the clusters of labs that run on this machine.
 
 ## Exit codes
 

@@ -44,7 +44,7 @@ tests:
   - {{kernel: tcp_stream}}
 """
 #: A link is measured with sockets.
-ENDS = {"pairs": "  - {kernel: mpi_pingpong}\n", "links": "links: [{from: east, to: west}]\n"}
+ENDS = {"pairs": "  - {kernel: mpi_pingpong}\n  - {kernel: osu_latency}\n", "links": "links: [{from: east, to: west}]\n"}
 CLUSTER = """name: {name}
 scheduler: {kind}
 work_directory: "/scratch/a b's"

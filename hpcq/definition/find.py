@@ -4,6 +4,8 @@ A cluster's file is NAME.yaml. hpcq searches these folders in order; the first t
 
     folders given on the command line, $HPCQ_CLUSTERS (joined by :), the campaign's folder/clusters, ./clusters,
     ./campaigns/clusters, ~/.config/hpcq/clusters, /run/hpcq-lab/*/clusters, the examples that come with hpcq
+
+Labs that somebody else runs on this machine are left out with HPCQ_LABS=no.
 """
 
 from __future__ import annotations
@@ -98,6 +100,13 @@ def _named_folders(extra_dirs: Sequence[Path]) -> list[Path]:
 
 
 def _lab_folders() -> list[Path]:
+    wanted = os.environ.get("HPCQ_LABS") or "yes"
+    if wanted not in {"yes", "no"}:
+        raise UserError(
+            f"HPCQ_LABS: {wanted!r} is not an answer: allowed are yes and no", "no leaves the clusters of running labs out"
+        )
+    if wanted == "no":
+        return []
     try:
         return sorted(LAB_FOLDER.glob("*/clusters"))
     except OSError:

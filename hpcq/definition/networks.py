@@ -11,7 +11,15 @@ NETWORK_INSTEAD = (
     "not a key of campaigns or tests, whose clusters name theirs: allowed is network: NAME, a key of the campaign",
     "the cluster file says which interface that is: networks: {NAME: eth0}",
 )
-IN_CLUSTER_FILES: Mapping[str, tuple[str, str]] = {"interface": NETWORK_INSTEAD}
+#: An address belongs to one node, and a campaign has many: each end takes that of the interface on its own node.
+NO_ADDRESS = (
+    "not a key of campaigns or tests, which name no address: allowed is network: NAME, a key of the campaign",
+    "each end takes the address of networks: {NAME: eth0} in the cluster file; bind_device: eth0 keeps packets there",
+)
+IN_CLUSTER_FILES: Mapping[str, tuple[str, str]] = {
+    "interface": NETWORK_INSTEAD,
+    **dict.fromkeys(("bind", "bind_address", "source_address", "local_address"), NO_ADDRESS),
+}
 
 
 def interface_of(network: str | None, networks: Mapping[str, str], otherwise: str, where: str, campaign: str) -> str:

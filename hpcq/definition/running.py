@@ -23,6 +23,11 @@ def of_nodes(test: Test) -> bool:
     return test.launch == "node" or (test.needs_mpi and NODE_COUNT in test.parameters)
 
 
+def launched(test: Test) -> bool:
+    """Whether the MPI launcher starts a foreign program of two ranks: in a tournament anew for each pair."""
+    return test.launch == "mpi" and not of_nodes(test)
+
+
 def node_count(test: Test) -> int:
     """How many nodes run the test together: one, a pair, or what its parameter says. 0: as many as there are."""
     if test.launch == "node":

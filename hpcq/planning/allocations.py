@@ -20,27 +20,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hpcq.definition.budget import Budget
-from hpcq.definition.model import Allocation, AllocationKind, Campaign, Cluster, Concurrency, Pattern, Test
+from hpcq.definition.model import Allocation, AllocationKind, Campaign, Cluster, Concurrency, Pattern
 from hpcq.definition.running import running
-from hpcq.kernels import expected_s
 from hpcq.planning.fitting import fit_campaign, fit_plan, refuse_large_sets, refuse_where_not_taken
 from hpcq.planning.make_plan import make_plan
 from hpcq.planning.node_sets import without_sets
 from hpcq.planning.plan import AllocationCost, Cost, Plan, PlannedPair
+from hpcq.planning.tournament_time import estimate_s, walltime_of
 from hpcq.planning.waves import ActiveJob, nodes_left, nodes_within
 from hpcq.scheduler.limits import NO_LIMITS, Bound, JobLimits
 
 if TYPE_CHECKING:
     from hpcq.scheduler.types import NodeState
 
-#: What a tournament costs in addition to its steps: claim, agents on all nodes, their connections and facts, their end.
-_TOURNAMENT_OVERHEAD_S = 4.0
-#: What MPI tests cost in addition: the launch of the one MPI step.
-_MPI_OVERHEAD_S = 3.0
-#: What a step costs in addition to the duration of its test: connection, snapshots, evidence, the barrier.
-_STEP_OVERHEAD_S = 0.2
-#: Shortest time limit of a tournament: slow starts and lost nodes must fit.
-_WALLTIME_MARGIN_S = 120.0
 #: Nodes per group in the cost that hpcq shows when the campaign gives no number.
 _GROUP_NODE_COUNT = 8
 #: Up to this many pairs, hpcq counts the allocations one by one. Beyond, it estimates their number.
@@ -139,7 +131,8 @@ def packed(plan: Plan, campaign: Campaign, budget: Budget, largest: Bound | None
         return replace(plan, cost=replace(pair_cost, allocations=tuple(allocations.values())))
     chosen = allocations[plan.allocation]
     cost = Cost(chosen.job_count, chosen.estimated_job_s, chosen.node_seconds, tuple(allocations.values()))
-    walltime_s = walltime_of(chosen.estimated_job_s, tests)
+    inside = len(plan.pairs) if plan.allocation == AllocationKind.WHOLE else min(len(plan.pairs), math.comb(group_size, 2))
+    walltime_s = walltime_of(chosen.estimated_job_s, tests, plan.repetition_count * inside)
     return replace(plan, cost=cost, walltime_s=walltime_s if most_s is None else min(walltime_s, most_s))
 
 
@@ -215,30 +208,13 @@ def steps_of(
                     yield PlayedStep(round_no, test.test_no, repetition_no, one)
 
 
-def estimate_s(tests: Sequence[Test], repetition_count: int, round_count: int, pair_count: int) -> float:
-    """How long a tournament will run."""
-    total_s = _TOURNAMENT_OVERHEAD_S
-    if any(test.needs_mpi for test in tests):
-        total_s += _MPI_OVERHEAD_S
-    for test in running(tests):
-        step_count = repetition_count * (pair_count if test.load == "alone" else round_count)
-        total_s += step_count * (expected_s(test.parameters) + _STEP_OVERHEAD_S)
-    return round(total_s, 1)
-
-
-def walltime_of(estimated_s: float, tests: Sequence[Test]) -> int:
-    """A tournament's time limit in whole minutes: 1.5 times the estimate, and enough for one test that hangs."""
-    hanging_s = max(test.timeout_s for test in tests)
-    return 60 * math.ceil(max(1.5 * estimated_s, estimated_s + hanging_s, _WALLTIME_MARGIN_S) / 60)
-
-
 def fitting(pairs: Sequence[PlannedPair], plan: Plan, most_s: float | None) -> list[PlannedPair]:
     """As many of the first rounds as fit into the time limit; if not even one fits, as many of its pairs as fit."""
     rounds = rounds_of(pairs)
 
     def fits(round_count: int, pair_count: int) -> bool:
         estimated_s = estimate_s(plan.tests, plan.repetition_count, round_count, pair_count)
-        return most_s is None or walltime_of(estimated_s, plan.tests) <= most_s
+        return most_s is None or walltime_of(estimated_s, plan.tests, plan.repetition_count * pair_count) <= most_s
 
     chosen: list[PlannedPair] = []
     for round_no, together in enumerate(rounds, 1):

@@ -17,10 +17,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from hpcq.kernels import SIZE_OPTION, kernels
+from hpcq.kernels import kernels
 from hpcq.run_folder.crashes import crash_words
 from hpcq.run_folder.described_lines import translated
 from hpcq.run_folder.paths import parse_json
+from hpcq.run_folder.printed import NothingPrintedError, measured_sizes, of_size, printed
 
 #: The largest integer that SQLite can hold.
 INTEGER_MAX = 2**63 - 1
@@ -60,11 +61,19 @@ class RawLine:
     sha256: bytes
     #: Why there is no result line, if the record gives a reason.
     said: str = ""
+    #: What the launcher and the program wrote for people, if the record has it; otherwise a file beside it may.
+    words: str = ""
 
 
 def read_raw(path: Path) -> RawLine | None:
-    """Return the bytes of `t<n>-r<n>.json` and its .status; None when neither exists."""
+    """Return the bytes of `t<n>-r<n>.json` and its .status; None when neither exists.
+
+    If the script was killed with its kernel, what a sweep had measured by then is in the file that it was about to name so.
+    """
     content, status = _bytes(path), _bytes(path.with_suffix(".status"))
+    if content is None and status is None:
+        under_way = _bytes(path.with_name(path.name + ".part")) or b""
+        content = under_way if measured_sizes(under_way) else None
     if content is None and status is None:
         return None
     digest = hashlib.sha256(content or b"")
@@ -72,22 +81,28 @@ def read_raw(path: Path) -> RawLine | None:
     return RawLine(content, status, digest.digest())
 
 
+def sizes_measured_before(attempts: Path, step_name: str) -> tuple[int, ...]:
+    """Return the sizes of a sweep that some attempt of a job measured. attempts: the folder of the job's attempts."""
+    names = (f"{step_name}.json", f"{step_name}.json.part")
+    found = [path for name in names for depth in ("*", "*/*") for path in attempts.glob(f"{depth}/{name}")]
+    raws = (read_raw(path.with_name(names[0])) for path in found)
+    return tuple(sorted({size for raw in raws if raw is not None for size in measured_sizes(raw.content or b"")}))
+
+
 def read_line(raw: RawLine, path: Path, kernel: str, parameters: Mapping[str, Any]) -> Line:
     """Judge the bytes of one measurement against what was planned."""
     status = _object(raw.status)
     return_code = whole(status.get("rc"))
     started_utc = utc_or_none(status.get("started_utc"))
-    lines = [line for line in (raw.content or b"").split(b"\n") if line.strip()]
-    if not lines and raw.said:
+    if not (raw.content or b"").strip() and raw.said:
         return Line(Outcome.FAILED, raw.said, return_code, started_utc, None)
-    if len(lines) != 1:
-        found = "no result line" if not lines else f"{len(lines)} lines: allowed is exactly one"
-        return _without_content(found, return_code, started_utc, path, silent=not lines)
     try:
-        content = parse_json(lines[0])
+        content, return_code = of_size(printed(raw.content or b""), parameters, return_code)
+    except NothingPrintedError as error:
+        return _without_content(str(error), return_code, started_utc, raw.words or _words(path), silent=True)
     except ValueError as error:
-        return _without_content(f"result line: {error}", return_code, started_utc, path)
-    content, return_code = _of_size(content, parameters, return_code)
+        return _without_content(str(error), return_code, started_utc, raw.words or _words(path))
+    return_code = whole(return_code)
     described = kernels().get(kernel)
     if described is not None and described.described is not None:
         content = translated(content, described, parameters)
@@ -102,29 +117,6 @@ def read_line(raw: RawLine, path: Path, kernel: str, parameters: Mapping[str, An
     _fill(line)
     _judge(line, return_code, kernel, parameters)
     return line
-
-
-def _of_size(
-    content: dict[str, Any], parameters: Mapping[str, Any], return_code: int | None
-) -> tuple[dict[str, Any], int | None]:
-    """Of a sweep, the line of the planned size, with the exit code that belongs to it; else what was given.
-
-    A sweep ends where a size cannot be measured: what was not reached says so.
-    """
-    found = content.get("sizes")
-    sizes = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
-    if not sizes:
-        return content, return_code
-    planned = parameters.get(SIZE_OPTION)
-    for one in sizes:
-        if mapping(one.get("options")).get(SIZE_OPTION) == planned:
-            agreed = whole(content.get("exit_code")) == return_code
-            return one, whole(one.get("exit_code")) if agreed else return_code
-    last = sizes[-1]
-    error = mapping(last.get("error"))
-    ended = f"the sweep ended at {_shown(mapping(last.get('options')).get(SIZE_OPTION))} bytes"
-    words = ": ".join(str(one) for one in (ended, error.get("message")) if one)
-    return {**last, "metrics": {}, "error": {"state": error.get("state"), "message": words}}, return_code
 
 
 def echo_complaint(planned: Mapping[str, Any], echoed: object) -> str | None:
@@ -234,17 +226,21 @@ def _fill(line: Line) -> None:
             line.warnings.append((str(one.get("name", "unnamed")), str(one.get("message", ""))))
 
 
-def _without_content(found: str, return_code: int | None, started_utc: str | None, path: Path, *, silent: bool = False) -> Line:
+def _without_content(found: str, return_code: int | None, started_utc: str | None, said: str, *, silent: bool = False) -> Line:
     """Return a line without content.
 
     The kernel failed if it said so or printed nothing. A line that cannot be read is invalid.
     """
     failed = silent or return_code not in {0, 1, None}
-    said = (_bytes(path.with_suffix(".err")) or b"").decode("utf-8", "replace")
     exit_text = f"exit code {return_code}" if return_code is not None else "exit code unknown"
     words = [found, exit_text, crash_words(said, return_code), _last_words(said)]
     reason = "; ".join(one for one in words if one)
     return Line(Outcome.FAILED if failed else Outcome.INVALID, reason, return_code, started_utc, None)
+
+
+def _words(path: Path) -> str:
+    """Return what the kernel wrote for people, from the file beside its line."""
+    return (_bytes(path.with_suffix(".err")) or b"").decode("utf-8", "replace")
 
 
 def _last_words(said: str) -> str:

@@ -18,11 +18,14 @@ from hpcq.planning.job_ids import job_id_of
 from hpcq.run_folder.journal_state import Attempt, StepKey
 from hpcq.run_folder.lines import RawLine
 from hpcq.run_folder.paths import parse_json
+from hpcq.run_folder.printed import kept_sizes
 
 SPOOL = "spool.jsonl"
 _START = b'{"format":1,"job":"'
 #: The head of a line. What follows says whether the measurement has only begun, or how it ended.
 _HEAD = re.compile(rb'\{"format":1,"job":"([^"]{1,64})","test":(\d{1,9}),"repetition":(\d{1,9}),("begun_utc")?')
+#: The file in which a client keeps the sizes of a sweep until its match is in the spool.
+_KEPT = re.compile(r"([^/]{1,64})-t(\d{1,9})-r(\d{1,9})\.sizes")
 _CODE = re.compile(rb'"rc":(\d+),')
 #: Exit codes of a kernel that mean: there is a measurement, valid (0) or invalid (1).
 MEASURED_CODES = frozenset({0, 1})
@@ -53,6 +56,8 @@ class Spool:
         self.damaged_count = 0
         self.first_damaged_byte = 0
         self._path = path
+        #: What clients kept of sweeps whose match is not in the spool, or has no result there.
+        self._sizes = _kept(path.parent)
         self._places: dict[str, dict[StepKey, list[tuple[int, int]]]] = {}
         offset = 0
         try:
@@ -65,15 +70,20 @@ class Spool:
 
     def steps(self, job: str) -> list[StepKey]:
         """Return the measurements of a pair that the spool holds."""
-        return sorted(self._places.get(job, {}))
+        return sorted({*self._places.get(job, {}), *(step for of_job, step in self._sizes if of_job == job)})
 
     def read_all(self, job: str, step: StepKey) -> list[RawLine]:
         """Return all lines about one measurement in their order, usually one.
 
         Bytes that are not JSON give a line without content.
         """
+        sizes = self._sizes.get((job, step))
+        places = self._places.get(job, {}).get(step)
+        if places is None:
+            return [RawLine(sizes, None, hashlib.sha256(sizes or b"").digest())]
         with self._path.open("rb") as file:
-            return [self._read(file, offset, size) for offset, size in self._places[job][step]]
+            found = [self._read(file, offset, size) for offset, size in places]
+        return [replace(raw, content=sizes, said="") if sizes and raw.content is None else raw for raw in found]
 
     def _read(self, file: BinaryIO, offset: int, size: int) -> RawLine:
         file.seek(offset)
@@ -84,8 +94,8 @@ class Spool:
         except ValueError as error:
             return RawLine(None, None, digest, f"spool: {error}")
         status = {"rc": said.get("rc"), "started_utc": said.get("started_utc"), "ended_utc": said.get("ended_utc")}
-        reason = said.get("reason")
-        return RawLine(_result(said), json.dumps(status).encode(), digest, reason if isinstance(reason, str) else "")
+        reason, words = (one if isinstance(one := said.get(key), str) else "" for key in ("reason", "words"))
+        return RawLine(_result(said), json.dumps(status).encode(), digest, reason, words)
 
     def _take(self, line: bytes, offset: int) -> None:
         start = _whole_from(line)
@@ -97,6 +107,12 @@ class Spool:
         elif line.endswith(b"\n") and (head is None or not line.endswith(b"}\n")) and line.strip():
             self.first_damaged_byte = self.first_damaged_byte if self.damaged_count else offset
             self.damaged_count += 1
+
+
+def _kept(folder: Path) -> dict[tuple[str, StepKey], bytes]:
+    named = ((path, _KEPT.fullmatch(path.name)) for path in sorted(folder.glob("*.sizes")))
+    read = (((name[1], (int(name[2]), int(name[3]))), kept_sizes(path.read_bytes())) for path, name in named if name)
+    return {key: sizes for key, sizes in read if sizes is not None}
 
 
 def spooled_steps(folder: Path) -> dict[str, list[StepKey]]:
@@ -135,7 +151,16 @@ def _result(said: dict[str, Any]) -> bytes | None:
     result = said.get("result")
     if not isinstance(result, dict):
         return None
-    granted = result.get("granted")
-    if isinstance(granted, dict) and isinstance(said.get("at_once"), int):
-        result = {**result, "granted": {**granted, "pairs_at_once_count": said["at_once"]}}
+    at_once = said.get("at_once")
+    if isinstance(at_once, int):
+        sizes = result.get("sizes")
+        if isinstance(sizes, list):
+            result = {**result, "sizes": [_counted(one, at_once) for one in sizes]}
+        else:
+            result = _counted(result, at_once)
     return json.dumps(result).encode()
+
+
+def _counted(result: Any, at_once: int) -> Any:
+    granted = result.get("granted") if isinstance(result, dict) else None
+    return {**result, "granted": {**granted, "pairs_at_once_count": at_once}} if isinstance(granted, dict) else result

@@ -240,7 +240,7 @@ def _series_row(row: Any, parameters: dict[str, Any]) -> SeriesRow:
     telling = json.loads(row["parameters"])
     size = message_bytes(row["kernel"], parameters)
     size_name = size_option(row["kernel"])
-    variant = ", ".join(f"{name}={_said(name, value)}" for name, value in telling.items() if name != size_name)
+    variant = ", ".join(f"{name}={units.human_of(name, value)}" for name, value in telling.items() if name != size_name)
     names = (row["series_id"], row["kernel"], row["client_cluster"], row["client"], row["server"])
     return SeriesRow(*names, row["network"], row["toolchain"], size, variant, parameters, row["network_name"])
 
@@ -280,9 +280,3 @@ def _same(name: str, value: object, wanted: str) -> bool:
         except ValueError as error:
             raise UserError(f"{name}={wanted}: {error}") from error
     return str(value) == wanted
-
-
-def _said(name: str, value: object) -> str:
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0:
-        return units.human(value, units.unit_of(name))
-    return value if isinstance(value, str) else json.dumps(value)

@@ -298,7 +298,7 @@ def variant_names(tests: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str
             name for name in options if len({json.dumps(parameters.get(name)) for parameters in sets.values()}) > 1
         )
         for text, parameters in sets.items():
-            names[kernel, text] = ", ".join(f"{name}={_said(name, parameters.get(name))}" for name in differing)
+            names[kernel, text] = ", ".join(f"{name}={units.human_of(name, parameters.get(name))}" for name in differing)
     return names
 
 
@@ -340,11 +340,3 @@ def where(selection: Selection) -> tuple[str, dict[str, str]]:
 
 def columns(row: type) -> str:
     return ", ".join(row.__dataclass_fields__)  # type: ignore[attr-defined]  # every caller passes a dataclass
-
-
-def _said(name: str, value: object) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0:
-        return units.human(value, units.unit_of(name))
-    return json.dumps(value)

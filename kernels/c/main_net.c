@@ -11,6 +11,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct kernel *const kernels[] = {&kernel_tcp_stream,     &kernel_tcp_pingpong,    &kernel_udp_stream,
                                                &kernel_udp_pingpong,   &kernel_tcp_connect,     &kernel_udp_oneway,
@@ -24,7 +25,8 @@ static const struct program program = {
              "  hpcq-net server --interface IF|--bind ADDR [--port N|--ports A-B] --secret-file F\n"
              "                  [--sessions N] [--idle-timeout-s S] [--programs-file F]\n"
              "  hpcq-net KERNEL --to ADDR --port N --secret-file F [--interface IF] [--bind ADDR] [--timeout-s S]\n"
-             "                  [--samples-file F] [--evidence-file F] [--raw-dir DIR] [--OPTION VALUE ...]\n"
+             "                  [--samples-file F] [--evidence-file F] [--raw-dir DIR] [--sizes-done A,B,...]\n"
+             "                  [--OPTION VALUE ...]\n"
              "  hpcq-net conductor --interface IF|--bind ADDR [--ports A-B] --secret-file F --tournament F --spool F\n"
              "                     [--facts-dir DIR] [--evidence summary|full] [--raw-dir DIR] [--join-timeout-s S]\n"
              "                     [--finish-file F]\n"
@@ -39,7 +41,7 @@ static const struct program program = {
 };
 
 struct client_words {
-    const char *to, *port, *secret, *interface, *bind_to, *timeout, *samples, *evidence, *raw, *programs;
+    const char *to, *port, *secret, *interface, *bind_to, *timeout, *samples, *evidence, *raw, *programs, *sizes_done;
 };
 
 static bool client_arguments(struct run *run, int argc, char **argv, struct client_place *place)
@@ -54,7 +56,8 @@ static bool client_arguments(struct run *run, int argc, char **argv, struct clie
                                  {"samples-file", &words.samples},
                                  {"evidence-file", &words.evidence},
                                  {"raw-dir", &words.raw},
-                                 {"programs-file", &words.programs}};
+                                 {"programs-file", &words.programs},
+                                 {"sizes-done", &words.sizes_done}};
     struct failure *failure = &run->failure;
     failure->state = run->kernel->name;
     if (!arguments_parse(argc, argv, 2, flags, ROW_COUNT(flags), &run->kernel->options, run->options, failure))
@@ -75,6 +78,7 @@ static bool client_arguments(struct run *run, int argc, char **argv, struct clie
     run->keep.raw_folder = words.raw;
     place->secret_path = words.secret;
     place->programs_path = words.programs;
+    run->sizes_done = words.sizes_done;
     run->samples.path = run->kernel->round_trips ? words.samples : NULL;
     return true;
 }
@@ -85,16 +89,16 @@ static int kernel_main(const struct kernel *kernel, int argc, char **argv)
     struct client_place place = {0};
     signals_install();
     run_begin(&run, &program, kernel, false);
-    struct text json = {0};
+    struct result_out out = {.descriptor = STDOUT_FILENO};
     int code;
     if (client_arguments(&run, argc, argv, &place)) {
-        code = client_run(&run, &place, &json);
+        code = client_run(&run, &place, &out);
     } else {
-        result_json(&run, &json);
+        result_json(&run, &out.json);
         code = result_exit_code(&run);
     }
     result_say(&run);
-    code = result_write(&json, code);
+    code = result_write(&out, code);
     run_end(&run);
     return code;
 }

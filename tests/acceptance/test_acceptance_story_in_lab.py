@@ -117,6 +117,7 @@ def reasons_of(found: dict[str, Any]) -> dict[str, str]:
     return {one["name"].removeprefix("alpha-"): f"{one['verdict']}: {one['reason']}" for one in judged}
 
 
+@pytest.mark.long
 @pytest.mark.quiet  # a value beside other work fails no gate
 def test_a_gate_against_peers_fails_a_slowed_node(lab8: RunningLab, tmp_path: Path) -> None:
     desk = Desk(tmp_path, lab8)

@@ -26,6 +26,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.delenv("HPCQ_CLUSTERS", raising=False)
+    monkeypatch.delenv("HPCQ_LABS")
     monkeypatch.setattr(find, "LAB_FOLDER", tmp_path / "labs")
     return tmp_path
 

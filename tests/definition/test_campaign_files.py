@@ -138,6 +138,18 @@ def test_an_interface_in_a_campaign_is_told_as_network(here: Path, entry: str) -
     assert error.exit_code == 2
 
 
+@pytest.mark.parametrize("key", ["bind", "bind_address", "source_address", "local_address"])
+@pytest.mark.parametrize("entry", ["{{kernel: tcp_stream, {0}}}", "{{kernel: tcp_stream, parameters: {{{0}}}}}"])
+def test_an_address_in_a_campaign_is_told_as_network(here: Path, key: str, entry: str) -> None:
+    text = f"{GOOD}{key}: 10.0.0.1\ntests:\n  - {entry.format(f'{key}: 10.0.0.1')}\n"
+    error = refused(read_campaign, "c.yaml", text)
+    said = [line.split(": ", 2)[1:] for line in error.message.splitlines()]
+    assert [name for name, _ in said] == [key, key]
+    assert all("which name no address: allowed is network: NAME, a key of the campaign" in words for _, words in said)
+    assert str(error.hint).count("networks: {NAME: eth0} in the cluster file; bind_device: eth0") == len(said)
+    assert error.exit_code == 2
+
+
 # -- complaints ----------------------------------------------------------------------------------------------------------
 
 

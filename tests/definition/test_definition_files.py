@@ -165,6 +165,18 @@ def test_two_labs_with_the_same_cluster(here: Path) -> None:
     assert find_cluster("alpha") == Path("clusters/alpha.yaml")
 
 
+def test_labs_of_others_are_left_out_when_told(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put("labs/one/clusters/alpha.yaml")
+    assert "alpha" in list_clusters()
+    monkeypatch.setenv("HPCQ_LABS", "no")
+    assert "alpha" not in list_clusters()
+    with pytest.raises(UserError, match=r"^'alpha': no such cluster$"):
+        find_cluster("alpha")
+    monkeypatch.setenv("HPCQ_LABS", "maybe")
+    with pytest.raises(UserError, match=r"^HPCQ_LABS: 'maybe' is not an answer: allowed are yes and no$"):
+        list_clusters()
+
+
 def test_find_campaign(here: Path) -> None:
     examples = assets.campaigns()
     assert find_campaign("demo") == find_campaign("campaigns/demo.yaml") == examples / "demo.yaml"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -23,7 +24,11 @@ def launch(count: str, *command: str) -> int:
     began = [
         subprocess.Popen(command, env={**os.environ, "PMI_RANK": str(rank), "PMI_SIZE": count}) for rank in range(int(count))
     ]
-    return max(one.wait() for one in began)
+    codes = [one.wait() for one in began]
+    if min(codes) < 0:
+        print("launcher: a rank was killed", file=sys.stderr)
+        return 128 - min(codes)
+    return max(codes)
 
 
 def remote(host_file: str, *command: str) -> int:
@@ -45,6 +50,8 @@ def rank(mode: str) -> int:
         return 7
     if mode == "exit" or (mode == "hang" and number == 0):
         time.sleep(600)
+    if mode == "killed" and number == 0:
+        os.kill(os.getppid(), signal.SIGKILL)
     if mode == "silent":
         return 0
     if number == 0:

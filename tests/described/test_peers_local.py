@@ -24,13 +24,18 @@ def test_the_example_can_be_read() -> None:
 
 
 @pytest.mark.fast
-def test_a_tournament_refuses_what_a_launcher_starts(tmp_path: Path) -> None:
+def test_a_tournament_refuses_rounds_of_what_a_launcher_starts(tmp_path: Path) -> None:
     path = tmp_path / "try.yaml"
-    for name, words in (("osu_latency", "the MPI launcher starts osu_latency"), ("stream", "a tournament plays pairs: stream")):
+    rounds = r"starts osu_latency anew for each pair, .* allowed with it is concurrency: alone"
+    for name, words in (("osu_latency", rounds), ("stream", "a tournament plays pairs: stream")):
         text = f"name: try\nclusters: [local]\npairs: all\nallocation: whole\ntests: [{{kernel: {name}}}]\n"
         path.write_text(text)
         with pytest.raises(UserError, match=words):
             read_campaign(path)
+    path.write_text(
+        "name: try\nclusters: [local]\npairs: all\nallocation: whole\nconcurrency: alone\ntests: [{kernel: osu_latency}]\n"
+    )
+    assert {test.kernel for test in read_campaign(path).tests} == {"osu_latency"}
 
 
 @pytest.mark.long

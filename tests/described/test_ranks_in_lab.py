@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 
 from tests.described.descriptions import write
-from tests.lab.campaigns_in_lab import Desk
+from tests.lab.campaigns_in_lab import Desk, wait_idle
 from tests.lab.lab_fixture import RunningLab
+from tests.local.test_tournament_in_lab import wait_for_lines
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
@@ -55,6 +57,10 @@ repetitions: 1
 tests:
   - {kernel: netpipe_mpi, parameters: {message_bytes_max: 512}}
   - {kernel: foreign_sum}"""
+
+
+#: Six pairs of four nodes, one after the other in one allocation.
+WHOLE = "clusters: [alpha]\npairs: {rounds: 3}\nallocation: whole\nconcurrency: alone\nrepetitions: 1"
 
 
 @pytest.fixture(scope="module")
@@ -106,3 +112,30 @@ def test_the_parameters_say_how_many_ranks_there_were(measured: Desk) -> None:
     counts = {json.loads(row["parameters"])["node_count"] for row in rows}
     assert len(counts) == 1
     assert counts.pop() >= 4
+
+
+@pytest.mark.timeout(500)
+def test_a_tournament_goes_on_without_a_node_that_dies(lab: RunningLab, tmp_path: Path) -> None:
+    """NetPIPE for each pair in turn, in one allocation; the pairs of the node that dies meanwhile say so."""
+    lab.at_rest("alpha")
+    desk = Desk(tmp_path, lab)
+    tests = "  - {kernel: netpipe_mpi, parameters: {message_bytes_max: 512}}"
+    desk.campaign(f"{WHOLE}\nretries: 0\ntests:\n{tests}", "ranks")
+    try:
+        with desk.running("run", "campaign.yaml") as child:
+            desk.wait_for(lambda events: any(event.get("state") == "running" for event in events))
+            wait_for_lines(desk, 3)  # one launched and told, another begun
+            lab.command("kill-node", "alpha/n03")
+            assert child.wait(timeout=400) == 4
+    finally:
+        lab.command("start-node", "alpha/n03")
+        lab.exec("alpha", "scontrol", "update", "nodename=alpha-n03", "state=resume", check=False)
+        wait_idle(lab, "alpha")
+    rows = desk.rows("SELECT DISTINCT client, server, outcome, reason, crossed_interface FROM v_results")
+    unhurt = [row for row in rows if "alpha-n03" not in (row["client"], row["server"])]
+    assert [(row["outcome"], row["crossed_interface"]) for row in unhurt] == [("measured", "yes")] * 3, rows
+    hurt = [row for row in rows if row["outcome"] != "measured"]
+    assert hurt, rows
+    assert all(row["reason"] for row in hurt)
+    assert "alpha-n03: no process starts there any more" in {row["reason"] for row in hurt}, rows
+    assert len([event for event in desk.events() if event["event"] == "attempt"]) == 1

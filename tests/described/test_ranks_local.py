@@ -11,7 +11,7 @@ import pytest
 
 from tests import REPOSITORY
 from tests.described.descriptions import write
-from tests.local.local_desk import LocalDesk
+from tests.local.local_desk import INSTANT, LocalDesk
 
 PROGRAM = REPOSITORY / "tests" / "described" / "ranks.py"
 CLUSTER = f"""name: tiny
@@ -27,7 +27,7 @@ shape: MPI of SHAPE ranks
 program: PYTHON
 version: "{{ program }} RANKS --version"
 options:
-  mode: {type: choice, default: good, choices: [good, nan, exit, silent, hang], help: what the last rank does}
+  mode: {type: choice, default: good, choices: [good, nan, exit, silent, hang, killed], help: what the last rank does}
 command: "{{ program }} RANKS rank {{ mode }}"
 limit_s: "{{ 1 if mode == 'hang' else 60 }}"
 sizes: {first: 1, last: 4}
@@ -165,3 +165,58 @@ def test_plan_shows_who_starts_what(done: LocalDesk) -> None:
     assert f"  starts   rank: {sys.executable} {PROGRAM} rank good\n" in said
     assert f"  starts   node: {sys.executable} {PROGRAM} alone good\n" in said
     assert "  alone    tiny-a, tiny-b, tiny-c\n  together 3 nodes: tiny-a," in said
+
+
+@pytest.fixture(scope="module")
+def tournament(tmp_path_factory: pytest.TempPathFactory) -> LocalDesk:
+    """Foreign programs of two ranks and a kernel of hpcq, for two pairs of three nodes in one allocation."""
+    desk = LocalDesk.at(tmp_path_factory.mktemp("tournament"))
+    (desk.folder / "clusters" / "tiny.yaml").write_text(CLUSTER)
+    describe(desk.folder, MPI.replace("NAME", "two").replace("SHAPE", "two"))
+    describe(desk.folder, MISSING)
+    name = desk.campaign(
+        INSTANT,
+        "{kernel: foreign_two, matrix: {mode: [good, exit, killed]}}",
+        "{kernel: foreign_missing}",
+        more="retries: 0\nallocation: whole\nconcurrency: alone",
+    )
+    path = desk.folder / name
+    path.write_text(path.read_text().replace("pairs: all", "pairs: {list: [[tiny-b, tiny-a], [tiny-a, tiny-c]]}"))
+    desk.hpcq("run", name, expect=None)
+    return desk
+
+
+def test_a_tournament_launches_a_foreign_program_for_each_pair_in_turn(tournament: LocalDesk) -> None:
+    assert len([event for event in tournament.events() if event["event"] == "submitted"]) == 1
+    rows = of_mode(tournament, "foreign_two", "good")
+    assert len(rows) == 2 * 3
+    assert {(row["message_bytes"], row["outcome"], row["reason"], row["value"]) for row in rows} == {
+        (1, "measured", None, 2500),
+        (2, "measured", None, 3000),
+        (4, "measured", None, 4250),
+    }
+    assert {json.loads(row["parameters"])["load"] for row in rows} == {"alone"}
+    pairs = {(row["client"], row["server"]) for row in rows}
+    assert pairs == {("tiny-b", "tiny-a"), ("tiny-a", "tiny-c")}
+    ends = tournament.rows(
+        "SELECT e.\"end\", e.node, e.result_id FROM v_ends e JOIN v_results v USING (result_id) WHERE v.kernel = 'foreign_two'"
+    )
+    by_result: dict[int, dict[str, str]] = {}
+    for one in ends:
+        by_result.setdefault(one["result_id"], {})[one["end"]] = one["node"]
+    assert {(by_result[row["result_id"]]["client"], by_result[row["result_id"]]["server"]) for row in rows} == pairs
+    at_once = tournament.rows("SELECT DISTINCT value FROM granted WHERE name = 'pairs_at_once_count'")
+    assert [row["value"] for row in at_once] == [1]
+    socket = tournament.rows("SELECT outcome FROM v_results WHERE kernel = 'tcp_pingpong'")
+    assert {row["outcome"] for row in socket} == {"measured"}
+
+
+def test_of_a_launch_that_failed_a_tournament_tells_why_and_goes_on(tournament: LocalDesk) -> None:
+    failed = {(row["outcome"], row["reason"]) for row in of_mode(tournament, "foreign_two", "exit")}
+    assert failed == {("failed", "program: rank 1: foreign_two: exit code 7; it said last: cannot reach anybody")}
+    killed = {(row["outcome"], row["reason"]) for row in of_mode(tournament, "foreign_two", "killed")}
+    assert killed == {("failed", "no result line; exit code 137; died of SIGKILL; launcher: a rank was killed")}
+    missing = {(row["outcome"], row["reason"]) for row in of_mode(tournament, "foreign_missing", "")}
+    assert missing == {("failed", "program: hpcq-no-such-program: No such file or directory (ENOENT)")}
+    [folder] = tournament.run_folder.glob("tiny/jobs/g*/1")
+    assert list(folder.glob("launched*")) == [folder / "launched.txt"], "the spool has what the launches left"

@@ -98,6 +98,7 @@ def test_sanitizers_find_nothing_in_flows(sanitized: Programs, secret: Path) -> 
             ),
             ("udp_stream", {"direction": "both", "flow_count": 64, "call_message_count": 4, "rate_bps": 1e6}),
             ("tcp_stream", {"direction": "both", "flow_count": 9, "wait_by": "spin"}),
+            ("udp_rate_search", {"direction": "server_to_client", "rate_max_bps": 5e6, "trial_s": 0.1}),
         ):
             done = running.run(kernel, operation_count_max=200, **COUNTED, **options)
             assert (done.rc, done.err) == (0, ""), kernel

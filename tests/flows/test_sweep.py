@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,8 @@ import pytest
 
 from hpcq.kernels import complete, kernel, sweep_sizes
 from hpcq.run_folder.lines import Outcome, RawLine, read_line
-from tests.kernels.kernel_programs import INSTANT, Server
+from hpcq.run_folder.printed import kept_sizes, measured_sizes
+from tests.kernels.kernel_programs import INSTANT, Server, children
 from tests.local.local_desk import CLUSTER, LocalDesk
 
 #: Of each kernel that has sweeps: where one begins and ends, and what else keeps it short.
@@ -119,6 +123,154 @@ def test_a_tournament_plays_sweeps_too(tmp_path: Path) -> None:
     assert [(row["message_bytes"], row["outcome"]) for row in rows] == [
         (size, "measured") for size in (100, 200, 400) for _ in range(3)
     ]
+    counts = desk.rows("SELECT DISTINCT value FROM granted WHERE name = 'pairs_at_once_count'")
+    assert [float(row["value"]) for row in counts] == [1]
+    assert not list(desk.run_folder.rglob("*.sizes")), "they are in the spool"
+
+
+#: A second per size, from 16 bytes on: nobody sees its end who kills it after some sizes.
+LONG = "{kernel: tcp_pingpong, parameters: {message_bytes: 16, sweep_to_bytes: 1MiB, duration_s: 1, warmup_s: 0}}"
+LONG_SIZES = planned("tcp_pingpong", message_bytes=16, sweep_to_bytes=2**20)
+
+
+def _started(*words: str) -> dict[int, list[str]]:
+    """The processes whose command lines have all these words, by number."""
+    found = {}
+    for path in Path("/proc").glob("[1-9]*/cmdline"):
+        try:
+            line = path.read_bytes().decode(errors="replace").split("\0")
+        except OSError:
+            continue
+        if all(any(word in one for one in line) for word in words):
+            found[int(path.parent.name)] = line
+    return found
+
+
+def _kill_after(desk: LocalDesk, size_count: int, *, script: bool = False) -> list[int]:
+    """Kill the client of LONG, first its job's script if that is wanted, when so many sizes are there; returns these."""
+
+    def measured() -> list[int]:
+        return [size for path in desk.folder.rglob("t1-r1.json.part") for size in measured_sizes(path.read_bytes())]
+
+    desk.wait_for(lambda: len(measured()) >= size_count, 60)
+    client = {pid for pid, line in _started(str(desk.folder), "--sweep_to_bytes").items() if line[0].endswith("hpcq-net")}
+    assert len(client) == 1
+    for pid in (*(_started(str(desk.folder), "job.sh") if script else ()), *client):
+        os.kill(pid, signal.SIGKILL)
+    return measured()
+
+
+@pytest.mark.parametrize("script", [False, True])
+def test_a_sweep_that_is_killed_keeps_the_sizes_that_it_measured(tmp_path: Path, script: bool) -> None:
+    desk = LocalDesk.at(tmp_path / "desk")
+    desk.campaign(LONG, more="retries: 0")
+    with desk.running(["-m", "hpcq", "run", "try.yaml"]) as hpcq:
+        sizes = _kill_after(desk, 2, script=script)
+        hpcq.wait(timeout=180)
+    assert 2 <= len(sizes) < len(LONG_SIZES)
+    rows = desk.rows("SELECT DISTINCT message_bytes, outcome, reason FROM v_results ORDER BY 1")
+    assert [row["message_bytes"] for row in rows] == sorted(LONG_SIZES)
+    assert [row["message_bytes"] for row in rows if row["outcome"] == "measured"] == sizes
+    words = f"the sweep was killed before this size was measured; the last size that it measured is {sizes[-1]} bytes; "
+    words += "exit code unknown" if script else "exit code 137; died of SIGKILL"
+    assert {row["reason"] for row in rows if row["outcome"] == "failed"} == {words}
+    assert {row["outcome"] for row in rows} == {"measured", "failed"}
+
+
+@pytest.mark.parametrize("all_of_it", [False, True])
+def test_a_sweep_of_a_tournament_that_is_killed_keeps_what_it_measured(tmp_path: Path, all_of_it: bool) -> None:
+    """Its client's process alone, or the whole job: then nobody is left who could tell the conductor or the spool."""
+    desk = LocalDesk.at(tmp_path / "desk")
+    desk.campaign(LONG, more="retries: 0\nallocation: whole")
+    with desk.running(["-m", "hpcq", "run", "try.yaml"]) as hpcq:
+        sizes = _kill_players(desk, 2, all_of_it=all_of_it)
+        hpcq.wait(timeout=180)
+    assert 2 <= len(sizes) < len(LONG_SIZES)
+    rows = desk.rows("SELECT DISTINCT message_bytes, outcome, reason FROM v_results ORDER BY 1")
+    assert [row["message_bytes"] for row in rows] == sorted(LONG_SIZES)
+    assert [row["message_bytes"] for row in rows if row["outcome"] == "measured"] == sizes
+    words = f"the sweep was killed before this size was measured; the last size that it measured is {sizes[-1]} bytes; "
+    words += "exit code unknown" if all_of_it else "exit code 3"
+    assert {row["reason"] for row in rows if row["outcome"] == "failed"} == {words}
+
+
+def _kill_players(desk: LocalDesk, size_count: int, *, all_of_it: bool) -> list[int]:
+    def measured() -> list[int]:
+        kept = (kept_sizes(path.read_bytes()) or b"" for path in desk.folder.rglob("*.sizes"))
+        return [size for content in kept for size in measured_sizes(content)]
+
+    desk.wait_for(lambda: len(measured()) >= size_count, 60)
+    scripts = _started(str(desk.folder), "job.sh") if all_of_it else ()
+    programs = [pid for pid, line in _started(str(desk.folder)).items() if line[0].endswith("hpcq-net")]
+    for pid in (*scripts, *programs) if all_of_it else _players(desk):
+        with contextlib.suppress(ProcessLookupError):  # who lost its parent may have ended by itself
+            os.kill(pid, signal.SIGKILL)
+    return measured()
+
+
+def _players(desk: LocalDesk) -> list[int]:
+    """The process in which the agent of the client measures, once it is there."""
+    [[client, _]] = json.loads((desk.run_folder / "tiny" / "plan.json").read_text())["pairs"]
+    every = [pid for pid, line in _started(str(desk.folder)).items() if line[0].endswith("hpcq-net") and line[1] == "agent"]
+    agents = [pid for pid in every if f"HPCQ_NODE={client}\0" in Path(f"/proc/{pid}/environ").read_text()]
+    return [child for agent in agents for child in children(agent)]
+
+
+def test_another_attempt_measures_only_the_sizes_that_are_not_there(tmp_path: Path) -> None:
+    desk = LocalDesk.at(tmp_path / "desk")
+    desk.campaign(LONG.replace("1MiB", "256"), more="retries: 1")
+    with desk.running(["-m", "hpcq", "run", "try.yaml"]) as hpcq:
+        sizes = _kill_after(desk, 2)
+        assert hpcq.wait(timeout=180) == 0
+    rest = [size for size in (16, 32, 64, 128, 256) if size not in sizes]
+    first, second = sorted(desk.run_folder.glob("tiny/jobs/*/*/t1-r1.json"))
+    assert (measured_sizes(first.read_bytes()), measured_sizes(second.read_bytes())) == (sizes, rest)
+    rows = desk.rows("SELECT message_bytes, attempt_no FROM v_results WHERE outcome = 'measured' ORDER BY 1")
+    assert [tuple(row.values()) for row in rows] == [*((size, 1) for size in sizes), *((size, 2) for size in rest)]
+    every = desk.rows("SELECT DISTINCT message_bytes, attempt_no FROM v_all_results WHERE attempt_no = 2")
+    assert [row["message_bytes"] for row in every] == rest, "nothing failed that was not wanted"
+
+
+def test_sizes_that_are_done_are_left_out(server: Server) -> None:
+    options = {**INSTANT, "message_bytes": 8, "sweep_to_bytes": 32}
+    for done, left in (("8", [16, 32]), ("8,32", [16]), ("32,8,16", [])):
+        told = server.run("tcp_pingpong", "--sizes-done", done, **options)
+        assert (told.rc, [one["options"]["message_bytes"] for one in told.line["sizes"]]) == (0, left), told.err
+        assert told.line["skipped"] == [int(one) for one in done.split(",")]
+    for wrong in ("9", "8,8", "8;16", "x"):
+        told = server.run("tcp_pingpong", "--sizes-done", wrong, **options)
+        assert (told.rc, told.line["metrics"]) == (2, {})
+        assert "allowed: A,B,..., sizes of the sweep, each once" in told.err
+    assert server.run("tcp_pingpong", "--sizes-done", "8", **INSTANT).rc == 2, "no sweep"
+
+
+def test_each_size_of_a_sweep_is_printed_when_it_was_measured() -> None:
+    whole = b'{"format":1,"kernel":"tcp_pingpong","sizes":[\n' + json.dumps(_one(1)).encode() + b"\n,"
+    assert measured_sizes(whole + json.dumps(_one(2)).encode() + b'\n],"exit_code":0}\n') == [1, 2]
+    assert measured_sizes(whole + json.dumps(_one(2)).encode()) == [1], "whole by chance, and nobody knows"
+    assert measured_sizes(whole.partition(b"\n")[0]) == []
+    line = read_line(RawLine(whole, b'{"rc": 143}', b""), Path("t1-r1.json"), "tcp_pingpong", _one(1)["options"])
+    assert (line.outcome, line.exit_code, line.metrics) == (Outcome.MEASURED, 0, {"round_trip_p50_ns": 1000.0})
+    line = read_line(RawLine(whole, b'{"rc": 143}', b""), Path("t1-r1.json"), "tcp_pingpong", _one(2)["options"])
+    assert line.outcome is Outcome.FAILED
+    assert (line.reason or "").startswith("the sweep was killed before this size was measured; the last size that it ")
+    damaged = whole + b"{,\n," + json.dumps(_one(4)).encode() + b"\n]}\n"
+    line = read_line(RawLine(damaged, b'{"rc": 0}', b""), Path("t1-r1.json"), "tcp_pingpong", _one(1)["options"])
+    assert (line.outcome, (line.reason or "")[:33]) == (Outcome.INVALID, "line 3 of the sweep: not JSON: Ex")
+
+
+def test_sizes_that_two_players_kept_count_once() -> None:
+    def line(size: int, **changed: Any) -> bytes:
+        return json.dumps(_one(size, **changed)).encode()
+
+    head = b'\n{"format":1,"kernel":"tcp_pingpong","sizes":[\n'
+    gone = line(2, valid=False, exit_code=3, error={"state": "measure", "message": "gone"}, metrics={})
+    first = head + line(1) + b"\n," + gone + b"\n," + line(4)[:50]
+    kept = kept_sizes(first + head + line(1, metrics={}) + b"\n," + line(2) + b"\n")
+    assert measured_sizes(kept or b"") == [1, 2]
+    found = read_line(RawLine(kept, None, b""), Path("t1-r1.json"), "tcp_pingpong", _one(1)["options"])
+    assert found.metrics == {"round_trip_p50_ns": 1000.0}, "the first that was measured"
+    assert kept_sizes(head + line(1)) is None
 
 
 def test_a_campaign_with_an_impossible_sweep_is_refused(tmp_path: Path) -> None:

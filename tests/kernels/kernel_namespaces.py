@@ -82,14 +82,15 @@ def _addresses(interface: str) -> None:
 
 
 @contextlib.contextmanager
-def joined(folder: Path, rate_bps: float | None = None) -> Iterator[Pair]:
-    """A veth pair of MTU 1500, without offloads, behind a token bucket of this rate."""
+def joined(folder: Path, rate_bps: float | None = None, server_rate_bps: float | None = None) -> Iterator[Pair]:
+    """A veth pair of MTU 1500, without offloads, behind a token bucket of this rate; that of the server may be another."""
     with _namespaces(folder, "eth0") as pair:
         far = ["peer", "name", "eth0", "netns", namespace_of("server")]
         inside("client", "ip", "link", "add", "eth0", "type", "veth", *far)
         _addresses("eth0")
         for end in ADDRESSES if rate_bps else ():
-            bucket = ["rate", f"{rate_bps:.0f}bit", "burst", "32kb", "latency", "50ms"]
+            own_bps = (server_rate_bps if end == "server" else None) or rate_bps
+            bucket = ["rate", f"{own_bps:.0f}bit", "burst", "32kb", "latency", "50ms"]
             inside(end, "tc", "qdisc", "add", "dev", "eth0", "root", "tbf", *bucket)
         yield pair
 

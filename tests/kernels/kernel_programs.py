@@ -200,13 +200,16 @@ class Server:
 def ended(
     command: list[str], timeout_s: float = LIMIT_S, env: Mapping[str, str] | None = None, *, reports: bool = False
 ) -> Ended:
-    """Run a program that prints one JSON line, or nothing. reports: a sanitizer may report something; the test reads it."""
+    """Run a program that prints one JSON line, of a sweep one per size, or nothing.
+
+    reports: a sanitizer may report something; the test reads it.
+    """
     full = None if env is None else {**os.environ, **env}
     done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False, env=full)
     if not reports:
         unreported(done.stderr)
-    assert done.stdout.count("\n") <= 1, done.stdout
     line = json.loads(done.stdout, parse_constant=_no_constant) if done.stdout else {}
+    assert done.stdout.count("\n") <= 1 + len(line.get("sizes", ())) + ("sizes" in line), done.stdout[:2000]
     return Ended(done.returncode, line, done.stderr)
 
 

@@ -42,10 +42,12 @@ def power_cut(lab: RunningLab) -> Iterator[float]:
 
 
 class TestTheLinks:
+    @pytest.mark.real_time
     def test_a_node_link_has_the_asked_rate(self, lab: RunningLab) -> None:
         assert 180e6 < steady_bps(lab, ("alpha/n01", "alpha/n02"), 1.0, 180e6, 200e6) < 200e6
         assert 180e6 < steady_bps(lab, ("beta/n03", "beta/n01"), 1.0, 180e6, 200e6) < 200e6
 
+    @pytest.mark.real_time
     def test_two_flows_between_the_leaves_share_the_uplink(self, lab: RunningLab) -> None:
         pairs = (("alpha/n01", "alpha/n03"), ("alpha/n02", "alpha/n04"))
         for _ in range(4):
@@ -56,6 +58,7 @@ class TestTheLinks:
         assert all(150e6 < each_bps < 200e6 for each_bps in found_bps), found_bps
         assert lab.status()["settings"]["uplink_rate_bps"] == 400_000_000
 
+    @pytest.mark.real_time
     def test_a_node_a_leaf_and_a_pair_are_broken_and_mended(self, lab: RunningLab) -> None:
         lab.command("slow", "alpha/n01", "--rate", "30mbit")
         assert 20e6 < steady_bps(lab, ("alpha/n01", "alpha/n02"), 0.6, 20e6, 31e6) < 31e6
@@ -74,6 +77,7 @@ class TestTheLinks:
         assert lab.exec("alpha/n01", "nft", "list", "ruleset") == ""
         assert arrived_ratio(lab, "alpha/n01", "alpha/n04") == 1
 
+    @pytest.mark.real_time
     def test_the_wide_area_link_has_the_asked_rate(self, lab: RunningLab) -> None:
         lab.command("wan", "--rate", "50mbit")
         found_bps = steady_bps(lab, ("beta/n01", "alpha/n04"), 2.0, 44e6, 50e6)

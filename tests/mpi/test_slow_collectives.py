@@ -206,6 +206,20 @@ def test_a_campaign_of_other_pairs_leaves_collectives_and_links_out(tmp_path: Pa
         with_pairs(alone, tmp_path / "none.yaml", "x", [("n3", "n1")], 5)
 
 
+def test_compare_tells_of_a_slow_collective_which_pairs_are_slow_too(tmp_path: Path, say: Any) -> None:
+    made = Collectives(tmp_path).nights(collective=1.5, levels={"n3": 0.8})
+    code, said = say(made, "compare", "2026-11-10..2026-11-14", "2026-11-16..2026-11-20", "--json")
+    together = [one for one in json_of(said)["pairs"] if one["kernel"] == "mpi_collective"]
+    assert (code, {one["verdict"] for one in together}) == (3, {"worse"})
+    assert [one["pairs"]["slow"] for one in together] == [[["n1", "n3"], ["n2", "n3"], ["n3", "n4"]]] * 2
+    assert all(one["why"] == one["pairs"]["words"] for one in together)
+    assert {"pairs" in one for one in json_of(said)["pairs"] if one["kernel"] == "tcp_stream"} == {False}
+    alone = Collectives(tmp_path / "alone").nights(collective=1.5)
+    code, words = say(alone, "compare", "2026-11-10..2026-11-14", "2026-11-16..2026-11-20")
+    assert code == 3
+    assert "none of 6 judged pairs of its nodes got worse with it" in " ".join(words.split())
+
+
 def test_large_sets_are_halved() -> None:
     nodes = [f"n{number}" for number in range(1, 9)]
     fine = PairsOfSet.of(nodes, [("n2", "n1"), *combinations(nodes, 2), ("n1", "n99")], [], [])

@@ -62,3 +62,21 @@ def test_each_node_that_took_part_has_its_evidence(done: LocalDesk) -> None:
         ("server", "pbn1"),
         ("client", "pbn2"),
     ]
+
+
+def test_a_tournament_launches_each_pair_in_turn_with_the_facts_of_every_node(tmp_path: Path) -> None:
+    """No program of hpcq lives through its rounds: the script itself asks each node for its facts."""
+    with simulated_pbs(tmp_path / "pbs") as pbs:
+        pbs.control(set={"sleep_s": 0.0})
+        desk = LocalDesk.at(tmp_path)
+        desk.cluster("tiny", CLUSTER)
+        describe(desk.folder, MPI.replace("NAME", "two").replace("SHAPE", "two"))
+        more = "retries: 0\nallocation: whole\nconcurrency: alone"
+        desk.hpcq("run", desk.campaign("{kernel: foreign_two}", more=more))
+    assert len([event for event in desk.events() if event["event"] == "submitted"]) == 1
+    rows = desk.rows("SELECT client, server, outcome, reason, count(*) AS n FROM v_results GROUP BY 1, 2, 3, 4")
+    assert {(row["outcome"], row["reason"], row["n"]) for row in rows} == {("measured", None, 3)}
+    assert len(rows) == 6
+    ends = desk.rows('SELECT v.client, v.server, e."end", e.node FROM v_ends e JOIN v_results v USING (result_id)')
+    assert all(row["node"] == row[row["end"]] for row in ends)
+    assert len(list(desk.run_folder.glob("tiny/jobs/g00001/1/facts-pbn*.json"))) == 4

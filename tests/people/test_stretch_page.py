@@ -49,7 +49,7 @@ def test_the_page_of_a_node_has_its_partners_and_facts(ask: Asked, tmp_path: Pat
     words = words_of(tmp_path / "n2.html")
     assert "Node alpha/n2, since 90d" in words
     assert "With each partner, slowest first" in words
-    assert "nic.eth0.driver mlx5_core" in words
+    assert "nic.eth0.driver mlx5_core nic.eth0.mtu_bytes 1500 B nic.eth0.speed_bps 100 Gbit/s" in words
     assert "node alpha/n4 is worse" not in words
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -49,6 +50,7 @@ def with_cron(folder: Path) -> Iterator[CronDesk]:
         (folder / "bin" / "crontab").write_text(f'#!/bin/sh\nexec nsenter --mount --target {cron.pid} /usr/bin/crontab "$@"\n')
         (folder / "bin" / "crontab").chmod(0o755)
         until(lambda: Path(f"/proc/{cron.pid}/comm").read_text() == "cron\n", 60, "a cron")
+        time.sleep(2)  # cron never sees a table that is written in the second in which it first looked at its folder
         yield desk
     finally:
         cron.terminate()

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hpcq.cli.filters import chosen, filter_options
+from hpcq.cli.judge.change_lines import pairs_json
 from hpcq.cli.options import database_option, json_option
 from hpcq.cli.rows import Column, print_json, print_rows, verdict_style
+from hpcq.nodelist import names_several, nodes_of
 
 if TYPE_CHECKING:
     from hpcq.analysis.pairing import Compared
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from hpcq.verdict.words import Tally
 
 _ORDER = ("gone", "worse", "unclear", "changed", "better", "same")
+_WORSE = frozenset({"gone", "worse"})
 _COMPARED = (
     Column("verdict", style=verdict_style),
     Column("kernel"),
@@ -64,7 +67,7 @@ def compare(  # noqa: PLR0917 - Click passes by name
         found = chosen(connection, filters)
         windows = [window(connection, text) for text in (a, b)]
         compared = compare_windows(connection, found.rows, found.metrics, windows[0], windows[1], facts=found.facts)
-    rows = [_compared_row(one.row, one.metric, one.level) for one in compared.both]
+    rows = [_with_pairs(_compared_row(one.row, one.metric, one.level), one.row, compared) for one in compared.both]
     verdicts = Counter(row["verdict"] for row in rows)
     tally = _tally(compared)
     if as_json:
@@ -84,6 +87,23 @@ def compare(  # noqa: PLR0917 - Click passes by name
     click.echo(f"{tally.first_line('test of a pair', 'tests of pairs')}; in both: {words}{only}{missing}", err=True)
     print_rows(told, _COMPARED, empty="no pair differs")
     return tally.exit_code
+
+
+def _with_pairs(told: dict[str, Any], row: SeriesRow, compared: Compared) -> dict[str, Any]:
+    """The row of a set of nodes that got worse, with what the pairs of its nodes say: the test alone accuses none of them."""
+    if told["verdict"] not in _WORSE or not names_several(row.server):
+        return told
+    from hpcq.verdict.node_sets import PairsOfSet
+
+    known, slow = list[tuple[str, str]](), list[tuple[str, str]]()
+    for one in compared.both:
+        verdict, pair = _verdict(one.level), (one.row.client, one.row.server)
+        if one.row.cluster == row.cluster and not names_several(one.row.server) and verdict != "unclear":
+            known.append(pair)
+            slow += [pair] if verdict in _WORSE else []
+    pairs = PairsOfSet.of(nodes_of(row.client, row.server), known, slow, slow)
+    why = "; ".join(text for text in (told["why"], pairs.words) if text)
+    return {**told, "why": why, "pairs": pairs_json(pairs)}
 
 
 def _tally(compared: Compared) -> Tally:

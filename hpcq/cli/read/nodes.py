@@ -175,7 +175,7 @@ def _print_story(story: NodeStory, since: str, *, everything: bool) -> None:
         click.echo(f"and {len(rows) - len(shown)} more; --all shows them")
     _part("recorded changes", story.changes, _CHANGE)
     _part("events", story.events, _EVENT)
-    facts = [{"fact": name, "value": _fact(name, value)} for name, value in story.facts.items()]
+    facts = [{"fact": name, "value": units.human_of(name, value)} for name, value in story.facts.items()]
     _part(f"facts, read {_minute(story.facts_utc)}", facts, _FACT)
 
 
@@ -190,11 +190,6 @@ def _head(story: NodeStory, since: str) -> list[tuple[str, str]]:
     lines = [("node", f"{story.cluster}/{story.node}"), ("last verdict", said), ("measured", measured)]
     lines += [("groups", groups)] if groups else []
     return [*lines, ("boot", story.boot_id or "not known")]
-
-
-def _fact(name: str, value: Any) -> str:
-    unit = units.unit_of(name)
-    return units.human(value, unit) if unit is not None and isinstance(value, (int, float)) else str(value)
 
 
 def _part(title: str, rows: Any, columns: tuple[Column, ...]) -> None:

@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, WithJsonSchema
 from hpcq.definition.files.checking import refuse
 from hpcq.definition.files.yamlfile import Document, shown
 from hpcq.definition.model import Allocation, AllocationKind, Concurrency, ParameterValue, Test
-from hpcq.definition.running import of_nodes
+from hpcq.definition.running import launched, of_nodes
 from hpcq.kernels import Kernel, own_kernels
 
 _GROUP = re.compile(r"group of ([1-9]\d{0,4})")
@@ -94,10 +94,14 @@ def check_sets(document: Document, allocation: Allocation, tests: Sequence[Test]
         message = f"the ranks of a tournament start once: {kernel} with a transport of its own: allowed with it is"
         hint = "the cluster file's `environment` sets what holds for all tests"
         document.complain(("allocation",), f"{message} allocation: pair", hint)
-    for kernel in sorted({test.kernel for test in tests if test.launch == "mpi" and not of_nodes(test)}):
-        message = f"a tournament starts nothing between its rounds: the MPI launcher starts {kernel}: allowed with it is"
-        hint = "put its tests into a campaign of their own"
-        document.complain(("allocation",), f"{message} allocation: pair", hint)
+    for kernel in sorted({test.kernel for test in tests if launched(test)}):
+        if allocation.concurrency == (Concurrency.ALONE,):
+            break
+        message = (
+            f"the MPI launcher starts {kernel} anew for each pair, and the pairs of a round would not run at once: allowed with"
+        )
+        hint = "pairs that shall run at once need a kernel of hpcq or a client and a server"
+        document.complain(("allocation",), f"{message} it is concurrency: alone", hint)
 
 
 def with_transport(document: Document, kernel: Kernel, point: Mapping[str, ParameterValue]) -> dict[str, ParameterValue]:

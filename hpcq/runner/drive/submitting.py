@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from hpcq import nodelist
-from hpcq.planning.allocations import estimate_s, rounds_of
+from hpcq.planning.allocations import rounds_of
+from hpcq.planning.tournament_time import estimate_s
 from hpcq.runner.drive.cluster_run import ClusterRun
 from hpcq.runner.drive.tournaments import Tournament, make_tournament, write_any
 from hpcq.runner.queue.jobs import Job, make_job
@@ -47,7 +48,7 @@ class Submitter:
         run, state = self._run, self._run.state
         if run.plan.allocation == "pair":
             [index] = indices
-            return make_job(run.plan, index, state.next_attempt_no(index), state.missing(index))
+            return make_job(run.plan, index, state.next_attempt_no(index), state.missing(index), run.folder)
         missing = {index: state.missing(index) for index in indices}
         return make_tournament(run.plan, indices, state.tournament_count + 1 + place, missing)
 

@@ -1,6 +1,6 @@
 """Write a tournament's folder for pairs that share an allocation: the file that agents and ranks read, and the script.
 
-Plan + pairs + what each still lacks -> Tournament -> jobs/<g00001>/1/{job.json, job.sh, tournament.txt}
+Plan + pairs + what each still lacks -> Tournament -> jobs/<g00001>/1/{job.json, job.sh, tournament.txt, launched.txt}
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from hpcq.definition.model import Cluster, Test
-from hpcq.definition.running import running
-from hpcq.planning.allocations import PlayedStep, estimate_s, nodes_of, rounds_of, steps_of, walltime_of
+from hpcq.definition.running import launched, running
+from hpcq.planning.allocations import PlayedStep, nodes_of, rounds_of, steps_of
 from hpcq.planning.job_ids import shared_job_id
 from hpcq.planning.plan import Plan, PlannedPair
+from hpcq.planning.tournament_time import estimate_s, walltime_of
 from hpcq.render import render
 from hpcq.run_folder.journal_state import StepKey, attempt_folder
 from hpcq.run_folder.paths import write_text
@@ -54,9 +55,18 @@ class Tournament:
 
     @property
     def programs(self) -> set[str]:
-        """Return the kernel programs that it needs."""
+        """Return the kernel programs that live through its rounds."""
+        return {test.program for test in self._playing if not launched(test)}
+
+    @property
+    def launches(self) -> tuple[Test, ...]:
+        """Return the tests whose program the MPI launcher starts anew for each pair."""
+        return tuple(test for test in self._playing if launched(test))
+
+    @property
+    def _playing(self) -> list[Test]:
         playing = {step.test_no for step in self.steps}
-        return {test.program for test in self.tests if test.test_no in playing}
+        return [test for test in self.tests if test.test_no in playing]
 
 
 def make_tournament(plan: Plan, indices: Sequence[int], number: int, missing: Mapping[int, frozenset[StepKey]]) -> Tournament:
@@ -74,7 +84,7 @@ def make_tournament(plan: Plan, indices: Sequence[int], number: int, missing: Ma
         cluster=plan.cluster,
         nodes=tuple(sorted(nodes_of(pairs), key=natural)),
         pairs=tuple(pairs),
-        walltime_s=min(plan.walltime_s, walltime_of(estimated_s, plan.tests)),
+        walltime_s=min(plan.walltime_s, walltime_of(estimated_s, plan.tests, plan.repetition_count * len(pairs))),
         evidence=plan.evidence,
         tests=plan.tests,
         steps=tuple(steps_of(plan, pairs, wanted)),
@@ -90,7 +100,7 @@ def write_any(job: Job | Tournament, cluster: Cluster, root: str, folder: Path) 
 
 
 def write_tournament(tournament: Tournament, cluster: Cluster, root: str, folder: Path) -> None:
-    """Write job.json, tournament.txt and job.sh into `folder`; `root` is the run's folder on the cluster."""
+    """Write job.json, tournament.txt, launched.txt and job.sh into `folder`; `root` is the run's folder on the cluster."""
     content = {"format": 1, **asdict(tournament)}
     content["steps"] = [
         [step.round_no, step.test_no, step.repetition_no, [pair.job_id for pair in step.pairs]] for step in tournament.steps
@@ -106,22 +116,44 @@ def write_tournament(tournament: Tournament, cluster: Cluster, root: str, folder
         "join_timeout_s": _JOIN_TIMEOUT_S,
         "mpi_starts_max": _MPI_STARTS_MAX,
         "spool": SPOOL,
+        "commands": {
+            test.test_no: played(test.test_no, test.kernel, test.parameters)["parameters"] for test in tournament.launches
+        },
     }
     write_text(folder / "tournament.txt", tournament_text(tournament), synced=False)
+    if tournament.launches:
+        write_text(folder / "launched.txt", launched_text(tournament), synced=False)
     write_folder(folder, content, render(describe(cluster.scheduler).head_template, context))
 
 
 def tournament_text(tournament: Tournament) -> str:
     """Return the file that conductor and ranks read. kernels/c/tournament.h defines its records."""
     lines = ["tournament 1", *(f"node {node}" for node in tournament.nodes)]
+    apart = {test.test_no for test in tournament.tests if launched(test)}
     for test in running(tournament.tests):
+        if test.test_no in apart:
+            continue
         command = played(test.test_no, test.kernel, test.parameters)
         lines.append(f"test {test.test_no} {command['kernel']} {test.timeout_s}")
         lines += [f"option {name} {_value(value)}" for name, value in command["parameters"].items()]
     for step in tournament.steps:
+        if step.test_no in apart:
+            continue
         lines.append(f"step {step.round_no} {step.test_no} {step.repetition_no}")
         lines += [f"match {pair.job_id} {pair.client} {pair.server}" for pair in step.pairs]
     return "\n".join(lines) + "\n"
+
+
+def launched_text(tournament: Tournament) -> str:
+    """Return what the script launches, one pair after the other: round, test, repetition, pair, client and server."""
+    apart = {test.test_no for test in tournament.launches}
+    lines = [
+        f"{step.round_no} {step.test_no} {step.repetition_no} {pair.job_id} {pair.client} {pair.server}\n"
+        for step in tournament.steps
+        for pair in step.pairs
+        if step.test_no in apart
+    ]
+    return "".join(lines)
 
 
 def _value(value: Any) -> str:

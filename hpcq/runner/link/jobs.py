@@ -48,10 +48,10 @@ class LinkJob:
         return attempt_folder(self.job_id, self.attempt_no, self.side)
 
 
-def make_side(state: LinkState, index: int, side: str, attempt_no: int) -> LinkJob:
-    """Return the job of one side that measures what a pair still lacks."""
+def make_side(state: LinkState, index: int, side: str, attempt_no: int, folder: Path | None = None) -> LinkJob:
+    """Return the job of one side that measures what a pair still lacks. folder: as for make_job."""
     plan, link = state.plan, state.link
-    whole = make_job(plan, index, attempt_no, state.missing(index))
+    whole = make_job(plan, index, attempt_no, state.missing(index), folder)
     cluster = link.from_cluster if side == "from" else link.to_cluster
     return LinkJob(
         job_id=whole.job_id,

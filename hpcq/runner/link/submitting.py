@@ -162,7 +162,7 @@ class LinkSubmitter:
         Returns whether it did.
         """
         attempt_no, first = self._state.next_attempt_no(index), self._state.client_side(index)
-        jobs = {name: make_side(self._state, index, name, attempt_no) for name in SIDES}
+        jobs = {name: make_side(self._state, index, name, attempt_no, self._sides[name].folder) for name in SIDES}
         waits: dict[str, float | None] = {}
         for side in self._sides.values():
             with side.out_of_reach():
@@ -200,7 +200,7 @@ class LinkSubmitter:
         side = self._sides[other(first.side)]
         if side.paused is None:
             with side.out_of_reach():
-                job = make_side(self._state, one.index, side.name, one.attempt_no)
+                job = make_side(self._state, one.index, side.name, one.attempt_no, side.folder)
                 side.push(job)
                 self._submit_side(side, job, one.first)
 

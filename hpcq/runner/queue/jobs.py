@@ -19,6 +19,7 @@ from hpcq.kernels import kernel
 from hpcq.planning.plan import Plan, nodes_of_pair
 from hpcq.render import render
 from hpcq.run_folder.journal_state import StepKey, attempt_folder
+from hpcq.run_folder.lines import sizes_measured_before
 from hpcq.run_folder.paths import write_text
 from hpcq.scheduler.kinds import describe
 
@@ -45,6 +46,8 @@ class Step:
     toolchain: str = ""
     #: As in Test: how a foreign program is started.
     launch: str = ""
+    #: Of a sweep: what earlier attempts measured, so that this one need not.
+    sizes_done: tuple[int, ...] = ()
 
     @property
     def key(self) -> StepKey:
@@ -76,6 +79,11 @@ class Job:
     def nodes(self) -> tuple[str, ...]:
         """Return the nodes that it needs; of a set, `server` lists all but the first."""
         return nodes_of_pair((self.client, self.server))
+
+    @property
+    def launches(self) -> bool:
+        """Return whether it starts foreign programs of ranks."""
+        return any(step.launch for step in self.steps)
 
     @property
     def folder(self) -> str:
@@ -114,8 +122,8 @@ def all_steps(plan: Plan, pair_index: int = 0) -> frozenset[StepKey]:
     return frozenset((test.test_no, rep) for test in tests for rep in range(1, plan.repetition_count + 1))
 
 
-def make_job(plan: Plan, pair_index: int, attempt_no: int, missing: frozenset[StepKey]) -> Job:
-    """Return the job that measures what one pair still lacks.
+def make_job(plan: Plan, pair_index: int, attempt_no: int, missing: frozenset[StepKey], folder: Path | None = None) -> Job:
+    """Return the job that measures what one pair still lacks. folder: of the plan's part of the run, with earlier attempts.
 
     Each repetition runs all tests once, in an order drawn from the plan's seed, so that a drift of the machine does not
     affect only one test.
@@ -128,9 +136,10 @@ def make_job(plan: Plan, pair_index: int, attempt_no: int, missing: frozenset[St
         random.Random(f"{plan.seed} {job_id} {repetition_no}").shuffle(order)  # noqa: S311 - an order, not a secret
         for test in order:
             if (test.test_no, repetition_no) in missing:
+                name = f"t{test.test_no}-r{repetition_no}"
                 steps.append(
                     Step(
-                        name=f"t{test.test_no}-r{repetition_no}",
+                        name=name,
                         test_no=test.test_no,
                         repetition_no=repetition_no,
                         program=test.program,
@@ -139,6 +148,7 @@ def make_job(plan: Plan, pair_index: int, attempt_no: int, missing: frozenset[St
                         timeout_s=test.timeout_s,
                         toolchain=test.toolchain,
                         launch=test.launch,
+                        sizes_done=sizes_measured_before(folder / "jobs" / job_id, name) if folder else (),
                     )
                 )
     return Job(

@@ -18,10 +18,12 @@ from typing import Any
 from hpcq.definition.model import Test
 from hpcq.errors import StoreError
 from hpcq.evidence.judgement import Judge, JudgedResult, Judgement
+from hpcq.kernels import SIZE_OPTION
 from hpcq.planning.job_ids import pair_index_of
 from hpcq.run_folder.journal_state import Attempt, JournalState, StepKey
 from hpcq.run_folder.lines import Line, Outcome, RawLine, elsewhere, read_line, read_raw
 from hpcq.run_folder.paths import RESULT_NAME, RunFolder, parse_json, read_json
+from hpcq.run_folder.printed import skipped_sizes
 from hpcq.run_folder.spools import SPOOL, Spool
 from hpcq.store.load import missing
 from hpcq.store.load.plan_rows import JobKeys, PlanRows, TestKeys
@@ -126,7 +128,11 @@ class ClusterLoader(PlanRows):
         if attempt.place is not None:
             self._load_spooled(Source(folder, job, attempt, attempt_id, (0, 0)), facts, placeholders)
             return
-        names = {path.stem + ".json" for path in folder.iterdir() if path.suffix in {".json", ".status"}}
+        names = {
+            path.stem.removesuffix(".json") + ".json"
+            for path in folder.iterdir()
+            if path.suffix in {".json", ".status", ".part"}
+        }
         for name in sorted(names):
             match = RESULT_NAME.fullmatch(name)
             if match is None:
@@ -160,7 +166,9 @@ class ClusterLoader(PlanRows):
         if not more:
             return [source]
         raw = source.raw or read_raw(source.path)
+        skipped = skipped_sizes(raw.content or b"") if raw is not None else []
         named = [(first, source.path), *((no, source.path.with_name(f"{source.path.name}#t{no}")) for no in more)]
+        named = [one for one in named if self._tests[one[0]].test.parameters.get(SIZE_OPTION) not in skipped]
         return [replace(source, path=path, step=(no, repetition_no), raw=raw) for no, path in named]
 
     def _counting(self, source: Source, facts: Facts, lines: list[RawLine]) -> RawLine:

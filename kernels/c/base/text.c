@@ -1,11 +1,13 @@
 /* Growing text and JSON writing. See text.h. */
 #include "base/text.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 void *memory_new(size_t count, size_t size)
 {
@@ -101,6 +103,17 @@ void text_free(struct text *text)
 const char *text_string(const struct text *text)
 {
     return text->data ? text->data : "";
+}
+
+bool text_write(const struct text *text, size_t from, int descriptor)
+{
+    for (size_t done = from; done < text->length;) {
+        ssize_t written = write(descriptor, text->data + done, text->length - done);
+        if (written < 0 && errno != EINTR)
+            return false;
+        done += written > 0 ? (size_t)written : 0;
+    }
+    return true;
 }
 
 /* A comma is due unless the value is the first in its bracket or follows its key. */

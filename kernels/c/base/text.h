@@ -17,6 +17,8 @@ void text_print(struct text *text, const char *format, ...) __attribute__((forma
 void text_clear(struct text *text);
 void text_free(struct text *text);
 const char *text_string(const struct text *text); /* "" when empty */
+/* All of it from a byte on, also where signals interrupt; false, with errno, where the descriptor takes no more. */
+bool text_write(const struct text *text, size_t from, int descriptor);
 
 /* Memory or exit 4: nothing here can go on without it. */
 void *memory_new(size_t count, size_t size);

@@ -242,10 +242,10 @@ static bool client_measure(struct run *run, void *context)
     return ok;
 }
 
-int client_run(struct run *run, const struct client_place *place, struct text *json)
+int client_run(struct run *run, const struct client_place *place, struct result_out *out)
 {
     struct client client = {.place = place, .control = {.descriptor = -1}};
     if (place->timeout_s > 0)
         client.deadline_ns = clock_now_ns() + clock_ns_from_s(place->timeout_s);
-    return sweep_run(run, client_measure, &client, json);
+    return sweep_run(run, client_measure, &client, out);
 }

@@ -12,6 +12,6 @@ struct client_place {
 
 /* One measurement, or one for each size of a sweep: see sweep_run(). Where it failed, run->failure says in which state.
  */
-int client_run(struct run *run, const struct client_place *place, struct text *json);
+int client_run(struct run *run, const struct client_place *place, struct result_out *out);
 
 #endif

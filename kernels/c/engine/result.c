@@ -6,6 +6,7 @@
 #include "engine/keep.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
 int result_exit_code(const struct run *run)
 {
@@ -197,18 +198,30 @@ void result_say(const struct run *run)
         fprintf(stderr, "warning: measured, but invalid: %s\n", run->invalid_reason);
 }
 
-int result_write(struct text *json, int code)
+bool result_flush(struct result_out *out, struct failure *failure)
 {
-    text_add(json, "\n", 1);
-    bool written = fwrite(json->data, 1, json->length, stdout) == json->length && fflush(stdout) == 0;
-    text_free(json);
+    if (out->descriptor < 0)
+        return true;
+    size_t length = out->json.length;
+    text_add(&out->json, "\n", 1); /* of the line, not of the object: nobody else wants it */
+    out->failed = out->failed || !text_write(&out->json, out->written, out->descriptor);
+    out->json.length = out->written = length;
+    out->json.data[length] = '\0';
+    return !out->failed || fail_system(failure, "write of the result");
+}
+
+int result_write(struct result_out *out, int code)
+{
+    text_add(&out->json, "\n", 1);
+    bool written = !out->failed && text_write(&out->json, out->written, out->descriptor);
+    text_free(&out->json);
     return written ? code : EXIT_SYSTEM;
 }
 
 int result_print(struct run *run)
 {
-    struct text json = {0};
-    result_json(run, &json);
+    struct result_out out = {.descriptor = STDOUT_FILENO};
+    result_json(run, &out.json);
     result_say(run);
-    return result_write(&json, result_exit_code(run));
+    return result_write(&out, result_exit_code(run));
 }

@@ -42,6 +42,7 @@ struct run {
     const struct program *program;
     const struct kernel *kernel;
     const char *programs_path;       /* of the programs file; NULL: no foreign programs */
+    const char *sizes_done;          /* of a sweep, A,B,...: an earlier start measured them; NULL: none */
     void *options, *metrics, *state; /* structs of the kernel */
     struct failure failure;
     bool is_server, is_active;

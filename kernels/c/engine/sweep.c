@@ -1,8 +1,6 @@
 /* See sweep.h. */
 #include "engine/sweep.h"
 
-#include "engine/result.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,38 +75,90 @@ static void sweep_end(struct run *one)
         free(paths[i]);
 }
 
-static void sweep_head(const struct run *run, struct text *json)
+/* Takes the size out; false where the sweep has none such. */
+static bool sweep_remove(struct sweep *sweep, int64_t bytes)
 {
+    for (size_t i = 0; i < sweep->count; i++)
+        if (sweep->sizes[i] == bytes) {
+            sweep->count--;
+            memmove(sweep->sizes + i, sweep->sizes + i + 1, (sweep->count - i) * sizeof *sweep->sizes);
+            return true;
+        }
+    return false;
+}
+
+/* done: A,B,... or NULL */
+static bool sweep_without(struct sweep *sweep, const char *done, struct failure *failure)
+{
+    for (const char *at = done; at && *at;) {
+        char *end = NULL;
+        long long bytes = strtoll(at, &end, 10);
+        if (end == at || (*end && *end != ',') || !sweep_remove(sweep, bytes))
+            return fail(failure, EXIT_USAGE, "sizes-done: found %.64s: allowed: A,B,..., sizes of the sweep, each once",
+                        at);
+        at = *end ? end + 1 : end;
+    }
+    return true;
+}
+
+static void sweep_head(struct run *run, struct result_out *out)
+{
+    struct text *json = &out->json;
     json_open(json, '{');
     json_key(json, "format");
     json_integer(json, RESULT_FORMAT);
     json_key(json, "kernel");
     json_string(json, run->kernel->name);
+    if (run->sizes_done) {
+        json_key(json, "skipped");
+        json_open(json, '[');
+        json_raw(json, run->sizes_done);
+        json_close(json, ']');
+    }
     json_key(json, "sizes");
     json_open(json, '[');
+    result_flush(out, &run->failure);
 }
 
-int sweep_run(struct run *run, sweep_measure measure, void *context, struct text *json)
+static void sweep_line(struct run *one, struct result_out *out)
+{
+    result_json(one, &out->json);
+    result_flush(out, &one->failure);
+}
+
+static void sweep_tail(struct result_out *out, int code)
+{
+    json_close(&out->json, ']');
+    json_key(&out->json, "exit_code");
+    json_integer(&out->json, code);
+    json_close(&out->json, '}');
+}
+
+static int run_alone(struct run *run, sweep_measure measure, void *context, struct result_out *out)
+{
+    if (!run->failure.failed)
+        measure(run, context);
+    if (out)
+        result_json(run, &out->json);
+    return result_exit_code(run);
+}
+
+int sweep_run(struct run *run, sweep_measure measure, void *context, struct result_out *out)
 {
     struct sweep sweep = {.count = 0};
-    struct text ignored = {0};
     int code = EXIT_MEASURED;
-    struct text *out = json ? json : &ignored;
-    if (!sweep_sizes(run->kernel, run->options, &sweep, &run->failure) || !sweep.count) {
-        if (!run->failure.failed)
-            measure(run, context);
-        if (json)
-            result_json(run, json);
-        return result_exit_code(run);
-    }
-    sweep_head(run, out);
+    if (!sweep_sizes(run->kernel, run->options, &sweep, &run->failure) || (!sweep.count && !run->sizes_done) ||
+        !sweep_without(&sweep, run->sizes_done, &run->failure))
+        return run_alone(run, measure, context, out);
+    if (out)
+        sweep_head(run, out);
     for (size_t i = 0; i < sweep.count && !run->failure.failed; i++) {
         struct run one;
         sweep_begin(&one, run, sweep.sizes[i]);
         one.more_follow = i + 1 < sweep.count;
         measure(&one, context);
-        if (json)
-            result_json(&one, json);
+        if (out)
+            sweep_line(&one, out);
         int its = result_exit_code(&one);
         code = its != EXIT_MEASURED ? its : code;
         run->failure = one.failure;
@@ -116,10 +166,7 @@ int sweep_run(struct run *run, sweep_measure measure, void *context, struct text
             run_invalid(run, "%lld bytes: %s", (long long)sweep.sizes[i], one.invalid_reason);
         sweep_end(&one);
     }
-    json_close(out, ']');
-    json_key(out, "exit_code");
-    json_integer(out, code);
-    json_close(out, '}');
-    text_free(&ignored);
+    if (out)
+        sweep_tail(out, code);
     return code;
 }

@@ -9,7 +9,7 @@
 #ifndef HPCQ_SWEEP_H
 #define HPCQ_SWEEP_H
 
-#include "engine/run.h"
+#include "engine/result.h"
 
 enum { SWEEP_SIZES_MAX = 128 };
 
@@ -23,8 +23,9 @@ bool sweep_sizes(const struct kernel *kernel, const void *options, struct sweep 
 /* Measures `one`, whose options have the size. */
 typedef bool (*sweep_measure)(struct run *one, void *context);
 
-/* Without a sweep: measures `run`. Else each size in turn, until one cannot be measured. The result lines go to json
- * (NULL: this end has none). Returns the exit code; run->failure is that of the last measurement. */
-int sweep_run(struct run *run, sweep_measure measure, void *context, struct text *json);
+/* Without a sweep: measures `run`. Else each size in turn, until one cannot be measured. The result lines go to out
+ * (NULL: this end has none). Sizes of run->sizes_done
+ * are left out. Returns the exit code; run->failure is that of the last measurement. */
+int sweep_run(struct run *run, sweep_measure measure, void *context, struct result_out *out);
 
 #endif

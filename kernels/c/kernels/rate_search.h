@@ -1,41 +1,86 @@
-/* Which rate is tried next when the highest one without loss is looked for: the idea of RFC 2544, 26.1, with steps that
- * need fewer trials.
+/* Which rate is tried next when the highest one without loss is looked for, whether a trial was fine, and what the
+ * result says of them: the idea of RFC 2544, 26.1, with steps that need fewer trials.
  *
  *   all that is asked for -> what arrived of it -> a little more, and more -> halves between fine and lossy -> once
  * more
- */
+ *
+ * A trial is fine when no more than loss_ratio_max was lost and the arrivals took no longer than the sending: else a
+ * queue on the path grew, and a longer trial would have lost. */
 #ifndef HPCQ_RATE_SEARCH_H
 #define HPCQ_RATE_SEARCH_H
 
 #include "engine/run.h"
 
-enum search_state { SEARCH_ON, SEARCH_FOUND, SEARCH_NONE };
+enum { TRIALS_MAX = 200 };
 
-/* Rates in any one unit. fine: the highest without loss, 0: none yet; lossy: the lowest with loss, 0: none yet. */
-struct rate_search {
-    double rate, fine, lossy, resolution_ratio, step_ratio;
-    size_t hints_left;
-    bool confirms, sender_limits; /* this trial repeats one that was fine; the sender gave less than it was to */
-    enum search_state state;
+struct search_settings {
+    double rate_max_bps, trial_s, resolution_ratio, loss_ratio_max;
 };
 
-void rate_search_begin(struct rate_search *search, double most, double resolution_ratio);
-/* How the trial at search->rate ended: what was offered and what arrived of it, in the same unit. Sets the next rate,
- * or the end. least: no rate below it is tried. */
-void rate_search_trial(struct rate_search *search, double offered, double received, bool fine, double least);
+#define SEARCH_OPTION(type, field, standard, minimum, maximum, help)                                                   \
+    {#field, OPTION_NUMBER, offsetof(type, search.field), standard, minimum, maximum, NULL, help}
+#define OPTION_ROWS_SEARCH(type)                                                                                       \
+    SEARCH_OPTION(type, rate_max_bps, 1e10, 1e3, 1e13, "payload per second of the first trial; no trial is faster"),   \
+        SEARCH_OPTION(type, trial_s, 0.5, 0.01, 60,                                                                    \
+                      "length of a trial; the last one takes twice as long, and those of low rates up to eight "       \
+                      "times, so that a trial has 1000 datagrams"),                                                    \
+        SEARCH_OPTION(                                                                                                 \
+            type, resolution_ratio, 0.01, 0.001, 0.5,                                                                  \
+            "the search ends when the lowest rate with loss is at most this share above the highest without"),         \
+        SEARCH_OPTION(type, loss_ratio_max, 0, 0, 0.5, "share of a trial's datagrams that may be lost; 0: none")
 
-enum { TRIALS_MAX = 200 };
+struct search_metrics {
+    double loss_free_rate_bps, loss_free_rate_pps, lossy_rate_bps, bracket_ratio, trial_count, confirmed_count,
+        received_max_bps, lowest_tried_bps, lowest_lost_ratio, sent_count, received_count;
+};
+
+#define SEARCH_ROW(type, field, better, help) {#field, better, offsetof(type, search.field), help}
+#define METRIC_ROWS_SEARCH(type)                                                                                       \
+    SEARCH_ROW(type, loss_free_rate_bps, BETTER_HIGHER,                                                                \
+               "payload per second of the fastest trial that was fine, and that was fine again when repeated"),        \
+        SEARCH_ROW(type, loss_free_rate_pps, BETTER_HIGHER, "the same in datagrams per second"),                       \
+        SEARCH_ROW(type, lossy_rate_bps, BETTER_NONE,                                                                  \
+                   "the slowest trial above it that was not fine; none: rate_max_bps was fine"),                       \
+        SEARCH_ROW(type, bracket_ratio, BETTER_NONE, "how much of lossy_rate_bps lies between the two"),               \
+        SEARCH_ROW(type, trial_count, BETTER_NONE, "trials; the series trial_* have each of them"),                    \
+        SEARCH_ROW(type, confirmed_count, BETTER_NONE,                                                                 \
+                   "datagrams of the last trial, none of which (or loss_ratio_max) was lost"),                         \
+        SEARCH_ROW(type, received_max_bps, BETTER_NONE, "the most that arrived in any trial, with or without loss"),   \
+        SEARCH_ROW(type, lowest_tried_bps, BETTER_NONE, "the slowest trial"),                                          \
+        SEARCH_ROW(type, lowest_lost_ratio, BETTER_NONE, "what it lost"),                                              \
+        SEARCH_ROW(type, sent_count, BETTER_NONE, "datagrams sent in all trials"),                                     \
+        SEARCH_ROW(type, received_count, BETTER_NONE, "datagrams received in all trials")
+
+enum search_state { SEARCH_ON, SEARCH_FOUND, SEARCH_NONE };
 
 struct trial {
     double begin_ms, offered_bps, received_bps, lost_ratio;
 };
 
-struct trials {
-    struct trial list[TRIALS_MAX];
-    size_t count;
+/* Rates in payload bits per second. fine: the highest without loss, 0: none yet; lossy: the lowest with loss, 0: none
+ * yet. */
+struct rate_search {
+    struct search_settings settings;
+    double datagram_bits, rate, fine, lossy, step_ratio;
+    size_t hints_left;
+    bool confirms, sender_limits; /* this trial repeats one that was fine; the sender gave less than it was to */
+    enum search_state state;
+    struct trial trials[TRIALS_MAX];
+    size_t trial_count;
+    double received_count, last_sent_count; /* of all trials; of the last one */
 };
 
-/* A list of each figure for the result, as series whose intervals begin when their trial did. */
-void trials_columns(struct run *run, const struct trials *trials);
+/* How a trial ended. begin_ns: since the phase began. */
+struct trial_told {
+    uint64_t begin_ns, sent_in_ns, arrived_in_ns, sent, received;
+};
+
+void rate_search_begin(struct rate_search *search, const struct search_settings *settings, double datagram_bits);
+double rate_search_trial_s(const struct rate_search *search); /* how long the trial at search->rate lasts */
+/* The trial at search->rate is over: sets the next rate, or the end. */
+void rate_search_trial(struct rate_search *search, const struct trial_told *told);
+bool rate_search_ended(const struct rate_search *search);
+/* Of the end that searched. Each trial is in the result as series, whose intervals begin when their trial did. */
+void rate_search_report(struct run *run, const struct rate_search *search, struct search_metrics *metrics);
 
 #endif

@@ -1,10 +1,11 @@
 /* udp_rate_search: trials of evenly spaced datagrams, until the highest rate of which none is lost is known.
  *
- *   client   | datagrams at a rate, for trial_s | silence | ask, ask ...           | the next rate, or the end
- *   server                                                  what came, over what time
+ *   sender   | datagrams at a rate, for trial_s | silence | ask, ask ...           | the next rate, or the end
+ *   receiver                                                what came, over what time
  *
- * A rate is fine when no more than loss_ratio_max was lost and the arrivals took no longer than the sending: else a
- * queue on the path grew, and a longer trial would have lost. */
+ * direction says which end is the sender. It searches, whichever it is: the active end.
+ *
+ * This file runs the trials; rate_search.c judges them, and decides which rate is next and what the result says. */
 #include "kernels/arrival.h"
 #include "kernels/rate_search.h"
 #include "kernels/sockets.h"
@@ -18,37 +19,25 @@
 #include <unistd.h>
 
 static const double block_limit_s = 0.02, ask_interval_s = 0.05, answer_limit_s = 5;
-/* Arrivals may take longer than the sending by this share, and by what a busy receiver costs. */
-static const double grown_ratio = 0.01, grown_least_ns = 2e6;
-static const double confirm_ratio = 2;    /* the last trial is this much longer */
-static const double long_trial_ratio = 8; /* trials at low rates are longer, up to this */
-static const double load_ratio = 0.8;     /* what arrived beside loss, and was fine: below it loss is not of load */
-enum { TRIAL_DATAGRAMS = 1000, TRIAL_BITS = 40, ANSWER_BYTES = 2 * DATAGRAM_HEAD_BYTES };
+enum { TRIAL_BITS = 40, ANSWER_BYTES = 2 * DATAGRAM_HEAD_BYTES };
 static const uint64_t index_mask = (1ULL << TRIAL_BITS) - 1; /* of a datagram in its trial; this one asks and answers */
 
 struct udp_rate_search_options {
     struct common_options common;
-    int64_t message_bytes;
-    double rate_max_bps, trial_s, resolution_ratio, loss_ratio_max, settle_s;
+    int64_t message_bytes, direction;
+    struct search_settings search;
+    double settle_s;
     struct socket_settings sockets;
 };
 
 static const struct option_row option_rows[] = {
     OPTION_INTEGER_ROW(struct udp_rate_search_options, message_bytes, 1472, 64, 65507,
                        "payload of one datagram, its first 16 bytes number and stamp"),
-    OPTION_NUMBER_ROW(struct udp_rate_search_options, rate_max_bps, 1e10, 1e3, 1e13,
-                      "payload per second of the first trial; no trial is faster"),
-    OPTION_NUMBER_ROW(
-        struct udp_rate_search_options, trial_s, 0.5, 0.01, 60,
-        "length of a trial; the last one takes twice as long, and those of low rates up to eight times, so "
-        "that a trial has 1000 datagrams"),
-    OPTION_NUMBER_ROW(struct udp_rate_search_options, resolution_ratio, 0.01, 0.001, 0.5,
-                      "the search ends when the lowest rate with loss is at most this share above the highest without"),
-    OPTION_NUMBER_ROW(struct udp_rate_search_options, loss_ratio_max, 0, 0, 0.5,
-                      "share of a trial's datagrams that may be lost; 0: none"),
+    OPTION_CHOICE_ROW(struct udp_rate_search_options, direction, flows_ways, "which end sends"),
+    OPTION_ROWS_SEARCH(struct udp_rate_search_options),
     OPTION_ROWS_COMMON(struct udp_rate_search_options),
     OPTION_NUMBER_ROW(struct udp_rate_search_options, settle_s, 0.1, 0.001, 10,
-                      "silence after a trial before the server is asked what came"),
+                      "silence after a trial before the receiver is asked what came"),
     OPTION_ROWS_UDP(struct udp_rate_search_options)};
 
 static const struct option_default option_defaults[] = {
@@ -56,26 +45,11 @@ static const struct option_default option_defaults[] = {
 
 struct udp_rate_search_metrics {
     struct common_metrics common;
-    double loss_free_rate_bps, loss_free_rate_pps, lossy_rate_bps, bracket_ratio, trial_count, confirmed_count,
-        received_max_bps, lowest_tried_bps, lowest_lost_ratio, sent_count, received_count;
+    struct search_metrics search;
 };
 
-#define SEARCH_ROW(field, better, help) METRIC_ROW(struct udp_rate_search_metrics, field, better, help)
-
 static const struct metric_row metric_rows[] = {
-    SEARCH_ROW(loss_free_rate_bps, BETTER_HIGHER,
-               "payload per second of the fastest trial that was fine, and that was fine again when repeated"),
-    SEARCH_ROW(loss_free_rate_pps, BETTER_HIGHER, "the same in datagrams per second"),
-    SEARCH_ROW(lossy_rate_bps, BETTER_NONE,
-               "the slowest trial above it that was not fine; none: rate_max_bps was fine"),
-    SEARCH_ROW(bracket_ratio, BETTER_NONE, "how much of lossy_rate_bps lies between the two"),
-    SEARCH_ROW(trial_count, BETTER_NONE, "trials; the series trial_* have each of them"),
-    SEARCH_ROW(confirmed_count, BETTER_NONE, "datagrams of the last trial, none of which (or loss_ratio_max) was lost"),
-    SEARCH_ROW(received_max_bps, BETTER_NONE, "the most that arrived in any trial, with or without loss"),
-    SEARCH_ROW(lowest_tried_bps, BETTER_NONE, "the slowest trial"),
-    SEARCH_ROW(lowest_lost_ratio, BETTER_NONE, "what it lost"),
-    SEARCH_ROW(sent_count, BETTER_NONE, "datagrams sent in all trials"),
-    SEARCH_ROW(received_count, BETTER_NONE, "datagrams received in all trials"),
+    METRIC_ROWS_SEARCH(struct udp_rate_search_metrics),
     METRIC_ROWS_COMMON(struct udp_rate_search_metrics),
     METRIC_ROWS_CALLS(struct udp_rate_search_metrics),
 };
@@ -85,16 +59,20 @@ struct udp_rate_search {
     struct flows flows;
     uint8_t *buffer;
     size_t bytes;
-    double bits;               /* of payload in a datagram */
-    struct rate_search search; /* client */
-    struct trials trials;
+    double bits;                                                                     /* of payload in a datagram */
+    struct rate_search search;                                                       /* sender */
     uint64_t number, planned, sent, start_ns, first_ns, last_ns, ask_ns, give_up_ns; /* of the trial in hand */
-    double gap_ns, received_count;                                                   /* of all trials */
+    double gap_ns;
     bool asks;
-    struct sequence sequence; /* server: of the trial in hand */
+    struct sequence sequence; /* receiver: of the trial in hand */
     struct arrivals arrivals;
     uint64_t first_arrival_ns, last_arrival_ns;
 };
+
+static bool udp_rate_search_server_sends(const void *options)
+{
+    return ((const struct udp_rate_search_options *)options)->direction == SERVER_TO_CLIENT;
+}
 
 static bool udp_rate_search_listen(struct run *run)
 {
@@ -114,17 +92,15 @@ static bool udp_rate_search_open(struct run *run)
         return false;
     state->flows.spin_to_due = true;
     prctl(PR_SET_TIMERSLACK, 1UL);
-    if (run->is_server)
+    if (!run->is_active)
         arrivals_begin(&state->arrivals, state->flows.list[0].descriptor);
     return sockets_timeout(run, state->flows.list[0].descriptor, block_limit_s) &&
            flows_prepare(run, &state->flows, FLOWS_BLOCK);
 }
 
-static void trial_begin(struct run *run, struct udp_rate_search *state)
+static void trial_begin(struct udp_rate_search *state)
 {
-    const struct udp_rate_search_options *options = run->options;
-    double pps = state->search.rate / state->bits;
-    double lasts_s = fmax(options->trial_s, TRIAL_DATAGRAMS / pps) * (state->search.confirms ? confirm_ratio : 1);
+    double pps = state->search.rate / state->bits, lasts_s = rate_search_trial_s(&state->search);
     state->number++;
     state->planned = (uint64_t)ceil(pps * lasts_s);
     state->gap_ns = 1e9 / pps;
@@ -140,22 +116,21 @@ static void udp_rate_search_begin(struct run *run)
     const struct udp_rate_search_options *options = run->options;
     flows_begin(&state->flows);
     sequence_clear(&state->sequence);
-    state->number = state->trials.count = 0;
-    state->received_count = 0;
+    state->number = 0;
     state->first_arrival_ns = state->last_arrival_ns = 0;
     state->asks = false;
-    rate_search_begin(&state->search, options->rate_max_bps, options->resolution_ratio);
+    rate_search_begin(&state->search, &options->search, state->bits);
 }
 
 static uint64_t due(struct run *run)
 {
     const struct udp_rate_search *state = run->state;
-    return run->is_server ? FLOWS_NEVER
-           : state->asks  ? state->ask_ns
-                          : state->start_ns + (uint64_t)(state->gap_ns * (double)state->sent);
+    return !run->is_active ? FLOWS_NEVER
+           : state->asks   ? state->ask_ns
+                           : state->start_ns + (uint64_t)(state->gap_ns * (double)state->sent);
 }
 
-static bool client_send(struct run *run, const struct flow *flow, uint64_t index, size_t bytes, uint64_t stamp,
+static bool sender_send(struct run *run, const struct flow *flow, uint64_t index, size_t bytes, uint64_t stamp,
                         int flags)
 {
     struct udp_rate_search *state = run->state;
@@ -184,11 +159,11 @@ static void trial_sent(struct run *run, struct udp_rate_search *state)
     state->give_up_ns = state->ask_ns + clock_ns_from_s(answer_limit_s);
 }
 
-static enum step client_put(struct run *run, struct flow *flow, int flags)
+static enum step sender_put(struct run *run, struct flow *flow, int flags)
 {
     struct udp_rate_search *state = run->state;
     uint64_t stamp_ns = clock_now_ns();
-    if (!client_send(run, flow, state->sent, state->bytes, stamp_ns, flags)) {
+    if (!sender_send(run, flow, state->sent, state->bytes, stamp_ns, flags)) {
         if (run->now_ns >= state->give_up_ns)
             trial_sent(run, state);
         return refused(run, state->bytes);
@@ -202,44 +177,19 @@ static enum step client_put(struct run *run, struct flow *flow, int flags)
     return STEP_MOVED;
 }
 
-static enum step client_ask(struct run *run, struct flow *flow, int flags)
+static enum step sender_ask(struct run *run, struct flow *flow, int flags)
 {
     struct udp_rate_search *state = run->state;
     if (run->now_ns > state->give_up_ns) {
-        fail(&run->failure, EXIT_PEER, "timed out: the server did not say what came of trial %llu",
+        fail(&run->failure, EXIT_PEER, "timed out: the receiver did not say what came of trial %llu",
              (unsigned long long)state->number);
         return STEP_FAILED;
     }
     state->ask_ns = run->now_ns + clock_ns_from_s(ask_interval_s);
-    return client_send(run, flow, index_mask, ANSWER_BYTES, 0, flags) ? STEP_MOVED : refused(run, ANSWER_BYTES);
+    return sender_send(run, flow, index_mask, ANSWER_BYTES, 0, flags) ? STEP_MOVED : refused(run, ANSWER_BYTES);
 }
 
-/* What came of the trial in hand, over how many ns. */
-static void trial_end(struct run *run, struct udp_rate_search *state, uint64_t received, uint64_t arrived_in_ns)
-{
-    const struct udp_rate_search_options *options = run->options;
-    double bits = state->bits, sent_in_ns = (double)(state->last_ns - state->first_ns);
-    double sent = (double)state->sent, came = fmin((double)received, sent), least = bits * TRIAL_DATAGRAMS;
-    double offered = state->sent > 1 && sent_in_ns > 0 ? bits * (sent - 1) * 1e9 / sent_in_ns : state->search.rate;
-    double took_ns = fmax((double)arrived_in_ns, sent_in_ns);
-    double lost_ratio = sent > 0 ? 1 - came / sent : 1;
-    bool grown = (double)arrived_in_ns > sent_in_ns + fmax(grown_ratio * sent_in_ns, grown_least_ns);
-    struct trial *trial = &state->trials.list[state->trials.count++];
-    state->received_count += came;
-    *trial = (struct trial){.begin_ms = floor((double)(state->start_ns - run->phase_start_ns) / 1e6),
-                            .offered_bps = offered,
-                            .received_bps = took_ns > 0 ? bits * came * 1e9 / took_ns : 0,
-                            .lost_ratio = lost_ratio};
-    rate_search_trial(&state->search, offered, trial->received_bps, lost_ratio <= options->loss_ratio_max && !grown,
-                      least / (options->trial_s * long_trial_ratio));
-}
-
-static bool search_ended(const struct udp_rate_search *state)
-{
-    return state->search.state != SEARCH_ON || state->trials.count == TRIALS_MAX;
-}
-
-static enum step client_get(struct run *run, struct flow *flow, int flags)
+static enum step sender_get(struct run *run, struct flow *flow, int flags)
 {
     struct udp_rate_search *state = run->state;
     uint64_t number, received, took_ns, stamp_ns;
@@ -257,13 +207,17 @@ static enum step client_get(struct run *run, struct flow *flow, int flags)
         number != (state->number << TRIAL_BITS | index_mask))
         return STEP_MOVED; /* asked for twice */
     datagram_read(state->buffer + DATAGRAM_HEAD_BYTES, &took_ns, &stamp_ns);
-    trial_end(run, state, received, took_ns);
-    if (!search_ended(state))
-        trial_begin(run, state);
+    rate_search_trial(&state->search, &(struct trial_told){.begin_ns = state->start_ns - run->phase_start_ns,
+                                                           .sent_in_ns = state->last_ns - state->first_ns,
+                                                           .arrived_in_ns = took_ns,
+                                                           .sent = state->sent,
+                                                           .received = received});
+    if (!rate_search_ended(&state->search))
+        trial_begin(state);
     return STEP_OPERATION;
 }
 
-static enum step server_answer(struct run *run, const struct flow *flow, uint64_t number)
+static enum step receiver_answer(struct run *run, const struct flow *flow, uint64_t number)
 {
     struct udp_rate_search *state = run->state;
     bool mine = state->number == number >> TRIAL_BITS;
@@ -276,7 +230,7 @@ static enum step server_answer(struct run *run, const struct flow *flow, uint64_
                                                                                           : STEP_MOVED;
 }
 
-static enum step server_get(struct run *run, struct flow *flow, int flags)
+static enum step receiver_get(struct run *run, struct flow *flow, int flags)
 {
     struct udp_rate_search *state = run->state;
     uint64_t number, sent_ns, arrived_ns;
@@ -293,7 +247,7 @@ static enum step server_get(struct run *run, struct flow *flow, int flags)
     if (got < DATAGRAM_HEAD_BYTES || datagram_read(state->buffer, &number, &sent_ns) != run->phase)
         return STEP_MOVED; /* a late token or a datagram of the warm-up */
     if (got == ANSWER_BYTES && (number & index_mask) == index_mask)
-        return server_answer(run, flow, number);
+        return receiver_answer(run, flow, number);
     if (got != (ssize_t)state->bytes || number >> TRIAL_BITS < state->number)
         return STEP_MOVED;
     if (number >> TRIAL_BITS > state->number) {
@@ -308,31 +262,15 @@ static enum step server_get(struct run *run, struct flow *flow, int flags)
 
 static enum step udp_rate_search_step(struct run *run)
 {
-    static const struct flow_events sends = {due, client_put, NULL}, asks = {due, client_ask, client_get},
-                                    server = {due, NULL, server_get};
+    static const struct flow_events sends = {due, sender_put, NULL}, asks = {due, sender_ask, sender_get},
+                                    receives = {due, NULL, receiver_get};
     struct udp_rate_search *state = run->state;
-    if (run->is_server)
-        return run->peer_stopped ? STEP_DONE : flows_step(run, &state->flows, &server);
+    if (!run->is_active)
+        return run->peer_stopped ? STEP_DONE : flows_step(run, &state->flows, &receives);
     if (!state->number)
-        trial_begin(run, state); /* the clock of the phase runs now */
+        trial_begin(state); /* the clock of the phase runs now */
     enum step step = flows_step(run, &state->flows, state->asks ? &asks : &sends);
-    return step != STEP_FAILED && search_ended(state) ? STEP_DONE : step;
-}
-
-static void report_trials(struct run *run, struct udp_rate_search_metrics *metrics)
-{
-    const struct udp_rate_search *state = run->state;
-    const struct trial *lowest = &state->trials.list[0];
-    for (size_t i = 0; i < state->trials.count; i++) {
-        lowest = state->trials.list[i].offered_bps < lowest->offered_bps ? &state->trials.list[i] : lowest;
-        metrics->received_max_bps = fmax(metrics->received_max_bps, state->trials.list[i].received_bps);
-    }
-    metrics->trial_count = (double)state->trials.count;
-    metrics->sent_count = (double)run->sent_count;
-    metrics->received_count = state->received_count;
-    metrics->lowest_tried_bps = lowest->offered_bps;
-    metrics->lowest_lost_ratio = lowest->lost_ratio;
-    trials_columns(run, &state->trials);
+    return step != STEP_FAILED && rate_search_ended(&state->search) ? STEP_DONE : step;
 }
 
 static void udp_rate_search_report(struct run *run)
@@ -340,31 +278,9 @@ static void udp_rate_search_report(struct run *run)
     struct udp_rate_search *state = run->state;
     const struct udp_rate_search_options *options = run->options;
     struct udp_rate_search_metrics *metrics = run->metrics;
-    const struct rate_search *search = &state->search;
     socket_options_granted(run, state->flows.list[0].descriptor, &options->sockets, SOCK_DGRAM);
-    if (run->is_server)
-        return;
-    if (state->trials.count)
-        report_trials(run, metrics);
-    if (search->state == SEARCH_NONE)
-        run_invalid(run, "no rate without loss: at %.4g Mbit/s, the lowest tried, %.3g %% were lost",
-                    metrics->lowest_tried_bps / 1e6, metrics->lowest_lost_ratio * 100);
-    else if (search->state == SEARCH_ON)
-        run_invalid(run, "the search did not end: %zu trials in %g s", state->trials.count, options->common.duration_s);
-    if (search->state != SEARCH_FOUND)
-        return;
-    metrics->loss_free_rate_bps = fmin(search->fine, state->trials.list[state->trials.count - 1].offered_bps);
-    metrics->loss_free_rate_pps = metrics->loss_free_rate_bps / state->bits;
-    metrics->confirmed_count = (double)state->sent;
-    metrics->lossy_rate_bps = search->lossy > 0 ? search->lossy : (double)NAN;
-    metrics->bracket_ratio = 1 - metrics->loss_free_rate_bps / metrics->lossy_rate_bps;
-    if (search->sender_limits)
-        run_warn(run, "sender_limited", "the sender gave no more than %.4g Mbit/s, and all of it arrived",
-                 metrics->loss_free_rate_bps / 1e6);
-    if (metrics->loss_free_rate_bps < load_ratio * metrics->received_max_bps)
-        run_warn(run, "loss_below_capacity",
-                 "%.4g Mbit/s arrived of a faster trial: loss begins far below what the path carries",
-                 metrics->received_max_bps / 1e6);
+    if (run->is_active)
+        rate_search_report(run, &state->search, &metrics->search);
 }
 
 static void udp_rate_search_close(struct run *run)
@@ -380,7 +296,8 @@ const struct kernel kernel_udp_rate_search = {
     .name = "udp_rate_search",
     .summary = "the highest rate of evenly spaced datagrams of which none is lost, found by trials",
     .method =
-        "The client sends datagrams evenly spaced for trial_s, then asks how many came and over what time. A trial is "
+        "The sender (direction) sends datagrams evenly spaced for trial_s, then asks how many came and over what time. "
+        "A trial is "
         "fine if no more than loss_ratio_max was lost and the arrivals took at most 1 % longer than the sending: else "
         "a "
         "queue on the path grew. The first trial has rate_max_bps. The next ones go to what arrived, a little above "
@@ -391,6 +308,7 @@ const struct kernel kernel_udp_rate_search = {
     .options = OPTION_TABLE_WITH(option_rows, struct udp_rate_search_options, option_defaults),
     .metrics = METRIC_TABLE(metric_rows, struct udp_rate_search_metrics),
     .state_bytes = sizeof(struct udp_rate_search),
+    .server_sends = udp_rate_search_server_sends,
     .listen = udp_rate_search_listen,
     .open = udp_rate_search_open,
     .begin = udp_rate_search_begin,

@@ -27,7 +27,8 @@ static const struct program program = {
     .usage =
         "hpcq-mpi: network measurements over MPI, one JSON line from the first rank, under any launcher\n\n"
         "  mpirun -np 2 hpcq-mpi KERNEL [--interface IF] [--nodes CLIENT,SERVER] [--timeout-s S]\n"
-        "                           [--samples-file F] [--evidence-file F] [--raw-dir DIR] [--OPTION VALUE ...]\n"
+        "                           [--samples-file F] [--evidence-file F] [--raw-dir DIR] [--sizes-done A,B,...]\n"
+        "                           [--OPTION VALUE ...]\n"
         "  mpirun -np N hpcq-mpi mpi_collective|mpi_matrix_multiply|mpi_sort [--nodes A,B,...] [the same]\n"
         "  mpirun -np N hpcq-mpi tournament --tournament F --spool F [--interface IF] [--nodes A,B,...]\n"
         "                           [--facts-dir DIR] [--evidence summary|full] [--finish-file F] [--done-file F]\n"
@@ -38,10 +39,10 @@ static const struct program program = {
 
 static bool mpi_arguments(struct run *run, int argc, char **argv, const char **interface)
 {
-    const char *timeout = NULL, *samples = NULL, *evidence = NULL, *raw = NULL, *nodes = NULL;
-    const struct flag flags[] = {{"interface", interface},     {"nodes", &nodes}, /* read before: see kernel_main */
-                                 {"timeout-s", &timeout},      {"samples-file", &samples},
-                                 {"evidence-file", &evidence}, {"raw-dir", &raw}};
+    const char *timeout = NULL, *samples = NULL, *evidence = NULL, *raw = NULL, *nodes = NULL, *sizes_done = NULL;
+    const struct flag flags[] = {{"interface", interface}, {"nodes", &nodes}, /* read before: see kernel_main */
+                                 {"timeout-s", &timeout},  {"samples-file", &samples}, {"evidence-file", &evidence},
+                                 {"raw-dir", &raw},        {"sizes-done", &sizes_done}};
     struct failure *failure = &run->failure;
     struct sweep sweep;
     failure->state = run->kernel->name;
@@ -57,6 +58,7 @@ static bool mpi_arguments(struct run *run, int argc, char **argv, const char **i
     run->samples.path = samples;
     run->keep.evidence_path = evidence;
     run->keep.raw_folder = raw;
+    run->sizes_done = sizes_done;
     if (*interface && !**interface)
         *interface = NULL;
     return true;
@@ -104,7 +106,7 @@ static int kernel_main(const struct kernel *kernel, int argc, char **argv)
     struct run run;
     const char *interface = NULL;
     int rank = 0, size = 0, code;
-    struct text json = {0};
+    struct result_out out = {.descriptor = STDOUT_FILENO};
     transport_set(early_argument(argc, argv, "--transport"), early_argument(argc, argv, "--interface"));
     mpi_start(&argc, &argv);
     /* Which rank is the client decides what a run is made of, so it is known before the other arguments. */
@@ -119,16 +121,16 @@ static int kernel_main(const struct kernel *kernel, int argc, char **argv)
         ok = mpi_ranks_fit(&run, size);
     if (ok) {
         alarm((unsigned)run.timeout_s + 1); /* a lost peer must not hold the node: the default action ends us */
-        code = mpi_run(&run, interface, rank == 0 ? &json : NULL);
+        code = mpi_run(&run, interface, rank == 0 ? &out : NULL);
         alarm(0);
     } else {
         code = result_exit_code(&run);
         if (rank == 0)
-            result_json(&run, &json);
+            result_json(&run, &out.json);
     }
     if (rank == 0) {
         result_say(&run);
-        code = result_write(&json, code);
+        code = result_write(&out, code);
     } else if (run.failure.failed && run.failure.exit_code != EXIT_USAGE) {
         fail_print(&run.failure);
     } else if (!run.failure.failed) {

@@ -221,7 +221,7 @@ static bool mpi_run_size(struct run *one, void *context)
     return mpi_measure(one, *(const char **)context);
 }
 
-int mpi_run(struct run *run, const char *interface, struct text *json)
+int mpi_run(struct run *run, const char *interface, struct result_out *out)
 {
-    return sweep_run(run, mpi_run_size, &interface, json);
+    return sweep_run(run, mpi_run_size, &interface, out);
 }

@@ -3,7 +3,7 @@
 #ifndef HPCQ_MPI_RUN_H
 #define HPCQ_MPI_RUN_H
 
-#include "engine/run.h"
+#include "engine/result.h"
 
 #include <mpi.h>
 
@@ -15,8 +15,8 @@ static inline MPI_Comm mpi_run_communicator(const struct run *run)
     return *(const MPI_Comm *)run->communicator;
 }
 
-/* Runs the kernel on this rank, once or for each size of a sweep (sweep_run()). The result lines go to json, with the
+/* Runs the kernel on this rank, once or for each size of a sweep (sweep_run()). The result lines go to out, with the
  * report of rank 1; NULL: this rank has none. Returns the exit code. */
-int mpi_run(struct run *run, const char *interface, struct text *json);
+int mpi_run(struct run *run, const char *interface, struct result_out *out);
 
 #endif

@@ -237,8 +237,10 @@ static void match_play(struct mpi_world *world, const struct tournament_step *st
     run.communicator = &world->pair;
     run.keep.evidence_asked = world->evidence_full;
     copy_options(test->kernel, test->options, run.options);
-    struct text json = {0};
-    int code = mpi_run(&run, world->interface, is_server ? NULL : &json);
+    spool_sizes_name(&evidence, &world->tournament, step, match);
+    struct result_out out = {.descriptor = is_server ? -1 : spool_sizes_open(text_string(&evidence))};
+    text_clear(&evidence);
+    int code = mpi_run(&run, world->interface, is_server ? NULL : &out);
     if (is_server && run.failure.failed)
         fail_print(&run.failure);
     if (!is_server) {
@@ -247,8 +249,10 @@ static void match_play(struct mpi_world *world, const struct tournament_step *st
         text_print(lines, "%s\n", now);
         if (world->evidence_full)
             keep_evidence(&run, &evidence);
-        text_print(lines, "%s\n%s\n", text_string(&json), text_string(&evidence));
-        text_free(&json);
+        text_print(lines, "%s\n%s\n", text_string(&out.json), text_string(&evidence));
+        text_free(&out.json);
+        if (out.descriptor >= 0)
+            close(out.descriptor);
     }
     text_free(&evidence);
     run_end(&run);

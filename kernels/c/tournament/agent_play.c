@@ -6,6 +6,7 @@
 #include "engine/keep.h"
 #include "engine/result.h"
 #include "engine/sessions.h"
+#include "tournament/spool.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,22 +26,13 @@ static bool play_options(struct run *run, const struct received *message)
     return true;
 }
 
-static bool write_all(int descriptor, const struct text *text)
-{
-    for (size_t done = 0; done < text->length;) {
-        ssize_t written = write(descriptor, text->data + done, text->length - done);
-        if (written < 0 && errno != EINTR)
-            return false;
-        done += written > 0 ? (size_t)written : 0;
-    }
-    return true;
-}
-
 static void play_child(const struct play_place *place, const struct kernel *kernel, const struct received *message,
                        int to, pid_t parent)
 {
     struct run run;
-    struct text out = {0}, all = {0};
+    /* The pipe gets the line when all of it is there; what is measured until then must outlive us all. */
+    struct result_out out = {.descriptor = spool_sizes_open(received_get(message, "sizes"))};
+    struct text all = {0};
     struct client_place client = {.to = received_get(message, "to"),
                                   .interface = place->interface,
                                   .secret_path = place->secret_path,
@@ -58,15 +50,15 @@ static void play_child(const struct play_place *place, const struct kernel *kern
     if (play_options(&run, message)) {
         code = client_run(&run, &client, &out);
     } else {
-        result_json(&run, &out);
+        result_json(&run, &out.json);
         code = result_exit_code(&run);
     }
-    text_add(&out, "\n", 1);
+    text_add(&out.json, "\n", 1);
     if (run.keep.evidence_asked && keep_evidence(&run, &all))
-        text_add(&out, all.data, all.length);
-    text_add(&out, "\n", 1);
-    code = write_all(to, &out) ? code : EXIT_SYSTEM;
-    text_free(&out);
+        text_add(&out.json, all.data, all.length);
+    text_add(&out.json, "\n", 1);
+    code = text_write(&out.json, 0, to) ? code : EXIT_SYSTEM;
+    text_free(&out.json);
     text_free(&all);
     run_end(&run);
     exit(code);

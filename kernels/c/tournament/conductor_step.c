@@ -127,6 +127,8 @@ static void play_message(const struct conductor *conductor, const struct tournam
     message_put_unsigned(out, "evidence_full", conductor->evidence_full);
     if (conductor->raw_folder)
         text_print(out, "raw %s/%s-t%lu-r%lu\n", conductor->raw_folder, match->job, test->test_no, step->repetition_no);
+    spool_sizes_name(&value, &conductor->tournament, step, match);
+    message_put(out, "sizes", text_string(&value));
     for (size_t i = 0; i < test->kernel->options.count; i++) {
         char key[96];
         text_clear(&value);

@@ -13,18 +13,7 @@ enum { SPOOL_FORMAT = 1, JOB_BYTES = 64 };
 
 static bool spool_write(struct spool *spool, const struct text *text, struct failure *failure)
 {
-    const char *from = text->data;
-    size_t length = text->length;
-    while (length) {
-        ssize_t written = write(spool->descriptor, from, length);
-        if (written < 0 && errno == EINTR)
-            continue;
-        if (written < 0)
-            return fail_system(failure, "spool");
-        from += written;
-        length -= (size_t)written;
-    }
-    return true;
+    return text_write(text, 0, spool->descriptor) || fail_system(failure, "spool");
 }
 
 bool spool_open(struct spool *spool, const char *path, struct failure *failure)
@@ -92,8 +81,31 @@ bool spool_result(struct spool *spool, const struct spooled *spooled, struct fai
     json_close(&line, '}');
     text_add(&line, "\n", 1);
     bool ok = spool_write(spool, &line, failure);
+    text_clear(&line);
+    spool_sizes_name(&line, spooled->tournament, step, spooled->match);
+    if (ok && spooled->result && line.length)
+        unlink(line.data);
     text_free(&line);
     return ok;
+}
+
+void spool_sizes_name(struct text *name, const struct tournament *tournament, const struct tournament_step *step,
+                      const struct match *match)
+{
+    const struct planned_test *test = tournament_test(tournament, step);
+    text_clear(name);
+    if (((const struct common_options *)test->options)->sweep_to_bytes)
+        text_print(name, "%s-t%lu-r%lu.sizes", match->job, test->test_no, step->repetition_no);
+}
+
+int spool_sizes_open(const char *name)
+{
+    int descriptor = name && *name ? open(name, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666) : -1;
+    if (descriptor >= 0 && write(descriptor, "\n", 1) != 1) { /* after the torn line of one that was killed */
+        close(descriptor);
+        return -1;
+    }
+    return descriptor;
 }
 
 bool spool_begun(struct spool *spool, const struct tournament *tournament, const struct tournament_step *step,

@@ -32,6 +32,12 @@ bool spool_open(struct spool *spool, const char *path, struct failure *failure);
 bool spool_result(struct spool *spool, const struct spooled *spooled, struct failure *failure);
 bool spool_begun(struct spool *spool, const struct tournament *tournament, const struct tournament_step *step,
                  const struct match *match, struct failure *failure);
+/* Sizes of a sweep are kept in a file beside the spool until their match is in it, JOB-tTEST_NO-rREPETITION_NO.sizes: a
+ * job that is killed has all but those under way. The name is empty for all else. */
+void spool_sizes_name(struct text *name, const struct tournament *tournament, const struct tournament_step *step,
+                      const struct match *match);
+/* To append to; -1: the name is NULL or empty, or the file cannot be made. */
+int spool_sizes_open(const char *name);
 bool spool_sync(struct spool *spool, struct failure *failure); /* to the disk */
 /* Marks in the tournament what the file says is settled or begun; no file is an empty one. */
 bool spool_mark(const char *path, struct tournament *tournament, struct failure *failure);
