@@ -24,7 +24,8 @@ BUDGET = "budget: {yield: true, jobs_at_most: 2, nodes_at_most: 3}"
 TRIES = 2
 
 
-@pytest.mark.parametrize("allocation", ["whole", pytest.param("pair", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("allocation", ["whole", "pair"])
 def test_a_user_waits_little_longer(lab: RunningLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, allocation: str) -> None:
     monkeypatch.setattr("hpcq.runner.queue.pace._BURST_COUNT", 3.0)  # the steady state from the start: a look in 5 s
     nodes = [f"alpha-n{number:02d}" for number in range(1, 5)]
