@@ -160,6 +160,17 @@ def _kill_after(desk: LocalDesk, size_count: int, *, script: bool = False) -> li
     return measured()
 
 
+def _check_kept(desk: LocalDesk, sizes: list[int], end: str) -> None:
+    """The measured sizes of LONG are results; each of the others is a row that says how the sweep ended."""
+    assert 2 <= len(sizes) < len(LONG_SIZES)
+    rows = desk.rows("SELECT DISTINCT message_bytes, outcome, reason FROM v_results ORDER BY 1")
+    assert [row["message_bytes"] for row in rows] == sorted(LONG_SIZES)
+    assert [row["message_bytes"] for row in rows if row["outcome"] == "measured"] == sizes
+    words = f"the sweep was killed before this size was measured; the last size that it measured is {sizes[-1]} bytes; {end}"
+    assert {row["reason"] for row in rows if row["outcome"] == "failed"} == {words}
+    assert {row["outcome"] for row in rows} == {"measured", "failed"}
+
+
 @pytest.mark.parametrize("script", [False, True])
 def test_a_sweep_that_is_killed_keeps_the_sizes_that_it_measured(tmp_path: Path, script: bool) -> None:
     desk = LocalDesk.at(tmp_path / "desk")
@@ -167,14 +178,7 @@ def test_a_sweep_that_is_killed_keeps_the_sizes_that_it_measured(tmp_path: Path,
     with desk.running(["-m", "hpcq", "run", "try.yaml"]) as hpcq:
         sizes = _kill_after(desk, 2, script=script)
         hpcq.wait(timeout=180)
-    assert 2 <= len(sizes) < len(LONG_SIZES)
-    rows = desk.rows("SELECT DISTINCT message_bytes, outcome, reason FROM v_results ORDER BY 1")
-    assert [row["message_bytes"] for row in rows] == sorted(LONG_SIZES)
-    assert [row["message_bytes"] for row in rows if row["outcome"] == "measured"] == sizes
-    words = f"the sweep was killed before this size was measured; the last size that it measured is {sizes[-1]} bytes; "
-    words += "exit code unknown" if script else "exit code 137; died of SIGKILL"
-    assert {row["reason"] for row in rows if row["outcome"] == "failed"} == {words}
-    assert {row["outcome"] for row in rows} == {"measured", "failed"}
+    _check_kept(desk, sizes, "exit code unknown" if script else "exit code 137; died of SIGKILL")
 
 
 @pytest.mark.parametrize("all_of_it", [False, True])
@@ -185,13 +189,7 @@ def test_a_sweep_of_a_tournament_that_is_killed_keeps_what_it_measured(tmp_path:
     with desk.running(["-m", "hpcq", "run", "try.yaml"]) as hpcq:
         sizes = _kill_players(desk, 2, all_of_it=all_of_it)
         hpcq.wait(timeout=180)
-    assert 2 <= len(sizes) < len(LONG_SIZES)
-    rows = desk.rows("SELECT DISTINCT message_bytes, outcome, reason FROM v_results ORDER BY 1")
-    assert [row["message_bytes"] for row in rows] == sorted(LONG_SIZES)
-    assert [row["message_bytes"] for row in rows if row["outcome"] == "measured"] == sizes
-    words = f"the sweep was killed before this size was measured; the last size that it measured is {sizes[-1]} bytes; "
-    words += "exit code unknown" if all_of_it else "exit code 3"
-    assert {row["reason"] for row in rows if row["outcome"] == "failed"} == {words}
+    _check_kept(desk, sizes, "exit code unknown" if all_of_it else "exit code 3")
 
 
 def _kill_players(desk: LocalDesk, size_count: int, *, all_of_it: bool) -> list[int]:
@@ -237,11 +235,12 @@ def test_sizes_that_are_done_are_left_out(server: Server) -> None:
         told = server.run("tcp_pingpong", "--sizes-done", done, **options)
         assert (told.rc, [one["options"]["message_bytes"] for one in told.line["sizes"]]) == (0, left), told.err
         assert told.line["skipped"] == [int(one) for one in done.split(",")]
-    for wrong in ("9", "8,8", "8;16", "x"):
+    for wrong in ("9", "8,8", "8;16", "x", "", "8,", ",8", "+8", "08", " 8"):
         told = server.run("tcp_pingpong", "--sizes-done", wrong, **options)
         assert (told.rc, told.line["metrics"]) == (2, {})
         assert "allowed: A,B,..., sizes of the sweep, each once" in told.err
-    assert server.run("tcp_pingpong", "--sizes-done", "8", **INSTANT).rc == 2, "no sweep"
+    for done in ("8", ""):
+        assert server.run("tcp_pingpong", "--sizes-done", done, **INSTANT).rc == 2, "no sweep"
 
 
 def test_each_size_of_a_sweep_is_printed_when_it_was_measured() -> None:

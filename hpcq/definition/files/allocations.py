@@ -94,9 +94,9 @@ def check_sets(document: Document, allocation: Allocation, tests: Sequence[Test]
         message = f"the ranks of a tournament start once: {kernel} with a transport of its own: allowed with it is"
         hint = "the cluster file's `environment` sets what holds for all tests"
         document.complain(("allocation",), f"{message} allocation: pair", hint)
+    if allocation.concurrency == (Concurrency.ALONE,):
+        return
     for kernel in sorted({test.kernel for test in tests if launched(test)}):
-        if allocation.concurrency == (Concurrency.ALONE,):
-            break
         message = (
             f"the MPI launcher starts {kernel} anew for each pair, and the pairs of a round would not run at once: allowed with"
         )

@@ -1,6 +1,7 @@
 /* See sweep.h. */
 #include "engine/sweep.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -87,16 +88,17 @@ static bool sweep_remove(struct sweep *sweep, int64_t bytes)
     return false;
 }
 
-/* done: A,B,... or NULL */
+/* done: A,B,... or NULL. Written as JSON has numbers, since the line repeats it. */
 static bool sweep_without(struct sweep *sweep, const char *done, struct failure *failure)
 {
-    for (const char *at = done; at && *at;) {
+    for (const char *at = done; at;) {
         char *end = NULL;
-        long long bytes = strtoll(at, &end, 10);
-        if (end == at || (*end && *end != ',') || !sweep_remove(sweep, bytes))
+        bool number = isdigit((unsigned char)at[0]) && !(at[0] == '0' && isdigit((unsigned char)at[1]));
+        long long bytes = number ? strtoll(at, &end, 10) : 0;
+        if (!number || (*end && *end != ',') || !sweep_remove(sweep, bytes))
             return fail(failure, EXIT_USAGE, "sizes-done: found %.64s: allowed: A,B,..., sizes of the sweep, each once",
-                        at);
-        at = *end ? end + 1 : end;
+                        *at ? at : "nothing");
+        at = *end ? end + 1 : NULL;
     }
     return true;
 }

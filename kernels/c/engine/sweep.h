@@ -24,8 +24,8 @@ bool sweep_sizes(const struct kernel *kernel, const void *options, struct sweep 
 typedef bool (*sweep_measure)(struct run *one, void *context);
 
 /* Without a sweep: measures `run`. Else each size in turn, until one cannot be measured. The result lines go to out
- * (NULL: this end has none). Sizes of run->sizes_done
- * are left out. Returns the exit code; run->failure is that of the last measurement. */
+ * (NULL: this end has none). Sizes of run->sizes_done are left out. Returns the exit code; run->failure is that of the
+ * last measurement. */
 int sweep_run(struct run *run, sweep_measure measure, void *context, struct result_out *out);
 
 #endif
