@@ -134,6 +134,13 @@ def _sandbox() -> Environment:
     return Bounded(undefined=StrictUndefined, autoescape=False)
 
 
+def with_code(text: str) -> str:
+    """Text for a page in which what stands between backticks is code, as in the documentation."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))  # noqa: S704 - escaped before
+
+
 @functools.cache
 def _environment(folder: Path) -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -149,6 +156,7 @@ def _environment(folder: Path) -> Environment:
     environment.filters["q"] = shell_word
     environment.filters["directive"] = directive_value
     environment.filters["launch_word"] = launch_word
+    environment.filters["code"] = with_code
     environment.filters["human"] = units.human
     environment.filters["human_of"] = lambda value, name: units.human_of(name, value)
     return environment

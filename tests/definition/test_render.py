@@ -15,7 +15,7 @@ from hpcq.definition.files.campaign import read_campaign
 from hpcq.definition.files.cluster import read_cluster
 from hpcq.errors import HpcqError, UserError
 from hpcq.planning.make_plan import make_plan
-from hpcq.render import directive_value, launch_word, render, render_text, shell_word
+from hpcq.render import directive_value, launch_word, render, render_text, shell_word, with_code
 from hpcq.runner.queue.jobs import all_steps, make_job, write_job
 from hpcq.scheduler.types import NodeCondition, NodeState
 from hpcq.transport import Here
@@ -28,6 +28,11 @@ HOSTILE = ["plain", "two words", "quo'te", 'dou"ble', "$(touch pwned)", "`touch 
 @pytest.mark.parametrize("text", [*HOSTILE, "new\nline"])
 def test_shell_words_are_one_word(text: str) -> None:
     assert Here().sh(f"printf %s {shell_word(text)}").text == text
+
+
+def test_on_a_page_backticks_are_code_and_all_else_is_text() -> None:
+    assert with_code("set `idle: hold`, <b> & `a<b`") == "set <code>idle: hold</code>, &lt;b&gt; &amp; <code>a&lt;b</code>"
+    assert with_code("one ` alone") == "one ` alone"
 
 
 def test_numbers_and_booleans_are_written_as_json() -> None:
