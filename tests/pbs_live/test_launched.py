@@ -85,18 +85,6 @@ def test_a_tournament_of_launches_goes_on_without_a_node_that_dies(users: Live, 
     assert len([event for event in desk.events("beta") if event["event"] == "attempt"]) == 1
 
 
-def test_a_tournament_of_launches_that_is_cancelled_leaves_no_rank(users: Live, tmp_path: Path) -> None:
-    desk = users.desk(tmp_path)
-    desk.campaign(LAUNCHED.replace("512", "8MiB"))
-    with desk.running("run", "campaign.yaml") as child:
-        running(users, desk)
-        wait_for_lines(desk, users, 3)  # one launched and told, another begun
-        desk.hpcq("cancel", expect=None, timeout_s=240)
-        child.wait(timeout=120)
-    users.until(lambda: not users.root("qselect"), "an empty queue")
-    assert_nothing_runs(users)
-
-
 def processes(live: Live, node: str) -> str:
     """The command lines on a node."""
     return live.on(node.removeprefix(f"{live.cluster}-"), "ps -e -o args")
@@ -147,29 +135,6 @@ def test_a_sweep_whose_client_is_killed_is_completed_by_another_attempt(live: Li
         kill_the_client(live)
         assert child.wait(timeout=240) == 0, desk.log()
     check_attempts(desk)
-
-
-def test_a_sweep_whose_job_and_driver_are_killed_is_completed_by_resume(users: Live, tmp_path: Path) -> None:
-    """The node of the client loses its power: the job ends as it can, and another driver finds what it measured."""
-    desk = users.desk(tmp_path)
-    desk.campaign(f"retries: 1\n{SWEEP}")
-    with desk.running("run", "campaign.yaml") as driver:
-        running(users, desk)
-        users.until(lambda: len(sizes_there(desk, users, 1)) >= 2, "two sizes")
-        driver.kill()
-    with power_cut(users, "n02"):
-        users.until(lambda: "down" in users.root("pbsnodes -v beta-n02"), "a node that is down")
-        users.root("for id in $(qselect); do qdel -W force $id; done", check=False)
-    users.until(lambda: "state = free" in users.root("pbsnodes -v beta-n02"), "a node that is back")
-    done = desk.hpcq("resume", expect=None, timeout_s=300)
-    if users.history:  # PBS says that somebody deleted it: that is respected, and what it measured counts
-        assert done.returncode == 4, done.stderr
-        found = outcomes(desk)
-        assert found["cluster measured"] >= 2
-        assert sum(found.values()) == len(SWEEP_SIZES)
-    else:
-        assert done.returncode == 0, done.stderr + desk.log()
-        check_attempts(desk)
 
 
 # -- rate searches --------------------------------------------------------------------------------------------------------
