@@ -7,7 +7,7 @@ import fcntl
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from hpcq import units
 from hpcq.analysis import pair_values
@@ -18,15 +18,25 @@ from hpcq.runner import stages
 from hpcq.runner.site.place import open_run
 from hpcq.store.database import reading
 
-if TYPE_CHECKING:
-    from hpcq.runner.accept.accepting import AcceptRequest
+
+class Order(Protocol):
+    """What is asked for, as far as measuring needs it."""
+
+    @property
+    def campaign(self) -> Path: ...
+    @property
+    def cluster_folders(self) -> tuple[Path, ...]: ...
+    @property
+    def database(self) -> Path: ...
+    @property
+    def runs_folder(self) -> Path: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Measuring:
     """Where to run. path: the cluster's file. reservation: the one to run in."""
 
-    order: AcceptRequest
+    order: Order
     cluster: str
     path: Path
     reservation: str | None
