@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,252})")
 _PIECE = re.compile(r"\[([^\[\]]*)\]|([^\[\]]+)")
@@ -31,6 +32,20 @@ def nodes_of(client: str, server: str) -> tuple[str, ...]:
     if client == server:
         return (client,)
     return (client, *expand(server)) if names_several(server) else (client, server)
+
+
+def takes_part(node: str, client: str, server: str) -> bool:
+    """Whether a node is an end of a test, or one of the set that ran it together."""
+    return node in {client, server} or node in members_of(server)
+
+
+@lru_cache(maxsize=4096)
+def members_of(text: str) -> frozenset[str]:
+    """The nodes that the name of a set lists; none for the name of one node."""
+    try:
+        return frozenset(expand(text)) if names_several(text) else frozenset()
+    except ValueError:
+        return frozenset()
 
 
 def expand(text: str) -> list[str]:

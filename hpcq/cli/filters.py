@@ -37,8 +37,8 @@ def filter_options(function: _Function) -> _Function:
         click.option("--cluster", help="Only this cluster."),
         click.option("--client", help="Only pairs with this node as client."),
         click.option("--server", help="Only pairs with this node as server."),
-        click.option("--node", help="Only pairs with this node at either end."),
-        click.option("--group", help="Only pairs with a node of this leaf, rack or other group."),
+        click.option("--node", help="Only tests that this node took part in: as an end of a pair, or in a set."),
+        click.option("--group", help="Only tests that a node of this leaf, rack or other group took part in."),
         click.option("--network", help="Only over this network: its name in the cluster's file, or its interface, like ib0."),
         click.option("--where", multiple=True, metavar="NAME=VALUE", help="Only with this parameter: message_bytes=64KiB."),
         click.option(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hpcq.errors import UserError
+from hpcq.nodelist import takes_part
 
 if TYPE_CHECKING:
     from hpcq.store.database import Connection
@@ -115,7 +116,7 @@ def _selected(one: GateVerdict, selection: Selection) -> bool:
     return (
         selection.kernel in {None, series.kernel}
         and selection.cluster in {None, series.cluster}
-        and selection.node in {None, series.client, series.server}
+        and (selection.node is None or takes_part(selection.node, series.client, series.server))
     )
 
 

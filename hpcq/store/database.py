@@ -21,6 +21,7 @@ from urllib.parse import quote
 
 from hpcq import assets
 from hpcq.errors import StoreError
+from hpcq.nodelist import members_of
 from hpcq.store.migrations import FIRST_VERSION, MIGRATIONS
 from hpcq.store.sameness import differing, new_units
 from hpcq.writer_lock import sole_writer
@@ -149,6 +150,7 @@ def _connect(path: Path, mode: str) -> _Connection:
     uri = f"file:{quote(str(path.absolute()))}?mode={mode}"
     database = sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None, factory=_Connection)
     database.row_factory = sqlite3.Row
+    database.create_function("names_node", 2, lambda text, node: node in members_of(text), deterministic=True)
     return database
 
 

@@ -17,9 +17,11 @@ from typing import Any
 from hpcq import units
 from hpcq.errors import UserError
 from hpcq.kernels import message_bytes, size_option, unknown_name
+from hpcq.nodelist import nodes_of
 from hpcq.sorting import natural
 from hpcq.store.database import Connection
 from hpcq.store.query import size_text
+from hpcq.store.read.known import single_nodes
 from hpcq.store.series import beside, named_series
 from hpcq.store.time_windows import Window
 
@@ -29,7 +31,7 @@ COUNTS = "x.final = 1 AND x.outcome = 'measured' AND x.result_id NOT IN (SELECT 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which series to select; empty means all. `node` is either end, `group` a group of either end.
+    """Which series to select; empty means all. `node` took part, `group` is a group of one that did.
 
     where: parameter and value as a person writes them. facts: fact and value that a node of the result had at the time.
     """
@@ -93,12 +95,13 @@ def select(database: Connection, wanted: Filter, only: Iterable[int] | None = No
     found = []
     names = {"kernel": wanted.kernel, "client": wanted.client, "server": wanted.server, "node": wanted.node}
     for row in named_series(database, only, **names):
-        ends = {row["client"], row["server"]}
         if wanted.network not in {None, row["network"], row["network_name"]}:
             continue
         if wanted.cluster not in {None, row["client_cluster"]}:
             continue
-        if members is not None and not any((row["client_cluster"], end) in members for end in ends):
+        if members is not None and not any(
+            (row["client_cluster"], one) in members for one in nodes_of(row["client"], row["server"])
+        ):
             continue
         parameters = {**options[row["kernel"]], **json.loads(row["parameters"])}
         if all(name in parameters and _same(name, parameters[name], value) for name, value in wanted.where):
@@ -201,7 +204,8 @@ def check_names(database: Connection, wanted: Filter) -> None:
     """Raise UserError for a kernel, cluster or node that no series has; the message names the nearest."""
     for what, query in _NAMES_OF_SERIES.items():
         name = getattr(wanted, what)
-        known = [] if name is None else sorted({str(row[0]) for row in database.execute(query)}, key=natural)
+        found = set() if name is None else {str(row[0]) for row in database.execute(query)}
+        known = sorted(single_nodes(found) if what == "node" else found, key=natural)
         if known and name not in known:
             message, hint = unknown_name(f"{what} of any series here", name, known[:40])
             raise UserError(f"--{what}: {message}", hint)

@@ -23,10 +23,16 @@ from hpcq.errors import UserError
 from hpcq.kernels import size_option
 from hpcq.sorting import natural
 
+#: Whether :node ran a test: as either end, or in the set that ran it together. Of the columns client and server.
+TOOK_PART = "(client = :node OR server = :node OR server IN (SELECT n8.name FROM node n8 WHERE names_node(n8.name, :node)))"
+
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which results to select; None means all. `node` is either end. A result that was never started has its run's time."""
+    """Which results to select; None means all. `node` took part in them: as either end, or in a set.
+
+    A result that was never started has its run's time.
+    """
 
     run: str | None = None
     cluster: str | None = None
@@ -328,7 +334,7 @@ def where(selection: Selection) -> tuple[str, dict[str, str]]:
             conditions.append(f"{name} = :{name}")
             values[name] = wanted
     if selection.node is not None:
-        conditions.append("(client = :node OR server = :node)")
+        conditions.append(TOOK_PART)
         values["node"] = selection.node
     for name, sign in (("from_utc", ">="), ("until_utc", "<")):
         wanted = getattr(selection, name)

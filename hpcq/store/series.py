@@ -56,7 +56,7 @@ _IDS_MAX = 10_000
 
 
 def named_series(database: Connection, only: Iterable[int] | None, **names: str | None) -> Iterator[Any]:
-    """Series with the names of their kernel and nodes. only: none but these. names: kernel, client, server, node (either end).
+    """Series with the names of their kernel and nodes. only: none but these. names: kernel, client, server; node: it took part.
 
     The database picks them: a site that draws its pairs by lot has half a million series.
     """
@@ -79,7 +79,8 @@ _CONDITIONS = {
     "server": "series_id IN (SELECT series_id FROM series"
     " WHERE server_node_id IN (SELECT node_id FROM node WHERE name = :server))",
     "node": "series_id IN (SELECT series_id FROM series WHERE client_node_id IN (SELECT node_id FROM node WHERE name = :node)"
-    " UNION ALL SELECT series_id FROM series WHERE server_node_id IN (SELECT node_id FROM node WHERE name = :node))",
+    " UNION ALL SELECT series_id FROM series"
+    " WHERE server_node_id IN (SELECT node_id FROM node WHERE name = :node OR names_node(name, :node)))",
 }
 
 

@@ -15,6 +15,7 @@ from hpcq.cli.main import run as hpcq
 from hpcq.definition.derive import with_pairs
 from hpcq.definition.files.campaign import read_campaign
 from hpcq.errors import UserError
+from hpcq.nodelist import takes_part
 from hpcq.run_folder.paths import write_json
 from hpcq.store.load.run import load_run
 from hpcq.verdict.node_sets import PairsOfSet
@@ -218,6 +219,37 @@ def test_compare_tells_of_a_slow_collective_which_pairs_are_slow_too(tmp_path: P
     code, words = say(alone, "compare", "2026-11-10..2026-11-14", "2026-11-16..2026-11-20")
     assert code == 3
     assert "none of 6 judged pairs of its nodes got worse with it" in " ".join(words.split())
+
+
+def test_a_node_selects_every_test_that_it_took_part_in(tmp_path: Path, say: Any) -> None:
+    made = Collectives(tmp_path).nights(collective=1.5)
+    of_sets = {("n1", "n[2-4]")}
+
+    def places(*words: str, key: str = "") -> set[tuple[str, str]]:
+        found = json_of(say(made, *words, "--json")[1])
+        return {(one["client"], one["server"]) for one in (found[key] if key else found)}
+
+    for node in ("n1", "n3", "n4"):
+        pairs = {pair for pair in combinations(("n1", "n2", "n3", "n4"), 2) if node in pair}
+        assert places("series", "--node", node) == pairs | of_sets
+        assert places("results", "--each", "--node", node, key="results") == pairs | of_sets
+        assert places("regressions", *SINCE, "--node", node, key="changes") == of_sets
+    assert say(made, "regressions", *SINCE, "--record")[0] == 3
+    assert places("changes", "list", "--node", "n4") == of_sets
+    assert say(made, "export", "latest", "--format", "csv", "--node", "n3")[1].count("n[2-4]") == 2
+    for verb in (["series"], ["results"], ["changes", "list"], ["event", "list"]):
+        code, words = say(made, *verb, "--node", "n[2-4]")
+        assert (code, "n4" in words) == (2, True), words
+    assert say(made, "retract", "--run", "latest", "--node", "n4", "--why", "it was open")[0] == 0
+    assert places("results", "--each", key="results") == {("n1", "n2"), ("n1", "n3"), ("n2", "n3")}
+
+
+def test_a_node_is_not_in_a_set_whose_name_contains_its_own() -> None:
+    assert takes_part("n3", "n1", "n[2-4]")
+    assert takes_part("n3", "n3", "n1")
+    assert takes_part("m7", "n1", "n[2-4],m7")
+    for client, server in (("n1", "n[30-33]"), ("n31", "n13"), ("n1", "an[2-4]"), ("n1", "n[03-04]"), ("n1", "n[1,4-5]")):
+        assert not takes_part("n3", client, server)
 
 
 def test_large_sets_are_halved() -> None:

@@ -85,7 +85,7 @@ def annotate(what: str, name: str, note: str, who: str, database: Path) -> int:
 @click.command()
 @click.argument("results", type=NUMBER, nargs=-1)
 @click.option("--run", help="All measured results of this run...")
-@click.option("--node", help="...with this node at either end...")
+@click.option("--node", help="...that this node took part in...")
 @click.option("--kernel", help="...by this kernel.")
 @click.option("--undo", is_flag=True, help="Let the results count again.")
 @why_option

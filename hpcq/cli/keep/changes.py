@@ -38,7 +38,7 @@ def changes() -> None:
 
 @changes.command("list")
 @click.option("--state", "states", type=click.Choice(_STATES), multiple=True, help="Only in this state; repeatable.")
-@click.option("--node", help="Only pairs with this node.")
+@click.option("--node", help="Only tests that this node took part in.")
 @database_option
 @json_option
 def list_changes(states: tuple[str, ...], node: str | None, database: Path, as_json: bool) -> int:

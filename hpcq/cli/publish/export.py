@@ -28,7 +28,7 @@ _SUMMARIES = ("junit", "markdown", "prometheus")
 @click.option("--to", "target", type=click.Path(path_type=Path, dir_okay=False), help="This file instead of standard output.")
 @click.option("--kernel", help="Only this kernel.")
 @click.option("--cluster", help="Only this cluster.")
-@click.option("--node", help="Only pairs with this node at either end.")
+@click.option("--node", help="Only tests that this node took part in: as an end of a pair, or in a set.")
 @database_option
 def export(  # noqa: PLR0917 - Click passes by name
     run: str | None,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hpcq.errors import Exit, UserError
+from hpcq.nodelist import takes_part
 
 if TYPE_CHECKING:
     from hpcq.store.database import Connection
@@ -90,7 +91,7 @@ def judge_selection(connection: Connection, whole: Selection, selection: Selecti
         for one in verdicts
         if chosen.kernel in {None, one.series.kernel}
         and chosen.cluster in {None, one.series.cluster}
-        and chosen.node in {None, one.series.client, one.series.server}
+        and (chosen.node is None or takes_part(chosen.node, one.series.client, one.series.server))
     )
     return RunJudged(outcome_counts(connection, whole), kept, unread)
 

@@ -53,7 +53,7 @@ RUN_COLUMNS = (
 @click.argument("run", required=False)
 @click.option("--kernel", help="Only this kernel.")
 @click.option("--cluster", help="Only this cluster.")
-@click.option("--node", help="Only pairs with this node at either end.")
+@click.option("--node", help="Only tests that this node took part in: as an end of a pair, or in a set.")
 @click.option("--metric", help="This metric instead of each kernel's main one.")
 @click.option("--all-metrics", is_flag=True, help="Every metric.")
 @click.option("--each", is_flag=True, help="One row per repetition, with result numbers, instead of medians.")
@@ -268,10 +268,14 @@ def _result_json(row: ResultRow) -> dict[str, Any]:
 def check_names(rows: Sequence[Place], **wanted: str | None) -> None:
     """Raise UserError for a name that nothing in the run has; it lists the valid names."""
     from hpcq.kernels import unknown_name
+    from hpcq.nodelist import nodes_of
+    from hpcq.sorting import natural
 
     for what, name in wanted.items():
-        ends = ("client", "server") if what == "node" else (what,)
-        known = sorted({str(getattr(row, end)) for row in rows for end in ends})
+        if what == "node":
+            known = sorted({one for row in rows for one in nodes_of(row.client, row.server)}, key=natural)
+        else:
+            known = sorted({str(getattr(row, what)) for row in rows})
         if name is not None and name not in known:
             message, hint = unknown_name(f"{what} of this run", name, known)
             raise UserError(f"--{what}: {message}", hint)

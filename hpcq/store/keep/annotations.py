@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from hpcq.errors import UserError
+from hpcq.nodelist import takes_part
 from hpcq.store.database import Connection, transaction, writing
-from hpcq.store.query import find_run
+from hpcq.store.query import TOOK_PART, find_run
 from hpcq.units import utc_now
 
 STATES = ("open", "acknowledged", "expected", "fixed", "false")
@@ -41,7 +42,11 @@ def set_state(path: Path, change_ids: Sequence[int], state: str, said: Said) -> 
 def changes(database: Connection, states: Sequence[str] = (), node: str | None = None) -> list[dict[str, Any]]:
     """Recorded changes in these states (empty: all), newest first."""
     rows = [dict(row) for row in database.execute("SELECT * FROM v_changes ORDER BY at_utc DESC, change_id")]
-    return [row for row in rows if (not states or row["state"] in states) and node in {None, row["client"], row["server"]}]
+    return [
+        row
+        for row in rows
+        if (not states or row["state"] in states) and (node is None or takes_part(node, row["client"], row["server"]))
+    ]
 
 
 def states_of(database: Connection, change_id: int) -> list[dict[str, Any]]:
@@ -80,12 +85,12 @@ def withdraw(path: Path, result_ids: Sequence[int], said: Said) -> int:
 
 
 def results_of(database: Connection, run: str, node: str | None, kernel: str | None) -> list[int]:
-    """Measured results of a run that count, of pairs with this node and by this kernel."""
+    """Measured results of a run that count, that this node took part in and of this kernel."""
     name = find_run(database, run)
     rows = database.execute(
-        "SELECT result_id FROM v_results WHERE run = ?1 AND outcome = 'measured' AND (?2 IS NULL OR ?2 IN (client, server))"
-        " AND (?3 IS NULL OR kernel = ?3)",
-        (name, node, kernel),
+        f"SELECT result_id FROM v_results WHERE run = :run AND outcome = 'measured' AND (:node IS NULL OR {TOOK_PART})"
+        " AND (:kernel IS NULL OR kernel = :kernel)",
+        {"run": name, "node": node, "kernel": kernel},
     )
     return [int(row[0]) for row in rows]
 

@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hpcq.store.query import columns
+from hpcq.store.query import TOOK_PART, columns
 
 if TYPE_CHECKING:
     from hpcq.store.database import Connection
@@ -54,7 +54,7 @@ class StretchEvent:
 def runs_in(database: Connection, from_utc: str, until_utc: str | None, cluster: str | None) -> list[StretchRun]:
     """Runs that began in the stretch, newest first."""
     query = f"SELECT {columns(StretchRun)} FROM v_runs WHERE {_WITHIN.format('created_utc')} ORDER BY created_utc DESC, cluster"
-    return [StretchRun(*row) for row in database.execute(query, (from_utc, until_utc, cluster))]
+    return [StretchRun(*row) for row in database.execute(query, _bound(from_utc, until_utc, cluster))]
 
 
 def events_in(
@@ -63,9 +63,9 @@ def events_in(
     """Events of the stretch, newest first."""
     query = (
         f"SELECT {columns(StretchEvent)} FROM v_events WHERE {_WITHIN.format('started_utc')}"
-        " AND (?4 IS NULL OR node = ?4) ORDER BY started_utc DESC"
+        " AND (:node IS NULL OR node = :node) ORDER BY started_utc DESC"
     )
-    return [StretchEvent(*row) for row in database.execute(query, (from_utc, until_utc, cluster, node))]
+    return [StretchEvent(*row) for row in database.execute(query, _bound(from_utc, until_utc, cluster, node))]
 
 
 def findings_in(
@@ -74,10 +74,10 @@ def findings_in(
     """Findings of the stretch, one row per rule, most results first."""
     query = (
         "SELECT rule, result_id, cluster, coalesce(node, '') AS node, meaning, advice, message FROM v_findings"
-        f" WHERE {_WITHIN.format('started_utc')} AND (?4 IS NULL OR client = ?4 OR server = ?4)"
+        f" WHERE {_WITHIN.format('started_utc')} AND (:node IS NULL OR {TOOK_PART})"
     )
     groups: dict[str, list[Any]] = {}
-    for row in database.execute(query, (from_utc, until_utc, cluster, node)):
+    for row in database.execute(query, _bound(from_utc, until_utc, cluster, node)):
         groups.setdefault(str(row["rule"]), []).append(row)
     found = []
     for rule, rows in groups.items():
@@ -93,4 +93,8 @@ def findings_in(
     return sorted(found, key=lambda one: (-one.result_count, one.rule))
 
 
-_WITHIN = "{0} >= ?1 AND (?2 IS NULL OR {0} < ?2) AND (?3 IS NULL OR cluster = ?3)"
+_WITHIN = "{0} >= :from_utc AND (:until_utc IS NULL OR {0} < :until_utc) AND (:cluster IS NULL OR cluster = :cluster)"
+
+
+def _bound(from_utc: str, until_utc: str | None, cluster: str | None, node: str | None = None) -> dict[str, str | None]:
+    return {"from_utc": from_utc, "until_utc": until_utc, "cluster": cluster, "node": node}
