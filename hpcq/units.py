@@ -118,6 +118,11 @@ def human(value: float, unit: str | None) -> str:
     return f"{value:.0f}" if 1e6 <= abs(value) < _WHOLE_BELOW else f"{value:.6g}"
 
 
+def plain(value: float) -> str:
+    """A number whose unit stands elsewhere; `:g` would make 2099980 node-seconds 2.09998e+06."""
+    return human(value, None)
+
+
 def _figure(value: float) -> str:
     """Four digits that count, and never fewer before the decimal point than there are."""
     return f"{value:.0f}" if _FOUR_DIGITS_BELOW <= abs(value) < _WHOLE_BELOW else f"{value:.4g}"
