@@ -5,11 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from tests.local.local_desk import LocalDesk
-
-pytestmark = pytest.mark.fast
 
 WORDS = [f"word {number}; touch TOUCHED" for number in range(14)]
 DESCRIPTION = """

@@ -25,8 +25,6 @@ from hpcq.transport import Here
 from tests.schedulers.scheduler_contract import TERMINAL, Site, pbs_site
 from tests.simulated_pbs.site import SimulatedPbs, simulated_pbs
 
-pytestmark = pytest.mark.fast
-
 
 @pytest.fixture
 def pbs(tmp_path: Path) -> Iterator[SimulatedPbs]:

@@ -32,6 +32,15 @@ tests:
   - {{kernel: mpi_pingpong, parameters: {{duration_s: 100ms, warmup_s: 0, message_bytes: 8}}}}
 """
 
+LAUNCHED = """clusters: [beta]
+pairs: {list: [[beta-n02, beta-n01], [beta-n01, beta-n03], [beta-n03, beta-n04]]}
+allocation: whole
+concurrency: alone
+repetitions: 1
+retries: 0
+tests: [{kernel: netpipe_mpi, parameters: {message_bytes_max: 64}}]
+"""
+
 
 def process_in(lab: RunningLab, machine: str) -> int:
     """The first process of a machine, as its number is here."""
@@ -86,3 +95,20 @@ def test_a_campaign_runs_on_the_nodes_of_the_lab(
     assert {one[end]["node"] for one in ends for end in ("client", "server")} <= set(NODES)
     assert pbs.control()["states"] == {}
     assert pbs.control()["calls"]["qsub"] == (2 * rounds if allocation == "pair" else 1)
+
+
+@pytest.mark.long
+def test_ranks_of_a_tournament_are_where_each_pair_has_them(lab: RunningLab, pbs: SimulatedPbs, tmp_path: Path) -> None:
+    """Open MPI likes to put rank 0 where mpirun runs, which is the server of one pair, the client of another."""
+    desk = desk_of(lab, tmp_path)
+    desk.campaign(LAUNCHED)
+    desk.hpcq("run", "campaign.yaml", timeout_s=300)
+    rows = desk.rows('SELECT v.client, v.server, v.outcome, e."end", e.node FROM v_ends e JOIN v_results v USING (result_id)')
+    assert {(row["client"], row["server"]) for row in rows} == {
+        (NODES[1], NODES[0]),
+        (NODES[0], NODES[2]),
+        (NODES[2], NODES[3]),
+    }
+    assert {row["outcome"] for row in rows} == {"measured"}
+    assert all(row["node"] == row[row["end"]] for row in rows), rows
+    assert pbs.control()["calls"]["qsub"] == 1

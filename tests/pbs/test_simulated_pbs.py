@@ -10,8 +10,6 @@ import pytest
 from tests.schedulers.scheduler_contract import PROMISES, Site, pbs_site, the_time_limit_ends_a_job
 from tests.simulated_pbs.site import SimulatedPbs, simulated_pbs
 
-pytestmark = pytest.mark.fast
-
 
 @pytest.fixture(scope="module")
 def pbs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimulatedPbs]:

@@ -19,7 +19,6 @@ from tests import REPOSITORY
 from tests.history.histories import History
 from tests.people.nights import NIGHTS
 
-pytestmark = pytest.mark.fast
 SCHEMA = (REPOSITORY / "results.db.schema").read_text().splitlines()
 #: Datasette gives up after a second of its own; a busy machine needs longer.
 PATIENT = {"sql_time_limit_ms": 120_000}

@@ -15,8 +15,6 @@ from hpcq.store.load.run import load_run
 from tests.history.histories import History
 from tests.store.run_folders import RunBuilder
 
-pytestmark = pytest.mark.fast
-
 NODES = ("n1", "n2", "n3")
 TESTS = [(kernel, {"message_bytes": size}) for kernel in ("tcp_stream", "udp_stream", "tcp_pingpong") for size in (64, 4096)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from tests.simulated_pbs import printing
+from tests.simulated_pbs import printing, suspension
 from tests.simulated_pbs.administration import pbs_ralter, pbs_rdel, pbs_rstat, pbs_rsub, pbsnodes, qmgr
 from tests.simulated_pbs.machine import Machine
 from tests.simulated_pbs.records import SERVER, Job, Queue
@@ -179,14 +179,18 @@ def _qalter(machine: Machine, request: Request) -> Answer:
 
 def _qsig(machine: Machine, request: Request) -> Answer:
     given, ids = options_of(request.words, "", "s")
+    word = given.get("s", ["TERM"])[-1]
 
     def send(job: Job) -> None:
+        if word in {"suspend", "resume"}:
+            suspension.order(request, job, word)
+            return
         if job.process is None:
             raise Refused(168, f"qsig: Request invalid for state of job {job.native_id}")
         import os
         import signal
 
-        os.killpg(job.process.pid, getattr(signal, f"SIG{given.get('s', ['TERM'])[-1].removeprefix('SIG')}"))
+        os.killpg(job.process.pid, getattr(signal, f"SIG{word.removeprefix('SIG')}"))
 
     return _each(machine, request, ids, send)
 

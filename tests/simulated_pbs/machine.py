@@ -15,6 +15,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.simulated_pbs import suspension
 from tests.simulated_pbs.place import Place
 from tests.simulated_pbs.records import DOMAIN, SERVER, WALLTIME_NONE_S, Chunk, Job, Node, Queue, Reservation, Settings
 
@@ -54,10 +55,12 @@ class Machine:
         if now - self._limits_looked > self.settings.limits_every_s:
             self._limits_looked = now
             for job in self.jobs.values():
-                over = job.walltime_s is not None and job.started and now - job.started > job.walltime_s
+                over = job.walltime_s is not None and job.started and now - job.started - job.stood_s > job.walltime_s
                 if job.state == "R" and over and not job.exceeded:
                     job.exceeded = True
                     self._terminate(job, now)
+        for job in [job for job in self.jobs.values() if job.substate == suspension.WANTS_TO_GO_ON]:
+            suspension.go_on(job, self.busy, _ran(job, now))
         for job in [job for job in self.jobs.values() if job.state in {"Q", "W"}]:
             self._try(job, now)
 
@@ -69,12 +72,12 @@ class Machine:
             self._forget(job)
             return
         job.deleted_by = f"{by}@{SERVER}.{DOMAIN}"
-        job.comment = f"Job run at {_when(job.started)} on {job.exec_vnode} and terminated by {job.deleted_by}"
+        job.comment = f"{_ran(job)} and terminated by {job.deleted_by}"
         self._terminate(job, time.time())
 
     def busy(self, name: str) -> list[Job]:
-        """Jobs that have a part of a node now."""
-        return [job for job in self.jobs.values() if job.state in {"R", "S", "E"} and name in job.hosts]
+        """Jobs that have a part of a node now; a suspended one has none."""
+        return [job for job in self.jobs.values() if job.state in {"R", "E"} and name in job.hosts]
 
     def power_cut(self, name: str) -> None:
         """A node that is not the first of a job goes away: its tasks end, its daemon is silent, and the job stays R."""
@@ -190,7 +193,7 @@ class Machine:
     def _start(self, job: Job, hosts: tuple[str, ...]) -> None:
         now = time.time()
         job.hosts, job.state, job.substate, job.started = hosts, "R", 41, now
-        job.comment = f"Job run at {_when(now)} on {job.exec_vnode}"
+        job.comment = _ran(job)
         nodefile = self.place.outside(self._nodefile(job))
         nodefile.parent.mkdir(exist_ok=True)
         nodefile.write_text("".join(f"{self.nodes[host].full_name}\n" for host in hosts))
@@ -220,7 +223,7 @@ class Machine:
         code = job.process.poll()
         if code is None:
             if job.term_sent and now - job.term_sent > self.settings.kill_delay_s:
-                _signal(job.process, signal.SIGKILL)
+                suspension.kill(job)
             return
         for task in job.tasks:
             _signal(task, signal.SIGKILL)
@@ -235,12 +238,16 @@ class Machine:
 
     def _judge(self, job: Job, code: int) -> None:
         """Exit_status, and what the comment will end with."""
-        on = f"Job run at {_when(job.started)} on {job.exec_vnode}"
+        on = _ran(job)
         job.exit_status = 256 - code if code < 0 else code
         if job.exceeded:
             job.exit_status, job.comment = -29, f"{on} and exceeded resource walltime"
         elif job.deleted_by:
-            job.exit_status, job.comment = 271 if code < 0 or code > 128 else code, f"{on} and terminated by {job.deleted_by}"
+            killed = 256 + signal.SIGKILL if job.suspended and code == -signal.SIGKILL else 256 + signal.SIGTERM
+            job.exit_status, job.comment = (
+                killed if code < 0 or code > 128 else code,
+                f"{on} and terminated by {job.deleted_by}",
+            )
         else:
             job.comment = f"{on} and {'finished' if code == 0 else 'failed'}"
 
@@ -289,6 +296,10 @@ class Machine:
 def _signal(process: subprocess.Popen[bytes], number: int) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, number)
+
+
+def _ran(job: Job, at: float = 0.0) -> str:
+    return f"Job run at {_when(at or job.started)} on {job.exec_vnode}"
 
 
 def _when(moment: float) -> str:

@@ -72,6 +72,9 @@ class Job:
     ended: float = 0.0
     deleted_by: str = ""
     term_sent: float = 0.0
+    #: When it was suspended last, and for how long it stood still before.
+    suspended: float = 0.0
+    stood_s: float = 0.0
     exceeded: bool = False
     delivered: bool = True
     process: subprocess.Popen[bytes] | None = None

@@ -6,6 +6,7 @@ import contextlib
 import getpass
 import json
 import os
+import re
 import secrets
 import socket
 import subprocess
@@ -75,6 +76,15 @@ class SimulatedPbs:
         return subprocess.run(
             [str(self.folder / "bin" / program), *rest], input=text, capture_output=True, text=True, timeout=60, check=False,
             cwd=self.folder, errors="replace",
+        )  # fmt: skip
+
+    def as_user(self, user: str, *words: str) -> subprocess.CompletedProcess[str]:
+        """One of its commands, as another user of its head would type it, or root."""
+        path = self.folder / "bin" / words[0]
+        script = re.sub(r'"\$PWD" "[^"]*"', f'"$PWD" "{user}"', path.read_text())
+        return subprocess.run(
+            ["bash", "-c", script, str(path), *words[1:]], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
+            check=False, cwd=self.folder,
         )  # fmt: skip
 
     def cluster(self, more: str = "", name: str = "sim") -> Path:

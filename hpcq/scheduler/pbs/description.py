@@ -48,7 +48,8 @@ DESCRIPTION = Description(
     ),
     takes=frozenset({SharedKey.LAUNCHER, SharedKey.EXTRA_DIRECTIVES, SharedKey.INSTANCE}),
     head_template="pbs.directives.j2",
-    default_mpi_launch=("mpirun", "-np", "{count}", "--hostfile", "{hostfile}", "--map-by", "node"),
+    # seq: rank 0 on the first line of the file. Mapping by node puts it on the node of mpirun itself.
+    default_mpi_launch=("mpirun", "-np", "{count}", "--hostfile", "{hostfile}", "--map-by", "seq"),
     scrubbed_prefixes=("PBS_", "QSUB_"),
     kept_variables=frozenset({"PBS_CONF_FILE", "PBS_SERVER", "PBS_DEFAULT", "PBS_EXEC"}),
     instance_variables=("PBS_CONF_FILE", "PBS_SERVER"),

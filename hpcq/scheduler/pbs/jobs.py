@@ -86,7 +86,8 @@ def read_job(record: Record, user: str | None = None) -> JobReport:
     comment = record.get("comment")
     still = _STANDING_STILL.get(word, "")
     if still:
-        reason = still
+        # Told to go on, it waits until its nodes are free again. Before that, its comment is that of its start.
+        reason = f"{still}; told to go on, it waits: {comment.strip()}" if comment.startswith("Not Running") else still
     return JobReport(
         native_id=record.name,
         state=state,
