@@ -97,10 +97,12 @@ def parse_utc(text: str) -> dt.datetime:
     return dt.datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 
-_SIZE_STEPS = ((2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
+_SIZE_STEPS = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
 _FLOP_STEPS = ((1e12, "Tflop/s"), (1e9, "Gflop/s"), (1e6, "Mflop/s"), (1.0, "flop/s"))
-_RATE_STEPS = ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s"))
+_RATE_STEPS = ((1e12, "Tbit/s"), (1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s"))
 _TIME_STEPS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns"))
+#: Figures below are shown with four digits; those above whole, up to where a float has no more digits.
+_FOUR_DIGITS_BELOW, _WHOLE_BELOW = 9999.5, 1e15
 _STEPS = {"bytes": _SIZE_STEPS, "bps": _RATE_STEPS, "flops": _FLOP_STEPS, "ns": _TIME_STEPS}
 
 
@@ -109,7 +111,21 @@ def human(value: float, unit: str | None) -> str:
     if unit == "bytes" and value == int(value) and value % 2**10 and abs(value) < 2**20:
         return f"{int(value)} B"
     factor, label = _step(value, unit)
-    return f"{value / factor:.4g} {label}" if label else f"{value:.6g}"
+    if label:
+        return f"{_figure(value / factor)} {label}"
+    if isinstance(value, int):
+        return str(value)
+    return f"{value:.0f}" if 1e6 <= abs(value) < _WHOLE_BELOW else f"{value:.6g}"
+
+
+def plain(value: float) -> str:
+    """A number whose unit stands elsewhere; `:g` would make 2099980 node-seconds 2.09998e+06."""
+    return human(value, None)
+
+
+def _figure(value: float) -> str:
+    """Four digits that count, and never fewer before the decimal point than there are."""
+    return f"{value:.0f}" if _FOUR_DIGITS_BELOW <= abs(value) < _WHOLE_BELOW else f"{value:.4g}"
 
 
 def human_of(name: str, value: object) -> str:
@@ -140,23 +156,25 @@ def human_like(reference: float, unit: str | None) -> tuple[str, Callable[[float
     """
     factor, label = _step(reference, unit)
 
-    def written(value: float) -> str:
-        figure = value / factor
-        return f"{figure:.4g}" if not 1e3 <= abs(figure) < 1e6 else f"{figure:.0f}"
-
-    return label, written
+    return label, lambda value: _figure(value / factor)
 
 
 def _step(value: float, unit: str | None) -> tuple[float, str]:
-    """What a value is divided by, and the prefix with its unit; 1 and nothing if the unit has no prefixes."""
+    """What a value is divided by, and the prefix with its unit; 1 and nothing if the unit has no prefixes.
+
+    Of the figure as it is shown, with four digits: 999.97 Mbit/s would be 1000 Mbit/s, so it is 1 Gbit/s.
+    """
     if unit == "ratio":
         return 1 / _PER_CENT, "%"
     steps = _STEPS.get("ns" if unit in {"us", "ms", "s"} else unit or "")
     if steps is None:
         return 1.0, ""
     base = 1.0 / _TIME_NS[unit] if unit in {"ns", "us", "ms", "s"} else 1.0
-    found = next((one for one in steps if abs(value) >= one[0] * base), steps[-1])
-    return found[0] * base, found[1]
+    lower = (*steps[1:], steps[-1])
+    for (factor, label), (below, _) in zip(steps, lower, strict=True):
+        if float(f"{abs(value) / (below * base):.4g}") * below >= factor:
+            return factor * base, label
+    return steps[-1][0] * base, steps[-1][1]
 
 
 def count_of(count: int, noun: str) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from hpcq.store.counted import network_text
 from hpcq.store.database import Connection
 from hpcq.store.query import median, size_text, variant_names
 
@@ -22,7 +23,7 @@ _TRIPS = ("tcp_pingpong", "udp_pingpong")
 
 _RESULTS = """
 SELECT v.cluster, v.placement, v.kernel, v.client, v.server, v.message_bytes, v.parameters, v.metric, v.unit, v.value,
-    n.better, s.client_cluster, g.value AS buffer_bytes
+    v.network, v.network_name, n.better, s.client_cluster, g.value AS buffer_bytes
 FROM v_results v
 LEFT JOIN v_granted g ON g.result_id = v.result_id AND g.granted = 'server_receive_buffer_bytes'
 JOIN v_series s ON s.series_id = v.series_id
@@ -77,9 +78,13 @@ class FarTest:
 
 @dataclass(frozen=True, slots=True)
 class Distance:
-    """A link with its tests. Trips are medians of the smallest message, None if none was measured."""
+    """A link with its tests. Trips are medians of the smallest message, None if none was measured.
+
+    network: what it was measured over, as `fabric (ib0)`; empty if nothing was.
+    """
 
     link: str
+    network: str
     from_cluster: str
     to_cluster: str
     trip_ns: float | None
@@ -133,7 +138,10 @@ def _distance(link: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Dis
     variants = variant_names((key[0], key[1]) for key in tests)
     made = [_far(key, values, variants[key[0], key[1]], trip_ns) for key, values in tests.items()]
     made.sort(key=lambda one: (one.kernel, one.message_bytes or 0, one.window_bps or 0.0, one.variant))
-    return Distance(link["link"], link["from_cluster"], link["to_cluster"], trip_ns, near_trip_ns, tuple(made))
+    networks = dict.fromkeys(network_text(row["network_name"], row["network"]) for row in over if row["network"])
+    return Distance(
+        link["link"], ", ".join(networks), link["from_cluster"], link["to_cluster"], trip_ns, near_trip_ns, tuple(made)
+    )
 
 
 def _trips(tests: Mapping[_Test, _Values]) -> tuple[float | None, float | None]:

@@ -122,6 +122,9 @@ def hpcq(debug: bool) -> None:
 def run(arguments: Sequence[str]) -> int:
     """Run one command line; returns its exit code."""
     debug = _DEBUG in arguments
+    if _open_streams():
+        complain("standard output: is closed: an open one", "`> /dev/null` where nobody reads it")
+        return Exit.ERROR
     try:
         words = [word for word in arguments if word != _DEBUG]
         if _COMPLETE in os.environ:
@@ -139,6 +142,29 @@ def run(arguments: Sequence[str]) -> int:
         if debug:
             traceback.print_exc()
         return _tell(error, arguments)
+
+
+def _open_streams() -> bool:
+    """Open closed standard streams on /dev/null, and say whether standard output was one of them.
+
+    Else the next file that hpcq opens gets its number, and a program that hpcq starts writes its errors into a journal.
+    """
+    closed = [number for number in range(3) if not _is_open(number)]
+    for _ in closed:
+        os.open(os.devnull, os.O_RDWR)  # takes the lowest free number; programs that hpcq starts are to have it too
+    for number in closed:
+        os.set_inheritable(number, True)
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    return 1 in closed
+
+
+def _is_open(number: int) -> bool:
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True
 
 
 def _tell(error: BaseException, arguments: Sequence[str]) -> int:

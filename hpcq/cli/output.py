@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from hpcq.errors import UserError
+from hpcq.errors import HpcqError, UserError, of_the_machine
 
 
 def write_out(pieces: Iterable[str | bytes], target: Path | None, what: str = "--to") -> None:
@@ -34,6 +34,9 @@ def write_out(pieces: Iterable[str | bytes], target: Path | None, what: str = "-
     except OSError as error:
         if not special:
             _forget(aside)
+        if of_the_machine(error, target) is not None:  # a full disk is no wrong call
+            words = f"{what}: {target}: cannot be written: {error.strerror}"
+            raise HpcqError(words, "make room there, or name a file elsewhere") from None
         raise UserError(f"{what}: {target}: cannot be written: {error.strerror}", "name a file in a folder of yours") from None
     except BaseException:
         if not special:

@@ -41,12 +41,17 @@ def print_rows(
     empty: str = "nothing there",
     file: TextIO | None = None,
 ) -> None:
-    """Print dataclasses or mappings. Only people see the title, and `empty` if there is no row."""
+    """Print dataclasses or mappings. Only people see the title. Without a row, `empty` stands beside a head of columns.
+
+    A pipe gets it on standard error: a head alone looks like a program that was cut off.
+    """
     out = file if file is not None else sys.stdout
     if as_json:
         print_json([as_mapping(row) for row in rows], file=out)
     elif not out.isatty():
         out.writelines(plain_lines(rows, columns))
+        if not rows and file is None and sys.stderr is not None:
+            sys.stderr.write(f"{empty}\n")
     elif not rows:
         out.write(f"{empty}\n")
     else:

@@ -41,6 +41,22 @@ def with_pairs(
     return left_out
 
 
+def with_set(source: str, target: Path, cluster: str, nodes: Sequence[str], repetitions_min: int) -> None:
+    """Write the campaign of this text to `target` with its tests of several nodes together alone, and these nodes alone."""
+    yaml = _yaml()
+    data: dict[str, Any] = yaml.load(source)
+    data["clusters"] = [cluster]
+    data["repetitions"] = max(int(data.get("repetitions", 3)), repetitions_min)
+    given = data.get("nodes") if isinstance(data.get("nodes"), dict) else {}
+    kept = {name: one for name, one in (given or {}).items() if name not in {"include", "exclude", "at_most"}}
+    data["nodes"] = {**kept, "include": list(nodes)}
+    data.pop("links", None)
+    data["pairs"] = "all"
+    data["tests"] = [one for one in data["tests"] if is_collective(one)]
+    data["gates"] = [one for one in data.get("gates") or [] if _judges(one, {test["kernel"] for test in data["tests"]})]
+    _write(yaml, data, target)
+
+
 def _keep_tests_of_pairs(data: dict[str, Any], name: str) -> tuple[str, ...]:
     """Leave out the other tests, keys that hold for none of the rest, and the word `links`."""
     tests = [one for one in data["tests"] if _stays(one)]
@@ -75,9 +91,18 @@ def _places(test: Any) -> list[str]:
 
 def _stays(test: Any) -> bool:
     """Whether a test runs within the clusters, on a pair or on one node alone."""
+    return not is_collective(test) and _places(test) != [LINKS]
+
+
+def has_collectives(source: str) -> bool:
+    """Whether the campaign of this text has tests of several nodes together."""
+    return any(is_collective(one) for one in _yaml().load(source)["tests"])
+
+
+def is_collective(test: Any) -> bool:
+    """Whether several nodes run the test together."""
     kernel = kernels().get(test["kernel"])
-    together = kernel is not None and kernel.needs_mpi and kernel.option(NODE_COUNT) is not None
-    return not together and _places(test) != [LINKS]
+    return kernel is not None and kernel.needs_mpi and kernel.option(NODE_COUNT) is not None
 
 
 def with_reservation(source: Path, target: Path, reservation: str) -> None:

@@ -18,6 +18,8 @@ from hpcq.evidence.rules import RULES, VERSION, Row, Scope
 
 #: Sizes below stay exact in messages: an MTU is 9000 and not 8.789 KiB.
 _EXACT_BYTES_BELOW = 100_000
+#: Counts and plain figures below have three digits; above them, no digit before the decimal point is rounded away.
+_THREE_DIGITS_BELOW = 1000
 
 
 def judge(result: JudgedResult) -> Judgement:
@@ -66,7 +68,8 @@ class _Said(string.Formatter):
         if unit == "bytes" and isinstance(value, int):
             return f"{value} bytes" if value < _EXACT_BYTES_BELOW else units.human(value, unit)
         if isinstance(value, float):
-            return f"{value:.3g}" if unit in {None, "count"} else units.human(value, unit)
+            few = unit in {None, "count"} and abs(value) < _THREE_DIGITS_BELOW
+            return f"{value:.3g}" if few else units.human(value, unit)
         return value
 
 

@@ -57,7 +57,8 @@ def relative_levels(table: PairTable, *, higher_is_better: bool = True, crossing
     if not higher_is_better:
         logs = -logs
     finite = np.isfinite(logs)
-    reference, sigma = top_level(logs[finite]) if finite.any() else (0.0, SIGMA_FLOOR)
+    counted = finite & _evenly(table)
+    reference, sigma = top_level(logs[counted]) if counted.any() else (0.0, SIGMA_FLOOR)
     sigma *= float(np.sqrt(1 + SMALL_TABLE / len(logs)))
     relative = np.where(finite, logs, -np.inf) - reference
     crowded, sparse = _crowds(table.round_index)
@@ -108,6 +109,20 @@ def _class_level(relative: Floats, sigma: float, *, may_be_slower: bool) -> floa
     if abs(level) <= 3 * sigma or (level < 0 and not may_be_slower):
         return 0.0
     return level
+
+
+def _evenly(table: PairTable) -> Bools:
+    """Which results count for the healthy level: of a pair with more results than most, the first ones, so many as most have.
+
+    Suspects are measured again, not healthy pairs. If all of that counted, the slow results would be the level.
+    """
+    low, high = np.minimum(table.node_a, table.node_b), np.maximum(table.node_a, table.node_b)
+    pair = low * len(table.nodes) + high
+    _, of_result, count = np.unique(pair, return_inverse=True, return_counts=True)
+    order = np.argsort(of_result, kind="stable")
+    place = np.empty(len(pair), dtype=np.intp)
+    place[order] = np.arange(len(pair)) - np.repeat(np.cumsum(count) - count, count)
+    return np.asarray(place < np.quantile(count, 0.5, method="lower"))
 
 
 def _crowds(round_index: NDArray[np.intp]) -> tuple[Bools, Bools]:

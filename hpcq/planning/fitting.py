@@ -17,6 +17,7 @@ from hpcq.definition.model import Allocation, AllocationKind, Campaign
 from hpcq.definition.running import NODE_COUNT
 from hpcq.errors import UserError
 from hpcq.planning.plan import Plan
+from hpcq.units import plain
 
 if TYPE_CHECKING:
     from hpcq.scheduler.limits import JobLimits
@@ -70,7 +71,8 @@ def fit_plan(plan: Plan, asked: Campaign, limits: JobLimits, where: str) -> Plan
             raise UserError(f"{where}: walltime: {asked.walltime_s} s: {wall.source} allows {wall.value} s")
         if plan.cost.estimated_job_s > wall.value:
             raise UserError(
-                f"{where}: a job is estimated to take {plan.cost.estimated_job_s:g} s: {wall.source} allows {wall.value} s",
+                f"{where}: a job is estimated to take {plain(plan.cost.estimated_job_s)} s:"
+                f" {wall.source} allows {wall.value} s",
                 "fewer tests or repetitions per job, or another partition",
             )
         notes.append(f"{wall.source} is {wall.value} s: time limit cut from {plan.walltime_s} s")
@@ -94,8 +96,8 @@ def fit_link(plan: Plan, patience_s: float, limits: Mapping[str, JobLimits]) -> 
             )
         if wall is not None and needed_s > wall.value:
             raise UserError(
-                f"{where}: a job may wait {patience_s:g} s for the other side and is estimated to take"
-                f" {plan.cost.estimated_job_s:g} s: {wall.source} allows {wall.value} s",
+                f"{where}: a job may wait {plain(patience_s)} s for the other side and is estimated to take"
+                f" {plain(plan.cost.estimated_job_s)} s: {wall.source} allows {wall.value} s",
                 "a shorter patience_s, fewer tests or repetitions, or another partition",
             )
         if wall is not None and plan.walltime_s > wall.value:

@@ -26,6 +26,7 @@ from hpcq.planning.make_plan import derive_walltime_s, estimate_job_s, make_plan
 from hpcq.planning.pairs import Pair, seeded_order
 from hpcq.planning.plan import Cost, Goals, NotPlanned, Plan
 from hpcq.scheduler.limits import JobLimits
+from hpcq.units import plain
 
 #: What the rendezvous of both sides adds to a job: a few polls of the driver.
 _MEETING_S = 5.0
@@ -186,7 +187,7 @@ def refuse_beyond_budget(campaign: Campaign, budget: Budget, made: LinkPlan, own
     if limit is not None and made.plan.walltime_s > limit:
         raise UserError(
             f"{where}: budget: a job of {made.link.name} may take {made.plan.walltime_s} node-seconds:"
-            f" at most {limit:g} are allowed",
+            f" at most {plain(limit)} are allowed",
             hint="a link's jobs may wait patience_s for each other: a shorter one, or a walltime of the campaign",
         )
     touching = [link for link in campaign.links if own.cluster in {link.from_cluster, link.to_cluster}]
@@ -194,8 +195,8 @@ def refuse_beyond_budget(campaign: Campaign, budget: Budget, made: LinkPlan, own
     linked_s = round(sum(counts) * made.plan.cost.estimated_job_s, 1)
     if limit is not None and planned_s + linked_s > limit:
         raise UserError(
-            f"{where}: budget: its pairs cost {planned_s:g} node-seconds and its links {linked_s:g}:"
-            f" at most {limit:g} are allowed",
+            f"{where}: budget: its pairs cost {plain(planned_s)} node-seconds and its links {plain(linked_s)}:"
+            f" at most {plain(limit)} are allowed",
             hint="fewer pairs, tests or repetitions cost less; compare: false leaves the comparison out",
         )
 

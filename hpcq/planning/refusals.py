@@ -8,6 +8,7 @@ from hpcq.definition.model import Campaign, Cluster, Pattern
 from hpcq.errors import UserError
 from hpcq.planning.plan import NotPlanned, Plan
 from hpcq.scheduler.kinds import mpi_example
+from hpcq.units import plain
 
 
 def refuse_without_groups(campaign: Campaign, cluster: Cluster, groups: Mapping[str, str]) -> None:
@@ -49,7 +50,7 @@ def refuse_beyond_budget(plan: Plan, campaign: Campaign, cluster: Cluster) -> No
         )
     if plan.walltime_s < plan.cost.estimated_job_s:
         raise UserError(
-            f"{where}: walltime: {plan.walltime_s} s is below the {plan.cost.estimated_job_s:g} s that one job"
+            f"{where}: walltime: {plan.walltime_s} s is below the {plain(plan.cost.estimated_job_s)} s that one job"
             " is estimated to take",
             hint="leave walltime out: it is derived from the tests",
         )
@@ -61,7 +62,7 @@ def refuse_beyond_budget(plan: Plan, campaign: Campaign, cluster: Cluster) -> No
     limit = budget.node_seconds_at_most
     if limit is not None and plan.cost.node_seconds > limit:
         raise UserError(
-            f"{where}: budget: the plan costs {plan.cost.node_seconds:g} node-seconds: at most {limit:g} are allowed",
+            f"{where}: budget: the plan costs {plain(plan.cost.node_seconds)} node-seconds: at most {plain(limit)} are allowed",
             hint="fewer pairs (pairs: {rounds: 1}), tests or repetitions cost less",
         )
 

@@ -44,7 +44,8 @@ class Cell:
 class Matrix:
     """One cluster, kernel and size. one_way: a pair is one cell, whatever its direction.
 
-    unit: the metric in words. figures_in: the unit of the numbers in the cells; empty where they show none.
+    unit: the metric in words. figures_in: the unit of the numbers in the cells; empty where they show none. grouped: rows
+    and columns are groups of nodes.
     """
 
     title: str
@@ -55,6 +56,7 @@ class Matrix:
     cells: tuple[Cell, ...]
     one_way: bool = False
     figures_in: str = ""
+    grouped: bool = False
 
     @property
     def names_lie(self) -> bool:
@@ -135,7 +137,8 @@ def _of_groups(
         else cell
         for cell in made.cells
     )
-    return replace(made, cells=told)
+    kind = f"{_kind(names)} "  # the title says it, so the names need not
+    return replace(made, cells=told, nodes=tuple(name.removeprefix(kind) for name in names), grouped=True)
 
 
 def _kind(names: Sequence[str]) -> str:

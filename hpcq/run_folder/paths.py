@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hpcq.errors import CHANGED_HINT, StoreError
+from hpcq.errors import CHANGED_HINT, StoreError, of_the_machine
 
 #: Names of a result line: test and repetition.
 RESULT_NAME = re.compile(r"t([1-9]\d{0,8})-r([1-9]\d{0,8})\.json")
@@ -159,7 +159,9 @@ def write_text(path: Path, text: str, *, mode: int | None = None, synced: bool =
         aside.replace(path)
     except OSError as error:
         aside.unlink(missing_ok=True)
-        raise StoreError(f"{path}: cannot be written: {error.strerror}") from error
+        machine = of_the_machine(error, path)
+        hint = machine.hint if machine is not None else None
+        raise StoreError(f"{path}: cannot be written: {error.strerror}", hint) from error
 
 
 def _no_constant(name: str) -> float:

@@ -48,11 +48,16 @@ def network_texts(database: sqlite3.Connection) -> dict[tuple[str, str], str]:
     return {key: text for key, (_, text) in named_networks(database).items()}
 
 
+def network_text(name: str | None, interface: str) -> str:
+    """A network for people: its name in the cluster file, if it has one, and the interface."""
+    return f"{name} ({interface})" if name and name != interface else interface
+
+
 def named_networks(database: sqlite3.Connection) -> dict[tuple[str, str], tuple[str, str]]:
     """The same with the bare name before the text."""
     query = "SELECT c.name, w.interface, w.name FROM network w JOIN cluster c ON c.cluster_id = w.cluster_id"
     return {
-        (str(cluster), str(interface)): (str(name), f"{name} ({interface})" if name != interface else str(name))
+        (str(cluster), str(interface)): (str(name), network_text(str(name), str(interface)))
         for cluster, interface, name in database.execute(query)
     }
 

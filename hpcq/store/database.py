@@ -147,7 +147,7 @@ class _Connection(sqlite3.Connection):
 
 
 def _connect(path: Path, mode: str) -> _Connection:
-    uri = f"file:{quote(str(path.absolute()))}?mode={mode}"
+    uri = f"file:{quote(os.fsencode(path.absolute()))}?mode={mode}"
     database = sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None, factory=_Connection)
     database.row_factory = sqlite3.Row
     database.create_function("names_node", 2, lambda text, node: node in members_of(text), deterministic=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,8 +32,17 @@ def answer(database: Connection, query: str) -> Answer:
         raise _in_words(database, query, str(error)) from error
     if cursor.description is None:
         raise UserError("SQL: the statement returns no rows: a SELECT", "docs/database.md lists the views")
-    columns = tuple(str(one[0]) for one in cursor.description)
+    columns = _apart([str(one[0]) for one in cursor.description])
     return Answer(columns, tuple(dict(zip(columns, tuple(row), strict=True)) for row in rows))
+
+
+def _apart(names: Sequence[str]) -> tuple[str, ...]:
+    """Column names that differ: `client` and a second `client` would be one column, with the values of the last."""
+    found: list[str] = []
+    for name in names:
+        again = (f"{name}:{number}" for number in itertools.count(1))
+        found.append(name if name not in found else next(one for one in again if one not in found))
+    return tuple(found)
 
 
 def _in_words(database: Connection, query: str, said: str) -> UserError:

@@ -48,6 +48,26 @@ def test_a_stored_value_is_shown_in_the_prefix_that_fits(value: float, unit: str
     assert units.human(value, unit) == text
 
 
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (999.94e6, "bps", "999.9 Mbit/s"), (999.95e6, "bps", "1 Gbit/s"), (999.97e6, "bps", "1 Gbit/s"),
+        (-999.97e6, "bps", "-1 Gbit/s"), (999.97e9, "bps", "1 Tbit/s"), (1.6e12, "bps", "1.6 Tbit/s"),
+        (999_999, "ns", "1 ms"), (999.97, "us", "1 ms"), (999.9, "us", "999.9 us"), (1023 << 10, "bytes", "1023 KiB"),
+        ((1 << 30) - 1, "bytes", "1 GiB"), (5 << 40, "bytes", "5 TiB"), (12_345, "s", "12345 s"), (1e18, "ns", "1000000000 s"),
+        (123.4567, "ratio", "12346 %"), (1_234_567, "count", "1234567"), (1_234_567.0, "count", "1234567"),
+        (2e6, "pps", "2000000"), (1_234_567.8, "eps", "1234568"), (10**17 + 1, "count", "100000000000000001"),
+    ],
+)  # fmt: skip
+def test_a_figure_neither_outgrows_its_prefix_nor_loses_digits_before_the_point(value: float, unit: str, text: str) -> None:
+    assert units.human(value, unit) == text
+
+
+def test_values_that_round_to_one_prefix_stand_below_each_other_in_it() -> None:
+    assert units.human_column([999.97e6, 1.25e9], "bps") == ["1.00 Gbit/s", "1.25 Gbit/s"]
+    assert units.human_column([999.97e6, 500e6], "bps") == ["1 Gbit/s", "500 Mbit/s"]
+
+
 def test_a_name_carries_its_unit() -> None:
     names = {"size_bytes": "bytes", "rate_bps": "bps", "p50_ns": "ns", "lost_ratio": "ratio", "wall_s": "s", "x": None}
     assert {name: units.unit_of(name) for name in names} == names

@@ -17,6 +17,7 @@ from hpcq.statistics.comparison import runs_needed
 from hpcq.store.database import reading
 from hpcq.verdict.levels import Sides, judge_boundary, judge_search
 from tests.history.histories import History
+from tests.history.test_localisation import judge, names, rounds_of, rows_of
 
 WITHIN, BETWEEN = 0.005, 0.05
 NIGHTS = 30
@@ -156,3 +157,30 @@ def test_sixty_four_healthy_nodes_whose_jobs_scatter_get_nobody_accused(tmp_path
     assert len(table.value) == 64
     found = blame(table, higher_is_better=higher)
     assert (found.nodes, found.links, found.together) == ((), (), ())
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("nodes", [4, 8])
+@pytest.mark.parametrize("again", [0, 2, 4])
+def test_measuring_a_slow_node_again_does_not_make_its_level_the_healthy_one(nodes: int, again: int) -> None:
+    """Twenty tables: after every pair once, the pairs of the slow node `again` times, as people do who suspect it."""
+    named = 0
+    for seed in range(20):
+        random = np.random.default_rng([seed, nodes])
+        bad = int(random.integers(nodes))
+        rounds = rounds_of(nodes, random, nodes - 1) + [[(bad, one)] for one in range(nodes) if one != bad] * again
+        found = judge(rows_of(random, rounds, {bad: 0.9}, dips=0.0))
+        assert names(found) <= {f"n{bad:03d}"}
+        assert found.healthy_value == pytest.approx(1e10, rel=0.05)
+        named += names(found) == {f"n{bad:03d}"}
+    assert named >= 18
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("nodes", [4, 8])
+def test_measuring_a_healthy_node_again_accuses_nobody(nodes: int) -> None:
+    for seed in range(40):
+        random = np.random.default_rng([seed, nodes])
+        rounds = rounds_of(nodes, random, nodes - 1) + [[(0, one)] for one in range(1, nodes)] * 4
+        found = judge(rows_of(random, rounds, {}, dips=0.0, noise=0.02))
+        assert (found.nodes, found.links) == ((), ())

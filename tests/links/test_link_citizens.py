@@ -135,6 +135,7 @@ def test_the_comparison_is_of_the_same_nodes_and_right_beside(tmp_path: Path, bu
         [shown] = distances(connection, run.run_id)
     [trip] = shown.tests
     assert (shown.from_cluster, shown.to_cluster, trip.far_count, trip.near_count) == ("east", "west", 3, 6)
+    assert shown.network == "lo"
     assert (shown.trip_ns, trip.back, trip.window_bps) == (trip.there, None, None)
     assert trip.ratio is not None
 

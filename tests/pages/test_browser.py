@@ -42,12 +42,16 @@ const under = (mark) => {
   return "";
 };
 seen.cell = under(document.querySelector("svg.matrix rect.cell.value"));
+// Of the first row of prose: how far its longest text reaches beyond the window.
+const prose = document.querySelector("table.told td.long").getBoundingClientRect();
+seen.beyond = Math.max(0, prose.right - document.documentElement.clientWidth);
 seen.mark = under(document.querySelector("#sizes ~ .figures .dot"));
 // The browser's own rules for paper, applied to the screen.
 const paper = [...document.styleSheets[0].cssRules].filter((rule) => rule.media && rule.media.mediaText === "print");
 for (const rule of paper) rule.media.mediaText = "all";
 seen.printed = {nav: getComputedStyle(document.querySelector("nav")).display,
   figure: getComputedStyle(document.querySelector("figure")).breakInside,
+  cut: getComputedStyle(document.querySelector(".scroll")).overflowX,
   wide: document.documentElement.scrollWidth > document.documentElement.clientWidth};
 document.body.dataset.seen = JSON.stringify(seen);
 </script></body>"""
@@ -90,7 +94,7 @@ def test_the_pointer_shows_what_is_under_it(page: Path) -> None:
 
 
 def test_paper_has_no_navigation_and_breaks_no_figure(page: Path) -> None:
-    assert seen(page)["printed"] == {"nav": "none", "figure": "avoid", "wide": False}
+    assert seen(page)["printed"] == {"nav": "none", "figure": "avoid", "cut": "visible", "wide": False}
 
 
 def test_a_printed_page_has_pages_and_text(page: Path) -> None:
@@ -114,3 +118,4 @@ def test_nothing_is_wider_than_a_phone(page: Path) -> None:
     found = seen(phone)
     assert found["width"] <= 420
     assert found["wide"] == found["width"]
+    assert found["beyond"] == 0, "prose in a table stands within the window"

@@ -87,6 +87,7 @@ def _show(outcomes: Sequence[ClusterAcceptance], *, apply: bool, as_json: bool) 
     from hpcq.verdict.words import Tally
 
     verdicts = [one.verdict for outcome in outcomes for one in outcome.all_judged]
+    verdicts += [one.verdict for outcome in outcomes for one in outcome.collectives]
     code = Tally.of(verdicts).exit_code if verdicts else Exit.OK
     code = Exit.INCOMPLETE if code is Exit.OK and any(one.busy for one in outcomes) else code
     refused = [(one.cluster, *words) for one in outcomes for words in one.applied.refused]
@@ -124,6 +125,8 @@ def _print_plan(plan: PlannedAcceptance) -> None:
         click.echo(f"  inside reservation {plan.reservation}")
     if plan.pairs:
         click.echo(f"  {len(plan.pairs)} pairs in the first run: " + ", ".join(f"{a} > {b}" for a, b in plan.pairs))
+        if plan.together:
+            click.echo(f"  then the collectives on {len(plan.together)} nodes together: {', '.join(plan.together)}")
         click.echo("  pairs that look bad would run again; nothing was submitted")
 
 
@@ -151,7 +154,10 @@ def _print(outcome: ClusterAcceptance, *, apply: bool) -> None:
     tally = Tally.of(one.verdict for one in outcome.verdicts.nodes)
     idle = "another acceptance is under way: this one judged nothing" if outcome.busy else _NOTHING_TO_DO
     said = tally.first_line("node") if tally.total else idle
-    click.echo(f"{outcome.cluster}: {said}")
+    together = Tally.of(one.verdict for one in outcome.collectives)
+    click.echo(f"{outcome.cluster}: {said}" + (f"; {together.first_line('collective')}" if together.total else ""))
+    for each in outcome.collectives:
+        click.echo(f"  {each.verdict.shown:<13} {each.words}")
     everybody = bool(outcome.verdicts.clusters) and outcome.verdicts.clusters[0].verdict is not Verdict.PASS
     alike = Counter(one.reason for one in outcome.verdicts.nodes) if everybody else Counter()
     for one in outcome.all_judged:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = (
     Column("link"),
+    Column("network"),
     Column("kernel"),
     Column("size_text", "size"),
     Column("variant", wrap=True),
@@ -36,10 +37,10 @@ def print_distances(distances: Sequence[Distance]) -> None:
     """Print one table of all links. Round trips and the meaning of there and back go to standard error."""
     for one in distances:
         trips = [f"{units.human(ns, 'ns')} {where}" for ns, where in _trips(one) if ns is not None]
-        ends = f"there is {one.from_cluster} to {one.to_cluster}"
+        ends = f"{f'over {one.network}; ' if one.network else ''}there is {one.from_cluster} to {one.to_cluster}"
         click.echo(f"{one.link}: {ends}; round trip {', '.join(trips) or 'not measured'}", err=True)
     rows = [
-        {"link": one.link, **asdict(test), "size_text": test.size_text, "ratio": _ratio(test.ratio)}
+        {"link": one.link, "network": one.network, **asdict(test), "size_text": test.size_text, "ratio": _ratio(test.ratio)}
         for one in distances
         for test in one.tests
     ]

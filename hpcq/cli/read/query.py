@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import click
 
 from hpcq.cli.options import NUMBER, database_option, json_option
 from hpcq.cli.rows import Column, print_rows
-from hpcq.errors import Exit
+from hpcq.errors import Exit, UserError
 
 _RUN = (
     Column("run"),
@@ -59,5 +60,8 @@ def sql(query: str, database: Path, as_json: bool) -> int:
 
     with reading(database) as connection:
         found = answer(connection, query)
+    endless = next((name for row in found.rows for name, value in row.items() if value in {math.inf, -math.inf}), None)
+    if as_json and endless is not None:
+        raise UserError(f"SQL: {endless}: is infinite: JSON has no such number", "ask for it as text, or without --json")
     print_rows(found.rows, [Column(name, name, wrap=True) for name in found.columns], as_json=as_json, empty="no row")
     return Exit.OK

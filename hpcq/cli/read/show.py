@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 _WIDTH = 118
 #: One interval is no course.
 _INTERVALS_MIN = 2
-_EXACT_BYTES_BELOW = 100_000
 #: Sources of counters shown without --all: those about the network path and the test's own process.
 _TOLD_SOURCES = ("net_dev", "qdisc", "ethtool", "sys_net", "infiniband", "snmp", "snmp6", "netstat", "softnet", "conntrack")
 _TOLD_NAMES = ("stat.cpu.", "self.", "cgroup.", "cpu_power.", "pressure.cpu.")
@@ -278,14 +277,7 @@ def _shown(name: str, value: object) -> str:
     """A value in the unit of its name."""
     if value is None or value == "":
         return "-"
-    unit = units.unit_of(name)
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
-        return str(value).lower() if isinstance(value, bool) else str(value)
-    if unit in {None, "count", "index", "no", "utc"}:
-        return str(value)
-    if unit == "bytes" and value < _EXACT_BYTES_BELOW and value % 1024:
-        return f"{value:g} B"  # an MTU is 9000 and not 8.789 KiB
-    return units.human(value, unit)
+    return str(value).lower() if isinstance(value, bool) else units.human_of(name, value)
 
 
 def _title(*words: str) -> Iterator[str]:

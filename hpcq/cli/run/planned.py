@@ -14,7 +14,7 @@ from hpcq.described_kernel import Shape
 from hpcq.kernels import kernel
 from hpcq.planning.coverage import coverage_of
 from hpcq.planning.plan import Plan, nodes_of_pair
-from hpcq.units import count_of
+from hpcq.units import count_of, plain
 
 _SHOWN = 12
 
@@ -23,11 +23,11 @@ def print_plan(plan: Plan) -> None:
     """Print coverage first, then nodes, tests, pairs and cost of one cluster."""
     goals, cost = plan.goals, plan.cost
     covered, *short = coverage_of(plan).lines()
-    jobs = f"{count_of(cost.job_count, 'job')} of about {cost.estimated_job_s:g} s, time limit {plan.walltime_s} s each"
+    jobs = f"{count_of(cost.job_count, 'job')} of about {plain(cost.estimated_job_s)} s, time limit {plan.walltime_s} s each"
     lines = [
         f"{plan.cluster}: {covered}; {count_of(goals.result_count, 'result')}",
         *(f"  {line}" for line in short),
-        f"  cost     {jobs}, {cost.node_seconds:g} node-seconds",
+        f"  cost     {jobs}, {plain(cost.node_seconds)} node-seconds",
         *(f"  limit    {note}" for note in plan.notes),
         *_allocations(plan),
         f"  nodes    {_few([candidate.node for candidate in plan.candidates])}",
@@ -83,8 +83,8 @@ def _allocations(plan: Plan) -> list[str]:
     for one in plan.cost.allocations:
         waits = f"{one.job_count} wait{'s' if one.job_count != 1 else ''} in the queue"
         chosen = " (this plan)" if one.allocation.partition(" ")[0] == plan.allocation else ""
-        longest = f"jobs of up to {one.estimated_job_s:g} s"
-        lines.append(f"  allocation     {one.allocation}: {waits}, {longest}, {one.node_seconds:g} node-seconds{chosen}")
+        longest = f"jobs of up to {plain(one.estimated_job_s)} s"
+        lines.append(f"  allocation     {one.allocation}: {waits}, {longest}, {plain(one.node_seconds)} node-seconds{chosen}")
     return lines
 
 

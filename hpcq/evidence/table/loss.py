@@ -88,7 +88,7 @@ LOSS: tuple[Row, ...] = (
         message="{node} sent {count} segments again ({again_ratio} of {sent_count}), {timeout_count} times after a time-out;"
         " both hosts dropped {dropped_in_hosts_count}",
         meaning="TCP had to send again: segments were lost or came late. Where no host dropped them, the network between did."
-        " in_vain_count of them had arrived after all.",
+        " Those counted as in vain (`in_vain_count`) had arrived after all.",
         advice="Look for loss findings at both ends first; then at the path: switch discards, a lossy link, reordering.",
         source="RFC 4022 tcpRetransSegs; RFC 8985 (tail loss probes); Mathis et al. 1997: throughput falls with 1/sqrt(loss)",
     ),

@@ -10,34 +10,32 @@ record      verdicts in the ledger; commands to drain or resume, which hpcq runs
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from hpcq import units
 from hpcq.analysis import pair_values
-from hpcq.definition.derive import with_pairs, with_reservation
+from hpcq.definition.derive import has_collectives, with_pairs, with_set
 from hpcq.definition.files.cluster import read_cluster
 from hpcq.definition.model import Cluster, Pattern
-from hpcq.errors import HpcqError
-from hpcq.run_folder.paths import RunFolder
-from hpcq.runner import stages
+from hpcq.nodelist import fold
 from hpcq.runner.accept.choice import NodeSelection, NodesToTest, choose
+from hpcq.runner.accept.collectives import judged_collectives, set_to_run
 from hpcq.runner.accept.commands import Applied, Command, apply, commands_for
 from hpcq.runner.accept.judging import Judging
 from hpcq.runner.accept.known_reservations import check_reservation
+from hpcq.runner.accept.measuring import Measuring, alone
 from hpcq.runner.accept.partners import again, both_ways, partners
 from hpcq.runner.accept.values import Measured
-from hpcq.runner.site.place import check_definitions, open_run, reach, scheduler_of
+from hpcq.runner.site.place import check_definitions, reach, scheduler_of
 from hpcq.scheduler.administration import Administration, Upkeep
 from hpcq.scheduler.base import Scheduler
 from hpcq.scheduler.types import NodeCondition
 from hpcq.store import ledger, observed, time_windows
 from hpcq.store.database import reading, transaction, writing
 from hpcq.store.time_windows import baseline_runs
+from hpcq.verdict.acceptance.collectives import JOBS_MIN, CollectiveVerdict
 from hpcq.verdict.acceptance.judge import Acceptance, run_counts
 from hpcq.verdict.acceptance.standing import pairs_across, sides_of
 from hpcq.verdict.record import Thing, VerdictRecord
@@ -49,6 +47,10 @@ Say = Callable[[str], None]
 REPETITIONS_MIN = 5
 #: The most runs of suspects against good partners.
 RETESTS_MAX = 2
+NO_SET = (
+    "its collectives are left out: no earlier run measured them on a set of nodes that are all available now"
+    " with one under test among them"
+)
 #: Without a baseline, how many of the cluster's newest runs define what is expected.
 REFERENCE_RUNS = 30
 
@@ -70,7 +72,7 @@ class AcceptRequest:
 class ClusterAcceptance:
     """The result on one cluster. reasons: why each node needed the test. commands: what to type, and why.
 
-    busy: another acceptance of the cluster is under way, so this one judged nothing.
+    busy: another acceptance of the cluster is under way, so this one judged nothing. collectives: they name no node.
     """
 
     cluster: str
@@ -82,6 +84,7 @@ class ClusterAcceptance:
     changed: dict[str, str] = field(default_factory=dict)
     applied: Applied = field(default_factory=Applied)
     busy: bool = False
+    collectives: tuple[CollectiveVerdict, ...] = ()
 
     @property
     def all_judged(self) -> tuple[VerdictRecord, ...]:
@@ -100,6 +103,7 @@ class ClusterAcceptance:
             "reasons": {**{one.name: "" for one in self.verdicts.nodes}, **self.reasons},
             **parts,
             **rest,
+            "collectives": [{**asdict(one), "words": one.words} for one in self.collectives],
             "changed": self.changed,
             "commands": self.commands,
         }
@@ -107,13 +111,17 @@ class ClusterAcceptance:
 
 @dataclass(frozen=True, slots=True)
 class PlannedAcceptance:
-    """What an acceptance would do first. reasons, blocked: node -> why it needs a verdict, why it cannot be had now."""
+    """What an acceptance would do first. reasons, blocked: node -> why it needs a verdict, why it cannot be had now.
+
+    together: the set that would run the collectives of the campaign.
+    """
 
     cluster: str
     reasons: dict[str, str]
     blocked: dict[str, str]
     reservation: str | None
     pairs: tuple[tuple[str, str], ...]
+    together: tuple[str, ...] = ()
 
 
 def accept(order: AcceptRequest, say: Say) -> list[ClusterAcceptance]:
@@ -124,7 +132,7 @@ def accept(order: AcceptRequest, say: Say) -> list[ClusterAcceptance]:
     every_link, paths, reference = _read(order)
     outcomes = []
     for name, path in paths.items():
-        with _alone(order.runs_folder, name) as mine:
+        with alone(order.runs_folder, name) as mine:
             if not mine:
                 say(f"{name}: another acceptance is under way; this one does nothing")
                 outcomes.append(ClusterAcceptance(name, {}, Acceptance(()), busy=True))
@@ -144,7 +152,7 @@ def plan_acceptance(order: AcceptRequest, say: Say) -> list[PlannedAcceptance]:
     for name, path in paths.items():
         ready = _Acceptor(order, name, path, reference, say).ready(every_link=every_link)
         choice = ready.choice
-        planned.append(PlannedAcceptance(name, choice.targets, choice.blocked, choice.reservation, ready.pairs))
+        planned.append(PlannedAcceptance(name, choice.targets, choice.blocked, choice.reservation, ready.pairs, ready.together))
     return planned
 
 
@@ -160,7 +168,7 @@ def _read(order: AcceptRequest) -> tuple[bool, dict[str, Path], tuple[int, ...] 
 
 @dataclass(frozen=True, slots=True)
 class _Ready:
-    """What is known before anything runs. pairs: those of the first run; empty if nothing can run."""
+    """What is known before anything runs. pairs: those of the first run. together: a set that may run its tests, too."""
 
     administration: Administration | None
     seen: Upkeep
@@ -168,6 +176,7 @@ class _Ready:
     choice: NodesToTest
     pairs: tuple[tuple[str, str], ...]
     standing: Sequence[VerdictRecord]
+    together: tuple[str, ...] = ()
 
 
 class _Acceptor:
@@ -183,6 +192,7 @@ class _Acceptor:
         self.baseline = baseline
         self.run_ids: list[int] = []
         self.runs: list[str] = []
+        self.set_runs: list[str] = []
 
     def ready(self, *, every_link: bool) -> _Ready:
         """Observe and choose. every_link: the campaign wants all pairs."""
@@ -195,7 +205,8 @@ class _Acceptor:
             reference = self.baseline
             if reference is None:
                 reference = time_windows.newest_runs(database, self.name, REFERENCE_RUNS)
-            baseline_pairs = pair_values.pairs_of(database, self.name, reference) if self.order.against else []
+            known_pairs = pair_values.pairs_of(database, self.name, reference)
+            baseline_pairs = known_pairs if self.order.against else []
             groups = observed.leaves_of(database, self.name)
             standing = ledger.at_fault(database, self.name)
         self.judging = Judging(self.order.database, self.name, reference, self.order.against)
@@ -212,7 +223,9 @@ class _Acceptor:
             settling = [pair for one in self.judging.standing for pair in pairs_across(one, choice.testable, room, good)]
             planned = dict.fromkeys([*pairs, *both_ways(settling)])
         native = {node: state.native_state for node, state in states.items()}
-        return _Ready(administration, seen, native, choice, tuple(planned), standing)
+        has_any = has_collectives(self.order.campaign.read_text(encoding="utf-8"))
+        together = set_to_run(known_pairs, choice.testable, choice.room) if choice.can_run and has_any else ()
+        return _Ready(administration, seen, native, choice, tuple(planned), standing, together)
 
     def run(self, *, every_link: bool) -> ClusterAcceptance:
         """Observe, choose, run, judge, record. every_link: the campaign wants all pairs."""
@@ -221,11 +234,14 @@ class _Acceptor:
         if choice.can_run:
             self._measure(ready.pairs, choice)
             self._again(choice, choice.room)
+            self._measure_set(ready.together, choice)
         found = self.judging.points(self.runs)
         now = administration.look() if administration is not None and self.runs else None
         verdicts = self._judged(choice, ready.states, found, now)
         verdicts = self.judging.with_since(self._with_clusters_that_pass(verdicts, standing))
         outcome = ClusterAcceptance(self.name, choice.targets, verdicts, self.runs, choice.reservation)
+        outcome.collectives = self._collectives(verdicts, found)
+        outcome.runs += self.set_runs
         outcome.changed = self.judging.changed(verdicts, self.run_ids)
         self._write_down(outcome)
         outcome.commands = commands_for(verdicts, seen, administration, choice.reservation)
@@ -258,35 +274,38 @@ class _Acceptor:
         """Run these pairs once and load the run. What cannot be measured becomes rows with reasons."""
         if not pairs:
             return
-        folder = self.order.runs_folder / ".accept" / f"{self.name}-{units.utc_now()[:19].replace(':', '')}-{len(self.runs)}"
-        campaign = folder / self.order.campaign.name
+        measuring = Measuring(self.order, self.name, self.path, choice.reservation, self.say)
         source = self.order.campaign.read_text(encoding="utf-8")
-        left_out = with_pairs(source, campaign, self.name, pairs, REPETITIONS_MIN)
-        if left_out and not self.runs:
-            self.say(f"{self.name}: tests of {', '.join(left_out)} are left out: acceptance judges nodes by their pairs")
-        folders = [*self.order.cluster_folders, self.path.parent]
-        if choice.reservation is not None:
-            with_reservation(self.path, folder / "clusters" / self.path.name, choice.reservation)
-            folders = [folder / "clusters", *folders]
-        run: RunFolder = open_run(campaign, folders, self.order.database, self.order.runs_folder)
-        self.say(f"{self.name}: run {run.run_id}: {len(pairs)} pairs")
-        self.runs.append(run.run_id)
-        try:
-            stages.build(run, self.name, self.say)
-            stages.plan(run, self.name)
-            stages.drive(run, self.name, self.say)
-        except BaseException:
-            with contextlib.suppress(
-                HpcqError
-            ):  # load what exists, so that it is not lost; the outer error says why there is no more
-                self._load(run)
-            raise
-        self._load(run)
 
-    def _load(self, run: RunFolder) -> None:
-        stages.load(run, self.order.database)
-        with reading(self.order.database) as database:
-            self.run_ids.append(pair_values.run_id_of(database, run.run_id))
+        def write(target: Path) -> None:
+            left_out = with_pairs(source, target, self.name, pairs, REPETITIONS_MIN)
+            if left_out and not self.runs:
+                self.say(f"{self.name}: tests of {', '.join(left_out)} are left out here: nodes are judged by their pairs")
+
+        self.run_ids.append(measuring.run(write, self.runs, f"{len(pairs)} pairs"))
+
+    def _measure_set(self, nodes: Sequence[str], choice: NodesToTest) -> None:
+        """Run the tests of this set, if the campaign has any; and once more what is bad: nobody is told after one job."""
+        source = self.order.campaign.read_text(encoding="utf-8")
+        if not has_collectives(source):
+            return
+        if not nodes:
+            self.say(f"{self.name}: {NO_SET}")
+            return
+        measuring = Measuring(self.order, self.name, self.path, choice.reservation, self.say)
+        for _ in range(JOBS_MIN):
+            measuring.run(
+                lambda target: with_set(source, target, self.name, nodes, REPETITIONS_MIN),
+                self.set_runs,
+                f"{','.join(fold(nodes))} together",
+            )
+            said = self._collectives(Acceptance(()), Measured())
+            if all(one.verdict in {Verdict.PASS, Verdict.NOT_COVERED} for one in said):
+                return
+
+    def _collectives(self, verdicts: Acceptance, found: Measured) -> tuple[CollectiveVerdict, ...]:
+        database = self.order.database
+        return judged_collectives(database, self.name, self.set_runs, self.judging.reference, verdicts, found)
 
     def _again(self, choice: NodesToTest, room: Collection[str]) -> None:
         """Run bad pairs once more, suspects with good partners, and what one more run may decide."""
@@ -328,16 +347,3 @@ class _Acceptor:
 def _some(pairs: Sequence[tuple[str, str]]) -> str:
     shown = ", ".join(f"{a} > {b}" for a, b in pairs[:8])
     return shown if len(pairs) <= 8 else f"{shown} and {len(pairs) - 8} more pairs"
-
-
-@contextlib.contextmanager
-def _alone(runs_folder: Path, cluster: str) -> Iterator[bool]:
-    """Whether no other acceptance of this cluster runs here. The lock lasts until the end."""
-    runs_folder.mkdir(parents=True, exist_ok=True)
-    with (runs_folder / f".accept-{cluster}.lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            yield False
-            return
-        yield True

@@ -100,7 +100,7 @@ class PointMaker:
 
     def speed_points(self, test: str, now: Sequence[SeriesOutcome], before: Sequence[SeriesOutcome]) -> list[PairPoint]:
         """Return the points of one test by its main metric. A failure is a point, too."""
-        usual = _disturbed_as_usual((*before, *now))
+        usual = disturbed_as_usual((*before, *now))
         expected = Expected(
             [_values(one, test, clean=not usual) for one in before],
             [_values(one, test, clean=not usual) for one in now],
@@ -159,7 +159,7 @@ class PointMaker:
         losses: Mapping[int, Mapping[tuple[str, str], float]],
     ) -> list[PairPoint]:
         """Return the points of one test by the share of packets that arrived, if it and a reference have that share."""
-        usual = _disturbed_as_usual((*before, *now))
+        usual = disturbed_as_usual((*before, *now))
         earlier, own_values = (
             [
                 PairValues(
@@ -244,7 +244,7 @@ def _values(one: SeriesOutcome, test: str, *, clean: bool = False) -> PairValues
     )
 
 
-def _disturbed_as_usual(series: Iterable[SeriesOutcome]) -> bool:
+def disturbed_as_usual(series: Iterable[SeriesOutcome]) -> bool:
     """Whether most jobs of a test ran beside other work.
 
     Then that is normal for this site, and the other jobs do not stand for a quieter one.

@@ -23,7 +23,7 @@ from hpcq.runner.queue.reservations import OwnReservation
 from hpcq.runner.queue.shared_account import Held, SharedAccount
 from hpcq.scheduler.base import Scheduler
 from hpcq.scheduler.types import JobState, QueueQuery, QueueSnapshot
-from hpcq.units import count_of
+from hpcq.units import count_of, plain
 
 #: A limit that hpcq met but did not read may change later.
 _LEARNED_FOR_S = 600.0
@@ -154,7 +154,7 @@ class Account:
         others, most_s = self.shared.others, self.shared.limits.node_seconds_at_most
         if most_s is not None and self.node_seconds_for_all() < job_node_seconds:
             took_s = others.node_seconds + self._used()
-            return f"all runs of this user took or hold {took_s:.0f} node-seconds in 24 hours, {most_s:g} are allowed"
+            return f"all runs of this user took or hold {took_s:.0f} node-seconds in 24 hours, {plain(most_s)} are allowed"
         runs = ", ".join(others.runs[:3]) + (", ..." if len(others.runs) > 3 else "")
         taken = f"{count_of(others.job_count, 'job')} on {count_of(len(others.nodes), 'node')}"
         return f"other runs of this user ({runs}) take what the cluster file allows: {taken}" if others.runs else ""
@@ -226,7 +226,7 @@ class Account:
         return sum(share.node_seconds() for share in self.shares)
 
     def _used_words(self) -> str:
-        return f"budget: {self._used():.0f} node-seconds were used, {self.budget.node_seconds_at_most:g} are allowed"
+        return f"budget: {self._used():.0f} node-seconds were used, {self.budget.node_seconds_at_most or 0:.0f} are allowed"
 
     def full(self) -> bool:
         """Whether hpcq may not ask for more jobs now.
