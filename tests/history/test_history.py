@@ -122,6 +122,8 @@ def test_series_and_history(slowed: History, ask: Any) -> None:
     code, found = ask(slowed, "history", "1", "--since", "2026-11", "--last", "3")
     assert [point["started_utc"][:10] for point in found["points"]] == ["2026-11-18", "2026-11-19", "2026-11-20"]
     assert ask(slowed, "history", "tcp_stream")[0] == 2
+    code, found = ask(slowed, "history", "1", "--since", "2027-01")
+    assert (code, found["points"]) == (4, [])
 
 
 def test_filter_by_fact_takes_the_results_that_had_it(slowed: History, ask: Any) -> None:
@@ -192,6 +194,8 @@ def test_compare_pairs_by_pair_and_parameters(tmp_path: Path, ask: Any) -> None:
     assert {(one["server"], one["verdict"]) for one in found["pairs"]} == {("n2", "same"), ("n4", "worse")}
     assert [one["server"] for one in found["only_b"]] == ["n6"]
     assert ask(made, "compare", nights[0], good)[0] == 0
+    code, found = ask(made, "compare", bad, "latest")
+    assert (code, found["pairs"], found["judged"]["total_count"]) == (4, [], 0)
 
 
 def test_two_jobs_without_a_history_say_little(tmp_path: Path, ask: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from hpcq.nodelist import names_several, nodes_of
 if TYPE_CHECKING:
     from hpcq.analysis.pairing import Compared
     from hpcq.store.history import Metric, SeriesRow
+    from hpcq.store.time_windows import Window
     from hpcq.verdict.levels import Level
     from hpcq.verdict.words import Tally
 
@@ -53,7 +55,8 @@ def compare(  # noqa: PLR0917 - Click passes by name
 
     A and B are runs, campaigns (their last run), baseline:NAME, or stretches of time. What was measured in A and only fails
     in B is `gone`. The first line says how much was judged. Exit code 3 when something got worse or is gone, 4 when too little
-    was measured to tell: nothing in both, something unclear, or something that B planned and did not measure.
+    was measured to tell: nothing in both, something unclear, or something that B planned and did not measure; also when A and B
+    are the same results.
 
     \b
     Example: hpcq compare baseline:good latest
@@ -66,7 +69,11 @@ def compare(  # noqa: PLR0917 - Click passes by name
     with reading(database) as connection:
         found = chosen(connection, filters)
         windows = [window(connection, text) for text in (a, b)]
+        same = _are_the_same(*windows)
         compared = compare_windows(connection, found.rows, found.metrics, windows[0], windows[1], facts=found.facts)
+    if same:
+        # What is compared with itself is never worse: no verdict comes of that.
+        compared = replace(compared, both=(), only_a=(), only_b=(), missing=())
     rows = [_with_pairs(_compared_row(one.row, one.metric, one.level), one.row, compared) for one in compared.both]
     verdicts = Counter(row["verdict"] for row in rows)
     tally = _tally(compared)
@@ -79,6 +86,9 @@ def compare(  # noqa: PLR0917 - Click passes by name
     only = f"; only in A: {len(compared.only_a)}, only in B: {len(compared.only_b)}"
     only = only if compared.only_a or compared.only_b else ""
     missing = f"; planned in B, not measured: {len(compared.missing)}" if compared.missing else ""
+    if same:
+        click.echo(f"{tally.first_line('test of a pair')}; {a} and {b} are the same results", err=True)
+        return tally.exit_code
     if not rows:
         nothing = f"nothing to compare: no test of a pair is in both{only}{missing}"
         click.echo(f"{tally.first_line('test of a pair', 'tests of pairs')}; {nothing}", err=True)
@@ -87,6 +97,11 @@ def compare(  # noqa: PLR0917 - Click passes by name
     click.echo(f"{tally.first_line('test of a pair', 'tests of pairs')}; in both: {words}{only}{missing}", err=True)
     print_rows(told, _COMPARED, empty="no pair differs")
     return tally.exit_code
+
+
+def _are_the_same(a: Window, b: Window) -> bool:
+    """Whether two windows select the same results, however they are written."""
+    return replace(a, text="") == replace(b, text="")
 
 
 def _with_pairs(told: dict[str, Any], row: SeriesRow, compared: Compared) -> dict[str, Any]:

@@ -93,6 +93,7 @@ def history(  # noqa: PLR0917 - Click passes by name
     """Show one series over time, with its changes of level and what differs at each.
 
     SERIES is a number (hpcq series), or KERNEL/CLIENT/SERVER where that names only one. One row is one job: its median.
+    Exit code 4 when nothing was measured in the stretch.
 
     \b
     Example: hpcq history tcp_stream/n1/n2 --since 90d
@@ -124,7 +125,7 @@ def history(  # noqa: PLR0917 - Click passes by name
                 "pairs": [pairs_json(one) for one in pairs],
             }
         )
-        return Exit.OK
+        return Exit.OK if points else Exit.INCOMPLETE
     click.echo(f"series {row.series_id}: {row.label}, {metrics[row.kernel].name}", err=True)
     if len(points) > 1:
         click.echo(sparkline([point.median for point in points], metrics[row.kernel].unit), err=True)
@@ -133,7 +134,7 @@ def history(  # noqa: PLR0917 - Click passes by name
     for place, one in enumerate(changes):
         print_change(one)
         print_pairs(pairs[place] if pairs else None)
-    return Exit.OK
+    return Exit.OK if points else Exit.INCOMPLETE
 
 
 def _pairs_of_set(database: Connection, row: SeriesRow, changes: Sequence[Explained], meant: Window) -> list[PairsOfSet]:
