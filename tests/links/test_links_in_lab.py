@@ -145,10 +145,10 @@ def test_a_window_falls_with_distance_and_large_buffers_do_not(measured: Desk) -
 
 def test_results_and_page_show_the_link_beside_its_clusters(measured: Desk) -> None:
     done = measured.hpcq("results", "--links")
-    assert f"{LINK}: there is alpha to beta; round trip" in done.stderr
+    assert f"{LINK}: over eth0; there is alpha to beta; round trip" in done.stderr
     table = [line.split("\t") for line in done.stdout.splitlines()]
     heads = table[0]
-    streams = [row for row in table if row[1] == "tcp_stream"]
+    streams = [row for row in table if row[heads.index("kernel")] == "tcp_stream"]
     [small], [large] = ([row for row in streams if size in row[heads.index("variant")]] for size in ("=10000 B", "MiB"))
     assert float(small[heads.index("over : within")]) < 0.5 < float(large[heads.index("over : within")])
     assert all(small[heads.index(name)].endswith("bit/s") for name in ("there", "back", "within from", "within to"))

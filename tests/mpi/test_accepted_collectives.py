@@ -156,6 +156,7 @@ tests:
 """
 
 
+@pytest.mark.long
 @pytest.mark.lab
 @pytest.mark.timeout(600)
 def test_accept_runs_the_collective_on_the_set_of_its_baseline(lab: RunningLab, tmp_path: Path) -> None:
