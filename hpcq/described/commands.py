@@ -22,6 +22,7 @@ _FILLED = re.compile(r"\\\{(?:address|client_address|port)\\\}")
 #: What starting, readiness and the ends of both programs cost in addition to the limit.
 OVERHEAD_S = 15.0
 SIZES_MAX = 200
+_SIZE_MAX = 1 << 60
 
 
 def command(described: Described, template: str, parameters: Mapping[str, ParameterValue]) -> tuple[str, ...]:
@@ -43,8 +44,13 @@ def sizes(described: Described, parameters: Mapping[str, ParameterValue]) -> tup
 
 def sent_at_least(described: Described, parameters: Mapping[str, ParameterValue]) -> tuple[float, ...]:
     """Bytes that the client and the server send at least over the whole run; empty when nobody knows."""
+    if not described.sends_at_least:
+        return ()
     values = {**parameters, "size_sum": sum(sizes(described, parameters))}
-    return tuple(_number(described, "sends_at_least_bytes", one, values) for one in described.sends_at_least)
+    found = tuple(_number(described, "sends_at_least_bytes", one, values) for one in described.sends_at_least)
+    if min(found) < 0:
+        raise UserError(f"{described.path}: sends_at_least_bytes: {min(found):g}: allowed is 0 or more")
+    return found
 
 
 def same_command(expected: Sequence[str], used: object) -> bool:
@@ -94,9 +100,15 @@ def _number(described: Described, key: str, template: str, parameters: Mapping[s
     return number
 
 
+def _size(described: Described, key: str, template: str, parameters: Mapping[str, ParameterValue]) -> int:
+    number = _number(described, f"sizes: {key}", template, parameters)
+    if not number.is_integer() or not 0 <= number <= _SIZE_MAX:
+        raise UserError(f"{described.path}: sizes: {key}: {number:g}: allowed is a whole number from 0 to 2^60")
+    return int(number)
+
+
 def _sizes(described: Described, sizes: Sizes, parameters: Mapping[str, ParameterValue]) -> tuple[int, ...]:
-    first = int(_number(described, "sizes: first", sizes.first, parameters))
-    last = int(_number(described, "sizes: last", sizes.last, parameters))
+    first, last = _size(described, "first", sizes.first, parameters), _size(described, "last", sizes.last, parameters)
     found = [0] if first == 0 or sizes.zero else []
     size = max(1, first)
     while size <= last and len(found) <= SIZES_MAX:

@@ -84,7 +84,8 @@ def _no_nul(value: str) -> str:
     return value
 
 
-def _listed(value: object) -> object:
+def listed(value: object) -> object:
+    """A text as a list of one."""
     return [value] if isinstance(value, str) else value
 
 
@@ -153,10 +154,10 @@ Features = Annotated[str, AfterValidator(_features)]
 NodeName = Annotated[str, AfterValidator(_node)]
 Line = Annotated[str, AfterValidator(_line)]
 Text = Annotated[str, AfterValidator(_no_nul)]
-Names = Annotated[list[Name], BeforeValidator(_listed), WithJsonSchema(_ONE_OR_MORE)]
-NodeLists = Annotated[list[Annotated[str, AfterValidator(_node_list)]], BeforeValidator(_listed), WithJsonSchema(_ONE_OR_MORE)]
+Names = Annotated[list[Name], BeforeValidator(listed), WithJsonSchema(_ONE_OR_MORE)]
+NodeLists = Annotated[list[Annotated[str, AfterValidator(_node_list)]], BeforeValidator(listed), WithJsonSchema(_ONE_OR_MORE)]
 Words = Annotated[list[Line], BeforeValidator(_words), WithJsonSchema(_ONE_OR_MORE)]
-Lines = Annotated[list[Line], BeforeValidator(_listed), WithJsonSchema(_ONE_OR_MORE)]
+Lines = Annotated[list[Line], BeforeValidator(listed), WithJsonSchema(_ONE_OR_MORE)]
 Seconds = Annotated[float, BeforeValidator(_seconds), WithJsonSchema({**QUANTITY, "description": "seconds"})]
 Walltime = Annotated[int, BeforeValidator(_walltime), WithJsonSchema({"type": "string"})]
 
@@ -196,6 +197,10 @@ def check(section: type[_Section], value: object, document: Document, place: Pla
 
 def _complain(section: type[Section], detail: ErrorDetails, document: Document, place: Place) -> None:
     loc = detail["loc"]
+    if loc[-1:] == ("[key]",):  # pydantic's word for: the key itself
+        loc, at_key = loc[:-1], True
+    else:
+        at_key = False
     if loc[-1:] in {("int",), ("float",)}:  # pydantic names the branches of a union: one complaint is enough
         loc = loc[:-1]
         if not document.clean((*place, *loc)):
@@ -208,7 +213,7 @@ def _complain(section: type[Section], detail: ErrorDetails, document: Document, 
         message, hint = inner.elsewhere.get(key) or unknown_name("key here", key, _keys(inner))
         document.complain(where, message.removeprefix(f"{key!r} is "), f"{hint}", at_key=True)
     elif detail["type"] == "hpcq":
-        document.complain(where, context["message"], context["hint"] or None)
+        document.complain(where, context["message"], context["hint"] or None, at_key=at_key)
     else:
         document.complain(where, _message(detail, context))
 
@@ -231,6 +236,7 @@ def _message(detail: ErrorDetails, context: dict[str, Any]) -> str:
         "model_type": "keys with values",
         "model_attributes_type": "keys with values",
         "tuple_type": "a list",
+        "finite_number": "a finite number",
     }
     name = detail["type"]
     if name in bounds:

@@ -11,6 +11,7 @@ from pathlib import Path
 from hpcq import units
 from hpcq.definition.files.checking import check
 from hpcq.definition.files.yamlfile import Document, Place, parse_document, read_document, shown
+from hpcq.definition.foreign.command_words import check_commands
 from hpcq.definition.foreign.sections import KernelFile, MetricSection, OptionSection, ReadySection
 from hpcq.definition.running import NODE_COUNT
 from hpcq.described.commands import limit_s, programs_text, sent_at_least, sizes
@@ -59,6 +60,7 @@ def _read(document: Document, path: str, own: dict[str, Kernel]) -> Kernel:
     _check(file, document, own)
     document.raise_complaints()
     kernel = _kernel(file, path, document)
+    document.raise_complaints()
     _try(kernel, document)
     document.raise_complaints()
     return kernel
@@ -73,6 +75,7 @@ def _check(file: KernelFile, document: Document, own: dict[str, Kernel]) -> None
     ready = file.server.ready if file.server else ReadySection()
     if ready.words is not None and ready.listening:
         document.complain(("server", "ready"), "words and listening: allowed is one of them")
+    check_commands(file, document)
     for name in file.metrics:
         _check_metric(file, name, document)
         _check_peer(file, name, document, own)
@@ -102,6 +105,9 @@ def _check_metric(file: KernelFile, name: str, document: Document) -> None:
     if metric.regex is not None and groups != (2 if metric.units else 1):
         wanted = "2 with units" if metric.units else "1"
         document.complain((*place, "regex"), f"{groups} groups: allowed is {wanted}")
+    low, high = metric.minimum, metric.maximum
+    if low is not None and high is not None and low > high:
+        document.complain((*place, "maximum"), f"{high:g} is below the minimum {low:g}: allowed is {low:g} or more")
     if metric.units and metric.regex is None:
         document.complain((*place, "units"), "without regex: allowed with it only")
 
@@ -156,6 +162,11 @@ def _option(name: str, section: OptionSection) -> Option:
 def _check_default(kernel: Kernel, option: Option, document: Document) -> None:
     place: Place = ("options", option.name, "default")
     numeric = option.type in {OptionType.INTEGER, OptionType.NUMBER}
+    outside = not numeric and (option.minimum is not None or option.maximum is not None)
+    if outside or (option.choices and option.type is not OptionType.CHOICE):
+        said = "choices" if option.choices and option.type is not OptionType.CHOICE else "minimum and maximum"
+        document.complain(place[:2], f"{said} with the type {option.type.value}: allowed are {_fit_type(option.type)}")
+        return
     if numeric and (option.minimum is None or option.maximum is None):
         document.complain(place[:2], f"{option.type.value} without minimum and maximum: allowed is with both")
         return
@@ -169,6 +180,12 @@ def _check_default(kernel: Kernel, option: Option, document: Document) -> None:
         return
     if value != option.default or isinstance(value, bool) != isinstance(option.default, bool):
         document.complain(place, f"{shown(option.default)}: allowed is a number in the unit of the name, without its unit")
+
+
+def _fit_type(kind: OptionType) -> str:
+    if kind in {OptionType.INTEGER, OptionType.NUMBER}:
+        return "minimum and maximum"
+    return "choices" if kind is OptionType.CHOICE else "a default and a help"
 
 
 def _described(file: KernelFile, path: str) -> Described:
@@ -213,6 +230,8 @@ def _try(kernel: Kernel, document: Document) -> None:
     described = kernel.described
     assert described is not None  # noqa: S101 - _kernel has just made it
     for key, attempt in (("limit_s", limit_s), ("sizes", sizes), ("sends_at_least_bytes", sent_at_least)):
+        if document.complaints:  # what is wrong with the sizes is told once
+            return
         try:
             attempt(described, parameters)
         except UserError as error:

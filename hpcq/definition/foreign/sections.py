@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
-from hpcq.definition.files.checking import QUANTITY, Line, Lines, Seconds, Section, Text, refuse
+from hpcq.definition.files.checking import QUANTITY, Line, Seconds, Section, Text, listed, refuse
 from hpcq.definition.files.yamlfile import shown
 from hpcq.kernels import SIZE_OPTION
 
@@ -28,6 +28,18 @@ def _pattern(value: str) -> str:
     return value
 
 
+def _some(value: str) -> str:
+    if not value.strip():
+        raise refuse("nothing: allowed is a text")
+    return value
+
+
+def _program(value: str) -> str:
+    if "{{" in value or "{%" in value:
+        raise refuse(f"{shown(value)} is no template: allowed is a name that PATH finds on the nodes, or a path")
+    return value
+
+
 def _as_text(value: object) -> object:
     return f"{value:g}" if isinstance(value, (int, float)) and not isinstance(value, bool) else value
 
@@ -36,9 +48,22 @@ def _column(value: str) -> str:
     return value if value == "-" else _small_name(value)
 
 
+def _each_once(columns: list[str]) -> list[str]:
+    twice = next((name for name in columns if name != "-" and columns.count(name) > 1), None)
+    if twice is not None:
+        raise refuse(f"the column {twice} stands twice: allowed is once; - is a column that is not read")
+    return columns
+
+
 SmallName = Annotated[str, AfterValidator(_small_name)]
 Column = Annotated[str, AfterValidator(_column)]
 Pattern = Annotated[Line, AfterValidator(_pattern)]
+Some = Annotated[Line, AfterValidator(_some)]
+Somes = Annotated[
+    list[Some], BeforeValidator(listed), WithJsonSchema({"type": ["string", "array"], "items": {"type": "string"}})
+]
+Finite = Annotated[float, Field(allow_inf_nan=False)] | int
+Factor = Annotated[float, Field(gt=0, allow_inf_nan=False)] | Annotated[int, Field(gt=0)]
 Template = Annotated[Line, BeforeValidator(_as_text), WithJsonSchema(QUANTITY)]
 
 
@@ -47,8 +72,8 @@ class OptionSection(Section):
 
     type: Literal["integer", "number", "boolean", "choice", "name"] = Field(description="Type of its value.")
     default: Any = Field(description="What it is when a campaign says nothing.")
-    minimum: float | int | None = Field(default=None, description="Smallest value, in the unit of the name.")
-    maximum: float | int | None = Field(default=None, description="Largest value, in the unit of the name.")
+    minimum: Finite | None = Field(default=None, description="Smallest value, in the unit of the name.")
+    maximum: Finite | None = Field(default=None, description="Largest value, in the unit of the name.")
     choices: list[Line] = Field(default=[], description="The values of a choice.")
     help: Line = Field(default="", description="What it does.")
 
@@ -59,7 +84,7 @@ ExitCode = Annotated[int, Field(ge=0, le=255)]
 class ReadySection(Section):
     """How the server shows that it is ready."""
 
-    words: Line | None = Field(default=None, description="It writes these words.")
+    words: Some | None = Field(default=None, description="It writes these words.")
     listening: bool = Field(default=False, description="Somebody listens on the port (TCP or UDP).")
     within_s: Seconds = Field(default=5.0, gt=0, le=7, description="Within this time; at most 7 s.")
 
@@ -67,7 +92,7 @@ class ReadySection(Section):
 class ServerSection(Section):
     """The program's server."""
 
-    command: Line = Field(description="Its command line.")
+    command: Some = Field(description="Its command line.")
     ready: ReadySection = Field(default=ReadySection(), description="How it shows that it is ready. Default: at once.")
     ends: bool = Field(default=False, description="It ends by itself after one client. Otherwise hpcq ends it.")
 
@@ -78,7 +103,7 @@ class FailureSection(Section):
     exit_codes_allowed: list[Annotated[int, Field(ge=0, le=255)]] = Field(
         default=[0], min_length=1, max_length=16, description="Exit codes of success."
     )
-    words: Lines = Field(default=[], description="Words in its output that mean failure, whatever the exit code.")
+    words: Somes = Field(default=[], description="Words in its output that mean failure, whatever the exit code.")
 
 
 class SizesSection(Section):
@@ -98,7 +123,7 @@ class TableSection(Section):
     head: Pattern | None = Field(
         default=None, description="The line above the rows; exactly one line matches. Default: the rows begin at once."
     )
-    columns: list[Column] = Field(
+    columns: Annotated[list[Column], AfterValidator(_each_once)] = Field(
         min_length=1, description=f"Names of the columns; {SIZE_OPTION} is the size of the row, `-` is not read."
     )
     end: Pattern | None = Field(default=None, description="The line after the rows. Default: the end of the output.")
@@ -109,7 +134,7 @@ class PeerSection(Section):
 
     kernel: SmallName = Field(description="A kernel of hpcq.")
     metric: SmallName = Field(description="Its metric, in the same unit.")
-    times: float | int = Field(default=1.0, gt=0, description="Factor: 2 where the program reports half a round trip.")
+    times: Factor = Field(default=1.0, description="Factor: 2 where the program reports half a round trip.")
 
 
 class MetricSection(Section):
@@ -121,10 +146,10 @@ class MetricSection(Section):
     json_path: Line | None = Field(default=None, alias="json", description="Where it stands in the JSON: end.streams[0].rtt.")
     column: SmallName | None = Field(default=None, description="A column of the table.")
     regex: Pattern | None = Field(default=None, description="Matches once in the output; its first group is the number.")
-    times: float | int = Field(default=1.0, gt=0, description="Factor to the unit of the metric's name.")
-    units: dict[str, float | int] = Field(default={}, description="Factor by the second group of `regex`.")
-    minimum: float | int | None = Field(default=0, description="Less is refused. Default: 0.")
-    maximum: float | int | None = Field(default=None, description="More is refused.")
+    times: Factor = Field(default=1.0, description="Factor to the unit of the metric's name.")
+    units: dict[str, Factor] = Field(default={}, description="Factor by the second group of `regex`.")
+    minimum: Finite | None = Field(default=0, description="Less is refused. Default: 0.")
+    maximum: Finite | None = Field(default=None, description="More is refused.")
     required: bool = Field(default=True, description="Without it, the result is invalid.")
 
 
@@ -139,17 +164,19 @@ class KernelFile(Section):
     """A kernel that is somebody else's program."""
 
     name: SmallName = Field(description="Its name in campaigns; also the name of the file.")
-    summary: Line = Field(description="What it measures, in one sentence.")
+    summary: Some = Field(description="What it measures, in one sentence.")
     method: Text = Field(default="", description="What is timed, from which moment to which.")
     shape: Literal["client and server", "MPI of two ranks", "MPI of N ranks", "one node"] = Field(
         description="Which processes it needs."
     )
-    program: Line = Field(description="The program: a name that PATH finds on the nodes, or a path.")
-    modules: Lines = Field(default=[], description="Modules to load before it, as in a cluster file.")
+    program: Annotated[Some, AfterValidator(_program)] = Field(
+        description="The program: a name that PATH finds on the nodes, or a path."
+    )
+    modules: Somes = Field(default=[], description="Modules to load before it, as in a cluster file.")
     version: Line = Field(default="", description="Command that prints its version; its output is stored with each result.")
     options: dict[SmallName, OptionSection] = Field(default={}, description="The options of the program, by name.")
     server: ServerSection | None = Field(default=None, description="The server of a client and server.")
-    command: Line = Field(description="The command line of the client, or of each rank.")
+    command: Some = Field(description="The command line of the client, or of each rank.")
     limit_s: Template = Field(description="How long it may run, as a template over the options.")
     failure: FailureSection = Field(default=FailureSection(), description="What means that it failed.")
     output: Literal["output", "errors"] = Field(default="output", description="Standard output or standard error.")
