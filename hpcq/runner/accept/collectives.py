@@ -22,6 +22,10 @@ from hpcq.verdict.acceptance.judge import Acceptance
 from hpcq.verdict.node_sets import PairsOfSet
 from hpcq.verdict.words import Verdict
 
+NO_SET = (
+    "left out: no earlier run measured it on a set of nodes that are all available now with one under test among them;"
+    " `hpcq run` of the campaign measures one"
+)
 _BAD = (Verdict.DEGRADED, Verdict.FAILED)
 
 
@@ -31,6 +35,12 @@ def set_to_run(known: Iterable[tuple[str, str]], testable: Collection[str], room
     sets = [nodes_of(*one) for one in known if names_several(one[1])]
     fitting = [one for one in sets if usable.issuperset(one) and not set(testable).isdisjoint(one)]
     return max(fitting, key=len, default=())
+
+
+def not_covered(kernels: Iterable[str]) -> tuple[CollectiveVerdict, ...]:
+    """The verdicts on collectives of a campaign that no set of nodes can run now."""
+    pairs = PairsOfSet.of((), set(), set(), set())
+    return tuple(CollectiveVerdict(kernel, (), Verdict.NOT_COVERED, NO_SET, None, pairs) for kernel in kernels)
 
 
 def judged_collectives(  # noqa: PLR0917 - what was run, what it is compared with, and what its pairs said
