@@ -12,10 +12,9 @@ from __future__ import annotations
 import re
 from hashlib import blake2b
 
-from hpcq.scheduler.pbs.hosts import exec_hosts
 from hpcq.scheduler.pbs.limits import seconds
 from hpcq.scheduler.pbs.reasons import read_wait
-from hpcq.scheduler.pbs.records import Record
+from hpcq.scheduler.pbs.records import Record, exec_hosts
 from hpcq.scheduler.types import JobReport, JobState, Wait
 
 #: The environment variable of a job that holds its whole tag.
