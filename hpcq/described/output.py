@@ -15,11 +15,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from hpcq.described.cpu_limit import cpu_limit
 from hpcq.described.numbers import UnreadableError, read_number, shown
 from hpcq.described_kernel import Described, Reading, Table
 
 _STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 _WARNINGS_MAX = 5
+#: CPU time for one output of at most 4 MiB: a thousand times what the delivered descriptions take.
+_READ_S = 5.0
+#: What would make a number that ends or begins here a part of a longer one: 12 of 12.5, 5 of 12.5, 3 of -3.
+_GOES_ON = re.compile(r"\d|[.,]\d|[eE][-+]?\d", re.ASCII)
+_WENT_BEFORE = re.compile(r"[\d.]\Z|\d,\Z|(?:\A|[\s=:(\[])[-+]\Z", re.ASCII)
 
 
 @dataclass(slots=True)
@@ -33,6 +39,14 @@ class Read:
 
 def read_output(described: Described, text: str, sizes: Sequence[int] = ()) -> Read:
     """The metrics in `text`. sizes: what the table must hold, each once. Raises UnreadableError if nothing can be read."""
+    try:
+        with cpu_limit(_READ_S):
+            return _read(described, text, sizes)
+    except TimeoutError:
+        raise UnreadableError(f"output: its regular expressions take more than {_READ_S:g} s: allowed is less") from None
+
+
+def _read(described: Described, text: str, sizes: Sequence[int]) -> Read:
     if not text.strip():
         raise UnreadableError("output: nothing: allowed is what the description reads")
     if not (text.endswith("\n") or all(one.json for one in described.readings)):
@@ -56,7 +70,7 @@ def _metrics(described: Described, text: str, parsed: Any, cells: Sequence[str])
         number = _reading(described, one, text, parsed, cells)
         if number is None:
             continue
-        value = number * one.times
+        value = number * one.times + 0.0  # -0 is 0
         low = one.minimum is not None and value < one.minimum
         if low or (one.maximum is not None and value > one.maximum):
             bound = f"{one.minimum:g} or more" if low else f"at most {one.maximum:g}"
@@ -83,13 +97,23 @@ def _regex_value(one: Reading, text: str) -> float | None:
         return None
     if len(matches) != 1:
         raise UnreadableError(f"{one.metric}: {one.regex} matches {len(matches)} times: allowed is once")
-    number = read_number(matches[0][1] or "", one.metric)
+    number = _whole_number(one, text, matches[0])
     if not one.units:
         return number
     factors = dict(one.units)
     if matches[0][2] not in factors:
         raise UnreadableError(f"{one.metric}: unit {shown(matches[0][2])}: allowed are {', '.join(factors)}")
     return number * factors[matches[0][2]]
+
+
+def _whole_number(one: Reading, text: str, match: re.Match[str]) -> float:
+    """The number of the first group. `rate = (\\d+)` in `rate = 12.5` is not 12."""
+    number = read_number(match[1] or "", one.metric)
+    before, after = text[max(0, match.start(1) - 2) : match.start(1)], text[match.end(1) : match.end(1) + 3]
+    if _GOES_ON.match(after) or _WENT_BEFORE.search(before):
+        around = f"{before}{match[1]}{after}".strip()
+        raise UnreadableError(f"{one.metric}: {one.regex} reads {match[1]} of {shown(around)}: allowed is a whole number of it")
+    return number
 
 
 def _json(text: str, found: Read) -> Any:
@@ -99,9 +123,24 @@ def _json(text: str, found: Read) -> Any:
         raise UnreadableError("output: no line begins with {: allowed is one JSON object")
     _say(found, text[:start].splitlines())
     try:
-        return json.loads(text[start:], parse_constant=_refuse_constant)
+        return json.loads(text[start:], parse_constant=_refuse_constant, object_pairs_hook=_each_once)
     except json.JSONDecodeError as error:
         raise UnreadableError(f"output: not JSON: {error.msg} at line {error.lineno}: allowed is one JSON object") from None
+    except (RecursionError, ValueError) as error:
+        if isinstance(error, UnreadableError):
+            raise
+        what = "nested too deeply" if isinstance(error, RecursionError) else "a number of too many digits"
+        raise UnreadableError(f"output: {what}: allowed is one JSON object of usual size") from None
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose keys stand once: of two values of one name nobody knows which one is meant."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise UnreadableError(f"output: the key {shown(twice)} stands twice in one object: allowed is once")
+    return found
 
 
 def _refuse_constant(word: str) -> float:
@@ -126,11 +165,14 @@ def _json_value(one: Reading, parsed: Any) -> float | None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise UnreadableError(f"{one.metric}: {one.json} is {shown(value)}: allowed is a number")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise UnreadableError(f"{one.metric}: {one.json} is {shown(value)}: allowed is a finite number") from None
 
 
 def _rows(described: Described, table: Table, text: str, sizes: Sequence[int], found: Read) -> dict[int | None, Sequence[str]]:
-    lines = text.splitlines()
+    lines = text.replace("\r\n", "\n").split("\n")  # and not at other characters that Python takes for line ends
     heads = [-1] if table.head is None else [no for no, line in enumerate(lines) if re.search(table.head, line)]
     if len(heads) != 1:
         raise UnreadableError(f"table: {len(heads)} lines match {table.head}: allowed is one")
