@@ -114,8 +114,7 @@ def tables_of(database: Connection, names: Sequence[str], cluster: str | None, g
         by_test.setdefault(labels[one.kernel, one.parameters], []).append(one)
     flaws: dict[str, str] = {}
     for flaw in pair_values.flaws_in(database, run_ids, place):
-        said = f"{flaw.message} ({flaw.result_count} findings)"
-        flaws[flaw.node] = f"{flaws[flaw.node]}; {said}" if flaw.node in flaws else said
+        flaws[flaw.node] = f"{flaws[flaw.node]}; {flaw.words}" if flaw.node in flaws else flaw.words
     found = [_failed(test, part, leaves, flaws) for test, part in by_test.items()]
     tables = [(test, part[0].better == Better.HIGHER.value, _table(part, leaves)) for test, part in by_test.items()]
     return RunTables(

@@ -1,5 +1,6 @@
 """Series that were measured and now only fail, which is worse than any value.
 
+runs_in(database, window)      runs with a result in a stretch
 planned_in(database, window)   series that a run planned in a stretch, whatever became of them
 lost_in(database, window)      by series, what failed in a stretch or in runs after the last measured result
 gone_since(database, ...)      series that were measured before and have only failed since, as Changed
@@ -18,11 +19,13 @@ from dataclasses import dataclass, field
 
 from hpcq.analysis.change import Changed
 from hpcq.analysis.change_context import POINTS_MAX
+from hpcq.analysis.series_outcomes import commonest
 from hpcq.statistics import ComparisonVerdict
 from hpcq.store.database import Connection
 from hpcq.store.history import COUNTS, Metric, SeriesRow
 from hpcq.store.query import median
 from hpcq.store.time_windows import Window
+from hpcq.units import count_of
 from hpcq.verdict.levels import GONE, Level
 
 _AT = "coalesce(x.started_utc, r.created_utc)"
@@ -42,16 +45,21 @@ class Lost:
     @property
     def words(self) -> str:
         """`12 results of 2 jobs failed: fewer than two datagrams arrived`."""
-        reason, count = self.reasons.most_common(1)[0]
-        more = f" ({count} times, and {len(self.reasons) - 1} other reasons)" if len(self.reasons) > 1 else ""
-        jobs = f"{len(self.job_ids)} job{'' if len(self.job_ids) == 1 else 's'}"
-        return f"all {len(self.result_ids)} results of {jobs} failed: {reason}{more}"
+        reason, count, other_count = commonest(self.reasons)
+        more = f" ({count} times, and {count_of(other_count, 'other reason')})" if other_count else ""
+        return f"all {count_of(len(self.result_ids), 'result')} of {count_of(len(self.job_ids), 'job')} failed: {reason}{more}"
 
 
 _RESULTS = (
     "FROM result x JOIN job j ON j.job_id = x.job_id JOIN run_cluster rc ON rc.run_cluster_id = j.run_cluster_id"
     " JOIN run r ON r.run_id = rc.run_id LEFT JOIN retraction t ON t.result_id = x.result_id"
 )
+
+
+def runs_in(database: Connection, window: Window) -> list[int]:
+    """The run_id of every run with a planned result in this stretch."""
+    condition, bound = _within(window)
+    return [int(row[0]) for row in database.execute(f"SELECT DISTINCT r.run_id {_RESULTS} WHERE {condition}", bound)]
 
 
 def planned_in(database: Connection, window: Window) -> set[int]:

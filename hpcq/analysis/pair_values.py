@@ -2,6 +2,7 @@
 
 losses_in(database, run_ids)      per series and job, the share of packets that did not arrive
 flaws_in(database, run_ids)       per node, what the evidence says is wrong with it
+new_flaws(database, window)       the same of a stretch, without what another one had already
 sleep_in(database, run_ids)       per test, in how many results a CPU slept deeply
 boots_in(database, run_ids)       per node, its boots in the order in which they were seen
 """
@@ -15,9 +16,11 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from hpcq.analysis.gone import runs_in
 from hpcq.errors import UserError
 from hpcq.store.database import Connection
 from hpcq.store.query import size_text, variant_names
+from hpcq.store.time_windows import Window
 
 #: Rules of the evidence that say what is wrong with a node itself; the others explain how a result came about.
 FLAW_RULES = ("mtu_mismatch", "link_degraded", "pcie_degraded", "link_errors")
@@ -38,6 +41,12 @@ class Flaw:
     rule: str
     message: str
     result_count: int
+    cluster: str = ""
+
+    @property
+    def words(self) -> str:
+        """`n2 has an MTU of 1300 bytes, n1 of 1500 bytes (24 findings)`."""
+        return f"{self.message} ({self.result_count} findings)"
 
 
 def pairs_of(database: Connection, cluster: str, run_ids: Sequence[int] | None) -> list[tuple[str, str]]:
@@ -85,17 +94,24 @@ def _lost_ratio(row: Any) -> float | None:
     return None
 
 
-def flaws_in(database: Connection, run_ids: Sequence[int], cluster: str) -> list[Flaw]:
-    """What the evidence of these runs, including failed results, says is wrong with nodes."""
+def flaws_in(database: Connection, run_ids: Sequence[int], cluster: str | None = None) -> list[Flaw]:
+    """What the evidence of these runs, including failed results, says is wrong with nodes. cluster: None means all."""
     marks = ", ".join(repr(one) for one in FLAW_RULES)
     rows = database.execute(
-        "SELECT node, rule, min(message) AS message, count(DISTINCT result_id) AS n FROM v_findings"
-        f" WHERE cluster = ? AND rule IN ({marks}) AND node IS NOT NULL"
+        "SELECT cluster, node, rule, min(message) AS message, count(DISTINCT result_id) AS n FROM v_findings"
+        f" WHERE (:cluster IS NULL OR cluster = :cluster) AND rule IN ({marks}) AND node IS NOT NULL"
         f" AND run IN (SELECT name FROM run WHERE run_id IN ({_ids(run_ids)}))"
-        f" GROUP BY node, rule HAVING n >= {FLAW_RESULTS_MIN} ORDER BY node, rule",
-        (cluster,),
+        f" GROUP BY cluster, node, rule HAVING n >= {FLAW_RESULTS_MIN} ORDER BY cluster, node, rule",
+        {"cluster": cluster},
     )
-    return [Flaw(str(row["node"]), str(row["rule"]), str(row["message"]), int(row["n"])) for row in rows]
+    return [Flaw(row["node"], row["rule"], row["message"], int(row["n"]), row["cluster"]) for row in rows]
+
+
+def new_flaws(database: Connection, window: Window, before: Window | None = None) -> list[Flaw]:
+    """What the evidence of the runs in a stretch says is wrong with nodes. before: leave out what this stretch had, too."""
+    had = {(one.cluster, one.node, one.rule) for one in flaws_in(database, runs_in(database, before))} if before else set()
+    found = flaws_in(database, runs_in(database, window))
+    return [one for one in found if (one.cluster, one.node, one.rule) not in had]
 
 
 def sleep_in(database: Connection, run_ids: Sequence[int], cluster: str) -> dict[str, str]:

@@ -9,12 +9,14 @@ beside what was planned and is missing. Values of a pruned run come from its rol
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
 from hpcq.nodelist import names_several
 from hpcq.store.database import Connection
+from hpcq.units import count_of
 
 #: Result reasons that only say that the measurement may still come.
 _PENDING = "pending: "
@@ -94,8 +96,8 @@ class SeriesOutcome:
         """The commonest reason and how many others there are; empty if everything was measured."""
         if not self.reasons:
             return ""
-        more = f" (and {len(self.reasons) - 1} other reasons)" if len(self.reasons) > 1 else ""
-        return f"{self.reasons[0][0]}{more}"
+        reason, _, other_count = commonest(dict(self.reasons))
+        return f"{reason} (and {count_of(other_count, 'other reason')})" if other_count else reason
 
 
 @dataclass(slots=True)
@@ -218,3 +220,15 @@ def _finished(series_id: int, one: _Series) -> SeriesOutcome:
 def of_pairs(series: Iterable[SeriesOutcome]) -> list[SeriesOutcome]:
     """The series of two nodes. What a set of nodes ran together names none of them; their pairs do."""
     return [one for one in series if not names_several(one.server)]
+
+
+def commonest(reasons: Mapping[str, int]) -> tuple[str, int, int]:
+    """The commonest reason, how many had it, and how many other reasons there are. Those that differ in numbers are one."""
+    counts: dict[str, int] = {}
+    examples: dict[str, str] = {}
+    for reason, count in reasons.items():
+        kind = re.sub(r"\d+", "0", reason)
+        counts[kind] = counts.get(kind, 0) + count
+        examples.setdefault(kind, reason)
+    first = max(counts, key=lambda kind: counts[kind])
+    return examples[first], counts[first], len(counts) - 1
