@@ -1,8 +1,6 @@
-"""Queries of acceptance and blame: which pairs ran, what they lost, names of tests, and evidence about nodes.
+"""Queries of acceptance and blame: which pairs ran, what they lost, names of tests, sleep and boots.
 
 losses_in(database, run_ids)      per series and job, the share of packets that did not arrive
-flaws_in(database, run_ids)       per node, what the evidence says is wrong with it
-new_flaws(database, window)       the same of a stretch, without what another one had already
 sleep_in(database, run_ids)       per test, in how many results a CPU slept deeply
 boots_in(database, run_ids)       per node, its boots in the order in which they were seen
 """
@@ -12,41 +10,18 @@ boots_in(database, run_ids)       per node, its boots in the order in which they
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from hpcq.analysis.gone import runs_in
 from hpcq.errors import UserError
 from hpcq.store.database import Connection
 from hpcq.store.query import size_text, variant_names
-from hpcq.store.time_windows import Window
 
-#: Rules of the evidence that say what is wrong with a node itself; the others explain how a result came about.
-FLAW_RULES = ("mtu_mismatch", "link_degraded", "pcie_degraded", "link_errors")
 #: The rule that says that a CPU was in a deep idle state while it measured a round trip.
 SLEEP_RULE = "deep_sleep"
-#: A single finding may be a momentary flaw of a counter.
-FLAW_RESULTS_MIN = 2
 #: Segment size of a TCP connection that did not report it: Ethernet's, with time stamps.
 _MSS_BYTES = 1448
 _LOSS_METRICS = ("lost_ratio", "retransmit_count", "sent_bytes", "operation_count")
-
-
-@dataclass(frozen=True, slots=True)
-class Flaw:
-    """A rule that found a flaw of a node. message: the commonest of its findings."""
-
-    node: str
-    rule: str
-    message: str
-    result_count: int
-    cluster: str = ""
-
-    @property
-    def words(self) -> str:
-        """`n2 has an MTU of 1300 bytes, n1 of 1500 bytes (24 findings)`."""
-        return f"{self.message} ({self.result_count} findings)"
 
 
 def pairs_of(database: Connection, cluster: str, run_ids: Sequence[int] | None) -> list[tuple[str, str]]:
@@ -92,26 +67,6 @@ def _lost_ratio(row: Any) -> float | None:
     if row["operation_count"]:
         return float(row["retransmit_count"] / (2 * row["operation_count"]))
     return None
-
-
-def flaws_in(database: Connection, run_ids: Sequence[int], cluster: str | None = None) -> list[Flaw]:
-    """What the evidence of these runs, including failed results, says is wrong with nodes. cluster: None means all."""
-    marks = ", ".join(repr(one) for one in FLAW_RULES)
-    rows = database.execute(
-        "SELECT cluster, node, rule, min(message) AS message, count(DISTINCT result_id) AS n FROM v_findings"
-        f" WHERE (:cluster IS NULL OR cluster = :cluster) AND rule IN ({marks}) AND node IS NOT NULL"
-        f" AND run IN (SELECT name FROM run WHERE run_id IN ({_ids(run_ids)}))"
-        f" GROUP BY cluster, node, rule HAVING n >= {FLAW_RESULTS_MIN} ORDER BY cluster, node, rule",
-        {"cluster": cluster},
-    )
-    return [Flaw(row["node"], row["rule"], row["message"], int(row["n"]), row["cluster"]) for row in rows]
-
-
-def new_flaws(database: Connection, window: Window, before: Window | None = None) -> list[Flaw]:
-    """What the evidence of the runs in a stretch says is wrong with nodes. before: leave out what this stretch had, too."""
-    had = {(one.cluster, one.node, one.rule) for one in flaws_in(database, runs_in(database, before))} if before else set()
-    found = flaws_in(database, runs_in(database, window))
-    return [one for one in found if (one.cluster, one.node, one.rule) not in had]
 
 
 def sleep_in(database: Connection, run_ids: Sequence[int], cluster: str) -> dict[str, str]:
@@ -177,11 +132,6 @@ def cluster_of(database: Connection, runs: Sequence[str], wanted: str | None) ->
         return wanted or found[0]
     said = "several clusters" if wanted is None else repr(wanted)
     raise UserError(f"--cluster: {said}: {', '.join(found)} were measured", f"--cluster {found[0]}" if found else None)
-
-
-def run_id_of(database: Connection, name: str) -> int:
-    """The database number of a run."""
-    return int(database.execute("SELECT run_id FROM run WHERE name = ?", (name,)).fetchone()[0])
 
 
 def names_of_tests(database: Connection, run_ids: Sequence[int]) -> dict[tuple[str, str], str]:
