@@ -1,7 +1,5 @@
 """Series that were measured and now only fail, which is worse than any value.
 
-planned_in(database, window)   series that a run planned in a stretch, whatever became of them
-lost_in(database, window)      by series, what failed in a stretch or in runs after the last measured result
 gone_since(database, ...)      series that were measured before and have only failed since, as Changed
 
 The unit is the job: one that brought a value has not failed, though some of its repetitions did. Nothing but a job with
@@ -12,19 +10,16 @@ a value ends it, so each look finds it again without a memory of the last one, a
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 from hpcq.analysis.change import Changed
 from hpcq.analysis.change_context import POINTS_MAX
-from hpcq.analysis.series_outcomes import commonest
+from hpcq.analysis.series_outcomes import Lost, lost_in
 from hpcq.statistics import ComparisonVerdict
 from hpcq.store.database import Connection
 from hpcq.store.history import COUNTS, Metric, SeriesRow
 from hpcq.store.query import median
-from hpcq.store.time_windows import AT_UTC, RESULTS, Window, within
-from hpcq.units import count_of
+from hpcq.store.time_windows import AT_UTC, RESULTS, Window
 from hpcq.verdict.levels import GONE, Level
 
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpcq.analysis.bulk_points import disturbed_in
-from hpcq.analysis.gone import Lost, gone_level, lost_in, planned_in
+from hpcq.analysis.gone import gone_level
 from hpcq.analysis.scatter import scatter_of, two_and_history
+from hpcq.analysis.series_outcomes import Lost, lost_in, planned_in
 from hpcq.kernels import Better
 from hpcq.statistics import ComparisonVerdict, JobScatter
 from hpcq.statistics.smallest_effect import smallest_move

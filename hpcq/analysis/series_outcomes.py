@@ -1,10 +1,14 @@
 """Outcomes of every test of every pair in some runs: planned, measured, invalid, failed, never run, and why.
 
     outcomes_in(database, run_ids)     one SeriesOutcome per series that these runs planned
+    planned_in(database, window)       series that a run planned in a stretch, whatever became of them
+    lost_in(database, window)          by series, what failed in a stretch or in runs after the last measured result
 
 A verdict that reads only values passes a node whose every test fails. So each judging verb starts here and sees values
 beside what was planned and is missing. Values of a pruned run come from its roll-ups.
 """
+
+# ruff: noqa: S608 - queries are put together from our own column names; values are always bound
 
 from __future__ import annotations
 

@@ -176,3 +176,8 @@ def runs_in(database: Connection, window: Window) -> list[int]:
     """The run_id of every run with a planned result in this stretch."""
     condition, bound = within(window)
     return [int(row[0]) for row in database.execute(f"SELECT DISTINCT r.run_id {RESULTS} WHERE {condition}", bound)]
+
+
+def run_id_of(database: Connection, name: str) -> int:
+    """The database number of a run."""
+    return int(database.execute("SELECT run_id FROM run WHERE name = ?", (name,)).fetchone()[0])

@@ -63,9 +63,9 @@ def compare(  # noqa: PLR0917 - Click passes by name
     Example: hpcq compare baseline:good latest
              hpcq compare 90d..30d 30d --kernel tcp_stream
     """
-    from hpcq.analysis.pair_values import new_flaws
     from hpcq.analysis.pairing import compare_windows
     from hpcq.store.database import reading
+    from hpcq.store.read.evidence_queries import new_flaws
     from hpcq.store.time_windows import window
 
     with reading(database) as connection:

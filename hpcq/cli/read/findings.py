@@ -12,9 +12,9 @@ from hpcq.cli.rows import Column, print_rows
 from hpcq.errors import Exit
 
 if TYPE_CHECKING:
-    from hpcq.analysis.pair_values import Flaw
     from hpcq.store.database import Connection
     from hpcq.store.query import Selection
+    from hpcq.store.read.evidence_queries import Flaw
 
 _FINDING = (
     Column("result_id", "result"),
@@ -41,8 +41,8 @@ def print_findings(connection: Connection, selection: Selection, judged: RunJudg
 
 def flaws_of(connection: Connection, selection: Selection) -> list[Flaw]:
     """What the evidence of the selected runs says is wrong with nodes."""
-    from hpcq.analysis.pair_values import flaws_in, new_flaws, run_id_of
-    from hpcq.store.time_windows import Window
+    from hpcq.store.read.evidence_queries import flaws_in, new_flaws
+    from hpcq.store.time_windows import Window, run_id_of
 
     if selection.run is not None:
         found = flaws_in(connection, [run_id_of(connection, selection.run)], selection.cluster)

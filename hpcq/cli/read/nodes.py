@@ -172,16 +172,21 @@ _EMPTY = "no node: nothing was measured yet"
 
 def _told(connection: Connection, story: NodeStory, window: Window, since: str) -> dict[str, list[str]]:
     """What explains and what is wrong: flaws that the evidence shows, tests that only fail, tests of several nodes."""
-    from hpcq.analysis.gone import lost_in
-    from hpcq.analysis.pair_values import new_flaws
-    from hpcq.reports.stretch import of_sets
+    from hpcq.analysis.series_outcomes import lost_in
+    from hpcq.nodelist import names_several
     from hpcq.store.history import Filter, select
+    from hpcq.store.read.evidence_queries import new_flaws
 
     mine = select(connection, Filter(cluster=story.cluster, node=story.node))
     flaws = [one for one in new_flaws(connection, window) if (one.cluster, one.node) == (story.cluster, story.node)]
     lost = lost_in(connection, window)
     failing = [f"{row.label}: {lost[row.series_id].words}" for row in mine if row.series_id in lost]
-    together = list(of_sets(connection, story.cluster, story.node, since))
+    together: list[str] = []
+    if any(names_several(row.server) for row in mine):
+        # Its arithmetic loads numpy, which costs most nodes more than all the rest.
+        from hpcq.reports.stretch import of_sets
+
+        together = list(of_sets(connection, story.cluster, story.node, since))
     return {"flaws": [one.words for one in flaws], "failing": failing, "together": together}
 
 

@@ -8,13 +8,19 @@ from typing import Any
 import pytest
 
 from hpcq.analysis.series_outcomes import commonest
-from tests.history.histories import History
+from tests.history.histories import History, sayer
 
 pytestmark = pytest.mark.fast
 
 LOW_MTU = {"n2": {"nic": {"eth0.mtu_bytes": 1300}}}
 SAID = "evidence  alpha: n2 has an MTU of 1300 bytes, n1 of 1500 bytes (2 findings)"
 JUDGED: dict[str, Any] = {"counters": {"n2": {}}, "repetitions": 2}
+
+
+@pytest.fixture
+def say(capsys: pytest.CaptureFixture[str]) -> Any:
+    """Run a verb on a history: exit code, what it printed for programs (or None), and its words."""
+    return sayer(capsys)
 
 
 @pytest.fixture
