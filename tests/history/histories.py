@@ -14,6 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from hpcq.cli.main import run
 from hpcq.evidence.judge import judge
 from hpcq.evidence.judgement import no_judge
 from hpcq.run_folder.paths import write_json, write_text
