@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.history.histories import sayer
+
 
 @pytest.fixture
 def say(capsys: pytest.CaptureFixture[str]) -> Any:
