@@ -13,7 +13,7 @@ import click
 
 from hpcq.cli.options import database_option, json_option, limit_option, near, since_option, stretch
 from hpcq.cli.read.distances import links_exit, print_links
-from hpcq.cli.read.findings import print_findings
+from hpcq.cli.read.findings import flaws_of, print_findings, print_flaws
 from hpcq.cli.read.gate_rows import RunJudged, gate_json, judge_selection, print_gates
 from hpcq.cli.read.grouped import cut, ordered, print_grouped
 from hpcq.cli.read.lost_tries import print_lost_tries
@@ -120,6 +120,7 @@ def results(  # noqa: PLR0917 - Click passes by name
             return _show_links(connection, selection, shown, judged)
         if not as_json:
             click.echo(judged.first_line, err=True)
+            print_flaws(flaws_of(connection, selection))
         if by is not None:
             print_grouped(connection, selection, by, sort=sort, limit=limit, as_json=as_json)
         elif as_json:
@@ -186,6 +187,7 @@ def _print_json(connection: Connection, selection: Selection, shown: _Shown, jud
     rows = cut(ordered(rows, shown.sort), shown.limit, as_json=True)
     runs = [] if selection.run is None else [asdict(row) for row in query.runs(connection, selection.run)]
     told: dict[str, Any] = {"runs": runs, "judged": judged.to_json(), "results": rows}
+    told["flaws"] = flaws_of(connection, selection)
     told["gates"] = [gate_json(one) for one in judged.gates]
     if selection.run is not None:
         told["links"] = [asdict(one) for one in distances(connection, selection.run)]
@@ -228,9 +230,11 @@ def print_run(run: RunFolder, database: Path, *, as_json: bool) -> int:
         judged = judge_selection(connection, selection)
         if as_json:
             told = _run_json(run, database, runs, judged, finding_groups(connection, run.run_id))
+            told["flaws"] = flaws_of(connection, selection)
             print_json({**told, "lost_tries": [asdict(one) for one in lost_tries(connection, run.run_id)]})
         else:
             click.echo(judged.first_line, err=True)
+            print_flaws(flaws_of(connection, selection))
             print_summaries(connection, query.summaries(connection, selection))
             _print_missing(query.not_measured(connection, selection))
             print_lost_tries(lost_tries(connection, run.run_id))

@@ -17,6 +17,7 @@ from hpcq.nodelist import names_several, nodes_of
 from hpcq.runner.accept.expected import oriented
 from hpcq.runner.accept.values import Measured, disturbed_as_usual
 from hpcq.store.database import reading
+from hpcq.store.time_windows import run_id_of
 from hpcq.verdict.acceptance.collectives import CollectiveVerdict, SetJob, judge_collective
 from hpcq.verdict.acceptance.judge import Acceptance
 from hpcq.verdict.node_sets import PairsOfSet
@@ -50,7 +51,7 @@ def judged_collectives(  # noqa: PLR0917 - what was run, what it is compared wit
     if not runs:
         return ()
     with reading(database) as connection:
-        run_ids = [pair_values.run_id_of(connection, run) for run in runs]
+        run_ids = [run_id_of(connection, run) for run in runs]
         earlier = [one for one in reference if one not in run_ids]
         now = outcomes_in(connection, run_ids, cluster=cluster)
         before = {one.series_id: one for one in outcomes_in(connection, earlier, cluster=cluster)} if earlier else {}
