@@ -128,9 +128,8 @@ class ClusterQueue:
 
     def look(self, *, refill: bool) -> QueueSnapshot:
         """Query everything in one command. refill: jobs wait for submission."""
+        self.obey_stop()
         live = self.known()
-        for words in self.account.refresh():
-            self.say(words)
         room = refill and not self.pausing and self.shut() is None and not self.account.full()
         question = QueueQuery(
             jobs=[attempt.key for attempt in live],
@@ -175,10 +174,7 @@ class ClusterQueue:
             self.cancel(overdue)
 
     def _bounded(self, attempt: Attempt, report: JobReport) -> JobReport:
-        """Return the report.
-
-        If the accounting reports a forgotten job as running, hpcq believes it only up to the time limit.
-        """
+        """Return the report. If the accounting calls a forgotten job running, hpcq believes it up to the time limit."""
         if not report.remembered or report.state.terminal:
             return report
         since_s = self._remembered_since.setdefault(attempt.tag, self.clock.now_s())
@@ -259,6 +255,13 @@ class ClusterQueue:
             self.paused = paused
         return paused
 
+    def obey_stop(self) -> None:
+        """Look at what all runs of this user take; while a stop file lies there, end running jobs early."""
+        for words in self.account.refresh():
+            self.say(words)
+        if (stopped := self.account.stopped()) is not None and not self.side:
+            self.end_early(self.live(), stopped)
+
     def end_early(self, attempts: Iterable[Attempt], why: str) -> None:
         """End running jobs after the current test. Their measurements count; hpcq plans the rest again."""
         running = [
@@ -274,10 +277,7 @@ class ClusterQueue:
             self._asked_to_end.update(one.tag for one in running)
 
     def withdraw(self, snapshot: QueueSnapshot, *, for_limits: bool = True) -> None:
-        """Withdraw queued jobs that must not wait any longer.
-
-        for_limits: also those that a limit has held too long.
-        """
+        """Withdraw queued jobs that must not wait any longer; for_limits: also those that a limit has held too long."""
         now = self.clock.now_s()
         self.account.mind_reservation(self.paused)
         live = self.known()
