@@ -94,7 +94,6 @@ def results(  # noqa: PLR0917 - Click passes by name
     \b
     Example: hpcq results --kernel tcp_stream
     """
-    from hpcq.store import query
     from hpcq.store.database import reading
 
     ways = {"--each": each, "--findings": findings, "--group-by": by is not None, "--links": links}
@@ -103,38 +102,48 @@ def results(  # noqa: PLR0917 - Click passes by name
         raise UserError(f"--since {since}: {'--links' if links else run}: is about one run", "leave out one of the two")
     with reading(database) as connection:
         whole = _selected(connection, run, since)
-        names = {"kernel": kernel, "cluster": cluster, "node": node}
-        if any(name is not None for name in names.values()):
-            from hpcq.store.counted import places
-
-            check_names(places(connection, whole), **names)
-        selection = replace(whole, **names)
+        selection = _narrowed(connection, whole, {"kernel": kernel, "cluster": cluster, "node": node})
         _check_metric(metric, kernel)
         judged = judge_selection(connection, whole, selection)
-        shown = _Shown(metric, all_metrics, sort, limit, as_json)
+        shown = _Shown(metric, all_metrics, each, by, sort, limit, as_json)
         if toolchains:
             return _print_toolchains(connection, selection.run, as_json=as_json)
         if findings:
             return print_findings(connection, selection, judged, as_json=as_json)
         if links:
             return _show_links(connection, selection, shown, judged)
-        if not as_json:
-            click.echo(judged.first_line, err=True)
-            print_flaws(flaws_of(connection, selection))
-        if by is not None:
-            print_grouped(connection, selection, by, sort=sort, limit=limit, as_json=as_json)
-        elif as_json:
-            _print_json(connection, selection, shown, judged)
-        elif each:
-            rows = [dict(as_mapping(row)) for row in _in_metric(connection, query.results(connection, selection), metric)]
-            _print_each(cut(ordered(rows, sort), limit, as_json=False))
-        else:
-            _print_medians(connection, selection, shown)
-        if not as_json:
-            print_gates(judged.gates)
-            if selection.run is None:
-                click.echo("gates belong to one run: hpcq results RUN judges them", err=True)
+        _show(connection, selection, shown, judged)
     return judged.exit_code
+
+
+def _narrowed(connection: Connection, whole: Selection, names: dict[str, str | None]) -> Selection:
+    """The selection with these names only; a name that it does not know is refused."""
+    if any(name is not None for name in names.values()):
+        from hpcq.store.counted import places
+
+        check_names(places(connection, whole), **names)
+    return replace(whole, **names)
+
+
+def _show(connection: Connection, selection: Selection, shown: _Shown, judged: RunJudged) -> None:
+    """Show the selected results: how much is there and what is wrong first, the gates last."""
+    if shown.as_json:
+        if shown.by is None:
+            _print_json(connection, selection, shown, judged)
+        else:
+            print_grouped(connection, selection, shown.by, sort=shown.sort, limit=shown.limit, as_json=True)
+        return
+    click.echo(judged.first_line, err=True)
+    print_flaws(flaws_of(connection, selection))
+    if shown.by is not None:
+        print_grouped(connection, selection, shown.by, sort=shown.sort, limit=shown.limit, as_json=False)
+    elif shown.each:
+        _print_each(connection, selection, shown)
+    else:
+        _print_medians(connection, selection, shown)
+    print_gates(judged.gates)
+    if selection.run is None:
+        click.echo("gates belong to one run: hpcq results RUN judges them", err=True)
 
 
 def _show_links(connection: Connection, selection: Selection, shown: _Shown, judged: RunJudged) -> int:
@@ -161,6 +170,8 @@ class _Shown:
 
     metric: str | None
     all_metrics: bool
+    each: bool
+    by: str | None
     sort: str | None
     limit: int | None
     as_json: bool
@@ -300,9 +311,12 @@ def _check_metric(metric: str | None, kernel: str | None) -> None:
         raise UserError(f"--metric: {message}", hint)
 
 
-def _print_each(rows: Sequence[dict[str, Any]]) -> None:
+def _print_each(connection: Connection, selection: Selection, shown: _Shown) -> None:
+    from hpcq.store import query
     from hpcq.store.query import size_text
 
+    found = [dict(as_mapping(row)) for row in _in_metric(connection, query.results(connection, selection), shown.metric)]
+    rows = cut(ordered(found, shown.sort), shown.limit, as_json=False)
     print_rows([{**row, "size_text": size_text(row["message_bytes"])} for row in rows], _EACH, empty="no result")
 
 
