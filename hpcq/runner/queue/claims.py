@@ -112,8 +112,8 @@ class Claims:
 
     def _cannot_end(self, attempt: Attempt, words: str) -> None:
         """Say that nothing proves the end of a forgotten job: it is not lost before its time limit is over."""
-        if attempt.tag not in self._said:
-            self._said.add(attempt.tag)
+        if f"end of {attempt.tag}" not in self._said:
+            self._said.add(f"end of {attempt.tag}")
             words = f"the scheduler has forgotten it, and it can neither be claimed nor told to end: {words}"
             self._record.say(f"{attempt.job_id}: {words}; trying again until its time limit is over")
 
