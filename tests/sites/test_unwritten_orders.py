@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
+from hpcq.definition.model import WithoutReservation
+from hpcq.runner.queue.reservations import Held, OwnReservation
+from hpcq.scheduler.slurm.scheduler import Slurm
+from hpcq.scheduler.types import SchedulerSettings
 from hpcq.transport import Completed, Here
+from tests.driver.fake_clock import FakeClock
 from tests.driver.fake_site import FakeSite
 
 pytestmark = pytest.mark.fast
@@ -82,3 +88,41 @@ def test_a_forgotten_job_without_any_proof_is_lost_when_its_time_limit_is_over(t
     site, _ = full_site(tmp_path)
     lost = lost_s(site)
     assert site.scheduler.of_tag("j00001-1").walltime_s + 300 <= lost < 3000
+
+
+SCONTROL = """#!/bin/sh
+if [ -e there/away ]; then echo 'scontrol: error: Unable to contact slurm controller (connect failure)' >&2; exit 1; fi
+case "$*" in
+    create*) : >there/made ;;
+    delete*) rm there/made 2>/dev/null || { echo 'Requested reservation is invalid' >&2; exit 1; } ;;
+    *) [ -e there/made ] || { echo 'Reservation hpcq-run-1-sim not found' >&2; exit 1; } ;;
+esac
+"""
+
+
+def test_a_reservation_is_not_believed_gone_because_the_controller_is_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would keep users off its nodes; so the order is repeated until an answer shows that there is none."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    (tmp_path / "scontrol").write_text(SCONTROL)
+    (tmp_path / "scontrol").chmod(0o755)
+    (tmp_path / "there").mkdir()
+    made, away, said, clock = tmp_path / "there/made", tmp_path / "there/away", list[str](), FakeClock()
+    slurm = Slurm(Here(), SchedulerSettings())
+    mine = OwnReservation(slurm, "hpcq-run-1-sim", 60.0, WithoutReservation.STOP, say=said.append, clock=clock)
+    assert mine.hold(["n1"]) is Held.YES
+    away.touch()
+    clock.sleep(451)
+    mine.keep()
+    mine.drop()
+    assert mine.held, "neither order was heard"
+    mine.drop(patiently=True)
+    assert any("could not be removed" in text for text in said)
+    away.unlink()
+    mine.drop()
+    assert not mine.held
+    assert not made.exists()
+    mine.adopt(["n1"])
+    assert not mine.held, "an answer says that there is none"
