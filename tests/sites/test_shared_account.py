@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 import threading
@@ -18,6 +19,7 @@ from hpcq.runner.queue import shared_account
 from hpcq.runner.queue.shared_account import Held, SharedAccount
 from hpcq.scheduler.types import JobState
 from hpcq.transport import Here
+from hpcq.units import utc_text
 from tests.driver.fake_clock import FakeClock
 from tests.driver.fake_site import FakeSite, steps_of
 
@@ -107,6 +109,32 @@ def test_a_run_whose_driver_is_silent_counts_and_is_named_until_its_time_limits_
     site.drive()
     assert any("run other-1 counts with 2 jobs, but its driver on" in text for text in site.said)
     assert 3700 <= min(job.submitted_s for job in site.scheduler.jobs.values()) <= 3800
+
+
+def elsewhere(site: FakeSite, wrong_s: float, until_s: int) -> None:
+    """A driver on a machine whose clock is wrong, which writes its entry every minute and is killed at a moment."""
+    path = site.folder / "work" / "hpcq" / "account" / "sim" / "other-1.json"
+    path.parent.mkdir(parents=True)
+
+    def write() -> None:
+        written = utc_text(site.clock.utc() + dt.timedelta(seconds=wrong_s))
+        entry = {"jobs": ["m[1-2]", "m[3-4]"], "live_node_seconds": 480.0, "walltime_s": 120.0, "took_node_seconds": {}}
+        path.write_text(json.dumps({**entry, "run": "other-1", "host": "far", "written_utc": written}))
+
+    write()
+    for passed_s in range(60, until_s, 60):
+        site.at(passed_s, write)
+
+
+@pytest.mark.parametrize("wrong_s", [-7200, 7200])
+def test_jobs_of_a_living_driver_count_whatever_its_clock_says(tmp_path: Path, wrong_s: int) -> None:
+    """And those of one that died count for their time limit and an hour more, as this host counts."""
+    site = site_of(tmp_path, "jobs_at_most: 2")
+    elsewhere(site, wrong_s, 2000)
+    site.drive()
+    first_s = min(job.submitted_s for job in site.scheduler.jobs.values())
+    assert first_s >= 1980 + 150
+    assert first_s <= 1980 + 120 + 3600 + 100
 
 
 def test_a_resumed_run_counts_what_its_earlier_driver_took_when_it_took_it(tmp_path: Path) -> None:

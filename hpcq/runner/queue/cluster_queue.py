@@ -85,6 +85,7 @@ class ClusterQueue:
         self._ended_since: dict[str, float] = {}
         #: Running jobs that hpcq asked to end after the current test.
         self._asked_to_end: set[str] = set()
+        self._not_asked: str | None = None
         #: The host of the script of each tournament that has lost a node.
         self._hosts: dict[str, str] = {}
 
@@ -264,17 +265,16 @@ class ClusterQueue:
 
     def end_early(self, attempts: Iterable[Attempt], why: str) -> None:
         """End running jobs after the current test. Their measurements count; hpcq plans the rest again."""
-        running = [
-            one
-            for one in attempts
-            if one.live and one.native_id and one.state is JobState.RUNNING and one.tag not in self._asked_to_end
-        ]
+        open_ones = [one for one in attempts if one.live and one.native_id and one.tag not in self._asked_to_end]
+        running = [one for one in open_ones if one.state is JobState.RUNNING]
         if running:
             fresh = [one for one in running if not one.withdrawal]
-            words = [{"event": "withdraw", "tag": one.tag, "reason": why, "final": one.final} for one in fresh]
-            self.record.note_all(words)
-            self.files.finish(running)
-            self._asked_to_end.update(one.tag for one in running)
+            self.record.note_all([{"event": "withdraw", "tag": one.tag, "reason": why, "final": one.final} for one in fresh])
+            before, self._not_asked = self._not_asked, self.files.finish(running)
+            if self._not_asked is None:
+                self._asked_to_end.update(one.tag for one in running)
+            elif before != self._not_asked:
+                self.say(f"running jobs cannot be told to end early: {self._not_asked}; trying again")
 
     def withdraw(self, snapshot: QueueSnapshot, *, for_limits: bool = True) -> None:
         """Withdraw queued jobs that must not wait any longer; for_limits: also those that a limit has held too long."""

@@ -31,6 +31,8 @@ from hpcq.units import parse_utc, utc_text
 _REFRESH_S, _HEARTBEAT_S = 10.0, 60.0
 #: A driver whose entry is older than this is silent. Its jobs count for their time limit and this time more.
 _SILENT_S, _SILENT_COUNTS_S = 300.0, 3600.0
+#: Clocks of two machines may differ: whose entry changed within this time, by this host's own count, is not silent.
+_ALIVE_S = 150.0
 #: Node-seconds of a cluster file's budget hold for this time.
 _WINDOW = dt.timedelta(hours=24)
 #: How many half seconds a driver waits for the lock. One that this driver saw unchanged for so long is of one that died.
@@ -111,6 +113,8 @@ class SharedAccount:
         self._written = ""
         #: The lock of another driver as last seen, and since when, by this host's own clock, it is the same one.
         self._lock_seen, self._lock_since_s = "", float("-inf")
+        #: When each entry of another run was written, in its own words, and since when this host has seen these.
+        self._entries_seen: dict[str, tuple[str, float]] = {}
         self._news: list[str] = []
         self._said: set[str] = set()
 
@@ -254,7 +258,10 @@ class SharedAccount:
         jobs, nodes, seconds, runs = 0, set[str](), 0.0, list[str]()
         for run, entry in entries.items():
             seconds += sum(value for hour, value in entry["took_node_seconds"].items() if hour > oldest)
-            age_s = (now - parse_utc(entry["written_utc"])).total_seconds()
+            unchanged_s = self._unchanged_s(run, entry["written_utc"])
+            age_s = max(unchanged_s, (now - parse_utc(entry["written_utc"])).total_seconds())
+            if unchanged_s < _ALIVE_S:
+                age_s = 0.0
             if not entry["jobs"] or age_s > entry["walltime_s"] + _SILENT_COUNTS_S:
                 continue
             if age_s > _SILENT_S:
@@ -265,6 +272,12 @@ class SharedAccount:
             seconds += entry["live_node_seconds"]
             runs.append(run)
         return Others(jobs, frozenset(nodes), seconds, tuple(runs))
+
+    def _unchanged_s(self, run: str, written: str) -> float:
+        """Return for how long this host has seen an entry as it is."""
+        if self._entries_seen.get(run, ("", 0.0))[0] != written:
+            self._entries_seen[run] = written, self._clock.now_s()
+        return self._clock.now_s() - self._entries_seen[run][1]
 
     def _tell(self, words: str) -> None:
         if words not in self._said:
