@@ -308,7 +308,7 @@ def _option(row: Mapping[str, Any]) -> Option:
 
 
 def _quantity(option: Option, value: Any) -> int | float:
-    unit = units.unit_of(option.name) or option.unit or ""
+    unit = units.unit_of_option(option.name) or option.unit or ""
     whole = option.type is OptionType.INTEGER
     number: int | float = _one_number(read_quantity(value, unit, "a whole number" if whole else "a number"))
     if whole and isinstance(number, float):

@@ -59,6 +59,11 @@ def unit_of(name: str) -> str | None:
     return None
 
 
+def unit_of_option(name: str) -> str | None:
+    """The unit of an option by its name, also of one that is a bound: `message_bytes_max` -> `bytes`."""
+    return unit_of(name) or unit_of(name.removesuffix("_max").removesuffix("_min"))
+
+
 def parse(text: str | int | float, unit: str) -> float:
     """Read a quantity in `unit` (bytes, bps, ns, us, ms, s, ratio).
 
@@ -70,7 +75,10 @@ def parse(text: str | int | float, unit: str) -> float:
     table = _TABLES.get(unit, {"": 1})
     suffix = match.group(2).lower() if match else ""
     if match is None or (suffix and suffix not in table):
-        allowed = f"a number and one of {', '.join(sorted(key for key in table if key)) or 'no suffix'}"
+        known = ", ".join(sorted(key for key in table if key))
+        if not known:
+            raise ValueError(f"{text!r} is not a number: allowed is a number without a unit")
+        allowed = f"a number and one of {known}"
         if unit == "bytes" and suffix in {"k", "m", "g"}:
             allowed = f"{text.strip()}iB (binary) and {text.strip()}B (decimal)"
         raise ValueError(f"{text!r} is not a quantity in {unit}: allowed are {allowed}")

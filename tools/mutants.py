@@ -32,12 +32,14 @@ import time
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
+
+from tools.pytest_forks import Forks
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "tests" / "mutants"
@@ -211,22 +213,23 @@ def _forget_compiled(path: Path) -> None:
         compiled.unlink()
 
 
-def _pytest(tree: Path, tests: Sequence[str], *words: str, built: Path | None = None) -> subprocess.CompletedProcess[str]:
+def _pytest(
+    forks: Forks, tree: Path, tests: Sequence[str], *words: str, built: Path | None = None
+) -> subprocess.CompletedProcess[str]:
     """Run tests of a copy. Its hpcq precedes the installed one in every program that they start.
 
     built: the temporary folder of an earlier run; its kernels are compiled again only if they differ.
     """
-    argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--timeout={_TEST_LIMIT_S}"]
-    argv += [f"--basetemp={tree}.tmp", *words, *tests]
+    argv = ["-q", "-p", "no:cacheprovider", f"--timeout={_TEST_LIMIT_S}", f"--basetemp={tree}.tmp", *words, *tests]
     environment = {**os.environ, "PYTHONPATH": str(tree), "COLUMNS": "400"}  # else the summary cuts the reasons off
     if built is not None:
         environment["HPCQ_TEST_BUILT"] = str(built)
-    return subprocess.run(argv, cwd=tree, env=environment, capture_output=True, text=True, check=False)
+    return forks.run(argv, tree, environment)
 
 
-def _judge(mutant: Mutant, tree: Path, built: Path) -> tuple[End, str]:
+def _judge(forks: Forks, mutant: Mutant, tree: Path, built: Path) -> tuple[End, str]:
     with _applied(mutant, tree):
-        done = _pytest(tree, mutant.tests, "-x", built=built if mutant.c else None)
+        done = _pytest(forks, tree, mutant.tests, "-x", built=built if mutant.c else None)
     shutil.rmtree(f"{tree}.tmp", ignore_errors=True)
     return end_of(done.returncode, done.stdout), done.stdout + done.stderr
 
@@ -254,28 +257,31 @@ def run(mutants: Sequence[Mutant], jobs: int, say: Callable[[str], None] = print
         say("nothing was judged" if faults else "error: no mutant is chosen: nothing was judged")
         return max(1, len(faults))
     begun_s = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="hpcq-mutants-", ignore_cleanup_errors=True) as folder:
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="hpcq-mutants-", ignore_cleanup_errors=True))
         names = _sources()
         unchanged = _copy(Path(folder) / "unchanged", names)
         tests = sorted({test for one in mutants for test in one.tests})
-        spread = ["-n", str(jobs), "--dist", "loadfile"] if jobs > 1 else []
-        done = _pytest(unchanged, tests, *spread)
+        # One worker more than jobs, the longest files first: some tests wait.
+        spread = ["-n", str(jobs + 1), "--dist", "loadfile", "--no-loadscope-reorder"] if jobs > 1 else []
+        with Forks() as forks:
+            done = _pytest(forks, unchanged, tests, *spread)
         last = done.stdout.strip().splitlines()[-1:] or ["nothing"]
         say(f"without a mutant, {len(tests)} tests: {last[0]}")
         if done.returncode != 0:
             say(done.stdout[-8000:] + done.stderr[-2000:])
             return 1
-        trees: SimpleQueue[Path] = SimpleQueue()
+        trees: SimpleQueue[tuple[Forks, Path]] = SimpleQueue()
         for number in range(jobs):
-            trees.put(_copy(Path(folder) / f"tree{number}", names))
+            trees.put((stack.enter_context(Forks()), _copy(Path(folder) / f"tree{number}", names)))
 
         def judged(mutant: Mutant) -> End:
-            tree = trees.get()
+            forks, tree = trees.get()
             try:
                 started_s = time.monotonic()
-                end, words = _judge(mutant, tree, Path(f"{unchanged}.tmp"))
+                end, words = _judge(forks, mutant, tree, Path(f"{unchanged}.tmp"))
             finally:
-                trees.put(tree)
+                trees.put((forks, tree))
             say(f"{end.value:8} {time.monotonic() - started_s:5.1f} s  {mutant.name}: {mutant.promise}")
             if end is not End.KILLED:
                 say(f"  {mutant.file}, {', '.join(mutant.tests)}\n{words[-3000:] if end is End.BROKEN else ''}")

@@ -16,6 +16,8 @@ from hpcq.localisation import PairTable
 from hpcq.nodelist import names_several, nodes_of
 from hpcq.store.database import Connection
 from hpcq.store.observed import leaves_of
+from hpcq.store.read.evidence_queries import flaws_in
+from hpcq.store.time_windows import run_id_of
 from hpcq.units import count_of
 from hpcq.verdict.acceptance.culprits import find_culprits
 from hpcq.verdict.acceptance.points import LOST_SHARE, Pair, PairVerdict
@@ -105,7 +107,7 @@ def tables_of(database: Connection, names: Sequence[str], cluster: str | None, g
     """
     place = pair_values.cluster_of(database, names, cluster)
     leaves = groups if groups is not None else leaves_of(database, place)
-    run_ids = [pair_values.run_id_of(database, name) for name in names]
+    run_ids = [run_id_of(database, name) for name in names]
     outcomes = outcomes_in(database, run_ids, cluster=place)
     series = of_pairs(outcomes)
     labels = pair_values.names_of_tests(database, run_ids)
@@ -113,9 +115,8 @@ def tables_of(database: Connection, names: Sequence[str], cluster: str | None, g
     for one in series:
         by_test.setdefault(labels[one.kernel, one.parameters], []).append(one)
     flaws: dict[str, str] = {}
-    for flaw in pair_values.flaws_in(database, run_ids, place):
-        said = f"{flaw.message} ({flaw.result_count} findings)"
-        flaws[flaw.node] = f"{flaws[flaw.node]}; {said}" if flaw.node in flaws else said
+    for flaw in flaws_in(database, run_ids, place):
+        flaws[flaw.node] = f"{flaws[flaw.node]}; {flaw.words}" if flaw.node in flaws else flaw.words
     found = [_failed(test, part, leaves, flaws) for test, part in by_test.items()]
     tables = [(test, part[0].better == Better.HIGHER.value, _table(part, leaves)) for test, part in by_test.items()]
     return RunTables(

@@ -15,9 +15,10 @@ import numpy as np
 from hpcq.analysis import change_context
 from hpcq.analysis.bulk_points import SeriesPoints, disturbed_in, tracks
 from hpcq.analysis.change import Changed, Explained, Judged
-from hpcq.analysis.gone import gone_since, planned_in
+from hpcq.analysis.gone import gone_since
 from hpcq.analysis.recorded import remembered
 from hpcq.analysis.scatter import scatter_of, two_and_history
+from hpcq.analysis.series_outcomes import planned_in
 from hpcq.kernels import Better
 from hpcq.statistics import JobScatter
 from hpcq.statistics.smallest_effect import smallest_move

@@ -1,7 +1,5 @@
 """Series that were measured and now only fail, which is worse than any value.
 
-planned_in(database, window)   series that a run planned in a stretch, whatever became of them
-lost_in(database, window)      by series, what failed in a stretch or in runs after the last measured result
 gone_since(database, ...)      series that were measured before and have only failed since, as Changed
 
 The unit is the job: one that brought a value has not failed, though some of its repetitions did. Nothing but a job with
@@ -12,92 +10,17 @@ a value ends it, so each look finds it again without a memory of the last one, a
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 from hpcq.analysis.change import Changed
 from hpcq.analysis.change_context import POINTS_MAX
+from hpcq.analysis.series_outcomes import Lost, lost_in
 from hpcq.statistics import ComparisonVerdict
 from hpcq.store.database import Connection
 from hpcq.store.history import COUNTS, Metric, SeriesRow
 from hpcq.store.query import median
-from hpcq.store.time_windows import Window
+from hpcq.store.time_windows import AT_UTC, RESULTS, Window
 from hpcq.verdict.levels import GONE, Level
-
-_AT = "coalesce(x.started_utc, r.created_utc)"
-
-
-@dataclass(slots=True)
-class Lost:
-    """What failed of one series in a stretch. since_utc: the first failure after the last measured result."""
-
-    measured_count: int = 0
-    last_measured_utc: str = ""
-    since_utc: str = ""
-    result_ids: list[int] = field(default_factory=list)
-    job_ids: set[int] = field(default_factory=set)
-    reasons: Counter[str] = field(default_factory=Counter)
-
-    @property
-    def words(self) -> str:
-        """`12 results of 2 jobs failed: fewer than two datagrams arrived`."""
-        reason, count = self.reasons.most_common(1)[0]
-        more = f" ({count} times, and {len(self.reasons) - 1} other reasons)" if len(self.reasons) > 1 else ""
-        jobs = f"{len(self.job_ids)} job{'' if len(self.job_ids) == 1 else 's'}"
-        return f"all {len(self.result_ids)} results of {jobs} failed: {reason}{more}"
-
-
-_RESULTS = (
-    "FROM result x JOIN job j ON j.job_id = x.job_id JOIN run_cluster rc ON rc.run_cluster_id = j.run_cluster_id"
-    " JOIN run r ON r.run_id = rc.run_id LEFT JOIN retraction t ON t.result_id = x.result_id"
-)
-
-
-def planned_in(database: Connection, window: Window) -> set[int]:
-    """The series_id of every series with a planned result in this stretch: measured, failed or never run."""
-    condition, bound = _within(window)
-    return {int(row[0]) for row in database.execute(f"SELECT DISTINCT x.series_id {_RESULTS} WHERE {condition}", bound)}
-
-
-def _within(window: Window) -> tuple[str, dict[str, str]]:
-    """The condition for results that count and lie in this stretch, and its values."""
-    conditions, bound = ["x.final = 1", "t.result_id IS NULL"], {}
-    if window.from_utc is not None:
-        conditions.append(f"{_AT} >= :from_utc")
-        bound["from_utc"] = window.from_utc
-    if window.until_utc is not None:
-        conditions.append(f"{_AT} < :until_utc")
-        bound["until_utc"] = window.until_utc
-    if window.run_ids is not None:
-        conditions.append(f"r.run_id IN ({', '.join(str(int(one)) for one in window.run_ids)})")
-    return " AND ".join(conditions), bound
-
-
-def lost_in(database: Connection, window: Window) -> dict[int, Lost]:
-    """By series_id, what failed or was invalid in this stretch after the series' last job there that brought a value."""
-    condition, bound = _within(window)
-    rows = database.execute(
-        f"SELECT x.series_id, x.result_id, x.job_id, x.outcome, x.reason, {_AT} AS at_utc {_RESULTS}"
-        f" WHERE {condition} AND x.outcome <> 'not_measured' AND x.series_id IN (SELECT f.series_id FROM result f"
-        " WHERE f.final = 1 AND f.outcome IN ('invalid', 'failed')) ORDER BY at_utc, x.result_id",
-        bound,
-    ).fetchall()
-    valued = {(row["series_id"], row["job_id"]) for row in rows if row["outcome"] == "measured"}
-    found: dict[int, Lost] = {}
-    for row in rows:
-        one = found.setdefault(int(row["series_id"]), Lost())
-        if row["outcome"] == "measured":
-            one.measured_count += 1
-            found[int(row["series_id"])] = Lost(one.measured_count, row["at_utc"])
-            continue
-        if (row["series_id"], row["job_id"]) in valued:
-            continue
-        one.since_utc = one.since_utc or row["at_utc"]
-        one.result_ids.append(int(row["result_id"]))
-        one.job_ids.add(int(row["job_id"]))
-        one.reasons[row["reason"] or row["outcome"]] += 1
-    return {series_id: one for series_id, one in found.items() if one.result_ids}
 
 
 def gone_since(
@@ -124,8 +47,8 @@ def gone_since(
 def _first_failure(database: Connection, series_id: int, failed_utc: str) -> str:
     """When the failures began that still went on at `failed_utc`: the first one after the last job with a value."""
     jobs = database.execute(
-        f"SELECT min({_AT}) AS at_utc, max(x.outcome = 'measured') AS valued {_RESULTS} WHERE x.final = 1"
-        f" AND t.result_id IS NULL AND x.outcome <> 'not_measured' AND x.series_id = :series AND {_AT} <= :until"
+        f"SELECT min({AT_UTC}) AS at_utc, max(x.outcome = 'measured') AS valued {RESULTS} WHERE x.final = 1"
+        f" AND t.result_id IS NULL AND x.outcome <> 'not_measured' AND x.series_id = :series AND {AT_UTC} <= :until"
         " GROUP BY x.job_id ORDER BY at_utc DESC",
         {"series": series_id, "until": failed_utc},
     )

@@ -1,7 +1,6 @@
-"""Queries of acceptance and blame: which pairs ran, what they lost, names of tests, and evidence about nodes.
+"""Queries of acceptance and blame: which pairs ran, what they lost, names of tests, sleep and boots.
 
 losses_in(database, run_ids)      per series and job, the share of packets that did not arrive
-flaws_in(database, run_ids)       per node, what the evidence says is wrong with it
 sleep_in(database, run_ids)       per test, in how many results a CPU slept deeply
 boots_in(database, run_ids)       per node, its boots in the order in which they were seen
 """
@@ -11,7 +10,6 @@ boots_in(database, run_ids)       per node, its boots in the order in which they
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
@@ -19,25 +17,11 @@ from hpcq.errors import UserError
 from hpcq.store.database import Connection
 from hpcq.store.query import size_text, variant_names
 
-#: Rules of the evidence that say what is wrong with a node itself; the others explain how a result came about.
-FLAW_RULES = ("mtu_mismatch", "link_degraded", "pcie_degraded", "link_errors")
 #: The rule that says that a CPU was in a deep idle state while it measured a round trip.
 SLEEP_RULE = "deep_sleep"
-#: A single finding may be a momentary flaw of a counter.
-FLAW_RESULTS_MIN = 2
 #: Segment size of a TCP connection that did not report it: Ethernet's, with time stamps.
 _MSS_BYTES = 1448
 _LOSS_METRICS = ("lost_ratio", "retransmit_count", "sent_bytes", "operation_count")
-
-
-@dataclass(frozen=True, slots=True)
-class Flaw:
-    """A rule that found a flaw of a node. message: the commonest of its findings."""
-
-    node: str
-    rule: str
-    message: str
-    result_count: int
 
 
 def pairs_of(database: Connection, cluster: str, run_ids: Sequence[int] | None) -> list[tuple[str, str]]:
@@ -83,19 +67,6 @@ def _lost_ratio(row: Any) -> float | None:
     if row["operation_count"]:
         return float(row["retransmit_count"] / (2 * row["operation_count"]))
     return None
-
-
-def flaws_in(database: Connection, run_ids: Sequence[int], cluster: str) -> list[Flaw]:
-    """What the evidence of these runs, including failed results, says is wrong with nodes."""
-    marks = ", ".join(repr(one) for one in FLAW_RULES)
-    rows = database.execute(
-        "SELECT node, rule, min(message) AS message, count(DISTINCT result_id) AS n FROM v_findings"
-        f" WHERE cluster = ? AND rule IN ({marks}) AND node IS NOT NULL"
-        f" AND run IN (SELECT name FROM run WHERE run_id IN ({_ids(run_ids)}))"
-        f" GROUP BY node, rule HAVING n >= {FLAW_RESULTS_MIN} ORDER BY node, rule",
-        (cluster,),
-    )
-    return [Flaw(str(row["node"]), str(row["rule"]), str(row["message"]), int(row["n"])) for row in rows]
 
 
 def sleep_in(database: Connection, run_ids: Sequence[int], cluster: str) -> dict[str, str]:
@@ -161,11 +132,6 @@ def cluster_of(database: Connection, runs: Sequence[str], wanted: str | None) ->
         return wanted or found[0]
     said = "several clusters" if wanted is None else repr(wanted)
     raise UserError(f"--cluster: {said}: {', '.join(found)} were measured", f"--cluster {found[0]}" if found else None)
-
-
-def run_id_of(database: Connection, name: str) -> int:
-    """The database number of a run."""
-    return int(database.execute("SELECT run_id FROM run WHERE name = ?", (name,)).fetchone()[0])
 
 
 def names_of_tests(database: Connection, run_ids: Sequence[int]) -> dict[tuple[str, str], str]:

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpcq.analysis.bulk_points import disturbed_in
-from hpcq.analysis.gone import gone_level, lost_in, planned_in
+from hpcq.analysis.gone import gone_level
 from hpcq.analysis.scatter import scatter_of, two_and_history
+from hpcq.analysis.series_outcomes import Lost, lost_in, planned_in
 from hpcq.kernels import Better
 from hpcq.statistics import ComparisonVerdict, JobScatter
 from hpcq.statistics.smallest_effect import smallest_move
@@ -66,9 +67,11 @@ def compare_windows(
         lasting_count=1,
     )
     pairings = [Pairing(sides[1][key][0], metrics[key[0]], level) for key, level in zip(both, judged, strict=True)]
-    pairings += _gone(database, rows, metrics, sides, b)
+    disturbed = [disturbed_in(database, one, facts) for one in (a, b)]
+    beside_work = {_key(row) for row in rows if row.series_id in disturbed[0]}
+    pairings += _gone(rows, metrics, sides, lost_in(database, b), beside_work)
     told = {_key(one.row) for one in pairings}
-    pairings += _beside_work(rows, metrics, sides, [disturbed_in(database, one, facts) for one in (a, b)], told)
+    pairings += _beside_work(rows, metrics, sides, disturbed, told)
     told = {_key(one.row) for one in pairings}
     sides = [{key: one for key, one in side.items() if key not in told} for side in sides]
     only = [tuple(one[key][0] for key in sorted(one.keys() - other.keys())) for one, other in (sides, sides[::-1])]
@@ -77,19 +80,19 @@ def compare_windows(
 
 
 def _gone(
-    database: Connection,
     rows: Sequence[SeriesRow],
     metrics: Mapping[str, Metric],
     sides: Sequence[Mapping[Key, tuple[SeriesRow, list[float]]]],
-    b: Window,
+    lost: Mapping[int, Lost],
+    beside_work: set[Key],
 ) -> list[Pairing]:
-    """Tests of pairs that A measured and that only fail in B."""
-    lost = lost_in(database, b)
+    """Tests of pairs that A measured and that only fail in B. beside_work: those that A measured only beside other work."""
     found = {}
     for row in rows:
         one, key = lost.get(row.series_id), _key(row)
-        if one is not None and not one.measured_count and key in sides[0] and key not in sides[1]:
-            found[key] = Pairing(row, metrics[row.kernel], gone_level(sides[0][key][1], one))
+        known = key in sides[0] or key in beside_work
+        if one is not None and not one.measured_count and known and key not in sides[1] and row.kernel in metrics:
+            found[key] = Pairing(row, metrics[row.kernel], gone_level(sides[0][key][1] if key in sides[0] else (), one))
     return [found[key] for key in sorted(found)]
 
 

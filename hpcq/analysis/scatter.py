@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from hpcq.analysis.bulk_points import Floats, SeriesPoints, tracks, tracks_by_window
-from hpcq.statistics import JobScatter, job_scatter, pooled_scatter
+from hpcq.statistics import JobScatter, job_scatters, pooled_scatter
 from hpcq.store.database import Connection
 from hpcq.store.history import Metric, SeriesRow
 from hpcq.store.time_windows import Window
@@ -25,12 +25,15 @@ def scatter_of(histories: Mapping[int, Floats], rows: Sequence[SeriesRow]) -> di
     histories: by series_id, one value per job in time order. Leave out the stretch to judge, or a change of the whole
     cluster would count as scatter.
     """
+    tests = [_test(row) for row in rows]
     by_test: dict[_Test, list[Floats]] = {}
-    for row in rows:
+    for row, test in zip(rows, tests, strict=True):
         if row.series_id in histories:
-            by_test.setdefault(_test(row), []).append(histories[row.series_id])
+            by_test.setdefault(test, []).append(histories[row.series_id])
     pooled = {test: pooled_scatter(values) for test, values in by_test.items()}
-    return {row.series_id: job_scatter(histories.get(row.series_id, ()), pooled.get(_test(row))) for row in rows}
+    own = [histories.get(row.series_id, ()) for row in rows]
+    learned = job_scatters(own, [pooled.get(test) for test in tests])
+    return {row.series_id: one for row, one in zip(rows, learned, strict=True)}
 
 
 def two_and_history(
@@ -54,11 +57,12 @@ def two_and_history(
 
 def outside(everything: Sequence[SeriesPoints], inside: Sequence[SeriesPoints]) -> dict[int, Floats]:
     """By series_id: the values of all points but those inside."""
-    judged = {one.series_id: one.result for one in inside}
-    return {
-        one.series_id: one.value[~np.isin(one.result, judged[one.series_id])] if one.series_id in judged else one.value
-        for one in everything
-    }
+    if not everything or not inside:
+        return {one.series_id: one.value for one in everything}
+    judged = np.isin(np.concatenate([one.result for one in everything]), np.concatenate([one.result for one in inside]))
+    ends = np.cumsum([len(one.result) for one in everything])
+    parts = np.split(~judged, ends[:-1])
+    return {one.series_id: one.value[kept] for one, kept in zip(everything, parts, strict=True)}
 
 
 def _test(row: SeriesRow) -> _Test:

@@ -1,20 +1,28 @@
 """Outcomes of every test of every pair in some runs: planned, measured, invalid, failed, never run, and why.
 
     outcomes_in(database, run_ids)     one SeriesOutcome per series that these runs planned
+    planned_in(database, window)       series that a run planned in a stretch, whatever became of them
+    lost_in(database, window)          by series, what failed in a stretch or in runs after the last measured result
 
 A verdict that reads only values passes a node whose every test fails. So each judging verb starts here and sees values
 beside what was planned and is missing. Values of a pruned run come from its roll-ups.
 """
 
+# ruff: noqa: S608 - queries are put together from our own column names; values are always bound
+
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
 from hpcq.nodelist import names_several
 from hpcq.store.database import Connection
+from hpcq.store.time_windows import AT_UTC, RESULTS, Window, within
+from hpcq.units import count_of
 
 #: Result reasons that only say that the measurement may still come.
 _PENDING = "pending: "
@@ -94,8 +102,8 @@ class SeriesOutcome:
         """The commonest reason and how many others there are; empty if everything was measured."""
         if not self.reasons:
             return ""
-        more = f" (and {len(self.reasons) - 1} other reasons)" if len(self.reasons) > 1 else ""
-        return f"{self.reasons[0][0]}{more}"
+        reason, _, other_count = commonest(dict(self.reasons))
+        return f"{reason} (and {count_of(other_count, 'other reason')})" if other_count else reason
 
 
 @dataclass(slots=True)
@@ -218,3 +226,66 @@ def _finished(series_id: int, one: _Series) -> SeriesOutcome:
 def of_pairs(series: Iterable[SeriesOutcome]) -> list[SeriesOutcome]:
     """The series of two nodes. What a set of nodes ran together names none of them; their pairs do."""
     return [one for one in series if not names_several(one.server)]
+
+
+def commonest(reasons: Mapping[str, int]) -> tuple[str, int, int]:
+    """The commonest reason, how many had it, and how many other reasons there are. Those that differ in numbers are one."""
+    counts: dict[str, int] = {}
+    examples: dict[str, str] = {}
+    for reason, count in reasons.items():
+        kind = re.sub(r"\d+", "0", reason)
+        counts[kind] = counts.get(kind, 0) + count
+        examples.setdefault(kind, reason)
+    first = max(counts, key=lambda kind: counts[kind])
+    return examples[first], counts[first], len(counts) - 1
+
+
+@dataclass(slots=True)
+class Lost:
+    """What failed of one series in a stretch. since_utc: the first failure after the last measured result."""
+
+    measured_count: int = 0
+    last_measured_utc: str = ""
+    since_utc: str = ""
+    result_ids: list[int] = field(default_factory=list)
+    job_ids: set[int] = field(default_factory=set)
+    reasons: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def words(self) -> str:
+        """`12 results of 2 jobs failed: fewer than two datagrams arrived`."""
+        reason, count, other_count = commonest(self.reasons)
+        more = f" ({count} times, and {count_of(other_count, 'other reason')})" if other_count else ""
+        return f"all {count_of(len(self.result_ids), 'result')} of {count_of(len(self.job_ids), 'job')} failed: {reason}{more}"
+
+
+def planned_in(database: Connection, window: Window) -> set[int]:
+    """The series_id of every series with a planned result in this stretch: measured, failed or never run."""
+    condition, bound = within(window)
+    return {int(row[0]) for row in database.execute(f"SELECT DISTINCT x.series_id {RESULTS} WHERE {condition}", bound)}
+
+
+def lost_in(database: Connection, window: Window) -> dict[int, Lost]:
+    """By series_id, what failed or was invalid in this stretch after the series' last job there that brought a value."""
+    condition, bound = within(window)
+    rows = database.execute(
+        f"SELECT x.series_id, x.result_id, x.job_id, x.outcome, x.reason, {AT_UTC} AS at_utc {RESULTS}"
+        f" WHERE {condition} AND x.outcome <> 'not_measured' AND x.series_id IN (SELECT f.series_id FROM result f"
+        " WHERE f.final = 1 AND f.outcome IN ('invalid', 'failed')) ORDER BY at_utc, x.result_id",
+        bound,
+    ).fetchall()
+    valued = {(row["series_id"], row["job_id"]) for row in rows if row["outcome"] == "measured"}
+    found: dict[int, Lost] = {}
+    for row in rows:
+        one = found.setdefault(int(row["series_id"]), Lost())
+        if row["outcome"] == "measured":
+            one.measured_count += 1
+            found[int(row["series_id"])] = Lost(one.measured_count, row["at_utc"])
+            continue
+        if (row["series_id"], row["job_id"]) in valued:
+            continue
+        one.since_utc = one.since_utc or row["at_utc"]
+        one.result_ids.append(int(row["result_id"]))
+        one.job_ids.add(int(row["job_id"]))
+        one.reasons[row["reason"] or row["outcome"]] += 1
+    return {series_id: one for series_id, one in found.items() if one.result_ids}

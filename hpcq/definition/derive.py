@@ -94,9 +94,9 @@ def _stays(test: Any) -> bool:
     return not is_collective(test) and _places(test) != [LINKS]
 
 
-def has_collectives(source: str) -> bool:
-    """Whether the campaign of this text has tests of several nodes together."""
-    return any(is_collective(one) for one in _yaml().load(source)["tests"])
+def collectives_of(source: str) -> list[str]:
+    """The kernels of the tests of several nodes together in the campaign of this text, each once."""
+    return list(dict.fromkeys(str(one["kernel"]) for one in _yaml().load(source)["tests"] if is_collective(one)))
 
 
 def is_collective(test: Any) -> bool:

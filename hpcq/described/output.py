@@ -112,7 +112,7 @@ def _whole_number(one: Reading, text: str, match: re.Match[str]) -> float:
     before, after = text[max(0, match.start(1) - 2) : match.start(1)], text[match.end(1) : match.end(1) + 3]
     if _GOES_ON.match(after) or _WENT_BEFORE.search(before):
         around = f"{before}{match[1]}{after}".strip()
-        raise UnreadableError(f"{one.metric}: {one.regex} reads {match[1]} of {shown(around)}: allowed is the whole number")
+        raise UnreadableError(f"{one.metric}: {one.regex} reads {match[1]} of {shown(around)}: allowed is a whole number of it")
     return number
 
 

@@ -32,6 +32,10 @@ _MPI_TEST_OVERHEAD_S = 1.5
 _WALLTIME_MARGIN_S = 60.0
 
 
+#: Tests that run in one job, and the nodes of each such job.
+_Together = tuple[list["Test"], list[tuple[str, ...]]]
+
+
 def make_plan(
     campaign: Campaign,
     cluster: Cluster,
@@ -58,8 +62,6 @@ def make_plan(
         raise no_pair(cluster, not_planned)
     work = _work(tests, pairs, sets)
     repetition_count = campaign.repetition_count
-    job_s = [estimate_job_s(together, repetition_count) for together, _ in work]
-    estimated_job_s = max(job_s)
     plan = Plan(
         run_id=run_id,
         campaign=campaign.name,
@@ -75,18 +77,8 @@ def make_plan(
         attempt_count_max=campaign.attempt_count_max,
         pairs=(*pairs, *sets),
         not_planned=tuple(not_planned),
-        goals=Goals(
-            pair_count=len(pairs) + len(sets),
-            result_count=sum(len(together) * len(jobs) for together, jobs in work) * repetition_count,
-            node_pair_count_min=_node_pair_count_min(names, pairs),
-            node_pair_count_goal=campaign.pairs.node_goal,
-            group_pair_count_goal=campaign.pairs.group_pair_goal,
-        ),
-        cost=Cost(
-            len(pairs) + len(sets),
-            estimated_job_s,
-            round(sum(one_s * sum(map(len, jobs)) for one_s, (_, jobs) in zip(job_s, work, strict=True)), 1),
-        ),
+        goals=_goals(campaign, names, pairs, sets, work),
+        cost=_cost(work, repetition_count),
         node_set_count=len(sets),
         evidence=campaign.evidence.value,
         groups=groups,
@@ -97,13 +89,32 @@ def make_plan(
     return plan
 
 
-def _work(tests: Sequence[Test], pairs: Sequence[Pair], sets: Sequence[Pair]) -> list[tuple[list[Test], list[tuple[str, ...]]]]:
+def _work(tests: Sequence[Test], pairs: Sequence[Pair], sets: Sequence[Pair]) -> list[_Together]:
     """What runs together: the tests of pairs with the nodes of each pair, and the tests of each set with its nodes."""
     work = [([one for one in tests if not of_nodes(one)], [tuple(pair) for pair in pairs])]
     for one in sets:
         nodes = nodes_of_pair(one)
         work.append(([test for test in tests if of_set(test, len(nodes))], [nodes]))
     return [(together, jobs) for together, jobs in work if jobs]
+
+
+def _goals(
+    campaign: Campaign, names: Sequence[str], pairs: Sequence[Pair], sets: Sequence[Pair], work: Sequence[_Together]
+) -> Goals:
+    return Goals(
+        pair_count=len(pairs) + len(sets),
+        result_count=sum(len(together) * len(jobs) for together, jobs in work) * campaign.repetition_count,
+        node_pair_count_min=_node_pair_count_min(names, pairs),
+        node_pair_count_goal=campaign.pairs.node_goal,
+        group_pair_count_goal=campaign.pairs.group_pair_goal,
+    )
+
+
+def _cost(work: Sequence[_Together], repetition_count: int) -> Cost:
+    """How many jobs, the longest of them, and the node-seconds of all."""
+    job_s = [estimate_job_s(together, repetition_count) for together, _ in work]
+    node_s = sum(one_s * sum(map(len, jobs)) for one_s, (_, jobs) in zip(job_s, work, strict=True))
+    return Cost(sum(len(jobs) for _, jobs in work), max(job_s), round(node_s, 1))
 
 
 def estimate_job_s(tests: Sequence[Test], repetition_count: int = 1) -> float:

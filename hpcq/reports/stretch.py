@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hpcq import __version__, units
-from hpcq.analysis.change import Changed, Explained, Judged, alarms, is_unclear, tally_of
+from hpcq.analysis.change import Explained, Judged, alarms, is_unclear, tally_of
 from hpcq.analysis.change_blocks import Block, blocks_of
 from hpcq.analysis.changed import explained, searched
 from hpcq.analysis.recorded import known_states
@@ -19,7 +20,7 @@ from hpcq.reports.words import percent
 from hpcq.run_folder.paths import write_text
 from hpcq.store import query
 from hpcq.store.database import Connection, reading
-from hpcq.store.history import Filter, check_names, metrics_of, select
+from hpcq.store.history import Filter, Metric, SeriesRow, check_names, metrics_of, select
 from hpcq.store.ledger import last_verdicts
 from hpcq.store.points import timeline
 from hpcq.store.query import Selection
@@ -49,12 +50,16 @@ class StretchWish:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """The judgement: its tally over series, blocks of changes for the worse, and nodes, links and groups that are not fit."""
+    """The judgement: its tally over series, blocks of changes for the worse, and nodes, links and groups that are not fit.
+
+    together: of a node's page, what is said of tests that it ran with several nodes; they do not decide the verdict.
+    """
 
     tally: Tally
     judged: Judged
     blocks: list[Block]
     unfit: list[VerdictRecord]
+    together: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +94,7 @@ def _context(database: Connection, wish: StretchWish) -> tuple[dict[str, Any], J
     cluster, node = wish.cluster, None
     if wish.node is not None:
         cluster, node, _ = find_node(database, wish.node if cluster is None else f"{cluster}/{wish.node.rpartition('/')[2]}")
-    from_utc = moment(database, wish.since)
-    until_utc = window(database, wish.since).until_utc if ".." in wish.since else None
+    from_utc, until_utc = _bounds(database, wish.since)
     found = _judge(database, from_utc, until_utc, cluster, node)
     chosen = Selection(cluster=cluster, node=node, from_utc=from_utc, until_utc=until_utc)
     counts = query.outcome_counts(database, chosen)
@@ -128,8 +132,30 @@ def _judge(database: Connection, from_utc: str, until_utc: str | None, cluster: 
     check_names(database, wanted)
     metrics = metrics_of(database, None)
     rows = [row for row in select(database, wanted) if row.kernel in metrics]
-    if node is not None:  # what a set of nodes ran together is no node's, though it stands under the first of them
-        rows = [row for row in rows if not names_several(row.server)]
+    sets = [row for row in rows if names_several(row.server)] if node is not None else []
+    rows = [row for row in rows if row not in sets]  # what a set of nodes ran together is no node's
+    judged, worse, tally = _searched(database, rows, metrics, from_utc, until_utc)
+    groups, known = node_groups(database), [row for row in rows if row.series_id in judged.judged_ids]
+    blocks = blocks_of(worse, known, groups)
+    together: list[str] = []
+    if sets:
+        judged_sets, slow, said = _searched(database, sets, metrics, from_utc, until_utc)
+        together.append(f"tests of several nodes together, which name none of them: {said.first_line('series', 'series')}")
+        known += [row for row in sets if row.series_id in judged_sets.judged_ids]
+        found = blocks_of([*worse, *slow], known, groups)
+        together += [_block_words(one) for one in found if any(names_several(each.changed.row.server) for each in one.members)]
+    unfit = [
+        one
+        for one in last_verdicts(database, cluster)
+        if one.verdict is not Verdict.PASS and (node is None or node in one.nodes or one.name == node)
+    ]
+    return _Found(tally, judged, blocks, unfit, tuple(together))
+
+
+def _searched(
+    database: Connection, rows: Sequence[SeriesRow], metrics: Mapping[str, Metric], from_utc: str, until_utc: str | None
+) -> tuple[Judged, list[Explained], Tally]:
+    """Judge these series: all that was found, the changes for the worse that nobody declared expected, and the tally."""
     begin = units.parse_utc(f"{f'{from_utc}-01-01'[:10]}T00:00:00Z") - dt.timedelta(days=_LOOK_BACK_DAYS)
     judged = searched(database, rows, metrics, from_utc, Window("", begin.strftime("%Y-%m-%d"), until_utc))
     sure = [one for one in judged.changes if one.level.sure and one.level.direction not in {"same", "better"}]
@@ -137,17 +163,19 @@ def _judge(database: Connection, from_utc: str, until_utc: str | None, cluster: 
     states = known_states(database, sure)
     worse = [one for one, state in zip(told, states, strict=True) if alarms(one, state)]
     unclear = {one.row.series_id for one in judged.changes if is_unclear(one.level)}
-    blocks = blocks_of(worse, [row for row in rows if row.series_id in judged.judged_ids], node_groups(database))
-    unfit = [
-        one
-        for one in last_verdicts(database, cluster)
-        if one.verdict is not Verdict.PASS and (node is None or node in one.nodes or one.name == node)
-    ]
-    return _Found(tally_of(judged, _changes(worse), unclear), judged, blocks, unfit)
+    return judged, worse, tally_of(judged, [one.changed for one in worse], unclear)
 
 
-def _changes(found: list[Explained]) -> list[Changed]:
-    return [one.changed for one in found]
+def of_sets(database: Connection, cluster: str, node: str, since: str) -> tuple[str, ...]:
+    """What is said of the tests that a node ran with several others, as on its page; empty without such tests."""
+    if not any(names_several(row.server) for row in select(database, Filter(cluster=cluster, node=node))):
+        return ()
+    return _judge(database, *_bounds(database, since), cluster, node).together
+
+
+def _bounds(database: Connection, since: str) -> tuple[str, str | None]:
+    """The beginning of a stretch, and its end if its words name one."""
+    return moment(database, since), window(database, since).until_utc if ".." in since else None
 
 
 def _worst(found: _Found, counts: dict[str, int]) -> Verdict:
@@ -182,7 +210,7 @@ def _reasons(found: _Found, counts: dict[str, int]) -> list[str]:
         words.append(f"{units.count_of(found.judged.too_few_count, 'series')} with too few points to judge")
     if found.judged.disturbed_count:
         words.append(f"{units.count_of(found.judged.disturbed_count, 'series')} measured lately only beside other work")
-    return words
+    return [*words, *found.together]
 
 
 def _block_words(block: Block) -> str:

@@ -189,6 +189,10 @@ class Adapter(ABC):
         """Return words of a refused reservation that mean: not these nodes now."""
         return ()
 
+    def away_words(self) -> Sequence[str]:
+        """Return words of an answer that comes from no scheduler: it proves nothing about what there is."""
+        return ()
+
     # -- the site ---------------------------------------------------------------------------------------------------
 
     @abstractmethod

@@ -177,9 +177,12 @@ class Scheduler(Adapter):
         return self.read_may_reserve(self.transport.sh(command))
 
     def has_reservation(self, name: str) -> bool:
-        """Whether a reservation with this name exists."""
+        """Whether a reservation with this name exists. Raises SchedulerError where the scheduler did not answer."""
         self.query_count += 1
-        return self._reservation("show", name) is None
+        words = self._reservation("show", name)
+        if words is not None and any(one in words for one in self.away_words()):
+            raise SchedulerError(f"{self.transport.where}: reservation {name}: {words}")
+        return words is None
 
     def reserve(self, name: str, nodes: Sequence[str], minutes: int) -> str | None:
         """Make a reservation for this user that begins now. Returns None, or the words of the refusal."""
@@ -190,7 +193,7 @@ class Scheduler(Adapter):
         return self._reservation("prolong", name, (), minutes) is None
 
     def release(self, name: str) -> bool:
-        """Remove a reservation; False while it has jobs. True if it is already gone."""
+        """Remove a reservation; False while it has jobs. True if it is already gone. Raises as has_reservation does."""
         return self._reservation("remove", name) is None or not self.has_reservation(name)
 
     def find(self, tags: Sequence[str]) -> dict[str, str]:

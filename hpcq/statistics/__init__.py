@@ -10,7 +10,7 @@ This package imports numpy. A module that loads at start-up of a reading verb im
 docs/methods/change-points.md explains both methods to people.
 """
 
-from hpcq.statistics.between_jobs import JobScatter, compare_jobs, job_scatter, pooled_scatter
+from hpcq.statistics.between_jobs import JobScatter, compare_jobs, job_scatter, job_scatters, pooled_scatter
 from hpcq.statistics.boundary import compare, compare_many
 from hpcq.statistics.changes import Change, find_changes
 from hpcq.statistics.comparison import Comparison, ComparisonVerdict
@@ -33,6 +33,7 @@ __all__ = [
     "compare_many",
     "find_changes",
     "job_scatter",
+    "job_scatters",
     "mann_whitney",
     "median_shift",
     "noise_scale",

@@ -1,6 +1,7 @@
 """Jobs as the unit: how far the jobs of an unchanged series scatter, and whether two sets of jobs differ by more.
 
     job_scatter      learned from the history of the series, else from its peers, else assumed
+    job_scatters     the same of many series at once
     pooled_scatter   learned from all series of the same test together
     compare_jobs     is `after` worse than `before`? For too few jobs to tell by ranks.
 
@@ -14,7 +15,7 @@ differences), Wallace 1959 (Student's t as a normal deviate).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import erfc, exp, log, pi, sqrt
 
@@ -76,12 +77,22 @@ def job_scatter(history: ArrayLike, peers: JobScatter | None = None) -> JobScatt
     peers: pooled_scatter() of the series of the same test (other nodes), for a history of fewer than 13 jobs.
     A short history never gives less scatter than its peers. With three or more jobs it can give more.
     """
-    own = _differences(history)
-    ratio, degrees = _scale(own), len(own) // 2
+    return job_scatters([history], [peers])[0]
+
+
+def job_scatters(histories: Sequence[ArrayLike], peers: Sequence[JobScatter | None]) -> list[JobScatter]:
+    """job_scatter() of each of many series, with the peers of each: one pass for all histories of one length."""
+    own = [_differences(one) for one in histories]
+    ratios = _scales(own)
+    return [_learned(ratio, len(one), other) for ratio, one, other in zip(ratios, own, peers, strict=True)]
+
+
+def _learned(ratio: float, difference_count: int, peers: JobScatter | None) -> JobScatter:
+    degrees = difference_count // 2
     if degrees >= _DEGREES_ENOUGH:
         return JobScatter(max(LEAST_RATIO, ratio), degrees)
     known = peers if peers is not None else JobScatter(ASSUMED_RATIO, 0)
-    return replace(known, ratio=max(known.ratio, ratio if len(own) >= 2 else 0.0))
+    return replace(known, ratio=max(known.ratio, ratio if difference_count >= 2 else 0.0))
 
 
 def compare_jobs(
@@ -173,11 +184,22 @@ def _differences(history: ArrayLike) -> Floats:
 
 
 def _scale(differences: Floats) -> float:
+    return _scales([differences])[0]
+
+
+def _scales(differences: Sequence[Floats]) -> list[float]:
     """Standard deviation of differences from their median, or more if nine tenths of them say so (two modes, tails)."""
-    if not len(differences):
-        return 0.0
-    sizes = np.abs(differences)
-    return max(float(np.median(sizes)) / _MEDIAN_ABSOLUTE, float(np.quantile(sizes, 0.9)) / _NINE_TENTHS)
+    found = [0.0] * len(differences)
+    by_length: dict[int, list[int]] = {}
+    for position, one in enumerate(differences):
+        by_length.setdefault(len(one), []).append(position)
+    for length, positions in by_length.items():
+        if length:
+            sizes = np.abs(np.stack([differences[position] for position in positions]))
+            medians, tails = np.median(sizes, axis=1) / _MEDIAN_ABSOLUTE, np.quantile(sizes, 0.9, axis=1) / _NINE_TENTHS
+            for position, scale in zip(positions, np.maximum(medians, tails).tolist(), strict=True):
+                found[position] = scale
+    return found
 
 
 def _finite(values: ArrayLike) -> Floats:

@@ -28,6 +28,15 @@ _BEHIND = "~"
 _HINT = "allowed are 30d, now-7d, 2026, 2026-11, 2026-11-20T02:00, latest, a run, a campaign, baseline:NAME, or A..B"
 
 
+#: When a result was measured; the creation of its run where it never began.
+AT_UTC = "coalesce(x.started_utc, r.created_utc)"
+#: Results with their run, for conditions of `within`.
+RESULTS = (
+    "FROM result x JOIN job j ON j.job_id = x.job_id JOIN run_cluster rc ON rc.run_cluster_id = j.run_cluster_id"
+    " JOIN run r ON r.run_id = rc.run_id LEFT JOIN retraction t ON t.result_id = x.result_id"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Window:
     """A selection: from_utc <= started_utc < until_utc (None: no bound), and only these runs (None: any)."""
@@ -147,3 +156,28 @@ def _check_date(text: str, plain: str) -> None:
 
 def _text(at: dt.datetime) -> str:
     return at.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def within(window: Window) -> tuple[str, dict[str, str]]:
+    """The condition for results that count and lie in this stretch, and its values."""
+    conditions, bound = ["x.final = 1", "t.result_id IS NULL"], {}
+    if window.from_utc is not None:
+        conditions.append(f"{AT_UTC} >= :from_utc")
+        bound["from_utc"] = window.from_utc
+    if window.until_utc is not None:
+        conditions.append(f"{AT_UTC} < :until_utc")
+        bound["until_utc"] = window.until_utc
+    if window.run_ids is not None:
+        conditions.append(f"r.run_id IN ({', '.join(str(int(one)) for one in window.run_ids)})")
+    return " AND ".join(conditions), bound
+
+
+def runs_in(database: Connection, window: Window) -> list[int]:
+    """The run_id of every run with a planned result in this stretch."""
+    condition, bound = within(window)
+    return [int(row[0]) for row in database.execute(f"SELECT DISTINCT r.run_id {RESULTS} WHERE {condition}", bound)]
+
+
+def run_id_of(database: Connection, name: str) -> int:
+    """The database number of a run."""
+    return int(database.execute("SELECT run_id FROM run WHERE name = ?", (name,)).fetchone()[0])

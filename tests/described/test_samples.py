@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 
 from hpcq import assets
+from hpcq.definition.foreign.kernel_file import kernel_of
+from hpcq.described import output
 from hpcq.described.numbers import UnreadableError
+from hpcq.kernels import own_kernels
 from tests import REPOSITORY
+from tests.described.descriptions import RATE
 from tests.described.samples import DAMAGES, FOLDER, Sample, delivered, expected_file, refusal, rows_of, samples
 
 pytestmark = pytest.mark.fast
@@ -65,3 +69,42 @@ def test_no_cut_gives_another_number(sample: Sample) -> None:
         except UnreadableError:
             continue
         assert found.complaints or rows_of(found) == whole, sample.text[max(0, end - 60) : end]
+
+
+def said_of(how: str, text: str) -> str | float:
+    """What a description that reads its rate by `how` makes of an output: the value, or why there is none."""
+    kernel = kernel_of(
+        RATE.replace("PYTHON", "sh").replace("regex: 'rate = (\\S+) Mbit/s'", how), "foreign_rate.yaml", own_kernels()
+    )
+    sample = Sample("", "", text, {}, kernel)
+    reason = refusal(sample)
+    return reason or float(rows_of(sample.read())[0]["rate_bps"])
+
+
+@pytest.mark.parametrize(
+    ("how", "text", "said"),
+    [
+        (r"regex: 'rate = (\d+)'", "rate = 12 Mbit/s\n", 12e6),
+        (r"regex: 'rate = (\d+)'", "rate = 12, of which 3\n", 12e6),
+        (r"regex: 'rate = (\d+)'", "rate = 12.5 Mbit/s\n", "reads 12 of '= 12.5'"),
+        (r"regex: 'rate = (\d+)'", "rate = 1,250 Mbit/s\n", "reads 1 of '= 1,25'"),
+        (r"regex: 'rate = (\d+)'", "rate = 1e3 Mbit/s\n", "reads 1 of '= 1e3'"),
+        (r"regex: '(\d+) Mbit/s'", "12.5 Mbit/s\n", "reads 5 of '2.5 Mb'"),
+        (r"regex: 'rate = (\S+)'", "rate = \u0661\u0662 Mbit/s\n", "allowed is a number"),
+        ("json: rate", '{"rate": 12}\n', 12e6),
+        ("json: rate", '{"rate": 12, "rate": 13}\n', "the key 'rate' stands twice"),
+        ("json: rate", '{"rate": 1' + "0" * 400 + "}\n", "allowed is a finite number"),
+        ("json: rate", '{"rate": 1' + "0" * 5000 + "}\n", "a number of too many digits"),
+        ("json: rate", '{"a": ' + "[" * 100_000 + "]" * 100_000 + "}\n", "nested too deeply"),
+    ],
+    ids=lambda one: str(one)[:30],
+)
+def test_a_part_of_a_number_is_no_number(how: str, text: str, said: str | float) -> None:
+    found = said_of(how, text)
+    assert found == said if isinstance(said, float) else said in str(found)
+
+
+def test_an_expression_that_never_ends_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output, "_READ_S", 0.2)
+    found = said_of(r"regex: '(?:a+)+ rate = (\d+)'", "a" * 27 + "\n")
+    assert "its regular expressions take more than 0.2 s" in str(found)

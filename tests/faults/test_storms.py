@@ -12,6 +12,9 @@ from tests.driver.fake_site import FakeSite
 from tests.faults.storm_site import Orders, StormScheduler
 from tests.faults.storms import KINDS, Storm, play, told
 
+#: How many storms of new seeds the long tier plays besides its sixty.
+FRESH_SEEDS = 40
+
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_one_kind_of_trouble_breaks_no_promise(tmp_path: Path, kind: str) -> None:
@@ -61,6 +64,14 @@ def test_a_later_driver_still_looks_for_what_an_earlier_one_withdrew(tmp_path: P
 def test_a_storm_drawn_by_a_seed(tmp_path: Path, seed: int) -> None:
     storm = play(tmp_path, seed)
     assert not storm.broken, told(storm)
+
+
+@pytest.mark.long
+def test_storms_of_seeds_that_nobody_has_seen(tmp_path: Path) -> None:
+    """Others in each run; what fails says its seed, which `python -m tests.faults.storms --seed` plays again."""
+    for seed in random.SystemRandom().sample(range(1000, 1_000_000), FRESH_SEEDS):
+        storm = play(tmp_path / str(seed), seed)
+        assert not storm.broken, told(storm)
 
 
 @pytest.mark.fast

@@ -14,6 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from hpcq.cli.main import run
 from hpcq.evidence.judge import judge
 from hpcq.evidence.judgement import no_judge
 from hpcq.run_folder.paths import write_json, write_text
@@ -136,3 +139,14 @@ def campaign_text(name: str, gates: str) -> str:
 def json_of(text: str) -> Any:
     """What a verb printed with --json."""
     return json.loads(text)
+
+
+def sayer(capsys: pytest.CaptureFixture[str]) -> Any:
+    """What runs a verb on a history: exit code, what it printed for programs (or None), and its words."""
+
+    def said(history: History, *words: str) -> tuple[int, Any, str]:
+        code = run([*words, "--db", str(history.database)])
+        printed = capsys.readouterr()
+        return code, json_of(printed.out) if "--json" in words else None, printed.out + printed.err
+
+    return said

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from hpcq.analysis.blame_tables import tables_of
 from hpcq.kernels import Better
 from hpcq.localisation import blame
-from hpcq.statistics import ComparisonVerdict, JobScatter, compare, compare_jobs, job_scatter, pooled_scatter
+from hpcq.statistics import ComparisonVerdict, JobScatter, compare, compare_jobs, job_scatter, job_scatters, pooled_scatter
 from hpcq.statistics.between_jobs import ASSUMED_RATIO, LEAST_RATIO, t_quantile
 from hpcq.statistics.comparison import runs_needed
 from hpcq.store.database import reading
@@ -53,6 +53,17 @@ def test_a_short_history_borrows_from_its_peers_and_none_assumes() -> None:
     assert job_scatter([]) == JobScatter(ASSUMED_RATIO, 0)
     assert pooled_scatter([]) == JobScatter(ASSUMED_RATIO, 0)
     assert job_scatter([1.0] * 20).ratio == LEAST_RATIO
+
+
+@pytest.mark.fast
+def test_the_scatter_of_many_series_is_that_of_each_alone() -> None:
+    random = np.random.default_rng(7)
+    histories = [np.exp(random.normal(0, 0.05, random.integers(0, 25))) for _ in range(300)]
+    for number, one in enumerate(histories):
+        one[: number % 3] = (0.0, -1.0, np.nan)[number % 3]  # values that do not count
+    peers = [None if number % 2 else JobScatter(0.02, 30) for number in range(len(histories))]
+    assert job_scatters(histories, peers) == [job_scatter(one, peer) for one, peer in zip(histories, peers, strict=True)]
+    assert len({one.ratio for one in job_scatters(histories, peers)}) > 100
 
 
 @pytest.mark.fast

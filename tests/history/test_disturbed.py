@@ -82,6 +82,15 @@ def test_compare_says_unclear_of_values_beside_other_work(tmp_path: Path, say: A
     assert found["only_a"] == found["missing_in_b"] == []
 
 
+def test_what_fails_is_gone_though_it_was_measured_beside_other_work_before(tmp_path: Path, say: Any) -> None:
+    made = History(tmp_path)
+    a = made.night(-2, counters=OTHER_WORK)
+    b = made.night(-1, failing=["n2"])
+    code, found, _ = say(made, "compare", a, b, "--json")
+    assert (code, {one["server"]: one["verdict"] for one in found["pairs"]}["n2"]) == (3, "gone")
+    assert found["judged"]["failed_count"] == 1
+
+
 def test_a_gate_is_failed_by_no_value_beside_other_work(tmp_path: Path) -> None:
     made = History(tmp_path)
     bad = made.night(-3, repetitions=3, levels={"n2": 0.5}, gates=FLOOR)

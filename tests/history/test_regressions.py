@@ -53,6 +53,13 @@ def test_a_series_that_works_again_is_not_gone(tmp_path: Path, say: Any) -> None
     assert (code, found["changes"]) == (0, [])
 
 
+def test_a_stretch_that_has_ended_knows_nothing_of_what_came_later(failing: History, say: Any) -> None:
+    assert say(failing, "regressions", "--since", "2026-11-15..2026-11-20")[0] == 3
+    code, found, _ = say(failing, "regressions", "--since", "2026-11-10..2026-11-17", "--json")
+    assert (code, found["changes"], found["judged"]["pass_count"]) == (0, [], 2)
+    assert say(failing, "regressions", "--since", "2019..2020")[0] == 4
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [

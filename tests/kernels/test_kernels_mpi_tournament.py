@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
-from tests.kernels.test_kernels_mpi import YIELD, Mpi, mpi, program
+import pytest
+
+from hpcq.kernels import complete, kernel
+from hpcq.run_folder.lines import Outcome, read_line
+from hpcq.run_folder.printed import kept_sizes, measured_sizes
+from hpcq.run_folder.spools import Spool
+from tests.kernels.test_kernels_mpi import YIELD, Mpi, mpi, program, run
+from tests.mpi.mpi_programs import preloaded
 
 __all__ = ["mpi", "program"]
 
@@ -148,3 +157,105 @@ def test_ranks_that_end_long_after_each_other_are_no_lost_ranks(mpi: Mpi, progra
     assert code == 0, said
     assert done.is_file()
     assert keys(lines) == EVERYTHING
+
+
+SYNCED = Path(__file__).parents[1] / "mpi" / "synced.c"
+SWEEP = """tournament 1
+node a
+node b
+test 1 mpi_pingpong 60
+option message_bytes 16
+option sweep_to_bytes 128
+option duration_s {duration_s}
+option warmup_s 0
+step 1 1 1
+match j1 a b
+"""
+SIZES = [16, 32, 64, 128]
+
+
+def sweeping(mpi: Mpi, program: Path, folder: Path, duration_s: float, **env: str) -> subprocess.Popen[str]:
+    """A tournament of one MPI sweep, in a process group of its own; what it synced is noted in folder/synced."""
+    (folder / "tournament.txt").write_text(SWEEP.format(duration_s=duration_s))
+    words = {**preloaded(mpi, SYNCED, folder / "synced.so"), "SYNCED": str(folder / "synced"), **env}
+    command = [*mpi.launcher, "2", "env", *(f"{name}={value}" for name, value in words.items()), str(program), "tournament"]
+    files = ["--tournament", str(folder / "tournament.txt"), "--spool", str(folder / "spool.jsonl")]
+    return subprocess.Popen(
+        [*command, *files, "--interface", "lo", "--nodes", "a,b"],
+        cwd=folder,
+        env={**os.environ, **YIELD},
+        text=True,
+        start_new_session=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+
+
+def kill(launched: subprocess.Popen[str], folder: Path) -> None:
+    """All of it at once: the group of the launcher, and ranks that a launcher puts in groups of their own."""
+    for path in Path("/proc").glob("[1-9]*/cmdline"):
+        try:
+            ours = str(folder).encode() in path.read_bytes()
+            if ours and int(path.parent.name) != launched.pid:
+                os.kill(int(path.parent.name), signal.SIGKILL)
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    if launched.poll() is None:
+        os.killpg(launched.pid, signal.SIGKILL)
+    launched.communicate(timeout=60)
+
+
+def test_a_sweep_that_is_killed_has_each_measured_size_on_the_disk(mpi: Mpi, program: Path, tmp_path: Path) -> None:
+    path = tmp_path / "j1-t1-r1.sizes"
+
+    def measured() -> list[int]:
+        return measured_sizes(kept_sizes(path.read_bytes()) or b"") if path.exists() else []
+
+    launched = sweeping(mpi, program, tmp_path, duration_s=2)
+    try:
+        end = time.monotonic() + 100
+        while len(measured()) < 2:
+            assert time.monotonic() < end
+            assert launched.poll() is None
+            time.sleep(0.02)
+    finally:
+        kill(launched, tmp_path)
+    sizes = measured()
+    assert 2 <= len(sizes) < len(SIZES)
+    assert sizes == SIZES[: len(sizes)]
+    synced = {int(line) for line in (tmp_path / "synced").read_text().split()}
+    content = path.read_bytes()
+    ends = [place + 1 for place, byte in enumerate(content) if byte == ord("\n")][2:]
+    assert set(ends[: len(sizes) - 1]) <= synced, "the last one may have been killed while it was synced"
+    [raw] = Spool(tmp_path / "spool.jsonl").read_all("j1", (1, 1))
+    for size in SIZES:
+        options = complete(
+            kernel("mpi_pingpong"), {"message_bytes": size, "sweep_to_bytes": 128, "duration_s": 2, "warmup_s": 0}
+        )
+        line = read_line(raw, path, "mpi_pingpong", options)
+        assert line.outcome is (Outcome.MEASURED if size in sizes else Outcome.FAILED), line
+        if size not in sizes:
+            assert (line.reason or "").startswith("the sweep was killed before this size was measured"), line
+    sweep = {"message_bytes": 16, "sweep_to_bytes": 128, "operation_count_max": 20, "warmup_s": 0}
+    rest = run(mpi, program, "--interface", "lo", "--sizes-done", ",".join(map(str, sizes)), **sweep)
+    assert [one["options"]["message_bytes"] for one in rest.line["sizes"]] == SIZES[len(sizes) :]
+    assert all(one["valid"] for one in rest.line["sizes"])
+
+
+@pytest.mark.parametrize("folder_too", [False, True])
+def test_sizes_that_the_disk_refuses_are_said_and_cost_no_result(
+    mpi: Mpi, program: Path, tmp_path: Path, folder_too: bool
+) -> None:
+    if folder_too:
+        (tmp_path / "j1-t1-r1.sizes").mkdir()
+    launched = sweeping(mpi, program, tmp_path, duration_s=0.05, REFUSED="1")
+    said = launched.communicate(timeout=200)[0]
+    assert launched.returncode == 0, said
+    words = (
+        "j1-t1-r1.sizes: Is a directory: a kill" if folder_too else "may be lost with this node: fdatasync: Input/output error"
+    )
+    assert said.count(words) == said.count("warning: ") == 1, said
+    [line] = [one for one in map(json.loads, (tmp_path / "spool.jsonl").read_text().splitlines()) if "begun_utc" not in one]
+    assert [one["options"]["message_bytes"] for one in line["result"]["sizes"]] == SIZES
+    assert line["rc"] == 0

@@ -10,11 +10,15 @@ from typing import Any
 import pytest
 
 from hpcq.analysis.distances import distances
+from hpcq.errors import SchedulerError
 from hpcq.run_folder.journal import Journal
 from hpcq.runner.cancelling import cancel_run
 from hpcq.runner.link import link_group
+from hpcq.runner.link.side import LinkSide
 from hpcq.runner.live import status_of
+from hpcq.runner.queue import shared_account
 from hpcq.runner.queue.record import Record
+from hpcq.scheduler.types import QueueSnapshot
 from hpcq.store.database import reading
 from hpcq.store.load.run import load_run
 from tests.links.link_campaigns import TRIP, built, drive, events_of, opened, own_queue, rows, text
@@ -103,6 +107,41 @@ def test_when_the_hours_end_a_link_ends_after_the_test_in_hand_and_goes_on_later
     assert 0 < before < 8  # the test in hand
     assert before + after == 8  # and nothing twice
     assert [row["attempt_no"] for row in rows(run, "SELECT DISTINCT attempt_no FROM v_results ORDER BY 1")] == [1, 2]
+
+
+def test_a_stop_file_ends_a_link_early_while_the_scheduler_there_does_not_answer(
+    tmp_path: Path, built: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    durations = ", ".join(f"{1000 + number}ms" for number in range(8))
+    tests = (f"{{kernel: udp_stream, parameters: {{warmup_s: 0, rate_bps: 1e6}}, matrix: {{duration_s: [{durations}]}}}}",)
+    run = opened(tmp_path, text("{from: east, to: west, pairs: 1, directions: one}", tests=tests), built)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(shared_account, "_REFRESH_S", 0.2)
+    stop = tmp_path / "hpcq" / "stop"
+    seen: list[str] = []
+    note_all, look = Record.note_all, LinkSide.look
+
+    def turning(self: Record[Any], events: Sequence[Mapping[str, Any]]) -> None:
+        note_all(self, events)
+        for event in events:
+            seen.append(event["event"])
+            if event["event"] == "ways" and seen.count("ways") == 1:
+                stop.write_text("the fabric is worked at")
+            elif event["event"] == "ended":
+                stop.unlink(missing_ok=True)
+
+    def away(self: LinkSide, *, refill: bool) -> QueueSnapshot:
+        if stop.exists():
+            raise SchedulerError(f"{self.cluster.name}: the controller does not answer")
+        return look(self, refill=refill)
+
+    monkeypatch.setattr(Record, "note_all", turning)
+    monkeypatch.setattr(LinkSide, "look", away)
+    drive(run)
+    ends = [event for event in events_of(run) if event["event"] == "ended"]
+    assert any("stop: the fabric is worked at" in event["reason"] for event in ends if event["outcome"] == "withdrawn")
+    assert 0 < sum(len(event["measured"]) for event in ends[:2]) < 8, "the test in hand"
+    assert sum(len(event["measured"]) for event in ends) == 8, "and nothing twice"
 
 
 # -- the comparison ----------------------------------------------------------------------------------------------------

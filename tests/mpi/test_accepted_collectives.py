@@ -14,7 +14,7 @@ from hpcq.cli.judge import accept as verb
 from hpcq.definition.derive import with_set
 from hpcq.definition.files.campaign import read_campaign
 from hpcq.runner.accept.accepting import ClusterAcceptance
-from hpcq.runner.accept.collectives import judged_collectives, set_to_run
+from hpcq.runner.accept.collectives import judged_collectives, not_covered, set_to_run
 from hpcq.runner.accept.values import Measured
 from hpcq.store.database import reading
 from hpcq.verdict.acceptance.collectives import CollectiveVerdict, SetJob, judge_collective
@@ -25,6 +25,7 @@ from hpcq.verdict.words import Verdict
 from tests import REPOSITORY
 from tests.lab.campaigns_in_lab import Desk
 from tests.lab.lab_fixture import RunningLab
+from tests.local.local_desk import CLUSTER, LocalDesk
 from tests.mpi.test_slow_collectives import Collectives
 
 NODES = ("n1", "n2", "n3", "n4")
@@ -134,6 +135,26 @@ def test_a_bad_collective_stands_in_the_summary_and_decides_the_exit_code(tmp_pa
     assert verb._show([slow], apply=False, as_json=True) == 3
     [cluster] = json.loads(capsys.readouterr().out)["clusters"]
     assert [one["pairs"]["slow"] for one in cluster["collectives"]] == [[["n1", "n3"], ["n2", "n3"], ["n3", "n4"]]] * 2
+
+
+def test_a_collective_that_no_set_can_run_is_not_covered_and_exits_with_4(tmp_path: Path) -> None:
+    desk = LocalDesk.at(tmp_path)
+    desk.cluster("east", CLUSTER + "mpi: {{compiler: mpicc, launch: mpirun -np 2}}\n")
+    desk.campaign(
+        "{kernel: tcp_pingpong, parameters: {duration_s: 100ms, warmup_s: 0}}",
+        "{kernel: mpi_collective, parameters: {operation: allreduce}}",
+        clusters="east",
+    )
+    plan = desk.hpcq("accept", "try.yaml", "--plan").stdout
+    assert "  collective mpi_collective: left out: no earlier run measured it on a set of nodes" in " ".join(plan.split("\n"))
+    done = desk.hpcq("accept", "try.yaml", "--json", expect=None)
+    [cluster] = json.loads(done.stdout)["clusters"]
+    [left_out] = cluster["collectives"]
+    assert (left_out["test"], left_out["nodes"], left_out["verdict"]) == ("mpi_collective", [], "not_covered")
+    assert left_out["words"].startswith("collective mpi_collective: left out: no earlier run measured it on a set of nodes")
+    assert done.returncode == 4
+    outcome = ClusterAcceptance("east", {}, Acceptance(()), collectives=not_covered(["mpi_collective"]))
+    assert verb._show([outcome], apply=False, as_json=False) == 4
 
 
 @pytest.mark.fast

@@ -141,7 +141,14 @@ def test_a_collective_that_is_slow_alone_names_nobody_and_what_to_measure(tmp_pa
     number = json_of(said)["changes"][0]["series_id"]
     assert "none of 6 judged pairs of its nodes got worse with it" in say(made, "history", str(number))[1]
     page = tmp_path / "page.html"
-    assert say(made, "report", *SINCE, "--node", "n1", "--to", str(page))[0] == 0, "n1 stands first in the set, no more"
+    code, words = say(made, "report", *SINCE, "--node", "n1", "--to", str(page))
+    assert code == 0, "n1 stands first in the set, no more"
+    together = "tests of several nodes together, which name none of them: 2 series judged: 2 DEGRADED"
+    slow = "nodes alpha/n[1-4] is worse: 2 of 2 series, +"
+    assert all(one in words and one in page.read_text() for one in (together, slow)), words
+    for node in ("n1", "n4"):
+        told = say(made, "node", node, "--since", "2026-11-10")[1]
+        assert all(f"together      {one}" in told for one in (together, slow)), told
     assert say(made, "report", *SINCE, "--to", str(page))[0] == 3
     assert "its pairs: none of 6 judged pairs" in page.read_text()
     assert say(made, "regressions", *SINCE, "--record")[0] == 3

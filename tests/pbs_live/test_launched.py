@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from hpcq.run_folder.printed import measured_sizes
+from hpcq.units import parse_utc, utc_now
 from tests.lab.campaigns_in_lab import Desk
 from tests.pbs_live.live import QUICK, Live
 from tests.pbs_live.test_campaigns import nothing_ran_twice, outcomes
@@ -72,8 +73,9 @@ def test_a_tournament_of_launches_goes_on_without_a_node_that_dies(users: Live, 
     desk = users.desk(tmp_path)
     desk.campaign(LAUNCHED)
     with desk.running("run", "campaign.yaml") as child:
-        running(users, desk)
+        running(users, desk, child)
         wait_for_lines(desk, users, 3)  # one launched and told, another begun
+        cut = utc_now()
         with power_cut(users, "n03"):
             assert child.wait(timeout=400) == 4, desk.log()
     rows = desk.rows("SELECT DISTINCT client, server, outcome, reason FROM v_results")
@@ -83,6 +85,36 @@ def test_a_tournament_of_launches_goes_on_without_a_node_that_dies(users: Live, 
     assert all(row["reason"] for row in hurt), rows
     assert "beta-n03: no process starts there any more" in {row["reason"] for row in hurt}, rows
     assert len([event for event in desk.events("beta") if event["event"] == "attempt"]) == 1
+    assert seconds_until_told(desk, cut) < 100, "before a launch's own time limit of 120 s"
+
+
+def seconds_until_told(desk: Desk, cut: str) -> float:
+    """How long after a node died its next pair was told as lost."""
+    [spool] = desk.run_folder.glob("beta/jobs/g*/1/spool.jsonl")
+    lines = [json.loads(line) for line in spool.read_text().splitlines()]
+    told = [line["started_utc"] for line in lines if "no process starts" in (line.get("reason") or "")]
+    return (parse_utc(min(told)) - parse_utc(cut)).total_seconds()
+
+
+def ranks_run(live: Live) -> bool:
+    """Whether the two ranks of a launch run, on two nodes."""
+    return sum(bool(re.search(rf"^(/\S*/)?{PROGRAM} ", processes(live, node), re.MULTILINE)) for node in live.nodes) == 2
+
+
+@pytest.mark.parametrize("starter", ["pbs_tmrsh", "pbsdsh"])
+def test_a_tournament_of_launches_that_is_cancelled_leaves_no_rank(live: Live, tmp_path: Path, starter: str) -> None:
+    desk = live.desk(tmp_path, f"{QUICK}task_starter: {starter}\n")
+    desk.campaign(LAUNCHED.replace("512", "8MiB"))
+    with desk.running("run", "campaign.yaml") as child:
+        running(live, desk, child)
+        live.until(lambda: ranks_run(live), "two ranks")
+        desk.hpcq("cancel", timeout_s=120)
+        assert child.wait(timeout=60) == 4, desk.log()
+    assert not live.root("qselect")
+    assert_nothing_runs(live)
+    rows = desk.rows("SELECT DISTINCT client, server, outcome, reason FROM v_results")
+    assert len({(row["client"], row["server"]) for row in rows}) == 6, rows
+    assert all(row["reason"] for row in rows if row["outcome"] != "measured"), rows
 
 
 def processes(live: Live, node: str) -> str:

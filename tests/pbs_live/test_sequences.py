@@ -5,9 +5,11 @@ A wrapper stands before qsub or qdel on the user's PATH, as at sites that have o
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,9 +71,14 @@ def test_a_submission_of_unknown_fate_is_neither_lost_nor_made_twice(users: Live
     assert len(measured) == 2, measured
 
 
-def running(users: Live, desk: Desk) -> None:
-    """Until a job of it runs and another one waits, where there is one."""
-    desk.wait_for(lambda events: any(event.get("state") == "running" for event in events), "beta")
+def running(users: Live, desk: Desk, driver: subprocess.Popen[bytes] | None = None) -> None:
+    """Until a job of it runs and another one waits, where there is one; a driver that ended before has no such job."""
+
+    def seen(events: list[dict[str, Any]]) -> bool:
+        assert driver is None or driver.poll() is None, desk.log()
+        return any(event.get("state") == "running" for event in events)
+
+    desk.wait_for(seen, "beta")
 
 
 def test_cancel_while_the_server_is_away_is_repeated_until_nothing_is_left(users: Live, tmp_path: Path) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,9 +14,13 @@ import pytest
 
 from hpcq.clock import Clock
 from hpcq.definition.budget import Budget
+from hpcq.errors import SchedulerError
+from hpcq.runner.queue import shared_account
 from hpcq.runner.queue.shared_account import Held, SharedAccount
 from hpcq.scheduler.types import JobState
 from hpcq.transport import Here
+from hpcq.units import utc_text
+from tests.driver.fake_clock import FakeClock
 from tests.driver.fake_site import FakeSite, steps_of
 
 pytestmark = pytest.mark.fast
@@ -105,6 +111,32 @@ def test_a_run_whose_driver_is_silent_counts_and_is_named_until_its_time_limits_
     assert 3700 <= min(job.submitted_s for job in site.scheduler.jobs.values()) <= 3800
 
 
+def elsewhere(site: FakeSite, wrong_s: float, until_s: int) -> None:
+    """A driver on a machine whose clock is wrong, which writes its entry every minute and is killed at a moment."""
+    path = site.folder / "work" / "hpcq" / "account" / "sim" / "other-1.json"
+    path.parent.mkdir(parents=True)
+
+    def write() -> None:
+        written = utc_text(site.clock.utc() + dt.timedelta(seconds=wrong_s))
+        entry = {"jobs": ["m[1-2]", "m[3-4]"], "live_node_seconds": 480.0, "walltime_s": 120.0, "took_node_seconds": {}}
+        path.write_text(json.dumps({**entry, "run": "other-1", "host": "far", "written_utc": written}))
+
+    write()
+    for passed_s in range(60, until_s, 60):
+        site.at(passed_s, write)
+
+
+@pytest.mark.parametrize("wrong_s", [-7200, 7200])
+def test_jobs_of_a_living_driver_count_whatever_its_clock_says(tmp_path: Path, wrong_s: int) -> None:
+    """And those of one that died count for their time limit and an hour more, as this host counts."""
+    site = site_of(tmp_path, "jobs_at_most: 2")
+    elsewhere(site, wrong_s, 2000)
+    site.drive()
+    first_s = min(job.submitted_s for job in site.scheduler.jobs.values())
+    assert first_s >= 1980 + 150
+    assert first_s <= 1980 + 120 + 3600 + 100
+
+
 def test_a_resumed_run_counts_what_its_earlier_driver_took_when_it_took_it(tmp_path: Path) -> None:
     site = site_of(tmp_path, "node_seconds_at_most: 1000")
     mine = other_run(site, Budget(), "mine-1")
@@ -142,17 +174,68 @@ def test_two_drivers_never_take_the_same_rest_of_a_limit(tmp_path: Path) -> None
     assert sum(taken) == most
 
 
-def test_a_lock_of_a_driver_that_died_is_broken_and_its_owner_books_nothing(tmp_path: Path) -> None:
-    folder = tmp_path / "account" / "sim"
+def two_accounts(folder: Path) -> tuple[FakeClock, SharedAccount, SharedAccount]:
+    """Two runs on one clock that only waiting moves."""
+    clock = FakeClock()
     limits = Budget(jobs_at_most=3)
-    first, second = (SharedAccount(Here(), str(folder), name, limits, Clock()) for name in ("run-1", "run-2"))
-    first.refresh(Held(), 0.0)
-    second.refresh(Held(), 0.0)
+    first, second = (SharedAccount(Here(), str(folder), name, limits, clock) for name in ("run-1", "run-2"))
+    for one in (first, second):
+        one.refresh(Held(), 0.0)
+    return clock, first, second
+
+
+ONE_JOB = Held((("n1", "n2"),), 0.0, 60.0)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lock that is held is waited for during two looks, not during ten seconds."""
+    monkeypatch.setattr(shared_account, "_LOCK_TRIES", 2)
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("wrong_s", [-3600, 0, 3600])
+def test_a_lock_of_a_driver_that_died_is_broken_and_its_owner_books_nothing(tmp_path: Path, wrong_s: int) -> None:
+    """Whatever the clock of the file server says: only a minute that this host saw counts."""
+    folder = tmp_path / "account" / "sim"
+    clock, first, second = two_accounts(folder)
     assert first.open()
-    os.utime(folder / "lock", (0, 0))
+    os.utime(folder / "lock", (time.time() + wrong_s,) * 2)
+    for passed_s in (0, 30, 29):
+        clock.sleep(passed_s)
+        assert not second.open(), "the lock is younger than a minute, as this host saw it"
+    clock.sleep(1)
     assert second.open()
-    assert not first.book(Held((("n1", "n2"),), 0.0, 60.0), 0.0), "it lost the lock"
-    assert second.book(Held((("n1", "n2"),), 0.0, 60.0), 0.0)
+    assert not first.book(ONE_JOB, 0.0), "it lost the lock"
+    assert second.book(ONE_JOB, 0.0)
+    assert json.loads((folder / "run-1.json").read_text())["jobs"] == []
+    assert not (folder / "lock").exists()
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_driver_that_takes_the_lock_again_and_again_keeps_it(tmp_path: Path) -> None:
+    clock, first, second = two_accounts(tmp_path / "account" / "sim")
+    for _ in range(5):
+        assert first.open()
+        clock.sleep(25)
+        assert not second.open(), "another lock than before, though of the same driver"
+        assert first.book(ONE_JOB, 0.0)
+
+
+def test_who_loses_the_lock_while_it_writes_submits_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another driver, which has read the account before this entry was there, holds the lock when it is."""
+    folder = tmp_path / "account" / "sim"
+    _, first, _ = two_accounts(folder)
+    assert first.open()
+    (tmp_path / "bin").mkdir()
+    slow = tmp_path / "bin" / "mv"
+    slow.write_text('#!/bin/sh\necho somebody >lock/owner\nexec /bin/mv "$@"\n')
+    slow.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{slow.parent}:{os.environ['PATH']}")
+    assert not first.book(ONE_JOB, 0.0)
+    assert (folder / "lock" / "owner").read_text() == "somebody\n", "the lock of the other one stays"
+    monkeypatch.undo()
+    first.refresh(Held(), 0.0, at_once=True)
     assert json.loads((folder / "run-1.json").read_text())["jobs"] == []
 
 
@@ -173,6 +256,68 @@ def test_the_stop_file_withdraws_ends_early_and_is_said_until_it_is_gone(tmp_pat
     assert site.scheduler.of_tag("j00002-1").state is JobState.CANCELLED
     assert (site.scheduler.of_tag("j00001-1").folder / "finish").exists()
     assert steps_of(events) == 2
+
+
+def finish_file_s(site: FakeSite, from_s: int) -> float:
+    """When the first job was asked to end after its test, after its driver has ended."""
+    seen: list[float] = []
+
+    def look() -> None:
+        if not seen and any(job.live and (job.folder / "finish").exists() for job in site.scheduler.jobs.values()):
+            seen.append(site.clock.passed_s)
+
+    for passed_s in range(from_s, from_s + 200):
+        site.at(passed_s, look)
+    site.drive()
+    return seen[0]
+
+
+def test_the_stop_file_is_obeyed_within_15_s_also_when_the_controller_answers_slowly(tmp_path: Path) -> None:
+    site = FakeSite(tmp_path, node_count=2, pairs=(("n1", "n2"),), shares_account=True)
+    site.scheduler.run_s = 600.0
+    site.scheduler.look_hook = lambda: site.clock.sleep(7)
+    site.at(100, stopping(site, ""))
+    site.at(300, (site.folder / "work" / "hpcq" / "stop").unlink)
+    assert 100 <= finish_file_s(site, 100) <= 100 + 15 + 7, "a command that is under way takes its time"
+
+
+def test_the_stop_file_is_obeyed_while_the_controller_does_not_answer(tmp_path: Path) -> None:
+    site = FakeSite(tmp_path, node_count=2, pairs=(("n1", "n2"),), shares_account=True)
+    site.scheduler.run_s = 600.0
+
+    def away() -> None:
+        if 50 < site.clock.passed_s < 500:
+            raise SchedulerError("squeue: Unable to contact slurm controller")
+
+    site.scheduler.look_hook = away
+    site.at(100, stopping(site, ""))
+    site.at(300, (site.folder / "work" / "hpcq" / "stop").unlink)
+    assert 100 <= finish_file_s(site, 100) <= 116
+
+
+def test_the_stop_file_holds_where_the_account_cannot_be_written(tmp_path: Path) -> None:
+    site = FakeSite(tmp_path, shares_account=True)
+    place = site.folder / "work" / "hpcq"
+    place.mkdir(parents=True)
+    (place / "account").write_text("a file where the folder belongs")
+    stopping(site, "")()
+    site.at(500, (place / "stop").unlink)
+    site.at(500, (place / "account").unlink)
+    site.drive()
+    assert min(job.submitted_s for job in site.scheduler.jobs.values()) >= 500
+
+
+def test_the_folder_of_the_stop_file_is_opened_before_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NFS asks its server again when a folder is opened; else it may say for a minute that a file is not there."""
+    (tmp_path / "bin").mkdir()
+    opens = tmp_path / "bin" / "ls"
+    opens.write_text(f'#!/bin/sh\n[ "$*" != "-f -- {tmp_path}/hpcq" ] || touch {tmp_path}/hpcq/stop\nexec /bin/ls "$@"\n')
+    opens.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{opens.parent}:{os.environ['PATH']}")
+    (tmp_path / "hpcq").mkdir()
+    account = SharedAccount(Here(), str(tmp_path / "hpcq" / "account" / "sim"), "run-1", Budget(), FakeClock())
+    account.refresh(Held(), 0.0)
+    assert account.stopped is not None
 
 
 def test_nothing_starts_where_a_stop_file_lies(tmp_path: Path) -> None:

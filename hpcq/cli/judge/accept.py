@@ -128,6 +128,8 @@ def _print_plan(plan: PlannedAcceptance) -> None:
         if plan.together:
             click.echo(f"  then the collectives on {len(plan.together)} nodes together: {', '.join(plan.together)}")
         click.echo("  pairs that look bad would run again; nothing was submitted")
+    for words in plan.left_out:
+        click.echo(f"  {words}")
 
 
 def _wish(since: str | None, nodes: tuple[str, ...], everything: bool, database: Path) -> NodeSelection:

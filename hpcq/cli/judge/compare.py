@@ -12,6 +12,7 @@ import click
 from hpcq.cli.filters import chosen, filter_options
 from hpcq.cli.judge.change_lines import pairs_json
 from hpcq.cli.options import database_option, json_option
+from hpcq.cli.read.findings import print_flaws
 from hpcq.cli.rows import Column, print_json, print_rows, verdict_style
 from hpcq.nodelist import names_several, nodes_of
 
@@ -56,7 +57,7 @@ def compare(  # noqa: PLR0917 - Click passes by name
     A and B are runs, campaigns (their last run), baseline:NAME, or stretches of time. What was measured in A and only fails
     in B is `gone`. The first line says how much was judged. Exit code 3 when something got worse or is gone, 4 when too little
     was measured to tell: nothing in both, something unclear, or something that B planned and did not measure; also when A and B
-    are the same results.
+    are the same results. Flaws of nodes that the evidence shows in B and not in A come first.
 
     \b
     Example: hpcq compare baseline:good latest
@@ -64,6 +65,7 @@ def compare(  # noqa: PLR0917 - Click passes by name
     """
     from hpcq.analysis.pairing import compare_windows
     from hpcq.store.database import reading
+    from hpcq.store.read.evidence_queries import new_flaws
     from hpcq.store.time_windows import window
 
     with reading(database) as connection:
@@ -71,6 +73,8 @@ def compare(  # noqa: PLR0917 - Click passes by name
         windows = [window(connection, text) for text in (a, b)]
         same = _are_the_same(*windows)
         compared = compare_windows(connection, found.rows, found.metrics, windows[0], windows[1], facts=found.facts)
+        nodes = {(row.cluster, one) for row in found.rows for one in nodes_of(row.client, row.server)}
+        flaws = [one for one in new_flaws(connection, windows[1], windows[0]) if (one.cluster, one.node) in nodes]
     if same:
         # What is compared with itself is never worse: no verdict comes of that.
         compared = replace(compared, both=(), only_a=(), only_b=(), missing=())
@@ -79,7 +83,7 @@ def compare(  # noqa: PLR0917 - Click passes by name
     tally = _tally(compared)
     if as_json:
         only_in = {"only_a": list(compared.only_a), "only_b": list(compared.only_b), "missing_in_b": list(compared.missing)}
-        print_json({"a": a, "b": b, "judged": tally.to_json(), "pairs": rows, **only_in})
+        print_json({"a": a, "b": b, "judged": tally.to_json(), "flaws": flaws, "pairs": rows, **only_in})
         return tally.exit_code
     told = [row for row in rows if everything or row["verdict"] != "same"]
     told.sort(key=lambda row: _ORDER.index(row["verdict"]))
@@ -95,6 +99,7 @@ def compare(  # noqa: PLR0917 - Click passes by name
         return tally.exit_code
     words = ", ".join(f"{verdicts[word]} {word}" for word in _ORDER if verdicts[word])
     click.echo(f"{tally.first_line('test of a pair', 'tests of pairs')}; in both: {words}{only}{missing}", err=True)
+    print_flaws(flaws)
     print_rows(told, _COMPARED, empty="no pair differs")
     return tally.exit_code
 

@@ -115,7 +115,8 @@ def _judge(connection: Any, filters: dict[str, Any], since: str, against: str | 
         look_back = (earliest - dt.timedelta(days=_LOOK_BACK_DAYS)).strftime("%Y-%m-%d")
     except (ValueError, OverflowError):
         look_back = ""
-    history = Window(since, from_utc=look_back)
+    until = window(connection, since).until_utc if ".." in since else None
+    history = Window(since, from_utc=look_back, until_utc=until)
     return searched(connection, found.rows, found.metrics, begin, history, facts=found.facts), found.rows
 
 

@@ -17,6 +17,7 @@ from hpcq.errors import Exit, UserError
 if TYPE_CHECKING:
     from hpcq.store.database import Connection
     from hpcq.store.read.nodes import NodeRow, NodeStory
+    from hpcq.store.time_windows import Window
 
 _NODE = (
     Column("cluster"),
@@ -68,6 +69,7 @@ _COST = (
     Column("open_count", "not ended"),
 )
 _PARTNERS_SHOWN = 8
+_TOLD_SHOWN = 8
 _SORTS = ("name", "level", "measured")
 
 
@@ -78,10 +80,11 @@ _SORTS = ("name", "level", "measured")
 @database_option
 @json_option
 def node(name: str, since: str, everything: bool, database: Path, as_json: bool) -> int:
-    """Show all about one node: last verdict, what was measured, slowest partners, changes, events, facts.
+    """Show all about one node: last verdict, what was measured and what fails, slowest partners, changes, events, facts.
 
     NODE is a node's name. Write CLUSTER/NODE (alpha/n1) where several clusters have one of that name. Partners are compared
-    with this node's own median in the same test; 80 % is worse, whichever direction the metric has.
+    with this node's own median in the same test; 80 % is worse, whichever direction the metric has. Tests of several nodes
+    together name none of them; what is said of them stands beside it.
 
     \b
     Example: hpcq node alpha/n1
@@ -90,11 +93,13 @@ def node(name: str, since: str, everything: bool, database: Path, as_json: bool)
     from hpcq.store.read.nodes import node_story
 
     with reading(database) as connection:
-        story = node_story(connection, name, stretch(connection, since))
+        window = stretch(connection, since)
+        story = node_story(connection, name, window)
+        told = _told(connection, story, window, since)
     if as_json:
-        print_json({**asdict(story), "since": since})
+        print_json({**asdict(story), **told, "since": since})
         return Exit.OK
-    _print_story(story, since, everything=everything)
+    _print_story(story, since, told, everything=everything)
     return Exit.OK
 
 
@@ -165,9 +170,35 @@ def cost(since: str, cluster: str | None, campaign: str | None, database: Path, 
 _EMPTY = "no node: nothing was measured yet"
 
 
-def _print_story(story: NodeStory, since: str, *, everything: bool) -> None:
+def _told(connection: Connection, story: NodeStory, window: Window, since: str) -> dict[str, list[str]]:
+    """What explains and what is wrong: flaws that the evidence shows, tests that only fail, tests of several nodes."""
+    from hpcq.analysis.series_outcomes import lost_in
+    from hpcq.nodelist import names_several
+    from hpcq.store.history import Filter, select
+    from hpcq.store.read.evidence_queries import new_flaws
+
+    mine = select(connection, Filter(cluster=story.cluster, node=story.node))
+    flaws = [one for one in new_flaws(connection, window) if (one.cluster, one.node) == (story.cluster, story.node)]
+    lost = lost_in(connection, window)
+    failing = [f"{row.label}: {lost[row.series_id].words}" for row in mine if row.series_id in lost]
+    together: list[str] = []
+    if any(names_several(row.server) for row in mine):
+        # Its arithmetic loads numpy, which costs most nodes more than all the rest.
+        from hpcq.reports.stretch import of_sets
+
+        together = list(of_sets(connection, story.cluster, story.node, since))
+    return {"flaws": [one.words for one in flaws], "failing": failing, "together": together}
+
+
+def _print_story(story: NodeStory, since: str, told: dict[str, list[str]], *, everything: bool) -> None:
     for word, text in _head(story, since):
         click.echo(f"{word:<14}{text}")
+    for name, word in (("flaws", "evidence"), ("failing", "failing"), ("together", "together")):
+        first = told[name] if everything else told[name][:_TOLD_SHOWN]
+        for text in first:
+            click.echo(f"{word:<14}{text}")
+        if len(told[name]) > len(first):
+            click.echo(f"{word:<14}and {len(told[name]) - len(first)} more; --all shows them")
     rows = [{**asdict(one), "size_text": one.size_text} for one in story.partners]
     shown = rows if everything else rows[:_PARTNERS_SHOWN]
     _part(f"slowest partners since {since}", shown, _PARTNER)

@@ -13,7 +13,7 @@ import click
 
 from hpcq.cli.options import database_option, json_option, limit_option, near, since_option, stretch
 from hpcq.cli.read.distances import links_exit, print_links
-from hpcq.cli.read.findings import print_findings
+from hpcq.cli.read.findings import flaws_of, print_findings, print_flaws
 from hpcq.cli.read.gate_rows import RunJudged, gate_json, judge_selection, print_gates
 from hpcq.cli.read.grouped import cut, ordered, print_grouped
 from hpcq.cli.read.lost_tries import print_lost_tries
@@ -94,7 +94,6 @@ def results(  # noqa: PLR0917 - Click passes by name
     \b
     Example: hpcq results --kernel tcp_stream
     """
-    from hpcq.store import query
     from hpcq.store.database import reading
 
     ways = {"--each": each, "--findings": findings, "--group-by": by is not None, "--links": links}
@@ -103,37 +102,48 @@ def results(  # noqa: PLR0917 - Click passes by name
         raise UserError(f"--since {since}: {'--links' if links else run}: is about one run", "leave out one of the two")
     with reading(database) as connection:
         whole = _selected(connection, run, since)
-        names = {"kernel": kernel, "cluster": cluster, "node": node}
-        if any(name is not None for name in names.values()):
-            from hpcq.store.counted import places
-
-            check_names(places(connection, whole), **names)
-        selection = replace(whole, **names)
+        selection = _narrowed(connection, whole, {"kernel": kernel, "cluster": cluster, "node": node})
         _check_metric(metric, kernel)
         judged = judge_selection(connection, whole, selection)
-        shown = _Shown(metric, all_metrics, sort, limit, as_json)
+        shown = _Shown(metric, all_metrics, each, by, sort, limit, as_json)
         if toolchains:
             return _print_toolchains(connection, selection.run, as_json=as_json)
         if findings:
             return print_findings(connection, selection, judged, as_json=as_json)
         if links:
             return _show_links(connection, selection, shown, judged)
-        if not as_json:
-            click.echo(judged.first_line, err=True)
-        if by is not None:
-            print_grouped(connection, selection, by, sort=sort, limit=limit, as_json=as_json)
-        elif as_json:
-            _print_json(connection, selection, shown, judged)
-        elif each:
-            rows = [dict(as_mapping(row)) for row in _in_metric(connection, query.results(connection, selection), metric)]
-            _print_each(cut(ordered(rows, sort), limit, as_json=False))
-        else:
-            _print_medians(connection, selection, shown)
-        if not as_json:
-            print_gates(judged.gates)
-            if selection.run is None:
-                click.echo("gates belong to one run: hpcq results RUN judges them", err=True)
+        _show(connection, selection, shown, judged)
     return judged.exit_code
+
+
+def _narrowed(connection: Connection, whole: Selection, names: dict[str, str | None]) -> Selection:
+    """The selection with these names only; a name that it does not know is refused."""
+    if any(name is not None for name in names.values()):
+        from hpcq.store.counted import places
+
+        check_names(places(connection, whole), **names)
+    return replace(whole, **names)
+
+
+def _show(connection: Connection, selection: Selection, shown: _Shown, judged: RunJudged) -> None:
+    """Show the selected results: how much is there and what is wrong first, the gates last."""
+    if shown.as_json:
+        if shown.by is None:
+            _print_json(connection, selection, shown, judged)
+        else:
+            print_grouped(connection, selection, shown.by, sort=shown.sort, limit=shown.limit, as_json=True)
+        return
+    click.echo(judged.first_line, err=True)
+    print_flaws(flaws_of(connection, selection))
+    if shown.by is not None:
+        print_grouped(connection, selection, shown.by, sort=shown.sort, limit=shown.limit, as_json=False)
+    elif shown.each:
+        _print_each(connection, selection, shown)
+    else:
+        _print_medians(connection, selection, shown)
+    print_gates(judged.gates)
+    if selection.run is None:
+        click.echo("gates belong to one run: hpcq results RUN judges them", err=True)
 
 
 def _show_links(connection: Connection, selection: Selection, shown: _Shown, judged: RunJudged) -> int:
@@ -160,6 +170,8 @@ class _Shown:
 
     metric: str | None
     all_metrics: bool
+    each: bool
+    by: str | None
     sort: str | None
     limit: int | None
     as_json: bool
@@ -186,6 +198,7 @@ def _print_json(connection: Connection, selection: Selection, shown: _Shown, jud
     rows = cut(ordered(rows, shown.sort), shown.limit, as_json=True)
     runs = [] if selection.run is None else [asdict(row) for row in query.runs(connection, selection.run)]
     told: dict[str, Any] = {"runs": runs, "judged": judged.to_json(), "results": rows}
+    told["flaws"] = flaws_of(connection, selection)
     told["gates"] = [gate_json(one) for one in judged.gates]
     if selection.run is not None:
         told["links"] = [asdict(one) for one in distances(connection, selection.run)]
@@ -228,9 +241,11 @@ def print_run(run: RunFolder, database: Path, *, as_json: bool) -> int:
         judged = judge_selection(connection, selection)
         if as_json:
             told = _run_json(run, database, runs, judged, finding_groups(connection, run.run_id))
+            told["flaws"] = flaws_of(connection, selection)
             print_json({**told, "lost_tries": [asdict(one) for one in lost_tries(connection, run.run_id)]})
         else:
             click.echo(judged.first_line, err=True)
+            print_flaws(flaws_of(connection, selection))
             print_summaries(connection, query.summaries(connection, selection))
             _print_missing(query.not_measured(connection, selection))
             print_lost_tries(lost_tries(connection, run.run_id))
@@ -296,9 +311,12 @@ def _check_metric(metric: str | None, kernel: str | None) -> None:
         raise UserError(f"--metric: {message}", hint)
 
 
-def _print_each(rows: Sequence[dict[str, Any]]) -> None:
+def _print_each(connection: Connection, selection: Selection, shown: _Shown) -> None:
+    from hpcq.store import query
     from hpcq.store.query import size_text
 
+    found = [dict(as_mapping(row)) for row in _in_metric(connection, query.results(connection, selection), shown.metric)]
+    rows = cut(ordered(found, shown.sort), shown.limit, as_json=False)
     print_rows([{**row, "size_text": size_text(row["message_bytes"])} for row in rows], _EACH, empty="no result")
 
 

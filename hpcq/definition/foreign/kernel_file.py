@@ -154,7 +154,7 @@ def _kernel(file: KernelFile, path: str, document: Document) -> Kernel:
 
 
 def _option(name: str, section: OptionSection) -> Option:
-    unit = units.unit_of(name)
+    unit = units.unit_of_option(name)
     bounds = (section.minimum, section.maximum)
     return Option(name, OptionType(section.type), unit, section.default, *bounds, tuple(section.choices), section.help)
 

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from hpcq.analysis import pair_values
-from hpcq.definition.derive import has_collectives, with_pairs, with_set
+from hpcq.definition.derive import collectives_of, with_pairs, with_set
 from hpcq.definition.files.cluster import read_cluster
 from hpcq.definition.model import Cluster, Pattern
 from hpcq.nodelist import fold
 from hpcq.runner.accept.choice import NodeSelection, NodesToTest, choose
-from hpcq.runner.accept.collectives import judged_collectives, set_to_run
+from hpcq.runner.accept.collectives import judged_collectives, not_covered, set_to_run
 from hpcq.runner.accept.commands import Applied, Command, apply, commands_for
 from hpcq.runner.accept.judging import Judging
 from hpcq.runner.accept.known_reservations import check_reservation
@@ -47,10 +47,6 @@ Say = Callable[[str], None]
 REPETITIONS_MIN = 5
 #: The most runs of suspects against good partners.
 RETESTS_MAX = 2
-NO_SET = (
-    "its collectives are left out: no earlier run measured them on a set of nodes that are all available now"
-    " with one under test among them"
-)
 #: Without a baseline, how many of the cluster's newest runs define what is expected.
 REFERENCE_RUNS = 30
 
@@ -113,7 +109,7 @@ class ClusterAcceptance:
 class PlannedAcceptance:
     """What an acceptance would do first. reasons, blocked: node -> why it needs a verdict, why it cannot be had now.
 
-    together: the set that would run the collectives of the campaign.
+    together: the set that would run the collectives of the campaign. left_out: why a collective would not run, in words.
     """
 
     cluster: str
@@ -122,6 +118,7 @@ class PlannedAcceptance:
     reservation: str | None
     pairs: tuple[tuple[str, str], ...]
     together: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 def accept(order: AcceptRequest, say: Say) -> list[ClusterAcceptance]:
@@ -150,9 +147,11 @@ def plan_acceptance(order: AcceptRequest, say: Say) -> list[PlannedAcceptance]:
     every_link, paths, reference = _read(order)
     planned = []
     for name, path in paths.items():
-        ready = _Acceptor(order, name, path, reference, say).ready(every_link=every_link)
-        choice = ready.choice
-        planned.append(PlannedAcceptance(name, choice.targets, choice.blocked, choice.reservation, ready.pairs, ready.together))
+        acceptor = _Acceptor(order, name, path, reference, say)
+        ready = acceptor.ready(every_link=every_link)
+        choice, left_out = ready.choice, tuple(one.words for one in acceptor.left_out(ready))
+        reasons = (choice.targets, choice.blocked, choice.reservation)
+        planned.append(PlannedAcceptance(name, *reasons, ready.pairs, ready.together, left_out))
     return planned
 
 
@@ -193,6 +192,7 @@ class _Acceptor:
         self.run_ids: list[int] = []
         self.runs: list[str] = []
         self.set_runs: list[str] = []
+        self.wanted = collectives_of(order.campaign.read_text(encoding="utf-8"))
 
     def ready(self, *, every_link: bool) -> _Ready:
         """Observe and choose. every_link: the campaign wants all pairs."""
@@ -223,8 +223,7 @@ class _Acceptor:
             settling = [pair for one in self.judging.standing for pair in pairs_across(one, choice.testable, room, good)]
             planned = dict.fromkeys([*pairs, *both_ways(settling)])
         native = {node: state.native_state for node, state in states.items()}
-        has_any = has_collectives(self.order.campaign.read_text(encoding="utf-8"))
-        together = set_to_run(known_pairs, choice.testable, choice.room) if choice.can_run and has_any else ()
+        together = set_to_run(known_pairs, choice.testable, choice.room) if choice.can_run and self.wanted else ()
         return _Ready(administration, seen, native, choice, tuple(planned), standing, together)
 
     def run(self, *, every_link: bool) -> ClusterAcceptance:
@@ -240,7 +239,7 @@ class _Acceptor:
         verdicts = self._judged(choice, ready.states, found, now)
         verdicts = self.judging.with_since(self._with_clusters_that_pass(verdicts, standing))
         outcome = ClusterAcceptance(self.name, choice.targets, verdicts, self.runs, choice.reservation)
-        outcome.collectives = self._collectives(verdicts, found)
+        outcome.collectives = self._collectives(verdicts, found) if self.set_runs else self.left_out(ready)
         outcome.runs += self.set_runs
         outcome.changed = self.judging.changed(verdicts, self.run_ids)
         self._write_down(outcome)
@@ -285,13 +284,10 @@ class _Acceptor:
         self.run_ids.append(measuring.run(write, self.runs, f"{len(pairs)} pairs"))
 
     def _measure_set(self, nodes: Sequence[str], choice: NodesToTest) -> None:
-        """Run the tests of this set, if the campaign has any; and once more what is bad: nobody is told after one job."""
-        source = self.order.campaign.read_text(encoding="utf-8")
-        if not has_collectives(source):
-            return
+        """Run the tests of this set, if there is one; and once more what is bad: nobody is told after one job."""
         if not nodes:
-            self.say(f"{self.name}: {NO_SET}")
             return
+        source = self.order.campaign.read_text(encoding="utf-8")
         measuring = Measuring(self.order, self.name, self.path, choice.reservation, self.say)
         for _ in range(JOBS_MIN):
             measuring.run(
@@ -302,6 +298,10 @@ class _Acceptor:
             said = self._collectives(Acceptance(()), Measured())
             if all(one.verdict in {Verdict.PASS, Verdict.NOT_COVERED} for one in said):
                 return
+
+    def left_out(self, ready: _Ready) -> tuple[CollectiveVerdict, ...]:
+        """The verdicts on collectives that did not run although some node needs a verdict."""
+        return not_covered(self.wanted) if ready.choice.targets and not ready.together else ()
 
     def _collectives(self, verdicts: Acceptance, found: Measured) -> tuple[CollectiveVerdict, ...]:
         database = self.order.database

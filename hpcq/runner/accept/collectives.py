@@ -17,11 +17,16 @@ from hpcq.nodelist import names_several, nodes_of
 from hpcq.runner.accept.expected import oriented
 from hpcq.runner.accept.values import Measured, disturbed_as_usual
 from hpcq.store.database import reading
+from hpcq.store.time_windows import run_id_of
 from hpcq.verdict.acceptance.collectives import CollectiveVerdict, SetJob, judge_collective
 from hpcq.verdict.acceptance.judge import Acceptance
 from hpcq.verdict.node_sets import PairsOfSet
 from hpcq.verdict.words import Verdict
 
+NO_SET = (
+    "left out: no earlier run measured it on a set of nodes that are all available now with one under test among them;"
+    " `hpcq run` of the campaign measures one"
+)
 _BAD = (Verdict.DEGRADED, Verdict.FAILED)
 
 
@@ -33,6 +38,12 @@ def set_to_run(known: Iterable[tuple[str, str]], testable: Collection[str], room
     return max(fitting, key=len, default=())
 
 
+def not_covered(kernels: Iterable[str]) -> tuple[CollectiveVerdict, ...]:
+    """The verdicts on collectives of a campaign that no set of nodes can run now."""
+    pairs = PairsOfSet.of((), set(), set(), set())
+    return tuple(CollectiveVerdict(kernel, (), Verdict.NOT_COVERED, NO_SET, None, pairs) for kernel in kernels)
+
+
 def judged_collectives(  # noqa: PLR0917 - what was run, what it is compared with, and what its pairs said
     database: Path, cluster: str, runs: Sequence[str], reference: Sequence[int], verdicts: Acceptance, found: Measured
 ) -> tuple[CollectiveVerdict, ...]:
@@ -40,7 +51,7 @@ def judged_collectives(  # noqa: PLR0917 - what was run, what it is compared wit
     if not runs:
         return ()
     with reading(database) as connection:
-        run_ids = [pair_values.run_id_of(connection, run) for run in runs]
+        run_ids = [run_id_of(connection, run) for run in runs]
         earlier = [one for one in reference if one not in run_ids]
         now = outcomes_in(connection, run_ids, cluster=cluster)
         before = {one.series_id: one for one in outcomes_in(connection, earlier, cluster=cluster)} if earlier else {}

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Protocol
 
 from hpcq import units
-from hpcq.analysis import pair_values
 from hpcq.definition.derive import with_reservation
 from hpcq.errors import HpcqError
 from hpcq.run_folder.paths import RunFolder
 from hpcq.runner import stages
 from hpcq.runner.site.place import open_run
 from hpcq.store.database import reading
+from hpcq.store.time_windows import run_id_of
 
 
 class Order(Protocol):
@@ -72,7 +72,7 @@ class Measuring:
             raise
         stages.load(run, self.order.database)
         with reading(self.order.database) as database:
-            return pair_values.run_id_of(database, run.run_id)
+            return run_id_of(database, run.run_id)
 
 
 @contextlib.contextmanager

@@ -25,6 +25,8 @@ from hpcq.runner.accept.expected import (
     scatter_between_jobs,
     spread_above,
 )
+from hpcq.store.read.evidence_queries import Flaw, flaws_in
+from hpcq.store.time_windows import run_id_of
 from hpcq.verdict.acceptance.points import NO_REFERENCE, PACKETS, PairPoint, Scale
 from hpcq.verdict.words import Verdict
 
@@ -56,7 +58,7 @@ def measured(
 
     baseline: its name, if the reference is one.
     """
-    run_ids = [pair_values.run_id_of(database, run) for run in runs]
+    run_ids = [run_id_of(database, run) for run in runs]
     if not run_ids:
         return Measured()
     now = of_pairs(outcomes_in(database, run_ids, cluster=cluster))
@@ -279,9 +281,9 @@ def _flaws(
 
     It leaves out what the evidence said in the baseline, and what it says of most nodes.
     """
-    known = {(one.node, one.rule) for one in pair_values.flaws_in(database, baseline, cluster)} if baseline else set()
-    found: dict[str, list[pair_values.Flaw]] = {}
-    for one in pair_values.flaws_in(database, run_ids, cluster):
+    known = {(one.node, one.rule) for one in flaws_in(database, baseline, cluster)} if baseline else set()
+    found: dict[str, list[Flaw]] = {}
+    for one in flaws_in(database, run_ids, cluster):
         found.setdefault(one.rule, []).append(one)
     said: dict[str, list[str]] = {}
     for flaws in found.values():

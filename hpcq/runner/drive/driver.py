@@ -13,10 +13,12 @@ promises. queue/cluster_queue.py has what it shares with the driver of a link.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
+from hpcq.errors import TransportError
 from hpcq.planning.allocations import choose_allocations
 from hpcq.planning.job_ids import pair_index_of
 from hpcq.planning.waves import choose_wave, nodes_within
@@ -71,7 +73,7 @@ class Driver:
                 return
             if self.state.active or self._pending():
                 least_s = _RUNS_LOOK_S if self._beside_runs else 0.0
-                self.pace.sleep(eager=eager, least_s=least_s, wakes=self._cancel_is_new)
+                self.pace.sleep(eager=eager, least_s=least_s, wakes=self._wanted)
 
     def finish(self) -> dict[str, Any]:
         """Close the part: every pair is done or given up. Returns the content of driven.json."""
@@ -117,6 +119,13 @@ class Driver:
         if not self.state.cancelled:
             self.record.note("cancel", reason=reason)
         self.record.not_run(list(self.state.pending), reason)
+
+    def _wanted(self) -> bool:
+        """Return whether a person wants something else by now. A stop file ends jobs, whether or not the scheduler answers."""
+        before = self.account.stopped()
+        with contextlib.suppress(TransportError):  # the turn meets it too, and says it
+            self.queue.obey_stop()
+        return self._cancel_is_new() or self.account.stopped() != before
 
     def _cancel_is_new(self) -> bool:
         return not self.state.cancelled and (self.queue.folder.parent / "cancel").exists()

@@ -13,10 +13,12 @@ other one. queue/cluster_queue.py has what it shares with the driver of a cluste
 
 from __future__ import annotations
 
+import contextlib
 import random
 from functools import partial
 from typing import Any
 
+from hpcq.errors import TransportError
 from hpcq.run_folder.journal_state import Attempt
 from hpcq.run_folder.paths import write_json
 from hpcq.runner.link.link_run import LinkRun
@@ -26,7 +28,7 @@ from hpcq.runner.link.state import Try, other
 from hpcq.runner.link.submitting import LinkSubmitter
 from hpcq.runner.queue.attempt_files import driven_json
 from hpcq.runner.queue.outcome import AttemptOutcome
-from hpcq.runner.queue.pace import FAILURES_SAID
+from hpcq.runner.queue.pace import ATTENTIVE_S, FAILURES_SAID
 from hpcq.scheduler.types import QueueSnapshot
 
 _GROWTH = 1.5
@@ -85,6 +87,7 @@ class LinkDriver:
     def _turn(self) -> None:
         before = len(self.record.journal)
         self._obey_cancel()
+        self._obey_stop()
         snapshots: dict[str, QueueSnapshot] = {}
         for side in self.sides.values():
             with side.out_of_reach():
@@ -180,4 +183,17 @@ class LinkDriver:
         self._interval_s = max([self._interval_s, *failing_s])
         due_s = min(self._meeting.patience_ends, self._submitter.due_s()) - self.clock.now_s()
         jitter = random.uniform(0.9, 1.1)  # noqa: S311 - so that drivers do not run in step
-        self.clock.sleep(min(self._interval_s * jitter, max(self._pace_s, due_s)))
+        left_s = min(self._interval_s * jitter, max(self._pace_s, due_s))
+        while left_s > 0 and not self._obey_stop():
+            self.clock.sleep(min(left_s, ATTENTIVE_S))
+            left_s -= ATTENTIVE_S
+
+    def _obey_stop(self) -> bool:
+        """Look for a stop file of either cluster, whether or not its scheduler answers. Returns whether one is new or gone."""
+        before = [side.account.stopped() for side in self.sides.values()]
+        for side in self.sides.values():
+            with contextlib.suppress(TransportError):  # the turn meets it too, and says it
+                side.obey_stop()
+            if (stopped := side.account.stopped()) is not None:
+                self._end_early(f"{side.cluster.name}: {stopped}")
+        return before != [side.account.stopped() for side in self.sides.values()]

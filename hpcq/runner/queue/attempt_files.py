@@ -107,11 +107,11 @@ class AttemptFiles:
         """Fetch the complete folders of attempts."""
         self.transport.pull(self.root, [attempt.folder for attempt in attempts], self.folder)
 
-    def finish(self, attempts: Sequence[Attempt]) -> None:
-        """Ask running scripts to end after the current step."""
-        if attempts:
-            paths = " ".join(quote(f"{self.root}/{attempt.folder}/finish") for attempt in attempts)
-            self.transport.sh(f"touch -- {paths}")
+    def finish(self, attempts: Sequence[Attempt]) -> str | None:
+        """Ask running scripts to end after the current step. Returns None, or why not all of them will see it."""
+        paths = " ".join(quote(f"{self.root}/{attempt.folder}/finish") for attempt in attempts)
+        done = self.transport.sh(f"touch -- {paths}")
+        return None if done.returncode == 0 else " ".join(done.stderr.split()) or f"exit code {done.returncode}"
 
     def ended(self, attempt: Attempt, outcome: AttemptOutcome, report: JobReport | None) -> dict[str, Any]:
         """Return the event that records how an attempt ended, with what its folder holds by now."""

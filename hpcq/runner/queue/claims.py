@@ -48,6 +48,8 @@ class Claims:
         self._said: set[str] = set()
         #: When hpcq asked a lost job that had started to end.
         self._asked_to_end: dict[str, float] = {}
+        #: Since when nothing proves the end of a forgotten job: it can be neither claimed nor told to end.
+        self._unproven_since: dict[str, float] = {}
         #: Withdrawn or lost attempts by tag, and until when they may still arrive in the queue.
         self._late: dict[str, float] = {}
         self._looked_s = clock.now_s()
@@ -95,15 +97,25 @@ class Claims:
         """
         now = self._clock.now_s()
         if attempt.tag not in self._asked_to_end:
+            since_s = self._unproven_since.setdefault(attempt.tag, now)
             taken = self._files.claim(attempt).taken
             self._files.scheduler.cancel([attempt.key])
             self._late[attempt.tag] = now + _LATE_S
             if taken:
                 return True
-            self._files.finish([attempt])  # the script sees this without its scheduler
+            if words := self._files.finish([attempt]):  # the script sees this without its scheduler
+                self._cannot_end(attempt, words)
+                return now - since_s > attempt.walltime_s + _OVERTIME_S
             self._asked_to_end[attempt.tag] = now
             self._record.say(f"{attempt.job_id}: the scheduler has forgotten it, but it had started: asked to end")
         return now - self._asked_to_end[attempt.tag] >= grace_s
+
+    def _cannot_end(self, attempt: Attempt, words: str) -> None:
+        """Say that nothing proves the end of a forgotten job: it is not lost before its time limit is over."""
+        if f"end of {attempt.tag}" not in self._said:
+            self._said.add(f"end of {attempt.tag}")
+            words = f"the scheduler has forgotten it, and it can neither be claimed nor told to end: {words}"
+            self._record.say(f"{attempt.job_id}: {words}; trying again until its time limit is over")
 
     def cancel_late(self, *, at_once: bool = False) -> None:
         """Cancel jobs that arrived in the queue although they had been withdrawn or lost."""

@@ -85,6 +85,7 @@ class ClusterQueue:
         self._ended_since: dict[str, float] = {}
         #: Running jobs that hpcq asked to end after the current test.
         self._asked_to_end: set[str] = set()
+        self._not_asked: str | None = None
         #: The host of the script of each tournament that has lost a node.
         self._hosts: dict[str, str] = {}
 
@@ -128,9 +129,8 @@ class ClusterQueue:
 
     def look(self, *, refill: bool) -> QueueSnapshot:
         """Query everything in one command. refill: jobs wait for submission."""
+        self.obey_stop()
         live = self.known()
-        for words in self.account.refresh():
-            self.say(words)
         room = refill and not self.pausing and self.shut() is None and not self.account.full()
         question = QueueQuery(
             jobs=[attempt.key for attempt in live],
@@ -175,10 +175,7 @@ class ClusterQueue:
             self.cancel(overdue)
 
     def _bounded(self, attempt: Attempt, report: JobReport) -> JobReport:
-        """Return the report.
-
-        If the accounting reports a forgotten job as running, hpcq believes it only up to the time limit.
-        """
+        """Return the report. If the accounting calls a forgotten job running, hpcq believes it up to the time limit."""
         if not report.remembered or report.state.terminal:
             return report
         since_s = self._remembered_since.setdefault(attempt.tag, self.clock.now_s())
@@ -259,25 +256,28 @@ class ClusterQueue:
             self.paused = paused
         return paused
 
+    def obey_stop(self) -> None:
+        """Look at what all runs of this user take; while a stop file lies there, end running jobs early."""
+        for words in self.account.refresh():
+            self.say(words)
+        if (stopped := self.account.stopped()) is not None and not self.side:
+            self.end_early(self.live(), stopped)
+
     def end_early(self, attempts: Iterable[Attempt], why: str) -> None:
         """End running jobs after the current test. Their measurements count; hpcq plans the rest again."""
-        running = [
-            one
-            for one in attempts
-            if one.live and one.native_id and one.state is JobState.RUNNING and one.tag not in self._asked_to_end
-        ]
+        open_ones = [one for one in attempts if one.live and one.native_id and one.tag not in self._asked_to_end]
+        running = [one for one in open_ones if one.state is JobState.RUNNING]
         if running:
             fresh = [one for one in running if not one.withdrawal]
-            words = [{"event": "withdraw", "tag": one.tag, "reason": why, "final": one.final} for one in fresh]
-            self.record.note_all(words)
-            self.files.finish(running)
-            self._asked_to_end.update(one.tag for one in running)
+            self.record.note_all([{"event": "withdraw", "tag": one.tag, "reason": why, "final": one.final} for one in fresh])
+            before, self._not_asked = self._not_asked, self.files.finish(running)
+            if self._not_asked is None:
+                self._asked_to_end.update(one.tag for one in running)
+            elif before != self._not_asked:
+                self.say(f"running jobs cannot be told to end early: {self._not_asked}; trying again")
 
     def withdraw(self, snapshot: QueueSnapshot, *, for_limits: bool = True) -> None:
-        """Withdraw queued jobs that must not wait any longer.
-
-        for_limits: also those that a limit has held too long.
-        """
+        """Withdraw queued jobs that must not wait any longer; for_limits: also those that a limit has held too long."""
         now = self.clock.now_s()
         self.account.mind_reservation(self.paused)
         live = self.known()

@@ -27,7 +27,7 @@ _SLOWEST_S = 60.0
 _SLOW_ANSWER_S, _PAUSE_PER_ANSWER = 2.0, 9.0
 _BURST_COUNT = 30.0
 #: A driver that sleeps for long looks this often whether somebody wants it to end.
-_ATTENTIVE_S = 5.0
+ATTENTIVE_S = 5.0
 
 
 @dataclass(slots=True)
@@ -81,8 +81,8 @@ class Pace:
             self.interval_s = self.query_s
         left_s = max(self.interval_s, least_s, self._slow_s) * random.uniform(0.9, 1.1)  # noqa: S311 - jitter, so that drivers do not march in step
         while left_s > 0 and not wakes():
-            self.clock.sleep(min(left_s, _ATTENTIVE_S))
-            left_s -= _ATTENTIVE_S
+            self.clock.sleep(min(left_s, ATTENTIVE_S))
+            left_s -= ATTENTIVE_S
         self.interval_s = min(max(self.poll_max_s, self.interval_s), self.interval_s * _GROWTH)
 
     def answered(self, took_s: float) -> None:

@@ -9,13 +9,14 @@ Its name contains the run's, so a later driver finds what an earlier one left.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 
 from hpcq.clock import Clock
 from hpcq.definition.model import Cluster, WithoutReservation
-from hpcq.errors import UserError
+from hpcq.errors import SchedulerError, UserError
 from hpcq.scheduler.base import Scheduler
 
 #: How long a reservation lasts beyond the time limit of a job that starts now. At half of it hpcq prolongs it.
@@ -65,7 +66,7 @@ class OwnReservation:
 
     def adopt(self, nodes: Sequence[str]) -> None:
         """Take over what an earlier driver of the run left. nodes: those that it may consist of."""
-        self.held = self._scheduler.has_reservation(self.name)
+        self.held = self._may_be_there()
         self._nodes = tuple(nodes)
 
     def hold(self, nodes: Sequence[str]) -> Held:
@@ -87,15 +88,22 @@ class OwnReservation:
     def keep(self) -> None:
         """Prolong it when that is due. If it was removed, make it again."""
         if self.held and self._clock.now_s() >= self._prolong_at:
-            self.held = self._scheduler.prolong(self.name, self._minutes)
+            self.held = self._scheduler.prolong(self.name, self._minutes) or self._may_be_there()
             self._prolong_at = self._clock.now_s() + _MARGIN_S / 2
+
+    def _may_be_there(self) -> bool:
+        try:
+            return self._scheduler.has_reservation(self.name)
+        except SchedulerError:  # a controller that is away is no proof that the reservation has gone
+            return True
 
     def drop(self, *, patiently: bool = False) -> None:
         """Remove it. The scheduler refuses that while a job of ours is still ending, so try again."""
         for _ in range(_DROPS if patiently else 1):
             if not self.held:
                 return
-            self.held = not self._scheduler.release(self.name)
+            with contextlib.suppress(SchedulerError):  # no answer: it may be there still
+                self.held = not self._scheduler.release(self.name)
             if self.held and patiently:
                 self._clock.sleep(_DROP_S)
         if self.held and patiently:

@@ -7,7 +7,7 @@ Limits of a cluster file hold over all these entries; limits of a campaign hold 
 lock (a folder, which every file system makes once only), reads what others take, chooses its jobs, and books them
 before it submits them. So two drivers on two machines never take the same rest of a limit.
 
-    refresh    every 10 s: look for the stop file, write the own entry, read the others
+    refresh    every 10 to 15 s: look for the stop file, write the own entry, read the others
     open       take the lock and read the others;  book: write the own entry with new jobs, give the lock back
 """
 
@@ -31,30 +31,43 @@ from hpcq.units import parse_utc, utc_text
 _REFRESH_S, _HEARTBEAT_S = 10.0, 60.0
 #: A driver whose entry is older than this is silent. Its jobs count for their time limit and this time more.
 _SILENT_S, _SILENT_COUNTS_S = 300.0, 3600.0
+#: Clocks of two machines may differ: whose entry changed within this time, by this host's own count, is not silent.
+_ALIVE_S = 150.0
 #: Node-seconds of a cluster file's budget hold for this time.
 _WINDOW = dt.timedelta(hours=24)
-#: How many half seconds a driver waits for the lock. A lock older than a minute is of a driver that died.
+#: How many half seconds a driver waits for the lock. One that this driver saw unchanged for so long is of one that died.
 _LOCK_TRIES = 20
-_LOCK_MINUTES = 1
+_LOCK_S = 60.0
 #: Entries that nobody has written for so many days are removed.
 _KEPT_DAYS = 3
 
+#: Who holds the lock, as words that change with every lock: no clock of another machine has a say.
+_SEEN = """
+seen() { one=$(head -c 40 lock/owner 2>/dev/null); echo "${one:-nobody}"; }
+ours() { [ "$(cat lock/owner 2>/dev/null)" = "$token" ] || { echo @lost; exit 0; }; }
+"""
 _LOCK = """
 tries=0
 until mkdir lock 2>/dev/null; do
-    if [ -n "$(find lock -maxdepth 0 -mmin +MINUTES 2>/dev/null)" ]; then
+    if [ -n "$dead" ] && [ "$(seen)" = "$dead" ]; then
         mv lock "stale.$token" 2>/dev/null && rm -rf "stale.$token"
     fi
     tries=$((tries + 1))
-    [ "$tries" -lt TRIES ] || { echo @locked; exit 0; }
+    [ "$tries" -lt TRIES ] || { echo "@locked $(seen)"; exit 0; }
     sleep 0.5
 done
 echo "$token" >lock/owner
 find . -name '*.json' -mtime +DAYS -exec rm -f {} + 2>/dev/null
 """
-_STOP = "[ ! -e ../../stop ] || printf '@stop %s\\n' \"$(head -c 200 ../../stop 2>/dev/null | tr '\\n\\t\\r' '   ')\""
+#: NFS asks its server about a folder that is opened, so that a file made on another machine is seen at once.
+_STOP = """
+ls -f -- "${stop%/stop}" >/dev/null 2>&1
+[ ! -e "$stop" ] || printf '@stop %s\\n' "$(head -c 200 "$stop" 2>/dev/null | tr '\\n\\t\\r' '   ')"
+"""
 _READ = """for one in *.json; do [ ! -e "$one" ] || { printf '@entry %s ' "$one"; cat "$one"; echo; }; done"""
 _WRITE = 'cat >"$name.part" && mv "$name.part" "$name.json"'
+#: Who lost the lock before its entry was there may not have been counted by the next one: it looks again afterwards.
+_BOOK = f"ours\n{{ {_WRITE}; }} || {{ rm -rf lock; exit 1; }}\nours\nrm -rf lock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +105,16 @@ class SharedAccount:
         #: The words of the stop file; None while there is none.
         self.stopped: str | None = None
         self._transport, self._folder, self._run_id, self._clock = transport, folder, run_id, clock
+        self._stop_file = folder.rpartition("/account/")[0] + "/stop"
         self._token = secrets.token_hex(8)
         self._took: dict[str, float] | None = None
         self._used = 0.0
         self._refreshed_s = self._written_s = float("-inf")
         self._written = ""
+        #: The lock of another driver as last seen, and since when, by this host's own clock, it is the same one.
+        self._lock_seen, self._lock_since_s = "", float("-inf")
+        #: When each entry of another run was written, in its own words, and since when this host has seen these.
+        self._entries_seen: dict[str, tuple[str, float]] = {}
         self._news: list[str] = []
         self._said: set[str] = set()
 
@@ -127,7 +145,7 @@ class SharedAccount:
         text = self._entry(held, used) if self._took is not None else ""
         body = text.partition('"written_utc"')[0]
         write = bool(text) and (at_once or body != self._written or now - self._written_s >= _HEARTBEAT_S)
-        answer = self._ask([_WRITE, _STOP, _READ] if write else [_STOP, _READ], text if write else "")
+        answer = self._ask([_WRITE, _READ] if write else [_READ], text if write else "")
         if answer is None:
             return
         if write:
@@ -141,10 +159,15 @@ class SharedAccount:
         """Take the lock and read what the others take. Returns whether this driver may book now."""
         if not self.limited:
             return True
-        answer = self._ask([_LOCK, _STOP, _READ], "")
+        dead = self._lock_seen if self._clock.now_s() - self._lock_since_s >= _LOCK_S else ""
+        self._token = secrets.token_hex(8)  # of this lock: whoever watches sees it change
+        answer = self._ask([f"dead={quote(dead)}", _LOCK, _READ], "")
         if answer is None:
             return False
-        if answer.startswith("@locked"):
+        locked = next((line.removeprefix("@locked ") for line in answer.splitlines() if line.startswith("@locked ")), "")
+        if locked != self._lock_seen:
+            self._lock_seen, self._lock_since_s = locked, self._clock.now_s()
+        if locked:
             self._tell("another driver of this user holds the account: nothing is submitted meanwhile")
             return False
         self._said.discard("another driver of this user holds the account: nothing is submitted meanwhile")
@@ -155,9 +178,9 @@ class SharedAccount:
         """Write what this run takes with its next jobs, and give the lock back. False: the lock was lost meanwhile."""
         if not self.limited:
             return True
-        check = '[ "$(cat lock/owner 2>/dev/null)" = "$token" ] || { echo @lost; exit 0; }'
-        answer = self._ask([check, _WRITE, "rc=$?; rm -rf lock; exit $rc"], self._entry(held, used))
-        return answer is not None and not answer.startswith("@lost")
+        self._written = ""  # also what is not submitted after this is written again
+        answer = self._ask([_BOOK], self._entry(held, used))
+        return answer is not None and "@lost" not in answer.splitlines() and self.stopped is None
 
     def release(self) -> None:
         """Give the lock back without any new job."""
@@ -168,11 +191,15 @@ class SharedAccount:
 
     def _ask(self, lines: Sequence[str], entry: str) -> str | None:
         head = f"umask 077; mkdir -p -- {quote(self._folder)} && cd -- {quote(self._folder)} || exit 1"
-        names = f"name={quote(self._run_id)} token={self._token}"
-        script = "\n".join([head, names, *lines])
-        for word, number in (("MINUTES", _LOCK_MINUTES), ("TRIES", _LOCK_TRIES), ("DAYS", _KEPT_DAYS)):
+        names = f"name={quote(self._run_id)} token={self._token} stop={quote(self._stop_file)}"
+        script = "\n".join([names, _STOP, head, _SEEN, *lines])
+        for word, number in (("TRIES", _LOCK_TRIES), ("DAYS", _KEPT_DAYS)):
             script = script.replace(word, str(number))
         done = self._transport.sh(script, stdin=entry.encode())
+        if done.returncode == 0 or "@stop " in done.text:  # it holds also where the account cannot be used
+            stop = next((line for line in done.text.splitlines() if line.startswith("@stop ")), None)
+            why = (stop or "").removeprefix("@stop ").strip() or "no reason given"
+            self.stopped = None if stop is None else f"stopped by {self._stop_file}: {why}"
         if done.returncode != 0:
             words = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
             stops = "; nothing is submitted, because the cluster file has limits over all runs" if self.limited else ""
@@ -199,10 +226,6 @@ class SharedAccount:
         return json.dumps(entry)
 
     def _read(self, answer: str) -> None:
-        stop = next((line for line in answer.splitlines() if line.startswith("@stop ")), None)
-        place = self._folder.rpartition("/account/")[0] + "/stop"
-        why = (stop or "").removeprefix("@stop ").strip() or "no reason given"
-        self.stopped = None if stop is None else f"stopped by {place}: {why}"
         entries: dict[str, Mapping[str, Any]] = {}
         for line in answer.splitlines():
             mark, _, rest = line.partition(" ")
@@ -235,7 +258,10 @@ class SharedAccount:
         jobs, nodes, seconds, runs = 0, set[str](), 0.0, list[str]()
         for run, entry in entries.items():
             seconds += sum(value for hour, value in entry["took_node_seconds"].items() if hour > oldest)
-            age_s = (now - parse_utc(entry["written_utc"])).total_seconds()
+            unchanged_s = self._unchanged_s(run, entry["written_utc"])
+            age_s = max(unchanged_s, (now - parse_utc(entry["written_utc"])).total_seconds())
+            if unchanged_s < _ALIVE_S:
+                age_s = 0.0
             if not entry["jobs"] or age_s > entry["walltime_s"] + _SILENT_COUNTS_S:
                 continue
             if age_s > _SILENT_S:
@@ -246,6 +272,12 @@ class SharedAccount:
             seconds += entry["live_node_seconds"]
             runs.append(run)
         return Others(jobs, frozenset(nodes), seconds, tuple(runs))
+
+    def _unchanged_s(self, run: str, written: str) -> float:
+        """Return for how long this host has seen an entry as it is."""
+        if self._entries_seen.get(run, ("", 0.0))[0] != written:
+            self._entries_seen[run] = written, self._clock.now_s()
+        return self._clock.now_s() - self._entries_seen[run][1]
 
     def _tell(self, words: str) -> None:
         if words not in self._said:

@@ -1,6 +1,6 @@
 """PBS: all code that names its commands, reads their answers, or knows its words.
 
-For OpenPBS, and for PBS Professional from version 14 on.
+For OpenPBS from 18.1, and for PBS Professional from 18.2.
 """
 
 from hpcq.scheduler.pbs.description import DESCRIPTION

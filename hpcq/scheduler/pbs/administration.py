@@ -22,6 +22,7 @@ from hpcq.scheduler.administration import (
     Upkeep,
 )
 from hpcq.scheduler.pbs import shell
+from hpcq.scheduler.pbs.dialects import Ability, Dialect, Family, read_dialect
 from hpcq.scheduler.pbs.nodes import Vnode, read_vnode
 from hpcq.scheduler.pbs.records import DSV, read_dsv
 from hpcq.scheduler.pbs.reservations import PbsReservation, read_reservations
@@ -44,18 +45,21 @@ class PbsAdministration(Administration):
         self._vnodes: dict[str, list[str]] = {}
         #: The folder of the commands, if the cluster's shell does not find them: orders then include it.
         self._bin = ""
+        #: What this release can do; of an unknown one, everything.
+        self._dialect = Dialect(Family.UNKNOWN, "")
 
     def look(self) -> Upkeep:
         done = self._transport.sh(
             "command -v pbsnodes || echo not-found\n"
             + shell.subshell(
                 "export TZ=UTC0 LC_ALL=C; command -v pbsnodes; id -un;"
-                f" echo '{_SIGN}'; pbsnodes -av {DSV}; echo '{_SIGN}'; pbs_rstat -f"
+                f" echo '{_SIGN}'; pbsnodes -av {DSV}; echo '{_SIGN}'; qstat --version; echo '{_SIGN}'; pbs_rstat -f"
             )
         )
         parts = done.text.split(f"{_SIGN}\n")
-        if len(parts) != 3:
+        if len(parts) != 4:
             return Upkeep()
+        self._dialect = read_dialect(parts[2])
         plain, found_at, user = [*parts[0].split(), "", "", ""][:3]
         self._bin = "" if plain == found_at else f"{found_at.rpartition('/')[0]}/"
         vnodes = [read_vnode(record) for record in read_dsv(parts[1]) if record.kind == "Name"]
@@ -63,7 +67,7 @@ class PbsAdministration(Administration):
         for vnode in vnodes:
             self._vnodes.setdefault(vnode.host, []).append(vnode.name)
         found = []
-        for one in read_reservations(parts[2]):
+        for one in read_reservations(parts[3]):
             shown = _reservation(one, vnodes, user) if one.standing else None
             if shown is not None:
                 self._queues[shown.name, shown.nodes] = one.queue
@@ -83,6 +87,8 @@ class PbsAdministration(Administration):
         return f"{self._bin}pbsnodes -r -C '' {' '.join(map(quote, nodes))}"
 
     def reserve(self, nodes: Sequence[str], user: str, standing: Reservation | None) -> str | None:  # noqa: ARG002
+        if not self._dialect.has(Ability.MAINTENANCE_RESERVATIONS):
+            return None
         # PBS cannot enlarge a reservation, so hpcq makes another one with the same name.
         hosts = " ".join(quote(node) for node in nodes)
         start = 'date -d "@$(($(date +%s) + 3))" +%Y%m%d%H%M.%S'
@@ -96,6 +102,8 @@ class PbsAdministration(Administration):
         return f"{self._bin}pbs_rdel {quote(queue)}" if set(standing.nodes) <= set(nodes) else None
 
     def admit(self, reservation: str, user: str) -> str | None:
+        if not self._dialect.has(Ability.USERS_OF_RESERVATIONS):
+            return None
         queue = next((queue for (name, _), queue in self._queues.items() if name == reservation), reservation)
         # qmgr could add to the queue's list, but pbs_rstat would go on to name the old users.
         users = ",".join([*self._users.get(queue, ()), f"{user}@*"])

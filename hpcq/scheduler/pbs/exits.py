@@ -1,6 +1,6 @@
 """What the exit code of a PBS command means: the server's error number modulo 256, or the command's own complaint.
 
-Source: src/include/pbs_error.h of OpenPBS 23.06; docs/pbs.md lists those that a live server showed.
+Source: src/include/pbs_error.h of OpenPBS 23.06, for licences that of 20.0; docs/pbs.md lists those that a live server showed.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ _OUTCOMES: Final = {
     3: Outcome.JOB_LIMIT,  # array too large
     **dict.fromkeys((4, 5, 6, 7, 8, 9, 12), Outcome.REFUSED),  # resources that do not go together
     13: Outcome.SERVER_DOWN,  # the server's connection table is full
+    17: Outcome.SERVER_DOWN,  # PBS Professional: its licence server is down
     32: Outcome.REFUSED,  # a hook's
     35: Outcome.FINISHED_JOB,
     36: Outcome.NO_HISTORY,
@@ -90,7 +91,9 @@ _OUTCOMES: Final = {
     235: Outcome.USAGE,
     236: Outcome.UNKNOWN_RESERVATION,
     238: Outcome.REFUSED,  # bad time
+    242: Outcome.SERVER_DOWN,  # PBS Professional: more processors than licences now
     **dict.fromkeys((244, 245, 246), Outcome.FORBIDDEN),
+    250: Outcome.SERVER_DOWN,  # PBS Professional: no licence is free
     251: Outcome.SERVER_DOWN,  # no scheduler
     255: Outcome.SERVER_DOWN,  # qstat, of a server that does not answer
 }

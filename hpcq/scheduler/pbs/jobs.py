@@ -12,9 +12,9 @@ from __future__ import annotations
 import re
 from hashlib import blake2b
 
-from hpcq.scheduler.pbs.hosts import exec_hosts
+from hpcq.scheduler.pbs.limits import seconds
 from hpcq.scheduler.pbs.reasons import read_wait
-from hpcq.scheduler.pbs.records import Record
+from hpcq.scheduler.pbs.records import Record, exec_hosts
 from hpcq.scheduler.types import JobReport, JobState, Wait
 
 #: The environment variable of a job that holds its whole tag.
@@ -68,6 +68,9 @@ _OWN_CODES = {
     -30: (JobState.NODE_FAILED, "one of its nodes did not join"),
 }
 _SIGNALLED = 256
+#: What releases before OpenPBS 22 and PBS Professional 2021 say of a job at its time limit: TERM or KILL, and no more.
+#: Source: kill_job() at "walltime exceeded" in src/resmom/mom_main.c of 19.1; commit 92b159dd3 of 2020-12 added -29.
+_ENDS_AT_LIMIT = frozenset({15, 9})
 _TERMINATED_BY = re.compile(r" and terminated by ([^@\s]+)@")
 
 
@@ -133,6 +136,14 @@ def _waiting_words(record: Record) -> str:
     return f"{words}; PBS expects it to start {expected}".removeprefix("; ")
 
 
+def _killed(record: Record, code: int) -> tuple[JobState, str, int]:
+    """Return how a job ended that a signal killed. Old releases do not say that its time was over; what it used does."""
+    used, asked = seconds(record.get("resources_used.walltime")), seconds(record.get("Resource_List.walltime"))
+    if code - _SIGNALLED in _ENDS_AT_LIMIT and used is not None and asked is not None and used >= asked:
+        return JobState.TIMED_OUT, "walltime exceeded", code
+    return JobState.FAILED, f"killed by signal {code - _SIGNALLED}", code
+
+
 def _end(record: Record) -> tuple[JobState, str, int | None]:
     """Return how a job ended: state, reason, exit code. A job without an exit code never counts as successful."""
     code, substate = record.number("Exit_status"), record.number("substate")
@@ -149,6 +160,6 @@ def _end(record: Record) -> tuple[JobState, str, int | None]:
     if code < 0:
         return JobState.FAILED, f"PBS ended it with code {code}", None
     if code >= _SIGNALLED:
-        return JobState.FAILED, f"killed by signal {code - _SIGNALLED}", code
+        return _killed(record, code)
     # An array may end with 0 although some of its jobs failed: its substate shows that.
     return (JobState.COMPLETED if code == 0 and substate != _FAILED else JobState.FAILED), comment, code

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hpcq.scheduler.pbs import shell
+from hpcq.scheduler.pbs.dialects import NEEDED, Ability, Dialect, Family, read_dialect
 from hpcq.scheduler.types import CheckedItem, SchedulerSettings
 from hpcq.transport import Transport, quote
 
@@ -58,8 +59,23 @@ def probe_command(script: str, settings: SchedulerSettings, reservation_queue: s
 
 
 def site_items(transport: Transport, settings: SchedulerSettings, mpi_launch: Sequence[str] | None) -> list[CheckedItem]:
-    """Check the job history, and with a job on two nodes the ways to start processes there."""
-    return [_history(transport), *_launch_ways(transport, settings, mpi_launch)]
+    """Check the release, the job history, and with a job on two nodes the ways to start processes there."""
+    dialect = read_dialect(transport.sh(shell.subshell("qstat --version 2>&1")).text)
+    return [release(dialect, settings), _history(transport), *_launch_ways(transport, settings, mpi_launch)]
+
+
+def release(dialect: Dialect, settings: SchedulerSettings) -> CheckedItem:
+    """Which PBS it is, and what hpcq does without there. A release that would spoil campaigns is not ok."""
+    if dialect.family is Family.TORQUE:
+        return CheckedItem("release", False, str(dialect), "hpcq knows OpenPBS and PBS Professional")
+    if not dialect.known:
+        advice = "hpcq takes it for a PBS of today: `hpcq cluster check` after each upgrade tells what changed"
+        return CheckedItem("release", True, f"not recognised: {dialect.number or 'no answer'}", advice)
+    lacks = dialect.lacks()
+    if settings.extra.get("tolerate_node_failures") == "none":
+        lacks.pop(Ability.NODE_FAILURES, None)
+    words = "; ".join(f"no {ability}: {without}" for ability, without in lacks.items())
+    return CheckedItem("release", not lacks.keys() & NEEDED, str(dialect), words or None)
 
 
 def _history(transport: Transport) -> CheckedItem:

@@ -25,6 +25,7 @@ _LIMIT = (
     "Job has zero shares",
     "Number of concurrent running subjobs",
     "would exceed",
+    "Could not run job - nodes are not licensed",  # PBS Professional, and OpenPBS up to 20
     "PBS Error",
     "Cannot provision",
     "Insufficient amount of queue resource",

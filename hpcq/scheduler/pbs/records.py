@@ -10,6 +10,9 @@ of reservations, and of a PBS that knows no formats.
 
 hpcq does not ask for JSON: PBS turns values that look like numbers or lists into numbers or lists, passes on bytes
 that are not UTF-8, and shows only the first of several ids (`qstat -f -F json ID ID`).
+
+Values that name hosts (`exec_host`, `exec_vnode`, chunks of a select) are read here, too. Listings have short names,
+node files have full names.
 """
 
 from __future__ import annotations
@@ -25,6 +28,8 @@ DSV = "-F dsv -D \"$(printf '\\037')\""
 _HEAD = re.compile(r"(Job Id|Queue|Server|Resv ID|Name)(?:: |=)(\S+)\s*")
 _PLAIN_VALUE = re.compile(r"\s*([A-Za-z_][\w.-]*) = ?(.*)", re.DOTALL)
 _VARIABLE = re.compile(r"(?<!\\),")
+#: host/slot or host/slot*cpus; PBS joins several with +.
+_SLOT = re.compile(r"([^/+]+)/\d+(?:\*\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,3 +101,20 @@ def read_plain(text: str) -> list[Record]:
 
 def _unfolded(text: str) -> Iterator[str]:
     yield from text.replace("\n\t", "").split("\n")
+
+
+def exec_hosts(text: str) -> tuple[str, ...]:
+    """Return the hosts of `pbn1/0*3+pbn2/0*3` in that order, each once. The script runs on the first."""
+    return tuple(dict.fromkeys(match[1] for match in _SLOT.finditer(text)))
+
+
+def vnodes(text: str) -> tuple[str, ...]:
+    """Return the vnodes of an exec_vnode or resv_nodes such as `(v[0]:ncpus=2+v[1]:ncpus=1)+(pbn2:ncpus=3)`."""
+    inner = re.sub(r"[()]", "", text)
+    return tuple(dict.fromkeys(chunk.partition(":")[0] for chunk in inner.split("+") if chunk))
+
+
+def named_hosts(select: str) -> tuple[str, ...]:
+    """Return the hosts that a select names: `1:host=pbn1:ncpus=4+1:vnode=pbn2` -> pbn1, pbn2."""
+    words = (word for chunk in select.split("+") for word in chunk.split(":"))
+    return tuple(dict.fromkeys(word.partition("=")[2] for word in words if word.startswith(("host=", "vnode="))))

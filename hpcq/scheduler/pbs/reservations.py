@@ -11,9 +11,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from hpcq.scheduler.pbs.hosts import vnodes
 from hpcq.scheduler.pbs.nodes import Vnode
-from hpcq.scheduler.pbs.records import Record, read_plain
+from hpcq.scheduler.pbs.records import Record, read_plain, vnodes
 from hpcq.scheduler.types import NodeCondition, NodeState
 
 ID_PATTERN = re.compile(r"[RSM]\d+(?:\.[A-Za-z0-9][A-Za-z0-9.-]*)?")

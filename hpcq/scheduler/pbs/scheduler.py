@@ -1,4 +1,4 @@
-"""PBS: which commands to type and how to read the answers. For OpenPBS, and PBS Professional from version 14 on."""
+"""PBS: which commands to type and how to read the answers. For OpenPBS from 18.1 and PBS Professional from 18.2."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from hpcq.scheduler.limits import JobLimits
 from hpcq.scheduler.pbs import shell
 from hpcq.scheduler.pbs.administration import PbsAdministration
 from hpcq.scheduler.pbs.exits import Outcome, outcome
-from hpcq.scheduler.pbs.hosts import named_hosts
 from hpcq.scheduler.pbs.jobs import ID_PATTERN, TAG_VARIABLE, read_job, short_name, tag_of
 from hpcq.scheduler.pbs.limits import read_job_limits, submit_limit
 from hpcq.scheduler.pbs.nodes import Vnode, hosts_of, read_vnode
 from hpcq.scheduler.pbs.probes import probe_command, site_items
 from hpcq.scheduler.pbs.reasons import is_waiting_for_nodes, names_nodes
-from hpcq.scheduler.pbs.records import Record, read_dsv
+from hpcq.scheduler.pbs.records import Record, named_hosts, read_dsv
 from hpcq.scheduler.pbs.reservations import called, read_made, read_reservations, seen_from_inside, taken_soon
 from hpcq.scheduler.pbs.submissions import LIMIT_WORDS, read_submission
 from hpcq.scheduler.types import (

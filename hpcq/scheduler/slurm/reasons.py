@@ -70,7 +70,7 @@ LIMIT_WORDS = (
     "Slurm temporarily unable to accept job",
 )
 #: What sbatch says when hpcq cannot know whether Slurm took the job.
-_LOST_WORDS = (
+AWAY_WORDS = (
     "Socket timed out",
     "Unable to contact slurm controller",
     "Zero Bytes were transmitted or received",
@@ -120,7 +120,7 @@ def read_submission(tag: str, done: Completed, native_id: str) -> Submitted:
 
 
 def _fate(code: int, words: str) -> Fate:
-    if code == 0 or code >= 128 or any(known in words for known in _LOST_WORDS):
+    if code == 0 or code >= 128 or any(known in words for known in AWAY_WORDS):
         return Fate.UNDETERMINED
     if code == _REFUSING_CODE and any(known in words for known in LIMIT_WORDS):
         return Fate.LIMITED

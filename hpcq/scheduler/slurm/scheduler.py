@@ -15,7 +15,7 @@ from hpcq.scheduler.slurm.administration import SlurmAdministration
 from hpcq.scheduler.slurm.limits import SACCTMGR, association, job_limits_command, read_job_limits
 from hpcq.scheduler.slurm.probes import site_items
 from hpcq.scheduler.slurm.reading import ID, job_report, node_condition, own_rows, within_reservation
-from hpcq.scheduler.slurm.reasons import LIMIT_WORDS, read_submission
+from hpcq.scheduler.slurm.reasons import AWAY_WORDS, LIMIT_WORDS, read_submission
 from hpcq.scheduler.types import (
     CheckedItem,
     JobKey,
@@ -240,6 +240,9 @@ class Slurm(Scheduler):
 
     def busy_words(self) -> Sequence[str]:
         return _NODES_TAKEN
+
+    def away_words(self) -> Sequence[str]:
+        return AWAY_WORDS
 
     def find_command(self, tags: Sequence[str]) -> str:
         names = quote(",".join(tags))

@@ -7,6 +7,8 @@
     facts_at(database, node, moment)          the facts of a node in a run, or at a time
     compared(database, what, a, b)            two of those, named as a person types them
     difference(before, after)                 what changed
+    flaws_in(database, run_ids)               per node, what the evidence says is wrong with it
+    new_flaws(database, window)               the same of a stretch, without what another one had already
 
 Nothing here writes. No heavy imports here: reading verbs start in well under 0.2 s.
 """
@@ -18,20 +20,27 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from hpcq.errors import UserError
 from hpcq.sorting import natural
 from hpcq.store import query
+from hpcq.store.database import Connection
 from hpcq.store.query import Selection
+from hpcq.store.time_windows import Window, runs_in
 
 Facts = dict[str, str | int | float]
 
 #: Groups of facts that differ at every boot or at every moment: they are no change of the node.
 PASSING_GROUPS = ("boot.", "now.", "unavailable.")
 _MOMENT = re.compile(r"\d{4}(-\d{2}(-\d{2}(T\d{2}(:\d{2}(:\d{2}(\.\d+)?)?)?Z?)?)?)?")
+
+#: Rules of the evidence that say what is wrong with a node itself; the others explain how a result came about.
+FLAW_RULES = ("mtu_mismatch", "link_degraded", "pcie_degraded", "link_errors")
+#: A single finding may be a momentary flaw of a counter.
+FLAW_RESULTS_MIN = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,3 +237,39 @@ def _node(database: sqlite3.Connection, name: str) -> tuple[str, str]:
         raise UserError("no facts of any node in this database", "facts are stored with results: `hpcq load` adds them")
     shown = ", ".join(there[:8]) + (f" and {len(there) - 8} more" if len(there) > 8 else "")
     raise UserError(f"{name!r} is not a node with facts", f"there are {shown}")
+
+
+@dataclass(frozen=True, slots=True)
+class Flaw:
+    """A rule that found a flaw of a node. message: the commonest of its findings."""
+
+    node: str
+    rule: str
+    message: str
+    result_count: int
+    cluster: str = ""
+
+    @property
+    def words(self) -> str:
+        """`n2 has an MTU of 1300 bytes, n1 of 1500 bytes (24 findings)`."""
+        return f"{self.message} ({self.result_count} findings)"
+
+
+def flaws_in(database: Connection, run_ids: Sequence[int], cluster: str | None = None) -> list[Flaw]:
+    """What the evidence of these runs, including failed results, says is wrong with nodes. cluster: None means all."""
+    marks = ", ".join(repr(one) for one in FLAW_RULES)
+    rows = database.execute(
+        "SELECT cluster, node, rule, min(message) AS message, count(DISTINCT result_id) AS n FROM v_findings"
+        f" WHERE (:cluster IS NULL OR cluster = :cluster) AND rule IN ({marks}) AND node IS NOT NULL"
+        f" AND run IN (SELECT name FROM run WHERE run_id IN ({', '.join(str(int(one)) for one in run_ids)}))"
+        f" GROUP BY cluster, node, rule HAVING n >= {FLAW_RESULTS_MIN} ORDER BY cluster, node, rule",
+        {"cluster": cluster},
+    )
+    return [Flaw(row["node"], row["rule"], row["message"], int(row["n"]), row["cluster"]) for row in rows]
+
+
+def new_flaws(database: Connection, window: Window, before: Window | None = None) -> list[Flaw]:
+    """What the evidence of the runs in a stretch says is wrong with nodes. before: leave out what this stretch had, too."""
+    had = {(one.cluster, one.node, one.rule) for one in flaws_in(database, runs_in(database, before))} if before else set()
+    found = flaws_in(database, runs_in(database, window))
+    return [one for one in found if (one.cluster, one.node, one.rule) not in had]

@@ -41,7 +41,10 @@ class SetJob:
 
 @dataclass(frozen=True, slots=True)
 class CollectiveVerdict:
-    """A verdict on one test of a set. ratio: its speed as a share of the earlier jobs'. pairs: what its pairs say."""
+    """A verdict on one test of a set. ratio: its speed as a share of the earlier jobs'. pairs: what its pairs say.
+
+    nodes: empty if no set could run it.
+    """
 
     test: str
     nodes: tuple[str, ...]
@@ -54,7 +57,8 @@ class CollectiveVerdict:
     def words(self) -> str:
         """`collective mpi_collective 64 KiB on n[1-8]: ...`: the line for people. Of a bad one, with its pairs."""
         of_pairs = "" if self.verdict in {Verdict.PASS, Verdict.NOT_COVERED} else f"; its pairs: {self.pairs.words}"
-        return f"collective {self.test} on {set_name(self.nodes)}: {self.reason}{of_pairs}"
+        on = f" on {set_name(self.nodes)}" if self.nodes else ""
+        return f"collective {self.test}{on}: {self.reason}{of_pairs}"
 
 
 def judge_collective(

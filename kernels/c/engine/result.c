@@ -5,7 +5,10 @@
 #include "describe/program.h"
 #include "engine/keep.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 int result_exit_code(const struct run *run)
@@ -198,6 +201,20 @@ void result_say(const struct run *run)
         fprintf(stderr, "warning: measured, but invalid: %s\n", run->invalid_reason);
 }
 
+/* To the disk, where it is a file: a node that loses its power takes no size away. A pipe is its reader's. */
+static void result_sync(struct result_out *out)
+{
+    struct stat status;
+    if (out->unsynced || fstat(out->descriptor, &status) || !S_ISREG(status.st_mode))
+        return;
+    int rc;
+    while ((rc = fdatasync(out->descriptor)) && errno == EINTR)
+        continue;
+    out->unsynced = rc;
+    if (rc)
+        fprintf(stderr, "warning: sizes of the sweep may be lost with this node: fdatasync: %s\n", strerror(errno));
+}
+
 bool result_flush(struct result_out *out, struct failure *failure)
 {
     if (out->descriptor < 0)
@@ -207,6 +224,8 @@ bool result_flush(struct result_out *out, struct failure *failure)
     out->failed = out->failed || !text_write(&out->json, out->written, out->descriptor);
     out->json.length = out->written = length;
     out->json.data[length] = '\0';
+    if (!out->failed)
+        result_sync(out);
     return !out->failed || fail_system(failure, "write of the result");
 }
 

@@ -14,6 +14,7 @@ struct result_out {
     int descriptor;
     size_t written; /* of json, by now */
     bool failed;    /* that takes no more */
+    bool unsynced;  /* the disk takes no more; that was said */
 };
 
 int result_exit_code(const struct run *run);
@@ -21,7 +22,7 @@ int result_exit_code(const struct run *run);
 void result_json(struct run *run, struct text *json);
 /* To people: what failed, or why it does not count. */
 void result_say(const struct run *run);
-/* Writes what is new, as a line: it may not wait. */
+/* Writes what is new, as a line, to the disk: it may not wait. Not for a timed section. */
 bool result_flush(struct result_out *out, struct failure *failure);
 /* Writes the rest and returns the code, or that of a write that failed. Frees the text. */
 int result_write(struct result_out *out, int code);

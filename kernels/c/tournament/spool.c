@@ -103,8 +103,10 @@ int spool_sizes_open(const char *name)
     int descriptor = name && *name ? open(name, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666) : -1;
     if (descriptor >= 0 && write(descriptor, "\n", 1) != 1) { /* after the torn line of one that was killed */
         close(descriptor);
-        return -1;
+        descriptor = -1;
     }
+    if (name && *name && descriptor < 0)
+        fprintf(stderr, "warning: %s: %s: a kill takes the sizes of this sweep away\n", name, strerror(errno));
     return descriptor;
 }
 

@@ -36,7 +36,7 @@ bool spool_begun(struct spool *spool, const struct tournament *tournament, const
  * job that is killed has all but those under way. The name is empty for all else. */
 void spool_sizes_name(struct text *name, const struct tournament *tournament, const struct tournament_step *step,
                       const struct match *match);
-/* To append to; -1: the name is NULL or empty, or the file cannot be made. */
+/* To append to; -1: the name is NULL or empty, or, which is said, the file cannot be made. */
 int spool_sizes_open(const char *name);
 bool spool_sync(struct spool *spool, struct failure *failure); /* to the disk */
 /* Marks in the tournament what the file says is settled or begun; no file is an empty one. */
