@@ -39,7 +39,9 @@ def know_described(names: set[str], campaign_path: Path | None = None) -> list[s
     """
     found = list_described(campaign_path)
     own = own_kernels()
-    register(_read(found[name], own) for name in sorted(names) if name in found)
+    of_run = campaign_path is not None and (campaign_path.parent / "run.json").is_file()
+    stored = described_folders(campaign_path)[0] if of_run else None
+    register(_read(found[name], own, stored=found[name].parent == stored) for name in sorted(names) if name in found)
     return [*own, *(name for name in found if name not in own)]
 
 
@@ -50,7 +52,7 @@ def know_texts(texts: Mapping[str, str]) -> None:
     from hpcq.definition.foreign.kernel_file import kernel_of
 
     own = own_kernels()
-    register(kernel_of(text, f"{name}.yaml", own) for name, text in texts.items())
+    register(kernel_of(text, f"{name}.yaml", own, stored=True) for name, text in texts.items())
 
 
 def described_paths(names: set[str]) -> dict[str, Path]:
@@ -68,7 +70,7 @@ def know_folder(folder: Path) -> None:
     from hpcq.definition.foreign.kernel_file import read_kernel
 
     own = own_kernels()
-    register(read_kernel(path, own) for path in paths)
+    register(read_kernel(path, own, stored=True) for path in paths)
 
 
 def described_kernel(name: str) -> Kernel:
@@ -110,14 +112,14 @@ def write_skeleton(name: str, *, mpi: bool) -> Path:
     return path
 
 
-def _read(path: Path, own: dict[str, Kernel]) -> Kernel:
+def _read(path: Path, own: dict[str, Kernel], *, stored: bool) -> Kernel:
     """The kernel of a file: by the index of those that come with hpcq, else read and checked."""
     known = indexed(path)
     if known is not None:
         return known
     from hpcq.definition.foreign.kernel_file import read_kernel
 
-    return read_kernel(path, own)
+    return read_kernel(path, own, stored=stored)
 
 
 def _entries(folder: Path) -> list[Path]:

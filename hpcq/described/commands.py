@@ -22,6 +22,8 @@ _FILLED = re.compile(r"\\\{(?:address|client_address|port)\\\}")
 #: What starting, readiness and the ends of both programs cost in addition to the limit.
 OVERHEAD_S = 15.0
 SIZES_MAX = 200
+#: The longest run of a program: the limit of a phase in hpcq-net.
+LIMIT_MAX_S = 3600.0
 _SIZE_MAX = 1 << 60
 
 
@@ -44,13 +46,31 @@ def sizes(described: Described, parameters: Mapping[str, ParameterValue]) -> tup
 
 def sent_at_least(described: Described, parameters: Mapping[str, ParameterValue]) -> tuple[float, ...]:
     """Bytes that the client and the server send at least over the whole run; empty when nobody knows."""
-    if not described.sends_at_least:
-        return ()
     values = {**parameters, "size_sum": sum(sizes(described, parameters))}
-    found = tuple(_number(described, "sends_at_least_bytes", one, values) for one in described.sends_at_least)
-    if min(found) < 0:
-        raise UserError(f"{described.path}: sends_at_least_bytes: {min(found):g}: allowed is 0 or more")
-    return found
+    return tuple(_number(described, "sends_at_least_bytes", one, values) for one in described.sends_at_least)
+
+
+def check_limit(described: Described, parameters: Mapping[str, ParameterValue]) -> None:
+    """Raise UserError for a limit that hpcq-net would not take."""
+    needed_s = limit_s(described, parameters)
+    if not 0 < needed_s <= LIMIT_MAX_S:
+        raise UserError(f"{described.path}: limit_s: {needed_s:g} s: allowed are above 0 to {LIMIT_MAX_S:g} s")
+
+
+def check_sizes(described: Described, parameters: Mapping[str, ParameterValue]) -> None:
+    """Raise UserError for sizes that make no sense: of what is planned. What was measured stays readable."""
+    if described.sizes is not None:
+        for key, template in (("first", described.sizes.first), ("last", described.sizes.last)):
+            number = _number(described, f"sizes: {key}", template, parameters)
+            if not number.is_integer() or not 0 <= number <= _SIZE_MAX:
+                raise UserError(f"{described.path}: sizes: {key}: {number:g}: allowed is a whole number from 0 to 2^60")
+
+
+def check_sent(described: Described, parameters: Mapping[str, ParameterValue]) -> None:
+    """Raise UserError for bytes that make no sense, of what is planned."""
+    low = min(sent_at_least(described, parameters), default=0.0)
+    if low < 0:
+        raise UserError(f"{described.path}: sends_at_least_bytes: {low:g}: allowed is 0 or more")
 
 
 def same_command(expected: Sequence[str], used: object) -> bool:
@@ -100,15 +120,9 @@ def _number(described: Described, key: str, template: str, parameters: Mapping[s
     return number
 
 
-def _size(described: Described, key: str, template: str, parameters: Mapping[str, ParameterValue]) -> int:
-    number = _number(described, f"sizes: {key}", template, parameters)
-    if not number.is_integer() or not 0 <= number <= _SIZE_MAX:
-        raise UserError(f"{described.path}: sizes: {key}: {number:g}: allowed is a whole number from 0 to 2^60")
-    return int(number)
-
-
 def _sizes(described: Described, sizes: Sizes, parameters: Mapping[str, ParameterValue]) -> tuple[int, ...]:
-    first, last = _size(described, "first", sizes.first, parameters), _size(described, "last", sizes.last, parameters)
+    first = int(_number(described, "sizes: first", sizes.first, parameters))
+    last = int(_number(described, "sizes: last", sizes.last, parameters))
     found = [0] if first == 0 or sizes.zero else []
     size = max(1, first)
     while size <= last and len(found) <= SIZES_MAX:

@@ -82,11 +82,13 @@ def show(name: str, as_json: bool) -> int:
 @click.argument("name")
 @click.option("--sample", required=True, type=click.Path(path_type=Path), help="A saved output of the program.")
 @click.option("--set", "given", multiple=True, metavar="OPTION=VALUE", help="An option it ran with; repeatable.")
+@click.option("--exit-code", type=click.IntRange(0, 255), help="What the program ended with. Default: a code of success.")
 @json_option
-def check(name: str, sample: Path, given: Sequence[str], as_json: bool) -> int:
+def check(name: str, sample: Path, given: Sequence[str], exit_code: int | None, as_json: bool) -> int:
     """Read a saved output as a description says, and show what would be stored.
 
-    NAME is a described kernel or the path of its file. Output that cannot be read ends with exit code 1.
+    NAME is a described kernel or the path of its file. Output that cannot be read ends with exit code 1, as does one
+    that has words of failure.
 
     \b
     Example: hpcq kernels check iperf3_tcp --sample iperf3.json
@@ -94,7 +96,11 @@ def check(name: str, sample: Path, given: Sequence[str], as_json: bool) -> int:
     from hpcq.definition.described import described_kernel
 
     kernel = described_kernel(name)
-    return _check_sample(kernel, _read_sample(sample), _parameters(kernel, given), as_json=as_json)
+    text, parameters = _read_sample(sample), _parameters(kernel, given)
+    failed = _failure(kernel, text, exit_code)
+    if failed is not None:
+        return _refused("failed", failed, as_json=as_json)
+    return _check_sample(kernel, text, parameters, as_json=as_json)
 
 
 @kernels.command()
@@ -165,14 +171,28 @@ def _check_sample(kernel: Kernel, text: str, parameters: dict[str, Any], *, as_j
     try:
         found = read_output(described, text, sizes(described, parameters))
     except UnreadableError as error:
-        reason = f"{kernel.name}: {error}"
-        if as_json:
-            print_json([{"size": None, "outcome": "invalid", "reason": reason, "metrics": {}}])
-        else:
-            click.echo(f"invalid: {reason}")
-        return Exit.ERROR
+        return _refused("invalid", f"{kernel.name}: {error}", as_json=as_json)
     _print_sample(kernel, found, as_json=as_json)
     return Exit.ERROR if found.complaints else Exit.OK
+
+
+def _failure(kernel: Kernel, text: str, exit_code: int | None) -> str | None:
+    """Why a run with this output failed, in the words of hpcq-net; None: it did not."""
+    described = kernel.described
+    assert described is not None  # noqa: S101 - only described kernels get here
+    if exit_code is not None and exit_code not in described.exit_codes:
+        allowed = ", ".join(map(str, described.exit_codes))
+        return f"{kernel.name}: exit code {exit_code}: allowed are {allowed}"
+    word = next((word for word in described.failure_words if word in text), None)
+    return None if word is None else f"{kernel.name}: it said: {word}"
+
+
+def _refused(outcome: str, reason: str, *, as_json: bool) -> int:
+    if as_json:
+        print_json([{"size": None, "outcome": outcome, "reason": reason, "metrics": {}}])
+    else:
+        click.echo(f"{outcome}: {reason}")
+    return Exit.ERROR
 
 
 def _print_sample(kernel: Kernel, found: Read, *, as_json: bool) -> None:

@@ -11,7 +11,16 @@ import shlex
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar, TypeVar, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    WithJsonSchema,
+)
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from hpcq import nodelist, units
@@ -82,6 +91,11 @@ def _no_nul(value: str) -> str:
     if "\0" in value:
         raise refuse(f"{shown(value)} holds a NUL byte: allowed is any other text")
     return value
+
+
+def is_stored(info: ValidationInfo) -> bool:
+    """Whether the file was stored with a run: rules that came later must not make its results unreadable."""
+    return bool((info.context or {}).get("stored"))
 
 
 def listed(value: object) -> object:
@@ -185,10 +199,12 @@ class BudgetSection(Section):
     )
 
 
-def check(section: type[_Section], value: object, document: Document, place: Place = ()) -> _Section | None:
-    """The section with its types checked, or None after a complaint."""
+def check(
+    section: type[_Section], value: object, document: Document, place: Place = (), *, stored: bool = False
+) -> _Section | None:
+    """The section with its types checked, or None after a complaint. stored: as `is_stored` says."""
     try:
-        return section.model_validate(value)
+        return section.model_validate(value, context={"stored": stored})
     except ValidationError as error:
         for detail in error.errors(include_url=False):
             _complain(section, detail, document, place)
@@ -236,7 +252,6 @@ def _message(detail: ErrorDetails, context: dict[str, Any]) -> str:
         "model_type": "keys with values",
         "model_attributes_type": "keys with values",
         "tuple_type": "a list",
-        "finite_number": "a finite number",
     }
     name = detail["type"]
     if name in bounds:

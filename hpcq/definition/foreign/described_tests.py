@@ -10,13 +10,11 @@ from collections.abc import Mapping
 
 from hpcq.definition.files.yamlfile import Document, Place
 from hpcq.definition.model import ParameterValue, Test
-from hpcq.described.commands import OVERHEAD_S, limit_s, programs_text, sizes
+from hpcq.described.commands import LIMIT_MAX_S, OVERHEAD_S, check_sent, check_sizes, limit_s, programs_text, sizes
 from hpcq.described_kernel import Shape
 from hpcq.errors import UserError
 from hpcq.kernels import Kernel
 
-#: The longest run of a program: the limit of a phase in hpcq-net.
-_LIMIT_MAX_S = 3600.0
 _LAUNCH = {Shape.MPI_PAIR: "mpi", Shape.MPI_RANKS: "mpi", Shape.ONE_NODE: "node"}
 #: What a launcher may take on top to start and end the ranks of many nodes.
 _LAUNCH_S = 30.0
@@ -38,13 +36,15 @@ def described_tests(
         return []
     try:
         needed_s = limit_s(described, parameters)
+        check_sizes(described, parameters)
         found = sizes(described, parameters)
+        check_sent(described, parameters)
         programs_text([(first_no, kernel, parameters)])
     except UserError as error:
         document.complain(place, error.message, error.hint)
         return []
-    if not 0 < needed_s <= _LIMIT_MAX_S:
-        document.complain(place, f"{kernel.name} may run for {needed_s:g} s: allowed are above 0 to {_LIMIT_MAX_S:g} s")
+    if not 0 < needed_s <= LIMIT_MAX_S:
+        document.complain(place, f"{kernel.name} may run for {needed_s:g} s: allowed are above 0 to {LIMIT_MAX_S:g} s")
     if timeout_s is not None and timeout_s <= needed_s:
         message = f"{timeout_s:g} s, but {kernel.name} may run for {needed_s:g} s: allowed is more"
         document.complain((*place, "timeout_s"), message)

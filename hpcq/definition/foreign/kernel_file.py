@@ -14,7 +14,7 @@ from hpcq.definition.files.yamlfile import Document, Place, parse_document, read
 from hpcq.definition.foreign.command_words import check_commands
 from hpcq.definition.foreign.sections import KernelFile, MetricSection, OptionSection, ReadySection
 from hpcq.definition.running import NODE_COUNT
-from hpcq.described.commands import limit_s, programs_text, sent_at_least, sizes
+from hpcq.described.commands import check_limit, check_sent, check_sizes, limit_s, programs_text, sent_at_least, sizes
 from hpcq.described.output import is_path
 from hpcq.described_kernel import Described, Peer, Reading, Ready, Server, Shape, Sizes, Steps, Table
 from hpcq.errors import UserError
@@ -35,21 +35,23 @@ COMMON_METRICS = (
 )
 
 
-def read_kernel(path: Path, own: dict[str, Kernel]) -> Kernel:
+def read_kernel(path: Path, own: dict[str, Kernel], *, stored: bool = False) -> Kernel:
     """Read and check a description. own: the kernels of hpcq, whose names are taken.
+
+    stored: it was stored with a run; what hpcq once accepted and now refuses must not make its results unreadable.
 
     Raises UserError with every complaint, one per line.
     """
-    return _read(read_document(path), str(path), own)
+    return _read(read_document(path), str(path), own, stored=stored)
 
 
-def kernel_of(text: str, path: str, own: dict[str, Kernel]) -> Kernel:
-    """The same from a text that was stored; `path` is what messages call it."""
-    return _read(parse_document(text, path), path, own)
+def kernel_of(text: str, path: str, own: dict[str, Kernel], *, stored: bool = False) -> Kernel:
+    """The same from a text; `path` is what messages call it."""
+    return _read(parse_document(text, path), path, own, stored=stored)
 
 
-def _read(document: Document, path: str, own: dict[str, Kernel]) -> Kernel:
-    file = check(KernelFile, document.data, document)
+def _read(document: Document, path: str, own: dict[str, Kernel], *, stored: bool) -> Kernel:
+    file = check(KernelFile, document.data, document, stored=stored)
     if file is None:
         document.raise_complaints()
         raise UserError(f"{path}: not a description of a kernel")
@@ -58,10 +60,12 @@ def _read(document: Document, path: str, own: dict[str, Kernel]) -> Kernel:
     if file.name != Path(path).stem:
         document.complain(("name",), f"{file.name}: allowed is {Path(path).stem}, the name of the file")
     _check(file, document, own)
+    if not stored:
+        _check_strictly(file, document)
     document.raise_complaints()
     kernel = _kernel(file, path, document)
     document.raise_complaints()
-    _try(kernel, document)
+    _try(kernel, document, stored=stored)
     document.raise_complaints()
     return kernel
 
@@ -75,7 +79,6 @@ def _check(file: KernelFile, document: Document, own: dict[str, Kernel]) -> None
     ready = file.server.ready if file.server else ReadySection()
     if ready.words is not None and ready.listening:
         document.complain(("server", "ready"), "words and listening: allowed is one of them")
-    check_commands(file, document)
     for name in file.metrics:
         _check_metric(file, name, document)
         _check_peer(file, name, document, own)
@@ -83,6 +86,27 @@ def _check(file: KernelFile, document: Document, own: dict[str, Kernel]) -> None
         document.complain(("sizes",), f"without a table that has the column {SIZE_OPTION}: allowed is one with it")
     if file.sizes is not None and SIZE_OPTION in file.options:
         document.complain(("options", SIZE_OPTION), "the rows of the table have this size: allowed are other options")
+
+
+def _check_strictly(file: KernelFile, document: Document) -> None:
+    """What would start or store something else than the author thinks, and was accepted once."""
+    check_commands(file, document)
+    for name, metric in file.metrics.items():
+        low, high = metric.minimum, metric.maximum
+        if low is not None and high is not None and low > high:
+            said = f"{high:g} is below the minimum {low:g}: allowed is {low:g} or more"
+            document.complain(("metrics", name, "maximum"), said)
+    for name, option in file.options.items():
+        _check_fit(name, option, document)
+
+
+def _check_fit(name: str, option: OptionSection, document: Document) -> None:
+    numeric = option.type in {"integer", "number"}
+    bounded = option.minimum is not None or option.maximum is not None
+    if (bounded and not numeric) or (option.choices and option.type != "choice"):
+        said = "choices" if option.choices and option.type != "choice" else "minimum and maximum"
+        fit = "minimum and maximum" if numeric else "choices" if option.type == "choice" else "a default and a help"
+        document.complain(("options", name), f"{said} with the type {option.type}: allowed are {fit}")
 
 
 def _check_metric(file: KernelFile, name: str, document: Document) -> None:
@@ -105,9 +129,6 @@ def _check_metric(file: KernelFile, name: str, document: Document) -> None:
     if metric.regex is not None and groups != (2 if metric.units else 1):
         wanted = "2 with units" if metric.units else "1"
         document.complain((*place, "regex"), f"{groups} groups: allowed is {wanted}")
-    low, high = metric.minimum, metric.maximum
-    if low is not None and high is not None and low > high:
-        document.complain((*place, "maximum"), f"{high:g} is below the minimum {low:g}: allowed is {low:g} or more")
     if metric.units and metric.regex is None:
         document.complain((*place, "units"), "without regex: allowed with it only")
 
@@ -162,11 +183,6 @@ def _option(name: str, section: OptionSection) -> Option:
 def _check_default(kernel: Kernel, option: Option, document: Document) -> None:
     place: Place = ("options", option.name, "default")
     numeric = option.type in {OptionType.INTEGER, OptionType.NUMBER}
-    outside = not numeric and (option.minimum is not None or option.maximum is not None)
-    if outside or (option.choices and option.type is not OptionType.CHOICE):
-        said = "choices" if option.choices and option.type is not OptionType.CHOICE else "minimum and maximum"
-        document.complain(place[:2], f"{said} with the type {option.type.value}: allowed are {_fit_type(option.type)}")
-        return
     if numeric and (option.minimum is None or option.maximum is None):
         document.complain(place[:2], f"{option.type.value} without minimum and maximum: allowed is with both")
         return
@@ -180,12 +196,6 @@ def _check_default(kernel: Kernel, option: Option, document: Document) -> None:
         return
     if value != option.default or isinstance(value, bool) != isinstance(option.default, bool):
         document.complain(place, f"{shown(option.default)}: allowed is a number in the unit of the name, without its unit")
-
-
-def _fit_type(kind: OptionType) -> str:
-    if kind in {OptionType.INTEGER, OptionType.NUMBER}:
-        return "minimum and maximum"
-    return "choices" if kind is OptionType.CHOICE else "a default and a help"
 
 
 def _described(file: KernelFile, path: str) -> Described:
@@ -224,18 +234,22 @@ def _reading(name: str, one: MetricSection) -> Reading:
     return Reading(name, one.json_path, one.column, one.regex, float(one.times), factors, low, high, one.required, peer)
 
 
-def _try(kernel: Kernel, document: Document) -> None:
+def _try(kernel: Kernel, document: Document, *, stored: bool) -> None:
     """Render every template with the defaults: a misspelt option shows here, not in a job."""
     parameters = complete(kernel, {})
     described = kernel.described
     assert described is not None  # noqa: S101 - _kernel has just made it
-    for key, attempt in (("limit_s", limit_s), ("sizes", sizes), ("sends_at_least_bytes", sent_at_least)):
+    attempts = [("limit_s", limit_s), ("sizes", sizes), ("sends_at_least_bytes", sent_at_least)]
+    if not stored:
+        attempts = [("limit_s", check_limit), ("sizes", check_sizes), *attempts[1:], ("sends_at_least_bytes", check_sent)]
+    for key, attempt in attempts:
         if document.complaints:  # what is wrong with the sizes is told once
             return
         try:
             attempt(described, parameters)
         except UserError as error:
-            document.complain((key,), error.message.removeprefix(f"{described.path}: "), error.hint)
+            said = error.message.removeprefix(f"{described.path}: ").removeprefix(f"{key}: ")
+            document.complain((key,), said, error.hint)
     if document.complaints:
         return
     try:

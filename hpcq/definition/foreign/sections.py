@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, WithJsonSchema
 
-from hpcq.definition.files.checking import QUANTITY, Line, Seconds, Section, Text, listed, refuse
+from hpcq.definition.files.checking import QUANTITY, Line, Seconds, Section, Text, is_stored, listed, refuse
 from hpcq.definition.files.yamlfile import shown
 from hpcq.kernels import SIZE_OPTION
 
@@ -28,14 +29,32 @@ def _pattern(value: str) -> str:
     return value
 
 
-def _some(value: str) -> str:
-    if not value.strip():
+def _some(value: str, info: ValidationInfo) -> str:
+    if not value.strip() and not is_stored(info):
         raise refuse("nothing: allowed is a text")
     return value
 
 
-def _program(value: str) -> str:
-    if "{{" in value or "{%" in value:
+def _module(value: str, info: ValidationInfo) -> str:
+    if (value.startswith("-") or len(value.split()) != 1) and not is_stored(info):
+        raise refuse(f"{shown(value)}: allowed is the name of one module, without blanks and no dash first")
+    return value
+
+
+def _finite(value: float, info: ValidationInfo) -> float:
+    if not math.isfinite(value) and not is_stored(info):
+        raise refuse(f"{value:g}: allowed is a finite number")
+    return value
+
+
+def _above_0(value: float, info: ValidationInfo) -> float:
+    if not value > 0 and not is_stored(info):
+        raise refuse(f"{value:g} is not above 0")
+    return value
+
+
+def _program(value: str, info: ValidationInfo) -> str:
+    if ("{{" in value or "{%" in value) and not is_stored(info):
         raise refuse(f"{shown(value)} is no template: allowed is a name that PATH finds on the nodes, or a path")
     return value
 
@@ -48,9 +67,9 @@ def _column(value: str) -> str:
     return value if value == "-" else _small_name(value)
 
 
-def _each_once(columns: list[str]) -> list[str]:
+def _each_once(columns: list[str], info: ValidationInfo) -> list[str]:
     twice = next((name for name in columns if name != "-" and columns.count(name) > 1), None)
-    if twice is not None:
+    if twice is not None and not is_stored(info):
         raise refuse(f"the column {twice} stands twice: allowed is once; - is a column that is not read")
     return columns
 
@@ -59,11 +78,11 @@ SmallName = Annotated[str, AfterValidator(_small_name)]
 Column = Annotated[str, AfterValidator(_column)]
 Pattern = Annotated[Line, AfterValidator(_pattern)]
 Some = Annotated[Line, AfterValidator(_some)]
-Somes = Annotated[
-    list[Some], BeforeValidator(listed), WithJsonSchema({"type": ["string", "array"], "items": {"type": "string"}})
-]
-Finite = Annotated[float, Field(allow_inf_nan=False)] | int
-Factor = Annotated[float, Field(gt=0, allow_inf_nan=False)] | Annotated[int, Field(gt=0)]
+_ONE_OR_MORE = {"type": ["string", "array"], "items": {"type": "string"}}
+Somes = Annotated[list[Some], BeforeValidator(listed), WithJsonSchema(_ONE_OR_MORE)]
+Modules = Annotated[list[Annotated[Line, AfterValidator(_module)]], BeforeValidator(listed), WithJsonSchema(_ONE_OR_MORE)]
+Finite = Annotated[float | int, AfterValidator(_finite)]
+Factor = Annotated[float | int, AfterValidator(_finite), AfterValidator(_above_0)]
 Template = Annotated[Line, BeforeValidator(_as_text), WithJsonSchema(QUANTITY)]
 
 
@@ -134,7 +153,7 @@ class PeerSection(Section):
 
     kernel: SmallName = Field(description="A kernel of hpcq.")
     metric: SmallName = Field(description="Its metric, in the same unit.")
-    times: Factor = Field(default=1.0, description="Factor: 2 where the program reports half a round trip.")
+    times: Factor = Field(default=1.0, gt=0, description="Factor: 2 where the program reports half a round trip.")
 
 
 class MetricSection(Section):
@@ -146,7 +165,7 @@ class MetricSection(Section):
     json_path: Line | None = Field(default=None, alias="json", description="Where it stands in the JSON: end.streams[0].rtt.")
     column: SmallName | None = Field(default=None, description="A column of the table.")
     regex: Pattern | None = Field(default=None, description="Matches once in the output; its first group is the number.")
-    times: Factor = Field(default=1.0, description="Factor to the unit of the metric's name.")
+    times: Factor = Field(default=1.0, gt=0, description="Factor to the unit of the metric's name.")
     units: dict[str, Factor] = Field(default={}, description="Factor by the second group of `regex`.")
     minimum: Finite | None = Field(default=0, description="Less is refused. Default: 0.")
     maximum: Finite | None = Field(default=None, description="More is refused.")
@@ -172,7 +191,7 @@ class KernelFile(Section):
     program: Annotated[Some, AfterValidator(_program)] = Field(
         description="The program: a name that PATH finds on the nodes, or a path."
     )
-    modules: Somes = Field(default=[], description="Modules to load before it, as in a cluster file.")
+    modules: Modules = Field(default=[], description="Modules to load before it, as in a cluster file.")
     version: Line = Field(default="", description="Command that prints its version; its output is stored with each result.")
     options: dict[SmallName, OptionSection] = Field(default={}, description="The options of the program, by name.")
     server: ServerSection | None = Field(default=None, description="The server of a client and server.")
