@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import ipaddress
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from hpcq.errors import UserError
+
+if TYPE_CHECKING:
+    from hpcq.definition.files.yamlfile import Document, Place
+
+_BIND_DEVICE = "bind_device"
 
 #: Keys of cluster files that people write into campaigns and tests, and what they then read: message and hint.
 NETWORK_INSTEAD = (
@@ -36,3 +43,36 @@ def interface_of(network: str | None, networks: Mapping[str, str], otherwise: st
             "networks: {ib: ib0, eth: eth0}",
         )
     return networks[network]
+
+
+def check_bind_device(document: Document) -> None:
+    """Complain about tests whose bind_device is an address: it passes for a name, and no node has such an interface."""
+    entries = document.data.get("tests")
+    for no, entry in enumerate(entries if isinstance(entries, list) else []):
+        for place, value in _bind_devices(entry if isinstance(entry, dict) else {}):
+            at = ("tests", no, *place)
+            if _is_address(value) and document.clean(at):
+                said = f"{value!r} is an address: allowed is the name of an interface"
+                hint = "bind_device: eth0; an address belongs to one node, a name is that of an interface on each"
+                document.complain(at, said, hint)
+
+
+def _bind_devices(entry: Mapping[str, Any]) -> Iterator[tuple[Place, object]]:
+    columns = entry.get("zip")
+    lists = [(("matrix",), entry.get("matrix"))]
+    lists += [(("zip", no), one) for no, one in enumerate(columns)] if isinstance(columns, list) else [(("zip",), columns)]
+    fixed = entry.get("parameters")
+    if isinstance(fixed, dict) and _BIND_DEVICE in fixed:
+        yield ("parameters", _BIND_DEVICE), fixed[_BIND_DEVICE]
+    for place, values in lists:
+        swept = values.get(_BIND_DEVICE) if isinstance(values, dict) else None
+        for no, value in enumerate(swept if isinstance(swept, list) else []):
+            yield (*place, _BIND_DEVICE, no), value
+
+
+def _is_address(value: object) -> bool:
+    try:
+        ipaddress.ip_address(value if isinstance(value, str) else "")
+    except ValueError:
+        return False
+    return True

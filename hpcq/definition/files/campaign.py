@@ -50,7 +50,7 @@ from hpcq.definition.files.sweep import POINT_COUNT_MAX, Entry, expand
 from hpcq.definition.files.yamlfile import Document, Place, parse_document, read_document, shown
 from hpcq.definition.foreign.described_tests import described_tests
 from hpcq.definition.model import Campaign, Evidence, Gate, NodeChoice, PairChoice, Pattern, Test, WithoutReservation, seed_from
-from hpcq.definition.networks import IN_CLUSTER_FILES
+from hpcq.definition.networks import IN_CLUSTER_FILES, check_bind_device
 from hpcq.kernels import SIZE_OPTION, complete, expected_s, kernels, sweep_sizes, unknown_name
 
 
@@ -169,6 +169,7 @@ def read_campaign(path: Path) -> Campaign:
     file = check(CampaignFile, document.data, document)
     _check_values(document)
     tests = _read_tests(document, know_described(_kernel_names(document), path))
+    check_bind_device(document)
     tests = with_toolchains(document, tests)
     gates = read_gates(document, tests)
     links = read_links(document, tests)
