@@ -89,6 +89,8 @@ def _holds(section: type[Section], name: str, field: FieldInfo) -> str:
         "Names": "names",
         "NodeLists": "node lists",
         "Lines": "texts",
+        "Modules": "texts",
+        "Somes": "texts",
         "Features": "features",
         "Template": "number or template",
         "Pattern": "regular expression",
