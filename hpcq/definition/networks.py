@@ -59,7 +59,7 @@ def check_bind_device(document: Document) -> None:
 
 def _bind_devices(entry: Mapping[str, Any]) -> Iterator[tuple[Place, object]]:
     columns = entry.get("zip")
-    lists = [(("matrix",), entry.get("matrix"))]
+    lists: list[tuple[Place, object]] = [(("matrix",), entry.get("matrix"))]
     lists += [(("zip", no), one) for no, one in enumerate(columns)] if isinstance(columns, list) else [(("zip",), columns)]
     fixed = entry.get("parameters")
     if isinstance(fixed, dict) and _BIND_DEVICE in fixed:
