@@ -150,7 +150,7 @@ def _kill_after(desk: LocalDesk, size_count: int, *, script: bool = False) -> li
     """Kill the client of LONG, first its job's script if that is wanted, when so many sizes are there; returns these."""
 
     def measured() -> list[int]:
-        return [size for path in desk.folder.rglob("t1-r1.json.part") for size in measured_sizes(path.read_bytes())]
+        return [size for path in desk.found("t1-r1.json.part") for size in measured_sizes(path.read_bytes())]
 
     desk.wait_for(lambda: len(measured()) >= size_count, 60)
     client = {pid for pid, line in _started(str(desk.folder), "--sweep_to_bytes").items() if line[0].endswith("hpcq-net")}
@@ -194,15 +194,18 @@ def test_a_sweep_of_a_tournament_that_is_killed_keeps_what_it_measured(tmp_path:
 
 def _kill_players(desk: LocalDesk, size_count: int, *, all_of_it: bool) -> list[int]:
     def measured() -> list[int]:
-        kept = (kept_sizes(path.read_bytes()) or b"" for path in desk.folder.rglob("*.sizes"))
+        kept = (kept_sizes(path.read_bytes()) or b"" for path in desk.found("*.sizes"))
         return [size for content in kept for size in measured_sizes(content)]
 
     desk.wait_for(lambda: len(measured()) >= size_count, 60)
     scripts = _started(str(desk.folder), "job.sh") if all_of_it else ()
     programs = [pid for pid, line in _started(str(desk.folder)).items() if line[0].endswith("hpcq-net")]
-    for pid in (*scripts, *programs) if all_of_it else _players(desk):
-        with contextlib.suppress(ProcessLookupError):  # who lost its parent may have ended by itself
-            os.kill(pid, signal.SIGKILL)
+    victims = [*scripts, *programs] if all_of_it else _players(desk)
+    # Stopped first: nobody of them sees another end, and says so, before its own end.
+    for stop in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in victims:
+            with contextlib.suppress(ProcessLookupError):  # who lost its parent may have ended by itself
+                os.kill(pid, stop)
     return measured()
 
 

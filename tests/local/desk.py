@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import os
 import signal
@@ -87,6 +88,11 @@ class Folder:
         except (ValueError, OSError):
             return []
         return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+    def found(self, pattern: str) -> list[Path]:
+        """The files of that name, wherever they are below the folder; folders may vanish while it looks."""
+        walked = ((Path(folder), name) for folder, _, names in os.walk(self.folder) for name in names)
+        return [folder / name for folder, name in walked if fnmatch.fnmatch(name, pattern)]
 
     def rows(self, query: str, *values: Any) -> list[dict[str, Any]]:
         """What the database answers."""
