@@ -1,8 +1,7 @@
 """Recordings of a real OpenPBS 23.06 (tests/pbs/recordings/), one command per line, and what hpcq reads of each.
 
-A reading is one line: what the exit code means, then every job, node, queue, server and reservation of the answer as
-the adapter
-understands it. tests/pbs/recordings/readings.tsv has the expected one of every record.
+A reading is one line: what the exit code means, the fate of a submission, then every job, node, queue, server and
+reservation of the answer as the adapter understands it. tests/pbs/recordings/readings.tsv has the expected one of every record.
 
 hpcq itself asks for dsv and plain text only. What was recorded as JSON is flattened here, so that the same readers judge it.
 """
@@ -17,13 +16,17 @@ from pathlib import Path
 from typing import Any
 
 from hpcq.scheduler.pbs.exits import outcome
-from hpcq.scheduler.pbs.jobs import read_job
+from hpcq.scheduler.pbs.jobs import ID_PATTERN, read_job
 from hpcq.scheduler.pbs.nodes import read_vnode
 from hpcq.scheduler.pbs.records import Record, read_dsv, read_plain
 from hpcq.scheduler.pbs.reservations import read_made, read_reservation
+from hpcq.scheduler.pbs.submissions import read_submission
+from hpcq.transport import Completed
 
 FOLDER = Path(__file__).parent / "recordings"
 _JSON_KINDS = {"Jobs": "Job Id", "nodes": "Name", "Queue": "Queue", "Server": "Server"}
+#: A submission is the last command of its line.
+_QSUB = re.compile(r"\bqsub(?! --version)\b[^|;]*$")
 _NODE_HEAD = re.compile(r"^(\S+)\n(?=     \S+ = )", re.MULTILINE)
 
 
@@ -68,7 +71,16 @@ def reading(one: Recorded) -> str:
     end = "no end" if one.rc is None else outcome(one.rc).value
     made = read_made(one.stdout) if "pbs_rsub" in one.command else None
     words = [f"made {made[0]} {'confirmed' if made[1] else 'not confirmed'}"] if made else []
-    return "; ".join([end, *words, *(_shown(record) for record in records_of(one))])
+    return "; ".join([end, *words, *_submitted(one), *(_shown(record) for record in records_of(one))])
+
+
+def _submitted(one: Recorded) -> list[str]:
+    """What hpcq takes a submission for; of a command that did not end, nothing."""
+    if not _QSUB.search(one.command) or one.rc is None:
+        return []
+    native_id = one.stdout.strip() if ID_PATTERN.fullmatch(one.stdout.strip()) else ""
+    answer = read_submission("tag", Completed(one.rc, one.stdout.encode(), one.stderr), native_id)
+    return [f"submitted {answer.native_id}" if answer.native_id else f"submission {answer.fate.value}"]
 
 
 def _shown(record: Record) -> str:

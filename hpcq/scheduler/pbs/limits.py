@@ -13,7 +13,9 @@ from collections.abc import Sequence
 from hpcq.scheduler.limits import NO_LIMITS, Bound, JobLimits
 from hpcq.scheduler.pbs.records import Record
 
-_ENTITY = re.compile(r"([ugop]):([^=\]]+)=(\d+)")
+_ENTITY = re.compile(r"([ugop]):([^=\]]+)=([0-9]{1,18})(?=\])")
+_TIME = re.compile(r"[0-9]{1,18}(:[0-9]{1,18}){0,2}")
+_COUNT = re.compile(r"[0-9]{1,18}")
 _TRUE = "True"
 
 
@@ -51,7 +53,7 @@ def submit_limit(records: Sequence[Record], queue: str | None, user: str) -> int
 
 def seconds(text: str) -> int | None:
     """Convert `02:00:00`, `10:00` or `90`; None for text that is not a time."""
-    if not re.fullmatch(r"\d+(:\d+){0,2}", text):
+    if not _TIME.fullmatch(text):
         return None
     total = 0
     for part in text.split(":"):
@@ -60,7 +62,7 @@ def seconds(text: str) -> int | None:
 
 
 def _count(text: str) -> int | None:
-    return int(text) if text.isdigit() else None
+    return int(text) if _COUNT.fullmatch(text) else None
 
 
 def _tightest(sources: Sequence[tuple[Record, str]], name: str, read, *, most: bool = False) -> Bound | None:  # type: ignore[no-untyped-def]

@@ -91,17 +91,27 @@ def condition(words: str) -> NodeCondition:
 
 
 def hosts_of(vnodes: Sequence[Vnode], queue: str | None) -> list[NodeState]:
-    """Return the hosts that jobs of a queue may use, one entry per host. queue: None for the server's default queue.
+    """Return the hosts that jobs of a queue may use, one entry per host. queue: None if it does not matter.
 
     If vnodes are bound to the queue, only those are its nodes; else all vnodes that are bound to no queue.
     """
     bound = {vnode.queue for vnode in vnodes if vnode.queue}
     wanted = queue if queue in bound else ""
-    by_host: dict[str, list[Vnode]] = {}
+    return list(_hosts(vnode for vnode in vnodes if vnode.queue == wanted).values())
+
+
+def by_name(vnodes: Sequence[Vnode]) -> dict[str, NodeState]:
+    """Return every host of every queue, by its own name and by those of its vnodes: a select may name either."""
+    hosts = _hosts(vnodes)
+    return {vnode.name: hosts[vnode.host] for vnode in vnodes if vnode.host} | hosts
+
+
+def _hosts(vnodes: Iterable[Vnode]) -> dict[str, NodeState]:
+    found: dict[str, list[Vnode]] = {}
     for vnode in vnodes:
-        if vnode.queue == wanted and vnode.host:
-            by_host.setdefault(vnode.host, []).append(vnode)
-    return [_host(host, parts) for host, parts in by_host.items()]
+        if vnode.host:
+            found.setdefault(vnode.host, []).append(vnode)
+    return {host: _host(host, parts) for host, parts in found.items()}
 
 
 def _host(host: str, parts: Sequence[Vnode]) -> NodeState:

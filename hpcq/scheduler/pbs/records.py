@@ -18,7 +18,7 @@ node files have full names.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 #: The separator that hpcq asks for, and how to type it.
@@ -27,6 +27,8 @@ DSV = "-F dsv -D \"$(printf '\\037')\""
 
 _HEAD = re.compile(r"(Job Id|Queue|Server|Resv ID|Name)(?:: |=)(\S+)\s*")
 _PLAIN_VALUE = re.compile(r"\s*([A-Za-z_][\w.-]*) = ?(.*)", re.DOTALL)
+#: No number of PBS has more digits; int() refuses very long ones.
+_NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
 _VARIABLE = re.compile(r"(?<!\\),")
 #: host/slot or host/slot*cpus; PBS joins several with +.
 _SLOT = re.compile(r"([^/+]+)/\d+(?:\*\d+)?")
@@ -47,7 +49,7 @@ class Record:
     def number(self, name: str) -> int | None:
         """Return an attribute that is a whole number; None if it is absent or something else."""
         text = self.get(name)
-        return int(text) if re.fullmatch(r"[+-]?\d+", text) else None
+        return int(text) if _NUMBER.fullmatch(text) else None
 
     def below(self, prefix: str) -> dict[str, str]:
         """Return all attributes with one prefix: below("resources_available") -> {"host": "pbn1", ...}."""
@@ -68,21 +70,21 @@ def read_dsv(text: str, separator: str = SEPARATOR) -> list[Record]:
 
     Other lines continue the one before: a node's comment may have line breaks.
     """
-    lines: list[str] = []
+    found: list[tuple[re.Match[str], list[str]]] = []
     for line in text.split("\n"):
-        if _HEAD.fullmatch(line.partition(separator)[0]):
-            lines.append(line)
-        elif lines and line:
-            lines[-1] += f" {line}"
-    return [_dsv_record(line, separator) for line in lines]
+        first, *words = line.split(separator)
+        head = _HEAD.fullmatch(first)
+        if head is not None:
+            found.append((head, words))
+        elif found and line and found[-1][1]:
+            found[-1][1][-1] += f" {first}"
+            found[-1][1].extend(words)
+    return [_dsv_record(head, words) for head, words in found]
 
 
-def _dsv_record(line: str, separator: str) -> Record:
-    head, *words = line.split(separator)
-    match = _HEAD.fullmatch(head)
-    assert match is not None  # noqa: S101 - the caller has matched it
+def _dsv_record(head: re.Match[str], words: Sequence[str]) -> Record:
     pairs = (word.partition("=") for word in words)
-    return Record(match[1], match[2], {name: value for name, sign, value in pairs if sign})
+    return Record(head[1], head[2], {name: value for name, sign, value in pairs if sign})
 
 
 def read_plain(text: str) -> list[Record]:

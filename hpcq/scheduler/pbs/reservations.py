@@ -16,9 +16,13 @@ from hpcq.scheduler.pbs.records import Record, read_plain, vnodes
 from hpcq.scheduler.types import NodeCondition, NodeState
 
 ID_PATTERN = re.compile(r"[RSM]\d+(?:\.[A-Za-z0-9][A-Za-z0-9.-]*)?")
-_RUNNING = {"RESV_RUNNING", "5"}
-_ENDING = {"RESV_BEING_DELETED", "RESV_DELETED", "RESV_FINISHED", "RESV_DELETING_JOBS", "7", "8", "9", "10"}
-_CONFIRMED = {"RESV_CONFIRMED", "2", *_RUNNING}
+#: reserve_state and reserve_substate of `pbs_rstat -f`. Source: convert_resv_state() in src/cmds/pbs_rstat.c and
+#: enum resv_states in src/include/pbs_ifl.h of OpenPBS 23.06.
+_RUNNING, _RUNNING_SUBSTATE = "RESV_RUNNING", "5"
+_ALTERED = "RESV_BEING_ALTERED"  # for a moment after pbs_ralter; the substate tells whether it runs
+_ENDING = {"RESV_BEING_DELETED", "RESV_DELETED", "RESV_FINISHED", "RESV_DELETING_JOBS"}
+#: Degraded: one of its nodes is offline or down, before it began. In conflict: with a maintenance reservation.
+_STANDING = {_RUNNING, _ALTERED, "RESV_CONFIRMED", "RESV_TIME_TO_RUN", "RESV_DEGRADED", "RESV_IN_CONFLICT"}
 #: If a node's reservation begins within this time, hpcq does not use the node: a job there might not end in time.
 _SOON = dt.timedelta(hours=1)
 _CTIME = "%a %b %d %H:%M:%S %Y"
@@ -33,6 +37,7 @@ class PbsReservation:
     name: str
     queue: str
     state: str
+    substate: str
     vnodes: tuple[str, ...]
     users: tuple[str, ...]
     start: str
@@ -41,12 +46,12 @@ class PbsReservation:
     @property
     def active(self) -> bool:
         """Whether jobs in it may run now."""
-        return self.state in _RUNNING
+        return self.state == _RUNNING or (self.state == _ALTERED and self.substate == _RUNNING_SUBSTATE)
 
     @property
     def standing(self) -> bool:
-        """Whether it accepts jobs, now or later: it is confirmed and not about to end."""
-        return self.state in _CONFIRMED
+        """Whether it accepts jobs, now or later: it is confirmed and not about to end, whatever happened to a node of it."""
+        return self.state in _STANDING
 
     @property
     def ending(self) -> bool:
@@ -75,6 +80,7 @@ def read_reservation(record: Record) -> PbsReservation:
         name=record.get("Reserve_Name").removeprefix("NULL"),
         queue=record.get("queue") or record.name.partition(".")[0],
         state=record.get("reserve_state"),
+        substate=record.get("reserve_substate"),
         vnodes=vnodes(record.get("resv_nodes")),
         users=tuple(one.strip() for one in record.get("Authorized_Users").split(",") if one.strip()),
         start=record.get("reserve_start"),

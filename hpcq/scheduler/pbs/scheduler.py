@@ -14,10 +14,11 @@ from hpcq.scheduler.pbs.administration import PbsAdministration
 from hpcq.scheduler.pbs.exits import Outcome, outcome
 from hpcq.scheduler.pbs.jobs import ID_PATTERN, TAG_VARIABLE, read_job, short_name, tag_of
 from hpcq.scheduler.pbs.limits import read_job_limits, submit_limit
-from hpcq.scheduler.pbs.nodes import Vnode, hosts_of, read_vnode
+from hpcq.scheduler.pbs.nodes import Vnode, by_name, hosts_of, read_vnode
 from hpcq.scheduler.pbs.probes import probe_command, site_items
 from hpcq.scheduler.pbs.reasons import is_waiting_for_nodes, names_nodes
 from hpcq.scheduler.pbs.records import Record, named_hosts, read_dsv
+from hpcq.scheduler.pbs.reservations import ID_PATTERN as RESERVATION_PATTERN
 from hpcq.scheduler.pbs.reservations import called, read_made, read_reservations, seen_from_inside, taken_soon
 from hpcq.scheduler.pbs.submissions import LIMIT_WORDS, read_submission
 from hpcq.scheduler.types import (
@@ -57,7 +58,10 @@ class Pbs(Scheduler):
     # -- nodes ------------------------------------------------------------------------------------------------------
 
     def nodes_command(self) -> str:
-        return shell.nodes(reservations=self.settings.reservation is not None)
+        named = (
+            self.settings.reservation is not None or RESERVATION_PATTERN.fullmatch(self.settings.partition or "") is not None
+        )
+        return shell.nodes(reservations=named, default_queue=self.settings.partition is None)
 
     def read_nodes(self, answer: str) -> list[NodeState]:
         listed, _, reserved = answer.partition(f"{shell.RESERVATIONS_MARK} ")
@@ -65,10 +69,12 @@ class Pbs(Scheduler):
         vnodes = [read_vnode(record) for record in records]
         self._cpus = _cpus(records, vnodes)
         self._bound = {vnode.queue for vnode in vnodes if vnode.queue}
-        states = hosts_of(vnodes, self.settings.partition)
+        states = hosts_of(vnodes, self.settings.partition or _default_queue(listed))
         now, _, text = reserved.partition("\n")
         reservations = read_reservations(text)
-        name = self.settings.reservation
+        # A reservation's queue is the reservation, whatever key of the cluster file names it.
+        by_queue = next((one.queue for one in reservations if one.queue == self.settings.partition), None)
+        name = self.settings.reservation or by_queue
         ours = called(reservations, name) or called(reservations, short_name(name)) if name else None
         self._reservation_queue = ours.queue if ours is not None and not ours.ending else None
         if name and (ours is not None or not self.settings.own_reservation):
@@ -233,7 +239,7 @@ class Pbs(Scheduler):
     def _reports_of(self, answer: str) -> list[JobReport]:
         listed, _, nodes = answer.partition(f"{shell.NODES_MARK}\n")
         user, _ = _who(listed)
-        hosts = {state.node: state for state in hosts_of([read_vnode(one) for one in read_dsv(nodes)], self.settings.partition)}
+        hosts = by_name([read_vnode(one) for one in read_dsv(nodes) if one.kind == "Name"])
         found = []
         for record in read_dsv(listed):
             report = read_job(record, user or None)
@@ -268,6 +274,14 @@ def _with_nodes(report: JobReport, named: Sequence[str], hosts: dict[str, NodeSt
         return replace(report, wait=Wait.NEVER, reason=f"{report.reason.strip()}: there is no host {missing[0]}")
     gone = [f"{host} is {hosts[host].native_state}" for host in named if hosts[host].condition in _GONE]
     return replace(report, wait=Wait.NODE, reason=f"{report.reason.strip()}: {', '.join(gone)}") if gone else report
+
+
+def _default_queue(answer: str) -> str | None:
+    """Return the server's default queue, where a list of nodes begins with it."""
+    first = answer.partition("\n")[0]
+    return (
+        first.removeprefix(f"{shell.DEFAULT_QUEUE_MARK} ").strip() if first.startswith(f"{shell.DEFAULT_QUEUE_MARK} ") else None
+    )
 
 
 def _who(answer: str) -> tuple[str, list[str]]:

@@ -26,6 +26,7 @@ _NEVER = "203712312359"
 _WITHOUT_VARIABLES = "sed 's/\\x1fVariable_List=[^\\x1f]*//'"
 NODES_MARK = "@nodes"
 RESERVATIONS_MARK = "@reservations"
+DEFAULT_QUEUE_MARK = "@default"
 USER_MARK = "@user"
 #: Those of $ids that belong to this user and have the name in $wanted; only those in the states of $1.
 _OURS = (
@@ -80,11 +81,18 @@ def listing(native_ids: Sequence[str], *, ended: bool = False) -> str:
     )
 
 
-def nodes(*, reservations: bool) -> str:
-    """List all vnodes; if they matter, also the reservations, for one of them may begin soon."""
+def nodes(*, reservations: bool, default_queue: bool) -> str:
+    """List all vnodes; if they matter, also the reservations, for one of them may begin soon.
+
+    default_queue: print the server's default queue before, if some vnodes belong to one queue only.
+    """
     also = "true" if reservations else "false"
+    default = "true" if default_queue else "false"
     return subshell(
-        f"said=$(pbsnodes -av {DSV}) || exit 1\nprintf '%s\\n' \"$said\"\n"
+        f"said=$(pbsnodes -av {DSV}) || exit 1\n"
+        f"case $said in *'\x1fqueue='*) {default} ;; *) false ;; esac &&\n"
+        f" printf '{DEFAULT_QUEUE_MARK} %s\\n' \"$(qstat -Bf | sed -n 's/^ *default_queue = //p')\"\n"
+        "printf '%s\\n' \"$said\"\n"
         f"case $said in *'\x1fresv='*) true ;; *) {also} ;; esac || exit 0\n"
         f"printf '{RESERVATIONS_MARK} %s\\n' \"$(LC_ALL=C date '+%a %b %e %T %Y')\"; pbs_rstat -f"
     )

@@ -24,7 +24,15 @@ _FATES = {
 #: With any exit code, these words mean that qsub never reached the server, so it took no job.
 _NOT_REACHED = ("cannot connect to server", "Connection refused", "No Permission")
 #: Exit codes 1 and 2 come from qsub itself; these words say that it sent nothing.
-_OWN_COMPLAINTS = ("usage:", "illegal", "script file", "script not a file", "cannot send environment", "conflicting options")
+_OWN_COMPLAINTS = (
+    "usage:",
+    "illegal",
+    "script file",
+    "script not a file",
+    "name is too long",
+    "cannot send environment",
+    "conflicting options",
+)
 
 
 def read_submission(tag: str, done: Completed, native_id: str) -> Submitted:

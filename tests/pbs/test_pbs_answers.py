@@ -1,0 +1,183 @@
+"""Answers of PBS beyond the recordings: broken off, glued together, of releases and sites that nobody recorded."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from hpcq.errors import SchedulerError
+from hpcq.scheduler.pbs.jobs import read_job
+from hpcq.scheduler.pbs.limits import read_job_limits, seconds, submit_limit
+from hpcq.scheduler.pbs.nodes import hosts_of, read_vnode
+from hpcq.scheduler.pbs.records import SEPARATOR, Record, read_dsv, read_plain
+from hpcq.scheduler.pbs.reservations import read_reservations, seen_from_inside, taken_soon
+from hpcq.scheduler.pbs.scheduler import Pbs
+from hpcq.scheduler.types import JobState, NodeCondition, NodeState, SchedulerSettings, Wait
+from hpcq.transport import Completed, Here
+from tests.pbs.pbs_recorded import recordings
+
+pytestmark = pytest.mark.fast
+
+NOW = "Mon Nov 23 12:00:00 2026"
+#: What cuts, glues and damages answers: separators, line breaks, heads, bytes that were no UTF-8, numbers that are none.
+DAMAGE = (
+    SEPARATOR,
+    "\n",
+    "\n\t",
+    "\r",
+    "=",
+    "Job Id: ",
+    "Name=n1",
+    "\ufffd",
+    "\0",
+    "²",
+    "9" * 5000,
+    "1e999",
+    "null",
+    "(",
+    "+",
+    "state=",
+)
+
+
+def vnode(name: str, **attributes: str) -> str:
+    """One line of `pbsnodes -av`."""
+    words = {"state": "free", "resources_available.host": name.partition("[")[0], **attributes}
+    return SEPARATOR.join([f"Name={name}", *(f"{key.replace('__', '.')}={value}" for key, value in words.items())])
+
+
+def reservation(state: str, substate: str, nodes: str = "(n1:ncpus=4)") -> str:
+    """One of `pbs_rstat -f`, which began an hour ago where it runs and begins in five minutes where it does not."""
+    start = "Mon Nov 23 11:00:00 2026" if substate == "5" else "Mon Nov 23 12:05:00 2026"
+    return (
+        f"Resv ID: R7.head\nReserve_Name = swap\nreserve_state = {state}\nreserve_substate = {substate}\n"
+        f"reserve_start = {start}\nreserve_end = Mon Nov 23 14:00:00 2026\nqueue = R7\nresv_nodes = {nodes}\n"
+        "Authorized_Users = anna@head\n"
+    )
+
+
+def nodes_of(answer: str, **settings: str) -> dict[str, NodeState]:
+    """The nodes that a scheduler with these keys of its cluster file reads."""
+    return {state.node: state for state in Pbs(Here(), SchedulerSettings(**settings)).read_nodes(answer)}  # type: ignore[arg-type]
+
+
+def damaged(text: str, dice: random.Random) -> str:
+    for _ in range(dice.randint(1, 5)):
+        at = dice.randrange(len(text) + 1)
+        text = dice.choice(
+            (text[:at], text[:at] + dice.choice(DAMAGE) + text[at:], text[:at] + text[at + dice.randrange(40) :])
+        )
+    return text
+
+
+def test_a_damaged_answer_is_read_without_a_crash() -> None:
+    """Each recorded answer, damaged in ways that are the same in every run."""
+    dice = random.Random(11)
+    for one in recordings():
+        text = damaged(one.stdout[:20_000].replace("|", SEPARATOR), dice)
+        records = [*read_dsv(text), *read_plain(text)]
+        reports = [read_job(record, "anna") for record in records]
+        vnodes = [read_vnode(record) for record in records]
+        states = hosts_of(vnodes, None)
+        found = read_reservations(text)
+        taken_soon(states, vnodes, found, NOW)
+        for each in found:
+            seen_from_inside(states, vnodes, each, each.name)
+        read_job_limits(records, "workq", user="anna", groups=["staff"])
+        submit_limit(records, "workq", "anna")
+        assert all(report.reason for report in reports if report.state is JobState.UNKNOWN), one
+
+
+def test_a_listing_that_broke_off_completes_no_job() -> None:
+    """Wherever the record of a job that ended with 0 is cut, it is completed only if its exit status came through."""
+    whole = SEPARATOR.join(
+        ["Job Id: 7.head", "Job_Name=x", "job_state=F", "substate=92", "comment=and finished", "Exit_status=0"]
+    )
+    for length in range(len(whole)):
+        for record in read_dsv(whole[:length]):
+            assert read_job(record).state is not JobState.COMPLETED, whole[:length]
+    assert read_job(read_dsv(whole)[0]).state is JobState.COMPLETED
+
+
+def test_an_answer_that_lost_its_exit_code_is_no_news() -> None:
+    scheduler = Pbs(Here(), SchedulerSettings())
+    listed = f"Job Id: 7.head{SEPARATOR}job_state=R\n"
+    for code in (255, 162, 137, 77):
+        with pytest.raises(SchedulerError):
+            scheduler.read_poll(Completed(code, listed.encode(), ""))
+
+
+def test_a_record_whose_attributes_broke_off_takes_no_line_of_another() -> None:
+    found = read_dsv(
+        f"Job Id: 7.head\nthe connection was closed\nJob Id: 8.head{SEPARATOR}job_state=Q{SEPARATOR}comment=a\nb{SEPARATOR}x=1"
+    )
+    assert [(one.name, dict(one.attributes)) for one in found] == [
+        ("7.head", {}),
+        ("8.head", {"job_state": "Q", "comment": "a b", "x": "1"}),
+    ]
+    assert (read_job(found[0]).state, read_job(found[0]).reason) == (JobState.UNKNOWN, "job_state missing")
+
+
+@pytest.mark.parametrize("text", ["9" * 5000, "²", "٣", "1e3", "0x10", "7.0", "null", "True", ""])
+def test_what_is_no_number_of_pbs_is_none(text: str) -> None:
+    assert Record("Job Id", "7.head", {"Exit_status": text}).number("Exit_status") is None
+    assert seconds(text) is None
+    queue = Record("Queue", "workq", {"enabled": "True", "started": "True", "resources_max.nodect": text})
+    assert read_job_limits([queue], "workq", user="anna", groups=[]).nodes_at_most is None
+    assert submit_limit([Record("Queue", "workq", {"max_queued": f"[u:PBS_GENERIC={text}]"})], "workq", "anna") is None
+
+
+@pytest.mark.parametrize(
+    ("state", "substate", "standing", "active"),
+    [
+        ("RESV_UNCONFIRMED", "1", False, False),
+        ("RESV_CONFIRMED", "2", True, False),
+        ("RESV_RUNNING", "5", True, True),
+        ("RESV_RUNNING", "10", True, True),  # one of its nodes is down
+        ("RESV_DEGRADED", "10", True, False),
+        ("RESV_DEGRADED", "12", True, False),  # a maintenance took one of its nodes
+        ("RESV_BEING_ALTERED", "2", True, False),
+        ("RESV_BEING_ALTERED", "5", True, True),  # pbs_ralter of one that runs
+        ("RESV_BEING_DELETED", "9", False, False),
+        ("RESV_FINISHED", "6", False, False),
+    ],
+)
+def test_the_states_of_a_reservation(state: str, substate: str, standing: bool, active: bool) -> None:
+    [one] = read_reservations(reservation(state, substate))
+    assert (one.standing, one.active) == (standing, active)
+    answer = f"{vnode('n1')}\n{vnode('n2')}\n@reservations {NOW}\n{reservation(state, substate)}"
+    outside = nodes_of(answer)
+    assert outside["n2"].condition is NodeCondition.IDLE
+    assert outside["n1"].condition is (NodeCondition.RESERVED if standing else NodeCondition.IDLE)
+    inside = nodes_of(answer, reservation="swap")
+    assert inside["n1"].condition is (NodeCondition.IDLE if active else NodeCondition.RESERVED)
+
+
+def test_a_reservations_queue_is_the_reservation() -> None:
+    """`queue: R7` in a cluster file: its jobs can only run on the nodes of R7."""
+    busy = vnode("n1", state="resv-exclusive", resv="R7.head")
+    answer = f"{busy}\n{vnode('n2')}\n@reservations {NOW}\n{reservation('RESV_RUNNING', '5')}"
+    inside = nodes_of(answer, partition="R7")
+    assert [inside[name].condition for name in ("n1", "n2")] == [NodeCondition.IDLE, NodeCondition.RESERVED]
+    assert inside["n2"].reason == "not in reservation R7"
+    outside = nodes_of(answer, partition="workq")
+    assert [outside[name].condition for name in ("n1", "n2")] == [NodeCondition.RESERVED, NodeCondition.IDLE]
+
+
+def test_nodes_of_the_default_queue_when_none_is_named() -> None:
+    listed = f"{vnode('n1', queue='workq')}\n{vnode('n2', queue='gpu')}\n{vnode('n3')}"
+    assert list(nodes_of(f"@default workq\n{listed}")) == ["n1"]
+    assert list(nodes_of(f"@default other\n{listed}")) == ["n3"]
+    assert list(nodes_of(listed, partition="gpu")) == ["n2"]
+
+
+def test_a_job_that_waits_for_a_vnode_or_a_host_of_another_queue_is_not_given_up() -> None:
+    """A hook of the site may name vnodes, and the nodes of the default queue are no others than those of a named one."""
+    listed = f"{vnode('n1', queue='workq')}\n{vnode('n4[0]', state='offline')}\n{vnode('n4[1]')}"
+    for select, wait in (("1:host=n1", Wait.ORDINARY), ("1:vnode=n4[0]", Wait.NODE), ("1:host=n9", Wait.NEVER)):
+        comment = "Not Running: Insufficient amount of resource: host "
+        words = ["Job Id: 7.head", "job_state=Q", f"Resource_List.select={select}", f"comment={comment}"]
+        answer = f"@user anna\n{SEPARATOR.join(words)}\n@nodes\n{listed}\n"
+        [report] = Pbs(Here(), SchedulerSettings()).read_poll(Completed(0, answer.encode(), ""))
+        assert report.wait is wait, report
