@@ -49,7 +49,9 @@ def kept_sizes(content: bytes) -> bytes | None:
     Several players may have added to them, and each may have been killed amid a line: what is whole counts.
     """
     found: dict[object, dict[str, Any]] = {}
+    skipped: list[int] = []
     for line in content.split(b"\n")[:-1]:
+        skipped = skipped or skipped_sizes(line)
         try:
             one = parse_json(line.removeprefix(b","))
         except ValueError:
@@ -60,7 +62,8 @@ def kept_sizes(content: bytes) -> bytes | None:
     if not found:
         return None
     first = next(iter(found.values()))
-    return json.dumps({"format": first.get("format"), "kernel": first.get("kernel"), "sizes": [*found.values()]}).encode()
+    head = {"format": first.get("format"), "kernel": first.get("kernel"), **({"skipped": skipped} if skipped else {})}
+    return json.dumps({**head, "sizes": [*found.values()]}).encode()
 
 
 def measured_sizes(content: bytes) -> list[int]:
@@ -75,9 +78,9 @@ def measured_sizes(content: bytes) -> list[int]:
 
 def skipped_sizes(content: bytes) -> list[int]:
     """Return the sizes that a sweep left out, since an earlier attempt had measured them."""
-    head, follow, _ = content.partition(b"\n")[0].partition(b"," + _SIZES_FOLLOW)
+    head = content.partition(b"\n")[0]
     try:
-        found = parse_json(head + b"}").get("skipped") if follow else None
+        found = parse_json(head + b"]}" if head.endswith(_SIZES_FOLLOW) else head).get("skipped")
     except ValueError:
         return []
     return [size for size in found if isinstance(size, int)] if isinstance(found, list) else []

@@ -18,7 +18,7 @@ from hpcq.planning.job_ids import job_id_of
 from hpcq.run_folder.journal_state import Attempt, StepKey
 from hpcq.run_folder.lines import RawLine
 from hpcq.run_folder.paths import parse_json
-from hpcq.run_folder.printed import kept_sizes
+from hpcq.run_folder.printed import kept_sizes, measured_sizes
 
 SPOOL = "spool.jsonl"
 _START = b'{"format":1,"job":"'
@@ -113,6 +113,17 @@ def _kept(folder: Path) -> dict[tuple[str, StepKey], bytes]:
     named = ((path, _KEPT.fullmatch(path.name)) for path in sorted(folder.glob("*.sizes")))
     read = (((name[1], (int(name[2]), int(name[3]))), kept_sizes(path.read_bytes())) for path, name in named if name)
     return {key: sizes for key, sizes in read if sizes is not None}
+
+
+def earlier_spools(jobs: Path) -> list[Spool]:
+    """Return the spools of all tournaments below a folder of jobs, also those that hold nothing but kept sizes."""
+    return [Spool(folder / SPOOL) for folder in sorted(jobs.glob("g*/*")) if folder.is_dir()]
+
+
+def sizes_spooled(spools: Iterable[Spool], job: str, step: StepKey) -> tuple[int, ...]:
+    """Return the sizes of a sweep that any of these spools has a measurement of."""
+    raws = (raw for spool in spools if step in spool.steps(job) for raw in spool.read_all(job, step))
+    return tuple(sorted({size for raw in raws for size in measured_sizes(raw.content or b"")}))
 
 
 def spooled_steps(folder: Path) -> dict[str, list[StepKey]]:

@@ -13,7 +13,7 @@ import pytest
 
 from hpcq.kernels import complete, kernel, sweep_sizes
 from hpcq.run_folder.lines import Outcome, RawLine, read_line
-from hpcq.run_folder.printed import kept_sizes, measured_sizes
+from hpcq.run_folder.printed import kept_sizes, measured_sizes, skipped_sizes
 from tests.kernels.kernel_programs import INSTANT, Server, children
 from tests.local.local_desk import CLUSTER, LocalDesk
 
@@ -192,12 +192,8 @@ def test_a_sweep_of_a_tournament_that_is_killed_keeps_what_it_measured(tmp_path:
     _check_kept(desk, sizes, "exit code unknown" if all_of_it else "exit code 3")
 
 
-def _kill_players(desk: LocalDesk, size_count: int, *, all_of_it: bool) -> list[int]:
-    def measured() -> list[int]:
-        kept = (kept_sizes(path.read_bytes()) or b"" for path in desk.found("*.sizes"))
-        return [size for content in kept for size in measured_sizes(content)]
-
-    desk.wait_for(lambda: len(measured()) >= size_count, 60)
+def _kill_players(desk: LocalDesk, size_count: int, *, all_of_it: bool, tournament: str = "g00001") -> list[int]:
+    desk.wait_for(lambda: len(_measured(desk, tournament)) >= size_count, 60)
     scripts = _started(str(desk.folder), "job.sh") if all_of_it else ()
     programs = [pid for pid, line in _started(str(desk.folder)).items() if line[0].endswith("hpcq-net")]
     victims = [*scripts, *programs] if all_of_it else _players(desk)
@@ -206,7 +202,13 @@ def _kill_players(desk: LocalDesk, size_count: int, *, all_of_it: bool) -> list[
         for pid in victims:
             with contextlib.suppress(ProcessLookupError):  # who lost its parent may have ended by itself
                 os.kill(pid, stop)
-    return measured()
+    return _measured(desk, tournament)
+
+
+def _measured(desk: LocalDesk, tournament: str) -> list[int]:
+    """The sizes that the client keeps beside the spool of a tournament."""
+    kept = {kept_sizes(path.read_bytes()) or b"" for path in desk.found("*.sizes") if tournament in path.parts}
+    return sorted({size for content in kept for size in measured_sizes(content)})
 
 
 def _players(desk: LocalDesk) -> list[int]:
@@ -230,6 +232,23 @@ def test_another_attempt_measures_only_the_sizes_that_are_not_there(tmp_path: Pa
     assert [tuple(row.values()) for row in rows] == [*((size, 1) for size in sizes), *((size, 2) for size in rest)]
     every = desk.rows("SELECT DISTINCT message_bytes, attempt_no FROM v_all_results WHERE attempt_no = 2")
     assert [row["message_bytes"] for row in every] == rest, "nothing failed that was not wanted"
+
+
+def test_another_attempt_of_a_tournament_measures_only_the_sizes_that_are_not_there(tmp_path: Path) -> None:
+    """Two attempts are killed: what the third leaves out was measured in two places, one of them a shortened sweep."""
+    desk = LocalDesk.at(tmp_path / "desk")
+    desk.campaign(LONG.replace("1MiB", "256"), more="retries: 2\nallocation: whole")
+    with desk.running(["-m", "hpcq", "run", "try.yaml"]) as hpcq:
+        first = _kill_players(desk, 2, all_of_it=False)
+        second = _kill_players(desk, 1, all_of_it=False, tournament="g00002")
+        assert hpcq.wait(timeout=180) == 0
+    rest = [size for size in (16, 32, 64, 128, 256) if size not in (*first, *second)]
+    rows = desk.rows("SELECT message_bytes, attempt_no FROM v_results WHERE outcome = 'measured' ORDER BY 1")
+    by_attempt = [(size, no) for no, sizes in enumerate((first, second, rest), 1) for size in sizes]
+    assert [tuple(row.values()) for row in rows] == by_attempt
+    for number, wanted in ((2, second + rest), (3, rest)):
+        every = desk.rows("SELECT DISTINCT message_bytes FROM v_all_results WHERE attempt_no = ? ORDER BY 1", number)
+        assert [row["message_bytes"] for row in every] == wanted, "nothing failed that was not wanted"
 
 
 def test_sizes_that_are_done_are_left_out(server: Server) -> None:
@@ -273,6 +292,8 @@ def test_sizes_that_two_players_kept_count_once() -> None:
     found = read_line(RawLine(kept, None, b""), Path("t1-r1.json"), "tcp_pingpong", _one(1)["options"])
     assert found.metrics == {"round_trip_p50_ns": 1000.0}, "the first that was measured"
     assert kept_sizes(head + line(1)) is None
+    shortened = head.replace(b'"sizes"', b'"skipped":[1,2],"sizes"') + line(4) + b"\n"
+    assert (skipped_sizes(kept_sizes(shortened) or b""), skipped_sizes(kept or b"")) == ([1, 2], [])
 
 
 def test_a_campaign_with_an_impossible_sweep_is_refused(tmp_path: Path) -> None:

@@ -174,9 +174,9 @@ match j1 a b
 SIZES = [16, 32, 64, 128]
 
 
-def sweeping(mpi: Mpi, program: Path, folder: Path, duration_s: float, **env: str) -> subprocess.Popen[str]:
+def sweeping(mpi: Mpi, program: Path, folder: Path, duration_s: float, more: str = "", **env: str) -> subprocess.Popen[str]:
     """A tournament of one MPI sweep, in a process group of its own; what it synced is noted in folder/synced."""
-    (folder / "tournament.txt").write_text(SWEEP.format(duration_s=duration_s))
+    (folder / "tournament.txt").write_text(SWEEP.format(duration_s=duration_s) + more)
     words = {**preloaded(mpi, SYNCED, folder / "synced.so"), "SYNCED": str(folder / "synced"), **env}
     command = [*mpi.launcher, "2", "env", *(f"{name}={value}" for name, value in words.items()), str(program), "tournament"]
     files = ["--tournament", str(folder / "tournament.txt"), "--spool", str(folder / "spool.jsonl")]
@@ -241,6 +241,15 @@ def test_a_sweep_that_is_killed_has_each_measured_size_on_the_disk(mpi: Mpi, pro
     rest = run(mpi, program, "--interface", "lo", "--sizes-done", ",".join(map(str, sizes)), **sweep)
     assert [one["options"]["message_bytes"] for one in rest.line["sizes"]] == SIZES[len(sizes) :]
     assert all(one["valid"] for one in rest.line["sizes"])
+
+
+def test_sizes_that_an_earlier_attempt_measured_are_left_out(mpi: Mpi, program: Path, tmp_path: Path) -> None:
+    launched = sweeping(mpi, program, tmp_path, duration_s=0.05, more="measured 64,16\n")
+    said = launched.communicate(timeout=200)[0]
+    assert launched.returncode == 0, said
+    [line] = [one for one in map(json.loads, (tmp_path / "spool.jsonl").read_text().splitlines()) if "begun_utc" not in one]
+    assert (line["rc"], line["result"]["skipped"]) == (0, [64, 16])
+    assert [one["options"]["message_bytes"] for one in line["result"]["sizes"] if one["valid"]] == [32, 128]
 
 
 @pytest.mark.parametrize("folder_too", [False, True])

@@ -50,7 +50,7 @@ class Submitter:
             [index] = indices
             return make_job(run.plan, index, state.next_attempt_no(index), state.missing(index), run.folder)
         missing = {index: state.missing(index) for index in indices}
-        return make_tournament(run.plan, indices, state.tournament_count + 1 + place, missing)
+        return make_tournament(run.plan, indices, state.tournament_count + 1 + place, missing, run.folder)
 
     def _affordable(self, jobs: Sequence[Job | Tournament]) -> list[Job | Tournament]:
         """Return the first of these jobs that fit the node-seconds budget, even if each uses its whole time limit.

@@ -20,7 +20,7 @@ from hpcq.planning.tournament_time import estimate_s, walltime_of
 from hpcq.render import render
 from hpcq.run_folder.journal_state import StepKey, attempt_folder
 from hpcq.run_folder.paths import write_text
-from hpcq.run_folder.spools import SPOOL
+from hpcq.run_folder.spools import SPOOL, earlier_spools, sizes_spooled
 from hpcq.runner.queue.jobs import PROGRAMS, Job, modules_of, played, site_context, write_folder, write_job, write_programs
 from hpcq.scheduler.kinds import describe
 from hpcq.sorting import natural
@@ -29,6 +29,16 @@ from hpcq.sorting import natural
 _JOIN_TIMEOUT_S = 60
 #: How often the script starts the MPI step again after it lost a rank.
 _MPI_STARTS_MAX = 5
+
+
+@dataclass(frozen=True, slots=True)
+class SizesDone:
+    """Sizes of a pair's sweep that earlier tournaments measured, so that this one need not."""
+
+    job_id: str
+    test_no: int
+    repetition_no: int
+    sizes: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +57,7 @@ class Tournament:
     evidence: str
     tests: tuple[Test, ...]
     steps: tuple[PlayedStep, ...]
+    sizes_done: tuple[SizesDone, ...] = ()
 
     @property
     def folder(self) -> str:
@@ -69,11 +80,17 @@ class Tournament:
         return [test for test in self.tests if test.test_no in playing]
 
 
-def make_tournament(plan: Plan, indices: Sequence[int], number: int, missing: Mapping[int, frozenset[StepKey]]) -> Tournament:
-    """Return the allocation, the `number`th of its plan, that measures what these pairs still lack."""
+def make_tournament(
+    plan: Plan, indices: Sequence[int], number: int, missing: Mapping[int, frozenset[StepKey]], folder: Path | None = None
+) -> Tournament:
+    """Return the allocation, the `number`th of its plan, that measures what these pairs still lack.
+
+    folder: of the plan's part of the run, with earlier attempts.
+    """
     pairs = [plan.pair_at(index) for index in indices]
     wanted = {pair.job_id: missing[index] for pair, index in zip(pairs, indices, strict=True)}
     job_id = shared_job_id(number)
+    steps = tuple(steps_of(plan, pairs, wanted))
     estimated_s = estimate_s(plan.tests, plan.repetition_count, len(rounds_of(pairs)), len(pairs))
     return Tournament(
         job_id=job_id,
@@ -87,8 +104,26 @@ def make_tournament(plan: Plan, indices: Sequence[int], number: int, missing: Ma
         walltime_s=min(plan.walltime_s, walltime_of(estimated_s, plan.tests, plan.repetition_count * len(pairs))),
         evidence=plan.evidence,
         tests=plan.tests,
-        steps=tuple(steps_of(plan, pairs, wanted)),
+        steps=steps,
+        sizes_done=_sizes_done(plan, steps, folder) if folder else (),
     )
+
+
+def _sizes_done(plan: Plan, steps: Sequence[PlayedStep], folder: Path) -> tuple[SizesDone, ...]:
+    """Return what earlier attempts measured of the sweeps among these steps. Of a sweep, the plan has a test per size."""
+    swept = {test.measured_by for test in plan.tests}
+    played_sweeps = [(step, pair) for step in steps if step.test_no in swept for pair in step.pairs]
+    spools = earlier_spools(folder / "jobs") if played_sweeps else []
+    found = (
+        SizesDone(
+            job_id=pair.job_id,
+            test_no=step.test_no,
+            repetition_no=step.repetition_no,
+            sizes=sizes_spooled(spools, pair.job_id, (step.test_no, step.repetition_no)),
+        )
+        for step, pair in played_sweeps
+    )
+    return tuple(one for one in found if one.sizes)
 
 
 def write_any(job: Job | Tournament, cluster: Cluster, root: str, folder: Path) -> None:
@@ -130,6 +165,10 @@ def tournament_text(tournament: Tournament) -> str:
     """Return the file that conductor and ranks read. kernels/c/tournament.h defines its records."""
     lines = ["tournament 1", *(f"node {node}" for node in tournament.nodes)]
     apart = {test.test_no for test in tournament.tests if launched(test)}
+    measured = {
+        (done.job_id, done.test_no, done.repetition_no): ["measured " + ",".join(map(str, done.sizes))]
+        for done in tournament.sizes_done
+    }
     for test in running(tournament.tests):
         if test.test_no in apart:
             continue
@@ -140,7 +179,9 @@ def tournament_text(tournament: Tournament) -> str:
         if step.test_no in apart:
             continue
         lines.append(f"step {step.round_no} {step.test_no} {step.repetition_no}")
-        lines += [f"match {pair.job_id} {pair.client} {pair.server}" for pair in step.pairs]
+        for pair in step.pairs:
+            lines.append(f"match {pair.job_id} {pair.client} {pair.server}")
+            lines += measured.get((pair.job_id, step.test_no, step.repetition_no), [])
     return "\n".join(lines) + "\n"
 
 

@@ -236,6 +236,7 @@ static void match_play(struct mpi_world *world, const struct tournament_step *st
     run_begin(&run, world->program, test->kernel, is_server);
     run.communicator = &world->pair;
     run.keep.evidence_asked = world->evidence_full;
+    run.sizes_done = match->sizes_done;
     copy_options(test->kernel, test->options, run.options);
     spool_sizes_name(&evidence, &world->tournament, step, match);
     struct result_out out = {.descriptor = is_server ? -1 : spool_sizes_open(text_string(&evidence))};

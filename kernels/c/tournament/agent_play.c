@@ -39,13 +39,14 @@ static void play_child(const struct play_place *place, const struct kernel *kern
                                   .programs_path = place->programs_path,
                                   .port = (unsigned)received_unsigned(message, "port"),
                                   .timeout_s = received_number(message, "timeout_s")};
-    const char *raw = received_get(message, "raw");
+    const char *raw = received_get(message, "raw"), *done = received_get(message, "sizes_done");
     for (size_t i = 0; i < place->inherited_count; i++)
         close(place->inherited[i]);
     sessions_child(parent);
     run_begin(&run, place->program, kernel, false);
     run.keep.evidence_asked = received_unsigned(message, "evidence_full");
     run.keep.raw_folder = raw && *raw ? raw : NULL;
+    run.sizes_done = done && *done ? done : NULL;
     int code;
     if (play_options(&run, message)) {
         code = client_run(&run, &client, &out);

@@ -129,6 +129,7 @@ static void play_message(const struct conductor *conductor, const struct tournam
         text_print(out, "raw %s/%s-t%lu-r%lu\n", conductor->raw_folder, match->job, test->test_no, step->repetition_no);
     spool_sizes_name(&value, &conductor->tournament, step, match);
     message_put(out, "sizes", text_string(&value));
+    message_put(out, "sizes_done", match->sizes_done ? match->sizes_done : "");
     for (size_t i = 0; i < test->kernel->options.count; i++) {
         char key[96];
         text_clear(&value);

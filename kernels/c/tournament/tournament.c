@@ -149,6 +149,16 @@ static bool read_match(struct reader *reader, char **words)
     return true;
 }
 
+static bool read_measured(struct reader *reader, char **words)
+{
+    struct tournament *tournament = reader->tournament;
+    struct tournament_step *step = tournament->step_count ? &tournament->steps[tournament->step_count - 1] : NULL;
+    if (!step || !step->match_count || step->matches[step->match_count - 1].sizes_done)
+        return wrong(reader, "measured sizes come once, after their match");
+    step->matches[step->match_count - 1].sizes_done = copy(words[1]);
+    return true;
+}
+
 static bool read_head(struct reader *reader, char **words)
 {
     return !strcmp(words[1], "1") || wrong(reader, "format 1 is allowed");
@@ -160,8 +170,9 @@ static bool read_record(struct reader *reader, char **words, size_t word_count)
         const char *name;
         size_t word_count;
         bool (*read)(struct reader *reader, char **words);
-    } records[] = {{"tournament", 2, read_head}, {"node", 2, read_node}, {"test", 4, read_test},
-                   {"option", 3, read_option},   {"step", 4, read_step}, {"match", 4, read_match}};
+    } records[] = {{"tournament", 2, read_head},  {"node", 2, read_node}, {"test", 4, read_test},
+                   {"option", 3, read_option},    {"step", 4, read_step}, {"match", 4, read_match},
+                   {"measured", 2, read_measured}};
     for (size_t i = 0; i < ROW_COUNT(records); i++) {
         if (strcmp(words[0], records[i].name) != 0)
             continue;
@@ -170,8 +181,8 @@ static bool read_record(struct reader *reader, char **words, size_t word_count)
         return word_count == records[i].word_count ? records[i].read(reader, words)
                                                    : wrong(reader, "another number of words than this record has");
     }
-    return wrong(reader,
-                 reader->line_no == 1 ? "not a tournament file" : "unknown: allowed: node, test, option, step, match");
+    return wrong(reader, reader->line_no == 1 ? "not a tournament file"
+                                              : "unknown: allowed: node, test, option, step, match, measured");
 }
 
 static bool read_line(struct reader *reader, char *line)
@@ -213,8 +224,10 @@ void tournament_free(struct tournament *tournament)
     for (size_t i = 0; i < tournament->test_count; i++)
         free(tournament->tests[i].options);
     for (size_t i = 0; i < tournament->step_count; i++) {
-        for (size_t j = 0; j < tournament->steps[i].match_count; j++)
+        for (size_t j = 0; j < tournament->steps[i].match_count; j++) {
             free(tournament->steps[i].matches[j].job);
+            free(tournament->steps[i].matches[j].sizes_done);
+        }
         free(tournament->steps[i].matches);
     }
     free(tournament->nodes);

@@ -7,6 +7,7 @@
  *   option NAME VALUE
  *   step ROUND_NO TEST_NO REPETITION_NO     what follows is played at once; the next step waits for all of it
  *   match JOB CLIENT SERVER                 no node twice in a step
+ *   measured A,B,...                        of the sweep of the match before: sizes that an earlier attempt measured
  */
 #ifndef HPCQ_TOURNAMENT_H
 #define HPCQ_TOURNAMENT_H
@@ -24,6 +25,7 @@ struct planned_test {
 
 struct match {
     char *job;
+    char *sizes_done;      /* of a sweep, A,B,...: not to be measured again; NULL: none */
     size_t client, server; /* indices of nodes */
     unsigned begun_count;  /* times that an earlier player of this file began it */
     bool settled;          /* there is a line about it */
