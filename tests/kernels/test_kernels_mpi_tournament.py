@@ -144,7 +144,7 @@ def test_the_name_of_a_file_is_no_format(mpi: Mpi, program: Path, tmp_path: Path
 def test_ranks_that_nobody_can_tell_apart_are_refused(mpi: Mpi, program: Path, tmp_path: Path) -> None:
     code, said, lines = play(mpi, program, tmp_path, "xyz")
     assert code != 0
-    assert "neither their nodes' names nor --nodes tell which is which" in said
+    assert "neither their nodes' names nor --nodes say which is which" in said
     assert lines == []
 
 

@@ -70,10 +70,10 @@ def test_one_job_or_a_doubt_accuses_no_set_and_passes_none() -> None:
 @pytest.mark.fast
 def test_what_passes_says_how_much_would_have_been_told() -> None:
     """10 % where the scatter of earlier jobs is known; what one earlier job allows where it is not."""
-    assert said(SetJob(log(0.93))).reason == "-7.0 % against before in 1 job; 10 % slower would be told"
+    assert said(SetJob(log(0.93))).reason == "-7.0 % against before in 1 job; 10 % slower would be found"
     assert said(SetJob(log(0.88))).verdict is Verdict.INCONCLUSIVE
     alone = said(SetJob(log(0.88)), before=[0.0])
-    assert (alone.verdict, alone.reason.split("; ")[1]) == (Verdict.PASS, "19 % slower would be told")
+    assert (alone.verdict, alone.reason.split("; ")[1]) == (Verdict.PASS, "19 % slower would be found")
 
 
 @pytest.mark.fast

@@ -50,7 +50,7 @@ COURSE: tuple[Row, ...] = (
         f" {course.SHARE_MIN:.0%} or more of them, that explain {course.EXPLAINED_RATIO:.0%} of the variance of their"
         " logarithms",
         message="{low_ratio} of the round trips are near {low_ns}, the others near {high_ns}",
-        meaning="There are two kinds of round trips: the median tells of one, and the mean of none.",
+        meaning="There are two kinds of round trips: the median stands for one of them, and the mean for none.",
         advice="Idle states (`idle: hold`), interrupts on another socket, adaptive coalescing, two paths: change one of them"
         " and look at the histogram again.",
         source="Otsu 1979 (the split with the most variance between the groups)",

@@ -200,7 +200,7 @@ def _node(cluster: Cluster, transport: Transport, scheduler: Scheduler, told: di
     head = dict(line.partition(" ")[::2] for line in transport.sh(_SYSTEM_LOOK).text.splitlines())
     same = head.get("machine") == told.get("machine")
     older = _version(told.get("libc", "")) < _version(head.get("libc", ""))
-    words = f"{told.get('machine', '')}, {told.get('libc', '') or 'C library not told'}"
+    words = f"{told.get('machine', '')}, {told.get('libc', '') or 'C library unknown'}"
     advice = f"kernels are built where reach leads ({head.get('machine')}, {head.get('libc')}): name a host like the nodes"
     items.append(CheckedItem("node system", same and not older, words, None if same and not older else advice))
     if cluster.mpi is None:

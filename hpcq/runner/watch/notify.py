@@ -120,5 +120,5 @@ def _told_before(path: Path) -> dict[str, str]:
         return {}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise HpcqError(
-            f"{path}: cannot be read: {error}", "remove the file: everything that is no pass is told again"
+            f"{path}: cannot be read: {error}", "remove the file: hpcq then reports everything that is no pass again"
         ) from error

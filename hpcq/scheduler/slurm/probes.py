@@ -86,7 +86,7 @@ def _memory_of_jobs(config: dict[str, str]) -> list[CheckedItem]:
     if accounting or not number.isdigit() or int(number) >= _MIN_JOB_AGE_S:
         return []
     found = f"MinJobAge={number} s, no accounting"
-    advice = "jobs may leave the queue before hpcq looks: only their exit files tell of them then; the default is 300 s"
+    advice = "jobs may leave the queue before hpcq looks: only their exit files say how they ended then; the default is 300 s"
     return [CheckedItem("ended jobs", True, found, advice)]
 
 

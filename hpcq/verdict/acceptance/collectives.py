@@ -5,7 +5,7 @@ It names no node. A node stays what its pairs say of it, and what the pairs of t
     FAIL          in two jobs or more: nothing came, or slower than the earlier jobs by 10 % at least and beyond their scatter
     INCONCLUSIVE  so in one job only, or in one and not in another; or beside other work; or nothing to compare it with
     NOT COVERED   no job of it ran
-    PASS          otherwise; the reason says how much slower would have been told
+    PASS          otherwise; the reason says which slowdown it would have reported
 """
 
 from __future__ import annotations
@@ -107,4 +107,4 @@ def _said(ran: Sequence[SetJob], level: float | None, bound: float, why: str) ->
         return Verdict.FAILED, said
     change = 100 * (exp(median(change for _, change in changes)) - 1)
     told = 100 * (1 - exp(-bound))
-    return Verdict.PASS, f"{change:+.1f} % against before in {count_of(len(ran), 'job')}; {told:.0f} % slower would be told"
+    return Verdict.PASS, f"{change:+.1f} % against before in {count_of(len(ran), 'job')}; {told:.0f} % slower would be found"

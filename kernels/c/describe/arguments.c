@@ -21,7 +21,7 @@ static bool argument_unknown(const char *word, const struct flag *flags, size_t 
         text_print(&known, " --%s", flags[i].name);
     for (size_t i = 0; table && i < table->count; i++)
         text_print(&known, " --%s", table->rows[i].name);
-    fail_hint(failure, "--help tells what each is for");
+    fail_hint(failure, "--help says what each is for");
     fail(failure, EXIT_USAGE, "%s: unknown: allowed:%s", word, text_string(&known));
     text_free(&known);
     return false;

@@ -72,7 +72,7 @@ static bool node_unknown(struct run *run, int64_t index)
 {
     char known[256] = "";
     if (!line_of("/sys/devices/system/node/online", known, sizeof known))
-        snprintf(known, sizeof known, "none: this system tells of no NUMA nodes");
+        snprintf(known, sizeof known, "none: this system reports no NUMA nodes");
     return fail(&run->failure, EXIT_USAGE, "%s_numa_index: found %lld: allowed on this %s: -1, %s", end_of(run),
                 (long long)index, end_of(run), known);
 }

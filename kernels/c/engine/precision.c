@@ -109,7 +109,7 @@ void precision_end(struct run *run)
         return;
     double width = width_ratio(precision->values, precision->count, common->width_level_ratio);
     if (common->width_max_ratio > 0 && isnan(width))
-        run_warn(run, "width_not_reached", "%zu intervals tell too little: at least %d are needed; raise duration_s",
+        run_warn(run, "width_not_reached", "%zu intervals are too few: at least %d are needed; raise duration_s",
                  precision->count, WIDTH_VALUES_MIN);
     else if (common->width_max_ratio > 0 && width > common->width_max_ratio)
         run_warn(

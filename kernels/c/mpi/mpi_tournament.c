@@ -112,7 +112,7 @@ static bool world_ranks(struct mpi_world *world)
         mine = node_by_place(&world->tournament, world->nodes, world->rank);
     }
     free(found);
-    return fail(&world->failure, EXIT_USAGE, "%d ranks: neither their nodes' names nor --nodes tell which is which",
+    return fail(&world->failure, EXIT_USAGE, "%d ranks: neither their nodes' names nor --nodes say which is which",
                 world->size);
 }
 

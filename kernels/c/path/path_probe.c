@@ -51,11 +51,11 @@ struct path_probe_metrics {
 static const struct metric_row metric_rows[] = {
     PROBE_ROW(path_mtu_bytes, BETTER_HIGHER,
               "the largest IP packet that the server answered, while one byte more did not get through"),
-    PROBE_ROW(told_mtu_bytes, BETTER_NONE, "the smallest MTU that a router told; none: no router told one"),
+    PROBE_ROW(told_mtu_bytes, BETTER_NONE, "the smallest MTU that a router reported; none: no router reported one"),
     PROBE_ROW(silent_size_count, BETTER_LOWER,
               "sizes that were lost without a word, try_count times each: some of the path's MTUs is a black hole"),
     PROBE_ROW(hop_count, BETTER_NONE, "hops to the server: the routers on the way, and itself"),
-    PROBE_ROW(silent_hop_count, BETTER_NONE, "hops of these that told nothing"),
+    PROBE_ROW(silent_hop_count, BETTER_NONE, "hops of these that did not answer"),
     PROBE_ROW(round_trip_p50_ns, BETTER_LOWER, "median round trip to the server (exact)"),
     PROBE_ROW(round_trip_min_ns, BETTER_LOWER, "smallest round trip to the server (exact)"),
     PROBE_ROW(round_trip_max_ns, BETTER_LOWER, "largest round trip to the server (exact)"),
@@ -344,7 +344,7 @@ const struct kernel kernel_path_probe = {
         "probe's hops are over says so (ICMP time exceeded, read from the socket's error queue, so no root is needed), "
         "until the server answers. A round trip is from before send() to after the answer or the router's word was "
         "read. Then sizes with DF, by halves, between the largest that the server answered and the smallest that did "
-        "not get through: for this host's interface does not take it, a router told that it is too large, or "
+        "not get through: for this host's interface does not take it, a router reported that it is too large, or "
         "try_count probes were lost without a word (a black hole). All have the same addresses and ports, so they take "
         "one path.",
     .options = OPTION_TABLE_WITH(option_rows, struct path_probe_options, option_defaults),
