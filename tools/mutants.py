@@ -35,7 +35,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -144,9 +144,13 @@ def _test_exists(test: str, root: Path) -> bool:
     path = root / name
     if not path.is_file():
         return False
-    wanted = function.partition("[")[0].split("::")[-1]
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    return any(isinstance(node, ast.FunctionDef) and node.name == wanted for node in ast.walk(tree))
+    return function.partition("[")[0].split("::")[-1] in _functions(path.read_text(encoding="utf-8"))
+
+
+@cache
+def _functions(text: str) -> frozenset[str]:
+    """Names of all functions of a module; many mutants name tests of one file."""
+    return frozenset(node.name for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef))
 
 
 def page(mutants: Sequence[Mutant]) -> str:

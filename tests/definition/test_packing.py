@@ -211,6 +211,7 @@ def test_groups_cover_all_pairs_in_few_waves(tmp_path: Path, cluster: Cluster) -
     assert job_count < 276 / 5, "a pair job each would be 276"
 
 
+@pytest.mark.heavy
 def test_scale(tmp_path: Path, cluster: Cluster) -> None:
     started = time.process_time()
     plan = plan_of(tmp_path, cluster, 1000, "pairs: all\nallocation: whole\n")

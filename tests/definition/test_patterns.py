@@ -88,6 +88,7 @@ def test_seeded_order_keeps_the_others_in_place() -> None:
     assert sorted(["n10", "n2", "a1", "n2b"], key=natural) == ["a1", "n2", "n2b", "n10"]
 
 
+@pytest.mark.heavy
 def test_scale() -> None:
     started = time.process_time()
     pairs = make_pairs(ALL, names(1000), 1)
@@ -96,6 +97,7 @@ def test_scale() -> None:
     assert time.process_time() - started < 30
 
 
+@pytest.mark.heavy
 def test_half_a_million_pairs_take_little_memory() -> None:
     """In a process of its own: the most that a process ever had never falls again."""
     code = (

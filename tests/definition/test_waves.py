@@ -83,6 +83,7 @@ def test_waves_bring_the_whole_plan_to_its_end() -> None:
     assert waves == 7
 
 
+@pytest.mark.heavy
 def test_waves_at_scale() -> None:
     pending = [PlannedPair(str(no), *pair) for no, pair in enumerate(make_pairs(ALL, names(1000), 1))]
     started = time.process_time()

@@ -55,6 +55,7 @@ def word_of(made: dict[str, Any]) -> str:
     return str(said["build_id"])
 
 
+@pytest.mark.heavy
 def test_the_same_is_taken_and_anything_else_is_built(build: Build, tmp_path: Path) -> None:
     first, again, other = build("1"), build("2"), build("3", word="two")
     assert [one["kept"] for one in (first, again, other)] == [[], ["hpcq-net"], []]
@@ -77,6 +78,7 @@ def test_a_run_that_is_built_again_keeps_what_its_jobs_execute(build: Build, tmp
     assert sorted(path.name for path in program.parent.iterdir()) == ["hpcq-net"]
 
 
+@pytest.mark.heavy
 def test_what_was_damaged_or_lost_is_built_anew_and_kept_again(build: Build, tmp_path: Path) -> None:
     build("1")
     [kept] = (tmp_path / "my work" / "hpcq" / "builds").iterdir()

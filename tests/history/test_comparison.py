@@ -25,6 +25,7 @@ pytestmark = pytest.mark.fast
 
 
 @pytest.mark.parametrize("seed", range(60))
+@pytest.mark.heavy
 def test_mann_whitney_agrees_with_scipy(seed: int) -> None:
     from scipy import stats  # here: it loads for a second, and the other workers need not
 
@@ -163,6 +164,7 @@ def test_smallest_p_is_reached() -> None:
     assert after_count_needed(0, 0.01) is None
 
 
+@pytest.mark.heavy
 def test_power_and_false_alarms_of_the_comparison() -> None:
     random = np.random.default_rng(16)
     rates = {}
@@ -188,6 +190,7 @@ def test_correlated_runs_are_believed_less() -> None:
     assert p_values[0] > p_values[1]
 
 
+@pytest.mark.heavy
 def test_many_comparisons_keep_luck_out() -> None:
     random = np.random.default_rng(18)
     pairs = [(1 + 0.05 * random.standard_normal(30), 1 + 0.05 * random.standard_normal(5)) for _ in range(1000)]

@@ -162,6 +162,7 @@ def test_one_bad_run_is_not_told_and_a_repaired_change_does_not_alarm(tmp_path: 
 
 
 @pytest.mark.parametrize("newest", [2, 3, 4])
+@pytest.mark.heavy
 def test_newest_points_are_not_missed(tmp_path: Path, ask: Any, newest: int) -> None:
     made = History(tmp_path)
     for day in range(-40, 0):

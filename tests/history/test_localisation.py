@@ -248,6 +248,7 @@ def test_a_small_network_names_what_is_slower_by_a_tenth_and_leaves_less_open() 
 
 
 @pytest.mark.parametrize(("nodes", "rounds", "noise", "most"), [(16, 4, "two modes", 4), (8, 3, "long tail", 8)])
+@pytest.mark.heavy
 def test_chance_accuses_nobody_in_a_small_unsteady_network(nodes: int, rounds: int, noise: str, most: int) -> None:
     """With 30 % of results 4 % slower, one of 16 nodes has four slow ones of four in every tenth network."""
     random = np.random.default_rng(19)
@@ -327,6 +328,7 @@ def test_the_order_of_rows_and_ends_does_not_matter() -> None:
 
 
 @pytest.mark.real_time
+@pytest.mark.heavy
 def test_five_thousand_nodes_take_a_second() -> None:
     random = np.random.default_rng(15)
     slow = {int(node): 0.9 for node in random.choice(5000, 1000, replace=False)}

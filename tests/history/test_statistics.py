@@ -48,6 +48,7 @@ def kinds_of_series(seed: int) -> list[Floats]:
     ]
 
 
+@pytest.mark.heavy
 def test_engine_finds_what_ruptures_finds() -> None:
     import ruptures  # here: it loads for a second, and the other workers need not
 

@@ -120,6 +120,7 @@ def test_what_was_stored_with_a_run_is_read_all_the_same(tmp_path: Path, text: s
         assert read_campaign(tmp_path / "campaign.yaml").tests
 
 
+@pytest.mark.heavy
 def test_results_of_a_description_that_is_refused_now_load_into_another_database(tmp_path: Path) -> None:
     """From the run folder into a fresh database, and from the database to its gate and the page."""
     desk = LocalDesk.at(tmp_path)

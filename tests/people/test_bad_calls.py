@@ -148,6 +148,7 @@ def desk(nights: History, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.heavy
 def test_each_bad_call_says_what_is_allowed(
     desk: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -170,6 +171,7 @@ def test_each_bad_call_says_what_is_allowed(
 
 
 @pytest.mark.parametrize("call", ["export --format csv --to", "report --since 30d --to", "report --to", "plot curve -o"])
+@pytest.mark.heavy
 def test_what_is_no_file_is_never_replaced_by_one(
     call: str, desk: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

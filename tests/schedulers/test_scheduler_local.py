@@ -41,6 +41,7 @@ def test_a_cancelled_script_gets_term_and_can_say_so(site: Site) -> None:
     assert (there / "said").read_text() == "ended\n"
 
 
+@pytest.mark.heavy
 def test_a_job_that_is_cancelled_in_the_moment_of_its_start_ends(site: Site, tmp_path: Path) -> None:
     for number in range(8):
         answer = site.submit(f"young{number}", "sleep 300")

@@ -90,6 +90,7 @@ def test_a_run_waits_for_the_other_runs_and_says_so(tmp_path: Path) -> None:
     assert min(job.submitted_s for job in site.scheduler.jobs.values()) >= 400
 
 
+@pytest.mark.heavy
 def test_node_seconds_of_all_runs_count_for_24_hours(tmp_path: Path) -> None:
     site = site_of(tmp_path, "node_seconds_at_most: 1000")
     takes(other_run(site, Budget(node_seconds_at_most=1000)), (), used=900.0)
@@ -127,6 +128,7 @@ def elsewhere(site: FakeSite, wrong_s: float, until_s: int) -> None:
 
 
 @pytest.mark.parametrize("wrong_s", [-7200, 7200])
+@pytest.mark.heavy
 def test_jobs_of_a_living_driver_count_whatever_its_clock_says(tmp_path: Path, wrong_s: int) -> None:
     """And those of one that died count for their time limit and an hour more, as this host counts."""
     site = site_of(tmp_path, "jobs_at_most: 2")

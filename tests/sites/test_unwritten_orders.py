@@ -73,6 +73,7 @@ def lost_s(site: FakeSite) -> float:
     return next(at for at, text in site.said_at if "j00001 attempt 1: lost" in text)
 
 
+@pytest.mark.heavy
 def test_a_forgotten_job_that_can_be_neither_claimed_nor_told_to_end_is_not_lost(tmp_path: Path) -> None:
     """With a second try beside it two jobs of a pair would measure at once."""
     site, there = full_site(tmp_path)
@@ -84,6 +85,7 @@ def test_a_forgotten_job_that_can_be_neither_claimed_nor_told_to_end_is_not_lost
     assert (site.scheduler.of_tag("j00001-1").folder / "finish").exists()
 
 
+@pytest.mark.heavy
 def test_a_forgotten_job_without_any_proof_is_lost_when_its_time_limit_is_over(tmp_path: Path) -> None:
     site, _ = full_site(tmp_path)
     lost = lost_s(site)

@@ -165,6 +165,7 @@ def test_a_killed_loader_leaves_nothing_half(builder: RunBuilder, path: Path, tm
     assert load_run(path, later.path).complete
 
 
+@pytest.mark.heavy
 def test_readers_see_whole_runs_while_another_process_loads(path: Path, tmp_path: Path) -> None:
     builders = [RunBuilder(tmp_path / "runs", run_id=f"nightly-2026112{day}T020000Z-0000") for day in range(6)]
     for one in builders:

@@ -58,7 +58,7 @@ struct memory_metrics {
     {#end "_" #loop "_p50_bps", BETTER_HIGHER, offsetof(type, end.loop[1]),                                            \
      "median rate of " formula " at the " #end ", in bits: " bytes " bytes per element read and written"},             \
         {#end "_" #loop "_max_bps", BETTER_HIGHER, offsetof(type, end.loop[0]),                                        \
-         "fastest " formula " at the " #end ", which is what STREAM reports"},                                           \
+         "fastest " formula " at the " #end ", which is what STREAM reports"},                                         \
     {                                                                                                                  \
         #end "_" #loop "_min_bps", BETTER_HIGHER, offsetof(type, end.loop[2]), "slowest " formula " at the " #end      \
     }
