@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 
+from hpcq.definition.model import WithoutReservation
 from hpcq.errors import SchedulerError
+from hpcq.runner.queue.reservations import Held, OwnReservation
 from hpcq.scheduler.pbs.jobs import read_job
 from hpcq.scheduler.pbs.limits import read_job_limits, seconds, submit_limit
 from hpcq.scheduler.pbs.nodes import hosts_of, read_vnode
@@ -15,7 +18,10 @@ from hpcq.scheduler.pbs.reservations import read_reservations, seen_from_inside,
 from hpcq.scheduler.pbs.scheduler import Pbs
 from hpcq.scheduler.types import JobState, NodeCondition, NodeState, SchedulerSettings, Wait
 from hpcq.transport import Completed, Here
+from tests.driver.fake_clock import FakeClock
 from tests.pbs.pbs_recorded import recordings
+from tests.schedulers.scheduler_contract import pbs_site
+from tests.simulated_pbs.site import simulated_pbs
 
 pytestmark = pytest.mark.fast
 
@@ -139,6 +145,7 @@ def test_what_is_no_number_of_pbs_is_none(text: str) -> None:
         ("RESV_DEGRADED", "12", True, False),  # a maintenance took one of its nodes
         ("RESV_BEING_ALTERED", "2", True, False),
         ("RESV_BEING_ALTERED", "5", True, True),  # pbs_ralter of one that runs
+        ("RESV_BEING_ALTERED", "10", True, False),  # of one whose node is down: PBS does not say whether it runs
         ("RESV_BEING_DELETED", "9", False, False),
         ("RESV_FINISHED", "6", False, False),
     ],
@@ -181,3 +188,22 @@ def test_a_job_that_waits_for_a_vnode_or_a_host_of_another_queue_is_not_given_up
         answer = f"@user anna\n{SEPARATOR.join(words)}\n@nodes\n{listed}\n"
         [report] = Pbs(Here(), SchedulerSettings()).read_poll(Completed(0, answer.encode(), ""))
         assert report.wait is wait, report
+
+
+def test_a_reservation_that_pbs_does_not_prolong_is_said_to_be_and_kept(tmp_path: Path) -> None:
+    """One of its nodes is offline: PBS denies another end, with exit code 0, as 12-degraded-reservations.jsonl has it."""
+    with simulated_pbs(tmp_path / "pbs") as pbs:
+        site = pbs_site(pbs.cluster() / "sim.yaml")
+        said: list[str] = []
+        clock = FakeClock()
+        own = OwnReservation(site.scheduler, "run-1", 60, WithoutReservation.STOP, say=said.append, clock=clock)
+        assert own.hold(["pbn1", "pbn2"]) is Held.YES
+        pbs.control(nodes={"pbn2": {"offline": True}})
+        for seconds_later in (600, 61, 61):
+            clock.sleep(seconds_later)
+            own.keep()
+        assert own.held
+        assert said[1:] == ["reservation run-1 could not be prolonged; hpcq tries again each minute"]
+        assert not site.scheduler.prolong("run-1", 60)
+        pbs.control(nodes={"pbn2": {"offline": False}})
+        assert site.scheduler.prolong("run-1", 60)

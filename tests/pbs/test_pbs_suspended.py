@@ -5,12 +5,13 @@ tests/pbs_live/test_suspended.py does the same on a real one.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from hpcq.scheduler.types import JobKey, JobReport, JobState, NodeCondition
+from hpcq.scheduler.types import JobKey, JobReport, JobState, NodeCondition, Wait
 from tests.pbs.test_pbs_campaign import desk_at, measured
 from tests.schedulers.scheduler_contract import TERMINAL, Site, pbs_site
 from tests.simulated_pbs.site import SimulatedPbs, simulated_pbs
@@ -83,6 +84,43 @@ def test_a_job_that_was_told_to_go_on_says_that_it_waits_for_its_nodes(pbs: Simu
     site.ends(key.native_id, JobState.CANCELLED)
 
 
+def test_nodes_of_a_job_that_was_suspended_for_their_sake_are_out_of_service_until_it_goes_on_or_ends(
+    pbs: SimulatedPbs, site: Site
+) -> None:
+    """qsig -s admin-suspend, as recordings/11-suspended-nodes.jsonl has it."""
+    key = running(site, "sleep 300")
+    for word, code in (("admin-resume", 73), ("resume", 168)):
+        assert pbs.as_user("root", "qsig", "-s", word, key.native_id).returncode == code
+    assert pbs.as_user("somebody", "qsig", "-s", "admin-suspend", key.native_id).returncode == 159
+    order(pbs, "admin-suspend", key.native_id)
+    told = report(site, key)
+    assert (told.state, told.native_state, told.reason, told.stands_still) == (JobState.RUNNING, "S", STILL, True)
+    assert conditions(site) == {"maintenance": 2, "free": 2}
+    other = site.submit("other", "sleep 300")
+    assert other.native_id
+    waits = report(site, site.key(other.native_id))
+    assert (waits.wait, "pbn1 is maintenance" in waits.reason) == (Wait.NODE, True)
+    for word, code in (("resume", 73), ("admin-suspend", 168)):
+        assert pbs.as_user("root", "qsig", "-s", word, key.native_id).returncode == code
+    order(pbs, "admin-resume", key.native_id)
+    assert not report(site, key).stands_still
+    assert conditions(site) == {"job-exclusive": 2, "free": 2}
+    order(pbs, "admin-suspend", key.native_id)
+    site.scheduler.cancel([key])
+    assert conditions(site) == {"maintenance": 2, "free": 2}, "until it has ended"
+    site.ends(key.native_id, JobState.CANCELLED)
+    site.wait(other.native_id, JobState.RUNNING)
+    site.scheduler.cancel([site.key(other.native_id)])
+
+
+def conditions(site: Site) -> dict[str, int]:
+    """How many nodes are in each state; one in maintenance is not for jobs."""
+    states = site.scheduler.nodes()
+    out = [state.condition for state in states if state.native_state == "maintenance"]
+    assert set(out) <= {NodeCondition.MAINTENANCE}
+    return dict(Counter(state.native_state for state in states))
+
+
 def test_a_suspended_job_that_is_deleted_is_cancelled(pbs: SimulatedPbs, site: Site) -> None:
     """It takes no TERM, so PBS kills it after some seconds; until then it is there."""
     key = running(site, "sleep 300")
@@ -93,16 +131,17 @@ def test_a_suspended_job_that_is_deleted_is_cancelled(pbs: SimulatedPbs, site: S
     site.ends(key.native_id, JobState.CANCELLED)
 
 
-def test_a_run_says_which_job_is_suspended_until_it_goes_on(pbs: SimulatedPbs, tmp_path: Path) -> None:
+@pytest.mark.parametrize("word", ["suspend", "admin-suspend"])
+def test_a_run_says_which_job_is_suspended_until_it_goes_on(pbs: SimulatedPbs, tmp_path: Path, word: str) -> None:
     desk = desk_at(tmp_path)
     desk.campaign(SECONDS, more="retries: 0\nbudget: {jobs_at_most: 1}")
     with desk.running(["-m", "hpcq", "run", "try.yaml"]) as child:
         desk.wait_for(lambda: any(event.get("state") == "running" for event in desk.events("tiny")), 120)
         native_id = next(event["native_id"] for event in desk.events("tiny") if event["event"] == "submitted")
-        order(pbs, "suspend", native_id)
+        order(pbs, word, native_id)
         desk.wait_for(lambda: bool(suspensions(desk.events("tiny"))), 60)
         shown = desk.json("status")
-        order(pbs, "resume", native_id)
+        order(pbs, word.replace("suspend", "resume"), native_id)
         assert child.wait(timeout=240) == 0
     [words, *later] = suspensions(desk.events("tiny"))
     assert (words, later) == (f"j00001 ({native_id}) {STILL}", [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -174,3 +175,4 @@ def test_cluster_check_finds_the_ways_to_start_processes(live: Live, tmp_path: P
     said = desk.hpcq("cluster", "check", "beta", expect=None, timeout_s=300)
     assert said.returncode == 0, said.stdout + said.stderr
     assert "pbs_tmrsh" in said.stdout + said.stderr
+    assert re.search(r"^.*\brelease +.*OpenPBS [0-9]+\.[0-9]+", said.stdout, re.MULTILINE), said.stdout

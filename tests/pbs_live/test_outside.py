@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcq.scheduler.types import JobState
+from hpcq.scheduler.types import JobState, NodeCondition
 from tests.lab.campaigns_in_lab import ENDLESS
 from tests.pbs_live.live import QUICK, Live
 from tests.pbs_live.test_campaigns import outcomes
@@ -167,3 +167,26 @@ def test_cluster_check_tries_pbsdsh(users: Live, tmp_path: Path) -> None:
     assert said.returncode == 0, said.stdout + said.stderr
     assert re.search(r"pbsdsh +.*starts processes on the other node", said.stdout), said.stdout
     assert "through pbsdsh" in said.stdout
+
+
+def test_a_reservation_one_of_whose_nodes_goes_out_keeps_the_other_and_is_not_prolonged(live: Live, tmp_path: Path) -> None:
+    site = live.site(tmp_path)
+    site.scheduler.nodes()
+    first, second = live.nodes[:2]
+    assert site.scheduler.reserve("run-1", [first, second], 5) is None
+    live.until(lambda: "RESV_RUNNING" in live.root("pbs_rstat -f"), "a reservation that runs")
+    assert site.scheduler.prolong("run-1", 9)
+    live.root(f"pbsnodes -o -C fan {second}")
+    assert not site.scheduler.prolong("run-1", 12), "PBS denies it, and ends with 0"
+    live.root(f"pbsnodes -r -C '' {second}")
+    live.until(lambda: site.scheduler.prolong("run-1", 12), "a reservation that is prolonged")
+    assert site.scheduler.release("run-1")
+    live.until(lambda: not live.root("pbs_rstat -f"), "no reservation")
+
+    start = '$(date -d "@$(($(date +%s) + 600))" +%Y%m%d%H%M.%S)'
+    select = f"1:host={first}:ncpus=1+1:host={second}:ncpus=1"
+    live.root(f"pbs_rsub -I 20 -R {start} -D 5:00 -l select={select} -l place=scatter:excl | grep CONFIRMED")
+    live.root(f"pbsnodes -o -C fan {second}")
+    live.until(lambda: "RESV_DEGRADED" in live.root("pbs_rstat -f"), "a degraded reservation")
+    states = {state.node: state.condition for state in site.scheduler.nodes()}
+    assert [states[node] for node in (first, second)] == [NodeCondition.RESERVED, NodeCondition.DRAINED]

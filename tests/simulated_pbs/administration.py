@@ -126,7 +126,7 @@ def pbs_rstat(machine: Machine, request: Request) -> Answer:
         if refused.answer.code == 236:
             return Answer("", "pbs_rstat: Unknown Reservation Id")  # and exit code 0
         raise
-    return Answer("\n".join(printing.reservation_text(one) for one in shown))
+    return Answer("\n".join(printing.reservation_text(one, degraded=machine.degraded(one)) for one in shown))
 
 
 def pbs_rdel(machine: Machine, request: Request) -> Answer:
@@ -139,13 +139,16 @@ def pbs_rdel(machine: Machine, request: Request) -> Answer:
 
 
 def pbs_ralter(machine: Machine, request: Request) -> Answer:
-    given, names = options_of(request.words, "", "ERDU")
+    given, names = options_of(request.words, "", "ERDUI")
     one = _reservation(machine, "pbs_ralter", names[0] if names else "")
     if "U" in given and request.user not in {one.user, "root"}:
         raise Refused(159, f"pbs_ralter: Unauthorized Request  {one.native_id}")
     one.users = given["U"][-1].split(",") if "U" in given else one.users
-    one.end = moment(given["E"][-1]) if "E" in given else one.end
-    return Answer(f"pbs_ralter: {one.native_id} ALTER REQUESTED")
+    denied = "E" in given and machine.degraded(one)
+    one.end = moment(given["E"][-1]) if "E" in given and not denied else one.end
+    # Without -I, nobody is told that it was denied; with it, the exit code is 0, too.
+    word = ("DENIED" if denied else "CONFIRMED") if "I" in given else "ALTER REQUESTED"
+    return Answer(f"pbs_ralter: {one.native_id} {word}")
 
 
 def qmgr(machine: Machine, request: Request) -> Answer:

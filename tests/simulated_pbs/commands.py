@@ -182,7 +182,7 @@ def _qsig(machine: Machine, request: Request) -> Answer:
     word = given.get("s", ["TERM"])[-1]
 
     def send(job: Job) -> None:
-        if word in {"suspend", "resume"}:
+        if word in {"suspend", "resume", "admin-suspend", "admin-resume"}:
             suspension.order(request, job, word)
             return
         if job.process is None:

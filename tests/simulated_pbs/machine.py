@@ -75,6 +75,14 @@ class Machine:
         job.comment = f"{_ran(job)} and terminated by {job.deleted_by}"
         self._terminate(job, time.time())
 
+    def in_maintenance(self, name: str) -> bool:
+        """Whether an operator suspended a job there for the node's sake."""
+        return any(job.takes_nodes_out and not job.over and name in job.hosts for job in self.jobs.values())
+
+    def degraded(self, one: Reservation) -> bool:
+        """Whether one of its nodes is out."""
+        return any(self.nodes[name].offline or self.nodes[name].down for name in one.nodes)
+
     def busy(self, name: str) -> list[Job]:
         """Jobs that have a part of a node now; a suspended one has none."""
         return [job for job in self.jobs.values() if job.state in {"R", "E"} and name in job.hosts]
@@ -175,7 +183,12 @@ class Machine:
 
     def _free(self, name: str, job: Job, chunk: Chunk, reservation: Reservation | None) -> bool:
         node = self.nodes[name]
-        if node.offline or node.down or (reservation is not None and name not in reservation.nodes):
+        if (
+            node.offline
+            or node.down
+            or self.in_maintenance(name)
+            or (reservation is not None and name not in reservation.nodes)
+        ):
             return False
         there = self.busy(name)
         if any(one.exclusive for one in there) or (job.exclusive and there):

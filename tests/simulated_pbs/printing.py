@@ -84,6 +84,8 @@ def node_state(machine: Machine, node: Node) -> str:
         words.append("resv-exclusive")
     elif sum(c.ncpus for job in there for h, c in zip(job.hosts, job.chunks, strict=True) if h == node.name) >= node.ncpus:
         words.append("job-busy")
+    if machine.in_maintenance(node.name):
+        words.append("maintenance")
     return ",".join(words) or "free"
 
 
@@ -102,14 +104,21 @@ def server_attributes(machine: Machine) -> Attributes:
     return [*found, ("pbs_version", "23.06.06"), ("job_history_enable", str(machine.settings.history))]
 
 
-def reservation_text(one: Reservation) -> str:
-    """What `pbs_rstat -f` shows; it never folds."""
+def reservation_text(one: Reservation, *, degraded: bool = False) -> str:
+    """What `pbs_rstat -f` shows; it never folds. degraded: one of its nodes is out, which the state says before it runs."""
+    state = "DEGRADED" if degraded and one.state == "CONFIRMED" else one.state
+    substate = 10 if degraded else {"CONFIRMED": 2, "RUNNING": 5}.get(one.state, 9)
     lines = [
         f"Resv ID: {one.native_id}",
         f"Reserve_Name = {one.name or 'NULL'}",
         f"Reserve_Owner = {one.user}@{SERVER}.{DOMAIN}",
     ]
-    lines += [f"reserve_state = RESV_{one.state}", f"reserve_start = {_ctime(one.start)}", f"reserve_end = {_ctime(one.end)}"]
+    lines += [
+        f"reserve_state = RESV_{state}",
+        f"reserve_substate = {substate}",
+        f"reserve_start = {_ctime(one.start)}",
+        f"reserve_end = {_ctime(one.end)}",
+    ]
     lines += [f"reserve_duration = {int(one.end - one.start)}", f"queue = {one.queue}", f"Resource_List.select = {one.select}"]
     on = "+".join(f"({node}:ncpus={cpus})" for node, cpus in zip(one.nodes, one.cpus, strict=True))
     lines += [f"Resource_List.place = {one.place}", f"resv_nodes = {on}"]

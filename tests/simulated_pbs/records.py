@@ -75,6 +75,8 @@ class Job:
     #: When it was suspended last, and for how long it stood still before.
     suspended: float = 0.0
     stood_s: float = 0.0
+    #: Whether an operator suspended it for its nodes' sake: they are in maintenance until it goes on or has ended.
+    takes_nodes_out: bool = False
     exceeded: bool = False
     delivered: bool = True
     process: subprocess.Popen[bytes] | None = None

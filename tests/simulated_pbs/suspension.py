@@ -1,6 +1,7 @@
 """Jobs that stand still: what qsig -s suspend and resume do to a job, its processes and its nodes.
 
     R 42 -- suspend --> S 43 -- resume --> S 45 -- the scheduler finds its nodes free --> R 42
+    R 42 -- admin-suspend --> S 43, its nodes in maintenance until it ends -- admin-resume --> R 42 at once
 
 A suspended job keeps its processes, its hosts and its comment; its nodes are free and list no job. It takes no TERM: told
 to end, it is killed after some seconds. Only operators may suspend.
@@ -20,16 +21,25 @@ NODES_IN_USE = "Not Running: Insufficient amount of resource: vnode "
 
 
 def order(request: Request, job: Job, word: str) -> None:
-    """Carry out `qsig -s suspend` or `qsig -s resume`."""
+    """Carry out `qsig -s suspend`, `resume`, `admin-suspend` or `admin-resume`; each resume goes with its suspend."""
     if request.user != "root":
         raise Refused(159, f"qsig: Unauthorized Request  {job.native_id}")
-    if job.process is None or job.state != ("R" if word == "suspend" else "S"):
+    if _is_the_other_resume(job, word):
+        raise Refused(73, f"qsig: Job can not be resumed with the requested resume signal {job.native_id}")
+    if job.process is None or job.state != ("R" if word.endswith("suspend") else "S"):
         raise Refused(168, f"qsig: Request invalid for state of job {job.native_id}")
-    if word == "resume":
-        job.substate = WANTS_TO_GO_ON
+    if word.endswith("resume"):
+        job.substate, job.takes_nodes_out = WANTS_TO_GO_ON, False
         return
     job.state, job.substate, job.suspended = "S", SUSPENDED, time.time()
+    job.takes_nodes_out = word == "admin-suspend"
     _signal_all(job, "STOP")
+
+
+def _is_the_other_resume(job: Job, word: str) -> bool:
+    if job.process is None:
+        return False
+    return (word == "admin-resume" and not job.takes_nodes_out) or (word == "resume" and job.takes_nodes_out)
 
 
 def go_on(job: Job, taken: Callable[[str], list[Job]], comment: str) -> None:

@@ -21,6 +21,7 @@ from hpcq.scheduler.base import Scheduler
 
 #: How long a reservation lasts beyond the time limit of a job that starts now. At half of it hpcq prolongs it.
 _MARGIN_S = 900.0
+_AGAIN_S = 60.0
 #: Jobs that are still ending keep a reservation: how often and how long hpcq waits for them.
 _DROPS = 20
 _DROP_S = 1.5
@@ -53,6 +54,8 @@ class OwnReservation:
         self._say = say
         self._clock = clock
         self._prolong_at = 0.0
+        #: Whether the last try to prolong it failed, which is said once.
+        self._unprolonged = False
 
     @property
     def wanted(self) -> bool:
@@ -88,8 +91,12 @@ class OwnReservation:
     def keep(self) -> None:
         """Prolong it when that is due. If it was removed, make it again."""
         if self.held and self._clock.now_s() >= self._prolong_at:
-            self.held = self._scheduler.prolong(self.name, self._minutes) or self._may_be_there()
-            self._prolong_at = self._clock.now_s() + _MARGIN_S / 2
+            prolonged = self._scheduler.prolong(self.name, self._minutes)
+            self.held = prolonged or self._may_be_there()
+            if self.held and not prolonged and not self._unprolonged:
+                self._say(f"reservation {self.name} could not be prolonged; hpcq tries again each minute")
+            self._unprolonged = self.held and not prolonged
+            self._prolong_at = self._clock.now_s() + (_AGAIN_S if self._unprolonged else _MARGIN_S / 2)
 
     def _may_be_there(self) -> bool:
         try:

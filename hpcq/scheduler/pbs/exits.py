@@ -52,6 +52,7 @@ _OUTCOMES: Final = {
     40: Outcome.REFUSED,
     54: Outcome.FINISHED_JOB,
     **dict.fromkeys((64, 65, 69, 71), Outcome.REFUSED),
+    73: Outcome.WRONG_STATE,  # the other word for resuming is needed
     104: Outcome.SERVER_DOWN,  # try again later
     123: Outcome.WRONG_STATE,  # node is busy
     153: Outcome.UNKNOWN_JOB,

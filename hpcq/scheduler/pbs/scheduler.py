@@ -40,6 +40,8 @@ from hpcq.transport import Completed, Transport, quote
 PLACE = "scatter:exclhost"
 #: PBS did not give the nodes that `make` asked for: another job or reservation has one of them.
 _DENIED = ("DENIED", "UNCONFIRMED")
+#: How long PBS may take to confirm another end of a reservation.
+_ANSWER_WITHIN_S = 20
 
 
 class Pbs(Scheduler):
@@ -186,7 +188,7 @@ class Pbs(Scheduler):
             return shell.reserve(short, chunks, self.settings.extra.get("place", PLACE), minutes)
         orders = {
             "show": 'echo "$id $queue"',
-            "prolong": f'pbs_ralter -E {shell.later(minutes)} "$id"',
+            "prolong": f'pbs_ralter -I {_ANSWER_WITHIN_S} -E {shell.later(minutes)} "$id"',
             # Removing a reservation ends its jobs in PBS, so hpcq keeps one that has jobs.
             "remove": '[ -z "$(qselect -q "$queue")" ] || { echo "jobs are in it" >&2; exit 1; }\npbs_rdel "$id"',
         }
@@ -201,6 +203,8 @@ class Pbs(Scheduler):
             if made is None or not made[1]:  # PBS also ends with 0 when it denies one
                 return words or "no answer"
             self._reservation_queue = made[0].partition(".")[0]
+        elif verb == "prolong" and _DENIED[0] in words:  # as with one of its nodes offline; and ends with 0
+            return words
         elif verb == "remove":
             self._reservation_queue = None
         return None
