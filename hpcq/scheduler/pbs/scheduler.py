@@ -40,8 +40,8 @@ from hpcq.transport import Completed, Transport, quote
 PLACE = "scatter:exclhost"
 #: PBS did not give the nodes that `make` asked for: another job or reservation has one of them.
 _DENIED = ("DENIED", "UNCONFIRMED")
-#: How long PBS may take to confirm another end of a reservation.
-_ANSWER_WITHIN_S = 20
+#: How long hpcq waits for PBS to confirm another end of a reservation: it takes less than 1 s, and no driver may hang.
+_ANSWER_WITHIN_S = 5
 
 
 class Pbs(Scheduler):
