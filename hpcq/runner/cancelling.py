@@ -21,7 +21,7 @@ from hpcq.runner.link import link_group
 from hpcq.runner.live import status_of
 from hpcq.runner.site.place import place
 from hpcq.scheduler.base import Scheduler
-from hpcq.scheduler.types import JobKey, JobState
+from hpcq.scheduler.types import JobKey, JobReport, JobState
 
 #: A live driver sees the request within seconds, or when a slow controller has answered; then it also waits for exit files.
 _DRIVER_ANSWERS_S = 90.0
@@ -114,9 +114,13 @@ def _end_what_lives(scheduler: Scheduler, attempts: list[Attempt]) -> list[str]:
     keys = [attempt.key for attempt in attempts if attempt.native_id]
     keys += [JobKey(native_id, tag) for tag, native_id in found.items()]
     reports = scheduler.poll(keys) if keys else {}
-    live_states = {JobState.QUEUED, JobState.RUNNING, JobState.ENDING}
-    live = [key for key in keys if reports[key.native_id].state in live_states and not reports[key.native_id].remembered]
+    live = [key for key in keys if reports[key.native_id].in_queue]
     words = scheduler.cancel(live) if live else None
     return [
-        f"{key.tag} ({key.native_id} {reports[key.native_id].state.value})" + (f": {words}" if words else "") for key in live
+        f"{key.tag} ({key.native_id} {_state_of(reports[key.native_id])})" + (f": {words}" if words else "") for key in live
     ]
+
+
+def _state_of(report: JobReport) -> str:
+    """Return a job's state, in the scheduler's word if hpcq has none for it."""
+    return report.native_state if report.state is JobState.UNKNOWN else report.state.value

@@ -116,7 +116,8 @@ def directive_check(
 
     def whole(word: str) -> str:
         meant = [one for one in known if long_is_unique_prefix and len(word) > 3 and one.startswith(word) and one[:2] == "--"]
-        return word if word in known or len(meant) != 1 else meant[0]
+        sure = len(meant) == 1 or (meant and all(one in refused for one in meant))
+        return meant[0] if sure and word not in known else word
 
     def check(line: str) -> str | None:
         if line.startswith("#"):

@@ -110,6 +110,12 @@ class JobReport:
     #: It counts as running and holds its nodes, but its processes are stopped; `reason` says so.
     stands_still: bool = False
 
+    @property
+    def in_queue(self) -> bool:
+        """Whether the queue shows the job as not ended, be it in a word that hpcq does not know."""
+        known = self.state is not JobState.UNKNOWN or self.native_state != ""
+        return known and not self.state.terminal and not self.remembered
+
 
 @dataclass(frozen=True, slots=True)
 class QueueQuery:

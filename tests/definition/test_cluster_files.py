@@ -73,6 +73,7 @@ def test_budget_of_both_files(here: Path) -> None:
 
 
 SLURM_KEYS = "partition, account, qos, reservation, constraint, extra_directives, instance, launcher"
+SHARED = "jobs of others would run on the same nodes, so nothing could be measured"
 ELSEWHERE = "the job would run where hpcq does not look for it: describe that cluster in a file of its own"
 
 
@@ -113,6 +114,11 @@ def test_several_partitions_are_one_word_or_a_list(here: Path) -> None:
         ("extra_directives: [--clusters=b]", f"extra_directives: '--clusters=b': {ELSEWHERE}"),
         ("extra_directives: [-Mb]", f"extra_directives: '-Mb': {ELSEWHERE}"),
         ("extra_directives: [--clusters b]", f"extra_directives: '--clusters b': {ELSEWHERE}"),
+        ("extra_directives: [--cluster=b]", f"extra_directives: '--cluster=b': {ELSEWHERE}"),
+        ("extra_directives: [--oversub]", f"extra_directives: '--oversub': {SHARED}"),
+        ("extra_directives: [-s]", f"extra_directives: '-s': {SHARED}"),
+        ("extra_directives: [--time-min=1]",
+         "extra_directives: '--time-min=1': the scheduler would shorten the time limit, and end the job amid its tests"),
         ("extra_directives: [--wait]",
          "extra_directives: '--wait': the submit command would wait for the job, and hpcq for the command"),
         ("extra_directives: [-H]", "extra_directives: '-H': a held job never starts: hpcq would wait for it in vain"),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import time
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from hpcq.runner.cancelling import cancel_run
 from hpcq.runner.link import link_group
 from hpcq.runner.link.side import LinkSide
 from hpcq.runner.live import status_of
-from hpcq.runner.queue import shared_account
+from hpcq.runner.queue import pace, shared_account
 from hpcq.runner.queue.record import Record
 from hpcq.scheduler.types import QueueSnapshot
 from hpcq.store.database import reading
@@ -142,6 +144,27 @@ def test_a_stop_file_ends_a_link_early_while_the_scheduler_there_does_not_answer
     assert any("stop: the fabric is worked at" in event["reason"] for event in ends if event["outcome"] == "withdrawn")
     assert 0 < sum(len(event["measured"]) for event in ends[:2]) < 8, "the test in hand"
     assert sum(len(event["measured"]) for event in ends) == 8, "and nothing twice"
+
+
+def test_a_slow_cluster_of_a_link_is_asked_for_a_tenth_of_the_time_at_most(
+    tmp_path: Path, built: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = opened(tmp_path, text("{from: east, to: west, pairs: 3}", tests=(TRIP,)), built)
+    monkeypatch.setattr(pace, "_SLOW_ANSWER_S", 0.2)
+    asked: dict[str, list[float]] = {"east": [], "west": []}
+    answered = pace.Pace.answered
+    look = LinkSide.look
+
+    def slow(self: LinkSide, *, refill: bool) -> QueueSnapshot:
+        asked[self.cluster.name].append(time.monotonic())
+        return look(self, refill=refill)
+
+    monkeypatch.setattr(LinkSide, "look", slow)
+    monkeypatch.setattr(pace.Pace, "answered", lambda self, _: answered(self, 0.3))
+    drive(run)
+    gaps = [later - earlier for times in asked.values() for earlier, later in pairwise(times)]
+    assert len(gaps) >= 2
+    assert min(gaps) >= 9 * 0.3
 
 
 # -- the comparison ----------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hpcq.run_folder.journal_state import Attempt
-from hpcq.runner.link import link_group
+from hpcq.runner.link import driver, link_group
 from hpcq.runner.link.side import LinkSide
 from hpcq.runner.queue.record import Record
 from hpcq.scheduler.local import Local
@@ -182,4 +182,28 @@ def test_cancelling_ends_both_sides_and_leaves_nothing(
     assert len(found) == 2
     assert all("cancelled by hpcq cancel" in row["reason"] or row["outcome"] == "failed" for row in found)
     assert "cancelled by hpcq cancel" in found[1]["reason"]
+
+
+def test_a_cancelled_link_says_what_is_still_there(tmp_path: Path, built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = "{kernel: tcp_stream, parameters: {duration_s: 30, warmup_s: 0, direction: client_to_server}}"
+    run = opened(tmp_path, text("{from: east, to: west, pairs: 1, directions: one}", tests=(slow,)), built)
+    monkeypatch.setattr(driver, "_CANCEL_AGAIN_S", 0.5)
+    note_all, cancel = Record.note_all, LinkSide.cancel
+    ordered: list[str] = []
+
+    def cancelling(self: Record[Any], events: Sequence[Mapping[str, Any]]) -> None:
+        note_all(self, events)
+        if "met" in {event["event"] for event in events}:
+            (run.path / "cancel").touch()
+
+    def unheard(self: LinkSide, attempts: Sequence[Attempt], *, queued_only: bool = False) -> str | None:
+        ordered.extend(one.tag for one in attempts)
+        return cancel(self, attempts, queued_only=queued_only) if len(ordered) > 4 else None
+
+    monkeypatch.setattr(Record, "note_all", cancelling)
+    monkeypatch.setattr(LinkSide, "cancel", unheard)
+    said = [line for line in drive(run) if "cancelling: still there: j00001 (" in line]
+    assert any(": east: cancelling" in line for line in said), said
+    assert any(": west: cancelling" in line for line in said), said
+    assert all(line.endswith("running); ordering it again") for line in said)
     assert all(end["outcome"] for end in rows(run, "SELECT outcome FROM v_links"))

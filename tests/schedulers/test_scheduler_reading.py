@@ -159,3 +159,10 @@ def test_a_pbs_that_estimates_a_start_is_quoted(said: str, shown: bool) -> None:
     quoted = f"; PBS expects it to start {said}" if shown else ""
     assert report.reason == f"Not Running: Queue not started.{quoted}"
     assert read_job(Record("Job Id", "1.simhead", {**attributes, "comment": ""})).reason == quoted.removeprefix("; ")
+
+
+def test_what_a_wrapper_prints_is_no_job_of_the_user() -> None:
+    """A greeting above the list would count as jobs and fill the user's limit."""
+    slurm = Slurm(Here(), SchedulerSettings())
+    assert slurm.read_mine("Welcome to the cluster!\nquota: 80 %\n101\n102_[1-4]\n") == 2
+    assert slurm.read_mine("") == 0

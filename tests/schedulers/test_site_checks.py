@@ -35,10 +35,11 @@ def site(
     file: str = "/usr/bin/sbatch\n\n",
     version: str = "slurm 24.11.0\n",
     level: str = "20001\nuser\nNone\n",
+    queries: str = "",
 ) -> dict[str, tuple[str, str]]:
     """item -> what was found, and what follows."""
     config = CONFIG.format(accounting=accounting, age=age, private=private, suspend=suspend, time=time)
-    text = f"@site file\n{file}@site version\n{version}@site config\n{config}@site level\n{level}"
+    text = f"@site file\n{file}@site version\n{version}@site queries\n{queries}@site config\n{config}@site level\n{level}"
     items = read_site(text)
     assert all(one.ok and one.advice for one in items), "campaigns run there, and something follows"
     return {one.item: (one.found, one.advice or "") for one in items}
@@ -53,6 +54,12 @@ def test_a_wrapper_and_one_that_prints() -> None:
     found, follows = site(version="Welcome!\nslurm-wlm 22.05.8\n")["submit command"]
     assert found == "/usr/bin/sbatch prints 'Welcome!' before its answer"
     assert "finds each job by its name" in follows
+
+
+def test_wrappers_of_the_commands_that_ask() -> None:
+    found, follows = site(queries="/opt/site/squeue\n/opt/site/sinfo\n")["query commands"]
+    assert found == "scripts: /opt/site/squeue, /opt/site/sinfo"
+    assert "calls none gone before it has claimed and cancelled it" in follows
 
 
 def test_power_saving() -> None:
@@ -89,14 +96,29 @@ def test_jobs_that_nobody_remembers() -> None:
         ("nfs4 rw,vers=4.2,noac", "0.0", "after 0 s", False),
         ("nfs4 rw,vers=4.2", "0.2", "nfs4 may keep old attributes for 60 s", True),
         ("nfs rw,acdirmax=30", "0.0", "nfs may keep old attributes for 30 s", True),
+        ("nfs4 rw,actimeo=0", "0.0", "after 0 s", False),
+        ("nfs4 rw,lookupcache=none,acdirmax=20", "0.0", "nfs4 may keep old attributes for 20 s", True),
         ("lustre rw,localflock", "12.4", "after 12.4 s", True),
         ("", "", "not within a minute", True),
     ],
 )
 def test_what_caches_of_attributes_mean(options: str, seen: str, word: str, late: bool) -> None:
-    [item] = checking._caches(options, seen)
+    [item] = checking._caches(options, seen, 90.0)
+    assert item.ok
     assert word in item.found
     assert (item.advice is not None) is late
+
+
+@pytest.mark.parametrize(("options", "seen"), [("nfs4 rw,acdirmax=300", "0.2"), ("lustre rw", "95.0")])
+def test_caches_that_last_longer_than_hpcq_waits_are_bad(options: str, seen: str) -> None:
+    [item] = checking._caches(options, seen, 90.0)
+    assert not item.ok
+    assert item.advice is not None
+    assert "files_appear_within_s is 90: at " in item.advice
+    [longer] = checking._caches(options, seen, 600.0)
+    assert longer.ok
+    assert longer.advice is not None
+    assert "only 600 s after its end" in longer.advice
 
 
 @pytest.fixture
@@ -114,6 +136,7 @@ def test_locks_and_files_of_a_work_directory_are_tried(slurm: SimulatedSlurm, tm
     assert items["locks"].found == "a lock of the head is seen on a node"
     assert items["file attributes"].found.startswith("the head saw a node's file after 0")
     assert items["submit command"].found.endswith("/bin/sbatch is a script"), "the simulated one is"
+    assert items["query commands"].found.count("/bin/") == 5
     assert not [one for one in (tmp_path / "work").rglob("*") if one.is_file()], "nothing of the look stays"
     (slurm.folder / "bin" / "flock").write_text("#!/bin/sh\ncase $1 in -n) exit 0 ;; *) exec sleep 90 ;; esac\n")
     (slurm.folder / "bin" / "flock").chmod(0o755)  # as on a file system where each machine has locks of its own

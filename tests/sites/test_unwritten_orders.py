@@ -36,7 +36,7 @@ def full_site(folder: Path, *, shares_account: bool = False) -> tuple[FakeSite, 
     site = FakeSite(folder, node_count=2, pairs=(("n1", "n2"),), shares_account=shares_account)
     site.scheduler.run_s = 5000.0
     site.scheduler.transport = there = FullHere()
-    there.refused = ("touch -- ", "/claim 2>&1)")
+    there.refused = ("touch -- ", "/claim 2>&1)", '/claim" 2>/dev/null')
     return site, there
 
 

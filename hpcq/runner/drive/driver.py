@@ -225,13 +225,16 @@ class Driver:
         pending = [pair_index_of(pair.job_id) for pair in self._pending()]
         lacking = {index: shortage_of(plan.nodes_at(index), by_name, cluster) for index in pending}
         full, full_s = self._full(states, room)
-        longest_s = full_s if full else max(one.patience_s for one in lacking.values())
         why = full or "no two of the wanted nodes are idle"
         down = sorted({node for one in lacking.values() if one.down for node in one.nodes}, key=natural)
         if down and not full:
             why += f" ({', '.join(down[:4])}{', ...' if len(down) > 4 else ''})"
-        waited_s = self._wait.waited_s(why, longest_s)
+        self._wait.look(lacking.values())
+        waited_s = {index: self._wait.waited_s(None if full else one) for index, one in lacking.items()}
+        left_s = {index: (full_s if full else one.patience_s) - waited_s[index] for index, one in lacking.items()}
+        self._wait.say(why, max(left_s.values()))
         for index, one in lacking.items():
-            if waited_s >= (longest_s if full else one.patience_s):
-                reason = f"{why} for {waited_s:.0f} s" if full else f"not idle for {waited_s:.0f} s: {', '.join(one.nodes)}"
+            if left_s[index] <= 0:
+                words = f"{self._wait.waited_s():.0f} s"
+                reason = f"{why} for {words}" if full else f"not idle for {words}: {', '.join(one.nodes)}"
                 self.record.not_run([index], reason)

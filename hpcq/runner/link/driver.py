@@ -157,11 +157,14 @@ class LinkDriver:
                 self._meeting.carry(one, side)
 
     def _cancel_again(self, side: LinkSide, attempt: Attempt) -> None:
-        """Repeat the order to end a stopped attempt."""
+        """Repeat the order to end a stopped attempt. After `hpcq cancel`, say what is still there."""
         now = self.clock.now_s()
         if attempt.stopped and now - self._stopped_at.get(attempt.tag, -1e9) > _CANCEL_AGAIN_S:
-            side.cancel([attempt])
+            again, words = attempt.tag in self._stopped_at, side.cancel([attempt])
             self._stopped_at[attempt.tag] = now
+            if self.state.cancelled and attempt.native_id and (again or words):
+                there = f"{attempt.job_id} ({attempt.native_id} {attempt.state.value}){': ' + words if words else ''}"
+                side.say(f"cancelling: still there: {there}; ordering it again")
 
     # -- small things -----------------------------------------------------------------------------------------------
 

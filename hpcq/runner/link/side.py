@@ -45,7 +45,9 @@ class LinkSide(ClusterQueue):
     # -- the scheduler ----------------------------------------------------------------------------------------------
 
     def look_if_due(self, *, refill: bool) -> QueueSnapshot | None:
-        """Query everything; None if the query can wait, because running sides report through files."""
+        """Query everything; None if the query can wait, because running sides report through files or the cluster is slow."""
+        if self.pace.rests:
+            return None
         live = self.known()
         closed = self.shut() is not None
         quiet = all(one.state is JobState.RUNNING and not one.stopped and not one.withdrawal for one in live)

@@ -137,14 +137,21 @@ class LinkSubmitter:
         by_name = {name: {state.node: state for state in found} for name, found in states.items()}
         lacking = {index: self._shortages(index, by_name) for index in self._to_plan()}
         full_s = max(side.cluster.patience_s for side in self._sides.values())
-        longest_s = full_s if full else max((_patience_s(both) for both in lacking.values()), default=0.0)
         why = "other jobs of this user fill its limit" if full else "no pair has both its nodes idle"
-        waited_s = self.wait.waited_s(why, longest_s)
+        self.wait.look([one for both in lacking.values() for one in both])
+        left_s = {index: full_s - self.wait.waited_s() if full else self._left_s(both) for index, both in lacking.items()}
+        self.wait.say(why, max(left_s.values(), default=0.0))
         for index, both in lacking.items():
-            if waited_s >= (full_s if full else _patience_s(both)):
+            if left_s[index] <= 0:
                 places = ", ".join(node for one in both for node in one.nodes)
-                words = f"{why} for {waited_s:.0f} s" if full else f"not idle for {waited_s:.0f} s: {places}"
+                waited = f"{self.wait.waited_s():.0f} s"
+                words = f"{why} for {waited}" if full else f"not idle for {waited}: {places}"
                 self._run.record.not_run([index], words)
+
+    def _left_s(self, both: Sequence[Shortage]) -> float:
+        """Return how much longer to wait for a pair: as a node that is down allows, else the longer patience."""
+        down = [one.patience_s - self.wait.waited_s(one) for one in both if one.down]
+        return min(down) if down else max(one.patience_s for one in both) - self.wait.waited_s()
 
     def _shortages(self, index: int, by_name: Mapping[str, Mapping[str, NodeState]]) -> list[Shortage]:
         """Return what a pair lacks on either side."""
@@ -210,9 +217,3 @@ class LinkSubmitter:
         place = {"nodes": list(job.nodes), "side": side.name, "cluster": side.cluster.name}
         self._run.record.note("attempt", tag=job.tag, **ids, **place, first=first)
         side.submit([job])
-
-
-def _patience_s(both: Sequence[Shortage]) -> float:
-    """Return how long to wait for a pair: the shorter patience if a node is down, else the longer one."""
-    down = [one.patience_s for one in both if one.down]
-    return min(down) if down else max(one.patience_s for one in both)

@@ -73,7 +73,7 @@ class AttemptFiles:
         script = (
             f"taken() {{ echo taken; [ ! -e {folder}/submit.err ] || [ -e {folder}/submit.rc ] || echo under way; exit 0; }}; "
             f"[ -d {folder} ] || taken; "  # its script never arrived there
-            f"words=$(mkdir {folder}/claim 2>&1) && {{ : >{folder}/claim/driver; taken; }}; "
+            f"words=$(mkdir {folder}/claim 2>&1) && {{ true >{folder}/claim/driver; taken; }}; "  # `:` would end the shell
             f'[ -e {folder}/claim/driver ] && taken; printf "%s\n" "$words"'
         )
         words = " ".join(self.transport.sh(script).text.split())
@@ -91,7 +91,8 @@ class AttemptFiles:
         """
         if not attempts:
             return set()
-        one = '{ [ ! -d "$2" ] || { mkdir "$2/claim" 2>/dev/null && : >"$2/claim/driver"; } || [ -e "$2/claim/driver" ]; }'
+        mark = '{ true >"$2/claim/driver"; true; }'
+        one = f'{{ [ ! -d "$2" ] || {{ mkdir "$2/claim" 2>/dev/null && {mark}; }} || [ -e "$2/claim/driver" ]; }}'
         calls = [f"claim {quote(attempt.tag)} {quote(f'{self.root}/{attempt.folder}')}" for attempt in attempts]
         script = "\n".join([f"claim() {{ {one} && printf '%s\\n' \"$1\"; }}", *calls, "true"])
         return set(self.transport.sh(script).text.split("\n")) & {attempt.tag for attempt in attempts}

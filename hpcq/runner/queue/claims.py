@@ -90,32 +90,43 @@ class Claims:
         forgotten = [one for one, report in reports if report and report.state is JobState.UNKNOWN and one.ordered]
         return self._files.claim_all([one for one in forgotten if not Left.of(folder / one.folder).started])
 
-    def surely_lost(self, attempt: Attempt, grace_s: float) -> bool:
-        """Whether an attempt that the scheduler has forgotten can no longer measure anything.
+    def surely_lost(self, forgotten: Sequence[Attempt], grace_s: float) -> set[str]:
+        """Return the tags of those that the scheduler has forgotten and that can no longer measure anything.
 
+        One command each claims them, cancels them and asks them to end, however many there are.
         grace_s: how long a started job may take to end and to write its exit file.
         """
         now = self._clock.now_s()
-        if attempt.tag not in self._asked_to_end:
-            since_s = self._unproven_since.setdefault(attempt.tag, now)
-            taken = self._files.claim(attempt).taken
-            self._files.scheduler.cancel([attempt.key])
-            self._late[attempt.tag] = now + _LATE_S
-            if taken:
-                return True
-            if words := self._files.finish([attempt]):  # the script sees this without its scheduler
-                self._cannot_end(attempt, words)
-                return now - since_s > attempt.walltime_s + _OVERTIME_S
-            self._asked_to_end[attempt.tag] = now
-            self._record.say(f"{attempt.job_id}: the scheduler has forgotten it, but it had started: asked to end")
-        return now - self._asked_to_end[attempt.tag] >= grace_s
+        fresh = [one for one in forgotten if one.tag not in self._asked_to_end]
+        taken = self._files.claim_all(fresh)
+        if fresh:
+            self._files.scheduler.cancel([one.key for one in fresh])
+        self._late.update((one.tag, now + _LATE_S) for one in fresh)
+        for one in fresh:
+            self._unproven_since.setdefault(one.tag, now)
+        overdue = self._ask_to_end([one for one in fresh if one.tag not in taken], now)
+        asked = {tag for tag, asked_s in self._asked_to_end.items() if now - asked_s >= grace_s}
+        return taken | overdue | (asked & {one.tag for one in forgotten})
 
-    def _cannot_end(self, attempt: Attempt, words: str) -> None:
-        """Say that nothing proves the end of a forgotten job: it is not lost before its time limit is over."""
-        if f"end of {attempt.tag}" not in self._said:
-            self._said.add(f"end of {attempt.tag}")
-            words = f"the scheduler has forgotten it, and it can neither be claimed nor told to end: {words}"
-            self._record.say(f"{attempt.job_id}: {words}; trying again until its time limit is over")
+    def _ask_to_end(self, started: Sequence[Attempt], now: float) -> set[str]:
+        """Ask forgotten jobs that had started to end. Returns those that cannot be asked and whose time is over."""
+        if not started:
+            return set()
+        if words := self._files.finish(started):  # their scripts see this without their scheduler
+            self._cannot_end(started, words)
+            return {one.tag for one in started if now - self._unproven_since[one.tag] > one.walltime_s + _OVERTIME_S}
+        for one in started:
+            self._asked_to_end[one.tag] = now
+            self._record.say(f"{one.job_id}: the scheduler has forgotten it, but it had started: asked to end")
+        return set()
+
+    def _cannot_end(self, attempts: Sequence[Attempt], words: str) -> None:
+        """Say that nothing proves the end of forgotten jobs: they are not lost before their time limits are over."""
+        for attempt in attempts:
+            if f"end of {attempt.tag}" not in self._said:
+                self._said.add(f"end of {attempt.tag}")
+                said = f"the scheduler has forgotten it, and it can neither be claimed nor told to end: {words}"
+                self._record.say(f"{attempt.job_id}: {said}; trying again until its time limit is over")
 
     def cancel_late(self, *, at_once: bool = False) -> None:
         """Cancel jobs that arrived in the queue although they had been withdrawn or lost."""

@@ -66,6 +66,8 @@ class ClusterQueue:
         self.account, self.record = account, record
         self.pace, self.clock = account.pace, account.clock
         self.folder, self.root, self.side = folder, root, side
+        #: Begins what is said of a link's side.
+        self._where = f"{self.cluster.name}: " if side else ""
         self.files = AttemptFiles(self.transport, self.scheduler, folder, root, self.pace.ask)
         self.yield_policy = YieldPolicy(account.budget, here.cluster.patience_s)
         self.retry_later = retry_later or RetryLater()
@@ -76,7 +78,7 @@ class ClusterQueue:
         self._claims = Claims(self.files, record, self.clock)
         self._refusals = Refusals(self.files, record, account)
         self._cancelled_s = -math.inf
-        self._silence = Silence(record, self.pace, self.clock, f"{self.cluster.name}: " if side else "")
+        self._silence = Silence(record, self.pace, self.clock, self._where)
         self._standing = StandingStill(record)
         self._last_files = LastFiles(record, self.clock)
         self._ended_scripts = EndedScripts(self.files, record, self.pace, self.clock)
@@ -91,7 +93,7 @@ class ClusterQueue:
 
     def say(self, text: str) -> None:
         """Print one line for a person. A link's line names the cluster."""
-        self.record.say(f"{self.cluster.name}: {text}" if self.side else text)
+        self.record.say(f"{self._where}{text}")
 
     def live(self) -> list[Attempt]:
         """Return our attempts there that have not ended."""
@@ -107,8 +109,11 @@ class ClusterQueue:
 
     def find_undetermined(self) -> None:
         """Find out what happened to submissions that an earlier driver or a broken connection left open."""
-        ends = self._claims.settle([attempt for attempt in self.live() if not attempt.native_id])
+        open_ones = [attempt for attempt in self.live() if not attempt.native_id]
+        ends = self._claims.settle(open_ones)
         self._end_all([(attempt, outcome, None) for attempt, outcome in ends])
+        found = [one.tag for one in open_ones if one.native_id]
+        self._refusals.look_up(found, [one.tag for one, _ in ends], self._where)
         self._claims.cancel_late()
 
     def wait_for_late(self) -> None:
@@ -117,8 +122,7 @@ class ClusterQueue:
         if (left_s := until_s - self.clock.now_s()) <= 0:
             return
         until = self.clock.time_in(left_s)
-        where = f"{self.cluster.name}: " if self.side else ""
-        self.record.waits(f"{where}submit commands have not ended; looks for their jobs until {until}")
+        self.record.waits(f"{self._where}submit commands have not ended; looks for their jobs until {until}")
         while (left_s := until_s - self.clock.now_s()) > 0:
             self.clock.sleep(min(_LATE_AT_END_S, left_s))
             with self.out_of_reach():
@@ -191,18 +195,20 @@ class ClusterQueue:
             self.files.fetch([attempt for attempt, _ in chunk])
             claimed = self._claims.withdrawn(chunk, self.folder)
             ends = [(attempt, self._end_of(attempt, report, attempt.tag in claimed), report) for attempt, report in chunk]
-            self._end_all([(attempt, end, report) for attempt, end, report in ends if end is not None])
+            silent = {one.tag: one for one, end, said in ends if end and one.tag not in claimed and self._is_silent(one, said)}
+            sure = self._claims.surely_lost(list(silent.values()), self.pace.grace_s)
+            self._end_all([(one, end, said) for one, end, said in ends if end and (one.tag not in silent or one.tag in sure)])
+
+    def _is_silent(self, attempt: Attempt, report: JobReport | None) -> bool:
+        """Whether neither the scheduler nor an exit file tells of a job's end."""
+        return report is not None and report.state is JobState.UNKNOWN and not Left.of(self.folder / attempt.folder).exit_file
 
     def _end_of(self, attempt: Attempt, report: JobReport | None, claimed: bool) -> AttemptOutcome | None:
         left = Left.of(self.folder / attempt.folder)
         waited_s, grace_s = (0.0, 0.0) if report is None else self._waits(attempt, report)
         if report is not None and report.state is JobState.CANCELLED and attempt.tag in self._ended_scripts.told:
             report = replace(report, state=JobState.FAILED)  # only to free its nodes: its exit file says how it ended
-        outcome = end_of(attempt, report, left, waited_s=waited_s, grace_s=grace_s, claimed=claimed)
-        silent = report is not None and report.state is JobState.UNKNOWN and left.exit_file is None and not claimed
-        if outcome is not None and silent and not self._claims.surely_lost(attempt, self.pace.grace_s):
-            return None
-        return outcome
+        return end_of(attempt, report, left, waited_s=waited_s, grace_s=grace_s, claimed=claimed)
 
     def _waits(self, attempt: Attempt, report: JobReport) -> tuple[float, float]:
         """Return for how long the files of a job have been waited for, and for how long they may be late."""
@@ -211,11 +217,8 @@ class ClusterQueue:
         # One that the queue has never shown, or has forgotten without being told to end, is lost after three times that.
         return waited_s, self.pace.grace_s * (3 if report.state is JobState.UNKNOWN and not attempt.ordered else 1)
 
-    def end(self, attempt: Attempt, outcome: AttemptOutcome, report: JobReport | None) -> None:
-        """Record how an attempt ended."""
-        self._end_all([(attempt, outcome, report)])
-
     def _end_all(self, ends: Sequence[tuple[Attempt, AttemptOutcome, JobReport | None]]) -> None:
+        """Record how attempts ended."""
         explained = [(attempt, self.explain(attempt, outcome), report) for attempt, outcome, report in ends]
         self.record.note_all([self.files.ended(attempt, outcome, report) for attempt, outcome, report in explained])
         for attempt, outcome, _ in explained:
@@ -249,8 +252,7 @@ class ClusterQueue:
         """Return why no job may start now, or None. Tells a person when a pause begins and ends."""
         paused = self.account.stopped() or self.yield_policy.paused(snapshot, self.clock.local_time(), self.account.held())
         if paused != self.paused:
-            where = f"{self.cluster.name}: " if self.side else ""
-            self.record.waits(f"{where}{paused}" if paused else "")
+            self.record.waits(f"{self._where}{paused}" if paused else "")
             if not paused:
                 self.say("goes on")
             self.paused = paused
@@ -282,18 +284,11 @@ class ClusterQueue:
         self.account.mind_reservation(self.paused)
         live = self.known()
         going = self.yield_policy.to_withdraw(live, snapshot, self.paused, now)
-        self.record.note_all(
-            [
-                {
-                    "event": "withdraw",
-                    "tag": one.tag,
-                    "reason": one.reason,
-                    "final": one.ends(self.retry_later, self.record.state.attempts[one.tag].pairs, now),
-                }
-                for one in going
-                if for_limits or not one.waited
-            ]
-        )
+        going = [one for one in going if for_limits or not one.waited]
+        pairs = {one.tag: self.record.state.attempts[one.tag].pairs for one in going}
+        last = {one.tag: one.ends(self.retry_later, pairs[one.tag], now) for one in going}
+        events = [{"event": "withdraw", "tag": one.tag, "reason": one.reason, "final": last[one.tag]} for one in going]
+        self.record.note_all(events)
         # Repeat the order for those of an earlier turn: it may have been lost.
         self.cancel([one for one in live if one.withdrawal and one.state is JobState.QUEUED], queued_only=True)
 
@@ -339,8 +334,9 @@ class ClusterQueue:
 
     def submit(self, jobs: Sequence[Submittable]) -> bool:
         """Submit jobs that are in the journal. Returns whether more may be submitted now."""
+        self._refusals.begin([job.tag for job in jobs])
         answers = self.scheduler.submit([self.submission(job) for job in jobs])
-        return self._refusals.take(answers, f"{self.cluster.name}: " if self.side else "")
+        return self._refusals.take(answers, self._where)
 
     @property
     def pausing(self) -> bool:

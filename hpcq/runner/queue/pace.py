@@ -44,6 +44,7 @@ class Pace:
     _left: float = field(default=_BURST_COUNT, init=False)
     _counted_at: float = field(init=False)
     _slow_s: float = field(default=0.0, init=False)
+    _answered_at: float = field(default=float("-inf"), init=False)
     _asked_at: float = field(default=float("-inf"), init=False)
 
     def __post_init__(self) -> None:
@@ -88,6 +89,12 @@ class Pace:
     def answered(self, took_s: float) -> None:
         """Note how long an answer took: a busy controller is asked less often."""
         self._slow_s = min(_SLOWEST_S, _PAUSE_PER_ANSWER * took_s) if took_s >= _SLOW_ANSWER_S else 0.0
+        self._answered_at = self.clock.now_s()
+
+    @property
+    def rests(self) -> bool:
+        """Whether the last answer took so long that the next query must wait, for a driver that does not sleep here."""
+        return self.clock.now_s() < self._answered_at + self._slow_s
 
     def failed(self) -> bool:
         """Count a failed query; returns whether hpcq should tell a person."""

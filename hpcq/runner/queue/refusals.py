@@ -5,11 +5,12 @@ limited        this user may not have more jobs now: the rest of the wave goes b
 refused        known words that mean no: the attempts have ended; after 3 such waves in a row, the rest does not run
 undetermined   hpcq does not know: look it up, then claim it (claims.py)
 unsure         words that hpcq does not know (a standby controller, a rate limit): as undetermined, with a growing pause
+never there    nothing of an undetermined wave arrived: the next one follows after a growing pause, too
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from hpcq.runner.queue.account import Account
@@ -34,11 +35,26 @@ class Refusals:
         self._refused_waves = 0
         self._untaken_waves = 0
         self._resume_s = 0.0
+        #: The tags of the last wave while nobody knows whether anything of it arrived, and what was said of it.
+        self._open: set[str] = set()
+        self._words = ""
 
     @property
     def pausing(self) -> bool:
         """Whether nothing may be submitted yet, because the scheduler did not take the last wave."""
         return self._account.clock.now_s() < self._resume_s
+
+    def begin(self, tags: Collection[str]) -> None:
+        """Note that a wave is about to be submitted: its answers may never come."""
+        self._open, self._words = set(tags), "no answer"
+
+    def look_up(self, found: Collection[str], never_there: Collection[str], say_here: str) -> None:
+        """Note what became of undetermined submissions. If nothing of the last wave arrived, the next one waits."""
+        if not self._open.isdisjoint(found):
+            self._is_taken()
+        elif not self._open.isdisjoint(never_there):
+            self._open = set()
+            self._pause(f"nothing of the last wave arrived: {self._words}", say_here, meant=False)
 
     def take(self, answers: Sequence[Submitted], say_here: str) -> bool:
         """Record what happened to a wave. Returns whether more may be submitted now.
@@ -53,26 +69,33 @@ class Refusals:
         self._record.note_all([event for event in events if event is not None])
         if any(answer.native_id for answer in answers):
             self._record.waits("")
-            self._refused_waves = self._untaken_waves = 0
+            self._is_taken()
             return limited is None
         refused = [one for one in answers if one.refused or (one.limited and one.tried and not allowed)]
         unsure = [one for one in answers if one.unsure]
+        open_ones = [one for one in answers if one.undetermined]
+        self._open, self._words = {one.tag for one in open_ones}, open_ones[-1].message if open_ones else ""
         if refused or unsure:
-            self._pause([*refused, *unsure], say_here, meant=bool(refused))
+            self._open = set()
+            words = [*refused, *unsure][-1].message
+            self._pause(f"the scheduler refuses: {words}", say_here, meant=bool(refused))
         return False
 
-    def _pause(self, answers: Sequence[Submitted], say_here: str, *, meant: bool) -> None:
+    def _is_taken(self) -> None:
+        self._open = set()
+        self._refused_waves = self._untaken_waves = 0
+
+    def _pause(self, words: str, say_here: str, *, meant: bool) -> None:
         """Pause after a wave that was not taken, or give up."""
-        words = answers[-1].message
         self._refused_waves += meant
         self._untaken_waves += 1
         if self._refused_waves >= _REFUSED_WAVES_MAX or self._untaken_waves >= _UNSURE_WAVES_MAX:
-            self._record.not_run(list(self._record.state.pending), f"the scheduler refuses: {words}")
+            self._record.not_run(list(self._record.state.pending), words)
             return
         pause_s = min(_LONGEST_PAUSE_S, _PAUSE_S * 2 ** (self._untaken_waves - 1))
         self._resume_s = self._account.clock.now_s() + pause_s
         until = self._account.clock.time_in(pause_s)
-        self._record.waits(f"{say_here}refused: {words}; submitting again in {pause_s:g} s, at {until}")
+        self._record.waits(f"{say_here}{words}; submitting again in {pause_s:g} s, at {until}")
 
     def _learn_limit(self, answers: Sequence[Submitted]) -> int:
         """Return how many jobs the user has now that a limit refused one. Without any job it cannot be such a limit."""

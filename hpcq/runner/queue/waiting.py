@@ -4,8 +4,8 @@ last files of jobs, and jobs that their queue goes on showing although their scr
 Wait for nodes while nothing runs and nothing can be submitted:
 
 busy    a user or a reservation has the node: `patience_s` of the cluster file
-down    the node is down, drained, powered down or not responding: `nodes: {reboot_within_s: ...}` of the campaign;
-        without that key hpcq does not wait
+down    the node is down, drained, powered down or not responding: `nodes: {reboot_within_s: ...}` of the campaign,
+        counted from when the node went down; without that key hpcq waits only until it is sure
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from hpcq import nodelist
@@ -37,17 +37,20 @@ _DOWN = frozenset({NodeCondition.DOWN, NodeCondition.DRAINED, NodeCondition.POWE
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """Why a pair cannot run: its nodes with the scheduler's words, and how long to wait for them."""
+    """Why a pair cannot run: its nodes with the scheduler's words, and how long to wait for them.
+
+    down: those of its nodes that are down, as CLUSTER/NODE.
+    """
 
     nodes: tuple[str, ...]
     patience_s: float
-    down: bool
+    down: tuple[str, ...]
 
 
 def shortage_of(nodes: Iterable[str], states: Mapping[str, NodeState], cluster: Cluster) -> Shortage:
     """Return what a pair waits for. A node that is no longer in the list counts as down."""
     seen = [(node, states.get(node)) for node in nodes]
-    down = any(state is None or state.condition in _DOWN for _, state in seen)
+    down = tuple(f"{cluster.name}/{node}" for node, state in seen if state is None or state.condition in _DOWN)
     words = tuple(f"{node} {_said(state)}" for node, state in seen)
     least_s = min(_DOWN_FOR_SURE_S, cluster.patience_s)
     return Shortage(words, max(cluster.reboot_within_s, least_s) if down else cluster.patience_s, down)
@@ -67,6 +70,9 @@ class WaitForNodes:
     record: Record[Any]
     clock: Clock
     _since_s: float | None = None
+    _said: str = ""
+    #: Since when the nodes that are down now have been so, as far as this wait has seen.
+    _down_since_s: dict[str, float] = field(default_factory=dict)
 
     @property
     def waiting(self) -> bool:
@@ -76,17 +82,29 @@ class WaitForNodes:
     def end(self) -> None:
         """End the wait, because a job was submitted or users wait. The next wait starts at zero."""
         if self._since_s is not None:
-            self._since_s = None
+            self._since_s, self._said, self._down_since_s = None, "", {}
             self.record.waits("")
 
-    def waited_s(self, why: str, patience_s: float) -> float:
-        """Continue to wait, for at most `patience_s`; says so when the wait begins. Returns how long it has lasted."""
+    def look(self, lacking: Iterable[Shortage]) -> None:
+        """Begin or continue to wait. lacking: what keeps pairs from running now."""
         now = self.clock.now_s()
-        if self._since_s is None:
-            self._since_s = now
-            since, until = self.clock.time_in(0), self.clock.time_in(patience_s)
+        self._since_s = now if self._since_s is None else self._since_s
+        down = {node for one in lacking for node in one.down}
+        self._down_since_s = {node: self._down_since_s.get(node, now) for node in down}
+
+    def waited_s(self, lacks: Shortage | None = None) -> float:
+        """Return how long the wait has lasted; for a pair with nodes that are down: how long the first of them is down."""
+        now = self.clock.now_s()
+        if lacks is not None and lacks.down:
+            return now - min(self._down_since_s.get(node, now) for node in lacks.down)
+        return now - (now if self._since_s is None else self._since_s)
+
+    def say(self, why: str, left_s: float) -> None:
+        """Say what it waits for, since when, and for how much longer at most; again when that has changed."""
+        if why != self._said:
+            self._said = why
+            since, until = self.clock.time_in(-self.waited_s()), self.clock.time_in(max(0.0, left_s))
             self.record.waits(f"{why}; waits since {since}, until {until} at most")
-        return now - self._since_s
 
 
 class Silence:

@@ -145,7 +145,7 @@ def _work_directory(cluster: Cluster, transport: Transport, scheduler: Scheduler
     transport.sh(f"{f'kill {holder} 2>/dev/null; ' if holder.isdigit() else ''}rm -rf -- {quote(root)}")
     if not ok:
         return items
-    items += [*_locks(told.get("lock", ""), held=holder.isdigit()), *_caches(options, seen)]
+    items += [*_locks(told.get("lock", ""), held=holder.isdigit()), *_caches(options, seen, cluster.files_appear_within_s)]
     return items + _node(cluster, transport, scheduler, told)
 
 
@@ -159,22 +159,24 @@ def _locks(word: str, *, held: bool) -> list[CheckedItem]:
     return [CheckedItem("locks", True, "locks on the work directory hold on one machine only", advice)]
 
 
-def _caches(options: str, seen: str) -> list[CheckedItem]:
-    """Check how late the head may see what a node wrote: one measurement, and what the mount allows."""
+def _caches(options: str, seen: str, waits_s: float) -> list[CheckedItem]:
+    """Check how late the head may see what a node wrote: one measurement, and what the mount allows.
+
+    waits_s: how long hpcq waits for the exit file of a job that ended.
+    """
     kind, _, words = options.strip().partition(" ")
     given = dict(word.partition("=")[::2] for word in words.split(","))
     late_s = float(seen) if seen.replace(".", "", 1).isdigit() else None
-    if not kind.startswith("nfs"):
-        allowed = 0
-    elif "noac" in given or "lookupcache" in given:
-        allowed = 0 if "noac" in given else _NFS_CACHE_S
-    else:
-        allowed = max(int(given.get(name) or 0) for name in ("actimeo", "acdirmax")) or _NFS_CACHE_S
+    longest = max(int(given.get(name) or 0) for name in ("actimeo", "acdirmax")) or _NFS_CACHE_S
+    allowed = 0 if not kind.startswith("nfs") or "noac" in given or given.get("actimeo") == "0" else longest
     shown = "not within a minute" if late_s is None else f"after {late_s:g} s"
     found = f"the head saw a node's file {shown}" + (f"; {kind} may keep old attributes for {allowed} s" if allowed else "")
-    slow = late_s is None or late_s >= _LATE_S or allowed > _LATE_S
-    advice = "exit files may appear that late: a job that ended counts as failed only after hpcq has waited longer than this"
-    return [CheckedItem("file attributes", True, found, advice if slow else None)]
+    latest_s = max(allowed, _NFS_CACHE_S if late_s is None else late_s)
+    if latest_s >= waits_s:
+        advice = f"files_appear_within_s is {waits_s:g}: at {latest_s:g} or less, jobs that are done count as failed"
+        return [CheckedItem("file attributes", False, found, advice)]
+    advice = f"exit files may appear that late: a job counts as failed only {waits_s:g} s after its end (files_appear_within_s)"
+    return [CheckedItem("file attributes", True, found, advice if latest_s >= _LATE_S else None)]
 
 
 def _interfaces(cluster: Cluster) -> list[str]:

@@ -8,7 +8,7 @@ from hpcq.scheduler.description import Description, Key, KeyForm, SharedKey, Tim
 _OWN_OPTIONS = (
     *("--array", "--chdir", "--mem", "--ntasks-per-node", "--error", "--exclusive", "--job-name", "--no-requeue"),
     *("--nodelist", "--nodes", "--ntasks", "--open-mode", "--output", "--requeue", "--time", "--deadline", "--parsable"),
-    *("-D", "-J", "-N", "-a", "-e", "-n", "-o", "-t", "-w"),
+    *("--nodefile", "-D", "-F", "-J", "-N", "-a", "-e", "-n", "-o", "-t", "-w"),
 )
 _KEY_OPTIONS = {
     "--account": "account", "-A": "account", "--partition": "partition", "-p": "partition", "--qos": "qos", "-q": "qos",
@@ -18,9 +18,12 @@ _ELSEWHERE = "the job would run where hpcq does not look for it: describe that c
 _WAITS = "the submit command would wait for the job, and hpcq for the command"
 _HELD = "a held job never starts: hpcq would wait for it in vain"
 _TEST = "nothing would be submitted"
+_SHARED = "jobs of others would run on the same nodes, so nothing could be measured"
 _REFUSED = {
     "--clusters": _ELSEWHERE, "-M": _ELSEWHERE, "--cluster-constraint": _ELSEWHERE,
     "--wait": _WAITS, "-W": _WAITS, "--hold": _HELD, "-H": _HELD, "--test-only": _TEST, "--help": _TEST, "--usage": _TEST,
+    "--oversubscribe": _SHARED, "-s": _SHARED, "--share": _SHARED,
+    "--time-min": "the scheduler would shorten the time limit, and end the job amid its tests",
     "--wrap": "the script would be another one than hpcq's",
     "--quiet": "hpcq reads what the submit command says", "-Q": "hpcq reads what the submit command says",
 }  # fmt: skip

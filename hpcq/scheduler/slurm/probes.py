@@ -12,6 +12,8 @@ _MARK = "@site "
 _LOOK = (
     f"printf '{_MARK}file\\n'; p=$(command -v sbatch); echo \"$p\"; head -c 2 -- \"$p\" 2>/dev/null | tr -dc '#!'; echo\n"
     f"printf '{_MARK}version\\n'; sbatch --version\n"
+    f"printf '{_MARK}queries\\n'; for c in squeue sacct scancel sinfo scontrol; do p=$(command -v $c) && "
+    '[ "$(head -c 2 -- "$p" 2>/dev/null | tr -dc \'#!\')" = \'#!\' ] && echo "$p"; done\n'
     f"printf '{_MARK}config\\n'; scontrol show config 2>/dev/null\n"
     f"printf '{_MARK}level\\n'; id -u; id -un\n"
     'sacctmgr --noheader --parsable2 --readonly show user "$(id -un)" format=AdminLevel 2>/dev/null; true'
@@ -37,6 +39,7 @@ def read_site(text: str) -> list[CheckedItem]:
     sees_all = sees_all or bool({"Operator", "Administrator"} & set(level))
     return [
         *_submit_command(parts.get("file", "").split("\n"), parts.get("version", "")),
+        *_query_commands(parts.get("queries", "").split()),
         *_power_saving(config),
         *_private_data(config, sees_all=sees_all),
         *_memory_of_jobs(config),
@@ -53,6 +56,14 @@ def _submit_command(file: Sequence[str], version: str) -> list[CheckedItem]:
         advice = f"a wrapper may change options or print: {follows}"
         return [CheckedItem("submit command", True, f"{path} is a script", advice)]
     return []
+
+
+def _query_commands(scripts: Sequence[str]) -> list[CheckedItem]:
+    """Check whether the commands that ask the controller are wrappers: some answer from a cache."""
+    if not scripts:
+        return []
+    follows = "one that answers from a cache shows jobs late: hpcq calls none gone before it has claimed and cancelled it"
+    return [CheckedItem("query commands", True, f"scripts: {', '.join(scripts)}", follows)]
 
 
 def _power_saving(config: dict[str, str]) -> list[CheckedItem]:

@@ -22,6 +22,8 @@ _JOB_STATES = {
     "REQUEUE_FED": JobState.QUEUED,
     "SPECIAL_EXIT": JobState.QUEUED,
     "RESV_DEL_HOLD": JobState.QUEUED,
+    "EXPEDITING": JobState.QUEUED,
+    "POWER_UP_NODE": JobState.QUEUED,
     "RUNNING": JobState.RUNNING,
     "SUSPENDED": JobState.RUNNING,
     "STOPPED": JobState.RUNNING,

@@ -190,6 +190,9 @@ class Slurm(Scheduler):
     def mine_command(self) -> str | None:
         return "squeue --noheader --all --me --format=%i"
 
+    def read_mine(self, answer: str) -> int:
+        return sum(line.strip()[:1].isdigit() for line in answer.splitlines())  # a wrapper may print more
+
     def switches_command(self) -> str | None:
         return "scontrol show topology"
 

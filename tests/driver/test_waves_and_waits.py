@@ -1,0 +1,152 @@
+"""Waves of which nothing arrives, many forgotten jobs, and waits whose reason changes, on a fake site with its own clock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hpcq.run_folder.journal_state import Attempt
+from hpcq.runner.cancelling import still_there
+from hpcq.scheduler.types import JobKey, JobReport, JobState, NodeCondition
+from hpcq.transport import Completed
+from tests.driver.fake_site import FakeJob, FakeSite, undetermined
+from tests.driver.test_claim import files_of
+from tests.driver.test_driver_on_a_fake_site import site
+
+FIXTURES = (site,)  # pytest looks for them in this module
+pytestmark = pytest.mark.fast
+
+
+# -- waves ---------------------------------------------------------------------------------------------------------------
+
+
+def test_waves_of_which_nothing_arrives_come_ever_less_often_and_end(site: FakeSite) -> None:
+    """The submit command is killed each time; once a wave followed every ten seconds, without end."""
+    site.scheduler.answer = lambda one: undetermined(one.tag)
+    site.drive()
+    waves = sorted({at for at, _ in site.scheduler.submissions})
+    assert len(waves) == 12
+    assert waves[1] - waves[0] > 30
+    assert waves[-1] - waves[-2] > 600
+    said = [text for text in site.said if "nothing of the last wave arrived: no answer" in text]
+    assert ["submitting again in 30 s" in said[0], "submitting again in 60 s" in said[1]] == [True, True]
+    assert set(site.reasons().values()) == {"nothing of the last wave arrived: no answer from the scheduler"}
+
+
+def test_a_wave_that_is_found_by_name_is_followed_without_a_pause(site: FakeSite) -> None:
+    def lost_answer(one: object) -> object:
+        site.scheduler.take(one)  # type: ignore[arg-type]
+        return undetermined(one.tag)  # type: ignore[attr-defined]
+
+    site.scheduler.answer = lost_answer  # type: ignore[assignment]
+    site.drive()
+    assert site.ends() == [("j00001", "completed"), ("j00002", "completed")]
+    assert not [text for text in site.said if "submitting again" in text]
+
+
+def test_many_forgotten_jobs_cost_one_order(tmp_path: Path) -> None:
+    """A controller back on an old state forgets all jobs at once: it is not asked for each of them."""
+    pairs = [(f"n{number}", f"n{number + 1}") for number in range(1, 40, 2)]
+    site = FakeSite(tmp_path, node_count=40, pairs=pairs, attempts=1)
+    site.scheduler.run_s = 1e9
+    site.scheduler.shown = lambda *_: None
+    site.scheduler.obeys = lambda _: False
+    orders: list[int] = []
+    scripts: list[str] = []
+    cancel, transport_sh = site.scheduler.cancel, site.scheduler.transport.sh
+
+    def counted(jobs: Sequence[JobKey], *, queued_only: bool = False) -> str | None:
+        orders.append(len(jobs))
+        return cancel(jobs, queued_only=queued_only)
+
+    def sh(script: str, *, timeout_s: float = 120.0, stdin: bytes = b"") -> Completed:
+        scripts.append(script)
+        return transport_sh(script, timeout_s=timeout_s, stdin=stdin)
+
+    site.scheduler.cancel = counted  # type: ignore[method-assign]
+    site.scheduler.transport.sh = sh  # type: ignore[method-assign]
+    site.drive()
+    assert [outcome for _, outcome in site.ends()] == ["lost"] * 20
+    assert orders[0] == 20
+    assert len(orders) < 20, "its late jobs are looked for once a minute"
+    assert sum("touch -- " in script for script in scripts) == 1
+    assert sum("mkdir" in script and "/claim" in script for script in scripts) == 1
+
+
+@pytest.mark.parametrize("all_at_once", [False, True])
+def test_a_claim_counts_although_its_mark_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, all_at_once: bool
+) -> None:
+    """A quota with room for one more folder and no file: the script finds the claim, so nothing will be measured."""
+    attempt = Attempt(tag="tag", job_id="j00001", attempt_no=1, nodes=("n1", "n2"), pairs=(0,))
+    files = files_of(tmp_path)
+    (Path(files.root) / attempt.folder).mkdir(parents=True)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "mkdir").write_text('#!/bin/sh\n/bin/mkdir "$@" && /bin/mkdir "$1/driver"\n')
+    (tmp_path / "bin" / "mkdir").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    assert (files.claim_all([attempt]) == {"tag"}) if all_at_once else files.claim(attempt).taken
+    assert (Path(files.root) / attempt.folder / "claim").is_dir()
+
+
+# -- waits ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_node_that_is_silent_for_a_moment_ends_no_patience(tmp_path: Path) -> None:
+    """Users have it for 100 s; then it does not respond for 8 s. Down for so long it is not."""
+    site = FakeSite(tmp_path, pairs=(("n1", "n2"),), keys="patience_s: 600")
+    site.scheduler.node_states["n1"] = (NodeCondition.BUSY, "allocated")
+    site.at(100, lambda: site.scheduler.node_states.update(n1=(NodeCondition.DOWN, "allocated*")))
+    site.at(108, lambda: site.scheduler.node_states.pop("n1"))
+    site.drive()
+    assert site.ends() == [("j00001", "completed")]
+
+
+def test_a_reboot_is_counted_from_when_the_node_went_down(tmp_path: Path) -> None:
+    site = FakeSite(tmp_path, pairs=(("n1", "n2"),), keys="patience_s: 600")
+    site.cluster = replace(site.cluster, reboot_within_s=300.0)
+    site.scheduler.node_states["n1"] = (NodeCondition.BUSY, "allocated")
+    site.at(400, lambda: site.scheduler.node_states.update(n1=(NodeCondition.DOWN, "down*")))
+    site.at(650, lambda: site.scheduler.node_states.pop("n1"))
+    site.drive()
+    assert site.ends() == [("j00001", "completed")]
+    said = [text for text in site.said if "waits since" in text]
+    assert "waits since 12:00:00, until 12:10:00" in said[0]
+    assert "(n1 down*, n2 idle); waits since 12:00:00, until 12:11:4" in said[1], (
+        "said again, because it waits for something else"
+    )
+
+
+def test_a_node_that_stays_down_is_given_up_however_long_it_was_busy_before(tmp_path: Path) -> None:
+    site = FakeSite(tmp_path, pairs=(("n1", "n2"),), keys="patience_s: 600")
+    site.scheduler.node_states["n1"] = (NodeCondition.BUSY, "allocated")
+    site.at(400, lambda: site.scheduler.node_states.update(n1=(NodeCondition.DOWN, "down*")))
+    site.drive()
+    assert 430 <= site.clock.passed_s < 450
+    assert site.reasons()["j00001"].startswith("not idle for 4")
+
+
+# -- cancel --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_verb_names_a_job_that_the_queue_shows_in_an_unknown_word(site: FakeSite) -> None:
+    def newer_word(job: FakeJob, report: JobReport) -> JobReport:
+        return replace(report, state=JobState.UNKNOWN, native_state="TELEPORTING") if job.live else report
+
+    site.drive()
+    job = site.scheduler.of_tag("j00001-1")
+    with site.driver() as driver:
+        driver.record.note("attempt", tag="hpcq-x-2", job_id="j00001", attempt_no=2, nodes=["n1", "n2"])
+        driver.record.note("submitted", tag="hpcq-x-2", native_id=job.native_id)
+    job.tag, job.state = "hpcq-x-2", JobState.RUNNING
+    site.scheduler.run_s = 1e9
+    site.scheduler.shown = newer_word
+    site.scheduler.obeys = lambda _: site.clock.passed_s > 600
+    left = still_there(site.run, site.said.append, site.clock, lambda *_: site.scheduler)
+    assert left == [f"sim: hpcq-x-2 ({job.native_id} TELEPORTING)"]
+    site.clock.sleep(600)
+    assert still_there(site.run, site.said.append, site.clock, lambda *_: site.scheduler) == []
+    assert job.state is JobState.CANCELLED
