@@ -49,8 +49,8 @@ def test_a_wave_that_is_found_by_name_is_followed_without_a_pause(site: FakeSite
 
 def test_many_forgotten_jobs_cost_one_order(tmp_path: Path) -> None:
     """A controller back on an old state forgets all jobs at once: it is not asked for each of them."""
-    pairs = [(f"n{number}", f"n{number + 1}") for number in range(1, 40, 2)]
-    site = FakeSite(tmp_path, node_count=40, pairs=pairs, attempts=1)
+    pairs = [(f"n{number}", f"n{number + 1}") for number in range(1, 16, 2)]
+    site = FakeSite(tmp_path, node_count=16, pairs=pairs, attempts=1, keys="files_appear_within_s: 5")
     site.scheduler.run_s = 1e9
     site.scheduler.shown = lambda *_: None
     site.scheduler.obeys = lambda _: False
@@ -69,9 +69,9 @@ def test_many_forgotten_jobs_cost_one_order(tmp_path: Path) -> None:
     site.scheduler.cancel = counted  # type: ignore[method-assign]
     site.scheduler.transport.sh = sh  # type: ignore[method-assign]
     site.drive()
-    assert [outcome for _, outcome in site.ends()] == ["lost"] * 20
-    assert orders[0] == 20
-    assert len(orders) < 20, "its late jobs are looked for once a minute"
+    assert [outcome for _, outcome in site.ends()] == ["lost"] * 8
+    assert orders[0] == 8
+    assert len(orders) < 8, "its late jobs are looked for once a minute"
     assert sum("touch -- " in script for script in scripts) == 1
     assert sum("mkdir" in script and "/claim" in script for script in scripts) == 1
 
