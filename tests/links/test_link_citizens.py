@@ -149,7 +149,7 @@ def test_a_stop_file_ends_a_link_early_while_the_scheduler_there_does_not_answer
 def test_a_slow_cluster_of_a_link_is_asked_for_a_tenth_of_the_time_at_most(
     tmp_path: Path, built: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = opened(tmp_path, text("{from: east, to: west, pairs: 2}", tests=(TRIP,)), built)
+    run = opened(tmp_path, text("{from: east, to: west, pairs: 2, directions: one}", tests=(TRIP,)), built)
     monkeypatch.setattr(pace, "_SLOW_ANSWER_S", 0.1)
     asked: dict[str, list[float]] = {"east": [], "west": []}
     answered = pace.Pace.answered

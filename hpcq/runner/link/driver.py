@@ -89,11 +89,14 @@ class LinkDriver:
         self._obey_cancel()
         self._obey_stop()
         snapshots: dict[str, QueueSnapshot] = {}
+        # Slow clusters are asked together: a refill needs both answers, and each of them makes its cluster rest.
+        resting = any(side.pace.rests for side in self.sides.values())
         for side in self.sides.values():
             with side.out_of_reach():
                 side.find_undetermined()
                 side.take_small_files()
-                snapshot = side.look_if_due(refill=self._may_refill())
+                rests = resting and side.pace.slow
+                snapshot = None if rests else side.look_if_due(refill=self._may_refill() and not resting)
                 if snapshot is not None:
                     side.take(snapshot.reports)
                     snapshots[side.name] = snapshot

@@ -45,9 +45,7 @@ class LinkSide(ClusterQueue):
     # -- the scheduler ----------------------------------------------------------------------------------------------
 
     def look_if_due(self, *, refill: bool) -> QueueSnapshot | None:
-        """Query everything; None if the query can wait, because running sides report through files or the cluster is slow."""
-        if self.pace.rests:
-            return None
+        """Query everything; None if the query can wait, because running sides report through files."""
         live = self.known()
         closed = self.shut() is not None
         quiet = all(one.state is JobState.RUNNING and not one.stopped and not one.withdrawal for one in live)

@@ -92,6 +92,11 @@ class Pace:
         self._answered_at = self.clock.now_s()
 
     @property
+    def slow(self) -> bool:
+        """Whether the last answer took long."""
+        return self._slow_s > 0
+
+    @property
     def rests(self) -> bool:
         """Whether the last answer took so long that the next query must wait, for a driver that does not sleep here."""
         return self.clock.now_s() < self._answered_at + self._slow_s
