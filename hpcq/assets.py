@@ -40,6 +40,7 @@ def kernel_sources() -> Path:
     return _root() / "kernels" / "c"
 
 
+@cache  # asked for each series
 def kernel_descriptions() -> Path:
     """Folder of what each kernel program prints with --describe, one JSON file per program."""
     return _root() / "kernels" / "describe"

@@ -166,13 +166,18 @@ def option_value(kernel: Kernel, option: Option, value: Any) -> ParameterValue:
 
 def message_bytes(name: str, parameters: Mapping[str, Any]) -> int | None:
     """The size that these parameters give a test of this kernel; None if the kernel has no size, or is not known."""
-    size = parameters.get(size_option(name) or "")
+    return size_of(size_option(name), parameters)
+
+
+def size_of(option: str | None, parameters: Mapping[str, Any]) -> int | None:
+    """The size that parameters give, if `option` is the one of the size."""
+    size = parameters.get(option or "")
     return size if isinstance(size, int) and not isinstance(size, bool) else None
 
 
 def size_option(name: str) -> str | None:
     """The option that is the size of this kernel, according to its description."""
-    known = kernels().get(name)
+    known = _described.get(name) or own_kernels().get(name)
     if known is not None:
         return known.size_option
     return SIZE_OPTION if name else None  # a described kernel whose file is not here: they call their size so

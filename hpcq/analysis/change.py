@@ -105,6 +105,11 @@ class Judged:
         return len(self.missing) + len(self.idle)
 
     @property
+    def one_sided_count(self) -> int:
+        """Those of them that have points in the other stretch: they are compared with nothing, and INCONCLUSIVE."""
+        return len({row.series_id for row in (*self.missing, *self.idle)} & {one.row.series_id for one in self.changes})
+
+    @property
     def disturbed_count(self) -> int:
         """Series that were measured lately only beside other work."""
         return len(self.disturbed)

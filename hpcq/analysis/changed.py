@@ -132,8 +132,8 @@ def explained(database: Connection, one: Changed) -> Explained:
 def _changed(database: Connection, row: SeriesRow, metrics: Mapping[str, Metric], track: SeriesPoints, level: Level) -> Changed:
     before, after = track.result[level.first : level.index], track.result[level.index : level.last]
     near = (
-        tuple(int(i) for i in before[-change_context.POINTS_MAX :]),
-        tuple(int(i) for i in after[: change_context.POINTS_MAX]),
+        tuple(before[-change_context.POINTS_MAX :].tolist()),
+        tuple(after[: change_context.POINTS_MAX].tolist()),
     )
     told = level.direction != "same"
     at_utc = change_context.started_of(database, [near[1][0]])[0] if told and near[1] else ""

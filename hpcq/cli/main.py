@@ -56,7 +56,7 @@ _GROUPS = {
     },
     "Judge": {
         "accept": ("judge.accept", "Test nodes after a maintenance: which may go back to users."),
-        "ledger": ("read.ledger", "Show what acceptances said of nodes, links and groups."),
+        "ledger": ("read.ledger", "Show what acceptances said of nodes, links, groups and collectives."),
         "health": ("judge.health", "Let the nodes' own health checks read the verdicts."),
         "gate": ("judge.gate", "Propose bounds for gates from history."),
         "regressions": ("judge.regressions", "Say which series got worse, since when, and what differs."),

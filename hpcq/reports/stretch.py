@@ -28,7 +28,7 @@ from hpcq.store.read.known import check_known, node_groups
 from hpcq.store.read.nodes import find_node, node_rows, node_story
 from hpcq.store.read.stretches import events_in, findings_in, runs_in
 from hpcq.store.time_windows import Window, moment, window
-from hpcq.verdict.record import VerdictRecord
+from hpcq.verdict.record import Thing, VerdictRecord
 from hpcq.verdict.words import Tally, Verdict
 
 #: Days before the stretch that a search for changes reads.
@@ -50,7 +50,7 @@ class StretchWish:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """The judgement: its tally over series, blocks of changes for the worse, and nodes, links and groups that are not fit.
+    """The judgement: its tally over series, blocks of changes for the worse, and what the ledger calls not fit.
 
     together: of a node's page, what is said of tests that it ran with several nodes; they do not decide the verdict.
     """
@@ -149,7 +149,14 @@ def _judge(database: Connection, from_utc: str, until_utc: str | None, cluster: 
         for one in last_verdicts(database, cluster)
         if one.verdict is not Verdict.PASS and (node is None or node in one.nodes or one.name == node)
     ]
+    if node is not None:  # a collective is no node's
+        together += [_accepted(one) for one in unfit if one.kind is Thing.COLLECTIVE]
+        unfit = [one for one in unfit if one.kind is not Thing.COLLECTIVE]
     return _Found(tally, judged, blocks, unfit, tuple(together))
+
+
+def _accepted(one: VerdictRecord) -> str:
+    return f"last acceptance of collective {one.name}: {one.verdict.shown}: {one.reason}"
 
 
 def _searched(

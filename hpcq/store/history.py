@@ -16,7 +16,7 @@ from typing import Any
 
 from hpcq import units
 from hpcq.errors import UserError
-from hpcq.kernels import message_bytes, size_option, unknown_name
+from hpcq.kernels import size_of, size_option, unknown_name
 from hpcq.nodelist import nodes_of
 from hpcq.sorting import natural
 from hpcq.store.database import Connection
@@ -242,8 +242,8 @@ def check_facts(database: Connection, facts: Sequence[tuple[str, str]]) -> None:
 
 def _series_row(row: Any, parameters: dict[str, Any]) -> SeriesRow:
     telling = json.loads(row["parameters"])
-    size = message_bytes(row["kernel"], parameters)
     size_name = size_option(row["kernel"])
+    size = size_of(size_name, parameters)
     variant = ", ".join(f"{name}={units.human_of(name, value)}" for name, value in telling.items() if name != size_name)
     names = (row["series_id"], row["kernel"], row["client_cluster"], row["client"], row["server"])
     return SeriesRow(*names, row["network"], row["toolchain"], size, variant, parameters, row["network_name"])

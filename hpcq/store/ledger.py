@@ -1,8 +1,9 @@
-"""The ledger of acceptances: the verdict on each node, link, group and cluster, and what happened to nodes since.
+"""The ledger of acceptances: verdicts on nodes, links, groups, clusters and collectives, and what happened to nodes since.
 
 decide(database, cluster, records)       write verdicts into the ledger
 last_verdicts(database, cluster)         the last verdict on each subject, or every verdict
-at_fault(database, cluster)              links, groups and clusters whose last verdict is not a pass
+at_fault(database, cluster)              all but nodes whose last verdict is not a pass
+says_as_much(database, cluster, record)  whether a verdict adds nothing to the ledger
 nodes_of(database, cluster)              each node with its last verdict, its boot and the events since
 """
 
@@ -80,14 +81,14 @@ def last_verdicts(
         f"SELECT * FROM {'v_acceptances' if each else 'v_ledger'} WHERE (?1 IS NULL OR cluster = ?1)"
         " AND (?2 IS NULL OR instr(' ' || nodes || ' ', ' ' || ?2 || ' ') > 0)"
         f" ORDER BY {'decided_utc, ' if each else ''}cluster,"
-        " CASE kind WHEN 'cluster' THEN 0 WHEN 'node' THEN 1 WHEN 'link' THEN 2 ELSE 3 END, name",
+        " CASE kind WHEN 'cluster' THEN 0 WHEN 'node' THEN 1 WHEN 'link' THEN 2 WHEN 'group' THEN 3 ELSE 4 END, name",
         (cluster, node),
     )
     return [_record(row) for row in rows]
 
 
 def at_fault(database: Connection, cluster: str) -> list[VerdictRecord]:
-    """Links, groups and clusters whose last verdict is not a pass."""
+    """Links, groups, clusters and collectives whose last verdict is not a pass."""
     rows = database.execute(
         "SELECT * FROM v_ledger WHERE cluster = ? AND kind <> 'node' AND verdict <> 'pass' ORDER BY kind, name", (cluster,)
     ).fetchall()
@@ -121,12 +122,17 @@ def nodes_of(database: Connection, cluster: str) -> dict[str, NodeState]:
     return found
 
 
-def last_verdict(database: Connection, cluster: str, node: str) -> VerdictRecord | None:
-    """The last verdict on a node; None for a node without a verdict."""
+def says_as_much(database: Connection, cluster: str, one: VerdictRecord) -> bool:
+    """Whether the ledger already says as much as a NOT COVERED does: it failed, or was not covered for the same reason.
+
+    A node that failed and was drained is not covered until its repair, and has not got better.
+    """
+    if one.verdict is not Verdict.NOT_COVERED:
+        return False
     row = database.execute(
-        "SELECT * FROM v_ledger WHERE cluster = ? AND kind = 'node' AND name = ?", (cluster, node)
+        "SELECT verdict, reason FROM v_ledger WHERE cluster = ? AND kind = ? AND name = ?", (cluster, one.kind, one.name)
     ).fetchone()
-    return None if row is None else _record(row)
+    return row is not None and (row["verdict"] in {Verdict.FAILED, Verdict.DEGRADED} or tuple(row) == (one.verdict, one.reason))
 
 
 def _record(row: Any, *, waits: bool = False) -> VerdictRecord:

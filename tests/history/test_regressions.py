@@ -72,7 +72,12 @@ def test_a_stretch_that_has_ended_knows_nothing_of_what_came_later(failing: Hist
         (["--since", "2026-02-30"], 2, "is no date"),
         (["--since", "2026-13"], 2, "is no date"),
         (["--since", "20261101"], 2, "no time either"),
-        (["--since", "30d", "--against", "2025"], 4, "2 without results"),
+        (
+            ["--since", "2026-11-01", "--against", "2025"],
+            4,
+            "since 2026-11-01: 2 series judged: 2 INCONCLUSIVE; 2 with results in one stretch only; --all lists what is open",
+        ),
+        (["--since", "2026-12-01", "--against", "2025"], 4, "no series judged: there is nothing to judge; 2 without results"),
     ],
 )
 def test_nothing_to_say_is_said(tmp_path: Path, say: Any, words: list[str], code: int, said: str) -> None:
@@ -136,3 +141,14 @@ def test_each_result_in_the_metric_that_was_asked_for(tmp_path: Path, say: Any) 
     assert "throughput_bps" not in words
     assert {one["metric"] for one in say(made, "results", "--metric", "sent_bytes", "--json")[1]["results"]} == {"sent_bytes"}
     assert say(made, "results", "--each", "--metric", "nothing")[0] == 2
+
+
+@pytest.mark.parametrize("ways", [("--each",), ("--each", "--json"), ()])
+def test_a_metric_that_no_result_here_has_is_too_little_data(tmp_path: Path, say: Any, ways: tuple[str, ...]) -> None:
+    made = History(tmp_path)
+    made.night(-1)
+    code, _, words = say(made, "results", *ways, "--metric", "lost_ratio")
+    assert code == 4
+    assert "no result here has lost_ratio: the metrics of the kernels measured here are" in words
+    assert "sent_bytes" in words
+    assert say(made, "results", *ways, "--metric", "sent_bytes")[0] == 0

@@ -177,10 +177,23 @@ tests:
 """
 
 
+#: Large packets of n03 are slow, or end the connection: a rank that loses its peer ends the job.
+SLOW = "tc qdisc replace dev eth0 root tbf rate 5mbit burst 16000 latency 500ms"
+BROKEN = (
+    "ip link set eth0 gso_max_segs 1 && nft add table inet hole"
+    " && nft add chain inet hole out '{ type filter hook output priority 0; }'"
+    " && nft add rule inet hole out meta l4proto tcp meta length gt 1400 reject with tcp reset"
+)
+MENDED = "tc qdisc del dev eth0 root; nft delete table inet hole; ip link set eth0 gso_max_segs 65535"
+
+
 @pytest.mark.long
 @pytest.mark.lab
-@pytest.mark.timeout(600)
-def test_accept_runs_the_collective_on_the_set_of_its_baseline(lab: RunningLab, tmp_path: Path) -> None:
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize(
+    ("fault", "words"), [(SLOW, "slower than before in 2 of 2 jobs"), (BROKEN, "brings nothing in 2 of 2 jobs: ")]
+)
+def test_accept_runs_the_collective_on_the_set_of_its_baseline(lab: RunningLab, tmp_path: Path, fault: str, words: str) -> None:
     lab.at_rest("alpha")
     desk = Desk(tmp_path / "folder", lab)
     (desk.folder / "clusters").mkdir(parents=True)
@@ -189,19 +202,25 @@ def test_accept_runs_the_collective_on_the_set_of_its_baseline(lab: RunningLab, 
     desk.campaign(CAMPAIGN)
     desk.hpcq("run", "campaign.yaml")
     desk.hpcq("baseline", "set", "good", "latest", "--why", "test")
-    lab.exec("alpha/n03", "sh", "-c", "tc qdisc replace dev eth0 root tbf rate 5mbit burst 16000 latency 500ms")
+    lab.exec("alpha/n03", "sh", "-c", fault)
     try:
-        words = ("accept", "campaign.yaml", "--against", "good", "--node", "alpha-n03")
-        done = desk.hpcq(*words, "--json", expect=None, timeout_s=400)
+        accept = ("accept", "campaign.yaml", "--against", "good", "--node", "alpha-n03")
+        done = desk.hpcq(*accept, "--json", expect=None, timeout_s=1200)
     finally:
-        lab.exec("alpha/n03", "sh", "-c", "tc qdisc del dev eth0 root")
+        lab.exec("alpha/n03", "sh", "-c", f"{MENDED}; true")
     [cluster] = json.loads(done.stdout)["clusters"]
     [together] = cluster["collectives"]
     assert together["nodes"] == [f"alpha-n{number:02d}" for number in range(1, 5)]
     beside = "beside other work" in together["reason"]  # of other labs on this machine
     assert together["verdict"] == ("inconclusive" if beside else "failed"), together["words"]
     assert done.returncode in ({3, 4} if beside else {3})
-    assert "slower than before in 2 of 2 jobs" in together["reason"]
+    assert words in together["reason"]
     assert {"alpha-n03" in pair for pair in together["pairs"]["slow"]} <= {True}
     assert [one["name"] for one in cluster["nodes"]] == ["alpha-n03"]
     assert cluster["nodes"][0]["verdict"] != "pass"
+    kept = json.loads(desk.hpcq("ledger", "--node", "alpha-n02", "--json").stdout)
+    [row] = [one for one in kept if one["kind"] == "collective"]
+    assert (row["verdict"], row["run"]) == (together["verdict"], cluster["runs"][-1])
+    assert row["name"].endswith(" on alpha-n[01-04]")
+    assert together["reason"] in row["reason"]
+    assert row["measured_utc"]

@@ -154,10 +154,12 @@ def _first_line(tally: Tally, told: list[Explained], judged: Judged, since: str)
     """How much was judged, then the outcome; `none got worse` only where every series passed."""
     counts = Counter(one.changed.level.direction for one in told if one.changed.level.sure)
     words = ", ".join(_SAID[word].format(count=count, s="" if count == 1 else "s") for word, count in counts.items())
+    empty_count = judged.empty_count - judged.one_sided_count
     left_out = [
         f"{judged.too_few_count} with too few points" if judged.too_few_count else "",
         f"{judged.disturbed_count} measured lately only beside other work" if judged.disturbed_count else "",
-        f"{judged.empty_count} without results" if judged.empty_count else "",
+        f"{judged.one_sided_count} with results in one stretch only" if judged.one_sided_count else "",
+        f"{empty_count} without results" if empty_count else "",
     ]
     rest = ", ".join(one for one in left_out if one)
     passed = tally.exit_code is Exit.OK

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hpcq.cli.metrics import check_metric, in_metric_of, lacks_metric
 from hpcq.cli.options import database_option, json_option, limit_option, near, since_option, stretch
 from hpcq.cli.read.distances import links_exit, print_links
 from hpcq.cli.read.findings import flaws_of, print_findings, print_flaws
@@ -19,7 +20,7 @@ from hpcq.cli.read.grouped import cut, ordered, print_grouped
 from hpcq.cli.read.lost_tries import print_lost_tries
 from hpcq.cli.read.summary_rows import PAIR, print_summaries
 from hpcq.cli.rows import Column, as_mapping, outcome_style, print_json, print_rows
-from hpcq.errors import UserError
+from hpcq.errors import Exit, UserError
 
 if TYPE_CHECKING:
     from hpcq.run_folder.paths import RunFolder
@@ -88,8 +89,8 @@ def results(  # noqa: PLR0917 - Click passes by name
 
     RUN is a run's id, the beginning of one, or a campaign's name. Default: the latest run. The first line says how much of
     what was planned is there, and what judged it. Exit code 3 when a gate failed, 4 when something that was planned is not
-    there, a gate could not be judged, or there is no result at all; with --findings also when no result has evidence, with
-    --links also when no link was measured.
+    there, a gate could not be judged, or there is no result at all; with --metric also when no result has that metric, with
+    --findings when none has evidence, with --links when no link was measured.
 
     \b
     Example: hpcq results --kernel tcp_stream
@@ -103,7 +104,7 @@ def results(  # noqa: PLR0917 - Click passes by name
     with reading(database) as connection:
         whole = _selected(connection, run, since)
         selection = _narrowed(connection, whole, {"kernel": kernel, "cluster": cluster, "node": node})
-        _check_metric(metric, kernel)
+        check_metric(metric, kernel)
         judged = judge_selection(connection, whole, selection)
         shown = _Shown(metric, all_metrics, each, by, sort, limit, as_json)
         if toolchains:
@@ -113,7 +114,8 @@ def results(  # noqa: PLR0917 - Click passes by name
         if links:
             return _show_links(connection, selection, shown, judged)
         _show(connection, selection, shown, judged)
-    return judged.exit_code
+        lacks = metric is not None and lacks_metric(connection, selection, metric)
+    return Exit.INCOMPLETE if lacks and judged.exit_code is Exit.OK else judged.exit_code
 
 
 def _narrowed(connection: Connection, whole: Selection, names: dict[str, str | None]) -> Selection:
@@ -194,7 +196,7 @@ def _print_json(connection: Connection, selection: Selection, shown: _Shown, jud
     from hpcq.store import query
     from hpcq.store.read.lost_tries import lost_tries
 
-    rows = [_result_json(row) for row in _in_metric(connection, query.results(connection, selection), shown.metric)]
+    rows = [_result_json(row) for row in in_metric_of(connection, query.results(connection, selection), shown.metric)]
     rows = cut(ordered(rows, shown.sort), shown.limit, as_json=True)
     runs = [] if selection.run is None else [asdict(row) for row in query.runs(connection, selection.run)]
     told: dict[str, Any] = {"runs": runs, "judged": judged.to_json(), "results": rows}
@@ -296,26 +298,11 @@ def check_names(rows: Sequence[Place], **wanted: str | None) -> None:
             raise UserError(f"--{what}: {message}", hint)
 
 
-def _in_metric(connection: Connection, rows: list[ResultRow], metric: str | None) -> list[ResultRow]:
-    from hpcq.store.query import in_metric
-
-    return rows if metric is None else in_metric(connection, rows, metric)
-
-
-def _check_metric(metric: str | None, kernel: str | None) -> None:
-    from hpcq.kernels import kernels, unknown_name
-
-    known = {one.name for name, found in kernels().items() if kernel in {None, name} for one in found.metrics}
-    if metric is not None and metric not in known:
-        message, hint = unknown_name(f"metric of {kernel or 'any kernel'}", metric, sorted(known))
-        raise UserError(f"--metric: {message}", hint)
-
-
 def _print_each(connection: Connection, selection: Selection, shown: _Shown) -> None:
     from hpcq.store import query
     from hpcq.store.query import size_text
 
-    found = [dict(as_mapping(row)) for row in _in_metric(connection, query.results(connection, selection), shown.metric)]
+    found = [dict(as_mapping(row)) for row in in_metric_of(connection, query.results(connection, selection), shown.metric)]
     rows = cut(ordered(found, shown.sort), shown.limit, as_json=False)
     print_rows([{**row, "size_text": size_text(row["message_bytes"])} for row in rows], _EACH, empty="no result")
 

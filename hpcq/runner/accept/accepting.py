@@ -35,7 +35,7 @@ from hpcq.scheduler.types import NodeCondition
 from hpcq.store import ledger, observed, time_windows
 from hpcq.store.database import reading, transaction, writing
 from hpcq.store.time_windows import baseline_runs
-from hpcq.verdict.acceptance.collectives import JOBS_MIN, CollectiveVerdict
+from hpcq.verdict.acceptance.collectives import JOBS_MIN, CollectiveVerdict, records_of
 from hpcq.verdict.acceptance.judge import Acceptance, run_counts
 from hpcq.verdict.acceptance.standing import pairs_across, sides_of
 from hpcq.verdict.record import Thing, VerdictRecord
@@ -211,7 +211,8 @@ class _Acceptor:
             standing = ledger.at_fault(database, self.name)
         self.judging = Judging(self.order.database, self.name, reference, self.order.against)
         self.judging.leaf_of = groups
-        self.judging.standing = [sides_of(one, states, groups) for one in standing if one.kind is not Thing.CLUSTER]
+        shared = [one for one in standing if one.kind in {Thing.LINK, Thing.GROUP}]
+        self.judging.standing = [sides_of(one, states, groups) for one in shared]
         idle = {name for name, state in states.items() if state.condition is NodeCondition.IDLE}
         choice = choose(self.order.selection, {node: known[node] for node in states}, seen, idle, standing)
         planned: dict[tuple[str, str], None] = {}
@@ -325,23 +326,12 @@ class _Acceptor:
         return self.judging.verdicts(list(choice.targets), found, missing, now)
 
     def _write_down(self, outcome: ClusterAcceptance) -> None:
-        records = [one for one in outcome.all_judged if not self._nothing_new(one)]
+        run_id = self.run_ids[-1] if self.run_ids else None
         with writing(self.order.database) as database, transaction(database):
-            run_id = self.run_ids[-1] if self.run_ids else None
-            ledger.decide(database, self.name, records, run_id=run_id, baseline=self.order.against)
-
-    def _nothing_new(self, one: VerdictRecord) -> bool:
-        """Whether the ledger already says as much: the node failed, or the same verdict.
-
-        A node that failed and was drained is not covered until its repair, and has not got better.
-        """
-        if one.verdict is not Verdict.NOT_COVERED:
-            return False
-        with reading(self.order.database) as database:
-            last = ledger.last_verdict(database, self.name, one.name)
-        return last is not None and (
-            last.verdict in {Verdict.FAILED, Verdict.DEGRADED} or (last.verdict, last.reason) == (one.verdict, one.reason)
-        )
+            of_set = time_windows.run_id_of(database, self.set_runs[-1]) if self.set_runs else None
+            for records, rests_on in ((outcome.all_judged, run_id), (records_of(outcome.collectives), of_set)):
+                new = [one for one in records if not ledger.says_as_much(database, self.name, one)]
+                ledger.decide(database, self.name, new, run_id=rests_on, baseline=self.order.against)
 
 
 def _some(pairs: Sequence[tuple[str, str]]) -> str:

@@ -8,6 +8,7 @@ compare with.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from hpcq.analysis import pair_values
@@ -59,12 +60,15 @@ def judged_collectives(  # noqa: PLR0917 - what was run, what it is compared wit
     slow = _bad_pairs(verdicts)
     judged = {one.pair for one in found.points} | slow
     return tuple(
-        judge_collective(
-            names[one.kernel, one.parameters],
-            PairsOfSet.of(nodes_of(one.client, one.server), judged, slow, slow),
-            [] if one.series_id not in before else _values(before[one.series_id]),
-            _jobs(one, usual=disturbed_as_usual([one, *filter(None, [before.get(one.series_id)])])),
-            one.why,
+        replace(
+            judge_collective(
+                names[one.kernel, one.parameters],
+                PairsOfSet.of(nodes_of(one.client, one.server), judged, slow, slow),
+                [] if one.series_id not in before else _values(before[one.series_id]),
+                _jobs(one, usual=disturbed_as_usual([one, *filter(None, [before.get(one.series_id)])])),
+                one.why,
+            ),
+            measured_utc=min((job.started_utc for job in one.jobs if job.value is not None or job.lost_count), default=None),
         )
         for one in now
         if names_several(one.server)

@@ -52,7 +52,7 @@ QUESTIONS = (
     Question(
         "not_fit",
         "Not fit for users",
-        "Nodes, links and groups whose last acceptance was no pass.",
+        "Nodes, links, groups and collectives whose last acceptance was no pass.",
         f"SELECT cluster, kind, name, verdict, reason, decided_utc FROM v_ledger WHERE verdict <> 'pass' AND {_HERE}"
         " ORDER BY decided_utc DESC",
     ),

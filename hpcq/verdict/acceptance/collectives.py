@@ -10,7 +10,7 @@ It names no node. A node stays what its pairs say of it, and what the pairs of t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import exp, log, sqrt
 from statistics import median, stdev
@@ -18,6 +18,7 @@ from statistics import median, stdev
 from hpcq.units import count_of
 from hpcq.verdict.acceptance.points import NO_REFERENCE
 from hpcq.verdict.node_sets import PairsOfSet, set_name
+from hpcq.verdict.record import Thing, VerdictRecord
 from hpcq.verdict.words import Verdict
 
 #: Less is not told: where it comes from cannot be said of a set, and the pairs are judged by less.
@@ -43,7 +44,7 @@ class SetJob:
 class CollectiveVerdict:
     """A verdict on one test of a set. ratio: its speed as a share of the earlier jobs'. pairs: what its pairs say.
 
-    nodes: empty if no set could run it.
+    nodes: empty if no set could run it. measured_utc: start of the first job that ran.
     """
 
     test: str
@@ -52,13 +53,42 @@ class CollectiveVerdict:
     reason: str
     ratio: float | None
     pairs: PairsOfSet
+    measured_utc: str | None = None
+
+    @property
+    def name(self) -> str:
+        """`mpi_collective 64 KiB on n[1-8]`: its name in the ledger."""
+        return f"{self.test} on {set_name(self.nodes)}" if self.nodes else self.test
+
+    @property
+    def why(self) -> str:
+        """The reason; of a bad one, with what its pairs say."""
+        of_pairs = "" if self.verdict in {Verdict.PASS, Verdict.NOT_COVERED} else f"; its pairs: {self.pairs.words}"
+        return f"{self.reason}{of_pairs}"
 
     @property
     def words(self) -> str:
-        """`collective mpi_collective 64 KiB on n[1-8]: ...`: the line for people. Of a bad one, with its pairs."""
-        of_pairs = "" if self.verdict in {Verdict.PASS, Verdict.NOT_COVERED} else f"; its pairs: {self.pairs.words}"
-        on = f" on {set_name(self.nodes)}" if self.nodes else ""
-        return f"collective {self.test}{on}: {self.reason}{of_pairs}"
+        """`collective mpi_collective 64 KiB on n[1-8]: ...`: the line for people."""
+        return f"collective {self.name}: {self.why}"
+
+
+def records_of(verdicts: Iterable[CollectiveVerdict]) -> tuple[VerdictRecord, ...]:
+    """What the ledger keeps: one record per test of a set, and the worst where two networks or toolchains ran it.
+
+    Without a set there is nothing to keep a verdict on.
+    """
+    worst: dict[str, CollectiveVerdict] = {}
+    for one in verdicts:
+        known = worst.get(one.name)
+        if one.nodes and (known is None or _GRAVITY.index(one.verdict) > _GRAVITY.index(known.verdict)):
+            worst[one.name] = one
+    return tuple(
+        VerdictRecord(Thing.COLLECTIVE, name, one.verdict, one.why, one.nodes, one.ratio, one.measured_utc)
+        for name, one in worst.items()
+    )
+
+
+_GRAVITY = (Verdict.PASS, Verdict.NOT_COVERED, Verdict.INCONCLUSIVE, Verdict.DEGRADED, Verdict.FAILED)
 
 
 def judge_collective(
