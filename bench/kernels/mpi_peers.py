@@ -41,9 +41,9 @@ WITHIN = 0.03
 TRIALS, WINDOW = 7, 1000
 
 
-def run(words: list[str], folder: Path, ranks: int = 2) -> str:
+def run(words: list[str], folder: Path, ranks: int = 2, before: tuple[str, ...] = ()) -> str:
     done = subprocess.run(
-        [*LAUNCHER, "-np", str(ranks), *words],
+        [*before, *LAUNCHER, "-np", str(ranks), *words],
         cwd=folder,
         env={**os.environ, **SETTINGS},
         capture_output=True,

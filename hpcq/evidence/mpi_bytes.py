@@ -54,9 +54,14 @@ def _of_messages(kernel: str, parameters: Mapping[str, Any], metrics: Mapping[st
         return there * messages, back * messages
     if kernel == "mpi_one_sided":
         return (0.0, each) if parameters.get("operation") == "get" else (each, 0.0)
-    if kernel == "mpi_collective":
-        name = str(parameters.get("operation"))
-        blocks = _BLOCKS.get(name) or _BLOCKS.get(name.removeprefix("i"))
-        others = metrics.get("rank_count", 0.0) - 1
-        return tuple(each * (others if one == "n" else float(one)) for one in blocks) if blocks else ()
-    return ()
+    return _of_collective(each, parameters, metrics) if kernel == "mpi_collective" else ()
+
+
+def _of_collective(each: float, parameters: Mapping[str, Any], metrics: Mapping[str, float]) -> tuple[float, ...]:
+    name = str(parameters.get("operation"))
+    if name == "multi_pair":  # rank 1 is the receiver of the only pair, or the sender of the second
+        messages = each * float(parameters.get("window_count") or 0)
+        return messages, messages if metrics.get("pair_count", 0.0) > 1 else 0.0
+    blocks = _BLOCKS.get(name) or _BLOCKS.get(name.removeprefix("i"))
+    others = metrics.get("rank_count", 0.0) - 1
+    return tuple(each * (others if one == "n" else float(one)) for one in blocks) if blocks else ()

@@ -174,6 +174,18 @@ THOUSAND = {"operation_count": 1000.0}
         ("mpi_one_sided", {"operation": "get"}, THOUSAND, (1e3, 1e6)),
         ("mpi_collective", {"operation": "bcast"}, THOUSAND | {"rank_count": 2}, (1e6, 1e3)),
         ("mpi_collective", {"operation": "incast"}, THOUSAND | {"rank_count": 2}, (1e3, 1e6)),
+        (
+            "mpi_collective",
+            {"operation": "multi_pair", "window_count": 8},
+            THOUSAND | {"rank_count": 3, "pair_count": 1},
+            (8e6, 1e3),
+        ),
+        (
+            "mpi_collective",
+            {"operation": "multi_pair", "window_count": 8},
+            THOUSAND | {"rank_count": 4, "pair_count": 2},
+            (8e6, 8e6),
+        ),
         ("mpi_collective", {"operation": "ialltoall"}, THOUSAND | {"rank_count": 5}, (4e6, 4e6)),
         ("mpi_collective", {"operation": "iallreduce"}, THOUSAND | {"rank_count": 5}, (1e6, 1e6)),
         ("mpi_matrix_multiply", {}, {"rank_count": 5, "client_moved_bytes": 1e6, "server_moved_bytes": 1e6}, (1e6, 1e6)),

@@ -69,6 +69,7 @@ def test_a_measurement(checked: Path, tmp_path: Path) -> None:
         ("mpi_collective", {"operation": "alltoallv"}),
         ("mpi_collective", {"operation": "ireduce_scatter"}),
         ("mpi_collective", {"operation": "incast"}),
+        ("mpi_collective", {"operation": "multi_pair", "buffers": "cold", "buffer_offset_bytes": 24}),
         ("mpi_collective", {"operation": "allreduce", "start": "window", "transport": "tcp"}),
     ],
 )
@@ -83,6 +84,7 @@ def test_every_kernel(checked: Path, kernel: str, options: dict[str, Any]) -> No
     [
         ("mpi_matrix_multiply", {"matrix_row_count": 97, "panel_row_count": 10}),
         ("mpi_sort", {"element_count": 5003, "element_bytes": 101, "key_bytes": 9}),
+        ("mpi_sort", {"element_count": 5003, "key_bytes": 8, "keys": "skewed"}),
     ],
 )
 def test_applications(checked: Path, kernel: str, options: dict[str, Any]) -> None:

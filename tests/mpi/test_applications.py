@@ -97,6 +97,28 @@ def test_elements_are_sorted_on_any_number_of_ranks(launched: Launched, ranks: i
     assert sum(told) == pytest.approx(3 * metrics["moved_bytes"] * min(2 / ranks, 1), rel=0.2)
 
 
+@pytest.mark.parametrize(("ranks", "key_bytes"), [(1, 8), (2, 10), (4, 9)])
+@pytest.mark.parametrize("keys", ["sorted", "reversed", "few", "skewed"])
+def test_other_keys_than_noise_are_sorted_and_load_ranks_and_link_as_they_say(
+    launched: Launched, ranks: int, key_bytes: int, keys: str
+) -> None:
+    done = launched.run("mpi_sort", ranks=ranks, keys=keys, key_bytes=key_bytes, **SORT)
+    assert (done.rc, done.line["valid"]) == (0, True), done.err
+    metrics = done.line["metrics"]
+    shares(metrics)
+    if ranks == 1:
+        return
+    moved_ratio, imbalance = metrics["moved_bytes"] / (5003 * 100), metrics["element_imbalance_ratio"]
+    if keys == "sorted":
+        assert (moved_ratio < 0.05, imbalance < 0.1) == (True, True)
+    elif keys == "reversed":  # every rank gives all it has to the one at the other end
+        assert (moved_ratio > 0.95, imbalance < 0.1) == (True, True)
+    elif keys == "few":  # of 16, each rank gets 16 / ranks, or one more
+        assert imbalance < ranks / 16 + 0.15
+    else:  # half of the elements are equal, and go to one rank
+        assert imbalance > 0.45 * ranks - 1
+
+
 def test_the_seed_makes_the_elements(launched: Launched) -> None:
     """Which of them leave their rank depends on their keys alone."""
     moved = [launched.run("mpi_sort", seed=seed, **SORT).line["metrics"]["moved_bytes"] for seed in (1, 1, 2)]
@@ -124,6 +146,7 @@ def test_what_is_not_sorted_or_not_the_same_elements_is_invalid(
 @pytest.mark.parametrize(
     ("ranks", "options", "said"),
     [
+        (2, {"keys": "odd"}, "keys: found odd: allowed: one of uniform sorted reversed few skewed"),
         (3, {"element_count": 2}, "element_count: found 2: allowed with 3 ranks: 3 and more"),
         (2, {"element_bytes": 63}, "element_bytes: found 63: allowed: integer 64 to 256 bytes"),
         (2, {"key_bytes": 11}, "key_bytes: found 11: allowed: integer 8 to 10 bytes"),

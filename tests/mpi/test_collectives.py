@@ -11,7 +11,7 @@ from hpcq.kernels import kernel
 from tests.mpi.mpi_programs import Launched, preloaded
 from tests.mpi.mpi_programs import launched as launched  # noqa: PLC0414 - a fixture
 
-SPOIL = Path(__file__).with_name("spoil.c")
+SPOIL, PLACES = (Path(__file__).with_name(f"{name}.c") for name in ("spoil", "places"))
 
 
 def operations() -> list[str]:
@@ -26,6 +26,7 @@ def test_every_operation_gives_each_rank_what_it_should(launched: Launched, oper
     assert (done.rc, done.line.get("valid")) == (0, True), done.err
     metrics = done.line["metrics"]
     assert (metrics["operation_count"], metrics["rank_count"]) == (5, 3)
+    assert ("message_rate_pps" in metrics) == (operation == "multi_pair")
     assert 0 < metrics["operation_min_ns"] <= metrics["operation_p50_ns"] <= metrics["operation_max_ns"]
     assert metrics["fastest_rank_p50_ns"] <= metrics["slowest_rank_p50_ns"]
     assert 0 < metrics["rank_mean_ns"] <= metrics["operation_mean_ns"]  # a sample is the longest time of any rank
@@ -33,7 +34,7 @@ def test_every_operation_gives_each_rank_what_it_should(launched: Launched, oper
 
 
 @pytest.mark.parametrize(("ranks", "message_bytes"), [(2, 0), (5, 4), (2, 4 << 20)])
-@pytest.mark.parametrize("operation", ["alltoallv", "reduce_scatter", "iallgather", "incast"])
+@pytest.mark.parametrize("operation", ["alltoallv", "reduce_scatter", "iallgather", "incast", "multi_pair"])
 def test_other_numbers_of_ranks_and_sizes(launched: Launched, operation: str, ranks: int, message_bytes: int) -> None:
     options: dict[str, Any] = {"operation": operation, "message_bytes": message_bytes, "operation_count_max": 2}
     done = launched.run("mpi_collective", ranks=ranks, validate="true", **options)
@@ -41,9 +42,49 @@ def test_other_numbers_of_ranks_and_sizes(launched: Launched, operation: str, ra
     assert done.line["metrics"]["rank_count"] == ranks
 
 
+@pytest.mark.parametrize("buffers", ["hot", "separate", "swapped", "cold"])
+@pytest.mark.parametrize("operation", ["bcast", "reduce", "gatherv", "ialltoall", "multi_pair"])
+def test_every_buffer_policy_brings_what_was_given(launched: Launched, operation: str, buffers: str) -> None:
+    placed: dict[str, Any] = {"buffers": buffers, "buffer_offset_bytes": 24}
+    done = launched.run("mpi_collective", ranks=3, operation=operation, message_bytes=5000, validate="true", **placed)
+    assert (done.rc, done.line.get("valid")) == (0, True), done.err
+
+
+def test_buffers_of_collectives_are_where_their_policy_says(launched: Launched, tmp_path: Path) -> None:
+    env = preloaded(launched.mpi, PLACES, tmp_path / "places.so")
+    found = {}
+    for policy in ("hot", "separate", "swapped"):
+        placed: dict[str, Any] = {"operation": "alltoall", "message_bytes": 1000, "buffers": policy, "buffer_offset_bytes": 8}
+        done = launched.run("mpi_collective", env=env, **placed)
+        assert done.rc == 0, done.err
+        found[policy] = [line for line in done.err.splitlines() if line.startswith("places: ")]
+    apart = ["places: sent 1 received 1 both 0 at pages 0 at 8 1, received at 16 1"]
+    assert found == {
+        "hot": apart,
+        "separate": apart,
+        "swapped": ["places: sent 2 received 2 both 2 at pages 0 at 8 1, received at 16 1"],
+    }
+
+
+@pytest.mark.parametrize(("ranks", "pairs"), [(2, 1), (3, 1), (4, 2), (5, 2)])
+def test_pairs_send_at_once_and_an_odd_rank_is_in_none(launched: Launched, ranks: int, pairs: int) -> None:
+    sent: dict[str, Any] = {"operation": "multi_pair", "message_bytes": 1000, "window_count": 7, "validate": "true"}
+    done = launched.run("mpi_collective", ranks=ranks, **sent)
+    assert (done.rc, done.line["valid"]) == (0, True), done.err
+    metrics = done.line["metrics"]
+    assert (metrics["pair_count"], metrics["rank_count"]) == (pairs, ranks)
+    total_ns = metrics["operation_mean_ns"] * metrics["operation_count"]
+    assert metrics["message_rate_pps"] * total_ns / 1e9 == pytest.approx(5 * 7 * pairs, rel=0.01)
+    assert metrics["throughput_bps"] == pytest.approx(metrics["message_rate_pps"] * 8000)
+
+
 @pytest.mark.parametrize(
     ("operation", "said"),
-    [("allreduce", "allreduce: word 249 at rank 2 is not the sum"), ("alltoall", "alltoall: byte 999 at rank 1 is not what")],
+    [
+        ("allreduce", "allreduce: word 249 at rank 2 is not the sum"),
+        ("alltoall", "alltoall: byte 999 at rank 1 is not what"),
+        ("multi_pair", "multi_pair: byte 999 at rank 1 is not what rank 0 gave"),
+    ],
 )
 def test_a_wrong_value_at_any_rank_makes_the_result_invalid(
     launched: Launched, tmp_path: Path, operation: str, said: str

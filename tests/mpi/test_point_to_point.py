@@ -31,21 +31,25 @@ def test_every_call_brings_what_was_sent(launched: Launched, kernel: str, call: 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("buffers", ["hot", "separate", "swapped", "cold"])
 def test_every_buffer_policy_and_layout_brings_what_was_sent(launched: Launched, kernel: str, buffers: str) -> None:
-    done = launched.run(kernel, buffers=buffers, layout="strided", message_bytes=4096, validate="true")
+    placed: dict[str, Any] = {"buffers": buffers, "buffer_offset_bytes": 8 if buffers == "cold" else 0}
+    done = launched.run(kernel, layout="strided", message_bytes=4096, validate="true", **placed)
     assert (done.rc, done.line["valid"]) == (0, True), done.err
 
 
 def test_buffers_are_where_their_policy_says(launched: Launched, tmp_path: Path) -> None:
     env = preloaded(launched.mpi, PLACES, tmp_path / "places.so")
     found = {}
-    for policy in ("hot", "separate", "swapped"):
-        done = launched.run("mpi_pingpong", buffers=policy, message_bytes=1000, env=env)
+    for policy, offset_bytes in (("hot", 0), ("separate", 0), ("swapped", 0), ("separate", 8), ("swapped", 8)):
+        placed: dict[str, Any] = {"buffers": policy, "buffer_offset_bytes": offset_bytes, "message_bytes": 1000}
+        done = launched.run("mpi_pingpong", env=env, **placed)
         assert done.rc == 0, done.err
-        found[policy] = [line for line in done.err.splitlines() if line.startswith("places: ")]
+        found[policy, offset_bytes] = [line for line in done.err.splitlines() if line.startswith("places: ")]
     assert found == {
-        "hot": ["places: sent 1 received 1 both 1 at pages 1"],
-        "separate": ["places: sent 1 received 1 both 0 at pages 1"],
-        "swapped": ["places: sent 2 received 2 both 2 at pages 2"],
+        ("hot", 0): ["places: sent 1 received 1 both 1 at pages 1 at 8 0, received at 16 0"],
+        ("separate", 0): ["places: sent 1 received 1 both 0 at pages 1 at 8 0, received at 16 0"],
+        ("swapped", 0): ["places: sent 2 received 2 both 2 at pages 2 at 8 0, received at 16 0"],
+        ("separate", 8): ["places: sent 1 received 1 both 0 at pages 0 at 8 1, received at 16 1"],
+        ("swapped", 8): ["places: sent 2 received 2 both 2 at pages 0 at 8 1, received at 16 1"],
     }
 
 

@@ -12,7 +12,7 @@ enum { ROOT = 0 };
 
 struct sort_options {
     struct common_options common;
-    int64_t element_count, element_bytes, key_bytes, seed, node_count, transport, alone;
+    int64_t element_count, element_bytes, key_bytes, seed, keys, node_count, transport, alone;
 };
 
 static const struct option_row option_rows[] = {
@@ -24,6 +24,9 @@ static const struct option_row option_rows[] = {
                        "the first bytes of an element, by which it is sorted"),
     OPTION_INTEGER_ROW(struct sort_options, seed, 1, 0, 1e9,
                        "what the elements are made of: the same seed makes the same ones, on any number of ranks"),
+    OPTION_CHOICE_ROW(struct sort_options, keys, keys_names,
+                      "uniform: noise; sorted: all in order from the start; reversed: in the opposite order; few: 16 "
+                      "different ones; skewed: half of the elements have the same one, a quarter the next, and so on"),
     OPTION_INTEGER_ROW(struct sort_options, node_count, 0, 0, 65536,
                        "ranks, one per node; 0: as many as there are nodes"),
     OPTION_TRANSPORT_ROW(struct sort_options),
@@ -59,7 +62,7 @@ struct sort {
 static struct elements elements_of(const struct sort_options *options)
 {
     return (struct elements){(size_t)options->element_count, (size_t)options->element_bytes, (size_t)options->key_bytes,
-                             (uint64_t)options->seed};
+                             (uint64_t)options->seed, (enum keys)options->keys};
 }
 
 /* No element of this rank may be before one of a rank before it: all ranks know each other's first and last. */
@@ -113,7 +116,8 @@ static bool sort_open(struct run *run)
         return fail(&run->failure, EXIT_USAGE, "element_count: found %lld: allowed with %d ranks: %d and more",
                     (long long)options->element_count, application->size, application->size);
     double alone = options->alone && application->rank == ROOT ? 2 : 0; /* times all elements, in and out */
-    double copies = application->size > 1 ? 5.0 / application->size + alone : 2 + alone;
+    double received = options->keys >= KEYS_FEW ? 2 : 0;                /* equal keys all go to one rank, in and out */
+    double copies = application->size > 1 ? 5.0 / application->size + alone + received : 2 + alone;
     double bytes = (double)(options->element_bytes + (int64_t)sizeof(struct key)) * (double)options->element_count;
     if (!application_fits(run, "element_count", options->element_count, copies * bytes))
         return false;
@@ -195,7 +199,9 @@ const struct kernel kernel_mpi_sort = {
         "lies between its two (MPI_Alltoallv), and merge what came; one thread per rank, qsort() of the C library. All "
         "ranks leave a barrier that is not timed; one sample is the longest time of any rank. Calls of MPI within are "
         "timed at every rank. Every sort is checked afterwards, not timed: order within and between ranks, count, and "
-        "a sum over all elements that does not depend on their order. Then rank 0 sorts the same elements alone.",
+        "a sum over all elements that does not depend on their order. Then rank 0 sorts the same elements alone. Keys "
+        "that are noise divide evenly. Equal keys all go to one rank, as with few or skewed ones; sorted ones leave "
+        "hardly any element to move, reversed ones move nearly all.",
     .size_option = "element_bytes",
     .options = OPTION_TABLE(option_rows, struct sort_options),
     .metrics = METRIC_TABLE(metric_rows, struct sort_metrics),

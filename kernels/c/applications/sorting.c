@@ -9,7 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SAMPLES = 64, WORD_BYTES = 8 };
+enum { SAMPLES = 64, WORD_BYTES = 8, FEW = 16 };
+
+const char *const keys_names[] = {"uniform", "sorted", "reversed", "few", "skewed", NULL};
 
 static uint64_t element_hash(const unsigned char *element, size_t bytes)
 {
@@ -30,12 +32,43 @@ struct sum sorting_sum(const struct sorting *sorting, const unsigned char *eleme
     return sum;
 }
 
-static void element_fill(unsigned char *element, size_t bytes, uint64_t seed, uint64_t number)
+/* The number that stands in the key of an element, of uniform keys its noise. */
+static uint64_t key_value(const struct elements *elements, uint64_t number, uint64_t noise)
 {
-    for (size_t at = 0; at < bytes; at += WORD_BYTES) {
-        uint64_t word = application_noise(seed, number * (ELEMENT_BYTES_MAX / WORD_BYTES) + at / WORD_BYTES);
-        memcpy(element + at, &word, bytes - at < WORD_BYTES ? bytes - at : WORD_BYTES);
+    uint64_t value = 0;
+    switch (elements->keys) {
+    case KEYS_SORTED:
+        return number;
+    case KEYS_REVERSED:
+        return elements->count - 1 - number;
+    case KEYS_FEW:
+        return noise % FEW;
+    case KEYS_SKEWED:
+        while (noise & 1) { /* one bit of noise after the other: each value is half as frequent as the one before */
+            noise >>= 1;
+            value++;
+        }
+        return value;
+    case KEYS_UNIFORM:
+    default:
+        return noise;
     }
+}
+
+static void element_fill(unsigned char *element, const struct elements *elements, uint64_t number)
+{
+    for (size_t at = 0; at < elements->bytes; at += WORD_BYTES) {
+        uint64_t word = application_noise(elements->seed, number * (ELEMENT_BYTES_MAX / WORD_BYTES) + at / WORD_BYTES);
+        memcpy(element + at, &word, elements->bytes - at < WORD_BYTES ? elements->bytes - at : WORD_BYTES);
+    }
+    if (elements->keys == KEYS_UNIFORM)
+        return;
+    uint64_t value = 0;
+    memcpy(&value, element, sizeof value);
+    value = key_value(elements, number, value);
+    memset(element, 0, elements->key_bytes);
+    for (size_t i = HEAD_BYTES; i-- > 0; value >>= 8)
+        element[i] = (unsigned char)value;
 }
 
 static void *touched(size_t count, size_t bytes)
@@ -83,7 +116,7 @@ void sorting_new(struct sorting *sorting, struct application *application, MPI_C
     MPI_Type_contiguous((int)elements.bytes, MPI_BYTE, &sorting->element);
     MPI_Type_commit(&sorting->element);
     for (size_t i = 0; i < sorting->count; i++)
-        element_fill(sorting->input + i * sorting->element_bytes, sorting->element_bytes, elements.seed, first + i);
+        element_fill(sorting->input + i * sorting->element_bytes, &elements, first + i);
     sorting->before = sorting_sum(sorting, sorting->input, sorting->count);
 }
 

@@ -6,10 +6,16 @@
 
 enum { HEAD_BYTES = 8, KEY_BYTES_MAX = 10, ELEMENT_BYTES_MAX = 256 };
 
+/* uniform: noise; sorted, reversed: all in order from the start, or in the opposite order; few: 16 different ones, all
+ * equally many; skewed: half of the elements have the same one, a quarter the next, and so on. */
+enum keys { KEYS_UNIFORM, KEYS_SORTED, KEYS_REVERSED, KEYS_FEW, KEYS_SKEWED };
+extern const char *const keys_names[]; /* NULL-terminated */
+
 /* What is sorted, by all ranks together. */
 struct elements {
     size_t count, bytes, key_bytes; /* bytes: of one; its first key_bytes are its key */
     uint64_t seed;
+    enum keys keys;
 };
 
 /* What is compared and moved in place of an element. */

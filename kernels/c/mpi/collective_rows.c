@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROOT = 0, TAG_INCAST = 7 };
+enum { ROOT = 0, TAG_INCAST = 7, TAG_PAIR = 8, TAG_PAIR_DONE = 9 };
 
 #define SENT call->send, call->bytes, MPI_BYTE
 #define GIVEN call->receive, call->bytes, MPI_BYTE
@@ -72,6 +72,29 @@ static int incast(struct collective_call *call)
     return rc == MPI_SUCCESS ? MPI_Waitall(under_way, call->requests, call->statuses) : rc;
 }
 
+/* The rank that this one exchanges messages with: ranks of the first half send to those of the second. */
+static int partner(const struct collective_call *call)
+{
+    int half = call->size / 2;
+    return call->rank < half ? call->rank + half : call->rank < 2 * half ? call->rank - half : MPI_PROC_NULL;
+}
+
+/* A window of messages of each pair at once, and the empty message that answers it; an odd rank is in none. */
+static int multi_pair(struct collective_call *call)
+{
+    int peer = partner(call), rc = MPI_SUCCESS, under_way = 0;
+    bool sends = call->rank < call->size / 2;
+    for (; rc == MPI_SUCCESS && peer != MPI_PROC_NULL && under_way < call->window_count; under_way++)
+        rc = sends ? MPI_Isend(SENT, peer, TAG_PAIR, call->communicator, &call->requests[under_way])
+                   : MPI_Irecv(GIVEN, peer, TAG_PAIR, call->communicator, &call->requests[under_way]);
+    if (rc == MPI_SUCCESS)
+        rc = MPI_Waitall(under_way, call->requests, call->statuses);
+    if (rc != MPI_SUCCESS)
+        return rc;
+    return sends ? MPI_Recv(NULL, 0, MPI_BYTE, peer, TAG_PAIR_DONE, call->communicator, MPI_STATUS_IGNORE)
+                 : MPI_Send(NULL, 0, MPI_BYTE, peer, TAG_PAIR_DONE, call->communicator);
+}
+
 #define OPERATIONS(ROW)                                                                                                \
     ROW(barrier, .sends = BLOCK_NONE, .receives = BLOCK_NONE)                                                          \
     ROW(bcast, .sends = BLOCK_ONE, .receives = BLOCK_ONE, .from_root = true)                                           \
@@ -89,7 +112,9 @@ static int incast(struct collective_call *call)
     ROW(alltoallv, .sends = BLOCK_EACH, .receives = BLOCK_EACH)
 
 /* Those without a non-blocking form. */
-#define ALONE(ROW) ROW(incast, .sends = BLOCK_ONE, .receives = BLOCK_EACH, .to_root = true)
+#define ALONE(ROW)                                                                                                     \
+    ROW(incast, .sends = BLOCK_ONE, .receives = BLOCK_EACH, .to_root = true)                                           \
+    ROW(multi_pair, .sends = BLOCK_ONE, .receives = BLOCK_ONE, .pairs = true)
 
 #define PLAIN_NAME(word, ...) #word,
 #define STARTED_NAME(word, ...) "i" #word,
@@ -99,29 +124,40 @@ static int incast(struct collective_call *call)
 const char *const collective_names[] = {OPERATIONS(PLAIN_NAME) OPERATIONS(STARTED_NAME) ALONE(PLAIN_NAME) NULL};
 const struct collective_row collective_rows[] = {OPERATIONS(PLAIN_ROW) OPERATIONS(STARTED_ROW) ALONE(PLAIN_ROW)};
 
-void collective_call_new(struct collective_call *call, size_t block_bytes)
+static void places_take(struct collective_call *call)
 {
-    size_t ranks = (size_t)call->size, all = block_bytes * ranks;
+    call->send = buffers_send(&call->buffers);
+    call->receive = buffers_receive(&call->buffers);
+}
+
+void collective_call_new(struct collective_call *call, struct buffers_asked asked)
+{
+    size_t ranks = (size_t)call->size, block_bytes = asked.message_bytes;
+    size_t under_way = ranks > COLLECTIVE_WINDOW_MAX ? ranks : COLLECTIVE_WINDOW_MAX;
     call->bytes = (int)block_bytes;
     call->words = (int)(block_bytes / sizeof(int32_t));
-    call->send = message_memory(all);
-    call->receive = message_memory(all);
+    asked.message_bytes = block_bytes * ranks;
+    buffers_new(&call->buffers, asked);
+    places_take(call);
     call->counts = memory_new(ranks, sizeof *call->counts);
     call->places = memory_new(ranks, sizeof *call->places);
-    call->requests = memory_new(ranks, sizeof *call->requests);
-    call->statuses = memory_new(ranks, sizeof *call->statuses);
+    call->requests = memory_new(under_way, sizeof *call->requests);
+    call->statuses = memory_new(under_way, sizeof *call->statuses);
     for (size_t i = 0; i < ranks; i++) {
         call->counts[i] = call->bytes;
         call->places[i] = (int)(i * block_bytes);
     }
-    pattern_fill(call->send, all, 0, 0, 0); /* no page is the kernel's zero page */
-    pattern_fill(call->receive, all, 0, 0, 0);
+}
+
+void collective_call_next(struct collective_call *call)
+{
+    buffers_next(&call->buffers);
+    places_take(call);
 }
 
 void collective_call_free(struct collective_call *call)
 {
-    free(call->send);
-    free(call->receive);
+    buffers_free(&call->buffers);
     free(call->counts);
     free(call->places);
     free(call->requests);
@@ -178,6 +214,10 @@ void collective_check(struct run *run, const struct collective_call *call, const
     size_t bytes = (size_t)call->bytes;
     if ((row->to_root && !is_root) || (row->from_root && row->sends == BLOCK_ONE && is_root))
         return; /* nothing was to come here */
+    if (row->pairs && call->rank < call->size / 2)
+        return;
+    if (row->pairs && partner(call) == MPI_PROC_NULL)
+        return;
     if (row->reduces) {
         size_t at = wrong_sum(call, row, operation_no);
         if (at < (size_t)call->words)
@@ -185,7 +225,8 @@ void collective_check(struct run *run, const struct collective_call *call, const
         return;
     }
     for (unsigned block = 0; block < blocks_of(call, row->receives); block++) {
-        unsigned sender = row->from_root ? ROOT : block, theirs = row->sends == BLOCK_EACH ? (unsigned)call->rank : 0;
+        unsigned sender = row->from_root ? ROOT : row->pairs ? (unsigned)partner(call) : block;
+        unsigned theirs = row->sends == BLOCK_EACH ? (unsigned)call->rank : 0;
         size_t at = pattern_check(call->receive + block * bytes, bytes, sender, theirs, operation_no);
         if (at < bytes)
             run_invalid(run, "%s: byte %zu at rank %d is not what rank %u gave", row->name, at, call->rank, sender);

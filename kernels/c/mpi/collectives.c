@@ -27,7 +27,8 @@ static const uint64_t lead_min_ns = 20000, lead_first_ns = 200000, lead_max_ns =
 
 struct collective_options {
     struct common_options common;
-    int64_t operation, message_bytes, node_count, transport, start, validate;
+    int64_t operation, message_bytes, node_count, transport, start, validate, buffers, buffer_offset_bytes,
+        window_count;
 };
 
 static const struct option_row option_rows[] = {
@@ -40,6 +41,9 @@ static const struct option_row option_rows[] = {
     OPTION_CHOICE_ROW(struct collective_options, start, starts,
                       "how ranks begin an operation together: after a barrier, or at a moment by synchronised clocks"),
     OPTION_BOOLEAN_ROW(struct collective_options, validate, 0, "check every byte that came, of every operation"),
+    OPTION_ROWS_BUFFERS(struct collective_options),
+    OPTION_INTEGER_ROW(struct collective_options, window_count, 64, 1, COLLECTIVE_WINDOW_MAX,
+                       "of multi_pair: messages of each pair under way before the answer"),
     OPTION_ROWS_COMMON(struct collective_options),
 };
 
@@ -47,7 +51,8 @@ struct collective_metrics {
     struct common_metrics common;
     struct operation_metrics operation;
     double fastest_rank_p50_ns, slowest_rank_p50_ns, rank_mean_ns, operation_count, rank_count, overlap_ratio,
-        clock_offset_ns, clock_drift_ratio, clock_error_ns, window_missed_count;
+        clock_offset_ns, clock_drift_ratio, clock_error_ns, window_missed_count, pair_count, throughput_bps,
+        message_rate_pps;
 };
 
 static const struct metric_row metric_rows[] = {
@@ -72,6 +77,12 @@ static const struct metric_row metric_rows[] = {
                "rank 0, and the farthest that a fast exchange lies from the line through all of them"),
     METRIC_ROW(struct collective_metrics, window_missed_count, BETTER_NONE,
                "start window: operations that a rank came too late for; they are not measured, and repeated"),
+    METRIC_ROW(struct collective_metrics, pair_count, BETTER_NONE, "of multi_pair: pairs that sent at once"),
+    METRIC_ROW(struct collective_metrics, throughput_bps, BETTER_HIGHER,
+               "of multi_pair: bits of the messages of all pairs over the time until the last pair was done; left out "
+               "when message_bytes is 0"),
+    METRIC_ROW(struct collective_metrics, message_rate_pps, BETTER_HIGHER,
+               "of multi_pair: messages per second of all pairs together"),
     METRIC_ROWS_COMMON(struct collective_metrics),
 };
 
@@ -121,7 +132,10 @@ static bool collective_open(struct run *run)
     state->validate = options->validate;
     state->start = (enum start)options->start;
     state->lead_ns = lead_first_ns;
-    collective_call_new(call, (size_t)options->message_bytes);
+    call->window_count = (int)options->window_count;
+    collective_call_new(call,
+                        (struct buffers_asked){(size_t)options->message_bytes, (size_t)options->buffer_offset_bytes,
+                                               (enum buffer_policy)options->buffers, false});
     times_new(&state->times);
     return true;
 }
@@ -215,6 +229,7 @@ static enum step collective_step(struct run *run)
         collective_check(run, &state->call, state->row, state->operation_no);
     if (state->row->start && !overlap(run, state, run->now_ns - start_ns))
         return STEP_FAILED;
+    collective_call_next(&state->call);
     return STEP_OPERATION;
 }
 
@@ -258,6 +273,17 @@ static bool collective_batch_end(struct run *run)
     return true;
 }
 
+/* What the pairs sent together: a sample is the time until the last of them was done. */
+static void pairs_report(const struct run *run, const struct collective *state, struct collective_metrics *metrics)
+{
+    const struct collective_options *options = run->options;
+    double messages = (double)(state->call.size / 2) * (double)options->window_count * (double)run->operation_count;
+    metrics->pair_count = state->call.size / 2;
+    metrics->message_rate_pps = messages * 1e9 / run->histogram->sum_ns;
+    if (options->message_bytes)
+        metrics->throughput_bps = metrics->message_rate_pps * 8 * (double)options->message_bytes;
+}
+
 /* Every rank is here: none came this far without all others. */
 static void collective_report(struct run *run)
 {
@@ -291,6 +317,8 @@ static void collective_report(struct run *run)
     metrics->rank_mean_ns = means_ns / state->call.size;
     metrics->operation_count = (double)run->operation_count;
     metrics->rank_count = state->call.size;
+    if (state->row->pairs)
+        pairs_report(run, state, metrics);
     if (state->overlap_count)
         metrics->overlap_ratio = state->overlap_sum / (double)state->overlap_count;
 }

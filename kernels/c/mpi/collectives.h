@@ -2,18 +2,20 @@
 #ifndef HPCQ_MPI_COLLECTIVES_H
 #define HPCQ_MPI_COLLECTIVES_H
 
-#include "engine/run.h"
+#include "mpi/exchange.h"
 
-#include <mpi.h>
+enum { COLLECTIVE_WINDOW_MAX = 1024 };
 
-/* The arguments of a call at this rank; buffers have room for a block of each rank. */
+/* The arguments of a call at this rank; both buffers have room for a block of each rank. */
 struct collective_call {
     MPI_Comm communicator;
     int rank, size;
     int bytes, words; /* of one block; words of 32 bits for reductions */
-    char *send, *receive;
+    int window_count; /* of multi_pair */
+    struct buffers buffers;
+    char *send, *receive;  /* of these; they change after each operation where `buffers` says so */
     int *counts, *places;  /* of the v operations: every rank's block */
-    MPI_Request *requests; /* of incast: one per rank */
+    MPI_Request *requests; /* of incast: one per rank; of multi_pair: one per message */
     MPI_Status *statuses;
 };
 
@@ -24,13 +26,15 @@ struct collective_row {
     int (*call)(struct collective_call *call);
     int (*start)(struct collective_call *call, MPI_Request *request); /* non-blocking: instead of `call` */
     enum blocks sends, receives;
-    bool reduces, from_root, to_root, scans;
+    bool reduces, from_root, to_root, scans, pairs;
 };
 
 extern const char *const collective_names[]; /* NULL-terminated, in the order of the rows */
 extern const struct collective_row collective_rows[];
 
-void collective_call_new(struct collective_call *call, size_t block_bytes);
+/* asked: message_bytes is one block. */
+void collective_call_new(struct collective_call *call, struct buffers_asked asked);
+void collective_call_next(struct collective_call *call); /* after an operation */
 void collective_call_free(struct collective_call *call);
 /* Writes what this rank gives in operation number `operation_no`, and spoils what it holds of the one before. */
 void collective_fill(struct collective_call *call, const struct collective_row *row, unsigned operation_no);

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { PAGE_BYTES = 4096, CACHE_BYTES_UNKNOWN = 64 << 20, SLOT_COUNT_MAX = 1 << 20 };
+enum { CACHE_BYTES_UNKNOWN = 64 << 20, SLOT_COUNT_MAX = 1 << 20 };
 
 const char *const buffer_policies[] = {"hot", "separate", "swapped", "cold", NULL};
 
@@ -30,20 +30,22 @@ char *message_memory(size_t bytes)
     return memory;
 }
 
-void buffers_new(struct buffers *buffers, size_t message_bytes, enum buffer_policy policy, bool shared)
+void buffers_new(struct buffers *buffers, struct buffers_asked asked)
 {
-    size_t pages = (message_bytes + PAGE_BYTES - 1) / PAGE_BYTES;
-    buffers->message_bytes = message_bytes;
-    buffers->policy = policy;
+    size_t pages = (2 * asked.offset_bytes + asked.message_bytes + PAGE_BYTES - 1) / PAGE_BYTES, bytes;
+    buffers->message_bytes = asked.message_bytes;
+    buffers->offset_bytes = asked.offset_bytes;
+    buffers->policy = asked.policy;
     buffers->slot_bytes = (pages ? pages : 1) * PAGE_BYTES;
-    buffers->slot_count = policy == BUFFERS_HOT && shared ? 1 : 2;
-    if (policy == BUFFERS_COLD)
+    buffers->slot_count = asked.policy == BUFFERS_HOT && asked.shared ? 1 : 2;
+    if (asked.policy == BUFFERS_COLD)
         buffers->slot_count += 2 * cache_bytes() / buffers->slot_bytes;
     if (buffers->slot_count > SLOT_COUNT_MAX)
         buffers->slot_count = SLOT_COUNT_MAX;
-    buffers->memory = message_memory(buffers->slot_count * buffers->slot_bytes);
+    bytes = buffers_place(buffers, buffers->slot_count - 1) + asked.message_bytes;
+    buffers->memory = message_memory(bytes);
     /* Pages that were never written are all the kernel's one zero page, which stays in the cache. */
-    pattern_fill(buffers->memory, buffers->slot_count * buffers->slot_bytes, 0, 0, 0);
+    pattern_fill(buffers->memory, bytes, 0, 0, 0);
     buffers->send_slot = 0;
     buffers->receive_slot = buffers->slot_count > 1;
 }

@@ -15,7 +15,7 @@
 
 enum operation { PUT, GET, ACCUMULATE };
 enum synchronization { FENCE, LOCK, FLUSH };
-enum { ORIGIN = 0, TARGET = 1, WORD_BYTES = (int)sizeof(uint32_t), PAGE_BYTES = 4096 };
+enum { ORIGIN = 0, TARGET = 1, WORD_BYTES = (int)sizeof(uint32_t) };
 
 static const char *const operations[] = {"put", "get", "accumulate", NULL};
 static const char *const synchronizations[] = {"fence", "lock", "flush", NULL};

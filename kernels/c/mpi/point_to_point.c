@@ -19,7 +19,7 @@ static const char *const directions[] = {"client_to_server", "server_to_client",
 
 struct p2p_options {
     struct common_options common;
-    int64_t message_bytes, transport, call, source, layout, buffers, validate;
+    int64_t message_bytes, transport, call, source, layout, buffers, buffer_offset_bytes, validate;
     int64_t window_count, direction; /* mpi_stream */
 };
 
@@ -30,9 +30,7 @@ struct p2p_options {
         OPTION_CHOICE_ROW(struct p2p_options, source, sources, "receive from the other rank, or from MPI_ANY_SOURCE"), \
         OPTION_CHOICE_ROW(struct p2p_options, layout, layouts,                                                         \
                           "strided: a derived datatype, 8 bytes used and 8 left out (message_bytes a multiple of 8)"), \
-        OPTION_CHOICE_ROW(struct p2p_options, buffers, buffer_policies,                                                \
-                          "hot: one buffer; separate: one to send from, one to receive into; swapped: two in turn; "   \
-                          "cold: a ring twice as large as the last cache"),                                            \
+        OPTION_ROWS_BUFFERS(struct p2p_options),                                                                       \
         OPTION_BOOLEAN_ROW(struct p2p_options, validate, 0,                                                            \
                            "check every byte received; a barrier then stands between operations")
 
@@ -126,8 +124,9 @@ static bool p2p_open(struct run *run, int (*exchange)(struct p2p *, bool), bool 
                     buffer_policies[policy]);
     if (!p2p_type(run, state, options))
         return false;
-    buffers_new(&state->buffers, (size_t)options->message_bytes * (options->layout ? 2 : 1), policy,
-                shared && !state->validate);
+    buffers_new(&state->buffers,
+                (struct buffers_asked){(size_t)options->message_bytes * (options->layout ? 2 : 1),
+                                       (size_t)options->buffer_offset_bytes, policy, shared && !state->validate});
     times_new(&state->times);
     return state->call != CALL_PERSISTENT ||
            (mpi_run_check(run,
