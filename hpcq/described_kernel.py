@@ -89,7 +89,7 @@ class Reading:
     """How one metric is read: exactly one of `json`, `column` and `regex`; then multiplied, then checked.
 
     units: what the second group of the regular expression may be, and the factor of each. minimum, maximum: in the
-    metric's own unit.
+    metric's own unit. comma_separates: a comma beside the number is between two fields, not a part of it.
     """
 
     metric: str
@@ -102,6 +102,7 @@ class Reading:
     maximum: float | None
     required: bool
     peer: Peer | None
+    comma_separates: bool = False
 
 
 @dataclass(frozen=True, slots=True)

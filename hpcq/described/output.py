@@ -26,6 +26,9 @@ _READ_S = 5.0
 #: What would make a number that ends or begins here a part of a longer one: 12 of 12.5, 5 of 12.5, 3 of -3.
 _GOES_ON = re.compile(r"\d|[.,]\d|[eE][-+]?\d", re.ASCII)
 _WENT_BEFORE = re.compile(r"[\d.]\Z|\d,\Z|(?:\A|[\s=:(\[])[-+]\Z", re.ASCII)
+#: The same where commas separate fields.
+_GOES_ON_IN_FIELD = re.compile(r"\d|\.\d|[eE][-+]?\d", re.ASCII)
+_WENT_BEFORE_IN_FIELD = re.compile(r"[\d.]\Z|(?:\A|[\s=:(\[,])[-+]\Z", re.ASCII)
 
 
 @dataclass(slots=True)
@@ -110,7 +113,10 @@ def _whole_number(one: Reading, text: str, match: re.Match[str]) -> float:
     """The number of the first group. `rate = (\\d+)` in `rate = 12.5` is not 12."""
     number = read_number(match[1] or "", one.metric)
     before, after = text[max(0, match.start(1) - 2) : match.start(1)], text[match.end(1) : match.end(1) + 3]
-    if _GOES_ON.match(after) or _WENT_BEFORE.search(before):
+    goes_on, went_before = _GOES_ON, _WENT_BEFORE
+    if one.comma_separates:
+        goes_on, went_before = _GOES_ON_IN_FIELD, _WENT_BEFORE_IN_FIELD
+    if goes_on.match(after) or went_before.search(before):
         around = f"{before}{match[1]}{after}".strip()
         raise UnreadableError(f"{one.metric}: {one.regex} reads {match[1]} of {shown(around)}: allowed is a whole number of it")
     return number

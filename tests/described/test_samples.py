@@ -8,6 +8,7 @@ from hpcq import assets
 from hpcq.definition.foreign.kernel_file import kernel_of
 from hpcq.described import output
 from hpcq.described.numbers import UnreadableError
+from hpcq.errors import UserError
 from hpcq.kernels import own_kernels
 from tests import REPOSITORY
 from tests.described.descriptions import RATE
@@ -71,6 +72,9 @@ def test_no_cut_gives_another_number(sample: Sample) -> None:
         assert found.complaints or rows_of(found) == whole, sample.text[max(0, end - 60) : end]
 
 
+COMMAS = "\n    comma_separates: true"
+
+
 def said_of(how: str, text: str) -> str | float:
     """What a description that reads its rate by `how` makes of an output: the value, or why there is none."""
     kernel = kernel_of(
@@ -91,6 +95,11 @@ def said_of(how: str, text: str) -> str | float:
         (r"regex: 'rate = (\d+)'", "rate = 1e3 Mbit/s\n", "reads 1 of '= 1e3'"),
         (r"regex: '(\d+) Mbit/s'", "12.5 Mbit/s\n", "reads 5 of '2.5 Mb'"),
         (r"regex: 'rate = (\S+)'", "rate = \u0661\u0662 Mbit/s\n", "allowed is a number"),
+        (r"regex: '^a,(\d+),'", "a,12,7\n", "reads 12 of 'a,12,7'"),
+        (rf"regex: '^a,(\d+),'{COMMAS}", "a,12,7\n", 12e6),
+        (rf"regex: '^1,(\d+)$'{COMMAS}", "1,12\n", 12e6),
+        (rf"regex: '^1,(\d+)'{COMMAS}", "1,12.5,7\n", "reads 12 of '1,12.5,'"),
+        (rf"regex: '^1,-(\d+)'{COMMAS}", "1,-12,7\n", "reads 12 of ',-12,7'"),
         ("json: rate", '{"rate": 12}\n', 12e6),
         ("json: rate", '{"rate": 12, "rate": 13}\n', "the key 'rate' stands twice"),
         ("json: rate", '{"rate": 1' + "0" * 400 + "}\n", "allowed is a finite number"),
@@ -102,6 +111,11 @@ def said_of(how: str, text: str) -> str | float:
 def test_a_part_of_a_number_is_no_number(how: str, text: str, said: str | float) -> None:
     found = said_of(how, text)
     assert found == said if isinstance(said, float) else said in str(found)
+
+
+def test_commas_separate_fields_of_an_expression_only() -> None:
+    with pytest.raises(UserError, match="comma_separates: without regex: allowed with it only"):
+        said_of(f"json: rate{COMMAS}", '{"rate": 12}\n')
 
 
 def test_an_expression_that_never_ends_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -177,7 +177,7 @@ THOUSAND = {"operation_count": 1000.0}
         (
             "mpi_collective",
             {"operation": "multi_pair", "window_count": 8},
-            THOUSAND | {"rank_count": 3, "pair_count": 1},
+            THOUSAND | {"rank_count": 2, "pair_count": 1},
             (8e6, 1e3),
         ),
         (

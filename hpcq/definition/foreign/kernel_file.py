@@ -131,6 +131,8 @@ def _check_metric(file: KernelFile, name: str, document: Document) -> None:
         document.complain((*place, "regex"), f"{groups} groups: allowed is {wanted}")
     if metric.units and metric.regex is None:
         document.complain((*place, "units"), "without regex: allowed with it only")
+    if metric.comma_separates and metric.regex is None:
+        document.complain((*place, "comma_separates"), "without regex: allowed with it only")
 
 
 def _check_peer(file: KernelFile, name: str, document: Document, own: dict[str, Kernel]) -> None:
@@ -231,7 +233,8 @@ def _reading(name: str, one: MetricSection) -> Reading:
     low = None if one.minimum is None else float(one.minimum)
     high = None if one.maximum is None else float(one.maximum)
     peer = None if one.same_as is None else Peer(one.same_as.kernel, one.same_as.metric, float(one.same_as.times))
-    return Reading(name, one.json_path, one.column, one.regex, float(one.times), factors, low, high, one.required, peer)
+    where = one.json_path, one.column, one.regex
+    return Reading(name, *where, float(one.times), factors, low, high, one.required, peer, one.comma_separates)
 
 
 def _try(kernel: Kernel, document: Document, *, stored: bool) -> None:

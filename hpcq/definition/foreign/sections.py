@@ -167,6 +167,7 @@ class MetricSection(Section):
     regex: Pattern | None = Field(default=None, description="Matches once in the output; its first group is the number.")
     times: Factor = Field(default=1.0, gt=0, description="Factor to the unit of the metric's name.")
     units: dict[str, Factor] = Field(default={}, description="Factor by the second group of `regex`.")
+    comma_separates: bool = Field(default=False, description="With `regex`: commas separate fields, as in CSV.")
     minimum: Finite | None = Field(default=0, description="Less is refused. Default: 0.")
     maximum: Finite | None = Field(default=None, description="More is refused.")
     required: bool = Field(default=True, description="Without it, the result is invalid.")
