@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import importlib
 import os
+import select
+import signal
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -21,8 +24,14 @@ from hpcq.errors import Exit, HpcqError, of_the_machine
 #: Accepted anywhere, before or after the verb.
 _DEBUG = "--debug"
 
+#: What a shell sees of a program that SIGPIPE ended: 0 would look like a verdict that nobody has read.
+_BY_SIGPIPE = 128 + signal.SIGPIPE
+
 #: What the script of `hpcq completion` sets when a shell asks.
 _COMPLETE = "_HPCQ_COMPLETE"
+
+#: Verbs whose jobs may still be in a queue when the keyboard stops them.
+_QUEUING = {"run", "submit", "resume", "cancel", "status", "accept", "stage"}
 
 #: For the workflow, not for people: no list shows them.
 _INTERNAL = "stage"
@@ -91,6 +100,14 @@ _VERBS = {verb: row for group in _GROUPS.values() for verb, row in group.items()
 
 
 class _Verbs(Verbs):
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:  # Click would end the process without a word
+            if _nobody_reads():
+                raise
+            raise HpcqError("a program that hpcq had started ended before it read its input") from error
+
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return [verb for verb in _VERBS if verb != _INTERNAL]
 
@@ -134,14 +151,23 @@ def run(arguments: Sequence[str]) -> int:
         outcome = hpcq.main(args=words, prog_name="hpcq", standalone_mode=False)
         sys.stdout.flush()  # here, and not at exit: a full disk behind it is an error like any other
         return int(outcome) if isinstance(outcome, int) else Exit.OK
-    except BrokenPipeError:
-        # the reader of our output has seen enough; stop the interpreter from complaining at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return Exit.OK
     except BaseException as error:
+        if isinstance(error, (BrokenPipeError, SystemExit)) and _nobody_reads():  # Click and Rich make a SystemExit of it
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the interpreter complains at exit
+            return _BY_SIGPIPE
         if debug:
             traceback.print_exc()
         return _tell(error, arguments)
+
+
+def _nobody_reads() -> bool:
+    """Whether the pipe behind standard output has lost its reader: a BrokenPipeError may come from another pipe."""
+    poll = select.poll()
+    try:
+        poll.register(sys.stdout.fileno(), select.POLLOUT)
+    except (OSError, ValueError):
+        return False
+    return any(found & (select.POLLERR | select.POLLHUP) for _, found in poll.poll(0))
 
 
 def _open_streams() -> bool:
@@ -176,7 +202,9 @@ def _tell(error: BaseException, arguments: Sequence[str]) -> int:
         complain(error.message, error.hint or (_help_of(arguments) if typed else None))
         return error.exit_code
     if isinstance(error, (click.Abort, KeyboardInterrupt)):
-        complain("stopped from the keyboard", "hpcq status shows what is still queued; hpcq resume or hpcq cancel")
+        queues = next((word for word in arguments if not word.startswith("-")), "") in _QUEUING
+        left = "hpcq status shows what is still queued; hpcq resume or hpcq cancel"
+        complain("stopped from the keyboard", left if queues else "nothing runs on: type it again when you want it")
         return Exit.ERROR
     trouble = _of_output(error) or of_the_machine(error, Path.cwd()) or _of_a_file(error)
     if trouble is not None:

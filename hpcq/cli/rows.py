@@ -24,6 +24,7 @@ __all__ = [
     "cell",
     "cells",
     "head",
+    "json_text",
     "outcome_style",
     "plain_lines",
     "print_json",
@@ -63,7 +64,12 @@ def print_rows(
 def print_json(value: object, *, file: TextIO | None = None) -> None:
     """One JSON document and a line break."""
     out = file if file is not None else sys.stdout
-    out.write(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False, default=_jsonable) + "\n")
+    out.write(json_text(value) + "\n")
+
+
+def json_text(value: object) -> str:
+    """A value as hpcq prints JSON."""
+    return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False, default=_jsonable)
 
 
 def plain_lines(rows: Iterable[object], columns: Sequence[Column]) -> Iterable[str]:

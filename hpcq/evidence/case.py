@@ -7,7 +7,7 @@ Side   one end of it: `here`, `there`, whether it sends
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hpcq.evidence import names
@@ -170,8 +170,13 @@ def read_case(result: JudgedResult) -> Case:
     line = result.line
     evidence = line.get("evidence")
     ends = evidence if isinstance(evidence, Mapping) else {}
-    client = read_end("client", ends.get("client"), result.client_facts)
-    server = read_end("server", ends.get("server"), result.server_facts)
+    client, server = (
+        read_end(name, ends.get(name), facts)
+        for name, facts in (("client", result.client_facts), ("server", result.server_facts))
+    )
+    if result.nodes is not None:
+        client = client and replace(client, node=result.nodes[0])
+        server = server and replace(server, node=result.nodes[1])
     metrics = line.get("metrics")
     warnings = line.get("warnings")
     granted = line.get("granted")

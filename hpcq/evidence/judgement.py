@@ -44,12 +44,16 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class JudgedResult:
-    """The input of a judge: the kernel's whole line and the facts of both nodes, if present."""
+    """The input of a judge: the kernel's whole line and the facts of both nodes, if present.
+
+    nodes: client and server as the plan calls them. A program only knows its host's name, which two local nodes share.
+    """
 
     line: Mapping[str, Any]
     parameters: Mapping[str, Any]
     client_facts: Mapping[str, Any] | None
     server_facts: Mapping[str, Any] | None
+    nodes: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from hpcq.planning.candidates import Excluded, choose_candidates
 from hpcq.planning.node_sets import node_sets, only_sets
 from hpcq.planning.pairs import Pair, make_pairs
 from hpcq.planning.plan import Cost, Goals, NotPlanned, Plan, nodes_of_pair
-from hpcq.planning.refusals import no_pair, refuse_beyond_budget, refuse_without_groups, refuse_without_mpi
+from hpcq.planning.refusals import no_pair, refuse_beyond_budget, refuse_many_pairs, refuse_without_groups, refuse_without_mpi
 
 if TYPE_CHECKING:
     from hpcq.scheduler.types import NodeState
@@ -55,6 +55,7 @@ def make_plan(
     names = [one.node for one in candidates]
     groups = _groups(campaign.pairs, names, nodes)
     refuse_without_groups(campaign, cluster, groups)
+    refuse_many_pairs(campaign, cluster, len(names))
     pairs = [] if only_sets(campaign) else make_pairs(campaign.pairs, names, seed, groups)
     tests, sets, short = node_sets(campaign.tests, names, campaign.budget_on(cluster).node_limit(len(names)))
     not_planned = [*_not_planned(campaign, cluster, names, excluded), *short]

@@ -6,9 +6,13 @@ from collections.abc import Mapping, Sequence
 
 from hpcq.definition.model import Campaign, Cluster, Pattern
 from hpcq.errors import UserError
+from hpcq.planning.pairs import lap_length
 from hpcq.planning.plan import NotPlanned, Plan
 from hpcq.scheduler.kinds import mpi_example
-from hpcq.units import plain
+from hpcq.units import count_of, plain
+
+#: Pairs of one plan that repeats pairs; one without repeats may have more. At 1 KiB per pair, a plan is a file of 100 MB.
+_PAIRS_MAX = 100_000
 
 
 def refuse_without_groups(campaign: Campaign, cluster: Cluster, groups: Mapping[str, str]) -> None:
@@ -20,6 +24,20 @@ def refuse_without_groups(campaign: Campaign, cluster: Cluster, groups: Mapping[
     raise UserError(
         f"{campaign.name} on {cluster.name}: pairs: {choice.pattern}: groups by {choice.group}: {found}: needed are {wanted}",
         "a topology file beside the campaign (topology: NAME), or features like rack*, can say what the scheduler does not",
+    )
+
+
+def refuse_many_pairs(campaign: Campaign, cluster: Cluster, node_count: int) -> None:
+    """Refuse rounds that make more pairs than a plan can hold; after two laps every pair has met in both directions."""
+    rounds, lap = campaign.pairs.round_count or 0, lap_length(node_count)
+    pair_count = rounds * (node_count // 2)
+    if pair_count <= max(_PAIRS_MAX, lap * node_count):
+        return
+    raise UserError(
+        f"{campaign.name} on {cluster.name}: pairs: rounds: {rounds}: {pair_count} pairs of {node_count} nodes:"
+        f" a plan holds {_PAIRS_MAX}",
+        f"every two nodes have met after {count_of(lap, 'round')}, in both directions after {2 * lap};"
+        " `repetitions` measures more often",
     )
 
 

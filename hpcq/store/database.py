@@ -32,6 +32,10 @@ APPLICATION_ID = 0x68706371
 SCHEMA_VERSION = MIGRATIONS[-1][0] if MIGRATIONS else FIRST_VERSION
 #: Time to wait for another writer. A load of 10,000 results takes about ten seconds.
 BUSY_TIMEOUT_S = 60.0
+#: Steps of SQLite between two looks for the keyboard's interrupt: some milliseconds.
+_STEPS = 1_000_000
+#: What SQLite says of a statement that an interrupt ended.
+INTERRUPTED = "interrupted"
 #: What `writing` and `reading` yield. Floors above name this type without importing sqlite3.
 Connection = sqlite3.Connection
 _DAMAGED = "take the last good copy of the file; or load every run folder into a new one: hpcq load RUN --db NEW"
@@ -165,6 +169,7 @@ def _connect_reader(path: Path) -> sqlite3.Connection:
         database = _connect(path, "ro")
         try:
             database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            database.set_progress_handler(lambda: 0, _STEPS)  # Python looks for an interrupt there, and only there
             return database
         except sqlite3.OperationalError as error:
             database.close()
@@ -228,6 +233,8 @@ def _explained(path: Path, consolation: str | None) -> Iterator[None]:
         yield
     except sqlite3.DatabaseError as error:
         text = str(error)
+        if text == INTERRUPTED:
+            raise KeyboardInterrupt from error
         if "not a database" in text:
             raise StoreError(f"{path}: is not a database", "name another file with --db") from error
         if "locked" in text:

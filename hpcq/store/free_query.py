@@ -5,35 +5,57 @@ from __future__ import annotations
 import itertools
 import re
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from hpcq.errors import UserError
 from hpcq.kernels import unknown_name
-from hpcq.store.database import Connection
+from hpcq.store.database import INTERRUPTED, Connection
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Column names and rows."""
+    """Column names and rows. The rows come one after the other, while the database is open."""
 
     columns: tuple[str, ...]
-    rows: tuple[dict[str, Any], ...]
+    rows: Iterator[dict[str, Any]]
 
 
 def answer(database: Connection, query: str) -> Answer:
     """Run one SELECT. Raises UserError with SQLite's message; the connection refuses a statement that would write."""
     database.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)  # ATTACH would make a new file, read only or not
-    try:
+    with _explained(database, query):
         cursor = database.execute(query)
-        rows = cursor.fetchall()
-    except (sqlite3.Error, sqlite3.Warning) as error:
-        raise _in_words(database, query, str(error)) from error
     if cursor.description is None:
         raise UserError("SQL: the statement returns no rows: a SELECT", "docs/database.md lists the views")
     columns = _apart([str(one[0]) for one in cursor.description])
-    return Answer(columns, tuple(dict(zip(columns, tuple(row), strict=True)) for row in rows))
+    return Answer(columns, _rows(database, query, cursor, columns))
+
+
+def _rows(database: Connection, query: str, cursor: sqlite3.Cursor, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
+    while True:
+        with _explained(database, query):
+            row = cursor.fetchone()
+        if row is None:
+            return
+        yield {name: _shown(value) for name, value in zip(columns, tuple(row), strict=True)}
+
+
+def _shown(value: Any) -> Any:
+    """A value as people and JSON can have it: bytes as hexadecimal digits."""
+    return value.hex() if isinstance(value, bytes) else value
+
+
+@contextmanager
+def _explained(database: Connection, query: str) -> Iterator[None]:
+    try:
+        yield
+    except (sqlite3.Error, sqlite3.Warning) as error:
+        if str(error) == INTERRUPTED:
+            raise
+        raise _in_words(database, query, str(error)) from error
 
 
 def _apart(names: Sequence[str]) -> tuple[str, ...]:
@@ -54,6 +76,8 @@ def _in_words(database: Connection, query: str, said: str) -> UserError:
         return UserError(f"SQL: {message}", hint)
     if "attached databases" in said:
         said = "one statement that reads: the database is opened for reading only"
+    if "decode to UTF-8" in said:
+        return UserError(f"SQL: {said}", "hex(COLUMN) shows its bytes")
     if query.strip().endswith(".sql"):
         return UserError(f"SQL: {said}", f'a query in a file: hpcq sql "$(cat {query.strip()})"')
     return UserError(f"SQL: {said}", "docs/database.md lists the views; one SELECT, read only")

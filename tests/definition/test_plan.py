@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from hpcq.cli.run.planned import print_plan
 from hpcq.definition.budget import Budget
 from hpcq.definition.files.campaign import read_campaign
 from hpcq.definition.files.cluster import read_cluster
@@ -106,6 +107,30 @@ def test_plan_is_deterministic(campaign: Campaign, cluster: Cluster) -> None:
     texts = {make_plan(campaign, cluster, order, "r", 7).to_json() for order in (nodes(9), nodes(9)[::-1])}
     assert len(texts) == 1
     assert make_plan(campaign, cluster, nodes(9), "r", 8).to_json() not in texts
+
+
+def test_rounds_that_repeat_pairs_beyond_measure_are_refused_with_the_number_that_is_enough(
+    campaign: Campaign, cluster: Cluster
+) -> None:
+    def with_rounds(count: int) -> Campaign:
+        return replace(campaign, pairs=PairChoice(Pattern.ROUNDS, round_count=count))
+
+    with pytest.raises(UserError, match="pairs: rounds: 1000000: 2000000 pairs of 4 nodes: a plan holds 100000") as caught:
+        make_plan(with_rounds(1_000_000), cluster, nodes(4), "c-1", 7)
+    assert str(caught.value.hint).startswith("every two nodes have met after 3 rounds, in both directions after 6;")
+    assert make_plan(with_rounds(999), cluster, nodes(600), "c-1", 7).goals.pair_count == 999 * 300, "without repeats"
+
+
+def test_a_plan_that_repeats_all_pairs_says_so(
+    campaign: Campaign, cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for count, again in ((6, False), (7, True)):
+        rounds = replace(campaign, pairs=PairChoice(Pattern.ROUNDS, round_count=count))
+        print_plan(make_plan(rounds, cluster, nodes(4), "c-1", 7))
+        said = capsys.readouterr().out
+        assert ("again" in said) is again
+        assert "tcp_stream: 1 parameter set, 3 times each, on pairs" in said
+    assert "each of the 12 pairs, by direction, is measured in up to 2 jobs; `rounds: 6` has each in one" in said
 
 
 def test_no_plan_from_something_else() -> None:

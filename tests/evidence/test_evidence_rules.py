@@ -77,6 +77,18 @@ def test_each_change_is_found_and_nothing_else(case: dict[str, Any]) -> None:
     assert (judgement.invalid_reason is not None) is (case["crossed"] == "no")
 
 
+def test_two_nodes_on_one_host_keep_their_own_names() -> None:
+    """An MPI program knows its host's name alone; findings said `vm and vm`."""
+    pair = copy.deepcopy(PAIRS["recorded-competitor.json"])
+    for end in pair["line"]["evidence"].values():
+        end["node"] = "vm"
+    facts = pair["client_facts"], pair["server_facts"]
+    told = judge(JudgedResult(pair["line"], pair["line"]["options"], *facts, ("local-a", "local-b"))).findings
+    messages = [one.message for one in told]
+    assert "vm" not in " ".join(messages)
+    assert any("local-b" in message for message in messages), messages
+
+
 def test_nobody_waits_longer_than_the_interval() -> None:
     """A wait counts when it ends, and may have begun before: 108.2 % was told of a busy machine."""
     [waited] = [case for case in CASES if case["name"] == "waited for a CPU"]

@@ -230,6 +230,20 @@ def test_files_are_checked_without_a_cluster(
         (desk / "good.yaml").unlink()
 
 
+def test_a_file_that_two_campaigns_name_is_complained_of_once(
+    desk: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(desk)
+    for name in ("one", "two"):
+        (desk / f"{name}.yaml").write_text(CAMPAIGN.replace("local", "badcluster"))
+    try:
+        assert run(["check", "one.yaml", "two.yaml", "badcluster.yaml", "--clusters", "."]) == 2
+    finally:
+        for name in ("one", "two"):
+            (desk / f"{name}.yaml").unlink()
+    assert capsys.readouterr().err.count("scheduler: 'lsf'") == 1
+
+
 def test_a_plan_goes_on_past_a_cluster_that_cannot_be_reached(
     desk: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import io
 import math
+import sys
+from collections.abc import Iterator
+from itertools import chain, islice
 from pathlib import Path
+from textwrap import indent
+from typing import TYPE_CHECKING
 
 import click
 
-from hpcq.cli.options import NUMBER, database_option, json_option
-from hpcq.cli.rows import Column, print_rows
+from hpcq.cli.options import NUMBER, database_option, json_option, limit_option
+from hpcq.cli.rows import Column, json_text, plain_lines, print_rows
 from hpcq.errors import Exit, UserError
+
+if TYPE_CHECKING:
+    from hpcq.store.free_query import Answer
+
+_NO_ROW = "no row"
+_ROWS_OF_A_TABLE = 1000
+_ROWS_AT_ONCE = 100
 
 _RUN = (
     Column("run"),
@@ -47,21 +60,72 @@ def runs(campaign: str | None, limit: int, database: Path, as_json: bool) -> int
 
 @click.command()
 @click.argument("query")
+@limit_option()
 @database_option
 @json_option
-def sql(query: str, database: Path, as_json: bool) -> int:
+def sql(query: str, limit: int | None, database: Path, as_json: bool) -> int:
     """Run a SELECT on the database, which it cannot change.
+
+    Rows are printed as they are found. On a terminal, 1,000 of them are one table.
 
     \b
     Example: hpcq sql "SELECT kernel, count(*) FROM v_results GROUP BY kernel"
     """
+    from hpcq.cli.unhurried import unhurried
     from hpcq.store.database import reading
     from hpcq.store.free_query import answer
 
-    with reading(database) as connection:
+    with unhurried() as write, reading(database) as connection:
         found = answer(connection, query)
-    endless = next((name for row in found.rows for name, value in row.items() if value in {math.inf, -math.inf}), None)
-    if as_json and endless is not None:
-        raise UserError(f"SQL: {endless}: is infinite: JSON has no such number", "ask for it as text, or without --json")
-    print_rows(found.rows, [Column(name, name, wrap=True) for name in found.columns], as_json=as_json, empty="no row")
+        texts = (_json if as_json else _tables if sys.stdout.isatty() else _lines)(found, limit)
+        while text := "".join(islice(texts, _ROWS_AT_ONCE)):
+            write(text)
+        more = next(found.rows, None) is not None
+    if more:
+        click.echo(f"the first {limit} rows; there are more: --limit", err=True)
     return Exit.OK
+
+
+def _lines(found: Answer, limit: int | None) -> Iterator[str]:
+    """A head and one line per row; without a row, a word on standard error too."""
+    rows = islice(found.rows, limit)
+    first = next(rows, None)
+    if first is None:
+        click.echo(_NO_ROW, err=True)
+    yield from plain_lines(chain(() if first is None else [first], rows), _columns(found))
+
+
+def _tables(found: Answer, limit: int | None) -> Iterator[str]:
+    """Tables of some rows each: the widths of their columns need them all."""
+    rows = islice(found.rows, limit)
+    part = list(islice(rows, _ROWS_OF_A_TABLE))
+    if not part:
+        yield f"{_NO_ROW}\n"
+    while part:
+        out = _Terminal()
+        print_rows(part, _columns(found), file=out)
+        yield out.getvalue()
+        part = list(islice(rows, _ROWS_OF_A_TABLE))
+
+
+def _json(found: Answer, limit: int | None) -> Iterator[str]:
+    """One JSON array, as `print_json` writes it. An infinite number ends it: JSON has none."""
+    before = "[\n"
+    for row in islice(found.rows, limit):
+        endless = next((name for name, value in row.items() if value in {math.inf, -math.inf}), None)
+        if endless is not None:
+            raise UserError(f"SQL: {endless}: is infinite: JSON has no such number", "ask for it as text, or without --json")
+        yield before + indent(json_text(row), " ")
+        before = ",\n"
+    yield "[]\n" if before == "[\n" else "\n]\n"
+
+
+def _columns(found: Answer) -> list[Column]:
+    return [Column(name, name, wrap=True) for name in found.columns]
+
+
+class _Terminal(io.StringIO):
+    """Text that is written to a terminal later."""
+
+    def isatty(self) -> bool:
+        return True

@@ -45,7 +45,8 @@ def check(files: tuple[str, ...], cluster_folders: Sequence[Path], as_json: bool
         try:
             found += _check(name, cluster_folders)
         except UserError as error:
-            failures.append(error)
+            if error.message not in {one.message for one in failures}:  # several files may name one that is wrong
+                failures.append(error)
     if as_json:
         print_json({"files": [asdict(one) for one in found], "errors": [one.message for one in failures]})
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
+from collections.abc import Sequence
 
 import click
 
@@ -13,6 +14,7 @@ from hpcq.described.commands import command
 from hpcq.described_kernel import Shape
 from hpcq.kernels import kernel
 from hpcq.planning.coverage import coverage_of
+from hpcq.planning.pairs import lap_length
 from hpcq.planning.plan import Plan, nodes_of_pair
 from hpcq.units import count_of, plain
 
@@ -37,16 +39,29 @@ def print_plan(plan: Plan) -> None:
         lines.append(f"  without  {_few(names)}: {reason} ({count})")
     lines += [f"  without  {pair.client} - {pair.server}: {pair.reason}" for pair in plan.not_planned[:_SHOWN]]
     for (name, where), count in Counter((test.kernel, ", ".join(places_of(test))) for test in plan.tests).items():
-        lines.append(f"  tests    {name}: {count} parameter sets x {plan.repetition_count} repetitions on {where}")
+        lines.append(
+            f"  tests    {name}: {count_of(count, 'parameter set')}, {count_of(plan.repetition_count, 'time')} each, on {where}"
+        )
     lines += _commands(plan)
     pairs, sets = plan.pairs[: plan.sets_begin], plan.pairs[plan.sets_begin :]
     if pairs or not sets:
         lines.append(f"  pairs    {_few([f'{client} > {server}' for client, server in pairs])}")
+    lines += _repeated(plan, pairs)
     alone = [client for client, server in sets if client == server]
     lines += [f"  alone    {_few(alone)}"] if alone else []
     for one in sets[len(alone) :]:
         lines.append(f"  together {len(nodes_of_pair(one))} nodes: {one[0]},{one[1]}")
     click.echo("\n".join(lines))
+
+
+def _repeated(plan: Plan, pairs: Sequence[tuple[str, str]]) -> list[str]:
+    """A word on pairs that the plan measures in more than one job, where all pairs in both directions are there."""
+    nodes, counts = len(plan.candidates), Counter(pairs)
+    if not counts or max(counts.values()) < 2 or len(counts) < nodes * (nodes - 1):
+        return []
+    most = count_of(max(counts.values()), "job")
+    words = f"each of the {len(counts)} pairs, by direction, is measured in up to {most}; `rounds: {2 * lap_length(nodes)}`"
+    return [f"  again    {words} has each in one"]
 
 
 def started(plan: Plan) -> list[tuple[str, tuple[str, ...]]]:

@@ -18,6 +18,7 @@ from hpcq.planning.coverage import Coverage
 from hpcq.run_folder.paths import RunFolder
 from hpcq.runner.live import ClusterStatus, RunStatus, Watch
 from hpcq.runner.queue.run_state import powered_down_words
+from hpcq.units import count_of
 
 _EVERY_S = 1.0
 #: Without a terminal, waves that follow each other faster than this share a line.
@@ -100,8 +101,8 @@ def progress_line(cluster: ClusterStatus) -> str:
     if not counts:
         return f"{cluster.name}: {cluster.stage}"
     attempts = counts["attempts"]
-    jobs = f"{attempts.get('running', 0)} jobs running, {attempts.get('queued', 0)} queued"
-    results = f"{counts['measured_result_count']} of {counts['planned_result_count']} results"
+    jobs = f"{count_of(attempts.get('running', 0), 'job')} running, {attempts.get('queued', 0)} queued"
+    results = f"{counts['measured_result_count']} of {count_of(counts['planned_result_count'], 'result')}"
     return f"{cluster.name}: {cluster.stage}: {results}, {jobs}"
 
 

@@ -242,7 +242,10 @@ class ClusterLoader(PlanRows):
         if line.reason is not None:
             line.outcome = Outcome.INVALID
             return Judgement()
-        judgement = self._judge(JudgedResult(line.content, test.parameters, facts[job.nodes[0]], facts[job.nodes[:2][-1]]))
+        named = self._nodes_of(job)
+        ends = (named[0], named[:2][-1])
+        both = facts[job.nodes[0]], facts[job.nodes[:2][-1]]
+        judgement = self._judge(JudgedResult(line.content, test.parameters, *both, ends))
         if judgement.invalid_reason is not None:
             line.outcome, line.reason = Outcome.INVALID, judgement.invalid_reason
         return judgement
