@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -13,6 +14,7 @@ from typing import Any
 from hpcq.errors import UserError
 from hpcq.kernels import unknown_name
 from hpcq.store.database import INTERRUPTED, Connection
+from hpcq.store.time_windows import Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +85,17 @@ def _in_words(database: Connection, query: str, said: str) -> UserError:
     return UserError(f"SQL: {said}", "docs/database.md lists the views; one SELECT, read only")
 
 
-def runs(database: Connection, campaign: str | None, limit: int) -> list[dict[str, Any]]:
+def runs(database: Connection, campaign: str | None, window: Window, limit: int) -> list[dict[str, Any]]:
     """The newest runs, one row per run and cluster. They are chosen first: v_runs counts the results of each row it makes."""
     rows = database.execute(
         "SELECT run, campaign, cluster, created_utc, planned_count, measured_count,"
         " planned_count - measured_count AS missing_count, closed_utc IS NOT NULL AS ended"
         " FROM v_runs WHERE run_cluster_id IN (SELECT rc.run_cluster_id FROM run_cluster rc JOIN run r ON r.run_id = rc.run_id"
         "  JOIN campaign ca ON ca.campaign_id = r.campaign_id JOIN cluster c ON c.cluster_id = rc.cluster_id"
-        "  WHERE ?1 IS NULL OR ca.name = ?1 ORDER BY r.created_utc DESC, c.name LIMIT ?2)"
+        "  WHERE (?1 IS NULL OR ca.name = ?1) AND (?3 IS NULL OR r.created_utc >= ?3) AND (?4 IS NULL OR r.created_utc < ?4)"
+        "   AND (?5 IS NULL OR r.run_id IN (SELECT value FROM json_each(?5)))"
+        "  ORDER BY r.created_utc DESC, c.name LIMIT ?2)"
         " ORDER BY created_utc DESC, cluster",
-        (campaign, limit),
+        (campaign, limit, window.from_utc, window.until_utc, None if window.run_ids is None else json.dumps(window.run_ids)),
     )
     return [dict(row) | {"ended": bool(row["ended"])} for row in rows]

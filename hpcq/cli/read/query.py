@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hpcq.cli.options import NUMBER, database_option, json_option, limit_option
-from hpcq.cli.rows import Column, json_text, plain_lines, print_rows
+from hpcq.cli.options import NUMBER, database_option, json_option, limit_option, since_option, stretch
+from hpcq.cli.rows import Column, json_text, plain_lines, print_rows, verdict_style
 from hpcq.errors import Exit, UserError
 
 if TYPE_CHECKING:
@@ -31,30 +31,38 @@ _RUN = (
     Column("created_utc", "started"),
     Column("planned_count", "planned"),
     Column("measured_count", "measured"),
-    Column("missing_count", "missing"),
+    Column("coverage_ratio", "coverage"),
+    Column("verdict", style=verdict_style),
     Column("ended"),
 )
 
 
 @click.command()
 @click.option("--campaign", help="Only runs of this campaign.")
+@since_option(help_text="Only runs that began in this stretch of time")
 @click.option("--limit", type=NUMBER, default=20, show_default=True, help="At most this many rows.")
 @database_option
 @json_option
-def runs(campaign: str | None, limit: int, database: Path, as_json: bool) -> int:
-    """List the runs in the database, newest first: when, where, how much was measured.
+def runs(campaign: str | None, since: str | None, limit: int, database: Path, as_json: bool) -> int:
+    """List the runs in the database, newest first: when, where, how much was measured, and the verdict.
+
+    The verdict is that of the campaign's gates: inconclusive while something is missing, not judged without gates. The page
+    of a run (`hpcq report RUN`) also asks history and the ledger.
 
     \b
-    Example: hpcq runs --campaign nightly
+    Example: hpcq runs --campaign nightly --since 30d
     """
+    from hpcq.analysis.run_words import with_verdicts
     from hpcq.store.database import reading
     from hpcq.store.free_query import runs as found
     from hpcq.store.read.known import check_known
 
     with reading(database) as connection:
         check_known(connection, campaign=campaign)
-        rows = found(connection, campaign, limit)
-    print_rows(rows, _RUN, as_json=as_json, empty="no run: `hpcq run CAMPAIGN` makes one")
+        rows = with_verdicts(connection, found(connection, campaign, stretch(connection, since), limit))
+    shown = rows if as_json else [{**row, "verdict": row["verdict"].replace("_", " ")} for row in rows]
+    none = "no run: `hpcq run CAMPAIGN` makes one" if since is None else f"no run began in {since}"
+    print_rows(shown, _RUN, as_json=as_json, empty=none)
     return Exit.OK
 
 

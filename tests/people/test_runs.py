@@ -1,0 +1,42 @@
+"""`hpcq runs`: when, where, how much was measured, and what judged it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hpcq.cli.main import run
+from hpcq.store.database import transaction, writing
+from tests.history.histories import History
+
+pytestmark = pytest.mark.fast
+
+
+def gates(minimum: str) -> str:
+    return f"- {{kernel: tcp_stream, metric: throughput_bps, minimum: {minimum}}}\n"
+
+
+def test_the_verdict_of_each_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    history = History(tmp_path)
+    history.night(0)
+    history.night(1, gates=gates("1mbit"))
+    history.night(2, gates=gates("900gbit"))
+    history.night(3, gates="- {metric: nosuch, minimum: 1}\n")
+    history.night(4, gates=gates("1mbit"))
+    with writing(history.database) as database, transaction(database):
+        database.execute(
+            "UPDATE result SET outcome = 'not_measured', reason = 'lost' WHERE result_id = (SELECT max(result_id) FROM result)"
+        )
+    assert run(["runs", "--json", "--db", str(history.database)]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [one["verdict"] for one in rows] == ["inconclusive", "inconclusive", "failed", "pass", "not_judged"]
+    assert [one["coverage_ratio"] == 1 for one in rows] == [False, True, True, True, True]
+    days = [one["created_utc"][:10] for one in rows]
+    for since, count in (("2000", 5), ("2099", 0), (days[2], 3), (rows[1]["run"], 1), (f"..{days[3]}", 2)):
+        assert run(["runs", "--since", since, "--db", str(history.database)]) == 0
+        said = capsys.readouterr()
+        assert len(said.out.splitlines()) == count + 1, since
+    assert run(["runs", "--db", str(history.database)]) == 0
+    assert "\tnot judged\t" in capsys.readouterr().out
