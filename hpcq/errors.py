@@ -75,5 +75,5 @@ def of_the_machine(error: BaseException, where: object) -> StoreError | None:
     if not isinstance(error, OSError) or error.errno not in _OF_THE_MACHINE:
         return None
     room = error.errno in {errno.ENOSPC, errno.EDQUOT}
-    hint = "make room there, then `hpcq resume`" if room else "check that disk, then `hpcq resume`"
+    hint = f"{'make room there' if room else 'check that disk'}; then type it again, or `hpcq resume` for a run that has begun"
     return StoreError(f"{error.filename or where}: cannot be written: {error.strerror}", hint)

@@ -18,7 +18,7 @@ from hpcq.store.database import Connection
 from hpcq.store.observed import leaves_of
 from hpcq.store.read.evidence_queries import flaws_in
 from hpcq.store.time_windows import run_id_of
-from hpcq.units import count_of
+from hpcq.units import count_of, unit_of
 from hpcq.verdict.acceptance.culprits import find_culprits
 from hpcq.verdict.acceptance.points import LOST_SHARE, Pair, PairVerdict
 from hpcq.verdict.node_sets import set_name
@@ -87,7 +87,7 @@ class RunTables:
     """Input of blame. tables: (test, higher is better, values). flaws: by node, what its evidence says.
 
     sleep: by test, in how many of its results a CPU slept deeply, in words. sets: tests of several nodes together, which
-    blame does not use.
+    blame does not use. units: of each test's values.
     """
 
     cluster: str
@@ -98,6 +98,7 @@ class RunTables:
     flaws: Mapping[str, str] = field(default_factory=dict)
     sleep: Mapping[str, str] = field(default_factory=dict)
     sets: tuple[SetTest, ...] = ()
+    units: Mapping[str, str | None] = field(default_factory=dict)
 
 
 def tables_of(database: Connection, names: Sequence[str], cluster: str | None, groups: Mapping[str, str] | None) -> RunTables:
@@ -128,6 +129,7 @@ def tables_of(database: Connection, names: Sequence[str], cluster: str | None, g
         flaws,
         pair_values.sleep_in(database, run_ids, place),
         tuple(_set_test(labels[one.kernel, one.parameters], one) for one in outcomes if names_several(one.server)),
+        {test: unit_of(part[0].metric) for test, part in by_test.items()},
     )
 
 

@@ -6,6 +6,7 @@ What is no regular file (/dev/null, a pipe) is written as it is: a rename would 
 from __future__ import annotations
 
 import contextlib
+import errno
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -36,7 +37,8 @@ def write_out(pieces: Iterable[str | bytes], target: Path | None, what: str = "-
             _forget(aside)
         if of_the_machine(error, target) is not None:  # a full disk is no wrong call
             words = f"{what}: {target}: cannot be written: {error.strerror}"
-            raise HpcqError(words, "make room there, or name a file elsewhere") from None
+            room = "make room there, or " if error.errno in {errno.ENOSPC, errno.EDQUOT} else ""
+            raise HpcqError(words, f"{room}name a file elsewhere") from None
         raise UserError(f"{what}: {target}: cannot be written: {error.strerror}", "name a file in a folder of yours") from None
     except BaseException:
         if not special:

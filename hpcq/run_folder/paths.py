@@ -7,6 +7,7 @@ Hides the file names of docs/architecture.md, section "A run folder", and makes 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -158,9 +159,10 @@ def write_text(path: Path, text: str, *, mode: int | None = None, synced: bool =
                 os.fsync(file.fileno())
         aside.replace(path)
     except OSError as error:
-        aside.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # a read-only folder has none
+            aside.unlink(missing_ok=True)
         machine = of_the_machine(error, path)
-        hint = machine.hint if machine is not None else None
+        hint = machine.hint if machine is not None else "name a file in a folder of yours"
         raise StoreError(f"{path}: cannot be written: {error.strerror}", hint) from error
 
 

@@ -39,7 +39,7 @@ INTERRUPTED = "interrupted"
 #: What `writing` and `reading` yield. Floors above name this type without importing sqlite3.
 Connection = sqlite3.Connection
 _DAMAGED = "take the last good copy of the file; or load every run folder into a new one: hpcq load RUN --db NEW"
-_NOTHING_LOST = "nothing was changed; the run folder keeps everything, load it again later"
+_NOTHING_LOST = "nothing was changed: type it again later; of a run that has ended, `hpcq load RUN`"
 
 
 @contextmanager

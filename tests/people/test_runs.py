@@ -1,8 +1,9 @@
-"""`hpcq runs`: when, where, how much was measured, and what judged it."""
+"""`hpcq runs`: when, where, how much was measured, and what judged it; and the units of `hpcq blame`."""
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from hpcq.cli.main import run
 from hpcq.store.database import transaction, writing
 from tests.history.histories import History
+from tests.people.nights import Asked
 
 pytestmark = pytest.mark.fast
 
@@ -40,3 +42,7 @@ def test_the_verdict_of_each_run(tmp_path: Path, capsys: pytest.CaptureFixture[s
         assert len(said.out.splitlines()) == count + 1, since
     assert run(["runs", "--db", str(history.database)]) == 0
     assert "\tnot judged\t" in capsys.readouterr().out
+
+
+def test_a_healthy_pair_has_a_unit(ask: Asked) -> None:
+    assert re.search(r"a healthy pair gets 199\.\d Mbit/s, give or take", ask.words("blame", expect=3))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hpcq.units import count_of
+from hpcq.units import count_of, human
 
 if TYPE_CHECKING:
     from hpcq.analysis.blame_tables import RunTables
@@ -52,7 +52,7 @@ def print_tests(found: Mapping[str, Blame], read: RunTables | None) -> None:
     for test, one in found.items():
         if test:
             click.echo(f"{test}:")
-        print_blame(one)
+        print_blame(one, read.units.get(test) if read is not None else None)
         if read is not None and test in read.sleep:
             click.echo(f"idle   {read.sleep[test]}: waking is part of these times, and one level per job is no slow link")
 
@@ -122,10 +122,11 @@ def blame_json(found: dict[str, Blame], read: RunTables | None) -> dict[str, Any
     return merged
 
 
-def print_blame(found: Blame) -> None:
+def print_blame(found: Blame, unit: str | None) -> None:
+    """Print the outcome of one test. unit: of its values; None for a file, which does not say."""
     if found.healthy_value is not None and found.noise_ratio is not None:
         click.echo(
-            f"{count_of(found.result_count, 'result')}; a healthy pair gets {found.healthy_value:.4g}, "
+            f"{count_of(found.result_count, 'result')}; a healthy pair gets {human(found.healthy_value, unit)}, "
             f"give or take {100 * found.noise_ratio:.2g} %."
         )
     for culprit in (*found.groups, *found.nodes, *found.links):

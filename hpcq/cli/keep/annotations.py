@@ -140,10 +140,10 @@ def baseline() -> None:
 @baseline.command("set")
 @click.argument("name")
 @click.argument("runs", nargs=-1, required=True)
-@click.option("--why", default="", help="The reason; hpcq keeps it.")
+@click.option("--why", type=_WORDS, help="The reason; hpcq keeps it.")
 @who_option
 @database_option
-def set_baseline(name: str, runs: tuple[str, ...], why: str, who: str, database: Path) -> int:
+def set_baseline(name: str, runs: tuple[str, ...], why: str | None, who: str, database: Path) -> int:
     """Make RUNS the baseline NAME. hpcq keeps an earlier baseline of that name but no longer uses it.
 
     \b
@@ -154,7 +154,7 @@ def set_baseline(name: str, runs: tuple[str, ...], why: str, who: str, database:
 
     if not _BASELINE_NAME.fullmatch(name):
         raise UserError(f"{name!r}: letters, digits and ._- are allowed, at most 64", "gates name it as baseline:NAME")
-    for run in write(existing(database), name, runs, Said(who, why)):
+    for run in write(existing(database), name, runs, Said(who, why or "")):
         click.echo(run)
     return Exit.OK
 

@@ -12,6 +12,7 @@ Each item is ok, a note (worth knowing), open (it could not be checked), or bad 
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import fcntl
 import os
@@ -74,6 +75,10 @@ def examine(places: Places, now: dt.datetime | None = None) -> list[Told]:
             told += look()
         except HpcqError as error:
             told.append(Told(area, area, "bad", error.message, error.hint or ""))
+        except OSError as error:
+            told.append(
+                Told(area, area, "bad", f"{error.filename or area}: cannot be used: {error.strerror}", "check its rights")
+            )
     return told
 
 
@@ -185,7 +190,8 @@ def _locks(folder: Path) -> Told:
         found = f"{folder} ({kind}): cannot be locked or written: {error.strerror}"
         return Told("database", "locks", "bad", found, "put the database on a file system that has locks")
     finally:
-        probe.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # a read-only folder has none
+            probe.unlink(missing_ok=True)
     if got:
         found = f"{folder} ({kind}): two processes hold one lock: two loads at once would lose results without a word"
         return Told("database", "locks", "bad", found, "put the database on a file system that has locks")
