@@ -52,7 +52,7 @@ def runs(campaign: str | None, since: str | None, limit: int, database: Path, as
     \b
     Example: hpcq runs --campaign nightly --since 30d
     """
-    from hpcq.cli.read.run_words import with_verdicts
+    from hpcq.analysis.gates import with_verdicts
     from hpcq.store.database import reading
     from hpcq.store.free_query import runs as found
     from hpcq.store.read.known import check_known
