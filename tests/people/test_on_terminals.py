@@ -37,10 +37,10 @@ from hpcq.cli.main import run
 tables = []
 whole = fitted.print_fitted
 def recording(found, columns, title, out):
-    print("<table>", flush=True)
+    print("<table>", file=out, flush=True)
     whole(found, columns, title, out)
     out.flush()
-    print("</table>", flush=True)
+    print("</table>", file=out, flush=True)
     fields = [rows.as_mapping(one) for one in found]
     shown = [text for one in columns if any(rows.cells(one, fields))
              for text in [rows.head(one), *rows.cells(one, fields)]]
