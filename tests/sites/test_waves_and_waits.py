@@ -10,7 +10,7 @@ import pytest
 
 from hpcq.run_folder.journal_state import Attempt
 from hpcq.runner.cancelling import still_there
-from hpcq.scheduler.types import JobKey, JobReport, JobState, NodeCondition
+from hpcq.scheduler.types import JobKey, JobReport, JobState, NodeCondition, Submission, Submitted
 from hpcq.transport import Completed
 from tests.driver.fake_site import FakeJob, FakeSite, undetermined
 from tests.driver.test_claim import files_of
@@ -45,6 +45,33 @@ def test_a_wave_that_is_found_by_name_is_followed_without_a_pause(site: FakeSite
     site.drive()
     assert site.ends() == [("j00001", "completed"), ("j00002", "completed")]
     assert not [text for text in site.said if "submitting again" in text]
+
+
+def test_an_id_that_two_jobs_would_share_is_none(site: FakeSite) -> None:
+    """A wrapper prints the same words for each job, which read like an id: the jobs are found by their names."""
+
+    def one_id(one: Submission) -> Submitted:
+        site.scheduler.take(one)
+        return Submitted(one.tag, "101")
+
+    site.scheduler.answer = one_id
+    site.drive()
+    assert site.ends() == [("j00001", "completed"), ("j00002", "completed")]
+    assert len(site.scheduler.submissions) == 2
+
+
+def test_a_forgotten_job_that_hpcq_ended_was_not_cancelled_by_an_operator(site: FakeSite) -> None:
+    """It is forgotten until hpcq has ordered its end; then the controller shows it as cancelled."""
+
+    def until_it_ended(job: FakeJob, report: JobReport) -> JobReport | None:
+        return None if "j00001-1" in job.tag and not job.state.terminal else report
+
+    site.scheduler.shown = until_it_ended
+    site.scheduler.run_s = 5000.0
+    site.at(600, lambda: setattr(site.scheduler, "run_s", 60.0))
+    site.drive()
+    assert ("j00001", "lost") in site.ends()
+    assert ("j00001", "completed") in site.ends(), "another try follows; an operator's cancel would be final"
 
 
 def test_many_forgotten_jobs_cost_one_order(tmp_path: Path) -> None:

@@ -108,6 +108,10 @@ class Claims:
         asked = {tag for tag, asked_s in self._asked_to_end.items() if now - asked_s >= grace_s}
         return taken | overdue | (asked & {one.tag for one in forgotten})
 
+    def has_ended(self, attempt: Attempt) -> bool:
+        """Whether hpcq itself ordered the end of an attempt because its scheduler had forgotten it."""
+        return attempt.tag in self._unproven_since
+
     def _ask_to_end(self, started: Sequence[Attempt], now: float) -> set[str]:
         """Ask forgotten jobs that had started to end. Returns those that cannot be asked and whose time is over."""
         if not started:

@@ -208,7 +208,10 @@ class ClusterQueue:
         waited_s, grace_s = (0.0, 0.0) if report is None else self._waits(attempt, report)
         if report is not None and report.state is JobState.CANCELLED and attempt.tag in self._ended_scripts.told:
             report = replace(report, state=JobState.FAILED)  # only to free its nodes: its exit file says how it ended
-        return end_of(attempt, report, left, waited_s=waited_s, grace_s=grace_s, claimed=claimed)
+        outcome = end_of(attempt, report, left, waited_s=waited_s, grace_s=grace_s, claimed=claimed)
+        if outcome is not None and outcome.outcome == "cancelled" and not attempt.ordered and self._claims.has_ended(attempt):
+            return AttemptOutcome("lost", "its scheduler had forgotten it, so hpcq ended it")  # no operator's cancel
+        return outcome
 
     def _waits(self, attempt: Attempt, report: JobReport) -> tuple[float, float]:
         """Return for how long the files of a job have been waited for, and for how long they may be late."""

@@ -10,6 +10,7 @@ never there    nothing of an undetermined wave arrived: the next one follows aft
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ from hpcq.runner.queue.account import Account
 from hpcq.runner.queue.attempt_files import AttemptFiles
 from hpcq.runner.queue.outcome import AttemptOutcome
 from hpcq.runner.queue.record import Record
-from hpcq.scheduler.types import Submitted
+from hpcq.scheduler.types import Fate, Submitted
 
 #: After this many refused waves in a row, hpcq gives up.
 _REFUSED_WAVES_MAX = 3
@@ -61,6 +62,7 @@ class Refusals:
 
         say_here: which cluster, in a link.
         """
+        answers = self._without_shared_ids(answers)
         limited = next((answer for answer in answers if answer.limited), None)
         allowed = self._learn_limit(answers) if limited is not None else 0
         if limited is not None and allowed:
@@ -80,6 +82,20 @@ class Refusals:
             words = [*refused, *unsure][-1].message
             self._pause(f"the scheduler refuses: {words}", say_here, meant=bool(refused))
         return False
+
+    def _without_shared_ids(self, answers: Sequence[Submitted]) -> list[Submitted]:
+        """Return the answers. An id that two jobs would share is none: both are looked up by their names."""
+        ids = Counter([answer.native_id for answer in answers])
+        state = self._record.state
+        sides = {state.attempts[one.tag].side for one in answers}  # each cluster of a link counts for itself
+        ids.update(one.native_id for one in state.active.values() if one.native_id and one.side in sides)
+        words = "it is the id of another job, too"
+        return [
+            Submitted(one.tag, None, f"{one.native_id}: {words}", Fate.UNDETERMINED)
+            if one.native_id and ids[one.native_id] > 1
+            else one
+            for one in answers
+        ]
 
     def _is_taken(self) -> None:
         self._open = set()
