@@ -176,10 +176,10 @@ void run_ramp(struct run *run)
 
 void run_round_trip(struct run *run, uint64_t elapsed_ns)
 {
+    precision_sample(run, elapsed_ns);
     if (run->phase != PHASE_MEASURE)
         return;
     histogram_add(run->histogram, elapsed_ns);
-    precision_sample(run, elapsed_ns);
     struct samples *samples = &run->samples;
     if (!samples->path)
         return;
