@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from itertools import pairwise
 from statistics import NormalDist, fmean, pvariance, variance
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from hpcq.statistics.between_jobs import t_quantile
-from tests.kernels.kernel_programs import Server
+from tests.kernels.kernel_programs import LIMIT_S, Server
 
 CALM: dict[str, dict[str, Any]] = {
     "tcp_stream": {"pacing_rate_bps": 50_000_000},
@@ -89,12 +90,34 @@ def test_the_time_is_bounded_and_the_width_that_was_not_reached_is_said(server: 
     assert "round_trip_width_ratio" not in short["metrics"]
 
 
+@pytest.mark.parametrize("direction", ["client_to_server", "server_to_client"])
+@pytest.mark.parametrize("kernel", CALM)
+def test_a_warm_up_ends_once_it_is_level(server: Server, kernel: str, direction: str) -> None:
+    """Whichever end sends decides, long before the minutes that it may last."""
+    way = {"direction": direction} if kernel.endswith("stream") else {}
+    options = {"duration_s": 0.1, "series_interval_ms": 20, "warmup_s": 300, "warmup_level_ratio": 0.9, **way, **CALM[kernel]}
+    start_s = time.monotonic()
+    line = server.run(kernel, **options).line
+    assert time.monotonic() - start_s < LIMIT_S
+    assert line["valid"], line
+    assert "warmup_not_level" not in {one["name"] for one in line["warnings"]}
+
+
+@pytest.mark.parametrize(("warmup_s", "words"), [(0.5, "differed by 0."), (0.05, "intervals of warm-up tell too little")])
+@pytest.mark.parametrize("kernel", CALM)
+def test_a_warm_up_that_was_not_level_is_said(server: Server, kernel: str, warmup_s: float, words: str) -> None:
+    options = {"duration_s": 0.1, "series_interval_ms": 20, "warmup_s": warmup_s, "warmup_level_ratio": 1e-12, **CALM[kernel]}
+    said = {one["name"]: one["message"] for one in server.run(kernel, **options).line["warnings"]}
+    assert words in said["warmup_not_level"]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"width_max_ratio": 1.1}, "width_max_ratio: found 1.1: allowed: number 0 to 1 ratio"),
         ({"width_max_ratio": -0.1}, "width_max_ratio: found -0.1: allowed: number 0 to 1 ratio"),
         ({"width_level_ratio": 1}, "width_level_ratio: found 1: allowed: number 0.5 to 0.9999 ratio"),
+        ({"warmup_level_ratio": 1.5}, "warmup_level_ratio: found 1.5: allowed: number 0 to 1 ratio"),
     ],
 )
 def test_no_width_and_no_level_outside_the_range(server: Server, options: dict[str, Any], message: str) -> None:

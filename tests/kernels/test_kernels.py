@@ -172,6 +172,7 @@ def test_every_option_is_echoed_and_changes_nothing_else(server: Server) -> None
         "series_interval_ms": 40,
         "width_max_ratio": 0,
         "width_level_ratio": 0.9,
+        "warmup_level_ratio": 0.25,
         "sweep_to_bytes": 0,
         "sweep_perturbation_bytes": 0,
         "idle": "hold",

@@ -33,6 +33,29 @@ double clock_read_ns(void)
     return (double)took_ns[BATCHES / 2] / READINGS;
 }
 
+/* Where the clock's steps are finer than a reading takes, readings differ by many values that are close to each other;
+ * where they are coarser, by few, whose distance is the step. */
+double clock_step_ns(void)
+{
+    enum { MOVES = 500, READINGS_MAX = 50000 };
+    uint64_t moved_ns[MOVES], before_ns = clock_now_ns();
+    size_t count = 0, kinds = 1;
+    for (size_t i = 0; i < READINGS_MAX && count < MOVES; i++) {
+        uint64_t now_ns = clock_now_ns();
+        if (now_ns > before_ns)
+            moved_ns[count++] = now_ns - before_ns;
+        before_ns = now_ns;
+    }
+    if (!count)
+        return 1e6; /* the clock of the timer interrupt, 1 to 10 ms */
+    qsort(moved_ns, count, sizeof moved_ns[0], by_size);
+    size_t most = count * 9 / 10; /* without those in which something else ran */
+    for (size_t i = 1; i <= most && i < count; i++)
+        kinds += moved_ns[i] != moved_ns[i - 1];
+    double apart_ns = kinds > 1 ? (double)(moved_ns[most] - moved_ns[0]) / (double)(kinds - 1) : 1e9;
+    return apart_ns < (double)moved_ns[0] ? apart_ns : (double)moved_ns[0];
+}
+
 void clock_utc(char out[UTC_TEXT_BYTES])
 {
     struct timespec now;

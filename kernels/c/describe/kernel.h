@@ -56,6 +56,7 @@ struct common_options {
     int64_t idle;               /* idle_choices */
     int64_t series_interval_ms; /* 0: the kernel has no series */
     double width_max_ratio, width_level_ratio;
+    double warmup_level_ratio;                        /* 0: the warm-up lasts warmup_s */
     int64_t sweep_to_bytes, sweep_perturbation_bytes; /* 0: no sweep over sizes */
 };
 
@@ -104,7 +105,10 @@ struct common_metrics {
                       "end the measurement once the interval of its mean (of round trips: of the intervals' medians) " \
                       "is no wider than this share of it; 0: by duration_s alone, which stays the longest it takes"),  \
         OPTION_COMMON(type, width_level_ratio, OPTION_NUMBER, 0.95, 0.5, 0.9999,                                       \
-                      "how sure that interval is to hold the mean")
+                      "how sure that interval is to hold the mean"),                                                   \
+        OPTION_COMMON(type, warmup_level_ratio, OPTION_NUMBER, 0, 0, 1,                                                \
+                      "end the warm-up once its last three intervals brought on average as much as the three before, " \
+                      "within this share; 0: by warmup_s alone, which stays the longest it takes")
 
 /* Of the kernels whose sizes can be swept in one process (engine/sweep.h). */
 #define OPTION_ROWS_SWEEP(type)                                                                                        \

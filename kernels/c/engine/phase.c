@@ -172,6 +172,7 @@ static bool phase_active(struct run *run)
     struct received message;
     if (!active_loop(run))
         return false;
+    precision_warm(run);
     phase_stop_sending(run);
     phase_clock_stop(run);
     uint64_t deadline = run_state(run, "stop", drain_limit_s + answer_limit_s);

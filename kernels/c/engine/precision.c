@@ -11,7 +11,8 @@
 void precision_begin(struct run *run)
 {
     struct precision *precision = &run->precision;
-    bool used = run->phase == PHASE_MEASURE && run->is_active;
+    bool asked = run->phase == PHASE_MEASURE || run_common(run)->warmup_level_ratio > 0;
+    bool used = run->is_active && asked;
     precision->interval_ns = used ? (uint64_t)run_common(run)->series_interval_ms * 1000000 : 0;
     precision->next_ns = precision->count = precision->sample_count = precision->seen_count = 0;
     precision->bytes_before = 0;
@@ -84,6 +85,40 @@ static void interval_over(struct run *run)
     precision->stride = 1;
 }
 
+static double mean_of(const double *values, size_t count)
+{
+    double sum = 0;
+    for (size_t i = 0; i < count; i++)
+        sum += values[i];
+    return sum / (double)count;
+}
+
+/* By how much the last intervals differ from those before; infinite where there are too few. */
+static double level_ratio(const struct precision *precision)
+{
+    enum { INTERVALS = 3 };
+    if (precision->count < 2 * INTERVALS)
+        return HUGE_VAL;
+    const double *last = precision->values + precision->count - INTERVALS;
+    double before = mean_of(last - INTERVALS, INTERVALS);
+    return before > 0 ? fabs(mean_of(last, INTERVALS) / before - 1) : HUGE_VAL;
+}
+
+void precision_warm(struct run *run)
+{
+    double found = level_ratio(&run->precision), wanted = run_common(run)->warmup_level_ratio;
+    if (run->phase != PHASE_WARMUP || !(wanted > 0) || found <= wanted)
+        return;
+    if (isinf(found))
+        run_warn(run, "warmup_not_level", "%zu intervals of warm-up tell too little: raise warmup_s",
+                 run->precision.count);
+    else
+        run_warn(run, "warmup_not_level",
+                 "the last three intervals of the warm-up differed by %.3g from the three before, not by %g: raise "
+                 "warmup_s or warmup_level_ratio",
+                 found, wanted);
+}
+
 bool precision_reached(struct run *run)
 {
     struct precision *precision = &run->precision;
@@ -97,6 +132,8 @@ bool precision_reached(struct run *run)
     uint64_t passed = run->now_ns > run->phase_start_ns ? run->now_ns - run->phase_start_ns : 0;
     precision->next_ns = run->phase_start_ns + (passed / precision->interval_ns + 1) * precision->interval_ns;
     precision->last_ns = run->now_ns;
+    if (run->phase == PHASE_WARMUP)
+        return level_ratio(precision) <= common->warmup_level_ratio;
     return common->width_max_ratio > 0 &&
            width_ratio(precision->values, precision->count, common->width_level_ratio) <= common->width_max_ratio;
 }

@@ -24,8 +24,9 @@ struct precision {
 
 void precision_begin(struct run *run);
 void precision_sample(struct run *run, uint64_t elapsed_ns); /* a round trip */
-/* Often, at the active end: true once the interval is as narrow as the person asked for. */
+/* Often, at the active end: true once the interval is as narrow, or the warm-up as level, as the person asked for. */
 bool precision_reached(struct run *run);
+void precision_warm(struct run *run); /* at the end of the warm-up: a warning where it was not level */
 /* At the end: the metric of round trips and their series, and a warning where a width was not reached. */
 void precision_end(struct run *run);
 void precision_free(struct precision *precision);

@@ -176,10 +176,10 @@ void run_ramp(struct run *run)
 
 void run_round_trip(struct run *run, uint64_t elapsed_ns)
 {
+    precision_sample(run, elapsed_ns);
     if (run->phase != PHASE_MEASURE)
         return;
     histogram_add(run->histogram, elapsed_ns);
-    precision_sample(run, elapsed_ns);
     struct samples *samples = &run->samples;
     if (!samples->path)
         return;
@@ -262,6 +262,20 @@ static void run_clock_source(struct run *run)
         fclose(file);
 }
 
+/* What the clock's steps leave open: more than 0.1 % of all that was measured, or of one sample more than a bucket of
+ * the histogram. */
+static void run_clock_steps(struct run *run)
+{
+    const double time_share_max = 0.001, sample_share_max = 0.008;
+    double step_ns = clock_step_ns(), time_ns = (double)(run->phase_end_ns - run->phase_start_ns);
+    double sample_ns = run->histogram && run->histogram->count ? histogram_mean_ns(run->histogram) : HUGE_VAL;
+    bool of_sample = step_ns > sample_share_max * sample_ns;
+    if (of_sample || step_ns > time_share_max * time_ns)
+        run_warn(run, "clock_coarse", "the %s's clock moves in steps of %.0f ns, %.2g %% of %s of %.0f ns",
+                 run->is_server ? "server" : "client", step_ns, 100 * step_ns / (of_sample ? sample_ns : time_ns),
+                 of_sample ? "a mean sample" : "the time measured", of_sample ? sample_ns : time_ns);
+}
+
 void run_finish(struct run *run)
 {
     struct common_metrics *common = run_common_metrics(run);
@@ -269,6 +283,7 @@ void run_finish(struct run *run)
     run->evidence_complete = true;
     run_cpu(run);
     run_clock_source(run);
+    run_clock_steps(run);
     if (run->call_count)
         *(run->is_server ? &common->server_call_count : &common->client_call_count) = (double)run->call_count;
     if (run->series.length) {

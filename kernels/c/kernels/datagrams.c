@@ -3,6 +3,7 @@
 
 #include "base/signals.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <math.h>
 #include <poll.h>
@@ -25,16 +26,15 @@ enum {
 
 static void put_u64(uint8_t *to, uint64_t value)
 {
-    for (unsigned i = 0; i < 8; i++)
-        to[i] = (uint8_t)(value >> (56 - 8 * i));
+    uint64_t big = htobe64(value);
+    memcpy(to, &big, sizeof big);
 }
 
 static uint64_t get_u64(const uint8_t *from)
 {
-    uint64_t value = 0;
-    for (unsigned i = 0; i < 8; i++)
-        value = value << 8 | from[i];
-    return value;
+    uint64_t big;
+    memcpy(&big, from, sizeof big);
+    return be64toh(big);
 }
 
 void datagram_write(uint8_t *datagram, enum phase phase, uint64_t sequence, uint64_t stamp_ns)

@@ -275,7 +275,7 @@ static enum step udp_stream_get(struct run *run, struct flow *flow, int flags)
     struct udp_stream *state = run->state;
     struct packet_cursor cursor = {0};
     struct packet packet;
-    uint64_t number, sent_ns, before = state->unique_count;
+    uint64_t number, sent_ns, before = state->unique_count, stamp_ns = 0, stamped_bytes = 0;
     if (packets_receive(run, &state->packets, flow->descriptor, flags) < 0) {
         if (errno == EAGAIN)
             flow->readable = false;
@@ -288,8 +288,13 @@ static enum step udp_stream_get(struct run *run, struct flow *flow, int flags)
         if (packet.bytes != state->bytes || datagram_read(packet.data, &number, &sent_ns) != run->phase)
             continue; /* a late token or a datagram of the warm-up */
         udp_stream_arrived(run, flow, number, sent_ns, packet.stamp_ns);
-        run_arrived(run, packet.stamp_ns, (double)state->bytes);
+        if (packet.stamp_ns != stamp_ns && stamped_bytes)
+            run_arrived(run, stamp_ns, (double)stamped_bytes);
+        stamped_bytes = packet.stamp_ns == stamp_ns ? stamped_bytes + state->bytes : state->bytes;
+        stamp_ns = packet.stamp_ns; /* merged datagrams have one */
     }
+    if (stamped_bytes)
+        run_arrived(run, stamp_ns, (double)stamped_bytes);
     if (state->unique_count == before)
         return STEP_MOVED;
     state->settling.read_ns = run->now_ns;
