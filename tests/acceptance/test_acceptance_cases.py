@@ -182,6 +182,7 @@ def test_an_option_at_its_default_loses_no_baseline(based: Site) -> None:
     assert words(based.accept(based.run(slower(0.5, "n2"))))["n2"] == "failed"
 
 
+@pytest.mark.heavy
 def test_a_pruned_baseline_is_read_from_its_roll_ups(site: Site) -> None:
     """Case 2."""
     runs = [site.run() for _ in range(3)]
@@ -263,6 +264,7 @@ def with_findings(based: Site, run: str, node: str, rule: str, message: str) -> 
     return run
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("rule", ["mtu_mismatch", "link_degraded", "pcie_degraded", "link_errors"])
 def test_evidence_weighs_in_though_results_are_fine(based: Site, rule: str) -> None:
     """Case 6; what the baseline had already is known and does not."""
@@ -274,6 +276,7 @@ def test_evidence_weighs_in_though_results_are_fine(based: Site, rule: str) -> N
     assert words(again)["n2"] != "degraded"
 
 
+@pytest.mark.heavy
 def test_disturbed_values_make_no_baseline_and_accuse_nobody(site: Site) -> None:
     """Case 6."""
     runs = [site.run(), site.run(), site.run(slower(0.5))]

@@ -69,6 +69,7 @@ def test_the_pipe_of_another_program_is_an_error(
     assert "ended before it read its input" in capsys.readouterr().err
 
 
+@pytest.mark.heavy
 def test_a_large_answer_needs_little_memory_and_its_reader_sees_the_beginning_at_once(nights: History, tmp_path: Path) -> None:
     limited = (
         f"import resource, sys; resource.setrlimit(resource.RLIMIT_DATA, ({_ROOM_BYTES},) * 2);"
@@ -110,6 +111,7 @@ def test_a_reader_that_waits_keeps_no_writer_waiting(nights: History, tmp_path: 
         assert len(pager.stdout.read().splitlines()) == 20_000
 
 
+@pytest.mark.heavy
 def test_the_keyboard_ends_a_long_statement(nights: History) -> None:
     query = "WITH RECURSIVE x(a) AS (SELECT 1 UNION ALL SELECT a + 1 FROM x) SELECT count(*) FROM x"
     with subprocess.Popen(hpcq("sql", query), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, env=env(nights)) as process:

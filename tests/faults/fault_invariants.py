@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults.fault_kinds import CLUSTERS, LINK, Scene
+from tests.lab.lab_fixture import ACCOUNTED_WITHIN_S
 
 #: part, job, test, repetition: one planned measurement.
 Step = tuple[str, str, int, int]
@@ -151,8 +152,17 @@ def _jobs_and_processes(scene: Scene, cluster: str) -> list[str]:
 def _nothing_started_twice(scene: Scene) -> Iterator[str]:
     """alpha has accounting: every job by its name, however often Slurm wrote a row for it."""
     words = ["sacct", "-n", "-P", "-X", "-S", "now-2hours", "-u", "labuser", "-o", "JobName,JobIDRaw,Start"]
-    told = {tuple(line.split("|")[:2]) for line in scene.lab.exec("alpha", *words).splitlines()}
-    names = Counter(name for name, _ in told if scene.desk.run_folder.name in name)
+    measured = any(one["event"] == "ended" and one["measured"] for one in scene.desk.events("alpha"))
+    deadline = time.monotonic() + ACCOUNTED_WITHIN_S
+    while True:  # a controller that was killed may have lost some rows, not all
+        told = {tuple(line.split("|")[:2]) for line in scene.lab.exec("alpha", *words).splitlines()}
+        names = Counter(name for name, _ in told if scene.desk.run_folder.name in name)
+        if names or not measured:
+            break
+        if time.monotonic() > deadline:
+            yield "alpha: nothing of this run is accounted"
+            break
+        time.sleep(0.5)
     yield from (f"alpha: {count} jobs of one name: {name}" for name, count in names.items() if count > 1)
 
 

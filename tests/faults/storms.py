@@ -45,8 +45,9 @@ class Storm:
     said: list[str] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
     cancelled: bool = False
-    #: Whether a driver is at work: one that ended is resumed a minute later.
+    #: Whether a driver is at work (one that ended is resumed a minute later), and whether another one took the run from it.
     driving: bool = False
+    taken_over: bool = False
     #: The run has ended: what a seed drew for later does not happen, there is no driver to see it.
     ended: bool = False
     #: When the driver must have ended.
@@ -280,7 +281,7 @@ def _next_wave(storm: Storm, orders: Orders, words: str) -> None:
 
 def _is_refused(storm: Storm) -> None:
     link = storm.site.run.journal("sim").with_name("journal.jsonl.writer")
-    if not storm.driving or (link.is_symlink() and str(link.readlink()).startswith("head2/")):
+    if not storm.driving or (storm.taken_over and (not link.is_symlink() or str(link.readlink()).startswith("head2/"))):
         storm.said.append("  there is no living driver that has the run")
         return
     with _another_head():
@@ -292,7 +293,8 @@ def _is_refused(storm: Storm) -> None:
 
 
 def _take_over(storm: Storm) -> None:
-    """The link beside the journal belongs to another head from now on; nobody there touches it."""
+    """The link beside the journal is another head's from now on; nobody there touches it: whoever comes next is let in."""
+    storm.taken_over = True
     link = storm.site.run.journal("sim").with_name("journal.jsonl.writer")
     if link.is_symlink():
         link.unlink()

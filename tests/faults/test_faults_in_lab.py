@@ -90,8 +90,9 @@ def test_a_driver_that_is_killed_again_and_again_loses_nothing_and_repeats_nothi
 def _nothing_ran_twice(desk: Desk) -> None:
     """By the accounting: no name twice; and every name that ran belongs to the run's journal."""
     run_id = desk.run_folder.name
-    told = desk.lab.exec("alpha", "sacct", "-n", "-P", "-X", "-S", "now-1hour", "-u", "labuser", "-o", "JobName,State")
-    names = [line.split("|")[0] for line in told.splitlines() if f"hpcq-{run_id}-" in line]
+    ended = {event["tag"] for event in desk.events() if event["event"] == "ended" and event["measured"]}
+    rows = desk.lab.accounted("alpha", "-X", "-u", "labuser", "-o", "JobName,JobIDRaw", names=ended)
+    names = [name for name, _ in rows if name.startswith(f"hpcq-{run_id}-")]
     assert max(Counter(names).values()) == 1, names
     attempted = {event["tag"] for event in desk.events() if event["event"] == "attempt"}
     assert set(names) <= attempted

@@ -46,6 +46,7 @@ def test_mann_whitney_agrees_with_scipy(seed: int) -> None:
     assert both == pytest.approx(stats.mannwhitneyu(after, before, method=method).pvalue, rel=1e-9, abs=1e-15)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("seed", range(20))
 def test_tails_with_ties_count_every_way_to_deal_the_ranks(seed: int) -> None:
     from scipy import stats

@@ -57,6 +57,7 @@ def slow_repetition(made: History, run_name: str, repetition: int, level: float 
         )
 
 
+@pytest.mark.heavy
 def test_slow_nights_beside_other_work_are_no_regression_and_no_pass(tmp_path: Path, say: Any) -> None:
     made = nights(tmp_path / "beside", slow_from=-6, counters=OTHER_WORK)
     code, _, said = say(made, "regressions", "--since", "2026-11-13", "--all")

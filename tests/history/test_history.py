@@ -151,6 +151,7 @@ def test_regressions_against_another_stretch(slowed: History, ask: Any) -> None:
     assert [(one["server"], one["method"]) for one in found["changes"]] == [("n2", "boundary")]
 
 
+@pytest.mark.heavy
 def test_one_bad_run_is_not_told_and_a_repaired_change_does_not_alarm(tmp_path: Path, ask: Any) -> None:
     made = History(tmp_path)
     for day in range(-50, 0):
@@ -172,6 +173,7 @@ def test_newest_points_are_not_missed(tmp_path: Path, ask: Any, newest: int) -> 
     assert [(one["server"], one["at_utc"][:10]) for one in found["changes"]] == [("n2", f"2026-11-{21 - newest}")]
 
 
+@pytest.mark.heavy
 def test_an_own_build_never_passes_as_a_change_of_the_machine(tmp_path: Path, ask: Any, capsys: Any) -> None:
     made = History(tmp_path)
     for day in range(-40, 0):

@@ -98,6 +98,7 @@ def test_all_shows_the_unclear(tmp_path: Path, say: Any) -> None:
     assert "is not ruled out" in words
 
 
+@pytest.mark.heavy
 def test_one_change_is_one_record_and_expected_holds(tmp_path: Path, say: Any) -> None:
     made = History(tmp_path)
     for day in range(-40, -20):
@@ -115,6 +116,7 @@ def test_one_change_is_one_record_and_expected_holds(tmp_path: Path, say: Any) -
     assert say(made, "regressions", "--since", "2026-10-29", "--against", "2026-10-01..2026-10-27")[0] == 0
 
 
+@pytest.mark.heavy
 def test_what_was_told_and_recorded_is_told_until_its_level_ends(tmp_path: Path, say: Any) -> None:
     made = History(tmp_path)
     for day in range(-60, -36):

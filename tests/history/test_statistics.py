@@ -71,6 +71,7 @@ def test_engine_is_the_same_alone_and_in_a_block() -> None:
     assert together == [change_indices(block[i : i + 1], sigma[i : i + 1], 6.9, 3)[0] for i in range(300)]
 
 
+@pytest.mark.heavy
 def test_pruning_of_long_series_changes_nothing() -> None:
     import ruptures
 

@@ -15,7 +15,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from tests import REPOSITORY
 PROGRAM = REPOSITORY / "lab"
 LABS_FOLDER = Path("/run/hpcq-lab")
 TIMEOUT_S = 180.0
+ACCOUNTED_WITHIN_S = 60.0
 #: Whatever a test before left: its jobs, its reservations, nodes that it set down. Then until every node may have jobs.
 AT_REST = """
 jobs=$(squeue --noheader --format=%A); [ -z "$jobs" ] || scancel $jobs
@@ -92,6 +94,23 @@ class RunningLab:
         if check and done.returncode != 0:
             pytest.fail(f"{where}: {words} ended with {done.returncode}:\n{done.stderr}{done.stdout}")
         return done.stdout
+
+    def accounted(self, cluster: str, *words: str, names: Collection[str]) -> list[list[str]]:
+        """What sacct shows by the columns asked for, of which the first is the name; once all these names are there.
+
+        The controller reports to the accounting by itself, and on a busy machine seconds later than a job's end: an answer
+        before that shows too little, and would be the proof of nothing.
+        """
+        deadline = time.monotonic() + ACCOUNTED_WITHIN_S
+        while True:
+            shown = self.exec(cluster, "sacct", "--noheader", "--parsable2", "--starttime=now-2hours", *words)
+            rows = [line.split("|") for line in shown.splitlines()]
+            missing = set(names) - {row[0] for row in rows}
+            if names and not missing:
+                return rows
+            if time.monotonic() > deadline:
+                pytest.fail(f"{cluster}: not accounted: {sorted(missing) or 'no name was asked for'}:\n{shown}")
+            time.sleep(0.3)
 
     def at_rest(self, *clusters: str) -> None:
         """Put clusters right before a test begins: what one test left, the next one must not plan around."""

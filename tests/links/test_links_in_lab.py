@@ -48,9 +48,9 @@ def nothing_is_left_or_ran_twice(desk: Desk) -> None:
         while desk.run_folder.name in (queued := desk.lab.exec(name, "squeue", "--noheader", "--format=%j %T")):
             assert time.monotonic() < deadline, queued
             time.sleep(0.3)
-    told = desk.lab.exec("alpha", "sacct", "-n", "-P", "-X", "-S", "now-1hour", "-u", "labuser", "-o", "JobName,Start")
-    ran = Counter(line.partition("|")[0] for line in told.splitlines() if desk.run_folder.name in line)
-    assert ran, told
+    names = {event["tag"] for event in desk.events(LINK) if event["event"] == "ended" and event["measured"]}
+    rows = desk.lab.accounted("alpha", "-X", "-u", "labuser", "-o", "JobName,JobIDRaw", names=names)
+    ran = Counter(name for name, _ in rows if desk.run_folder.name in name)
     assert set(ran.values()) == {1}, ran
     native_ids = [event["native_id"] for event in desk.events(LINK) if event["event"] == "submitted"]
     assert native_ids

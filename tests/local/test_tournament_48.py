@@ -60,8 +60,9 @@ def take(desk: Desk, allocation: str) -> Taken:
     ends = [event for event in desk.events() if event["event"] == "ended"]
     times = [(parse_utc(end["started_utc"]), parse_utc(end["ended_utc"])) for end in ends if end["ended_utc"]]
     run_id = desk.run_folder.name
-    told = desk.lab.exec("alpha", "sacct", "-n", "-P", "-X", "-S", "now-2hours", "-o", "JobName,ElapsedRaw,NNodes").split()
-    jobs = [line.split("|") for line in told if line.startswith(f"hpcq-{run_id}-")]
+    names = {end["tag"] for end in ends if end["measured"]}
+    told = desk.lab.accounted("alpha", "-X", "-o", "JobName,ElapsedRaw,NNodes", names=names)
+    jobs = [row for row in told if row[0].startswith(f"hpcq-{run_id}-")]
     rows = desk.rows("SELECT client, server FROM v_results WHERE outcome = 'measured' AND campaign = ?", allocation)
     nodes = [node for row in rows for node in (row["client"], row["server"])]
     return Taken(

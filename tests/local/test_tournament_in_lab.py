@@ -76,9 +76,10 @@ def test_what_was_planned_was_measured_in_one_allocation(measured: Desk) -> None
 def test_nothing_is_started_between_rounds(measured: Desk) -> None:
     """One step for all agents and one for all ranks, whatever the number of rounds."""
     [native_id] = [event["native_id"] for event in measured.events() if event["event"] == "submitted"]
-    told = measured.lab.exec("alpha", "sacct", "-n", "-P", "-j", native_id, "-o", "JobID,State").split()
-    steps = [line.split("|")[0] for line in told if "." in line and not line.startswith(f"{native_id}.ba")]
-    assert sorted(steps) == [f"{native_id}.0", f"{native_id}.1"], told
+    wanted = [f"{native_id}.0", f"{native_id}.1"]
+    rows = measured.lab.accounted("alpha", "-j", native_id, "-o", "JobID,State", names=wanted)
+    steps = [step for step, _ in rows if "." in step and not step.startswith(f"{native_id}.ba")]
+    assert sorted(steps) == wanted, rows
 
 
 def test_each_pair_measured_over_the_network_and_in_its_roles(measured: Desk) -> None:

@@ -117,6 +117,7 @@ def blocks(said: str) -> dict[tuple[str, str], Any]:
     return {(one["kind"], one["name"]): one for one in json_of(said)["blocks"]}
 
 
+@pytest.mark.heavy
 def test_a_slow_node_is_named_by_its_pairs_and_the_collective_tells_them(tmp_path: Path, say: Any) -> None:
     made = Collectives(tmp_path).nights(collective=1.5, levels={"n3": 0.8})
     code, said = say(made, "regressions", *SINCE, "--json")
@@ -131,6 +132,7 @@ def test_a_slow_node_is_named_by_its_pairs_and_the_collective_tells_them(tmp_pat
     assert "its pairs       3 of 6 judged pairs of its nodes got worse with it: n1 - n3, n2 - n3, n3 - n4" in words
 
 
+@pytest.mark.heavy
 def test_a_collective_that_is_slow_alone_names_nobody_and_what_to_measure(tmp_path: Path, say: Any) -> None:
     made = Collectives(tmp_path).nights(collective=1.5)
     code, said = say(made, "regressions", *SINCE, "--json")
@@ -163,6 +165,7 @@ def test_collectives_beside_one_slow_node_make_no_slow_cluster(tmp_path: Path, s
     assert set(blocks(say(made, "regressions", *SINCE, "--json")[1])) == {("node", "n3"), ("nodes", "n[1-3]")}
 
 
+@pytest.mark.heavy
 def test_a_slower_cluster_takes_its_collectives_with_it(tmp_path: Path, say: Any) -> None:
     made = Collectives(tmp_path).nights(collective=1.25, levels=dict.fromkeys(("n1", "n2", "n3", "n4"), 0.8))
     [(key, found)] = blocks(say(made, "regressions", *SINCE, "--json")[1]).items()
@@ -214,6 +217,7 @@ def test_a_campaign_of_other_pairs_leaves_collectives_and_links_out(tmp_path: Pa
         with_pairs(alone, tmp_path / "none.yaml", "x", [("n3", "n1")], 5)
 
 
+@pytest.mark.heavy
 def test_compare_tells_of_a_slow_collective_which_pairs_are_slow_too(tmp_path: Path, say: Any) -> None:
     made = Collectives(tmp_path).nights(collective=1.5, levels={"n3": 0.8})
     code, said = say(made, "compare", "2026-11-10..2026-11-14", "2026-11-16..2026-11-20", "--json")
@@ -228,6 +232,7 @@ def test_compare_tells_of_a_slow_collective_which_pairs_are_slow_too(tmp_path: P
     assert "none of 6 judged pairs of its nodes got worse with it" in " ".join(words.split())
 
 
+@pytest.mark.heavy
 def test_a_node_selects_every_test_that_it_took_part_in(tmp_path: Path, say: Any) -> None:
     made = Collectives(tmp_path).nights(collective=1.5)
     of_sets = {("n1", "n[2-4]")}

@@ -84,6 +84,7 @@ def test_of_two_networks_the_ledger_keeps_the_worse_verdict() -> None:
     assert (kept.name, kept.verdict, kept.reason[:6]) == (NAME, Verdict.FAILED, "slower")
 
 
+@pytest.mark.heavy
 def test_a_collective_of_the_ledger_stands_on_the_pages_of_its_nodes_and_decides_none(tmp_path: Path, say: Any) -> None:
     made = Collectives(tmp_path).nights()
     assert say(made, "ledger", "--exit-code")[0] == 4, "no verdict at all"

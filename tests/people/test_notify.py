@@ -74,6 +74,7 @@ def test_a_command_that_fails_gets_the_same_again(home: Path, made: History, cap
     assert ("n2", None, "failed") in got(home)
 
 
+@pytest.mark.heavy
 def test_a_schedule_tells_after_each_start(home: Path, made: History, capsys: pytest.CaptureFixture[str]) -> None:
     judge(made, n2=Verdict.FAILED)
     words = ["schedule", "add", "look", "--when", "1h", "--with", "crontab"]

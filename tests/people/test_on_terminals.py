@@ -75,6 +75,7 @@ def on_a_terminal(argv: list[str], folder: Path, columns: int, **environment: st
     return said.decode().replace("\r\n", "\n")
 
 
+@pytest.mark.heavy
 def test_every_table_of_every_verb_is_whole(nights: History, tmp_path: Path) -> None:
     argv = [sys.executable, "-c", _PROGRAM, json.dumps(VERBS), str(nights.database), str(tmp_path / "tables.json")]
     said = on_a_terminal(argv, tmp_path, 80, NO_COLOR="1")
@@ -91,6 +92,7 @@ def test_every_table_of_every_verb_is_whole(nights: History, tmp_path: Path) -> 
             assert number in part, f"{verb}: the unit of {number} is on another line"
 
 
+@pytest.mark.heavy
 def test_verdicts_have_colour_and_no_color_takes_it_away(nights: History, tmp_path: Path) -> None:
     argv = [sys.executable, "-c", _PROGRAM, json.dumps(["compare 30d..9d 2d --all"]), str(nights.database), "tables.json"]
     assert "\x1b[31mworse" in on_a_terminal(argv, tmp_path, 80)

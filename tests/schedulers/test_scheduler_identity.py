@@ -148,6 +148,7 @@ def test_after_a_limit_the_rest_of_the_wave_is_not_tried(slurm: SimulatedSlurm, 
     assert slurm.control()["calls"]["sbatch"] == 2
 
 
+@pytest.mark.heavy
 def test_a_job_that_still_waits_at_the_end_of_the_hours_ends_by_itself(slurm: SimulatedSlurm, site: Site) -> None:
     first = site.submit("first", "sleep 300")
     assert first.native_id

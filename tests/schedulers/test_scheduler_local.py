@@ -57,6 +57,7 @@ def test_a_job_that_is_cancelled_in_the_moment_of_its_start_ends(site: Site, tmp
         wait_for(lambda words=living: not Here().sh(words).stdout)  # type: ignore[misc]
 
 
+@pytest.mark.heavy
 def test_a_keeper_that_dies_is_no_success(site: Site, tmp_path: Path) -> None:
     answer = site.submit("orphan", "sleep 300")
     assert answer.native_id
@@ -67,6 +68,7 @@ def test_a_keeper_that_dies_is_no_success(site: Site, tmp_path: Path) -> None:
     assert report.reason == "its keeper died"
 
 
+@pytest.mark.heavy
 def test_jobs_share_nodes_one_after_another(site: Site) -> None:
     log = f"{site.folder}/log"
     body = f"echo start >>{log}; sleep 0.2; echo end >>{log}"
@@ -77,6 +79,7 @@ def test_jobs_share_nodes_one_after_another(site: Site) -> None:
     assert Path(log).read_text().split() == ["start", "end"] * 4
 
 
+@pytest.mark.heavy
 def test_a_job_of_many_nodes_holds_them_all_and_what_it_leaves_behind_holds_none(tmp_path: Path) -> None:
     nodes = tuple(f"node-{number:02}" for number in range(14))
     queue = SchedulerSettings(nodes=nodes, queue_folder=str(tmp_path / "queue"))

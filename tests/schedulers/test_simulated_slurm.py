@@ -33,6 +33,7 @@ def test_promise(site: Site, promise: Callable[[Site], None]) -> None:
     promise(site)
 
 
+@pytest.mark.heavy
 def test_the_time_limit(site: Site) -> None:
     the_time_limit_ends_a_job(Site(site.scheduler, site.folder, HEAD))
 

@@ -36,10 +36,12 @@ def site(
     version: str = "slurm 24.11.0\n",
     level: str = "20001\nuser\nNone\n",
     queries: str = "",
+    partitions: str = "PartitionName=main State=UP Nodes=n[1-4]\n",
 ) -> dict[str, tuple[str, str]]:
     """item -> what was found, and what follows."""
     config = CONFIG.format(accounting=accounting, age=age, private=private, suspend=suspend, time=time)
-    text = f"@site file\n{file}@site version\n{version}@site queries\n{queries}@site config\n{config}@site level\n{level}"
+    text = f"@site file\n{file}@site version\n{version}@site queries\n{queries}@site config\n{config}"
+    text += f"@site partitions\n{partitions}@site level\n{level}"
     items = read_site(text)
     assert all(one.ok and one.advice for one in items), "campaigns run there, and something follows"
     return {one.item: (one.found, one.advice or "") for one in items}
@@ -66,6 +68,13 @@ def test_power_saving() -> None:
     found, follows = site(suspend="/usr/sbin/off", time="600 sec")["power saving"]
     assert (found, "does not use nodes that are switched off" in follows) == ("idle nodes are switched off after 600 sec", True)
     assert site(suspend="/usr/sbin/off", time="INFINITE") == {}
+
+
+def test_power_saving_of_one_partition() -> None:
+    lines = "PartitionName=main SuspendTime=NONE\nPartitionName=old State=UP SuspendTime=900 Nodes=n4\n"
+    found, _ = site(suspend="/usr/sbin/off", time="INFINITE", partitions=lines)["power saving"]
+    assert found == "idle nodes are switched off after 900 s in partition old"
+    assert site(suspend="(null)", partitions=lines) == {}
 
 
 @pytest.mark.parametrize(

@@ -153,6 +153,7 @@ def test_an_answer_that_breaks_off_is_a_lost_connection(ssh: Ssh) -> None:
     assert caught.value.transient
 
 
+@pytest.mark.heavy
 def test_a_time_out_ends_a_command_whose_grandchild_holds_the_pipe(transport: Transport, tmp_path: Path) -> None:
     here = f"cd {quote(str(tmp_path))}"
     for start in ("sleep 60 & echo $! >left; wait", "setsid sleep 61 & echo $! >away; wait"):

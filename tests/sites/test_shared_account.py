@@ -150,6 +150,7 @@ def test_a_resumed_run_counts_what_its_earlier_driver_took_when_it_took_it(tmp_p
     assert sorted(entry["took_node_seconds"].values()) == [50.0, 700.0]
 
 
+@pytest.mark.heavy
 def test_two_drivers_never_take_the_same_rest_of_a_limit(tmp_path: Path) -> None:
     """On two heads, without any lock but a folder."""
     most, taken, seen = 5, [0, 0, 0], []
@@ -195,6 +196,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_account, "_LOCK_TRIES", 2)
 
 
+@pytest.mark.heavy
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("wrong_s", [-3600, 0, 3600])
 def test_a_lock_of_a_driver_that_died_is_broken_and_its_owner_books_nothing(tmp_path: Path, wrong_s: int) -> None:
@@ -214,6 +216,7 @@ def test_a_lock_of_a_driver_that_died_is_broken_and_its_owner_books_nothing(tmp_
     assert not (folder / "lock").exists()
 
 
+@pytest.mark.heavy
 @pytest.mark.usefixtures("impatient")
 def test_a_driver_that_takes_the_lock_again_and_again_keeps_it(tmp_path: Path) -> None:
     clock, first, second = two_accounts(tmp_path / "account" / "sim")
@@ -332,6 +335,7 @@ def test_nothing_starts_where_a_stop_file_lies(tmp_path: Path) -> None:
     assert any("no reason given" in text for text in site.said)
 
 
+@pytest.mark.heavy
 def test_an_account_that_cannot_be_written_stops_submissions_only_where_limits_are_shared(tmp_path: Path) -> None:
     for limits, submitted_after_s in (("walltime_at_most: 1h", 0), ("jobs_at_most: 9", 300)):
         site = site_of(tmp_path / str(submitted_after_s), limits)

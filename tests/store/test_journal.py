@@ -101,6 +101,7 @@ def test_two_heads_whose_locks_lock_nothing_have_one_writer(path: Path) -> None:
         assert [event["event"] for event in journal.events] == ["opened", "closed"]
 
 
+@pytest.mark.heavy
 @pytest.mark.usefixtures("locks_that_lock_nothing")
 def test_a_driver_on_another_head_is_alive_as_long_as_its_link_is_touched(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hpcq.writer_lock.STALE_S", 1.0)

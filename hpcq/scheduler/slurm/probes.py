@@ -15,6 +15,7 @@ _LOOK = (
     f"printf '{_MARK}queries\\n'; for c in squeue sacct scancel sinfo scontrol; do p=$(command -v $c) && "
     '[ "$(head -c 2 -- "$p" 2>/dev/null | tr -dc \'#!\')" = \'#!\' ] && echo "$p"; done\n'
     f"printf '{_MARK}config\\n'; scontrol show config 2>/dev/null\n"
+    f"printf '{_MARK}partitions\\n'; scontrol --oneliner show partition 2>/dev/null\n"
     f"printf '{_MARK}level\\n'; id -u; id -un\n"
     'sacctmgr --noheader --parsable2 --readonly show user "$(id -un)" format=AdminLevel 2>/dev/null; true'
 )
@@ -40,7 +41,7 @@ def read_site(text: str) -> list[CheckedItem]:
     return [
         *_submit_command(parts.get("file", "").split("\n"), parts.get("version", "")),
         *_query_commands(parts.get("queries", "").split()),
-        *_power_saving(config),
+        *_power_saving(config, parts.get("partitions", "")),
         *_private_data(config, sees_all=sees_all),
         *_memory_of_jobs(config),
     ]
@@ -66,10 +67,18 @@ def _query_commands(scripts: Sequence[str]) -> list[CheckedItem]:
     return [CheckedItem("query commands", True, f"scripts: {', '.join(scripts)}", follows)]
 
 
-def _power_saving(config: dict[str, str]) -> list[CheckedItem]:
-    if config.get("SuspendProgram", "") in _OFF or config.get("SuspendTime", "") in _OFF:
+def _power_saving(config: dict[str, str], partitions: str) -> list[CheckedItem]:
+    """Check whether idle nodes are switched off: the whole cluster's, or those of partitions with a time of their own."""
+    if config.get("SuspendProgram", "") in _OFF:
         return []
-    found = f"idle nodes are switched off after {config['SuspendTime']}"
+    times = [config["SuspendTime"]] if config.get("SuspendTime", "") not in _OFF else []
+    for line in partitions.splitlines():
+        fields = dict(word.partition("=")[::2] for word in line.split())
+        if fields.get("SuspendTime", "") not in _OFF:
+            times.append(f"{fields['SuspendTime']} s in partition {fields.get('PartitionName', '?')}")
+    if not times:
+        return []
+    found = f"idle nodes are switched off after {', '.join(times)}"
     advice = "hpcq does not use nodes that are switched off (idle~), and wakes none: have them up before a campaign"
     return [CheckedItem("power saving", True, found, advice)]
 
