@@ -39,6 +39,7 @@ class TestInTheLab:
         )
         assert (story.exit_code, story.count("measured"), len(story.rows)) == (0, 18, 18), told(story)
 
+    @pytest.mark.long  # tests/links/test_link_faults_in_lab.py does the same by hand, always
     def test_a_far_side_that_does_not_start_and_a_dead_node_cost_themselves(self, lab: RunningLab, tmp_path: Path) -> None:
         story = played(
             lab,

@@ -42,6 +42,7 @@ def test_pairs_of_a_node_out_of_service_are_carried_until_it_is_back(lab: Runnin
     assert not [event for event in driven.events() if event["event"] == "not_run"]
 
 
+@pytest.mark.long  # one that comes back is always played
 def test_pairs_of_a_node_that_stays_away_are_rows_that_say_so(lab: RunningLab, tmp_path: Path) -> None:
     more = "pairs: {rounds: 3}\nbudget: {jobs_at_most: 1}"
     driven = Driven(tmp_path, lab, "beta", more, keys="\npatience_s: 3\n", duration_s=1)

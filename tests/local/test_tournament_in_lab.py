@@ -144,6 +144,7 @@ def test_a_node_that_dies_costs_its_own_pairs(desk: Desk) -> None:
     assert [event["outcome"] for event in desk.events() if event["event"] == "ended"] == ["completed"]
 
 
+@pytest.mark.long  # that a node dies is always played; the conductor's is one of them
 def test_the_conductors_node_dies_and_the_rest_is_planned_again(desk: Desk) -> None:
     desk.campaign(f"{ROUNDS}\nrepetitions: 2\nretries: 1\ntests:\n  {PINGPONG}")
     with desk.running("run", "campaign.yaml") as child:

@@ -131,7 +131,7 @@ def test_a_suspended_job_that_is_deleted_is_cancelled(pbs: SimulatedPbs, site: S
     site.ends(key.native_id, JobState.CANCELLED)
 
 
-@pytest.mark.parametrize("word", ["suspend", "admin-suspend"])
+@pytest.mark.parametrize("word", ["suspend", pytest.param("admin-suspend", marks=pytest.mark.long)])
 def test_a_run_says_which_job_is_suspended_until_it_goes_on(pbs: SimulatedPbs, tmp_path: Path, word: str) -> None:
     desk = desk_at(tmp_path)
     desk.campaign(SECONDS, more="retries: 0\nbudget: {jobs_at_most: 1}")
