@@ -26,7 +26,7 @@ from other_system import SYSTEMS, root_of
 from processes import ENVIRONMENT, recorded
 from quantities import delay_ns, loss_ratio, rate_bps
 from requirements import check_programs, check_root
-from services import daemons
+from services import daemons, nodes
 from services.pbs_files import check_pbs
 
 PATIENCE_S = 60.0  # for another command that changes the same lab
@@ -249,7 +249,7 @@ def run_start_node(options: argparse.Namespace) -> None:
         if machine.is_head:
             daemons.boot_head(lab, lab.cluster(machine.cluster))
         else:
-            machines.boot(lab, machine)
+            nodes.boot(lab, machine)
 
 
 def run_restart_controller(options: argparse.Namespace) -> None:

@@ -6,14 +6,11 @@ from collections.abc import Sequence
 from faults import LabError
 from layout import Cluster, Lab, Machine
 from processes import Process, enter_command, recorded, run, wait_for
-from services.pbs_files import LIST_NODES, START_NODE, idle_nodes
 
 OWN_NAMESPACES = "--fork --pid --net --uts --ipc --mount --propagation private"
 SITE_START_S = 20.0
 MACHINE_START_BASE_S = 20.0
 MACHINE_START_EACH_S = 1.0
-SLURM_START_BASE_S = 30.0
-SLURM_START_EACH_S = 1.0
 RUN_AS = ("setpriv", "--reset-env", "--init-groups")
 NO_LAB_HINT = "hpcq lab up"
 
@@ -82,16 +79,6 @@ def stop_machine(lab: Lab, machine: Machine) -> None:
     process_of(lab, machine).kill()
 
 
-def boot(lab: Lab, node: Machine) -> None:
-    """Start a node that is down. On one that is up, start slurmd if it has ended."""
-    cluster = lab.cluster(node.cluster)
-    if recorded(cluster.pid_file(node.name)) is None:
-        start_machines(lab, cluster, [node])
-    else:
-        start = START_NODE if cluster.scheduler == "pbs" else "pidof slurmd > /dev/null || slurmd"
-        run_in(lab, node, ["sh", "-c", start], f"{node.name}: its daemon")
-
-
 def in_machine(lab: Lab, machine: Machine, command: Sequence[str], *, user: str = "root") -> list[str]:
     """The command line that runs `command` on a machine as one of its users."""
     as_user = [*RUN_AS, f"--reuid={user}", f"--regid={user}"]
@@ -104,32 +91,6 @@ def run_in(
 ) -> str:
     """Run a command on a machine as root and wait for its end."""
     return run(enter_command(process_of(lab, machine), command), what, input_text=input_text, timeout_s=timeout_s)
-
-
-def idle_node_count(lab: Lab, cluster: Cluster) -> int:
-    """How many nodes can take jobs; -1 if the controller does not answer."""
-    head = process_of(lab, cluster.head)
-    listing = LIST_NODES if cluster.scheduler == "pbs" else ["sinfo", "-h", "-a", "-N", "-o", "%N %t"]
-    try:
-        found = run(enter_command(head, listing), f"{cluster.name}: nodes", timeout_s=10)
-    except LabError:
-        return -1
-    if cluster.scheduler == "pbs":
-        return idle_nodes(found)
-    states = dict(line.split() for line in found.splitlines())
-    return sum(state in {"idle", "mix", "alloc"} for state in states.values())
-
-
-def wait_idle(lab: Lab, cluster: Cluster) -> None:
-    """Wait until every node has registered with its controller."""
-    wanted = len(cluster.nodes)
-    wait_for(
-        lambda: idle_node_count(lab, cluster) >= wanted,
-        SLURM_START_BASE_S + SLURM_START_EACH_S * wanted,
-        f"{cluster.name}: found {idle_node_count(lab, cluster)} of {wanted} nodes ready",
-        f"their logs are in {cluster.var}/log/slurm",
-        interval_s=0.1,
-    )
 
 
 def _wait_ready(lab: Lab, cluster: Cluster, holders: Sequence[str], timeout_s: float) -> None:

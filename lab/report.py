@@ -5,6 +5,7 @@ import wan
 from layout import Cluster, Lab, settings_as_json
 from processes import recorded
 from quantities import rate_text
+from services import nodes
 
 
 def status(lab: Lab) -> dict[str, object]:
@@ -27,8 +28,8 @@ def _cluster_status(lab: Lab, cluster: Cluster) -> dict[str, object]:
         "name": cluster.name,
         "cluster_file": str(lab.cluster_file(cluster)),
         "accounting": cluster.has_accounting,
-        "controller": "up" if head and machines.idle_node_count(lab, cluster) >= 0 else "down",
-        "nodes_ready": max(0, machines.idle_node_count(lab, cluster)) if head else 0,
+        "controller": "up" if head and nodes.idle_node_count(lab, cluster) >= 0 else "down",
+        "nodes_ready": max(0, nodes.idle_node_count(lab, cluster)) if head else 0,
         "logs": str(cluster.var / "log"),
         "home": str(cluster.folder / "home"),
         "scratch": str(cluster.folder / "scratch"),

@@ -17,7 +17,7 @@ import wan
 from faults import LabError
 from layout import LABS_FOLDER, Cluster, Lab, Settings, lab_of, settings_as_json, settings_from_json
 from processes import ENVIRONMENT, recorded, wait_for
-from services import daemons
+from services import daemons, nodes
 from services.site_files import new_key, write_site
 from services.slurm_files import DEFAULT_PARTITION
 from writing import TEMPLATES, fill
@@ -172,7 +172,7 @@ def _start_daemons_and_nodes(lab: Lab, cluster: Cluster, progress: Progress) -> 
     daemons.start_head(lab, cluster)
     progress(f"{cluster.name}: {len(cluster.nodes)} nodes")
     machines.start_machines(lab, cluster, cluster.nodes)
-    machines.wait_idle(lab, cluster)
+    nodes.wait_idle(lab, cluster)
     progress(f"{cluster.name}: ready")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
+from collections.abc import Collection, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -132,19 +133,50 @@ def test_no_import_circles() -> None:
     known = modules()
     graph = {
         module: {target for name in imports_of(path) if name.startswith("hpcq") and (target := resolved(name, known))}
+        - {"hpcq"}
         for module, path in known.items()
     }
+    assert circle_of(graph) == ()
+
+
+def circle_of(graph: Mapping[str, Collection[str]]) -> tuple[str, ...]:
+    """The first way through the graph that comes back to where it was; empty if there is none."""
     done: set[str] = set()
 
-    def visit(module: str, trail: tuple[str, ...]) -> None:
-        assert module not in trail, " -> ".join((*trail, module))
+    def visit(module: str, trail: tuple[str, ...]) -> tuple[str, ...]:
+        if module in trail:
+            return (*trail, module)
         if module not in done:
-            for target in graph[module] - {module, "hpcq"}:
-                visit(target, (*trail, module))
+            for target in sorted({*graph.get(module, ())} - {module}):
+                if found := visit(target, (*trail, module)):
+                    return found
             done.add(module)
+        return ()
 
-    for module in graph:
-        visit(module, ())
+    return next((found for module in sorted(graph) if (found := visit(module, ()))), ())
+
+
+def test_no_include_circles() -> None:
+    """A C file and its header are one thing here: two that each include the other's header are a circle."""
+    root = REPOSITORY / "kernels" / "c"
+    graph: dict[str, set[str]] = {}
+    for path in sorted(root.rglob("*.[ch]")):
+        unit = str(path.relative_to(root).with_suffix(""))
+        graph.setdefault(unit, set()).update(re.findall(r'^#include "(.*)\.h"$', path.read_text(), re.MULTILINE))
+    assert graph["engine/phase"] >= {"engine/precision"}
+    assert circle_of(graph) == ()
+
+
+def test_folders_of_the_lab_form_no_circle() -> None:
+    """The lab's services stand on its machines, not the other way round."""
+    graph: dict[str, set[str]] = {}
+    names = {path.stem for path in (REPOSITORY / "lab").glob("*.py")}
+    for path in sorted((REPOSITORY / "lab").rglob("*.py")):
+        unit = "services" if path.parent.name == "services" else path.stem
+        found = {name.partition(".")[0] for name in imports_of(path)}
+        graph.setdefault(unit, set()).update(found & (names | {"services"}))
+    assert "services" in graph["whole"]
+    assert circle_of(graph) == ()
 
 
 def test_sql_stands_in_store_and_analysis_only() -> None:

@@ -11,6 +11,7 @@
 #include "engine/phase.h"
 
 #include "base/signals.h"
+#include "engine/precision.h"
 
 #include <string.h>
 
@@ -207,5 +208,6 @@ void phase_end(struct run *run)
 {
     if (run->phase != PHASE_MEASURE)
         return;
+    precision_end(run);
     run_finish(run);
 }

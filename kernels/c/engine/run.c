@@ -53,7 +53,7 @@ void run_end(struct run *run)
     free(run->peer_evidence);
     notes_free(&run->columns);
     series_free(&run->series);
-    precision_free(&run->precision);
+    intervals_free(&run->intervals);
     if (run->idle_descriptor > 0)
         close(run->idle_descriptor);
     if (run->control.descriptor >= 0)
@@ -176,7 +176,7 @@ void run_ramp(struct run *run)
 
 void run_round_trip(struct run *run, uint64_t elapsed_ns)
 {
-    precision_sample(run, elapsed_ns);
+    intervals_sample(&run->intervals, elapsed_ns);
     if (run->phase != PHASE_MEASURE)
         return;
     histogram_add(run->histogram, elapsed_ns);
@@ -293,6 +293,5 @@ void run_finish(struct run *run)
         series_json(&run->series, &json);
         run_column(run, run->both_send && !run->is_server, "throughput_bps", &json);
     }
-    precision_end(run);
     run->kernel->report(run);
 }

@@ -4,9 +4,9 @@
 
 #include "base/clock.h"
 #include "base/histogram.h"
+#include "base/intervals.h"
 #include "base/series.h"
 #include "describe/kernel.h"
-#include "engine/precision.h"
 #include "evidence/evidence.h"
 #include "wire/address.h"
 #include "wire/control.h"
@@ -82,7 +82,7 @@ struct run {
         columns; /* by interval: what arrived and what its sender saw, as JSON lists; the client has both ends' */
     struct histogram *histogram;
     struct samples samples;
-    struct precision precision;
+    struct intervals intervals;
     struct evidence *evidence;
     struct keep keep;
     char *peer_evidence; /* client: the server's, as JSON */

@@ -190,6 +190,17 @@ static bool mpi_agree(struct run *run, bool ok)
     return all || fail(&run->failure, EXIT_PEER, "the other rank could not start; its own message says why");
 }
 
+/* All ranks call it. */
+static bool mpi_fits(struct run *run)
+{
+    char mine[MPI_MAX_PROCESSOR_NAME] = "", first[MPI_MAX_PROCESSOR_NAME] = "";
+    int length = 0;
+    MPI_Get_processor_name(mine, &length);
+    memcpy(first, mine, sizeof first);
+    return mpi_run_check(run, MPI_Bcast(first, sizeof first, MPI_CHAR, 0, mpi_run_communicator(run)), "names") &&
+           transport_fits(run, mine, first);
+}
+
 static bool mpi_measure(struct run *run, const char *interface)
 {
     struct address local = {.length = 0};
@@ -197,7 +208,7 @@ static bool mpi_measure(struct run *run, const char *interface)
     run_state(run, "start", 0);
     run->is_active = !run->is_server;
     MPI_Comm_set_errhandler(mpi_run_communicator(run), MPI_ERRORS_RETURN);
-    bool ok = transport_fits(run); /* all ranks: before anything that may fail at one of them */
+    bool ok = mpi_fits(run); /* all ranks: before anything that may fail at one of them */
     ok = ok && (!interface || address_of_interface(interface, AF_UNSPEC, &local, &run->failure)) && run_pin(run) &&
          run->kernel->open(run);
     if (!mpi_agree(run, ok))

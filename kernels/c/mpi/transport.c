@@ -11,11 +11,10 @@
  */
 #include "mpi/transport.h"
 
-#include "mpi/mpi_run.h"
-
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <ifaddrs.h>
+#include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -117,17 +116,12 @@ static enum transport transport_of(const struct run *run)
     return (enum transport)value;
 }
 
-bool transport_fits(struct run *run)
+bool transport_fits(struct run *run, const char *mine, const char *first)
 {
     enum transport transport = transport_of(run);
-    char version[MPI_MAX_LIBRARY_VERSION_STRING] = "", mine[MPI_MAX_PROCESSOR_NAME] = "",
-         first[MPI_MAX_PROCESSOR_NAME] = "";
+    char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
     int length = 0;
     MPI_Get_library_version(version, &length);
-    MPI_Get_processor_name(mine, &length);
-    memcpy(first, mine, sizeof first);
-    if (!mpi_run_check(run, MPI_Bcast(first, sizeof first, MPI_CHAR, 0, mpi_run_communicator(run)), "names"))
-        return false;
     if (transport == TRANSPORT_SHARED_MEMORY && strcmp(first, mine))
         return fail(&run->failure, EXIT_USAGE, "transport: found shared_memory: allowed between %s and %s: tcp ucx ofi",
                     first, mine);

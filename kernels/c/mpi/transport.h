@@ -16,8 +16,8 @@ extern const char *const transports[]; /* NULL-terminated */
 void transport_set(const char *word, const char *interface);
 
 /* After MPI_Init(): false, with the reason, where this library cannot send so (MPICH is built for one of UCX and OFI;
- * ranks of different machines share no memory). All ranks call it. */
-bool transport_fits(struct run *run);
+ * ranks of different machines share no memory). mine, first: the processor names of this rank and of rank 0. */
+bool transport_fits(struct run *run, const char *mine, const char *first);
 
 /* After the measurement: the library's version, the variables that steer it, which of its parts are loaded, and over
  * which interfaces this process is connected, as granted values. */
