@@ -117,3 +117,9 @@ def _numbers(spans: str, text: str) -> list[str]:
             raise ValueError(f"{text!r}: range {span} must go upward and hold at most {NODE_COUNT_MAX} nodes")
         numbers += [str(number).zfill(len(first)) for number in range(int(first), int(last) + 1)]
     return numbers
+
+
+def single_nodes(found: Iterable[str]) -> set[str]:
+    """The nodes among these names, and the members of the sets among them."""
+    names_of = set(found)
+    return {one for one in names_of if not names_several(one)}.union(*map(members_of, names_of))

@@ -91,7 +91,7 @@ _GROUPS = {
         "schedule": ("run.schedule", "Nightly samples and the watcher after maintenance, by timers."),
         "notify": ("run.notify", "Tell a command of yours about verdicts that changed: mail, chat, ticket."),
         "lab": ("run.lab", "A cluster in a box: two real Slurm clusters on this machine."),
-        "completion": ("run.completion", "Print what completes hpcq's words in bash, zsh or fish."),
+        "completion": ("completion", "Print what completes hpcq's words in bash, zsh or fish."),
         "schema": ("run.clusters", "Print the JSON Schema of campaign or cluster files, for editors."),
     },
     "": {"stage": ("run.stage", "One stage of a run; what the workflow calls.")},
@@ -145,7 +145,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         words = [word for word in arguments if word != _DEBUG]
         if _COMPLETE in os.environ:
-            from hpcq.cli.run.completion import complete
+            from hpcq.cli.completion import complete
 
             return complete(hpcq, os.environ[_COMPLETE])
         outcome = hpcq.main(args=words, prog_name="hpcq", standalone_mode=False)

@@ -84,6 +84,10 @@ class RunFolder:
         """Return the clusters and links that have a plan by now."""
         return self.clusters() + [name for name in self.link_names() if self.plan(name).is_file()]
 
+    def reservation_name(self, cluster_name: str) -> str:
+        """Return the name of this run's reservation on a cluster."""
+        return f"hpcq-{self.run_id}-{cluster_name}"
+
 
 def read_json(path: Path) -> dict[str, Any]:
     """Return the JSON object of a file. Raises StoreError that names the file."""

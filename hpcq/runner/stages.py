@@ -26,7 +26,7 @@ from hpcq.runner.queue.account import Account, Limit, Share
 from hpcq.runner.queue.cluster_queue import ClusterQueue
 from hpcq.runner.queue.pace import Pace
 from hpcq.runner.queue.record import Record
-from hpcq.runner.queue.reservations import OwnReservation, refuse_where_forbidden, reservation_name
+from hpcq.runner.queue.reservations import OwnReservation, refuse_where_forbidden
 from hpcq.runner.queue.run_state import summary
 from hpcq.runner.queue.shared_account import SharedAccount
 from hpcq.runner.site.build import account_folder, build_kernels, check_description, write_build
@@ -122,7 +122,7 @@ def _own_reservation(here: Place, planned: Plan, say: Say, clock: Clock) -> OwnR
     wish = here.cluster.make_reservation
     if wish is None:
         return None
-    name = reservation_name(here.run.run_id, here.cluster.name)
+    name = here.run.reservation_name(here.cluster.name)
     tell = lambda text: say(f"{here.cluster.name}: {text}")  # noqa: E731 - one line for a person
     own_reservation = OwnReservation(here.scheduler, name, planned.walltime_s, wish, say=tell, clock=clock)
     own_reservation.adopt([candidate.node for candidate in planned.candidates])

@@ -17,11 +17,10 @@ from typing import Any
 from hpcq import units
 from hpcq.errors import UserError
 from hpcq.kernels import size_of, size_option, unknown_name
-from hpcq.nodelist import nodes_of
+from hpcq.nodelist import nodes_of, single_nodes
 from hpcq.sorting import natural
 from hpcq.store.database import Connection
 from hpcq.store.query import size_text
-from hpcq.store.read.known import single_nodes
 from hpcq.store.series import beside, named_series
 from hpcq.store.time_windows import Window
 

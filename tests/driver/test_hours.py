@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from hpcq.definition.budget import Budget, Hours
-from hpcq.definition.files.checking import read_hours
+from hpcq.definition.checking import read_hours
 
 pytestmark = pytest.mark.fast
 

@@ -139,6 +139,20 @@ def test_no_import_circles() -> None:
     assert circle_of(graph) == ()
 
 
+def test_no_circles_among_what_stands_in_a_folder() -> None:
+    """Whatever a folder holds, a file or a folder, is one thing here: two that import each other have no floors."""
+    known = modules()
+    for folder in sorted({name.rpartition(".")[0] for name in known if "." in name}):
+        depth = folder.count(".") + 1
+        graph: dict[str, set[str]] = {}
+        for module, path in known.items():
+            if module.startswith(f"{folder}."):
+                targets = (resolved(name, known) or "" for name in imports_of(path) if name.startswith("hpcq"))
+                inside = {target.split(".")[depth] for target in targets if target.startswith(f"{folder}.")}
+                graph.setdefault(module.split(".")[depth], set()).update(inside)
+        assert (folder, circle_of(graph)) == (folder, ())
+
+
 def circle_of(graph: Mapping[str, Collection[str]]) -> tuple[str, ...]:
     """The first way through the graph that comes back to where it was; empty if there is none."""
     done: set[str] = set()

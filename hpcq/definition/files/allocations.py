@@ -13,10 +13,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, WithJsonSchema
 
-from hpcq.definition.files.checking import refuse
-from hpcq.definition.files.yamlfile import Document, shown
+from hpcq.definition.checking import refuse
 from hpcq.definition.model import Allocation, AllocationKind, Concurrency, ParameterValue, Test
 from hpcq.definition.running import launched, of_nodes
+from hpcq.definition.yamlfile import Document, shown
 from hpcq.kernels import Kernel, own_kernels
 
 _GROUP = re.compile(r"group of ([1-9]\d{0,4})")

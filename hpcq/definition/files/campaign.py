@@ -16,18 +16,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from hpcq import nodelist
 from hpcq.definition.budget import Budget
-from hpcq.definition.described import know_described, know_texts
-from hpcq.definition.files.allocations import (
-    AllocationWord,
-    ConcurrencyWords,
-    TransportWord,
-    check_sets,
-    check_transport,
-    read_allocation,
-    with_toolchains,
-    with_transport,
-)
-from hpcq.definition.files.checking import (
+from hpcq.definition.checking import (
     BudgetSection,
     Features,
     Name,
@@ -42,15 +31,26 @@ from hpcq.definition.files.checking import (
     read_hours,
     refuse,
 )
+from hpcq.definition.described import know_described, know_texts
+from hpcq.definition.files.allocations import (
+    AllocationWord,
+    ConcurrencyWords,
+    TransportWord,
+    check_sets,
+    check_transport,
+    read_allocation,
+    with_toolchains,
+    with_transport,
+)
 from hpcq.definition.files.gates import GateSection, read_gates
 from hpcq.definition.files.links import LinkSection, Places, placed, read_links
 from hpcq.definition.files.pairs import PairsSection, check_pairs, read_pairs
 from hpcq.definition.files.reservations import ReservationSection, named_reservation
 from hpcq.definition.files.sweep import POINT_COUNT_MAX, Entry, expand
-from hpcq.definition.files.yamlfile import Document, Place, parse_document, read_document, shown
 from hpcq.definition.foreign.described_tests import described_tests
 from hpcq.definition.model import Campaign, Evidence, Gate, NodeChoice, PairChoice, Pattern, Test, WithoutReservation, seed_from
 from hpcq.definition.networks import IN_CLUSTER_FILES, check_bind_device
+from hpcq.definition.yamlfile import Document, Place, parse_document, read_document, shown
 from hpcq.kernels import SIZE_OPTION, complete, expected_s, kernels, sweep_sizes, unknown_name
 
 

@@ -8,9 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, create_model, model_validator
 
-from hpcq.definition.compilers import Compiler, Mpi, Toolchain
-from hpcq.definition.files.campaign import budget
-from hpcq.definition.files.checking import (
+from hpcq.definition.checking import (
     BudgetSection,
     Line,
     Lines,
@@ -23,9 +21,11 @@ from hpcq.definition.files.checking import (
     check,
     refuse,
 )
+from hpcq.definition.compilers import Compiler, Mpi, Toolchain
+from hpcq.definition.files.campaign import budget
 from hpcq.definition.files.scheduler_keys import check_scheduler_keys, filled, scheduler_fields
-from hpcq.definition.files.yamlfile import Document, Place, read_document, shown
 from hpcq.definition.model import Cluster, Ports, Reach
+from hpcq.definition.yamlfile import Document, Place, read_document, shown
 from hpcq.scheduler.description import Description
 from hpcq.scheduler.kinds import DESCRIPTIONS
 

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, WithJsonSchema
 
 from hpcq import units
-from hpcq.definition.files.checking import QUANTITY, Seconds, Section, check
-from hpcq.definition.files.yamlfile import Document, Place, shown
+from hpcq.definition.checking import QUANTITY, Seconds, Section, check
 from hpcq.definition.model import Gate, GateStatistic, ParameterValue, Test
+from hpcq.definition.yamlfile import Document, Place, shown
 from hpcq.gate_kinds.base import GateAgainst
 from hpcq.gate_kinds.registry import read_against, written_kinds
 from hpcq.kernels import Better, Kernel, kernels, option_value, read_quantity, unknown_name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hpcq.definition.files.yamlfile import read_document
+from hpcq.definition.yamlfile import read_document
 
 _OF_CLUSTERS = frozenset(
     {"scheduler", "interface", "reach", "work_directory", "partition", "mpi", "compiler", "ports", "networks"}

@@ -15,11 +15,11 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from hpcq.definition.files.checking import Name, NodeName, Seconds, Section, check, refuse
-from hpcq.definition.files.yamlfile import Document, Place, shown
+from hpcq.definition.checking import Name, NodeName, Seconds, Section, check, refuse
 from hpcq.definition.linked import Directions, Link, Listen
 from hpcq.definition.model import Test
 from hpcq.definition.running import LINKS, NODES, PAIRS, PLACES, of_nodes, possible_places, runs_on
+from hpcq.definition.yamlfile import Document, Place, shown
 
 #: Default time that a running side waits for the other one.
 PATIENCE_S = 120.0

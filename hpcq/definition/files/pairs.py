@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from hpcq import nodelist
-from hpcq.definition.files.checking import NodeName, Section, check, refuse
-from hpcq.definition.files.yamlfile import Document, shown
+from hpcq.definition.checking import NodeName, Section, check, refuse
 from hpcq.definition.linked import Directions
 from hpcq.definition.model import PairChoice, Pattern
+from hpcq.definition.yamlfile import Document, shown
 from hpcq.topology import read_topology
 
 _Read = TypeVar("_Read")

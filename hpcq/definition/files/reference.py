@@ -14,8 +14,8 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from hpcq.definition.checking import BudgetSection, Section, section_in
 from hpcq.definition.files.campaign import CampaignFile, NodesSection, TestSection
-from hpcq.definition.files.checking import BudgetSection, Section, section_in
 from hpcq.definition.files.cluster import ClusterFile, CompilerSection, MpiSection, ReachSection
 from hpcq.definition.files.gates import GateSection
 from hpcq.definition.files.links import LinkSection

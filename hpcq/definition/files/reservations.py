@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from hpcq.definition.files.checking import Section, Word, refuse
+from hpcq.definition.checking import Section, Word, refuse
 
 
 def named_reservation(value: object) -> object:

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
-from hpcq.definition.files.checking import Features, Line, Word, refuse
-from hpcq.definition.files.yamlfile import Document, shown
+from hpcq.definition.checking import Features, Line, Word, refuse
+from hpcq.definition.yamlfile import Document, shown
 from hpcq.scheduler.description import Description, Key, KeyForm, SharedKey
 from hpcq.scheduler.kinds import DESCRIPTIONS
 

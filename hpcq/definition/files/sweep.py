@@ -17,9 +17,9 @@ from math import prod
 from typing import Any
 
 from hpcq import units
-from hpcq.definition.files.yamlfile import Document, Place, shown
 from hpcq.definition.model import ParameterValue
 from hpcq.definition.networks import IN_CLUSTER_FILES
+from hpcq.definition.yamlfile import Document, Place, shown
 from hpcq.kernels import Kernel, Option, kernels, option_value, unknown_name
 
 #: More points than this are probably a slip in a matrix.

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
-from hpcq.definition.files.yamlfile import Document, Place
 from hpcq.definition.foreign.sections import KernelFile
+from hpcq.definition.yamlfile import Document, Place
 from hpcq.described_kernel import Shape
 
 _BRACES = re.compile(r"\{\{.*?\}\}|\{%.*?%\}")

@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from hpcq.definition.files.yamlfile import Document, Place
 from hpcq.definition.model import ParameterValue, Test
+from hpcq.definition.yamlfile import Document, Place
 from hpcq.described.commands import LIMIT_MAX_S, OVERHEAD_S, check_sent, check_sizes, limit_s, programs_text, sizes
 from hpcq.described_kernel import Shape
 from hpcq.errors import UserError

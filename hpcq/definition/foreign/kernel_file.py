@@ -9,11 +9,11 @@ import re
 from pathlib import Path
 
 from hpcq import units
-from hpcq.definition.files.checking import check
-from hpcq.definition.files.yamlfile import Document, Place, parse_document, read_document, shown
+from hpcq.definition.checking import check
 from hpcq.definition.foreign.command_words import check_commands
 from hpcq.definition.foreign.sections import KernelFile, MetricSection, OptionSection, ReadySection
 from hpcq.definition.running import NODE_COUNT
+from hpcq.definition.yamlfile import Document, Place, parse_document, read_document, shown
 from hpcq.described.commands import check_limit, check_sent, check_sizes, limit_s, programs_text, sent_at_least, sizes
 from hpcq.described.output import is_path
 from hpcq.described_kernel import Described, Peer, Reading, Ready, Server, Shape, Sizes, Steps, Table

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, WithJsonSchema
 
-from hpcq.definition.files.checking import QUANTITY, Line, Seconds, Section, Text, is_stored, listed, refuse
-from hpcq.definition.files.yamlfile import shown
+from hpcq.definition.checking import QUANTITY, Line, Seconds, Section, Text, is_stored, listed, refuse
+from hpcq.definition.yamlfile import shown
 from hpcq.kernels import SIZE_OPTION
 
 _NAME = r"[a-z][a-z0-9_]{0,40}"

@@ -130,8 +130,3 @@ def refuse_where_forbidden(cluster: Cluster, scheduler: Scheduler) -> None:
             f"{cluster.name}: nodes.reservation.make: {words}: allowed is a reservation that exists, or `otherwise: without`",
             f"ask the administrators of {cluster.name} for a reservation and name it: `reservation: NAME`",
         )
-
-
-def reservation_name(run_id: str, cluster_name: str) -> str:
-    """Return the name of a run's reservation on a cluster."""
-    return f"hpcq-{run_id}-{cluster_name}"

@@ -19,7 +19,6 @@ from hpcq import __version__, units
 from hpcq.definition.model import Campaign, Cluster
 from hpcq.errors import StoreError, UserError
 from hpcq.run_folder.paths import RunFolder, write_json
-from hpcq.runner.queue.reservations import reservation_name
 from hpcq.runner.site.build import work_root
 from hpcq.scheduler import kinds
 from hpcq.scheduler.base import Scheduler
@@ -136,7 +135,7 @@ def place(run: RunFolder, cluster_name: str) -> Place:
     folder = run.path / cluster_name
     # A cluster that is this machine and has no work directory works within the run folder.
     work = work_root(cluster, run.run_id) if cluster.work_directory is not None else str(folder / "work")
-    own = reservation_name(run.run_id, cluster_name) if cluster.make_reservation else None
+    own = run.reservation_name(cluster_name) if cluster.make_reservation else None
     return Place(run, campaign, cluster, transport, scheduler_of(cluster, transport, own_reservation=own), folder, work)
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from hpcq.errors import UserError
 from hpcq.kernels import unknown_name
-from hpcq.nodelist import members_of, names_several
+from hpcq.nodelist import single_nodes
 from hpcq.sorting import natural
 from hpcq.store.database import Connection
 
@@ -22,12 +20,6 @@ def names(database: Connection, what: str) -> list[str]:
     """All names of clusters, nodes or campaigns, sorted. A set of nodes is its members."""
     found = {str(row[0]) for row in database.execute(_QUERIES[what])}
     return sorted(single_nodes(found) if what == "node" else found, key=natural)
-
-
-def single_nodes(found: Iterable[str]) -> set[str]:
-    """The nodes among these names, and the members of the sets among them."""
-    names_of = set(found)
-    return {one for one in names_of if not names_several(one)}.union(*map(members_of, names_of))
 
 
 def nodes_of_cluster(database: Connection, cluster: str) -> list[str]:

@@ -25,7 +25,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from hpcq import nodelist, units
 from hpcq.definition.budget import Hours
-from hpcq.definition.files.yamlfile import Document, Place, shown
+from hpcq.definition.yamlfile import Document, Place, shown
 from hpcq.kernels import read_quantity, unknown_name
 
 _Section = TypeVar("_Section", bound="Section")
