@@ -60,10 +60,22 @@ def test_results_that_a_late_head_does_not_see_yet_are_waited_for(old_news: Runn
     assert max(late_s(desk.events("alpha"))) > 5, "nothing was late, so nothing was shown"
 
 
-def test_cluster_check_says_how_late_a_head_is(old_news: RunningLab, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("waits_s", "follows"),
+    [
+        (10, "files_appear_within_s is 10: at {late} or less, jobs that are done count as failed"),
+        (90, "a job counts as failed only 90 s after its end (files_appear_within_s)"),
+    ],
+)
+def test_cluster_check_says_how_late_a_head_is(old_news: RunningLab, tmp_path: Path, waits_s: int, follows: str) -> None:
+    (tmp_path / "clusters").mkdir()
+    text = old_news.cluster_file("alpha").read_text()
+    assert "files_appear_within_s: 10s" in text
+    changed = text.replace("files_appear_within_s: 10s", f"files_appear_within_s: {waits_s}s")
+    (tmp_path / "clusters" / "alpha.yaml").write_text(changed)
     said = Desk(tmp_path, old_news).hpcq("cluster", "check", "alpha", expect=None).stdout
     [line] = [line for line in said.splitlines() if "file attributes" in line]
     found = re.search(r"the head saw a node's file after ([\d.]+) s", line)
     assert found, said
     assert KEPT_S / 2 <= float(found[1]) <= 60, line
-    assert "a job that ended counts as failed only after hpcq has waited longer than this" in said
+    assert follows.format(late=found[1]) in said
