@@ -71,7 +71,7 @@ def test_power_saving() -> None:
 
 
 def test_power_saving_of_one_partition() -> None:
-    lines = "PartitionName=main SuspendTime=NONE\nPartitionName=old State=UP SuspendTime=900 Nodes=n4\n"
+    lines = "PartitionName=main ResumeTimeout=60 SuspendTime=GLOBAL\nPartitionName=old State=UP SuspendTime=900 Nodes=n4\n"
     found, _ = site(suspend="/usr/sbin/off", time="INFINITE", partitions=lines)["power saving"]
     assert found == "idle nodes are switched off after 900 s in partition old"
     assert site(suspend="(null)", partitions=lines) == {}

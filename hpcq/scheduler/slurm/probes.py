@@ -74,7 +74,7 @@ def _power_saving(config: dict[str, str], partitions: str) -> list[CheckedItem]:
     times = [config["SuspendTime"]] if config.get("SuspendTime", "") not in _OFF else []
     for line in partitions.splitlines():
         fields = dict(word.partition("=")[::2] for word in line.split())
-        if fields.get("SuspendTime", "") not in _OFF:
+        if fields.get("SuspendTime", "").isdigit():  # else INFINITE, or GLOBAL where only its time-outs are its own
             times.append(f"{fields['SuspendTime']} s in partition {fields.get('PartitionName', '?')}")
     if not times:
         return []
