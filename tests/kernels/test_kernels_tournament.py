@@ -83,9 +83,10 @@ class Tournament:
 
     @property
     def lines(self) -> dict[str, dict[str, Any]]:
-        """Results so far, by pair."""
+        """Results so far, by pair. A line that is still being written is none yet."""
         path = self.folder / "spool.jsonl"
-        found = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        text = path.read_text().splitlines(keepends=True) if path.exists() else []
+        found = [json.loads(line) for line in text if line.endswith("\n")]
         assert len({line["job"] for line in found}) == len(found)
         return {line["job"]: line for line in found}
 
