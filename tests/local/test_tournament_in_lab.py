@@ -167,7 +167,7 @@ def test_the_conductors_node_dies_and_the_rest_is_planned_again(desk: Desk) -> N
 
 @pytest.mark.long
 def test_a_rank_that_is_killed_ends_its_step_and_the_rest_starts_anew(desk: Desk) -> None:
-    test = "- {kernel: mpi_pingpong, parameters: {duration_s: 1, warmup_s: 0, message_bytes: 1KiB}}"
+    test = "- {kernel: mpi_pingpong, parameters: {duration_s: 5, warmup_s: 0, message_bytes: 1KiB}}"  # time to be killed in
     desk.campaign(f"{ROUNDS}\nrepetitions: 1\nretries: 0\ntests:\n  {test}")
     with desk.running("run", "campaign.yaml") as child:
         desk.wait_for(lambda events: any(event.get("state") == "running" for event in events))
@@ -184,7 +184,7 @@ def test_a_rank_that_is_killed_ends_its_step_and_the_rest_starts_anew(desk: Desk
 
 @pytest.mark.long
 def test_a_node_that_dies_amid_the_ranks_costs_its_own_pairs(desk: Desk) -> None:
-    test = "- {kernel: mpi_pingpong, parameters: {duration_s: 1, warmup_s: 0, message_bytes: 1KiB}}"
+    test = "- {kernel: mpi_pingpong, parameters: {duration_s: 5, warmup_s: 0, message_bytes: 1KiB}}"  # time to be killed in
     desk.campaign(f"{ROUNDS}\nrepetitions: 1\nretries: 0\ntests:\n  {test}")
     with desk.running("run", "campaign.yaml") as child:
         desk.wait_for(lambda events: any(event.get("state") == "running" for event in events))
