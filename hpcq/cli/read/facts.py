@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hpcq.cli.options import database_option, json_option
+from hpcq.cli.options import Verbs, database_option, json_option
 from hpcq.cli.rows import Column, print_json, print_rows
 from hpcq.errors import Exit, UserError
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hpcq.store.read.evidence_queries import Change, Snapshot
 
 
-@click.group()
+@click.group(cls=Verbs)
 def facts() -> None:
     """Show the facts of nodes and what changed: drivers, firmware, sysctls, NICs."""
 

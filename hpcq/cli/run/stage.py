@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 
 from hpcq import units
-from hpcq.cli.options import database_option
+from hpcq.cli.options import Verbs, database_option
 from hpcq.errors import HpcqError, StoreError, of_the_machine
 from hpcq.run_folder.paths import RunFolder, read_json, write_json
 
@@ -25,7 +25,7 @@ def _absolute(context: click.Context, parameter: click.Parameter, value: Path) -
     return value.absolute()
 
 
-@click.group()
+@click.group(cls=Verbs)
 def stage() -> None:
     """One stage of a run; what the workflow calls."""
 
