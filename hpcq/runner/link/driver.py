@@ -165,7 +165,8 @@ class LinkDriver:
         if attempt.stopped and now - self._stopped_at.get(attempt.tag, -1e9) > _CANCEL_AGAIN_S:
             again, words = attempt.tag in self._stopped_at, side.cancel([attempt])
             self._stopped_at[attempt.tag] = now
-            if self.state.cancelled and attempt.native_id and (again or words):
+            there_still = bool(attempt.native_id) and not attempt.state.terminal
+            if self.state.cancelled and there_still and (again or words):
                 there = f"{attempt.job_id} ({attempt.native_id} {attempt.state.value}){': ' + words if words else ''}"
                 side.say(f"cancelling: still there: {there}; ordering it again")
 

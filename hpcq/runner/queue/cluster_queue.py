@@ -313,9 +313,10 @@ class ClusterQueue:
         stop = {"event": "stop", "reason": self.record.state.cancelled, "follows": False, "final": True}
         self.record.note_all([{**stop, "tag": one.tag} for one in live if not one.stopped])
         words = self.cancel(live)
-        if again or words:
-            there = ", ".join(f"{one.job_id} ({one.native_id} {one.state.value})" for one in live[:5])
-            more = f" and {len(live) - 5} more" if len(live) > 5 else ""
+        left = [one for one in live if not one.state.terminal]
+        if left and (again or words):
+            there = ", ".join(f"{one.job_id} ({one.native_id} {one.state.value})" for one in left[:5])
+            more = f" and {len(left) - 5} more" if len(left) > 5 else ""
             self.say(f"cancelling: still there: {there}{more}{': ' + words if words else ''}; ordering it again")
 
     def reserve(self, nodes: Set[str]) -> str | None:
