@@ -58,6 +58,10 @@ def test_an_id_that_two_jobs_would_share_is_none(site: FakeSite) -> None:
     site.drive()
     assert site.ends() == [("j00001", "completed"), ("j00002", "completed")]
     assert len(site.scheduler.submissions) == 2
+    found = {
+        one["tag"]: one["native_id"] for one in site.events() if one["event"] == "submitted" and one["native_id"] != "unknown"
+    }
+    assert sorted(found.values()) == ["101", "102"], site.events()
 
 
 def test_a_forgotten_job_that_hpcq_ended_was_not_cancelled_by_an_operator(site: FakeSite) -> None:
