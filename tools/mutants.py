@@ -45,7 +45,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "tests" / "mutants"
 PAGE = ROOT / "docs" / "promises.md"
 #: A test that hangs because of a mutant has detected it; this limits the wait.
-_TEST_LIMIT_S = 120
+_TEST_LIMIT_S = 60
 #: What the summary of pytest says of a fixture that checked something: its assertion failed, or it hung.
 _CHECKED = re.compile(r" - (AssertionError|assert |Failed:)")
 _KEYS = {"promise": str, "tests": list, "file": str, "old": str, "new": str, "lab": bool, "c": bool}

@@ -186,6 +186,18 @@ def test_cancelling_is_ordered_again_and_again(site: FakeSite) -> None:
     assert {outcome for _, outcome in site.ends()} == {"cancelled"}
 
 
+def test_a_job_that_has_ended_is_not_called_still_there(site: FakeSite) -> None:
+    """It ends by itself while the order to end it is unheard, and its exit file is late."""
+    site.scheduler.run_s = 60.0
+    site.scheduler.obeys = lambda _: False
+    site.scheduler.exit_file_delay_s = 45.0
+    site.at(20, (site.run.path / "cancel").touch)
+    site.drive()
+    said = [text for text in site.said if "cancelling: still there" in text]
+    assert any("running)" in text for text in said), site.said
+    assert not [text for text in said if "completed)" in text]
+
+
 def test_a_later_driver_orders_the_cancelling_again(site: FakeSite) -> None:
     """The first driver died right behind its order, which nobody obeyed."""
     site.scheduler.run_s = 100_000.0
