@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -57,12 +58,21 @@ def lab6() -> Iterator[RunningLab]:
         lab_command("down", "--name", name)
 
 
-def desk_with_baseline(folder: Path, lab: RunningLab) -> Desk:
-    made = Desk(folder, lab)
+@pytest.fixture(scope="module")
+def first_light(lab6: RunningLab, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A desk with one run of the whole cluster, before any fault, as its baseline."""
+    made = Desk(tmp_path_factory.mktemp("first_light"), lab6)
     made.campaign(CAMPAIGN, "accept")
     made.hpcq("run", "campaign.yaml", timeout_s=600)
     made.hpcq("baseline", "set", "good", "latest", "--why", "first light")
-    return made
+    return made.folder
+
+
+@pytest.fixture
+def desk(lab6: RunningLab, first_light: Path, tmp_path: Path) -> Desk:
+    """A copy of that desk: no test knows what another one found."""
+    subprocess.run(["cp", "-a", f"{first_light}/.", str(tmp_path)], check=True)
+    return Desk(tmp_path, lab6)
 
 
 def accept(desk: Desk) -> dict[str, Any]:
@@ -86,8 +96,7 @@ def reason_of(cluster: dict[str, Any], name: str) -> str:
     return next(str(one["reason"]) for one in cluster["nodes"] if one["name"] == f"alpha-{name}")
 
 
-def test_an_mtu_black_hole_fails_with_the_reason_of_its_tests(lab6: RunningLab, tmp_path: Path) -> None:
-    desk = desk_with_baseline(tmp_path, lab6)
+def test_an_mtu_black_hole_fails_with_the_reason_of_its_tests(lab6: RunningLab, desk: Desk) -> None:
     lab6.exec("alpha/n02", "sh", "-c", BLACK_HOLE)
     try:
         found = accept(desk)
@@ -98,8 +107,7 @@ def test_an_mtu_black_hole_fails_with_the_reason_of_its_tests(lab6: RunningLab, 
     assert {one["name"] for one in found["nodes"] if one["verdict"] == "pass"}.isdisjoint({"alpha-n02"})
 
 
-def test_a_wrong_mtu_is_named_by_accept_and_by_blame(lab6: RunningLab, tmp_path: Path) -> None:
-    desk = desk_with_baseline(tmp_path, lab6)
+def test_a_wrong_mtu_is_named_by_accept_and_by_blame(lab6: RunningLab, desk: Desk) -> None:
     lab6.exec("alpha/n02", "ip", "link", "set", "eth0", "mtu", "1300")
     try:
         found = accept(desk)
@@ -112,8 +120,7 @@ def test_a_wrong_mtu_is_named_by_accept_and_by_blame(lab6: RunningLab, tmp_path:
     assert "MTU of 1300" in blamed["flaws"]["alpha-n02"]
 
 
-def test_everything_slower_is_said_of_the_cluster(lab6: RunningLab, tmp_path: Path) -> None:
-    desk = desk_with_baseline(tmp_path, lab6)
+def test_everything_slower_is_said_of_the_cluster(lab6: RunningLab, desk: Desk) -> None:
     for number in range(1, 7):
         lab6.command("slow", f"alpha/n0{number}", "--rate", "25mbit")
     try:
@@ -125,8 +132,7 @@ def test_everything_slower_is_said_of_the_cluster(lab6: RunningLab, tmp_path: Pa
     assert found["commands"] == []
 
 
-def test_a_node_that_is_slow_one_way_only_fails(lab6: RunningLab, tmp_path: Path) -> None:
-    desk = desk_with_baseline(tmp_path, lab6)
+def test_a_node_that_is_slow_one_way_only_fails(lab6: RunningLab, desk: Desk) -> None:
     lab6.exec("alpha/n02", "sh", "-c", ONE_WAY)
     try:
         found = accept(desk)
@@ -136,8 +142,7 @@ def test_a_node_that_is_slow_one_way_only_fails(lab6: RunningLab, tmp_path: Path
     assert drained(found) <= {"alpha-n02"}
 
 
-def test_a_half_dead_node_that_reaches_its_own_leaf_only_fails_and_is_no_link(lab6: RunningLab, tmp_path: Path) -> None:
-    desk = desk_with_baseline(tmp_path, lab6)
+def test_a_half_dead_node_that_reaches_its_own_leaf_only_fails_and_is_no_link(lab6: RunningLab, desk: Desk) -> None:
     beyond = ("n01", "n02", "n05", "n06")
     try:
         lab6.exec("alpha/n03", "sh", "-c", f"{TABLE} && {HALF_DEAD.format(' '.join(f'alpha-{one}' for one in beyond))}")
@@ -153,8 +158,7 @@ def test_a_half_dead_node_that_reaches_its_own_leaf_only_fails_and_is_no_link(la
     assert {one["name"] for one in found["nodes"] if one["verdict"] == "pass"} == {f"alpha-n0{one}" for one in (1, 2, 4, 5, 6)}
 
 
-def test_slow_in_one_run_and_fine_in_the_next_is_watched(lab6: RunningLab, tmp_path: Path) -> None:
-    desk = desk_with_baseline(tmp_path, lab6)
+def test_slow_in_one_run_and_fine_in_the_next_is_watched(lab6: RunningLab, desk: Desk) -> None:
     known = len(list(desk.folder.glob("runs/*/run.json")))
     lab6.exec("alpha/n02", "sh", "-c", ONE_WAY)
 
