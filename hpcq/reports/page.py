@@ -21,13 +21,13 @@ from hpcq.reports.peers import DIFFERS_RATIO, compared
 from hpcq.reports.plots import ALSO_PLOTTED, make_plots
 from hpcq.reports.run_verdict import run_verdict
 from hpcq.reports.tails import make_tails
-from hpcq.reports.words import kernel_title, metric_title
+from hpcq.reports.words import kernel_title, metric_title, percent
 from hpcq.run_folder.paths import write_text
 from hpcq.store import query
 from hpcq.store.counted import disturbed_count, network_texts, pairs_of_run
 from hpcq.store.database import Connection, reading
 from hpcq.store.distributions import distributions
-from hpcq.store.query import AttemptRow, ResultRow, RunRow, Selection, Summary
+from hpcq.store.query import AttemptRow, ResultRow, RunRow, Selection, Summary, size_text
 from hpcq.store.read import run_context
 from hpcq.store.read.evidence_queries import finding_groups
 from hpcq.store.read.known import node_groups
@@ -51,6 +51,14 @@ class Apart:
     change_ratio: float
     off_count: int
     test_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ApartNode:
+    """A node that most of the pairs worth a look have in common. slow, words: for the verdict and for the list of pairs."""
+
+    slow: str
+    words: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,16 +205,20 @@ def _apart(main: Sequence[Summary]) -> list[Apart]:
     return [apart for _, apart in sorted(found, key=lambda item: (-item[1].off_count, -item[0]))]
 
 
-def _apart_nodes(apart: Sequence[Apart]) -> list[str]:
+def _apart_nodes(apart: Sequence[Apart]) -> list[ApartNode]:
     """Nodes that most of these pairs of a cluster have in common."""
-    words = []
+    found = []
     for cluster in sorted({one.worst.cluster for one in apart}):
-        pairs = [one.worst for one in apart if one.worst.cluster == cluster]
-        counts = Counter(node for pair in pairs for node in (pair.client, pair.server))
+        pairs = [one for one in apart if one.worst.cluster == cluster]
+        counts = Counter(node for pair in pairs for node in (pair.worst.client, pair.worst.server))
         node, count = counts.most_common(1)[0]
         if count >= 3 and count > len(pairs) * 0.7:
-            words.append(f"{cluster}: {node} is an end of {count} of these {len(pairs)} pairs.")
-    return words
+            off = next(one for one in pairs if node in (one.worst.client, one.worst.server))
+            test = f"{kernel_title(off.worst.kernel)} {size_text(off.worst.message_bytes)}".rstrip()
+            pair = f"{off.worst.client} > {off.worst.server}"
+            slow = f"{cluster}/{node} is slower than the others of this run, {percent(off.change_ratio)} in {test} {pair}"
+            found.append(ApartNode(slow, f"{cluster}: {node} is an end of {count} of these {len(pairs)} pairs."))
+    return found
 
 
 def _groups(main: Sequence[Summary]) -> list[tuple[str, list[Summary]]]:

@@ -57,6 +57,21 @@ def test_a_run_on_its_old_level_passes_by_its_history(tmp_path: Path) -> None:
     found = verdict_of(history.database, last)
     assert (found.verdict, found.reasons) == (Verdict.PASS, ())
     assert found.judged_by == "2 of 2 series have a history long enough to compare with"
+    page = write_report(history.database, last, tmp_path / "page.html").read_text()
+    assert '<div class="verdict pass">' in page
+
+
+def test_a_node_that_has_always_been_slow_is_named_beside_pass(tmp_path: Path) -> None:
+    """Its history knows no better days, and no gate asks: PASS is right, and no reason to show green alone."""
+    nodes = ("n1", "n2", "n3", "n4", "n5")
+    history = History(tmp_path, pairs=tuple((client, server) for client in nodes for server in nodes if client < server))
+    for day in range(8):
+        last = history.night(day, levels={"n4": 0.6})
+    assert verdict_of(history.database, last).verdict is Verdict.PASS
+    page = write_report(history.database, last, tmp_path / "page.html").read_text()
+    assert '<div class="verdict pass noted">' in page
+    assert "alpha/n4 is slower than the others of this run, -4" in page
+    assert "PASS compares with gates and with history, not with other nodes." in page
 
 
 def test_a_test_that_ran_and_brought_nothing_fails_the_run(tmp_path: Path) -> None:
