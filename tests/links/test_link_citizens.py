@@ -157,6 +157,7 @@ def test_a_slow_cluster_of_a_link_is_asked_for_a_tenth_of_the_time_at_most(
 
     def slow(self: LinkSide, *, refill: bool) -> QueueSnapshot:
         asked[self.cluster.name].append(time.monotonic())
+        assert len(asked[self.cluster.name]) < 15, "it asks in vain: no refill gets both answers"
         return look(self, refill=refill)
 
     monkeypatch.setattr(LinkSide, "look", slow)
