@@ -104,7 +104,7 @@ environment:
 )
 
 
-@pytest.mark.parametrize(("allocation", "ranks"), [("pair", 2), ("whole", 4)])
+@pytest.mark.parametrize(("allocation", "ranks"), [pytest.param("pair", 2, marks=pytest.mark.long), ("whole", 4)])
 def test_mpi_alone_brings_the_facts_of_every_node(tmp_path: Path, allocation: str, ranks: int) -> None:
     """hpcq-net is not built for such a campaign; hpcq-mpi says what a node is."""
     desk = LocalDesk.at(tmp_path)

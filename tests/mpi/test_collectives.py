@@ -42,7 +42,7 @@ def test_other_numbers_of_ranks_and_sizes(launched: Launched, operation: str, ra
     assert done.line["metrics"]["rank_count"] == ranks
 
 
-@pytest.mark.parametrize("buffers", ["hot", "separate", "swapped", "cold"])
+@pytest.mark.parametrize("buffers", ["hot", pytest.param("separate", marks=pytest.mark.long), "swapped", "cold"])
 @pytest.mark.parametrize("operation", ["bcast", "reduce", "gatherv", "ialltoall", "multi_pair"])
 def test_every_buffer_policy_brings_what_was_given(launched: Launched, operation: str, buffers: str) -> None:
     placed: dict[str, Any] = {"buffers": buffers, "buffer_offset_bytes": 24}
