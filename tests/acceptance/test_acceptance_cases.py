@@ -158,6 +158,7 @@ def based(first_light: Site, tmp_path: Path) -> Site:
     return site
 
 
+@pytest.mark.heavy
 def test_all_is_well_and_a_slow_node_is_not(based: Site) -> None:
     assert words(based.accept(based.run())) == PASSED
     assert words(based.accept(based.run(slower(0.5, "n2")))) == PASSED | {"n2": "failed"}
@@ -193,6 +194,7 @@ def test_a_pruned_baseline_is_read_from_its_roll_ups(site: Site) -> None:
     assert words(found) == dict.fromkeys(NODES, "inconclusive") | {"alpha": "failed"}
 
 
+@pytest.mark.heavy
 def test_baseline_runs_are_not_pruned(site: Site) -> None:
     """Case 2: what counts as good keeps its single values."""
     first, second = site.run(), site.run()
@@ -212,6 +214,7 @@ def test_an_empty_baseline_is_an_error(site: Site) -> None:
         site.judging().check_baseline()
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "chosen",
     [
@@ -291,6 +294,7 @@ def test_disturbed_values_make_no_baseline_and_accuse_nobody(site: Site) -> None
     assert not {"failed", "degraded"}.intersection(words(site.accept(slow)).values())
 
 
+@pytest.mark.heavy
 def test_where_everything_runs_beside_other_work_all_values_count(based: Site) -> None:
     runs = [based.run(), based.run(slower(0.5, "n2"))]
     with writing(based.database) as database:
@@ -299,6 +303,7 @@ def test_where_everything_runs_beside_other_work_all_values_count(based: Site) -
     assert words(based.accept(runs[1])) == PASSED | {"n2": "failed"}
 
 
+@pytest.mark.heavy
 def test_half_speed_in_one_run_and_fine_in_the_next_is_watched(based: Site) -> None:
     """Case 7."""
     found = based.accept(based.run(slower(0.5, "n2")), based.run())
@@ -307,6 +312,7 @@ def test_half_speed_in_one_run_and_fine_in_the_next_is_watched(based: Site) -> N
     assert any("n2" in pair for pair in (*found.unsettled, *found.open)), "it is run again"
 
 
+@pytest.mark.heavy
 def test_everything_at_half_its_baseline_is_said_once_with_since_when(based: Site) -> None:
     """Case 8."""
     last_good = based.run()

@@ -58,6 +58,7 @@ def modes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Site, list[str]]:
     return site, with_modes(site)
 
 
+@pytest.mark.heavy
 def test_acceptance_names_nobody_for_a_latency_with_modes_and_says_that_cpus_slept(modes: tuple[Site, list[str]]) -> None:
     site, runs = modes
     found = site.accept(*runs)

@@ -48,6 +48,7 @@ def test_yaml_is_1_2(here: Path) -> None:
     assert (document.line(("a", 3)), document.line(("b", "c")), document.key_line(("d",))) == (1, 2, 3)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -81,6 +82,7 @@ def test_yaml_hints(here: Path) -> None:
     assert "iconv" in str(refused(read_campaign, "c.yaml", b"\xff").hint)
 
 
+@pytest.mark.heavy
 def test_alias_bomb_is_stopped(here: Path) -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{no}: &a{no} [{', '.join([f'*a{no - 1}'] * 10)}]" for no in range(1, 9)]
@@ -196,6 +198,7 @@ def test_find_campaign(here: Path) -> None:
 # -- what hpcq brings ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("path", sorted((REPOSITORY / "campaigns").glob("*.yaml")), ids=lambda path: path.stem)
 def test_example_campaigns(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     campaign = read_campaign(path)

@@ -109,6 +109,7 @@ def test_plan_is_deterministic(campaign: Campaign, cluster: Cluster) -> None:
     assert make_plan(campaign, cluster, nodes(9), "r", 8).to_json() not in texts
 
 
+@pytest.mark.heavy
 def test_rounds_that_repeat_pairs_beyond_measure_are_refused_with_the_number_that_is_enough(
     campaign: Campaign, cluster: Cluster
 ) -> None:

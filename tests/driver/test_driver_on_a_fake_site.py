@@ -32,6 +32,7 @@ def test_everything_is_measured_once(site: FakeSite) -> None:
 # -- identity ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("name", "mine"), [("", False), ("my own other job", True)])
 def test_an_id_that_now_belongs_to_another_job_is_not_believed(site: FakeSite, name: str, mine: bool) -> None:
     """A controller that lost its state hands ids out again: the stranger's end is not ours, and its job is left alone."""
@@ -48,6 +49,7 @@ def test_an_id_that_now_belongs_to_another_job_is_not_believed(site: FakeSite, n
     assert site.ends().count(("j00001", "completed")) == 1
 
 
+@pytest.mark.heavy
 def test_a_claim_that_failed_leaves_it_undetermined(site: FakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
     """A claim that fails for another reason than a started job (quota) proves nothing: no id is made up, nothing runs twice."""
     site.scheduler.find_knows = lambda job: "j00001-1" not in job.tag
@@ -138,6 +140,7 @@ def test_three_refused_waves_are_the_end(site: FakeSite) -> None:
     assert len({at for at, _ in site.scheduler.submissions}) == 3
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("obeyed", [True, False])
 def test_a_forgotten_job_that_runs_is_ended(site: FakeSite, obeyed: bool) -> None:
     """A controller on an old state answers, but not of our job, which still runs."""
@@ -155,6 +158,7 @@ def test_a_forgotten_job_that_runs_is_ended(site: FakeSite, obeyed: bool) -> Non
     assert site.ends().count(("j00001", "failed" if obeyed else "lost")) == 1
 
 
+@pytest.mark.heavy
 def test_a_forgotten_job_that_never_started_is_claimed(site: FakeSite) -> None:
     site.scheduler.shown = lambda job, report: None if "j00001-1" in job.tag else report
     held = ["j00001-1"]

@@ -27,6 +27,7 @@ def test_exit_files_that_appear_late_are_waited_for(site: FakeSite) -> None:
     assert site.ends() == [("j00001", "completed"), ("j00002", "completed")]
 
 
+@pytest.mark.heavy
 def test_the_grace_for_files_is_the_clusters_own(tmp_path: Path) -> None:
     site = FakeSite(tmp_path, keys="files_appear_within_s: 300", attempts=1)
     site.scheduler.exit_file_delay_s = 250.0

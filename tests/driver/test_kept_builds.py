@@ -90,6 +90,7 @@ def test_what_was_damaged_or_lost_is_built_anew_and_kept_again(build: Build, tmp
     assert [path.name for path in kept.parent.iterdir()] == [kept.name]
 
 
+@pytest.mark.heavy
 def test_where_nothing_can_be_kept_it_is_built_each_time(build: Build, tmp_path: Path) -> None:
     (tmp_path / "my work" / "hpcq").mkdir(parents=True)
     (tmp_path / "my work" / "hpcq" / "builds").write_text("a file in its place")

@@ -32,6 +32,7 @@ def _told(values: list[float]) -> set[str]:
     return {one.rule.name for one in judge(JudgedResult(line, {}, {}, {})).findings} & {"rate_drifted", "rate_of_two_levels"}
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("correlation", [0.0, 0.5])
 @pytest.mark.parametrize("count", [10, 20, 100, 3000])
 def test_noise_is_neither_a_drift_nor_two_levels(count: int, correlation: float) -> None:

@@ -192,6 +192,7 @@ def test_unavailable_sources_raise_nothing(case: dict[str, Any]) -> None:
     assert silent.invalid_reason is None
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", PAIRS)
 def test_junk_never_raises(name: str) -> None:
     chance = random.Random(name)

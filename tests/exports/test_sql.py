@@ -30,6 +30,7 @@ def hpcq(*words: str) -> list[str]:
     return [sys.executable, "-m", "hpcq", *words]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "words",
     ["show 1", "results --all-metrics", "series", "kernels udp_stream", "--help", "results --help", "sql SELECT", "runs"],

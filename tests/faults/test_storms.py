@@ -74,8 +74,6 @@ def test_storms_of_seeds_that_nobody_has_seen(tmp_path: Path) -> None:
         assert not storm.broken, told(storm)
 
 
-@pytest.mark.heavy
-@pytest.mark.fast
 def test_a_seed_draws_the_same_storm_for_ever(tmp_path: Path) -> None:
     one, two = play(tmp_path / "one", 7), play(tmp_path / "two", 7)
     assert [line for line in one.said if "ended" not in line] == [line for line in two.said if "ended" not in line]

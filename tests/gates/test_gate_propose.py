@@ -54,6 +54,7 @@ def test_too_little_proposes_nothing() -> None:
     assert propose([np.ones(100)], Better.NONE, 0.01) is None
 
 
+@pytest.mark.heavy
 def test_the_lines_fit_into_a_campaign(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = History(tmp_path)
     for day in range(-20, 0):

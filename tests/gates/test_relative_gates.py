@@ -173,7 +173,6 @@ def second_night(known: History) -> str:
     return str(sorted(path.name for path in known.runs.iterdir())[-1])
 
 
-@pytest.mark.fast
 def test_both_kinds_find_the_slow_node_and_nothing_else(known: History, capsys: pytest.CaptureFixture[str]) -> None:
     name = second_night(known)
     assert run(["results", name, "--json", "--db", str(known.database)]) == 3
@@ -260,7 +259,6 @@ def test_peers_of_earlier_runs_count_where_the_gate_says_so(tmp_path: Path) -> N
     assert words(made.database, longer)["n1>n2"][0] is Verdict.FAILED
 
 
-@pytest.mark.fast
 @pytest.mark.parametrize("against", ["peers", "baseline:good", "memory"])
 def test_proposed_shares_keep_their_promise(against: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pairs = [(NODES[i], NODES[j]) for i in range(6) for j in range(i + 1, 6)]

@@ -39,6 +39,7 @@ def test_a_first_run_without_gates_is_not_judged(tmp_path: Path) -> None:
     assert "No gate and no history judges this run" in page
 
 
+@pytest.mark.heavy
 def test_a_run_on_a_worse_level_is_degraded_though_all_was_measured(tmp_path: Path) -> None:
     history = History(tmp_path, pairs=(("n1", "n2"), ("n3", "n4"), ("n2", "n5")))
     for day in range(12):

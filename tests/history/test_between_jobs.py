@@ -66,7 +66,6 @@ def test_the_scatter_of_many_series_is_that_of_each_alone() -> None:
     assert len({one.ratio for one in job_scatters(histories, peers)}) > 100
 
 
-@pytest.mark.fast
 def test_two_jobs_apart_by_what_jobs_scatter_are_not_worse() -> None:
     random = np.random.default_rng(3)
     worse = 0
@@ -106,7 +105,6 @@ def test_what_was_told_at_the_fourth_night_is_told_at_the_tenth() -> None:
     assert sorted(told.values()) == list(told.values()), f"more nights never say less: {told}"
 
 
-@pytest.mark.fast
 def test_a_halving_is_told_among_a_thousand_series() -> None:
     random = np.random.default_rng(6)
     series = [Sides(Better.HIGHER, np.round(job_medians(random, NIGHTS + 3, 0.02), 4), NIGHTS) for _ in range(1000)]
@@ -170,7 +168,6 @@ def test_sixty_four_healthy_nodes_whose_jobs_scatter_get_nobody_accused(tmp_path
     assert (found.nodes, found.links, found.together) == ((), (), ())
 
 
-@pytest.mark.fast
 @pytest.mark.parametrize("nodes", [4, 8])
 @pytest.mark.parametrize("again", [0, 2, 4])
 def test_measuring_a_slow_node_again_does_not_make_its_level_the_healthy_one(nodes: int, again: int) -> None:

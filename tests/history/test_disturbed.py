@@ -125,6 +125,7 @@ def test_a_baseline_rests_on_undisturbed_values(tmp_path: Path) -> None:
     assert found["n4"].verdict is Verdict.PASS
 
 
+@pytest.mark.heavy
 def test_the_page_passes_no_run_that_was_measured_beside_other_work(tmp_path: Path) -> None:
     made = nights(tmp_path, slow_from=0)
     for counters, verdict in (({"n2": {}}, Verdict.PASS), (OTHER_WORK, Verdict.INCONCLUSIVE)):

@@ -45,6 +45,7 @@ def test_a_job_that_brought_a_value_is_not_gone_though_its_last_repetition_faile
     assert say(made, "results", last)[0] == 4, "the repetition that failed is not lost: the run says so"
 
 
+@pytest.mark.heavy
 def test_a_series_is_gone_since_its_first_failure_and_that_is_one_record(tmp_path: Path, say: Any) -> None:
     made = failing_from(tmp_path, -30, range(-40, 0, 2))
     for since in ("2026-10-10", "2026-11-10"):

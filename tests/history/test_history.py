@@ -47,6 +47,7 @@ def ask(capsys: pytest.CaptureFixture[str]) -> Any:
 # -- time words --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("text", "from_utc", "until_utc"),
     [
@@ -187,6 +188,7 @@ def test_an_own_build_never_passes_as_a_change_of_the_machine(tmp_path: Path, as
     assert "this is no change of the machine" in capsys.readouterr().out
 
 
+@pytest.mark.heavy
 def test_compare_pairs_by_pair_and_parameters(tmp_path: Path, ask: Any) -> None:
     made = History(tmp_path)
     nights = [made.night(day) for day in range(-12, -2)]
@@ -215,6 +217,7 @@ def test_two_jobs_without_a_history_say_little(tmp_path: Path, ask: Any) -> None
     assert "more" in told["n2"][1]
 
 
+@pytest.mark.heavy
 def test_evidence_that_goes_along_with_a_change(tmp_path: Path, ask: Any, capsys: pytest.CaptureFixture[str]) -> None:
     made = History(tmp_path)
     for day in range(-30, 0):

@@ -57,6 +57,7 @@ def judge(rows: list[Row], groups: dict[str, str] | None = None) -> Blame:
 LEAVES = {f"n{node:03d}": f"leaf{node // 16}" for node in range(64)}
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("rounds", "bad", "drop", "least"),
     [(3, 1, 0.1, 0.95), (5, 0, 0.0, 1.0), (5, 1, 0.05, 0.97), (5, 4, 0.1, 1.0), (5, 13, 0.1, 0.8), (8, 13, 0.1, 0.96)],
@@ -83,6 +84,7 @@ def test_the_culprit_comes_with_its_evidence() -> None:
     assert found.noise_ratio == pytest.approx(0.01, rel=0.35)
 
 
+@pytest.mark.heavy
 def test_two_rounds_and_the_asked_pairs_settle_it() -> None:
     random = np.random.default_rng(2)
     exact = []
@@ -218,6 +220,7 @@ def test_an_unsteady_network_accuses_nobody(modes: tuple[float, float]) -> None:
     assert asked <= 200, "of 20 networks of 160 results each"
 
 
+@pytest.mark.heavy
 def test_a_small_network_with_two_modes_accuses_nobody() -> None:
     """Each of eight nodes has three results; in every tenth such table all three of one node are of the slow mode."""
     random = np.random.default_rng(11)
@@ -233,6 +236,7 @@ def test_a_small_network_with_two_modes_accuses_nobody() -> None:
     assert accused <= 2
 
 
+@pytest.mark.heavy
 def test_a_small_network_names_what_is_slower_by_a_tenth_and_leaves_less_open() -> None:
     random = np.random.default_rng(12)
     named, opened, trials = 0, 0, 60

@@ -23,6 +23,7 @@ def failing(tmp_path: Path) -> History:
     return made
 
 
+@pytest.mark.heavy
 def test_a_series_that_only_fails_is_gone(failing: History, say: Any) -> None:
     code, found, _ = say(failing, "regressions", "--since", "2026-11-15", "--json")
     assert code == 3
@@ -37,6 +38,7 @@ def test_a_series_that_only_fails_is_gone(failing: History, say: Any) -> None:
     assert (code, [one["direction"] for one in found["changes"]]) == (3, ["gone"])
 
 
+@pytest.mark.heavy
 def test_compare_says_what_is_gone(failing: History, say: Any) -> None:
     code, found, _ = say(failing, "compare", "nightly-20261118", "latest", "--json")
     assert code == 3
@@ -45,6 +47,7 @@ def test_compare_says_what_is_gone(failing: History, say: Any) -> None:
     assert "1 gone" in say(failing, "compare", "nightly-20261118", "latest")[2]
 
 
+@pytest.mark.heavy
 def test_a_series_that_works_again_is_not_gone(tmp_path: Path, say: Any) -> None:
     made = History(tmp_path)
     for day in range(-14, 0):
@@ -53,6 +56,7 @@ def test_a_series_that_works_again_is_not_gone(tmp_path: Path, say: Any) -> None
     assert (code, found["changes"]) == (0, [])
 
 
+@pytest.mark.heavy
 def test_a_stretch_that_has_ended_knows_nothing_of_what_came_later(failing: History, say: Any) -> None:
     assert say(failing, "regressions", "--since", "2026-11-15..2026-11-20")[0] == 3
     code, found, _ = say(failing, "regressions", "--since", "2026-11-10..2026-11-17", "--json")

@@ -63,6 +63,7 @@ def test_engine_finds_what_ruptures_finds() -> None:
     assert differing == []
 
 
+@pytest.mark.heavy
 def test_engine_is_the_same_alone_and_in_a_block() -> None:
     random = np.random.default_rng(1)
     block = np.stack([steps(random, [1, level], 50) for level in np.linspace(0.8, 1.2, 300)])

@@ -193,6 +193,7 @@ def test_folders_of_the_lab_form_no_circle() -> None:
     assert circle_of(graph) == ()
 
 
+@pytest.mark.heavy
 def test_sql_stands_in_store_and_analysis_only() -> None:
     strangers = []
     for module, path in modules().items():

@@ -80,6 +80,7 @@ def test_lines_of_prose_fit(page: Path) -> None:
     )
 
 
+@pytest.mark.heavy
 def test_no_phrase_that_reads_as_if_translated() -> None:
     found = []
     for path in texts():

@@ -93,7 +93,6 @@ def test_several_campaigns_killed_and_taken_up(desk: LocalDesk) -> None:
     ]
 
 
-@pytest.mark.fast
 @pytest.mark.parametrize(
     "words",
     [

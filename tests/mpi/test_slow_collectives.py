@@ -159,6 +159,7 @@ def test_a_collective_that_is_slow_alone_names_nobody_and_what_to_measure(tmp_pa
     assert "n[2-4]" not in told
 
 
+@pytest.mark.heavy
 def test_collectives_beside_one_slow_node_make_no_slow_cluster(tmp_path: Path, say: Any) -> None:
     """Three nodes, one slow: two of three pairs, and the collectives would make it more than most series."""
     made = Collectives(tmp_path, node_count=3).nights(collective=1.5, levels={"n3": 0.8})
@@ -172,6 +173,7 @@ def test_a_slower_cluster_takes_its_collectives_with_it(tmp_path: Path, say: Any
     assert (key, len(found["series_ids"]), found["judged_count"]) == (("cluster", "alpha"), 8, 8)
 
 
+@pytest.mark.heavy
 def test_a_collective_without_judged_pairs_asks_for_them(tmp_path: Path, say: Any) -> None:
     made = Collectives(tmp_path, pairs=(("n1", "n2"),)).nights(collective=1.5)
     words = say(made, "regressions", *SINCE)[1]

@@ -44,6 +44,7 @@ def write_down(made: Collectives, *verdicts: CollectiveVerdict, run: str | None 
     _Acceptor._write_down(acceptor, ClusterAcceptance("alpha", {}, Acceptance(()), collectives=verdicts))
 
 
+@pytest.mark.heavy
 def test_an_acceptance_keeps_what_it_said_of_collectives(tmp_path: Path) -> None:
     made = Collectives(tmp_path)
     for day in range(6):

@@ -199,6 +199,7 @@ def test_a_folder_that_cannot_be_made_is_no_defect(
     assert "defect" not in said
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("words", ["runs", "runs --json", "export --format csv"])
 def test_a_full_standard_output_is_named(words: str, desk: Path) -> None:
     with Path("/dev/full").open("wb") as full:

@@ -34,6 +34,7 @@ def test_series_are_behind_all(ask: Asked) -> None:
     assert "more series" not in ask.words("regressions", "--since", "15d", "--all", expect=3)
 
 
+@pytest.mark.heavy
 def test_a_whole_cluster_is_one_block(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = History(tmp_path, pairs=PAIRS[:12])
     for day in range(-12, 0):

@@ -43,12 +43,14 @@ def imported_by(verbs: tuple[str, ...], nights: History) -> dict[str, tuple[int,
     return {words: (code, heavy) for words, (code, heavy) in json.loads(done.stdout).items()}
 
 
+@pytest.mark.heavy
 def test_a_reading_verb_imports_nothing_heavy(nights: History) -> None:
     found = imported_by(READING, nights)
     assert {words: code for words, (code, _) in found.items() if code not in {0, 3, 4}} == {}
     assert {words: heavy for words, (_, heavy) in found.items() if heavy} == {}
 
 
+@pytest.mark.heavy
 def test_a_judging_verb_imports_numpy_only(nights: History) -> None:
     found = imported_by(JUDGING, nights)
     assert {words: code for words, (code, _) in found.items() if code not in {0, 3, 4}} == {}

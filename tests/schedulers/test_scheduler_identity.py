@@ -37,6 +37,7 @@ def site(slurm: SimulatedSlurm, tmp_path: Path) -> Site:
     return Site(scheduler_of(cluster, reach(cluster)), str(tmp_path / "work"), HEAD)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("banner", ["Welcome to the cluster", "2026", "unknown", "Submitted batch job"])
 def test_a_wrapper_that_prints_leaves_the_submission_open_and_the_tag_finds_it(
     slurm: SimulatedSlurm, site: Site, banner: str

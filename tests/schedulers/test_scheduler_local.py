@@ -25,6 +25,7 @@ def site(tmp_path: Path) -> Site:
     return Site(Local(Here(), settings), str(tmp_path / "work"), "# {name}")
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("promise", [*PROMISES, the_time_limit_ends_a_job], ids=lambda promise: promise.__name__)
 def test_promise(site: Site, promise: Callable[[Site], None]) -> None:
     promise(site)

@@ -66,6 +66,7 @@ def test_a_long_script_is_no_problem(transport: Transport) -> None:
     assert transport.sh(script).text.strip() == "y" * 50
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_names_travel_both_ways(transport: Transport, tmp_path: Path, name: str) -> None:
     source, back = tmp_path / "source", tmp_path / "back"

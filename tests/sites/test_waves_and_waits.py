@@ -23,6 +23,7 @@ pytestmark = pytest.mark.fast
 # -- waves ---------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.heavy
 def test_waves_of_which_nothing_arrives_come_ever_less_often_and_end(site: FakeSite) -> None:
     """The submit command is killed each time; once a wave followed every ten seconds, without end."""
     site.scheduler.answer = lambda one: undetermined(one.tag)
@@ -64,6 +65,7 @@ def test_an_id_that_two_jobs_would_share_is_none(site: FakeSite) -> None:
     assert sorted(found.values()) == ["101", "102"], site.events()
 
 
+@pytest.mark.heavy
 def test_a_forgotten_job_that_hpcq_ended_was_not_cancelled_by_an_operator(site: FakeSite) -> None:
     """It is forgotten until hpcq has ordered its end; then the controller shows it as cancelled."""
 

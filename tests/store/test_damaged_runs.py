@@ -63,6 +63,7 @@ CHANGES: list[tuple[dict[str, Any], str]] = [
 ]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("changed", "reason"), CHANGES, ids=range(len(CHANGES)))
 def test_a_line_that_contradicts_itself_is_invalid(
     builder: RunBuilder, database: Path, changed: dict[str, Any], reason: str

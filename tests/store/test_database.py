@@ -149,6 +149,7 @@ def documented_queries() -> list[str]:
     return re.findall(r"```sql\n(.*?)```", "".join(pages), re.DOTALL)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("number", range(len(documented_queries())))
 def test_documented_queries_run(loaded: sqlite3.Connection, number: int) -> None:
     sql = documented_queries()[number]

@@ -148,6 +148,7 @@ KILLED = """
 """
 
 
+@pytest.mark.heavy
 def test_a_killed_loader_leaves_nothing_half(builder: RunBuilder, path: Path, tmp_path: Path) -> None:
     load_run(path, builder.path)
     later = RunBuilder(tmp_path / "runs", run_id="nightly-20261122T020000Z-00aa", repetition_count=10)

@@ -46,6 +46,7 @@ def say(history: History, capsys: pytest.CaptureFixture[str]) -> Any:
     return said
 
 
+@pytest.mark.heavy
 def test_changes_have_states_with_who_and_why(history: History, say: Any) -> None:
     say("regressions", "--since", "2026-10-20", "--record", expect=3)
     say("regressions", "--since", "2026-10-20", "--record", expect=3)

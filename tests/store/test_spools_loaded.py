@@ -47,6 +47,7 @@ def ended(builder: RunBuilder) -> None:
     builder.journal("ended", tag=tag, measured=[], **ending, **times)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("rates", "value"),
     [([1e8, 2e8], 1e8), ([None, 2e8], 2e8), ([1e8, None], 1e8), ([None, None], None), ([None, 3e8, 1e8], 3e8)],

@@ -192,6 +192,7 @@ def test_a_better_try_replaces_a_failed_one_and_both_stay(builder: RunBuilder, d
     assert sorted(tries) == [(1, "failed", 0), (2, "measured", 1)]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("outcome", ["failed", "cancelled", "timed_out", "preempted", "out_of_memory", "lost", "withdrawn"])
 def test_every_end_is_a_row_with_its_reason(builder: RunBuilder, database: Path, outcome: str) -> None:
     builder.submit("j00001")
