@@ -79,7 +79,7 @@ def facts_of(database: Connection, result_ids: Sequence[int]) -> list[Facts]:
 def findings_of(database: Connection, result_ids: Sequence[int]) -> list[frozenset[tuple[str, str]] | None]:
     """Findings in each of these results: (where, rule); `where` is `client n1`, `server n2` or `both ends`.
 
-    None for results that were judged by other rules than the newest: a newer rule is no change of the machine.
+    None for results that were judged by rules other than the newest: a newer rule is no change of the machine.
     """
     query = (
         "SELECT ru.name AS rule, f.end_index, nc.name AS client, ns.name AS server FROM result_finding f"

@@ -74,7 +74,7 @@ def read_pairs(file: str) -> list[tuple[str, str, str, float]]:
             if not node:
                 raise UserError(f"{name}:{row.line}: {title}: nothing: the name of a node")
         if a == b:
-            raise UserError(f"{name}:{row.line}: node_b: {b}: another node than node_a")
+            raise UserError(f"{name}:{row.line}: node_b: {b}: allowed is a node other than node_a")
         value = _number(name, row.line, "value", cell)
         if value < 0:
             raise UserError(f"{name}:{row.line}: value: {cell}: a number of at least 0")

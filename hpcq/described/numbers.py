@@ -1,6 +1,6 @@
 """Read one number as a program writes it under LC_ALL=C.
 
-Refuses what only looks like one: 1,5  0x10  nan  1_000  and other digits than 0-9.
+Refuses what only looks like one: 1,5  0x10  nan  1_000  and digits other than 0-9.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Judge the files of one measurement: do they hold a number to believe, and if not, why not.
 
 Hides everything that can be wrong with a file: absent, empty, torn, two lines, not JSON, NaN, of another kernel,
-with other parameters than planned. Pure apart from reading the three files.
+with parameters other than planned. Pure apart from reading the three files.
 
     t1-r1.json  t1-r1.status  t1-r1.err  --read_line-->  Line(outcome, reason, metrics, the whole JSON object)
 """
@@ -135,7 +135,7 @@ def echo_complaint(planned: Mapping[str, Any], echoed: object) -> str | None:
 
 
 def elsewhere(content: Mapping[str, Any], pair: Sequence[str]) -> str | None:
-    """Say that an end of a result measured on another node than the planned one; None when it did not.
+    """Say that an end of a result measured on a node other than the planned one; None when it did not.
 
     pair: the planned client and server, of a set of nodes each of them. The scheduler's name of the node counts: a host
     may call itself otherwise.

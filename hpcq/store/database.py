@@ -82,7 +82,7 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
             raise _of_an_earlier_state(path, name)
         if kind:
             raise StoreError(
-                f"{path}: its view {name} is another one than this hpcq reads", f"`hpcq db upgrade --db {path}` makes it anew"
+                f"{path}: its view {name} is not the one that this hpcq reads", f"`hpcq db upgrade --db {path}` makes it again"
             )
         database.execute("PRAGMA query_only = ON")
         yield database
@@ -205,7 +205,7 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
 
 def _of_an_earlier_state(path: Path, table: str) -> StoreError:
     return StoreError(
-        f"{path}: its table {table} is another one than this hpcq writes: a state of hpcq before its first release made it",
+        f"{path}: its table {table} is not the one that this hpcq writes: a state of hpcq before its first release made it",
         f"load the run folders into a new one: hpcq load RUN --db NEW; {path} stays as it is",
     )
 

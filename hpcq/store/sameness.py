@@ -18,7 +18,7 @@ _STATEMENT = re.compile(r"^CREATE (?:TABLE|VIEW) .*?;$", re.DOTALL | re.MULTILIN
 
 
 def differing(database: sqlite3.Connection, schema: str) -> tuple[str, str] | None:
-    """The first table (before views) that is missing or another one than in `schema`: ("table", its name); None: none is."""
+    """The first table (before views) that is missing or differs from that in `schema`: ("table", its name); None: none is."""
     rows = database.execute("SELECT name, sql FROM sqlite_master WHERE type IN ('table', 'view')")
     there = {row[0]: _bare(row[1]) for row in rows}
     return next(((kind, name) for kind, name, text in _created(schema) if there.get(name) != text), None)

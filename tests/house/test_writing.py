@@ -53,6 +53,7 @@ REFUSED = {
     r"\bwhoever may not\b": "if you may not",
     r"\ball the same does\b": "say what happens",
     r"\b1 jobs\b": "1 job",
+    r"(?<!each )\b(an)?other \w+ than\b": "a ... other than, or: differs from",
 }
 _PATTERNS = {re.compile(pattern, re.IGNORECASE): better for pattern, better in REFUSED.items()}
 
@@ -93,7 +94,15 @@ def test_no_phrase_that_reads_as_if_translated() -> None:
 
 @pytest.mark.parametrize(
     "sentence",
-    ["one job a pair", "two million bits a second", "no result is meant", "it was no try", "Remark something", "1 jobs wait"],
+    [
+        "one job a pair",
+        "two million bits a second",
+        "no result is meant",
+        "it was no try",
+        "Remark something",
+        "1 jobs wait",
+        "another node than n1",
+    ],
 )
 def test_the_list_knows_its_phrases(sentence: str) -> None:
     assert any(pattern.search(sentence) for pattern in _PATTERNS)

@@ -238,7 +238,7 @@ def test_a_database_of_an_earlier_state_of_the_schema_says_so(path: Path) -> Non
     before = path.read_bytes()
     for opened in (reading, writing):
         with (
-            pytest.raises(StoreError, match="its table evidence_end is another one than this hpcq writes") as caught,
+            pytest.raises(StoreError, match="its table evidence_end is not the one that this hpcq writes") as caught,
             opened(path),
         ):
             pass
@@ -250,7 +250,7 @@ def test_views_of_an_earlier_state_are_made_anew_by_the_next_writer(loaded: sqli
     loaded.close()
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript("DROP VIEW v_ends; CREATE VIEW v_ends AS SELECT 1 AS never; CREATE TABLE of_others (x);")
-    with pytest.raises(StoreError, match="its view v_ends is another one"), reading(path):
+    with pytest.raises(StoreError, match="its view v_ends is not the one"), reading(path):
         pass
     with writing(path) as connection:
         assert connection.execute("SELECT node FROM v_ends").fetchone() is not None

@@ -41,7 +41,7 @@ def interrupts_far(side: Side) -> Figures | None:
 
 
 def process_far(side: Side) -> Figures | None:
-    """The test's process last ran on a CPU of another socket than the NIC's."""
+    """The test's process last ran on a CPU of a socket other than the NIC's."""
     near = cpus_near(side.here)
     if near is None or side.here.cpu_index is None or side.here.cpu_index in near:
         return None

@@ -12,7 +12,7 @@ CROSSING: tuple[Row, ...] = (
         host.not_crossed,
         when="the interface's counters moved by less than a tenth of what the test moved",
         message="{reason}",
-        meaning="The bytes went another way than the network under test: the number is not that network's, and invalid.",
+        meaning="The bytes did not cross the network under test: the number is not that network's, and invalid.",
         advice="Check `interface` in the cluster's file, routes and host names, btl_tcp_if_include or UCX_NET_DEVICES.",
         source="Documentation/networking/statistics.rst; open-mpi/ompi issues 4963, 6377, 10041",
     ),

@@ -48,7 +48,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A verdict that is another one than before. before: None where nothing was told of it yet."""
+    """A verdict that differs from the one before. before: None where nothing was told of it yet."""
 
     before: str | None
     now: Told

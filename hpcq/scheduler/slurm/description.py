@@ -24,7 +24,7 @@ _REFUSED = {
     "--wait": _WAITS, "-W": _WAITS, "--hold": _HELD, "-H": _HELD, "--test-only": _TEST, "--help": _TEST, "--usage": _TEST,
     "--oversubscribe": _SHARED, "-s": _SHARED, "--share": _SHARED,
     "--time-min": "the scheduler would shorten the time limit, and end the job amid its tests",
-    "--wrap": "the script would be another one than hpcq's",
+    "--wrap": "the script would not be hpcq's",
     "--quiet": "hpcq reads what the submit command says", "-Q": "hpcq reads what the submit command says",
 }  # fmt: skip
 

@@ -33,7 +33,7 @@ class Rejudged:
 
 
 def rejudge(path: Path, judge: Judge, version: int, run: str | None = None) -> Rejudged:
-    """Judge the evidence of measured results (of one run) again if other rules than `version` judged them."""
+    """Judge the evidence of measured results (of one run) again if rules other than `version` judged them."""
     judged = changed = 0
     with writing(path) as database, transaction(database):
         keys = RowKeys(database)

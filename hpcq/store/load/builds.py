@@ -41,7 +41,7 @@ class Builds:
             self._by_program[toolchain, program] = (build_id, columns["source_build_id"])
 
     def of_line(self, line: Line, toolchain: str = "") -> int | None:
-        """The build that printed a line. A line from other sources than the recorded ones gets None and a warning."""
+        """The build that printed a line. A line from sources other than the recorded ones gets None and a warning."""
         program = line.content.get("program")
         if not isinstance(program, str) or (toolchain, program) not in self._by_program:
             return None

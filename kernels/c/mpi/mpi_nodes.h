@@ -13,7 +13,7 @@ void mpi_node_name(char *name,
 bool mpi_node_listed(const char *nodes, int index, char *name, size_t bytes);
 
 /* All ranks as a communicator in which rank i is on node i of the list A,B,...; of a pair, 0 is on the client's node.
- * Where names do not tell (NULL, several ranks on one node, other names than the scheduler's) the ranks stay as the
+ * Where names do not tell (NULL, several ranks on one node, names other than the scheduler's) the ranks stay as the
  * launcher numbered them. */
 MPI_Comm mpi_nodes_ranked(const char *nodes);
 
