@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from hpcq.run_folder.journal_state import Attempt
+from hpcq.run_folder.paths import RunFolder
 from hpcq.runner.link import driver, link_group
 from hpcq.runner.link.side import LinkSide
 from hpcq.runner.queue.record import Record
 from hpcq.scheduler.local import Local
-from hpcq.scheduler.types import NodeCondition, NodeState
+from hpcq.scheduler.types import JobState, NodeCondition, NodeState
 from tests.links.link_campaigns import TRIP, built, drive, opened, own_queue, rows, taken, text
 
 __all__ = ["built", "own_queue"]
@@ -184,26 +185,54 @@ def test_cancelling_ends_both_sides_and_leaves_nothing(
     assert "cancelled by hpcq cancel" in found[1]["reason"]
 
 
-def test_a_cancelled_link_says_what_is_still_there(tmp_path: Path, built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def cancelled_at_work(folder: Path, built: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
+    """A run of one pair that is cancelled once both sides have met; its driver orders the end twice a second."""
     slow = "{kernel: tcp_stream, parameters: {duration_s: 30, warmup_s: 0, direction: client_to_server}}"
-    run = opened(tmp_path, text("{from: east, to: west, pairs: 1, directions: one}", tests=(slow,)), built)
+    run = opened(folder, text("{from: east, to: west, pairs: 1, directions: one}", tests=(slow,)), built)
     monkeypatch.setattr(driver, "_CANCEL_AGAIN_S", 0.5)
-    note_all, cancel = Record.note_all, LinkSide.cancel
-    ordered: list[str] = []
+    note_all = Record.note_all
 
     def cancelling(self: Record[Any], events: Sequence[Mapping[str, Any]]) -> None:
         note_all(self, events)
         if "met" in {event["event"] for event in events}:
             (run.path / "cancel").touch()
 
+    monkeypatch.setattr(Record, "note_all", cancelling)
+    return run
+
+
+def test_a_cancelled_link_says_what_is_still_there(tmp_path: Path, built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = cancelled_at_work(tmp_path, built, monkeypatch)
+    cancel = LinkSide.cancel
+    ordered: list[str] = []
+
     def unheard(self: LinkSide, attempts: Sequence[Attempt], *, queued_only: bool = False) -> str | None:
         ordered.extend(one.tag for one in attempts)
         return cancel(self, attempts, queued_only=queued_only) if len(ordered) > 4 else None
 
-    monkeypatch.setattr(Record, "note_all", cancelling)
     monkeypatch.setattr(LinkSide, "cancel", unheard)
     said = [line for line in drive(run) if "cancelling: still there: j00001 (" in line]
     assert any(": east: cancelling" in line for line in said), said
     assert any(": west: cancelling" in line for line in said), said
     assert all(line.endswith("running); ordering it again") for line in said), said
     assert all(end["outcome"] for end in rows(run, "SELECT outcome FROM v_links"))
+
+
+def test_a_side_that_has_ended_is_not_called_still_there(tmp_path: Path, built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The scheduler says that its job has ended, while its exit file is late."""
+    run = cancelled_at_work(tmp_path, built, monkeypatch)
+    cancel = LinkSide.cancel
+    ordered: list[str] = []
+
+    def ended_meanwhile(self: LinkSide, attempts: Sequence[Attempt], *, queued_only: bool = False) -> None:
+        ordered.extend(one.tag for one in attempts)
+        if len(ordered) > 4:
+            cancel(self, attempts, queued_only=queued_only)
+            for one in attempts:
+                one.state = JobState.COMPLETED
+
+    monkeypatch.setattr(LinkSide, "cancel", ended_meanwhile)
+    said = [line for line in drive(run) if "cancelling: still there" in line]
+    assert any("running); ordering it again" in line for line in said), said
+    assert not [line for line in said if "completed)" in line]
+    assert len(ordered) > 4

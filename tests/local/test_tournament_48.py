@@ -60,7 +60,7 @@ def take(desk: Desk, allocation: str) -> Taken:
     ends = [event for event in desk.events() if event["event"] == "ended"]
     times = [(parse_utc(end["started_utc"]), parse_utc(end["ended_utc"])) for end in ends if end["ended_utc"]]
     run_id = desk.run_folder.name
-    names = {end["tag"] for end in ends if end["measured"]}
+    names = {end["tag"] for end in ends if end["started_utc"]}
     told = desk.lab.accounted("alpha", "-X", "-o", "JobName,ElapsedRaw,NNodes", names=names)
     jobs = [row for row in told if row[0].startswith(f"hpcq-{run_id}-")]
     rows = desk.rows("SELECT client, server FROM v_results WHERE outcome = 'measured' AND campaign = ?", allocation)
