@@ -46,6 +46,8 @@ FOLDER = ROOT / "tests" / "mutants"
 PAGE = ROOT / "docs" / "promises.md"
 #: A test that hangs because of a mutant has detected it; this limits the wait.
 _TEST_LIMIT_S = 60
+#: pytest's exit codes when a test that it is told to run does not exist: alone, with workers.
+_NOT_THERE = (4, 5)
 #: What the summary of pytest says of a fixture that checked something: its assertion failed, or it hung.
 _CHECKED = re.compile(r" - (AssertionError|assert |Failed:)")
 _KEYS = {"promise": str, "tests": list, "file": str, "old": str, "new": str, "lab": bool, "c": bool}
@@ -270,6 +272,8 @@ def run(mutants: Sequence[Mutant], jobs: int, say: Callable[[str], None] = print
         spread = ["-n", str(jobs + 1), "--dist", "loadfile", "--no-loadscope-reorder"] if jobs > 1 else []
         with Forks() as forks:
             done = _pytest(forks, unchanged, tests, *spread)
+            if done.returncode in _NOT_THERE:  # workers do not say which one
+                done = _pytest(forks, unchanged, tests, "--collect-only")
         last = done.stdout.strip().splitlines()[-1:] or ["nothing"]
         say(f"without a mutant, {len(tests)} tests: {last[0]}")
         if done.returncode != 0:

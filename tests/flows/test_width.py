@@ -103,7 +103,11 @@ def test_a_warm_up_ends_once_it_is_level(server: Server, kernel: str, direction:
     assert "warmup_not_level" not in {one["name"] for one in line["warnings"]}
 
 
-@pytest.mark.parametrize(("warmup_s", "words"), [(0.5, "warm-up differed by "), (0.05, "intervals of warm-up tell too little")])
+@pytest.mark.parametrize(
+    ("warmup_s", "words"),
+    [(0.5, "warm-up differed by "), (0.05, "intervals of warm-up tell too little")],
+    ids=["seen", "short"],
+)
 @pytest.mark.parametrize("kernel", CALM)
 def test_a_warm_up_that_was_not_level_is_said(server: Server, kernel: str, warmup_s: float, words: str) -> None:
     options = {"duration_s": 0.1, "series_interval_ms": 20, "warmup_s": warmup_s, "warmup_level_ratio": 1e-12, **CALM[kernel]}
