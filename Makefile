@@ -49,8 +49,8 @@ fuzz: ## Fuzz what strangers, peers and old files hand to the kernels (FUZZ_S=18
 	@mkdir -p build/fuzz-corpus
 	cd build && kernels/fuzz/hpcq-fuzz -dict=../tests/fuzz/words.dict -max_total_time=$(FUZZ_S) -print_final_stats=1 fuzz-corpus ../tests/fuzz/seeds
 
-mutants: setup ## Apply each deliberate defect of tests/mutants, expect its test to fail (AREA="driver pbs", LAB=yes)
-	$(BIN)/python -m tools.mutants $(foreach area,$(AREA),--area $(area)) $(if $(LAB),--lab)
+mutants: setup ## Apply each deliberate defect of tests/mutants, expect its test to fail (FAST=yes, AREA="driver pbs", LAB=yes)
+	$(BIN)/python -m tools.mutants $(foreach area,$(AREA),--area $(area)) $(if $(FAST),--fast) $(if $(LAB),--lab)
 
 check: setup ## Lint, format, types, generated files
 	$(BIN)/ruff check .

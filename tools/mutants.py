@@ -1,6 +1,6 @@
 """Promises, the tests that guard them, and for each a deliberate defect that its test must detect.
 
-python -m tools.mutants [--area AREA ...] [--lab | --all] [--jobs N]     apply each mutant to a copy, run its test
+python -m tools.mutants [--area AREA ...] [--fast | --lab | --all] [--jobs N]  apply each mutant to a copy, run its test
 python -m tools.mutants --page                                           write docs/promises.md
 
 tests/mutants/AREA.toml holds one table per promise:
@@ -46,6 +46,8 @@ FOLDER = ROOT / "tests" / "mutants"
 PAGE = ROOT / "docs" / "promises.md"
 #: A test that hangs because of a mutant has detected it; this limits the wait.
 _TEST_LIMIT_S = 60
+#: As in tools/fast_tests.
+_FAST = "fast and not quiet and not heavy"
 #: pytest's exit codes when a test that it is told to run does not exist: alone, with workers.
 _NOT_THERE = (4, 5)
 #: What the summary of pytest says of a fixture that checked something: its assertion failed, or it hung.
@@ -59,6 +61,7 @@ Written by `make docs` from `tests/mutants/*.toml`; a test compares the two. Eac
 listed with the test that guards it and with a mutant: a deliberate defect in the code that makes the test fail.
 
 `make mutants` applies each mutant to a copy of the sources and runs its test. It fails when the test passes.
+`make mutants FAST=yes` takes those whose tests are of the fast tier: the quick look before a commit.
 `make mutants AREA=driver` takes one area (several: `AREA="driver pbs"`).
 `make mutants LAB=yes` takes those that need the Slurm lab. `tools/mutants.py` describes the format.
 """
@@ -311,10 +314,20 @@ def _chosen(mutants: Sequence[Mutant], areas: Sequence[str], lab: bool | None) -
     return [one for one in mutants if (not areas or one.area in areas) and (lab is None or one.lab is lab)]
 
 
+def _of_the_fast_tier(mutants: Sequence[Mutant]) -> list[Mutant]:
+    """The mutants all of whose tests `make test-fast` runs."""
+    tests = sorted({test for one in mutants for test in one.tests})
+    argv = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", _FAST, *tests]
+    said = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False).stdout
+    known = {name for line in said.splitlines() if "::" in line for name in (line, line.partition("[")[0])}
+    return [one for one in mutants if known.issuperset(one.tests)]
+
+
 def main() -> int:
     """Entry point of `make mutants`; exits with 1 if a mutant survives."""
     parser = argparse.ArgumentParser(prog="tools.mutants")
     parser.add_argument("--area", action="append", default=[], help="only this area; may be repeated")
+    parser.add_argument("--fast", action="store_true", help="only those whose tests are of the fast tier")
     parser.add_argument("--lab", action="store_true", help="those that need the lab, one after the other")
     parser.add_argument("--all", action="store_true", help="both kinds")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many at once")
@@ -325,6 +338,7 @@ def main() -> int:
         PAGE.write_text(page(mutants), encoding="utf-8")
         return 0
     chosen = _chosen(mutants, words.area, None if words.all else words.lab)
+    chosen = _of_the_fast_tier(chosen) if words.fast else chosen
     jobs = 1 if words.lab or words.all else words.jobs
     return 1 if run(chosen, jobs, partial(print, flush=True)) else 0
 
