@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from hpcq.reports import write_report
 from hpcq.reports.matrix import NODES_MAX, make_matrices
 from hpcq.reports.plots import make_plots
 from hpcq.store import query
@@ -108,3 +110,21 @@ def test_the_numbers_of_a_matrix_have_one_unit() -> None:
     [matrix] = make_matrices(here, [("alpha", *pair) for pair in found])
     assert matrix.figures_in == "us"
     assert [cell.number for cell in matrix.cells if cell.kind == "value"] == ["94.4", "1090", "25.79"]
+
+
+@pytest.mark.parametrize(
+    ("node_count", "named_count"),
+    [(3, 3), (12, 12), (13, 13), (43, 43), (44, 22), (48, 24), (70, 35), (71, 18), (NODES_MAX, 32)],
+)
+def test_a_matrix_of_any_size_is_drawn_with_names_that_do_not_overlap(
+    tmp_path: Path, node_count: int, named_count: int
+) -> None:
+    nodes = [f"n{number}" for number in range(1, node_count + 1)]
+    builder = RunBuilder(tmp_path / "runs", pairs=tuple(pairwise(nodes)), tests=(("tcp_stream", {"message_bytes": 1024}),))
+    builder.everything()
+    load_run(tmp_path / "results.db", builder.path)
+    text = write_report(tmp_path / "results.db", builder.run_id, tmp_path / "page.html").read_text()
+    [matrix] = re.findall(r'<svg class="matrix".*?</svg>', text, re.DOTALL)
+    rows = re.findall(r'y="([\d.]+)" text-anchor="end">(n\d+)<', matrix)
+    assert [name for _, name in rows] == nodes[:: -(-node_count // named_count)]
+    assert min(float(lower) - float(upper) for (upper, _), (lower, _) in pairwise(rows)) >= 12
