@@ -117,12 +117,15 @@ def test_a_reader_that_waits_keeps_no_writer_waiting(nights: History, tmp_path: 
 def test_the_keyboard_ends_a_long_statement(nights: History) -> None:
     query = "WITH RECURSIVE x(a) AS (SELECT 1 UNION ALL SELECT a + 1 FROM x) SELECT count(*) FROM x"
     with subprocess.Popen(hpcq("sql", query), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, env=env(nights)) as process:
-        until = time.monotonic() + 60
-        while Path(f"/proc/{process.pid}/stat").read_text().split()[13] < "20" and time.monotonic() < until:
-            time.sleep(0.1)
-        time.sleep(1)
-        process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
+        try:
+            until = time.monotonic() + 60
+            while Path(f"/proc/{process.pid}/stat").read_text().split()[13] < "20" and time.monotonic() < until:
+                time.sleep(0.1)
+            time.sleep(1)
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=60)
+        finally:
+            process.kill()  # a statement that no key ends would be waited for without end
     assert process.returncode == 1
     assert said.decode().strip().startswith("error: stopped from the keyboard\n")
     assert "queued" not in said.decode()
