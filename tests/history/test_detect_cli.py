@@ -239,7 +239,7 @@ def test_blame_of_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
         ("1,a,b,5\n1,c,d\n", ":2: row: 3 cells: 4 are needed"),
         ("1,a,b,x\n", ":1: value: 'x'"),
         ("1,a,b,-1\n", ":1: value: -1: a number of at least 0"),
-        ("1,a,a,5\n", ":1: node_b: a: another node"),
+        ("1,a,a,5\n", ":1: node_b: a: allowed is a node other than node_a"),
         ("1,,b,5\n", ":1: node_a: nothing"),
         ("round,node_a,value\n1,a,5\n", ":1: header: no column node_b"),
         (b"1,a,b,5\n1,\xe9,b,5\n", ":2: text: byte 0xe9"),
