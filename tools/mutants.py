@@ -48,7 +48,7 @@ PAGE = ROOT / "docs" / "promises.md"
 _TEST_LIMIT_S = 60
 #: As in tools/fast_tests.
 _FAST = "fast and not quiet and not heavy"
-#: pytest's exit codes when a test that it is told to run does not exist: alone, with workers.
+#: pytest's exit codes when a test that it is told to run does not exist (with workers: when none was run).
 _NOT_THERE = (4, 5)
 #: What the summary of pytest says of a fixture that checked something: its assertion failed, or it hung.
 _CHECKED = re.compile(r" - (AssertionError|assert |Failed:)")
@@ -318,9 +318,13 @@ def _of_the_fast_tier(mutants: Sequence[Mutant]) -> list[Mutant]:
     """The mutants all of whose tests `make test-fast` runs."""
     tests = sorted({test for one in mutants for test in one.tests})
     argv = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", _FAST, *tests]
-    said = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False).stdout
-    known = {name for line in said.splitlines() if "::" in line for name in (line, line.partition("[")[0])}
-    return [one for one in mutants if known.issuperset(one.tests)]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode not in {0, 5}:  # 5: none of them is fast
+        raise SystemExit(f"error: the tests cannot be collected:\n{done.stdout[-4000:]}{done.stderr[-2000:]}")
+    known = {name for line in done.stdout.splitlines() if "::" in line for name in (line, line.partition("[")[0])}
+    chosen = [one for one in mutants if known.issuperset(one.tests)]
+    print(f"of the fast tier: {len(chosen)} of {len(mutants)} mutants", flush=True)
+    return chosen
 
 
 def main() -> int:

@@ -24,7 +24,7 @@ def of_nodes(test: Test) -> bool:
 
 
 def launched(test: Test) -> bool:
-    """Whether the MPI launcher starts a foreign program of two ranks: in a tournament again for each pair."""
+    """Whether the MPI launcher starts a foreign program of two ranks: in a tournament once per pair."""
     return test.launch == "mpi" and not of_nodes(test)
 
 

@@ -15,7 +15,7 @@ _TOURNAMENT_OVERHEAD_S = 4.0
 _MPI_OVERHEAD_S = 3.0
 #: What a step costs in addition to the duration of its test: connection, snapshots, evidence, the barrier.
 _STEP_OVERHEAD_S = 0.2
-#: The same of a program that the MPI launcher starts again for each pair.
+#: The same of a program that the MPI launcher starts once per pair.
 _LAUNCH_OVERHEAD_S = 1.5
 #: Shortest time limit of a tournament: slow starts and lost nodes must fit.
 _WALLTIME_MARGIN_S = 120.0

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hpcq import __version__, units
+from hpcq import __version__, nodelist, units
 from hpcq.analysis.distances import distances
 from hpcq.analysis.gates import judge_run
 from hpcq.errors import UserError
@@ -27,7 +27,7 @@ from hpcq.store import query
 from hpcq.store.counted import disturbed_count, network_texts, pairs_of_run
 from hpcq.store.database import Connection, reading
 from hpcq.store.distributions import distributions
-from hpcq.store.query import AttemptRow, ResultRow, RunRow, Selection, Summary, size_text
+from hpcq.store.query import AttemptRow, ResultRow, RunRow, Selection, Summary
 from hpcq.store.read import run_context
 from hpcq.store.read.evidence_queries import finding_groups
 from hpcq.store.read.known import node_groups
@@ -55,10 +55,10 @@ class Apart:
 
 @dataclass(frozen=True, slots=True)
 class ApartNode:
-    """A node that most of the pairs worth a look have in common. slow, words: for the verdict and for the list of pairs."""
+    """A node that most of the pairs worth a look have in common, as the verdict and as the list of pairs say it."""
 
-    slow: str
-    words: str
+    in_verdict: str
+    in_list: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def _context(database: Connection, run: str) -> dict[str, Any]:
         "sentence": _sentence(runs),
         "apart": apart[:_APART_SHOWN],
         "apart_count": len(apart),
-        "apart_nodes": _apart_nodes(apart),
+        "apart_nodes": apart_nodes(apart),
         "apart_ratio": _APART_RATIO,
         "distances": distances(database, run),
         "compared": compared(database, run)[:_ROWS_MAX],
@@ -205,20 +205,27 @@ def _apart(main: Sequence[Summary]) -> list[Apart]:
     return [apart for _, apart in sorted(found, key=lambda item: (-item[1].off_count, -item[0]))]
 
 
-def _apart_nodes(apart: Sequence[Apart]) -> list[ApartNode]:
-    """Nodes that most of these pairs of a cluster have in common."""
+def apart_nodes(apart: Sequence[Apart]) -> list[ApartNode]:
+    """Nodes that most of these pairs of a cluster have in common. A test of several nodes names none of them."""
     found = []
     for cluster in sorted({one.worst.cluster for one in apart}):
-        pairs = [one for one in apart if one.worst.cluster == cluster]
-        counts = Counter(node for pair in pairs for node in (pair.worst.client, pair.worst.server))
-        node, count = counts.most_common(1)[0]
+        pairs = [one for one in apart if one.worst.cluster == cluster and not nodelist.names_several(one.worst.server)]
+        counts = Counter(node for pair in pairs for node in nodelist.nodes_of(pair.worst.client, pair.worst.server))
+        node, count = next(iter(counts.most_common(1)), ("", 0))
         if count >= 3 and count > len(pairs) * 0.7:
-            off = next(one for one in pairs if node in (one.worst.client, one.worst.server))
-            test = f"{kernel_title(off.worst.kernel)} {size_text(off.worst.message_bytes)}".rstrip()
-            pair = f"{off.worst.client} > {off.worst.server}"
-            slow = f"{cluster}/{node} is slower than the others of this run, {percent(off.change_ratio)} in {test} {pair}"
-            found.append(ApartNode(slow, f"{cluster}: {node} is an end of {count} of these {len(pairs)} pairs."))
+            of_node = [one for one in pairs if node in nodelist.nodes_of(one.worst.client, one.worst.server)]
+            in_list = f"{cluster}: {node} is an end of {count} of these {len(pairs)} pairs."
+            found.append(ApartNode(_in_verdict(node, of_node), in_list))
     return found
+
+
+def _in_verdict(node: str, pairs: Sequence[Apart]) -> str:
+    """What the verdict says of a node with these pairs, the furthest first."""
+    worst = pairs[0].worst
+    test = f"{kernel_title(worst.kernel)} {worst.size_text}".rstrip()
+    words = f"{worst.cluster}/{node} is worse than the others of this run, {percent(pairs[0].change_ratio)} in {test}"
+    beside_work = all(one.worst.disturbed_count == one.worst.n for one in pairs)
+    return f"{words} {worst.client} > {worst.server}{', measured only beside other work' if beside_work else ''}"
 
 
 def _groups(main: Sequence[Summary]) -> list[tuple[str, list[Summary]]]:

@@ -30,6 +30,8 @@ _OUTSIDE_MAX = 10
 _REPETITIONS_SHOWN_MAX = 2
 #: A value axis becomes logarithmic when its ends differ by more than this factor.
 _LOG_FACTOR = 12.0
+#: With fewer marks nobody reads a value off an axis.
+_TICKS_MIN = 3
 #: Plotted in addition to a kernel's main metric; the database has everything else.
 ALSO_PLOTTED = ("throughput_bps", "round_trip_p99_ns", "lost_ratio")
 
@@ -283,6 +285,7 @@ def value_axis(values: Sequence[float], start: float, end: float) -> Axis:
 
 
 def tick_values(axis: Axis) -> list[float]:
+    """Round values on an axis: at least three."""
     if not axis.log:
         step = _step(axis.high - axis.low)
         count = round((axis.high - axis.low) / step)
@@ -291,7 +294,11 @@ def tick_values(axis: Axis) -> list[float]:
     fine = axis.high / axis.low < 1000
     steps = (1, 2, 5) if fine else (1,)
     values = [factor * 10.0**power for power in range(first, last + 1) for factor in steps]
-    return [value for value in values if axis.low <= value <= axis.high]
+    within = [value for value in values if axis.low <= value <= axis.high]
+    if len(within) >= _TICKS_MIN:
+        return within
+    step = _step(axis.high - axis.low)  # so narrow that 2 and 5 may both lie outside
+    return [step * count for count in range(math.ceil(axis.low / step), math.floor(axis.high / step) + 1)]
 
 
 def _step(span: float) -> float:
@@ -303,7 +310,7 @@ def _step(span: float) -> float:
 
 
 def few(values: Sequence[_Number], count_max: int = 8) -> list[_Number]:
-    stride = math.ceil(len(values) / count_max)
+    stride = max(1, math.ceil(len(values) / count_max))
     return list(values[::stride])
 
 

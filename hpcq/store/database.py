@@ -82,7 +82,7 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
             raise _of_an_earlier_state(path, name)
         if kind:
             raise StoreError(
-                f"{path}: its view {name} is not the one that this hpcq reads", f"`hpcq db upgrade --db {path}` makes it again"
+                f"{path}: its view {name} is not the one that this hpcq reads", f"`hpcq db upgrade --db {path}` rebuilds it"
             )
         database.execute("PRAGMA query_only = ON")
         yield database

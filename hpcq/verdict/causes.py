@@ -1,7 +1,7 @@
 """Causes of a change: facts that differ between the points before and after it, ranked by how well they separate both.
 
     separation = half the sum over values of |share of the points before - share of the points after|
-    1: every point before has other values than every point after      0: the same mixture on both sides
+    1: no value from before occurs after      0: the same mixture on both sides
 
 A fact that separates fully is a suspect, not a culprit: everything that changed in the same night separates as well.
 The facts of hpcq's own program are kept apart from the machine's: a change of the tool is not a change of the network.

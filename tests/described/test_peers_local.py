@@ -26,7 +26,7 @@ def test_the_example_can_be_read() -> None:
 @pytest.mark.fast
 def test_a_tournament_refuses_rounds_of_what_a_launcher_starts(tmp_path: Path) -> None:
     path = tmp_path / "try.yaml"
-    rounds = r"starts osu_latency again for each pair, .* allowed with it is concurrency: alone"
+    rounds = r"starts osu_latency once per pair, .* allowed with it is concurrency: alone"
     for name, words in (("osu_latency", rounds), ("stream", "a tournament plays pairs: stream")):
         text = f"name: try\nclusters: [local]\npairs: all\nallocation: whole\ntests: [{{kernel: {name}}}]\n"
         path.write_text(text)

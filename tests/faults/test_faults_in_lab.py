@@ -202,7 +202,7 @@ def test_sbatch_refusing_ends_the_run_with_its_words(desk: Desk) -> None:
     cluster = desk.lab.cluster_file("alpha").read_text()
     (desk.folder / "clusters").mkdir()
     (desk.folder / "clusters" / "alpha.yaml").write_text(cluster.replace("account: lab", "account: nobody"))
-    desk.campaign(f"clusters: [alpha]\npairs: {{rounds: 3}}\nrepetitions: 1\nretries: 0\ntests:\n  {INSTANT}")
+    desk.campaign(f"clusters: [alpha]\npairs: {{rounds: 3}}\nrepetitions: 1\ntests:\n  {INSTANT}")
     done = desk.hpcq("run", "campaign.yaml", expect=4)
     assert "Invalid account or account/partition combination" in done.stderr
     rows = desk.rows("SELECT outcome, reason FROM v_results")

@@ -9,11 +9,13 @@ import pytest
 
 from hpcq.analysis.gates import judge_run
 from hpcq.reports import write_report
+from hpcq.reports.page import Apart, apart_nodes
 from hpcq.reports.run_verdict import RunVerdict, run_verdict
 from hpcq.store import query
 from hpcq.store.database import reading
 from hpcq.verdict import Verdict
 from tests.history.histories import History
+from tests.pages.test_report import summary
 from tests.store.run_folders import RunBuilder, load
 
 pytestmark = pytest.mark.fast
@@ -71,8 +73,35 @@ def test_a_node_that_has_always_been_slow_is_named_beside_pass(tmp_path: Path) -
     assert verdict_of(history.database, last).verdict is Verdict.PASS
     page = write_report(history.database, last, tmp_path / "page.html").read_text()
     assert '<div class="verdict pass noted">' in page
-    assert "alpha/n4 is slower than the others of this run, -4" in page
+    assert "alpha/n4 is worse than the others of this run, -4" in page
     assert "PASS compares with gates and with history, not with other nodes." in page
+
+
+def _pairs_worth_a_look(*ends: tuple[str, str], disturbed_count: int = 0) -> list[Apart]:
+    worst = [summary(client, server, 50.0, disturbed_count=disturbed_count) for client, server in ends]
+    return [Apart(one, 100.0, -0.5, 1, 1) for one in worst]
+
+
+def test_a_node_that_was_slow_only_beside_other_work_is_named_with_that() -> None:
+    ends = (("n4", "n1"), ("n4", "n2"), ("n3", "n4"))
+    [alone] = apart_nodes(_pairs_worth_a_look(*ends))
+    assert alone.in_verdict == "alpha/n4 is worse than the others of this run, -50 % in k 64 B n4 > n1"
+    [beside] = apart_nodes(_pairs_worth_a_look(*ends, disturbed_count=3))
+    assert beside.in_verdict == f"{alone.in_verdict}, measured only beside other work"
+    assert len(apart_nodes(_pairs_worth_a_look(*ends[:2]) + _pairs_worth_a_look(ends[2], disturbed_count=2))) == 1
+
+
+def test_slow_collectives_name_no_node_in_the_verdict() -> None:
+    assert apart_nodes(_pairs_worth_a_look(("n1", "n[2-4]"), ("n1", "n2,n3"), ("n1", "n[2-3]"))) == []
+    pairs = (("n4", "n1"), ("n4", "n2"), ("n4", "n3"))
+    [one] = apart_nodes(_pairs_worth_a_look(("n1", "n[2-4]"), *pairs))
+    assert one.in_list == "alpha: n4 is an end of 3 of these 3 pairs."
+
+
+def test_a_node_with_itself_is_one_pair_of_it() -> None:
+    assert apart_nodes(_pairs_worth_a_look(("n4", "n4"), ("n4", "n1"))) == []
+    [one] = apart_nodes(_pairs_worth_a_look(("n4", "n4"), ("n4", "n1"), ("n2", "n4")))
+    assert one.in_list == "alpha: n4 is an end of 3 of these 3 pairs."
 
 
 def test_a_test_that_ran_and_brought_nothing_fails_the_run(tmp_path: Path) -> None:

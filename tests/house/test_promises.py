@@ -48,6 +48,10 @@ def test_each_case_names_promises_that_there_are(page: str, title: str) -> None:
     assert {one for several in named for one in several} <= {one.promise for one in mutants.read_mutants()}
 
 
+def test_the_fast_mutants_are_those_of_the_fast_tier() -> None:
+    assert f'"{mutants._FAST}"' in (mutants.ROOT / "tools" / "fast_tests").read_text()
+
+
 def test_no_promise_stands_there_twice() -> None:
     changes = [(one.file, one.old, one.new) for one in mutants.read_mutants()]
     assert len(changes) == len(set(changes))

@@ -114,7 +114,7 @@ def test_the_numbers_of_a_matrix_have_one_unit() -> None:
 
 @pytest.mark.parametrize(
     ("node_count", "named_count"),
-    [(3, 3), (12, 12), (13, 13), (43, 43), (44, 22), (48, 24), (70, 35), (71, 18), (NODES_MAX, 32)],
+    [(3, 3), (12, 12), (13, 13), (43, 43), (44, 22), (48, 24), (70, 35), (71, 18), (NODES_MAX, 32), (256, 32)],
 )
 def test_a_matrix_of_any_size_is_drawn_with_names_that_do_not_overlap(
     tmp_path: Path, node_count: int, named_count: int
@@ -125,6 +125,6 @@ def test_a_matrix_of_any_size_is_drawn_with_names_that_do_not_overlap(
     load_run(tmp_path / "results.db", builder.path)
     text = write_report(tmp_path / "results.db", builder.run_id, tmp_path / "page.html").read_text()
     [matrix] = re.findall(r'<svg class="matrix".*?</svg>', text, re.DOTALL)
-    rows = re.findall(r'y="([\d.]+)" text-anchor="end">(n\d+)<', matrix)
+    rows = re.findall(r'y="([\d.]+)" text-anchor="end">(n\d+)(?: to n\d+)?<', matrix)
     assert [name for _, name in rows] == nodes[:: -(-node_count // named_count)]
     assert min(float(lower) - float(upper) for (upper, _), (lower, _) in pairwise(rows)) >= 12

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from hpcq.reports import write_report
+from hpcq.reports.plots import Axis, few, tick_values
 from hpcq.reports.tails import make_tails
 from hpcq.store.database import reading
 from hpcq.store.distributions import Distribution, distributions
@@ -56,6 +57,21 @@ def test_of_many_sizes_the_first_and_the_last_are_drawn() -> None:
     [tails] = make_tails([distribution(message_bytes=2**power) for power in range(20)])
     labels = [curve.label for curve in tails.plot.curves]
     assert (len(labels), labels[0], labels[-1], len(tails.rows)) == (6, "1 B", "512 KiB", 20)
+
+
+def test_operations_between_two_and_five_milliseconds_are_drawn() -> None:
+    """Neither 1, 2 nor 5 of any power of ten lies on their axis."""
+    [tails] = make_tails([distribution(buckets=((2_250_000.0, 500), (3_800_000.0, 500)))])
+    assert [tick.label for tick in tails.plot.x_ticks] == ["2.5 ms", "3 ms", "3.5 ms", "4 ms", "4.5 ms"]
+
+
+@pytest.mark.parametrize("low", [1.0, 1.7, 2.04, 4.99, 5.1, 9.0])
+@pytest.mark.parametrize("factor", [1.001, 1.3, 1.69, 2.4, 9.0, 100.0, 1e6])
+def test_every_logarithmic_axis_has_three_marks(low: float, factor: float) -> None:
+    marks = tick_values(Axis(low * 1e6, low * factor * 1e6, 0, 1, log=True))
+    assert len(marks) >= 3
+    assert all(low * 1e6 <= mark <= low * factor * 1e6 for mark in marks)
+    assert few([]) == []
 
 
 def test_results_of_a_test_are_added_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

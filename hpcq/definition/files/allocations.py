@@ -97,9 +97,7 @@ def check_sets(document: Document, allocation: Allocation, tests: Sequence[Test]
     if allocation.concurrency == (Concurrency.ALONE,):
         return
     for kernel in sorted({test.kernel for test in tests if launched(test)}):
-        message = (
-            f"the MPI launcher starts {kernel} again for each pair, so the pairs of a round would not run at once: allowed with"
-        )
+        message = f"the MPI launcher starts {kernel} once per pair, so the pairs of a round would not run at once: allowed with"
         hint = "pairs that shall run at once need a kernel of hpcq or a client and a server"
         document.complain(("allocation",), f"{message} it is concurrency: alone", hint)
 

@@ -71,7 +71,7 @@ class Tournament:
 
     @property
     def launches(self) -> tuple[Test, ...]:
-        """Return the tests whose program the MPI launcher starts again for each pair."""
+        """Return the tests whose program the MPI launcher starts once per pair."""
         return tuple(test for test in self._playing if launched(test))
 
     @property
