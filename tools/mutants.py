@@ -307,8 +307,7 @@ def run(mutants: Sequence[Mutant], jobs: int, say: Callable[[str], None] = print
 
 def _chosen(mutants: Sequence[Mutant], areas: Sequence[str], lab: bool | None) -> list[Mutant]:
     """lab: True selects those that need it, False the others, None all."""
-    unknown = set(areas) - {one.area for one in mutants}
-    if unknown:
+    if unknown := set(areas) - {one.area for one in mutants}:
         known = ", ".join(dict.fromkeys(one.area for one in mutants))
         raise SystemExit(f"error: --area: {', '.join(sorted(unknown))}: allowed are {known}")
     return [one for one in mutants if (not areas or one.area in areas) and (lab is None or one.lab is lab)]
@@ -316,8 +315,8 @@ def _chosen(mutants: Sequence[Mutant], areas: Sequence[str], lab: bool | None) -
 
 def _of_the_fast_tier(mutants: Sequence[Mutant]) -> list[Mutant]:
     """The mutants all of whose tests `make test-fast` runs."""
-    tests = sorted({test for one in mutants for test in one.tests})
-    argv = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", _FAST, *tests]
+    tests = {test for one in mutants for test in one.tests}
+    argv = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", _FAST, *sorted(tests)]
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode not in {0, 5}:  # 5: none of them is fast
         raise SystemExit(f"error: the tests cannot be collected:\n{done.stdout[-4000:]}{done.stderr[-2000:]}")
