@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -97,10 +98,19 @@ def alternate(ours: Callable[[], float], peer: Callable[[], float], rounds: int)
 
 def paired_ratio(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float, float]:
     """Median of ours[i] / theirs[i], with its 95 % percentile bootstrap interval. Source: Efron & Tibshirani 1993, ch. 13."""
-    ratios = np.asarray(ours, dtype=np.float64) / np.asarray(theirs, dtype=np.float64)
-    picks = np.random.default_rng(0).integers(0, len(ratios), (RESAMPLES, len(ratios)))
-    low, high = np.quantile(np.median(ratios[picks], axis=1), (0.025, 0.975))
-    return float(np.median(ratios)), float(low), float(high)
+    return median_interval(np.asarray(ours, dtype=np.float64) / np.asarray(theirs, dtype=np.float64))
+
+
+def paired_difference(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float, float]:
+    """The same of ours[i] - theirs[i]."""
+    return median_interval(np.asarray(ours, dtype=np.float64) - np.asarray(theirs, dtype=np.float64))
+
+
+def median_interval(values: np.ndarray[Any, np.dtype[np.float64]]) -> tuple[float, float, float]:
+    """The median of these values, shape (n,), with its 95 % interval as above."""
+    picks = np.random.default_rng(0).integers(0, len(values), (RESAMPLES, len(values)))
+    low, high = np.quantile(np.median(values[picks], axis=1), (0.025, 0.975))
+    return float(np.median(values)), float(low), float(high)
 
 
 def cpu_s(work: Callable[[], object]) -> float:
@@ -138,6 +148,14 @@ def write_results(name: str, claims: Sequence[Claim], folder: Path = RESULTS) ->
     aside.write_text(json.dumps([asdict(one) for one in claims], indent=1) + "\n", encoding="utf-8")
     aside.replace(path)
     return path
+
+
+def with_older(name: str, claims: Sequence[Claim]) -> list[Claim]:
+    """What stands in NAME.json and was not measured now comes along; all in the order of their texts."""
+    path = RESULTS / f"{name}.json"
+    older = [Claim(**one) for one in json.loads(path.read_text())] if path.exists() else []
+    new = {one.claim for one in claims}
+    return sorted([*(one for one in older if one.claim not in new), *claims], key=lambda one: one.claim)
 
 
 def render_page(folder: Path = RESULTS) -> Path:

@@ -133,7 +133,7 @@ def plain(value: float) -> str:
 
 def _figure(value: float) -> str:
     """Four digits that count, and never fewer before the decimal point than there are."""
-    return f"{value:.0f}" if _FOUR_DIGITS_BELOW <= abs(value) < _WHOLE_BELOW else f"{value:.4g}"
+    return f"{value:.0f}" if _FOUR_DIGITS_BELOW <= abs(value) < _WHOLE_BELOW else f"{value + 0.0:.4g}"  # no -0
 
 
 def human_of(name: str, value: object) -> str:

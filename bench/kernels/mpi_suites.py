@@ -1,17 +1,18 @@
 """hpcq-mpi against the Intel MPI Benchmarks and the OSU micro-benchmarks: ping-pong of 2 ranks, collectives of 4.
 
-    python bench/kernels/mpi_suites.py --imb .../IMB-MPI1 --osu .../osu/build [--rounds 20] [--real-time]
+    python bench/kernels/mpi_suites.py --imb .../IMB-MPI1 --osu .../osu/build [--rounds 60] [--real-time]
+                                        [--cell PingPong]...
 
 Both are built elsewhere, with mpicc.openmpi and -O2. All ranks are on this machine and send through its memory. Each round
 starts all programs; who is first turns. What is judged is the median ratio of launches that followed each other. For the
 ratio to tell of the programs, all do the same and are asked the same:
 
     statistic    the mean of as many operations; of collectives the mean over ranks, not our samples' longest of any rank
-    warm-up      as many operations as are measured (IMB: its own tenth, so the counts are large)
+    warm-up      at least as many operations as are measured (IMB: its own tenth, so the counts are large)
     barrier      before each operation of a collective, not timed; none between round trips
     sender       IMB's PingPong receives from any source, so PingPongSpecificSource is what is like ours and OSU's
-    buffers      one to send from, one to receive into. OSU's begin at a page. IMB's come from malloc(), 16 bytes apart within
-                 a cache line, where copies take up to a fifth longer: so do ours with buffer_offset_bytes: 16
+    buffers      one to send from, one to receive into, each at the beginning of a page (page_malloc.c, for IMB's)
+    launches     60, as one and the same program differs by a tenth from launch to launch
     other work   --real-time gives the launches the scheduling class FIFO (as root), so nothing else delays a rank
 """
 
@@ -30,14 +31,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from bench.harness import Claim, claim, finish, paired, parser
+from bench.harness import Claim, claim, finish, paired, parser, with_older
 from bench.kernels.mpi_peers import WITHIN, built, run
 
 #: Rank after rank bound to a core, and begun again where there are fewer: which of them share one would differ by launch.
 BOUND = ("--bind-to", "core:overload-allowed", "--map-by", "core", "--mca", "btl", "vader,self")
 REAL_TIME = ("chrt", "--fifo", "5")
-#: As malloc() places IMB's buffers.
-MALLOC_BYTES = 16
 #: Between launches in the class FIFO, for all others on the machine.
 PAUSE_S = 0.3
 
@@ -73,22 +72,23 @@ class Machine:
 
     folder: Path
     real_time: bool
+    page_malloc: Path
 
     def launched(self, cell: Cell, words: list[str]) -> str:
         """What rank 0 printed."""
+        words = [*BOUND, "-x", f"LD_PRELOAD={self.page_malloc}", *words]
         if not self.real_time:
-            return run([*BOUND, *words], self.folder, cell.ranks)
+            return run(words, self.folder, cell.ranks)
         time.sleep(PAUSE_S)
-        return run([*BOUND, *words], self.folder, cell.ranks, REAL_TIME)
+        return run(words, self.folder, cell.ranks, REAL_TIME)
 
 
-def ours_us(program: Path, offset_bytes: int, machine: Machine, cell: Cell) -> float:
+def ours_us(program: Path, machine: Machine, cell: Cell) -> float:
     """Half the mean round trip; of collectives the mean over ranks."""
     pairs = cell.ranks == 2
     kernel = ["mpi_pingpong", "--buffers", "separate"] if pairs else ["mpi_collective", "--operation", cell.name.lower()]
     words = [str(program), *kernel, "--interface", "lo", "--message_bytes", str(cell.message_bytes)]
-    words += ["--duration_s", "30", "--warmup_s", "0.05", "--operation_count_max", str(cell.count)]
-    words += ["--buffer_offset_bytes", str(offset_bytes)]
+    words += ["--duration_s", "30", "--warmup_s", "0.2", "--operation_count_max", str(cell.count)]
     metrics = json.loads(machine.launched(cell, words))["metrics"]
     return float(metrics["round_trip_mean_ns"]) / 2e3 if pairs else float(metrics["rank_mean_ns"]) / 1e3
 
@@ -129,47 +129,57 @@ def in_turn(calls: Sequence[Callable[[], float]], rounds: int) -> list[list[floa
     return found
 
 
-#: One of the suites, and where its buffers begin in a page.
-Suite = tuple[Callable[[Machine, Cell], float], int]
+#: What one of the programs takes for one operation, in us.
+Measure = Callable[[Machine, Cell], float]
 
 
-def cells(program: Path, suites: dict[str, Suite], machine: Machine, rounds: int) -> list[Claim]:
+def cells_of(chosen: Sequence[Cell], ours: Measure, suites: dict[str, Measure], machine: Machine, rounds: int) -> list[Claim]:
+    """Ours beside each suite, cell by cell."""
     claims = []
-    for cell in CELLS:
-        calls = []
-        for measure, offset_bytes in suites.values():
-            calls += [partial(ours_us, program, offset_bytes, machine, cell), partial(measure, machine, cell)]
-        found = in_turn(calls, rounds)
-        for name, ours, theirs in zip(suites, found[::2], found[1::2], strict=True):
-            beside = paired(f"{cell.text}: beside {name}", "mean time", "us", ours, peer=name, theirs=theirs)
+    for cell in chosen:
+        calls = [partial(one, machine, cell) for one in (ours, *suites.values())]
+        mine, *others = in_turn(calls, rounds)
+        for name, theirs in zip(suites, others, strict=True):
+            beside = paired(f"{cell.text}: beside {name}", "mean time", "us", mine, peer=name, theirs=theirs)
             off = abs((beside.ratio or 0) - 1)
             claims += [beside, claim(f"{cell.text}: off {name} by", "share", "share", off, f"<= {WITHIN}")]
     return claims
 
 
+def page_malloc(folder: Path) -> Path:
+    """The library that places buffers, compiled."""
+    made = folder / "page_malloc.so"
+    source = Path(__file__).with_name("page_malloc.c")
+    subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-o", str(made), str(source)], check=True)
+    return made
+
+
 def main() -> int:
     found = parser(__doc__ or "", 1)
-    found.add_argument("--rounds", type=int, default=20)
+    found.add_argument("--rounds", type=int, default=60)
     found.add_argument("--imb", type=Path, help="the program IMB-MPI1")
     found.add_argument("--osu", type=Path, help="the folder where the OSU micro-benchmarks were built")
     found.add_argument("--real-time", action="store_true", help="launch in the scheduling class FIFO: no other work delays")
+    found.add_argument("--cell", action="append", choices=sorted({cell.name for cell in CELLS}), help="only this; repeatable")
     given = found.parse_args()
-    suites: dict[str, Suite] = {}
+    chosen = [cell for cell in CELLS if not given.cell or cell.name in given.cell]
+    suites: dict[str, Measure] = {}
     if given.imb is not None:
-        suites["IMB"] = partial(imb_us, given.imb.resolve()), MALLOC_BYTES
+        suites["IMB"] = partial(imb_us, given.imb.resolve())
     if given.osu is not None:
-        suites["OSU"] = partial(osu_us, given.osu.resolve()), 0
+        suites["OSU"] = partial(osu_us, given.osu.resolve())
     if not suites:
         print("neither --imb nor --osu: nothing to compare with", file=sys.stderr)
         return 2
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         try:
-            claims = cells(built(folder), suites, Machine(folder, given.real_time), 2 if given.quick else given.rounds)
+            machine, rounds = Machine(folder, given.real_time, page_malloc(folder)), 2 if given.quick else given.rounds
+            claims = cells_of(chosen, partial(ours_us, built(folder)), suites, machine, rounds)
         except subprocess.CalledProcessError as error:
             print(error.stderr, file=sys.stderr)
             raise
-    return finish("mpi_suites", claims, quick=given.quick)
+    return finish("mpi_suites", claims if given.quick else with_older("mpi_suites", claims), quick=given.quick)
 
 
 if __name__ == "__main__":

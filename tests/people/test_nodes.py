@@ -65,6 +65,16 @@ def test_results_by_driver_and_by_rack(ask: Asked) -> None:
     assert "allowed are driver, firmware" in ask.words("results", "--group-by", "colour", expect=2)
 
 
+def test_a_property_that_no_fact_tells_is_not_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A usage error that lists the very word as allowed helps nobody."""
+    made = History(tmp_path)
+    made.night(0)
+    ask = Asked(made.database, capsys)
+    assert {one["group"] for one in ask.json("results", "--group-by", "firmware")} == {"(not known)"}
+    made.night(1, not_run=made.pairs)
+    assert "no valid result" in ask.words("results", "--group-by", "firmware", expect=4)
+
+
 def test_results_of_a_stretch_in_another_order(ask: Asked) -> None:
     found = ask.json("results", "--since", "4d", "--node", "n4", "--sort", "-value", "--limit", "5")["results"]
     values = [one["value"] for one in found]
