@@ -58,7 +58,8 @@ def test_a_bound_has_the_unit_of_what_it_bounds(name: str, unit: str | None) -> 
         (1, "bytes", "1 B"), (1024, "bytes", "1 KiB"), (1 << 20, "bytes", "1 MiB"), (1 << 30, "bytes", "1 GiB"),
         (3 << 29, "bytes", "1.5 GiB"), (1e3, "bps", "1 kbit/s"), (1.2e8, "bps", "120 Mbit/s"), (4e11, "bps", "400 Gbit/s"),
         (71_000, "ns", "71 us"), (0.0015, "s", "1.5 ms"), (2500, "ms", "2.5 s"), (1, "ns", "1 ns"),
-        (3.5e9, "flops", "3.5 Gflop/s"), (0.9512, "ratio", "95.12 %"), (7, None, "7"), (0, "bytes", "0 B"), (-0.0, "ns", "0 ns"),
+        (3.5e9, "flops", "3.5 Gflop/s"), (0.9512, "ratio", "95.12 %"), (7, None, "7"), (0, "bytes", "0 B"),
+        (-0.0, "ns", "0 ns"),
     ],
 )  # fmt: skip
 def test_a_stored_value_is_shown_in_the_prefix_that_fits(value: float, unit: str | None, text: str) -> None:
