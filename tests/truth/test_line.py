@@ -97,7 +97,7 @@ def test_a_lossy_line_is_measured_as_it_is(programs: Programs, tmp_path: Path, l
 
         assert at_best(ip_bps, line.ip_bps, 0.03) == pytest.approx(line.ip_bps, rel=0.03)
         half = udp(rate_bps=0.5 * line.rate_bps, duration_s=6)
-        spaced = {"message_bytes": 64, "rate_pps": 4000, "duration_s": 5, "warmup_s": 0, "settle_s": 1}
+        spaced: dict[str, Any] = {"message_bytes": 64, "rate_pps": 4000, "duration_s": 5, "warmup_s": 0, "settle_s": 1}
         oneway = pair.run(programs.net, "udp_oneway", **spaced).line["metrics"]
         trip = pair.run(programs.net, "udp_pingpong", duration_s=4, warmup_s=0, reply_timeout_s=1).line["metrics"]
 
