@@ -1,10 +1,11 @@
 """Our socket kernels against iperf3, nuttcp, sockperf, qperf, NetPIPE and a bare loop (floor.c), between two namespaces.
 
-    python bench/kernels/peers.py [--cell tcp_stream_1]... [--idle free|held]... [--rounds 20]
+    python bench/kernels/peers.py [--cell tcp_stream_1]... [--idle free|held]... [--rounds 20 or 60]
 
 Client and server are pinned to one CPU each, congestion control is the same by route, every tool and every round has
 processes of its own, and the order turns each round. held: /dev/cpu_dma_latency at 0 keeps CPUs out of deep idle
-states. A cell replaces its own lines of bench/results/peers.json, so cells may be measured at different times.
+states. Ping-pongs take 60 rounds: the median round trip of each tool moves by a third from one start to the next. A cell
+replaces its own lines of bench/results/peers.json, so cells may be measured at different times.
 """
 
 from __future__ import annotations
@@ -197,11 +198,10 @@ def build(folder: Path) -> None:
 def main() -> int:
     """Measure and report."""
     options = parser(__doc__ or "", seed=1)
-    options.add_argument("--rounds", type=int, default=20)
+    options.add_argument("--rounds", type=int, help="default: 20, of ping-pongs 60")
     options.add_argument("--cell", action="append", choices=[cell.name for cell in CELLS])
     options.add_argument("--idle", action="append", choices=["free", "held"])
     chosen = options.parse_args()
-    rounds = 2 if chosen.quick else chosen.rounds
     code = 0
     with tempfile.TemporaryDirectory(prefix="hpcq-bench-") as text:
         folder = Path(text)
@@ -212,7 +212,8 @@ def main() -> int:
             for idle in chosen.idle or ["free", "held"]:
                 with joined(folder) as pair, idle_states(idle == "held"):
                     same_congestion_control()
-                    claims = claims_of(cell, idle, rounds_of(pair, folder, cell, rounds))
+                    rounds = chosen.rounds or (20 if cell.streams else 60)
+                    claims = claims_of(cell, idle, rounds_of(pair, folder, cell, 2 if chosen.quick else rounds))
                 code |= finish("peers", claims if chosen.quick else with_older("peers", claims), quick=chosen.quick)
     return code
 
