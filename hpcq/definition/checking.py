@@ -263,6 +263,8 @@ def _message(detail: ErrorDetails, context: dict[str, Any]) -> str:
         "missing": "missing: this key is required",
         "literal_error": f"{found}: allowed are {context.get('expected')}",
         "too_short": f"{context.get('actual_length')} given: at least {context.get('min_length')} needed",
+        "too_long": f"{context.get('actual_length')} given: at most {context.get('max_length')} allowed",
+        "string_too_short": f"{found}: allowed is a text that is not empty",
     }
     return others.get(name) or f"{found}: {detail['msg']}"
 

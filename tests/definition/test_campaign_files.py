@@ -220,6 +220,21 @@ def test_a_reservation_of_its_own_is_not_for_campaigns_with_links(here: Path) ->
     assert said == ["c.yaml:5: make: true, and links: allowed with links is the name of a reservation that exists"]
 
 
+@pytest.mark.parametrize(
+    ("clusters", "links", "said"),
+    [
+        ("[alpha, beta]", "5", ["c.yaml:3: links: 5: allowed is a list"]),
+        ("[alpha, [b]]", "[{from: alpha, to: alpha}]", ["c.yaml:2: clusters: a list: allowed is a text"]),
+        ("[alpha, {b: c}]", "[{from: alpha, to: alpha}]", ["c.yaml:2: clusters: keys with values: allowed is a text"]),
+        ("[alpha, beta]", "[{from: [a], to: beta}]", ["c.yaml:3: from: a list: allowed is a text"]),
+    ],
+)
+def test_clusters_and_links_of_a_wrong_kind_are_no_defect(here: Path, clusters: str, links: str, said: list[str]) -> None:
+    found = campaign_says(f"name: c\nclusters: {clusters}\nlinks: {links}\n" + TESTS)
+    assert set(said) <= set(found)
+    assert not [one for one in found if "is in no link" in one]
+
+
 FORMS = (
     "allowed are all, ring, {rounds: K}, {random: K}, {star: NODE}, {within: switch}, {across: switch}, {file: NAME},"
     " {bisection: K} and {list: [[a, b], ...]}"

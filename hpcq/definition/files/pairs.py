@@ -189,6 +189,8 @@ def _check_no_pairs(document: Document, data: dict[str, Any]) -> None:
     if not links:
         document.complain(("pairs",), "missing: this key is required")
         return
+    if not (document.clean(("links",)) and document.clean(("clusters",))):
+        return  # what is wrong there is said there
     listed = [clusters] if isinstance(clusters, str) else clusters if isinstance(clusters, list) else []
     linked = {link.get(end) for link in links if isinstance(link, dict) for end in ("from", "to")}
     for name in listed:
