@@ -29,7 +29,7 @@ def _allocation_word(value: object) -> object:
     found = _GROUP.fullmatch(value) if isinstance(value, str) else None
     if found and int(found[1]) < _NODE_COUNT_MIN:
         raise refuse(f"{shown(value)}: a group has {_NODE_COUNT_MIN} nodes or more; two are allocation: pair")
-    if not found and value not in {"pair", "whole"}:
+    if not found and value not in ("pair", "whole"):
         raise refuse(f"{shown(value)}: allowed are pair, whole and group of N, for example: group of 8")
     return value
 
