@@ -149,7 +149,7 @@ def _touched_ns(lock: Path) -> int:
 def _dead(holder: str) -> bool:
     """Whether a holder on this machine is gone; False for another machine, where hpcq cannot know."""
     parts = holder.rsplit("/", 3)
-    return _here(holder) and parts[1].isdigit() and _started(int(parts[1])) != parts[2]
+    return _here(holder) and parts[1].isdecimal() and _started(int(parts[1])) != parts[2]
 
 
 def _here(holder: str) -> bool:

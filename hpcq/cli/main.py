@@ -260,7 +260,7 @@ def complain(message: str, hint: str | None = None) -> None:
 def _is_place(line: str) -> bool:
     """Whether a further line is a separate complaint (`file:line: …`) and not the end of the previous one."""
     name, _, rest = line.partition(":")
-    return bool(rest) and rest.split(":", 1)[0].isdigit() and not name.startswith(" ")
+    return bool(rest) and rest.split(":", 1)[0].isdecimal() and not name.startswith(" ")
 
 
 def _usage(error: click.ClickException, words: Sequence[str]) -> int:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from hpcq.errors import HpcqError, UserError, of_the_machine
+from hpcq.errors import DATABASE_HEAD, HpcqError, UserError, of_the_machine
 
 
 def write_out(pieces: Iterable[str | bytes], target: Path | None, what: str = "--to") -> None:
@@ -23,6 +23,7 @@ def write_out(pieces: Iterable[str | bytes], target: Path | None, what: str = "-
         for piece in pieces:
             sys.stdout.write(piece) if isinstance(piece, str) else sys.stdout.buffer.write(piece)
         return
+    _spare_database(target, what)
     special = target.exists() and not target.is_file()
     aside = target if special else target.with_name(f".{target.name}.part")
     try:
@@ -47,11 +48,27 @@ def write_out(pieces: Iterable[str | bytes], target: Path | None, what: str = "-
 
 
 def in_a_folder(target: Path | None, what: str = "--to") -> None:
-    """Raise UserError if there is no folder for a file that a person named: a misspelt one is not made."""
-    if target is not None and not target.absolute().parent.is_dir():
+    """Raise UserError if a file that a person named has no folder, since a misspelt one is not made, or is a database."""
+    if target is None:
+        return
+    _spare_database(target, what)
+    if not target.absolute().parent.is_dir():
         raise UserError(
             f"{what}: {target}: cannot be written: there is no folder {target.parent}",
             "make it, or name another one",
+        )
+
+
+def _spare_database(target: Path, what: str) -> None:
+    """Raise UserError if the file is a database: years of results are not written over by a slip of --to and --db."""
+    head = b""
+    with contextlib.suppress(OSError):  # whatever else is wrong with it is told by who writes
+        if target.is_file():
+            with target.open("rb") as file:
+                head = file.read(len(DATABASE_HEAD))
+    if head == DATABASE_HEAD:
+        raise UserError(
+            f"{what}: {target}: is a database: it is not written over", "name another file; --db names the database"
         )
 
 

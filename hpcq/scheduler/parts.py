@@ -72,7 +72,7 @@ def submitted_rows(text: str) -> dict[str, Completed]:
     rows = {}
     for line in text.split("\n"):
         fields = line.split("\t", 4)
-        if len(fields) == 5 and fields[0] == "@submitted" and fields[2].lstrip("-").isdigit():
+        if len(fields) == 5 and fields[0] == "@submitted" and fields[2].lstrip("-").isdecimal():
             _, tag, code, out, err = fields
             rows[tag] = Completed(int(code), out.encode(), err)
     return rows

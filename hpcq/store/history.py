@@ -18,6 +18,7 @@ from hpcq import units
 from hpcq.errors import UserError
 from hpcq.kernels import size_of, size_option, unknown_name
 from hpcq.nodelist import nodes_of, single_nodes
+from hpcq.run_folder.lines import INTEGER_MAX
 from hpcq.sorting import natural
 from hpcq.store.database import Connection
 from hpcq.store.query import size_text
@@ -123,8 +124,9 @@ def _told_apart(rows: list[SeriesRow]) -> list[SeriesRow]:
 
 def find_series(database: Connection, text: str) -> SeriesRow:
     """One series by its number, or by kernel/client/server. Raises UserError that lists the matching ones."""
-    if text.isdigit():
-        fitting = [row for row in select(database, Filter(), beside(database, int(text))) if row.series_id == int(text)]
+    if text.isdecimal():
+        series_id = min(int(text), INTEGER_MAX)  # SQLite knows no larger number
+        fitting = [row for row in select(database, Filter(), beside(database, series_id)) if row.series_id == int(text)]
     else:
         kernel, client, server, *more = [*text.split("/"), "", ""]
         if any(more):

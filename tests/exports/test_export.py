@@ -176,3 +176,46 @@ def test_a_file_is_written_whole_or_not_at_all(whole: Path, tmp_path: Path, caps
 def test_a_name_that_the_run_has_not_is_refused(whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert hpcq(["export", "--db", str(whole), "--format", "csv", "--node", "n9"]) == 2
     assert "--node" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "export --format csv --to",
+        "report --to",
+        "report --node n1 --to",
+        "dashboard grafana --to",
+        "health write",
+        "plot curve -o",
+    ],
+)
+def test_no_verb_writes_over_a_database(whole: Path, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """One slip of --to and --db, and years of results were gone."""
+    before = whole.read_bytes()
+    other = whole.with_name("other.svg")
+    other.write_bytes(before)
+    assert hpcq([*words.split(), str(other), "--db", str(whole)]) == 2
+    assert f"{other}: is a database: it is not written over" in capsys.readouterr().err
+    assert other.read_bytes() == before
+    assert whole.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("history 99999999999999999999", "'99999999999999999999' is not a series"),
+        ("history \N{SUPERSCRIPT TWO}", "'\N{SUPERSCRIPT TWO}' is not a series"),
+        ("annotate result 99999999999999999999 note", "'99999999999999999999' is not the number of a result"),
+        ("annotate result \N{SUPERSCRIPT TWO} note", "'\N{SUPERSCRIPT TWO}' is not the number of a result"),
+        ("show 99999999999999999999", "'99999999999999999999': allowed is a whole number from 1 upwards"),
+    ],
+)
+def test_a_number_that_none_has_is_refused(whole: Path, words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert hpcq([*words.split(), "--db", str(whole)]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_folder_is_no_database(whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["runs", "--db", ""], ["db", "merge", "", "--db", str(whole)]):
+        assert hpcq(words) == 1
+        assert ".: is a folder: allowed is the file of a database" in capsys.readouterr().err

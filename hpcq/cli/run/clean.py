@@ -28,7 +28,7 @@ def _duration(context: click.Context, parameter: click.Parameter, value: str | N
         seconds = units.parse(value, "s")
     except ValueError:
         raise click.BadParameter(allowed) from None
-    if seconds <= 0 or value.strip()[-1:].isdigit():  # a bare number would be seconds, and --remove removes
+    if seconds <= 0 or value.strip()[-1:].isdecimal():  # a bare number would be seconds, and --remove removes
         raise click.BadParameter(allowed)
     return seconds
 

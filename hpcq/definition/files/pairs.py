@@ -162,7 +162,7 @@ def _pairs_of_file(text: str) -> list[tuple[str, str]]:
         words = line.partition("#")[0].split()
         if not words:
             continue
-        good = len(words) == 3 and words[0].isdigit() and all(map(nodelist.is_node_name, words[1:])) and words[1] != words[2]
+        good = len(words) == 3 and words[0].isdecimal() and all(map(nodelist.is_node_name, words[1:])) and words[1] != words[2]
         if not good:
             raise ValueError(f"line {line_no}: {shown(line.strip())}: allowed is ROUND CLIENT SERVER, like: 1 n1 n2")
         found.append((int(words[0]), words[1], words[2]))

@@ -132,7 +132,7 @@ def cpus_near(end: End) -> set[int] | None:
         return None
     said = str(end.facts.get(names.NUMA_DISTANCE.format(node=int(node)), "")).split()
     distances = dict(zip(sorted(nodes), said, strict=False)) if len(said) == len(nodes) else {}
-    near = {one for one, text in distances.items() if text.isdigit() and int(text) < FAR_DISTANCE} | {int(node)}
+    near = {one for one, text in distances.items() if text.isdecimal() and int(text) < FAR_DISTANCE} | {int(node)}
     return {cpu for one in near for cpu in cpu_list(nodes[one])}
 
 

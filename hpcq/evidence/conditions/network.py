@@ -215,7 +215,7 @@ def autotuning_at_its_end(side: Side) -> Figures | None:
     return {
         "buffer": which,
         "limited_ratio": limited_ratio,
-        "maximum_bytes": int(limit[-1]) if limit and limit[-1].isdigit() else 0,
+        "maximum_bytes": int(limit[-1]) if limit and limit[-1].isdecimal() else 0,
         "sysctl": {"send": "net.ipv4.tcp_wmem", "receive": "net.ipv4.tcp_rmem"}[which],
     }
 

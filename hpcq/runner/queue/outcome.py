@@ -118,7 +118,7 @@ def measured_steps(folder: Path) -> frozenset[StepKey]:
     for path in folder.glob("t*-r*.status"):
         status = read_json_or_none(path)
         test_text, _, repetition_text = path.stem[1:].partition("-r")
-        if status and status.get("rc") in MEASURED_CODES and test_text.isdigit() and repetition_text.isdigit():
+        if status and status.get("rc") in MEASURED_CODES and test_text.isdecimal() and repetition_text.isdecimal():
             line = read_json_or_none(path.with_suffix(".json"))
             if line is not None and line.get("error") is None:
                 found.add((int(test_text), int(repetition_text)))

@@ -142,10 +142,10 @@ def _work_directory(cluster: Cluster, transport: Transport, scheduler: Scheduler
     advice = None if ok else "work_directory must be on a file system that head and nodes share; an idle node is needed to look"
     items.append(CheckedItem("from a node", ok, found, advice))
     seen = transport.sh(_SEEN_AFTER.replace("ROOT", quote(root))).text.strip() if ok else ""
-    transport.sh(f"{f'kill {holder} 2>/dev/null; ' if holder.isdigit() else ''}rm -rf -- {quote(root)}")
+    transport.sh(f"{f'kill {holder} 2>/dev/null; ' if holder.isdecimal() else ''}rm -rf -- {quote(root)}")
     if not ok:
         return items
-    items += [*_locks(told.get("lock", ""), held=holder.isdigit()), *_caches(options, seen, cluster.files_appear_within_s)]
+    items += [*_locks(told.get("lock", ""), held=holder.isdecimal()), *_caches(options, seen, cluster.files_appear_within_s)]
     return items + _node(cluster, transport, scheduler, told)
 
 
@@ -166,7 +166,7 @@ def _caches(options: str, seen: str, waits_s: float) -> list[CheckedItem]:
     """
     kind, _, words = options.strip().partition(" ")
     given = dict(word.partition("=")[::2] for word in words.split(","))
-    late_s = float(seen) if seen.replace(".", "", 1).isdigit() else None
+    late_s = float(seen) if seen.replace(".", "", 1).isdecimal() else None
     longest = max(int(given.get(name) or 0) for name in ("actimeo", "acdirmax")) or _NFS_CACHE_S
     allowed = 0 if not kind.startswith("nfs") or "noac" in given or given.get("actimeo") == "0" else longest
     shown = "not within a minute" if late_s is None else f"after {late_s:g} s"
@@ -208,9 +208,9 @@ def _node(cluster: Cluster, transport: Transport, scheduler: Scheduler, told: di
     if cluster.mpi is None:
         return items
     limit = told.get("memlock", "").strip()
-    small = limit.isdigit() and int(limit) < _MEMLOCK_KIB_AT_LEAST
+    small = limit.isdecimal() and int(limit) < _MEMLOCK_KIB_AT_LEAST
     advice = scheduler.memory_lock_advice()
-    items.append(CheckedItem("memlock", True, f"{limit} KiB" if limit.isdigit() else limit, advice if small else None))
+    items.append(CheckedItem("memlock", True, f"{limit} KiB" if limit.isdecimal() else limit, advice if small else None))
     return items
 
 

@@ -166,7 +166,7 @@ def _most(bounds: Sequence[Bound | None]) -> Bound | None:
 
 
 def _count(text: str) -> int | None:
-    return int(text) if text.isdigit() else None
+    return int(text) if text.isdecimal() else None
 
 
 def _node_share(tres: str) -> int | None:

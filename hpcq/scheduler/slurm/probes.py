@@ -74,7 +74,7 @@ def _power_saving(config: dict[str, str], partitions: str) -> list[CheckedItem]:
     times = [config["SuspendTime"]] if config.get("SuspendTime", "") not in _OFF else []
     for line in partitions.splitlines():
         fields = dict(word.partition("=")[::2] for word in line.split())
-        if fields.get("SuspendTime", "").isdigit():  # else INFINITE, or GLOBAL where only its time-outs are its own
+        if fields.get("SuspendTime", "").isdecimal():  # else INFINITE, or GLOBAL where only its time-outs are its own
             times.append(f"{fields['SuspendTime']} s in partition {fields.get('PartitionName', '?')}")
     if not times:
         return []
@@ -103,7 +103,7 @@ def _memory_of_jobs(config: dict[str, str]) -> list[CheckedItem]:
     """Check whether the queue or the accounting still knows a job after its end."""
     number = config.get("MinJobAge", "").split(" ")[0]
     accounting = "slurmdbd" in config.get("AccountingStorageType", "")
-    if accounting or not number.isdigit() or int(number) >= _MIN_JOB_AGE_S:
+    if accounting or not number.isdecimal() or int(number) >= _MIN_JOB_AGE_S:
         return []
     found = f"MinJobAge={number} s, no accounting"
     advice = "jobs may leave the queue before hpcq looks: only their exit files say how they ended then; the default is 300 s"

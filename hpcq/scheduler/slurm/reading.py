@@ -132,7 +132,7 @@ def job_report(
         native_state=word.strip(),
         reason="" if reason.strip() == "None" else reason.strip(),
         nodes=expanded(nodes),
-        exit_code=int(code) if code.isdigit() else None,
+        exit_code=int(code) if code.isdecimal() else None,
         wait=read_wait(reason) if state is JobState.QUEUED else Wait.ORDINARY,
         name=name.strip(),
         mine=mine,

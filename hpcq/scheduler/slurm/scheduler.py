@@ -191,7 +191,7 @@ class Slurm(Scheduler):
         return "squeue --noheader --all --me --format=%i"
 
     def read_mine(self, answer: str) -> int:
-        return sum(line.strip()[:1].isdigit() for line in answer.splitlines())  # a wrapper may print more
+        return sum(line.strip()[:1].isdecimal() for line in answer.splitlines())  # a wrapper may print more
 
     def switches_command(self) -> str | None:
         return "scontrol show topology"
@@ -218,7 +218,7 @@ class Slurm(Scheduler):
 
     def read_limit(self, answer: str) -> int | None:
         numbers = [line.partition("|")[0].strip() for line in answer.splitlines()]
-        return min((int(number) for number in numbers if number.isdigit()), default=None)
+        return min((int(number) for number in numbers if number.isdecimal()), default=None)
 
     def may_reserve_command(self) -> str | None:
         return (
