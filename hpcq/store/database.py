@@ -236,7 +236,8 @@ def _explained(path: Path, consolation: str | None) -> Iterator[None]:
         if text == INTERRUPTED:
             raise KeyboardInterrupt from error
         if path.is_dir():
-            raise StoreError(f"{path}: is a folder: allowed is the file of a database", "--db names it") from error
+            hint = f"--db names it{'; ' + consolation if consolation else ''}"
+            raise StoreError(f"{path}: is a folder: allowed is the file of a database", hint) from error
         if "not a database" in text:
             raise StoreError(f"{path}: is not a database", "name another file with --db") from error
         if "locked" in text:
