@@ -47,7 +47,7 @@ def write_out(pieces: Iterable[str | bytes], target: Path | None, what: str = "-
         raise
 
 
-def in_a_folder(target: Path | None, what: str = "--to") -> None:
+def check_target(target: Path | None, what: str = "--to") -> None:
     """Raise UserError if a file that a person named has no folder, since a misspelt one is not made, or is a database."""
     if target is None:
         return
@@ -61,11 +61,14 @@ def in_a_folder(target: Path | None, what: str = "--to") -> None:
 
 def _spare_database(target: Path, what: str) -> None:
     """Raise UserError if the file is a database: years of results are not written over by a slip of --to and --db."""
-    head = b""
-    with contextlib.suppress(OSError):  # whatever else is wrong with it is told by who writes
-        if target.is_file():
-            with target.open("rb") as file:
-                head = file.read(len(DATABASE_HEAD))
+    if not target.is_file():
+        return
+    try:
+        with target.open("rb") as file:
+            head = file.read(len(DATABASE_HEAD))
+    except OSError as error:  # renaming would need no right to read it
+        words = f"{what}: {target}: cannot be read: {error.strerror}: what may be a database is not written over"
+        raise UserError(words, "name another file") from None
     if head == DATABASE_HEAD:
         raise UserError(
             f"{what}: {target}: is a database: it is not written over", "name another file; --db names the database"

@@ -18,11 +18,10 @@ from hpcq import units
 from hpcq.errors import UserError
 from hpcq.kernels import size_of, size_option, unknown_name
 from hpcq.nodelist import nodes_of, single_nodes
-from hpcq.run_folder.lines import INTEGER_MAX
 from hpcq.sorting import natural
 from hpcq.store.database import Connection
 from hpcq.store.query import size_text
-from hpcq.store.series import beside, named_series
+from hpcq.store.series import beside, named_series, row_id
 from hpcq.store.time_windows import Window
 
 #: Results that count.
@@ -125,8 +124,9 @@ def _told_apart(rows: list[SeriesRow]) -> list[SeriesRow]:
 def find_series(database: Connection, text: str) -> SeriesRow:
     """One series by its number, or by kernel/client/server. Raises UserError that lists the matching ones."""
     if text.isdecimal():
-        series_id = min(int(text), INTEGER_MAX)  # SQLite knows no larger number
-        fitting = [row for row in select(database, Filter(), beside(database, series_id)) if row.series_id == int(text)]
+        series_id = row_id(text)
+        near = [] if series_id is None else beside(database, series_id)
+        fitting = [row for row in select(database, Filter(), near) if row.series_id == series_id]
     else:
         kernel, client, server, *more = [*text.split("/"), "", ""]
         if any(more):

@@ -12,6 +12,8 @@ from hpcq.store.database import Connection
 #: values left out because of other work, whether all were beside other work
 SeriesValues = tuple[str, str, str, str, dict[str, Any], str, tuple[float, ...], int, int, str, int, bool]
 
+#: SQLite has no number of 20 digits, and int() takes no text of thousands.
+_ROW_DIGITS_MAX = 18
 _QUERY = """
     SELECT v.cluster, v.client, v.server, v.kernel, v.parameters, g.value, v.series_id, v.result_id,
            CASE WHEN v.outcome IN ('invalid', 'failed') THEN coalesce(v.reason, v.outcome) END, v.disturbed
@@ -82,6 +84,11 @@ _CONDITIONS = {
     " UNION ALL SELECT series_id FROM series"
     " WHERE server_node_id IN (SELECT node_id FROM node WHERE name = :node OR names_node(name, :node)))",
 }
+
+
+def row_id(text: str) -> int | None:
+    """The number of a row that a person wrote; None for what is the number of none, 30 digits for instance."""
+    return int(text) if text.isdecimal() and len(text) <= _ROW_DIGITS_MAX else None
 
 
 def beside(database: Connection, series_id: int) -> list[int]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -200,6 +202,22 @@ def test_no_verb_writes_over_a_database(whole: Path, words: str, capsys: pytest.
     assert whole.read_bytes() == before
 
 
+def test_what_cannot_be_read_is_not_written_over(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = whole.with_name("other.csv")
+    other.write_bytes(whole.read_bytes())
+    real = Path.open
+
+    def refuse(path: Path, *words: Any, **more: Any) -> Any:
+        if path == other:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return real(path, *words, **more)
+
+    monkeypatch.setattr(Path, "open", refuse)
+    assert hpcq(["export", "--format", "csv", "--to", str(other), "--db", str(whole)]) == 2
+    monkeypatch.undo()
+    assert other.read_bytes() == whole.read_bytes()
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -207,6 +225,8 @@ def test_no_verb_writes_over_a_database(whole: Path, words: str, capsys: pytest.
         ("history \N{SUPERSCRIPT TWO}", "'\N{SUPERSCRIPT TWO}' is not a series"),
         ("annotate result 99999999999999999999 note", "'99999999999999999999' is not the number of a result"),
         ("annotate result \N{SUPERSCRIPT TWO} note", "'\N{SUPERSCRIPT TWO}' is not the number of a result"),
+        (f"history {'9' * 5000}", "9' is not a series"),
+        (f"annotate result {'9' * 5000} note", "9' is not the number of a result"),
         ("show 99999999999999999999", "'99999999999999999999': allowed is a whole number from 1 upwards"),
     ],
 )

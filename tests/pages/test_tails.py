@@ -71,6 +71,9 @@ def test_every_logarithmic_axis_has_three_marks(low: float, factor: float) -> No
     marks = tick_values(Axis(low * 1e6, low * factor * 1e6, 0, 1, log=True))
     assert len(marks) >= 3
     assert all(low * 1e6 <= mark <= low * factor * 1e6 for mark in marks)
+
+
+def test_few_of_no_values_are_none() -> None:
     assert few([]) == []
 
 

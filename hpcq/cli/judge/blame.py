@@ -11,7 +11,7 @@ import click
 from hpcq.cli.judge.blame_words import JOBS_MIN, print_tests, verdicts_of
 from hpcq.cli.judge.blame_words import blame_json as _together
 from hpcq.cli.options import database_option, json_option
-from hpcq.cli.output import in_a_folder
+from hpcq.cli.output import check_target
 from hpcq.cli.rows import print_json
 from hpcq.errors import UserError
 from hpcq.kernels import Better
@@ -112,7 +112,7 @@ def _check_words(pairs_file: str | None, runs: Sequence[str], campaign: str | No
         raise UserError("--campaign: with --pairs, --like CAMPAIGN says which tests to run on which cluster")
     if campaign is not None and Path(campaign).exists():
         raise UserError(f"--campaign: {campaign}: exists already: give the name of a new file")
-    in_a_folder(Path(campaign) if campaign is not None else None, "--campaign")
+    check_target(Path(campaign) if campaign is not None else None, "--campaign")
 
 
 def _read_runs(

@@ -73,10 +73,10 @@ def annotate(what: str, name: str, note: str, who: str, database: Path) -> int:
     \b
     Example: hpcq annotate run latest "fans were being replaced"
     """
-    from hpcq.run_folder.lines import INTEGER_MAX
     from hpcq.store.keep.annotations import annotate as write
+    from hpcq.store.series import row_id
 
-    if what == "result" and not (name.isdecimal() and int(name) <= INTEGER_MAX):
+    if what == "result" and row_id(name) is None:
         raise UserError(f"{name!r} is not the number of a result", "hpcq results --each shows them")
     write(existing(database), what, name, note, who)
     click.echo(f"noted on {what} {name}", err=True)

@@ -10,7 +10,7 @@ import click
 
 from hpcq.cli.judge.change_lines import whole_stretch
 from hpcq.cli.options import Verbs, database_option, since_option
-from hpcq.cli.output import in_a_folder, write_out
+from hpcq.cli.output import check_target, write_out
 from hpcq.errors import Exit, UserError
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -161,7 +161,7 @@ def _kind(target: Path) -> str:
     if kind not in FORMATS:
         allowed = ", ".join(f".{one}" for one in FORMATS)
         raise UserError(f"-o: {target}: allowed are names that end with {allowed}")
-    in_a_folder(target, "-o")
+    check_target(target, "-o")
     return kind
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from hpcq.cli.options import database_option, json_option, runs_option, since_option
-from hpcq.cli.output import in_a_folder
+from hpcq.cli.output import check_target
 from hpcq.cli.read.results import RUN_COLUMNS
 from hpcq.cli.rows import Column, print_json, print_rows
 from hpcq.errors import Exit, UserError
@@ -85,7 +85,7 @@ def report(  # noqa: PLR0917 - Click passes by name
     Example: hpcq report --to report.html
              hpcq report --since 90d --to quarter.html
     """
-    in_a_folder(path)
+    check_target(path)
     if since is not None or node is not None or cluster is not None:
         if run is not None:
             raise UserError(

@@ -123,7 +123,7 @@ def _values(database: Connection, by: str) -> _Values:
     name = _WORDS.get(by, by)
     pattern = name.format(interface="*")
     names = [str(row[0]) for row in database.execute("SELECT DISTINCT name FROM fact WHERE name GLOB ?", (pattern,))]
-    if not names and by not in _WORDS:  # a property that no node's facts have is not known of any
+    if not names and by not in _WORDS:  # of a word that is: not known of any node
         words = ", ".join(dict.fromkeys([*_WORDS, *kinds]))
         if by in {"rack", "leaf"}:
             raise UserError(f"--group-by: no node has a {by}", "hpcq db groups FILE adds racks and leaf switches of nodes")
