@@ -119,7 +119,8 @@ def test_measures(mpi: Mpi, program: Path, tmp_path: Path, message_bytes: int) -
     assert samples.stat().st_size == 50 * 8
     assert 0 < metrics["round_trip_min_ns"] <= metrics["round_trip_p50_ns"] <= metrics["round_trip_max_ns"]
     assert ("throughput_bps" in metrics) == (message_bytes > 0)
-    assert [warning["name"] for warning in line["warnings"]] == ["same_node"]
+    said = {warning["name"] for warning in line["warnings"]}
+    assert said - {"clock_coarse"} == {"same_node"}  # the clock of some machines is too coarse for round trips of 1 us
     for end in ("client", "server"):
         assert mpi.name in line["granted"][f"{end}_mpi_library_version"]
         assert line["evidence"][end]["interface"] == "lo"

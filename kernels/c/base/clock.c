@@ -33,14 +33,17 @@ double clock_read_ns(void)
     return (double)took_ns[BATCHES / 2] / READINGS;
 }
 
-/* Where the clock's steps are finer than a reading takes, readings differ by many values that are close to each other;
- * where they are coarser, by few, whose distance is the step. */
+/* A reading that differs from the one before does so by a number of steps, rounded to ns. So differences of as many
+ * steps are at most 1 ns apart, and the least distance between others is the step. What lies between two readings
+ * turns, or a clock whose readings all take as long would show one number of steps only. */
 double clock_step_ns(void)
 {
-    enum { MOVES = 500, READINGS_MAX = 50000 };
+    enum { MOVES = 500, READINGS_MAX = 50000, TURNS = 16 };
     uint64_t moved_ns[MOVES], before_ns = clock_now_ns();
-    size_t count = 0, kinds = 1;
+    size_t count = 0;
     for (size_t i = 0; i < READINGS_MAX && count < MOVES; i++) {
+        for (volatile size_t turn = 0; turn < i % TURNS; turn++)
+            ;
         uint64_t now_ns = clock_now_ns();
         if (now_ns > before_ns)
             moved_ns[count++] = now_ns - before_ns;
@@ -49,11 +52,16 @@ double clock_step_ns(void)
     if (!count)
         return 1e6; /* the clock of the timer interrupt, 1 to 10 ms */
     qsort(moved_ns, count, sizeof moved_ns[0], by_size);
-    size_t most = count * 9 / 10; /* without those in which something else ran */
-    for (size_t i = 1; i <= most && i < count; i++)
-        kinds += moved_ns[i] != moved_ns[i - 1];
-    double apart_ns = kinds > 1 ? (double)(moved_ns[most] - moved_ns[0]) / (double)(kinds - 1) : 1e9;
-    return apart_ns < (double)moved_ns[0] ? apart_ns : (double)moved_ns[0];
+    uint64_t least_ns = moved_ns[0], step_ns = moved_ns[0];
+    for (size_t i = 1; i < count; i++) {
+        if (moved_ns[i] - moved_ns[i - 1] > 1) {
+            step_ns = moved_ns[i] - least_ns < step_ns ? moved_ns[i] - least_ns : step_ns;
+            least_ns = moved_ns[i];
+        } else if (moved_ns[i] - least_ns > 1) {
+            return 1; /* three in a row: it moves by the ns */
+        }
+    }
+    return (double)step_ns;
 }
 
 void clock_utc(char out[UTC_TEXT_BYTES])

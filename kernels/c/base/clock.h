@@ -16,7 +16,7 @@ static inline uint64_t clock_now_ns(void)
 }
 
 double clock_read_ns(void);                   /* what one reading costs: the median of batches */
-double clock_step_ns(void);                   /* the least by which two readings differ, within a factor of two */
+double clock_step_ns(void);                   /* the least by which two readings differ, to 1 ns */
 uint64_t clock_ns_from_s(double seconds);     /* clamped to 0 .. about 292 years */
 void clock_utc(char out[UTC_TEXT_BYTES]);     /* 2026-11-21T02:03:04.123456Z */
 int clock_remaining_ms(uint64_t deadline_ns); /* for poll: 0 when past, rounded up */
