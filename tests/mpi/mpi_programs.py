@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.kernels.kernel_programs import LIMIT_S, Ended, Programs, ended
-from tests.kernels.test_kernels_mpi import MPIS, YIELD, Mpi, _built
+from tests.kernels.test_kernels_mpi import MPICH, MPIS, YIELD, Mpi, _built
 
 #: A few operations, however slow this machine is.
 FEW: Mapping[str, object] = {"duration_s": 60, "warmup_s": 0, "operation_count_max": 5}
@@ -32,6 +32,15 @@ class Launched:
 def launched(request: pytest.FixtureRequest, programs: Programs) -> Launched:
     """hpcq-mpi of each library."""
     return Launched(request.param, _built(programs, request.param)[0])
+
+
+#: Before a test of what the kernels do whichever library they are linked with: with MPICH it is one of the long tests.
+#: Of each kernel there is a test without this mark, so that each library runs all of them in the shorter ones, too.
+mpich_takes_long = pytest.mark.parametrize(
+    "launched",
+    [pytest.param(mpi, id=mpi.compiler, marks=[pytest.mark.long] if mpi is MPICH else []) for mpi in MPIS],
+    indirect=True,
+)
 
 
 def preloaded(mpi: Mpi, source: Path, to: Path) -> dict[str, str]:

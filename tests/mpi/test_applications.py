@@ -11,7 +11,7 @@ import pytest
 from tests.kernels.kernel_namespaces import inside, joined, namespace_of
 from tests.kernels.kernel_programs import LIMIT_S, Programs, ended
 from tests.kernels.test_kernels_mpi import MPICH, YIELD, _built
-from tests.mpi.mpi_programs import Launched, preloaded
+from tests.mpi.mpi_programs import Launched, mpich_takes_long, preloaded
 from tests.mpi.mpi_programs import launched as launched  # noqa: PLC0414 - a fixture
 
 SPOIL = Path(__file__).with_name("spoil.c")
@@ -32,6 +32,7 @@ def shares(metrics: dict[str, float]) -> None:
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 5, 8])
+@mpich_takes_long
 def test_a_product_is_right_on_any_number_of_ranks(launched: Launched, ranks: int) -> None:
     done = launched.run("mpi_matrix_multiply", ranks=ranks, **MULTIPLY)
     assert (done.rc, done.line["valid"]) == (0, True), done.err
@@ -46,6 +47,7 @@ def test_a_product_is_right_on_any_number_of_ranks(launched: Launched, ranks: in
     assert metrics.get("server_moved_bytes") == (3 * second_rows * ROWS * 8 if ranks > 1 else None)
 
 
+@mpich_takes_long
 def test_a_number_that_came_wrong_makes_the_product_invalid(launched: Launched, tmp_path: Path) -> None:
     """One bit of one number in each panel that rank 1 receives: a change of some 1e-5."""
     env = preloaded(launched.mpi, SPOIL, tmp_path / "spoil.so")
@@ -63,6 +65,7 @@ def test_a_number_that_came_wrong_makes_the_product_invalid(launched: Launched, 
         (2, {"panel_row_count": 0}, "panel_row_count: found 0: allowed: integer 1 to 1024 count"),
     ],
 )
+@mpich_takes_long
 def test_what_a_product_cannot_be_is_refused(launched: Launched, ranks: int, options: dict[str, Any], said: str) -> None:
     done = launched.run("mpi_matrix_multiply", ranks=ranks, **options)
     assert (done.line["valid"], done.line["exit_code"], done.line["error"]["message"]) == (False, 2, said)
@@ -99,6 +102,7 @@ def test_elements_are_sorted_on_any_number_of_ranks(launched: Launched, ranks: i
 
 @pytest.mark.parametrize(("ranks", "key_bytes"), [(1, 8), (2, 10), (4, 9)])
 @pytest.mark.parametrize("keys", ["sorted", "reversed", "few", "skewed"])
+@mpich_takes_long
 def test_other_keys_than_noise_are_sorted_and_load_ranks_and_link_as_they_say(
     launched: Launched, ranks: int, key_bytes: int, keys: str
 ) -> None:
@@ -119,6 +123,7 @@ def test_other_keys_than_noise_are_sorted_and_load_ranks_and_link_as_they_say(
         assert imbalance > 0.45 * ranks - 1
 
 
+@mpich_takes_long
 def test_the_seed_makes_the_elements(launched: Launched) -> None:
     """Which of them leave their rank depends on their keys alone."""
     moved = [launched.run("mpi_sort", seed=seed, **SORT).line["metrics"]["moved_bytes"] for seed in (1, 1, 2)]
@@ -134,6 +139,7 @@ def test_the_seed_makes_the_elements(launched: Launched) -> None:
         ("samples", "the first element at rank 2 is before the last one at rank "),
     ],
 )
+@mpich_takes_long
 def test_what_is_not_sorted_or_not_the_same_elements_is_invalid(
     launched: Launched, tmp_path: Path, spoilt: str, said: str
 ) -> None:
@@ -152,6 +158,7 @@ def test_what_is_not_sorted_or_not_the_same_elements_is_invalid(
         (2, {"key_bytes": 11}, "key_bytes: found 11: allowed: integer 8 to 10 bytes"),
     ],
 )
+@mpich_takes_long
 def test_what_cannot_be_sorted_is_refused(launched: Launched, ranks: int, options: dict[str, Any], said: str) -> None:
     done = launched.run("mpi_sort", ranks=ranks, **options)
     assert (done.line["valid"], done.line["exit_code"], done.line["error"]["message"]) == (False, 2, said)

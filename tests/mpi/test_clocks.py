@@ -10,7 +10,7 @@ import pytest
 
 from tests.kernels.kernel_programs import LIMIT_S, ended
 from tests.kernels.test_kernels_mpi import YIELD
-from tests.mpi.mpi_programs import Launched, preloaded
+from tests.mpi.mpi_programs import Launched, mpich_takes_long, preloaded
 from tests.mpi.mpi_programs import launched as launched  # noqa: PLC0414 - a fixture
 
 LATE = Path(__file__).with_name("late.c")
@@ -24,6 +24,7 @@ WITHIN_NS = 10_000
 
 @pytest.mark.skipif(not SHIFTS, reason="this system gives no time namespace")
 @pytest.mark.parametrize(("first_s", "second_s"), [(5000, 0), (0, 777), (300, 86_400)])
+@mpich_takes_long
 def test_known_offsets_are_found_within_the_error_that_is_stated(launched: Launched, first_s: int, second_s: int) -> None:
     """Rank 1 and 2 live in time namespaces of their own, whose clocks are that far ahead."""
     options = {"start": "window", "operation": "allreduce", "duration_s": "60", "warmup_s": "0", "validate": "true"}

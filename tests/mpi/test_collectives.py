@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hpcq.kernels import kernel
-from tests.mpi.mpi_programs import Launched, preloaded
+from tests.mpi.mpi_programs import Launched, mpich_takes_long, preloaded
 from tests.mpi.mpi_programs import launched as launched  # noqa: PLC0414 - a fixture
 
 SPOIL, PLACES = (Path(__file__).with_name(f"{name}.c") for name in ("spoil", "places"))
@@ -35,6 +35,7 @@ def test_every_operation_gives_each_rank_what_it_should(launched: Launched, oper
 
 @pytest.mark.parametrize(("ranks", "message_bytes"), [(2, 0), (5, 4), (2, 4 << 20)])
 @pytest.mark.parametrize("operation", ["alltoallv", "reduce_scatter", "iallgather", "incast", "multi_pair"])
+@mpich_takes_long
 def test_other_numbers_of_ranks_and_sizes(launched: Launched, operation: str, ranks: int, message_bytes: int) -> None:
     options: dict[str, Any] = {"operation": operation, "message_bytes": message_bytes, "operation_count_max": 2}
     done = launched.run("mpi_collective", ranks=ranks, validate="true", **options)
@@ -42,14 +43,18 @@ def test_other_numbers_of_ranks_and_sizes(launched: Launched, operation: str, ra
     assert done.line["metrics"]["rank_count"] == ranks
 
 
-@pytest.mark.parametrize("buffers", ["hot", pytest.param("separate", marks=pytest.mark.long), "swapped", "cold"])
+@pytest.mark.parametrize(
+    "buffers", ["hot", *(pytest.param(one, marks=pytest.mark.long) for one in ("separate", "cold")), "swapped"]
+)
 @pytest.mark.parametrize("operation", ["bcast", "reduce", "gatherv", "ialltoall", "multi_pair"])
+@mpich_takes_long
 def test_every_buffer_policy_brings_what_was_given(launched: Launched, operation: str, buffers: str) -> None:
     placed: dict[str, Any] = {"buffers": buffers, "buffer_offset_bytes": 24}
     done = launched.run("mpi_collective", ranks=3, operation=operation, message_bytes=5000, validate="true", **placed)
     assert (done.rc, done.line.get("valid")) == (0, True), done.err
 
 
+@mpich_takes_long
 def test_buffers_of_collectives_are_where_their_policy_says(launched: Launched, tmp_path: Path) -> None:
     env = preloaded(launched.mpi, PLACES, tmp_path / "places.so")
     found = {}
@@ -67,6 +72,7 @@ def test_buffers_of_collectives_are_where_their_policy_says(launched: Launched, 
 
 
 @pytest.mark.parametrize(("ranks", "pairs"), [(2, 1), (3, 1), (4, 2), (5, 2)])
+@mpich_takes_long
 def test_pairs_send_at_once_and_an_odd_rank_is_in_none(launched: Launched, ranks: int, pairs: int) -> None:
     sent: dict[str, Any] = {"operation": "multi_pair", "message_bytes": 1000, "window_count": 7, "validate": "true"}
     done = launched.run("mpi_collective", ranks=ranks, **sent)
@@ -86,6 +92,7 @@ def test_pairs_send_at_once_and_an_odd_rank_is_in_none(launched: Launched, ranks
         ("multi_pair", "multi_pair: byte 999 at rank 1 is not what rank 0 gave"),
     ],
 )
+@mpich_takes_long
 def test_a_wrong_value_at_any_rank_makes_the_result_invalid(
     launched: Launched, tmp_path: Path, operation: str, said: str
 ) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.mpi.mpi_programs import Launched, preloaded
+from tests.mpi.mpi_programs import Launched, mpich_takes_long, preloaded
 from tests.mpi.mpi_programs import launched as launched  # noqa: PLC0414 - a fixture
 
 KERNELS = ["mpi_pingpong", "mpi_pingping", "mpi_stream"]
@@ -30,12 +30,14 @@ def test_every_call_brings_what_was_sent(launched: Launched, kernel: str, call: 
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("buffers", ["hot", "separate", "swapped", "cold"])
+@mpich_takes_long
 def test_every_buffer_policy_and_layout_brings_what_was_sent(launched: Launched, kernel: str, buffers: str) -> None:
     placed: dict[str, Any] = {"buffers": buffers, "buffer_offset_bytes": 8 if buffers == "cold" else 0}
     done = launched.run(kernel, layout="strided", message_bytes=4096, validate="true", **placed)
     assert (done.rc, done.line["valid"]) == (0, True), done.err
 
 
+@mpich_takes_long
 def test_buffers_are_where_their_policy_says(launched: Launched, tmp_path: Path) -> None:
     env = preloaded(launched.mpi, PLACES, tmp_path / "places.so")
     found = {}

@@ -236,7 +236,10 @@ def test_the_clocks_own_cost_is_told(server: Server) -> None:
 
 
 @on_the_clock
-@pytest.mark.parametrize(("rate_bps", "delay_s"), [(1e7, 0.015), (1e8, 0.02), (3e8, 0.015)])
+@pytest.mark.parametrize(
+    ("rate_bps", "delay_s"),
+    [pytest.param(1e7, 0.015, marks=pytest.mark.long), (1e8, 0.02), pytest.param(3e8, 0.015, marks=pytest.mark.long)],
+)
 def test_rate_and_round_trip_are_those_of_the_line(programs: Programs, tmp_path: Path, rate_bps: float, delay_s: float) -> None:
     """Within 3 % in bytes of IP, and 5 %. A machine that holds the wire up may only make it slower: the best of four counts."""
     ideal_ns = (2 * delay_s + 2 * (1 + 20 + 32 + 14) * 8 / rate_bps) * 1e9
@@ -280,7 +283,7 @@ def test_flows_add_up_and_are_fair(programs: Programs, tmp_path: Path) -> None:
 
 
 @on_the_clock
-@pytest.mark.parametrize("direction", ["client_to_server", "server_to_client"])
+@pytest.mark.parametrize("direction", ["client_to_server", pytest.param("server_to_client", marks=pytest.mark.long)])
 def test_many_flows_fill_the_line_and_no_more(programs: Programs, tmp_path: Path, direction: str) -> None:
     rates_bps = list[float]()
     with wired(tmp_path, delay_s=0.002, rate_bps=1e8) as pair:
