@@ -1,7 +1,7 @@
 """hpcq-mpi against the Intel MPI Benchmarks and the OSU micro-benchmarks: ping-pong of 2 ranks, collectives of 4.
 
     python bench/kernels/mpi_suites.py --imb .../IMB-MPI1 --osu .../osu/build [--rounds 60] [--real-time]
-                                        [--cell PingPong]...
+                                        [--cell PingPong]... [--cell Allreduce:8192]...
 
 Both are built elsewhere, with mpicc.openmpi and -O2. All ranks are on this machine and send through its memory. Each round
 starts all programs; who is first turns. What is judged is the median ratio of launches that followed each other. For the
@@ -12,7 +12,7 @@ ratio to tell of the programs, all do the same and are asked the same:
     barrier      before each operation of a collective, not timed; none between round trips
     sender       IMB's PingPong receives from any source, so PingPongSpecificSource is what is like ours and OSU's
     buffers      one to send from, one to receive into, each at the beginning of a page (page_malloc.c, for IMB's)
-    launches     60, as one and the same program differs by a tenth from launch to launch
+    launches     60, as one and the same program differs by a tenth from launch to launch; more where the interval is wide
     other work   --real-time gives the launches the scheduling class FIFO (as root), so nothing else delays a rank
 """
 
@@ -49,6 +49,11 @@ class Cell:
     ranks: int
     message_bytes: int
     count: int
+
+    @property
+    def words(self) -> tuple[str, str]:
+        """What --cell may say to choose it."""
+        return self.name, f"{self.name}:{self.message_bytes}"
 
     @property
     def text(self) -> str:
@@ -160,9 +165,11 @@ def main() -> int:
     found.add_argument("--imb", type=Path, help="the program IMB-MPI1")
     found.add_argument("--osu", type=Path, help="the folder where the OSU micro-benchmarks were built")
     found.add_argument("--real-time", action="store_true", help="launch in the scheduling class FIFO: no other work delays")
-    found.add_argument("--cell", action="append", choices=sorted({cell.name for cell in CELLS}), help="only this; repeatable")
+    found.add_argument(
+        "--cell", action="append", choices=sorted({word for cell in CELLS for word in cell.words}), help="repeatable"
+    )
     given = found.parse_args()
-    chosen = [cell for cell in CELLS if not given.cell or cell.name in given.cell]
+    chosen = [cell for cell in CELLS if not given.cell or set(cell.words) & set(given.cell)]
     suites: dict[str, Measure] = {}
     if given.imb is not None:
         suites["IMB"] = partial(imb_us, given.imb.resolve())

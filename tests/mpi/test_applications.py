@@ -180,6 +180,11 @@ def over_a_link(folder: Path, program: Path, rate_bps: float, kernel: str, **opt
     return done.line
 
 
+#: Other work may hold up the work alone, which is done once, or the faster link. What is wrong with ours is wrong each time.
+TURNS = 3
+GROWS_WITH_A_SLOWER_LINK = ("communication_mean_ns", "communication_share_ratio")
+
+
 @pytest.mark.parametrize(
     ("kernel", "options"), [("mpi_matrix_multiply", {"matrix_row_count": 256}), ("mpi_sort", {"element_count": 10_000})]
 )
@@ -188,12 +193,16 @@ def test_a_slower_link_raises_the_share_of_communication(
 ) -> None:
     """0.5 MB or so per operation: 4 ms or 200 ms of a link, beside some ms of computing."""
     program = _built(programs, MPICH)[0]
-    fast, slow = (over_a_link(tmp_path / f"{rate:.0f}", program, rate, kernel, **options) for rate in (1e9, 2e7))
-    for line in (fast, slow):
-        for end in ("client", "server"):
-            crossed_bytes = line["evidence"][end]["interface_bytes"]["tx"]
-            assert crossed_bytes > line["metrics"][f"{end}_moved_bytes"] > 0
-    assert fast["metrics"]["moved_bytes"] == slow["metrics"]["moved_bytes"]
-    assert slow["metrics"]["communication_mean_ns"] > fast["metrics"]["communication_mean_ns"]
-    assert slow["metrics"]["communication_share_ratio"] > fast["metrics"]["communication_share_ratio"]
-    assert slow["metrics"]["speed_up_ratio"] < fast["metrics"]["speed_up_ratio"]
+    told = []
+    while len(told) < TURNS and not (told and set(told[-1].values()) == {True}):
+        turn = tmp_path / f"turn-{len(told)}"
+        turn.mkdir()
+        fast, slow = (over_a_link(turn / f"{rate:.0f}", program, rate, kernel, **options) for rate in (1e9, 2e7))
+        for line in (fast, slow):
+            for end in ("client", "server"):
+                crossed_bytes = line["evidence"][end]["interface_bytes"]["tx"]
+                assert crossed_bytes > line["metrics"][f"{end}_moved_bytes"] > 0
+        assert fast["metrics"]["moved_bytes"] == slow["metrics"]["moved_bytes"]
+        told.append({name: fast["metrics"][name] < slow["metrics"][name] for name in GROWS_WITH_A_SLOWER_LINK})
+        told[-1]["speed_up_ratio"] = fast["metrics"]["speed_up_ratio"] > slow["metrics"]["speed_up_ratio"]
+    assert set(told[-1].values()) == {True}, told
