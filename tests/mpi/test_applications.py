@@ -193,7 +193,7 @@ def test_a_slower_link_raises_the_share_of_communication(
 ) -> None:
     """0.5 MB or so per operation: 4 ms or 200 ms of a link, beside some ms of computing."""
     program = _built(programs, MPICH)[0]
-    told = []
+    told = list[dict[str, bool]]()
     while len(told) < TURNS and not (told and set(told[-1].values()) == {True}):
         turn = tmp_path / f"turn-{len(told)}"
         turn.mkdir()
