@@ -90,6 +90,15 @@ def test_each_job_has_the_tests_of_its_size_and_asks_for_all_its_nodes(tmp_path:
     assert "--node_count 5" in script
 
 
+def test_a_node_alone_is_one_node(tmp_path: Path) -> None:
+    """Its pair is the node with itself: a job that asks for one node and has the test of one."""
+    made = plan(tmp_path, "pairs: {rounds: 1}\nrepetitions: 1\ntests: [{kernel: tcp_pingpong}, {kernel: stream}]\n", count=4)
+    alone = made.pairs[made.sets_begin :]
+    assert alone == tuple((f"n{number}", f"n{number}") for number in range(1, 5))
+    job = make_job(made, made.sets_begin, 1, all_steps(made, made.sets_begin))
+    assert (job.nodes, [step.kernel for step in job.steps]) == (("n1",), ["stream"])
+
+
 def test_a_set_waits_for_all_of_its_nodes(tmp_path: Path) -> None:
     made = plan(tmp_path)
     sets = made.planned_pairs()[4:]
