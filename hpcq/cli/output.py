@@ -13,6 +13,9 @@ from pathlib import Path
 
 from hpcq.errors import DATABASE_HEAD, HpcqError, UserError, of_the_machine
 
+#: How the names of files end that SQLite keeps beside a database.
+BESIDE_DATABASES = ("-wal", "-shm", "-journal")
+
 
 def write_out(pieces: Iterable[str | bytes], target: Path | None, what: str = "--to") -> None:
     """Write to a file, or to standard output. Raises UserError for a place that cannot be written.
@@ -60,19 +63,27 @@ def check_target(target: Path | None, what: str = "--to") -> None:
 
 
 def _spare_database(target: Path, what: str) -> None:
-    """Raise UserError if the file is a database: years of results are not written over by a slip of --to and --db."""
-    if not target.is_file():
-        return
-    try:
-        with target.open("rb") as file:
-            head = file.read(len(DATABASE_HEAD))
-    except OSError as error:  # renaming would need no right to read it
-        words = f"{what}: {target}: cannot be read: {error.strerror}: what may be a database is not written over"
-        raise UserError(words, "name another file") from None
-    if head == DATABASE_HEAD:
+    """Raise UserError if the file is a database, or part of one: years of results are not lost to a slip of --to and --db."""
+    if _is_database(target, what):
         raise UserError(
             f"{what}: {target}: is a database: it is not written over", "name another file; --db names the database"
         )
+    for end in BESIDE_DATABASES:
+        database = target.with_name(target.name.removesuffix(end))
+        if database != target and _is_database(database, what):
+            raise UserError(f"{what}: {target}: belongs to the database {database.name} beside it", "name another file")
+
+
+def _is_database(path: Path, what: str) -> bool:
+    """Whether SQLite wrote this file. Raises UserError if it cannot be read: renaming would need no right to do so."""
+    if not path.is_file():
+        return False
+    try:
+        with path.open("rb") as file:
+            return file.read(len(DATABASE_HEAD)) == DATABASE_HEAD
+    except OSError as error:
+        words = f"{what}: {path}: cannot be read: {error.strerror}: what may be a database is not written over"
+        raise UserError(words, "name another file") from None
 
 
 def _forget(aside: Path) -> None:

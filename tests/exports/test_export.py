@@ -202,6 +202,17 @@ def test_no_verb_writes_over_a_database(whole: Path, words: str, capsys: pytest.
     assert whole.read_bytes() == before
 
 
+@pytest.mark.parametrize("end", ["-wal", "-shm", "-journal"])
+def test_no_verb_writes_a_file_that_belongs_to_a_database(whole: Path, end: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """SQLite would take it for its own: what was committed last is in `-wal`."""
+    beside = whole.with_name(f"{whole.name}{end}")
+    before = beside.read_bytes() if beside.exists() else None
+    assert hpcq(["export", "--format", "csv", "--to", str(beside), "--db", str(whole)]) == 2
+    assert f"{beside}: belongs to the database {whole.name} beside it" in capsys.readouterr().err
+    assert (beside.read_bytes() if beside.exists() else None) == before
+    assert hpcq(["export", "--format", "csv", "--to", str(whole.with_name(f"other{end}")), "--db", str(whole)]) == 0
+
+
 def test_what_cannot_be_read_is_not_written_over(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = whole.with_name("other.csv")
     other.write_bytes(whole.read_bytes())
