@@ -71,11 +71,13 @@ def _spare_database(target: Path, what: str) -> None:
     for end in BESIDE_DATABASES:
         database = target.with_name(target.name.removesuffix(end))
         if database != target and _is_database(database, what):
-            raise UserError(f"{what}: {target}: belongs to the database {database.name} beside it", "name another file")
+            raise UserError(
+                f"{what}: {target}: belongs to the database {database.name} beside it: it is not written", "name another file"
+            )
 
 
 def _is_database(path: Path, what: str) -> bool:
-    """Whether SQLite wrote this file. Raises UserError if it cannot be read: renaming would need no right to do so."""
+    """Whether a file is a database of SQLite. Raises UserError if it cannot be read: to rename it needs no such right."""
     if not path.is_file():
         return False
     try:
