@@ -69,10 +69,10 @@ def _spare_database(target: Path, what: str) -> None:
             f"{what}: {target}: is a database: it is not written over", "name another file; --db names the database"
         )
     for end in BESIDE_DATABASES:
-        database = target.with_name(target.name.removesuffix(end))
-        if database != target and _is_database(database, what):
+        name = target.name.removesuffix(end)
+        if name not in {"", target.name} and _is_database(target.with_name(name), what):
             raise UserError(
-                f"{what}: {target}: belongs to the database {database.name} beside it: it is not written", "name another file"
+                f"{what}: {target}: belongs to the database {name} beside it: it is not written", "name another file"
             )
 
 

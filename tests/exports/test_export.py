@@ -210,7 +210,8 @@ def test_no_verb_writes_a_file_that_belongs_to_a_database(whole: Path, end: str,
     assert hpcq(["export", "--format", "csv", "--to", str(beside), "--db", str(whole)]) == 2
     assert f"{beside}: belongs to the database {whole.name} beside it" in capsys.readouterr().err
     assert (beside.read_bytes() if beside.exists() else None) == before
-    assert hpcq(["export", "--format", "csv", "--to", str(whole.with_name(f"other{end}")), "--db", str(whole)]) == 0
+    for name in (f"other{end}", end):
+        assert hpcq(["export", "--format", "csv", "--to", str(whole.with_name(name)), "--db", str(whole)]) == 0
 
 
 def test_what_cannot_be_read_is_not_written_over(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
