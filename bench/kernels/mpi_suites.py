@@ -166,7 +166,10 @@ def main() -> int:
     found.add_argument("--osu", type=Path, help="the folder where the OSU micro-benchmarks were built")
     found.add_argument("--real-time", action="store_true", help="launch in the scheduling class FIFO: no other work delays")
     found.add_argument(
-        "--cell", action="append", choices=sorted({word for cell in CELLS for word in cell.words}), help="repeatable"
+        "--cell",
+        action="append",
+        choices=sorted({word for cell in CELLS for word in cell.words}),
+        help="only this, by name or by name and size; repeatable",
     )
     given = found.parse_args()
     chosen = [cell for cell in CELLS if not given.cell or set(cell.words) & set(given.cell)]
