@@ -35,6 +35,7 @@ FLOORS = {
     "hpcq.evidence": 6,
     "hpcq.planning": 6,
     "hpcq.definition": 5,
+    "hpcq.judge": 4,
     "hpcq.localisation": 4,
     "hpcq.gate_kinds": 4,
     "hpcq.statistics": 4,
