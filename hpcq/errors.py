@@ -5,6 +5,7 @@
       +- TransportError       exit 1: a machine could not be reached; `transient` says whether to try again
       +- SchedulerError       exit 1: a batch system refused or gave an unreadable answer
       +- StoreError           exit 1: results.db or a run folder could not be read or written
+           +- HeldError       exit 1: another living process holds what only one may use; nothing failed
 
 Only the CLI prints them. A message reads `where: what was found: what is allowed`.
 """
@@ -61,6 +62,10 @@ class SchedulerError(HpcqError):
 
 class StoreError(HpcqError):
     """results.db, the journal or a run folder could not be read or written."""
+
+
+class HeldError(StoreError):
+    """Another living process holds what only one may use. It says nothing about the work, which that process does."""
 
 
 #: Errors of the machine itself: whatever the program does, it cannot continue.

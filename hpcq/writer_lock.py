@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from hpcq.errors import StoreError
+from hpcq.errors import HeldError, StoreError
 
 BEAT_S = 1.0
 #: A writer on another machine that does not touch its link for this long counts as dead.
@@ -37,7 +37,7 @@ class WriterLock:
     def __init__(self, file: Path, timeout_s: float, *, refuse_the_living: bool = False) -> None:
         """Take the lock. refuse_the_living: give up at the holder's first sign of life, not only after timeout_s.
 
-        Raises StoreError if another writer holds it.
+        Raises HeldError if a living writer holds it; StoreError if one still holds it after timeout_s.
         """
         self.link = _link_of(file)
         self._mine = f"{_place()}/{os.getpid()}/{_started(os.getpid())}/{os.urandom(4).hex()}"
@@ -105,7 +105,7 @@ def _take(lock: Path, mine: str, timeout_s: float, *, refuse_the_living: bool) -
         if holder is not None and (_dead(holder) or now - since > STALE_S):
             _take_away(lock, holder)
         elif refuse_the_living and holder is not None and (alive or _here(holder)):
-            raise StoreError(f"{lock}: held by {_said(holder)}")
+            raise HeldError(f"{lock}: held by {_said(holder)}")
         elif now - begun > timeout_s:
             raise StoreError(f"{lock}: locked by another process for {timeout_s:.0f} s: {_said(holder)}")
         else:

@@ -21,7 +21,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self
 
-from hpcq.errors import StoreError
+from hpcq.errors import HeldError, StoreError
 from hpcq.scheduler.types import JobState
 from hpcq.units import utc_now
 from hpcq.writer_lock import STALE_S, WriterLock
@@ -89,7 +89,7 @@ class Journal:
     def __init__(self, path: Path) -> None:
         """Open for writing, create the file and its folder, and cut off a torn last line.
 
-        Raises StoreError when another process holds the lock (and names it), when the file cannot be written, or when a
+        Raises HeldError when another process holds the lock (and names it), StoreError when the file cannot be written or a
         line before the last one is damaged.
         """
         self.path = path
@@ -256,7 +256,7 @@ def _writer_lock(path: Path) -> WriterLock:
     try:
         return WriterLock(path, STALE_S + 5.0, refuse_the_living=True)
     except StoreError as error:
-        raise StoreError(error.message, _ONE_DRIVER) from None
+        raise type(error)(error.message, _ONE_DRIVER) from None
 
 
 def _lock(path: Path) -> int:
@@ -274,7 +274,7 @@ def _lock(path: Path) -> int:
         if error.errno in {errno.EWOULDBLOCK, errno.EACCES}:
             holder = os.read(descriptor, 500).decode(errors="replace").strip() or "a process that did not say who it is"
             os.close(descriptor)
-            raise StoreError(f"{path}: held by {holder}", _ONE_DRIVER) from error
+            raise HeldError(f"{path}: held by {holder}", _ONE_DRIVER) from error
         return descriptor  # a file system without locks: only the link beside the journal protects it
     holder = f"pid {os.getpid()} on {socket.gethostname()} since {utc_now()}"
     try:

@@ -12,11 +12,12 @@ from collections.abc import Callable
 
 from hpcq.clock import Clock
 from hpcq.definition.files.cluster import read_cluster
-from hpcq.errors import HpcqError, StoreError
+from hpcq.errors import HeldError, HpcqError
 from hpcq.run_folder.journal import read_journal
 from hpcq.run_folder.journal_state import Attempt, fold
 from hpcq.run_folder.paths import RunFolder
 from hpcq.runner import stages
+from hpcq.runner.failure_marks import marked
 from hpcq.runner.link import link_group
 from hpcq.runner.live import status_of
 from hpcq.runner.site.place import place
@@ -47,8 +48,9 @@ def cancel_run(run: RunFolder, say: stages.Say, clock: Clock | None = None) -> l
                 waiting.remove(name)
                 continue
             try:
-                link_group.drive(run, name, say)
-            except StoreError as error:
+                with marked(run, name, "drive"):
+                    link_group.drive(run, name, say)
+            except HeldError as error:
                 if clock.now_s() > deadline_s:
                     left.append(f"{name}: its driver lives and has not ended it within {within_s:g} s: {error.message}")
                     waiting.remove(name)
@@ -57,6 +59,9 @@ def cancel_run(run: RunFolder, say: stages.Say, clock: Clock | None = None) -> l
                         told.add(name)
                         say(f"{name}: its driver lives and ends the jobs; waits for it for {within_s:g} s at most")
                     clock.sleep(1.0)
+            except HpcqError as error:  # the jobs of the others, and what of this one is in a queue, are ended all the same
+                left.append(f"{name}: its driver failed: {error.message}")
+                waiting.remove(name)
             else:
                 waiting.remove(name)
     return left + still_there(run, say, clock)

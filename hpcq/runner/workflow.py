@@ -8,17 +8,19 @@ Importing Snakemake takes seconds, so nothing here imports it. The Snakefile imp
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hpcq import assets
-from hpcq.errors import UserError
+from hpcq.errors import StoreError, UserError
 from hpcq.run_folder.paths import RunFolder, read_json
 from hpcq.transport import quote, run_here
+from hpcq.writer_lock import STALE_S, WriterLock
 
 #: Joins the names of a group's clusters, and of a link's. A cluster's name cannot contain it.
 SIGN = "+"
@@ -94,6 +96,24 @@ def groups(clusters: Sequence[str], links: Sequence[Mapping[str, Any]]) -> list[
 def hpcq_command() -> str:
     """Return the shell words that start this same hpcq."""
     return f"{quote(sys.executable)} -P -m hpcq"
+
+
+@contextlib.contextmanager
+def leading(run: RunFolder) -> Iterator[None]:
+    """Hold the right to start the stages of a run: `run.json.writer`.
+
+    Two workflows of one run would build, load and report beside each other, and each would take the other's refusals for
+    failures of the run. Raises HeldError if another living process has the right; nothing of the run is touched then.
+    """
+    try:
+        lock = WriterLock(run.run_json, STALE_S + 5.0, refuse_the_living=True)
+    except StoreError as error:
+        hint = "one `hpcq run` or `hpcq resume` per run: wait for it (hpcq status), or hpcq cancel"
+        raise type(error)(error.message, hint) from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def run_workflow(run: RunFolder, *, until: str | None = None) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hpcq.cli.run.progress import print_status
-from hpcq.errors import SchedulerError, StoreError, TransportError
+from hpcq.errors import HeldError, SchedulerError, TransportError
 from hpcq.runner.cancelling import cancel_run, still_there
 from hpcq.runner.live import status_of
 from hpcq.scheduler.types import JobReport, JobState, NodeCondition, QueueQuery, QueueSnapshot, Submission
@@ -288,7 +288,7 @@ def test_the_verb_waits_for_a_driver_as_long_as_files_of_jobs_may_take(site: Fak
 
     def drive(*_: object) -> None:
         if site.clock.passed_s < 150:
-            raise StoreError("journal.jsonl: held by process 7")
+            raise HeldError("journal.jsonl: held by process 7")
 
     monkeypatch.setattr("hpcq.runner.cancelling.link_group.drive", drive)
     monkeypatch.setattr("hpcq.runner.cancelling.still_there", lambda *_: [])

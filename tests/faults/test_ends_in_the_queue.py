@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hpcq.errors import StoreError
+from hpcq.errors import HeldError
 from hpcq.runner import cancelling
 from hpcq.scheduler.types import JobReport, JobState
 from tests.driver.fake_site import FakeJob, FakeSite
@@ -69,7 +69,7 @@ def test_cancel_says_that_it_waits_for_a_living_driver_and_for_how_long(
 ) -> None:
     def driven_elsewhere(*_: object) -> None:
         if forgetful.clock.passed_s < 20:
-            raise StoreError("journal.jsonl.lock: held by pid 1")
+            raise HeldError("journal.jsonl.lock: held by pid 1")
 
     monkeypatch.setattr("hpcq.runner.link.link_group.drive", driven_elsewhere)
     monkeypatch.setattr(cancelling, "still_there", lambda *_: [])

@@ -111,7 +111,8 @@ def test_two_drivers_on_one_run_are_refused(desk: Desk) -> None:
     with desk.running("run", "campaign.yaml"):
         desk.wait_for(once("submitted"))
         refused = desk.hpcq("resume", expect=1)
-        assert "held by pid" in refused.stderr
+        assert "held by process" in refused.stderr
+        assert not list(desk.run_folder.glob("**/*.error.json"))
         desk.hpcq("cancel")
         desk.wait_for(once("closed"))
 

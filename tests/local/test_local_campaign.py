@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from hpcq.run_folder.journal import Journal
 from tests import REPOSITORY
 from tests.local.desk import assert_clean, kill_session
 from tests.local.local_desk import CLUSTER, INSTANT, SLOW, LocalDesk
@@ -109,9 +108,12 @@ def test_a_run_whose_driver_failed_and_left_its_page_is_resumed(tmp_path: Path) 
     desk = LocalDesk.at(tmp_path / "desk")
     desk.campaign(*PINGPONG)
     desk.hpcq("submit", "try.yaml")
-    with Journal(desk.run_folder / "tiny" / "journal.jsonl"):  # another driver has it
-        desk.hpcq("resume", expect=1)
+    lock = desk.run_folder / "tiny" / "journal.jsonl.lock"
+    lock.unlink()
+    lock.mkdir()
+    assert "lock: cannot be written: Is a directory" in desk.hpcq("resume", expect=1).stderr
     assert (desk.run_folder / "report.html").is_file()
+    lock.rmdir()
     assert desk.json("resume")["runs"][0]["measured_count"] == 3
 
 

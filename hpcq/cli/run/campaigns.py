@@ -16,8 +16,7 @@ import click
 
 from hpcq.cli.options import clusters_option, database_option, json_option, near, runs_option
 from hpcq.cli.rows import print_json
-from hpcq.errors import Exit, HpcqError, UserError, of_the_machine
-from hpcq.run_folder.paths import read_json
+from hpcq.errors import Exit, HeldError, HpcqError, UserError, of_the_machine
 
 if TYPE_CHECKING:
     from hpcq.run_folder.paths import RunFolder
@@ -180,6 +179,9 @@ def _resume_abandoned(database: Path, runs_folder: Path, *, as_json: bool) -> in
         _say(f"run {one.run.run_id}: its driver died; takes it over")
         try:
             code = _to_the_end(one.run, database, as_json=as_json)
+        except HeldError as error:
+            _say(f"run {one.run.run_id}: another process was faster: {error.message}")
+            continue
         except HpcqError as error:
             _say(f"run {one.run.run_id}: {error.message}")
             code = Exit.ERROR
@@ -189,14 +191,17 @@ def _resume_abandoned(database: Path, runs_folder: Path, *, as_json: bool) -> in
 
 def _first_wave(opened: RunFolder, database: Path, *, as_json: bool) -> int:
     """Queue the first jobs on every cluster and return."""
+    from hpcq.runner.failure_marks import failures_of
     from hpcq.runner.live import status_of
+    from hpcq.runner.workflow import leading
 
     _say(f"run {opened.run_id}: {near(opened.path)}")
-    for work in (_prepare, _submit_first):
-        for part in status_of(opened).clusters:
-            with contextlib.suppress(HpcqError):  # the run's folder has the error; the other clusters go on
-                work(opened, part.name)
-    failures = _stage_failures(opened)
+    with leading(opened):
+        for work in (_prepare, _submit_first):
+            for part in status_of(opened).clusters:
+                with contextlib.suppress(HpcqError):  # the run's folder has the error; the other clusters go on
+                    work(opened, part.name)
+    failures = failures_of(opened)
     if failures:
         return _tell_failures(opened, database, failures, as_json=as_json)
     return _print_status(opened, as_json)
@@ -204,28 +209,28 @@ def _first_wave(opened: RunFolder, database: Path, *, as_json: bool) -> int:
 
 def _prepare(run: RunFolder, part: str) -> None:
     """Build and plan a cluster, or plan a link."""
-    from hpcq.cli.run.stage import told
     from hpcq.runner import stages
+    from hpcq.runner.failure_marks import marked
     from hpcq.runner.link import link_group
     from hpcq.runner.workflow import SIGN
 
     if link_group.is_link(part):
         if set(part.split(SIGN)) <= set(run.clusters()):  # otherwise one of its clusters reports why it has no plan
-            with told(run, part, "plan"):
+            with marked(run, part, "plan"):
                 link_group.plan(run, part)
         return
-    with told(run, part, "build"):
+    with marked(run, part, "build"):
         stages.build(run, part, _say)
-    with told(run, part, "plan"):
+    with marked(run, part, "plan"):
         stages.plan(run, part)
 
 
 def _submit_first(run: RunFolder, part: str) -> None:
-    from hpcq.cli.run.stage import told
+    from hpcq.runner.failure_marks import marked
     from hpcq.runner.link import link_group
 
     if part in run.parts():
-        with told(run, part, "drive"):
+        with marked(run, part, "drive"):
             link_group.submit_first(run, part, _say)
 
 
@@ -246,13 +251,18 @@ def _open(campaign: str, database: Path, runs_folder: Path, cluster_folders: Seq
 def _to_the_end(run: RunFolder, database: Path, *, as_json: bool) -> int:
     from hpcq.cli.read.results import print_run
     from hpcq.cli.run.progress import coverage_lines, shown_progress
+    from hpcq.runner.failure_marks import failures_of
     from hpcq.runner.live import status_of
-    from hpcq.runner.workflow import run_workflow
+    from hpcq.runner.watch.doctor_runs import holders_of
+    from hpcq.runner.workflow import leading, run_workflow
 
     _say(f"run {run.run_id}: {near(run.path)}")
-    with shown_progress(run):
+    with leading(run), shown_progress(run):
         code = run_workflow(run)
-    failures = _stage_failures(run)
+    failures = failures_of(run)
+    if code != 0 and not failures and (holders := holders_of(run)):
+        held = "; ".join(f"{part} by {holder}" for part, holder in holders.items())
+        raise HeldError(f"{near(run.path)}: driven by another process: {held}", "wait for it (hpcq status), or hpcq cancel")
     if code != 0 and not failures:
         words = f"{near(run.path)}: the workflow ended with exit code {code}"
         hint = f"its words are in {near(run.path / 'snakemake.log')}; hpcq resume goes on from here"
@@ -307,16 +317,6 @@ def _disk_trouble(run: RunFolder) -> HpcqError | None:
 
 #: The least space that a workflow needs for its own files.
 _PROBE_BYTES = 64 * 1024
-
-
-def _stage_failures(run: RunFolder) -> list[HpcqError]:
-    """The failures that stages recorded. If two stages report the same message, it is one failure."""
-    found: dict[str, HpcqError] = {}
-    for path in sorted([*run.path.glob("*.error.json"), *run.path.glob("*/*.error.json")]):
-        said = read_json(path)
-        kind = UserError if said["exit_code"] == Exit.USAGE else HpcqError
-        found.setdefault(said["message"], kind(said["message"], said["hint"]))
-    return sorted(found.values(), key=lambda error: error.exit_code, reverse=True)
 
 
 def _print_status(run: RunFolder, as_json: bool) -> int:

@@ -48,7 +48,7 @@ def _abandoned(run: RunFolder) -> Iterator[Abandoned]:
     if not journals or all((run.path / part / "driven.json").is_file() for part in parts):
         return
     quiet_s = time.time() - max(path.stat().st_mtime for path in [*journals, run.path / "log.txt"] if path.is_file())
-    if quiet_s < _QUIET_S or any(holder_of(path) or _beats(path) for path in journals):
+    if quiet_s < _QUIET_S or _beats(run.run_json) or any(holder_of(path) or _beats(path) for path in journals):
         return
     if quiet_s > _FORGOTTEN_S:
         yield Abandoned(run, f"nothing happened in it for {quiet_s / 86400:.0f} days")
@@ -61,10 +61,10 @@ def _abandoned(run: RunFolder) -> Iterator[Abandoned]:
     yield Abandoned(run, f"{fruitless} drivers in a row got nowhere" if fruitless >= _FRUITLESS_MAX else "")
 
 
-def _beats(journal: Path) -> bool:
-    """Whether a driver somewhere has touched its link lately."""
+def _beats(held: Path) -> bool:
+    """Whether a process somewhere has touched its link beside this file lately."""
     try:
-        return time.time() - journal.with_name(f"{journal.name}.writer").lstat().st_mtime < _QUIET_S
+        return time.time() - held.with_name(f"{held.name}.writer").lstat().st_mtime < _QUIET_S
     except OSError:
         return False
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpcq.run_folder.paths import RunFolder, read_json_or_none
+from hpcq.run_folder.paths import RunFolder, read_json, read_json_or_none
 
 #: Clocks of file servers differ: a smaller difference counts as the same age.
 _AGE_TOLERANCE_S = 2.0
@@ -41,7 +41,7 @@ def _look_at(run: RunFolder, known: set[str] | None) -> Iterator[RunTold]:
         return
     name = run.run_id
     parts = [*described.get("clusters", ()), *run.link_names()]
-    holders = {part: holder for part in parts if (holder := holder_of(run.journal(part)))}
+    holders = holders_of(run)
     stages = {part: _stage(run, part) for part in parts}
     if holders:
         yield RunTold(name, "note", "; ".join(f"{part} is driven by {holder}" for part, holder in holders.items()))
@@ -73,6 +73,12 @@ def _newest(run: RunFolder, part: str) -> float:
     """Return the time of the last write to what loading reads: the journal, and the spools of tournaments."""
     files = [run.journal(part), *(run.path / part).glob("jobs/g*/*/spool.jsonl")]
     return max((path.stat().st_mtime for path in files if path.is_file()), default=0.0)
+
+
+def holders_of(run: RunFolder) -> dict[str, str]:
+    """Return who drives the parts of a run now, by part."""
+    parts = [*read_json(run.run_json)["clusters"], *run.link_names()]
+    return {part: holder for part in parts if (holder := holder_of(run.journal(part)))}
 
 
 def holder_of(journal: Path) -> str | None:
