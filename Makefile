@@ -74,8 +74,8 @@ docs: setup ## Write the generated parts of docs/ and the index of descriptions,
 	$(BIN)/python -m tools.man_pages
 	$(BIN)/python -m tools.kernel_reference
 	$(BIN)/python -m hpcq.definition.files.reference docs/campaigns.md docs/described-kernels.md
-	$(BIN)/python -m hpcq.definition.foreign.index
-	$(BIN)/python -m hpcq.evidence.page docs/evidence.md
+	$(BIN)/python -m hpcq.definition.kernel_file
+	$(BIN)/python -m hpcq.evidence.judge docs/evidence.md
 	$(BIN)/python -m tools.mutants --page
 
 site: setup ## Build the documentation as a site in build/site; it opens from disk and loads nothing from elsewhere

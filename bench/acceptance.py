@@ -24,9 +24,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from bench.harness import Claim, claim, finish, parser
 from bench.support.acceptance_scenes import Scene, name, scenes
 from hpcq.analysis.series_outcomes import JobOutcome, SeriesOutcome
-from hpcq.runner.accept.commands import Order, commands_for
-from hpcq.runner.accept.partners import again, partners
-from hpcq.runner.accept.values import PointMaker
+from hpcq.runner.accept.accepting import Order, commands_for
+from hpcq.runner.accept.choice import again, partners
+from hpcq.runner.accept.judging import PointMaker
 from hpcq.scheduler.administration import NodeUpkeep, Upkeep
 from hpcq.scheduler.slurm.administration import SlurmAdministration
 from hpcq.transport import Here

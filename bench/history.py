@@ -29,8 +29,7 @@ from bench.harness import Claim, claim, cpu_s, finish, parser
 from hpcq.analysis.changed import searched
 from hpcq.kernels import Better
 from hpcq.store.database import Connection, reading, transaction, writing
-from hpcq.store.history import find_series, metrics_of
-from hpcq.store.points import timeline
+from hpcq.store.history import find_series, metrics_of, timeline
 from hpcq.store.time_windows import Window
 from hpcq.verdict.levels import Sides, judge_search
 

@@ -8,7 +8,7 @@ tests/mutants/AREA.toml holds one table per promise:
     [[mutant]]
     promise = "An attempt is in the journal before it is submitted."
     tests = ["tests/test_submitting.py::test_the_journal_comes_first"]
-    file = "hpcq/runner/drive/submitting.py"
+    file = "hpcq/runner/drive/driver.py"
     old = "text that occurs exactly once in the file"
     new = "the defect"
     lab = true      # optional: the test needs the Slurm lab

@@ -18,9 +18,8 @@ from hpcq.planning.links import plan_link
 from hpcq.planning.make_plan import make_plan
 from hpcq.planning.plan import Plan
 from hpcq.runner.drive.tournaments import make_tournament, write_tournament
-from hpcq.runner.link.jobs import make_side, write_side
-from hpcq.runner.link.state import SIDES, LinkState
-from hpcq.runner.queue.jobs import all_steps, make_job, write_job
+from hpcq.runner.link.side import SIDES, LinkState, make_side, write_side
+from hpcq.runner.queue.run_state import all_steps, make_job, write_job
 from hpcq.scheduler.kinds import DESCRIPTIONS
 from hpcq.scheduler.types import NodeCondition, NodeState
 

@@ -15,7 +15,7 @@ from hpcq.kernels import Better
 from hpcq.localisation import PairTable
 from hpcq.nodelist import names_several, nodes_of
 from hpcq.store.database import Connection
-from hpcq.store.observed import leaves_of
+from hpcq.store.ledger import leaves_of
 from hpcq.store.read.evidence_queries import flaws_in
 from hpcq.store.time_windows import run_id_of
 from hpcq.units import count_of, unit_of

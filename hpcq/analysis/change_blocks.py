@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 from hpcq import nodelist
 from hpcq.analysis.change import Explained
-from hpcq.sorting import natural
+from hpcq.nodelist import natural
 from hpcq.store.history import SeriesRow
 from hpcq.units import parse_utc
 from hpcq.verdict.causes import SEPARATES

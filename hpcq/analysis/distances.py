@@ -14,9 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hpcq.store.counted import network_text
 from hpcq.store.database import Connection
-from hpcq.store.query import median, size_text, variant_names
+from hpcq.store.query import median, network_text, size_text, variant_names
 
 #: Kernels whose main metric is a round trip.
 _TRIPS = ("tcp_pingpong", "udp_pingpong")

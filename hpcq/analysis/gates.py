@@ -35,7 +35,7 @@ def judge_run(connection: Connection, run: str) -> list[GateVerdict]:
 
 def run_gates(connection: Connection, run: str) -> tuple[Gate, ...]:
     """The gates of the campaign's file as the run used it."""
-    from hpcq.store.references import campaign_text, descriptions
+    from hpcq.store.ledger import campaign_text, descriptions
 
     text = campaign_text(connection, run)
     if text is None or re.search(r"^[\"']?gates[\"']?\s*:", text, re.MULTILINE) is None:
@@ -96,8 +96,8 @@ class References:
 
     def measured_with(self, metric: str, history_s: float) -> list[MeasuredSeries]:
         """The series of the run, and of runs up to history_s before it, in this metric."""
-        from hpcq.store.references import runs_before
-        from hpcq.store.series import series_values
+        from hpcq.store.history import series_values
+        from hpcq.store.ledger import runs_before
 
         def series() -> list[MeasuredSeries]:
             runs = runs_before(self._connection, self._run, history_s) if history_s else [self._run]
@@ -107,7 +107,7 @@ class References:
 
     def ends(self, series: Sequence[MeasuredSeries]) -> Mapping[int, tuple[End, End]]:
         """Client and server of these series, by result_id."""
-        from hpcq.store.references import ends_of
+        from hpcq.store.ledger import ends_of
 
         missing = {one.result_id for one in series} - self._ends.keys()
         if missing:
@@ -116,7 +116,7 @@ class References:
 
     def baseline(self, name: str, metric: str) -> Mapping[int, list[tuple[float, int]]] | None:
         """The values of the run's series in a baseline's runs; None if there is no such baseline."""
-        from hpcq.store.references import holding_baseline, values_in_runs
+        from hpcq.store.ledger import holding_baseline, values_in_runs
 
         def values() -> dict[int, list[tuple[float, int]]] | None:
             runs = holding_baseline(self._connection, name)

@@ -7,19 +7,242 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import select
 import signal
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
+from click.shell_completion import BashComplete, CompletionItem, FishComplete, ShellComplete, ZshComplete
 
 from hpcq import __version__
-from hpcq.cli.options import Verbs
+from hpcq.cli.options import NoSuchVerb, Verbs
 from hpcq.errors import Exit, HpcqError, of_the_machine
+
+# ----------------------------------------------------------------------------------------------------------------------
+# `hpcq completion`: what completes hpcq's words in bash, zsh and fish.
+#
+# Click completes verbs, options and choices. The names below come from the database, or from files on this machine. What
+# cannot be read completes nothing: a shell that waits for the next key is no place for an error.
+
+
+_SHELLS: dict[str, type[ShellComplete]] = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
+_VARIABLE = "_HPCQ_COMPLETE"
+_RUNS_SHOWN = 50
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(list(_SHELLS)))
+def completion(shell: str) -> int:
+    """Print what completes hpcq's words in a SHELL: verbs, options, runs, nodes, kernels, clusters.
+
+    \b
+    bash: eval "$(hpcq completion bash)"                                   in ~/.bashrc
+    zsh:  eval "$(hpcq completion zsh)"                                    in ~/.zshrc
+    fish: hpcq completion fish > ~/.config/fish/completions/hpcq.fish
+
+    \b
+    Example: hpcq completion bash
+    """
+    chosen = _SHELLS[shell](click.get_current_context().find_root().command, {}, "hpcq", _VARIABLE)
+    click.echo(chosen.source_template % chosen.source_vars())
+    return Exit.OK
+
+
+def complete(root: click.Command, instruction: str) -> int:
+    """Answer a shell. instruction: `bash_complete` and the like, from the variable that the printed script sets."""
+    shell = _SHELLS.get(instruction.partition("_")[0])
+    if shell is None:
+        return Exit.USAGE
+
+    class Completing(shell):  # type: ignore[misc, valid-type]
+        """Click's completion, and names that only hpcq knows."""
+
+        def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
+            from click.shell_completion import _resolve_context, _resolve_incomplete
+
+            context = _resolve_context(self.cli, self.ctx_args, self.prog_name, args)
+            asked, begun = _resolve_incomplete(context, args, incomplete)
+            found = _names(asked, context)
+            if found is None:
+                return list(asked.shell_complete(context, begun))
+            return [CompletionItem(name) for name in found if name.startswith(begun)]
+
+    click.echo(Completing(root, {}, "hpcq", _VARIABLE).complete())
+    return Exit.OK
+
+
+def _names(asked: Any, context: click.Context) -> list[str] | None:
+    """The names that a parameter may have; None if hpcq knows no names for it."""
+    if not isinstance(asked, click.Parameter):
+        return None
+    label = asked.opts[0].strip("-") if isinstance(asked, click.Option) else asked.human_readable_name.strip("[].").lower()
+    source = _SOURCES.get(label.removesuffix("..."))
+    if source is None or isinstance(asked.type, (click.Choice, click.Path)):
+        return None
+    try:
+        return source(Path(context.params.get("database") or os.environ.get("HPCQ_DB") or "results.db"))
+    except (HpcqError, OSError):
+        return []
+
+
+def _runs(database: Path) -> list[str]:
+    from hpcq.store.database import reading
+    from hpcq.store.free_query import runs
+    from hpcq.store.time_windows import Window
+
+    with reading(database) as connection:
+        return ["latest", *dict.fromkeys(one["run"] for one in runs(connection, None, Window("all time"), _RUNS_SHOWN))]
+
+
+def _known(what: str) -> Callable[[Path], list[str]]:
+    def found(database: Path) -> list[str]:
+        from hpcq.store.database import reading
+        from hpcq.store.query import names
+
+        with reading(database) as connection:
+            return names(connection, what)
+
+    return found
+
+
+def _kernels(database: Path) -> list[str]:  # noqa: ARG001 - the same for every database
+    from hpcq.kernels import kernels
+
+    return list(kernels())
+
+
+_SOURCES: dict[str, Callable[[Path], list[str]]] = {
+    "run": _runs,
+    "runs": _runs,
+    "a": _runs,
+    "b": _runs,
+    **dict.fromkeys(("node", "client", "server"), _known("node")),
+    "cluster": _known("cluster"),
+    "campaign": _known("campaign"),
+    "kernel": _kernels,
+}
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Click's complaints in hpcq's words: `where: what: found: allowed`, and a hint.
+#
+# Click says "'many' is not a valid integer range" or "File 'x' is a directory". It does not say what is allowed, and it
+# calls an option by the name of a Python variable.
+
+
+_FOUND = re.compile(r"^(?:File |Directory |Path )?'(?P<quoted>.*?)' |^(?P<plain>\S+) is not in the range")
+_PATH_WORDS = {
+    "is a directory": "is a folder: allowed is a file",
+    "is a file": "is a file: allowed is a folder",
+    "does not exist": "is not there",
+    "is not readable": "cannot be read",
+    "is not writable": "cannot be written",
+}
+
+
+def usage_words(error: click.ClickException, root: click.Command, words: Sequence[str]) -> tuple[str, str]:
+    """Message and hint for a usage error. words: the whole command line, to find the verb where Click forgot it."""
+    context = getattr(error, "ctx", None)
+    command = context.command if context else _command_of(root, words)
+    where = context.command_path if context else path_of(root, words)
+    message, hint = _words(error, command)
+    return f"{where}: {message}", hint or f"{where} --help"
+
+
+def _words(error: click.ClickException, command: click.Command) -> tuple[str, str | None]:
+    from hpcq.kernels import unknown_name
+
+    if isinstance(error, click.NoSuchOption):
+        options = [name for one in command.params if isinstance(one, click.Option) for name in one.opts]
+        return unknown_name("option", error.option_name, options)
+    if isinstance(error, NoSuchVerb):
+        return error.message, error.hint
+    if isinstance(error, click.MissingParameter) and error.param is not None:
+        return f"{_name(error.param)}: nothing given: it is required{_choices(error.param)}", None
+    if isinstance(error, click.BadParameter) and error.param is not None:
+        return f"{_name(error.param)}: {_bad_value(error, error.param)}", None
+    return _plain_words(error.format_message().rstrip("."), command), None
+
+
+def _plain_words(message: str, command: click.Command) -> str:
+    extra = re.fullmatch(r"Got unexpected extra arguments? \((.*)\)", message)
+    if extra:
+        takes = " ".join(one.make_metavar(click.Context(command)) for one in command.params if isinstance(one, click.Argument))
+        return f"{extra.group(1)!r}: too much: allowed is {takes or 'no argument, only options'}"
+    option = re.fullmatch(r"Option '(.*)' (does not take a value|requires an argument)", message)
+    if option:
+        allowed = "it stands alone" if "not" in option.group(2) else "a value must follow"
+        return f"{option.group(1)}: {allowed}"
+    return message
+
+
+def _name(param: click.Parameter) -> str:
+    """An option as a person types it; an argument as --help calls it."""
+    return param.opts[0] if isinstance(param, click.Option) else str(param.human_readable_name).strip("[]{}").upper()
+
+
+def _choices(param: click.Parameter) -> str:
+    return f": allowed are {', '.join(map(str, param.type.choices))}" if isinstance(param.type, click.Choice) else ""
+
+
+def _bad_value(error: click.BadParameter, param: click.Parameter) -> str:
+    message = error.message.rstrip(".")
+    found = _FOUND.match(message)
+    value = (found.group("quoted") or found.group("plain") or "") if found else ""
+    if isinstance(param.type, click.Choice):
+        from difflib import get_close_matches
+
+        names = [str(one) for one in param.type.choices]
+        near = get_close_matches(value, names, n=1, cutoff=0.6)
+        return f"{value!r}: " + (f"the nearest is {near[0]}; " if near else "") + f"allowed are {', '.join(names)}"
+    if isinstance(param.type, (click.IntRange, click.FloatRange)):
+        return f"{value!r}: allowed is {_range(param.type)}"
+    for theirs, ours in _PATH_WORDS.items():
+        if message.endswith(theirs):
+            return f"{value}: {ours}"
+    return message
+
+
+def _range(kind: click.IntRange | click.FloatRange) -> str:
+    """`a whole number from 1 to 9`, `a number above 0`."""
+    number = "a whole number" if isinstance(kind, click.IntRange) else "a number"
+    lowest = "" if kind.min is None else f"above {kind.min:g}" if kind.min_open else f"from {kind.min:g}"
+    highest = "" if kind.max is None else f"below {kind.max:g}" if kind.max_open else f"to {kind.max:g}"
+    if isinstance(kind, click.IntRange) and kind.max is not None and kind.max >= 2**63 - 1:
+        highest = "upwards"
+    return " ".join(part for part in (number, lowest, highest or "upwards") if part)
+
+
+def _command_of(root: click.Command, words: Sequence[str]) -> click.Command:
+    """The verb that a command line names."""
+    command = root
+    for word in words:
+        if not isinstance(command, click.Group):
+            break
+        found = command.get_command(click.Context(command), word)
+        command = found or command
+    return command
+
+
+def path_of(root: click.Command, words: Sequence[str]) -> str:
+    """`hpcq schedule add`: the words of a command line that name its verb."""
+    path, command = ["hpcq"], root
+    for word in words:
+        found = command.get_command(click.Context(command), word) if isinstance(command, click.Group) else None
+        if found is None:
+            continue
+        path.append(word)
+        command = found
+    return " ".join(path)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+
 
 #: Accepted anywhere, before or after the verb.
 _DEBUG = "--debug"
@@ -91,7 +314,7 @@ _GROUPS = {
         "schedule": ("run.schedule", "Nightly samples and the watcher after maintenance, by timers."),
         "notify": ("run.notify", "Tell a command of yours about verdicts that changed: mail, chat, ticket."),
         "lab": ("run.lab", "A cluster in a box: two real Slurm clusters on this machine."),
-        "completion": ("completion", "Print what completes hpcq's words in bash, zsh or fish."),
+        "completion": ("main", "Print what completes hpcq's words in bash, zsh or fish."),
         "schema": ("run.clusters", "Print the JSON Schema of campaign or cluster files, for editors."),
     },
     "": {"stage": ("run.stage", "One stage of a run; what the workflow calls.")},
@@ -145,8 +368,6 @@ def run(arguments: Sequence[str]) -> int:
     try:
         words = [word for word in arguments if word != _DEBUG]
         if _COMPLETE in os.environ:
-            from hpcq.cli.completion import complete
-
             return complete(hpcq, os.environ[_COMPLETE])
         outcome = hpcq.main(args=words, prog_name="hpcq", standalone_mode=False)
         sys.stdout.flush()  # here, and not at exit: a full disk behind it is an error like any other
@@ -220,7 +441,6 @@ def _tell(error: BaseException, arguments: Sequence[str]) -> int:
 
 def _help_of(arguments: Sequence[str]) -> str:
     """The hint of last resort: the help of the verb."""
-    from hpcq.cli.usage import path_of
 
     return f"{path_of(hpcq, arguments)} --help"
 
@@ -267,7 +487,6 @@ def _usage(error: click.ClickException, words: Sequence[str]) -> int:
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         print(error.format_message(), file=sys.stderr)  # noqa: T201
         return Exit.USAGE
-    from hpcq.cli.usage import usage_words
 
     complain(*usage_words(error, hpcq, words))
     return Exit.USAGE

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from hpcq.errors import UserError
+
 if TYPE_CHECKING:
     from hpcq.store.database import Connection
+    from hpcq.store.history import Metric, SeriesRow
+    from hpcq.store.query import ResultRow, Selection
     from hpcq.store.time_windows import Window
 
 
@@ -128,3 +133,114 @@ def stretch(connection: Connection, since: str | None) -> Window:
         return Window("all time")
     found = window(connection, since)
     return replace(found, until_utc=None) if ".." not in found.text and found.run_ids is None else found
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Options that select series, the same for every verb that reads the history.
+
+_NAMES = ("kernel", "cluster", "client", "server", "node", "group", "network")
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The selection: the series, the metric of each kernel, and facts that results must have had."""
+
+    rows: list[SeriesRow]
+    metrics: dict[str, Metric]
+    facts: tuple[tuple[str, str], ...]
+
+
+def filter_options(function: _Function) -> _Function:
+    """Add options and pass them as `filters`.
+
+    --kernel, --cluster, --client, --server, --node, --group, --network, --where, --fact, --metric.
+    """
+    options = (
+        click.option("--kernel", help="Only this kernel."),
+        click.option("--cluster", help="Only this cluster."),
+        click.option("--client", help="Only pairs with this node as client."),
+        click.option("--server", help="Only pairs with this node as server."),
+        click.option("--node", help="Only tests that this node took part in: as an end of a pair, or in a set."),
+        click.option("--group", help="Only tests that a node of this leaf, rack or other group took part in."),
+        click.option("--network", help="Only over this network: its name in the cluster's file, or its interface, like ib0."),
+        click.option("--where", multiple=True, metavar="NAME=VALUE", help="Only with this parameter: message_bytes=64KiB."),
+        click.option(
+            "--fact", multiple=True, metavar="NAME=VALUE", help="Only results of nodes that had this fact at that time."
+        ),
+        click.option("--metric", help="This metric instead of each kernel's main one."),
+    )
+    wrapped = _gathering(function)
+    for option in reversed(options):
+        wrapped = option(wrapped)
+    return wrapped
+
+
+def _gathering(function: _Function) -> _Function:
+    import functools
+
+    @functools.wraps(function)
+    def gathered(**given: Any) -> Any:
+        filters = {name: given.pop(name) for name in (*_NAMES, "where", "fact", "metric")}
+        return function(filters=filters, **given)
+
+    return gathered  # type: ignore[return-value]
+
+
+def chosen(connection: Connection, filters: dict[str, Any]) -> Chosen:
+    """Look up what the options select. Raises UserError for unknown names."""
+    from hpcq.store.history import Filter, check_facts, check_names, metrics_of, select
+
+    where, facts = (_assignments(filters[name], f"--{name}") for name in ("where", "fact"))
+    check_facts(connection, facts)
+    wanted = Filter(**{name: filters[name] for name in _NAMES}, where=where, facts=facts)
+    check_names(connection, wanted)
+    metrics = metrics_of(connection, filters["metric"])
+    rows = [row for row in select(connection, wanted) if row.kernel in metrics]
+    if not rows and any(filters.values()):
+        raise UserError("no series fits", "hpcq series without options lists them all")
+    return Chosen(rows, metrics, facts)
+
+
+def _assignments(texts: tuple[str, ...], option: str) -> tuple[tuple[str, str], ...]:
+    found = []
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not sign or not name:
+            raise UserError(f"{option} {text!r}: allowed is NAME=VALUE")
+        found.append((name.strip(), value.strip()))
+    return tuple(found)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# The metric that a person names with --metric: is it one, which results have it, and what is said where none has.
+
+
+def check_metric(metric: str | None, kernel: str | None) -> None:
+    """Raise UserError for a name that no metric of these kernels has; it lists the valid names."""
+    from hpcq.kernels import kernels, unknown_name
+
+    known = {one.name for name, found in kernels().items() if kernel in {None, name} for one in found.metrics}
+    if metric is not None and metric not in known:
+        message, hint = unknown_name(f"metric of {kernel or 'any kernel'}", metric, sorted(known))
+        raise UserError(f"--metric: {message}", hint)
+
+
+def in_metric_of(connection: Connection, rows: list[ResultRow], metric: str | None) -> list[ResultRow]:
+    """The results in this metric instead of their main one; as they are without one."""
+    from hpcq.store.query import in_metric
+
+    return rows if metric is None else in_metric(connection, rows, metric)
+
+
+def lacks_metric(connection: Connection, selection: Selection, metric: str) -> bool:
+    """Whether no selected result has this metric; says so, and which metrics their kernels have."""
+    from hpcq.kernels import kernels
+    from hpcq.store import query
+
+    rows = query.results(connection, selection)
+    if any(row.value is not None for row in query.in_metric(connection, rows, metric)):
+        return False
+    known = kernels()
+    names = sorted({one.name for kernel in {row.kernel for row in rows} & known.keys() for one in known[kernel].metrics})
+    click.echo(f"no result here has {metric}: the metrics of the kernels measured here are {', '.join(names)}", err=True)
+    return True

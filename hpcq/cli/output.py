@@ -1,17 +1,295 @@
-"""Files that verbs write: aside, then renamed, so that a concurrent reader sees the whole old file.
+"""Rows for people and for programs: one description of the columns, three ways to print them.
 
-What is no regular file (/dev/null, a pipe) is written as it is: a rename would put a file in its place.
+    print_rows(rows, [Column("client"), Column("median", unit="bps"), ...])
+        a terminal    a table; a column with one unit has it in its head
+        a pipe        the same without alignment, separated by tabs: for cut and sort
+        --json        one JSON array of objects, values in base units, names as in the database
+
+hpcq obeys NO_COLOR, and colour never carries a meaning alone.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import io
+import json
+import os
+import select
+import shutil
 import sys
-from collections.abc import Iterable
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
 
+from rich.text import Text
+
+from hpcq import units
 from hpcq.errors import DATABASE_HEAD, HpcqError, UserError, of_the_machine
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# What a column of a table is, and how each of its values reads.
+
+
+_UTC_SHOWN = len("2026-11-21T02:03:04")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a table.
+
+    name: the row's field. head: the title above it (default: the name). unit: of all its values; or `unit_field`: the
+    field with each row's unit; with neither, the suffix of the name is the unit. style: a Rich style by value.
+    """
+
+    name: str
+    head: str | None = None
+    unit: str | None = None
+    unit_field: str | None = None
+    style: Callable[[Any], str | None] | None = None
+    wrap: bool = False
+
+
+def head(column: Column) -> str:
+    """The head of a column: its own, or its name in words. A column of times says that they are UTC."""
+    title = column.head if column.head is not None else column.name.replace("_", " ")
+    return f"{title} (UTC)" if _unit(column, {}) == "utc" and "utc" not in title.lower() else title
+
+
+def cell(column: Column, fields: Mapping[str, Any]) -> str:
+    """One value as a person reads it; empty for None."""
+    value = fields[column.name]
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    unit = _unit(column, fields)
+    if unit == "utc" and isinstance(value, str):
+        return value[:_UTC_SHOWN].replace("T", " ")
+    if isinstance(value, (int, float)):
+        return str(value) if unit in {None, "no", "count", "index"} and isinstance(value, int) else units.human(value, unit)
+    return str(value)
+
+
+def _unit(column: Column, fields: Mapping[str, Any]) -> str | None:
+    return fields.get(column.unit_field) if column.unit_field else column.unit or units.unit_of(column.name)
+
+
+def cells(column: Column, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """All values of a column; where they share a unit, their decimals stand below each other."""
+    values = [row[column.name] for row in rows]
+    shared = {_unit(column, row) for row in rows}
+    if len(shared) != 1 or any(isinstance(one, bool) for one in values) or not any(isinstance(one, float) for one in values):
+        return [cell(column, row) for row in rows]
+    numbers = [one for one in values if isinstance(one, (int, float))]
+    texts = iter(units.human_column(numbers, shared.pop()))
+    return [next(texts) if isinstance(row[column.name], (int, float)) else cell(column, row) for row in rows]
+
+
+def as_mapping(row: object) -> Mapping[str, Any]:
+    """The fields of a dataclass or mapping."""
+    if isinstance(row, Mapping):
+        return row
+    if is_dataclass(row) and not isinstance(row, type):
+        return {name: getattr(row, name) for name in row.__dataclass_fields__}  # asdict would copy each value
+    raise TypeError(f"{type(row).__name__} is neither a dataclass nor a mapping")
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Tables for terminals of any width: never a value cut off, no line longer than the terminal.
+#
+# If the terminal is too narrow, in this order: values that are the same in all rows move above them, columns move
+# together, long words fold within their column, and at last each row becomes a block of lines.
+
+
+#: Characters between two columns.
+_GAP = 3
+#: Characters left and right of a table.
+_EDGES = 2
+#: If a table is too wide, columns of text fold to this width.
+_FOLDED = 12
+
+
+def print_fitted(rows: Sequence[object], columns: Sequence[Column], title: str | None, out: TextIO) -> None:
+    """Print rows as a table to a terminal."""
+    from rich.console import Console
+
+    console = Console(file=out, highlight=False)
+    for part in fitted(rows, columns, title, width=console.width):
+        console.print(part, crop=False)
+
+
+def fitted(rows: Sequence[object], columns: Sequence[Column], title: str | None, *, width: int) -> Iterator[RenderableType]:
+    """What Rich has to print, from top to bottom. width: of the terminal, in characters."""
+    fields = [as_mapping(row) for row in rows]
+    if _width(fields, columns, _GAP) > width and len(rows) > 1:
+        same = [one for one in columns if len({cell(one, row) for row in fields}) == 1]
+        columns = [one for one in columns if one not in same] or columns
+        words = [f"{head(one)} {cell(one, fields[0])}" for one in same if cell(one, fields[0])]
+        yield Text(", ".join(words))
+    gap = _GAP if _width(fields, columns, _GAP) <= width else 1
+    fold = _width(fields, columns, gap) > width
+    if fold and _width(fields, columns, gap, _FOLDED) > width:
+        yield from _blocks(fields, columns, title)
+        return
+    table = _table(fields, columns, title, fold=fold)
+    if gap == 1:
+        table.padding = (0, 0, 0, 0)
+    yield table
+
+
+def _blocks(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], title: str | None) -> Iterator[Text]:
+    """One line per value, with an empty line between rows."""
+    if title:
+        yield Text(title)
+    widest = max(len(head(one)) for one in columns)
+    for number, row in enumerate(rows):
+        if number:
+            yield Text("")
+        for one in columns:
+            if cell(one, row):
+                style = one.style(row[one.name]) if one.style else None
+                yield Text.assemble(f"{head(one):<{widest}} ", (cell(one, row), style or ""), overflow="fold")
+
+
+def _width(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], gap: int, folded: int | None = None) -> int:
+    """The fewest characters that a table needs; wrapping columns need a few words. folded: as narrow as text can be."""
+    from rich.cells import cell_len
+
+    total = _EDGES + gap * len(columns)
+    for one in columns:
+        widest = max(cell_len(text) for text in (head(one), *cells(one, rows)))
+        narrow = 24 if folded is None else folded
+        total += min(widest, narrow) if one.wrap or (folded is not None and not _numeric(one, rows)) else widest
+    return total
+
+
+def _numeric(column: Column, rows: Sequence[Mapping[str, Any]]) -> bool:
+    return any(isinstance(row[column.name], (int, float)) for row in rows)
+
+
+def _table(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], title: str | None, *, fold: bool) -> Table:
+    """The rows as a table. fold: text may continue in the next line of its cell."""
+    from rich import box
+    from rich.table import Table
+
+    plain = "NO_COLOR" in os.environ
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, header_style="" if plain else None)
+    for column in columns:
+        numeric = _numeric(column, rows)
+        justify = "right" if numeric else "left"
+        whole = not column.wrap and (numeric or not fold)
+        table.add_column(head(column), justify=justify, no_wrap=whole, overflow="fold")  # type: ignore[arg-type]
+    shown = [cells(column, rows) for column in columns]
+    for number, one in enumerate(rows):
+        row = []
+        for column, texts in zip(columns, shown, strict=True):
+            style = column.style(one[column.name]) if column.style else None
+            row.append(Text(texts[number], style=style or ""))  # Text: Rich must not read a value as markup
+        table.add_row(*row)
+    return table
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+__all__ = [
+    "Column",
+    "as_mapping",
+    "cell",
+    "cells",
+    "head",
+    "json_text",
+    "outcome_style",
+    "plain_lines",
+    "print_json",
+    "print_rows",
+    "verdict_style",
+]
+
+
+def print_rows(
+    rows: Sequence[object],
+    columns: Sequence[Column],
+    *,
+    as_json: bool = False,
+    title: str | None = None,
+    empty: str = "nothing there",
+    file: TextIO | None = None,
+) -> None:
+    """Print dataclasses or mappings. Only people see the title. Without a row, `empty` stands beside a head of columns.
+
+    A pipe gets it on standard error: a head alone looks like a program that was cut off.
+    """
+    out = file if file is not None else sys.stdout
+    if as_json:
+        print_json([as_mapping(row) for row in rows], file=out)
+    elif not out.isatty():
+        out.writelines(plain_lines(rows, columns))
+        if not rows and file is None and sys.stderr is not None:
+            sys.stderr.write(f"{empty}\n")
+    elif not rows:
+        out.write(f"{empty}\n")
+    else:
+        print_fitted(rows, columns, title, out)
+
+
+def print_json(value: object, *, file: TextIO | None = None) -> None:
+    """One JSON document and a line break."""
+    out = file if file is not None else sys.stdout
+    out.write(json_text(value) + "\n")
+
+
+def json_text(value: object) -> str:
+    """A value as hpcq prints JSON."""
+    return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False, default=_jsonable)
+
+
+def plain_lines(rows: Iterable[object], columns: Sequence[Column]) -> Iterable[str]:
+    """A head and one line per row, separated by tabs, not aligned; line breaks and tabs within a value become blanks."""
+    yield "\t".join(head(column) for column in columns) + "\n"
+    for row in rows:
+        fields = as_mapping(row)
+        yield "\t".join(" ".join(cell(column, fields).split()) for column in columns) + "\n"
+
+
+def outcome_style(outcome: Any) -> str | None:
+    """Colour of the outcome of a result or an attempt; it only repeats the word."""
+    if outcome in {"measured", "completed"}:
+        return "green"
+    return "yellow" if outcome in {"invalid", "not_measured", None} else "red"
+
+
+def verdict_style(verdict: Any) -> str | None:
+    """Colour of a verdict, a direction or a state of a change; it only repeats the word."""
+    if verdict in _GOOD:
+        return "green"
+    return "red" if verdict in _BAD else "yellow" if verdict in _OPEN else None
+
+
+_GOOD = {"pass", "better", "fixed"}
+_BAD = {"failed", "degraded", "worse", "gone"}
+_OPEN = {"inconclusive", "not_covered", "open", "changed", "unclear"}
+
+
+def _jsonable(value: object) -> object:
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Files that verbs write: aside, then renamed, so that a concurrent reader sees the whole old file.
+#
+# What is no regular file (/dev/null, a pipe) is written as it is: a rename would put a file in its place.
+
 
 #: How the names of files end that SQLite keeps beside a database.
 BESIDE_DATABASES = ("-wal", "-shm", "-journal")
@@ -91,3 +369,100 @@ def _is_database(path: Path, what: str) -> bool:
 def _forget(aside: Path) -> None:
     with contextlib.suppress(OSError):
         aside.unlink(missing_ok=True)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# A history in one line of characters.
+
+
+_BARS = "▁▂▃▄▅▆▇█"
+_WIDTH = 60
+
+
+def sparkline(values: Sequence[float], unit: str | None) -> str:
+    """The values from left to right, the lowest as the lowest bar, and what the two ends mean.
+
+    values: in the order of time, not empty. More values than the line is wide: each bar is the median of its share.
+    """
+    shares = [values[len(values) * k // _WIDTH : len(values) * (k + 1) // _WIDTH] for k in range(_WIDTH)]
+    shown = list(values) if len(values) <= _WIDTH else [sorted(share)[len(share) // 2] for share in shares]
+    lowest, highest = min(shown), max(shown)
+    span = highest - lowest
+    bars = "".join(_BARS[round((one - lowest) / span * (len(_BARS) - 1)) if span else 0] for one in shown)
+    return f"{bars}  {units.human(lowest, unit)} to {units.human(highest, unit)}"
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Standard output for readers that may be slow, such as a pager, while a database is open.
+#
+# A reader of results.db keeps its writers from committing. So hpcq waits for nobody while it reads: what standard output
+# does not take at once goes into a file without a name, and is written from there after the database is closed.
+
+
+#: A pipe that poll calls writable takes this much without waiting (POSIX).
+_AT_ONCE_BYTES = select.PIPE_BUF
+
+
+@contextlib.contextmanager
+def unhurried() -> Iterator[Callable[[str], object]]:
+    """A function that writes text to standard output and never waits. The rest is written when the block has ended.
+
+    After an error nothing more is written.
+    """
+    try:
+        number = sys.stdout.fileno()
+    except (io.UnsupportedOperation, AttributeError):  # not a stream of the operating system
+        yield sys.stdout.write
+        return
+    sys.stdout.flush()
+    with _Aside(number) as aside:
+        yield aside.write
+        aside.end()
+
+
+class _Aside:
+    """A file descriptor, and the file for what it does not take at once."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed with this object
+        self._waiting = False
+
+    def __enter__(self) -> _Aside:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(OSError):  # what a full disk did not take
+            self._file.close()
+
+    def write(self, text: str) -> None:
+        """Write what can be written now, and keep the rest."""
+        piece = text.encode(errors="surrogateescape")
+        while piece and not self._waiting:
+            if self._takes():
+                piece = piece[os.write(self._number, piece[:_AT_ONCE_BYTES]) :]
+            else:
+                self._waiting = True
+        try:
+            self._file.write(piece)
+        except OSError as error:
+            raise _no_room(error) from error
+
+    def end(self) -> None:
+        """Write the rest, however long that takes."""
+        try:
+            self._file.seek(0)
+        except OSError as error:  # what the buffer still held
+            raise _no_room(error) from error
+        with open(self._number, "wb", closefd=False) as out:
+            shutil.copyfileobj(self._file, out)
+
+    def _takes(self) -> bool:
+        poll = select.poll()
+        poll.register(self._number, select.POLLOUT)
+        return bool(poll.poll(0))
+
+
+def _no_room(error: OSError) -> HpcqError:
+    words = f"{tempfile.gettempdir()}: cannot be written: {error.strerror}"
+    return HpcqError(words, "TMPDIR names a folder with more room; --limit asks for fewer rows")

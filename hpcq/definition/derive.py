@@ -11,7 +11,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from hpcq.definition.running import LINKS, NODE_COUNT, NODES, PAIRS
+from hpcq.definition.model import LINKS, NODE_COUNT, NODES, PAIRS
 from hpcq.errors import UserError
 from hpcq.kernels import kernels
 

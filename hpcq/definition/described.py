@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hpcq import assets
-from hpcq.described.index import indexed
+from hpcq.described.output import indexed
 from hpcq.errors import UserError
 from hpcq.kernels import Kernel, kernels, own_kernels, register
 
@@ -49,7 +49,7 @@ def know_texts(texts: Mapping[str, str]) -> None:
     """Register descriptions from their texts, by name, as a database stores them."""
     if not texts:
         return
-    from hpcq.definition.foreign.kernel_file import kernel_of
+    from hpcq.definition.kernel_file import kernel_of
 
     own = own_kernels()
     register(kernel_of(text, f"{name}.yaml", own, stored=True) for name, text in texts.items())
@@ -67,7 +67,7 @@ def know_folder(folder: Path) -> None:
     paths = _entries(folder)
     if not paths:
         return
-    from hpcq.definition.foreign.kernel_file import read_kernel
+    from hpcq.definition.kernel_file import read_kernel
 
     own = own_kernels()
     register(read_kernel(path, own, stored=True) for path in paths)
@@ -75,7 +75,7 @@ def know_folder(folder: Path) -> None:
 
 def described_kernel(name: str) -> Kernel:
     """The described kernel of this name, or from this file. Raises UserError."""
-    from hpcq.definition.foreign.kernel_file import read_kernel
+    from hpcq.definition.kernel_file import read_kernel
 
     if name.endswith(".yaml"):
         if not Path(name).is_file():
@@ -117,7 +117,7 @@ def _read(path: Path, own: dict[str, Kernel], *, stored: bool) -> Kernel:
     known = indexed(path)
     if known is not None:
         return known
-    from hpcq.definition.foreign.kernel_file import read_kernel
+    from hpcq.definition.kernel_file import read_kernel
 
     return read_kernel(path, own, stored=stored)
 

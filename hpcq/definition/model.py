@@ -10,15 +10,87 @@ Nothing here knows YAML or pydantic, so that any module may import these types a
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from hpcq.definition.budget import JOBS_AT_MOST, Budget
-from hpcq.definition.compilers import Compiler, Mpi, Toolchain
-from hpcq.definition.linked import Directions, Link
 from hpcq.definition.networks import interface_of
 from hpcq.gate_kinds.base import GateAgainst
+
+# ----------------------------------------------------------------------------------------------------------------------
+# What a cluster compiles the kernels with, and starts MPI programs with.
+
+
+@dataclass(frozen=True, slots=True)
+class Mpi:
+    """How MPI programs are compiled and started; `launch` is argument words, the template adds "one rank per node"."""
+
+    compiler: str
+    launch: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Compiler:
+    """How the socket kernels are compiled."""
+
+    cc: str
+    cflags: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Toolchain:
+    """A compiler with an MPI, and the modules of both, by the name that a campaign calls."""
+
+    compiler: Compiler
+    mpi: Mpi
+    modules: tuple[str, ...]
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# A link as a campaign describes it: two clusters, and how to measure the network between them.
+
+
+class Directions(StrEnum):
+    """Whether a pair is measured from one end only, or once from each end."""
+
+    ONE = "one"
+    BOTH = "both"
+
+
+class Listen(StrEnum):
+    """Which side of a link accepts connections."""
+
+    FROM = "from"
+    TO = "to"
+    EITHER = "either"
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Two clusters of a campaign and how to measure the network between them.
+
+    If node_pairs is empty, the seed chooses pairs.
+    """
+
+    from_cluster: str
+    to_cluster: str
+    listen: Listen
+    pair_count: int
+    node_pairs: tuple[tuple[str, str], ...]
+    directions: Directions
+    compare: bool
+    at_once: int
+    patience_s: float
+
+    @property
+    def name(self) -> str:
+        """The name of the link's part of a run. No cluster's name can contain the sign."""
+        return f"{self.from_cluster}+{self.to_cluster}"
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+
 
 #: A parameter of a kernel, in the unit of its name.
 ParameterValue = int | float | bool | str
@@ -312,3 +384,72 @@ class Cluster:
 def seed_from(text: str) -> int:
     """A seed (31 bits) derived from a text; always the same for the same text."""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest(), "big") >> 1
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Which tests of a plan start something, and where they run: on pairs, over links, on the nodes of a set together or alone.
+
+
+#: The option of kernels that all nodes of a set run together: how many nodes.
+NODE_COUNT = "node_count"
+#: Where a test may run: between two nodes of a cluster, over a link, on the nodes of a set together or on each alone.
+PAIRS, LINKS, NODES = PLACES = ("pairs", "links", "nodes")
+
+
+def running(tests: Iterable[Test]) -> list[Test]:
+    """The tests that start something; the others are sizes that one of these measures too."""
+    return [test for test in tests if not test.measured_by]
+
+
+def of_nodes(test: Test) -> bool:
+    """Whether all nodes of a set run the test together, or one node alone, not a pair."""
+    return test.launch == "node" or (test.needs_mpi and NODE_COUNT in test.parameters)
+
+
+def launched(test: Test) -> bool:
+    """Whether the MPI launcher starts a foreign program of two ranks: in a tournament once per pair."""
+    return test.launch == "mpi" and not of_nodes(test)
+
+
+def node_count(test: Test) -> int:
+    """How many nodes run the test together: one, a pair, or what its parameter says. 0: as many as there are."""
+    if test.launch == "node":
+        return 1
+    return int(test.parameters[NODE_COUNT]) if of_nodes(test) else 2
+
+
+def of_set(test: Test, count: int) -> bool:
+    """Whether a set of so many nodes runs the test. MPI needs two nodes, whatever a parameter says."""
+    return of_nodes(test) and node_count(test) == count and (count > 1 or test.launch == "node")
+
+
+def possible_places(test: Test) -> tuple[str, ...]:
+    """Where the processes of a test can run; over links only if the campaign has some."""
+    if of_nodes(test):
+        return (NODES,)
+    return (PAIRS,) if test.within_cluster else (PAIRS, LINKS)
+
+
+def places_of(test: Test) -> tuple[str, ...]:
+    """Where a test runs: where it says, else wherever it can."""
+    return test.on or possible_places(test)
+
+
+def runs_on(test: Test, place: str) -> bool:
+    """Whether a test runs there."""
+    return place in places_of(test)
+
+
+def within_clusters(tests: Iterable[Test]) -> tuple[Test, ...]:
+    """The tests that run within the clusters, numbered anew, because plans number their tests without gaps."""
+    kept = [test for test in tests if runs_on(test, PAIRS) or runs_on(test, NODES)]
+    numbers = {test.test_no: number for number, test in enumerate(kept, 1)} | {0: 0}
+    return tuple(
+        replace(
+            test,
+            test_no=numbers[test.test_no],
+            measured_by=numbers[test.measured_by],
+            on=tuple(place for place in places_of(test) if place != LINKS),
+        )
+        for test in kept
+    )

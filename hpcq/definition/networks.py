@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hpcq.errors import UserError
 
 if TYPE_CHECKING:
-    from hpcq.definition.yamlfile import Document, Place
+    from hpcq.definition.checking import Document, Place
 
 _BIND_DEVICE = "bind_device"
 

@@ -8,16 +8,96 @@ exactly as described. Lines between the rows of a table that are no rows are war
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import signal
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
-from hpcq.described.cpu_limit import cpu_limit
-from hpcq.described.numbers import UnreadableError, read_number, shown
-from hpcq.described_kernel import Described, Reading, Table
+from hpcq.errors import UserError
+from hpcq.kernels import (
+    Better,
+    Described,
+    Kernel,
+    Metric,
+    Option,
+    OptionType,
+    ParameterValue,
+    Peer,
+    Reading,
+    Ready,
+    Server,
+    Shape,
+    Sizes,
+    Steps,
+    Table,
+)
+from hpcq.render import render_text
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Bound the CPU time of a block: a regular expression of a description may take longer than anybody waits.
+#
+# Python looks for signals while it matches, so a timer of this process's CPU time ends the match. Other threads than the
+# first cannot take signals; there the block runs as long as it takes.
+
+
+@contextmanager
+def cpu_limit(limit_s: float) -> Iterator[None]:
+    """Raise TimeoutError within the block once it has used this much CPU time."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGVTALRM, _too_long)
+    signal.setitimer(signal.ITIMER_VIRTUAL, limit_s)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+def _too_long(number: int, frame: object) -> None:  # noqa: ARG001 - as signal handlers are called
+    raise TimeoutError("the CPU time of this block is used up")
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Read one number as a program writes it under LC_ALL=C.
+#
+# Refuses what only looks like one: 1,5  0x10  nan  1_000  and digits other than 0-9.
+
+
+_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?", re.ASCII)
+
+
+class UnreadableError(ValueError):
+    """What a program wrote is not what its description says. The message reads `WHAT: FOUND: ALLOWED`."""
+
+
+def read_number(text: str, what: str) -> float:
+    """A finite number. Raises UnreadableError."""
+    if not _NUMBER.fullmatch(text):
+        raise UnreadableError(f"{what}: {shown(text)}: allowed is a number")
+    number = float(text)
+    if not math.isfinite(number):
+        raise UnreadableError(f"{what}: {shown(text)}: allowed is a finite number")
+    return number
+
+
+def shown(value: object) -> str:
+    """A value of a program's output as messages show it."""
+    text = repr(value) if isinstance(value, str) else "nothing" if value is None else str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+
 
 _STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 _WARNINGS_MAX = 5
@@ -216,3 +296,213 @@ def _say(found: Read, lines: Sequence[str]) -> None:
     for line in lines:
         if line.strip() and len(found.said) < _WARNINGS_MAX:
             found.said.append(line.strip()[:300])
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# The command lines of a foreign program: templates over its options, each word one argument, never a shell.
+#
+# `{address}`, `{client_address}` and `{port}` are known only when the job runs; hpcq-net fills them in.
+
+
+#: A word of a template: pieces without blanks, where what stands in braces counts as one.
+_WORD = re.compile(r"(?:\{\{.*?\}\}|\{%.*?%\}|[^\s])+")
+_RUNTIME = {"address": "{address}", "client_address": "{client_address}", "port": "{port}"}
+_FILLED = re.compile(r"\\\{(?:address|client_address|port)\\\}")
+#: What starting, readiness and the ends of both programs cost in addition to the limit.
+OVERHEAD_S = 15.0
+SIZES_MAX = 200
+#: The longest run of a program: the limit of a phase in hpcq-net.
+LIMIT_MAX_S = 3600.0
+_SIZE_MAX = 1 << 60
+
+
+def command(described: Described, template: str, parameters: Mapping[str, ParameterValue]) -> tuple[str, ...]:
+    """The words of a command. A word that renders to nothing is left out. Raises UserError for a template that fails."""
+    values = {**parameters, **_RUNTIME, "program": described.program}
+    words = tuple(_one(described, word, values) for word in _WORD.findall(template))
+    return tuple(word for word in words if word)
+
+
+def limit_s(described: Described, parameters: Mapping[str, ParameterValue]) -> float:
+    """How long the program may run."""
+    return _number(described, "limit_s", described.limit_s, parameters)
+
+
+def sizes(described: Described, parameters: Mapping[str, ParameterValue]) -> tuple[int, ...]:
+    """The sizes that one run measures, in order; empty when it has none. Raises UserError for more than 200."""
+    return _sizes(described, described.sizes, parameters) if described.sizes else ()
+
+
+def sent_at_least(described: Described, parameters: Mapping[str, ParameterValue]) -> tuple[float, ...]:
+    """Bytes that the client and the server send at least over the whole run; empty when nobody knows."""
+    values = {**parameters, "size_sum": sum(sizes(described, parameters))}
+    return tuple(_number(described, "sends_at_least_bytes", one, values) for one in described.sends_at_least)
+
+
+def check_limit(described: Described, parameters: Mapping[str, ParameterValue]) -> None:
+    """Raise UserError for a limit that hpcq-net would not take."""
+    needed_s = limit_s(described, parameters)
+    if not 0 < needed_s <= LIMIT_MAX_S:
+        raise UserError(f"{described.path}: limit_s: {needed_s:g} s: allowed are above 0 to {LIMIT_MAX_S:g} s")
+
+
+def check_sizes(described: Described, parameters: Mapping[str, ParameterValue]) -> None:
+    """Raise UserError for sizes that make no sense: of what is planned. What was measured stays readable."""
+    if described.sizes is not None:
+        for key, template in (("first", described.sizes.first), ("last", described.sizes.last)):
+            number = _number(described, f"sizes: {key}", template, parameters)
+            if not number.is_integer() or not 0 <= number <= _SIZE_MAX:
+                raise UserError(f"{described.path}: sizes: {key}: {number:g}: allowed is a whole number from 0 to 2^60")
+
+
+def check_sent(described: Described, parameters: Mapping[str, ParameterValue]) -> None:
+    """Raise UserError for bytes that make no sense, of what is planned."""
+    low = min(sent_at_least(described, parameters), default=0.0)
+    if low < 0:
+        raise UserError(f"{described.path}: sends_at_least_bytes: {low:g}: allowed is 0 or more")
+
+
+def same_command(expected: Sequence[str], used: object) -> bool:
+    """Whether a program was started with these words; what is filled in at run time may be anything."""
+    if not isinstance(used, list) or len(used) != len(expected):
+        return False
+    patterns = (_FILLED.sub(".+", re.escape(word)) for word in expected)
+    return all(isinstance(word, str) and re.fullmatch(pattern, word) for pattern, word in zip(patterns, used, strict=True))
+
+
+def programs_text(programs: Sequence[tuple[int, Kernel, Mapping[str, Any]]]) -> str:
+    """The programs file of a job: test number, kernel and parameters of each. kernels/c/programs/programs.h defines it."""
+    lines = ["programs 1"]
+    for test_no, kernel, parameters in programs:
+        described = kernel.described
+        assert described is not None  # noqa: S101 - only described kernels have programs
+        lines += [f"program {test_no}", f"name {kernel.name}", f"limit_s {limit_s(described, parameters):g}"]
+        lines += [f"exit_code {code}" for code in described.exit_codes]
+        lines += [f"failure_words {words}" for words in described.failure_words]
+        lines += [f"version {word}" for word in command(described, described.version, parameters)]
+        lines += [f"client {word}" for word in command(described, described.command, parameters)]
+        server = described.server
+        if server is None:
+            continue
+        lines += [f"ready {server.ready.value}", f"ready_s {server.ready_s:g}"]
+        lines += [f"ready_words {server.ready_words}"] if server.ready is Ready.WORDS else []
+        lines += [f"server_ends {'yes' if server.ends else 'no'}"]
+        lines += [f"server {word}" for word in command(described, server.command, parameters)]
+    return "\n".join(lines) + "\n"
+
+
+def _one(described: Described, word: str, values: Mapping[str, Any]) -> str:
+    rendered = render_text(word, values, described.path)
+    if any(ord(character) < 32 for character in rendered):
+        raise UserError(f"{described.path}: {word}: renders to {rendered!r}: allowed is one line")
+    return rendered
+
+
+def _number(described: Described, key: str, template: str, parameters: Mapping[str, ParameterValue]) -> float:
+    rendered = render_text(template, {**parameters, "program": described.program}, described.path).strip()
+    try:
+        number = float(rendered)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise UserError(f"{described.path}: {key}: renders to {rendered!r}: allowed is a number")
+    return number
+
+
+def _sizes(described: Described, sizes: Sizes, parameters: Mapping[str, ParameterValue]) -> tuple[int, ...]:
+    first = int(_number(described, "sizes: first", sizes.first, parameters))
+    last = int(_number(described, "sizes: last", sizes.last, parameters))
+    found = [0] if first == 0 or sizes.zero else []
+    size = max(1, first)
+    while size <= last and len(found) <= SIZES_MAX:
+        found.append(size)
+        half = size + size // 2
+        if sizes.steps is Steps.DOUBLES_AND_HALVES and size > 1 and half <= last:
+            found.append(half)
+        size *= 2
+    if not found or len(found) > SIZES_MAX:
+        raise UserError(f"{described.path}: sizes: {first} to {last} are {len(found)} sizes: allowed are 1 to {SIZES_MAX}")
+    return tuple(found)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# The descriptions that come with hpcq, read in advance: kernels/described/index.json.
+#
+# NAME.yaml --python -m hpcq.definition.kernel_file--> index.json --indexed--> Kernel
+#
+# Verbs that only list kernels need neither a reader of YAML nor the checks. The index holds the SHA-256 of each file; a
+# file that has changed since is read itself.
+
+
+INDEX = "index.json"
+
+
+def index_text(found: Iterable[Kernel]) -> str:
+    """The index of these kernels, each with the sum of the file that it was read from."""
+    rows = {}
+    for kernel in found:
+        described = kernel.described
+        assert described is not None  # noqa: S101 - only described kernels have files
+        path = Path(described.path)
+        kept = replace(kernel, described=replace(described, path=""))
+        rows[kernel.name] = {"sha256": _sum(path), "kernel": asdict(kept)}
+    return json.dumps(rows, indent=1, ensure_ascii=False) + "\n"
+
+
+def indexed(path: Path) -> Kernel | None:
+    """The kernel of this file by the index beside it; None if there is no index, or the file is another one now."""
+    row = _index_rows(str(path.parent / INDEX)).get(path.stem)
+    if row is None or row["sha256"] != _sum(path):
+        return None
+    return _kernel(row["kernel"], str(path))
+
+
+@lru_cache(maxsize=4)
+def _index_rows(index: str) -> Mapping[str, Any]:
+    try:
+        found = json.loads(Path(index).read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _sum(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return ""
+
+
+def _kernel(row: Mapping[str, Any], path: str) -> Kernel:
+    return Kernel(
+        **{
+            **row,
+            "options": tuple(_option(one) for one in row["options"]),
+            "metrics": tuple(Metric(**{**one, "better": Better(one["better"])}) for one in row["metrics"]),
+            "described": _described({**row["described"], "path": path}),
+        }
+    )
+
+
+def _option(row: Mapping[str, Any]) -> Option:
+    return Option(**{**row, "type": OptionType(row["type"]), "choices": tuple(row["choices"])})
+
+
+def _described(row: Mapping[str, Any]) -> Described:
+    server, table, sizes = row["server"], row["table"], row["sizes"]
+    lists = {key: tuple(row[key]) for key in ("modules", "exit_codes", "failure_words", "sends_at_least")}
+    return Described(
+        **{
+            **row,
+            **lists,
+            "shape": Shape(row["shape"]),
+            "server": server and Server(**{**server, "ready": Ready(server["ready"])}),
+            "table": table and Table(**{**table, "columns": tuple(table["columns"])}),
+            "sizes": sizes and Sizes(**{**sizes, "steps": Steps(sizes["steps"])}),
+            "readings": tuple(_reading_of_file(one) for one in row["readings"]),
+        }
+    )
+
+
+def _reading_of_file(row: Mapping[str, Any]) -> Reading:
+    return Reading(**{**row, "units": tuple(map(tuple, row["units"])), "peer": row["peer"] and Peer(**row["peer"])})

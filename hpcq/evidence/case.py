@@ -6,15 +6,291 @@ Side   one end of it: `here`, `there`, whether it sends
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from typing import Any
 
 from hpcq.evidence import names
-from hpcq.evidence.ends import End, read_end, same_kernel
-from hpcq.evidence.judgement import JudgedResult
-from hpcq.evidence.mpi_bytes import sent_at_least_bytes
+from hpcq.evidence.judgement import CrossedInterface, JudgedResult
 from hpcq.kernels import message_bytes
+
+# ----------------------------------------------------------------------------------------------------------------------
+# One end's evidence and facts as rules read them: only whole numbers, absent means zero, unavailable means None.
+#
+#     End.count(names)      0 if the counter did not move, None if its source could not be read
+#     End.matching(regex)   every counter that fits and moved
+#     End.fact("mtu_bytes") None if the node's facts lack it
+#
+# Values without the promised form are dropped here, so no rule sees them.
+
+
+#: Patterns that rules ask for, and the sources that can match them.
+_REGEXES: dict[str, tuple[re.Pattern[str], tuple[str, ...]]] = {}
+
+#: Clock ticks of /proc/stat per second: USER_HZ is 100 on every architecture that clusters have (proc_stat(5)).
+TICKS_A_SECOND = 100
+#: Largest gap between two readings of one clock: some instructions and perhaps a preemption.
+SAME_START_US = 1000
+
+
+@dataclass(frozen=True)
+class End:
+    """One end of a measurement: `name` is client or server."""
+
+    name: str
+    node: str
+    interface: str
+    address: str
+    boot_id: str
+    cpu_index: int | None
+    interval_ns: int
+    before_utc: str
+    after_utc: str
+    before_cost_ns: int
+    counters: Mapping[str, int]
+    gauges: Mapping[str, tuple[float, float]]
+    unavailable: Mapping[str, str]
+    rdma_bytes: Mapping[str, int] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def interval_s(self) -> float:
+        """Time between the snapshots; 0 if it is not known."""
+        return self.interval_ns / 1e9
+
+    def readable(self, counter: str) -> bool:
+        """Whether the counter's source was read in both snapshots."""
+        return not any(counter == source or counter.startswith(source + ".") for source in self.unavailable)
+
+    def count(self, counters: Iterable[str] | str) -> int | None:
+        """The sum of counters; None if none of them could be read."""
+        wanted = [self.named(counter) for counter in ((counters,) if isinstance(counters, str) else counters)]
+        readable = [counter for counter in wanted if self.readable(counter)]
+        return sum(self.counters.get(counter, 0) for counter in readable) if readable else None
+
+    def matching(self, pattern: str) -> dict[str, int]:
+        """Counters whose whole name matches the pattern.
+
+        In it, {interface} is the interface under test, {rdma} its RDMA port, {cpu} the CPU that this end ran on.
+        """
+        text = pattern.replace("{interface}", re.escape(self.interface)).replace("{cpu}", str(self.cpu_index))
+        text = text.replace("{rdma}", self.rdma_pattern)
+        regex, sources = _REGEXES.get(text) or _REGEXES.setdefault(text, (re.compile(text), _sources(pattern)))
+        return {
+            name: self.counters[name] for source in sources for name in self.by_source.get(source, ()) if regex.fullmatch(name)
+        }
+
+    @cached_property
+    def rdma_pattern(self) -> str:
+        """The RDMA port of the interface under test, from the node's facts; without them, the ports that moved data."""
+        port = self.facts.get(f"rdma.{self.interface}.port")
+        if isinstance(port, str) and port:
+            return re.escape(port)
+        moved = {
+            match[1] for name in self.counters if (match := re.fullmatch(r"infiniband\.(.+\.\d+)\.port_\w+_data_bytes", name))
+        }
+        return "(" + "|".join(re.escape(one) for one in sorted(moved)) + ")" if moved else "(?!)"
+
+    @cached_property
+    def by_source(self) -> dict[str, list[str]]:
+        """Names of the counters that moved, by their first word."""
+        found: dict[str, list[str]] = {}
+        for name in self.counters:
+            found.setdefault(name.partition(".")[0], []).append(name)
+        return found
+
+    def gauge(self, name: str) -> tuple[float, float] | None:
+        """Both readings of a gauge."""
+        return self.gauges.get(self.named(name))
+
+    def fact(self, key: str) -> Any:
+        """A fact by its key in names.FACTS, or None."""
+        return next((self.facts[name] for one, _ in names.FACTS[key] if (name := self.named(one)) in self.facts), None)
+
+    def number(self, key: str) -> float | None:
+        """A fact that is a number, in the unit of its key, or None."""
+        for one, factor in names.FACTS[key]:
+            value = self.facts.get(self.named(one))
+            if isinstance(value, str) and re.fullmatch(r"\d+(\.\d+)?", value):
+                value = float(value)
+            if isinstance(value, (int, float)) and not isinstance(value, bool):
+                return value * factor
+        return None
+
+    def named(self, name: str) -> str:
+        """A name of the table with this end's interface and CPU filled in."""
+        return name.replace("{interface}", self.interface).replace("{cpu}", str(self.cpu_index))
+
+    @cached_property
+    def ticks(self) -> dict[str, dict[str, int]]:
+        """Ticks by CPU (`cpu` is all of them) and mode; empty if they could not be read."""
+        found: dict[str, dict[str, int]] = {}
+        for name, delta in self.matching(names.TICKS).items():
+            _, cpu, mode = name.split(".")
+            found.setdefault(cpu, {})[mode.removesuffix("_ticks")] = delta
+        return found
+
+
+def read_end(name: str, evidence: object, facts: Mapping[str, Any] | None) -> End | None:
+    """An end of a result line; None if the line lacks it."""
+    if not isinstance(evidence, Mapping) or not evidence:
+        return None
+    gauges = {}
+    for gauge, value in _mapping(evidence.get("gauges")).items():
+        pair = value if isinstance(value, list) and len(value) == 2 else [value, value]
+        if all(_is_number(one) for one in pair):
+            gauges[gauge] = (float(pair[0]), float(pair[1]))
+    costs = evidence.get("snapshot_cost_ns")
+    return End(
+        name=name,
+        node=_text(evidence.get("scheduler_node")) or _text(evidence.get("node")) or name,
+        interface=_text(evidence.get("interface")),
+        address=_text(evidence.get("address")),
+        boot_id=_text(evidence.get("boot_id")),
+        cpu_index=cpu if (cpu := _whole(evidence.get("cpu_index"))) is not None and cpu >= 0 else None,
+        interval_ns=max(0, _whole(evidence.get("interval_ns")) or 0),
+        before_utc=_text(evidence.get("before_utc")),
+        after_utc=_text(evidence.get("after_utc")),
+        before_cost_ns=_whole(costs[0]) or 0 if isinstance(costs, list) and costs else 0,
+        counters={
+            counter: delta
+            for counter, value in _mapping(evidence.get("counters")).items()
+            if (delta := _whole(value)) is not None and delta > 0
+        },
+        gauges=gauges,
+        unavailable={source: str(reason) for source, reason in _mapping(evidence.get("unavailable")).items()},
+        rdma_bytes={
+            way: moved
+            for way, value in _mapping(evidence.get("rdma_bytes")).items()
+            if (moved := _whole(value)) is not None and moved > 0
+        },
+        facts=flat(facts or {}),
+    )
+
+
+def same_kernel(client: End, server: End) -> bool:
+    """Whether both ends ran on one operating system: two names of one machine, or two of its namespaces.
+
+    Counters of the whole machine then contain both ends and cannot separate them. A lab may give each node its own boot
+    id, so the start of the monotonic clock counts too: no two systems start within a millisecond.
+    """
+    if client.boot_id and client.boot_id == server.boot_id:
+        return True
+    here, there = client.gauge(names.WALL_MINUS_MONOTONIC), server.gauge(names.WALL_MINUS_MONOTONIC)
+    if here is None or there is None or abs(here[0] - there[0]) > SAME_START_US:
+        return False
+    memory = client.gauge(names.MEMORY_TOTAL)
+    return memory is not None and memory == server.gauge(names.MEMORY_TOTAL)
+
+
+def flat(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested facts as dotted names, as in the database; an object in a list is addressed by its name."""
+    found: dict[str, Any] = {}
+    for name, value in content.items():
+        dotted = f"{prefix}{name}"
+        if isinstance(value, Mapping):
+            found.update(flat(value, dotted + "."))
+        elif isinstance(value, list) and any(isinstance(one, (Mapping, list)) for one in value):
+            named = {str(one.get("name", index) if isinstance(one, Mapping) else index): one for index, one in enumerate(value)}
+            found.update(flat(named, dotted + "."))
+        elif isinstance(value, list):
+            found[dotted] = " ".join(str(one) for one in value)
+        elif value is not None:
+            found[dotted] = value
+    return found
+
+
+def _sources(pattern: str) -> tuple[str, ...]:
+    """The first words of a pattern's alternatives: the part before an escaped dot at their beginning."""
+    return tuple(dict.fromkeys(re.findall(r"(?:^|\|)([a-z0-9_]+)\\\.", pattern)))
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# How much the ends of hpcq's own MPI kernels, and of path_probe, send at least: enough for a proof of crossing.
+#
+# Libraries choose their algorithms, so a collective has a lower bound: what a rank gives to others has to leave it.
+
+
+#: By operation, without the `i` of the non-blocking ones: blocks that rank 0 and rank 1 send at least; `n`: one per other
+#: rank.
+_BLOCKS: Mapping[str, tuple[str, str]] = {
+    "bcast": ("1", "0"),
+    "scatter": ("n", "0"),
+    "scatterv": ("n", "0"),
+    "scan": ("1", "0"),
+    "reduce": ("0", "1"),
+    "gather": ("0", "1"),
+    "gatherv": ("0", "1"),
+    "incast": ("0", "1"),
+    "allreduce": ("1", "1"),
+    "allgather": ("1", "1"),
+    "allgatherv": ("1", "1"),
+    "reduce_scatter": ("n", "n"),
+    "alltoall": ("n", "n"),
+    "alltoallv": ("n", "n"),
+}
+#: Where kernels tell it themselves.
+_TOLD = ("client_moved_bytes", "server_moved_bytes")
+#: Of path_probe: what the server answered came from the client.
+_ANSWERED = "answered_bytes"
+_WAYS = {"client_to_server": (1, 0), "server_to_client": (0, 1), "both": (1, 1)}
+
+
+def sent_at_least_bytes(kernel: str, parameters: Mapping[str, Any], metrics: Mapping[str, float]) -> tuple[float, ...]:
+    """The bytes that the client (rank 0) and the server (rank 1) sent at least; empty if nothing tells."""
+    if _ANSWERED in metrics:
+        return metrics[_ANSWERED], 0.0
+    told = tuple(metrics[name] for name in _TOLD if name in metrics)
+    return told if len(told) == len(_TOLD) else _of_messages(kernel, parameters, metrics)
+
+
+def _of_messages(kernel: str, parameters: Mapping[str, Any], metrics: Mapping[str, float]) -> tuple[float, ...]:
+    size, count = parameters.get("message_bytes"), metrics.get("operation_count")
+    if not isinstance(size, (int, float)) or count is None:
+        return ()
+    each = count * size
+    if kernel == "mpi_pingping":
+        return each, each
+    if kernel == "mpi_stream":
+        there, back = _WAYS.get(str(parameters.get("direction")), (0, 0))
+        messages = each * float(parameters.get("window_count") or 0)
+        return there * messages, back * messages
+    if kernel == "mpi_one_sided":
+        return (0.0, each) if parameters.get("operation") == "get" else (each, 0.0)
+    return _of_collective(each, parameters, metrics) if kernel == "mpi_collective" else ()
+
+
+def _of_collective(each: float, parameters: Mapping[str, Any], metrics: Mapping[str, float]) -> tuple[float, ...]:
+    name = str(parameters.get("operation"))
+    if name == "multi_pair":  # rank 1 is the receiver of the only pair, or the sender of the second
+        messages = each * float(parameters.get("window_count") or 0)
+        return messages, messages if metrics.get("pair_count", 0.0) > 1 else 0.0
+    blocks = _BLOCKS.get(name) or _BLOCKS.get(name.removeprefix("i"))
+    others = metrics.get("rank_count", 0.0) - 1
+    return tuple(each * (others if one == "n" else float(one)) for one in blocks) if blocks else ()
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+
 
 #: Largest head of one segment on the wire: Ethernet 14, VLAN 4, IPv6 40, TCP 20 with 12 of options (RFC 7323 time
 #: stamps).
@@ -232,3 +508,117 @@ def interface_moved(end: End, way: str) -> tuple[int, int] | None:
         return None
     moved, packets = end.count(names.INTERFACE_BYTES[way]), end.count(names.INTERFACE_PACKETS[way])
     return None if moved is None or packets is None else (moved, packets)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Decide from the interface's own counters whether the bytes of a measurement crossed the interface under test.
+#
+# yes      both ends' interface counters, or those of the RDMA port behind it, contain what the test moved
+# no       the counters exist and did not move with the test: the number does not belong to that network
+# unknown  nothing can show it: no counters, counters that lag behind, a fabric that bypasses them
+
+
+#: From this share of the expected bytes on, they have crossed. Losses before the interface leave less than all of it.
+CROSSED_RATIO = 0.5
+#: Below this share they have not crossed. Between the two shares nothing is certain.
+NOT_CROSSED_RATIO = 0.1
+#: With fewer bytes than this, background traffic of a node (ssh, time keeping) would decide.
+EXPECTED_BYTES_MIN = 2000
+#: Drivers that copy counters from the card once per second (ethtool -c: stats-block-usecs). A shorter measurement may
+#: end
+#: before its bytes show.
+LAGGING_DRIVERS = frozenset({"be2net", "bnx2", "bnx2x", "bnxt_en", "tg3"})
+LAG_INTERVAL_S = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Crossing:
+    """The answer and its reason, for people. `end` is the end that decided, None for both."""
+
+    answer: CrossedInterface
+    reason: str
+    end: str | None = None
+    expected_bytes: int = 0
+    moved_bytes: int = 0
+
+
+@lru_cache(maxsize=1)  # several rules ask about one case
+def crossing(case: Case) -> Crossing:
+    """Judge both ends. An end that says `no` decides, then one that cannot tell."""
+    if case.one_node:
+        return Crossing(CrossedInterface.UNKNOWN, "it runs on one node: nothing crosses a network")
+    found = [_at_end(case, end) for end in (case.client, case.server) if end is not None]
+    if len(found) < 2:
+        return Crossing(CrossedInterface.UNKNOWN, "the evidence of an end is missing")
+    for answer in (CrossedInterface.NO, CrossedInterface.UNKNOWN):
+        first = next((one for one in found if one.answer is answer), None)
+        if first is not None:
+            return first
+    return found[0]
+
+
+def lags(end: End) -> bool:
+    """Whether the interface's counters may miss the end of the measurement."""
+    return end.fact("driver") in LAGGING_DRIVERS and end.interval_s < LAG_INTERVAL_S
+
+
+def _at_end(case: Case, end: End) -> Crossing:
+    moved = case.moved_at_least(end.name)
+    if moved is None:
+        return Crossing(CrossedInterface.UNKNOWN, f"{case.kernel} does not say how much it moved", end.name)
+    if not end.interface:
+        return Crossing(CrossedInterface.UNKNOWN, f"the interface of the {end.name} is not known", end.name)
+    shares = []
+    for way, one in moved.items():
+        expected = one.least_bytes + one.least_count * HEAD_BYTES_MIN
+        if expected <= 0:
+            continue
+        seen = interface_moved(end, way)
+        if seen is None:
+            return Crossing(
+                CrossedInterface.UNKNOWN, f"{end.name}: the counters of {end.interface} could not be read", end.name
+            )
+        moved_bytes = max([seen[0], end.rdma_bytes.get(way, 0), *end.matching(names.RDMA_BYTES[way]).values()])
+        shares.append((moved_bytes / expected, way, int(expected), moved_bytes))
+    if not shares:
+        return Crossing(CrossedInterface.UNKNOWN, "nothing was moved", end.name)
+    share, way, expected_bytes, moved_bytes = min(shares)
+    figures = (end.name, expected_bytes, moved_bytes)
+    if share >= CROSSED_RATIO:
+        return Crossing(CrossedInterface.YES, f"{end.interface} moved what the test moved", *figures)
+    return _doubtful(case, end, way, share, figures)
+
+
+def _doubtful(case: Case, end: End, way: str, share: float, figures: tuple[str, int, int]) -> Crossing:
+    _, expected_bytes, moved_bytes = figures
+    if share >= NOT_CROSSED_RATIO or expected_bytes < EXPECTED_BYTES_MIN:
+        reason = f"{end.name}: {end.interface} moved {moved_bytes} bytes, the test {expected_bytes}: too few to tell"
+        return Crossing(CrossedInterface.UNKNOWN, reason, *figures)
+    if lags(end):
+        reason = f"{end.name}: the counters of {end.interface} lag behind by up to a second ({end.fact('driver')})"
+        return Crossing(CrossedInterface.UNKNOWN, reason, *figures)
+    return _not_crossed(case, end, way, figures)
+
+
+def _not_crossed(case: Case, end: End, way: str, figures: tuple[str, int, int]) -> Crossing:
+    """Sockets always use a network interface; an MPI library may bypass all of them."""
+    elsewhere = _busiest(end, way)
+    if elsewhere and elsewhere[1] >= CROSSED_RATIO * figures[1]:
+        where = f"; {elsewhere[0]} moved {elsewhere[1]}"
+    elif case.over_mpi and "same_node" not in case.warnings:
+        reason = f"{end.name}: {end.interface} did not move, and the fabric that MPI used has no counters here"
+        return Crossing(CrossedInterface.UNKNOWN, reason, *figures)
+    else:
+        where = ""
+    reason = (
+        f"the bytes did not cross {end.interface} of the {end.name}: the test moved {figures[1]}, it moved {figures[2]}{where}"
+    )
+    return Crossing(CrossedInterface.NO, reason, *figures)
+
+
+def _busiest(end: End, way: str) -> tuple[str, int] | None:
+    regex = re.compile(names.ANY_INTERFACE_BYTES[way])
+    found = end.matching(names.ANY_INTERFACE_BYTES[way])
+    moved = [(delta, match["interface"]) for name, delta in found.items() if (match := regex.fullmatch(name))]
+    others = [one for one in moved if one[1] != end.interface]
+    return (max(others)[1], max(others)[0]) if others else None

@@ -6,15 +6,16 @@ JudgedResult -> Case -> every row of RULES at every end -> Judgement
 from __future__ import annotations
 
 import string
+import sys
+import textwrap
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from hpcq import units
-from hpcq.evidence.case import Case, Side, read_case
-from hpcq.evidence.conditions.host import WAITED_RATIO
-from hpcq.evidence.crossing import crossing
+from hpcq.evidence.case import Case, Side, crossing, read_case
 from hpcq.evidence.judgement import CrossedInterface, Finding, JudgedResult, Judgement
-from hpcq.evidence.rules import RULES, VERSION, Row, Scope
+from hpcq.evidence.rules import RULES, VERSION, WAITED_RATIO, Row, Scope
 
 #: Sizes below stay exact in messages: an MTU is 9000 and not 8.789 KiB.
 _EXACT_BYTES_BELOW = 100_000
@@ -75,3 +76,32 @@ class _Said(string.Formatter):
 
 def _said(message: str, figures: Mapping[str, Any]) -> str:
     return _Said().vformat(message, (), figures)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Generate the table of rules in docs/evidence.md: `python -m hpcq.evidence.judge docs/evidence.md`.
+
+
+_MARK = "<!-- rules -->\n"
+#: Characters of a prose line; docs/writing.md allows 120.
+_WIDTH = 116
+
+
+def rules_table() -> str:
+    """One section per rule: where and when it applies, what it means, what to try, and the source of the knowledge."""
+    parts = []
+    for row in RULES:
+        marks = f"Looked for at {row.scope.value}{'; marks the result disturbed' if row.disturbs else ''}."
+        lines = (f"when** {row.when}. {marks}", f"try** {row.rule.advice}", f"source** {row.rule.source}")
+        items = "".join(f"{_wrapped(f'- **{line}', '  ')}\n" for line in lines)
+        parts.append(f"### {row.rule.name}\n\n{_wrapped(row.rule.meaning)}\n\n{items}")
+    return "\n" + "\n".join(parts)
+
+
+def _wrapped(prose: str, indent: str = "") -> str:
+    return textwrap.fill(prose, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+if __name__ == "__main__":
+    page = Path(sys.argv[1])
+    page.write_text(page.read_text("utf-8").split(_MARK)[0] + _MARK + rules_table(), encoding="utf-8")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from hpcq.errors import UserError
-from hpcq.store.read.questions import PARAMETERS, QUESTIONS, Question
+from hpcq.store.read.stretches import PARAMETERS, QUESTIONS, Question
 
 #: The data source plugin, and the version of Grafana's format that this was written for.
 PLUGIN = "frser-sqlite-datasource"

@@ -16,16 +16,26 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from hpcq.definition.budget import Budget
-from hpcq.definition.linked import Directions, Link, Listen
-from hpcq.definition.model import AllocationKind, Campaign, PairChoice, ParameterValue, Pattern, Test
-from hpcq.definition.running import LINKS, runs_on, within_clusters
+from hpcq.definition.model import (
+    LINKS,
+    AllocationKind,
+    Campaign,
+    Directions,
+    Link,
+    Listen,
+    PairChoice,
+    ParameterValue,
+    Pattern,
+    Test,
+    runs_on,
+    within_clusters,
+)
 from hpcq.errors import StoreError, UserError
 from hpcq.planning.allocations import Basis, plan_allocations
-from hpcq.planning.fitting import fit_link
-from hpcq.planning.make_plan import derive_walltime_s, estimate_job_s, make_plan
+from hpcq.planning.make_plan import derive_walltime_s, estimate_job_s, fit_link, make_plan
 from hpcq.planning.pairs import Pair, seeded_order
 from hpcq.planning.plan import Cost, Goals, NotPlanned, Plan
-from hpcq.scheduler.limits import JobLimits
+from hpcq.scheduler.base import JobLimits
 from hpcq.units import plain
 
 #: What the rendezvous of both sides adds to a job: a few polls of the driver.

@@ -6,21 +6,121 @@ Campaign + Cluster + node list + seed --make_plan--> Plan
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from hpcq.definition.model import Campaign, Cluster, PairChoice, Pattern, Test
-from hpcq.definition.running import of_nodes, of_set, running
+from hpcq.definition.model import (
+    NODE_COUNT,
+    Allocation,
+    AllocationKind,
+    Campaign,
+    Cluster,
+    PairChoice,
+    Pattern,
+    Test,
+    of_nodes,
+    of_set,
+    running,
+)
+from hpcq.errors import UserError
 from hpcq.kernels import expected_s
-from hpcq.planning.candidates import Excluded, choose_candidates
-from hpcq.planning.node_sets import node_sets, only_sets
-from hpcq.planning.pairs import Pair, make_pairs
-from hpcq.planning.plan import Cost, Goals, NotPlanned, Plan, nodes_of_pair
-from hpcq.planning.refusals import no_pair, refuse_beyond_budget, refuse_many_pairs, refuse_without_groups, refuse_without_mpi
+from hpcq.planning.pairs import Pair, lap_length, make_pairs
+from hpcq.planning.plan import Cost, Excluded, Goals, NotPlanned, Plan, choose_candidates, node_sets, nodes_of_pair, only_sets
+from hpcq.scheduler.kinds import mpi_example
+from hpcq.units import count_of, plain
 
 if TYPE_CHECKING:
+    from hpcq.scheduler.base import JobLimits
     from hpcq.scheduler.types import NodeState
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Why hpcq refuses a plan, in words: no MPI, no groups, no pair, or more than the budget allows.
+
+
+#: Pairs of one plan that repeats pairs; one without repeats may have more. At 1 KiB per pair, a plan is a file of 100 MB.
+_PAIRS_MAX = 100_000
+
+
+def refuse_without_groups(campaign: Campaign, cluster: Cluster, groups: Mapping[str, str]) -> None:
+    choice = campaign.pairs
+    wanted = {Pattern.WITHIN: 1, Pattern.ACROSS: 2}.get(choice.pattern, 2 if choice.group_pair_goal else 0)
+    if len(set(groups.values())) >= wanted:
+        return
+    found = ", ".join(sorted(set(groups.values()))) or "none"
+    raise UserError(
+        f"{campaign.name} on {cluster.name}: pairs: {choice.pattern}: groups by {choice.group}: {found}: needed are {wanted}",
+        "a topology file beside the campaign (topology: NAME), or features like rack*, can say what the scheduler does not",
+    )
+
+
+def refuse_many_pairs(campaign: Campaign, cluster: Cluster, node_count: int) -> None:
+    """Refuse rounds that make more pairs than a plan can hold; after two laps every pair has met in both directions."""
+    rounds, lap = campaign.pairs.round_count or 0, lap_length(node_count)
+    pair_count = rounds * (node_count // 2)
+    if pair_count <= max(_PAIRS_MAX, lap * node_count):
+        return
+    raise UserError(
+        f"{campaign.name} on {cluster.name}: pairs: rounds: {rounds}: {pair_count} pairs of {node_count} nodes:"
+        f" a plan holds {_PAIRS_MAX}",
+        f"every two nodes have met after {count_of(lap, 'round')}, in both directions after {2 * lap};"
+        " `repetitions` measures more often",
+    )
+
+
+def refuse_without_mpi(campaign: Campaign, cluster: Cluster) -> None:
+    unknown = [name for name in campaign.toolchains if name not in cluster.toolchains]
+    if unknown:
+        known = ", ".join(cluster.toolchains) or "none"
+        raise UserError(
+            f"{cluster.name}: toolchains: {', '.join(unknown)}: {campaign.name} asks for it: the cluster file names {known}",
+            hint="toolchains: {gcc-openmpi: {cc: gcc, mpi: {compiler: mpicc.openmpi}}}",
+        )
+    needing = sorted({test.kernel for test in campaign.tests if test.needs_mpi and not test.toolchain})
+    if needing and cluster.mpi is None:
+        raise UserError(
+            f"{cluster.name}: mpi: missing, but {campaign.name} runs {', '.join(needing)}: the cluster file must name one",
+            hint=mpi_example(cluster.scheduler),
+        )
+
+
+def refuse_beyond_budget(plan: Plan, campaign: Campaign, cluster: Cluster) -> None:
+    where = f"{campaign.name} on {cluster.name}"
+    budget = campaign.budget_on(cluster)
+    most_s = budget.walltime_at_most_s
+    if most_s is not None and plan.walltime_s > most_s:
+        raise UserError(
+            f"{where}: walltime: {plan.walltime_s} s: the budget allows {most_s} s",
+            hint="fewer tests or repetitions per job, or a walltime of the campaign that is shorter",
+        )
+    if plan.walltime_s < plan.cost.estimated_job_s:
+        raise UserError(
+            f"{where}: walltime: {plan.walltime_s} s is below the {plain(plan.cost.estimated_job_s)} s that one job"
+            " is estimated to take",
+            hint="leave walltime out: it is derived from the tests",
+        )
+    if budget.node_limit(len(plan.candidates)) < 2:
+        raise UserError(
+            f"{where}: budget: {budget.node_limit(len(plan.candidates))} of {len(plan.candidates)} nodes may be used:"
+            " a pair needs two"
+        )
+    limit = budget.node_seconds_at_most
+    if limit is not None and plan.cost.node_seconds > limit:
+        raise UserError(
+            f"{where}: budget: the plan costs {plain(plan.cost.node_seconds)} node-seconds: at most {plain(limit)} are allowed",
+            hint="fewer pairs (pairs: {rounds: 1}), tests or repetitions cost less",
+        )
+
+
+def no_pair(cluster: Cluster, not_planned: Sequence[NotPlanned]) -> UserError:
+    lines = [f"{cluster.name}: no pair of the campaign can run"]
+    lines += [f"  {one.client} - {one.server}: {one.reason}" for one in not_planned[:10]]
+    return UserError("\n".join(lines))
+
+
+# ----------------------------------------------------------------------------------------------------------------------
 
 
 #: What a job costs in addition to its tests: claim, facts of both nodes, server start and end. In the lab: about 1 s.
@@ -167,3 +267,96 @@ def _node_pair_count_min(names: Sequence[str], pairs: Sequence[Pair]) -> int:
         counts[client] += 1
         counts[server] += 1
     return min(counts.values()) if pairs else 0
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Fit a plan into the site's limits for one job: smaller tournaments, a shorter time limit, or a reasoned refusal.
+#
+#     Campaign + JobLimits --fit_campaign--> Campaign      whole -> groups of MaxNodes, or pairs
+#     Plan + JobLimits     --fit_plan-->     Plan          time limit cut to MaxTime; `notes` say what was changed
+#     Plan + JobLimits of both clusters --fit_link--> Plan  the same for a link, whose jobs have one node on each cluster
+#
+# Pure. In most queues a job that is larger or longer than allowed waits forever, so hpcq never submits one.
+
+
+def refuse_where_not_taken(where: str, limits: JobLimits) -> None:
+    """Raise UserError if the site accepts no job of this user in the partition."""
+    if limits.refusals:
+        lines = [f"{where}: the site would not take its jobs", *(f"  {one}" for one in limits.refusals)]
+        raise UserError("\n".join(lines), "partition, account, qos and reservation of the cluster file decide this")
+
+
+def fit_campaign(campaign: Campaign, node_count: int, limits: JobLimits, where: str) -> Campaign:
+    """The campaign with the largest allocations allowed on `node_count` nodes. Raises UserError if none is allowed."""
+    most, least, allocation = limits.nodes_at_most, limits.nodes_at_least, campaign.allocation
+    if most is not None and most.value < 2:
+        raise UserError(f"{where}: {most.source} is {most.value}: a pair needs two", "another partition, or qos")
+    wanted = {AllocationKind.PAIR: 2, AllocationKind.WHOLE: node_count}.get(allocation.kind, allocation.node_count or 2)
+    size = wanted if most is None else min(wanted, most.value)
+    if least is not None and size < least.value:
+        hint = f"allocation: group of {least.value} makes larger jobs, allocation: whole the largest"
+        raise UserError(f"{where}: {least.source} is {least.value}: the jobs of this plan have {size} nodes", hint)
+    if allocation.kind is AllocationKind.PAIR or size == wanted:
+        return campaign
+    return replace(
+        campaign, allocation=Allocation(AllocationKind.GROUP, size, allocation.concurrency) if size > 2 else Allocation()
+    )
+
+
+def refuse_large_sets(plan: Plan, limits: JobLimits, where: str) -> None:
+    """Raise UserError if tests of many nodes need larger jobs than the site allows."""
+    largest = max((len(plan.nodes_at(index)) for index in range(plan.sets_begin, len(plan.pairs))), default=0)
+    most = limits.nodes_at_most
+    if most is not None and largest > most.value:
+        raise UserError(
+            f"{where}: {NODE_COUNT}: {largest}: {most.source} is {most.value}", "a smaller one, or another partition"
+        )
+
+
+def fit_plan(plan: Plan, asked: Campaign, limits: JobLimits, where: str) -> Plan:
+    """The plan with a time limit that the site allows; `asked` is the campaign as it was written."""
+    notes = []
+    most, wall = limits.nodes_at_most, limits.walltime_at_most_s
+    if most is not None and (plan.allocation, plan.allocation_node_count) != (
+        asked.allocation.kind,
+        asked.allocation.node_count,
+    ):
+        notes.append(f"{most.source} is {most.value}: jobs of {plan.allocation_node_count or 2} nodes at most")
+    if wall is not None and plan.walltime_s > wall.value:
+        if asked.walltime_s is not None and asked.walltime_s > wall.value:
+            raise UserError(f"{where}: walltime: {asked.walltime_s} s: {wall.source} allows {wall.value} s")
+        if plan.cost.estimated_job_s > wall.value:
+            raise UserError(
+                f"{where}: a job is estimated to take {plain(plan.cost.estimated_job_s)} s:"
+                f" {wall.source} allows {wall.value} s",
+                "fewer tests or repetitions per job, or another partition",
+            )
+        notes.append(f"{wall.source} is {wall.value} s: time limit cut from {plan.walltime_s} s")
+        plan = replace(plan, walltime_s=wall.value)
+    return replace(plan, notes=tuple(notes))
+
+
+def fit_link(plan: Plan, patience_s: float, limits: Mapping[str, JobLimits]) -> Plan:
+    """A link's plan with a time limit that both of its clusters allow. limits: by cluster.
+
+    Raises UserError if one of them accepts no job of one node, or none that is long enough to wait and to measure.
+    """
+    needed_s, asked_s, notes = plan.cost.estimated_job_s + patience_s, plan.walltime_s, []
+    for cluster, known in limits.items():
+        where = f"{plan.campaign}: {plan.cluster} on {cluster}"
+        refuse_where_not_taken(where, known)
+        least, wall = known.nodes_at_least, known.walltime_at_most_s
+        if least is not None:
+            raise UserError(
+                f"{where}: {least.source} is {least.value}: a link's jobs have one node", "another partition, or qos"
+            )
+        if wall is not None and needed_s > wall.value:
+            raise UserError(
+                f"{where}: a job may wait {plain(patience_s)} s for the other side and is estimated to take"
+                f" {plain(plan.cost.estimated_job_s)} s: {wall.source} allows {wall.value} s",
+                "a shorter patience_s, fewer tests or repetitions, or another partition",
+            )
+        if wall is not None and plan.walltime_s > wall.value:
+            notes.append(f"{cluster}: {wall.source} is {wall.value} s: time limit cut from {asked_s} s")
+            plan = replace(plan, walltime_s=wall.value)
+    return replace(plan, notes=tuple(notes))

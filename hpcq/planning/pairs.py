@@ -16,9 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from math import lcm
 
-from hpcq.definition.linked import Directions
-from hpcq.definition.model import PairChoice, Pattern
-from hpcq.sorting import natural
+from hpcq.definition.model import Directions, PairChoice, Pattern
+from hpcq.nodelist import natural
 
 #: (client, server)
 Pair = tuple[str, str]

@@ -17,11 +17,8 @@ from typing import Any
 
 from hpcq import units
 from hpcq.errors import HpcqError
-from hpcq.reports.matrix import Matrix
-from hpcq.reports.plots import band_of, drawn_values
-from hpcq.reports.words import kernel_title, metric_title
-from hpcq.store.history import Metric, SeriesRow
-from hpcq.store.points import Point
+from hpcq.reports.plots import Matrix, band_of, drawn_values, kernel_title, metric_title
+from hpcq.store.history import Metric, Point, SeriesRow
 from hpcq.store.query import Summary, median, size_text
 
 FORMATS = ("svg", "png", "pdf")

@@ -5,34 +5,267 @@ is missing and why, and how the run was made.
 from __future__ import annotations
 
 import gc
+import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from hpcq import __version__, nodelist, units
 from hpcq.analysis.distances import distances
 from hpcq.analysis.gates import judge_run
+from hpcq.definition.described import know_texts
 from hpcq.errors import UserError
-from hpcq.reports.matrix import make_matrices
-from hpcq.reports.peers import DIFFERS_RATIO, compared
-from hpcq.reports.plots import ALSO_PLOTTED, make_plots
+from hpcq.kernels import Kernel, Peer, kernels
+from hpcq.reports.plots import (
+    ALSO_PLOTTED,
+    BOTTOM,
+    HEIGHT,
+    LEFT,
+    RIGHT,
+    TOP,
+    WIDTH,
+    Axis,
+    Curve,
+    Dot,
+    Plot,
+    Tick,
+    few,
+    kernel_title,
+    make_matrices,
+    make_plots,
+    metric_title,
+    percent,
+    points_text,
+    tick_values,
+)
 from hpcq.reports.run_verdict import run_verdict
-from hpcq.reports.tails import make_tails
-from hpcq.reports.words import kernel_title, metric_title, percent
 from hpcq.run_folder.paths import write_text
 from hpcq.store import query
-from hpcq.store.counted import disturbed_count, network_texts, pairs_of_run
 from hpcq.store.database import Connection, reading
-from hpcq.store.distributions import distributions
-from hpcq.store.query import AttemptRow, ResultRow, RunRow, Selection, Summary
-from hpcq.store.read import run_context
+from hpcq.store.ledger import descriptions
+from hpcq.store.query import (
+    AttemptRow,
+    ResultRow,
+    RunRow,
+    Selection,
+    Summary,
+    disturbed_count,
+    lost_tries,
+    median,
+    network_texts,
+    node_groups,
+    pairs_of_run,
+    size_text,
+)
 from hpcq.store.read.evidence_queries import finding_groups
-from hpcq.store.read.known import node_groups
-from hpcq.store.read.lost_tries import lost_tries
+from hpcq.store.read.grouped import Distribution, PeerValue, distributions, peer_values
 from hpcq.verdict import GateVerdict, Verdict
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Programs that measure the same, side by side: what a foreign program says over what a kernel of hpcq says.
+#
+# Two results are compared when they are of the same two nodes in the same run, and when every option that both programs
+# have is equal, except how long they measured. The description of the foreign program says which metric is the same
+# quantity (`same_as`).
+
+
+#: Another figure by more than this is told as disagreement.
+DIFFERS_RATIO = 0.10
+_Options = tuple[tuple[str, Any], ...]
+_HOW_LONG = {"duration_s", "warmup_s", "omit_s", "operation_count_max"}
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One foreign program against a kernel of hpcq: medians over the pairs of nodes, and the ratio of each pair.
+
+    theirs, ours: for people. ratios: of each pair, theirs over ours, sorted; empty when nothing was comparable.
+    """
+
+    cluster: str
+    kernel: str
+    quantity: str
+    size: str
+    theirs: str
+    ours: str
+    ratios: tuple[float, ...]
+
+    @property
+    def program(self) -> tuple[str, str]:
+        """Which program on which cluster."""
+        return self.cluster, self.kernel
+
+    @property
+    def ratio(self) -> float | None:
+        """The median over the pairs."""
+        return median(self.ratios) if self.ratios else None
+
+    @property
+    def differs(self) -> bool:
+        """Whether the two programs disagree about the pairs as a whole."""
+        return self.ratio is not None and abs(self.ratio - 1) > DIFFERS_RATIO
+
+
+def compared(database: Connection, run: str) -> list[Compared]:
+    """Every foreign program of a run that has a counterpart, the largest disagreement first."""
+    texts = descriptions(database)
+    if not texts:
+        return []
+    know_texts(texts)
+    known = kernels()
+    peers = [
+        (kernel, one.metric, one.peer)
+        for name in sorted(texts)
+        if (kernel := known[name]).described is not None
+        for one in kernel.described.readings
+        if one.peer is not None
+    ]
+    wanted = {(kernel.name, metric) for kernel, metric, _ in peers} | {(one.kernel, one.metric) for _, _, one in peers}
+    values = peer_values(database, run, wanted)
+    rows = [row for kernel, metric, peer in peers for row in compare(kernel, metric, peer, values)]
+    return sorted(rows, key=lambda row: -abs((row.ratio or 1.0) - 1))
+
+
+def compare(kernel: Kernel, metric: str, peer: Peer, values: Sequence[PeerValue]) -> list[Compared]:
+    """One metric of a foreign program against its counterpart: one row per cluster and set of shared options."""
+    shared = {one.name for one in kernel.options} & {one.name for one in kernels()[peer.kernel].options} - _HOW_LONG
+    theirs = _by_test([one for one in values if (one.kernel, one.metric) == (kernel.name, metric)], shared, peer.times)
+    ours = _by_test([one for one in values if (one.kernel, one.metric) == (peer.kernel, peer.metric)], shared, 1.0)
+    unit = units.unit_of(metric) or ""
+    rows = []
+    for (cluster, options), of_pairs in theirs.items():
+        others = ours.get((cluster, options), {})
+        pairs = [pair for pair in of_pairs if others.get(pair)]
+        shown = [units.human(median(list(found.values())), unit) if found else "" for found in (of_pairs, others)]
+        rows.append(
+            Compared(
+                cluster=cluster,
+                kernel=kernel.name,
+                quantity=f"{kernel_title(peer.kernel)}, {metric_title(peer.metric)}",
+                size=_size(options),
+                theirs=shown[0],
+                ours=shown[1],
+                ratios=tuple(sorted(of_pairs[pair] / others[pair] for pair in pairs)),
+            )
+        )
+    return rows
+
+
+def _by_test(
+    values: Sequence[PeerValue], shared: set[str], times: float
+) -> Mapping[tuple[str, _Options], Mapping[tuple[str, str], float]]:
+    """Medians over the repetitions: by cluster and shared options, then by pair of nodes."""
+    found: dict[tuple[str, _Options], dict[tuple[str, str], list[float]]] = {}
+    for one in values:
+        options = tuple(sorted((name, value) for name, value in one.parameters.items() if name in shared))
+        pairs = found.setdefault((one.cluster, options), {})
+        pairs.setdefault((one.client, one.server), []).append(one.value * times)
+    return {key: {pair: median(many) for pair, many in pairs.items()} for key, pairs in found.items()}
+
+
+def _size(options: _Options) -> str:
+    return ", ".join(size_text(value) if name == "message_bytes" else f"{name}={value}" for name, value in options)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# The tails of latency: for each kernel, which share of its operations took how long or longer.
+#
+# Both axes are logarithmic: 1 % and 0.01 % of the operations are as far apart as 100 % and 1 %.
+
+
+#: Curves of one picture; of more sizes, some are left out, never the first and the last.
+_CURVES_MAX = 6
+_SHARE_MIN = 1e-6
+_PERCENTILES = ((0.5, "half of them"), (0.99, "99 %"), (0.999, "99.9 %"))
+
+
+@dataclass(frozen=True, slots=True)
+class Tails:
+    """One picture and its figures: label, number of operations, p50, p90, p99, p99.9, longest."""
+
+    plot: Plot
+    rows: tuple[tuple[str, int, str, str, str, str, str], ...]
+
+
+def make_tails(found: Sequence[Distribution]) -> list[Tails]:
+    """One picture for each kernel of which histograms are there."""
+    by_kernel: dict[str, list[Distribution]] = {}
+    for one in found:
+        if one.operation_count and one.buckets[0][0] > 0:
+            by_kernel.setdefault(one.kernel, []).append(one)
+    return [_tails(kernel, group) for kernel, group in by_kernel.items()]
+
+
+def _tails(kernel: str, group: Sequence[Distribution]) -> Tails:
+    places = {one.cluster for one in group}
+    shown = _chosen(group)
+    low = min(one.buckets[0][0] for one in shown)
+    high = max(one.buckets[-1][0] for one in shown)
+    smallest = max(_SHARE_MIN, min(1 / one.operation_count for one in shown))
+    x_axis = Axis(low / 1.1, max(high, low * 2) * 1.1, LEFT + 10, WIDTH - RIGHT - 10, log=True)
+    y_axis = Axis(smallest / 1.5, 1.0, HEIGHT - BOTTOM, TOP, log=True)
+    curves = [
+        Curve(_label(one, places), index, _line(one, x_axis, y_axis), "", _dots(one, _label(one, places), x_axis, y_axis))
+        for index, one in enumerate(shown)
+    ]
+    words = f"{kernel_title(kernel)}: how many operations took how long"
+    powers = range(round(math.log10(smallest)), 1)
+    plot = Plot(
+        kind="curve",
+        title=words,
+        description=f"{words}, for {', '.join(curve.label for curve in curves)}; figures in the table below.",
+        x_label="time of one operation, logarithmic",
+        y_label="share of the operations that took so long or longer, logarithmic",
+        height=HEIGHT,
+        x_ticks=tuple(Tick(x_axis.at(value), units.human(value, shown[0].unit)) for value in few(tick_values(x_axis), 6)),
+        y_ticks=tuple(Tick(y_axis.at(10.0**power), f"{100 * 10.0**power:g} %") for power in powers),
+        curves=tuple(curves),
+        rows=(),
+    )
+    return Tails(plot, tuple(_row(one, _label(one, places)) for one in group))
+
+
+def _chosen(group: Sequence[Distribution]) -> list[Distribution]:
+    """At most so many that a picture can be read: the first, the last, and some between them."""
+    count = min(len(group), _CURVES_MAX)
+    places = {round(index * (len(group) - 1) / max(1, count - 1)) for index in range(count)}
+    return [group[place] for place in sorted(places)]
+
+
+def _line(one: Distribution, x_axis: Axis, y_axis: Axis) -> str:
+    """Steps: between two buckets lies no operation, so a slope would say what was not measured."""
+    shares = [(x_axis.at(value), y_axis.at(share)) for value, share in one.at_least()]
+    falls = [(here[0], following[1]) for here, following in pairwise(shares)]
+    return points_text([point for both in zip(shares, falls, strict=False) for point in both] + shares[-1:])
+
+
+def _dots(one: Distribution, label: str, x_axis: Axis, y_axis: Axis) -> tuple[Dot, ...]:
+    shares = dict(one.at_least())
+    found = []
+    for share, words in _PERCENTILES:
+        value = one.percentile(share)
+        if one.operation_count * (1 - share) >= 1:
+            text = f"{label}: {words} took at most {units.human(value, one.unit)}"
+            found.append(Dot(x_axis.at(value), y_axis.at(shares[value]), text))
+    return tuple(found)
+
+
+def _row(one: Distribution, label: str) -> tuple[str, int, str, str, str, str, str]:
+    p50, p90, p99, p999 = (units.human(one.percentile(share), one.unit) for share in (0.5, 0.9, 0.99, 0.999))
+    return label, one.operation_count, p50, p90, p99, p999, units.human(one.buckets[-1][0], one.unit)
+
+
+def _label(one: Distribution, places: set[str]) -> str:
+    parts = [one.cluster if len(places) > 1 else "", size_text(one.message_bytes), one.variant]
+    return ", ".join(part for part in parts if part) or one.cluster
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+
 
 #: Rows per table on the page. A browser should not have to load what a query can find.
 _ROWS_MAX = 2000
@@ -141,12 +374,12 @@ def _context(database: Connection, run: str) -> dict[str, Any]:
         "missing": folded_missing(query.not_measured(database, selection)),
         "ends": _ends(attempts),
         "attempt_count": len(attempts),
-        "left_out": run_context.left_out(database, run)[:_ROWS_MAX],
+        "left_out": query.left_out(database, run)[:_ROWS_MAX],
         "lost_tries": lost_tries(database, run),
-        "warnings": run_context.warnings(database, run),
+        "warnings": query.warnings(database, run),
         "findings": finding_groups(database, run),
         "disturbed_count": disturbed_count(database, selection),
-        "builds": run_context.builds(database, run),
+        "builds": query.builds(database, run),
     }
 
 

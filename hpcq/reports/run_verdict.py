@@ -18,11 +18,10 @@ from dataclasses import dataclass, replace
 
 from hpcq import units
 from hpcq.analysis.series_outcomes import SeriesOutcome, outcomes_in
-from hpcq.reports.words import percent
-from hpcq.sorting import natural
-from hpcq.store.counted import repeated_series
+from hpcq.nodelist import natural
+from hpcq.reports.plots import percent
 from hpcq.store.database import Connection
-from hpcq.store.query import RunRow
+from hpcq.store.query import RunRow, repeated_series
 from hpcq.store.time_windows import Window, run_ids
 from hpcq.verdict import GateVerdict, Verdict
 from hpcq.verdict.record import Thing

@@ -15,16 +15,13 @@ from hpcq.analysis.changed import explained, searched
 from hpcq.analysis.recorded import known_states
 from hpcq.nodelist import names_several
 from hpcq.reports.page import folded_missing
-from hpcq.reports.timelines import Timeline, make_timeline
-from hpcq.reports.words import percent
+from hpcq.reports.plots import Timeline, make_timeline, percent
 from hpcq.run_folder.paths import write_text
 from hpcq.store import query
 from hpcq.store.database import Connection, reading
-from hpcq.store.history import Filter, Metric, SeriesRow, check_names, metrics_of, select
+from hpcq.store.history import Filter, Metric, SeriesRow, check_names, metrics_of, select, timeline
 from hpcq.store.ledger import last_verdicts
-from hpcq.store.points import timeline
-from hpcq.store.query import Selection
-from hpcq.store.read.known import check_known, node_groups
+from hpcq.store.query import Selection, check_known, node_groups
 from hpcq.store.read.nodes import find_node, node_rows, node_story
 from hpcq.store.read.stretches import events_in, findings_in, runs_in
 from hpcq.store.time_windows import Window, moment, window

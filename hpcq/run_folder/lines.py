@@ -9,6 +9,7 @@ with parameters other than planned. Pure apart from reading the three files.
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -17,11 +18,310 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from hpcq.kernels import kernels
-from hpcq.run_folder.crashes import crash_words
-from hpcq.run_folder.described_lines import translated
+from hpcq.described.output import Read, UnreadableError, command, read_output, same_command, sent_at_least, sizes
+from hpcq.kernels import SIZE_OPTION, Described, Kernel, Shape, kernels
 from hpcq.run_folder.paths import parse_json
-from hpcq.run_folder.printed import NothingPrintedError, measured_sizes, of_size, printed
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Find out how a program died, from its standard error: the signal, and known crashes of libraries.
+#
+# A crash that a second try hides is still a crash. hpcq reports it beside the result of that second try.
+
+
+#: MPI libraries and launchers name the signal; a shell gives 128 plus the signal's number.
+_SIGNAL_WORDS = re.compile(r"Signal: ([A-Z][A-Za-z ]+) \((\d+)\)|exited on signal (\d+)|\b(Segmentation fault|Bus error)\b")
+_NAMES = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV"}
+_NUMBERS = {"Segmentation fault": 11, "Bus error": 7}
+
+
+@dataclass(frozen=True, slots=True)
+class KnownCrash:
+    """A known crash of a library. pattern: matches what the program wrote to its standard error."""
+
+    name: str
+    pattern: re.Pattern[str]
+    meaning: str
+    source: str
+
+
+KNOWN_CRASHES = (
+    KnownCrash(
+        "open_mpi_early_message",
+        re.compile(r"mca_pml_ob1_recv_frag_callback_match"),
+        "Open MPI 5 crashed in MPI_Init: a message came before its communicator stood; another try usually works"
+        " (hpcq-mpi waits 0.1 s after MPI_Init to avoid it)",
+        "open-mpi/ompi issues 11438 and 12495",
+    ),
+    KnownCrash(
+        "open_mpi_no_handler",
+        # The only frame that Open MPI can name is that of the signal: the program had jumped to address 0.
+        re.compile(r"Failing at address: \(nil\)\s+(?:\[\S+\] )?\[ 0\] \S+\s+(?:\[\S+\] )?\*\*\* End of error message"),
+        "Open MPI 4 crashed, most likely in MPI_Init: a message came over TCP before its handler was set; another try"
+        " usually works (hpcq-mpi waits 0.1 s after MPI_Init to avoid it)",
+        "seen with Open MPI 4.1.4 and osu_mbw_mr",
+    ),
+)
+
+
+def known_crash(said: str) -> KnownCrash | None:
+    """Return the known crash that a program's standard error shows, if any."""
+    return next((one for one in KNOWN_CRASHES if one.pattern.search(said)), None)
+
+
+def crash_words(said: str, return_code: int | None) -> str:
+    """Return `died of SIGSEGV: MEANING (SOURCE)`, or "" if nothing shows that a signal ended the program.
+
+    said: everything on standard error. return_code: of the program or its launcher; None if unknown.
+    """
+    known = known_crash(said)
+    signal = _signal_of(said, return_code)
+    if signal is None and known is None:
+        return ""
+    died = f"died of {_NAMES.get(signal, f'signal {signal}')}" if signal is not None else "died"
+    return died if known is None else f"{died}: {known.meaning} ({known.source})"
+
+
+def _signal_of(said: str, return_code: int | None) -> int | None:
+    match = _SIGNAL_WORDS.search(said)
+    if match is not None:
+        return int(match[2] or match[3] or _NUMBERS[match[4]])
+    number = (return_code or 0) - 128
+    return number if number in _NAMES else None
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# The result line of a foreign program: from what the program wrote to what a kernel of hpcq would have said.
+#
+# hpcq-net hands on the program's output as it is. Here it becomes options, metrics and warnings, as the description in
+# the run's folder says, so that everything after it need not know that the program is foreign.
+
+
+#: The kernel of hpcq-net that starts a foreign program.
+PROGRAM = "program"
+_KEPT_CHARACTERS = 4000
+
+
+def translated(content: Mapping[str, Any], kernel: Kernel, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The line as a kernel's own. What cannot be read makes it invalid, with the reason, and keeps its output.
+
+    A line of a failed program keeps its error and has no metrics.
+    """
+    described = kernel.described
+    assert described is not None  # noqa: S101 - the caller has looked
+    line = {**content, "warnings": list(_list(content.get("warnings")))}
+    if content.get("kernel") != PROGRAM:
+        return line
+    line |= {"kernel": kernel.name, "options": dict(parameters), **told_of(kernel, parameters)}
+    outputs = _mapping(content.get("outputs"))
+    reader = _mapping(outputs.get(described.end))
+    if content.get("error") is None and content.get("valid") is True:
+        try:
+            _check_commands(described, outputs, parameters)
+            found = _read(described, reader, parameters)
+            _fill_described(line, described, found, parameters)
+        except UnreadableError as error:
+            line |= {"valid": False, "invalid_reason": f"{kernel.name}: {error}", "metrics": {}}
+    if line.get("valid") is not True:
+        line["metrics"] = {}
+        _keep(line, outputs)
+    return line
+
+
+def told_of(kernel: Kernel, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """What the rules of evidence must know of a described kernel, beside its result: as keys of the line."""
+    described = kernel.described
+    if described is None:
+        return {}
+    return {
+        "over_mpi": described.shape.over_mpi,
+        "one_node": described.shape is Shape.ONE_NODE,
+        "many_ranks": described.shape is Shape.MPI_RANKS,
+        "sent_at_least_bytes": list(sent_at_least(described, parameters)),
+    }
+
+
+def _read(described: Described, reader: Mapping[str, Any], parameters: Mapping[str, Any]) -> Read:
+    if reader.get("cut") is True:
+        raise UnreadableError("output: more than 4 MiB: allowed is less")
+    text = reader.get(described.stream)
+    return read_output(described, text if isinstance(text, str) else "", sizes(described, parameters))
+
+
+def _fill_described(line: dict[str, Any], described: Described, found: Read, parameters: Mapping[str, Any]) -> None:
+    size = parameters.get(described.sizes.option) if described.sizes else None
+    if size in found.complaints:
+        raise UnreadableError(found.complaints[size])
+    if size not in found.metrics:
+        raise UnreadableError(f"no row for size {size}")
+    line["metrics"] = {**_mapping(line.get("metrics")), **found.metrics[size]}
+    line["warnings"] += [{"name": "program_said", "message": said} for said in found.said]
+
+
+def _check_commands(described: Described, outputs: Mapping[str, Any], parameters: Mapping[str, Any]) -> None:
+    """The words that were started are those of the plan: a line of another description is no result of this one."""
+    templates = {"client": described.command}
+    if described.server is not None:
+        templates["server"] = described.server.command
+    for end, template in templates.items():
+        used = _mapping(outputs.get(end)).get("command")
+        expected = command(described, template, parameters)
+        if not same_command(expected, used):
+            words = " ".join(map(str, used)) if isinstance(used, list) else "nothing"
+            raise UnreadableError(f"{end}: started {words}: planned {' '.join(expected)}")
+
+
+def _keep(line: dict[str, Any], outputs: Mapping[str, Any]) -> None:
+    """The ends of what the programs wrote, beside the reason why there is no number."""
+    for end, written in outputs.items():
+        for stream in ("output", "errors"):
+            text = _mapping(written).get(stream)
+            if isinstance(text, str) and text.strip():
+                message = f"{end}: {text.strip()[-_KEPT_CHARACTERS:]}"
+                line["warnings"].append({"name": f"program_{stream}", "message": message})
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Read what a kernel of hpcq printed: one line, or of a sweep over sizes one line per size. Pure.
+#
+# A sweep prints each size as soon as it is measured. Whoever kills it takes only the size under way:
+#
+#     {"format":1,"kernel":"tcp_pingpong","sizes":[
+#     RESULT
+#     ,RESULT
+#     ],"exit_code":0}                the last line of a sweep that ended
+
+
+_SIZES_FOLLOW = b'"sizes":['
+_LAST = b"]"
+
+
+class NothingPrintedError(ValueError):
+    """The kernel printed no line. What it wrote for people may say why."""
+
+
+def printed(content: bytes) -> dict[str, Any]:
+    """Return the object that a kernel printed; of a killed sweep, its whole sizes, without `exit_code`.
+
+    Raises ValueError that says what is wrong.
+    """
+    lines = [line for line in content.split(b"\n") if line.strip()]
+    if not lines:
+        raise NothingPrintedError("no result line")
+    if lines[0].endswith(_SIZES_FOLLOW):
+        return _sweep(content)
+    if len(lines) != 1:
+        raise ValueError(f"{len(lines)} lines: allowed is exactly one")
+    try:
+        return parse_json(lines[0])
+    except ValueError as error:
+        raise ValueError(f"result line: {error}") from None
+
+
+def kept_sizes(content: bytes) -> bytes | None:
+    """Return, as one line, the object of the sizes that a player of a tournament kept beside the spool, if any.
+
+    Several players may have added to them, and each may have been killed amid a line: what is whole counts.
+    """
+    found: dict[object, dict[str, Any]] = {}
+    skipped: list[int] = []
+    for line in content.split(b"\n")[:-1]:
+        skipped = skipped or skipped_sizes(line)
+        try:
+            one = parse_json(line.removeprefix(b","))
+        except ValueError:
+            continue
+        size = size_of(one)
+        if size is not None and (size not in found or found[size].get("error") is not None):
+            found[size] = one
+    if not found:
+        return None
+    first = next(iter(found.values()))
+    head = {"format": first.get("format"), "kernel": first.get("kernel"), **({"skipped": skipped} if skipped else {})}
+    return json.dumps({**head, "sizes": [*found.values()]}).encode()
+
+
+def measured_sizes(content: bytes) -> list[int]:
+    """Return the sizes that a sweep, ended or killed, printed a measurement of; empty for all else."""
+    try:
+        found = _sizes(printed(content))
+    except ValueError:
+        return []
+    known = ((one, size_of(one)) for one in found)
+    return [size for one, size in known if isinstance(size, int) and one.get("error") is None]
+
+
+def skipped_sizes(content: bytes) -> list[int]:
+    """Return the sizes that a sweep left out, since an earlier attempt had measured them."""
+    head = content.partition(b"\n")[0]
+    try:
+        found = parse_json(head + b"]}" if head.endswith(_SIZES_FOLLOW) else head).get("skipped")
+    except ValueError:
+        return []
+    return [size for size in found if isinstance(size, int)] if isinstance(found, list) else []
+
+
+def of_size(
+    content: dict[str, Any], parameters: Mapping[str, Any], return_code: int | None
+) -> tuple[dict[str, Any], int | None]:
+    """Of a sweep, the line of the planned size, with the exit code that belongs to it; else what was given.
+
+    A sweep ends where a size cannot be measured: what was not reached says so. Raises NothingPrintedError for a size that a
+    killed sweep did not get to.
+    """
+    if "sizes" not in content:
+        return content, return_code
+    sizes, killed = _sizes(content), "exit_code" not in content
+    for one in sizes:
+        if size_of(one) == parameters.get(SIZE_OPTION):
+            own_code_counts = killed or content["exit_code"] == return_code
+            return one, one.get("exit_code") if own_code_counts else return_code
+    if killed or not sizes:
+        last_words = f"the last size that it measured is {size_of(sizes[-1])} bytes" if sizes else "it had measured no size"
+        raise NothingPrintedError(f"the sweep was killed before this size was measured; {last_words}")
+    last = sizes[-1]
+    error = _mapping_of(last.get("error"))
+    words = ": ".join(str(one) for one in (f"the sweep ended at {size_of(last)} bytes", error.get("message")) if one)
+    return {**last, "metrics": {}, "error": {"state": error.get("state"), "message": words}}, return_code
+
+
+def size_of(one: Mapping[str, Any]) -> object:
+    """Return the size that a result line of a sweep is about."""
+    return _mapping_of(one.get("options")).get(SIZE_OPTION)
+
+
+def _sweep(content: bytes) -> dict[str, Any]:
+    """Each line by itself: the whole may be longer than any one line may be. A torn last line is no line."""
+    head, *lines = content.split(b"\n")[:-1]
+    found = parse_json(head + b"]}")
+    for number, line in enumerate(lines, start=2):
+        try:
+            if line.startswith(_LAST):
+                return {**found, **parse_json(b'{"sizes":[' + line), "sizes": found["sizes"]}
+            found["sizes"].append(parse_json(line.removeprefix(b",")))
+        except ValueError as error:
+            raise ValueError(f"line {number} of the sweep: {error}") from None
+    return found
+
+
+def _sizes(content: Mapping[str, Any]) -> list[dict[str, Any]]:
+    found = content.get("sizes")
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+
+def _mapping_of(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+
 
 #: The largest integer that SQLite can hold.
 INTEGER_MAX = 2**63 - 1

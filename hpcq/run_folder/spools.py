@@ -14,11 +14,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from hpcq.planning.job_ids import job_id_of
-from hpcq.run_folder.journal_state import Attempt, StepKey
-from hpcq.run_folder.lines import RawLine
+from hpcq.planning.plan import job_id_of
+from hpcq.run_folder.journal import Attempt, StepKey
+from hpcq.run_folder.lines import RawLine, kept_sizes, measured_sizes
 from hpcq.run_folder.paths import parse_json
-from hpcq.run_folder.printed import kept_sizes, measured_sizes
 
 SPOOL = "spool.jsonl"
 _START = b'{"format":1,"job":"'

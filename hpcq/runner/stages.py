@@ -19,20 +19,14 @@ from hpcq.planning.links import plan_cluster
 from hpcq.planning.plan import Plan
 from hpcq.run_folder.journal import Journal
 from hpcq.run_folder.paths import RunFolder, read_json, write_text
-from hpcq.runner.drive.cluster_run import ClusterRun
-from hpcq.runner.drive.driver import Driver
-from hpcq.runner.drive.state import ClusterState
-from hpcq.runner.queue.account import Account, Limit, Share
+from hpcq.runner.drive.driver import ClusterRun, Driver
+from hpcq.runner.queue.account import Account, Limit, Pace, Share, SharedAccount
 from hpcq.runner.queue.cluster_queue import ClusterQueue
-from hpcq.runner.queue.pace import Pace
-from hpcq.runner.queue.record import Record
 from hpcq.runner.queue.reservations import OwnReservation, refuse_where_forbidden
-from hpcq.runner.queue.run_state import summary
-from hpcq.runner.queue.shared_account import SharedAccount
-from hpcq.runner.site.build import account_folder, build_kernels, check_description, write_build
-from hpcq.runner.site.cleaning import clean_by_age
+from hpcq.runner.queue.run_state import ClusterState, Record, summary
+from hpcq.runner.site.build import account_folder, build_kernels, build_toolchains, check_description, write_build
+from hpcq.runner.site.checking import clean_by_age
 from hpcq.runner.site.place import Place, nodes_now, place
-from hpcq.runner.site.toolchains import build_toolchains
 
 Say = Callable[[str], None]
 
@@ -132,7 +126,7 @@ def _own_reservation(here: Place, planned: Plan, say: Say, clock: Clock) -> OwnR
 def load(run: RunFolder, database: Path) -> dict[str, Any]:
     """Load the results that exist of all clusters of a run into the database. You may repeat it at any time."""
     from hpcq.evidence.judge import judge
-    from hpcq.store.load.run import load_run
+    from hpcq.store.load.cluster import load_run
 
     return load_run(database, run.path, judge=judge).to_json()
 

@@ -11,10 +11,12 @@ A file that is no database, belongs to another program or comes from a newer hpc
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -22,9 +24,61 @@ from urllib.parse import quote
 from hpcq import assets
 from hpcq.errors import StoreError
 from hpcq.nodelist import members_of
-from hpcq.store.migrations import FIRST_VERSION, MIGRATIONS
-from hpcq.store.sameness import differing, new_units
 from hpcq.writer_lock import sole_writer
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Migrations of results.db from released versions. Nothing was released yet, so the list is empty.
+#
+# Each entry is (version it leads to, SQL that changes tables and rows). Order matters, and released entries never change.
+# An entry leaves views alone: after the last step, results.db.schema creates them again. No entry may use what SQLite
+# 3.26 lacks. Write each table exactly as in the schema, so that a migrated database equals a new one.
+
+
+#: The version of the first release.
+FIRST_VERSION = 1
+MIGRATIONS: tuple[tuple[int, str], ...] = ()
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Whether a database has the tables and views of results.db.schema.
+#
+# Before the first release, the schema changed without a new version. Rows that such a database cannot hold would fail with
+# SQLite's own words; so whoever opens one is told before. Comments and blanks do not count, nor do tables of others.
+
+
+_CREATE = re.compile(r"CREATE (?P<kind>TABLE|VIEW) (?P<name>\w+).*", re.DOTALL)
+_COMMENT = re.compile(r"--[^\n]*")
+_UNITS = re.compile(r"^INSERT INTO unit .*?;$", re.DOTALL | re.MULTILINE)
+_UNIT = re.compile(r"\('(\w+)', '([^']*)'\)")
+_STATEMENT = re.compile(r"^CREATE (?:TABLE|VIEW) .*?;$", re.DOTALL | re.MULTILINE)
+
+
+def differing(database: sqlite3.Connection, schema: str) -> tuple[str, str] | None:
+    """The first table (before views) that is missing or differs from that in `schema`: ("table", its name); None: none is."""
+    rows = database.execute("SELECT name, sql FROM sqlite_master WHERE type IN ('table', 'view')")
+    there = {row[0]: _bare(row[1]) for row in rows}
+    return next(((kind, name) for kind, name, text in _created(schema) if there.get(name) != text), None)
+
+
+def new_units(database: sqlite3.Connection, schema: str) -> list[tuple[str, str]]:
+    """Units of `schema` that the database has not, each with its help: a hpcq without them made it."""
+    there = {row[0] for row in database.execute("SELECT name FROM unit")}
+    return [(name, words) for text in _UNITS.findall(schema) for name, words in _UNIT.findall(text) if name not in there]
+
+
+@cache
+def _created(schema: str) -> tuple[tuple[str, str, str], ...]:
+    bare = (_CREATE.match(_bare(text)) for text in _STATEMENT.findall(schema))
+    found = [(one["kind"].lower(), one["name"], one[0]) for one in bare if one is not None]
+    return tuple(sorted(found, key=lambda one: one[0]))
+
+
+def _bare(sql: str) -> str:
+    return " ".join(_COMMENT.sub(" ", sql).split()).rstrip("; ")
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+
 
 #: 'hpcq' in ASCII; also in results.db.schema.
 APPLICATION_ID = 0x68706371

@@ -7,21 +7,25 @@
 No heavy imports here: reading verbs start in well under 0.2 s.
 """
 
-# ruff: noqa: S608 - queries are put together from our own column names; values are always bound
-
 from __future__ import annotations
 
+# ruff: noqa: S608 - queries are put together from our own column names; values are always bound
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hpcq import units
 from hpcq.errors import UserError
-from hpcq.kernels import size_option
-from hpcq.sorting import natural
+from hpcq.kernels import size_option, unknown_name
+from hpcq.nodelist import natural, single_nodes
+from hpcq.store.database import Connection
+
+if TYPE_CHECKING:
+    from hpcq.store.database import Connection
+
 
 #: Whether :node ran a test: as either end, or in the set that ran it together. Of the columns client and server.
 TOOK_PART = "(client = :node OR server = :node OR server IN (SELECT n8.name FROM node n8 WHERE names_node(n8.name, :node)))"
@@ -346,3 +350,341 @@ def where(selection: Selection) -> tuple[str, dict[str, str]]:
 
 def columns(row: type) -> str:
     return ", ".join(row.__dataclass_fields__)  # type: ignore[attr-defined]  # every caller passes a dataclass
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Names and counts of results, without the results: a run may have a hundred thousand of them.
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A kernel that ran between two nodes."""
+
+    cluster: str
+    kernel: str
+    client: str
+    server: str
+
+
+def places(database: sqlite3.Connection, selection: Selection) -> list[Place]:
+    """Every cluster, kernel and pair of the selected results, once."""
+    conditions, values = where(selection)
+    query = f"SELECT DISTINCT {columns(Place)} FROM v_results WHERE {conditions}"
+    return [Place(*row) for row in database.execute(query, values)]
+
+
+def pairs_of_run(database: sqlite3.Connection, run: str) -> set[tuple[str, str, str]]:
+    """Cluster, client and server of every planned pair."""
+    rows = database.execute("SELECT DISTINCT cluster, client, server FROM v_pairs WHERE run = ?", (run,))
+    return {(str(row[0]), str(row[1]), str(row[2])) for row in rows}
+
+
+def repeated_series(database: sqlite3.Connection, run: str, job_count: int) -> set[int]:
+    """Series of a run that at least so many jobs of any run were to measure: the others have no history."""
+    rows = database.execute(
+        "SELECT x.series_id FROM result x WHERE x.series_id IN (SELECT y.series_id FROM v_pairs p"
+        " JOIN result y ON y.job_id = p.job_id WHERE p.run = ?) GROUP BY x.series_id HAVING count(DISTINCT x.job_id) >= ?",
+        (run, job_count),
+    )
+    return {int(row[0]) for row in rows}
+
+
+def network_texts(database: sqlite3.Connection) -> dict[tuple[str, str], str]:
+    """By cluster and interface: a network for people, `ib (ib0)`. Only those that a cluster's file names."""
+    return {key: text for key, (_, text) in named_networks(database).items()}
+
+
+def network_text(name: str | None, interface: str) -> str:
+    """A network for people: its name in the cluster file, if it has one, and the interface."""
+    return f"{name} ({interface})" if name and name != interface else interface
+
+
+def named_networks(database: sqlite3.Connection) -> dict[tuple[str, str], tuple[str, str]]:
+    """The same with the bare name before the text."""
+    query = "SELECT c.name, w.interface, w.name FROM network w JOIN cluster c ON c.cluster_id = w.cluster_id"
+    return {
+        (str(cluster), str(interface)): (str(name), network_text(str(name), str(interface)))
+        for cluster, interface, name in database.execute(query)
+    }
+
+
+def disturbed_count(database: sqlite3.Connection, selection: Selection) -> int:
+    """How many measured results have evidence of other work on a node."""
+    conditions, values = where(replace(selection, outcome="measured"))
+    found = database.execute(f"SELECT count(*) FROM v_results WHERE {conditions} AND disturbed", values).fetchone()
+    return int(found[0])
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Names that a database knows: a misspelt one is refused with the nearest, not answered with nothing; and nodes' groups.
+
+
+_QUERIES = {
+    "cluster": "SELECT name FROM cluster",
+    "node": "SELECT DISTINCT name FROM node",
+    "campaign": "SELECT name FROM campaign",
+}
+_SHOWN = 40
+
+
+def names(database: Connection, what: str) -> list[str]:
+    """All names of clusters, nodes or campaigns, sorted. A set of nodes is its members."""
+    found = {str(row[0]) for row in database.execute(_QUERIES[what])}
+    return sorted(single_nodes(found) if what == "node" else found, key=natural)
+
+
+def nodes_of_cluster(database: Connection, cluster: str) -> list[str]:
+    """The nodes of one cluster, sorted."""
+    query = "SELECT n.name FROM node n JOIN cluster c ON c.cluster_id = n.cluster_id WHERE c.name = ?"
+    return sorted((str(row[0]) for row in database.execute(query, (cluster,))), key=natural)
+
+
+def check_known(database: Connection, **wanted: str | None) -> None:
+    """Raise UserError for a cluster, node or campaign that is not in the database; None is not looked for.
+
+    Each name is an option (`--node n99`).
+    """
+    for what, name in wanted.items():
+        known = names(database, what)
+        if name is not None and name not in known:
+            message, hint = unknown_name(f"{what} in this database", name, known[:_SHOWN])
+            raise UserError(f"--{what}: {message}", hint)
+
+
+def node_groups(database: Connection) -> dict[tuple[str, str], list[str]]:
+    """The groups of each node now, by cluster and name: `leaf s1`."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for cluster, node, kind, group in database.execute('SELECT cluster, node, kind, "group" FROM v_groups'):
+        found.setdefault((str(cluster), str(node)), []).append(f"{kind} {group}")
+    return found
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Failed attempts at results that a later attempt measured: such a result may hide a program that crashed.
+
+
+#: Words in a reason that point to a signal; see run_folder/crashes.py.
+_DIED = "died of "
+
+
+@dataclass(frozen=True, slots=True)
+class LostTries:
+    """Attempts of one cluster and kernel that ended for one reason, at results that a later attempt measured.
+
+    pairs: `client > server`, the first few. died: a signal ended the program.
+    """
+
+    cluster: str
+    kernel: str
+    reason: str
+    count: int
+    pairs: tuple[str, ...]
+
+    @property
+    def died(self) -> bool:
+        """Whether a signal ended the program."""
+        return _DIED in self.reason
+
+
+def lost_tries(database: Connection, run: str) -> list[LostTries]:
+    """Reasons of earlier attempts at the run's measured results, the commonest first."""
+    rows = database.execute(
+        "SELECT v.cluster, v.kernel, coalesce(v.reason, v.outcome) AS reason, count(*) AS count,"
+        " group_concat(DISTINCT v.client || ' > ' || v.server) AS pairs"
+        " FROM v_all_results v WHERE v.run = ? AND v.final = 0 AND v.attempt_no IS NOT NULL"
+        " AND v.outcome IN ('failed', 'invalid')"
+        " AND EXISTS (SELECT 1 FROM v_all_results f WHERE f.run = v.run AND f.cluster = v.cluster AND f.job = v.job"
+        "             AND f.test_no = v.test_no AND f.repetition_no = v.repetition_no AND f.final = 1"
+        "             AND f.outcome = 'measured')"
+        " GROUP BY v.cluster, v.kernel, reason ORDER BY count DESC, v.cluster, v.kernel, reason",
+        (run,),
+    )
+    return [
+        LostTries(row["cluster"], row["kernel"], row["reason"], row["count"], tuple(str(row["pairs"]).split(",")[:3]))
+        for row in rows
+    ]
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Every value of a run in one table, for programs that read tables.
+
+
+def metric_rows(database: Connection, selection: Selection) -> Iterator[dict[str, Any]]:
+    """One row per result and metric of the results that count, and one row per result that has no metric, with its reason."""
+    conditions, values = where(selection)
+    query = (
+        "SELECT v.run, v.campaign, v.cluster, v.kernel, v.client, v.server, v.message_bytes, v.test_no, v.repetition_no,"
+        " v.outcome, v.reason, v.started_utc, v.disturbed, v.crossed_interface, n.name AS metric, m.value, n.unit, n.better,"
+        " v.series_id, v.result_id, v.job, v.attempt_no, v.parameters, v.network, v.network_name"
+        " FROM v_all_results v LEFT JOIN metric m ON m.result_id = v.result_id"
+        " LEFT JOIN metric_name n ON n.metric_name_id = m.metric_name_id"
+        f" WHERE v.final = 1 AND v.retracted IS NULL AND {conditions}"
+        " ORDER BY v.run, v.cluster, v.job, v.test_no, v.repetition_no, n.position_no"
+    )
+    for row in database.execute(query, values):
+        yield dict(row)
+
+
+def finding_rows(database: Connection, run: str) -> list[dict[str, Any]]:
+    """Findings of a run: one row per cluster, rule and pair, with a count and one of the messages."""
+    query = (
+        "SELECT v.cluster, v.kernel, v.client, v.server, f.rule, count(*) AS result_count, min(f.message) AS example"
+        " FROM v_findings f JOIN v_results v ON v.result_id = f.result_id WHERE v.run = ?"
+        " GROUP BY v.cluster, v.kernel, v.client, v.server, f.rule ORDER BY result_count DESC, v.cluster, f.rule"
+    )
+    return [dict(row) for row in database.execute(query, (run,))]
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# One result with everything that the database knows about it.
+
+
+@dataclass(frozen=True, slots=True)
+class ResultDetail:
+    """One result with everything that the database knows about it, as lists of rows from the views."""
+
+    result: ResultRow
+    retracted: str | None
+    final: bool
+    duration_ns: int | None
+    parameters: dict[str, Any]
+    metrics: list[dict[str, Any]]
+    granted: dict[str, Any]
+    warnings: list[dict[str, Any]]
+    ends: list[dict[str, Any]]
+    counters: list[dict[str, Any]]
+    gauges: list[dict[str, Any]]
+    unavailable: list[dict[str, Any]]
+    findings: list[dict[str, Any]]
+    histogram: list[dict[str, Any]]
+    #: By quantity: values by the beginning of their interval in ms.
+    intervals: dict[str, dict[int, float]]
+    samples: dict[str, Any] | None
+    build: dict[str, Any] | None
+    attempt: AttemptRow | None
+
+
+def detail(database: sqlite3.Connection, result_id: int) -> ResultDetail:
+    """One result with both ends' evidence. Raises UserError if no result has that number."""
+    query = f"SELECT {columns(ResultRow)} FROM v_all_results WHERE result_id = ?"
+    row = database.execute(query, (result_id,)).fetchone()
+    if row is None:
+        raise UserError(f"{result_id} is not a result in this database", "`hpcq results --json` shows their result_id")
+    result = ResultRow(*row)
+    more = database.execute(
+        "SELECT retracted, final, duration_ns, build_id FROM v_all_results WHERE result_id = ?", (result_id,)
+    ).fetchone()
+    tries = [one for one in attempts(database, result.run) if (one.job, one.attempt_no) == (result.job, result.attempt_no)]
+
+    def rows(query: str, value: int | None = result_id) -> list[dict[str, Any]]:
+        return [dict(row) for row in database.execute(query, (value,))]
+
+    return ResultDetail(
+        result=result,
+        retracted=more["retracted"],
+        final=bool(more["final"]),
+        duration_ns=more["duration_ns"],
+        parameters=json.loads(result.parameters),
+        metrics=rows(
+            "SELECT n.name AS metric, m.value, n.unit, n.better, n.help FROM metric m JOIN metric_name n"
+            " ON n.metric_name_id = m.metric_name_id WHERE m.result_id = ? ORDER BY n.position_no"
+        ),
+        granted={one["granted"]: one["value"] for one in rows("SELECT * FROM v_granted WHERE result_id = ?")},
+        warnings=rows("SELECT name, message FROM warning WHERE result_id = ? ORDER BY warning_no"),
+        ends=rows('SELECT * FROM v_ends WHERE result_id = ? ORDER BY "end"'),
+        counters=rows("SELECT counter, client_delta, server_delta, unit FROM v_evidence WHERE result_id = ? ORDER BY counter"),
+        gauges=rows('SELECT gauge, "end", before, after, unit FROM v_gauges WHERE result_id = ? ORDER BY gauge, "end"'),
+        unavailable=rows('SELECT "end", source, reason FROM v_unavailable WHERE result_id = ? ORDER BY "end", source'),
+        findings=rows(
+            'SELECT rule, "end", message, meaning, advice, figures FROM v_findings WHERE result_id = ? ORDER BY rule'
+        ),
+        histogram=rows("SELECT lower, unit, sample_count FROM histogram WHERE result_id = ? ORDER BY lower"),
+        intervals=_intervals(database, result_id),
+        samples=next(iter(rows("SELECT path, format, sample_count FROM sample WHERE result_id = ?")), None),
+        build=next(iter(rows("SELECT * FROM v_builds WHERE build_id = ?", more["build_id"])), None),
+        attempt=tries[0] if tries else None,
+    )
+
+
+def _intervals(database: sqlite3.Connection, result_id: int) -> dict[str, dict[int, float]]:
+    query = "SELECT quantity, begin_ms, value FROM v_intervals WHERE result_id = ? ORDER BY quantity, begin_ms"
+    found: dict[str, dict[int, float]] = {}
+    for quantity, begin_ms, value in database.execute(query, (result_id,)):
+        found.setdefault(quantity, {})[begin_ms] = value
+    return found
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Context of a run's results: builds, what the plan left out, warnings of kernels.
+
+
+@dataclass(frozen=True, slots=True)
+class BuildRow:
+    """A program as built on a cluster, and how many of the selected results it produced."""
+
+    cluster: str
+    toolchain: str
+    program: str
+    version: str
+    source_build_id: str
+    compiler: str
+    flags: str
+    mpi: str
+    modules: str
+    binary_sha256: str
+    built_utc: str | None
+    result_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A pair that a plan left out, or a node if server is None, and why."""
+
+    cluster: str
+    client: str
+    server: str | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class WarningCount:
+    """How many measured results have a warning, with one of its messages."""
+
+    cluster: str
+    kernel: str
+    name: str
+    result_count: int
+    example: str
+
+
+def builds(database: sqlite3.Connection, run: str) -> list[BuildRow]:
+    """The builds that produced results of a run."""
+    columns = ", ".join(f"b.{name}" for name in BuildRow.__dataclass_fields__ if name != "result_count")
+    query = (
+        f"SELECT {columns}, u.result_count FROM v_builds b JOIN (SELECT x.build_id, count(*) AS result_count FROM result x"
+        " JOIN v_pairs p ON p.job_id = x.job_id WHERE p.run = ? GROUP BY x.build_id) u ON u.build_id = b.build_id"
+        " ORDER BY b.cluster, b.program"
+    )
+    return [BuildRow(*row) for row in database.execute(query, (run,))]
+
+
+def left_out(database: sqlite3.Connection, run: str) -> list[LeftOut]:
+    """Pairs and nodes that the plans of a run left out."""
+    query = f"SELECT {columns(LeftOut)} FROM v_not_planned WHERE run = ? ORDER BY cluster, server IS NOT NULL, client, server"
+    return [LeftOut(*row) for row in database.execute(query, (run,))]
+
+
+def warnings(database: sqlite3.Connection, run: str) -> list[WarningCount]:
+    """Warnings of kernels in the results of a run that count."""
+    query = (
+        "SELECT v.cluster, v.kernel, w.name, count(*) AS result_count, min(w.message) AS example FROM v_results v"
+        " JOIN warning w ON w.result_id = v.result_id WHERE v.run = ? AND v.outcome = 'measured'"
+        " GROUP BY v.cluster, v.kernel, w.name ORDER BY result_count DESC, v.cluster, v.kernel, w.name"
+    )
+    return [WarningCount(*row) for row in database.execute(query, (run,))]
+
+
+def last_runs(database: sqlite3.Connection) -> dict[str, str]:
+    """The newest run of each campaign, by the campaign's name."""
+    query = "SELECT c.name, r.name FROM run r JOIN campaign c ON c.campaign_id = r.campaign_id ORDER BY r.created_utc, r.run_id"
+    return {str(campaign): str(run) for campaign, run in database.execute(query)}

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from hpcq.nodelist import fold
-from hpcq.sorting import natural
+from hpcq.nodelist import fold, natural
 from hpcq.units import count_of
 
 Pair = tuple[str, str]

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from hpcq.runner.accept import accepting
+from hpcq.runner.accept.accepting import Applied
 from hpcq.runner.accept.choice import NodeSelection
-from hpcq.runner.accept.commands import Applied
 
 pytestmark = pytest.mark.fast
 

@@ -12,10 +12,9 @@ from hpcq.definition.files.campaign import read_campaign
 from hpcq.errors import StoreError
 from hpcq.run_folder.paths import RunFolder
 from hpcq.runner import stages
-from hpcq.runner.accept import accepting, measuring
-from hpcq.runner.accept.choice import NodeSelection, NodesToTest, choose
-from hpcq.runner.accept.commands import commands_for
-from hpcq.runner.accept.partners import partners
+from hpcq.runner.accept import accepting
+from hpcq.runner.accept.accepting import commands_for
+from hpcq.runner.accept.choice import NodeSelection, NodesToTest, choose, partners
 from hpcq.scheduler.administration import NodeUpkeep, Reservation, Upkeep
 from hpcq.scheduler.slurm.administration import SlurmAdministration, read_nodes, read_reservations
 from hpcq.store.ledger import NodeState
@@ -256,7 +255,7 @@ def test_results_that_cannot_be_loaded_are_an_error_and_not_missing(tmp_path: Pa
     for name in ("build", "plan", "drive"):
         monkeypatch.setattr(stages, name, lambda *_: None)
     monkeypatch.setattr(stages, "load", full)
-    monkeypatch.setattr(measuring, "open_run", lambda *_: RunFolder(tmp_path / "runs" / "after-1"))
+    monkeypatch.setattr(accepting, "open_run", lambda *_: RunFolder(tmp_path / "runs" / "after-1"))
     (tmp_path / "after.yaml").write_text("name: after\nclusters: [tiny]\npairs: all\ntests: [{kernel: tcp_stream}]\n")
     (tmp_path / "tiny.yaml").write_text("name: tiny\nscheduler: local\nnodes: [n1, n2]\n")
     order = accepting.AcceptRequest(

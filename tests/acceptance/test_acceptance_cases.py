@@ -20,7 +20,7 @@ from hpcq.store import time_windows
 from hpcq.store.database import reading, transaction, writing
 from hpcq.store.keep.annotations import Said, set_baseline
 from hpcq.store.keep.check_and_prune import prune
-from hpcq.store.load.run import load_run
+from hpcq.store.load.cluster import load_run
 from hpcq.verdict.acceptance.judge import Acceptance
 from tests.store.run_folders import RunBuilder, utc
 

@@ -8,8 +8,8 @@ from math import log
 
 import pytest
 
-from hpcq.runner.accept.expected import Expected, PairValues, scatter_between_jobs
-from hpcq.runner.accept.partners import again, partners
+from hpcq.runner.accept.choice import again, partners
+from hpcq.runner.accept.judging import Expected, PairValues, scatter_between_jobs
 from hpcq.verdict.acceptance.found import Known
 from hpcq.verdict.acceptance.judge import judge, run_counts
 from hpcq.verdict.acceptance.points import PACKETS, PairPoint, Scale

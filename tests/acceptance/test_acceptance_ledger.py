@@ -9,8 +9,7 @@ import pytest
 
 from hpcq.errors import UserError
 from hpcq.store.database import reading, transaction, writing
-from hpcq.store.ledger import NodeState, at_fault, decide, last_verdicts, nodes_of
-from hpcq.store.observed import Occurrence, ensure_nodes, observed
+from hpcq.store.ledger import NodeState, Occurrence, at_fault, decide, ensure_nodes, last_verdicts, nodes_of, observed
 from hpcq.units import parse_utc, utc_text
 from hpcq.verdict.record import Thing, VerdictRecord
 from hpcq.verdict.words import Verdict

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hpcq.definition.files.cluster import read_cluster
-from hpcq.runner.accept.commands import Applied, Command, apply, commands_for
+from hpcq.runner.accept.accepting import Applied, Command, apply, commands_for
 from hpcq.runner.site.place import reach, scheduler_of
 from hpcq.scheduler.administration import OWN_RESERVATION, Administration
 from hpcq.scheduler.base import Scheduler

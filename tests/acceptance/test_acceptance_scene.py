@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from hpcq.analysis.series_outcomes import JobOutcome, SeriesOutcome
-from hpcq.runner.accept.expected import set_apart
-from hpcq.runner.accept.partners import again, partners
-from hpcq.runner.accept.values import PointMaker
+from hpcq.runner.accept.choice import again, partners
+from hpcq.runner.accept.judging import PointMaker, set_apart
 from hpcq.verdict.acceptance.found import Known
 from hpcq.verdict.acceptance.judge import Acceptance, judge, run_counts
 from hpcq.verdict.acceptance.points import Pair, PairPoint, PairVerdict, Scale

@@ -9,7 +9,7 @@ from math import log
 
 import pytest
 
-from hpcq.runner.accept.partners import again
+from hpcq.runner.accept.choice import again
 from hpcq.verdict.acceptance.found import Known
 from hpcq.verdict.acceptance.judge import Acceptance, judge, run_counts
 from hpcq.verdict.acceptance.points import PairPoint, PairVerdict, Scale, findings

@@ -11,10 +11,8 @@ import pytest
 
 from hpcq.definition.model import Test
 from hpcq.planning.plan import Cost, Goals, Plan
-from hpcq.runner.drive.state import ClusterState
-from hpcq.runner.queue.jobs import all_steps, make_job
-from hpcq.runner.queue.outcome import AttemptOutcome, Left, decide, measured_steps
-from hpcq.runner.queue.run_state import summary
+from hpcq.runner.queue.attempt_files import AttemptOutcome, Left, decide, measured_steps
+from hpcq.runner.queue.run_state import ClusterState, all_steps, make_job, summary
 from hpcq.scheduler.types import JobReport, JobState
 
 pytestmark = pytest.mark.fast

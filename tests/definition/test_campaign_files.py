@@ -9,8 +9,7 @@ import pytest
 
 from hpcq.definition.budget import Budget
 from hpcq.definition.files.campaign import read_campaign
-from hpcq.definition.linked import Directions
-from hpcq.definition.model import Evidence, Gate, GateStatistic, PairChoice, Pattern
+from hpcq.definition.model import Directions, Evidence, Gate, GateStatistic, PairChoice, Pattern
 from hpcq.definition.networks import NETWORK_INSTEAD
 from hpcq.kernels import kernel
 from tests.definition.definition_texts import (

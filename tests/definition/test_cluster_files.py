@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from hpcq.definition.budget import Budget
-from hpcq.definition.compilers import Mpi
-from hpcq.definition.model import Ports, Reach
+from hpcq.definition.model import Mpi, Ports, Reach
 from tests.definition.definition_texts import GOOD, SLURM, TESTS, cluster_says, here, read, read_alpha
 
 FIXTURES = (here,)  # pytest looks for them in this module

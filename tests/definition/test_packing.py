@@ -18,12 +18,11 @@ from hpcq.errors import UserError
 from hpcq.planning.allocations import Basis, choose_allocations, nodes_of, plan_allocations, rounds_of
 from hpcq.planning.plan import Plan, PlannedPair
 from hpcq.planning.waves import ActiveJob
-from hpcq.run_folder.journal_state import fold
+from hpcq.run_folder.journal import fold
 from hpcq.run_folder.lines import Outcome, read_line
 from hpcq.run_folder.spools import Spool, of_pairs, spooled_steps
-from hpcq.runner.drive.state import ClusterState
 from hpcq.runner.drive.tournaments import Tournament, make_tournament, tournament_text, write_tournament
-from hpcq.runner.queue.jobs import all_steps, counted
+from hpcq.runner.queue.run_state import ClusterState, all_steps, counted
 from hpcq.scheduler.types import NodeCondition, NodeState
 
 pytestmark = pytest.mark.fast

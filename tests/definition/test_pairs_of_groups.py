@@ -12,10 +12,9 @@ import pytest
 from hpcq.definition.files.campaign import read_campaign
 from hpcq.definition.model import PairChoice, Pattern
 from hpcq.errors import UserError
-from hpcq.planning.coverage import coverage_of
 from hpcq.planning.make_plan import make_plan
 from hpcq.planning.pairs import make_pairs
-from hpcq.planning.plan import Plan
+from hpcq.planning.plan import Plan, coverage_of
 from hpcq.scheduler.types import NodeCondition, NodeState
 from hpcq.topology import read_topology
 
@@ -159,7 +158,7 @@ def test_a_node_left_out_is_not_covered_and_says_why(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, "{random: 2, coverage: {node: 2}}")
     from dataclasses import replace
 
-    from hpcq.planning.candidates import Excluded
+    from hpcq.planning.plan import Excluded
 
     lines = coverage_of(replace(plan, excluded=(Excluded("n99", "state drained: disk"),))).lines()
     assert lines[1] == "not covered: n99: 0 of 2: state drained: disk"

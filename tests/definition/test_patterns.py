@@ -10,10 +10,9 @@ from collections import Counter
 
 import pytest
 
-from hpcq.definition.linked import Directions
-from hpcq.definition.model import PairChoice, Pattern
+from hpcq.definition.model import Directions, PairChoice, Pattern
+from hpcq.nodelist import natural
 from hpcq.planning.pairs import circle_round, make_pairs, seeded_order
-from hpcq.sorting import natural
 from tests.definition.test_plan import ALL, names
 
 pytestmark = pytest.mark.fast

@@ -9,16 +9,15 @@ from typing import Any
 
 import pytest
 
-from hpcq.cli.run.planned import print_plan
+from hpcq.cli.run.campaigns import print_plan
 from hpcq.definition.budget import Budget
 from hpcq.definition.files.campaign import read_campaign
 from hpcq.definition.files.cluster import read_cluster
 from hpcq.definition.model import Campaign, Cluster, NodeChoice, PairChoice, Pattern
 from hpcq.errors import StoreError, UserError
 from hpcq.kernels import kernel
-from hpcq.planning.candidates import has_features
 from hpcq.planning.make_plan import derive_walltime_s, estimate_job_s, make_plan
-from hpcq.planning.plan import Plan, PlannedPair
+from hpcq.planning.plan import Plan, PlannedPair, has_features
 from hpcq.planning.waves import ActiveJob, choose_wave
 from hpcq.scheduler.types import NodeCondition, NodeState
 

@@ -16,7 +16,7 @@ from hpcq.definition.files.cluster import read_cluster
 from hpcq.errors import HpcqError, UserError
 from hpcq.planning.make_plan import make_plan
 from hpcq.render import directive_value, launch_word, render, render_text, shell_word, with_code
-from hpcq.runner.queue.jobs import all_steps, make_job, write_job
+from hpcq.runner.queue.run_state import all_steps, make_job, write_job
 from hpcq.scheduler.types import NodeCondition, NodeState
 from hpcq.transport import Here
 

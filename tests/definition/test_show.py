@@ -16,12 +16,11 @@ from click.testing import CliRunner, Result
 from hpcq.cli.read.facts import facts
 from hpcq.cli.read.show import show
 from hpcq.errors import UserError
-from hpcq.evidence.judge import judge
-from hpcq.evidence.page import rules_table
+from hpcq.evidence.judge import judge, rules_table
 from hpcq.reports.page import write_report
 from hpcq.store import query
 from hpcq.store.database import reading
-from hpcq.store.load.run import load_run
+from hpcq.store.load.cluster import load_run
 from hpcq.store.read import evidence_queries
 from tests import REPOSITORY
 from tests.evidence.test_evidence_rules import CASES, changed
@@ -282,7 +281,7 @@ def test_facts_of_a_node(loaded: Loaded) -> None:
 def test_the_table_of_rules_is_the_code() -> None:
     text = PAGE.read_text("utf-8")
     between = text.split("<!-- rules -->\n")[1]
-    assert between == rules_table(), "docs/evidence.md: python -m hpcq.evidence.page docs/evidence.md makes the table again"
+    assert between == rules_table(), "docs/evidence.md: python -m hpcq.evidence.judge docs/evidence.md makes the table again"
 
 
 @pytest.mark.parametrize("number", range(6))

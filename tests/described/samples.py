@@ -23,10 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from hpcq import assets
-from hpcq.definition.foreign.kernel_file import read_kernel
-from hpcq.described.commands import sizes
-from hpcq.described.numbers import UnreadableError
-from hpcq.described.output import Read, read_output
+from hpcq.definition.kernel_file import read_kernel
+from hpcq.described.output import Read, UnreadableError, read_output, sizes
 from hpcq.kernels import Kernel, complete, own_kernels
 from tests import REPOSITORY
 

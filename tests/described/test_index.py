@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from hpcq import assets
-from hpcq.definition.foreign.index import delivered_index
-from hpcq.definition.foreign.kernel_file import read_kernel
-from hpcq.described.index import INDEX, indexed
+from hpcq.definition.kernel_file import delivered_index, read_kernel
+from hpcq.described.output import INDEX, indexed
 from hpcq.kernels import own_kernels
 
 pytestmark = pytest.mark.fast

@@ -13,7 +13,7 @@ import pytest
 from hpcq.definition.files.campaign import read_campaign
 from hpcq.definition.files.cluster import read_cluster
 from hpcq.planning.make_plan import make_plan
-from hpcq.runner.queue.jobs import all_steps, make_job, write_job
+from hpcq.runner.queue.run_state import all_steps, make_job, write_job
 from hpcq.scheduler.types import NodeCondition, NodeState
 from tests.described.descriptions import RATE, write
 from tests.local.local_desk import LocalDesk

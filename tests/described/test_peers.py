@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from hpcq import assets
-from hpcq.definition.foreign.kernel_file import read_kernel
-from hpcq.described_kernel import Peer
-from hpcq.kernels import Kernel, own_kernels
-from hpcq.reports.peers import Compared, compare
-from hpcq.store.read.peer_values import PeerValue
+from hpcq.definition.kernel_file import read_kernel
+from hpcq.kernels import Kernel, Peer, own_kernels
+from hpcq.reports.page import Compared, compare
+from hpcq.store.read.grouped import PeerValue
 
 pytestmark = pytest.mark.fast
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from hpcq import assets
-from hpcq.definition.foreign.kernel_file import kernel_of
+from hpcq.definition.kernel_file import kernel_of
 from hpcq.described import output
-from hpcq.described.numbers import UnreadableError
+from hpcq.described.output import UnreadableError
 from hpcq.errors import UserError
 from hpcq.kernels import own_kernels
 from tests import REPOSITORY

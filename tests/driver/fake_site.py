@@ -22,14 +22,10 @@ from hpcq.definition.model import Test
 from hpcq.planning.plan import Cost, Goals, Plan
 from hpcq.run_folder.journal import Event, Journal, read_journal
 from hpcq.run_folder.paths import RunFolder, write_json
-from hpcq.runner.drive.cluster_run import ClusterRun
-from hpcq.runner.drive.driver import Driver
-from hpcq.runner.drive.state import ClusterState
-from hpcq.runner.queue.account import Account, Limit, Share
+from hpcq.runner.drive.driver import ClusterRun, Driver
+from hpcq.runner.queue.account import Account, Limit, Pace, Share, SharedAccount
 from hpcq.runner.queue.cluster_queue import ClusterQueue
-from hpcq.runner.queue.pace import Pace
-from hpcq.runner.queue.record import Record
-from hpcq.runner.queue.shared_account import SharedAccount
+from hpcq.runner.queue.run_state import ClusterState, Record
 from hpcq.runner.site.place import Place
 from hpcq.scheduler.base import Scheduler
 from hpcq.scheduler.types import (

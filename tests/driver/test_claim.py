@@ -12,11 +12,10 @@ import pytest
 from hpcq.definition.files.campaign import read_campaign
 from hpcq.definition.files.cluster import read_cluster
 from hpcq.planning.make_plan import make_plan
-from hpcq.run_folder.journal import read_journal
-from hpcq.run_folder.journal_state import Attempt
+from hpcq.run_folder.journal import Attempt, read_journal
 from hpcq.runner import stages
 from hpcq.runner.queue.attempt_files import AttemptFiles
-from hpcq.runner.queue.jobs import all_steps, make_job, write_job
+from hpcq.runner.queue.run_state import all_steps, make_job, write_job
 from hpcq.runner.site.place import open_run
 from hpcq.scheduler.base import Scheduler
 from hpcq.scheduler.kinds import make

@@ -17,7 +17,7 @@ import pytest
 from hpcq.run_folder.journal import Journal, read_journal
 from hpcq.run_folder.paths import RunFolder
 from hpcq.runner import stages
-from hpcq.runner.queue.pace import Pace
+from hpcq.runner.queue.account import Pace
 from hpcq.runner.site.place import open_run
 from tests.local.desk import took_at_most
 from tests.simulated_slurm.site import SimulatedSlurm, simulated_slurm
@@ -70,7 +70,7 @@ class Bench:
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     fast = lambda *_: Pace(query_s=0.1, poll_max_s=0.2, grace_s=1.0, refill_s=0.1)  # noqa: E731
-    monkeypatch.setattr("hpcq.runner.queue.pace.Pace.of", fast)
+    monkeypatch.setattr("hpcq.runner.queue.account.Pace.of", fast)
     with simulated_slurm(tmp_path / "slurm", node_count=6, leaf_size=2) as slurm:
         yield Bench(tmp_path, slurm)
 

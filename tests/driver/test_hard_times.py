@@ -20,7 +20,7 @@ import pytest
 from hpcq import writer_lock
 from hpcq.errors import StoreError
 from hpcq.store.database import reading, transaction, writing
-from hpcq.store.load.run import load_run
+from hpcq.store.load.cluster import load_run
 from tests import REPOSITORY as ROOT
 from tests.store.run_folders import RunBuilder
 
@@ -29,7 +29,7 @@ sys.path.insert(0, {str(ROOT)!r})
 from pathlib import Path
 import hpcq.store.database as store
 from hpcq.errors import StoreError
-from hpcq.store.load.run import load_run
+from hpcq.store.load.cluster import load_run
 from hpcq.store.database import reading
 """
 #: argv: database, run folder, kills. Each child loads; it is killed at a random moment of a load's length.

@@ -12,10 +12,10 @@ from hpcq.definition.files.campaign import read_campaign
 from hpcq.definition.files.cluster import read_cluster
 from hpcq.errors import UserError
 from hpcq.planning.allocations import Basis, choose_allocations, plan_allocations
-from hpcq.planning.fitting import fit_link
+from hpcq.planning.make_plan import fit_link
 from hpcq.planning.plan import Plan
-from hpcq.scheduler.limits import NO_LIMITS, Bound, JobLimits
-from hpcq.scheduler.slurm.limits import read_job_limits
+from hpcq.scheduler.base import NO_LIMITS, Bound, JobLimits
+from hpcq.scheduler.slurm.scheduler import read_job_limits
 from hpcq.scheduler.types import NodeCondition, NodeState
 
 pytestmark = pytest.mark.fast

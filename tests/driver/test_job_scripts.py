@@ -17,8 +17,8 @@ from hpcq.definition.files.campaign import read_campaign
 from hpcq.definition.files.cluster import read_cluster
 from hpcq.planning.make_plan import make_plan
 from hpcq.runner.drive.tournaments import make_tournament, write_any
-from hpcq.runner.queue.jobs import all_steps, make_job, write_job
-from hpcq.runner.queue.outcome import measured_steps
+from hpcq.runner.queue.attempt_files import measured_steps
+from hpcq.runner.queue.run_state import all_steps, make_job, write_job
 from hpcq.scheduler.types import NodeCondition, NodeState
 from tests.kernels.kernel_programs import Programs, wait_for
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from hpcq.runner.queue.pace import FAILURES_SAID, Pace
+from hpcq.runner.queue.account import FAILURES_SAID, Pace
 from tests.driver.fake_clock import FakeClock
 
 pytestmark = pytest.mark.fast

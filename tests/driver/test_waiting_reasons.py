@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from hpcq.definition.budget import Budget
-from hpcq.run_folder.journal_state import Attempt
+from hpcq.run_folder.journal import Attempt
 from hpcq.runner.queue.yield_policy import YieldPolicy
-from hpcq.scheduler.slurm.reasons import read_wait
+from hpcq.scheduler.slurm.reading import read_wait
 from hpcq.scheduler.types import JobReport, JobState, NodeCondition, NodeState, QueueSnapshot, Wait
 
 pytestmark = pytest.mark.fast

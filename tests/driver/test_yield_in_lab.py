@@ -27,7 +27,7 @@ TRIES = 2
 @pytest.mark.long
 @pytest.mark.parametrize("allocation", ["whole", "pair"])
 def test_a_user_waits_little_longer(lab: RunningLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, allocation: str) -> None:
-    monkeypatch.setattr("hpcq.runner.queue.pace._BURST_COUNT", 3.0)  # the steady state from the start: a look in 5 s
+    monkeypatch.setattr("hpcq.runner.queue.account._BURST_COUNT", 3.0)  # the steady state from the start: a look in 5 s
     nodes = [f"alpha-n{number:02d}" for number in range(1, 5)]
     jobs = arrivals(1, 10, nodes, load_ratio=0.6, lengths_s=(1, 3))
     assert {job.node_count for job in jobs} == {1, 2, 4}

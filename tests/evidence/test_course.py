@@ -7,7 +7,7 @@ import random
 import pytest
 
 from hpcq.evidence import course
-from hpcq.evidence.conditions import course as conditions
+from hpcq.evidence import rules as conditions
 from hpcq.evidence.judge import judge
 from hpcq.evidence.judgement import JudgedResult
 

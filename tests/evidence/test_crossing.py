@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from hpcq.evidence.case import read_case
-from hpcq.evidence.crossing import crossing
+from hpcq.evidence.case import crossing, read_case
 from hpcq.evidence.judgement import CrossedInterface, JudgedResult
 
 pytestmark = pytest.mark.fast

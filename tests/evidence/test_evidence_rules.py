@@ -12,11 +12,9 @@ from typing import Any
 
 import pytest
 
-from hpcq.evidence.conditions.link import cpu_list
 from hpcq.evidence.judge import judge
 from hpcq.evidence.judgement import CrossedInterface, JudgedResult, Judgement
-from hpcq.evidence.rules import RULES
-from hpcq.evidence.table.course import COURSE
+from hpcq.evidence.rules import COURSE, RULES, cpu_list
 
 pytestmark = pytest.mark.fast
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hpcq.cli.main import run
-from hpcq.store.load.run import load_run
+from hpcq.store.load.cluster import load_run
 from tests.pages.test_report import nodes_and_sizes
 
 pytestmark = pytest.mark.fast

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from hpcq.kernels import complete, kernel, sweep_sizes
-from hpcq.run_folder.lines import Outcome, RawLine, read_line
-from hpcq.run_folder.printed import kept_sizes, measured_sizes, skipped_sizes
+from hpcq.run_folder.lines import Outcome, RawLine, kept_sizes, measured_sizes, read_line, skipped_sizes
 from tests.kernels.kernel_programs import INSTANT, Server, children
 from tests.local.local_desk import CLUSTER, LocalDesk
 

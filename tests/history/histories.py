@@ -20,7 +20,7 @@ from hpcq.cli.main import run
 from hpcq.evidence.judge import judge
 from hpcq.evidence.judgement import no_judge
 from hpcq.run_folder.paths import write_json, write_text
-from hpcq.store.load.run import load_run
+from hpcq.store.load.cluster import load_run
 from tests.store.run_folders import START, RunBuilder, utc
 
 PAIRS = (("n1", "n2"), ("n3", "n4"))

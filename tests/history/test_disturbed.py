@@ -14,8 +14,7 @@ from hpcq.cli.main import run
 from hpcq.reports.run_verdict import run_verdict
 from hpcq.store import query
 from hpcq.store.database import reading
-from hpcq.store.history import Filter, metrics_of, select
-from hpcq.store.points import timeline
+from hpcq.store.history import Filter, metrics_of, select, timeline
 from hpcq.store.read.nodes import node_rows
 from hpcq.store.time_windows import Window
 from hpcq.verdict import Verdict

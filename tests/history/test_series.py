@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hpcq.evidence.judgement import CrossedInterface, Finding, JudgedResult, Judgement, Rule
-from hpcq.store.load.run import load_run
+from hpcq.store.load.cluster import load_run
 from tests.store.run_folders import RunBuilder, ask, load, utc
 from tests.store.test_store import builder, database
 

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from hpcq.analysis.blame_tables import RunTables
-from hpcq.cli.judge.blame_words import verdicts_of
+from hpcq.cli.judge.blame import verdicts_of
 from hpcq.cli.main import run
 from hpcq.cli.read.results import print_run
 from hpcq.run_folder.paths import RunFolder
-from hpcq.runner.accept import accepting, measuring
+from hpcq.runner.accept import accepting
 from hpcq.verdict.words import Verdict
 from tests.history.histories import PAIRS, History
 from tests.store.run_folders import utc
@@ -238,7 +238,7 @@ def test_accept_judged_nothing_while_another_is_under_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(accepting._Acceptor, "_measure", lambda *_: None)
-    with measuring.alone(tmp_path / "runs", "tiny") as mine:
+    with accepting.alone(tmp_path / "runs", "tiny") as mine:
         assert mine
         assert accept(tmp_path) == 4
     assert "tiny: another acceptance is under way: this one judged nothing" in capsys.readouterr().out

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from hpcq.kernels import complete, kernel
-from hpcq.run_folder.lines import Outcome, read_line
-from hpcq.run_folder.printed import kept_sizes, measured_sizes
+from hpcq.run_folder.lines import Outcome, kept_sizes, measured_sizes, read_line
 from hpcq.run_folder.spools import Spool
 from tests.kernels.test_kernels_mpi import YIELD, Mpi, mpi, program, run
 from tests.mpi.mpi_programs import preloaded

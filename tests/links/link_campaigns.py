@@ -25,7 +25,7 @@ from hpcq.runner import stages
 from hpcq.runner.link import link_group
 from hpcq.runner.site import place
 from hpcq.scheduler.types import NodeCondition, NodeState
-from hpcq.store.load.run import load_run
+from hpcq.store.load.cluster import load_run
 
 STREAM = "{kernel: tcp_stream, parameters: {duration_s: 50ms, warmup_s: 0}}"
 TRIP = "{kernel: tcp_pingpong, parameters: {operation_count_max: 5, duration_s: 1, warmup_s: 0}}"

@@ -14,15 +14,14 @@ import pytest
 from hpcq.analysis.distances import distances
 from hpcq.errors import SchedulerError
 from hpcq.run_folder.journal import Journal
-from hpcq.runner.cancelling import cancel_run
 from hpcq.runner.link import link_group
 from hpcq.runner.link.side import LinkSide
-from hpcq.runner.live import status_of
-from hpcq.runner.queue import pace, shared_account
-from hpcq.runner.queue.record import Record
+from hpcq.runner.live import cancel_run, status_of
+from hpcq.runner.queue import account
+from hpcq.runner.queue.run_state import Record
 from hpcq.scheduler.types import QueueSnapshot
 from hpcq.store.database import reading
-from hpcq.store.load.run import load_run
+from hpcq.store.load.cluster import load_run
 from tests.links.link_campaigns import TRIP, built, drive, events_of, opened, own_queue, rows, text
 
 __all__ = ["built", "own_queue"]
@@ -118,7 +117,7 @@ def test_a_stop_file_ends_a_link_early_while_the_scheduler_there_does_not_answer
     tests = (f"{{kernel: udp_stream, parameters: {{warmup_s: 0, rate_bps: 1e6}}, matrix: {{duration_s: [{durations}]}}}}",)
     run = opened(tmp_path, text("{from: east, to: west, pairs: 1, directions: one}", tests=tests), built)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(shared_account, "_REFRESH_S", 0.2)
+    monkeypatch.setattr(account, "_REFRESH_S", 0.2)
     stop = tmp_path / "hpcq" / "stop"
     seen: list[str] = []
     note_all, look = Record.note_all, LinkSide.look
@@ -150,9 +149,9 @@ def test_a_slow_cluster_of_a_link_is_asked_for_a_tenth_of_the_time_at_most(
     tmp_path: Path, built: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = opened(tmp_path, text("{from: east, to: west, pairs: 2, directions: one}", tests=(TRIP,)), built)
-    monkeypatch.setattr(pace, "_SLOW_ANSWER_S", 0.1)
+    monkeypatch.setattr(account, "_SLOW_ANSWER_S", 0.1)
     asked: dict[str, list[float]] = {"east": [], "west": []}
-    answered = pace.Pace.answered
+    answered = account.Pace.answered
     look = LinkSide.look
 
     def slow(self: LinkSide, *, refill: bool) -> QueueSnapshot:
@@ -161,7 +160,7 @@ def test_a_slow_cluster_of_a_link_is_asked_for_a_tenth_of_the_time_at_most(
         return look(self, refill=refill)
 
     monkeypatch.setattr(LinkSide, "look", slow)
-    monkeypatch.setattr(pace.Pace, "answered", lambda self, _: answered(self, 0.15))
+    monkeypatch.setattr(account.Pace, "answered", lambda self, _: answered(self, 0.15))
     drive(run)
     gaps = [later - earlier for times in asked.values() for earlier, later in pairwise(times)]
     assert gaps

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from hpcq.run_folder.journal_state import Attempt
+from hpcq.run_folder.journal import Attempt
 from hpcq.run_folder.paths import RunFolder
 from hpcq.runner.link import driver, link_group
 from hpcq.runner.link.side import LinkSide
-from hpcq.runner.queue.record import Record
+from hpcq.runner.queue.run_state import Record
 from hpcq.scheduler.local import Local
 from hpcq.scheduler.types import JobState, NodeCondition, NodeState
 from tests.links.link_campaigns import TRIP, built, drive, opened, own_queue, rows, taken, text

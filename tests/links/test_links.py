@@ -12,7 +12,7 @@ from hpcq.definition.budget import Budget
 from hpcq.definition.files.campaign import read_campaign
 from hpcq.errors import UserError
 from hpcq.planning import links
-from hpcq.runner.link.state import LinkState
+from hpcq.runner.link.side import LinkState
 from hpcq.runner.workflow import WorkflowRun, groups
 from hpcq.scheduler.slurm import Slurm
 from hpcq.scheduler.types import SchedulerSettings

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from hpcq.planning.plan import Plan
-from hpcq.run_folder.crashes import known_crash
-from hpcq.runner.drive.state import ClusterState
+from hpcq.run_folder.lines import known_crash
+from hpcq.runner.queue.run_state import ClusterState
 
 
 @dataclass(frozen=True, slots=True)

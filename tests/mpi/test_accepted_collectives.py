@@ -13,9 +13,8 @@ import pytest
 from hpcq.cli.judge import accept as verb
 from hpcq.definition.derive import with_set
 from hpcq.definition.files.campaign import read_campaign
-from hpcq.runner.accept.accepting import ClusterAcceptance
-from hpcq.runner.accept.collectives import judged_collectives, not_covered, set_to_run
-from hpcq.runner.accept.values import Measured
+from hpcq.runner.accept.accepting import ClusterAcceptance, judged_collectives, not_covered, set_to_run
+from hpcq.runner.accept.judging import Measured
 from hpcq.store.database import reading
 from hpcq.verdict.acceptance.collectives import CollectiveVerdict, SetJob, judge_collective
 from hpcq.verdict.acceptance.judge import Acceptance, judge

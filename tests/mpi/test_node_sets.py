@@ -13,18 +13,15 @@ from hpcq.cli.main import run as hpcq
 from hpcq.definition.budget import Budget
 from hpcq.definition.files.campaign import read_campaign
 from hpcq.definition.files.cluster import read_cluster
-from hpcq.definition.model import Campaign, Cluster
-from hpcq.definition.running import node_count
+from hpcq.definition.model import Campaign, Cluster, node_count
 from hpcq.errors import UserError
 from hpcq.planning.allocations import Basis, plan_allocations
-from hpcq.planning.coverage import coverage_of
-from hpcq.planning.plan import Plan
+from hpcq.planning.plan import Plan, coverage_of
 from hpcq.planning.waves import choose_wave
 from hpcq.render import render
-from hpcq.runner.drive.state import ClusterState
-from hpcq.runner.queue.jobs import all_steps, make_job, site_context
+from hpcq.runner.queue.run_state import ClusterState, all_steps, make_job, site_context
+from hpcq.scheduler.base import Bound, JobLimits
 from hpcq.scheduler.kinds import describe
-from hpcq.scheduler.limits import Bound, JobLimits
 from hpcq.scheduler.types import NodeCondition, NodeState
 from hpcq.store.history import SeriesRow
 from tests.store.run_folders import RunBuilder, load

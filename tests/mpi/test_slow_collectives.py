@@ -17,7 +17,7 @@ from hpcq.definition.files.campaign import read_campaign
 from hpcq.errors import UserError
 from hpcq.nodelist import takes_part
 from hpcq.run_folder.paths import write_json
-from hpcq.store.load.run import load_run
+from hpcq.store.load.cluster import load_run
 from hpcq.verdict.node_sets import PairsOfSet
 from tests import REPOSITORY
 from tests.history.histories import Night, json_of

@@ -17,8 +17,8 @@ from hpcq.definition.model import Campaign, Cluster
 from hpcq.errors import UserError
 from hpcq.planning.make_plan import make_plan
 from hpcq.run_folder.paths import write_json
-from hpcq.runner.queue.jobs import all_steps, make_job, write_job
-from hpcq.runner.site.toolchains import with_toolchain
+from hpcq.runner.queue.run_state import all_steps, make_job, write_job
+from hpcq.runner.site.build import with_toolchain
 from hpcq.scheduler.types import NodeCondition, NodeState
 from hpcq.store.database import reading
 from hpcq.store.read.toolchains import compared, level, toolchain_rows

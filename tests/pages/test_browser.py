@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from hpcq.reports import write_report
-from hpcq.store.load.run import load_run
+from hpcq.store.load.cluster import load_run
 from tests.pages.test_report import nodes_and_sizes
 
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")

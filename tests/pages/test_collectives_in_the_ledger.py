@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from hpcq.runner.accept.accepting import ClusterAcceptance, _Acceptor
-from hpcq.runner.accept.collectives import not_covered
+from hpcq.runner.accept.accepting import ClusterAcceptance, _Acceptor, not_covered
 from hpcq.store.database import reading, transaction, writing
 from hpcq.store.ledger import at_fault, decide, last_verdicts
 from hpcq.verdict.acceptance.collectives import CollectiveVerdict, records_of

@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from hpcq.reports import write_report
-from hpcq.reports.matrix import NODES_MAX, make_matrices
-from hpcq.reports.plots import make_plots
+from hpcq.reports.plots import NODES_MAX, make_matrices, make_plots
 from hpcq.store import query
 from hpcq.store.database import reading
-from hpcq.store.load.run import load_run
+from hpcq.store.load.cluster import load_run
 from hpcq.store.query import Selection
 from tests.pages.test_report import nodes_and_sizes, page_of, summary
 from tests.store.run_folders import RunBuilder

@@ -19,7 +19,7 @@ from hpcq.run_folder.journal import Journal
 from hpcq.run_folder.paths import write_json
 from hpcq.runner.watch import doctor, schedule
 from hpcq.runner.watch.doctor import Places, Told, examine
-from hpcq.store.load.run import load_run
+from hpcq.store.load.cluster import load_run
 from tests.pages.test_schedule import OTHERS, home
 from tests.store.run_folders import RunBuilder
 

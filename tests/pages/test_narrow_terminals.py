@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from hpcq.cli.rows import Column, print_rows
+from hpcq.cli.output import Column, print_rows
 
 pytestmark = pytest.mark.fast
 

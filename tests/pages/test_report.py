@@ -12,16 +12,14 @@ from typing import Any
 
 import pytest
 
-from hpcq.cli.rows import Column, outcome_style, print_rows
+from hpcq.cli.output import Column, outcome_style, print_rows
 from hpcq.errors import StoreError, UserError
 from hpcq.reports import write_report
-from hpcq.reports.matrix import make_matrices
-from hpcq.reports.plots import make_plots
+from hpcq.reports.plots import make_matrices, make_plots
 from hpcq.store import query
 from hpcq.store.database import reading
-from hpcq.store.load.run import load_run
+from hpcq.store.load.cluster import load_run
 from hpcq.store.query import Selection, Summary
-from hpcq.store.read import result_detail
 from tests.store.run_folders import RunBuilder
 
 pytestmark = pytest.mark.fast
@@ -286,7 +284,7 @@ def test_summaries_name_what_differs_beside_the_size(tmp_path: Path) -> None:
         assert query.summaries(connection, Selection(node="n3")) == []
         assert len(query.results(connection, Selection(client="n1", outcome="measured"))) == 6
         with pytest.raises(UserError, match="99 is not a result"):
-            result_detail.detail(connection, 99)
+            query.detail(connection, 99)
 
 
 def test_runs_are_found_by_name_beginning_and_campaign(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hpcq.cli.main import run
 from hpcq.errors import UserError
 from hpcq.runner.watch import schedule
-from hpcq.runner.watch import when as words
+from hpcq.runner.watch import schedule as words
 from hpcq.units import parse_utc
 
 pytestmark = pytest.mark.fast
@@ -107,7 +107,7 @@ def test_dry_run_writes_nothing(home: Path, capsys: pytest.CaptureFixture[str]) 
 )
 def test_days_of_the_week(when: str, cron: str, calendar: str, days: int) -> None:
     entry = schedule.new_entry("x", "systemd", when, ["status"], Path())
-    assert (words.cron(entry.when), words.calendar(entry.when)) == (cron, calendar)
+    assert (words.cron_moments(entry.when), words.systemd_calendar(entry.when)) == (cron, calendar)
     assert entry.period_s == days * 86400
 
 

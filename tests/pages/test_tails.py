@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from hpcq.reports import write_report
+from hpcq.reports.page import make_tails
 from hpcq.reports.plots import Axis, few, tick_values
-from hpcq.reports.tails import make_tails
 from hpcq.store.database import reading
-from hpcq.store.distributions import Distribution, distributions
+from hpcq.store.read.grouped import Distribution, distributions
 from tests.store.run_folders import RunBuilder, load
 
 pytestmark = pytest.mark.fast

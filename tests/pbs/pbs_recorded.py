@@ -15,12 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hpcq.scheduler.pbs.exits import outcome
-from hpcq.scheduler.pbs.jobs import ID_PATTERN, read_job
-from hpcq.scheduler.pbs.nodes import read_vnode
-from hpcq.scheduler.pbs.records import Record, read_dsv, read_plain
-from hpcq.scheduler.pbs.reservations import read_made, read_reservation
-from hpcq.scheduler.pbs.submissions import read_submission
+from hpcq.scheduler.pbs.administration import read_made, read_reservation
+from hpcq.scheduler.pbs.nodes import Record, read_dsv, read_plain, read_vnode
+from hpcq.scheduler.pbs.scheduler import ID_PATTERN, outcome, read_job, read_submission
 from hpcq.transport import Completed
 
 FOLDER = Path(__file__).parent / "recordings"

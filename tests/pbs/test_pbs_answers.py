@@ -10,12 +10,9 @@ import pytest
 from hpcq.definition.model import WithoutReservation
 from hpcq.errors import SchedulerError
 from hpcq.runner.queue.reservations import Held, OwnReservation
-from hpcq.scheduler.pbs.jobs import read_job
-from hpcq.scheduler.pbs.limits import read_job_limits, seconds, submit_limit
-from hpcq.scheduler.pbs.nodes import hosts_of, read_vnode
-from hpcq.scheduler.pbs.records import SEPARATOR, Record, read_dsv, read_plain
-from hpcq.scheduler.pbs.reservations import read_reservations, seen_from_inside, taken_soon
-from hpcq.scheduler.pbs.scheduler import Pbs
+from hpcq.scheduler.pbs.administration import read_reservations, seen_from_inside, taken_soon
+from hpcq.scheduler.pbs.nodes import SEPARATOR, Record, hosts_of, read_dsv, read_plain, read_vnode
+from hpcq.scheduler.pbs.scheduler import Pbs, read_job, read_job_limits, seconds, submit_limit
 from hpcq.scheduler.types import JobState, NodeCondition, NodeState, SchedulerSettings, Wait
 from hpcq.transport import Completed, Here
 from tests.driver.fake_clock import FakeClock

@@ -11,13 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from hpcq.scheduler.pbs.administration import PbsAdministration
-from hpcq.scheduler.pbs.dialects import Ability, Family, read_dialect
-from hpcq.scheduler.pbs.exits import Outcome, outcome
-from hpcq.scheduler.pbs.jobs import read_job, short_name
-from hpcq.scheduler.pbs.probes import release
-from hpcq.scheduler.pbs.reasons import read_wait
-from hpcq.scheduler.pbs.records import Record
+from hpcq.scheduler.pbs.administration import PbsAdministration, release
+from hpcq.scheduler.pbs.nodes import Ability, Family, Record, read_dialect
+from hpcq.scheduler.pbs.scheduler import Outcome, outcome, read_job, read_wait, short_name
 from hpcq.scheduler.types import JobState, SchedulerSettings, Wait
 from hpcq.transport import Here
 

@@ -14,12 +14,12 @@ import pytest
 
 from hpcq.definition.files.cluster import read_cluster
 from hpcq.errors import SchedulerError
-from hpcq.run_folder.journal_state import Attempt
-from hpcq.runner.queue.outcome import AttemptOutcome, Left, end_of
+from hpcq.run_folder.journal import Attempt
+from hpcq.runner.queue.attempt_files import AttemptOutcome, Left, end_of
 from hpcq.runner.site.place import reach, scheduler_of
 from hpcq.scheduler.pbs.administration import PbsAdministration
-from hpcq.scheduler.pbs.jobs import read_job
-from hpcq.scheduler.pbs.records import Record
+from hpcq.scheduler.pbs.nodes import Record
+from hpcq.scheduler.pbs.scheduler import read_job
 from hpcq.scheduler.types import Fate, JobKey, JobReport, JobState, NodeCondition, QueueQuery, Submission, Wait
 from hpcq.transport import Here
 from tests.schedulers.scheduler_contract import TERMINAL, Site, pbs_site

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpcq.scheduler.pbs.exits import Outcome, outcome
-from hpcq.scheduler.pbs.jobs import read_job
+from hpcq.scheduler.pbs.scheduler import Outcome, outcome, read_job
 from tests.pbs.pbs_recorded import FOLDER, Recorded, reading, recordings, records_of
 
 pytestmark = pytest.mark.fast

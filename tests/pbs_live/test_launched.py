@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcq.run_folder.printed import measured_sizes
+from hpcq.run_folder.lines import measured_sizes
 from hpcq.units import parse_utc, utc_now
 from tests.lab.campaigns_in_lab import Desk
 from tests.pbs_live.live import QUICK, Live

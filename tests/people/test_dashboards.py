@@ -14,7 +14,7 @@ import pytest
 
 from hpcq.cli.main import run as hpcq
 from hpcq.exports.dashboards import datasette, described, grafana, grafana_sql
-from hpcq.store.read.questions import PARAMETERS, QUESTIONS, Question
+from hpcq.store.read.stretches import PARAMETERS, QUESTIONS, Question
 from tests import REPOSITORY
 from tests.history.histories import History
 from tests.people.nights import NIGHTS

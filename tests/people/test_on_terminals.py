@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcq.cli.sparkline import sparkline
+from hpcq.cli.output import sparkline
 from tests.history.histories import History
 
 pytestmark = pytest.mark.fast

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hpcq.cli.main import run as hpcq
-from hpcq.store.load.run import load_run
+from hpcq.store.load.cluster import load_run
 from tests.history.histories import History
 from tests.store.run_folders import RunBuilder
 

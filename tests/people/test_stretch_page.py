@@ -11,7 +11,7 @@ import pytest
 
 from hpcq.reports.stretch import StretchWish, write_stretch
 from hpcq.store.database import transaction, writing
-from hpcq.store.load.run import load_run
+from hpcq.store.load.cluster import load_run
 from hpcq.verdict.words import Verdict
 from tests.history.histories import History
 from tests.people.nights import Asked

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from hpcq.errors import SchedulerError
-from hpcq.scheduler.pbs.jobs import read_job
-from hpcq.scheduler.pbs.records import Record
+from hpcq.scheduler.pbs.nodes import Record
+from hpcq.scheduler.pbs.scheduler import read_job
 from hpcq.scheduler.slurm import Slurm
-from hpcq.scheduler.slurm.limits import read_job_limits
 from hpcq.scheduler.slurm.reading import node_condition
+from hpcq.scheduler.slurm.scheduler import read_job_limits
 from hpcq.scheduler.types import JobState, NodeCondition, SchedulerSettings
 from hpcq.transport import Completed, Here
 

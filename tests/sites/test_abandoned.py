@@ -13,7 +13,7 @@ from hpcq.cli.main import run as hpcq
 from hpcq.errors import HpcqError
 from hpcq.run_folder.journal import Journal
 from hpcq.run_folder.paths import RunFolder, write_json
-from hpcq.runner.watch.abandoned import abandoned
+from hpcq.runner.watch.doctor import abandoned
 
 pytestmark = pytest.mark.fast
 HOUR_S = 3600.0

@@ -16,7 +16,7 @@ from hpcq.definition.files.cluster import read_cluster
 from hpcq.planning.make_plan import make_plan
 from hpcq.run_folder.lines import elsewhere
 from hpcq.runner.drive.tournaments import make_tournament, write_any
-from hpcq.runner.queue.jobs import all_steps, make_job
+from hpcq.runner.queue.run_state import all_steps, make_job
 from hpcq.scheduler.types import NodeCondition, NodeState
 from tests.store.run_folders import RunBuilder, ask, load
 

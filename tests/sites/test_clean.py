@@ -16,7 +16,7 @@ import pytest
 from hpcq.cli.main import run as hpcq
 from hpcq.errors import HpcqError, SchedulerError, TransportError
 from hpcq.runner import stages
-from hpcq.runner.site.cleaning import clean_by_age, remove, run_folders
+from hpcq.runner.site.checking import clean_by_age, remove, run_folders
 from hpcq.scheduler.types import JobState
 from hpcq.transport import Here
 from tests.driver.fake_site import FakeJob, FakeSite

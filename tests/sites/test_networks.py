@@ -17,7 +17,7 @@ from hpcq.planning.plan import Plan
 from hpcq.runner.site.checking import _NODE_LOOK, _address, _interfaces
 from hpcq.runner.site.place import check_definitions, open_run, place
 from hpcq.scheduler.types import NodeCondition, NodeState
-from hpcq.store.load.run import load_run
+from hpcq.store.load.cluster import load_run
 from tests.store.run_folders import RunBuilder
 
 pytestmark = pytest.mark.fast

@@ -15,8 +15,8 @@ import pytest
 from hpcq.clock import Clock
 from hpcq.definition.budget import Budget
 from hpcq.errors import SchedulerError
-from hpcq.runner.queue import shared_account
-from hpcq.runner.queue.shared_account import Held, SharedAccount
+from hpcq.runner.queue import account as shared_account
+from hpcq.runner.queue.account import Held, SharedAccount
 from hpcq.scheduler.types import JobState
 from hpcq.transport import Here
 from hpcq.units import utc_text

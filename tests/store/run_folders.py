@@ -23,7 +23,7 @@ from hpcq import assets
 from hpcq.run_folder.journal import Journal
 from hpcq.run_folder.paths import RunFolder, write_json, write_text
 from hpcq.store.database import reading
-from hpcq.store.load.run import ClusterLoad, load_run
+from hpcq.store.load.cluster import ClusterLoad, load_run
 
 START = dt.datetime(2026, 11, 21, 2, 0, tzinfo=dt.UTC)
 BUILD_IDS = {"hpcq-net": "net-1111", "hpcq-mpi": "mpi-2222"}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hpcq.errors import StoreError
-from hpcq.store.load.run import load_run
+from hpcq.store.load.cluster import load_run
 from tests.store.run_folders import RunBuilder, ask, load
 from tests.store.test_store import builder, damaged, database, reasons
 

@@ -17,7 +17,7 @@ from hpcq.errors import StoreError
 from hpcq.kernels import kernels
 from hpcq.store import database as store
 from hpcq.store.database import SCHEMA_VERSION, migrate, reading, statements, writing
-from hpcq.store.load.run import load_run
+from hpcq.store.load.cluster import load_run
 from hpcq.store.read.nodes import _OF_NODE
 from tests import REPOSITORY
 from tests.store.run_folders import RunBuilder
@@ -281,7 +281,7 @@ def test_statements_keep_triggers_and_comments_whole() -> None:
 
 
 def test_reading_imports_nothing_heavy() -> None:
-    code = "import sys, hpcq.store.query, hpcq.store.database, hpcq.store.load.run\n"
+    code = "import sys, hpcq.store.query, hpcq.store.database, hpcq.store.load.cluster\n"
     code += "print([name for name in ('numpy', 'pydantic', 'jinja2', 'rich', 'ruamel', 'scipy') if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=dict(os.environ))
     assert done.stdout.strip() == "[]"

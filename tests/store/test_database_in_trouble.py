@@ -18,7 +18,7 @@ from hpcq.errors import StoreError
 from hpcq.store import database as store
 from hpcq.store import query
 from hpcq.store.database import reading, writing
-from hpcq.store.load.run import load_run
+from hpcq.store.load.cluster import load_run
 from tests.store.run_folders import RunBuilder
 from tests.store.test_database import builder, path, sound
 
@@ -136,7 +136,7 @@ KILLED = """
     from pathlib import Path
     from hpcq.store import database
     from hpcq.store.load import missing
-    from hpcq.store.load.run import load_run
+    from hpcq.store.load.cluster import load_run
 
     prepare = database._prepare
     def small_cache(connection, path):
@@ -186,7 +186,7 @@ def test_readers_see_whole_runs_while_another_process_loads(path: Path, tmp_path
     readers = [threading.Thread(target=read) for _ in range(2)]
     for thread in readers:
         thread.start()
-    code = "import sys; from pathlib import Path; from hpcq.store.load.run import load_run\n"
+    code = "import sys; from pathlib import Path; from hpcq.store.load.cluster import load_run\n"
     code += "for folder in sys.argv[2:]: load_run(Path(sys.argv[1]), Path(folder))"
     folders = [str(one.path) for one in builders]
     loaders = [subprocess.Popen([sys.executable, "-c", code, str(path), *order]) for order in (folders[:4], folders[:2:-1])]

@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 
 from hpcq.errors import StoreError
-from hpcq.run_folder.journal import Journal, read_journal
-from hpcq.run_folder.journal_state import fold
+from hpcq.run_folder.journal import Journal, fold, read_journal
 
 pytestmark = pytest.mark.fast
 

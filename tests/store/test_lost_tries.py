@@ -9,9 +9,9 @@ import pytest
 
 from hpcq.cli.main import run as hpcq
 from hpcq.reports import write_report
-from hpcq.run_folder.crashes import crash_words
+from hpcq.run_folder.lines import crash_words
 from hpcq.store.database import reading
-from hpcq.store.read.lost_tries import lost_tries
+from hpcq.store.query import lost_tries
 from tests.store.run_folders import RunBuilder, load
 
 pytestmark = pytest.mark.fast

@@ -12,7 +12,7 @@ from hpcq.cli.main import run
 from hpcq.evidence.judge import judge
 from hpcq.evidence.judgement import Finding, JudgedResult, Judgement, Rule
 from hpcq.evidence.rules import VERSION
-from hpcq.store.keep.rejudge import Rejudged, rejudge
+from hpcq.store.keep.check_and_prune import Rejudged, rejudge
 from tests.history.histories import History, json_of
 
 pytestmark = pytest.mark.fast

@@ -11,8 +11,7 @@ import pytest
 
 from hpcq.store import query
 from hpcq.store.database import reading
-from hpcq.store.load.run import load_run
-from hpcq.store.read import result_detail
+from hpcq.store.load.cluster import load_run
 from tests.store.run_folders import RunBuilder, ask, load
 
 pytestmark = pytest.mark.fast
@@ -53,7 +52,7 @@ def test_everything_of_a_line_is_in_the_database(builder: RunBuilder, database: 
             for row in query.results(connection, query.Selection(client="n1", kernel="tcp_stream"))
             if row.repetition_no == 1
         ]
-        found = result_detail.detail(connection, first.result_id)
+        found = query.detail(connection, first.result_id)
     assert found.parameters == line["options"]
     assert {row["metric"]: row["value"] for row in found.metrics} == line["metrics"]
     assert found.granted == line["granted"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hpcq.cli.options import clusters_option, database_option, json_option, runs_option
-from hpcq.cli.rows import print_json
+from hpcq.cli.output import print_json
 from hpcq.errors import Exit, HpcqError, UserError
 
 if TYPE_CHECKING:

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hpcq.cli.filters import chosen, filter_options
-from hpcq.cli.judge.change_lines import pairs_json
-from hpcq.cli.options import database_option, json_option
-from hpcq.cli.read.findings import print_flaws
-from hpcq.cli.rows import Column, print_json, print_rows, verdict_style
+from hpcq.cli.judge.regressions import pairs_json
+from hpcq.cli.options import chosen, database_option, filter_options, json_option
+from hpcq.cli.output import Column, print_json, print_rows, verdict_style
+from hpcq.cli.read.results import print_flaws
 from hpcq.nodelist import names_several, nodes_of
 
 if TYPE_CHECKING:

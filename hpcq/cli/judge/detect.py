@@ -16,7 +16,7 @@ from hpcq.units import count_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hpcq.cli.tables import SeriesTable
+    from hpcq.cli.csv_input import SeriesTable
     from hpcq.statistics import Change, Comparison
     from hpcq.verdict.words import Verdict
 
@@ -52,7 +52,7 @@ def detect(file: str, boundary: int | None, better: str, minimum_effect_ratio: f
     Example: hpcq detect nightly.csv
              hpcq detect --boundary 30 --better lower latency.csv
     """
-    from hpcq.cli.tables import read_series
+    from hpcq.cli.csv_input import read_series
 
     table = read_series(file)
     direction = Better(better)

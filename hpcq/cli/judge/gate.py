@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hpcq import units
-from hpcq.cli.filters import chosen, filter_options
-from hpcq.cli.options import Verbs, database_option, json_option
-from hpcq.cli.rows import print_json
+from hpcq.cli.options import Verbs, chosen, database_option, filter_options, json_option
+from hpcq.cli.output import print_json
 from hpcq.errors import Exit, UserError
 from hpcq.gate_kinds.registry import read_against, written_kinds
 
 if TYPE_CHECKING:
-    from hpcq.cli.filters import Chosen
+    from hpcq.cli.options import Chosen
     from hpcq.store.history import Metric, SeriesRow
     from hpcq.verdict.proposing import Proposal
     from hpcq.verdict.words import Tally
@@ -136,7 +135,7 @@ def _shares(connection: Any, found: Chosen, window: Any, against: str) -> list[T
     import numpy as np
 
     from hpcq.analysis.gates import shares
-    from hpcq.store.references import runs_of
+    from hpcq.store.ledger import runs_of
     from hpcq.store.time_windows import baseline_runs, run_ids
 
     try:

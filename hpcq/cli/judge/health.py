@@ -28,10 +28,10 @@ def write(file: Path, cluster: str | None, database: Path) -> int:
     Example: hpcq health write health.txt --cluster alpha
     """
     from hpcq.cli.output import write_out
-    from hpcq.exports.health import health_text
+    from hpcq.exports.formats import health_text
     from hpcq.store.database import reading
     from hpcq.store.ledger import last_verdicts
-    from hpcq.store.read.known import check_known, names, nodes_of_cluster
+    from hpcq.store.query import check_known, names, nodes_of_cluster
     from hpcq.units import utc_now
 
     with reading(database) as connection:

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hpcq.cli.filters import chosen, filter_options
-from hpcq.cli.judge.change_lines import pairs_json, print_change, print_pairs, whole_stretch
-from hpcq.cli.options import NUMBER, database_option, json_option
-from hpcq.cli.rows import Column, print_json, print_rows
-from hpcq.cli.sparkline import sparkline
+from hpcq.cli.judge.regressions import pairs_json, print_change, print_pairs, whole_stretch
+from hpcq.cli.options import NUMBER, chosen, database_option, filter_options, json_option
+from hpcq.cli.output import Column, print_json, print_rows, sparkline
 from hpcq.errors import Exit, UserError
 
 if TYPE_CHECKING:
@@ -19,8 +17,7 @@ if TYPE_CHECKING:
 
     from hpcq.analysis.change import Explained
     from hpcq.store.database import Connection
-    from hpcq.store.history import Metric, SeriesRow
-    from hpcq.store.points import Point
+    from hpcq.store.history import Metric, Point, SeriesRow
     from hpcq.store.time_windows import Window
     from hpcq.verdict.node_sets import PairsOfSet
 
@@ -101,8 +98,7 @@ def history(  # noqa: PLR0917 - Click passes by name
     from hpcq.analysis.changed import explained, searched
     from hpcq.nodelist import names_several
     from hpcq.store.database import reading
-    from hpcq.store.history import find_series, metrics_of
-    from hpcq.store.points import timeline
+    from hpcq.store.history import find_series, metrics_of, timeline
     from hpcq.store.time_windows import Window, window
 
     with reading(database) as connection:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from hpcq.cli.options import NUMBER, Verbs, database_option, json_option
-from hpcq.cli.rows import Column, print_rows
+from hpcq.cli.output import Column, print_rows
 from hpcq.errors import Exit, UserError
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -73,8 +73,8 @@ def annotate(what: str, name: str, note: str, who: str, database: Path) -> int:
     \b
     Example: hpcq annotate run latest "fans were being replaced"
     """
+    from hpcq.store.history import row_id
     from hpcq.store.keep.annotations import annotate as write
-    from hpcq.store.series import row_id
 
     if what == "result" and row_id(name) is None:
         raise UserError(f"{name!r} is not the number of a result", "hpcq results --each shows them")
@@ -227,7 +227,7 @@ def list_events(stretch: str | None, node: str | None, database: Path, as_json: 
     """
     from hpcq.store.database import reading
     from hpcq.store.keep.annotations import events
-    from hpcq.store.read.known import check_known
+    from hpcq.store.query import check_known
     from hpcq.store.time_windows import window
 
     with reading(database) as connection:

@@ -8,7 +8,7 @@ import click
 
 from hpcq.cli.keep.annotations import existing, who_option, why_option
 from hpcq.cli.options import NUMBER, Verbs, database_option, json_option
-from hpcq.cli.rows import Column, print_json, print_rows, verdict_style
+from hpcq.cli.output import Column, print_json, print_rows, verdict_style
 from hpcq.errors import Exit, UserError
 
 _STATES = ("open", "acknowledged", "expected", "fixed", "false")
@@ -49,7 +49,7 @@ def list_changes(states: tuple[str, ...], node: str | None, database: Path, as_j
     """
     from hpcq.store.database import reading
     from hpcq.store.keep.annotations import changes as recorded
-    from hpcq.store.read.known import check_known
+    from hpcq.store.query import check_known
 
     with reading(database) as connection:
         check_known(connection, node=node)

@@ -10,7 +10,7 @@ import click
 
 from hpcq import units
 from hpcq.cli.options import Verbs, database_option, json_option
-from hpcq.cli.rows import print_json
+from hpcq.cli.output import print_json
 from hpcq.errors import Exit, StoreError, UserError
 
 
@@ -71,7 +71,7 @@ def rejudge(run: str | None, database: Path) -> int:
     from hpcq.evidence.judge import judge
     from hpcq.evidence.rules import VERSION
     from hpcq.store.database import reading
-    from hpcq.store.keep.rejudge import rejudge as read_again
+    from hpcq.store.keep.check_and_prune import rejudge as read_again
     from hpcq.store.query import find_run
 
     with reading(database) as connection:
@@ -103,7 +103,7 @@ def merge(others: tuple[Path, ...], rename: tuple[str, ...], database: Path, as_
     \b
     Example: hpcq db merge siteb.db --rename alpha=siteb-alpha
     """
-    from hpcq.store.keep.merging import merge as bring
+    from hpcq.store.keep.check_and_prune import merge as bring
 
     renamed = dict(_renamed(text) for text in rename)
     merged = {str(other): bring(database, other, renamed) for other in others}
@@ -164,7 +164,7 @@ def groups(file: Path, cluster: str, kind: str, database: Path) -> int:
     """
     from hpcq.store.database import transaction, writing
     from hpcq.store.keep.annotations import node_ids, set_groups
-    from hpcq.store.read.known import check_known
+    from hpcq.store.query import check_known
 
     rows = _group_rows(file)
     pairs = [(row[0].strip(), row[1].strip()) for row in rows]

@@ -14,9 +14,8 @@ from hpcq.cli.output import write_out
 from hpcq.errors import Exit, UserError
 
 if TYPE_CHECKING:
-    from hpcq.exports.collect import Exported
-    from hpcq.store.counted import Place
-    from hpcq.store.query import Selection
+    from hpcq.exports.formats import Exported
+    from hpcq.store.query import Place, Selection
 
 _TABLES = ("csv", "jsonl", "parquet")
 _SUMMARIES = ("junit", "markdown", "prometheus")
@@ -49,10 +48,10 @@ def export(  # noqa: PLR0917 - Click passes by name
     \b
     Example: hpcq export --format junit --to hpcq.xml
     """
-    from hpcq.exports.collect import collect, rows
+    from hpcq.exports.formats import collect, rows
     from hpcq.store import query
-    from hpcq.store.counted import places
     from hpcq.store.database import reading
+    from hpcq.store.query import places
 
     with reading(database) as connection:
         name = query.find_run(connection, run)
@@ -68,26 +67,26 @@ def export(  # noqa: PLR0917 - Click passes by name
 
 def _table_writer(kind: str, target: Path | None) -> Callable[[Iterable[Mapping[str, Any]]], Iterable[str | bytes]]:
     if kind == "parquet":
-        from hpcq.exports.parquet import parquet_pieces
+        from hpcq.exports.formats import parquet_pieces
 
         if target is None and sys.stdout.isatty():
             raise UserError("--format parquet: standard output is a terminal: allowed is a file or a pipe", "add --to FILE")
         return parquet_pieces
-    from hpcq.exports import tables
+    from hpcq.exports import formats
 
-    return tables.csv_lines if kind == "csv" else tables.json_lines
+    return formats.csv_lines if kind == "csv" else formats.json_lines
 
 
 def _summary_writer(kind: str) -> Callable[[Exported], str]:
     if kind == "junit":
-        from hpcq.exports.junit import junit_text
+        from hpcq.exports.formats import junit_text
 
         return junit_text
     if kind == "markdown":
-        from hpcq.exports.markdown import markdown_text
+        from hpcq.exports.formats import markdown_text
 
         return markdown_text
-    from hpcq.exports.prometheus import prometheus_text
+    from hpcq.exports.formats import prometheus_text
 
     return prometheus_text
 

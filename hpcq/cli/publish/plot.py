@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from hpcq.cli.judge.change_lines import whole_stretch
+from hpcq.cli.judge.regressions import whole_stretch
 from hpcq.cli.options import Verbs, database_option, since_option
 from hpcq.cli.output import check_target, write_out
 from hpcq.errors import Exit, UserError
@@ -93,11 +93,10 @@ def heatmap(run: str | None, kernel: str | None, cluster: str | None, target: Pa
     \b
     Example: hpcq plot heatmap latest --kernel tcp_stream -o heatmap.png
     """
-    from hpcq.reports.matrix import make_matrices
+    from hpcq.reports.plots import make_matrices
     from hpcq.store import query
-    from hpcq.store.counted import pairs_of_run
     from hpcq.store.database import reading
-    from hpcq.store.read.known import node_groups
+    from hpcq.store.query import node_groups, pairs_of_run
 
     kind = _kind(target)
     with reading(database) as connection:
@@ -129,8 +128,7 @@ def history(name: str, since: str | None, metric: str | None, target: Path, data
     """
     from hpcq.analysis.changed import explained, searched
     from hpcq.store.database import reading
-    from hpcq.store.history import find_series, metrics_of
-    from hpcq.store.points import timeline
+    from hpcq.store.history import find_series, metrics_of, timeline
     from hpcq.store.time_windows import Window, window
 
     kind = _kind(target)
@@ -168,7 +166,7 @@ def _kind(target: Path) -> str:
 def _selection(connection: Any, run: str, kernel: str | None, cluster: str | None) -> Any:
     from hpcq.cli.read.results import check_names
     from hpcq.store import query
-    from hpcq.store.counted import places
+    from hpcq.store.query import places
 
     check_names(places(connection, query.Selection(run=run)), kernel=kernel, cluster=cluster, node=None)
     return query.Selection(run=run, kernel=kernel, cluster=cluster)

@@ -8,9 +8,8 @@ from pathlib import Path
 import click
 
 from hpcq.cli.options import database_option, json_option, runs_option, since_option
-from hpcq.cli.output import check_target
+from hpcq.cli.output import Column, check_target, print_json, print_rows
 from hpcq.cli.read.results import RUN_COLUMNS
-from hpcq.cli.rows import Column, print_json, print_rows
 from hpcq.errors import Exit, UserError
 
 #: Of a page of a node or cluster, if nothing else is said.
@@ -93,7 +92,7 @@ def report(  # noqa: PLR0917 - Click passes by name
                 "hpcq report --help",
             )
         return _stretch(database, since or _STRETCH, cluster, node, path, as_json=as_json)
-    from hpcq.cli.read.gate_rows import judge_selection
+    from hpcq.cli.read.results import judge_selection
     from hpcq.reports import write_report
     from hpcq.store.database import reading
     from hpcq.store.query import Selection

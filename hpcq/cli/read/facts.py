@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hpcq.cli.options import Verbs, database_option, json_option
-from hpcq.cli.rows import Column, print_json, print_rows
+from hpcq.cli.output import Column, print_json, print_rows
 from hpcq.errors import Exit, UserError
 
 if TYPE_CHECKING:

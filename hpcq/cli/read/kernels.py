@@ -12,7 +12,7 @@ import click
 
 from hpcq import units
 from hpcq.cli.options import Verbs, json_option
-from hpcq.cli.rows import Column, print_json, print_rows
+from hpcq.cli.output import Column, print_json, print_rows
 from hpcq.errors import Exit, UserError
 
 if TYPE_CHECKING:
@@ -162,9 +162,7 @@ def _typed(text: str) -> object:
 
 
 def _check_sample(kernel: Kernel, text: str, parameters: dict[str, Any], *, as_json: bool) -> int:
-    from hpcq.described.commands import sizes
-    from hpcq.described.numbers import UnreadableError
-    from hpcq.described.output import read_output
+    from hpcq.described.output import UnreadableError, read_output, sizes
 
     described = kernel.described
     assert described is not None  # noqa: S101 - only described kernels get here

@@ -11,7 +11,7 @@ import click
 
 from hpcq import units
 from hpcq.cli.options import database_option, json_option, limit_option, since_option, stretch
-from hpcq.cli.rows import Column, cell, print_json, print_rows, verdict_style
+from hpcq.cli.output import Column, cell, print_json, print_rows, verdict_style
 from hpcq.errors import Exit, UserError
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def nodes(  # noqa: PLR0917 - Click passes by name
              hpcq nodes --not-measured-for 14d
     """
     from hpcq.store.database import reading
-    from hpcq.store.read.known import check_known
+    from hpcq.store.query import check_known
     from hpcq.store.read.nodes import node_rows
 
     with reading(database) as connection:
@@ -156,8 +156,8 @@ def cost(since: str, cluster: str | None, campaign: str | None, database: Path, 
     Example: hpcq cost --since 90d
     """
     from hpcq.store.database import reading
-    from hpcq.store.read.cost import costs
-    from hpcq.store.read.known import check_known
+    from hpcq.store.query import check_known
+    from hpcq.store.read.nodes import costs
 
     with reading(database) as connection:
         check_known(connection, cluster=cluster, campaign=campaign)
@@ -231,7 +231,7 @@ def _part(title: str, rows: Any, columns: tuple[Column, ...]) -> None:
 
 
 def _order(sort: str) -> Any:
-    from hpcq.sorting import natural
+    from hpcq.nodelist import natural
 
     def key(one: NodeRow) -> tuple[Any, ...]:
         named = (one.cluster, natural(one.node))

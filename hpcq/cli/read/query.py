@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hpcq.cli.options import NUMBER, database_option, json_option, limit_option, since_option, stretch
-from hpcq.cli.rows import Column, json_text, plain_lines, print_rows, verdict_style
+from hpcq.cli.output import Column, json_text, plain_lines, print_rows, verdict_style
 from hpcq.errors import Exit, UserError
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def runs(campaign: str | None, since: str | None, limit: int, database: Path, as
     from hpcq.analysis.gates import with_verdicts
     from hpcq.store.database import reading
     from hpcq.store.free_query import runs as found
-    from hpcq.store.read.known import check_known
+    from hpcq.store.query import check_known
 
     with reading(database) as connection:
         check_known(connection, campaign=campaign)
@@ -79,7 +79,7 @@ def sql(query: str, limit: int | None, database: Path, as_json: bool) -> int:
     \b
     Example: hpcq sql "SELECT kernel, count(*) FROM v_results GROUP BY kernel"
     """
-    from hpcq.cli.unhurried import unhurried
+    from hpcq.cli.output import unhurried
     from hpcq.store.database import reading
     from hpcq.store.free_query import answer
 

@@ -4,30 +4,422 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from hpcq.cli.metrics import check_metric, in_metric_of, lacks_metric
-from hpcq.cli.options import database_option, json_option, limit_option, near, since_option, stretch
-from hpcq.cli.read.distances import links_exit, print_links
-from hpcq.cli.read.findings import flaws_of, print_findings, print_flaws
-from hpcq.cli.read.gate_rows import RunJudged, gate_json, judge_selection, print_gates
-from hpcq.cli.read.grouped import cut, ordered, print_grouped
-from hpcq.cli.read.lost_tries import print_lost_tries
-from hpcq.cli.read.summary_rows import PAIR, print_summaries
-from hpcq.cli.rows import Column, as_mapping, outcome_style, print_json, print_rows
+from hpcq import units
+from hpcq.cli.options import (
+    check_metric,
+    database_option,
+    in_metric_of,
+    json_option,
+    lacks_metric,
+    limit_option,
+    near,
+    since_option,
+    stretch,
+)
+from hpcq.cli.output import Column, as_mapping, outcome_style, print_json, print_rows
 from hpcq.errors import Exit, UserError
+from hpcq.nodelist import takes_part
 
 if TYPE_CHECKING:
+    from hpcq.analysis.distances import Distance
     from hpcq.run_folder.paths import RunFolder
-    from hpcq.store.counted import Place
     from hpcq.store.database import Connection
-    from hpcq.store.query import ResultRow, RunRow, Selection
-    from hpcq.store.read.evidence_queries import FindingGroup
+    from hpcq.store.query import LostTries, Place, ResultRow, RunRow, Selection, Summary
+    from hpcq.store.read.evidence_queries import FindingGroup, Flaw
+    from hpcq.store.read.toolchains import Level, ToolchainRow
+    from hpcq.verdict import GateVerdict
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Verdicts of a campaign's gates for people and for --json: the same words right after a run and later.
+
+
+_PLACES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class RunJudged:
+    """How much of what was planned is there, and what judged it.
+
+    outcomes: planned results by outcome. gates_unread: why the campaign's gates could not be judged; empty if they were.
+    """
+
+    outcomes: Mapping[str, int]
+    gates: tuple[GateVerdict, ...] = ()
+    gates_unread: str = ""
+
+    @property
+    def planned_count(self) -> int:
+        """All planned results."""
+        return sum(self.outcomes.values())
+
+    @property
+    def exit_code(self) -> Exit:
+        """3 if a gate failed; 4 if something is missing or could not be judged, or if there is nothing at all; else 0."""
+        from hpcq.verdict.words import Tally
+
+        code = Tally.of(one.verdict for one in self.gates).exit_code if self.gates else Exit.OK
+        whole = self.planned_count > 0 and self.outcomes.get("measured", 0) == self.planned_count
+        return code if code is not Exit.OK or (whole and not self.gates_unread) else Exit.INCOMPLETE
+
+    @property
+    def first_line(self) -> str:
+        """`20 of 24 planned results measured (4 invalid); 12 gates judged: 11 PASS, 1 FAIL`."""
+        from hpcq.verdict.words import Tally
+
+        if not self.planned_count:
+            return "no result judged: there is nothing to judge"
+        lost = ", ".join(f"{count} {_OUTCOME[name]}" for name, count in self.outcomes.items() if name != "measured")
+        measured = f"{self.outcomes.get('measured', 0)} of {self.planned_count} planned results measured"
+        judged = Tally.of(one.verdict for one in self.gates).first_line("gate") if self.gates else "no gate judges them"
+        judged = f"gates not judged: {self.gates_unread}" if self.gates_unread else judged
+        return f"{measured}{f' ({lost})' if lost else ''}; {judged}"
+
+    def to_json(self) -> dict[str, Any]:
+        """For --json: counts by outcome and by verdict of the gates, and the exit code."""
+        from hpcq.verdict.words import Tally
+
+        counts = {f"{name}_count": self.outcomes.get(name, 0) for name in _OUTCOME}
+        gates = Tally.of(one.verdict for one in self.gates).to_json()
+        return {"planned_count": self.planned_count, **counts, "gates": gates, "gates_unread": self.gates_unread}
+
+
+_OUTCOME = {"measured": "measured", "invalid": "invalid", "failed": "failed", "not_measured": "not measured"}
+
+
+def judge_selection(connection: Connection, whole: Selection, selection: Selection | None = None) -> RunJudged:
+    """What is planned and there in `whole`, and the gates of `selection` (default: the same) if that is one run.
+
+    Gates of a campaign that this hpcq version cannot read are reported as not judged.
+    """
+    from hpcq.analysis.gates import judge_run
+    from hpcq.store.query import outcome_counts
+
+    chosen = selection or whole
+    verdicts: Sequence[GateVerdict] = ()
+    unread = ""
+    if chosen.run is not None:
+        try:
+            verdicts = judge_run(connection, chosen.run)
+        except UserError as error:
+            unread = error.message
+    kept = tuple(
+        one
+        for one in verdicts
+        if chosen.kernel in {None, one.series.kernel}
+        and chosen.cluster in {None, one.series.cluster}
+        and (chosen.node is None or takes_part(chosen.node, one.series.client, one.series.server))
+    )
+    return RunJudged(outcome_counts(connection, whole), kept, unread)
+
+
+def gate_json(one: GateVerdict) -> dict[str, Any]:
+    """For --json: all fields, and the observed values in words."""
+    return {**asdict(one), "words": one.words}
+
+
+def print_gates(verdicts: Sequence[GateVerdict]) -> None:
+    """Print each failure in full, the inconclusive gates by reason, and the total."""
+    open_gates: dict[tuple[str, str], list[str]] = {}
+    for one in verdicts:
+        place = f"{one.series.cluster}: {one.series.client} > {one.series.server}"
+        if one.verdict == "failed":
+            click.echo(f"gate failed: {place} {one.series.kernel}: {one.words}: allowed is {one.bound}")
+        elif one.verdict == "inconclusive":
+            open_gates.setdefault((one.gate, one.reason), []).append(place)
+    for (gate, reason), places in open_gates.items():
+        more = f" and {len(places) - _PLACES} more" if len(places) > _PLACES else ""
+        click.echo(f"gate inconclusive: {gate}: {reason} ({', '.join(places[:_PLACES])}{more})")
+    if verdicts:
+        counts = Counter(one.verdict.value for one in verdicts)
+        click.echo(
+            f"gates: {', '.join(f'{counts[word]} {word}' for word in ('pass', 'failed', 'inconclusive') if counts[word])}"
+        )
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Links compared with the same nodes within their clusters, as a table; `hpcq results` and `hpcq run` show it.
+
+
+_COLUMNS = (
+    Column("link"),
+    Column("network"),
+    Column("kernel"),
+    Column("size_text", "size"),
+    Column("variant", wrap=True),
+    Column("there", unit_field="unit"),
+    Column("back", unit_field="unit"),
+    Column("far_count", "n"),
+    Column("near_from", "within from", unit_field="unit"),
+    Column("near_to", "within to", unit_field="unit"),
+    Column("near_count", "n within"),
+    Column("ratio", "over : within"),
+    Column("window_bps", "window / round trip"),
+)
+
+
+def print_distances(distances: Sequence[Distance]) -> None:
+    """Print one table of all links. Round trips and the meaning of there and back go to standard error."""
+    for one in distances:
+        trips = [f"{units.human(ns, 'ns')} {where}" for ns, where in _trips(one) if ns is not None]
+        ends = f"{f'over {one.network}; ' if one.network else ''}there is {one.from_cluster} to {one.to_cluster}"
+        click.echo(f"{one.link}: {ends}; round trip {', '.join(trips) or 'not measured'}", err=True)
+    rows = [
+        {"link": one.link, "network": one.network, **asdict(test), "size_text": test.size_text, "ratio": _ratio(test.ratio)}
+        for one in distances
+        for test in one.tests
+    ]
+    columns = [one for one in _COLUMNS if one.name != "variant" or any(row["variant"] for row in rows)]
+    print_rows(rows, columns, empty="no result over a link")
+
+
+def print_links(linked: Sequence[Distance]) -> None:
+    """Print the links of a run, and first how many of them were measured."""
+    told = f"{sum(map(bool, (one.tests for one in linked)))} of {len(linked)} links judged"
+    click.echo(told if linked else "no link judged: this run has none", err=True)
+    print_distances(linked)
+
+
+def links_exit(linked: Sequence[Distance], judged: RunJudged) -> Exit:
+    """Exit code 4 if a run has no link, or one of which nothing was measured; else that of its results."""
+    whole = bool(linked) and all(one.tests for one in linked)
+    return judged.exit_code if whole else judged.exit_code or Exit.INCOMPLETE
+
+
+def _trips(one: Distance) -> tuple[tuple[float | None, str], ...]:
+    return (one.trip_ns, "over the link"), (one.near_trip_ns, "within the clusters")
+
+
+def _ratio(ratio: float | None) -> str | None:
+    return None if ratio is None else f"{ratio:.2f}"
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# What the evidence says of the results: `hpcq results --findings`, and flaws of nodes before any table.
+
+
+_FINDING = (
+    Column("result_id", "result"),
+    Column("kernel"),
+    Column("client"),
+    Column("server"),
+    Column("rule", "finding"),
+    Column("end"),
+    Column("message", "what was seen", wrap=True),
+)
+
+
+def print_findings(connection: Connection, selection: Selection, judged: RunJudged, *, as_json: bool) -> int:
+    """Print the findings. Exit code 4 if no result has evidence: then "no finding" would say nothing."""
+    from hpcq.store.read.evidence_queries import evidence_counts, findings_of
+
+    result_count, seen_count = evidence_counts(connection, selection)
+    if not as_json:
+        none = f"no evidence judged: {f'none of {result_count} results has any' if result_count else 'there is no result'}"
+        click.echo(f"{seen_count} of {result_count} results judged by their evidence" if seen_count else none, err=True)
+    print_rows(findings_of(connection, selection), _FINDING, as_json=as_json, empty="no finding")
+    return judged.exit_code if seen_count else judged.exit_code or Exit.INCOMPLETE
+
+
+def flaws_of(connection: Connection, selection: Selection) -> list[Flaw]:
+    """What the evidence of the selected runs says is wrong with nodes."""
+    from hpcq.store.read.evidence_queries import flaws_in, new_flaws
+    from hpcq.store.time_windows import Window, run_id_of
+
+    if selection.run is not None:
+        found = flaws_in(connection, [run_id_of(connection, selection.run)], selection.cluster)
+    else:
+        found = new_flaws(connection, Window("", selection.from_utc, selection.until_utc))
+    return [one for one in found if selection.cluster in {None, one.cluster} and selection.node in {None, one.node}]
+
+
+def print_flaws(flaws: Iterable[Flaw]) -> None:
+    """Print flaws of nodes, one a line: they may explain what follows."""
+    for one in flaws:
+        click.echo(f"evidence  {one.cluster}: {one.words}", err=True)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# `hpcq results` of many runs or by a property of nodes: --group-by, --sort, --limit.
+
+
+_GROUP = (
+    Column("group"),
+    Column("cluster"),
+    Column("kernel"),
+    Column("size_text", "size"),
+    Column("variant", wrap=True),
+    Column("metric"),
+    Column("pair_count", "pairs"),
+    Column("n"),
+    Column("median", unit_field="unit"),
+    Column("lowest", unit_field="unit"),
+    Column("highest", unit_field="unit"),
+    Column("level_ratio", "of all"),
+)
+
+
+def print_grouped(
+    connection: Connection, selection: Selection, by: str, *, sort: str | None, limit: int | None, as_json: bool
+) -> None:
+    """Print medians by group: one row per group and test."""
+    from hpcq.store.read.grouped import grouped
+
+    rows = [{**asdict(one), "size_text": one.size_text} for one in grouped(connection, selection, by)]
+    columns = [Column("group", by) if one.name == "group" else one for one in _GROUP]
+    kept = [one for one in columns if one.name != "variant" or any(row["variant"] for row in rows)]
+    print_rows(cut(ordered(rows, sort), limit, as_json=as_json), kept, as_json=as_json, empty="no valid result")
+
+
+def ordered(rows: Sequence[dict[str, Any]], sort: str | None) -> list[dict[str, Any]]:
+    """Rows by one of their fields: `-FIELD` from large to small. Empty fields come last. Raises UserError for another word."""
+    if sort is None or not rows:
+        return list(rows)
+    name = sort.removeprefix("-").replace("-", "_")
+    name = {"size": "message_bytes"}.get(name, name)
+    if name not in rows[0]:
+        allowed = ", ".join(one for one in rows[0] if one not in {"parameters", "size_text", "main"})
+        raise UserError(f"--sort: {sort}: allowed are {allowed}, with - before it from large to small")
+    from hpcq.nodelist import natural
+
+    there = [row for row in rows if row[name] is not None]
+    empty = [row for row in rows if row[name] is None]
+
+    def key(row: dict[str, Any]) -> Any:
+        return natural(row[name]) if isinstance(row[name], str) else row[name]
+
+    return sorted(there, key=key, reverse=sort.startswith("-")) + empty
+
+
+def cut(rows: list[dict[str, Any]], limit: int | None, *, as_json: bool) -> list[dict[str, Any]]:
+    """The first `limit` rows, and a word on standard error about the rest."""
+    if limit is not None and len(rows) > limit and not as_json:
+        click.echo(f"the first {limit} of {len(rows)} rows; --limit shows more", err=True)
+    return rows[:limit]
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Print failed attempts at results that a later attempt measured: a repeat must not hide a crash.
+
+
+def print_lost_tries(found: Sequence[LostTries]) -> None:
+    """Print one line per reason; attempts that a signal ended come first."""
+    for one in sorted(found, key=lambda one: not one.died):
+        tries = "1 try" if one.count == 1 else f"{one.count} tries"
+        words = f"{one.cluster}: {tries} of {one.kernel} brought nothing before a later one did: {one.reason}"
+        click.echo(f"{words} ({', '.join(one.pairs)})", err=True)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# The medians of `hpcq results`: one row per test and pair.
+
+
+PAIR = (Column("cluster"), Column("kernel"), Column("client"), Column("server"), Column("size_text", "size"))
+_SUMMARY = (
+    *PAIR,
+    Column("variant", wrap=True),
+    Column("network"),
+    Column("metric"),
+    Column("median", unit_field="unit"),
+    Column("lowest", unit_field="unit"),
+    Column("highest", unit_field="unit"),
+    Column("n"),
+    Column("disturbed"),
+)
+
+
+def print_summaries(
+    connection: Connection, summaries: Sequence[Summary], sort: str | None = None, limit: int | None = None
+) -> None:
+    """Print them. The network has a column where a cluster's file names it, or where there are several."""
+    from hpcq.store.query import network_texts
+
+    named = network_texts(connection)
+    several = len({(one.cluster, one.network) for one in summaries}) > len({one.cluster for one in summaries})
+    told = {"variant": any(one.variant for one in summaries), "network": bool(named) or several}
+    columns = [one for one in _SUMMARY if told.get(one.name, True)]
+    rows = [
+        {
+            **as_mapping(one),
+            "size_text": one.size_text,
+            "disturbed": _disturbed(one),
+            "network": named.get((one.cluster, one.network), one.network),
+        }
+        for one in summaries
+    ]
+    print_rows(cut(ordered(rows, sort), limit, as_json=False), columns, empty="no valid result")
+
+
+def _disturbed(one: Summary) -> str:
+    return f"{one.disturbed_count} of {one.n}" if one.disturbed_count else "0"
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Toolchains of one run beside each other, as a table; `hpcq results --toolchains` shows it.
+
+
+def print_toolchains(rows: Sequence[ToolchainRow], *, as_json: bool) -> int:
+    """Print one row per test and metric, one column per toolchain: the median over jobs and its 95 % interval.
+
+    Returns the exit code.
+    """
+    if not rows:
+        click.echo("no test of this run was measured with two toolchains", err=True)
+    if as_json:
+        print_json({"toolchains": [asdict(one) for one in rows]})
+    elif rows:
+        _print_table(rows)
+    return Exit.OK if rows else Exit.INCOMPLETE
+
+
+def _print_table(rows: Sequence[ToolchainRow]) -> None:
+    names = list(dict.fromkeys(level.toolchain for one in rows for level in one.levels))
+    columns = [
+        *(Column("cluster"), Column("kernel"), Column("size"), Column("variant", wrap=True), Column("metric")),
+        *(Column(f"level {name}", name, wrap=True) for name in names),
+        *(Column("job_count", "jobs"), Column("said", "difference", wrap=True), Column("left_out_count", "left out")),
+    ]
+    empty = {name for name in ("variant", "left_out_count") if not any(getattr(row, name) for row in rows)}
+    print_rows([_row(one, names) for one in rows], [one for one in columns if one.name not in empty])
+    if "left_out_count" not in empty:
+        click.echo("left out: values beside other work, see docs/evidence.md", err=True)
+    usual = sum(row.disturbed for row in rows)
+    if usual:
+        words = "rows measured beside other work in most of their jobs, which counts as usual"
+        click.echo(f"{words}: {usual} of {len(rows)}", err=True)
+
+
+def _row(one: ToolchainRow, names: Sequence[str]) -> dict[str, Any]:
+    from hpcq.store.query import size_text
+
+    levels = dict.fromkeys((f"level {name}" for name in names), "") | {
+        f"level {level.toolchain}": _level(level, one.unit) for level in one.levels
+    }
+    counts = sorted({level.job_count for level in one.levels})
+    return {
+        **{name: getattr(one, name) for name in ("cluster", "kernel", "variant", "metric", "said", "left_out_count")},
+        "size": size_text(one.message_bytes),
+        "job_count": " to ".join(map(str, counts[:: max(1, len(counts) - 1)])),
+        **levels,
+    }
+
+
+def _level(level: Level, unit: str) -> str:
+    middle = units.human(level.median, unit)
+    if level.lowest is None or level.highest is None:
+        return middle
+    return f"{middle} [{units.human(level.lowest, unit)}, {units.human(level.highest, unit)}]"
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+
 
 _EACH = (
     Column("result_id", "result"),
@@ -121,7 +513,7 @@ def results(  # noqa: PLR0917 - Click passes by name
 def _narrowed(connection: Connection, whole: Selection, names: dict[str, str | None]) -> Selection:
     """The selection with these names only; a name that it does not know is refused."""
     if any(name is not None for name in names.values()):
-        from hpcq.store.counted import places
+        from hpcq.store.query import places
 
         check_names(places(connection, whole), **names)
     return replace(whole, **names)
@@ -194,7 +586,7 @@ def _selected(connection: Connection, run: str | None, since: str | None) -> Sel
 def _print_json(connection: Connection, selection: Selection, shown: _Shown, judged: RunJudged) -> None:
     from hpcq.analysis.distances import distances
     from hpcq.store import query
-    from hpcq.store.read.lost_tries import lost_tries
+    from hpcq.store.query import lost_tries
 
     rows = [_result_json(row) for row in in_metric_of(connection, query.results(connection, selection), shown.metric)]
     rows = cut(ordered(rows, shown.sort), shown.limit, as_json=True)
@@ -209,7 +601,6 @@ def _print_json(connection: Connection, selection: Selection, shown: _Shown, jud
 
 
 def _print_toolchains(connection: Connection, run: str | None, *, as_json: bool) -> int:
-    from hpcq.cli.read.toolchains import print_toolchains
     from hpcq.store.read.toolchains import toolchain_rows
 
     if run is None:
@@ -219,7 +610,7 @@ def _print_toolchains(connection: Connection, run: str | None, *, as_json: bool)
 
 def _print_medians(connection: Connection, selection: Selection, shown: _Shown) -> None:
     from hpcq.store import query
-    from hpcq.store.read.lost_tries import lost_tries
+    from hpcq.store.query import lost_tries
 
     found = query.summaries(connection, selection, metric=shown.metric, all_metrics=shown.all_metrics)
     print_summaries(connection, found, shown.sort, shown.limit)
@@ -231,11 +622,10 @@ def _print_medians(connection: Connection, selection: Selection, shown: _Shown) 
 def print_run(run: RunFolder, database: Path, *, as_json: bool) -> int:
     """Print the end of `hpcq run`: the results, the gates, and where everything is. Returns the exit code."""
     from hpcq.analysis.distances import distances
-    from hpcq.cli.read.distances import print_distances
     from hpcq.store import query
     from hpcq.store.database import reading
+    from hpcq.store.query import lost_tries
     from hpcq.store.read.evidence_queries import finding_groups
-    from hpcq.store.read.lost_tries import lost_tries
 
     with reading(database) as connection:
         runs = query.runs(connection, run.run_id)
@@ -285,8 +675,7 @@ def _result_json(row: ResultRow) -> dict[str, Any]:
 def check_names(rows: Sequence[Place], **wanted: str | None) -> None:
     """Raise UserError for a name that nothing in the run has; it lists the valid names."""
     from hpcq.kernels import unknown_name
-    from hpcq.nodelist import nodes_of
-    from hpcq.sorting import natural
+    from hpcq.nodelist import natural, nodes_of
 
     for what, name in wanted.items():
         if what == "node":

@@ -12,11 +12,11 @@ import click
 
 from hpcq import units
 from hpcq.cli.options import NUMBER, database_option, json_option
-from hpcq.cli.sparkline import sparkline
+from hpcq.cli.output import sparkline
 from hpcq.errors import Exit
 
 if TYPE_CHECKING:
-    from hpcq.store.read.result_detail import ResultDetail
+    from hpcq.store.query import ResultDetail
 
 _WIDTH = 118
 #: One interval is no course.
@@ -74,15 +74,16 @@ def show(result: int, everything: bool, database: Path, as_json: bool) -> int:
     \b
     Example: hpcq show 17
     """
+    from hpcq.store import query
     from hpcq.store.database import reading
-    from hpcq.store.read import evidence_queries, result_detail
+    from hpcq.store.read import evidence_queries
 
     with reading(database) as connection:
-        found = result_detail.detail(connection, result)
+        found = query.detail(connection, result)
         facts = evidence_queries.facts_of_result(connection, result)
         words = evidence_queries.words_of_kernel(connection, found.result.kernel)
     if as_json:
-        from hpcq.cli.rows import print_json
+        from hpcq.cli.output import print_json
 
         print_json({"detail": found, "facts": facts, "kernel": words})
     else:

@@ -6,20 +6,290 @@ They parse and print; the runner does the work.
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import json
+import re
+import shlex
 import sys
-from collections.abc import Sequence
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from hpcq import units
 from hpcq.cli.options import clusters_option, database_option, json_option, near, runs_option
-from hpcq.cli.rows import print_json
+from hpcq.cli.output import Column, print_json, print_rows
+from hpcq.definition.model import places_of, running
+from hpcq.described.output import command
 from hpcq.errors import Exit, HeldError, HpcqError, UserError, of_the_machine
+from hpcq.kernels import Shape, kernel
+from hpcq.planning.pairs import lap_length
+from hpcq.planning.plan import Coverage, Plan, coverage_of, nodes_of_pair
+from hpcq.run_folder.paths import RunFolder
+from hpcq.runner.live import ClusterStatus, RunStatus, Watch
+from hpcq.runner.queue.run_state import powered_down_words
+from hpcq.units import count_of, plain
 
 if TYPE_CHECKING:
     from hpcq.run_folder.paths import RunFolder
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Print a plan for people.
+
+
+_SHOWN = 12
+
+
+def print_plan(plan: Plan) -> None:
+    """Print coverage first, then nodes, tests, pairs and cost of one cluster."""
+    goals, cost = plan.goals, plan.cost
+    covered, *short = coverage_of(plan).lines()
+    jobs = f"{count_of(cost.job_count, 'job')} of about {plain(cost.estimated_job_s)} s, time limit {plan.walltime_s} s each"
+    lines = [
+        f"{plan.cluster}: {covered}; {count_of(goals.result_count, 'result')}",
+        *(f"  {line}" for line in short),
+        f"  cost     {jobs}, {plain(cost.node_seconds)} node-seconds",
+        *(f"  limit    {note}" for note in plan.notes),
+        *_allocations(plan),
+        f"  nodes    {_few([candidate.node for candidate in plan.candidates])}",
+    ]
+    for reason, count in Counter(excluded.reason for excluded in plan.excluded).most_common():
+        names = [excluded.node for excluded in plan.excluded if excluded.reason == reason]
+        lines.append(f"  without  {_few(names)}: {reason} ({count})")
+    lines += [f"  without  {pair.client} - {pair.server}: {pair.reason}" for pair in plan.not_planned[:_SHOWN]]
+    for (name, where), count in Counter((test.kernel, ", ".join(places_of(test))) for test in plan.tests).items():
+        lines.append(
+            f"  tests    {name}: {count_of(count, 'parameter set')}, {count_of(plan.repetition_count, 'time')} each, on {where}"
+        )
+    lines += _commands(plan)
+    pairs, sets = plan.pairs[: plan.sets_begin], plan.pairs[plan.sets_begin :]
+    if pairs or not sets:
+        lines.append(f"  pairs    {_few([f'{client} > {server}' for client, server in pairs])}")
+    lines += _repeated(plan, pairs)
+    alone = [client for client, server in sets if client == server]
+    lines += [f"  alone    {_few(alone)}"] if alone else []
+    for one in sets[len(alone) :]:
+        lines.append(f"  together {len(nodes_of_pair(one))} nodes: {one[0]},{one[1]}")
+    click.echo("\n".join(lines))
+
+
+def _repeated(plan: Plan, pairs: Sequence[tuple[str, str]]) -> list[str]:
+    """A word on pairs that the plan measures in more than one job, where all pairs in both directions are there."""
+    nodes, counts = len(plan.candidates), Counter(pairs)
+    if not counts or max(counts.values()) < 2 or len(counts) < nodes * (nodes - 1):
+        return []
+    most = count_of(max(counts.values()), "job")
+    words = f"each of the {len(counts)} pairs, by direction, is measured in up to {most}; `rounds: {2 * lap_length(nodes)}`"
+    return [f"  again    {words} has each in one"]
+
+
+def started(plan: Plan) -> list[tuple[str, tuple[str, ...]]]:
+    """All that foreign programs would start or load, each once: who runs a campaign of somebody else sees it before."""
+    found: list[tuple[str, tuple[str, ...]]] = []
+    for test in running(plan.tests):
+        described = kernel(test.kernel).described
+        if described is None:
+            continue
+        role = {Shape.CLIENT_SERVER: "client", Shape.ONE_NODE: "node"}.get(described.shape, "rank")
+        found += [("modules", described.modules)] if described.modules else []
+        named = [("version", described.version)] if described.version else []
+        named += [("server", described.server.command)] if described.server else []
+        found += [
+            (name, command(described, template, test.parameters)) for name, template in [*named, (role, described.command)]
+        ]
+    return list(dict.fromkeys(found))
+
+
+def _commands(plan: Plan) -> list[str]:
+    lines = [f"  starts   {name}: {' '.join(map(_word, words))}" for name, words in started(plan)]
+    more = [f"  starts   and {len(lines) - _SHOWN} more commands: hpcq plan --json has all"] if len(lines) > _SHOWN else []
+    return lines[:_SHOWN] + more
+
+
+def _word(word: str) -> str:
+    """Quote a word as a shell would need it; what is filled in at run time stands as it is."""
+    return word if re.fullmatch(r"[{}\w./:=-]+", word) else shlex.quote(word)
+
+
+def _allocations(plan: Plan) -> list[str]:
+    """Print what each way to share allocations would cost; each job waits in the queue."""
+    lines = []
+    for one in plan.cost.allocations:
+        waits = f"{one.job_count} wait{'s' if one.job_count != 1 else ''} in the queue"
+        chosen = " (this plan)" if one.allocation.partition(" ")[0] == plan.allocation else ""
+        longest = f"jobs of up to {plain(one.estimated_job_s)} s"
+        lines.append(f"  allocation     {one.allocation}: {waits}, {longest}, {plain(one.node_seconds)} node-seconds{chosen}")
+    return lines
+
+
+def _few(names: list[str]) -> str:
+    shown = ", ".join(names[:_SHOWN])
+    return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Progress of a run: one line per cluster, updated while a person watches, or printed once by `hpcq status`.
+
+
+_EVERY_S = 1.0
+#: Without a terminal, waves that follow each other faster than this share a line.
+_LINE_EVERY_S = 10.0
+#: A time without its date would look like today's.
+_CLOCK_BELOW_S = 12 * 3600
+#: Nothing more happens to a cluster in these stages.
+_ENDED = ("loaded", "measured")
+_COLUMNS = [
+    *(Column(name) for name in ("cluster", "stage", "pairs", "queued", "running", "done", "failed", "not run")),
+    *(Column(name) for name in ("results", "planned", "coverage", "ends")),
+]
+
+
+@contextlib.contextmanager
+def shown_progress(run: RunFolder) -> Iterator[None]:
+    """Show the run's progress on standard error until the block ends: a table on a terminal, elsewhere lines."""
+    done = threading.Event()
+    thread = threading.Thread(target=_show, args=(run, done), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def watch_status(run: RunFolder) -> None:
+    """Show the run's progress until nothing more happens to it."""
+    _show(run, threading.Event())
+
+
+def _show(run: RunFolder, done: threading.Event) -> None:
+    """Look every second. Ends when `done` is set or every cluster has ended."""
+    if not sys.stderr.isatty():
+        _lines(run, done)
+        return
+    from rich.console import Console, Group
+    from rich.live import Live
+
+    from hpcq.cli.output import fitted
+
+    console = Console(stderr=True)
+    with Live(console=console, transient=True, auto_refresh=False, vertical_overflow="visible") as live:
+        for status in _looks(run, done):
+            rows = [_row(one) for one in status.clusters]
+            live.update(Group(*fitted(rows, _COLUMNS, None, width=console.width)), refresh=True)
+
+
+def _lines(run: RunFolder, done: threading.Event) -> None:
+    """Without a terminal: a line per cluster when its stage changes, and for each wave of jobs."""
+    said: dict[str, tuple[str, int, float]] = {}
+    for status in _looks(run, done):
+        for one in status.clusters:
+            stage, attempts, at = said.get(one.name, ("", 0, 0.0))
+            now, count = time.monotonic(), one.counts.get("attempt_count", 0)
+            if one.stage != stage or (count != attempts and now - at > _LINE_EVERY_S):
+                said[one.name] = one.stage, count, now
+                click.echo(progress_line(one), err=True)
+
+
+def _looks(run: RunFolder, done: threading.Event) -> Iterator[RunStatus]:
+    """The state of the run, once per second and once more at the end."""
+    watch = Watch(run)
+    while True:
+        last = done.is_set()
+        with contextlib.suppress(HpcqError, OSError):  # a file that is being written is read next time
+            status = watch.look()
+            yield status
+            if all(one.error or one.stage in _ENDED for one in status.clusters):
+                return
+        if last:
+            return
+        done.wait(_EVERY_S)
+
+
+def progress_line(cluster: ClusterStatus) -> str:
+    """One cluster in words: `alpha: running: 12 of 30 results, 3 jobs running, 5 queued`."""
+    counts = cluster.counts
+    if not counts:
+        return f"{cluster.name}: {cluster.stage}"
+    attempts = counts["attempts"]
+    jobs = f"{count_of(attempts.get('running', 0), 'job')} running, {attempts.get('queued', 0)} queued"
+    results = f"{counts['measured_result_count']} of {count_of(counts['planned_result_count'], 'result')}"
+    return f"{cluster.name}: {cluster.stage}: {results}, {jobs}"
+
+
+def print_status(status: RunStatus) -> None:
+    """Print the run's state as a table to standard output, and what stopped a cluster to standard error."""
+    for line in (f"run {status.run_id}", *coverage_lines(status)):
+        click.echo(line, err=not sys.stdout.isatty())
+    print_rows([_row(cluster) for cluster in status.clusters], _COLUMNS)
+    for cluster in status.clusters:
+        if cluster.counts.get("waiting"):
+            click.echo(f"{cluster.name}: {cluster.counts['waiting']}", err=not sys.stdout.isatty())
+        for one in cluster.counts.get("powered_down", ()):
+            seen = units.parse_utc(one["since_utc"]).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+            words = powered_down_words(one["cluster"], one["nodes"])
+            click.echo(f"{cluster.name}: {words} (seen {seen})", err=not sys.stdout.isatty())
+        if cluster.error:
+            click.echo(f"{cluster.name}: {cluster.error}", err=True)
+
+
+def coverage_lines(status: RunStatus) -> list[str]:
+    """What was covered so far, by cluster, and what was not and why."""
+    lines = []
+    for cluster in status.clusters:
+        if "coverage" in cluster.counts:
+            covered, *short = Coverage.from_json(cluster.counts["coverage"]).lines()
+            lines += [f"{cluster.name}: measured {covered}", *(f"  {line}" for line in short)]
+    return lines
+
+
+def _row(cluster: ClusterStatus) -> dict[str, object]:
+    """One line of the table; unknown counts are None."""
+    counts = cluster.counts
+    row: dict[str, object] = {column.name: None for column in _COLUMNS}
+    row.update(cluster=cluster.name, stage=cluster.stage)
+    if counts:
+        if counts.get("waiting"):
+            row["stage"] = f"waits: {counts['waiting']}"
+        attempts = counts["attempts"]
+        row.update(
+            pairs=counts["pair_count"],
+            queued=attempts.get("queued", 0),
+            running=attempts.get("running", 0) + attempts.get("ending", 0),
+            done=counts.get("measured_pair_count"),
+            failed=counts.get("failed_pair_count"),
+            results=counts["measured_result_count"],
+            planned=counts["planned_result_count"],
+            ends=_ends(cluster, dt.datetime.now(dt.UTC)),
+        )
+        row["not run"] = counts["not_run_pair_count"]
+        if "coverage" in counts:  # pairs of the node that has the fewest
+            row["coverage"] = f"{counts['coverage']['node_min']} of {counts['planned_node_pair_count_min']}"
+    return row
+
+
+def _ends(cluster: ClusterStatus, now: dt.datetime) -> str:
+    """Estimated end of the run, at the rate so far; before the first result, from the plan's estimate."""
+    counts = cluster.counts
+    open_jobs = counts["pending_pair_count"] + counts["live_attempt_count"]
+    if not open_jobs:
+        return "-"
+    measured, since = counts["measured_result_count"], counts.get("measuring_since_utc")
+    if measured and since:
+        missing = counts["planned_result_count"] - measured
+        left_s = (now - units.parse_utc(since)).total_seconds() * missing / measured
+    else:
+        left_s = open_jobs / max(1, counts["attempts"].get("running", 0)) * cluster.estimated_job_s
+    end = (now + dt.timedelta(seconds=left_s)).astimezone()
+    return f"{end:%H:%M:%S}" if left_s < _CLOCK_BELOW_S else f"{end:%Y-%m-%d %H:%M}"
+
+
+# ----------------------------------------------------------------------------------------------------------------------
 
 
 @click.command()
@@ -103,8 +373,6 @@ def status(name: str | None, watch: bool, runs_folder: Path, as_json: bool) -> i
 
     found = find_run_folder(name, runs_folder)
     if watch:
-        from hpcq.cli.run.progress import watch_status
-
         watch_status(found)
     return _print_status(found, as_json)
 
@@ -122,8 +390,7 @@ def cancel(name: str | None, runs_folder: Path, as_json: bool) -> int:
     \b
     Example: hpcq cancel lab
     """
-    from hpcq.runner.cancelling import cancel_run
-    from hpcq.runner.live import find_run_folder
+    from hpcq.runner.live import cancel_run, find_run_folder
 
     found = find_run_folder(name, runs_folder)
     left = cancel_run(found, _say)
@@ -147,10 +414,9 @@ def plan(campaign: str, cluster_folders: Sequence[Path], as_json: bool) -> int:
     Example: hpcq plan campaigns/demo.yaml
     """
     from hpcq.definition.find import find_campaign
-    from hpcq.runner.preview import preview
+    from hpcq.runner.live import preview
 
     found = preview(find_campaign(campaign), cluster_folders)
-    from hpcq.cli.run.planned import print_plan, started
 
     if as_json and found.plans:
         said = [[{"what": what, "command": words} for what, words in started(made)] for made in found.plans]
@@ -169,7 +435,7 @@ def plan(campaign: str, cluster_folders: Sequence[Path], as_json: bool) -> int:
 
 def _resume_abandoned(database: Path, runs_folder: Path, *, as_json: bool) -> int:
     """Take over every run whose driver died. Returns the worst exit code; 0 if there is none."""
-    from hpcq.runner.watch.abandoned import abandoned
+    from hpcq.runner.watch.doctor import abandoned
 
     worst = int(Exit.OK)
     for one in abandoned(runs_folder):
@@ -250,10 +516,9 @@ def _open(campaign: str, database: Path, runs_folder: Path, cluster_folders: Seq
 
 def _to_the_end(run: RunFolder, database: Path, *, as_json: bool) -> int:
     from hpcq.cli.read.results import print_run
-    from hpcq.cli.run.progress import coverage_lines, shown_progress
     from hpcq.runner.failure_marks import failures_of
     from hpcq.runner.live import status_of
-    from hpcq.runner.watch.doctor_runs import holders_of
+    from hpcq.runner.watch.doctor import holders_of
     from hpcq.runner.workflow import leading, run_workflow
 
     _say(f"run {run.run_id}: {near(run.path)}")
@@ -320,7 +585,6 @@ _PROBE_BYTES = 64 * 1024
 
 
 def _print_status(run: RunFolder, as_json: bool) -> int:
-    from hpcq.cli.run.progress import print_status
     from hpcq.runner.live import status_of
 
     found = status_of(run)

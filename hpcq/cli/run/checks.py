@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hpcq.cli.options import clusters_option, json_option
-from hpcq.cli.rows import print_json
+from hpcq.cli.output import print_json
 from hpcq.errors import Exit, UserError
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def check(files: tuple[str, ...], cluster_folders: Sequence[Path], as_json: bool
 
 def _check(name: str, cluster_folders: Sequence[Path]) -> list[_Checked]:
     from hpcq.definition import read_campaign, read_cluster
-    from hpcq.definition.files.kind import is_cluster_file
+    from hpcq.definition.files.cluster import is_cluster_file
     from hpcq.definition.find import find_campaign
     from hpcq.runner.site.place import check_definitions
 

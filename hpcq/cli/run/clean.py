@@ -9,7 +9,7 @@ import click
 
 from hpcq import units
 from hpcq.cli.options import clusters_option, json_option, runs_option
-from hpcq.cli.rows import Column, print_json, print_rows
+from hpcq.cli.output import Column, print_json, print_rows
 from hpcq.errors import Exit
 
 _COLUMNS = (
@@ -67,16 +67,16 @@ def clean(  # noqa: PLR0917 - Click passes by name
     """
     from hpcq.definition.files.cluster import read_cluster
     from hpcq.definition.find import find_cluster
-    from hpcq.runner.site import cleaning
+    from hpcq.runner.site import checking
     from hpcq.runner.site.place import reach, scheduler_of
 
     cluster = read_cluster(find_cluster(name, None, cluster_folders))
     scheduler = scheduler_of(cluster, reach(cluster))
-    age_s = older_than_s or cluster.run_folders_kept_s or cleaning.KEPT_S
-    found = cleaning.run_folders(cluster, scheduler, runs_folder, age_s, unknown=unknown)
+    age_s = older_than_s or cluster.run_folders_kept_s or checking.KEPT_S
+    found = checking.run_folders(cluster, scheduler, runs_folder, age_s, unknown=unknown)
     going = [one for one in found if not one.kept]
     if removing:
-        found = cleaning.remove(cluster, scheduler, found)
+        found = checking.remove(cluster, scheduler, found)
     if as_json:
         print_json([one.to_json() for one in found])
     else:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from hpcq.cli.options import Verbs, clusters_option, json_option
-from hpcq.cli.rows import Column, print_json, print_rows
+from hpcq.cli.output import Column, print_json, print_rows
 from hpcq.errors import Exit
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from hpcq.cli.options import clusters_option, database_option, json_option, runs_option
-from hpcq.cli.rows import print_json
+from hpcq.cli.output import print_json
 from hpcq.errors import Exit
 from hpcq.units import count_of
 

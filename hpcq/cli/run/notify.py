@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from hpcq.cli.options import database_option, json_option
-from hpcq.cli.rows import Column, print_rows, verdict_style
+from hpcq.cli.output import Column, print_rows, verdict_style
 from hpcq.errors import Exit
 
 _COLUMNS = (

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from hpcq.cli.options import Verbs, json_option
-from hpcq.cli.rows import Column, print_rows
+from hpcq.cli.output import Column, print_rows
 from hpcq.errors import Exit, UserError
 from hpcq.runner.watch.schedule import KINDS
 

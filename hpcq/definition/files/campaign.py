@@ -8,50 +8,597 @@ read_document -> types of every key (pydantic) -> tests against the kernels' own
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Annotated, Any, Literal
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from math import prod
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
-from hpcq import nodelist
+from hpcq import nodelist, units
 from hpcq.definition.budget import Budget
 from hpcq.definition.checking import (
     BudgetSection,
+    Document,
     Features,
     Name,
     Names,
     NodeLists,
+    NodeName,
+    Place,
     Seconds,
     Section,
     Text,
     Walltime,
     Word,
     check,
+    parse_document,
+    read_document,
     read_hours,
     refuse,
+    shown,
 )
 from hpcq.definition.described import know_described, know_texts
-from hpcq.definition.files.allocations import (
-    AllocationWord,
-    ConcurrencyWords,
-    TransportWord,
-    check_sets,
-    check_transport,
-    read_allocation,
-    with_toolchains,
-    with_transport,
-)
 from hpcq.definition.files.gates import GateSection, read_gates
 from hpcq.definition.files.links import LinkSection, Places, placed, read_links
-from hpcq.definition.files.pairs import PairsSection, check_pairs, read_pairs
 from hpcq.definition.files.reservations import ReservationSection, named_reservation
-from hpcq.definition.files.sweep import POINT_COUNT_MAX, Entry, expand
-from hpcq.definition.foreign.described_tests import described_tests
-from hpcq.definition.model import Campaign, Evidence, Gate, NodeChoice, PairChoice, Pattern, Test, WithoutReservation, seed_from
+from hpcq.definition.kernel_file import described_tests
+from hpcq.definition.model import (
+    Allocation,
+    AllocationKind,
+    Campaign,
+    Concurrency,
+    Directions,
+    Evidence,
+    Gate,
+    NodeChoice,
+    PairChoice,
+    ParameterValue,
+    Pattern,
+    Test,
+    WithoutReservation,
+    launched,
+    of_nodes,
+    seed_from,
+)
 from hpcq.definition.networks import IN_CLUSTER_FILES, check_bind_device
-from hpcq.definition.yamlfile import Document, Place, parse_document, read_document, shown
-from hpcq.kernels import SIZE_OPTION, complete, expected_s, kernels, sweep_sizes, unknown_name
+from hpcq.kernels import (
+    SIZE_OPTION,
+    Kernel,
+    Option,
+    complete,
+    expected_s,
+    kernels,
+    option_value,
+    own_kernels,
+    sweep_sizes,
+    unknown_name,
+)
+from hpcq.topology import read_topology
+
+# ----------------------------------------------------------------------------------------------------------------------
+# The keys `allocation`, `concurrency`, `toolchains` and `transport` of a campaign file: what shares an allocation, and how
+# its MPI tests run.
+#
+# allocation: pair | whole | group of 8          concurrency: rounds | alone | [alone, rounds]
+
+
+_GROUP = re.compile(r"group of ([1-9]\d{0,4})")
+_NODE_COUNT_MIN = 3
+#: The option of MPI kernels that the campaign's key of this name gives.
+TRANSPORT = "transport"
+
+
+def _allocation_word(value: object) -> object:
+    found = _GROUP.fullmatch(value) if isinstance(value, str) else None
+    if found and int(found[1]) < _NODE_COUNT_MIN:
+        raise refuse(f"{shown(value)}: a group has {_NODE_COUNT_MIN} nodes or more; two are allocation: pair")
+    if not found and value not in ("pair", "whole"):
+        raise refuse(f"{shown(value)}: allowed are pair, whole and group of N, for example: group of 8")
+    return value
+
+
+def _words(value: object) -> object:
+    words = value if isinstance(value, list) else [value]
+    if not words or len(set(map(str, words))) != len(words):
+        raise refuse(f"{shown(value)}: allowed are rounds, alone, or both once: [alone, rounds]")
+    return words
+
+
+def _transports() -> tuple[str, ...]:
+    """The words that hpcq's MPI kernels know."""
+    options = (kernel.option(TRANSPORT) for kernel in own_kernels().values())
+    return next(option.choices for option in options if option is not None)
+
+
+def _transport_word(value: object) -> object:
+    if value is not None and value not in _transports():
+        raise refuse(f"{shown(value)}: allowed are {', '.join(_transports())}", "a test may have its own, under parameters")
+    return value
+
+
+TransportWord = Annotated[
+    str | None, BeforeValidator(_transport_word), WithJsonSchema({"type": "string", "enum": list(_transports())})
+]
+AllocationWord = Annotated[
+    str,
+    BeforeValidator(_allocation_word),
+    WithJsonSchema({"type": "string", "pattern": f"^(pair|whole|{_GROUP.pattern})$"}),
+]
+ConcurrencyWords = Annotated[
+    list[Literal["rounds", "alone"]],
+    BeforeValidator(_words),
+    WithJsonSchema({"anyOf": [{"enum": ["rounds", "alone"]}, {"type": "array", "items": {"enum": ["rounds", "alone"]}}]}),
+]
+
+
+def read_allocation(document: Document) -> Allocation:
+    """What a campaign file says about sharing; reports keys that contradict each other."""
+    data: dict[str, Any] = document.data
+    if not (document.clean(("allocation",)) and document.clean(("concurrency",))):
+        return Allocation()
+    text, words = data.get("allocation") or "pair", data.get("concurrency")
+    group = _GROUP.fullmatch(text)
+    kind = AllocationKind.GROUP if group else AllocationKind(text)
+    if words is not None and kind is AllocationKind.PAIR:
+        message = "belongs to tournaments: found allocation: pair, where a pair is measured in an allocation of its own"
+        document.complain(("concurrency",), message, at_key=True)
+    listed = [words] if isinstance(words, str) else words or ["rounds"]
+    return Allocation(kind, int(group[1]) if group else None, tuple(Concurrency(word) for word in listed))
+
+
+def check_sets(document: Document, allocation: Allocation, tests: Sequence[Test]) -> None:
+    """Complain about tests of many nodes in tournaments, whose steps are pairs."""
+    if allocation.kind is AllocationKind.PAIR:
+        return
+    for kernel in sorted({test.kernel for test in tests if of_nodes(test)}):
+        message = f"a tournament plays pairs: {kernel} runs on all nodes of a set: allowed with it is allocation: pair"
+        document.complain(("allocation",), message, "put its tests into a campaign of their own")
+    for kernel in sorted({test.kernel for test in tests if test.parameters.get("transport", "as_is") != "as_is"}):
+        message = f"the ranks of a tournament start once: {kernel} with a transport of its own: allowed with it is"
+        hint = "the cluster file's `environment` sets what holds for all tests"
+        document.complain(("allocation",), f"{message} allocation: pair", hint)
+    if allocation.concurrency == (Concurrency.ALONE,):
+        return
+    for kernel in sorted({test.kernel for test in tests if launched(test)}):
+        message = f"the MPI launcher starts {kernel} once per pair, so the pairs of a round would not run at once: allowed with"
+        hint = "pairs that shall run at once need a kernel of hpcq or a client and a server"
+        document.complain(("allocation",), f"{message} it is concurrency: alone", hint)
+
+
+def with_transport(document: Document, kernel: Kernel, point: Mapping[str, ParameterValue]) -> dict[str, ParameterValue]:
+    """A test's parameters with the campaign's `transport`, where its kernel has this option and the test gives none."""
+    word = document.data.get(TRANSPORT) if document.clean((TRANSPORT,)) else None
+    if not isinstance(word, str) or kernel.option(TRANSPORT) is None or TRANSPORT in point:
+        return dict(point)
+    return {**point, TRANSPORT: word}
+
+
+def check_transport(document: Document, tests: Sequence[Test]) -> None:
+    """Complain about a transport that no test takes."""
+    if document.data.get(TRANSPORT) and tests and not any(TRANSPORT in test.parameters for test in tests):
+        document.complain((TRANSPORT,), "no test is one of hpcq's MPI kernels, which alone take it")
+
+
+def with_toolchains(document: Document, tests: Sequence[Test]) -> list[Test]:
+    """The tests with each MPI test once per toolchain. Tests of the first keep their numbers; complaints go to the document."""
+    names = document.data.get("toolchains")
+    if not names or not document.clean(("toolchains",)):
+        return list(tests)
+    listed = [names] if isinstance(names, str) else list(names)
+    ours = [test for test in tests if test.program == "hpcq-mpi"]
+    if len(set(listed)) < len(listed):
+        document.complain(("toolchains",), "a name stands twice: each toolchain may stand once")
+    if tests and not ours:
+        document.complain(("toolchains",), "no test is one of hpcq's MPI kernels, which alone they build")
+    if (document.data.get("allocation") or "pair") != "pair":
+        message = "a tournament runs one program on all nodes: allowed with toolchains is allocation: pair"
+        document.complain(("toolchains",), message)
+    swept = [replace(test, toolchain=listed[0]) if test.program == "hpcq-mpi" else test for test in tests]
+    for name in listed[1:]:
+        swept += [replace(test, test_no=len(swept) + number, toolchain=name) for number, test in enumerate(ours, 1)]
+    return swept
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# The `pairs` key of a campaign: how nodes become pairs, the checks of it, and the files that it names.
+
+
+_Read = TypeVar("_Read")
+_PATTERNS = ", ".join(Pattern)
+_FORMS = (
+    "allowed are all, ring, {rounds: K}, {random: K}, {star: NODE}, {within: switch}, {across: switch}, {file: NAME},"
+    " {bisection: K} and {list: [[a, b], ...]}"
+)
+#: Keys that select a pattern by themselves, in the order of search.
+NAMING_KEYS = ("star", "within", "across", "random", "file", "bisection", "rounds", "list")
+#: A pairs file or a topology file is never larger than this.
+_FILE_SIZE_MAX_BYTES = 64 * 2**20
+
+
+def _pair(value: object) -> object:
+    if not isinstance(value, list) or len(value) != 2:
+        raise refuse(f"{shown(value)}: allowed is [client, server]")
+    return value
+
+
+def _beside(value: str) -> str:
+    path = PurePosixPath(value)
+    if not value or path.is_absolute() or ".." in path.parts:
+        raise refuse(f"{shown(value)}: allowed is a file beside the campaign file, or below its folder")
+    return value
+
+
+def _group(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9._:*?\[\]-]+", value) or value.endswith("\n"):
+        raise refuse(f"{shown(value)}: allowed are switch, rack, and features by a pattern like rack*")
+    return value
+
+
+FileName = Annotated[str, AfterValidator(_beside)]
+Group = Annotated[str, AfterValidator(_group)]
+
+
+class CoverageSection(Section):
+    """Goals for the pairs. `hpcq plan` and `hpcq status` first show what is reached, then what is not and why."""
+
+    node: int = Field(default=0, ge=0, description="Each node in at least this many pairs.")
+    group_pair: int = Field(default=0, ge=0, description="Every two groups in at least this many pairs.")
+
+
+class PairsSection(Section):
+    """How nodes become pairs; short forms: `pairs: all`, `pairs: {rounds: 3}`, `pairs: {star: n1}`."""
+
+    pattern: Literal["all", "ring", "rounds", "star", "list", "random", "within", "across", "file", "bisection"] = Field(
+        description=f"{_PATTERNS}."
+    )
+    rounds: int | None = Field(
+        default=None, ge=1, le=1_000_000, description="Rounds of disjoint pairs; with within, in each group."
+    )
+    random: int | None = Field(
+        default=None, ge=1, le=100_000, description="Pattern random: each node in this many drawn pairs."
+    )
+    bisection: int | None = Field(
+        default=None, ge=1, le=1_000_000, description="Pattern bisection: this many rounds of pairs that all cross the middle."
+    )
+    within: Group | None = Field(
+        default=None, description="Pattern within: pairs inside each group, `switch` or features like `rack*`."
+    )
+    across: Group | None = Field(
+        default=None, description="Pattern across: pairs between every two groups, named as for within."
+    )
+    each: int | None = Field(default=None, ge=1, le=100_000, description="Pattern across: pairs per two groups. Default: 1.")
+    topology: FileName | None = Field(
+        default=None, description="A topology.conf beside the campaign that names the switches instead of the scheduler."
+    )
+    file: FileName | None = Field(
+        default=None, description="Pattern file: lines `ROUND CLIENT SERVER` in a file beside the campaign."
+    )
+    coverage: CoverageSection = Field(default=CoverageSection(), description="The coverage that the pairs should reach.")
+    node: NodeName | None = Field(default=None, description="Pattern star: the node in the middle.")
+    star: NodeName | None = Field(default=None, description="Short for pattern star with this node.")
+    pairs: list[Annotated[list[NodeName], BeforeValidator(_pair)]] = Field(
+        default=[], alias="list", description="Pattern list: [client, server], in this order."
+    )
+    directions: Literal["one", "both"] = Field(default="one", description="both: each pair once from each end.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _long_form(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            if value not in {"all", "ring"}:
+                need = {"rounds": "{rounds: 3}", "star": "{star: NODE}", "list": "{list: [[a, b]]}"}
+                need |= {"random": "{random: 3}", "within": "{within: switch}", "across": "{across: switch}"}
+                need |= {"file": "{file: NAME}", "bisection": "{bisection: 3}"}
+                allowed = f"write pairs: {need[value]}" if value in need else f"allowed are {_PATTERNS}"
+                raise refuse(f"{shown(value)}: {allowed}")
+            return {"pattern": value}
+        if not isinstance(value, dict):
+            raise refuse(f"{shown(value)}: {_FORMS}")
+        if not {"pattern", *NAMING_KEYS}.intersection(value):
+            raise refuse(f"{', '.join(map(shown, value)) or 'no keys'}: {_FORMS}")
+        named = next((key for key in NAMING_KEYS if key in value), None)
+        return {"pattern": named, **value}
+
+
+def read_pairs(section: PairsSection, folder: Path, document: Document) -> PairChoice:
+    """The pairs of a campaign. Files are read relative to `folder`."""
+    pairs = tuple((pair[0], pair[1]) for pair in section.pairs)
+    if section.file is not None:
+        pairs = tuple(_read_beside(section.file, folder, document, "file", _pairs_of_file) or ())
+    switches: Mapping[str, str] = {}
+    if section.topology is not None:
+        switches = _read_beside(section.topology, folder, document, "topology", read_topology) or {}
+        if not switches and document.clean(("pairs",)):
+            document.complain(("pairs", "topology"), f"{section.topology}: no line with SwitchName and Nodes")
+    goals_need_groups = section.coverage.group_pair > 0 or section.topology is not None
+    return PairChoice(
+        pattern=Pattern(section.pattern),
+        round_count=section.rounds or section.bisection,
+        node=section.node or section.star,
+        pairs=pairs,
+        directions=Directions(section.directions),
+        per_node_count=section.random,
+        per_group_pair_count=section.each or 1,
+        group=section.within or section.across or ("switch" if goals_need_groups else None),
+        switches=switches,
+        files=tuple(name for name in (section.file, section.topology) if name is not None),
+        node_goal=section.coverage.node,
+        group_pair_goal=section.coverage.group_pair,
+    )
+
+
+def _read_beside(name: str, folder: Path, document: Document, key: str, read: Callable[[str], _Read]) -> _Read | None:
+    """The result of `read` on a file beside the campaign. If `read` cannot use the file, None and a complaint."""
+    path = folder / name
+    try:
+        if path.stat().st_size > _FILE_SIZE_MAX_BYTES:
+            raise ValueError(f"larger than {_FILE_SIZE_MAX_BYTES} bytes")  # noqa: TRY301
+        return read(path.read_text("utf-8"))
+    except OSError as error:
+        document.complain(("pairs", key), f"{path}: cannot be read: {error.strerror}")
+    except ValueError as error:
+        document.complain(("pairs", key), f"{path}: {error}")
+    return None
+
+
+def _pairs_of_file(text: str) -> list[tuple[str, str]]:
+    """Lines `ROUND CLIENT SERVER`, ordered by round; # begins a comment. Raises ValueError that names the line."""
+    found: list[tuple[int, str, str]] = []
+    for line_no, line in enumerate(text.splitlines(), 1):
+        words = line.partition("#")[0].split()
+        if not words:
+            continue
+        good = len(words) == 3 and words[0].isdecimal() and all(map(nodelist.is_node_name, words[1:])) and words[1] != words[2]
+        if not good:
+            raise ValueError(f"line {line_no}: {shown(line.strip())}: allowed is ROUND CLIENT SERVER, like: 1 n1 n2")
+        found.append((int(words[0]), words[1], words[2]))
+    if not found:
+        raise ValueError("no pairs in it: allowed are lines ROUND CLIENT SERVER")
+    found.sort(key=lambda one: one[0])
+    return list(dict.fromkeys((client, server) for _, client, server in found))
+
+
+def check_pairs(document: Document) -> None:
+    """Checks beyond one key's type: patterns and the keys that they need or exclude."""
+    pairs = document.data.get("pairs")
+    if not document.clean(("pairs",)):
+        return
+    if pairs is None:
+        _check_no_pairs(document, document.data)
+    elif isinstance(pairs, dict):
+        _check_pairs(document, pairs)
+
+
+def _check_no_pairs(document: Document, data: dict[str, Any]) -> None:
+    """Without `pairs`, every cluster must be an end of a link."""
+    links, clusters = data.get("links"), data.get("clusters")
+    if not links:
+        document.complain(("pairs",), "missing: this key is required")
+        return
+    if not (document.clean(("links",)) and document.clean(("clusters",))):
+        return  # what is wrong there is said there
+    listed = [clusters] if isinstance(clusters, str) else clusters if isinstance(clusters, list) else []
+    linked = {link.get(end) for link in links if isinstance(link, dict) for end in ("from", "to")}
+    for name in listed:
+        if name not in linked:
+            document.complain(("pairs",), f"missing: {shown(name)} is in no link, so its pairs must be said")
+
+
+def _check_pairs(document: Document, pairs: dict[str, Any]) -> None:
+    section = check(PairsSection, pairs, document, ("pairs",))
+    if section is None:
+        return
+    needs = {
+        "rounds": ("rounds", section.rounds),
+        "star": ("node", section.node or section.star),
+        "list": ("list", section.pairs),
+        "random": ("random", section.random),
+        "within": ("within", section.within),
+        "across": ("across", section.across),
+        "file": ("file", section.file),
+        "bisection": ("bisection", section.bisection),
+    }
+    if section.each is not None and section.pattern != "across":
+        document.complain(("pairs", "each"), f"belongs to pattern across: found pattern {section.pattern}", at_key=True)
+    for pattern, (key, value) in needs.items():
+        if section.pattern == pattern and not value:
+            document.complain(("pairs", key), f"missing: pattern {pattern} needs it")
+        if section.pattern != pattern and value and (key, section.pattern) != ("rounds", "within"):
+            written = "star" if key == "node" and section.star else key
+            document.complain(("pairs", written), f"belongs to pattern {pattern}: found pattern {section.pattern}", at_key=True)
+    if section.node and section.star:
+        document.complain(("pairs", "node"), "star is given too: they are the same, give one", at_key=True)
+    seen: set[tuple[str, str]] = set()
+    for position, (client, server) in enumerate(section.pairs):
+        if client == server:
+            document.complain(("pairs", "list", position), f"[{client}, {server}]: a pair has two different nodes")
+        if (client, server) in seen:
+            document.complain(("pairs", "list", position), f"[{client}, {server}] stands twice: raise repetitions instead")
+        seen.add((client, server))
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Expand one entry under `tests` to its points: fixed parameters, `matrix`, `zip` and `exclude`.
+#
+#     parameters: {duration_ms: 200}              every point
+#     matrix: {message_bytes: [1, 64KiB], a: [1, 2]}    every combination, the first key slowest
+#     zip: {b: [1, 2], c: [10, 20]}               together: (1, 10), (2, 20); a list of such mappings is several axes
+#     exclude: [{message_bytes: 1, a: 2}]         points where all of these hold; a list of values means any of them
+#
+# Every value is checked once, before anything is combined.
+
+
+#: More points than this are probably a slip in a matrix.
+POINT_COUNT_MAX = 10_000
+_Point = dict[str, ParameterValue]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An entry's four mappings as written."""
+
+    parameters: Mapping[str, Any]
+    matrix: Mapping[str, Sequence[Any]]
+    zips: Sequence[Mapping[str, Sequence[Any]]]
+    exclude: Sequence[Mapping[str, Any]]
+    zip_is_list: bool = False
+
+
+def expand(kernel: Kernel, entry: Entry, document: Document, place: Place) -> list[_Point]:
+    """All points of an entry in order, without the defaults.
+
+    Complaints go to the document; after one, nothing is returned.
+    """
+    reader = _Reader(kernel, document, place)
+    fixed = {name: reader.value((*place, "parameters", name), name, value) for name, value in entry.parameters.items()}
+    axes = [
+        [{name: value} for value in reader.values((*place, "matrix", name), name, values)]
+        for name, values in entry.matrix.items()
+    ]
+    for zip_no, columns in enumerate(entry.zips):
+        at = (*place, "zip", zip_no) if entry.zip_is_list else (*place, "zip")
+        axes.append(reader.zipped(at, columns))
+    swept = {*entry.matrix, *(name for columns in entry.zips for name in columns)}
+    rules = [reader.rule((*place, "exclude", rule_no), rule, swept) for rule_no, rule in enumerate(entry.exclude)]
+    if not document.clean(place):
+        return []
+    if prod(map(len, axes)) > POINT_COUNT_MAX:
+        document.complain(place, f"sweeps to {prod(map(len, axes))} tests: {POINT_COUNT_MAX} at most")
+        return []
+    return _kept([fixed | point for point in _combined(axes)], rules, document, place)
+
+
+def _combined(axes: Sequence[Sequence[_Point]]) -> Iterator[_Point]:
+    for choice in product(*axes):
+        yield {name: value for part in choice for name, value in part.items()}
+
+
+def _kept(
+    points: list[_Point], rules: Sequence[Mapping[str, Sequence[ParameterValue]]], document: Document, place: Place
+) -> list[_Point]:
+    kept = points
+    for rule_no, rule in enumerate(rules):
+        if not any(_matches(point, rule) for point in points):
+            document.complain((*place, "exclude", rule_no), "matches no combination of the sweep: correct it or leave it out")
+        kept = [point for point in kept if not _matches(point, rule)]
+    if not kept:
+        document.complain((*place, "exclude"), "nothing is left of the sweep: at least one combination must remain")
+    return kept
+
+
+def _matches(point: _Point, rule: Mapping[str, Sequence[ParameterValue]]) -> bool:
+    return all(point[name] in values for name, values in rule.items())
+
+
+class _Reader:
+    """Checks single values against the kernel's table and remembers where each name occurred."""
+
+    def __init__(self, kernel: Kernel, document: Document, place: Place) -> None:
+        self.kernel = kernel
+        self.document = document
+        self.place = place
+        self.given: dict[str, Place] = {}
+
+    def option(self, at: Place, name: str) -> Option | None:
+        option = self.kernel.option(name)
+        if option is None:
+            what = f"parameter of {self.kernel.name}"
+            unknown = unknown_name(what, name, [one.name for one in self.kernel.options])
+            message, hint = IN_CLUSTER_FILES.get(name, unknown)
+            self.document.complain(at, message.removeprefix(f"{name!r} is "), hint, at_key=True)
+        return option
+
+    def once(self, at: Place, name: str) -> None:
+        if name in self.given:
+            first = self.given[name]
+            self.document.complain(
+                at, f"given already under {first[2]} on line {self.document.key_line(first)}: once is allowed", at_key=True
+            )
+        self.given.setdefault(name, at)
+
+    def value(self, at: Place, name: str, value: Any) -> ParameterValue:
+        self.once(at, name)
+        option = self.option(at, name)
+        return 0 if option is None else self.checked(at, option, value)
+
+    def values(self, at: Place, name: str, values: Sequence[Any]) -> list[ParameterValue]:
+        self.once(at, name)
+        option = self.option(at, name)
+        if option is None:
+            return []
+        checked = [self.checked((*at, position), option, value) for position, value in enumerate(values)]
+        for position, value in enumerate(checked):
+            if value in checked[:position] and self.document.clean((*at, position)):
+                self.document.complain((*at, position), f"{shown(values[position])} stands twice: each value may stand once")
+        return checked
+
+    def checked(self, at: Place, option: Option, value: Any) -> ParameterValue:
+        try:
+            return option_value(self.kernel, option, value)
+        except ValueError as error:
+            self.document.complain(at, str(error), _hint(self.kernel, option, value, swept="matrix" in at or "zip" in at))
+            return 0
+
+    def zipped(self, at: Place, columns: Mapping[str, Sequence[Any]]) -> list[_Point]:
+        lengths = {name: len(values) for name, values in columns.items()}
+        if len(set(lengths.values())) > 1:
+            found = ", ".join(f"{name} {length}" for name, length in lengths.items())
+            self.document.complain(at, f"lists of different lengths ({found}): all lists of a zip are equally long")
+        checked = {}
+        for name, values in columns.items():
+            self.once((*at, name), name)
+            option = self.option((*at, name), name)
+            if option is not None:
+                checked[name] = [self.checked((*at, name, no), option, value) for no, value in enumerate(values)]
+        return [dict(zip(checked, row, strict=True)) for row in zip(*checked.values(), strict=False)]
+
+    def rule(self, at: Place, rule: Mapping[str, Any], swept: set[str]) -> dict[str, list[ParameterValue]]:
+        checked = {}
+        for name, value in rule.items():
+            option = self.option((*at, name), name)
+            if option is None:
+                continue
+            if name not in swept:
+                message = f"not swept here: allowed are {', '.join(sorted(swept)) or 'no keys, nothing is swept'}"
+                self.document.complain((*at, name), message, at_key=True)
+                continue
+            several = value if isinstance(value, list) else [value]
+            checked[name] = [self.checked((*at, name), option, one) for one in several]
+        return checked
+
+
+def _above(option: Option, value: Any) -> bool:
+    """Whether a value was refused because it is too large: another kernel may take it."""
+    try:
+        return option.maximum is not None and units.parse(value, option.unit or "") > option.maximum
+    except (ValueError, TypeError):
+        return False
+
+
+def _hint(kernel: Kernel, option: Option, value: Any, *, swept: bool) -> str | None:
+    """What to try after a value was refused."""
+    if isinstance(value, list):
+        return "several values belong under matrix, or under zip"
+    if option.maximum is None or isinstance(value, (bool, dict)) or not _above(option, value):
+        return None
+    family = kernel.name.partition("_")[2]
+    for other in kernels().values():
+        theirs = other.option(option.name)
+        if other.name != kernel.name and other.name.partition("_")[2] == family and theirs is not None:
+            try:
+                option_value(other, theirs, value)
+            except ValueError:
+                continue
+            use = f"use {other.name} above {option.maximum:.12g}" + (f" {option.unit}" if option.unit else "")
+            return f"split the sweep, or {use}" if swept else use
+    return None
+
+
+# ----------------------------------------------------------------------------------------------------------------------
 
 
 class NodesSection(Section):

@@ -9,9 +9,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, WithJsonSchema
 
 from hpcq import units
-from hpcq.definition.checking import QUANTITY, Seconds, Section, check
+from hpcq.definition.checking import QUANTITY, Document, Place, Seconds, Section, check, shown
 from hpcq.definition.model import Gate, GateStatistic, ParameterValue, Test
-from hpcq.definition.yamlfile import Document, Place, shown
 from hpcq.gate_kinds.base import GateAgainst
 from hpcq.gate_kinds.registry import read_against, written_kinds
 from hpcq.kernels import Better, Kernel, kernels, option_value, read_quantity, unknown_name

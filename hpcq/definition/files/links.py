@@ -15,11 +15,20 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from hpcq.definition.checking import Name, NodeName, Seconds, Section, check, refuse
-from hpcq.definition.linked import Directions, Link, Listen
-from hpcq.definition.model import Test
-from hpcq.definition.running import LINKS, NODES, PAIRS, PLACES, of_nodes, possible_places, runs_on
-from hpcq.definition.yamlfile import Document, Place, shown
+from hpcq.definition.checking import Document, Name, NodeName, Place, Seconds, Section, check, refuse, shown
+from hpcq.definition.model import (
+    LINKS,
+    NODES,
+    PAIRS,
+    PLACES,
+    Directions,
+    Link,
+    Listen,
+    Test,
+    of_nodes,
+    possible_places,
+    runs_on,
+)
 
 #: Default time that a running side waits for the other one.
 PATIENCE_S = 120.0

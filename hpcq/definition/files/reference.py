@@ -14,14 +14,13 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from hpcq.definition import kernel_file
 from hpcq.definition.checking import BudgetSection, Section, section_in
-from hpcq.definition.files.campaign import CampaignFile, NodesSection, TestSection
+from hpcq.definition.files.campaign import CampaignFile, CoverageSection, NodesSection, PairsSection, TestSection
 from hpcq.definition.files.cluster import ClusterFile, CompilerSection, MpiSection, ReachSection
 from hpcq.definition.files.gates import GateSection
 from hpcq.definition.files.links import LinkSection
-from hpcq.definition.files.pairs import CoverageSection, PairsSection
 from hpcq.definition.files.reservations import ReservationSection
-from hpcq.definition.foreign import sections
 from hpcq.gate_kinds.registry import gate_kinds
 
 #: The tables by the name in their markers.
@@ -39,16 +38,16 @@ SECTIONS: dict[str, Any] = {
     "reach": ReachSection,
     "compiler": CompilerSection,
     "mpi": MpiSection,
-    "kernel": sections.KernelFile,
-    "kernel_option": sections.OptionSection,
-    "kernel_server": sections.ServerSection,
-    "kernel_ready": sections.ReadySection,
-    "kernel_failure": sections.FailureSection,
-    "kernel_sends": sections.SendsSection,
-    "kernel_sizes": sections.SizesSection,
-    "kernel_table": sections.TableSection,
-    "kernel_metric": sections.MetricSection,
-    "kernel_same_as": sections.PeerSection,
+    "kernel": kernel_file.KernelFile,
+    "kernel_option": kernel_file.OptionSection,
+    "kernel_server": kernel_file.ServerSection,
+    "kernel_ready": kernel_file.ReadySection,
+    "kernel_failure": kernel_file.FailureSection,
+    "kernel_sends": kernel_file.SendsSection,
+    "kernel_sizes": kernel_file.SizesSection,
+    "kernel_table": kernel_file.TableSection,
+    "kernel_metric": kernel_file.MetricSection,
+    "kernel_same_as": kernel_file.PeerSection,
 }
 
 _MARKED = re.compile(r"(<!-- table (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)

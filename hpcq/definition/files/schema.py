@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from hpcq.definition.files.campaign import CampaignFile
+from hpcq.definition.files.campaign import NAMING_KEYS, CampaignFile
 from hpcq.definition.files.cluster import ClusterFile
-from hpcq.definition.files.pairs import NAMING_KEYS
 from hpcq.definition.model import Pattern
 from hpcq.kernels import NAME_PATTERN, Kernel, Option, OptionType, kernels
 

@@ -10,36 +10,449 @@ record      verdicts in the ledger; commands to drain or resume, which hpcq runs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import contextlib
+import fcntl
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+from hpcq import units
 from hpcq.analysis import pair_values
-from hpcq.definition.derive import collectives_of, with_pairs, with_set
+from hpcq.analysis.series_outcomes import SeriesOutcome, outcomes_in
+from hpcq.definition.derive import collectives_of, with_pairs, with_reservation, with_set
 from hpcq.definition.files.cluster import read_cluster
 from hpcq.definition.model import Cluster, Pattern
-from hpcq.nodelist import fold
-from hpcq.runner.accept.choice import NodeSelection, NodesToTest, choose
-from hpcq.runner.accept.collectives import judged_collectives, not_covered, set_to_run
-from hpcq.runner.accept.commands import Applied, Command, apply, commands_for
-from hpcq.runner.accept.judging import Judging
-from hpcq.runner.accept.known_reservations import check_reservation
-from hpcq.runner.accept.measuring import Measuring, alone
-from hpcq.runner.accept.partners import again, both_ways, partners
-from hpcq.runner.accept.values import Measured
-from hpcq.runner.site.place import check_definitions, reach, scheduler_of
-from hpcq.scheduler.administration import Administration, Upkeep
+from hpcq.errors import HpcqError, UserError
+from hpcq.kernels import Better
+from hpcq.nodelist import fold, names_several, nodes_of
+from hpcq.run_folder.paths import RunFolder
+from hpcq.runner import stages
+from hpcq.runner.accept.choice import NodeSelection, NodesToTest, again, both_ways, choose, partners
+from hpcq.runner.accept.judging import Judging, Measured, disturbed_as_usual, oriented
+from hpcq.runner.site.place import check_definitions, open_run, reach, scheduler_of
+from hpcq.scheduler.administration import OWN_REASON, Administration, Reservation, Upkeep
 from hpcq.scheduler.base import Scheduler
 from hpcq.scheduler.types import NodeCondition
-from hpcq.store import ledger, observed, time_windows
+from hpcq.store import ledger, time_windows
 from hpcq.store.database import reading, transaction, writing
-from hpcq.store.time_windows import baseline_runs
-from hpcq.verdict.acceptance.collectives import JOBS_MIN, CollectiveVerdict, records_of
+from hpcq.store.time_windows import baseline_runs, run_id_of
+from hpcq.transport import Transport
+from hpcq.verdict.acceptance.collectives import JOBS_MIN, CollectiveVerdict, SetJob, judge_collective, records_of
 from hpcq.verdict.acceptance.judge import Acceptance, run_counts
 from hpcq.verdict.acceptance.standing import pairs_across, sides_of
+from hpcq.verdict.node_sets import PairsOfSet
 from hpcq.verdict.record import Thing, VerdictRecord
 from hpcq.verdict.words import Verdict
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Tests of several nodes together in an acceptance: which set may run them now, and what their results say.
+#
+# A set runs where earlier runs (those of the baseline, if one is named) have measured just this set, all of its nodes are
+# available, and one of them at least is under test. So no node is taken that nobody asked about, and there is something to
+# compare with.
+
+
+NO_SET = (
+    "left out: no earlier run measured it on a set of nodes that are all available now with one under test among them;"
+    " `hpcq run` of the campaign measures one"
+)
+_BAD = (Verdict.DEGRADED, Verdict.FAILED)
+
+
+def set_to_run(known: Iterable[tuple[str, str]], testable: Collection[str], room: Collection[str]) -> tuple[str, ...]:
+    """The nodes of the largest set that may run now; empty if there is none. known: pairs and sets of earlier runs."""
+    usable = {*testable, *room}
+    sets = [nodes_of(*one) for one in known if names_several(one[1])]
+    fitting = [one for one in sets if usable.issuperset(one) and not set(testable).isdisjoint(one)]
+    return max(fitting, key=len, default=())
+
+
+def not_covered(kernels: Iterable[str]) -> tuple[CollectiveVerdict, ...]:
+    """The verdicts on collectives of a campaign that no set of nodes can run now."""
+    pairs = PairsOfSet.of((), set(), set(), set())
+    return tuple(CollectiveVerdict(kernel, (), Verdict.NOT_COVERED, NO_SET, None, pairs) for kernel in kernels)
+
+
+def judged_collectives(  # noqa: PLR0917 - what was run, what it is compared with, and what its pairs said
+    database: Path, cluster: str, runs: Sequence[str], reference: Sequence[int], verdicts: Acceptance, found: Measured
+) -> tuple[CollectiveVerdict, ...]:
+    """The verdict on every test of a set in these runs, against the reference runs. found, verdicts: what the pairs said."""
+    if not runs:
+        return ()
+    with reading(database) as connection:
+        run_ids = [run_id_of(connection, run) for run in runs]
+        earlier = [one for one in reference if one not in run_ids]
+        now = outcomes_in(connection, run_ids, cluster=cluster)
+        before = {one.series_id: one for one in outcomes_in(connection, earlier, cluster=cluster)} if earlier else {}
+        names = pair_values.names_of_tests(connection, [*run_ids, *earlier])
+    slow = _bad_pairs(verdicts)
+    judged = {one.pair for one in found.points} | slow
+    return tuple(
+        replace(
+            judge_collective(
+                names[one.kernel, one.parameters],
+                PairsOfSet.of(nodes_of(one.client, one.server), judged, slow, slow),
+                [] if one.series_id not in before else _values(before[one.series_id]),
+                _jobs(one, usual=disturbed_as_usual([one, *filter(None, [before.get(one.series_id)])])),
+                one.why,
+            ),
+            measured_utc=min((job.started_utc for job in one.jobs if job.value is not None or job.lost_count), default=None),
+        )
+        for one in now
+        if names_several(one.server)
+    )
+
+
+def _bad_pairs(verdicts: Acceptance) -> set[tuple[str, str]]:
+    """The pairs that are bad, whether something explains them or not."""
+    bad = {(pair[0], pair[1]) for pairs in verdicts.explained for pair in pairs} | set(verdicts.open)
+    bad |= {(one.nodes[0], one.nodes[1]) for one in verdicts.links if one.verdict in _BAD and len(one.nodes) == 2}
+    return bad
+
+
+def _values(one: SeriesOutcome) -> list[float]:
+    return [_level(value, Better(one.better)) for value in one.values]
+
+
+def _level(value: float, better: Better) -> float:
+    """A value as a logarithm, higher is better. A metric without a direction has no slow values: all are alike."""
+    return 0.0 if better is Better.NONE else oriented(value, better)
+
+
+def _jobs(one: SeriesOutcome, *, usual: bool) -> list[SetJob]:
+    """The jobs of a set. usual: most jobs of this test ran beside other work, so that says nothing against one."""
+    better = Better(one.better)
+    found = []
+    for job in one.jobs:
+        value = job.value if usual or job.clean_value is None else job.clean_value
+        disturbed = job.value is not None and job.clean_value is None and not usual
+        found.append(SetJob(None if value is None else _level(value, better), job.lost_count, disturbed))
+    return found
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Write the scheduler commands to type after an acceptance, and run those that a person allowed.
+#
+#     failed with most of its partners              drain it
+#     passed inside a reservation                   give it back to users; --apply only in the reservation for the test
+#     not covered: drained, down                    release it to the test: a reservation keeps users off, the drain ends
+#     not covered, inconclusive: in a reservation   let this user in, or let its jobs have partners outside
+#
+# A scheduler runs nothing on a drained node, so hpcq cannot measure it, and no verdict ends a drain. hpcq does not drain
+# a node whose other pairs are fine: neither for a link nor for the uplink of its leaf.
+
+
+class Order(StrEnum):
+    """What a command does. The scheduler writes the line for it."""
+
+    DRAIN = "drain"
+    GIVE_BACK = "give_back"
+    RESERVE = "reserve"
+    RESUME = "resume"
+    ADMIT = "admit"
+    OPEN_OUTWARD = "open_outward"
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A line for the cluster's shell. by_apply: whether --apply runs it; a person decides on the others.
+
+    reservation: the one that the order changes. reason: what a drain tells other people.
+    """
+
+    command: str
+    why: str
+    by_apply: bool
+    order: Order
+    nodes: tuple[str, ...] = ()
+    reservation: str | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What --apply did with commands.
+
+    Three groups: (printed, run), (run, the scheduler's words against it), (printed, what had changed).
+    """
+
+    done: tuple[tuple[str, str], ...] = ()
+    refused: tuple[tuple[str, str], ...] = ()
+    left_alone: tuple[tuple[str, str], ...] = ()
+
+
+class Orders:
+    """Writes commands for one cluster. It leaves out an order for which the scheduler has no line."""
+
+    def __init__(self, administration: Administration | None, seen: Upkeep) -> None:
+        self._administration = administration
+        self._seen = seen
+
+    def drain(self, nodes: Sequence[str], reason: str, why: str, *, by_apply: bool) -> list[Command]:
+        """Take nodes out of service."""
+        line = self._administration.drain(nodes, reason) if self._administration else None
+        return self._of(line, why, Order.DRAIN, by_apply=by_apply, nodes=nodes, reason=reason)
+
+    def give_back(self, standing: Reservation, nodes: Sequence[str], why: str) -> list[Command]:
+        """Take nodes out of a reservation. --apply does this only in hpcq's own reservation."""
+        line = self._administration.give_back(standing, nodes) if self._administration else None
+        return self._of(line, why, Order.GIVE_BACK, by_apply=standing.own, nodes=nodes, reservation=standing.name)
+
+    def resume(self, nodes: Sequence[str], why: str) -> list[Command]:
+        """End drains."""
+        line = self._administration.resume(nodes) if self._administration else None
+        return self._of(line, why, Order.RESUME, nodes=nodes)
+
+    def reserve(self, nodes: Sequence[str], standing: Reservation | None, why: str) -> list[Command]:
+        """Keep users off nodes, then end the drains of these nodes."""
+        if self._administration is None:
+            return []
+        reserve = self._administration.reserve(nodes, self._seen.user, standing)
+        resume = self._administration.resume(nodes)
+        line = f"{reserve} && {resume}" if reserve and resume else None
+        return self._of(line, why, Order.RESERVE, nodes=nodes)
+
+    def admit(self, reservation: str, why: str) -> list[Command]:
+        """Let this user run in a reservation."""
+        line = self._administration.admit(reservation, self._seen.user) if self._administration else None
+        return self._of(line, why, Order.ADMIT, reservation=reservation)
+
+    def open_outward(self, reservation: str, why: str) -> list[Command]:
+        """Let jobs of a reservation also use nodes outside it."""
+        line = self._administration.open_outward(reservation) if self._administration else None
+        return self._of(line, why, Order.OPEN_OUTWARD, reservation=reservation)
+
+    @staticmethod
+    def _of(
+        line: str | None,
+        why: str,
+        order: Order,
+        *,
+        by_apply: bool = False,
+        nodes: Sequence[str] = (),
+        reservation: str | None = None,
+        reason: str = "",
+    ) -> list[Command]:
+        return [] if line is None else [Command(line, why, by_apply, order, tuple(nodes), reservation, reason)]
+
+
+def commands_for(
+    verdicts: Acceptance, seen: Upkeep, administration: Administration | None, inside: str | None = None
+) -> list[Command]:
+    """Drain what failed, give back what passed, release to the test what could not be measured.
+
+    inside: the reservation in which the test ran.
+    """
+    orders = Orders(administration, seen)
+    found = [
+        command
+        for one in verdicts.nodes
+        if one.verdict is Verdict.FAILED and one.name in verdicts.drainable
+        if one.name in seen.nodes and not seen.nodes[one.name].drained
+        for command in orders.drain([one.name], f"{OWN_REASON} {one.reason}", f"{one.name} failed", by_apply=True)
+    ]
+    standing = next((one for one in seen.reservations if one.name == inside), None)
+    if standing is not None:
+        found += _after(orders, verdicts, standing)
+    open_nodes = [one.name for one in verdicts.nodes if one.verdict is Verdict.NOT_COVERED and one.name in seen.nodes]
+    found += [one for name in open_nodes for one in _admit(orders, name, seen)]
+    found += _release(orders, [name for name in open_nodes if not _kept_out(name, seen)], seen)
+    return list(dict.fromkeys(found))
+
+
+def apply(transport: Transport, administration: Administration | None, commands: Sequence[Command]) -> Applied:
+    """Run the allowed commands, each after a new query of the states. If the scheduler refuses one, run the others."""
+    done, refused, left_alone = [], [], []
+    for one in commands:
+        if not one.by_apply or administration is None:
+            continue
+        line, changed = _line_now(administration, one)
+        if line is None:
+            left_alone.append((one.command, changed))
+            continue
+        result = transport.sh(line)
+        if result.returncode == 0:
+            done.append((one.command, line))
+        else:
+            refused.append((line, result.stderr.strip().splitlines()[-1] if result.stderr.strip() else "failed"))
+    return Applied(tuple(done), tuple(refused), tuple(left_alone))
+
+
+def _line_now(administration: Administration, one: Command) -> tuple[str | None, str]:
+    """Return the order as it must be given now; None, and why, if nothing of it is left to do."""
+    seen = administration.look()
+    if one.order is Order.DRAIN:
+        free = [name for name in one.nodes if name in seen.nodes and not seen.nodes[name].drained]
+        held = [name for name in one.nodes if name in seen.nodes and seen.nodes[name].drained]
+        if free:
+            return administration.drain(free, one.reason), ""
+        words = [f"{name} is drained already: {seen.nodes[name].reason or 'without a reason'}" for name in held]
+        return None, "; ".join(words) or "the scheduler does not say how its nodes are"
+    standing = next((found for found in seen.reservations if found.name == one.reservation), None)
+    if standing is None or not standing.own:
+        return None, f"reservation {one.reservation} is gone"
+    inside = [name for name in one.nodes if name in standing.nodes]
+    if not inside:
+        return None, f"{', '.join(one.nodes)} left reservation {one.reservation} meanwhile"
+    return administration.give_back(standing, inside), ""
+
+
+def _after(orders: Orders, verdicts: Acceptance, standing: Reservation) -> list[Command]:
+    """After the test of a reservation: give back nodes that passed.
+
+    If the fault is still open, admit partners from outside.
+    """
+    behind = {node for one in verdicts.groups if one.verdict is Verdict.FAILED for node in one.nodes}
+    mine = [one for one in verdicts.nodes if one.name in standing.nodes]
+    passed = [one.name for one in mine if one.verdict is Verdict.PASS and one.name not in behind]
+    found: list[Command] = []
+    if passed:
+        why = f"{', '.join(passed)} passed: back to users before {standing.name} ends"
+        found += orders.give_back(standing, passed, why)
+    if not standing.flex and any(one.verdict is Verdict.INCONCLUSIVE for one in mine):
+        why = f"to the test: lets it run the nodes of {standing.name} with good ones outside, to tell whose fault it is"
+        found += orders.open_outward(standing.name, why)
+    return found
+
+
+def _holder(name: str, seen: Upkeep) -> Reservation | None:
+    return next((one for one in seen.reservations if one.active and name in one.nodes), None)
+
+
+def _kept_out(name: str, seen: Upkeep) -> bool:
+    """Whether another reservation keeps this user off the node."""
+    held = _holder(name, seen)
+    return held is not None and not held.mine
+
+
+def _admit(orders: Orders, name: str, seen: Upkeep) -> list[Command]:
+    """Return what would give the test access to a node that a reservation holds."""
+    held = _holder(name, seen)
+    if held is None:
+        return []
+    if not held.mine:
+        return orders.admit(held.name, f"to the test: lets {seen.user} run in {held.name}")
+    if not held.flex:
+        return orders.open_outward(held.name, f"to the test: lets it run {name} with partners outside of {held.name}")
+    return []
+
+
+def _release(orders: Orders, names: Sequence[str], seen: Upkeep) -> list[Command]:
+    """Release nodes that are out of service to the test, not to users.
+
+    Otherwise users would be the first to try them.
+    """
+    dead = [name for name in names if seen.nodes[name].drained or seen.nodes[name].down]
+    silent = [name for name in dead if seen.nodes[name].down]
+    later = f"; once {', '.join(silent)} answers" if silent else ""
+    held = [name for name in dead if _holder(name, seen) is not None]
+    free = [name for name in dead if name not in held]
+    found: list[Command] = []
+    if held:
+        found += orders.resume(held, f"to the test: in a reservation already: {', '.join(held)}{later}")
+    if free:
+        own = next((one for one in seen.reservations if one.own), None)
+        why = f"to the test, and not to users: {', '.join(free)}{later}"
+        found += orders.reserve(free, own, why)
+    return found
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Reservations that the clusters of an acceptance have, or had as far as the ledger knows.
+
+
+def check_reservation(name: str, database: Path, cluster_paths: Mapping[str, Path]) -> None:
+    """Raise UserError for a name that no cluster has or had: a wrong name must not read as "nothing to do"."""
+    there: set[str] = set()
+    with reading(database) as connection:
+        for cluster in cluster_paths:
+            there |= {one for node in ledger.nodes_of(connection, cluster).values() for one in node.reservations}
+    for path in cluster_paths.values():
+        cluster_file = read_cluster(path)
+        administration = scheduler_of(cluster_file, reach(cluster_file)).administration()
+        there |= {one.name for one in administration.look().reservations} if administration is not None else set()
+    if name not in there:
+        known = f"there are {', '.join(sorted(there)[:12])}" if there else "no reservation is there, and none was recorded"
+        raise UserError(f"--since: {name!r}: allowed is a reservation, a time (now-12h, 2026-11-20), a run, or boot", known)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Run a campaign that an acceptance derived from its own, and load the run.
+
+
+class AcceptOrder(Protocol):
+    """What is asked for, as far as measuring needs it."""
+
+    @property
+    def campaign(self) -> Path: ...
+    @property
+    def cluster_folders(self) -> tuple[Path, ...]: ...
+    @property
+    def database(self) -> Path: ...
+    @property
+    def runs_folder(self) -> Path: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Measuring:
+    """Where to run. path: the cluster's file. reservation: the one to run in."""
+
+    order: AcceptOrder
+    cluster: str
+    path: Path
+    reservation: str | None
+    say: Callable[[str], None]
+
+    def run(self, write: Callable[[Path], None], runs: list[str], what: str) -> int:
+        """Run the campaign that `write` writes, and load it. What cannot be measured becomes rows with reasons.
+
+        Adds the run to `runs` before it starts. Returns its number in the database.
+        """
+        moment = units.utc_now()[:19].replace(":", "")
+        folder = self.order.runs_folder / ".accept" / f"{self.cluster}-{moment}-{len(runs)}"
+        campaign = folder / self.order.campaign.name
+        while campaign.exists():
+            campaign = campaign.with_name(f"again-{campaign.name}")
+        write(campaign)
+        folders = [*self.order.cluster_folders, self.path.parent]
+        if self.reservation is not None:
+            with_reservation(self.path, folder / "clusters" / self.path.name, self.reservation)
+            folders = [folder / "clusters", *folders]
+        run: RunFolder = open_run(campaign, folders, self.order.database, self.order.runs_folder)
+        self.say(f"{self.cluster}: run {run.run_id}: {what}")
+        runs.append(run.run_id)
+        try:
+            stages.build(run, self.cluster, self.say)
+            stages.plan(run, self.cluster)
+            stages.drive(run, self.cluster, self.say)
+        except BaseException:
+            with contextlib.suppress(
+                HpcqError
+            ):  # load what exists, so that it is not lost; the outer error says why there is no more
+                stages.load(run, self.order.database)
+            raise
+        stages.load(run, self.order.database)
+        with reading(self.order.database) as database:
+            return run_id_of(database, run.run_id)
+
+
+@contextlib.contextmanager
+def alone(runs_folder: Path, cluster: str) -> Iterator[bool]:
+    """Whether no other acceptance of this cluster runs here. The lock lasts until the end."""
+    runs_folder.mkdir(parents=True, exist_ok=True)
+    with (runs_folder / f".accept-{cluster}.lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield False
+            return
+        yield True
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+
 
 Say = Callable[[str], None]
 
@@ -207,7 +620,7 @@ class _Acceptor:
                 reference = time_windows.newest_runs(database, self.name, REFERENCE_RUNS)
             known_pairs = pair_values.pairs_of(database, self.name, reference)
             baseline_pairs = known_pairs if self.order.against else []
-            groups = observed.leaves_of(database, self.name)
+            groups = ledger.leaves_of(database, self.name)
             standing = ledger.at_fault(database, self.name)
         self.judging = Judging(self.order.database, self.name, reference, self.order.against)
         self.judging.leaf_of = groups
@@ -260,15 +673,15 @@ class _Acceptor:
 
     def _observe(self, seen: Upkeep, nodes: Sequence[str]) -> None:
         standing = [
-            observed.Occurrence(node, one.started_utc, one.name)
+            ledger.Occurrence(node, one.started_utc, one.name)
             for one in seen.reservations
             if one.maintenance and one.active and not one.own
             for node in one.nodes
         ]
         drained = [one.node for one in seen.nodes.values() if one.drained]
         with writing(self.order.database) as database, transaction(database):
-            observed.ensure_nodes(database, self.name, nodes)
-            observed.observed(database, self.name, standing, drained, seen.leaves)
+            ledger.ensure_nodes(database, self.name, nodes)
+            ledger.observed(database, self.name, standing, drained, seen.leaves)
 
     def _measure(self, pairs: Sequence[tuple[str, str]], choice: NodesToTest) -> None:
         """Run these pairs once and load the run. What cannot be measured becomes rows with reasons."""

@@ -14,23 +14,179 @@ promises. queue/cluster_queue.py has what it shares with the driver of a link.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+from hpcq import nodelist
 from hpcq.errors import TransportError
-from hpcq.planning.allocations import choose_allocations
-from hpcq.planning.job_ids import pair_index_of
+from hpcq.nodelist import natural
+from hpcq.planning.allocations import choose_allocations, estimate_s, rounds_of
+from hpcq.planning.plan import Plan, PlannedPair, pair_index_of
 from hpcq.planning.waves import choose_wave, nodes_within
 from hpcq.run_folder.paths import write_json
-from hpcq.runner.drive.cluster_run import ClusterRun, Pending
-from hpcq.runner.drive.spooling import Spools
-from hpcq.runner.drive.submitting import Submitter
+from hpcq.runner.drive.tournaments import Spools, Tournament, make_tournament, write_any
+from hpcq.runner.queue.account import Account
 from hpcq.runner.queue.attempt_files import driven_json
+from hpcq.runner.queue.cluster_queue import ClusterQueue
 from hpcq.runner.queue.reservations import OwnReservation
-from hpcq.runner.queue.waiting import WaitForNodes, shortage_of
+from hpcq.runner.queue.run_state import ClusterState, Job, Record, make_job
+from hpcq.runner.queue.yield_policy import WaitForNodes, shortage_of
 from hpcq.scheduler.types import JobState, NodeCondition, NodeState, QueueSnapshot
-from hpcq.sorting import natural
+
+# ----------------------------------------------------------------------------------------------------------------------
+# What the driver of one cluster's own pairs holds.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterRun:
+    """The state of a driver: the journal, the queue, and what the run may take of the cluster."""
+
+    record: Record[ClusterState]
+    queue: ClusterQueue
+
+    @property
+    def state(self) -> ClusterState:
+        return self.record.state
+
+    @property
+    def plan(self) -> Plan:
+        return self.record.state.plan
+
+    @property
+    def account(self) -> Account:
+        return self.queue.account
+
+    @property
+    def folder(self) -> Path:
+        """Return the cluster's part of the run folder."""
+        return self.queue.folder
+
+    @property
+    def root(self) -> str:
+        """Return the counterpart of that folder on the cluster."""
+        return self.queue.root
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """The pairs that wait for a job, in plan order.
+
+    It makes them one by one on demand, since there may be half a million.
+    """
+
+    state: ClusterState
+    held: Mapping[int, float]
+    #: Consider only these; None: all.
+    due: frozenset[int] | None = None
+
+    def __iter__(self) -> Iterator[PlannedPair]:
+        for index in self.state.pending:
+            if index not in self.held and (self.due is None or index in self.due):
+                yield self.state.plan.pair_at(index)
+
+    def __len__(self) -> int:
+        """Return how many pairs wait, including those on hold."""
+        return len(self.state.pending) if self.due is None else len(self.state.pending.keys() & self.due)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Turn pairs into queued jobs: commit them to the journal, render, copy and submit them.
+#
+# too dear    the job's whole time limit would exceed the budget: it waits for others to end, or gets a shorter limit
+#
+# queue/refusals.py interprets refusals.
+
+
+#: How many jobs to commit, copy and submit at a time: bounds memory, and how many jobs go back after a refusal.
+_CHUNK = 200
+
+
+class Submitter:
+    """Submits jobs for one driver."""
+
+    def __init__(self, cluster_run: ClusterRun) -> None:
+        self._run = cluster_run
+
+    def submit(self, wave: Sequence[Sequence[int]], idle: Sequence[str]) -> None:
+        """Submit one job for each of these lists of pairs. Stops early when the site allows no more."""
+        run = self._run
+        for start in range(0, len(wave), _CHUNK):
+            jobs = self._affordable([self._job(indices, place) for place, indices in enumerate(wave[start : start + _CHUNK])])
+            if not jobs:
+                return
+            self._commit(jobs, idle)
+            run.queue.transport.push(run.folder, run.root, [job.folder for job in jobs])
+            if not run.queue.submit(jobs):
+                return
+
+    def _job(self, indices: Sequence[int], place: int) -> Job | Tournament:
+        """Return the job of one pair, or the tournament of several.
+
+        `place` counts those that are not in the journal yet.
+        """
+        run, state = self._run, self._run.state
+        if run.plan.allocation == "pair":
+            [index] = indices
+            return make_job(run.plan, index, state.next_attempt_no(index), state.missing(index), run.folder)
+        missing = {index: state.missing(index) for index in indices}
+        return make_tournament(run.plan, indices, state.tournament_count + 1 + place, missing, run.folder)
+
+    def _affordable(self, jobs: Sequence[Job | Tournament]) -> list[Job | Tournament]:
+        """Return the first of these jobs that fit the node-seconds budget, even if each uses its whole time limit.
+
+        Jobs that end leave more, so the others wait. The last job may get a shorter limit, down to its estimate.
+        If not even that fits, hpcq does not run the rest.
+        """
+        run = self._run
+        left, kept = run.account.node_seconds_left(), list[Job | Tournament]()
+        left_for_all = run.account.node_seconds_for_all()
+        for job in jobs:
+            left_for_all -= len(job.nodes) * job.walltime_s
+            if left_for_all < 0:
+                break
+            if len(job.nodes) * job.walltime_s > left:
+                if kept or run.state.active:
+                    break
+                job = replace(job, walltime_s=int(left / len(job.nodes)))  # noqa: PLW2901 - the same job, with less time
+                needed_s = self._estimated_s(job)
+                if job.walltime_s < needed_s:
+                    words = f"a job of {len(job.nodes)} nodes needs about {len(job.nodes) * needed_s:.0f}"
+                    run.record.not_run(list(run.state.pending), run.account.too_little(words))
+                    break
+            kept.append(job)
+            left -= len(job.nodes) * job.walltime_s
+        return kept
+
+    def _estimated_s(self, job: Job | Tournament) -> float:
+        plan = self._run.plan
+        if isinstance(job, Job):
+            return plan.cost.estimated_job_s
+        return estimate_s(plan.tests, plan.repetition_count, len(rounds_of(job.pairs)), len(job.pairs))
+
+    def _commit(self, jobs: Sequence[Job | Tournament], idle: Sequence[str]) -> None:
+        run = self._run
+        for job in jobs:
+            write_any(job, run.account.site(run.queue.cluster), run.root, run.folder / job.folder)
+        wave: dict[str, Any] = {"event": "wave", "idle": nodelist.fold(idle), "jobs": [job.job_id for job in jobs]}
+        attempts: list[dict[str, Any]] = [
+            {
+                "event": "attempt",
+                "tag": job.tag,
+                "job_id": job.job_id,
+                "attempt_no": job.attempt_no,
+                "nodes": list(job.nodes),
+                "walltime_s": job.walltime_s,
+                **({"pairs": [pair.job_id for pair in job.pairs]} if isinstance(job, Tournament) else {}),
+            }
+            for job in jobs
+        ]
+        run.record.note_all([wave, *attempts])
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+
 
 #: How long a run waits for other runs of the same user, which take what the cluster file allows.
 _RUNS_WAIT_S = 86400.0

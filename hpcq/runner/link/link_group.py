@@ -23,20 +23,17 @@ from typing import Any, TypeVar
 from hpcq import units
 from hpcq.definition.files.campaign import read_campaign
 from hpcq.definition.files.cluster import read_cluster
-from hpcq.definition.linked import Link
+from hpcq.definition.model import Link
 from hpcq.errors import HpcqError, UserError
 from hpcq.planning.links import LinkPlan, compared_pairs, plan_link, refuse_beyond_budget
 from hpcq.run_folder.journal import Journal, read_journal
 from hpcq.run_folder.paths import RunFolder, write_text
 from hpcq.runner import stages
 from hpcq.runner.drive.driver import Driver
-from hpcq.runner.drive.state import ClusterState
-from hpcq.runner.link.driver import LinkDriver
-from hpcq.runner.link.link_run import LinkRun
-from hpcq.runner.link.side import LinkSide
-from hpcq.runner.link.state import SIDES, LinkState
+from hpcq.runner.link.driver import LinkDriver, LinkRun
+from hpcq.runner.link.side import SIDES, LinkSide, LinkState
 from hpcq.runner.queue.account import Account, Share
-from hpcq.runner.queue.record import Record
+from hpcq.runner.queue.run_state import ClusterState, Record
 from hpcq.runner.queue.yield_policy import RetryLater
 from hpcq.runner.site.place import Place, place
 from hpcq.runner.workflow import SIGN

@@ -3,22 +3,239 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
 
+from hpcq.definition.model import Cluster, Link, Listen
+from hpcq.planning.links import LinkPlan, split
+from hpcq.planning.plan import pair_index_of
 from hpcq.planning.waves import nodes_left
-from hpcq.run_folder.journal_state import Attempt
+from hpcq.render import render
+from hpcq.run_folder.journal import Attempt, attempt_folder
 from hpcq.run_folder.paths import read_json_or_none
-from hpcq.runner.link.jobs import LinkJob
-from hpcq.runner.link.state import LinkState
 from hpcq.runner.queue.account import Account
+from hpcq.runner.queue.attempt_files import Left
 from hpcq.runner.queue.cluster_queue import ClusterQueue
-from hpcq.runner.queue.outcome import Left
-from hpcq.runner.queue.record import Record
+from hpcq.runner.queue.run_state import (
+    PROGRAMS,
+    Record,
+    RunState,
+    Step,
+    make_job,
+    modules_of,
+    site_context,
+    write_folder,
+    write_programs,
+)
 from hpcq.runner.queue.yield_policy import RetryLater
 from hpcq.runner.site.place import Place
+from hpcq.scheduler.kinds import describe
 from hpcq.scheduler.types import JobState, NodeCondition, NodeState, QueueSnapshot
 from hpcq.transport import quote
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Fold the journal of a link into its tries, each with one attempt per side, and into what hpcq may try again.
+#
+#     estimate -> attempt(side) -> submitted -> state … -> met -> ways -> ended(side)          for both sides
+#                                  withdraw(side): it leaves the queue, or ends after the current test; not counted
+#                                    stop(side): the driver ends it, with the reason
+#
+# A try is over when none of its attempts lives. The side that caused the end decides whether there is another try.
+
+
+#: The two ends of a link, in the order of its name.
+SIDES = ("from", "to")
+
+
+def other(side: str) -> str:
+    """Return the opposite end."""
+    return SIDES[1 - SIDES.index(side)]
+
+
+@dataclass(slots=True)
+class Try:
+    """One measurement of a pair over the link, with its attempts by side."""
+
+    index: int
+    attempt_no: int
+    #: The side that the driver told to measure if it can connect.
+    first: str
+    sides: dict[str, Attempt] = field(default_factory=dict)
+    met: bool = False
+    ways_known: bool = False
+
+    @property
+    def live(self) -> bool:
+        return any(attempt.live for attempt in self.sides.values())
+
+
+class LinkState(RunState):
+    """The state of one link's part of a run."""
+
+    def __init__(self, link_plan: LinkPlan) -> None:
+        super().__init__(link_plan.plan)
+        self.link = link_plan.link
+        #: Node-seconds of ended attempts, by side.
+        self.node_seconds = dict.fromkeys(SIDES, 0.0)
+        #: The last try of each pair.
+        self.tries: dict[int, Try] = {}
+        #: The side that measured as the client, by pair, once known.
+        self.clients: dict[int, str] = {}
+
+    @classmethod
+    def replay(cls, link_plan: LinkPlan, events: Iterable[Mapping[str, Any]]) -> LinkState:
+        """Return the state after all these events."""
+        return cls(link_plan).replayed(events)
+
+    def next_attempt_no(self, index: int) -> int:
+        """Return the number of the next try."""
+        return self.tries[index].attempt_no + 1 if index in self.tries else 1
+
+    def client_side(self, index: int) -> str:
+        """Return the side that is the client first: the one that was before, else the plan's."""
+        if index in self.clients:
+            return self.clients[index]
+        return "from" if split(self.plan.pairs[index][0])[0] == self.link.from_cluster else "to"
+
+    def node(self, index: int, side: str) -> str:
+        """Return the node of a pair on one side, by its name in its own cluster."""
+        wanted = self.cluster_of(side)
+        return next(node for cluster, node in map(split, self.plan.pairs[index]) if cluster == wanted)
+
+    def cluster_of(self, side: str) -> str:
+        """Return the cluster on one side."""
+        return self.link.from_cluster if side == "from" else self.link.to_cluster
+
+    @property
+    def open_tries(self) -> list[Try]:
+        """Return the tries that have a live attempt."""
+        return [one for one in self.tries.values() if one.live]
+
+    def live_on(self, side: str) -> list[Attempt]:
+        """Return the live attempts of one side."""
+        return [attempt for attempt in self.active.values() if attempt.side == side]
+
+    def apply(self, event: Mapping[str, Any]) -> None:
+        if event["event"] == "attempt":
+            index, attempt_no = pair_index_of(event["job_id"]), event["attempt_no"]
+            if index not in self.tries or self.tries[index].attempt_no != attempt_no:
+                self.tries[index] = Try(index, attempt_no, event["first"])
+        super().apply(event)
+
+    def _commit(self, attempt: Attempt) -> None:
+        super()._commit(attempt)
+        self.tries[attempt.pairs[0]].sides[attempt.side] = attempt
+
+    def _apply_other(self, event: Mapping[str, Any]) -> None:
+        match event["event"]:
+            case "met":
+                self.tries[pair_index_of(event["job_id"])].met = True
+            case "ways":
+                index = pair_index_of(event["job_id"])
+                self.tries[index].ways_known = True
+                if event["client"] is not None:
+                    self.clients[index] = event["client"]
+            case _:
+                pass
+
+    def _took(self, attempt: Attempt, node_seconds: float) -> None:
+        self.node_seconds[attempt.side] += node_seconds
+
+    def _end_pair(self, index: int, attempt: Attempt) -> None:  # noqa: ARG002 - both sides of the try count
+        ended = self.tries[index]
+        if not ended.live:
+            causes = [one for one in ended.sides.values() if not one.follows] or list(ended.sides.values())
+            self._try_again(index, [one.outcome for one in causes], final=any(one.final for one in causes))
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# One side of a link's job: final parameters, a rendered script, and how its folder is written.
+#
+# LinkPlan + pair + side + missing measurements -> LinkJob ->
+# <run>/<from>+<to>/jobs/<job_id>/<attempt_no>/<side>/{job.json, job.sh}
+
+
+#: How long one attempt to connect to the other side may take: three SYNs.
+PROBE_TIMEOUT_S = 8
+#: How long a server waits for a client beyond the time that the other side has to arrive.
+_IDLE_MARGIN_S = 60
+#: How long beyond patience_s a side waits in vain when no driver ends it.
+_DRIVER_GONE_S = 30
+
+
+@dataclass(frozen=True, slots=True)
+class LinkJob:
+    """One allocation of one node on one side of a link, for one attempt. The client's side runs `steps`."""
+
+    job_id: str
+    attempt_no: int
+    tag: str
+    run_id: str
+    campaign: str
+    link: str
+    side: str
+    cluster: str
+    nodes: tuple[str, ...]
+    walltime_s: int
+    steps: tuple[Step, ...]
+
+    @property
+    def folder(self) -> str:
+        return attempt_folder(self.job_id, self.attempt_no, self.side)
+
+
+def make_side(state: LinkState, index: int, side: str, attempt_no: int, folder: Path | None = None) -> LinkJob:
+    """Return the job of one side that measures what a pair still lacks. folder: as for make_job."""
+    plan, link = state.plan, state.link
+    whole = make_job(plan, index, attempt_no, state.missing(index), folder)
+    cluster = link.from_cluster if side == "from" else link.to_cluster
+    return LinkJob(
+        job_id=whole.job_id,
+        attempt_no=attempt_no,
+        tag=f"hpcq-{plan.run_id}-{link.name}-{whole.job_id}-{attempt_no}-{side}",
+        run_id=plan.run_id,
+        campaign=plan.campaign,
+        link=link.name,
+        side=side,
+        cluster=cluster,
+        nodes=(state.node(index, side),),
+        walltime_s=plan.walltime_s,
+        steps=whole.steps,
+    )
+
+
+def write_side(job: LinkJob, link: Link, cluster: Cluster, *, roots: tuple[str, str], folder: Path, first: str) -> None:
+    """Write job.json and job.sh into `folder`.
+
+    roots: the run's folder on the cluster, and the link's below it. first: the side that measures where it can connect.
+    """
+    context: dict[str, Any] = {
+        "job": job,
+        **site_context(cluster, roots[0]),
+        "folder": f"{roots[1]}/{job.folder}",
+        "body": "link.sh.j2",
+        "programs": write_programs(folder, [(one.test_no, one.kernel, one.parameters) for one in job.steps]) and PROGRAMS,
+        "modules": modules_of(cluster, {one.kernel for one in job.steps}),
+        "listens": listens(link.listen, job.side),
+        "goes_first": job.side == first,
+        # The driver ends a side that waits in vain. This bound is for a side without a driver.
+        "patience_s": math.ceil(link.patience_s) + _DRIVER_GONE_S,
+        "idle_timeout_s": math.ceil(link.patience_s) + _IDLE_MARGIN_S,
+        "probe_timeout_s": PROBE_TIMEOUT_S,
+    }
+    script = render(describe(cluster.scheduler).head_template, context)
+    write_folder(folder, {"format": 1, **asdict(job)}, script)
+
+
+def listens(listen: Listen, side: str) -> bool:
+    """Whether a side of a link accepts connections."""
+    return listen is Listen.EITHER or listen.value == side
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+
 
 #: What a live side reports about itself: small files, fetched with every poll.
 _SMALL_FILES = ("started.json", "ready.json", "probe.status", "probe.err", "exit.json")

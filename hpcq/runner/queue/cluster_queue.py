@@ -13,25 +13,302 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from hpcq.run_folder.journal_state import Attempt
+from hpcq.clock import Clock
+from hpcq.nodelist import natural
+from hpcq.run_folder.journal import Attempt
 from hpcq.run_folder.paths import read_json_or_none
 from hpcq.runner.queue.account import Account
-from hpcq.runner.queue.attempt_files import AttemptFiles
-from hpcq.runner.queue.claims import Claims
-from hpcq.runner.queue.outcome import AttemptOutcome, Left, end_of
-from hpcq.runner.queue.record import Record
-from hpcq.runner.queue.refusals import Refusals
+from hpcq.runner.queue.attempt_files import AttemptFiles, AttemptOutcome, Left, end_of
 from hpcq.runner.queue.reservations import Held
-from hpcq.runner.queue.waiting import EndedScripts, LastFiles, PoweredDown, Silence, StandingStill
-from hpcq.runner.queue.yield_policy import RetryLater, YieldPolicy
+from hpcq.runner.queue.run_state import Record
+from hpcq.runner.queue.yield_policy import EndedScripts, LastFiles, PoweredDown, RetryLater, Silence, StandingStill, YieldPolicy
 from hpcq.runner.site.place import Place
-from hpcq.scheduler.types import JobReport, JobState, QueueQuery, QueueSnapshot, Submission
-from hpcq.sorting import natural
+from hpcq.scheduler.types import Fate, JobKey, JobReport, JobState, QueueQuery, QueueSnapshot, Submission, Submitted
+from hpcq.units import parse_utc, utc_now
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Resolve attempts of unknown fate: look them up, claim them, and cancel by name those that arrive later.
+#
+#     no id            the file beside the script, the scheduler by name -> an id, or after a while a claim
+#     claimed          the driver made the folder `claim`: a script that starts later ends at once
+#                      -> withdrawn, watched for a while
+#     not claimed      the job has started -> its id; or a quota or read-only disk prevents an answer
+#                      -> it stays undetermined
+#     told to end      and the scheduler has forgotten it -> claim it: it is withdrawn at once
+#     lost             the scheduler has forgotten it -> claim it or ask it to end, cancel it by name
+#                      -> only then is it lost
+#
+# A job is gone only with a claim: one that merely does not answer may still run.
+
+
+#: How long a submission that was under way when a driver died may still take to reach the scheduler.
+_UNDETERMINED_S = 10.0
+#: For how long, and how often, hpcq looks for a withdrawn submission: submit commands retry for minutes.
+_LATE_S = 900.0
+_LATE_LOOK_S = 60.0
+#: A driver does not end before its submit commands have ended or are this old: they try a busy controller for minutes.
+_ARRIVES_WITHIN_S = 300.0
+#: The reason of an attempt that was withdrawn so.
+_UNDER_WAY = "withdrawn while its submit command had not ended"
+#: How long after a job's time limit something of it may still run.
+_OVERTIME_S = 300.0
+
+
+class Claims:
+    """The attempts of unknown fate of one queue."""
+
+    def __init__(self, files: AttemptFiles, record: Record[Any], clock: Clock) -> None:
+        self._files, self._record, self._clock = files, record, clock
+        self._since: dict[str, float] = {}
+        self._said: set[str] = set()
+        #: When hpcq asked a lost job that had started to end.
+        self._asked_to_end: dict[str, float] = {}
+        #: Since when nothing proves the end of a forgotten job: it can be neither claimed nor told to end.
+        self._unproven_since: dict[str, float] = {}
+        #: Withdrawn or lost attempts by tag, and until when they may still arrive in the queue.
+        self._late: dict[str, float] = {}
+        self._looked_s = clock.now_s()
+        #: Until when a submission whose answer is missing may still reach the scheduler.
+        self.arrive_until_s = clock.now_s()
+        for attempt in record.state.attempts.values():
+            self._watch_earlier(attempt)
+
+    def settle(self, undetermined: Sequence[Attempt]) -> list[tuple[Attempt, AttemptOutcome]]:
+        """Find out what happened to these submissions. Returns those that have ended by this."""
+        known = self._files.find(undetermined) if undetermined else {}
+        ends: list[tuple[Attempt, AttemptOutcome]] = []
+        for attempt in undetermined:
+            waited_s = self._clock.now_s() - self._since.setdefault(attempt.tag, self._clock.now_s())
+            native_id = known.get(attempt.tag, "")
+            if not native_id and waited_s > _UNDETERMINED_S:
+                claim = self._files.claim(attempt)
+                native_id = claim.native_id
+                if claim.taken:
+                    self._watch(attempt.tag, waited_s, under_way=claim.under_way)
+                    words = _UNDER_WAY if claim.under_way else "the scheduler never had it"
+                    ends.append((attempt, AttemptOutcome("withdrawn", words)))
+                elif not native_id and waited_s > attempt.walltime_s + _OVERTIME_S:
+                    ends.append((attempt, AttemptOutcome("lost", f"hpcq cannot know what happened to it: {claim.words}")))
+                elif not native_id and attempt.tag not in self._said:
+                    self._said.add(attempt.tag)
+                    words = f"{attempt.job_id}: unknown whether it was submitted, and it cannot be claimed: {claim.words}"
+                    self._record.say(f"{words}; asking again until its time limit is over")
+            if native_id:
+                self._record.note("submitted", tag=attempt.tag, native_id=native_id)
+        return ends
+
+    def withdrawn(self, reports: Sequence[tuple[Attempt, JobReport | None]], folder: Path) -> set[str]:
+        """Claim what hpcq told to end before it started, and what its scheduler has forgotten. Returns the tags.
+
+        With the claim, nothing is to be waited for. folder: what was fetched of them.
+        """
+        forgotten = [one for one, report in reports if report and report.state is JobState.UNKNOWN and one.ordered]
+        return self._files.claim_all([one for one in forgotten if not Left.of(folder / one.folder).started])
+
+    def surely_lost(self, forgotten: Sequence[Attempt], grace_s: float) -> set[str]:
+        """Return the tags of those that the scheduler has forgotten and that can no longer measure anything.
+
+        One command each claims them, cancels them and asks them to end, however many there are.
+        grace_s: how long a started job may take to end and to write its exit file.
+        """
+        now = self._clock.now_s()
+        fresh = [one for one in forgotten if one.tag not in self._asked_to_end]
+        taken = self._files.claim_all(fresh)
+        if fresh:
+            self._files.scheduler.cancel([one.key for one in fresh])
+        self._late.update((one.tag, now + _LATE_S) for one in fresh)
+        for one in fresh:
+            self._unproven_since.setdefault(one.tag, now)
+        overdue = self._ask_to_end([one for one in fresh if one.tag not in taken], now)
+        asked = {tag for tag, asked_s in self._asked_to_end.items() if now - asked_s >= grace_s}
+        return taken | overdue | (asked & {one.tag for one in forgotten})
+
+    def has_ended(self, attempt: Attempt) -> bool:
+        """Whether hpcq itself ordered the end of an attempt because its scheduler had forgotten it."""
+        return attempt.tag in self._unproven_since
+
+    def _ask_to_end(self, started: Sequence[Attempt], now: float) -> set[str]:
+        """Ask forgotten jobs that had started to end. Returns those that cannot be asked and whose time is over."""
+        if not started:
+            return set()
+        if words := self._files.finish(started):  # their scripts see this without their scheduler
+            self._cannot_end(started, words)
+            return {one.tag for one in started if now - self._unproven_since[one.tag] > one.walltime_s + _OVERTIME_S}
+        for one in started:
+            self._asked_to_end[one.tag] = now
+            self._record.say(f"{one.job_id}: the scheduler has forgotten it, but it had started: asked to end")
+        return set()
+
+    def _cannot_end(self, attempts: Sequence[Attempt], words: str) -> None:
+        """Say that nothing proves the end of forgotten jobs: they are not lost before their time limits are over."""
+        for attempt in attempts:
+            if f"end of {attempt.tag}" not in self._said:
+                self._said.add(f"end of {attempt.tag}")
+                said = f"the scheduler has forgotten it, and it can neither be claimed nor told to end: {words}"
+                self._record.say(f"{attempt.job_id}: {said}; trying again until its time limit is over")
+
+    def cancel_late(self, *, at_once: bool = False) -> None:
+        """Cancel jobs that arrived in the queue although they had been withdrawn or lost."""
+        now = self._clock.now_s()
+        self._late = {tag: until for tag, until in self._late.items() if until > now}
+        if not self._late or (now - self._looked_s < _LATE_LOOK_S and not at_once):
+            return
+        self._looked_s = now
+        self._files.ask()
+        found = self._files.scheduler.find(sorted(self._late))
+        if found:
+            self._files.scheduler.cancel([JobKey(native_id, tag) for tag, native_id in found.items()])
+        for tag in found.keys() - self._said:
+            self._said.add(tag)
+            self._record.say(f"{self._record.state.attempts[tag].job_id} arrived late, as job {found[tag]}: cancelled")
+
+    def _watch(self, tag: str, age_s: float, *, under_way: bool) -> None:
+        """Look for a submission that is withdrawn. under_way: its command had not ended, so the driver does not end either."""
+        now = self._clock.now_s()
+        self._late[tag] = now + _LATE_S
+        if under_way:
+            self.arrive_until_s = max(self.arrive_until_s, now + _ARRIVES_WITHIN_S - age_s)
+
+    def _watch_earlier(self, attempt: Attempt) -> None:
+        """Look for what an earlier driver withdrew while its submit command had not ended."""
+        if attempt.reason == _UNDER_WAY and attempt.ended_utc:
+            age_s = (parse_utc(utc_now()) - parse_utc(attempt.ended_utc)).total_seconds()
+            if age_s < _ARRIVES_WITHIN_S:
+                self._watch(attempt.tag, age_s, under_way=True)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Interpret the scheduler's answers to a wave of submissions.
+#
+# taken          an id
+# limited        this user may not have more jobs now: the rest of the wave goes back, later waves respect the limit
+# refused        known words that mean no: the attempts have ended; after 3 such waves in a row, the rest does not run
+# undetermined   hpcq does not know: look it up, then claim it (claims.py)
+# unsure         words that hpcq does not know (a standby controller, a rate limit): as undetermined, with a growing pause
+# never there    nothing of an undetermined wave arrived: the next one follows after a growing pause, too
+
+
+#: After this many refused waves in a row, hpcq gives up.
+_REFUSED_WAVES_MAX = 3
+#: The pause after a wave that was not taken doubles from the first to the second value.
+#: After this many such waves hpcq gives up.
+_PAUSE_S, _LONGEST_PAUSE_S = 30.0, 600.0
+_UNSURE_WAVES_MAX = 12
+
+
+class Refusals:
+    """The answers to the last waves of one queue."""
+
+    def __init__(self, files: AttemptFiles, record: Record[Any], account: Account) -> None:
+        self._files, self._record, self._account = files, record, account
+        self._refused_waves = 0
+        self._untaken_waves = 0
+        self._resume_s = 0.0
+        #: The tags of the last wave while nobody knows whether anything of it arrived, and what was said of it.
+        self._open: set[str] = set()
+        self._words = ""
+
+    @property
+    def pausing(self) -> bool:
+        """Whether nothing may be submitted yet, because the scheduler did not take the last wave."""
+        return self._account.clock.now_s() < self._resume_s
+
+    def begin(self, tags: Collection[str]) -> None:
+        """Note that a wave is about to be submitted: its answers may never come."""
+        self._open, self._words = set(tags), "no answer"
+
+    def look_up(self, found: Collection[str], never_there: Collection[str], say_here: str) -> None:
+        """Note what became of undetermined submissions. If nothing of the last wave arrived, the next one waits."""
+        if not self._open.isdisjoint(found):
+            self._is_taken()
+        elif not self._open.isdisjoint(never_there):
+            self._open = set()
+            self._pause(f"nothing of the last wave arrived: {self._words}", say_here, meant=False)
+
+    def take(self, answers: Sequence[Submitted], say_here: str) -> bool:
+        """Record what happened to a wave. Returns whether more may be submitted now.
+
+        say_here: which cluster, in a link.
+        """
+        answers = self._without_shared_ids(answers)
+        limited = next((answer for answer in answers if answer.limited), None)
+        allowed = self._learn_limit(answers) if limited is not None else 0
+        if limited is not None and allowed:
+            self._record.say(f"{say_here}no more than {allowed} jobs now: {limited.message}")
+        events = [self._event(answer, wait=bool(allowed)) for answer in answers]
+        self._record.note_all([event for event in events if event is not None])
+        if any(answer.native_id for answer in answers):
+            self._record.waits("")
+            self._is_taken()
+            return limited is None
+        refused = [one for one in answers if one.refused or (one.limited and one.tried and not allowed)]
+        unsure = [one for one in answers if one.unsure]
+        open_ones = [one for one in answers if one.undetermined]
+        self._open, self._words = {one.tag for one in open_ones}, open_ones[-1].message if open_ones else ""
+        if refused or unsure:
+            self._open = set()
+            words = [*refused, *unsure][-1].message
+            self._pause(f"the scheduler refuses: {words}", say_here, meant=bool(refused))
+        return False
+
+    def _without_shared_ids(self, answers: Sequence[Submitted]) -> list[Submitted]:
+        """Return the answers. An id that two jobs would share is none: both are looked up by their names."""
+        ids = Counter([answer.native_id for answer in answers])
+        state = self._record.state
+        sides = {state.attempts[one.tag].side for one in answers}  # each cluster of a link counts for itself
+        ids.update(one.native_id for one in state.active.values() if one.native_id and one.side in sides)
+        words = "it is the id of another job, too"
+        return [
+            Submitted(one.tag, None, f"{one.native_id}: {words}", Fate.UNDETERMINED)
+            if one.native_id and ids[one.native_id] > 1
+            else one
+            for one in answers
+        ]
+
+    def _is_taken(self) -> None:
+        self._open = set()
+        self._refused_waves = self._untaken_waves = 0
+
+    def _pause(self, words: str, say_here: str, *, meant: bool) -> None:
+        """Pause after a wave that was not taken, or give up."""
+        self._refused_waves += meant
+        self._untaken_waves += 1
+        if self._refused_waves >= _REFUSED_WAVES_MAX or self._untaken_waves >= _UNSURE_WAVES_MAX:
+            self._record.not_run(list(self._record.state.pending), words)
+            return
+        pause_s = min(_LONGEST_PAUSE_S, _PAUSE_S * 2 ** (self._untaken_waves - 1))
+        self._resume_s = self._account.clock.now_s() + pause_s
+        until = self._account.clock.time_in(pause_s)
+        self._record.waits(f"{say_here}{words}; submitting again in {pause_s:g} s, at {until}")
+
+    def _learn_limit(self, answers: Sequence[Submitted]) -> int:
+        """Return how many jobs the user has now that a limit refused one. Without any job it cannot be such a limit."""
+        taken = sum(bool(answer.native_id) for answer in answers)
+        return self._account.limit.met(len(self._account.live()) - len(answers) + taken, taken)
+
+    def _event(self, answer: Submitted, *, wait: bool) -> dict[str, Any] | None:
+        """Return the event for a submission; None if its fate is unknown.
+
+        wait: a refusal for a limit does not count as an attempt.
+        """
+        if answer.native_id:
+            return {"event": "submitted", "tag": answer.tag, "native_id": answer.native_id}
+        if answer.limited and (wait or not answer.tried):
+            attempt = self._record.state.attempts[answer.tag]
+            return self._files.ended(attempt, AttemptOutcome("withdrawn", answer.message), None)
+        if answer.undetermined or answer.unsure:
+            return None
+        return {"event": "refused", "tag": answer.tag, "message": answer.message}
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+
 
 #: hpcq repeats the order to end a job after this time, until the queue no longer shows the job.
 CANCEL_AGAIN_S = 10.0

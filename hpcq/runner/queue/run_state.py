@@ -6,19 +6,243 @@ reads them. So both agree, and a driver that dies loses nothing. A subclass deci
 
 from __future__ import annotations
 
+import json
+import random
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 from hpcq import nodelist
-from hpcq.planning.coverage import coverage_of
-from hpcq.planning.job_ids import pair_index_of
-from hpcq.planning.plan import Plan
-from hpcq.run_folder.journal_state import Attempt, JournalState, StepKey
-from hpcq.runner.queue.jobs import all_steps
+from hpcq.definition.model import Cluster, running
+from hpcq.described.output import limit_s, programs_text
+from hpcq.kernels import kernel
+from hpcq.planning.plan import Plan, coverage_of, nodes_of_pair, pair_index_of
+from hpcq.render import render
+from hpcq.run_folder.journal import Attempt, Journal, JournalState, StepKey, attempt_folder
+from hpcq.run_folder.lines import sizes_measured_before
+from hpcq.run_folder.paths import write_text
+from hpcq.scheduler.kinds import describe
 from hpcq.scheduler.types import JobState
 from hpcq.units import count_of, parse_utc
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Turn a pair of the plan into a job's folder: final parameters and a complete script.
+#
+# Plan + pair + missing measurements -> Job -> runs/<run_id>/<cluster>/jobs/<job_id>/<attempt_no>/{job.json, job.sh}
+
+
+#: How long the server may take to start listening: enough for a slow file system and a slow step start.
+_READY_TIMEOUT_S = 60
+
+#: The file of the foreign programs of a job, in its folder.
+PROGRAMS = "programs.txt"
+#: Launcher options that give the number of processes, which is two in a line written for a pair.
+_COUNT_FLAGS = {"-n", "-np", "--np", "--n", "--ntasks", "-c"}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One measurement of a job: one kernel process with its final parameters."""
+
+    name: str
+    test_no: int
+    repetition_no: int
+    program: str
+    kernel: str
+    parameters: dict[str, Any]
+    timeout_s: float
+    toolchain: str = ""
+    #: As in Test: how a foreign program is started.
+    launch: str = ""
+    #: Of a sweep: what earlier attempts measured, so that this one need not.
+    sizes_done: tuple[int, ...] = ()
+
+    @property
+    def key(self) -> StepKey:
+        return self.test_no, self.repetition_no
+
+    @property
+    def command(self) -> dict[str, Any]:
+        """Return what the kernel program is told: a kernel of its own with options, or a program to start."""
+        return played(self.test_no, self.kernel, self.parameters)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One allocation of two nodes for one attempt."""
+
+    job_id: str
+    attempt_no: int
+    tag: str
+    run_id: str
+    campaign: str
+    cluster: str
+    client: str
+    server: str
+    walltime_s: int
+    evidence: str
+    steps: tuple[Step, ...]
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Return the nodes that it needs; of a set, `server` lists all but the first."""
+        return nodes_of_pair((self.client, self.server))
+
+    @property
+    def launches(self) -> bool:
+        """Return whether it starts foreign programs of ranks."""
+        return any(step.launch for step in self.steps)
+
+    @property
+    def folder(self) -> str:
+        """Return its folder, relative to the cluster's part of the run folder and to the work directory there."""
+        return attempt_folder(self.job_id, self.attempt_no)
+
+
+def played(test_no: int, kernel_name: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return kernel and options as hpcq-net plays a test; a foreign program is its kernel `program`."""
+    described = kernel(kernel_name).described
+    if described is None:
+        return {"kernel": kernel_name, "parameters": parameters}
+    limit = limit_s(described, parameters)
+    options = {"test_no": test_no, "duration_s": limit, "warmup_s": 0, "operation_count_max": 1}
+    return {"kernel": "program", "parameters": options}
+
+
+def write_programs(folder: Path, tests: Iterable[tuple[int, str, Mapping[str, Any]]]) -> bool:
+    """Write the file of the foreign programs that these tests start; False if they start none."""
+    found = [(test_no, kernel(name), parameters) for test_no, name, parameters in tests]
+    foreign = {one[0]: one for one in found if one[1].described is not None}
+    if foreign:
+        write_text(folder / PROGRAMS, programs_text([foreign[test_no] for test_no in sorted(foreign)]), synced=False)
+    return bool(foreign)
+
+
+def modules_of(cluster: Cluster, names: Iterable[str]) -> tuple[str, ...]:
+    """Return the modules of a cluster and of the foreign programs among these kernels, each once."""
+    described = (kernel(name).described for name in sorted(set(names)))
+    return tuple(dict.fromkeys([*cluster.modules, *(one for found in described if found for one in found.modules)]))
+
+
+def all_steps(plan: Plan, pair_index: int = 0) -> frozenset[StepKey]:
+    """Return every measurement that the plan wants of a pair or a set of nodes."""
+    tests = running(plan.tests_at(pair_index))
+    return frozenset((test.test_no, rep) for test in tests for rep in range(1, plan.repetition_count + 1))
+
+
+def make_job(plan: Plan, pair_index: int, attempt_no: int, missing: frozenset[StepKey], folder: Path | None = None) -> Job:
+    """Return the job that measures what one pair still lacks. folder: of the plan's part of the run, with earlier attempts.
+
+    Each repetition runs all tests once, in an order drawn from the plan's seed, so that a drift of the machine does not
+    affect only one test.
+    """
+    pair = plan.pair_at(pair_index)
+    job_id = pair.job_id
+    steps: list[Step] = []
+    for repetition_no in range(1, plan.repetition_count + 1):
+        order = running(plan.tests_at(pair_index))
+        random.Random(f"{plan.seed} {job_id} {repetition_no}").shuffle(order)  # noqa: S311 - an order, not a secret
+        for test in order:
+            if (test.test_no, repetition_no) in missing:
+                name = f"t{test.test_no}-r{repetition_no}"
+                steps.append(
+                    Step(
+                        name=name,
+                        test_no=test.test_no,
+                        repetition_no=repetition_no,
+                        program=test.program,
+                        kernel=test.kernel,
+                        parameters=dict(test.parameters),
+                        timeout_s=test.timeout_s,
+                        toolchain=test.toolchain,
+                        launch=test.launch,
+                        sizes_done=sizes_measured_before(folder / "jobs" / job_id, name) if folder else (),
+                    )
+                )
+    return Job(
+        job_id=job_id,
+        attempt_no=attempt_no,
+        tag=f"hpcq-{plan.run_id}-{plan.cluster}-{job_id}-{attempt_no}",
+        run_id=plan.run_id,
+        campaign=plan.campaign,
+        cluster=plan.cluster,
+        client=pair.client,
+        server=pair.server,
+        walltime_s=plan.walltime_s,
+        evidence=plan.evidence,
+        steps=tuple(steps),
+    )
+
+
+def write_job(job: Job, cluster: Cluster, root: str, folder: Path) -> None:
+    """Write job.json and job.sh into `folder`; `root` is the run's folder on the cluster."""
+    names = {step.kernel for step in job.steps}
+    programs = write_programs(folder, [(step.test_no, step.kernel, step.parameters) for step in job.steps])
+    context = {**_context(job, cluster, root), "modules": modules_of(cluster, names), "programs": programs and PROGRAMS}
+    script = render(describe(cluster.scheduler).head_template, context)
+    write_folder(folder, {"format": 1, **asdict(job)}, script)
+
+
+def write_folder(folder: Path, described: Mapping[str, Any], script: str) -> None:
+    """Write the files that every submission's folder holds, each aside and renamed.
+
+    It does not wait for the disk: if a crash loses the files of a job, that job was never submitted.
+    """
+    write_text(folder / "job.json", json.dumps(described, indent=1) + "\n", synced=False)
+    write_text(folder / "job.sh", script, mode=0o700, synced=False)
+
+
+def _context(job: Job, cluster: Cluster, root: str) -> dict[str, Any]:
+    used = {name: cluster.toolchains[name] for name in sorted({step.toolchain for step in job.steps} - {""})}
+    launches = {name: {"launch": counted(one.mpi.launch), "modules": one.modules} for name, one in used.items()}
+    return {"job": job, **site_context(cluster, root), "toolchains": launches, "folder": f"{root}/{job.folder}"}
+
+
+def site_context(cluster: Cluster, root: str) -> dict[str, Any]:
+    """Return what a script's head and body need of a cluster. The caller adds the job and its folder."""
+    return {
+        "root": root,
+        "programs": None,
+        "interface": cluster.interface,
+        "ports": str(cluster.ports) if cluster.ports else None,
+        "ready_timeout_s": _READY_TIMEOUT_S,
+        "modules": cluster.modules,
+        "environment": cluster.environment,
+        "directives": _directives(cluster),
+        "extra": cluster.extra,
+        "extra_directives": cluster.extra_directives,
+        "start_within_s": cluster.start_within_s,
+        "launcher": cluster.launcher,
+        "mpi_launch": counted(cluster.mpi.launch) if cluster.mpi else ("false",),
+        "toolchains": {},
+    }
+
+
+def counted(launch: Sequence[str]) -> tuple[str, ...]:
+    """Adapt a launcher line for a pair (`-np 2`) to as many ranks as there are nodes at run time."""
+    words = list(launch)
+    for place, word in enumerate(words[:-1]):
+        if word in _COUNT_FLAGS and words[place + 1] == "2":
+            words[place + 1] = "{count}"
+    return tuple(words)
+
+
+def _directives(cluster: Cluster) -> dict[str, str]:
+    named = {
+        "partition": cluster.partition,
+        "account": cluster.account,
+        "qos": cluster.qos,
+        "reservation": cluster.reservation,
+        "constraint": cluster.constraint,
+    }
+    return {name: value for name, value in named.items() if value}
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+
 
 #: Outcomes that say nothing about the test itself: another attempt may succeed.
 _RETRIED_OUTCOMES = frozenset({"node_failed", "preempted", "boot_failed", "lost", "revoked", "refused", "completed", "failed"})
@@ -170,3 +394,117 @@ def summary(state: RunState) -> dict[str, Any]:
         ],
         "coverage": coverage_of(state.plan, measured, state.not_run).to_json(),
     }
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Fold the journal of a cluster into its attempts, each of one pair or, in a tournament, of many.
+#
+# attempt -> submitted | refused -> state … -> ended {measured: steps that have a result}
+
+
+class ClusterState(RunState):
+    """The state of one cluster's part of a run."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self.node_seconds = 0.0
+        #: Number of allocations so far that several pairs shared.
+        self.tournament_count = 0
+        self._numbers: dict[int, int] = {}
+        #: What running tournaments have measured, by tag and pair. hpcq shows it, and counts it finally when they end.
+        self._spooled: dict[str, dict[int, set[StepKey]]] = {}
+
+    @classmethod
+    def replay(cls, plan: Plan, events: Iterable[Mapping[str, Any]]) -> ClusterState:
+        """Return the state after all these events."""
+        return cls(plan).replayed(events)
+
+    def next_attempt_no(self, pair_index: int) -> int:
+        """Return the number of the next attempt."""
+        return self._numbers.get(pair_index, 0) + 1
+
+    def measured_pairs(self) -> list[int]:
+        """Return the pairs that lack no measurement any more, as far as hpcq knows."""
+        playing = [index for steps in self._spooled.values() for index in steps if not self._missing_now(index)]
+        return super().measured_pairs() + [index for index in playing if self.missing(index)]
+
+    @property
+    def measured_now_count(self) -> int:
+        """Return how many measurements exist so far, including those of running tournaments."""
+        spooled = ((index, steps) for of_pairs in self._spooled.values() for index, steps in of_pairs.items())
+        return self.measured_count + sum(len(steps & self.missing(index)) for index, steps in spooled)
+
+    def _missing_now(self, index: int) -> frozenset[StepKey]:
+        return self.missing(index).difference(*(of_pairs.get(index, ()) for of_pairs in self._spooled.values()))
+
+    def _apply_other(self, event: Mapping[str, Any]) -> None:
+        if event["event"] == "spooled" and event["tag"] in self.active:
+            of_pairs = self._spooled.setdefault(event["tag"], {})
+            for job_id, steps in event["measured_of"].items():
+                of_pairs.setdefault(pair_index_of(job_id), set()).update((test_no, rep) for test_no, rep in steps)
+
+    def _end(self, attempt: Attempt, event: Mapping[str, Any]) -> None:
+        self._spooled.pop(attempt.tag, None)
+        super()._end(attempt, event)
+
+    def _commit(self, attempt: Attempt) -> None:
+        super()._commit(attempt)
+        self.tournament_count += attempt.shared
+        for index in attempt.pairs:
+            self._numbers[index] = self.next_attempt_no(index) if attempt.shared else attempt.attempt_no
+
+    def _end_pair(self, index: int, attempt: Attempt) -> None:
+        self._try_again(index, (attempt.outcome,))
+
+    def _took(self, attempt: Attempt, node_seconds: float) -> None:  # noqa: ARG002 - all nodes are of one cluster
+        self.node_seconds += node_seconds
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# What one part of a run records: its journal, the state that follows from it, and messages for a person.
+
+
+_State = TypeVar("_State", bound=RunState)
+
+
+@dataclass(frozen=True, slots=True)
+class Record(Generic[_State]):
+    """The journal of one part, and its state. An event counts only when it is on the disk."""
+
+    #: The name of the part: a cluster, or a link.
+    name: str
+    journal: Journal
+    state: _State
+    tell: Callable[[str], None]
+
+    def say(self, text: str) -> None:
+        """Print one line for the person who watches, and for the log."""
+        self.tell(f"{self.name}: {text}")
+
+    def waits(self, words: str) -> None:
+        """Set what this part waits for, for the terminal, the log and `hpcq status`; empty: it waits no longer."""
+        if words != self.state.waiting:
+            if words:
+                self.say(words)
+            self.note("waiting", reason=words)
+
+    def note(self, event: str, **fields: Any) -> None:
+        """Record one event."""
+        self.note_all([{"event": event, **fields}])
+
+    def note_all(self, events: Sequence[Mapping[str, Any]]) -> None:
+        """Record events with one wait for the disk; then they count."""
+        if not events:
+            return
+        for event in self.journal.append_all(events):
+            self.state.apply(event)
+
+    def not_run(self, indices: Iterable[int], reason: str) -> None:
+        """Record that hpcq does not try these pairs again, and why."""
+        pairs = list(map(self.state.plan.pair_at, indices))
+        self.note_all(
+            [
+                {"event": "not_run", "job_id": pair.job_id, "pair": [pair.client, pair.server], "reason": reason}
+                for pair in pairs
+            ]
+        )

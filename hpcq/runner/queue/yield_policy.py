@@ -6,14 +6,25 @@ to_withdraw   queued jobs that should not wait any longer: hpcq withdraws them a
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
+import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from typing import Any
 
+from hpcq import nodelist
+from hpcq.clock import Clock
 from hpcq.definition.budget import Budget
-from hpcq.run_folder.journal_state import Attempt
-from hpcq.scheduler.types import JobReport, JobState, NodeCondition, OtherJob, QueueSnapshot, Wait
+from hpcq.definition.model import Cluster
+from hpcq.errors import HpcqError, SchedulerError, TransportError
+from hpcq.nodelist import natural
+from hpcq.run_folder.journal import Attempt
+from hpcq.runner.queue.account import FAILURES_SAID, Pace
+from hpcq.runner.queue.attempt_files import AttemptFiles
+from hpcq.runner.queue.run_state import Record, powered_down_words
+from hpcq.scheduler.types import JobReport, JobState, NodeCondition, NodeState, OtherJob, QueueSnapshot, Wait
 from hpcq.units import count_of
 
 #: A wait must appear in this many polls in a row: schedulers report odd states for a moment.
@@ -195,3 +206,225 @@ def _wait_of(attempt: Attempt, snapshot: QueueSnapshot) -> Wait:
     """What a job waits for. One that runs, or that the scheduler does not know yet, waits for nothing odd."""
     report = snapshot.reports.get(attempt.native_id)
     return report.wait if report is not None and report.state is JobState.QUEUED else Wait.ORDINARY
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# What a part of a run waits for, and how that is said: nodes, a cluster that does not answer, a job that stands still,
+# last files of jobs, and jobs that their queue goes on showing although their script has ended.
+#
+# Wait for nodes while nothing runs and nothing can be submitted:
+#
+# busy    a user or a reservation has the node: `patience_s` of the cluster file
+# down    the node is down, drained, powered down or not responding: `nodes: {reboot_within_s: ...}` of the campaign,
+#         counted from when the node went down; without that key hpcq waits only until it is sure
+
+
+#: A node counts as down only after this time: it may fail to respond for a moment.
+_DOWN_FOR_SURE_S = 30.0
+#: How often at most the journal says which nodes are switched off, because a site may switch all the time.
+_POWER_NOTED_S = 60.0
+_DOWN = frozenset({NodeCondition.DOWN, NodeCondition.DRAINED, NodeCondition.POWERED_DOWN, NodeCondition.UNKNOWN})
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """Why a pair cannot run: its nodes with the scheduler's words, and how long to wait for them.
+
+    down: those of its nodes that are down, as CLUSTER/NODE.
+    """
+
+    nodes: tuple[str, ...]
+    patience_s: float
+    down: tuple[str, ...]
+
+
+def shortage_of(nodes: Iterable[str], states: Mapping[str, NodeState], cluster: Cluster) -> Shortage:
+    """Return what a pair waits for. A node that is no longer in the list counts as down."""
+    seen = [(node, states.get(node)) for node in nodes]
+    down = tuple(f"{cluster.name}/{node}" for node, state in seen if state is None or state.condition in _DOWN)
+    words = tuple(f"{node} {_said(state)}" for node, state in seen)
+    least_s = min(_DOWN_FOR_SURE_S, cluster.patience_s)
+    return Shortage(words, max(cluster.reboot_within_s, least_s) if down else cluster.patience_s, down)
+
+
+def _said(state: NodeState | None) -> str:
+    """A node's state in the scheduler's words; few people know that `idle~` is switched off."""
+    if state is None:
+        return "gone"
+    return f"powered down ({state.native_state})" if state.condition is NodeCondition.POWERED_DOWN else state.native_state
+
+
+@dataclass(slots=True)
+class WaitForNodes:
+    """The patience of one driver."""
+
+    record: Record[Any]
+    clock: Clock
+    _since_s: float | None = None
+    _said: str = ""
+    #: Since when the nodes that are down now have been so, as far as this wait has seen.
+    _down_since_s: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether it waits now."""
+        return self._since_s is not None
+
+    def end(self) -> None:
+        """End the wait, because a job was submitted or users wait. The next wait starts at zero."""
+        if self._since_s is not None:
+            self._since_s, self._said, self._down_since_s = None, "", {}
+            self.record.waits("")
+
+    def look(self, lacking: Iterable[Shortage]) -> None:
+        """Begin or continue to wait. lacking: what keeps pairs from running now."""
+        now = self.clock.now_s()
+        self._since_s = now if self._since_s is None else self._since_s
+        down = {node for one in lacking for node in one.down}
+        self._down_since_s = {node: self._down_since_s.get(node, now) for node in down}
+
+    def waited_s(self, lacks: Shortage | None = None) -> float:
+        """Return how long the wait has lasted; for a pair with nodes that are down: how long the first of them is down."""
+        now = self.clock.now_s()
+        if lacks is not None and lacks.down:
+            return now - min(self._down_since_s.get(node, now) for node in lacks.down)
+        return now - (now if self._since_s is None else self._since_s)
+
+    def say(self, why: str, left_s: float) -> None:
+        """Say what it waits for, since when, and for how much longer at most; again when that has changed."""
+        if why != self._said:
+            self._said = why
+            since, until = self.clock.time_in(-self.waited_s()), self.clock.time_in(max(0.0, left_s))
+            self.record.waits(f"{why}; waits since {since}, until {until} at most")
+
+
+class Silence:
+    """Queries of one cluster that may fail. A wait for its answers is said like every other wait."""
+
+    def __init__(self, record: Record[Any], pace: Pace, clock: Clock, where: str) -> None:
+        """where: which cluster, in a link."""
+        self._record, self._pace, self._clock, self._where = record, pace, clock, where
+        #: What this part waited for when the cluster fell silent; None: the cluster answers.
+        self._before: str | None = None
+
+    @contextlib.contextmanager
+    def bounded(self) -> Iterator[None]:
+        """Run queries. A failure changes no state. Raises TransportError if asking again would not help."""
+        try:
+            yield
+        except (TransportError, SchedulerError) as error:
+            if self._pace.failed():
+                self._record.say(f"{error.message} (asking again; {self._pace.failures} times in a row)")
+            self._wait(error)
+            if isinstance(error, TransportError) and not error.transient:
+                raise
+        else:
+            if self._pace.succeeded():
+                self._record.say(f"{self._where}answers again")
+            if self._before is not None:
+                before, self._before = self._before, None
+                self._record.waits(before)
+
+    def _wait(self, error: HpcqError) -> None:
+        """Record that this part waits for an answer; what it waited for before comes back after it."""
+        if self._before is None and self._pace.failures >= FAILURES_SAID:
+            self._before = self._record.state.waiting
+            since = self._clock.time_in(0)
+            words = f"{self._where}no answer: {error.message}; waits since {since}, until it answers or hpcq cancel"
+            self._record.waits(words)
+
+
+class PoweredDown:
+    """Nodes of one cluster that its power saving has switched off: hpcq uses none and wakes none, and says so."""
+
+    def __init__(self, record: Record[Any], clock: Clock, cluster: str) -> None:
+        self._record, self._clock, self._cluster = record, clock, cluster
+        self._noted_s = -math.inf
+
+    def look(self, states: Iterable[NodeState]) -> None:
+        """Record which nodes are off, when that has changed; at most once a minute."""
+        off = nodelist.fold(sorted({one.node for one in states if one.condition is NodeCondition.POWERED_DOWN}, key=natural))
+        before, _ = self._record.state.powered_down.get(self._cluster, ([], ""))
+        now = self._clock.now_s()
+        if off == before or now - self._noted_s < _POWER_NOTED_S:
+            return
+        self._noted_s = now
+        self._record.note("powered_down", cluster=self._cluster, nodes=off)
+        if off and not before:
+            self._record.say(powered_down_words(self._cluster, off))
+
+
+class StandingStill:
+    """Jobs that hold their nodes and do nothing: suspended by their scheduler, for a user or an operator."""
+
+    def __init__(self, record: Record[Any]) -> None:
+        self._record = record
+        self._said = ""
+
+    def look(self, reports: Iterable[tuple[Attempt, JobReport | None]]) -> None:
+        """Say which jobs stand still, and when they go on. A wait for something else stays as it is."""
+        found = [
+            f"{attempt.job_id} ({attempt.native_id}) {report.reason}"
+            for attempt, report in reports
+            if report is not None and report.stands_still
+        ]
+        words = "; ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
+        if words != self._said and self._record.state.waiting in {"", self._said}:
+            self._said = words
+            self._record.waits(words)
+
+
+class LastFiles:
+    """Jobs that have left the queue, and whose last files are not there yet."""
+
+    #: Files that arrive within this time are not worth a word.
+    _SAID_AFTER_S = 5.0
+
+    def __init__(self, record: Record[Any], clock: Clock) -> None:
+        self._record, self._clock = record, clock
+        self._said = ""
+
+    def look(self, waiting: Iterable[tuple[Attempt, float, float]]) -> None:
+        """Say which jobs are waited for, and until when at most. waiting: attempt, waited_s, grace_s."""
+        late = [one for one in waiting if one[1] >= self._SAID_AFTER_S]
+        if not late:
+            self._say("")
+        elif not self._said:
+            names = ", ".join(attempt.job_id for attempt, _, _ in late[:4]) + (", ..." if len(late) > 4 else "")
+            until = self._clock.time_in(max(grace_s - waited_s for _, waited_s, grace_s in late))
+            self._say(f"{names}: no longer in the queue; waits for the last files until {until} (files_appear_within_s)")
+
+    def _say(self, words: str) -> None:
+        if self._said != words and self._record.state.waiting in {"", self._said}:
+            self._said = words
+            self._record.waits(words)
+
+
+class EndedScripts:
+    """Running jobs whose script has ended: their scheduler never learned of it, and they would hold their nodes on."""
+
+    _LOOK_LEAST_S = 5.0
+
+    def __init__(self, files: AttemptFiles, record: Record[Any], pace: Pace, clock: Clock) -> None:
+        self._files, self._record, self._pace, self._clock = files, record, pace, clock
+        self._looked_s = clock.now_s()
+        self._since: dict[str, float] = {}
+        #: The tags of those that were told to end.
+        self.told: set[str] = set()
+
+    def due(self, running: Sequence[Attempt]) -> list[Attempt]:
+        """Return those to order the end of now. Each look is one command; there is one per grace period."""
+        now = self._clock.now_s()
+        if not running or now - self._looked_s < max(self._LOOK_LEAST_S, self._pace.grace_s):
+            return []
+        self._looked_s = now
+        ended = self._files.written_exits(running)
+        self._since = {tag: self._since.get(tag, now) for tag in ended}
+        due = [one for one in running if now - self._since.get(one.tag, now) >= self._pace.grace_s > 0]
+        for one in due:
+            if one.tag not in self.told:
+                self.told.add(one.tag)
+                waited_s = now - self._since[one.tag]
+                words = f"its script ended at least {waited_s:.0f} s ago, and its queue still shows it as running"
+                self._record.say(f"{one.job_id} ({one.native_id}): {words}; hpcq orders its end")
+        return due

@@ -19,6 +19,7 @@ import os
 import re
 import shutil
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -27,9 +28,103 @@ from pathlib import Path
 
 from hpcq import __version__, assets, units
 from hpcq.errors import HpcqError
+from hpcq.run_folder.journal import read_journal
+from hpcq.run_folder.paths import RunFolder, read_json, read_json_or_none
 from hpcq.runner.watch import schedule
-from hpcq.runner.watch.doctor_runs import look_at_runs
 from hpcq.transport import run_here
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Check runs by their folders and locks alone: which have lost their driver, and which were never loaded.
+
+
+#: Clocks of file servers differ: a smaller difference counts as the same age.
+_AGE_TOLERANCE_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunTold:
+    """What the doctor reports about one run. It does not report finished and loaded ones."""
+
+    run: str
+    state: str
+    found: str
+    advice: str = ""
+
+
+def look_at_runs(runs_folder: Path, database: Path) -> list[RunTold]:
+    """Check all run folders. Reports those that are unfinished, not loaded, or unknown to the database."""
+    from hpcq.store.read.stretches import known_runs
+
+    known = known_runs(database)
+    told: list[RunTold] = []
+    for path in sorted(runs_folder.glob("*/run.json")):
+        told += _look_at(RunFolder(path.parent), known)
+    return told
+
+
+def _look_at(run: RunFolder, known: set[str] | None) -> Iterator[RunTold]:
+    described = read_json_or_none(run.run_json)
+    if described is None:
+        yield RunTold(run.path.name, "bad", f"{run.run_json} cannot be read", "remove the folder if nothing in it is needed")
+        return
+    name = run.run_id
+    parts = [*described.get("clusters", ()), *run.link_names()]
+    holders = holders_of(run)
+    stages = {part: _stage(run, part) for part in parts}
+    if holders:
+        yield RunTold(name, "note", "; ".join(f"{part} is driven by {holder}" for part, holder in holders.items()))
+        return
+    unfinished = [part for part, stage in stages.items() if stage not in {"loaded", "measured", "stale"}]
+    unloaded = [part for part, stage in stages.items() if stage in {"measured", "stale"}]
+    if unfinished:
+        words = ", ".join(f"{part} is {stages[part]}" for part in unfinished)
+        yield RunTold(name, "bad", f"nobody drives it, and {words}", f"hpcq resume {name}, or hpcq cancel {name}")
+    if unloaded:
+        words = ", ".join(unloaded)
+        yield RunTold(name, "bad", f"{words}: measured, and not all of it is loaded", f"hpcq load {name}")
+    elif not unfinished and known is not None and name not in known:
+        yield RunTold(name, "bad", "it is loaded into another database than this one, or lost there", f"hpcq load {name}")
+
+
+def _stage(run: RunFolder, part: str) -> str:
+    folder, loaded = run.path / part, run.path / part / "loaded.json"
+    if not run.plan(part).is_file():
+        return "not planned"
+    if not (folder / "driven.json").is_file():
+        return "not measured to its end" if run.journal(part).is_file() else "planned only"
+    if not loaded.is_file():
+        return "measured"
+    return "stale" if _newest(run, part) > loaded.stat().st_mtime + _AGE_TOLERANCE_S else "loaded"
+
+
+def _newest(run: RunFolder, part: str) -> float:
+    """Return the time of the last write to what loading reads: the journal, and the spools of tournaments."""
+    files = [run.journal(part), *(run.path / part).glob("jobs/g*/*/spool.jsonl")]
+    return max((path.stat().st_mtime for path in files if path.is_file()), default=0.0)
+
+
+def holders_of(run: RunFolder) -> dict[str, str]:
+    """Return who drives the parts of a run now, by part."""
+    parts = [*read_json(run.run_json)["clusters"], *run.link_names()]
+    return {part: holder for part in parts if (holder := holder_of(run.journal(part)))}
+
+
+def holder_of(journal: Path) -> str | None:
+    """Return the present holder of a journal's lock; None if it is free."""
+    path = journal.with_name(f"{journal.name}.lock")
+    try:
+        with path.open("r+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return file.read(500).strip() or "a process that did not say who it is"
+    except OSError:
+        return None
+    return None
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+
 
 #: Less free space than this stops runs soon; a tenth of it stops them now.
 ROOM_MIN_BYTES = 2**30
@@ -132,7 +227,7 @@ def _overdue(entry: schedule.Entry, now: dt.datetime) -> str | None:
     words = list(entry.words)
     if len(words) < 2 or words[0] != "run":
         return None
-    from hpcq.store.read.doctor_queries import last_run
+    from hpcq.store.read.stretches import last_run
 
     folder = Path(entry.folder)
     named = words[words.index("--db") + 1] if "--db" in words[:-1] else None
@@ -167,7 +262,7 @@ def _runs(places: Places) -> Iterator[Told]:
 
 
 def _database(path: Path) -> Iterator[Told]:
-    from hpcq.store.read.doctor_queries import look_at_database
+    from hpcq.store.read.stretches import look_at_database
 
     if not path.exists():
         yield Told("database", str(path), "note", "there is none yet", "hpcq run makes it; --db names another")
@@ -257,3 +352,74 @@ def _clusters(folders: Sequence[Path]) -> Iterator[Told]:
 
 def _minute(utc_text: str) -> str:
     return f"{utc_text[:10]} {utc_text[11:16]} UTC"
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Find runs whose driver died: unfinished, driven by nobody, and not left alone for so long that a person forgot them.
+#
+#     hpcq schedule add revive --when 10min -- resume --abandoned
+#
+# Only files here are read. A driver on another machine shows itself by the link beside its journal, which it touches every
+# second; whoever overlooks it is refused when the journal is opened.
+
+
+#: A run in which nothing was written for less than this may be between two stages; after the longer time it is a person's.
+_QUIET_S, _FORGOTTEN_S = 300.0, 7 * 86400.0
+#: After so many drivers in a row that did nothing at all, another one would not help.
+_FRUITLESS_MAX = 3
+#: What a driver writes without having got anywhere.
+_NO_PROGRESS = frozenset({"waiting", "powered_down", "cancel"})
+
+
+@dataclass(frozen=True, slots=True)
+class Abandoned:
+    """A run without a driver. left: why nobody should take it over by himself; empty: it may be resumed."""
+
+    run: RunFolder
+    left: str
+
+
+def abandoned(runs_folder: Path) -> list[Abandoned]:
+    """Return the runs below a folder that have no driver and have not ended, oldest first."""
+    return [one for path in sorted(runs_folder.glob("*/run.json")) for one in _abandoned(RunFolder(path.parent.absolute()))]
+
+
+def _abandoned(run: RunFolder) -> Iterator[Abandoned]:
+    described = read_json_or_none(run.run_json)
+    if described is None:
+        return
+    parts = [*described.get("clusters", ()), *run.link_names()]
+    journals = [run.journal(part) for part in parts if run.journal(part).is_file()]
+    if not journals or all((run.path / part / "driven.json").is_file() for part in parts):
+        return
+    quiet_s = time.time() - max(path.stat().st_mtime for path in [*journals, run.path / "log.txt"] if path.is_file())
+    if quiet_s < _QUIET_S or _beats(run.run_json) or any(holder_of(path) or _beats(path) for path in journals):
+        return
+    if quiet_s > _FORGOTTEN_S:
+        yield Abandoned(run, f"nothing happened in it for {quiet_s / 86400:.0f} days")
+        return
+    try:
+        fruitless = min(_fruitless(path) for path in journals)
+    except HpcqError as error:
+        yield Abandoned(run, error.message)
+        return
+    yield Abandoned(run, f"{fruitless} drivers in a row got nowhere" if fruitless >= _FRUITLESS_MAX else "")
+
+
+def _beats(held: Path) -> bool:
+    """Whether a process somewhere has touched its link beside this file lately."""
+    try:
+        return time.time() - held.with_name(f"{held.name}.writer").lstat().st_mtime < _QUIET_S
+    except OSError:
+        return False
+
+
+def _fruitless(journal: Path) -> int:
+    """Return how many drivers at the end of a journal opened it and recorded nothing that counts."""
+    count = 0
+    for event in reversed(read_journal(journal)):
+        if event["event"] == "opened":
+            count += 1
+        elif event["event"] not in _NO_PROGRESS:
+            break
+    return count

@@ -87,7 +87,7 @@ def notify(database: Path, command: Sequence[str], *, dry_run: bool = False) -> 
 def _verdicts(connection: Connection) -> Iterator[Told]:
     """Every verdict that holds now."""
     from hpcq.store.ledger import last_verdicts
-    from hpcq.store.read.run_context import last_runs
+    from hpcq.store.query import last_runs
 
     for one in last_verdicts(connection):
         yield Told(one.kind.value, one.cluster, one.name, one.verdict.value, one.reason, one.decided_utc, one.run)

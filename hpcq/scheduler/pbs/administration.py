@@ -11,7 +11,9 @@ A job in a reservation cannot use nodes outside it, so there is no order for tha
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from hpcq.scheduler.administration import (
     OWN_MINUTES,
@@ -22,12 +24,176 @@ from hpcq.scheduler.administration import (
     Upkeep,
 )
 from hpcq.scheduler.pbs import shell
-from hpcq.scheduler.pbs.dialects import Ability, Dialect, Family, read_dialect
-from hpcq.scheduler.pbs.nodes import Vnode, read_vnode
-from hpcq.scheduler.pbs.records import DSV, read_dsv
-from hpcq.scheduler.pbs.reservations import PbsReservation, read_reservations
-from hpcq.scheduler.types import NodeCondition
+from hpcq.scheduler.pbs.nodes import (
+    DSV,
+    NEEDED,
+    Ability,
+    Dialect,
+    Family,
+    Record,
+    Vnode,
+    read_dialect,
+    read_dsv,
+    read_plain,
+    read_vnode,
+    vnodes,
+)
+from hpcq.scheduler.types import CheckedItem, NodeCondition, NodeState, SchedulerSettings
 from hpcq.transport import Transport, quote
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Read the reservations of `pbs_rstat -f`. Their names are not ours:
+#
+# PBS itself names them (R109.pbhead; M131.pbhead for maintenance). Their queue is the letter and the number: R109.
+# Reserve_Name is the name that a person gave; several reservations may share it. PBS has no JSON and no dsv for them.
+
+
+ID_PATTERN = re.compile(r"[RSM]\d+(?:\.[A-Za-z0-9][A-Za-z0-9.-]*)?")
+#: reserve_state and reserve_substate of `pbs_rstat -f`. Source: convert_resv_state() in src/cmds/pbs_rstat.c and
+#: enum resv_states in src/include/pbs_ifl.h of OpenPBS 23.06.
+_RUNNING, _RUNNING_SUBSTATE = "RESV_RUNNING", "5"
+_ALTERED = "RESV_BEING_ALTERED"  # for a moment after pbs_ralter; the substate tells whether it runs
+_ENDING = {"RESV_BEING_DELETED", "RESV_DELETED", "RESV_FINISHED", "RESV_DELETING_JOBS"}
+#: Degraded: one of its nodes is offline or down, before it began. In conflict: with a maintenance reservation.
+_STANDING = {_RUNNING, _ALTERED, "RESV_CONFIRMED", "RESV_TIME_TO_RUN", "RESV_DEGRADED", "RESV_IN_CONFLICT"}
+#: If a node's reservation begins within this time, hpcq does not use the node: a job there might not end in time.
+_SOON = dt.timedelta(hours=1)
+_CTIME = "%a %b %d %H:%M:%S %Y"
+_ANSWER = re.compile(r"^([RSM]\d+\S*) (CONFIRMED|UNCONFIRMED|DENIED)\b", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class PbsReservation:
+    """One reservation. start and end are as PBS prints them: local time without a zone."""
+
+    native_id: str
+    name: str
+    queue: str
+    state: str
+    substate: str
+    vnodes: tuple[str, ...]
+    users: tuple[str, ...]
+    start: str
+    end: str
+
+    @property
+    def active(self) -> bool:
+        """Whether jobs in it may run now."""
+        return self.state == _RUNNING or (self.state == _ALTERED and self.substate == _RUNNING_SUBSTATE)
+
+    @property
+    def standing(self) -> bool:
+        """Whether it accepts jobs, now or later: it is confirmed and not about to end, whatever happened to a node of it."""
+        return self.state in _STANDING
+
+    @property
+    def ending(self) -> bool:
+        """Whether PBS is removing it."""
+        return self.state in _ENDING
+
+    @property
+    def maintenance(self) -> bool:
+        """Whether it is a maintenance reservation: an administrator took whole hosts, whatever jobs run there."""
+        return self.native_id.startswith("M")
+
+    def admits(self, user: str) -> bool:
+        """Whether this user may submit to its queue."""
+        return any(entry.partition("@")[0] in {user, "*"} for entry in self.users)
+
+
+def read_reservations(text: str) -> list[PbsReservation]:
+    """Read all reservations of `pbs_rstat -f`."""
+    return [read_reservation(record) for record in read_plain(text) if record.kind == "Resv ID"]
+
+
+def read_reservation(record: Record) -> PbsReservation:
+    """Read one record of `pbs_rstat -f`."""
+    return PbsReservation(
+        native_id=record.name,
+        name=record.get("Reserve_Name").removeprefix("NULL"),
+        queue=record.get("queue") or record.name.partition(".")[0],
+        state=record.get("reserve_state"),
+        substate=record.get("reserve_substate"),
+        vnodes=vnodes(record.get("resv_nodes")),
+        users=tuple(one.strip() for one in record.get("Authorized_Users").split(",") if one.strip()),
+        start=record.get("reserve_start"),
+        end=record.get("reserve_end"),
+    )
+
+
+def called(reservations: Sequence[PbsReservation], name: str) -> PbsReservation | None:
+    """Find a reservation by its id, its queue, or the name a person gave it. One that is not ending goes first."""
+    meant = [one for one in reservations if name in {one.native_id, one.queue, one.name}]
+    return next((one for one in meant if not one.ending), next(iter(meant), None))
+
+
+def read_made(text: str) -> tuple[str, bool] | None:
+    """Read the answer of pbs_rsub: the id, and whether the reservation is confirmed; None without an answer.
+
+    PBS also ends with 0 when it denies a reservation.
+    """
+    match = _ANSWER.search(text)
+    return None if match is None else (match[1], match[2] == "CONFIRMED")
+
+
+def seen_from_inside(
+    states: Sequence[NodeState], vnodes: Sequence[Vnode], ours: PbsReservation | None, name: str
+) -> list[NodeState]:
+    """Return the nodes as a job in a reservation sees them.
+
+    The reservation's own nodes are idle if only the reservation holds them. All other nodes are out of its reach.
+    """
+    mine = _hosts(vnodes, ours) if ours is not None else set()
+    busy = {vnode.host for vnode in vnodes if vnode.jobs}
+    found = []
+    for state in states:
+        condition, reason = state.condition, state.reason
+        if ours is None or state.node not in mine or not ours.active:
+            condition = NodeCondition.RESERVED if condition is NodeCondition.IDLE else condition
+            reason = f"reservation {name} is not active" if state.node in mine else f"not in reservation {name}"
+        elif condition in {NodeCondition.RESERVED, NodeCondition.MAINTENANCE}:
+            condition = NodeCondition.BUSY if state.node in busy else NodeCondition.IDLE
+        found.append(replace(state, condition=condition, reason=reason))
+    return found
+
+
+def taken_soon(
+    states: Sequence[NodeState], vnodes: Sequence[Vnode], reservations: Sequence[PbsReservation], now: str
+) -> list[NodeState]:
+    """Return the nodes as a job outside all reservations sees them.
+
+    A free node counts as reserved if its reservation begins soon or at an unknown time.
+    """
+    found = list(states)
+    for one in reservations:
+        if one.standing and _begins_soon(one, now):
+            hosts = _hosts(vnodes, one)
+            words = f"reservation {one.queue} of {one.name}, from {one.start}"
+            found = [
+                replace(state, condition=NodeCondition.RESERVED, reason=state.reason or words)
+                if state.node in hosts and state.condition is NodeCondition.IDLE
+                else state
+                for state in found
+            ]
+    return found
+
+
+def _hosts(listed: Sequence[Vnode], one: PbsReservation) -> set[str]:
+    names = set(one.vnodes)
+    return {vnode.host for vnode in listed if vnode.name in names or one.native_id in vnode.reserved_by}
+
+
+def _begins_soon(one: PbsReservation, now: str) -> bool:
+    if one.active:
+        return True
+    try:  # both are local times of the server's machine
+        return dt.datetime.strptime(one.start, _CTIME) - dt.datetime.strptime(now.strip(), _CTIME) < _SOON
+    except ValueError:
+        return True
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+
 
 _SIGN = "== hpcq =="
 
@@ -157,3 +323,111 @@ def _utc(text: str) -> str | None:
     except ValueError:
         return None
     return f"{moment:%Y-%m-%dT%H:%M:%S}Z"
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# What `hpcq cluster check` asks PBS: a job on one node now, and the ways to start processes on a job's other nodes.
+#
+# pbs_tmrsh   what hpcq uses: passes the exit code but no standard input or output: both go through files of the job
+# pbsdsh      with `task_starter: pbsdsh`: passes no exit code either, which goes through a file of the job, too
+# mpirun      through pbs_tmrsh as its remote shell, or through its own support for PBS (tm)
+
+
+_PROBE_WAIT_S = 15
+_RC = "@rc "
+#: What may start processes on a job's other nodes; the first is the default.
+_STARTERS = ("pbs_tmrsh", "pbsdsh")
+_TWO = """
+n=$(tail -n 1 "$PBS_NODEFILE")
+command -v pbs_tmrsh >/dev/null && { pbs_tmrsh "$n" /bin/sh -c 'exit 7'; echo "pbs_tmrsh $?"; } || echo "pbs_tmrsh missing"
+command -v pbsdsh >/dev/null && {
+    said=$(pbsdsh -n "$(($(wc -l <"$PBS_NODEFILE") - 1))" -- /bin/sh -c 'exit 7' 2>&1)
+    case $said in *"exit status 7"*) echo "pbsdsh 7" ;; *) echo "pbsdsh 0" ;; esac
+} || echo "pbsdsh missing"
+command -v ompi_info >/dev/null && echo "ompi_tm $(ompi_info --parsable 2>/dev/null | grep -c 'mca:plm:tm:')"
+"""
+
+
+def probe_command(script: str, settings: SchedulerSettings, reservation_queue: str | None, *, node_count: int = 1) -> str:
+    """Return a command that runs a script in a job and waits for its output. The job must start within 15 s.
+
+    The job writes its output itself where it sees the folder: PBS delivers late, or never, where copying fails.
+    """
+    options = [f"-q {quote(queue)}" for queue in (reservation_queue or settings.partition,) if queue]
+    options += [f"-A {quote(settings.account)}"] if settings.account else []
+    options += [f"-P {quote(settings.extra['project'])}"] if "project" in settings.extra else []
+    chunk = f":{settings.extra['select']}" if "select" in settings.extra else ""
+    options.append(f"-l select={quote(f'{node_count}{chunk}')} -l place=scatter -l walltime=1:00 -r n -j oe -N hpcq-probe")
+    body = f'[ ! -d "$HPCQ_PROBE" ] || exec >"$HPCQ_PROBE/seen"\n{{ /bin/sh -c {quote(script)}; }} 2>&1; echo \'{_RC}\'$?'
+    return shell.subshell(
+        'd=$(mktemp -d "$HOME/.hpcq-probe-XXXXXX") && cd "$d" || exit 1\n'
+        'trap \'[ -z "$id" ] || qdel "$id" >/dev/null 2>&1; rm -rf "$d"\' EXIT\n'
+        f"printf '%s\\n' {quote(body)} >job.sh\n"
+        f'id=$(qsub {" ".join(options)} -v HPCQ_PROBE="$d" -o "$d/out" job.sh) || exit 1\n'
+        f"i=0; while [ $i -lt {10 * _PROBE_WAIT_S} ] && ! grep -qs '^{_RC}' seen out; do sleep 0.3; i=$((i + 3))\n"
+        ' case $(qstat -f "$id" 2>/dev/null | sed -n "s/^ *job_state = //p") in R|E) i=0 ;; esac\n'
+        "done\n"
+        f"grep -qs '^{_RC}' seen || ln -f out seen 2>/dev/null\n"
+        f"grep -qs '^{_RC}' seen || {{\n"
+        " words=$(qstat -f \"$id\" | sed -n 's/^ *comment = //p')\n"
+        f' echo "no node within {_PROBE_WAIT_S} s: $words" >&2; exit 1\n}}\n'
+        # What PBS is about to deliver needs the folder for a moment more.
+        "j=0; while [ ! -e out ] && [ $j -lt 10 ]; do sleep 0.3; j=$((j + 1)); done; [ ! -e out ] || id=\n"
+        f"grep -v '^{_RC}' seen; exit $(sed -n 's/^{_RC}//p' seen)"
+    )
+
+
+def site_items(transport: Transport, settings: SchedulerSettings, mpi_launch: Sequence[str] | None) -> list[CheckedItem]:
+    """Check the release, the job history, and with a job on two nodes the ways to start processes there."""
+    dialect = read_dialect(transport.sh(shell.subshell("qstat --version 2>&1")).text)
+    return [release(dialect, settings), _history(transport), *_launch_ways(transport, settings, mpi_launch)]
+
+
+def release(dialect: Dialect, settings: SchedulerSettings) -> CheckedItem:
+    """Which PBS it is, and what hpcq does without there. A release that would spoil campaigns is not ok."""
+    if dialect.family is Family.TORQUE:
+        return CheckedItem("release", False, str(dialect), "hpcq knows OpenPBS and PBS Professional")
+    if not dialect.known:
+        advice = "hpcq takes it for a PBS of today: `hpcq cluster check` after each upgrade tells what changed"
+        return CheckedItem("release", True, f"not recognised: {dialect.number or 'no answer'}", advice)
+    lacks = dialect.lacks()
+    if settings.extra.get("tolerate_node_failures") == "none":
+        lacks.pop(Ability.NODE_FAILURES, None)
+    words = "; ".join(f"no {ability}: {without}" for ability, without in lacks.items())
+    return CheckedItem("release", not lacks.keys() & NEEDED, str(dialect), words or None)
+
+
+def _history(transport: Transport) -> CheckedItem:
+    said = transport.sh(shell.subshell("qstat -Bf | sed -n 's/^ *job_history_enable = //p'")).text.strip()
+    if said == "True":
+        return CheckedItem("job history", True, "on")
+    words = "a job that has ended is known by its exit file only; job_history_enable of the server keeps its exit status, too"
+    return CheckedItem("job history", True, "off", words)
+
+
+def _launch_ways(transport: Transport, settings: SchedulerSettings, mpi_launch: Sequence[str] | None) -> list[CheckedItem]:
+    done = transport.sh(probe_command(_TWO, settings, None, node_count=2), timeout_s=120)
+    found = dict(line.split(" ", 1) for line in done.text.splitlines() if line.count(" ") == 1)
+    if done.returncode != 0 and not found:
+        words = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
+        return [CheckedItem("launch on two nodes", False, words, "two free nodes are needed to try it")]
+    items = _starters(found, settings.extra.get("task_starter", _STARTERS[0]))
+    if mpi_launch is not None and "ompi_tm" in found:
+        own = found["ompi_tm"] != "0"
+        items.append(CheckedItem("mpi launch", True, "Open MPI's own support for PBS" if own else f"through {items[0].item}"))
+    return items
+
+
+def _starters(found: dict[str, str], chosen: str) -> list[CheckedItem]:
+    """The one that is in use comes first, and only it must work."""
+    works = [name for name in _STARTERS if found.get(name) == "7"]
+    others = [name for name in works if name != chosen]
+    items = []
+    for name in sorted(_STARTERS, key=lambda one: one != chosen):
+        said = "starts processes on the other node" if name in works else f"ended with {found.get(name)}"
+        said = "missing" if found.get(name) == "missing" else said
+        advice = None
+        if name == chosen and name not in works:
+            advice = f"write `task_starter: {others[0]}`" if others else "name another way in `launcher`, such as ssh {node}"
+        items.append(CheckedItem(name, name != chosen or name in works, said, advice))
+    return items

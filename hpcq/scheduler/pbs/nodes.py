@@ -6,11 +6,133 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
 
-from hpcq.scheduler.pbs.records import Record
 from hpcq.scheduler.types import NodeCondition, NodeState
+
+# ----------------------------------------------------------------------------------------------------------------------
+# What PBS prints, as records: an object's kind and name, and its attributes as text.
+#
+# hpcq reads two forms. It asks for dsv wherever PBS offers it: one object per line. PBS escapes line breaks and
+# control characters in values, so a control character as separator never occurs in a value. hpcq reads the plain form
+# of reservations, and of a PBS that knows no formats.
+#
+#     Job Id: 67.pbhead<0x1f>Job_Name=runner<0x1f>...        dsv; pbsnodes begins with Name=pbn1
+#     Job Id: 67.pbhead                                      plain; long values continue in lines that begin with a tab
+#         Job_Name = runner
+#
+# hpcq does not ask for JSON: PBS turns values that look like numbers or lists into numbers or lists, passes on bytes
+# that are not UTF-8, and shows only the first of several ids (`qstat -f -F json ID ID`).
+#
+# Values that name hosts (`exec_host`, `exec_vnode`, chunks of a select) are read here, too. Listings have short names,
+# node files have full names.
+
+
+#: The separator that hpcq asks for, and how to type it.
+SEPARATOR = "\x1f"
+DSV = "-F dsv -D \"$(printf '\\037')\""
+_HEAD = re.compile(r"(Job Id|Queue|Server|Resv ID|Name)(?:: |=)(\S+)\s*")
+_PLAIN_VALUE = re.compile(r"\s*([A-Za-z_][\w.-]*) = ?(.*)", re.DOTALL)
+#: No number of PBS has more digits; int() refuses very long ones.
+_NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
+_VARIABLE = re.compile(r"(?<!\\),")
+#: host/slot or host/slot*cpus; PBS joins several with +.
+_SLOT = re.compile(r"([^/+]+)/\d+(?:\*\d+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One job, node, queue, server or reservation. Attributes have PBS's own names: Resource_List.select."""
+
+    kind: str
+    name: str
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+    def get(self, name: str, default: str = "") -> str:
+        """Return the text of one attribute."""
+        return self.attributes.get(name, default)
+
+    def number(self, name: str) -> int | None:
+        """Return an attribute that is a whole number; None if it is absent or something else."""
+        text = self.get(name)
+        return int(text) if _NUMBER.fullmatch(text) else None
+
+    def below(self, prefix: str) -> dict[str, str]:
+        """Return all attributes with one prefix: below("resources_available") -> {"host": "pbn1", ...}."""
+        start = f"{prefix}."
+        return {name.removeprefix(start): value for name, value in self.attributes.items() if name.startswith(start)}
+
+    def variable(self, name: str) -> str:
+        """Return one variable of a job's environment. PBS escapes commas in values."""
+        for word in _VARIABLE.split(self.get("Variable_List")):
+            key, found, value = word.partition("=")
+            if found and key == name:
+                return value.replace("\\,", ",")
+        return ""
+
+
+def read_dsv(text: str, separator: str = SEPARATOR) -> list[Record]:
+    """Return one record per line that begins a record.
+
+    Other lines continue the one before: a node's comment may have line breaks.
+    """
+    found: list[tuple[re.Match[str], list[str]]] = []
+    for line in text.split("\n"):
+        first, *words = line.split(separator)
+        head = _HEAD.fullmatch(first)
+        if head is not None:
+            found.append((head, words))
+        elif found and line and found[-1][1]:
+            found[-1][1][-1] += f" {first}"
+            found[-1][1].extend(words)
+    return [_dsv_record(head, words) for head, words in found]
+
+
+def _dsv_record(head: re.Match[str], words: Sequence[str]) -> Record:
+    pairs = (word.partition("=") for word in words)
+    return Record(head[1], head[2], {name: value for name, sign, value in pairs if sign})
+
+
+def read_plain(text: str) -> list[Record]:
+    """Return the records of the plain form, with long values folded or not."""
+    found: list[tuple[str, str, dict[str, str]]] = []
+    for line in _unfolded(text):
+        head = _HEAD.fullmatch(line) if not line.startswith((" ", "\t")) else None
+        if head is not None and "=" not in line:
+            found.append((head[1], head[2], {}))
+            continue
+        value = _PLAIN_VALUE.fullmatch(line)
+        if value is not None and found:
+            found[-1][2][value[1]] = value[2]
+    return [Record(*one) for one in found]
+
+
+def _unfolded(text: str) -> Iterator[str]:
+    yield from text.replace("\n\t", "").split("\n")
+
+
+def exec_hosts(text: str) -> tuple[str, ...]:
+    """Return the hosts of `pbn1/0*3+pbn2/0*3` in that order, each once. The script runs on the first."""
+    return tuple(dict.fromkeys(match[1] for match in _SLOT.finditer(text)))
+
+
+def vnodes(text: str) -> tuple[str, ...]:
+    """Return the vnodes of an exec_vnode or resv_nodes such as `(v[0]:ncpus=2+v[1]:ncpus=1)+(pbn2:ncpus=3)`."""
+    inner = re.sub(r"[()]", "", text)
+    return tuple(dict.fromkeys(chunk.partition(":")[0] for chunk in inner.split("+") if chunk))
+
+
+def named_hosts(select: str) -> tuple[str, ...]:
+    """Return the hosts that a select names: `1:host=pbn1:ncpus=4+1:vnode=pbn2` -> pbn1, pbn2."""
+    words = (word for chunk in select.split("+") for word in chunk.split(":"))
+    return tuple(dict.fromkeys(word.partition("=")[2] for word in words if word.startswith(("host=", "vnode="))))
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+
 
 #: Source: ND_* of src/include/pbs_internal.h. hpcq reports an unknown word and does not guess.
 _STATES = {
@@ -134,3 +256,103 @@ def _host(host: str, parts: Sequence[Vnode]) -> NodeState:
 def _worst(conditions: Iterable[NodeCondition]) -> NodeCondition:
     present = set(conditions)
     return next((one for one in _WORST_FIRST if one in present), NodeCondition.UNKNOWN)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Which PBS a server is, by what `qstat --version` and `pbs_version` say, and what that release can do: two tables.
+#
+#     pbs_version = 23.06.06                    OpenPBS
+#     pbs_version = 2022.1.5.20240213134632     PBS Professional: a year, and when it was built
+#     pbs_version = 18.2.3.20181206140456       PBS Professional: when it was built
+#     pbs_version = PBSPro_11.1.0.111761        PBS Professional before 13
+#     Version: 6.1.1.1                          Torque: hpcq does not know it
+#
+# hpcq reads the words of all releases at once (states, exit codes, reasons): no release gives one of them another meaning.
+# This page is about what a release lacks.
+
+
+class Family(StrEnum):
+    """Who makes it. The two PBS are one program, numbered in two ways."""
+
+    OPENPBS = "OpenPBS"
+    PROFESSIONAL = "PBS Professional"
+    TORQUE = "Torque"
+    UNKNOWN = "unknown"
+
+
+class Ability(StrEnum):
+    """What hpcq uses and not every release has."""
+
+    DSV = "qstat -F dsv"
+    ALTERED_RESERVATIONS = "pbs_ralter"
+    NODE_FAILURES = "tolerate_node_failures"
+    MAINTENANCE_RESERVATIONS = "pbs_rsub --hosts"
+    USERS_OF_RESERVATIONS = "pbs_ralter -U"
+    CODES_OF_LIMITS = "exit codes of limits"
+
+
+@dataclass(frozen=True, slots=True)
+class _Since:
+    """The first release that has it, in each family's own numbers; without: what a cluster goes without."""
+
+    openpbs: tuple[int, int]
+    professional: tuple[int, int]
+    without: str
+
+
+#: Source of the first column: the sources of the releases 14.1.0 to 23.06.06 of OpenPBS, which was called PBS
+#: Professional up to 19.1. Of the second: the first release of PBS Professional that was made after the change had
+#: entered those sources (2017-02, 2017-07, 2017-08, 2019-05, 2020-01, 2020-12). No PBS Professional was tried.
+_SINCE = {
+    Ability.DSV: _Since((18, 1), (18, 2), "hpcq cannot read its listings"),
+    Ability.ALTERED_RESERVATIONS: _Since((18, 1), (18, 2), "reservations of a run cannot be prolonged"),
+    Ability.NODE_FAILURES: _Since((19, 1), (18, 2), "a lost node ends a tournament: write `tolerate_node_failures: none`"),
+    Ability.MAINTENANCE_RESERVATIONS: _Since((20, 0), (2020, 1), "hpcq accept prints no order that releases nodes to the test"),
+    Ability.USERS_OF_RESERVATIONS: _Since((20, 0), (2020, 1), "hpcq accept prints no order that admits a user"),
+    Ability.CODES_OF_LIMITS: _Since((22, 5), (2021, 1), "a time limit is known by the time that the job used"),
+}
+#: Without these, nothing is measured, or a directive of the job scripts is refused.
+NEEDED = frozenset({Ability.DSV, Ability.NODE_FAILURES})
+#: The years in which a release of PBS Professional begins with its year.
+_YEARS = range(2020, 2100)
+_PBS = re.compile(r"pbs_version\"?\s*[=:]\s*\"?(PBSPro_)?(\d+)\.(\d+)((?:\.\d+)*)")
+_TORQUE = re.compile(r"^\s*[Vv]ersion:\s*(\S+)", re.MULTILINE)
+#: 20181206140456: a release of PBS Professional says when it was built; before 13 a number of six digits.
+_BUILT = re.compile(r"\.\d{14}$")
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """One release. number: as it says it, `2022.1.5.20240213134632`."""
+
+    family: Family
+    number: str
+    release: tuple[int, int] = (0, 0)
+
+    @property
+    def known(self) -> bool:
+        return self.family in {Family.OPENPBS, Family.PROFESSIONAL}
+
+    def has(self, ability: Ability) -> bool:
+        """Whether this release has it. One that hpcq cannot place is taken for a new one."""
+        since = _SINCE[ability]
+        return not self.known or self.release >= (since.professional if self.family is Family.PROFESSIONAL else since.openpbs)
+
+    def lacks(self) -> dict[Ability, str]:
+        """What this release has not, and what follows."""
+        return {ability: since.without for ability, since in _SINCE.items() if not self.has(ability)}
+
+    def __str__(self) -> str:
+        return f"{self.family} {self.number}".strip()
+
+
+def read_dialect(said: str) -> Dialect:
+    """Return the release by what the server or a command says of itself."""
+    found = _PBS.search(said)
+    if found is None:
+        torque = _TORQUE.search(said)
+        return Dialect(Family.TORQUE, torque[1]) if torque else Dialect(Family.UNKNOWN, " ".join(said.split())[:60])
+    old, major, minor, rest = found[1], int(found[2]), int(found[3]), found[4]
+    professional = old or major in _YEARS or _BUILT.search(rest)
+    number = f"{found[2]}.{found[3]}{rest}"
+    return Dialect(Family.PROFESSIONAL if professional else Family.OPENPBS, number, (major, minor))

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from enum import StrEnum
+from hashlib import blake2b
+from typing import Final
 
 from hpcq.errors import SchedulerError
 from hpcq.scheduler.administration import Administration
-from hpcq.scheduler.base import Scheduler
-from hpcq.scheduler.limits import JobLimits
+from hpcq.scheduler.base import NO_LIMITS, Bound, JobLimits, Scheduler
 from hpcq.scheduler.pbs import shell
-from hpcq.scheduler.pbs.administration import PbsAdministration
-from hpcq.scheduler.pbs.exits import Outcome, outcome
-from hpcq.scheduler.pbs.jobs import ID_PATTERN, TAG_VARIABLE, read_job, short_name, tag_of
-from hpcq.scheduler.pbs.limits import read_job_limits, submit_limit
-from hpcq.scheduler.pbs.nodes import Vnode, by_name, hosts_of, read_vnode
-from hpcq.scheduler.pbs.probes import probe_command, site_items
-from hpcq.scheduler.pbs.reasons import is_waiting_for_nodes, names_nodes
-from hpcq.scheduler.pbs.records import Record, named_hosts, read_dsv
-from hpcq.scheduler.pbs.reservations import ID_PATTERN as RESERVATION_PATTERN
-from hpcq.scheduler.pbs.reservations import called, read_made, read_reservations, seen_from_inside, taken_soon
-from hpcq.scheduler.pbs.submissions import LIMIT_WORDS, read_submission
+from hpcq.scheduler.pbs.administration import ID_PATTERN as RESERVATION_PATTERN
+from hpcq.scheduler.pbs.administration import (
+    PbsAdministration,
+    called,
+    probe_command,
+    read_made,
+    read_reservations,
+    seen_from_inside,
+    site_items,
+    taken_soon,
+)
+from hpcq.scheduler.pbs.nodes import Record, Vnode, by_name, exec_hosts, hosts_of, named_hosts, read_dsv, read_vnode
 from hpcq.scheduler.types import (
     CheckedItem,
+    Fate,
     JobKey,
     JobReport,
     JobState,
@@ -35,6 +40,491 @@ from hpcq.scheduler.types import (
     Wait,
 )
 from hpcq.transport import Completed, Transport, quote
+
+# ----------------------------------------------------------------------------------------------------------------------
+# What the exit code of a PBS command means: the server's error number modulo 256, or the command's own complaint.
+#
+# Source: src/include/pbs_error.h of OpenPBS 23.06, for licences that of 20.0; docs/pbs.md lists those that a live
+# server showed.
+
+
+class Outcome(StrEnum):
+    """What the exit code of a command means for hpcq."""
+
+    DONE = "done"
+    #: The server does not know the id, queue, reservation or node.
+    UNKNOWN_JOB = "unknown job"
+    FINISHED_JOB = "finished job"
+    NO_HISTORY = "no history"
+    UNKNOWN_QUEUE = "unknown queue"
+    UNKNOWN_RESERVATION = "unknown reservation"
+    #: This user may not have more at present.
+    USER_LIMIT = "user limit"
+    #: The job asks for more than its queue or server allows.
+    JOB_LIMIT = "job limit"
+    FORBIDDEN = "forbidden"
+    REFUSED = "refused"
+    #: The state of the job or the node does not allow it.
+    WRONG_STATE = "wrong state"
+    #: The server did not answer: nothing has happened.
+    SERVER_DOWN = "server down"
+    NODE_UNREACHABLE = "node unreachable"
+    USAGE = "usage"
+    #: The command was killed: hpcq cannot know what it did before.
+    KILLED = "killed"
+    UNKNOWN = "unknown"
+
+
+_OUTCOMES: Final = {
+    0: Outcome.DONE,
+    1: Outcome.USAGE,
+    2: Outcome.USAGE,
+    3: Outcome.JOB_LIMIT,  # array too large
+    **dict.fromkeys((4, 5, 6, 7, 8, 9, 12), Outcome.REFUSED),  # resources that do not go together
+    13: Outcome.SERVER_DOWN,  # the server's connection table is full
+    17: Outcome.SERVER_DOWN,  # PBS Professional: its licence server is down
+    32: Outcome.REFUSED,  # a hook's
+    35: Outcome.FINISHED_JOB,
+    36: Outcome.NO_HISTORY,
+    38: Outcome.USER_LIMIT,  # number of jobs
+    39: Outcome.USER_LIMIT,  # sum of a resource
+    40: Outcome.REFUSED,
+    54: Outcome.FINISHED_JOB,
+    **dict.fromkeys((64, 65, 69, 71), Outcome.REFUSED),
+    73: Outcome.WRONG_STATE,  # the other word for resuming is needed
+    104: Outcome.SERVER_DOWN,  # try again later
+    123: Outcome.WRONG_STATE,  # node is busy
+    153: Outcome.UNKNOWN_JOB,
+    **dict.fromkeys((154, 155, 156, 157), Outcome.REFUSED),
+    159: Outcome.FORBIDDEN,
+    160: Outcome.SERVER_DOWN,  # unknown server host
+    162: Outcome.SERVER_DOWN,  # connection refused
+    163: Outcome.UNKNOWN,  # internal error of the server
+    166: Outcome.REFUSED,
+    167: Outcome.WRONG_STATE,
+    168: Outcome.WRONG_STATE,
+    170: Outcome.UNKNOWN_QUEUE,
+    171: Outcome.FORBIDDEN,
+    172: Outcome.FORBIDDEN,
+    173: Outcome.REFUSED,  # queue disabled
+    174: Outcome.FORBIDDEN,
+    175: Outcome.FORBIDDEN,
+    184: Outcome.REFUSED,
+    185: Outcome.SERVER_DOWN,  # no free connections
+    186: Outcome.SERVER_DOWN,  # no server
+    187: Outcome.REFUSED,  # unknown resource
+    188: Outcome.JOB_LIMIT,
+    189: Outcome.REFUSED,  # no default queue
+    190: Outcome.WRONG_STATE,
+    191: Outcome.REFUSED,
+    194: Outcome.REFUSED,
+    196: Outcome.WRONG_STATE,
+    197: Outcome.REFUSED,
+    198: Outcome.USER_LIMIT,  # number of jobs in a queue
+    201: Outcome.REFUSED,  # account
+    202: Outcome.WRONG_STATE,
+    206: Outcome.REFUSED,
+    212: Outcome.SERVER_DOWN,  # shutting down
+    214: Outcome.REFUSED,  # unknown node
+    222: Outcome.NODE_UNREACHABLE,
+    **dict.fromkeys((229, 233), Outcome.WRONG_STATE),
+    235: Outcome.USAGE,
+    236: Outcome.UNKNOWN_RESERVATION,
+    238: Outcome.REFUSED,  # bad time
+    242: Outcome.SERVER_DOWN,  # PBS Professional: more processors than licences now
+    **dict.fromkeys((244, 245, 246), Outcome.FORBIDDEN),
+    250: Outcome.SERVER_DOWN,  # PBS Professional: no licence is free
+    251: Outcome.SERVER_DOWN,  # no scheduler
+    255: Outcome.SERVER_DOWN,  # qstat, of a server that does not answer
+}
+#: 128 plus a signal: a shell reports a killed command this way. The server's numbers begin above.
+_SIGNALS = range(129, 152)
+
+
+def outcome(code: int) -> Outcome:
+    """Return what an exit code means. For an unknown code it says so."""
+    if code in _SIGNALS or code < 0:
+        return Outcome.KILLED
+    return _OUTCOMES.get(code, Outcome.UNKNOWN)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Read what a queue allows one job of this user, and how many jobs this user may have.
+# The records come from `qstat -Qf` and `qstat -Bf`.
+#
+# Entity limits are lists such as `[u:PBS_GENERIC=10],[u:anna=50],[o:PBS_ALL=100]`. The user's own entry overrides the
+# generic one.
+
+
+_ENTITY = re.compile(r"([ugop]):([^=\]]+)=([0-9]{1,18})(?=\])")
+_TIME = re.compile(r"[0-9]{1,18}(:[0-9]{1,18}){0,2}")
+_COUNT = re.compile(r"[0-9]{1,18}")
+_TRUE = "True"
+
+
+def read_job_limits(records: Sequence[Record], queue: str | None, *, user: str, groups: Sequence[str]) -> JobLimits:
+    """Return the limits of a queue, or of the server's default queue; no limits if the server reports none."""
+    queues = {record.name: record for record in records if record.kind == "Queue"}
+    server = next((record for record in records if record.kind == "Server"), Record("Server", ""))
+    name = queue or server.get("default_queue")
+    if not queues:
+        return NO_LIMITS
+    if name not in queues:
+        words = f"queue {name}: not there: there are {', '.join(queues)}" if name else "the server has no default queue"
+        return JobLimits(refusals=(words,))
+    found = queues[name]
+    sources = [(found, f"of queue {name}"), (server, "of the server")]
+    least = _tightest(sources, "resources_min.nodect", _count, most=True)
+    return JobLimits(
+        partition=name,
+        state=_state(found, server),
+        nodes_at_most=_tightest(sources, "resources_max.nodect", _count),
+        nodes_at_least=least if least is not None and least.value > 1 else None,
+        walltime_at_most_s=_tightest(sources, "resources_max.walltime", seconds),
+        refusals=tuple(_refusals(found, name, user, groups)),
+    )
+
+
+def submit_limit(records: Sequence[Record], queue: str | None, user: str) -> int | None:
+    """Return how many jobs this user may have queued and running in the queue; None if there is no limit."""
+    server = next((record for record in records if record.kind == "Server"), Record("Server", ""))
+    name = queue or server.get("default_queue")
+    counted = [record for record in records if record.kind == "Server" or record.name == name]
+    found = [_entity_limit(record.get("max_queued"), user) for record in counted]
+    return min((one for one in found if one is not None), default=None)
+
+
+def seconds(text: str) -> int | None:
+    """Convert `02:00:00`, `10:00` or `90`; None for text that is not a time."""
+    if not _TIME.fullmatch(text):
+        return None
+    total = 0
+    for part in text.split(":"):
+        total = 60 * total + int(part)
+    return total
+
+
+def _count(text: str) -> int | None:
+    return int(text) if _COUNT.fullmatch(text) else None
+
+
+def _tightest(sources: Sequence[tuple[Record, str]], name: str, read, *, most: bool = False) -> Bound | None:  # type: ignore[no-untyped-def]
+    bounds = [Bound(value, f"{name} {where}") for record, where in sources if (value := read(record.get(name))) is not None]
+    choose = max if most else min
+    return choose(bounds, key=lambda bound: bound.value, default=None)
+
+
+def _state(queue: Record, server: Record) -> str:
+    """Return the state in hpcq's words: UP, DOWN (takes jobs, starts none), DRAIN (takes none), INACTIVE (neither)."""
+    enabled = queue.get("enabled") == _TRUE
+    started = queue.get("started") == _TRUE and server.get("scheduling", _TRUE) == _TRUE
+    return {(True, True): "UP", (True, False): "DOWN", (False, True): "DRAIN", (False, False): "INACTIVE"}[enabled, started]
+
+
+def _refusals(queue: Record, name: str, user: str, groups: Sequence[str]) -> list[str]:
+    said = []
+    if queue.get("acl_user_enable") == _TRUE and not _listed([user], queue.get("acl_users")):
+        said.append(f"queue {name}: acl_users={queue.get('acl_users')}: {user} is not among them")
+    if queue.get("acl_group_enable") == _TRUE and not _listed(groups, queue.get("acl_groups")):
+        said.append(f"queue {name}: acl_groups={queue.get('acl_groups')}: {', '.join(groups)} are not among them")
+    if queue.get("queue_type") == "Route":
+        said.append(f"queue {name}: queue_type=Route: it passes jobs on: name the queue that runs them")
+    return said
+
+
+def _listed(names: Sequence[str], acl: str) -> bool:
+    """Whether an access list such as `anna@*,-bert@*` contains one of these names."""
+    entries = [entry.strip().partition("@")[0] for entry in acl.split(",")]
+    denied = {entry[1:] for entry in entries if entry.startswith("-")}
+    allowed = {entry.removeprefix("+") for entry in entries if not entry.startswith("-")}
+    return any((name in allowed or "*" in allowed) and name not in denied for name in names)
+
+
+def _entity_limit(text: str, user: str) -> int | None:
+    found = {(kind, name): int(count) for kind, name, count in _ENTITY.findall(text)}
+    own = found.get(("u", user), found.get(("u", "PBS_GENERIC")))
+    everybody = found.get(("o", "PBS_ALL"))
+    return min((one for one in (own, everybody) if one is not None), default=None)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# What PBS gives as the reason that a job still waits, and what that means for our jobs. Pure.
+#
+# Source: the comments of the scheduler of OpenPBS 23.06 (src/scheduler/job_info.cpp, fctt); those of PBS Professional
+# begin alike.
+
+
+_NEVER = (
+    "Can Never Run",
+    "job held, too many failed attempts to run",
+)
+#: After "Not Running: ". The wait ends when other jobs end, a person acts, or a certain time comes.
+_LIMIT = (
+    "Queue not started",
+    "Scheduling is",
+    "Dedicated time",
+    "Job would cross dedicated time",
+    "Job will run in primetime only",
+    "Job will run in nonprimetime only",
+    "Job will cross into",
+    "Job is under job_sort_formula threshold",
+    "Job has zero shares",
+    "Number of concurrent running subjobs",
+    "would exceed",
+    "Could not run job - nodes are not licensed",  # PBS Professional, and OpenPBS up to 20
+    "PBS Error",
+    "Cannot provision",
+    "Insufficient amount of queue resource",
+    "Insufficient amount of server resource",
+)
+_LIMIT_PARTS = ("limit reached", "running limit", "run limit")
+#: A named node is in use, offline, down or absent. Only the list of nodes shows which of these is true.
+_NAMED_NODES = ("Insufficient amount of resource: host", "Insufficient amount of resource: vnode")
+#: The comments of jobs that wait for nodes, as far as the comment shows that.
+_FOR_NODES = (
+    "Not enough free nodes",
+    "Insufficient amount of resource: ",
+    "Job would interfere with a top job",
+    "Job would conflict with reservation or top job",
+    "Job would break strict sorted order",
+    "Too few free resources",
+    "No available resources on nodes",
+)
+_PREFIX = "Not Running: "
+
+
+def read_wait(state: str, holds: str, comment: str) -> Wait:
+    """Classify job_state, Hold_Types and comment of a queued job. Unknown comments count as an ordinary wait."""
+    words = comment.removeprefix(_PREFIX)
+    if comment.startswith(_NEVER):
+        return Wait.NEVER
+    if state in {"H", "W"} or holds.strip("n"):
+        return Wait.LIMIT
+    if words.startswith(_LIMIT) or any(part in words for part in _LIMIT_PARTS):
+        return Wait.LIMIT
+    return Wait.ORDINARY
+
+
+def names_nodes(comment: str) -> bool:
+    """Whether the comment says that one of the named nodes is unavailable now, whatever the reason."""
+    return comment.removeprefix(_PREFIX).startswith(_NAMED_NODES)
+
+
+def is_waiting_for_nodes(comment: str) -> bool:
+    """Whether another user's job waits for nodes that are in use."""
+    return comment.startswith(_PREFIX) and comment.removeprefix(_PREFIX).startswith(_FOR_NODES)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Read a job's record of `qstat -f`, while the job waits, while it runs and after its end.
+#
+# A job of hpcq has two names: the short one that PBS shows (old PBS allows 15 characters), and the whole
+# tag in its environment as HPCQ_TAG. A report gives the tag if the short name belongs to it, else the short name.
+#
+# `Exit_status` and `substate` show how a job ended. hpcq's own exit file takes precedence. With history off, it is the
+# only source.
+
+
+#: The environment variable of a job that holds its whole tag.
+TAG_VARIABLE = "HPCQ_TAG"
+#: Job ids as PBS writes them: 12.server, 12[].server, 12[3].server.
+ID_PATTERN = re.compile(r"\d+(?:\[\d*\])?\.[A-Za-z0-9][A-Za-z0-9.-]*")
+
+#: Source: man pbs_job_attributes, job_state. hpcq reports an unknown state and does not guess.
+_STATES = {
+    "Q": JobState.QUEUED,
+    "H": JobState.QUEUED,
+    "W": JobState.QUEUED,
+    "T": JobState.QUEUED,
+    "R": JobState.RUNNING,
+    "B": JobState.RUNNING,
+    "S": JobState.RUNNING,
+    "U": JobState.RUNNING,
+    "E": JobState.ENDING,
+}
+_ENDED = {"F", "X"}
+#: Suspended by the server or an operator, or because somebody uses the machine. PBS takes the nodes of the first kind
+#: back and may give them to other jobs meanwhile.
+_STANDING_STILL = {
+    "S": "suspended: it does nothing, and PBS may give its nodes to others",
+    "U": "suspended for a user of the machine: it does nothing",
+}
+#: The substate of a job that was deleted. Source: src/include/job.h, JOB_SUBSTATE_TERMINATED.
+_TERMINATED = 91
+#: The substate of a job that failed. Source: the same file, JOB_SUBSTATE_FAILED.
+_FAILED = 93
+#: Exit codes that PBS itself assigns. Source: src/include/job.h, JOB_EXEC_*.
+_OWN_CODES = {
+    -1: (JobState.FAILED, "PBS could not start it"),
+    -2: (JobState.FAILED, "PBS could not start it"),
+    -3: (JobState.FAILED, "PBS could not start it now"),
+    -4: (JobState.NODE_FAILED, "its node's daemon was started again"),
+    -5: (JobState.NODE_FAILED, "its node's daemon was started again"),
+    -6: (JobState.NODE_FAILED, "its node's daemon was started again"),
+    -10: (JobState.FAILED, "no such user or group on its node"),
+    -11: (JobState.NODE_FAILED, "PBS ran it again"),
+    -14: (JobState.NODE_FAILED, "one of its nodes was lost"),
+    -17: (JobState.FAILED, "a hook of the site ended it"),
+    -19: (JobState.FAILED, "a hook of the site ended it"),
+    -20: (JobState.NODE_FAILED, "its first node was lost"),
+    -24: (JobState.FAILED, "it used more processors than it asked for"),
+    -25: (JobState.FAILED, "it used more processors than it asked for"),
+    -26: (JobState.OUT_OF_MEMORY, "it used more virtual memory than it asked for"),
+    -27: (JobState.OUT_OF_MEMORY, "it used more memory than it asked for"),
+    -28: (JobState.FAILED, "it used more processor time than it asked for"),
+    -29: (JobState.TIMED_OUT, "walltime exceeded"),
+    -30: (JobState.NODE_FAILED, "one of its nodes did not join"),
+}
+_SIGNALLED = 256
+#: What releases before OpenPBS 22 and PBS Professional 2021 say of a job at its time limit: TERM or KILL, and no more.
+#: Source: kill_job() at "walltime exceeded" in src/resmom/mom_main.c of 19.1; commit 92b159dd3 of 2020-12 added -29.
+_ENDS_AT_LIMIT = frozenset({15, 9})
+_TERMINATED_BY = re.compile(r" and terminated by ([^@\s]+)@")
+
+
+def short_name(tag: str) -> str:
+    """Return the job's name for PBS: 15 characters, always the same for the same tag."""
+    return f"hpcq-{blake2b(tag.encode(), digest_size=5).hexdigest()}"
+
+
+def read_job(record: Record, user: str | None = None) -> JobReport:
+    """Read one job. user: whose jobs count as ours; None if that does not matter."""
+    word = record.get("job_state")
+    state, reason, exit_code = _end(record) if word in _ENDED else (_STATES.get(word, JobState.UNKNOWN), "", None)
+    if state is JobState.UNKNOWN and not reason:
+        reason = f"job_state {word or 'missing'}"
+    waits = state is JobState.QUEUED
+    comment = record.get("comment")
+    still = _STANDING_STILL.get(word, "")
+    if still:
+        # Told to go on, it waits until its nodes are free again. Before that, its comment is that of its start.
+        reason = f"{still}; told to go on, it waits: {comment.strip()}" if comment.startswith("Not Running") else still
+    return JobReport(
+        native_id=record.name,
+        state=state,
+        native_state=word,
+        reason=_waiting_words(record) if waits else reason or comment,
+        nodes=exec_hosts(record.get("exec_host")),
+        exit_code=exit_code,
+        wait=read_wait(word, record.get("Hold_Types"), comment) if waits else Wait.ORDINARY,
+        name=tag_of(record),
+        mine=None if user is None else owner(record) == user,
+        own_request=_ended_by(comment, user) if state is JobState.CANCELLED else None,
+        stands_still=bool(still),
+    )
+
+
+def _ended_by(comment: str, user: str | None) -> bool | None:
+    """Whether this user deleted the job. If the job had not started, PBS does not say who deleted it."""
+    match = _TERMINATED_BY.search(comment)
+    return None if match is None or user is None else match[1] == user
+
+
+def owner(record: Record) -> str:
+    """Return the job's user: Job_Owner without the host."""
+    return record.get("Job_Owner").partition("@")[0]
+
+
+def tag_of(record: Record) -> str:
+    """Return the whole tag if the job's name proves it; else that name."""
+    name, tag = record.get("Job_Name"), record.variable(TAG_VARIABLE)
+    return tag if tag and short_name(tag) == name else name
+
+
+def _waiting_words(record: Record) -> str:
+    held = record.get("Hold_Types").replace("n", "")
+    words = record.get("comment")
+    if record.get("job_state") == "H" and held:
+        words = f"held ({held}): {words}" if words else f"held ({held})"
+    elif record.get("job_state") == "W":
+        words = words or "waits for its time, or for files"
+    expected = record.get("estimated.start_time")
+    if expected in {"", "UNKNOWN"}:  # PBS estimates for the first jobs of the queue only
+        return words
+    return f"{words}; PBS expects it to start {expected}".removeprefix("; ")
+
+
+def _killed(record: Record, code: int) -> tuple[JobState, str, int]:
+    """Return how a job ended that a signal killed. Old releases do not say that its time was over; what it used does."""
+    used, asked = seconds(record.get("resources_used.walltime")), seconds(record.get("Resource_List.walltime"))
+    if code - _SIGNALLED in _ENDS_AT_LIMIT and used is not None and asked is not None and used >= asked:
+        return JobState.TIMED_OUT, "walltime exceeded", code
+    return JobState.FAILED, f"killed by signal {code - _SIGNALLED}", code
+
+
+def _end(record: Record) -> tuple[JobState, str, int | None]:
+    """Return how a job ended: state, reason, exit code. A job without an exit code never counts as successful."""
+    code, substate = record.number("Exit_status"), record.number("substate")
+    comment = record.get("comment")
+    # If the daemon of another of its nodes had died, a deleted job ends as failed. Its comment still says who deleted
+    # it.
+    if substate == _TERMINATED or _TERMINATED_BY.search(comment):
+        return JobState.CANCELLED, comment, None if code is None or code < 0 else code
+    if code is None:
+        return JobState.FAILED, f"ended without having run: {comment}" if comment else "ended without having run", None
+    if code in _OWN_CODES:
+        state, why = _OWN_CODES[code]
+        return state, why, None
+    if code < 0:
+        return JobState.FAILED, f"PBS ended it with code {code}", None
+    if code >= _SIGNALLED:
+        return _killed(record, code)
+    # An array may end with 0 although some of its jobs failed: its substate shows that.
+    return (JobState.COMPLETED if code == 0 and substate != _FAILED else JobState.FAILED), comment, code
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Read the outcome of a `qsub`: from its exit code, or from its words if the code leaves it open.
+
+
+#: Words of the limits on a user's number of jobs. Source: src/lib/Liblog/pbs_messages.c, msg_et_*.
+LIMIT_WORDS = ("would exceed ", "Maximum number of jobs")
+_FATES = {
+    Outcome.USER_LIMIT: Fate.LIMITED,
+    Outcome.JOB_LIMIT: Fate.REFUSED,
+    Outcome.FORBIDDEN: Fate.REFUSED,
+    Outcome.REFUSED: Fate.REFUSED,
+    Outcome.UNKNOWN_QUEUE: Fate.REFUSED,
+    Outcome.WRONG_STATE: Fate.REFUSED,
+    Outcome.USAGE: Fate.REFUSED,
+    Outcome.SERVER_DOWN: Fate.UNSURE,
+    Outcome.KILLED: Fate.UNDETERMINED,
+    Outcome.UNKNOWN: Fate.UNDETERMINED,
+}
+#: With any exit code, these words mean that qsub never reached the server, so it took no job.
+_NOT_REACHED = ("cannot connect to server", "Connection refused", "No Permission")
+#: Exit codes 1 and 2 come from qsub itself; these words say that it sent nothing.
+_OWN_COMPLAINTS = (
+    "usage:",
+    "illegal",
+    "script file",
+    "script not a file",
+    "name is too long",
+    "cannot send environment",
+    "conflicting options",
+)
+
+
+def read_submission(tag: str, done: Completed, native_id: str) -> Submitted:
+    """Return the fate of a submission; TAKEN only with an id. done: exit code and both outputs of qsub."""
+    words = " ".join(f"{done.stderr} {done.text if done.returncode else ''}".split())
+    if done.returncode == 0:
+        if native_id:
+            return Submitted(tag, native_id)
+        return Submitted(tag, None, words or f"no id in the answer {done.text.strip()!r}", Fate.UNDETERMINED)
+    end = outcome(done.returncode)
+    fate = _FATES.get(end, Fate.UNSURE)
+    if any(sign in words for sign in _NOT_REACHED):
+        fate = Fate.UNSURE
+    elif any(sign in words for sign in LIMIT_WORDS):
+        fate = Fate.LIMITED
+    elif end is Outcome.USAGE and not any(sign in words for sign in _OWN_COMPLAINTS):
+        fate = Fate.UNSURE
+    return Submitted(tag, None, words or f"qsub ended with {done.returncode}", fate)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+
 
 #: Whole hosts: `excl` alone would leave a host's other vnodes to other jobs.
 PLACE = "scatter:exclhost"

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hpcq.scheduler.pbs.records import DSV
+from hpcq.scheduler.pbs.nodes import DSV
 from hpcq.transport import quote
 
 PRELUDE = (

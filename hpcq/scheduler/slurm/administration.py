@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from hpcq.scheduler.administration import OWN_MINUTES, OWN_RESERVATION, Administration, NodeUpkeep, Reservation, Upkeep
 from hpcq.scheduler.slurm.reading import expanded
+from hpcq.scheduler.types import CheckedItem
 from hpcq.topology import read_topology
 from hpcq.transport import Transport, quote
 
@@ -124,3 +125,121 @@ def _keys(line: str) -> dict[str, str]:
 
 def _utc(text: str | None) -> str | None:
     return f"{text}Z" if text and re.fullmatch(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}", text) else None
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# What `hpcq cluster check` asks Slurm, beyond the questions for every scheduler, and what follows from the answers.
+
+
+_MARK = "@site "
+#: First the submit command, then the site's configuration, then the user: an operator sees more than others.
+_LOOK = (
+    f"printf '{_MARK}file\\n'; p=$(command -v sbatch); echo \"$p\"; head -c 2 -- \"$p\" 2>/dev/null | tr -dc '#!'; echo\n"
+    f"printf '{_MARK}version\\n'; sbatch --version\n"
+    f"printf '{_MARK}queries\\n'; for c in squeue sacct scancel sinfo scontrol; do p=$(command -v $c) && "
+    '[ "$(head -c 2 -- "$p" 2>/dev/null | tr -dc \'#!\')" = \'#!\' ] && echo "$p"; done\n'
+    f"printf '{_MARK}config\\n'; scontrol show config 2>/dev/null\n"
+    f"printf '{_MARK}partitions\\n'; scontrol --oneliner show partition 2>/dev/null\n"
+    f"printf '{_MARK}level\\n'; id -u; id -un\n"
+    'sacctmgr --noheader --parsable2 --readonly show user "$(id -un)" format=AdminLevel 2>/dev/null; true'
+)
+#: If ended jobs leave the queue sooner than this, the driver's next poll may miss them.
+_MIN_JOB_AGE_S = 60
+_OFF = frozenset({"", "(null)", "none", "NONE", "INFINITE", "-1 sec", "-1"})
+
+
+def site_items(transport: Transport, mpi_launch: Sequence[str] | None) -> list[CheckedItem]:
+    """Return all items, in the order in which a person reads them."""
+    plugins = _mpi_plugin(transport, mpi_launch) if mpi_launch else []
+    return [*plugins, *read_site(transport.sh(_LOOK).text)]
+
+
+def read_site(text: str) -> list[CheckedItem]:
+    """Return what the answers mean for campaigns."""
+    parts = dict(part.partition("\n")[::2] for part in text.split(_MARK)[1:])
+    lines = (line.partition("=") for line in parts.get("config", "").splitlines())
+    config = {name.strip(): value.strip() for name, sign, value in lines if sign}
+    level = parts.get("level", "").split()
+    sees_all = level[:1] == ["0"] or config.get("SlurmUser", "").startswith(f"{level[1] if level[1:] else ''}(")
+    sees_all = sees_all or bool({"Operator", "Administrator"} & set(level))
+    return [
+        *_submit_command(parts.get("file", "").split("\n"), parts.get("version", "")),
+        *_query_commands(parts.get("queries", "").split()),
+        *_power_saving(config, parts.get("partitions", "")),
+        *_private_data(config, sees_all=sees_all),
+        *_memory_of_jobs(config),
+    ]
+
+
+def _submit_command(file: Sequence[str], version: str) -> list[CheckedItem]:
+    path, begins = [*file, "", ""][:2]
+    noise = [line for line in version.splitlines() if line.strip() and not line.startswith("slurm")]
+    follows = "hpcq takes nothing but an id for an answer; else it finds each job by its name: one more question per wave"
+    if noise:
+        return [CheckedItem("submit command", True, f"{path} prints {noise[0].strip()!r} before its answer", follows)]
+    if begins == "#!":
+        advice = f"a wrapper may change options or print: {follows}"
+        return [CheckedItem("submit command", True, f"{path} is a script", advice)]
+    return []
+
+
+def _query_commands(scripts: Sequence[str]) -> list[CheckedItem]:
+    """Check whether the commands that ask the controller are wrappers: some answer from a cache."""
+    if not scripts:
+        return []
+    follows = "one that answers from a cache shows jobs late: hpcq calls none gone before it has claimed and cancelled it"
+    return [CheckedItem("query commands", True, f"scripts: {', '.join(scripts)}", follows)]
+
+
+def _power_saving(config: dict[str, str], partitions: str) -> list[CheckedItem]:
+    """Check whether idle nodes are switched off: the whole cluster's, or those of partitions with a time of their own."""
+    if config.get("SuspendProgram", "") in _OFF:
+        return []
+    times = [config["SuspendTime"]] if config.get("SuspendTime", "") not in _OFF else []
+    for line in partitions.splitlines():
+        fields = dict(word.partition("=")[::2] for word in line.split())
+        if fields.get("SuspendTime", "").isdecimal():  # else INFINITE, or GLOBAL where only its time-outs are its own
+            times.append(f"{fields['SuspendTime']} s in partition {fields.get('PartitionName', '?')}")
+    if not times:
+        return []
+    found = f"idle nodes are switched off after {', '.join(times)}"
+    advice = "hpcq does not use nodes that are switched off (idle~), and wakes none: have them up before a campaign"
+    return [CheckedItem("power saving", True, found, advice)]
+
+
+def _private_data(config: dict[str, str], *, sees_all: bool) -> list[CheckedItem]:
+    hidden = [word for word in config.get("PrivateData", "").lower().split(",") if word not in {"", "none", "(null)"}]
+    follows = []
+    if "jobs" in hidden:
+        follows.append("hpcq cannot see that others wait, so it cannot yield to them: use `hours`, or a share of the nodes")
+    if "nodes" in hidden:
+        follows.append("hpcq sees only partitions that you may use")
+    if "reservations" in hidden:
+        follows.append("`hpcq accept` sees only reservations that you may use")
+    if {"accounts", "users"} & set(hidden):
+        follows.append("limits of accounts are met, not read")
+    if not follows or sees_all:
+        return []
+    return [CheckedItem("private data", True, f"PrivateData={','.join(hidden)}", "; ".join(follows))]
+
+
+def _memory_of_jobs(config: dict[str, str]) -> list[CheckedItem]:
+    """Check whether the queue or the accounting still knows a job after its end."""
+    number = config.get("MinJobAge", "").split(" ")[0]
+    accounting = "slurmdbd" in config.get("AccountingStorageType", "")
+    if accounting or not number.isdecimal() or int(number) >= _MIN_JOB_AGE_S:
+        return []
+    found = f"MinJobAge={number} s, no accounting"
+    advice = "jobs may leave the queue before hpcq looks: only their exit files say how they ended then; the default is 300 s"
+    return [CheckedItem("ended jobs", True, found, advice)]
+
+
+def _mpi_plugin(transport: Transport, mpi_launch: Sequence[str]) -> list[CheckedItem]:
+    """Check whether srun has the plugin that the launch line names."""
+    wanted = next((word.partition("=")[2] for word in mpi_launch if word.startswith("--mpi=")), None)
+    if mpi_launch[0] != "srun" or wanted is None:
+        return []
+    plugins = [word.strip() for word in transport.sh("srun --mpi=list 2>&1").text.replace(",", " ").split()]
+    shown = [word for word in plugins if word.startswith(("pmi", "cray", "none"))]
+    advice = None if wanted in plugins else f"mpi.launch says --mpi={wanted}; install its plugin or name another"
+    return [CheckedItem("mpi plugin", wanted in plugins, " ".join(dict.fromkeys(shown)) or "none listed", advice)]

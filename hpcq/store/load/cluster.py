@@ -9,26 +9,146 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from hpcq.definition.described import know_folder
 from hpcq.definition.model import Test
 from hpcq.errors import StoreError
-from hpcq.evidence.judgement import Judge, JudgedResult, Judgement
+from hpcq.evidence.judgement import Judge, JudgedResult, Judgement, no_judge
 from hpcq.kernels import SIZE_OPTION
-from hpcq.planning.job_ids import pair_index_of
-from hpcq.run_folder.journal_state import Attempt, JournalState, StepKey
-from hpcq.run_folder.lines import Line, Outcome, RawLine, elsewhere, read_line, read_raw
-from hpcq.run_folder.paths import RESULT_NAME, RunFolder, parse_json, read_json
-from hpcq.run_folder.printed import skipped_sizes
+from hpcq.planning.links import split
+from hpcq.planning.plan import job_id_of, pair_index_of
+from hpcq.run_folder.journal import Attempt, EventName, JournalState, StepKey, fold, read_journal
+from hpcq.run_folder.lines import Line, Outcome, RawLine, elsewhere, read_line, read_raw, skipped_sizes, utc_or_none, whole
+from hpcq.run_folder.paths import RESULT_NAME, RunFolder, parse_json, read_json, read_json_or_none
 from hpcq.run_folder.spools import SPOOL, Spool
-from hpcq.store.load import missing
-from hpcq.store.load.plan_rows import JobKeys, PlanRows, TestKeys
+from hpcq.store.database import transaction, writing
+from hpcq.store.load.row_keys import Builds, JobKeys, PlanRows, TestKeys
 from hpcq.store.load.rows import Place, ResultWriter
 from hpcq.units import utc_now
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Rows with a reason for measurements that were planned but are missing, and which of several attempts counts.
+#
+# A placeholder is a row of `result` without an attempt. If its measurement arrives later, the real row takes its key.
+
+
+#: Reasons that begin like this mean: the measurement may still come.
+REASON_PENDING = "pending: "
+_RANK = {Outcome.MEASURED: 0, Outcome.INVALID: 1, Outcome.FAILED: 2, Outcome.NOT_MEASURED: 3}
+_PARTS_OF_RESULT = (
+    "metric",
+    "warning",
+    "sample",
+    "histogram",
+    "interval_value",
+    "evidence_end",
+    "evidence",
+    "gauge",
+    "result_finding",
+    "retraction",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Placeholder:
+    """A result row without an attempt."""
+
+    result_id: int
+    reason: str
+
+
+#: By job_id, test_no, repetition_no.
+Placeholders = dict[tuple[int, int, int], Placeholder]
+
+
+def placeholders_of(database: sqlite3.Connection, run_cluster_id: int) -> Placeholders:
+    """Placeholders of earlier loads."""
+    rows = database.execute(
+        "SELECT x.job_id, x.test_no, x.repetition_no, x.result_id, x.reason FROM result x JOIN job j ON j.job_id = x.job_id"
+        " WHERE j.run_cluster_id = ? AND x.attempt_id IS NULL",
+        (run_cluster_id,),
+    )
+    return {(job_id, test_no, rep): Placeholder(result_id, reason) for job_id, test_no, rep, result_id, reason in rows}
+
+
+def brought_steps(database: sqlite3.Connection, run_cluster_id: int) -> dict[int, set[tuple[int, int]]]:
+    """By job_id, the measurements for which an attempt left a result, whatever its outcome."""
+    brought: dict[int, set[tuple[int, int]]] = {}
+    for job_id, test_no, repetition_no in database.execute(
+        "SELECT x.job_id, x.test_no, x.repetition_no FROM result x JOIN job j ON j.job_id = x.job_id"
+        " WHERE j.run_cluster_id = ? AND x.attempt_id IS NOT NULL",
+        (run_cluster_id,),
+    ):
+        brought.setdefault(job_id, set()).add((test_no, repetition_no))
+    return brought
+
+
+def missing_reason(tries: Sequence[Attempt], not_run: str | None, *, closed: bool) -> str:
+    """Why a measurement of a job is missing: how each attempt ended, or why there was none."""
+    if tries and tries[-1].live:
+        return REASON_PENDING + tries[-1].describe()
+    ends = "; ".join(attempt.describe() for attempt in tries)
+    if tries and tries[-1].outcome == "completed":
+        ends += ", but left no result"
+    if not_run is not None:
+        return f"{ends}; not tried again: {not_run}" if ends else f"not run: {not_run}"
+    if ends:
+        return ends
+    return "not run: the journal gives no reason" if closed else REASON_PENDING + "not submitted yet"
+
+
+def insert(database: sqlite3.Connection, row: Sequence[Any]) -> None:
+    """Insert a placeholder: job_id, test_no, repetition_no, series_id, parameter_set_id, reason."""
+    database.execute(
+        "INSERT INTO result (job_id, test_no, repetition_no, final, series_id, parameter_set_id, outcome, reason, disturbed,"
+        " crossed_interface) VALUES (?, ?, ?, 0, ?, ?, 'not_measured', ?, 0, 'unknown')",
+        row,
+    )
+
+
+def reword(database: sqlite3.Connection, result_id: int, text: str) -> None:
+    """Give a placeholder its present reason."""
+    database.execute("UPDATE result SET reason = ? WHERE result_id = ?", (text, result_id))
+
+
+def remove(database: sqlite3.Connection, result_id: int) -> None:
+    """Delete a placeholder or a formerly unreadable row, so that a better row can take its key."""
+    for table in _PARTS_OF_RESULT:
+        database.execute(f"DELETE FROM {table} WHERE result_id = ?", (result_id,))  # noqa: S608 - our own names
+    database.execute("DELETE FROM result WHERE result_id = ?", (result_id,))
+
+
+def choose_final(database: sqlite3.Connection, run_cluster_id: int) -> None:
+    """Of the rows of each planned measurement, let the first measured one count, else the last attempt."""
+    best: dict[tuple[int, int, int], tuple[tuple[int, int], int]] = {}
+    now: dict[tuple[int, int, int], int] = {}
+    for result_id, job_id, test_no, repetition_no, outcome, attempt_no, final in database.execute(
+        "SELECT x.result_id, x.job_id, x.test_no, x.repetition_no, x.outcome, coalesce(a.attempt_no, 0), x.final"
+        " FROM result x JOIN job j ON j.job_id = x.job_id LEFT JOIN attempt a ON a.attempt_id = x.attempt_id"
+        " WHERE j.run_cluster_id = ?",
+        (run_cluster_id,),
+    ):
+        step = (job_id, test_no, repetition_no)
+        rank = _RANK[Outcome(outcome)]
+        order = (0 if rank == 0 else 1, attempt_no if rank == 0 else -attempt_no)
+        if final:
+            now[step] = result_id
+        if step not in best or order < best[step][0]:
+            best[step] = (order, result_id)
+    changed = [(step, result_id) for step, (_, result_id) in best.items() if now.get(step) != result_id]
+    database.executemany(
+        "UPDATE result SET final = 0 WHERE result_id = ?", [(now[step],) for step, _ in changed if step in now]
+    )
+    database.executemany("UPDATE result SET final = 1 WHERE result_id = ?", [(result_id,) for _, result_id in changed])
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+
 
 #: One planned measurement of a job.
 Step = StepKey
@@ -87,14 +207,14 @@ class ClusterLoader(PlanRows):
         except (KeyError, TypeError) as error:
             raise StoreError(f"{self._folder.plan(self.cluster)}: not a plan: {error!r}") from error
         attempts = self._attempts(jobs)
-        placeholders = missing.placeholders(self._database, self.run_cluster_id)
+        placeholders = placeholders_of(self._database, self.run_cluster_id)
         self._next_result_id = self._highest_result_id() + 1
         for job in jobs.values():
             for attempt, attempt_id in attempts.get(job.name, ()):
                 self._load_attempt(job, attempt, attempt_id, placeholders)
         self._writer.flush()
         self._fill_missing(jobs, state, placeholders)
-        missing.choose_final(self._database, self.run_cluster_id)
+        choose_final(self._database, self.run_cluster_id)
         if self._database.total_changes != changes:
             self._database.execute(
                 "UPDATE run_cluster SET loaded_utc = ? WHERE run_cluster_id = ?", (utc_now(), self.run_cluster_id)
@@ -120,7 +240,7 @@ class ClusterLoader(PlanRows):
     def _highest_result_id(self) -> int:
         return int(self._database.execute("SELECT coalesce(max(result_id), 0) FROM result").fetchone()[0])
 
-    def _load_attempt(self, job: JobKeys, attempt: Attempt, attempt_id: int, placeholders: missing.Placeholders) -> None:
+    def _load_attempt(self, job: JobKeys, attempt: Attempt, attempt_id: int, placeholders: Placeholders) -> None:
         folder = self._attempt_folder(attempt)
         if not folder.is_dir():
             return
@@ -145,7 +265,7 @@ class ClusterLoader(PlanRows):
                 if self._load_result(source, facts, placeholders.get((job.job_id, *source.step))):
                     placeholders.pop((job.job_id, *source.step), None)
 
-    def _load_spooled(self, source: Source, facts: Facts, placeholders: missing.Placeholders) -> None:
+    def _load_spooled(self, source: Source, facts: Facts, placeholders: Placeholders) -> None:
         """Load what a tournament measured of one pair; `source.path` is its folder."""
         spool, job = self._spool(source.path / SPOOL), source.job
         for step in spool.steps(job.name):
@@ -195,7 +315,7 @@ class ClusterLoader(PlanRows):
                 self.notes.append(f"{where}, the first at byte {spool.first_damaged_byte}")
         return self._spools[path]
 
-    def _load_result(self, source: Source, facts: Facts, there: missing.Placeholder | None) -> bool:
+    def _load_result(self, source: Source, facts: Facts, there: Placeholder | None) -> bool:
         """Load one file unless it is known or may still be growing. `there` is the placeholder row for it."""
         path_below = self._path_below(source.path)
         raw, known = source.raw or read_raw(source.path), self._loaded.get(path_below)
@@ -211,7 +331,7 @@ class ClusterLoader(PlanRows):
             result_id = self._next_result_id
             self._next_result_id += 1
         else:
-            missing.remove(self._database, result_id)
+            remove(self._database, result_id)
         self._write(source, facts, result_id, self._ingest(source.path, raw.sha256, known), raw)
         return True
 
@@ -318,8 +438,8 @@ class ClusterLoader(PlanRows):
 
     # -- the rest ---------------------------------------------------------------------------------------------------
 
-    def _fill_missing(self, jobs: Mapping[str, JobKeys], state: JournalState, placeholders: missing.Placeholders) -> None:
-        brought = missing.brought_steps(self._database, self.run_cluster_id)
+    def _fill_missing(self, jobs: Mapping[str, JobKeys], state: JournalState, placeholders: Placeholders) -> None:
+        brought = brought_steps(self._database, self.run_cluster_id)
         attempts: dict[str, list[Attempt]] = {}
         for attempt in self._tries:
             attempts.setdefault(attempt.job_id, []).append(attempt)
@@ -328,18 +448,286 @@ class ClusterLoader(PlanRows):
             if not absent:
                 continue
             tries = attempts.get(job.name, [])
-            reason = missing.reason(tries, state.not_run.get(pair_index_of(job.name)), closed=state.closed_utc is not None)
-            self.pending_count += len(absent) if reason.startswith(missing.PENDING) else 0
+            reason = missing_reason(tries, state.not_run.get(pair_index_of(job.name)), closed=state.closed_utc is not None)
+            self.pending_count += len(absent) if reason.startswith(REASON_PENDING) else 0
             for step in absent:
                 self._put_missing(job, step, reason, placeholders.pop((job.job_id, *step), None))
         for placeholder in placeholders.values():
-            missing.remove(self._database, placeholder.result_id)
+            remove(self._database, placeholder.result_id)
 
-    def _put_missing(self, job: JobKeys, step: Step, reason: str, there: missing.Placeholder | None) -> None:
+    def _put_missing(self, job: JobKeys, step: Step, reason: str, there: Placeholder | None) -> None:
         if there is not None:
             if there.reason != reason:
-                missing.reword(self._database, there.result_id, reason)
+                reword(self._database, there.result_id, reason)
             return
         keys = self._tests[step[0]]
         series_id = self._series(keys, job, self._network)
-        missing.insert(self._database, (job.job_id, *step, series_id, keys.parameter_set_id, reason))
+        insert(self._database, (job.job_id, *step, series_id, keys.parameter_set_id, reason))
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Load a link's part of a run. It works as for a cluster, but an attempt has two jobs, with nodes of two clusters.
+#
+#     journal: attempts of both sides --one per attempt_no--> attempt        and each side by itself --> link_end
+#     <link>/jobs/<job>/<attempt>/{from,to}/                                 results lie on the client's side
+#
+# The plan says which side should be the client. The journal says which side was, if only the other direction was open.
+
+
+_SIDES = ("from", "to")
+#: An attempt of a job: job_id, attempt_no.
+_Key = tuple[str, int]
+
+
+class LinkLoader(ClusterLoader):
+    """Loads one link once; create a new loader for each load."""
+
+    # -- journal ----------------------------------------------------------------------------------------------------
+
+    def _state(self, plan: dict[str, Any]) -> JournalState:
+        """Combine both sides into one attempt each. Swap the plan's pairs where the other side was the client."""
+        self._link: Mapping[str, Any] = plan["link"]
+        events = read_journal(self._folder.journal(self.cluster))
+        state = fold(events)
+        self._ends: dict[_Key, dict[str, Attempt]] = {}
+        for attempt in state.attempts.values():
+            self._ends.setdefault((attempt.job_id, attempt.attempt_no), {})[attempt.side] = attempt
+        self._told: dict[str, dict[_Key, Mapping[str, Any]]] = {}
+        for event in events:
+            if event["event"] in {EventName.ESTIMATE, EventName.MET, EventName.WAYS}:
+                self._told.setdefault(event["event"], {})[event["job_id"], event["attempt_no"]] = event
+        self._turn(plan)
+        self._tries = [self._whole(ends) for ends in self._ends.values()]
+        return state
+
+    def _turn(self, plan: dict[str, Any]) -> None:
+        self._clients: dict[str, str] = {}
+        for (job_id, _), event in self._told.get(EventName.WAYS, {}).items():
+            if event["client"] is not None:
+                self._clients[job_id] = event["client"]
+        pairs = []
+        for index, (client, server) in enumerate(plan["pairs"]):
+            planned = self._side_of(client)
+            turned = self._clients.setdefault(job_id_of(index), planned) != planned
+            pairs.append([server, client] if turned else [client, server])
+        plan["pairs"] = pairs
+
+    def _whole(self, ends: Mapping[str, Attempt]) -> Attempt:
+        """Combine the two sides of one attempt. It ends as the side did that caused the end."""
+        sides = sorted(ends.values(), key=lambda one: (one.follows, one.outcome == "completed"))
+        cause = sides[0]
+        over = not any(one.live for one in sides)
+        started = [one.started_utc for one in sides if one.started_utc]
+        where = self._link[f"{cause.side}_cluster"]
+        return Attempt(
+            tag=cause.tag.removesuffix(f"-{cause.side}"),
+            job_id=cause.job_id,
+            attempt_no=cause.attempt_no,
+            pairs=cause.pairs,
+            nodes=tuple(node for side in _SIDES if side in ends for node in ends[side].nodes),
+            committed_utc=min(one.committed_utc for one in sides),
+            native_id=" ".join(f"{one.side}:{one.native_id}" for one in ends.values() if one.native_id),
+            submitted_utc=cause.submitted_utc,
+            state=cause.state,
+            outcome=cause.outcome if over else "",
+            reason=f"{where}/{cause.nodes[0]}: {cause.reason}" if cause.reason and cause.outcome != "completed" else "",
+            exit_code=cause.exit_code,
+            started_utc=min(started) if started else None,
+            ended_utc=max((one.ended_utc or "" for one in sides), default="") or None if over else None,
+        )
+
+    # -- rows -------------------------------------------------------------------------------------------------------
+
+    def _heads(self, plan: Mapping[str, Any], state: JournalState) -> None:
+        super()._heads(plan, state)
+        ends = {f"{side}_cluster_id": self._cluster_ids[self._link[f"{side}_cluster"]] for side in _SIDES}
+        self._database.execute(
+            "INSERT OR IGNORE INTO link (cluster_id, from_cluster_id, to_cluster_id) VALUES (?, ?, ?)",
+            (self._cluster_id, *ends.values()),
+        )
+
+    def _jobs(self, plan: Mapping[str, Any]) -> dict[str, JobKeys]:
+        """As for a cluster. Corrects a job that was loaded before its client was known."""
+        jobs = super()._jobs(plan)
+        for job in jobs.values():
+            changed = self._database.execute(
+                "UPDATE job SET client_node_id = ?1, server_node_id = ?2 WHERE job_id = ?3 AND client_node_id <> ?1",
+                (job.client_node_id, job.server_node_id, job.job_id),
+            )
+            if changed.rowcount:
+                for (job_id, _, _), row in placeholders_of(self._database, self.run_cluster_id).items():
+                    if job_id == job.job_id:
+                        remove(self._database, row.result_id)
+        return jobs
+
+    def _attempts(self, jobs: Mapping[str, JobKeys]) -> dict[str, list[tuple[Attempt, int]]]:
+        found = super()._attempts(jobs)
+        for attempts in found.values():
+            for attempt, attempt_id in attempts:
+                self._put_ends((attempt.job_id, attempt.attempt_no), attempt_id)
+        return found
+
+    def _put_ends(self, key: _Key, attempt_id: int) -> None:
+        told = {name: events.get(key, {}) for name, events in self._told.items()}
+        waits = told.get(EventName.ESTIMATE, {}).get("wait_s", {})
+        addresses = told.get(EventName.MET, {}).get("addresses", {})
+        ways = told.get(EventName.WAYS, {})
+        for side, end in self._ends[key].items():
+            address, _, port = addresses.get(side, "").partition(" ")
+            wait_s = waits.get(side)
+            role = None if ways.get("client") is None else "client" if ways["client"] == side else "server"
+            row = {
+                "node_id": self._node_id(f"{self._link[f'{side}_cluster']}/{end.nodes[0]}"),
+                "tag": end.tag,
+                "native_id": end.native_id or None,
+                "outcome": end.outcome or None,
+                "reason": end.reason or None,
+                "exit_code": whole(end.exit_code),
+                "role": role,
+                "address": address if port not in {"", "0"} else None,
+                "port": int(port) if port.isdecimal() and port != "0" else None,
+                "reaches": ways.get("ways", {}).get(side),
+                "expected_wait_s": float(wait_s) if isinstance(wait_s, (int, float)) else None,
+                "submitted_utc": end.submitted_utc,
+                "started_utc": utc_or_none(end.started_utc),
+                "ended_utc": utc_or_none(end.ended_utc),
+            }
+            self._replace_end(attempt_id, side, row)
+
+    def _replace_end(self, attempt_id: int, side: str, row: Mapping[str, Any]) -> None:
+        """Write only what differs, so loading again changes nothing."""
+        query = f"SELECT {', '.join(row)} FROM link_end WHERE attempt_id = ? AND side = ?"  # noqa: S608 - our own names
+        found = self._database.execute(query, (attempt_id, side)).fetchone()
+        if found is None or tuple(found) != tuple(row.values()):
+            names = ", ".join(("attempt_id", "side", *row))
+            marks = ", ".join("?" * (len(row) + 2))
+            statement = f"INSERT OR REPLACE INTO link_end ({names}) VALUES ({marks})"  # noqa: S608 - our own names
+            self._database.execute(statement, (attempt_id, side, *row.values()))
+
+    # -- what a cluster has otherwise -------------------------------------------------------------------------------
+
+    def _node_id(self, name: str) -> int:
+        cluster, node = split(name)
+        return self._names.node(self._cluster_ids[cluster], node)
+
+    def _nodes_of(self, job: JobKeys) -> tuple[str, ...]:
+        return split(job.pair[0])[1], split(job.pair[1])[1]
+
+    def _builds_of(self, job: JobKeys) -> Builds:
+        return self._builds_by_cluster[split(job.pair[0])[0]]
+
+    def _attempt_folder(self, attempt: Attempt) -> Path:
+        """The folder of the client's side, which holds the results."""
+        return super()._attempt_folder(attempt) / self._clients[attempt.job_id]
+
+    def _facts_path(self, folder: Path, node: str) -> Path:
+        return folder.parent / self._side_of(node) / f"facts-{split(node)[1]}.json"
+
+    def _side_of(self, name: str) -> str:
+        return "from" if split(name)[0] == self._link["from_cluster"] else "to"
+
+    @cached_property
+    def _cluster_ids(self) -> dict[str, int]:
+        names = [self._link[f"{side}_cluster"] for side in _SIDES]
+        return {name: self._names.row("cluster", name=name) for name in names}
+
+    @cached_property
+    def _builds_by_cluster(self) -> dict[str, Builds]:
+        return {
+            name: Builds(self._database, self._names, cluster_id, read_json_or_none(self._folder.build(name)) or {})
+            for name, cluster_id in self._cluster_ids.items()
+        }
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Load a run folder into results.db. You can do this at any time, and again.
+#
+#     run.json, plan.json, build.json, journal.jsonl   -> run, run_cluster, build, job, attempt
+#     jobs/<job>/<attempt>/t*-r*.json, facts-*.json    -> result and all that depends on it, node_facts
+#     planned, but no file                             -> a result row not_measured with the reason
+#
+# One transaction per cluster: if the load is killed, locked out or out of disk, the database stays as it was, and so do
+# the files. The sha256 of each loaded file is stored, so loading twice changes nothing. After every load, each planned
+# repetition has exactly one final row, so measured + invalid + failed + not_measured = planned, even while the campaign
+# still runs.
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterLoad:
+    """A cluster's part of a run as it now is in the database; the counts of outcomes add up to planned_count."""
+
+    cluster: str
+    planned_count: int
+    measured_count: int
+    invalid_count: int
+    failed_count: int
+    not_measured_count: int
+    pending_count: int
+    """The part of not_measured_count that may still come, because the job has not ended."""
+    read_count: int
+    """Result files that this load read."""
+    known_count: int
+    """Result files that earlier loads had read."""
+    notes: tuple[str, ...]
+    """Irregularities that the load skipped."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadReport:
+    """What loading a run folder did."""
+
+    run: str
+    clusters: tuple[ClusterLoad, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every planned result is measured."""
+        return all(one.measured_count == one.planned_count for one in self.clusters)
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return asdict(self)
+
+
+def load_run(database: Path, run_folder: Path, *, clusters: Iterable[str] | None = None, judge: Judge = no_judge) -> LoadReport:
+    """Load a run, or some of its clusters, into the database at `database`. Creates the database if it does not exist.
+
+    Raises StoreError if the database is locked, unwritable or not ours, or if the run folder lacks run.json, a plan or
+    a readable journal. Clusters that were loaded before the error stay loaded, and you can load again.
+    """
+    folder = RunFolder(run_folder)
+    run = read_json(folder.run_json)
+    if run.get("format", 1) != 1:
+        raise StoreError(f"{folder.run_json}: format {run['format']}: allowed is 1")
+    wanted = folder.parts() if clusters is None else list(clusters)
+    links = folder.link_names()
+    know_folder(folder.described)
+    loaded = []
+    with writing(database) as connection:
+        for cluster in wanted:
+            with transaction(connection):
+                loader = (LinkLoader if cluster in links else ClusterLoader)(connection, folder, cluster, run, judge)
+                loader.load()
+            loaded.append(_account(connection, loader))
+    return LoadReport(str(run.get("run_id") or folder.run_id), tuple(loaded))
+
+
+def _account(connection: sqlite3.Connection, loader: ClusterLoader) -> ClusterLoad:
+    rows = connection.execute(
+        "SELECT x.outcome, count(*) FROM result x JOIN job j ON j.job_id = x.job_id"
+        " WHERE j.run_cluster_id = ? AND x.final = 1 GROUP BY x.outcome",
+        (loader.run_cluster_id,),
+    )
+    counts = dict(iter(rows))
+    return ClusterLoad(
+        cluster=loader.cluster,
+        planned_count=loader.planned_count,
+        measured_count=counts.get(Outcome.MEASURED, 0),
+        invalid_count=counts.get(Outcome.INVALID, 0),
+        failed_count=counts.get(Outcome.FAILED, 0),
+        not_measured_count=counts.get(Outcome.NOT_MEASURED, 0),
+        pending_count=loader.pending_count,
+        read_count=loader.read_count,
+        known_count=loader.known_count,
+        notes=tuple(loader.notes),
+    )

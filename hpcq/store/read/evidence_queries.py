@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hpcq.errors import UserError
-from hpcq.sorting import natural
+from hpcq.nodelist import natural
 from hpcq.store import query
 from hpcq.store.database import Connection
 from hpcq.store.query import Selection

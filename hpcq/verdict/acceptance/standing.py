@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from hpcq.sorting import natural
+from hpcq.nodelist import natural
 from hpcq.verdict.acceptance.culprits import MEMBERS_MIN
 from hpcq.verdict.acceptance.points import Pair, PairVerdict
 from hpcq.verdict.record import Thing, VerdictRecord

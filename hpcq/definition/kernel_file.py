@@ -1,0 +1,644 @@
+"""The description of a foreign program (kernels/described/NAME.yaml): its keys, their checks, and its `Kernel`.
+
+read_document -> types of every key (pydantic) -> options, sizes, metrics against each other -> templates tried -> Kernel
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, WithJsonSchema
+
+from hpcq import assets, units
+from hpcq.definition.checking import (
+    QUANTITY,
+    Document,
+    Line,
+    Place,
+    Seconds,
+    Section,
+    Text,
+    check,
+    is_stored,
+    listed,
+    parse_document,
+    read_document,
+    refuse,
+    shown,
+)
+from hpcq.definition.model import NODE_COUNT, ParameterValue, Test
+from hpcq.described.output import (
+    INDEX,
+    LIMIT_MAX_S,
+    OVERHEAD_S,
+    check_limit,
+    check_sent,
+    check_sizes,
+    index_text,
+    is_path,
+    limit_s,
+    programs_text,
+    sent_at_least,
+    sizes,
+)
+from hpcq.errors import UserError
+from hpcq.kernels import (
+    SIZE_OPTION,
+    Better,
+    Described,
+    Kernel,
+    Metric,
+    Option,
+    OptionType,
+    Peer,
+    Reading,
+    Ready,
+    Server,
+    Shape,
+    Sizes,
+    Steps,
+    Table,
+    complete,
+    option_value,
+    own_kernels,
+)
+
+# ----------------------------------------------------------------------------------------------------------------------
+# The keys of a description of a foreign program (kernels/described/NAME.yaml), each with its check and its meaning.
+
+
+_NAME = r"[a-z][a-z0-9_]{0,40}"
+
+
+def _small_name(value: str) -> str:
+    if not re.fullmatch(_NAME, value):
+        raise refuse(f"{shown(value)} is not a name: allowed are a-z, 0-9 and _, 41 at most, a letter first")
+    return value
+
+
+def _pattern(value: str) -> str:
+    try:
+        re.compile(value)
+    except re.error as error:
+        raise refuse(f"{shown(value)}: {error}: allowed is a regular expression") from None
+    return value
+
+
+def _some(value: str, info: ValidationInfo) -> str:
+    if not value.strip() and not is_stored(info):
+        raise refuse("nothing: allowed is a text")
+    return value
+
+
+def _module(value: str, info: ValidationInfo) -> str:
+    if (value.startswith("-") or len(value.split()) != 1) and not is_stored(info):
+        raise refuse(f"{shown(value)}: allowed is the name of one module, without blanks and no dash first")
+    return value
+
+
+def _finite(value: float, info: ValidationInfo) -> float:
+    if not math.isfinite(value) and not is_stored(info):
+        raise refuse(f"{value:g}: allowed is a finite number")
+    return value
+
+
+def _above_0(value: float, info: ValidationInfo) -> float:
+    if not value > 0 and not is_stored(info):
+        raise refuse(f"{value:g} is not above 0")
+    return value
+
+
+def _program(value: str, info: ValidationInfo) -> str:
+    if ("{{" in value or "{%" in value) and not is_stored(info):
+        raise refuse(f"{shown(value)} is no template: allowed is a name that PATH finds on the nodes, or a path")
+    return value
+
+
+def _as_text(value: object) -> object:
+    return f"{value:g}" if isinstance(value, (int, float)) and not isinstance(value, bool) else value
+
+
+def _column(value: str) -> str:
+    return value if value == "-" else _small_name(value)
+
+
+def _each_once(columns: list[str], info: ValidationInfo) -> list[str]:
+    twice = next((name for name in columns if name != "-" and columns.count(name) > 1), None)
+    if twice is not None and not is_stored(info):
+        raise refuse(f"the column {twice} stands twice: allowed is once; - is a column that is not read")
+    return columns
+
+
+SmallName = Annotated[str, AfterValidator(_small_name)]
+Column = Annotated[str, AfterValidator(_column)]
+Pattern = Annotated[Line, AfterValidator(_pattern)]
+Some = Annotated[Line, AfterValidator(_some)]
+_ONE_OR_MORE = {"type": ["string", "array"], "items": {"type": "string"}}
+Somes = Annotated[list[Some], BeforeValidator(listed), WithJsonSchema(_ONE_OR_MORE)]
+Modules = Annotated[list[Annotated[Line, AfterValidator(_module)]], BeforeValidator(listed), WithJsonSchema(_ONE_OR_MORE)]
+Finite = Annotated[float | int, AfterValidator(_finite)]
+Factor = Annotated[float | int, AfterValidator(_finite), AfterValidator(_above_0)]
+Template = Annotated[Line, BeforeValidator(_as_text), WithJsonSchema(QUANTITY)]
+
+
+class OptionSection(Section):
+    """One option of the program."""
+
+    type: Literal["integer", "number", "boolean", "choice", "name"] = Field(description="Type of its value.")
+    default: Any = Field(description="What it is when a campaign says nothing.")
+    minimum: Finite | None = Field(default=None, description="Smallest value, in the unit of the name.")
+    maximum: Finite | None = Field(default=None, description="Largest value, in the unit of the name.")
+    choices: list[Line] = Field(default=[], description="The values of a choice.")
+    help: Line = Field(default="", description="What it does.")
+
+
+ExitCode = Annotated[int, Field(ge=0, le=255)]
+
+
+class ReadySection(Section):
+    """How the server shows that it is ready."""
+
+    words: Some | None = Field(default=None, description="It writes these words.")
+    listening: bool = Field(default=False, description="Somebody listens on the port (TCP or UDP).")
+    within_s: Seconds = Field(default=5.0, gt=0, le=7, description="Within this time; at most 7 s.")
+
+
+class ServerSection(Section):
+    """The program's server."""
+
+    command: Some = Field(description="Its command line.")
+    ready: ReadySection = Field(default=ReadySection(), description="How it shows that it is ready. Default: at once.")
+    ends: bool = Field(default=False, description="It ends by itself after one client. Otherwise hpcq ends it.")
+
+
+class FailureSection(Section):
+    """What means that the program failed."""
+
+    exit_codes_allowed: list[Annotated[int, Field(ge=0, le=255)]] = Field(
+        default=[0], min_length=1, max_length=16, description="Exit codes of success."
+    )
+    words: Somes = Field(default=[], description="Words in its output that mean failure, whatever the exit code.")
+
+
+class SizesSection(Section):
+    """The sizes that one run measures; each is a result of its own."""
+
+    first: Template = Field(description="The smallest, as a template over the options.")
+    last: Template = Field(description="The largest, as a template over the options.")
+    steps: Literal["doubles", "doubles and halves"] = Field(
+        default="doubles", description="1, 2, 4, 8 ...; or 1, 2, 3, 4, 6, 8, 12 ..."
+    )
+    zero: bool = Field(default=False, description="A row of size 0 comes before them.")
+
+
+class TableSection(Section):
+    """A table in the output: rows of numbers."""
+
+    head: Pattern | None = Field(
+        default=None, description="The line above the rows; exactly one line matches. Default: the rows begin at once."
+    )
+    columns: Annotated[list[Column], AfterValidator(_each_once)] = Field(
+        min_length=1, description=f"Names of the columns; {SIZE_OPTION} is the size of the row, `-` is not read."
+    )
+    end: Pattern | None = Field(default=None, description="The line after the rows. Default: the end of the output.")
+
+
+class PeerSection(Section):
+    """What a metric is held against on the page."""
+
+    kernel: SmallName = Field(description="A kernel of hpcq.")
+    metric: SmallName = Field(description="Its metric, in the same unit.")
+    times: Factor = Field(default=1.0, gt=0, description="Factor: 2 where the program reports half a round trip.")
+
+
+class MetricSection(Section):
+    """One metric and how it is read."""
+
+    better: Literal["higher", "lower", "none"] = Field(description="Which direction is good.")
+    same_as: PeerSection | None = Field(default=None, description="The metric of a kernel of hpcq that measures the same.")
+    help: Line = Field(default="", description="What it is.")
+    json_path: Line | None = Field(default=None, alias="json", description="Where it stands in the JSON: end.streams[0].rtt.")
+    column: SmallName | None = Field(default=None, description="A column of the table.")
+    regex: Pattern | None = Field(default=None, description="Matches once in the output; its first group is the number.")
+    times: Factor = Field(default=1.0, gt=0, description="Factor to the unit of the metric's name.")
+    units: dict[str, Factor] = Field(default={}, description="Factor by the second group of `regex`.")
+    comma_separates: bool = Field(default=False, description="With `regex`: commas separate fields, as in CSV.")
+    minimum: Finite | None = Field(default=0, description="Less is refused. Default: 0.")
+    maximum: Finite | None = Field(default=None, description="More is refused.")
+    required: bool = Field(default=True, description="Without it, the result is invalid.")
+
+
+class SendsSection(Section):
+    """What each end sends at least over the whole run, in bytes; size_sum is the sum of all sizes."""
+
+    client: Template = Field(description="The client; of MPI, rank 0. A template over the options and size_sum.")
+    server: Template = Field(description="The server; of MPI, rank 1.")
+
+
+class KernelFile(Section):
+    """A kernel that is somebody else's program."""
+
+    name: SmallName = Field(description="Its name in campaigns; also the name of the file.")
+    summary: Some = Field(description="What it measures, in one sentence.")
+    method: Text = Field(default="", description="What is timed, from which moment to which.")
+    shape: Literal["client and server", "MPI of two ranks", "MPI of N ranks", "one node"] = Field(
+        description="Which processes it needs."
+    )
+    program: Annotated[Some, AfterValidator(_program)] = Field(
+        description="The program: a name that PATH finds on the nodes, or a path."
+    )
+    modules: Modules = Field(default=[], description="Modules to load before it, as in a cluster file.")
+    version: Line = Field(default="", description="Command that prints its version; its output is stored with each result.")
+    options: dict[SmallName, OptionSection] = Field(default={}, description="The options of the program, by name.")
+    server: ServerSection | None = Field(default=None, description="The server of a client and server.")
+    command: Some = Field(description="The command line of the client, or of each rank.")
+    limit_s: Template = Field(description="How long it may run, as a template over the options.")
+    failure: FailureSection = Field(default=FailureSection(), description="What means that it failed.")
+    output: Literal["output", "errors"] = Field(default="output", description="Standard output or standard error.")
+    of: Literal["client", "server"] = Field(default="client", description="Whose output is read.")
+    sizes: SizesSection | None = Field(default=None, description="With a table: one result per size.")
+    table: TableSection | None = Field(default=None, description="The table that columns refer to.")
+    sends_at_least_bytes: SendsSection | None = Field(
+        default=None, description="For the proof of crossing, where no metric tells what was moved."
+    )
+    metrics: dict[SmallName, MetricSection] = Field(
+        min_length=1, description="What is read, by name; the first is the main one."
+    )
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# What a command line of a description may consist of, before any template is filled in.
+#
+# No shell reads a command: a pipe, a redirection or a quote would reach the program as an argument. Refused here, they
+# are no surprise on a node.
+
+
+_BRACES = re.compile(r"\{\{.*?\}\}|\{%.*?%\}")
+_SHELL_WORD = re.compile(r"[|&;]+|\d*[<>]+(&\d)?")
+_SHELL_HINT = "no shell reads it: put pipes, redirections and several commands into a script, and name that as the program"
+#: Known only while a server listens.
+_IN_THE_JOB = ("address", "client_address", "port")
+#: Names in templates that an option would hide, or that would hide an option.
+TAKEN = (*_IN_THE_JOB, "program", "size_sum")
+
+
+def check_commands(file: KernelFile, document: Document) -> None:
+    """Complain about commands that would start something else than their author thinks."""
+    _check_command(("command",), file.command, document)
+    if file.server is not None:
+        _check_command(("server", "command"), file.server.command, document)
+    if file.version:
+        _check_command(("version",), file.version, document)
+    _check_names(("version",), file.version, "no server listens yet", document)
+    if file.shape != Shape.CLIENT_SERVER.value:
+        _check_names(("command",), file.command, f"of {file.shape} there is no server", document)
+    for name in file.options:
+        if name in TAKEN:
+            said = f"{name} means something in templates already: allowed is another name"
+            document.complain(("options", name), said, at_key=True)
+
+
+def _check_command(place: Place, command: str, document: Document) -> None:
+    plain = _BRACES.sub("x", command)
+    if not plain.split():
+        document.complain(place, "no words: allowed is a program and its arguments")
+        return
+    shell = [word for word in plain.split() if _SHELL_WORD.fullmatch(word)]
+    if shell:
+        document.complain(place, f"{shell[0]}: allowed are a program and its arguments", _SHELL_HINT)
+    quoted = [word for word in plain.split() if word[0] in "'\"" or word[-1] in "'\""]
+    if quoted:
+        hint = "hpcq splits at blanks and takes quotes as they are; a value with blanks can be an option, or stand in {{ }}"
+        document.complain(place, f"{quoted[0]}: begins or ends with a quote: allowed are words without quotes", hint)
+
+
+def _check_names(place: Place, template: str, why: str, document: Document) -> None:
+    used = {
+        word
+        for braces in _BRACES.findall(template)
+        for word in re.findall(r"[a-z_]+", re.sub(r"'[^']*'|\"[^\"]*\"", "", braces))
+    }
+    for name in _IN_THE_JOB:
+        if name in used:
+            document.complain(place, f"{name} is not known here: {why}: allowed are the options and program")
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+#: As of hpcq's own collective operations.
+_RANKS_MAX = 65536
+#: Metrics that hpcq-net takes of every program, with their help; the reader of a description adds them.
+COMMON_METRICS = (
+    ("client_cpu_ratio", Better.LOWER, "CPU time of the program at the client over its run (1.0: one core)"),
+    ("server_cpu_ratio", Better.LOWER, "CPU time of the program at the server over its run (1.0: one core)"),
+    ("client_node_cpu_ratio", Better.NONE, "busy share of all CPUs of the client's node between the snapshots"),
+    ("server_node_cpu_ratio", Better.NONE, "busy share of all CPUs of the server's node between the snapshots"),
+    ("client_cpu_ns", Better.NONE, "CPU time of the program at the client over its run"),
+    ("server_cpu_ns", Better.NONE, "CPU time of the program at the server over its run"),
+    ("client_node_cpu_ns", Better.NONE, "busy time of all CPUs of the client's node between the snapshots"),
+    ("server_node_cpu_ns", Better.NONE, "busy time of all CPUs of the server's node between the snapshots"),
+)
+
+
+def read_kernel(path: Path, own: dict[str, Kernel], *, stored: bool = False) -> Kernel:
+    """Read and check a description. own: the kernels of hpcq, whose names are taken.
+
+    stored: it was stored with a run; what hpcq once accepted and now refuses must not make its results unreadable.
+
+    Raises UserError with every complaint, one per line.
+    """
+    return _read(read_document(path), str(path), own, stored=stored)
+
+
+def kernel_of(text: str, path: str, own: dict[str, Kernel], *, stored: bool = False) -> Kernel:
+    """The same from a text; `path` is what messages call it."""
+    return _read(parse_document(text, path), path, own, stored=stored)
+
+
+def _read(document: Document, path: str, own: dict[str, Kernel], *, stored: bool) -> Kernel:
+    file = check(KernelFile, document.data, document, stored=stored)
+    if file is None:
+        document.raise_complaints()
+        raise UserError(f"{path}: not a description of a kernel")
+    if file.name in own:
+        document.complain(("name",), f"{file.name} is a kernel of hpcq itself: allowed is another name")
+    if file.name != Path(path).stem:
+        document.complain(("name",), f"{file.name}: allowed is {Path(path).stem}, the name of the file")
+    _check(file, document, own)
+    if not stored:
+        _check_strictly(file, document)
+    document.raise_complaints()
+    kernel = _kernel(file, path, document)
+    document.raise_complaints()
+    _try(kernel, document, stored=stored)
+    document.raise_complaints()
+    return kernel
+
+
+def _check(file: KernelFile, document: Document, own: dict[str, Kernel]) -> None:
+    if (file.server is None) == (file.shape == Shape.CLIENT_SERVER.value):
+        allowed = "required with" if file.server is None else "not allowed with"
+        document.complain(("shape",), f"{shown(file.shape)}: the key server is {allowed} it")
+    if file.of == "server" and file.server is None:
+        document.complain(("of",), "'server': allowed is client, since there is no server")
+    ready = file.server.ready if file.server else ReadySection()
+    if ready.words is not None and ready.listening:
+        document.complain(("server", "ready"), "words and listening: allowed is one of them")
+    for name in file.metrics:
+        _check_metric(file, name, document)
+        _check_peer(file, name, document, own)
+    if file.sizes is not None and (file.table is None or SIZE_OPTION not in file.table.columns):
+        document.complain(("sizes",), f"without a table that has the column {SIZE_OPTION}: allowed is one with it")
+    if file.sizes is not None and SIZE_OPTION in file.options:
+        document.complain(("options", SIZE_OPTION), "the rows of the table have this size: allowed are other options")
+
+
+def _check_strictly(file: KernelFile, document: Document) -> None:
+    """What would start or store something else than the author thinks, and was accepted once."""
+    check_commands(file, document)
+    for name, metric in file.metrics.items():
+        low, high = metric.minimum, metric.maximum
+        if low is not None and high is not None and low > high:
+            said = f"{high:g} is below the minimum {low:g}: allowed is {low:g} or more"
+            document.complain(("metrics", name, "maximum"), said)
+    for name, option in file.options.items():
+        _check_fit(name, option, document)
+
+
+def _check_fit(name: str, option: OptionSection, document: Document) -> None:
+    numeric = option.type in {"integer", "number"}
+    bounded = option.minimum is not None or option.maximum is not None
+    if (bounded and not numeric) or (option.choices and option.type != "choice"):
+        said = "choices" if option.choices and option.type != "choice" else "minimum and maximum"
+        fit = "minimum and maximum" if numeric else "choices" if option.type == "choice" else "a default and a help"
+        document.complain(("options", name), f"{said} with the type {option.type}: allowed are {fit}")
+
+
+def _check_metric(file: KernelFile, name: str, document: Document) -> None:
+    metric, place = file.metrics[name], ("metrics", name)
+    ways = [way for way in ("json", "column", "regex") if getattr(metric, "json_path" if way == "json" else way) is not None]
+    if len(ways) != 1:
+        document.complain(place, f"{' and '.join(ways) or 'no way to read it'}: allowed is one of json, column and regex")
+    if name in {common for common, _, _ in COMMON_METRICS}:
+        document.complain(place, "hpcq-net takes this metric itself: allowed is another name")
+    if units.unit_of(name) is None:
+        allowed = "allowed is a name that ends in its unit, such as _ns, _us, _s, _bps, _bytes, _ratio, _count, _pps"
+        document.complain(place, f"{name} has no unit: {allowed}", at_key=True)
+    columns = file.table.columns if file.table else []
+    if metric.column is not None and metric.column not in columns:
+        found = ", ".join(columns) or "none, there is no table"
+        document.complain((*place, "column"), f"{shown(metric.column)} is not a column: allowed are {found}")
+    if metric.json_path is not None and not is_path(metric.json_path):
+        document.complain((*place, "json"), f"{shown(metric.json_path)}: allowed is a path like end.streams[0].rtt")
+    groups = re.compile(metric.regex).groups if metric.regex is not None else 0
+    if metric.regex is not None and groups != (2 if metric.units else 1):
+        wanted = "2 with units" if metric.units else "1"
+        document.complain((*place, "regex"), f"{groups} groups: allowed is {wanted}")
+    if metric.units and metric.regex is None:
+        document.complain((*place, "units"), "without regex: allowed with it only")
+    if metric.comma_separates and metric.regex is None:
+        document.complain((*place, "comma_separates"), "without regex: allowed with it only")
+
+
+def _check_peer(file: KernelFile, name: str, document: Document, own: dict[str, Kernel]) -> None:
+    peer, place = file.metrics[name].same_as, ("metrics", name, "same_as")
+    if peer is None:
+        return
+    if peer.kernel not in own:
+        document.complain((*place, "kernel"), f"{shown(peer.kernel)}: allowed are {', '.join(own)}")
+        return
+    metric = own[peer.kernel].metric(peer.metric)
+    if metric is None or metric.unit != units.unit_of(name):
+        same = [one.name for one in own[peer.kernel].metrics if one.unit == units.unit_of(name)]
+        allowed = ", ".join(same) or "none, no metric of it has this unit"
+        document.complain((*place, "metric"), f"{shown(peer.metric)}: allowed are {allowed}")
+
+
+def _kernel(file: KernelFile, path: str, document: Document) -> Kernel:
+    options = [_option(name, section) for name, section in file.options.items()]
+    metrics = [Metric(name, units.unit_of(name), Better(one.better), one.help) for name, one in file.metrics.items()]
+    metrics += [Metric(name, units.unit_of(name), better, about) for name, better, about in COMMON_METRICS]
+    if file.sizes is not None:
+        about = "size of this result: a row of the table; the options say which there are"
+        options.append(Option(SIZE_OPTION, OptionType.INTEGER, "bytes", 0, 0, None, (), about))
+    if file.shape == Shape.MPI_RANKS.value and NODE_COUNT not in file.options:
+        about = "ranks, one per node; 0: as many as there are nodes"
+        options.append(Option(NODE_COUNT, OptionType.INTEGER, None, 0, 0, _RANKS_MAX, (), about))
+    kernel = Kernel(
+        name=file.name,
+        program=Path(file.program).name,
+        version="",
+        summary=file.summary,
+        method=file.method,
+        options=tuple(options),
+        metrics=tuple(metrics),
+        size_option=SIZE_OPTION if any(one.name == SIZE_OPTION for one in options) else None,
+        described=_described(file, path),
+    )
+    for option in kernel.options:
+        if option.name in file.options:
+            _check_default(kernel, option, document)
+    return kernel
+
+
+def _option(name: str, section: OptionSection) -> Option:
+    unit = units.unit_of_option(name)
+    bounds = (section.minimum, section.maximum)
+    return Option(name, OptionType(section.type), unit, section.default, *bounds, tuple(section.choices), section.help)
+
+
+def _check_default(kernel: Kernel, option: Option, document: Document) -> None:
+    place: Place = ("options", option.name, "default")
+    numeric = option.type in {OptionType.INTEGER, OptionType.NUMBER}
+    if numeric and (option.minimum is None or option.maximum is None):
+        document.complain(place[:2], f"{option.type.value} without minimum and maximum: allowed is with both")
+        return
+    if option.type is OptionType.CHOICE and not option.choices:
+        document.complain(place[:2], "choice without choices: allowed is a list of them")
+        return
+    try:
+        value = option_value(kernel, option, option.default)
+    except ValueError as error:
+        document.complain(place, str(error))
+        return
+    if value != option.default or isinstance(value, bool) != isinstance(option.default, bool):
+        document.complain(place, f"{shown(option.default)}: allowed is a number in the unit of the name, without its unit")
+
+
+def _described(file: KernelFile, path: str) -> Described:
+    server = None
+    if file.server is not None:
+        ready = file.server.ready
+        how = Ready.WORDS if ready.words is not None else Ready.LISTENING if ready.listening else Ready.AT_ONCE
+        server = Server(file.server.command, how, ready.words or "", ready.within_s, file.server.ends)
+    table = None if file.table is None else Table(file.table.head, tuple(file.table.columns), file.table.end)
+    sizes, sends = file.sizes, file.sends_at_least_bytes
+    return Described(
+        program=file.program,
+        shape=Shape(file.shape),
+        modules=tuple(file.modules),
+        version=file.version,
+        server=server,
+        command=file.command,
+        limit_s=file.limit_s,
+        exit_codes=tuple(file.failure.exit_codes_allowed),
+        failure_words=tuple(file.failure.words),
+        stream=file.output,
+        end=file.of,
+        table=table,
+        sizes=None if sizes is None else Sizes(SIZE_OPTION, sizes.first, sizes.last, Steps(sizes.steps), sizes.zero),
+        readings=tuple(_reading(name, one) for name, one in file.metrics.items()),
+        sends_at_least=(sends.client, sends.server) if sends is not None else (),
+        path=path,
+    )
+
+
+def _reading(name: str, one: MetricSection) -> Reading:
+    factors = tuple((unit, float(factor)) for unit, factor in one.units.items())
+    low = None if one.minimum is None else float(one.minimum)
+    high = None if one.maximum is None else float(one.maximum)
+    peer = None if one.same_as is None else Peer(one.same_as.kernel, one.same_as.metric, float(one.same_as.times))
+    where = one.json_path, one.column, one.regex
+    return Reading(name, *where, float(one.times), factors, low, high, one.required, peer, one.comma_separates)
+
+
+def _try(kernel: Kernel, document: Document, *, stored: bool) -> None:
+    """Render every template with the defaults: a misspelt option shows here, not in a job."""
+    parameters = complete(kernel, {})
+    described = kernel.described
+    assert described is not None  # noqa: S101 - _kernel has just made it
+    attempts = [("limit_s", limit_s), ("sizes", sizes), ("sends_at_least_bytes", sent_at_least)]
+    if not stored:
+        attempts = [("limit_s", check_limit), ("sizes", check_sizes), *attempts[1:], ("sends_at_least_bytes", check_sent)]
+    for key, attempt in attempts:
+        if document.complaints:  # what is wrong with the sizes is told once
+            return
+        try:
+            attempt(described, parameters)
+        except UserError as error:
+            said = error.message.removeprefix(f"{described.path}: ").removeprefix(f"{key}: ")
+            document.complain((key,), said, error.hint)
+    if document.complaints:
+        return
+    try:
+        programs_text([(1, kernel, parameters)])
+    except UserError as error:
+        document.complain(("command",), error.message.removeprefix(f"{described.path}: "), error.hint)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# The tests of a described kernel: one per run of the program, and one more per further size of its table.
+#
+# The first size is the test that runs; the others name it in `measured_by`.
+
+
+_LAUNCH = {Shape.MPI_PAIR: "mpi", Shape.MPI_RANKS: "mpi", Shape.ONE_NODE: "node"}
+#: What a launcher may take on top to start and end the ranks of many nodes.
+_LAUNCH_S = 30.0
+
+
+def described_tests(
+    kernel: Kernel,
+    parameters: Mapping[str, ParameterValue],
+    first_no: int,
+    document: Document,
+    place: Place,
+    *,
+    timeout_s: float | None,
+) -> list[Test]:
+    """The tests of one point of a sweep, numbered from `first_no`. Complaints go to the document."""
+    described = kernel.described
+    assert described is not None  # noqa: S101 - the caller has looked
+    if described.sizes is not None and _gives_size(document, place, described.sizes.option):
+        return []
+    try:
+        needed_s = limit_s(described, parameters)
+        check_sizes(described, parameters)
+        found = sizes(described, parameters)
+        check_sent(described, parameters)
+        programs_text([(first_no, kernel, parameters)])
+    except UserError as error:
+        document.complain(place, error.message, error.hint)
+        return []
+    if not 0 < needed_s <= LIMIT_MAX_S:
+        document.complain(place, f"{kernel.name} may run for {needed_s:g} s: allowed are above 0 to {LIMIT_MAX_S:g} s")
+    if timeout_s is not None and timeout_s <= needed_s:
+        message = f"{timeout_s:g} s, but {kernel.name} may run for {needed_s:g} s: allowed is more"
+        document.complain((*place, "timeout_s"), message)
+    launch = _LAUNCH.get(described.shape, "")
+    whole_s = math.ceil(timeout_s or needed_s + OVERHEAD_S + (_LAUNCH_S if launch == "mpi" else 0.0))
+    points = [{**parameters, described.sizes.option: size} for size in found] if described.sizes else [dict(parameters)]
+    return [
+        Test(first_no + no, kernel.name, "hpcq-net", point, whole_s, measured_by=first_no if no else 0, launch=launch)
+        for no, point in enumerate(points)
+    ]
+
+
+def _gives_size(document: Document, place: Place, option: str) -> bool:
+    """Complain about a size that the campaign gives: the program's table has all sizes."""
+    entry = document.data["tests"][place[1]]
+    given = [key for key in ("parameters", "matrix") if option in (entry.get(key) or {})]
+    for key in given:
+        said = "the program's table has these sizes: allowed are the options that say which"
+        document.complain((*place, key, option), said, at_key=True)
+    return bool(given)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Write kernels/described/index.json from the descriptions beside it: `make docs` does it, a test compares.
+
+
+def delivered_index(folder: Path) -> str:
+    """The index of every description in a folder. Raises UserError for one that cannot be read."""
+    own = own_kernels()
+    return index_text(read_kernel(path, own) for path in sorted(folder.glob("*.yaml")))
+
+
+if __name__ == "__main__":
+    delivered = assets.described_kernels()
+    (delivered / INDEX).write_text(delivered_index(delivered), "utf-8")

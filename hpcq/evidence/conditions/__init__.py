@@ -1,1 +1,0 @@
-"""Conditions of rules on one end, by the place where it counts."""

@@ -1,0 +1,532 @@
+"""The content of a run that all formats share, read from the database once."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree as ET
+
+from hpcq import units
+from hpcq.errors import HpcqError, UserError
+from hpcq.nodelist import natural, takes_part
+from hpcq.units import parse_utc
+from hpcq.verdict.record import Thing, VerdictRecord
+
+if TYPE_CHECKING:
+    from hpcq.store.database import Connection
+    from hpcq.store.query import ResultRow, RunRow, Selection, Summary
+    from hpcq.verdict import GateVerdict
+
+
+#: The columns of the table formats, in order. One row per result and metric; a result without metrics is one row.
+COLUMNS = (
+    "run",
+    "campaign",
+    "cluster",
+    "kernel",
+    "client",
+    "server",
+    "message_bytes",
+    "test_no",
+    "repetition_no",
+    "outcome",
+    "reason",
+    "started_utc",
+    "disturbed",
+    "crossed_interface",
+    "metric",
+    "value",
+    "unit",
+    "better",
+    "series_id",
+    "result_id",
+    "job",
+    "attempt_no",
+    "parameters",
+    "network",
+    "network_name",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """One run for the summary formats. gates_unread: why its gates could not be judged; empty if they were.
+
+    networks: by cluster and interface, the name in the cluster's file and a text for people, `ib (ib0)`.
+    """
+
+    run: str
+    clusters: tuple[RunRow, ...]
+    summaries: tuple[Summary, ...]
+    missing: tuple[ResultRow, ...]
+    gates: tuple[GateVerdict, ...]
+    gates_unread: str
+    findings: tuple[dict[str, Any], ...]
+    networks: Mapping[tuple[str, str], tuple[str, str]]
+
+    def network_name(self, row: Summary) -> str:
+        """The network of a row as the cluster's file names it, else its interface."""
+        return self.networks.get((row.cluster, row.network), (row.network, ""))[0]
+
+    def network_text(self, row: Summary) -> str:
+        """For people; empty where the cluster's file names no networks."""
+        return self.networks.get((row.cluster, row.network), ("", ""))[1]
+
+    @property
+    def exit_code(self) -> int:
+        """The code of `hpcq results`: 3 if a gate failed, 4 if something is missing or could not be judged, else 0."""
+        words = {one.verdict.value for one in self.gates}
+        if "failed" in words:
+            return 3
+        whole = all(one.complete for one in self.clusters) and bool(self.clusters)
+        return 0 if whole and not self.gates_unread and "inconclusive" not in words else 4
+
+
+def collect(database: Connection, selection: Selection) -> Exported:
+    """Read a run's summaries (main metrics), what is missing, its gates and its findings."""
+    from hpcq.analysis.gates import judge_run
+    from hpcq.store import query
+    from hpcq.store.query import named_networks
+
+    assert selection.run is not None  # noqa: S101 - the caller names one
+    gates: Sequence[GateVerdict] = ()
+    unread = ""
+    try:
+        gates = judge_run(database, selection.run)
+    except UserError as error:
+        unread = error.message
+    return Exported(
+        run=selection.run,
+        clusters=tuple(query.runs(database, selection.run)),
+        summaries=tuple(query.summaries(database, selection)),
+        missing=tuple(query.not_measured(database, selection)),
+        gates=tuple(one for one in gates if _selected(one, selection)),
+        gates_unread=unread,
+        findings=tuple(_findings(database, selection.run)),
+        networks=named_networks(database),
+    )
+
+
+def rows(database: Connection, selection: Selection) -> Iterator[dict[str, Any]]:
+    """The results of the selection as rows of COLUMNS, with every metric; read from the database one by one."""
+    from hpcq.store.query import metric_rows
+
+    for row in metric_rows(database, selection):
+        yield {name: row[name] for name in COLUMNS}
+
+
+def _selected(one: GateVerdict, selection: Selection) -> bool:
+    series = one.series
+    return (
+        selection.kernel in {None, series.kernel}
+        and selection.cluster in {None, series.cluster}
+        and (selection.node is None or takes_part(selection.node, series.client, series.server))
+    )
+
+
+def _findings(database: Connection, run: str) -> Iterator[dict[str, Any]]:
+    from hpcq.store.query import finding_rows
+
+    yield from finding_rows(database, run)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# The last verdict on each node as lines that a node's own health check reads with the shell alone.
+#
+#     # hpcq health 1 2026-11-22T16:00:00Z
+#     n1 pass 2026-11-21T04:00:00Z as expected
+#     n2 failed 2026-11-21T04:00:00Z 62 % of what is expected, with 5 of 5 partners
+#
+# NODE VERDICT DECIDED_UTC REASON. A node without a verdict has the verdict `none`.
+
+
+_HEAD = "# hpcq health 1"
+
+
+def health_text(records: Iterable[VerdictRecord], nodes: Iterable[str], made_utc: str) -> str:
+    """The whole file. nodes: all nodes of the cluster; records: the last verdicts, of which those on nodes count."""
+    known = {one.name: one for one in records if one.kind is Thing.NODE}
+    lines = [f"{_HEAD} {made_utc[:19]}Z"]
+    for node in nodes:
+        one = known.get(node)
+        words = ("none", "-", "not accepted yet") if one is None else (one.verdict.value, one.decided_utc, one.reason)
+        lines.append(" ".join([node, *(" ".join(word.split()) for word in words)]))
+    return "\n".join(lines) + "\n"
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# JUnit XML, as CI systems read it: one suite per cluster, one case per pair, test and metric.
+#
+# a gate failed                       failure
+# planned and not measured            error (nothing shows that it is fine)
+# a gate that cannot be judged        skipped, with its reason
+# everything else that was measured   passed
+
+
+#: Control characters to keep. XML 1.0 allows no other, except the carriage return.
+_ALLOWED_CONTROL = {"\t", "\n"}
+
+
+def junit_text(exported: Exported) -> str:
+    """The whole document."""
+    root = ET.Element("testsuites", name=exported.run)
+    for cluster in sorted(_clusters(exported), key=natural):
+        cases = list(_cases(exported, cluster))
+        suite = ET.SubElement(root, "testsuite", name=f"{exported.run}.{cluster}", tests=str(len(cases)))
+        for kind in ("failure", "error", "skipped"):
+            name = {"failure": "failures", "error": "errors"}.get(kind, kind)
+            suite.set(name, str(sum(case.find(kind) is not None for case in cases)))
+        suite.extend(cases)
+    ET.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
+
+
+def _clusters(exported: Exported) -> set[str]:
+    found = {one.cluster for one in exported.clusters}
+    return found | {one.cluster for one in exported.summaries} | {one.cluster for one in exported.missing}
+
+
+def _cases(exported: Exported, cluster: str) -> Iterator[ET.Element]:
+    findings: dict[tuple[str, str, str], list[str]] = {}
+    for one in exported.findings:
+        if one["cluster"] == cluster:
+            key = (one["kernel"], one["client"], one["server"])
+            findings.setdefault(key, []).append(f"{one['rule']} ({one['result_count']} results): {one['example']}")
+    for row in exported.summaries:
+        if row.cluster == cluster:
+            over = exported.network_text(row)
+            name = f"{row.client} > {row.server} {row.size_text} {row.variant} {row.metric}"
+            case = _case(cluster, row.kernel, f"{name} over {over}" if over else name)
+            value = f"median {units.human(row.median, row.unit)} of {row.n} values"
+            words = [value, *findings.get((row.kernel, row.client, row.server), ())]
+            ET.SubElement(case, "system-out").text = _clean("\n".join(words))
+            yield case
+    for gate in exported.gates:
+        if gate.series.cluster == cluster:
+            yield _gate_case(cluster, gate)
+    for lost in exported.missing:
+        if lost.cluster == cluster:
+            name = f"{lost.client} > {lost.server} test {lost.test_no} repetition {lost.repetition_no}"
+            case = _case(cluster, lost.kernel, name)
+            ET.SubElement(case, "error", type=lost.outcome, message=_clean(lost.reason or "no reason was given"))
+            yield case
+    if exported.gates_unread:
+        case = _case(cluster, "gates", "gates of the campaign")
+        ET.SubElement(case, "error", type="not_judged", message=_clean(exported.gates_unread))
+        yield case
+
+
+def _gate_case(cluster: str, gate: GateVerdict) -> ET.Element:
+    case = _case(cluster, gate.series.kernel, f"gate: {gate.gate}: {gate.series.client} > {gate.series.server}")
+    if gate.verdict == "failed":
+        ET.SubElement(case, "failure", type="gate", message=_clean(f"{gate.words}: allowed is {gate.bound}"))
+    elif gate.verdict == "inconclusive":
+        ET.SubElement(case, "skipped", message=_clean(gate.reason))
+    return case
+
+
+def _case(cluster: str, kernel: str, name: str) -> ET.Element:
+    return ET.Element("testcase", classname=_clean(f"{cluster}.{kernel}"), name=_clean(" ".join(name.split())))
+
+
+def _clean(text: str) -> str:
+    return "".join(sign if sign >= " " or sign in _ALLOWED_CONTROL else " " for sign in text)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# A Markdown summary for the job pages of GitHub and GitLab: first the verdict, then what is wrong, then figures.
+
+
+#: Rows per table. Job pages have a size limit, and nobody reads more.
+_ROWS_AT_MOST = 50
+
+
+def markdown_text(exported: Exported) -> str:
+    """The whole text."""
+    return "\n".join(_lines(exported)) + "\n"
+
+
+def _lines(exported: Exported) -> Iterator[str]:
+    planned = sum(one.planned_count for one in exported.clusters)
+    measured = sum(one.measured_count for one in exported.clusters)
+    yield f"## hpcq: {_text(exported.run)}"
+    yield ""
+    yield f"{_verdict(exported)} {measured} of {planned} planned results measured."
+    failed = [one for one in exported.gates if one.verdict == "failed"]
+    yield from _table(
+        "Gates that failed",
+        ("cluster", "pair", "kernel", "seen", "allowed"),
+        [
+            (one.series.cluster, f"{one.series.client} > {one.series.server}", one.series.kernel, one.words, one.bound)
+            for one in failed
+        ],
+    )
+    yield from _table(
+        "Not measured",
+        ("cluster", "pair", "kernel", "outcome", "reason"),
+        [
+            (one.cluster, f"{one.client} > {one.server}", one.kernel, one.outcome, one.reason or "no reason was given")
+            for one in exported.missing
+        ],
+    )
+    yield from _table(
+        "What the evidence says",
+        ("cluster", "pair", "finding", "results", "for example"),
+        [
+            (one["cluster"], f"{one['client']} > {one['server']}", one["rule"], str(one["result_count"]), one["example"])
+            for one in exported.findings
+        ],
+    )
+    yield from _table(
+        "Medians",
+        ("cluster", "pair", "kernel", "size", "metric", "median", "values"),
+        [
+            (
+                row.cluster,
+                f"{row.client} > {row.server}",
+                " ".join(filter(None, (row.kernel, row.variant, _over(exported.network_text(row))))),
+                row.size_text,
+                row.metric,
+                units.human(row.median, row.unit),
+                str(row.n),
+            )
+            for row in exported.summaries
+        ],
+    )
+
+
+def _over(network: str) -> str:
+    return f"over {network}" if network else ""
+
+
+def _verdict(exported: Exported) -> str:
+    if exported.gates_unread:
+        return f"**Not judged**: {_text(exported.gates_unread)}."
+    if exported.exit_code == 3:
+        return "**Failed**: a gate failed."
+    if exported.exit_code == 4:
+        return "**Incomplete**: something was not measured, or could not be judged."
+    return "**Passed** every gate." if exported.gates else "**Complete**: the campaign has no gates."
+
+
+def _table(title: str, heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> Iterator[str]:
+    if not rows:
+        return
+    yield ""
+    yield f"### {title}"
+    yield ""
+    yield f"| {' | '.join(heads)} |"
+    yield f"|{' --- |' * len(heads)}"
+    for row in rows[:_ROWS_AT_MOST]:
+        yield f"| {' | '.join(_text(cell) for cell in row)} |"
+    if len(rows) > _ROWS_AT_MOST:
+        yield ""
+        yield f"… and {len(rows) - _ROWS_AT_MOST} more."
+
+
+def _text(value: str) -> str:
+    """One cell: escapes markup in names or messages from elsewhere."""
+    for sign in "\\`*_{}[]<>|#":
+        value = value.replace(sign, f"\\{sign}")
+    return " ".join(value.split())
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Parquet: the rows of the other tables with types. The only user of pyarrow, which is optional.
+
+
+#: Rows of one row group. A reader needs one of them in memory, and so does hpcq.
+_GROUP_ROWS = 50_000
+_INTEGERS = {"message_bytes", "test_no", "repetition_no", "series_id", "result_id", "attempt_no"}
+_YES_OR_NO = {"disturbed", "crossed_interface"}
+_TIMES = {"started_utc"}
+
+
+class _Pipe:
+    """What pyarrow writes to: it keeps only what was not fetched yet."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._written_bytes = 0
+
+    def write(self, piece: Any) -> int:
+        data = bytes(piece)
+        self._pieces.append(data)
+        self._written_bytes += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        return self._written_bytes
+
+    def flush(self) -> None:
+        """Nothing waits elsewhere."""
+
+    def close(self) -> None:
+        """pyarrow closes what it was given; the pieces stay."""
+
+    def fetch(self) -> Iterator[bytes]:
+        """Hand out what was written since."""
+        pieces, self._pieces = self._pieces, []
+        yield from pieces
+
+
+def parquet_pieces(rows: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
+    """Yield the file in pieces. Raises HpcqError if pyarrow is not installed.
+
+    Whole numbers are int64, yes or no is boolean, times are microseconds in UTC, `value` is a double; `parameters` is JSON
+    as text. What is unknown is null.
+    """
+    arrow = _arrow()
+    import pyarrow.parquet as pq
+
+    schema = arrow.schema([(name, _type(arrow, name)) for name in COLUMNS])
+    pipe, remaining = _Pipe(), iter(rows)
+    with pq.ParquetWriter(arrow.PythonFile(pipe, mode="w"), schema, compression="zstd") as writer:
+        while group := list(islice(remaining, _GROUP_ROWS)):
+            columns = [arrow.array([_value(name, row[name]) for row in group], type=_type(arrow, name)) for name in COLUMNS]
+            writer.write_table(arrow.Table.from_arrays(columns, schema=schema))
+            yield from pipe.fetch()
+    yield from pipe.fetch()
+
+
+def _arrow() -> Any:
+    try:
+        import pyarrow as arrow
+    except ImportError:
+        raise HpcqError(
+            "--format parquet: pyarrow is not installed", "pip install pyarrow; csv and jsonl need nothing more"
+        ) from None
+    return arrow
+
+
+def _type(arrow: Any, name: str) -> Any:
+    if name in _INTEGERS:
+        return arrow.int64()
+    if name in _YES_OR_NO:
+        return arrow.bool_()
+    if name in _TIMES:
+        return arrow.timestamp("us", tz="UTC")
+    return arrow.float64() if name == "value" else arrow.string()
+
+
+def _value(name: str, value: Any) -> Any:
+    if value is None:
+        return None
+    if name in _YES_OR_NO:
+        return bool(value)
+    return units.parse_utc(value) if name in _TIMES else value
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Prometheus' text format, for the node exporter's textfile collector.
+#
+# The number of label values is limited: cluster, kernel, pair, size, network and what distinguishes a test from the
+# kernel's other tests. A run or a reason is never a label.
+
+
+#: More series in one file than this would overload a collector.
+SERIES_AT_MOST = 10_000
+
+
+def prometheus_text(exported: Exported, series_at_most: int = SERIES_AT_MOST) -> str:
+    """The whole file. Raises UserError where it would hold more series than `series_at_most`."""
+    lines: list[str] = []
+    medians: dict[str, list[str]] = {}
+    units: dict[str, str] = {}
+    for row in exported.summaries:
+        labels = {"cluster": row.cluster, "kernel": row.kernel, "client": row.client, "server": row.server}
+        labels |= {"message_bytes": "" if row.message_bytes is None else str(row.message_bytes), "variant": row.variant}
+        labels["network"] = exported.network_name(row)
+        medians.setdefault(row.metric, []).append(f"hpcq_{row.metric}{_labels(labels)} {row.median!r}")
+        units[row.metric] = row.unit
+    for metric in sorted(medians):
+        lines += _family(f"hpcq_{metric}", f"Median over the last run, in {units[metric] or 'its own unit'}.", medians[metric])
+    lines += _family("hpcq_planned_results", "Results that the last run planned.", _counts(exported, "planned_count"))
+    lines += _family("hpcq_measured_results", "Results that the last run measured.", _counts(exported, "measured_count"))
+    lines += _family("hpcq_gates", "Gates of the last run, by verdict.", _gates(exported))
+    lines += _family("hpcq_run_time_seconds", "When the last run was started, as seconds since 1970.", _times(exported))
+    count = sum(not line.startswith("#") for line in lines)
+    if count > series_at_most:
+        raise UserError(
+            f"{count} series: at most {series_at_most} are written to one Prometheus file",
+            "choose with --cluster, --kernel or --node",
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _family(name: str, meaning: str, samples: Iterable[str]) -> list[str]:
+    found = list(samples)
+    return [f"# HELP {name} {meaning}", f"# TYPE {name} gauge", *found] if found else []
+
+
+def _counts(exported: Exported, field: str) -> Iterator[str]:
+    name = {"planned_count": "hpcq_planned_results", "measured_count": "hpcq_measured_results"}[field]
+    for one in exported.clusters:
+        yield f"{name}{_labels({'cluster': one.cluster, 'campaign': one.campaign})} {getattr(one, field)}"
+
+
+def _gates(exported: Exported) -> Iterator[str]:
+    counts: dict[tuple[str, str], int] = {}
+    for one in exported.gates:
+        for verdict in ("pass", "failed", "inconclusive"):
+            key = (one.series.cluster, verdict)
+            counts[key] = counts.get(key, 0) + (one.verdict.value == verdict)
+    for (cluster, verdict), count in sorted(counts.items()):
+        yield f"hpcq_gates{_labels({'cluster': cluster, 'verdict': verdict})} {count}"
+
+
+def _times(exported: Exported) -> Iterator[str]:
+    for one in exported.clusters:
+        labels = _labels({"cluster": one.cluster, "campaign": one.campaign})
+        yield f"hpcq_run_time_seconds{labels} {parse_utc(one.created_utc).timestamp():.0f}"
+
+
+def _labels(values: dict[str, str]) -> str:
+    shown = ",".join(f'{name}="{_escaped(value)}"' for name, value in values.items())
+    return f"{{{shown}}}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# CSV and JSON lines: one row per result and metric.
+
+
+#: Spreadsheets run a cell that begins with one of these. Names or messages from elsewhere must not run.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def csv_lines(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """A head, then one line per row, as in RFC 4180. Text that a spreadsheet would run gets a leading quote."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\r\n")
+    writer.writerow(COLUMNS)
+    for row in rows:
+        writer.writerow([_cell(row[name]) for name in COLUMNS])
+        if buffer.tell() > 1 << 16:
+            yield buffer.getvalue()
+            buffer.seek(0)
+            buffer.truncate()
+    yield buffer.getvalue()
+
+
+def json_lines(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """One JSON object per row; `parameters` is an object, not a text."""
+    for row in rows:
+        whole = {**row, "parameters": json.loads(row["parameters"])}
+        yield json.dumps(whole, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _cell(value: object) -> object:
+    if isinstance(value, str) and value.startswith(_FORMULA):
+        return f"'{value}"
+    return "" if value is None else value
