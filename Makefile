@@ -3,27 +3,38 @@
 SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
+INSTALLED := $(VENV)/.installed
+DEVELOPMENT := $(VENV)/.development
+LOWEST := build/lowest
 FUZZ_S ?= 1800
 # Each worker of the long tests has a lab. They mostly wait.
 LONG_WORKERS ?= 4
 PYTEST := $(BIN)/python -m pytest
+EXTRAS := --extra dev --extra parquet --extra plot --extra site
+COMPILE := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header
 unexport PYTHONDONTWRITEBYTECODE # a program that compiles all its modules at each start takes three times as long to begin
 
-.PHONY: help setup demo test test-fast test-lab test-long fuzz mutants check format describe docs site bench bench-kernels lock clean
+.PHONY: help install setup demo test test-fast test-lowest test-lab test-long fuzz mutants check format describe docs site bench bench-kernels lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
 
-setup: $(STAMP) ## Make the Python environment (system packages: see tools/packages)
+install: $(INSTALLED) ## Make the Python environment of the program alone (system packages: see tools/packages)
 
-$(STAMP): requirements.lock pyproject.toml tools/environment
-	tools/environment $(VENV)
+setup: $(DEVELOPMENT) ## The same with the tools of development
+
+# The development lock contains the run-time lock, so one of both is installed.
+$(INSTALLED): requirements.lock pyproject.toml tools/environment
+	@if [ -e $(DEVELOPMENT) ]; then $(MAKE) --no-print-directory $(DEVELOPMENT); else tools/environment $(VENV); fi
 	@touch $@
+
+$(DEVELOPMENT): requirements-dev.lock pyproject.toml tools/environment
+	tools/environment $(VENV) development
+	@touch $@ $(INSTALLED)
 
 demo: ## Install what is missing, run campaigns/demo.yaml on this machine, show results and report
 	@tools/packages demo
-	@$(MAKE) --no-print-directory setup
+	@$(MAKE) --no-print-directory install
 	@$(BIN)/hpcq run campaigns/demo.yaml
 
 test: ## Install what is missing, then all tests but the long ones, the lab's among them
@@ -33,6 +44,14 @@ test: ## Install what is missing, then all tests but the long ones, the lab's am
 
 test-fast: setup ## Tests of under a minute: no lab, no kernels at work
 	@tools/fast_tests $(BIN)/python
+
+test-lowest: setup ## The same with the oldest version of each dependency that pyproject.toml allows
+	rm -rf $(LOWEST) && mkdir -p build
+	$(BIN)/uv pip compile --quiet --resolution lowest-direct --no-emit-index-url --no-header $(EXTRAS) pyproject.toml -o $(LOWEST).txt
+	$(BIN)/uv venv --quiet --python $(BIN)/python $(LOWEST)
+	$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python --requirement $(LOWEST).txt
+	$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python --no-deps --editable .
+	@tools/fast_tests $(LOWEST)/bin/python
 
 test-lab: setup ## Tests on the real Slurm lab
 	$(PYTEST) -m "lab and not long"
@@ -66,7 +85,7 @@ format: setup ## Format Python and C
 	$(BIN)/clang-format -i kernels/c/*.c kernels/c/*/*.[ch] tests/c/*.[ch] tests/fuzz/*.c bench/kernels/*.c lab/*.c
 
 describe: ## Write kernels/describe/*.json from the programs
-	$(MAKE) -C kernels/c describe OUT=$(CURDIR)/kernels/describe
+	$(MAKE) -C kernels/c BUILD=$(CURDIR)/build/kernels describe OUT=$(CURDIR)/kernels/describe
 
 docs: setup ## Write the generated parts of docs/ and the index of descriptions, wrap the prose
 	$(BIN)/python -m tools.prose README.md CHANGELOG.md $(filter-out docs/cli.md docs/promises.md,$(wildcard docs/*.md docs/methods/*.md))
@@ -91,8 +110,9 @@ bench-kernels: setup ## The socket kernels against iperf3, nuttcp, sockperf, qpe
 	$(BIN)/python bench/kernels/peers.py $(foreach cell,$(CELL),--cell $(cell)) $(foreach idle,$(IDLE),--idle $(idle))
 	$(BIN)/python bench/kernels/mpi_peers.py
 
-lock: setup ## Resolve requirements.lock again (versions and hashes, no addresses)
-	$(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --extra dev --extra parquet --extra plot --extra site pyproject.toml -o requirements.lock
+lock: setup ## Resolve both locks again (versions and hashes, no addresses); the run-time lock has the versions of the other
+	$(COMPILE) $(EXTRAS) pyproject.toml -o requirements-dev.lock
+	$(COMPILE) --constraint requirements-dev.lock --no-annotate pyproject.toml -o requirements.lock
 
 clean: ## Remove what was built here; runs and databases stay
 	rm -rf build dist kernels/c/build .mypy_cache .pytest_cache .ruff_cache

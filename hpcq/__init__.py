@@ -1,3 +1,3 @@
 """hpcq: network test campaigns on HPC clusters through their batch systems."""
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"

@@ -64,6 +64,14 @@ def test_what_the_wheel_carries(wheel: Path) -> None:
     assert strangers == []
 
 
+def test_what_an_installation_weighs(installed: Path) -> None:
+    """docs/install.md says under 200 MB; compiled modules come with use and do not count."""
+    [packages] = (installed.parent / "lib").glob("python3*/site-packages")
+    files = [path for path in packages.rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    assert sum(path.stat().st_size for path in files) < 200e6
+    assert not list(packages.glob("pyarrow")), "an environment with the tools of development proves nothing"
+
+
 def test_the_demo_from_an_empty_folder(installed: Path, tmp_path: Path) -> None:
     desk = tmp_path / "my desk"
     desk.mkdir()

@@ -98,7 +98,7 @@ def test_a_complete_run(tmp_path: Path) -> None:
     assert "Coverage: complete. 72 results planned: 72 measured." in page.text
     assert "Nothing: every planned result was measured." in page.text
     assert "nightly, 2026-11-21 01:59 UTC: hpcq report" in page.text
-    for words in ("TCP stream: throughput", "64 KiB", "hpcq-net 0.1.0", "cc (Debian 12.2.0-14) 12.2.0", "n1 to n9"):
+    for words in ("TCP stream: throughput", "64 KiB", "hpcq-net 1.0.0", "cc (Debian 12.2.0-14) 12.2.0", "n1 to n9"):
         assert words in page.text, words
     assert page.text.index("n2 n10") > 0  # in the order a person counts
     named = [value for tag, name, value in page.attributes if tag == "svg" and name == "aria-labelledby"]

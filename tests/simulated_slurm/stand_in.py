@@ -48,7 +48,7 @@ def _line(job: dict[str, Any], step: dict[str, Any], now: str) -> dict[str, Any]
         "format": 1,
         "kernel": step["kernel"],
         "program": step["program"],
-        "version": "0.1.0",
+        "version": "1.0.0",
         "build_id": "simulated",
         "options": step["parameters"],
         "granted": {},

@@ -192,7 +192,7 @@ class RunBuilder:
             "format": 1,
             "kernel": kernel,
             "program": description["program"],
-            "version": "0.1.0",
+            "version": "1.0.0",
             "build_id": BUILD_IDS[description["program"]],
             "options": parameters,
             "granted": {"client_send_buffer_bytes": 425984, "mss_bytes": 1448, "congestion_control": "cubic"},
@@ -306,7 +306,7 @@ class RunBuilder:
             "flags": "-O2 -std=c11",
             "mpi_version": "mpicc: Open MPI 4.1.4 (Language: C)",
             "programs": {
-                program: {"sha256": f"{number:064x}", "version": "0.1.0", "build_id": BUILD_IDS[program]}
+                program: {"sha256": f"{number:064x}", "version": "1.0.0", "build_id": BUILD_IDS[program]}
                 for number, program in enumerate(BUILD_IDS, 1)
             },
         } | changed
@@ -319,7 +319,7 @@ class RunBuilder:
             "clusters": clusters,
             "seed": self.seed,
             "created_utc": utc(-60),
-            "hpcq_version": "0.1.0",
+            "hpcq_version": "1.0.0",
             "database": "results.db",
         }
 

@@ -34,7 +34,7 @@ class _Kernels(Verbs):
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=_Kernels, invoke_without_command=True)
+@click.group(cls=_Kernels, invoke_without_command=True, subcommand_metavar="[COMMAND] [ARGS]...")
 @json_option
 @click.pass_context
 def kernels(context: click.Context, as_json: bool) -> int:

@@ -4,7 +4,7 @@
 
 #include "describe/kernel.h"
 
-#define HPCQ_VERSION "0.1.0"
+#define HPCQ_VERSION "1.0.0"
 extern const char hpcq_build_id[]; /* a hash of sources, compiler and flags: build_id.c */
 
 struct program {
