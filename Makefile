@@ -88,7 +88,7 @@ describe: ## Write kernels/describe/*.json from the programs
 	$(MAKE) -C kernels/c BUILD=$(CURDIR)/build/kernels describe OUT=$(CURDIR)/kernels/describe
 
 docs: setup ## Write the generated parts of docs/ and the index of descriptions, wrap the prose
-	$(BIN)/python -m tools.prose README.md CHANGELOG.md $(filter-out docs/cli.md docs/promises.md,$(wildcard docs/*.md docs/methods/*.md))
+	$(BIN)/python -m tools.prose README.md CHANGELOG.md CONTRIBUTING.md $(wildcard SECURITY.md) $(filter-out docs/cli.md docs/promises.md,$(wildcard docs/*.md docs/methods/*.md))
 	$(BIN)/python -m tools.reference
 	$(BIN)/python -m tools.man_pages
 	$(BIN)/python -m tools.kernel_reference

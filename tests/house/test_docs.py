@@ -22,7 +22,7 @@ from tests.local.local_desk import LocalDesk
 from tests.store import run_folders
 from tools import reference
 
-PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
+PAGES = [*sorted(REPOSITORY.glob("*.md")), *sorted((REPOSITORY / "docs").rglob("*.md"))]
 #: Those with commands that are run.
 MARKED = [page for page in PAGES if "\n<!-- run" in page.read_text()]
 #: Verbs whose examples submit jobs, compile, or need the lab or a recorded change; other tests run them.

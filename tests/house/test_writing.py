@@ -14,7 +14,7 @@ from tools import prose
 pytestmark = pytest.mark.fast
 
 LINE_CHARACTERS = 120
-PAGES = [REPOSITORY / "README.md", REPOSITORY / "CHANGELOG.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
+PAGES = [*sorted(REPOSITORY.glob("*.md")), *sorted((REPOSITORY / "docs").rglob("*.md"))]
 #: Shows the phrases beside what to write instead.
 RULES = REPOSITORY / "docs" / "writing.md"
 #: Folders and files whose text people read, with what their names end with.
