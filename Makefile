@@ -95,7 +95,7 @@ docs: setup ## Write the generated parts of docs/ and the index of descriptions,
 	$(BIN)/python -m hpcq.definition.files.reference docs/campaigns.md docs/described-kernels.md
 	$(BIN)/python -m hpcq.definition.kernel_file
 	$(BIN)/python -m hpcq.evidence.judge docs/evidence.md
-	$(BIN)/python -m tools.mutants --page
+	$(BIN)/python -m tools.promises
 
 site: setup ## Build the documentation as a site in build/site; it opens from disk and loads nothing from elsewhere
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet

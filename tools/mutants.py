@@ -1,21 +1,23 @@
-"""Promises, the tests that guard them, and for each a deliberate defect that its test must detect.
+"""Deliberate defects in code whose loss hurts somebody; for each, tests that must notice it.
 
-python -m tools.mutants [--area AREA ...] [--fast | --lab | --all] [--jobs N]  apply each mutant to a copy, run its test
-python -m tools.mutants --page                                           write docs/promises.md
+python -m tools.mutants [--area AREA ...] [--fast | --lab | --all] [--jobs N]  apply each mutant to a copy, run its tests
 
-tests/mutants/AREA.toml holds one table per promise:
+tests/mutants/AREA.toml holds one table per mutant. It names a function and an effect, not a file and a line, so code may
+move and be laid out anew:
 
     [[mutant]]
-    promise = "An attempt is in the journal before it is submitted."
-    tests = ["tests/test_submitting.py::test_the_journal_comes_first"]
-    file = "hpcq/runner/drive/driver.py"
-    old = "text that occurs exactly once in the file"
-    new = "the defect"
-    lab = true      # optional: the test needs the Slurm lab
+    at = "Submitting.submit"        # function, method or constant of Python; function of C; or a file (a template, say)
+    old = "self._commit(jobs, idle)"   # stands there exactly once; spaces and line ends do not matter
+    new = "pass"
+    tests = ["tests/driver/test_submitting.py::test_the_journal_comes_first"]
+    lab = true      # optional: the tests need the Slurm lab
     c = true        # optional: a C program must be built
 
+Instead of old and new: `returns = "False"` makes a Python function return that at once; `value = "0.0"` is what a constant
+is set to. If several definitions have the name, the one that contains `old` is meant.
+
 The run fails if a mutant survives (all its tests pass), if a mutant breaks more than its line (nothing can be imported,
-collected or compiled), if an old text does not occur exactly once, or if a test fails without any mutant.
+collected or compiled), if it does not apply in exactly one place, or if a test fails without any mutant.
 """
 
 from __future__ import annotations
@@ -39,11 +41,11 @@ from functools import cache, partial
 from pathlib import Path
 from queue import SimpleQueue
 
+from tools import sources
 from tools.pytest_forks import Forks
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = sources.ROOT
 FOLDER = ROOT / "tests" / "mutants"
-PAGE = ROOT / "docs" / "promises.md"
 #: A test that hangs because of a mutant has detected it; this limits the wait.
 _TEST_LIMIT_S = 60
 #: As in tools/fast_tests.
@@ -52,32 +54,26 @@ _FAST = "fast and not quiet and not heavy"
 _NOT_THERE = (4, 5)
 #: What the summary of pytest says of a fixture that checked something: its assertion failed, or it hung.
 _CHECKED = re.compile(r" - (AssertionError|assert |Failed:)")
-_KEYS = {"promise": str, "tests": list, "file": str, "old": str, "new": str, "lab": bool, "c": bool}
+_KEYS = {"at": str, "old": str, "new": str, "returns": str, "value": str, "tests": list, "lab": bool, "c": bool}
+_EFFECTS = ({"old", "new"}, {"returns"}, {"value"})
 
-_HEAD = """\
-# Promises
 
-Written by `make docs` from `tests/mutants/*.toml`; a test compares the two. Each promise of this documentation is
-listed with the test that guards it and with a mutant: a deliberate defect in the code that makes the test fail.
-
-`make mutants` applies each mutant to a copy of the sources and runs its test. It fails when the test passes.
-`make mutants FAST=yes` takes those whose tests are of the fast tier: the quick look before a commit.
-`make mutants AREA=driver` takes one area (several: `AREA="driver pbs"`).
-`make mutants LAB=yes` takes those that need the Slurm lab. `tools/mutants.py` describes the format.
-"""
+class FaultError(Exception):
+    """Why a mutant cannot be applied."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One promise, its tests and its defect. `number` counts within the area, from 1."""
+    """One defect and the tests that notice it. `number` counts within the area, from 1."""
 
     area: str
     number: int
-    promise: str
+    at: str
     tests: tuple[str, ...]
-    file: str
-    old: str
-    new: str
+    old: str | None = None
+    new: str = ""
+    returns: str | None = None
+    value: str | None = None
     lab: bool = False
     c: bool = False
 
@@ -85,6 +81,16 @@ class Mutant:
     def name(self) -> str:
         """AREA NUMBER: its name in reports."""
         return f"{self.area} {self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a mutant does to a tree: text[begin:end] of the file becomes `new`."""
+
+    path: Path
+    begin: int
+    end: int
+    new: str
 
 
 class End(Enum):
@@ -114,33 +120,48 @@ def _read_one(path: Path, number: int, table: dict[str, object]) -> Mutant:
     for key, value in table.items():
         if key not in _KEYS or not isinstance(value, _KEYS[key]):
             raise ValueError(f"{where}: {key}: unknown key or wrong type: allowed are {', '.join(_KEYS)}")
-    missing = set(_KEYS) - {"lab", "c"} - set(table)
-    if missing:
+    if missing := {"at", "tests"} - set(table):
         raise ValueError(f"{where}: lacks {', '.join(sorted(missing))}")
+    if set(table) & {"old", "new", "returns", "value"} not in _EFFECTS:
+        raise ValueError(f"{where}: has no effect or several: allowed is one of old with new, returns, value")
     tests = tuple(str(one) for one in table["tests"])  # type: ignore[attr-defined]
-    return Mutant(
-        area=path.stem,
-        number=number,
-        promise=str(table["promise"]).strip(),
-        tests=tests,
-        file=str(table["file"]),
-        old=str(table["old"]),
-        new=str(table["new"]),
-        lab=bool(table.get("lab")),
-        c=bool(table.get("c")),
-    )
+    return Mutant(path.stem, number, **{**table, "tests": tests})  # type: ignore[arg-type]
+
+
+def change_of(mutant: Mutant, root: Path = ROOT) -> Change:
+    """Where and how a mutant changes the sources. Raises FaultError with the reason if that is not one place."""
+    places = sources.find(mutant.at, root)
+    if not places:
+        raise FaultError(f"{mutant.at}: no such function, constant or file")
+    if mutant.old is not None:
+        pattern = re.compile(r"\s*".join(re.escape(one) for one in mutant.old if not one.isspace()))
+        changes = [
+            Change(place.path, match.start(), match.end(), mutant.new.strip())
+            for place in places
+            for match in pattern.finditer(place.path.read_text(encoding="utf-8"), place.begin, place.end)
+        ]
+        what = f"{mutant.old!r} stands there {len(changes)} times"
+    else:
+        spans = [(one.path, one.body if mutant.value is None else one.value) for one in places]
+        text = f"return {mutant.returns}" if mutant.value is None else mutant.value
+        changes = [Change(path, *span, text) for path, span in spans if span is not None]
+        what = f"{len(changes)} definitions can be changed so"
+    if len(changes) != 1:
+        raise FaultError(f"{mutant.at}: {what}: must be once")
+    [change] = changes
+    if change.path.read_text(encoding="utf-8")[change.begin : change.end] == change.new:
+        raise FaultError(f"{mutant.at}: the mutant changes nothing")
+    return change
 
 
 def fault_of(mutant: Mutant, root: Path = ROOT) -> str | None:
     """Why a mutant cannot be applied or its tests cannot be found; None if both are possible."""
-    path = root / mutant.file
-    if not path.is_file():
-        return f"{mutant.file}: no such file"
-    count = path.read_text(encoding="utf-8").count(mutant.old)
-    if count != 1 or mutant.old == mutant.new:
-        return f"{mutant.file}: the old text occurs {count} times: must be once, and differ from the new text"
-    if not mutant.tests or not mutant.promise:
-        return "no tests or no promise"
+    try:
+        change_of(mutant, root)
+    except FaultError as error:
+        return str(error)
+    if not mutant.tests:
+        return "no tests"
     return next((f"{test}: no such test" for test in mutant.tests if not _test_exists(test, root)), None)
 
 
@@ -156,35 +177,6 @@ def _test_exists(test: str, root: Path) -> bool:
 def _functions(text: str) -> frozenset[str]:
     """Names of all functions of a module; many mutants name tests of one file."""
     return frozenset(node.name for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef))
-
-
-def page(mutants: Sequence[Mutant]) -> str:
-    """docs/promises.md: the promises by area, each with its tests and its mutant."""
-    lines = [_HEAD]
-    for area in dict.fromkeys(one.area for one in mutants):
-        lines.append(f"## {area.capitalize()}\n")
-        lines += [_entry(one) for one in mutants if one.area == area]
-    return "\n".join(lines)
-
-
-def _entry(mutant: Mutant) -> str:
-    tests = ", ".join(f"`{test}`" for test in mutant.tests)
-    lines = [
-        f"- **{mutant.promise}**",
-        f"  Test: {tests}{' (lab)' if mutant.lab else ''}.",
-        f"  Mutant in `{mutant.file}`: {_code(mutant.old)} becomes {_code(mutant.new)}.",
-        "",
-    ]
-    return "\n".join(lines)
-
-
-def _code(text: str) -> str:
-    """Text as inline code on one line, shortened."""
-    one_line = " ".join(text.split())
-    if not one_line:
-        return "nothing"
-    shown = one_line if len(one_line) <= 100 else one_line[:97] + "..."
-    return f"`` {shown} ``" if "`" in shown else f"`{shown}`"
 
 
 def _sources() -> list[str]:
@@ -204,10 +196,11 @@ def _copy(target: Path, names: Sequence[str]) -> Path:
 @contextmanager
 def _applied(mutant: Mutant, tree: Path) -> Iterator[None]:
     """Yield the tree with the mutant in it."""
-    path = tree / mutant.file
+    change = change_of(mutant, tree)
+    path = change.path
     before, stat = path.read_text(encoding="utf-8"), path.stat()
     _forget_compiled(path)
-    path.write_text(before.replace(mutant.old, mutant.new), encoding="utf-8")
+    path.write_text(before[: change.begin] + change.new + before[change.end :], encoding="utf-8")
     try:
         yield
     finally:
@@ -293,9 +286,9 @@ def run(mutants: Sequence[Mutant], jobs: int, say: Callable[[str], None] = print
                 end, words = _judge(forks, mutant, tree, Path(f"{unchanged}.tmp"))
             finally:
                 trees.put((forks, tree))
-            say(f"{end.value:8} {time.monotonic() - started_s:5.1f} s  {mutant.name}: {mutant.promise}")
+            say(f"{end.value:8} {time.monotonic() - started_s:5.1f} s  {mutant.name}: {mutant.at}")
             if end is not End.KILLED:
-                say(f"  {mutant.file}, {', '.join(mutant.tests)}\n{words[-3000:] if end is End.BROKEN else ''}")
+                say(f"  {', '.join(mutant.tests)}\n{words[-3000:] if end is End.BROKEN else ''}")
             return end
 
         with ThreadPoolExecutor(jobs) as pool:
@@ -334,12 +327,8 @@ def main() -> int:
     parser.add_argument("--lab", action="store_true", help="those that need the lab, one after the other")
     parser.add_argument("--all", action="store_true", help="both kinds")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many at once")
-    parser.add_argument("--page", action="store_true", help="write docs/promises.md and do nothing else")
     words = parser.parse_args()
     mutants = read_mutants()
-    if words.page:
-        PAGE.write_text(page(mutants), encoding="utf-8")
-        return 0
     chosen = _chosen(mutants, words.area, None if words.all else words.lab)
     chosen = _of_the_fast_tier(chosen) if words.fast else chosen
     jobs = 1 if words.lab or words.all else words.jobs

@@ -111,6 +111,7 @@ def test_who_cannot_be_had_and_why() -> None:
     assert choose(NodeSelection(nodes=("n3",)), nodes, with_partners, {"n5"}).testable == ("n3",)
 
 
+@pytest.mark.promise("Acceptance drains no node whose other pairs are fine.")
 def test_what_to_type() -> None:
     nodes = {
         "n1": up("n1"), "n2": up("n2", drained=True, reason="fan"), "n3": up("n3"), "n4": up("n4", down=True), "n5": up("n5"),

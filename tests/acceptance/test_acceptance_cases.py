@@ -172,6 +172,7 @@ def test_without_a_reference_nothing_passes(based: Site) -> None:
     assert reason_of(found, "n3").startswith("no reference: baseline good has nothing of tcp_stream 1 MiB")
 
 
+@pytest.mark.promise("An option at its default begins no new series, so no baseline is lost to it.")
 def test_an_option_at_its_default_loses_no_baseline(based: Site) -> None:
     """Case 1: the key is the series, and a series leaves out what has its default."""
     with reading(based.database) as database:
@@ -183,6 +184,7 @@ def test_an_option_at_its_default_loses_no_baseline(based: Site) -> None:
     assert words(based.accept(based.run(slower(0.5, "n2"))))["n2"] == "failed"
 
 
+@pytest.mark.promise("Acceptance reads a pruned baseline from its roll-ups.")
 @pytest.mark.heavy
 def test_a_pruned_baseline_is_read_from_its_roll_ups(site: Site) -> None:
     """Case 2."""
@@ -194,6 +196,7 @@ def test_a_pruned_baseline_is_read_from_its_roll_ups(site: Site) -> None:
     assert words(found) == dict.fromkeys(NODES, "inconclusive") | {"alpha": "failed"}
 
 
+@pytest.mark.promise("Pruning leaves the runs of a baseline alone.")
 @pytest.mark.heavy
 def test_baseline_runs_are_not_pruned(site: Site) -> None:
     """Case 2: what counts as good keeps its single values."""
@@ -207,6 +210,7 @@ def test_baseline_runs_are_not_pruned(site: Site) -> None:
     assert second not in kept
 
 
+@pytest.mark.promise("Acceptance against a baseline without values is an error.")
 def test_an_empty_baseline_is_an_error(site: Site) -> None:
     """Case 2."""
     site.baseline(site.run(attempts=lambda *_: False))
@@ -239,6 +243,7 @@ def test_an_attempt_that_brought_nothing_counts_and_one_that_never_ran_does_not(
     assert "not run" in reason_of(found, "n2")
 
 
+@pytest.mark.promise("One fine pair clears no node of its bad ones.")
 def test_one_fine_pair_does_not_clear_a_node(based: Site) -> None:
     """Cases 4 and 5."""
 
@@ -279,6 +284,7 @@ def test_evidence_weighs_in_though_results_are_fine(based: Site, rule: str) -> N
     assert words(again)["n2"] != "degraded"
 
 
+@pytest.mark.promise("Values beside other work make no baseline.")
 @pytest.mark.heavy
 def test_disturbed_values_make_no_baseline_and_accuse_nobody(site: Site) -> None:
     """Case 6."""
@@ -312,6 +318,7 @@ def test_half_speed_in_one_run_and_fine_in_the_next_is_watched(based: Site) -> N
     assert any("n2" in pair for pair in (*found.unsettled, *found.open)), "it is run again"
 
 
+@pytest.mark.promise("A cluster that is slower as a whole is reported with the run in which that began.")
 @pytest.mark.heavy
 def test_everything_at_half_its_baseline_is_said_once_with_since_when(based: Site) -> None:
     """Case 8."""
@@ -323,6 +330,7 @@ def test_everything_at_half_its_baseline_is_said_once_with_since_when(based: Sit
     assert f"as expected last in run {last_good}" in reason_of(found, "alpha")
 
 
+@pytest.mark.promise("A node that the scheduler saw start after its measurement is not judged by it.")
 def test_a_boot_between_measuring_and_deciding_is_seen(based: Site) -> None:
     """Case 9: by the scheduler's word, and by the boot ids of two runs."""
     run = based.run()

@@ -21,6 +21,7 @@ from tests.acceptance.test_acceptance_verdicts import BEHIND, EIGHT, LEAF_OF, NO
 pytestmark = pytest.mark.fast
 
 
+@pytest.mark.promise("A flaw that the evidence shows is no PASS.")
 def test_evidence_weighs_in() -> None:
     flawed = Known(flaws={"n2": "n2: its link runs at 25 of 100 Gbit/s (in 8 results)"})
     found = judge(NODES, points({}), flawed)
@@ -36,6 +37,7 @@ def test_evidence_weighs_in() -> None:
     assert reason_of(told, "n2").startswith("n2: MTU 1300, its peers 1500; "), "what explains comes first"
 
 
+@pytest.mark.promise("A node that booted after its measurement is not judged by it.")
 def test_who_booted_after_the_measurement_is_not_judged_by_it() -> None:
     found = judge(NODES, points({}), Known(booted={"n3": "its daemon started 2026-11-22T05:00:00Z"}))
     assert words(found) == PASSED | {"n3": "inconclusive"}
@@ -146,6 +148,7 @@ def of(client: str, server: str, level: float, jobs: int = 1) -> PairValues:
     return PairValues(client, server, "t", tuple(log(level) + 0.001 * step for step in range(jobs)))
 
 
+@pytest.mark.promise("Acceptance never compares a pair with itself: without another pair there is no reference.")
 def test_without_a_baseline_a_pair_is_compared_with_others_only() -> None:
     now = [of(one, other, 40.0 if "n1" in {one, other} else 100.0) for one, other in permutations(NODES, 2)]
     expected = Expected([of("n1", "n2", 40.0)], now, {}, trusted=False)

@@ -63,6 +63,7 @@ def test_what_failed_is_drained_and_says_why(scheduler: Scheduler) -> None:
     assert (node.drained, node.reason, node.own_drain) == (True, "hpcq accept: slow", True)
 
 
+@pytest.mark.promise("States are read again right before an order: a drain that is not hpcq's own is never touched.")
 def test_a_drain_of_somebody_else_is_never_touched(scheduler: Scheduler) -> None:
     commands = printed(scheduler, judged(n0001=Verdict.FAILED, n0002=Verdict.FAILED))
     scheduler.transport.sh("scontrol update nodename=n0001 state=drain reason='disk, ticket 7'")  # while it was measured
@@ -73,6 +74,7 @@ def test_a_drain_of_somebody_else_is_never_touched(scheduler: Scheduler) -> None
     assert (node.reason, node.own_drain) == ("disk, ticket 7", False)
 
 
+@pytest.mark.promise("A node leaves a reservation by subtraction: one that was added meanwhile stays in it.")
 def test_a_node_that_somebody_added_to_the_reservation_stays_in_it(slurm: SimulatedSlurm, scheduler: Scheduler) -> None:
     slurm.control(set={"reservations": {OWN_RESERVATION: ["n0001", "n0002"]}})
     commands = printed(scheduler, judged(n0001=Verdict.PASS, n0002=Verdict.INCONCLUSIVE), OWN_RESERVATION)
@@ -81,6 +83,7 @@ def test_a_node_that_somebody_added_to_the_reservation_stays_in_it(slurm: Simula
     assert nodes_of(scheduler) == ("n0002", "n0003"), "n0003 would have gone to users untested"
 
 
+@pytest.mark.promise("A reservation that has other nodes by now is not removed with the last of hpcq's.")
 def test_a_reservation_with_other_nodes_by_now_is_not_removed(slurm: SimulatedSlurm, scheduler: Scheduler) -> None:
     slurm.control(set={"reservations": {OWN_RESERVATION: ["n0001"]}})
     [command] = printed(scheduler, judged(n0001=Verdict.PASS), OWN_RESERVATION)

@@ -96,6 +96,7 @@ def test_a_slow_node_a_lossy_pair_and_a_slow_leaf_are_found_though_most_pairs_ar
     assert found.drainable == {"n8"}
 
 
+@pytest.mark.promise("Nodes behind a slow leaf stay open, and are not drained, while no pair inside it could be judged.")
 def test_nodes_behind_a_slow_leaf_stay_open_while_no_pair_inside_it_could_be_judged() -> None:
     found = accepted(Site(disturbed=INSIDE_LEAF2))
     said = words(found)
@@ -108,6 +109,8 @@ def test_nodes_behind_a_slow_leaf_stay_open_while_no_pair_inside_it_could_be_jud
     assert "a clean result of n3 - n4 would tell it from leaf2" in reason
 
 
+@pytest.mark.promise("A PASS names the partners with which too little was seen.")
+@pytest.mark.promise("If jobs scatter too much to tell what is healthy, acceptance measures further pairs.")
 def test_a_pass_names_the_partners_with_which_too_little_was_seen() -> None:
     lossy = (("n1", "n5"), ("n5", "n1"))
     found = accepted(Site(disturbed=lossy))
@@ -118,6 +121,9 @@ def test_a_pass_names_the_partners_with_which_too_little_was_seen() -> None:
     assert reasons["n5"].endswith("not enough seen with n1")
 
 
+@pytest.mark.promise(
+    "Acceptance measures the pair again that tells a slow leaf from its nodes, and one clean result settles it."
+)
 def test_the_pair_that_tells_a_leaf_from_its_nodes_is_measured_again() -> None:
     site = Site(disturbed=INSIDE_LEAF2)
     points = site.measure(partners(NODES, NODES, leaf_of=LEAF_OF))
@@ -129,6 +135,9 @@ def test_the_pair_that_tells_a_leaf_from_its_nodes_is_measured_again() -> None:
     assert words(judge(NODES, points, Known(leaf_of=LEAF_OF)))["leaf2"] == "failed", "one clean result settles it"
 
 
+@pytest.mark.promise(
+    "Bad things that were measured with everybody do not become what is expected: most nodes decide, not most pairs."
+)
 def test_most_nodes_decide_what_is_healthy_and_not_most_pairs() -> None:
     healthy = [("n1", "n2"), ("n2", "n3"), ("n3", "n4"), ("n4", "n5"), ("n5", "n1")]
     slow = [(one, "n8") for one in HEALTHY[:4]] * 5
@@ -138,6 +147,7 @@ def test_most_nodes_decide_what_is_healthy_and_not_most_pairs() -> None:
     assert set_apart(values, [*healthy, *elsewhere], 0.1) is None, "five nodes of 26 are not most"
 
 
+@pytest.mark.promise("A job that lost some repetitions is judged by what is left of it.")
 def test_what_is_left_of_a_job_that_lost_some_is_judged() -> None:
     left = PairPoint("n1", "n2", "tcp_stream", 1, -0.7, Scale(0.05, 0.3, 0.01), lost_share=0.4)
     assert left.word(3) is PairVerdict.BAD

@@ -75,6 +75,7 @@ def test_two_bad_nodes_do_not_hide_each_other() -> None:
     assert words(judge(NODES, points(slow))) == PASSED | {"n2": "failed", "n3": "failed"}
 
 
+@pytest.mark.promise("A link is accused on three jobs in two runs at least.")
 def test_a_link_is_never_blamed_on_one_run() -> None:
     slow = {("n2", "n3"): 0.5}
     once = judge(NODES, points(slow))
@@ -92,6 +93,7 @@ def test_a_link_is_never_blamed_on_one_run() -> None:
     assert [one.name for one in judge(NODES, again_both).links] == ["n2 - n3"], "one link, not one per direction"
 
 
+@pytest.mark.promise("Half speed in one run and fine in the next is no PASS.")
 def test_half_speed_in_one_run_and_fine_in_the_next_is_watched() -> None:
     found = judge(NODES, points({("n2", "n3"): 0.5}) + points({}, run_no=2, pairs=[("n2", "n3")]))
     assert words(found) == PASSED | {"n2": "inconclusive", "n3": "inconclusive"}
@@ -108,6 +110,7 @@ def test_one_fine_pair_of_eight_does_not_clear_a_node() -> None:
     assert "(fine with n1)" in reason_of(found, "n2")
 
 
+@pytest.mark.promise("A half-dead node beside leaf switches is that node, and no six links.")
 def test_a_half_dead_node_beside_its_leaf_is_no_six_links() -> None:
     """Fine with the other node of its leaf, which is fine with everybody: it is neither the leaf nor its links."""
     every = list(permutations(EIGHT, 2))
@@ -117,6 +120,7 @@ def test_a_half_dead_node_beside_its_leaf_is_no_six_links() -> None:
     assert found.drainable == {"n2"}
 
 
+@pytest.mark.promise("Two bad links that share an end accuse that end, and drain nobody.")
 def test_two_bad_links_that_share_an_end_accuse_that_end_and_drain_nobody() -> None:
     every = list(permutations(EIGHT, 2))
     bad = [pair for pair in every if set(pair) in ({"n2", "n5"}, {"n2", "n7"})]
@@ -137,6 +141,7 @@ def test_two_who_explain_the_same_pairs_stay_open() -> None:
 # -- failures ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("A test that ran and brought nothing is bad.")
 @pytest.mark.parametrize(
     "lost",
     [
@@ -177,6 +182,7 @@ def beyond_its_leaf(share: float, *, slow: float) -> list[PairPoint]:
     return [one for no in (1, 2) for one in points(dict.fromkeys(theirs, slow), pairs=every, lost=lost, run_no=no)]
 
 
+@pytest.mark.promise("A half-dead node whose tests fail in part in every run is named.")
 def test_a_node_that_loses_some_repetitions_beyond_its_leaf_is_named() -> None:
     found = judge(EIGHT, beyond_its_leaf(0.2, slow=0.3), BEHIND)
     assert words(found) == dict.fromkeys(EIGHT, "pass") | {"n2": "failed"}, "slow in what is left of them"
@@ -203,12 +209,14 @@ def test_what_was_not_measured_or_cannot_be_compared_is_no_pass() -> None:
     assert "1 of 4 partners can tell: not run: n3 drained" in reason_of(found, "n2")
 
 
+@pytest.mark.promise("PASS needs a node that was tested as client and as server.")
 def test_a_pass_needs_both_roles() -> None:
     found = judge(NODES, [one for one in points({}) if one.client != "n2"])
     assert words(found)["n2"] == "inconclusive"
     assert reason_of(found, "n2") == "it was never tested as the client"
 
 
+@pytest.mark.promise("PASS rules out what matters with the jobs that there are.")
 def test_too_much_scatter_for_so_few_jobs_is_no_pass_and_says_how_many_more() -> None:
     pairs = [pair for one in ("n1", "n3", "n4") for pair in (("n2", one), (one, "n2"))]
     found = judge(("n2",), points({}, pairs=pairs, scatter=0.08))
@@ -235,6 +243,7 @@ def test_a_small_fault_shows_in_the_mean_of_many_jobs() -> None:
     assert words(judge(NODES, seen))["n2"] == "degraded"
 
 
+@pytest.mark.promise("A latency with modes accuses nobody.")
 def test_a_latency_with_modes_accuses_nobody() -> None:
     flips = random.Random(7)
     seen = []
@@ -246,6 +255,7 @@ def test_a_latency_with_modes_accuses_nobody() -> None:
     assert not {"failed", "degraded"}.intersection(words(found).values())
 
 
+@pytest.mark.promise("A cluster that is slower as a whole is reported once, after two runs.")
 def test_everything_slower_is_said_once_for_the_cluster() -> None:
     every = {(one, "*"): 0.5 for one in NODES}
     once = judge(NODES, points(every), cluster="alpha")
@@ -261,6 +271,7 @@ def test_everything_slower_is_said_once_for_the_cluster() -> None:
     assert words(judge(NODES, dead, cluster="alpha"))["alpha"] == "inconclusive"
 
 
+@pytest.mark.promise("A node that all pairs share is no slow cluster.")
 def test_one_slow_node_that_all_pairs_share_is_no_slow_cluster() -> None:
     pairs = [pair for one in ("n1", "n3", "n4", "n5") for pair in (("n2", one), (one, "n2"))]
     found = judge(("n2",), points({("n2", "*"): 0.5, ("*", "n2"): 0.5}, pairs=pairs), cluster="alpha")

@@ -216,6 +216,8 @@ def test_an_attempt_whose_end_nobody_wrote_down_took_until_it_was_seen_but_no_mo
     assert ClusterState.replay(a_plan(), [attempt("j00001", 1)]).active["j00001-1"].node_seconds_at_most == 120
 
 
+@pytest.mark.promise("A job of two nodes takes two node-seconds per second.")
+@pytest.mark.promise("A job that could not say when it ended counts until that was noticed, at most its time limit.")
 @pytest.mark.parametrize(
     ("times", "node_seconds"),
     [

@@ -58,6 +58,8 @@ def modes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Site, list[str]]:
     return site, with_modes(site)
 
 
+@pytest.mark.promise("A latency with one level per job accuses nobody, also among five nodes.")
+@pytest.mark.promise("Acceptance says beside a time that scatters in how many results a CPU slept deeply.")
 @pytest.mark.heavy
 def test_acceptance_names_nobody_for_a_latency_with_modes_and_says_that_cpus_slept(modes: tuple[Site, list[str]]) -> None:
     site, runs = modes
@@ -68,6 +70,9 @@ def test_acceptance_names_nobody_for_a_latency_with_modes_and_says_that_cpus_sle
     assert any("its speed changes from job to job; a CPU slept deeply in" in one for one in told), told
 
 
+@pytest.mark.promise(
+    "`blame` says beside a test in how many results a CPU slept deeply, and names no link for one level per job."
+)
 def test_blame_names_no_link_for_one_level_per_job_and_says_that_cpus_slept(
     modes: tuple[Site, list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:

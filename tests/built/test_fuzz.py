@@ -47,11 +47,13 @@ def runs(said: str) -> int:
     return int(found[1])
 
 
+@pytest.mark.promise("Each part of the fuzzer has an input to begin with.")
 def test_every_reader_has_a_seed() -> None:
     cases = set(re.findall(r"case '(\w)':", (FUZZ / "fuzz.c").read_text()))
     assert cases == READERS == {chr(path.read_bytes()[0]) for path in (FUZZ / "seeds").iterdir()}
 
 
+@pytest.mark.promise("A stranger, a peer, a command line or a damaged file breaks no parser: libFuzzer tries for a minute.")
 def test_fuzzing_with_a_fixed_seed_finds_nothing(fuzzer: Path, tmp_path: Path) -> None:
     said = fuzz(fuzzer, tmp_path, "-seed=12", "-runs=8000", limit_s=300)
     assert runs(said) >= 8000

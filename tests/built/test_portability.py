@@ -42,6 +42,7 @@ def too_new(found: dict[str, tuple[int, ...]]) -> list[str]:
     )
 
 
+@pytest.mark.promise("The kernels need no function of a glibc younger than 2.17.")
 def test_no_function_is_younger_than_the_floor(programs: Programs) -> None:
     """memfd_create (2.27) and getrandom (2.25) were needed once, for 16 bytes and a lock."""
     assert too_new(imports(programs.net)) == []
@@ -73,6 +74,7 @@ def with_musl(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return base / "built" / "hpcq-net"
 
 
+@pytest.mark.promise("The kernels compile and measure with musl.")
 def test_measures_with_musl(with_musl: Path, programs: Programs, secret: Path) -> None:
     needed = subprocess.run(["readelf", "-d", with_musl], capture_output=True, text=True, check=True).stdout
     assert "libc.so]" in needed

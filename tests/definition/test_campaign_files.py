@@ -119,6 +119,7 @@ def test_sweep_of_several_zips_is_a_product(here: Path) -> None:
 RESERVATION = "allowed is the name of a reservation that exists, or {make: true}"
 
 
+@pytest.mark.promise("A campaign or test with the key `interface` is told to write `network`.")
 @pytest.mark.parametrize(
     "entry",
     [
@@ -137,6 +138,7 @@ def test_an_interface_in_a_campaign_is_told_as_network(here: Path, entry: str) -
     assert error.exit_code == 2
 
 
+@pytest.mark.promise("A campaign or test that names an address is told to name a network, or a device.")
 @pytest.mark.parametrize("key", ["bind", "bind_address", "source_address", "local_address"])
 @pytest.mark.parametrize("entry", ["{{kernel: tcp_stream, {0}}}", "{{kernel: tcp_stream, parameters: {{{0}}}}}"])
 def test_an_address_in_a_campaign_is_told_as_network(here: Path, key: str, entry: str) -> None:
@@ -219,6 +221,7 @@ def test_a_reservation_of_its_own_is_not_for_campaigns_with_links(here: Path) ->
     assert said == ["c.yaml:5: make: true, and links: allowed with links is the name of a reservation that exists"]
 
 
+@pytest.mark.promise("Clusters and links of a wrong kind are refused where they stand, and no defect of hpcq.")
 @pytest.mark.parametrize(
     ("clusters", "links", "said"),
     [

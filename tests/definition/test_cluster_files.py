@@ -60,6 +60,7 @@ def test_hostile_texts_survive(here: Path) -> None:
     assert cluster.mpi.launch == ("srun", "--mpi=pmix x", "$(id)")
 
 
+@pytest.mark.promise("The tightest of two limits counts.")
 def test_budget_of_both_files(here: Path) -> None:
     campaign = read(GOOD + TESTS + "budget: {nodes_at_most: 4, node_share_ratio: 0.5}\n")
     cluster = read_alpha(SLURM + "budget: {jobs_at_most: 100, nodes_at_most: 8, node_share_ratio: 0.25}\n")
@@ -76,11 +77,13 @@ SHARED = "jobs of others would run on the same nodes, so nothing could be measur
 ELSEWHERE = "the job would run where hpcq does not look for it: describe that cluster in a file of its own"
 
 
+@pytest.mark.promise("A word that a PBS key does not take is refused before anything runs.")
 def test_a_key_with_few_words_names_them(here: Path) -> None:
     found = cluster_says("name: alpha\nscheduler: pbs\ninterface: eth0\ntask_starter: ssh\n")
     assert "task_starter: 'ssh': allowed are pbs_tmrsh, pbsdsh" in "\n".join(found)
 
 
+@pytest.mark.promise("A key that a scheduler does not have is an error that names the keys it has.")
 @pytest.mark.parametrize(
     ("key", "who"),
     [
@@ -103,6 +106,9 @@ def test_several_partitions_are_one_word_or_a_list(here: Path) -> None:
     assert read_alpha(SLURM + "instance: {SLURM_CONF: /etc/b/slurm.conf}\n").instance == {"SLURM_CONF": "/etc/b/slurm.conf"}
 
 
+@pytest.mark.promise("An option that Slurm takes as one of several refused ones (`--cluster=b`) is refused.")
+@pytest.mark.promise("Options that put jobs of others on the same nodes, or shorten the time limit, are refused.")
+@pytest.mark.promise("Options that would lose the job (`--clusters`, `--wait`, `--hold`) are refused.")
 @pytest.mark.parametrize(
     ("line", "message"),
     [

@@ -167,6 +167,7 @@ def test_two_labs_with_the_same_cluster(here: Path) -> None:
     assert find_cluster("alpha") == Path("clusters/alpha.yaml")
 
 
+@pytest.mark.promise("HPCQ_LABS=no leaves out the clusters of running labs.")
 def test_labs_of_others_are_left_out_when_told(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put("labs/one/clusters/alpha.yaml")
     assert "alpha" in list_clusters()

@@ -69,6 +69,7 @@ def test_a_topology_file_names_the_lowest_switches() -> None:
     assert read_topology(text) == {"n01": "s1", "n02": "s1", "n03": "s2"}
 
 
+@pytest.mark.promise("Blocks of a topology are groups of nodes.")
 def test_blocks_are_groups() -> None:
     text = (
         "BlockName=b1 BlockIndex=0 Nodes=n[01-02] BlockSize=2\nBlockName=b2 BlockIndex=1 Nodes=n[03-04] BlockSize=2\n"

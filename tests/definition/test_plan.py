@@ -108,6 +108,7 @@ def test_plan_is_deterministic(campaign: Campaign, cluster: Cluster) -> None:
     assert make_plan(campaign, cluster, nodes(9), "r", 8).to_json() not in texts
 
 
+@pytest.mark.promise("Rounds that repeat pairs beyond measure are refused with the number that is enough.")
 @pytest.mark.heavy
 def test_rounds_that_repeat_pairs_beyond_measure_are_refused_with_the_number_that_is_enough(
     campaign: Campaign, cluster: Cluster
@@ -121,6 +122,7 @@ def test_rounds_that_repeat_pairs_beyond_measure_are_refused_with_the_number_tha
     assert make_plan(with_rounds(999), cluster, nodes(600), "c-1", 7).goals.pair_count == 999 * 300, "without repeats"
 
 
+@pytest.mark.promise("A plan says that it measures all pairs more than once, and how many rounds are enough.")
 def test_a_plan_that_repeats_all_pairs_says_so(
     campaign: Campaign, cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -139,6 +141,7 @@ def test_no_plan_from_something_else() -> None:
             Plan.from_json(text, "here/plan.json")
 
 
+@pytest.mark.promise("Several partitions work as one.")
 def test_a_node_of_any_of_several_partitions_can_be_used(campaign: Campaign, cluster: Cluster) -> None:
     states = [
         node("a", partitions=("main",)), node("b", partitions=("debug",)), node("c", partitions=("gpu", "debug")),

@@ -30,6 +30,7 @@ def test_shell_words_are_one_word(text: str) -> None:
     assert Here().sh(f"printf %s {shell_word(text)}").text == text
 
 
+@pytest.mark.promise("What an evidence rule writes cannot become markup of the page.")
 def test_on_a_page_backticks_are_code_and_all_else_is_text() -> None:
     assert with_code("set `idle: hold`, <b> & `a<b`") == "set <code>idle: hold</code>, &lt;b&gt; &amp; <code>a&lt;b</code>"
     assert with_code("one ` alone") == "one ` alone"
@@ -58,6 +59,8 @@ def test_launch_words_open_only_their_placeholders() -> None:
     assert launch_word("{other}") == "'{other}'"
 
 
+@pytest.mark.promise("A template of a description that would compute for ever is refused before anything runs.")
+@pytest.mark.promise("A power in a template is bounded.")
 @pytest.mark.parametrize(
     "text",
     [
@@ -97,6 +100,7 @@ def test_a_misspelt_name_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyP
         render("t.j2", {"name": "x"})
 
 
+@pytest.mark.promise("A job that still waits at the end of the hours ends by itself, driver or none.")
 @pytest.mark.parametrize(("start_within_s", "line"), [(None, None), (600, "#SBATCH --deadline=now+720")])
 def test_a_job_script_says_until_when_it_may_start(start_within_s: int | None, line: str | None, tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text("name: c\nclusters: [alpha]\npairs: {rounds: 1}\ntests: [{kernel: tcp_pingpong}]\n")

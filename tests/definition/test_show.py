@@ -133,6 +133,7 @@ def test_a_result_for_programs(loaded: Loaded) -> None:
     assert {one["counter"] for one in found["detail"]["counters"]} >= {"ethtool.eth0.rx_out_of_buffer"}
 
 
+@pytest.mark.promise("`hpcq show` draws how a result went, interval by interval.")
 def test_the_series_is_drawn(loaded: Loaded) -> None:
     lines = loaded.out("show", str(loaded.result_id)).splitlines()
     drawn = lines[lines.index("Over time, each 50 ms, from the least to the most") + 1 :][:2]
@@ -160,6 +161,7 @@ class Path3(Builder):
         return super().line(job_id, step, series=series, granted=granted, **more)
 
 
+@pytest.mark.promise("`hpcq show` lists a path hop by hop, with addresses and round trips; a hop that says nothing is silent.")
 def test_a_way_is_told_hop_by_hop(tmp_path: Path) -> None:
     builder = Path3(tmp_path / "runs", pairs=(("n1", "n2"),), tests=(("path_probe", {}),), repetition_count=1)
     builder.everything()

@@ -11,6 +11,9 @@ from hpcq import units
 pytestmark = pytest.mark.fast
 
 
+@pytest.mark.promise("GiB is 2^30 bytes.")
+@pytest.mark.promise("Tbit/s is 10^12 bits per second.")
+@pytest.mark.promise("A gate of 95 % is the share 0.95, exactly.")
 @pytest.mark.parametrize(
     ("text", "unit", "value"),
     [
@@ -35,12 +38,14 @@ def test_another_unit_is_refused_with_those_allowed(text: str, unit: str) -> Non
         units.parse(text, unit)
 
 
+@pytest.mark.promise("Where a parameter has no unit, the error lists none.")
 @pytest.mark.parametrize(("text", "unit"), [("1k", "count"), ("8MiB", ""), ("x", "")])
 def test_where_no_unit_is_known_none_is_listed(text: str, unit: str) -> None:
     with pytest.raises(ValueError, match=f"^'{text}' is not a number: allowed is a number without a unit$"):
         units.parse(text, unit)
 
 
+@pytest.mark.promise("A bound is written in the unit of what it bounds: message_bytes_max takes 8MiB.")
 @pytest.mark.parametrize(
     ("name", "unit"),
     [
@@ -52,6 +57,7 @@ def test_a_bound_has_the_unit_of_what_it_bounds(name: str, unit: str | None) -> 
     assert units.unit_of_option(name) == unit
 
 
+@pytest.mark.promise("A size is shown in binary prefixes.")
 @pytest.mark.parametrize(
     ("value", "unit", "text"),
     [
@@ -66,6 +72,8 @@ def test_a_stored_value_is_shown_in_the_prefix_that_fits(value: float, unit: str
     assert units.human(value, unit) == text
 
 
+@pytest.mark.promise("A figure never outgrows its prefix: 999.97 Mbit/s is 1 Gbit/s.")
+@pytest.mark.promise("A figure loses no digit before its decimal point: a count of 1234567 is not 1.23457e+06.")
 @pytest.mark.parametrize(
     ("value", "unit", "text"),
     [

@@ -110,6 +110,7 @@ def test_a_gate_judges_each_size(done: LocalDesk) -> None:
     assert found == {1: "pass", 2: "pass", 4: "failed"}
 
 
+@pytest.mark.promise("The page shows programs that measure the same side by side and says where they disagree.")
 def test_the_page_shows_both_programs_and_that_they_disagree(done: LocalDesk) -> None:
     page = (done.run_folder / "report.html").read_text()
     _, _, peers = page.partition('<h2 id="peers">')

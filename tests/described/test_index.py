@@ -23,6 +23,7 @@ def test_the_index_is_what_the_files_say() -> None:
         assert indexed(path) == read_kernel(path, own), path.name
 
 
+@pytest.mark.promise("A delivered description that somebody edited counts as it is now, not as it was delivered.")
 def test_a_file_that_has_changed_is_read_itself(tmp_path: Path) -> None:
     folder = shutil.copytree(assets.described_kernels(), tmp_path / "described")
     path = folder / "iperf3_tcp.yaml"

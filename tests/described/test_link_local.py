@@ -57,6 +57,7 @@ def test_the_evidence_of_both_ends_is_there(done: LocalDesk) -> None:
     assert {one["node"].partition("-")[0] for one in ends} == {"east", "west"}
 
 
+@pytest.mark.promise("A foreign client and server is measured over a link; a program of one node stays within its cluster.")
 def test_a_program_of_one_node_runs_within_the_clusters_only(done: LocalDesk) -> None:
     rows = done.rows("SELECT cluster, client, server, outcome FROM v_results WHERE kernel = 'foreign_alone' ORDER BY client")
     wanted = [(name, f"{name}-{node}", f"{name}-{node}", "measured") for name in ("east", "west") for node in "ab"]

@@ -49,6 +49,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> LocalDesk:
     return desk
 
 
+@pytest.mark.promise("A foreign server that is not ready in its time is a row with that reason.")
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_not_there_is_a_row_with_its_reason(done: LocalDesk, name: str) -> None:
     [row] = done.rows(f"SELECT outcome, reason, value FROM v_results WHERE kernel = 'no_{name}'")
@@ -62,6 +63,7 @@ def test_the_next_program_of_the_job_is_not_harmed(done: LocalDesk) -> None:
     assert json.loads(path.read_text())["reason"] == "done"
 
 
+@pytest.mark.promise("A job whose module cannot be loaded says which one.")
 @pytest.mark.parametrize(
     ("module", "said"),
     [("", "module_not_loaded: foreign/1.2"), ("module() { [ $2 = foreign/1.2 ]; }; export -f module", "")],

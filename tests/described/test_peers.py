@@ -30,6 +30,7 @@ def rows(name: str, *values: PeerValue) -> list[Compared]:
     return compare(*delivered(name), values)
 
 
+@pytest.mark.promise("A program that reports half a round trip is compared with half a round trip.")
 def test_half_a_round_trip_counts_twice() -> None:
     [row] = rows(
         "qperf_tcp_lat",
@@ -40,6 +41,7 @@ def test_half_a_round_trip_counts_twice() -> None:
     assert (row.theirs, row.ours, row.size) == ("20 us", "20 us", "64 B")
 
 
+@pytest.mark.promise("Programs are compared only where every option that both have is equal.")
 def test_other_options_are_not_compared() -> None:
     [row] = rows(
         "iperf3_tcp",

@@ -91,6 +91,7 @@ def test_one_page_shows_them_side_by_side(measured: Desk) -> None:
     assert table.count("they agree") + table.count("they disagree") >= len(PEERS)
 
 
+@pytest.mark.promise("A slow node is blamed from a foreign program's results alone.")
 def test_a_slow_node_is_blamed_from_iperf3_alone(lab6: RunningLab, tmp_path: Path) -> None:
     desk = Desk(tmp_path, lab6)
     desk.campaign(FOREIGN_ALONE, "witness")

@@ -23,6 +23,7 @@ def test_the_example_can_be_read() -> None:
     assert {test.kernel for test in read_campaign(CAMPAIGN).tests} >= PEERS
 
 
+@pytest.mark.promise("Rounds of a program that each pair launches are refused: its pairs would not run at once.")
 @pytest.mark.fast
 def test_a_tournament_refuses_rounds_of_what_a_launcher_starts(tmp_path: Path) -> None:
     path = tmp_path / "try.yaml"

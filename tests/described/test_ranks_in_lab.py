@@ -85,6 +85,7 @@ def test_every_size_of_both_is_measured(measured: Desk) -> None:
     assert rows[0]["n"] == 4
 
 
+@pytest.mark.promise("On a real Slurm a foreign MPI program runs on all nodes of a job, each with its evidence.")
 def test_every_node_that_took_part_has_its_evidence(measured: Desk) -> None:
     ends = measured.rows(
         'SELECT e."end", e.node, e.interface FROM v_ends e JOIN v_results v USING (result_id)'
@@ -114,6 +115,7 @@ def test_the_parameters_say_how_many_ranks_there_were(measured: Desk) -> None:
     assert counts.pop() >= 4
 
 
+@pytest.mark.promise("A node that dies amid launches costs its own pairs, each a row that says so.")
 @pytest.mark.timeout(500)
 def test_a_tournament_goes_on_without_a_node_that_dies(lab: RunningLab, tmp_path: Path) -> None:
     """NetPIPE for each pair in turn, in one allocation; the pairs of the node that dies meanwhile say so."""

@@ -102,6 +102,8 @@ def test_two_ranks_bring_one_result_per_size(done: LocalDesk) -> None:
     assert found == [(1, "measured", None, 2500), (2, "measured", None, 3000), (4, "measured", None, 4250)]
 
 
+@pytest.mark.promise("A foreign MPI program is measured with the evidence of every node that took part.")
+@pytest.mark.promise("The database holds the evidence of every node that ran a foreign MPI program, under its own name.")
 def test_a_set_of_nodes_runs_n_ranks_with_the_evidence_of_each(done: LocalDesk) -> None:
     rows = of_mode(done, "foreign_many", "good")
     assert [(row["client"], row["server"]) for row in rows] == [("tiny-a", "tiny-[b-c]")] * 3 or [
@@ -117,6 +119,7 @@ def test_a_set_of_nodes_runs_n_ranks_with_the_evidence_of_each(done: LocalDesk) 
     assert {one["pid"] for one in ends} == {one["pid"] for one in evidence.values()}
 
 
+@pytest.mark.promise("A program of one node is measured on each node by itself.")
 def test_one_node_is_measured_alone_each_in_turn(done: LocalDesk) -> None:
     rows = of_mode(done, "foreign_alone", "good")
     assert [(row["client"], row["server"]) for row in rows] == [(name, name) for name in ("tiny-a", "tiny-b", "tiny-c")]
@@ -125,6 +128,7 @@ def test_one_node_is_measured_alone_each_in_turn(done: LocalDesk) -> None:
     assert "evidence_missing" not in {one["name"] for one in named}  # there is no second end
 
 
+@pytest.mark.promise("A rank of a foreign MPI program that fails ends the measurement, with that rank's number and reason.")
 @pytest.mark.parametrize(
     ("kernel", "mode", "outcome", "reason"),
     [
@@ -151,6 +155,7 @@ def test_what_a_failed_rank_wrote_is_kept(done: LocalDesk) -> None:
     assert {"message": "rank2: cannot reach anybody"} in said
 
 
+@pytest.mark.promise("The version command of an MPI program does not run as a rank of the measurement.")
 def test_a_version_command_does_not_take_itself_for_a_rank(done: LocalDesk) -> None:
     granted = line_of(done, of_mode(done, "foreign_two", "good")[0])["granted"]
     assert granted["client_program_version"] == "ranks 3.1 alone"
@@ -186,6 +191,7 @@ def tournament(tmp_path_factory: pytest.TempPathFactory) -> LocalDesk:
     return desk
 
 
+@pytest.mark.promise("A tournament launches foreign MPI programs for each pair in turn, in one allocation.")
 def test_a_tournament_launches_a_foreign_program_for_each_pair_in_turn(tournament: LocalDesk) -> None:
     assert len([event for event in tournament.events() if event["event"] == "submitted"]) == 1
     rows = of_mode(tournament, "foreign_two", "good")
@@ -211,6 +217,7 @@ def test_a_tournament_launches_a_foreign_program_for_each_pair_in_turn(tournamen
     assert {row["outcome"] for row in socket} == {"measured"}
 
 
+@pytest.mark.promise("A launch of a tournament that left no result is a row with what launcher and program said last.")
 def test_of_a_launch_that_failed_a_tournament_tells_why_and_goes_on(tournament: LocalDesk) -> None:
     failed = {(row["outcome"], row["reason"]) for row in of_mode(tournament, "foreign_two", "exit")}
     assert failed == {("failed", "program: rank 1: foreign_two: exit code 7; it said last: cannot reach anybody")}

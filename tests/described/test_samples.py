@@ -50,6 +50,9 @@ def test_an_output_of_a_real_version(sample: Sample) -> None:
     assert rows_of(found) == approximately(sample.row["rows"])
 
 
+@pytest.mark.promise("What a foreign program writes that is no number (nan, 1,5) never becomes one.")
+@pytest.mark.promise("A table with more or fewer rows than described gives no number.")
+@pytest.mark.promise("A number that stands twice in a program's output is no number.")
 @pytest.mark.parametrize("sample", BAD, ids=lambda one: one.title)
 def test_a_damaged_output(sample: Sample) -> None:
     assert refusal(sample) == sample.row.get("reason", "")
@@ -59,6 +62,7 @@ def test_a_damaged_output(sample: Sample) -> None:
         assert found.said == sample.row.get("said", [])
 
 
+@pytest.mark.promise("Output of a foreign program that ends anywhere gives the numbers of the whole one, or none.")
 @pytest.mark.parametrize("sample", [one for one in GOOD if "rows" in one.row], ids=lambda one: one.title)
 def test_no_cut_gives_another_number(sample: Sample) -> None:
     """Wherever an output ends, it gives the numbers of the whole one, or none."""
@@ -85,6 +89,9 @@ def said_of(how: str, text: str) -> str | float:
     return reason or float(rows_of(sample.read())[0]["rate_bps"])
 
 
+@pytest.mark.promise("A described program's number is read whole: an expression that reads 12 of 12.5 gives a reason.")
+@pytest.mark.promise("A key that stands twice in a described program's JSON gives a reason: nobody knows which value is meant.")
+@pytest.mark.promise("Where commas separate fields, as a description says, a field is a number, and a part of it is none.")
 @pytest.mark.parametrize(
     ("how", "text", "said"),
     [
@@ -118,6 +125,7 @@ def test_commas_separate_fields_of_an_expression_only() -> None:
         said_of(f"json: rate{COMMAS}", '{"rate": 12}\n')
 
 
+@pytest.mark.promise("A described kernel's expression that takes too long is a reason, and stops nothing.")
 def test_an_expression_that_never_ends_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output, "_READ_S", 0.2)
     found = said_of(r"regex: '(?:a+)+ rate = (\d+)'", "a" * 27 + "\n")

@@ -41,6 +41,7 @@ def written_attempt(folder: Path, scheduler: str) -> Path:
     return folder / job.folder
 
 
+@pytest.mark.promise("A job script whose attempt is claimed already measures nothing.")
 @pytest.mark.parametrize("scheduler", ["local", "slurm"])
 def test_a_script_whose_attempt_is_claimed_ends_at_once_and_leaves_no_trace(tmp_path: Path, scheduler: str) -> None:
     attempt = written_attempt(tmp_path, scheduler)
@@ -55,6 +56,8 @@ def files_of(folder: Path) -> AttemptFiles:
     return AttemptFiles(Here(), make("local", Here(), settings), folder / "here", str(folder / "a b's root"), lambda: None)
 
 
+@pytest.mark.promise("The driver claims an attempt that no scheduler knows before it gives it up.")
+@pytest.mark.promise("Paths on a cluster are quoted, whatever they hold.")
 def test_the_driver_claims_an_attempt_that_no_scheduler_knows(tmp_path: Path) -> None:
     attempt = Attempt(tag="tag", job_id="j00001", attempt_no=1, nodes=("n1", "n2"), pairs=(0,))
     files = files_of(tmp_path)
@@ -66,6 +69,7 @@ def test_the_driver_claims_an_attempt_that_no_scheduler_knows(tmp_path: Path) ->
     assert files.claim(attempt).taken, "the claim is the driver's own"
 
 
+@pytest.mark.promise("An attempt that a script has claimed is not claimed by the driver too.")
 def test_an_attempt_that_had_started_is_not_claimed_twice(tmp_path: Path) -> None:
     attempt = Attempt(tag="tag", job_id="j00001", attempt_no=1, nodes=("n1", "n2"), pairs=(0,))
     files = files_of(tmp_path)
@@ -76,6 +80,7 @@ def test_an_attempt_that_had_started_is_not_claimed_twice(tmp_path: Path) -> Non
     assert (claim.taken, claim.native_id) == (False, "17")
 
 
+@pytest.mark.promise("A submission is in the journal before it is made.")
 def test_every_submission_is_in_the_journal_before_it_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with simulated_slurm(tmp_path / "slurm", node_count=4) as slurm:
         (tmp_path / "try.yaml").write_text(CAMPAIGN.format(cluster="sim"))
@@ -97,6 +102,8 @@ def test_every_submission_is_in_the_journal_before_it_is_made(tmp_path: Path, mo
     assert unknown == []
 
 
+@pytest.mark.promise("The secret of a run is readable by nobody else, and 32 random bytes long.")
+@pytest.mark.promise("The secret of a run is never short.")
 def test_the_secret_of_a_run_is_long_and_private(tmp_path: Path) -> None:
     written_attempt(tmp_path, "local")
     before = os.umask(0)

@@ -49,6 +49,7 @@ def test_an_id_that_now_belongs_to_another_job_is_not_believed(site: FakeSite, n
     assert site.ends().count(("j00001", "completed")) == 1
 
 
+@pytest.mark.promise("A claim that failed leaves a submission undetermined; no id is made up.")
 @pytest.mark.heavy
 def test_a_claim_that_failed_leaves_it_undetermined(site: FakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
     """A claim that fails for another reason than a started job (quota) proves nothing: no id is made up, nothing runs twice."""
@@ -76,6 +77,7 @@ def test_a_claim_that_failed_leaves_it_undetermined(site: FakeSite, monkeypatch:
 # -- refused, lost, withdrawn ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("A submission without an answer is looked up before it is submitted again.")
 def test_a_submission_without_an_answer_is_found(site: FakeSite) -> None:
     took = site.scheduler.take
     site.scheduler.answer = lambda one: (took(one), undetermined(one.tag))[1]
@@ -84,6 +86,7 @@ def test_a_submission_without_an_answer_is_found(site: FakeSite) -> None:
     assert len(site.scheduler.submissions) == 2
 
 
+@pytest.mark.promise("A submission that arrives after it was withdrawn is cancelled by its name.")
 def test_a_late_submission_is_cancelled_by_its_name(site: FakeSite) -> None:
     """sbatch retries a full queue for minutes, longer than anybody waits for its answer."""
     late: list[Submission] = []
@@ -105,6 +108,7 @@ def test_a_late_submission_is_cancelled_by_its_name(site: FakeSite) -> None:
     assert sum(outcome == "completed" for _, outcome in site.ends()) == 2
 
 
+@pytest.mark.promise("Words of a refusal that hpcq does not know are no refusal: it submits again after a pause.")
 def test_unknown_refusals_pause_and_try_again(site: FakeSite) -> None:
     """A standby controller, a rate limit: three refusals within a second once ended a campaign."""
     words = "slurmctld is in standby mode"
@@ -117,6 +121,7 @@ def test_unknown_refusals_pause_and_try_again(site: FakeSite) -> None:
     assert ["30 s" in paused[0], "60 s" in paused[1]] == [True, True]
 
 
+@pytest.mark.promise("Refusals count per wave, not per job.")
 def test_refusals_count_by_wave_and_not_by_job(tmp_path: Path) -> None:
     pairs = [(f"n{number}", f"n{number + 1}") for number in range(1, 12, 2)]
     site = FakeSite(tmp_path, node_count=12, pairs=pairs, attempts=5)
@@ -132,6 +137,7 @@ def test_refusals_count_by_wave_and_not_by_job(tmp_path: Path) -> None:
     assert sum(outcome == "completed" for _, outcome in site.ends()) == 6
 
 
+@pytest.mark.promise("After three refused waves the rest is not run, and says the scheduler's words.")
 def test_three_refused_waves_are_the_end(site: FakeSite) -> None:
     site = FakeSite(site.folder / "x", attempts=9)
     site.scheduler.answer = lambda one: Submitted(one.tag, None, "Invalid account", Fate.REFUSED)
@@ -140,6 +146,8 @@ def test_three_refused_waves_are_the_end(site: FakeSite) -> None:
     assert len({at for at, _ in site.scheduler.submissions}) == 3
 
 
+@pytest.mark.promise("A running job that the scheduler has forgotten is told to end before its second try.")
+@pytest.mark.promise("A job that the scheduler has forgotten is cancelled by its name before it is lost.")
 @pytest.mark.heavy
 @pytest.mark.parametrize("obeyed", [True, False])
 def test_a_forgotten_job_that_runs_is_ended(site: FakeSite, obeyed: bool) -> None:
@@ -158,6 +166,7 @@ def test_a_forgotten_job_that_runs_is_ended(site: FakeSite, obeyed: bool) -> Non
     assert site.ends().count(("j00001", "failed" if obeyed else "lost")) == 1
 
 
+@pytest.mark.promise("A forgotten job that starts after it was lost finds the driver's claim and measures nothing.")
 @pytest.mark.heavy
 def test_a_forgotten_job_that_never_started_is_claimed(site: FakeSite) -> None:
     site.scheduler.shown = lambda job, report: None if "j00001-1" in job.tag else report
@@ -179,6 +188,7 @@ def test_a_forgotten_job_that_never_started_is_claimed(site: FakeSite) -> None:
 # -- cancel ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("A cancellation is ordered again until the queue shows nothing of the run.")
 def test_cancelling_is_ordered_again_and_again(site: FakeSite) -> None:
     site.scheduler.run_s = 100_000.0
     site.scheduler.obeys = lambda _: site.clock.passed_s > 120
@@ -190,6 +200,7 @@ def test_cancelling_is_ordered_again_and_again(site: FakeSite) -> None:
     assert {outcome for _, outcome in site.ends()} == {"cancelled"}
 
 
+@pytest.mark.promise("While a run is cancelled, a job that has ended is not called still there.")
 def test_a_job_that_has_ended_is_not_called_still_there(site: FakeSite) -> None:
     """It ends by itself while the order to end it is unheard, and its exit file is late."""
     site.scheduler.run_s = 60.0
@@ -202,6 +213,7 @@ def test_a_job_that_has_ended_is_not_called_still_there(site: FakeSite) -> None:
     assert not [text for text in said if "completed)" in text]
 
 
+@pytest.mark.promise("A driver that takes up a cancelled run orders the cancellation again.")
 def test_a_later_driver_orders_the_cancelling_again(site: FakeSite) -> None:
     """The first driver died right behind its order, which nobody obeyed."""
     site.scheduler.run_s = 100_000.0
@@ -238,6 +250,7 @@ def test_cancelling_waits_for_a_controller_that_is_down(site: FakeSite) -> None:
     assert site.clock.passed_s > 400
 
 
+@pytest.mark.promise("A job that the driver itself ended costs no try, also when it had just started.")
 def test_a_job_that_starts_while_it_is_withdrawn_costs_no_try(site: FakeSite) -> None:
     """scancel --state=PENDING filters in the client: the job may start in between, and ends by our own order."""
     site = FakeSite(site.folder / "x", pairs=(("n1", "n2"),), attempts=1, keys="patience_s: 60")

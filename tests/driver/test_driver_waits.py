@@ -19,6 +19,7 @@ FIXTURES = (site,)  # pytest looks for them in this module
 pytestmark = pytest.mark.fast
 
 
+@pytest.mark.promise("Files of a job that appear a minute late are waited for.")
 def test_exit_files_that_appear_late_are_waited_for(site: FakeSite) -> None:
     """Attribute caches of NFS show a new file up to a minute late."""
     site.scheduler.exit_file_delay_s = 61.0
@@ -26,6 +27,7 @@ def test_exit_files_that_appear_late_are_waited_for(site: FakeSite) -> None:
     assert site.ends() == [("j00001", "completed"), ("j00002", "completed")]
 
 
+@pytest.mark.promise("How long files may take to appear is the cluster's own figure.")
 @pytest.mark.heavy
 def test_the_grace_for_files_is_the_clusters_own(tmp_path: Path) -> None:
     site = FakeSite(tmp_path, keys="files_appear_within_s: 300", attempts=1)
@@ -38,6 +40,7 @@ def test_the_grace_for_files_is_the_clusters_own(tmp_path: Path) -> None:
     assert {outcome for _, outcome in short.ends()} == {"failed"}
 
 
+@pytest.mark.promise("An accounting that calls a forgotten job running is believed no longer than its time limit.")
 def test_the_accounting_is_believed_up_to_the_time_limit(site: FakeSite) -> None:
     def remembered(job: FakeJob, report: JobReport) -> JobReport:
         if "j00001-1" in job.tag and job.state.terminal:
@@ -57,6 +60,7 @@ def test_the_accounting_is_believed_up_to_the_time_limit(site: FakeSite) -> None
     assert ("j00001", "lost") in site.ends() or ("j00001", "failed") in site.ends()
 
 
+@pytest.mark.promise("A failed question changes nothing and is asked again.")
 def test_a_connection_that_breaks_is_tried_again(site: FakeSite) -> None:
     def cut() -> None:
         if 20 < site.clock.passed_s < 300:
@@ -68,6 +72,7 @@ def test_a_connection_that_breaks_is_tried_again(site: FakeSite) -> None:
     assert "sim: answers again" in site.said
 
 
+@pytest.mark.promise("A cluster that does not answer is a wait: status, log and terminal say for what and since when.")
 def test_a_cluster_that_does_not_answer_is_a_wait_that_status_shows(site: FakeSite) -> None:
     def cut() -> None:
         if 20 < site.clock.passed_s < 300:
@@ -80,6 +85,7 @@ def test_a_cluster_that_does_not_answer_is_a_wait_that_status_shows(site: FakeSi
     assert any(text.startswith("sim: no answer: ssh sim: cannot be reached; waits since") for text in site.said)
 
 
+@pytest.mark.promise("What a run waited for before its cluster fell silent is said again afterwards.")
 def test_a_wait_that_was_interrupted_by_silence_is_said_again(site: FakeSite) -> None:
     site = FakeSite(site.folder / "x", pairs=(("n1", "n2"),), keys="patience_s: 300")
     site.scheduler.node_states["n1"] = (NodeCondition.BUSY, "allocated")
@@ -93,6 +99,7 @@ def test_a_wait_that_was_interrupted_by_silence_is_said_again(site: FakeSite) ->
     assert ["no two of" in text for text in waits[:3]] == [True, False, True]
 
 
+@pytest.mark.promise("A job that its scheduler suspended is said to stand still, in status and log, until it goes on.")
 def test_a_suspended_job_is_said_to_stand_still_until_it_goes_on(site: FakeSite) -> None:
     def suspended(job: FakeJob, report: JobReport) -> JobReport:
         still = "j00001-1" in job.tag and 20 < site.clock.passed_s < 40
@@ -104,6 +111,8 @@ def test_a_suspended_job_is_said_to_stand_still_until_it_goes_on(site: FakeSite)
     assert "sim: j00001 (101) suspended" in site.said
 
 
+@pytest.mark.promise("Nodes that are powered down are named by `hpcq status`, log and terminal, until they are up.")
+@pytest.mark.promise("A wait for a node that is powered down says so in plain words.")
 def test_nodes_that_are_powered_down_are_named_by_status_until_they_are_up(
     site: FakeSite, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -121,6 +130,7 @@ def test_nodes_that_are_powered_down_are_named_by_status_until_they_are_up(
     assert "sim: 1 node of sim powered down (n4); hpcq uses none of them and wakes none (seen " in capsys.readouterr().err
 
 
+@pytest.mark.promise("A controller that answers slowly is asked for a tenth of the time at most.")
 def test_a_slow_answer_slows_the_driver_down(site: FakeSite) -> None:
     look = site.scheduler.look
 
@@ -134,6 +144,7 @@ def test_a_slow_answer_slows_the_driver_down(site: FakeSite) -> None:
     assert min(gaps) > 30
 
 
+@pytest.mark.promise("What keeps agents of a tournament from joining is said with the next poll.")
 def test_agents_that_cannot_join_say_why_at_once(site: FakeSite) -> None:
     """Their log is read with each poll until the first measurement; the conductor gives them up only after a minute."""
     site.scheduler.run_s = 100.0
@@ -167,6 +178,7 @@ def _down_at_the_end(site: FakeSite, back_s: float) -> None:
     site.at(back_s, site.scheduler.node_states.clear)
 
 
+@pytest.mark.promise("A node that is down is waited for only where the campaign says so.")
 def test_a_node_that_is_down_is_not_waited_for(site: FakeSite) -> None:
     _down_at_the_end(site, back_s=9000)
     site.drive()
@@ -175,6 +187,8 @@ def test_a_node_that_is_down_is_not_waited_for(site: FakeSite) -> None:
     assert site.clock.passed_s < 200, "patience_s is made for nodes that users have"
 
 
+@pytest.mark.promise("A node that reboots is waited for as long as the campaign says.")
+@pytest.mark.promise("A wait is said when it begins: for what, since when, until when.")
 def test_a_node_that_reboots_is_waited_for(site: FakeSite) -> None:
     site.cluster = replace(site.cluster, reboot_within_s=600.0)
     _down_at_the_end(site, back_s=500)
@@ -194,6 +208,7 @@ def test_a_node_that_a_user_has_is_waited_for_as_long_as_patience_lasts(tmp_path
     assert 300 <= site.clock.passed_s < 320
 
 
+@pytest.mark.promise("A submit command that comes late finds its attempt withdrawn and submits nothing.")
 def test_a_late_submit_command_finds_its_attempt_withdrawn(tmp_path: Path) -> None:
     """The remote shell outlives a cut connection, and comes to this job minutes later."""
     from hpcq.scheduler.kinds import make
@@ -225,6 +240,7 @@ def _left_by(site: FakeSite) -> list[str]:
     return still_there(site.run, site.said.append, site.clock, lambda *_: site.scheduler)
 
 
+@pytest.mark.promise("`hpcq cancel` says what the queue still shows, and orders its end again.")
 def test_the_verb_says_what_is_still_there(site: FakeSite) -> None:
     """The journal says that all is over; the queue shows otherwise."""
     site.scheduler.obeys = lambda _: False
@@ -242,6 +258,7 @@ def test_the_verb_says_what_is_still_there(site: FakeSite) -> None:
     assert job.state is JobState.CANCELLED
 
 
+@pytest.mark.promise("A controller that does not answer is no proof that nothing of a run is there.")
 def test_a_controller_that_is_down_is_no_proof_that_nothing_is_there(site: FakeSite) -> None:
     site.scheduler.obeys = lambda _: False
     with site.driver() as driver:
@@ -256,6 +273,7 @@ def test_a_controller_that_is_down_is_no_proof_that_nothing_is_there(site: FakeS
     assert words.startswith("sim: cannot be asked: ")
 
 
+@pytest.mark.promise("What hpcq copies to a cluster is readable by its user only.")
 def test_what_is_copied_to_a_cluster_is_private(site: FakeSite) -> None:
     site.drive()
     made = list(site.root.rglob("job.*"))
@@ -263,6 +281,7 @@ def test_what_is_copied_to_a_cluster_is_private(site: FakeSite) -> None:
     assert {path.stat().st_mode & 0o077 for path in [*made, *(path.parent for path in made), site.root]} == {0}
 
 
+@pytest.mark.promise("`hpcq cancel` is seen within seconds, although a slow controller is asked once per minute.")
 def test_a_cancel_is_seen_within_seconds_although_the_controller_is_slow(site: FakeSite) -> None:
     """After an answer of half a minute the next question waits for a minute; a person does not."""
     site.scheduler.run_s = 5000.0
@@ -279,6 +298,7 @@ def test_a_cancel_is_seen_within_seconds_although_the_controller_is_slow(site: F
     assert 40 <= first < 50, site.scheduler.orders
 
 
+@pytest.mark.promise("`hpcq cancel` waits for a living driver as long as exit files may take, and says so.")
 def test_the_verb_waits_for_a_driver_as_long_as_files_of_jobs_may_take(site: FakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
     """With 90 s for exit files a driver that obeys at once needs longer than that to end."""
     path = site.run.cluster_yaml("sim")

@@ -13,6 +13,9 @@ from hpcq.definition.checking import read_hours
 pytestmark = pytest.mark.fast
 
 
+@pytest.mark.promise("Jobs start within hours of one day only between their first and last minute.")
+@pytest.mark.promise("Hours over midnight are open on both of its sides.")
+@pytest.mark.promise("Hours count minutes too.")
 @pytest.mark.parametrize(
     ("text", "inside", "outside"),
     [
@@ -39,6 +42,7 @@ def test_hours_that_are_none_are_refused(text: str) -> None:
         read_hours(text)
 
 
+@pytest.mark.promise("The hours of campaign and cluster hold together.")
 def test_hours_of_campaign_and_cluster_hold_together() -> None:
     budget = replace(Budget(), hours=(Hours(20 * 60, 6 * 60),)).tightest(replace(Budget(), hours=(Hours(0, 3 * 60),)))
     open_now = [all(hours.open_at(dt.time(hour)) for hours in budget.hours) for hour in (22, 1, 4, 12)]

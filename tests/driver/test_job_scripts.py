@@ -114,6 +114,9 @@ def test_a_time_limit_of_odd_seconds_ends_the_job(tmp_path: Path, programs: Prog
     assert measured_steps(place) == frozenset()
 
 
+@pytest.mark.promise(
+    "The watch over a job's time limit signals only the script that started it, never a later process of its number."
+)
 def test_the_watch_of_a_script_that_was_killed_signals_nobody(tmp_path: Path, programs: Programs) -> None:
     """The watch takes the time of 1000 s for over at once; by then another process may have the script's number."""
     place, environment = written_job(tmp_path, programs, 0, 1001, "100s")
@@ -161,6 +164,7 @@ def tournament(folder: Path, node_count: int, kind: str, lasts: str = "50ms", wa
     return folder / job.folder
 
 
+@pytest.mark.promise("Many agents of a tournament start in bounded numbers.")
 @pytest.mark.parametrize("kind", ["scheduler: local", "scheduler: slurm, launcher: [ssh, '{node}']", "scheduler: pbs"])
 @pytest.mark.parametrize("what", ["on_all_nodes 5 true", "living >/dev/null"])
 def test_many_agents_start_in_bounded_numbers(tmp_path: Path, kind: str, what: str) -> None:
@@ -189,6 +193,7 @@ case "$(cat "$2")" in *"'agent'"*) exec timeout -s KILL 3 "$@" ;; *) exec "$@" ;
 """
 
 
+@pytest.mark.promise("A tournament whose agents the scheduler ended at the time limit is timed out.")
 @pytest.mark.parametrize(("walltime_s", "reason"), [(None, "agents_lost: "), (7, "time_limit")])
 def test_a_tournament_whose_agents_are_ended_says_so(
     tmp_path: Path, programs: Programs, walltime_s: int | None, reason: str
@@ -210,6 +215,7 @@ case "$(cat "$2")" in *"'agent'"*) echo 'hpcq-net: join: "10.0.0.1": No route to
 """
 
 
+@pytest.mark.promise("A tournament whose agents did not come ends with the words of an agent as its reason.")
 def test_a_tournament_whose_agents_cannot_join_says_why(tmp_path: Path, programs: Programs) -> None:
     """Three starts, none of which waits for the minute that the conductor would give its agents."""
     (tmp_path / "launcher").write_text(NO_AGENT)

@@ -107,6 +107,7 @@ def test_a_compiler_that_is_gone_fails_whatever_was_kept(build: Build) -> None:
     assert build("4")["kept"] == ["hpcq-net"]
 
 
+@pytest.mark.promise("A machine on which nothing can be started for a build is an error that says so, not a defect of hpcq.")
 @pytest.mark.parametrize("program", ["hpcq-net", "hpcq-mpi"])
 def test_a_machine_without_programs_is_no_defect_of_hpcq(program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = f"work_directory: {tmp_path}/work\nmpi: {{compiler: mpicc}}\n"

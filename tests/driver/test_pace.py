@@ -50,6 +50,7 @@ def test_the_interval_grows_when_nothing_happens() -> None:
     assert len({round(gap, 6) for gap in gaps[6:]}) > 3  # jitter
 
 
+@pytest.mark.promise("A controller that answers slowly is asked for a tenth of the time at most.")
 def test_a_controller_that_answers_slowly_is_asked_for_a_tenth_of_the_time_at_most() -> None:
     time = FakeClock()
     pace = pace_of(time)

@@ -116,6 +116,10 @@ NODE = [
 MEANINGS = {Wait.NEVER: NEVER, Wait.LIMIT: LIMIT, Wait.ORDINARY: ORDINARY, Wait.NODE: NODE}
 
 
+@pytest.mark.promise("A job that asks for more time than its partition gives is not waited for.")
+@pytest.mark.promise("A limit that passes when other jobs end is waited for.")
+@pytest.mark.promise("Minutes that are running count as a limit that passes; minutes that are used up do not.")
+@pytest.mark.promise("A node that went down under a waiting job is told apart from one in use.")
 @pytest.mark.parametrize("wait", MEANINGS, ids=lambda wait: wait.name)
 def test_every_word_means_one_thing(wait: Wait) -> None:
     assert {word: read_wait(word) for word in MEANINGS[wait] if read_wait(word) is not wait} == {}
@@ -153,6 +157,9 @@ def test_a_job_whose_node_is_unavailable_is_withdrawn() -> None:
     assert withdrawn(SECOND, second=Wait.NODE) == ["second"]
 
 
+@pytest.mark.promise(
+    "A queued job is withdrawn for an unavailable node, not for one that another job of its own run is about to get."
+)
 def test_a_node_that_another_job_of_the_run_is_about_to_get_is_not_unavailable() -> None:
     """Slurm 22.05 says ReqNodeNotAvail of it for seconds where both jobs are in a reservation."""
     assert withdrawn(FIRST, SECOND, second=Wait.NODE) == []
@@ -170,6 +177,7 @@ def test_a_node_that_is_seen_to_be_down_is_unavailable_whoever_else_waits_for_it
     assert policy.wants_nodes([SECOND], 1.0), "so the next poll asks for the nodes"
 
 
+@pytest.mark.promise("A node that the scheduler plans for another job of the run does not count as taken.")
 def test_a_node_that_is_planned_for_another_job_of_the_run_is_not_taken() -> None:
     """Slurm calls a node planned in the moment between two of our jobs."""
     planned, busy = (

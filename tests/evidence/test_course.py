@@ -32,6 +32,7 @@ def _told(values: list[float]) -> set[str]:
     return {one.rule.name for one in judge(JudgedResult(line, {}, {}, {})).findings} & {"rate_drifted", "rate_of_two_levels"}
 
 
+@pytest.mark.promise("A rate that goes one way through the whole measurement is a finding; noise is none.")
 @pytest.mark.heavy
 @pytest.mark.parametrize("correlation", [0.0, 0.5])
 @pytest.mark.parametrize("count", [10, 20, 100, 3000])
@@ -41,6 +42,7 @@ def test_noise_is_neither_a_drift_nor_two_levels(count: int, correlation: float)
     assert sum(map(bool, told)) <= 0.01 * COUNT
 
 
+@pytest.mark.promise("A rate that goes one way through the whole measurement is a finding; noise is none.")
 @pytest.mark.parametrize("change", [-0.4, 0.4])
 def test_a_drift_is_found_whichever_way(change: float) -> None:
     chance = random.Random(7)
@@ -53,6 +55,7 @@ def test_a_drift_is_found_whichever_way(change: float) -> None:
         assert found.change_ratio == pytest.approx(change / (1 + change / 2), abs=0.12)
 
 
+@pytest.mark.promise("A rate or round trips of two levels within one measurement are a finding; one wide distribution is none.")
 @pytest.mark.parametrize("low_ratio", [0.2, 0.5, 0.8])
 def test_two_levels_are_found_with_their_shares(low_ratio: float) -> None:
     chance = random.Random(9)
@@ -64,6 +67,7 @@ def test_two_levels_are_found_with_their_shares(low_ratio: float) -> None:
     assert found.low_ratio == pytest.approx(low_ratio, abs=0.08)
 
 
+@pytest.mark.promise("A rate or round trips of two levels within one measurement are a finding; one wide distribution is none.")
 def test_a_uniform_and_a_normal_distribution_explain_what_is_known_of_them() -> None:
     chance = random.Random(3)
     uniform, normal = (course.levels([draw() for _ in range(20_000)]) for draw in (chance.random, lambda: chance.gauss(0, 1)))

@@ -39,6 +39,8 @@ def answer(moved: float, share: float, *, driver: str = "mlx5_core", interval_s:
     return crossing(read_case(JudgedResult(line, {"message_bytes": 1}, facts, facts))).answer
 
 
+@pytest.mark.promise("Bytes have crossed when the interface saw at least half of them.")
+@pytest.mark.promise("Bytes have not crossed when the interface saw less than a tenth of them; between the two it is unknown.")
 @pytest.mark.parametrize(
     ("share", "found"),
     [(1.0, YES), (1.05, YES), (0.51, YES), (0.5, YES), (0.49, UNKNOWN), (0.11, UNKNOWN), (0.09, NO), (0.0, NO)],
@@ -47,6 +49,7 @@ def test_half_of_the_bytes_have_crossed_and_less_than_a_tenth_have_not(share: fl
     assert answer(1e9, share) is found
 
 
+@pytest.mark.promise("The probes of a path that the server answered prove that they crossed the interface under test.")
 @pytest.mark.parametrize(("seen", "found"), [(25_000, YES), (1_500, NO)])
 def test_the_answered_probes_of_a_path_have_crossed(seen: int, found: CrossedInterface) -> None:
     def end(way: str) -> dict[str, Any]:
@@ -74,6 +77,9 @@ def lower_bound(at_least: list[float], seen: int, *, many_ranks: bool) -> Crosse
     return crossing(read_case(JudgedResult(line | more, {}, {}, {}))).answer
 
 
+@pytest.mark.promise(
+    "A lower bound of what is sent, from a description, proves whether the bytes crossed the interface under test."
+)
 @pytest.mark.parametrize(
     ("at_least", "seen", "many_ranks", "found"),
     [
@@ -91,16 +97,19 @@ def test_a_lower_bound_of_a_description_is_a_proof(
     assert lower_bound(at_least, seen, many_ranks=many_ranks) is found
 
 
+@pytest.mark.promise("Fewer than 2000 expected bytes accuse no interface.")
 @pytest.mark.parametrize(("moved", "found"), [(1e4, NO), (2000, NO), (1990, UNKNOWN), (100, UNKNOWN)])
 def test_few_bytes_are_lost_in_the_chatter_of_a_node(moved: float, found: CrossedInterface) -> None:
     assert answer(moved, 0.0) is found
 
 
+@pytest.mark.promise("Counters that lag behind accuse no interface in a short measurement.")
 @pytest.mark.parametrize(("driver", "interval_s", "found"), [("tg3", 2, UNKNOWN), ("tg3", 4, NO), ("mlx5_core", 2, NO)])
 def test_counters_that_lag_behind_accuse_nobody(driver: str, interval_s: float, found: CrossedInterface) -> None:
     assert answer(1e9, 0.0, driver=driver, interval_s=interval_s) is found
 
 
+@pytest.mark.promise("Both directions at once have crossed an interface only where each end sent and received.")
 @pytest.mark.parametrize(("seen_back", "found"), [(3e8, YES), (2e7, NO)])
 def test_both_directions_at_once_have_to_cross(seen_back: float, found: CrossedInterface) -> None:
     """A GB there and 300 MB back: at the client the first is sent and the second received."""
@@ -121,6 +130,7 @@ def test_both_directions_at_once_have_to_cross(seen_back: float, found: CrossedI
     assert crossing(read_case(JudgedResult(line, asked, facts, facts))).answer is found
 
 
+@pytest.mark.promise("Where the sizes of reply and request differ, each way is expected to cross with its own.")
 @pytest.mark.parametrize(("seen_back", "found"), [(1.2e9, YES), (1e8, NO)])
 def test_a_reply_of_another_size_has_to_cross(seen_back: float, found: CrossedInterface) -> None:
     """A million requests of 100 bytes, replies of 1,200."""
@@ -163,6 +173,11 @@ def over_mpi(kernel: str, sent: tuple[float, float], asked: dict[str, Any], metr
 THOUSAND = {"operation_count": 1000.0}
 
 
+@pytest.mark.promise("Applications over MPI prove that what they moved crossed the interface.")
+@pytest.mark.promise(
+    "Every MPI kernel but a barrier proves that its bytes crossed the interface, by the least that its ends must send."
+)
+@pytest.mark.promise("The pairs of multi_pair prove that what they sent crossed the interface.")
 @pytest.mark.parametrize(
     ("kernel", "asked", "metrics", "sent"),
     [

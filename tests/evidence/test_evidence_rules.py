@@ -66,6 +66,24 @@ def test_pairs_show_what_is_known_of_them(name: str) -> None:
     assert judgement.invalid_reason is None
 
 
+@pytest.mark.promise("Counters of RDMA ports other than the interface's are not judged.")
+@pytest.mark.promise("PCIe is held against what card and slot both can.")
+@pytest.mark.promise("NUMA nodes of one socket are near each other.")
+@pytest.mark.promise("Threads of NAPI are no other work.")
+@pytest.mark.promise("Split cables have two lanes and are not degraded.")
+@pytest.mark.promise("A quota that held a process for half of a per cent is not called a limit.")
+@pytest.mark.promise("A sender at 96 % of its rate did not fall behind.")
+@pytest.mark.promise("A clock that was slewed by 9 ms did not step.")
+@pytest.mark.promise("A core with a sixth of its time idle is not saturated by interrupts.")
+@pytest.mark.promise("A CPU that left its turbo clock, and holds the clock it is sold with, saves no power.")
+@pytest.mark.promise("Packets that an RDMA port sent again are reported.")
+@pytest.mark.promise("Packets that switches marked are reported, also where only the IP layer counts them.")
+@pytest.mark.promise("A handful of pause frames is no finding; many are.")
+@pytest.mark.promise("A port that waited for credits is reported with its share of the time.")
+@pytest.mark.promise("A test's process on a socket other than its NIC's is reported.")
+@pytest.mark.promise("Deep sleep is reported for round trips only.")
+@pytest.mark.promise("The other hardware thread of a test's core is reported when it works.")
+@pytest.mark.promise("Processes that waited for large pages are reported from ten on.")
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
 def test_each_change_is_found_and_nothing_else(case: dict[str, Any]) -> None:
     judgement = judged(changed(case))
@@ -75,6 +93,7 @@ def test_each_change_is_found_and_nothing_else(case: dict[str, Any]) -> None:
     assert (judgement.invalid_reason is not None) is (case["crossed"] == "no")
 
 
+@pytest.mark.promise("Findings name a node as the plan does, also where two nodes are one host.")
 def test_two_nodes_on_one_host_keep_their_own_names() -> None:
     """An MPI program knows its host's name alone; findings said `vm and vm`."""
     pair = copy.deepcopy(PAIRS["recorded-competitor.json"])
@@ -87,6 +106,7 @@ def test_two_nodes_on_one_host_keep_their_own_names() -> None:
     assert any("local-b" in message for message in messages), messages
 
 
+@pytest.mark.promise("Nobody waits for a CPU for more than 100 % of the time.")
 def test_nobody_waits_longer_than_the_interval() -> None:
     """A wait counts when it ends, and may have begun before: 108.2 % was told of a busy machine."""
     [waited] = [case for case in CASES if case["name"] == "waited for a CPU"]

@@ -72,6 +72,7 @@ def test_csv_has_every_value_of_every_result(whole: Path, capsys: pytest.Capture
     assert len(rows) == len(known) > RESULTS
 
 
+@pytest.mark.promise("An export has a row with its reason for every planned result that is not there.")
 def test_a_result_that_is_missing_is_a_row_with_its_reason(torn: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [json.loads(line) for line in exported(torn, "jsonl", capsys)[0].splitlines()]
     lost = [row for row in rows if row["outcome"] != "measured"]
@@ -80,6 +81,7 @@ def test_a_result_that_is_missing_is_a_row_with_its_reason(torn: Path, capsys: p
     assert rows[0]["parameters"]["message_bytes"] == 65536
 
 
+@pytest.mark.promise("Each row of a table for other programs says over which network it was measured.")
 def test_a_row_names_its_network(torn: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with reading(torn) as database:
         known = {row[0]: (row[1], row[2]) for row in database.execute("SELECT result_id, network, network_name FROM v_results")}
@@ -119,6 +121,7 @@ def test_junit_counts_what_its_cases_say(
     assert all("allowed is" in one.get("message", "") for one in suite.findall("testcase/failure"))
 
 
+@pytest.mark.promise("JUnit calls a result that was planned and not measured an error.")
 def test_junit_calls_what_is_missing_an_error(torn: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text, code = exported(torn, "junit", capsys)
     [suite] = ET.fromstring(text).findall("testsuite")
@@ -149,6 +152,7 @@ def test_prometheus_refuses_more_series_than_a_scrape_should_hold(whole: Path) -
         prometheus_text(found, series_at_most=3)
 
 
+@pytest.mark.promise("An export of an incomplete run exits with 4.")
 def test_markdown_says_what_was_seen_first(torn: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text, code = exported(torn, "markdown", capsys)
     assert code == 4
@@ -163,6 +167,7 @@ def test_markdown_passes_only_what_has_gates(whole: Path, tmp_path: Path, capsys
     assert "**Complete**: the campaign has no gates." in exported(whole, "markdown", capsys)[0]
 
 
+@pytest.mark.promise("An exported file is written whole or not at all.")
 def test_a_file_is_written_whole_or_not_at_all(whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = tmp_path / "out.csv"
     assert exported(whole, "csv", capsys, "--to", str(target)) == ("", 0)
@@ -179,6 +184,7 @@ def test_a_name_that_the_run_has_not_is_refused(whole: Path, capsys: pytest.Capt
     assert "--node" in capsys.readouterr().err
 
 
+@pytest.mark.promise("No verb writes over a database.")
 @pytest.mark.parametrize(
     "words",
     [
@@ -201,6 +207,7 @@ def test_no_verb_writes_over_a_database(whole: Path, words: str, capsys: pytest.
     assert whole.read_bytes() == before
 
 
+@pytest.mark.promise("No verb writes over what SQLite keeps beside a database, or puts a file in its place.")
 @pytest.mark.parametrize("end", ["-wal", "-shm", "-journal"])
 def test_no_verb_writes_a_file_that_belongs_to_a_database(whole: Path, end: str, capsys: pytest.CaptureFixture[str]) -> None:
     """SQLite would take it for its own: what was committed last is in `-wal`."""
@@ -213,6 +220,7 @@ def test_no_verb_writes_a_file_that_belongs_to_a_database(whole: Path, end: str,
         assert hpcq(["export", "--format", "csv", "--to", str(whole.with_name(name)), "--db", str(whole)]) == 0
 
 
+@pytest.mark.promise("What cannot be read may be a database, and is not written over.")
 def test_what_cannot_be_read_is_not_written_over(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = whole.with_name("other.csv")
     other.write_bytes(whole.read_bytes())
@@ -229,6 +237,7 @@ def test_what_cannot_be_read_is_not_written_over(whole: Path, monkeypatch: pytes
     assert other.read_bytes() == whole.read_bytes()
 
 
+@pytest.mark.promise("A number that no row of a database can have is refused.")
 @pytest.mark.parametrize(
     ("words", "said"),
     [

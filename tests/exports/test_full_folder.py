@@ -30,6 +30,7 @@ for verb in sys.argv[1:]:
 """
 
 
+@pytest.mark.promise("`hpcq doctor` reports a read-only folder and goes on; verbs that write say so and exit with 1.")
 @pytest.mark.heavy
 @pytest.mark.parametrize("state", ["full", "read-only"])
 def test_what_writes_says_so_and_what_reads_goes_on(state: str, nights: History, tmp_path: Path) -> None:

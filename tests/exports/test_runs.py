@@ -20,6 +20,9 @@ def gates(minimum: str) -> str:
     return f"- {{kernel: tcp_stream, metric: throughput_bps, minimum: {minimum}}}\n"
 
 
+@pytest.mark.promise(
+    "`hpcq runs` says of each run what its gates say, and calls no run passed that is not whole or that nothing judges."
+)
 def test_the_verdict_of_each_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     history = History(tmp_path)
     history.night(0)
@@ -44,5 +47,6 @@ def test_the_verdict_of_each_run(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "\tnot judged\t" in capsys.readouterr().out
 
 
+@pytest.mark.promise("`hpcq blame` says what a healthy pair gets in the unit of the test.")
 def test_a_healthy_pair_has_a_unit(ask: Asked) -> None:
     assert re.search(r"a healthy pair gets 199\.\d Mbit/s, give or take", ask.words("blame", expect=3))

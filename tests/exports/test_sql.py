@@ -30,6 +30,9 @@ def hpcq(*words: str) -> list[str]:
     return [sys.executable, "-m", "hpcq", *words]
 
 
+@pytest.mark.promise(
+    "A pipe that its reader closed ends a verb with SIGPIPE's exit code and without a word, as `cat` and `grep` end."
+)
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     "words",
@@ -59,6 +62,7 @@ def env(nights: History) -> dict[str, str]:
     return {**os.environ, "HPCQ_DB": str(nights.database)}
 
 
+@pytest.mark.promise("A program that ends before it has read its input is an error, and not a reader that has seen enough.")
 def test_the_pipe_of_another_program_is_an_error(
     nights: History, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -70,6 +74,7 @@ def test_the_pipe_of_another_program_is_an_error(
     assert "ended before it read its input" in capsys.readouterr().err
 
 
+@pytest.mark.promise("`hpcq sql` needs little memory for an answer of any length, and prints its beginning at once.")
 @pytest.mark.heavy
 def test_a_large_answer_needs_little_memory_and_its_reader_sees_the_beginning_at_once(nights: History, tmp_path: Path) -> None:
     limited = (
@@ -92,6 +97,7 @@ def test_a_large_answer_needs_little_memory_and_its_reader_sees_the_beginning_at
     assert endless.returncode == BY_SIGPIPE
 
 
+@pytest.mark.promise("A pager that waits in the middle of an answer of `hpcq sql` keeps no run from being loaded.")
 def test_a_reader_that_waits_keeps_no_writer_waiting(nights: History, tmp_path: Path) -> None:
     path = tmp_path / "results.db"
     path.write_bytes(nights.database.read_bytes())
@@ -113,6 +119,7 @@ def test_a_reader_that_waits_keeps_no_writer_waiting(nights: History, tmp_path: 
         assert len(pager.stdout.read().splitlines()) == 20_000
 
 
+@pytest.mark.promise("Ctrl-C ends a statement that SQLite works on.")
 @pytest.mark.heavy
 def test_the_keyboard_ends_a_long_statement(nights: History) -> None:
     query = "WITH RECURSIVE x(a) AS (SELECT 1 UNION ALL SELECT a + 1 FROM x) SELECT count(*) FROM x"
@@ -131,6 +138,7 @@ def test_the_keyboard_ends_a_long_statement(nights: History) -> None:
     assert "queued" not in said.decode()
 
 
+@pytest.mark.promise("`hpcq sql --limit` says that there are more rows; bytes are hexadecimal digits.")
 def test_a_limit_is_told_and_bytes_are_digits(nights: History, capsys: pytest.CaptureFixture[str]) -> None:
     db = ["--db", str(nights.database)]
     assert run(["sql", NUMBERS.format(9), "--limit", "3", *db]) == 0

@@ -33,6 +33,7 @@ def shell(words: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
 
 
+@pytest.mark.promise("A closed standard output is an error, and no verb writes into nothing.")
 def test_a_closed_standard_output_is_an_error(database: Path) -> None:
     done = shell(f"runs --db {database} >&-", database.parent)
     assert (done.returncode, done.stdout) == (1, "")
@@ -44,6 +45,7 @@ def test_an_error_never_stands_among_the_data(database: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (2, "", "")
 
 
+@pytest.mark.promise("No file that hpcq opens takes the number of a closed standard stream.")
 def test_no_file_takes_the_number_of_a_closed_stream() -> None:
     code = (
         "import os, hpcq.cli.main as main; main.run(['--version']);"
@@ -54,6 +56,7 @@ def test_no_file_takes_the_number_of_a_closed_stream() -> None:
     assert done.stdout.splitlines()[-1] == "[True, True] True"
 
 
+@pytest.mark.promise("A database with a name that is no UTF-8 is read.")
 def test_a_database_may_have_any_name(database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     name = Path(os.fsdecode(os.fsencode(tmp_path) + b"/a b %20?#\xff.db"))
     shutil.copy(database, name)
@@ -61,6 +64,7 @@ def test_a_database_may_have_any_name(database: Path, tmp_path: Path, capsys: py
     assert len(capsys.readouterr().out.splitlines()) == 2
 
 
+@pytest.mark.promise("`hpcq sql` keeps the values of columns of one name apart.")
 def test_columns_of_one_name_keep_their_values(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["sql", "SELECT 1 AS a, 2 AS a, 3 AS a, 4 AS 'a:1'", "--db", str(database)]) == 0
     head, row = capsys.readouterr().out.splitlines()
@@ -74,6 +78,7 @@ def test_what_json_cannot_hold_is_no_defect(database: Path, capsys: pytest.Captu
     assert run(["sql", "SELECT -1e999 AS low", "--db", str(database)]) == 0
 
 
+@pytest.mark.promise("A table without rows says so in a pipe too.")
 def test_a_head_without_rows_is_told(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["runs", "--db", str(database)]) == 0
     assert capsys.readouterr().err == ""
@@ -83,6 +88,7 @@ def test_a_head_without_rows_is_told(database: Path, capsys: pytest.CaptureFixtu
     assert said.err.strip()
 
 
+@pytest.mark.promise("A disk that is full is exit code 1, and no wrong call.")
 def test_a_full_disk_is_no_wrong_call(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["export", "--format", "csv", "--to", "/dev/full", "--db", str(database)]) == 1
     said = capsys.readouterr().err

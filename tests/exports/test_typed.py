@@ -28,6 +28,7 @@ def written(database: Path, path: Path) -> Path:
     return path
 
 
+@pytest.mark.promise("Parquet holds the same rows as the other tables, with types; DuckDB reads it.")
 def test_duckdb_reads_the_same_rows_as_csv(torn: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(torn, tmp_path / "run.parquet")
     rows = list(csv.DictReader(io.StringIO(exported(torn, "csv", capsys)[0])))
@@ -39,6 +40,7 @@ def test_duckdb_reads_the_same_rows_as_csv(torn: Path, tmp_path: Path, capsys: p
     ]
 
 
+@pytest.mark.promise("Times in Parquet are moments in UTC.")
 def test_parquet_has_types(torn: Path, tmp_path: Path) -> None:
     path = written(torn, tmp_path / "run.parquet")
     types = dict(duckdb.sql(f"SELECT column_name, column_type FROM (DESCRIBE FROM '{path}')").fetchall())
@@ -52,6 +54,7 @@ def test_parquet_has_types(torn: Path, tmp_path: Path) -> None:
     assert lost.fetchall() == [(7,)]
 
 
+@pytest.mark.promise("Parquet holds the same rows as the other tables, with types; DuckDB reads it.")
 def test_more_rows_than_one_group(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     count = duckdb.sql(f"SELECT count(*) FROM '{written(whole, tmp_path / 'one.parquet')}'").fetchall()
     monkeypatch.setattr(formats, "_GROUP_ROWS", 5)
@@ -61,6 +64,7 @@ def test_more_rows_than_one_group(whole: Path, tmp_path: Path, monkeypatch: pyte
     assert groups[0][0] > 5
 
 
+@pytest.mark.promise("A missing optional library is named with the extra that brings it.")
 def test_without_pyarrow_the_extra_is_named(whole: Path, tmp_path: Path) -> None:
     words = ["export", "--db", str(whole), "--format", "parquet", "--to", str(tmp_path / "run.parquet")]
     program = f"import sys; sys.modules['pyarrow'] = None\nfrom hpcq.cli.main import run\nsys.exit(run({words!r}))"
@@ -70,6 +74,7 @@ def test_without_pyarrow_the_extra_is_named(whole: Path, tmp_path: Path) -> None
     assert not list(tmp_path.glob("*run.parquet*"))
 
 
+@pytest.mark.promise("JUnit output fits the schema of Jenkins' xunit plugin.")
 @pytest.mark.parametrize("bound", ["1k", "900T"])
 def test_junit_fits_jenkins_schema(tmp_path: Path, capsys: pytest.CaptureFixture[str], bound: str) -> None:
     text, _ = exported(gated(tmp_path, bound), "junit", capsys)

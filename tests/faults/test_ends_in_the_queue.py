@@ -36,6 +36,10 @@ def forgetful(site: FakeSite) -> FakeSite:
     return site
 
 
+@pytest.mark.promise("A job that `hpcq cancel` told to end and that its scheduler forgot is cancelled, not lost.")
+@pytest.mark.promise(
+    "A job that was told to end before it started, and that vanished, is not waited for: the driver has its claim."
+)
 def test_a_cancelled_job_that_vanished_is_cancelled_at_once_and_no_loss(forgetful: FakeSite) -> None:
     """It cannot start any more: the driver has its claim. So nothing is to be waited for."""
     forgetful.at(30, (forgetful.run.path / "cancel").touch)
@@ -45,6 +49,8 @@ def test_a_cancelled_job_that_vanished_is_cancelled_at_once_and_no_loss(forgetfu
     assert end["reason"] == "cancelled by hpcq cancel"
 
 
+@pytest.mark.promise("A wait for the last files of jobs that left the queue is said, with its end.")
+@pytest.mark.promise("A started job that was told to end and left nothing is waited for over two grace periods, not four.")
 def test_a_job_that_was_told_to_end_and_left_nothing_is_waited_for_once_and_that_is_said(forgetful: FakeSite) -> None:
     forgetful.scheduler.exit_file_delay_s = 1e9
     forgetful.at(30, (forgetful.run.path / "cancel").touch)
@@ -64,6 +70,7 @@ def test_a_job_that_vanished_and_was_not_told_to_end_is_lost(forgetful: FakeSite
     assert forgetful.ends()[0] == ("j00001", "lost")
 
 
+@pytest.mark.promise("`hpcq cancel` says that it waits for a living driver, and for how long.")
 def test_cancel_says_that_it_waits_for_a_living_driver_and_for_how_long(
     forgetful: FakeSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,6 +92,8 @@ def never_learns(job: FakeJob, report: JobReport) -> JobReport:
     return report
 
 
+@pytest.mark.promise("A job whose script has ended and that its queue goes on showing as running is told to end.")
+@pytest.mark.promise("A job that is told to end only because its script has ended is judged by its exit file.")
 @pytest.mark.parametrize("measured", [True, False])
 def test_a_job_whose_script_has_ended_and_that_its_queue_shows_as_running_is_told_to_end(
     site: FakeSite, measured: bool

@@ -16,6 +16,10 @@ from tests.faults.storms import KINDS, Storm, play, told
 FRESH_SEEDS = 40
 
 
+@pytest.mark.promise("An id that a wrapper turned into nonsense is looked up; nothing runs twice and nothing is left.")
+@pytest.mark.promise("A controller back on an old state costs tries, no result, and no two jobs of a pair measure at once.")
+@pytest.mark.promise("Where locks lock nothing, a second driver is refused beside a living one.")
+@pytest.mark.promise("After a cancel that fell into an outage of the controller, no job of the user is left.")
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_one_kind_of_trouble_breaks_no_promise(tmp_path: Path, kind: str) -> None:
     for seed in (1, 7):
@@ -32,6 +36,7 @@ def _late(folder: Path) -> Storm:
     return storm
 
 
+@pytest.mark.promise("A driver does not end while one of its submit commands may still run; what arrives is cancelled by name.")
 @pytest.mark.fast
 def test_a_submission_that_arrives_after_everything_is_cancelled(tmp_path: Path) -> None:
     storm = _late(tmp_path)
@@ -42,6 +47,7 @@ def test_a_submission_that_arrives_after_everything_is_cancelled(tmp_path: Path)
     assert any("submit commands have not ended; looks for their jobs until" in text for text in storm.site.said)
 
 
+@pytest.mark.promise("A later driver knows which submit commands of an earlier one had not ended.")
 @pytest.mark.fast
 def test_a_later_driver_still_looks_for_what_an_earlier_one_withdrew(tmp_path: Path) -> None:
     storm = _late(tmp_path)

@@ -21,6 +21,7 @@ def _twofold(folder: Path) -> list[str]:
     return ["unshare", "--mount", "sh", "-c", f"mount --bind '{folder}/hosts' /etc/hosts && exec \"$@\"", "sh"]
 
 
+@pytest.mark.promise("An agent tries all addresses of a name as a client does, and says why the first of them cannot be had.")
 @pytest.mark.lab
 def test_an_agent_tries_all_addresses_of_a_name(programs: Programs, tmp_path: Path) -> None:
     made = Tournament(programs, tmp_path, "ab", QUICK, [("j1", "a", "b")])
@@ -46,6 +47,7 @@ def test_an_agent_tries_all_addresses_of_a_name(programs: Programs, tmp_path: Pa
         made.end()
 
 
+@pytest.mark.promise("Options of sockets over IPv6 are IPv6's own, and are read back as such.")
 @pytest.mark.lab
 @pytest.mark.parametrize("kernel", ["tcp_stream", "udp_stream", "tcp_pingpong", "udp_oneway"])
 def test_socket_options_over_ipv6_are_read_back(programs: Programs, tmp_path: Path, kernel: str) -> None:

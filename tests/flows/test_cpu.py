@@ -15,6 +15,7 @@ ENDS = ("client", "server")
 CLOCK = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
 
 
+@pytest.mark.promise("CPU time is that of the process in the measurement.")
 def test_cpu_time_is_that_of_the_process(server: Server) -> None:
     """The system's own account of the whole client is above it, and no warm-up is inside that is not measured."""
     command = server.command("tcp_stream", duration_s=1, warmup_s=0)
@@ -32,6 +33,7 @@ def test_cpu_time_is_that_of_the_process(server: Server) -> None:
         assert metrics[f"{end}_node_cpu_ns"] > 0.5 * metrics[f"{end}_cpu_ns"] - 5e7
 
 
+@pytest.mark.promise("CPU time of process and node is reported for both ends, and per byte of both directions.")
 @pytest.mark.parametrize("direction", ["client_to_server", "both"])
 @pytest.mark.parametrize("kernel", ["tcp_stream", "udp_stream"])
 def test_a_byte_costs_its_share(server: Server, kernel: str, direction: str) -> None:
@@ -58,6 +60,7 @@ def test_an_exchange_has_no_cost_per_byte(server: Server) -> None:
     assert not [name for name in metrics if name.endswith("per_byte_ns")]
 
 
+@pytest.mark.promise("The result names the clock source of both ends.")
 @pytest.mark.parametrize("kernel", ["udp_pingpong", "tcp_stream"])
 def test_the_clock_source_is_told_beside_its_cost(server: Server, kernel: str) -> None:
     line = server.run(kernel, **INSTANT).line

@@ -51,6 +51,7 @@ def report_of(server: Server, trains: list[list[int]]) -> dict[str, str]:
     return report
 
 
+@pytest.mark.promise("A capacity rests on trains that arrived whole and in order, ten at least.")
 def test_trains_that_are_not_whole_and_in_order_are_left_out(server: Server) -> None:
     """One lost its second datagram, one its first, one came in another order; ten did not."""
     report = report_of(server, [[0, 2], [1, 2], [0, 2, 1], *[[0, 1, 2]] * 10])
@@ -65,6 +66,7 @@ def test_nine_trains_are_too_few(server: Server) -> None:
     assert any("9 of 9 trains arrived whole and in order: at least 10 are needed" in value for value in report.values()), report
 
 
+@pytest.mark.promise("Where the sender is not faster than the path, a dispersion is no capacity.")
 def test_a_path_faster_than_its_sender_has_no_capacity(server: Server) -> None:
     done = server.run("udp_dispersion", operation_count_max=20, duration_s=60, warmup_s=0, train_interval_s=0.001)
     assert (done.rc, done.line["valid"]) == (1, False)
@@ -92,6 +94,7 @@ def test_sanitizers_find_nothing(sanitized: Programs, secret: Path) -> None:
         assert running.process.stderr.read() == ""
 
 
+@pytest.mark.promise("The capacity of a line is measured within 3 %, in bits of IP, from trains of datagrams.")
 @pytest.mark.lab
 @pytest.mark.parametrize(("rate_bps", "length", "direction"), [(11e6, 8, "server_to_client"), (67e6, 32, "client_to_server")])
 def test_the_capacity_of_a_line(programs: Programs, tmp_path: Path, rate_bps: float, length: int, direction: str) -> None:
@@ -119,6 +122,7 @@ def test_a_bucket_of_tokens_is_no_capacity(programs: Programs, tmp_path: Path) -
     assert "trains" in line["invalid_reason"] or "gaps" in line["invalid_reason"]
 
 
+@pytest.mark.promise("A token bucket that lets only the head of a train pass is no capacity, and pairs have a warning.")
 @pytest.mark.lab
 def test_a_small_bucket_is_seen_by_the_head_of_the_train(programs: Programs, tmp_path: Path) -> None:
     """It holds more than one packet and less than two: the first gap alone is too short, by what the metric says."""

@@ -12,6 +12,7 @@ from tests.kernels.kernel_programs import Programs, Server
 COUNTED = {"duration_s": 60, "warmup_s": 0.005}
 
 
+@pytest.mark.promise("Where both ends send at once, each direction is counted to the last byte, apart from the other.")
 @pytest.mark.parametrize("wait_by", ["block", "epoll", "spin"])
 @pytest.mark.parametrize("flow_count", [1, 64])
 def test_both_directions_at_once_are_counted_apart(server: Server, wait_by: str, flow_count: int) -> None:
@@ -37,6 +38,7 @@ def test_one_direction_names_no_return(server: Server, kernel: str, direction: s
     assert 1 / 3 <= line["metrics"]["flow_fairness_ratio"] <= 1
 
 
+@pytest.mark.promise("The server's UDP flows share one port, whatever their number.")
 def test_sixty_four_udp_flows_fit_eight_ports_of_a_firewall(programs: Programs, secret: Path) -> None:
     with Server(programs.net, secret) as finder:
         control = min(finder.port, 65000)
@@ -47,6 +49,10 @@ def test_sixty_four_udp_flows_fit_eight_ports_of_a_firewall(programs: Programs, 
     assert line["metrics"]["flow_fairness_ratio"] == 1
 
 
+@pytest.mark.promise("Segments and merging save system calls, and every datagram is still counted.")
+@pytest.mark.promise(
+    "With merged datagrams, which share one stamp and one drop, no jitter and no drops of the socket are reported."
+)
 def test_segments_and_merging_save_system_calls(server: Server) -> None:
     options: dict[str, Any] = {"operation_count_max": 880, "rate_bps": 0, **COUNTED}
     plain, cut, merged = (
@@ -66,12 +72,14 @@ def test_segments_and_merging_save_system_calls(server: Server) -> None:
         assert name not in merged["metrics"], "one stamp, one drop for many datagrams"
 
 
+@pytest.mark.promise("A measurement that ends by count sends exactly that many datagrams, also where one call takes more.")
 def test_many_messages_to_a_call(server: Server) -> None:
     line = server.run("udp_stream", call_message_count=32, operation_count_max=1000, rate_bps=0, **COUNTED).line
     assert line["metrics"]["sent_count"] == line["metrics"]["received_count"] == 1000, "the last call has eight"
     assert line["metrics"]["client_call_count"] < 60
 
 
+@pytest.mark.promise("Fewer segments than asked for are reported with their number.")
 def test_segments_that_do_not_fit_a_message_are_told(server: Server) -> None:
     line = server.run("udp_stream", message_bytes=30000, gso_segment_count=64, operation_count_max=10, **COUNTED).line
     assert line["granted"]["client_gso_segment_count"] == 2

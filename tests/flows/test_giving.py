@@ -18,6 +18,7 @@ WAYS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.promise("With `send_by: sendfile` every byte of the message arrives, whichever way the ends wait.")
 @pytest.mark.parametrize("send_by", ["send", "zero_copy", "sendfile"])
 @pytest.mark.parametrize("way", WAYS, ids=str)
 def test_every_byte_arrives(server: Server, send_by: str, way: dict[str, Any]) -> None:
@@ -32,6 +33,9 @@ def test_every_byte_arrives(server: Server, send_by: str, way: dict[str, Any]) -
     )
 
 
+@pytest.mark.promise(
+    "With `send_by: zero_copy` each call is answered for, and calls that were copied all the same count apart."
+)
 @pytest.mark.parametrize("way", WAYS, ids=str)
 def test_every_call_without_a_copy_is_answered_by_the_kernel(server: Server, way: dict[str, Any]) -> None:
     """On loopback the kernel copies after all, and says so of each call (msg_zerocopy.rst)."""

@@ -6,6 +6,8 @@ import struct
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.kernels.kernel_programs import ENDLESS_S, LIMIT_S, Server, wait_for
 
 LATENCY = Path("/dev/cpu_dma_latency")
@@ -17,6 +19,7 @@ def _latency_us() -> int:
     return int(value)
 
 
+@pytest.mark.promise("Where idle states are to be held and cannot be, the result says so; where they are, it says that.")
 def test_what_was_granted_is_told(server: Server) -> None:
     free = server.run("udp_pingpong", operation_count_max=5, duration_s=60, warmup_s=0).line
     held = server.run("udp_pingpong", operation_count_max=5, duration_s=60, warmup_s=0, idle="hold").line

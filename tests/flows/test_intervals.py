@@ -22,6 +22,8 @@ def _known(values: list[float | None]) -> list[float]:
     return [one for one in values if one is not None]
 
 
+@pytest.mark.promise("The series of a TCP stream says interval by interval what was sent again, and what held the sender back.")
+@pytest.mark.promise("With both directions at once, the series of what the server sends has the prefix `return_`.")
 @pytest.mark.parametrize(
     ("direction", "columns"),
     [
@@ -44,6 +46,7 @@ def test_each_sender_tells_of_its_connections(server: Server, direction: str, co
     assert sum(_known(series["retransmit_count"])) <= line["metrics"]["retransmit_count"] + 1
 
 
+@pytest.mark.promise("The series of a TCP stream says interval by interval what was sent again, and what held the sender back.")
 @pytest.mark.lab
 def test_a_line_that_loses_is_in_the_series(programs: Programs, tmp_path: Path) -> None:
     with wired(tmp_path, delay_s=0.002, rate_bps=5e7, loss_ratio=0.02) as pair:
@@ -56,6 +59,7 @@ def test_a_line_that_loses_is_in_the_series(programs: Programs, tmp_path: Path) 
     assert sum(rates) / len(rates) == pytest.approx(line["metrics"]["throughput_bps"], rel=0.2)
 
 
+@pytest.mark.promise("The series of a TCP stream says interval by interval what was sent again, and what held the sender back.")
 @pytest.mark.lab
 def test_what_holds_a_sender_back_is_in_the_series(programs: Programs, tmp_path: Path) -> None:
     """A round trip of 10 ms needs more than 10 kB under way: whoever has less room for them holds the sender back."""

@@ -23,6 +23,7 @@ option.settle_s 0.05
 MEASURE = 2  # enum phase of kernels/c/engine/run.h
 
 
+@pytest.mark.promise("Runs of lost datagrams are counted and measured exactly.")
 def test_runs_of_loss_reordering_and_repeats_are_told_apart(server: Server) -> None:
     """Numbers 3, 4, 5 and 8 of ten never leave; 2 comes after 6, and 7 twice."""
     with ControlPeer(server.port, server.secret.read_bytes().strip()) as peer:
@@ -54,6 +55,7 @@ def test_runs_of_loss_reordering_and_repeats_are_told_apart(server: Server) -> N
     }
 
 
+@pytest.mark.promise("How much longer a datagram took is counted from the fastest one.")
 @pytest.mark.lab
 def test_one_way_loss_and_delays_of_a_line(programs: Programs, tmp_path: Path) -> None:
     with wired(tmp_path, delay_s=0.005, rate_bps=3e8, loss_ratio=0.05) as pair:
@@ -69,6 +71,7 @@ def test_one_way_loss_and_delays_of_a_line(programs: Programs, tmp_path: Path) -
     assert 0 <= metrics["delay_change_p50_ns"] <= metrics["delay_change_p99_ns"] <= metrics["delay_change_max_ns"]
 
 
+@pytest.mark.promise("Connections are ended by a reset: none of them keeps its ports in TIME_WAIT.")
 @pytest.mark.lab
 def test_a_connection_takes_a_round_trip_and_leaves_no_port_behind(programs: Programs, tmp_path: Path) -> None:
     with wired(tmp_path, delay_s=0.005) as pair:

@@ -133,6 +133,7 @@ def _rules(end: str, rules: str) -> Iterator[None]:
         _inside(end, "nft", "flush ruleset")
 
 
+@pytest.mark.promise("Each hop of a path has its address and its round trips, without a right that only root has.")
 @pytest.mark.lab
 @pytest.mark.parametrize("six", [False, True], ids=["IPv4", "IPv6"])
 def test_every_hop_has_its_address_and_round_trip(chain: Chain, programs: Programs, *, six: bool) -> None:
@@ -161,6 +162,7 @@ def test_every_hop_has_its_address_and_round_trip(chain: Chain, programs: Progra
     assert found_ms == pytest.approx(truth_ms, rel=0.2)
 
 
+@pytest.mark.promise("The MTU of a path is found to the byte, with IPv4 and IPv6, and which router reported it.")
 @pytest.mark.lab
 @pytest.mark.parametrize("six", [False, True], ids=["IPv4", "IPv6"])
 def test_the_mtu_that_a_router_tells(chain: Chain, programs: Programs, *, six: bool) -> None:
@@ -172,6 +174,9 @@ def test_the_mtu_that_a_router_tells(chain: Chain, programs: Programs, *, six: b
     assert "mtu_black_hole" not in [warning["name"] for warning in line["warnings"]]
 
 
+@pytest.mark.promise(
+    "Where large packets are lost without a word, the MTU of a path is found all the same, and the black hole named."
+)
 @pytest.mark.lab
 @pytest.mark.parametrize("six", [False, True], ids=["IPv4", "IPv6"])
 def test_a_black_hole_is_found_and_named(chain: Chain, programs: Programs, *, six: bool) -> None:
@@ -186,6 +191,7 @@ def test_a_black_hole_is_found_and_named(chain: Chain, programs: Programs, *, si
     ] == [True]
 
 
+@pytest.mark.promise("A router that does not answer is a hop without an answer, and the path goes on behind it.")
 @pytest.mark.lab
 def test_a_silent_router_is_a_hop_without_an_answer(chain: Chain, programs: Programs) -> None:
     with _rules("left", SILENT):
@@ -196,6 +202,7 @@ def test_a_silent_router_is_a_hop_without_an_answer(chain: Chain, programs: Prog
     assert "client_hop_1_address" not in line["granted"]
 
 
+@pytest.mark.promise("A server that no probe reaches gives no path: the result says who refused it, or how far it looked.")
 @pytest.mark.lab
 def test_a_server_out_of_reach_is_no_path(chain: Chain, programs: Programs) -> None:
     done = chain.run(programs.net, hop_count_max=2)

@@ -44,6 +44,9 @@ def _ports(kernel: str, flow_count: int, control_port: str) -> set[int]:
     return found
 
 
+@pytest.mark.promise(
+    "The client's source address is the one that `--bind` names; an address that the node does not have is refused."
+)
 @pytest.mark.lab
 @pytest.mark.parametrize("six", [False, True])
 def test_the_source_address_is_the_one_that_was_named(programs: Programs, tmp_path: Path, *, six: bool) -> None:
@@ -67,6 +70,7 @@ def test_the_source_address_is_the_one_that_was_named(programs: Programs, tmp_pa
         assert "allowed: an address of this node" in refused.err
 
 
+@pytest.mark.promise("The flows of a client have the source ports that were asked for, one after another.")
 @pytest.mark.lab
 @pytest.mark.parametrize("kernel", ["tcp_stream", "udp_stream"])
 def test_flows_have_the_source_ports_that_were_asked_for(programs: Programs, tmp_path: Path, kernel: str) -> None:
@@ -81,6 +85,7 @@ def test_flows_have_the_source_ports_that_were_asked_for(programs: Programs, tmp
         assert pair.run(programs.net, kernel, **short).rc == 0, "again, right after"
 
 
+@pytest.mark.promise("A source port that is taken is passed over where there is a range, and an error where there is none.")
 def test_a_taken_source_port_is_passed_over_where_there_is_a_range(server: Server) -> None:
     """Three flows of a measurement that goes on have 7400 to 7402."""
     held = server.command("udp_stream", duration_s=ENDLESS_S, flow_count=3, source_port_first_no=7400, rate_bps=1_000_000)
@@ -102,6 +107,7 @@ def _udp_port_taken(port: int) -> bool:
     return any(int(row.split()[1].rpartition(":")[2], 16) == port for row in rows)
 
 
+@pytest.mark.promise("A NUMA node that an end does not have is refused with those it has.")
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -120,12 +126,14 @@ def test_what_no_end_can_have_is_refused(server: Server, options: dict[str, Any]
     assert message in done.err
 
 
+@pytest.mark.promise("A NUMA node that an end does not have is refused with those it has.")
 def test_a_server_without_that_numa_node_says_so(server: Server) -> None:
     done = server.run("tcp_stream", server_numa_index=1023, **SHORT)
     assert done.rc == 3
     assert "server_numa_index: found 1023: allowed on this server: -1, 0" in done.err
 
 
+@pytest.mark.promise("A bound device is read back; one that a node does not have is refused with those it has.")
 @pytest.mark.lab
 def test_a_bound_device_is_read_back_and_lets_no_other_bring_packets(programs: Programs, tmp_path: Path) -> None:
     with joined(tmp_path) as pair:
@@ -144,6 +152,7 @@ def test_a_bound_device_is_read_back_and_lets_no_other_bring_packets(programs: P
         assert "lo eth0" in unknown.err.replace("eth0@", "eth0")
 
 
+@pytest.mark.promise("With a NUMA index, memory and CPUs of an end are those of the node.")
 def test_cpus_and_memory_are_those_of_the_numa_node(server: Server) -> None:
     """The last node of this machine: each CPU that the threads may use is one of it, and new memory comes from it."""
     node = sorted(int(path.name[4:]) for path in Path("/sys/devices/system/node").glob("node[0-9]*"))[-1]

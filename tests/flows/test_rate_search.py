@@ -16,6 +16,8 @@ TURNS = 3
 WAYS = ("client_to_server", "server_to_client")
 
 
+@pytest.mark.promise("A search that the server makes has its trials in the client's result.")
+@pytest.mark.promise("A loss-free rate was measured twice, the second time for twice as long.")
 @pytest.mark.parametrize("direction", WAYS)
 def test_what_the_sender_is_asked_for_at_most_is_fine(server: Server, direction: str) -> None:
     done = server.run("udp_rate_search", rate_max_bps=2e7, trial_s=0.2, settle_s=0.02, direction=direction)
@@ -42,6 +44,8 @@ def test_a_search_goes_one_way(server: Server) -> None:
     assert "direction: found both: allowed: one of client_to_server server_to_client" in done.err
 
 
+@pytest.mark.promise("A rate that fills a queue of the path is no loss-free rate, though nothing was lost yet.")
+@pytest.mark.promise("udp_rate_search searches from the end that `direction` names.")
 @pytest.mark.lab
 @pytest.mark.quiet
 @pytest.mark.real_time
@@ -68,6 +72,7 @@ def test_the_rate_of_a_known_line_is_found(programs: Programs, tmp_path: Path, d
     assert series["begin_ms"] == sorted(series["begin_ms"])
 
 
+@pytest.mark.promise("Where every rate loses, the search says so and has no number.")
 @pytest.mark.lab
 @pytest.mark.parametrize("direction", WAYS)
 def test_a_line_that_always_loses_has_no_loss_free_rate(programs: Programs, tmp_path: Path, direction: str) -> None:

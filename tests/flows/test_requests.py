@@ -13,6 +13,7 @@ from tests.kernels.kernel_programs import Programs, Server
 PINGPONGS = ("tcp_pingpong", "udp_pingpong")
 
 
+@pytest.mark.promise("A measurement that ends by count ends with exactly that many round trips, however many are under way.")
 @pytest.mark.parametrize("kernel", PINGPONGS)
 @pytest.mark.parametrize("wait_by", ["block", "epoll", "spin"])
 def test_a_count_is_kept_with_many_under_way(server: Server, kernel: str, wait_by: str) -> None:
@@ -23,6 +24,7 @@ def test_a_count_is_kept_with_many_under_way(server: Server, kernel: str, wait_b
     assert line["metrics"].get("operation_count", line["metrics"].get("sent_count")) == 77
 
 
+@pytest.mark.promise("With one request under way, a round trip costs each end two system calls.")
 @pytest.mark.parametrize("kernel", PINGPONGS)
 def test_one_request_costs_two_calls_an_end(server: Server, kernel: str) -> None:
     metrics = server.run(kernel, operation_count_max=2000, duration_s=60, warmup_s=0, reply_timeout_s=30).line["metrics"]
@@ -30,6 +32,7 @@ def test_one_request_costs_two_calls_an_end(server: Server, kernel: str) -> None
         assert 4000 <= metrics[f"{end}_call_count"] < 4100
 
 
+@pytest.mark.promise("A request at a fixed rate is timed from when it was due: what waits for others is in the round trips.")
 @pytest.mark.lab
 @pytest.mark.parametrize("kernel", PINGPONGS)
 def test_requests_under_way_and_their_rate(programs: Programs, tmp_path: Path, kernel: str) -> None:
@@ -51,6 +54,7 @@ def test_requests_under_way_and_their_rate(programs: Programs, tmp_path: Path, k
     assert behind["reply_rate_pps"] < 50.5 < abreast["reply_rate_pps"]
 
 
+@pytest.mark.promise("The reply has the size that was asked for.")
 @pytest.mark.lab
 def test_sizes_there_and_back_are_apart(programs: Programs, tmp_path: Path) -> None:
     with joined(tmp_path) as pair:
@@ -67,6 +71,7 @@ def _crossed(pair: Pair, programs: Programs, kernel: str) -> dict[str, float]:
     return crossed
 
 
+@pytest.mark.promise("A lost datagram is counted and frees its place, while others are under way.")
 @pytest.mark.lab
 def test_lost_datagrams_are_counted_while_others_are_under_way(programs: Programs, tmp_path: Path) -> None:
     with wired(tmp_path, delay_s=0.002, rate_bps=3e8, loss_ratio=0.05) as pair:

@@ -46,6 +46,8 @@ def test_sizes_are_doubled_and_perturbed() -> None:
     assert planned("tcp_pingpong", message_bytes=64) == ()
 
 
+@pytest.mark.promise("A sweep doubles message_bytes up to sweep_to_bytes and measures each size once, the smallest first.")
+@pytest.mark.promise("All sizes of a sweep are measured by the same two processes.")
 @pytest.mark.parametrize("name", SWEEPS)
 def test_each_size_is_a_measurement_of_its_own(server: Server, name: str) -> None:
     line = said(server, name)
@@ -68,6 +70,7 @@ def test_no_round_trip_of_one_size_is_in_another(server: Server, name: str) -> N
         assert one["metrics"]["operation_count" if name == "tcp_pingpong" else "received_count"] == 50
 
 
+@pytest.mark.promise("What is kept beside the line of a sweep has a file for each size.")
 def test_what_is_kept_beside_has_a_file_per_size(server: Server, tmp_path: Path) -> None:
     given = ["--evidence-file", str(tmp_path / "all.json"), "--samples-file", str(tmp_path / "trips")]
     given += ["--raw-dir", str(tmp_path / "raw")]
@@ -81,6 +84,7 @@ def test_what_is_kept_beside_has_a_file_per_size(server: Server, tmp_path: Path)
     assert len((tmp_path / "trips.16").read_bytes()) == 800
 
 
+@pytest.mark.promise("A sweep that cannot be is refused before anything is measured.")
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -95,6 +99,7 @@ def test_a_sweep_that_cannot_be_is_refused_before_it_begins(server: Server, opti
     assert words in done.err
 
 
+@pytest.mark.promise("One start of a sweep in a campaign becomes one result per size.")
 def test_a_campaign_has_one_result_per_size_of_one_start(tmp_path: Path) -> None:
     desk = LocalDesk.at(tmp_path / "desk")
     desk.campaign(
@@ -111,6 +116,7 @@ def test_a_campaign_has_one_result_per_size_of_one_start(tmp_path: Path) -> None
     assert [float(row["sweep"]) for row in kept] == [1024]
 
 
+@pytest.mark.promise("A file of kept sizes goes when its match is in the spool.")
 def test_a_tournament_plays_sweeps_too(tmp_path: Path) -> None:
     desk = LocalDesk.at(tmp_path / "desk")
     (desk.folder / "clusters" / "tiny.yaml").write_text(CLUSTER.format(name="tiny").replace("tiny-b]", "tiny-b, tiny-c]"))
@@ -170,6 +176,10 @@ def _check_kept(desk: LocalDesk, sizes: list[int], end: str) -> None:
     assert {row["outcome"] for row in rows} == {"measured", "failed"}
 
 
+@pytest.mark.promise(
+    "A sweep that is killed keeps the sizes that it had measured, and says of the others that it was killed before."
+)
+@pytest.mark.promise("What a sweep had measured counts also if the whole job was killed.")
 @pytest.mark.parametrize("script", [False, True])
 def test_a_sweep_that_is_killed_keeps_the_sizes_that_it_measured(tmp_path: Path, script: bool) -> None:
     desk = LocalDesk.at(tmp_path / "desk")
@@ -180,6 +190,8 @@ def test_a_sweep_that_is_killed_keeps_the_sizes_that_it_measured(tmp_path: Path,
     _check_kept(desk, sizes, "exit code unknown" if script else "exit code 137; died of SIGKILL")
 
 
+@pytest.mark.promise("A sweep of a tournament keeps the sizes that it had measured, also if all of the job is killed.")
+@pytest.mark.promise("Sizes that a client of a tournament kept are results when its match has none.")
 @pytest.mark.parametrize("all_of_it", [False, True])
 def test_a_sweep_of_a_tournament_that_is_killed_keeps_what_it_measured(tmp_path: Path, all_of_it: bool) -> None:
     """Its client's process alone, or the whole job: then nobody is left who could tell the conductor or the spool."""
@@ -218,6 +230,8 @@ def _players(desk: LocalDesk) -> list[int]:
     return [child for agent in agents for child in children(agent)]
 
 
+@pytest.mark.promise("Another attempt measures only those sizes of a sweep that no attempt has measured.")
+@pytest.mark.promise("A size that an attempt was told to leave out did not fail in it.")
 def test_another_attempt_measures_only_the_sizes_that_are_not_there(tmp_path: Path) -> None:
     desk = LocalDesk.at(tmp_path / "desk")
     desk.campaign(LONG.replace("1MiB", "256"), more="retries: 1")
@@ -233,6 +247,7 @@ def test_another_attempt_measures_only_the_sizes_that_are_not_there(tmp_path: Pa
     assert [row["message_bytes"] for row in every] == rest, "nothing failed that was not wanted"
 
 
+@pytest.mark.promise("Another attempt of a tournament leaves out the sizes of a sweep that earlier ones measured.")
 def test_another_attempt_of_a_tournament_measures_only_the_sizes_that_are_not_there(tmp_path: Path) -> None:
     """Two attempts are killed: what the third leaves out was measured in two places, one of them a shortened sweep."""
     desk = LocalDesk.at(tmp_path / "desk")
@@ -250,6 +265,8 @@ def test_another_attempt_of_a_tournament_measures_only_the_sizes_that_are_not_th
         assert [row["message_bytes"] for row in every] == wanted, "nothing failed that was not wanted"
 
 
+@pytest.mark.promise("Sizes to leave out must be sizes of the sweep.")
+@pytest.mark.promise("An empty list of sizes that are done is refused: it would measure nothing and call that fine.")
 def test_sizes_that_are_done_are_left_out(server: Server) -> None:
     options = {**INSTANT, "message_bytes": 8, "sweep_to_bytes": 32}
     for done, left in (("8", [16, 32]), ("8,32", [16]), ("32,8,16", [])):
@@ -264,6 +281,7 @@ def test_sizes_that_are_done_are_left_out(server: Server) -> None:
         assert server.run("tcp_pingpong", "--sizes-done", done, **INSTANT).rc == 2, "no sweep"
 
 
+@pytest.mark.promise("Of a sweep that was killed, a line counts when it is complete.")
 def test_each_size_of_a_sweep_is_printed_when_it_was_measured() -> None:
     whole = b'{"format":1,"kernel":"tcp_pingpong","sizes":[\n' + json.dumps(_one(1)).encode() + b"\n,"
     assert measured_sizes(whole + json.dumps(_one(2)).encode() + b'\n],"exit_code":0}\n') == [1, 2]
@@ -279,6 +297,8 @@ def test_each_size_of_a_sweep_is_printed_when_it_was_measured() -> None:
     assert (line.outcome, (line.reason or "")[:33]) == (Outcome.INVALID, "line 3 of the sweep: not JSON: Ex")
 
 
+@pytest.mark.promise("Of sizes that several players kept, whole lines count, and the first that was measured.")
+@pytest.mark.promise("Of a sweep of a tournament that was told to leave out sizes and then killed, these sizes did not fail.")
 def test_sizes_that_two_players_kept_count_once() -> None:
     def line(size: int, **changed: Any) -> bytes:
         return json.dumps(_one(size, **changed)).encode()
@@ -317,6 +337,7 @@ def _read(size: int, rc: int, *sizes: dict[str, Any]) -> tuple[Outcome, str | No
     return line.outcome, line.reason, line.metrics
 
 
+@pytest.mark.promise("A sweep that could not go on keeps the sizes that it measured, and says of the others where it ended.")
 def test_a_sweep_that_ended_keeps_what_it_measured() -> None:
     error = {"state": "measure", "message": "recv: the peer is gone (closed)"}
     gone = _one(2, valid=False, exit_code=3, error=error, metrics={})
@@ -326,6 +347,7 @@ def test_a_sweep_that_ended_keeps_what_it_measured() -> None:
     assert _read(4, 3, _one(1), gone) == (Outcome.FAILED, reason, {})
 
 
+@pytest.mark.promise("An invalid size of a sweep makes no other size invalid.")
 def test_an_invalid_size_spoils_no_other() -> None:
     lost = _one(2, valid=False, exit_code=1, invalid_reason="no reply came")
     assert _read(1, 1, _one(1), lost, _one(4))[0] is Outcome.MEASURED

@@ -39,6 +39,7 @@ def _metric(kernel: str) -> tuple[str, str]:
     )
 
 
+@pytest.mark.promise("The width of the interval is in the result, with the correlation of the values that follow each other.")
 @pytest.mark.parametrize("level", [0.5, 0.95, 0.999])
 @pytest.mark.parametrize("kernel", CALM)
 def test_the_width_is_that_of_the_series(server: Server, kernel: str, level: float) -> None:
@@ -50,6 +51,9 @@ def test_the_width_is_that_of_the_series(server: Server, kernel: str, level: flo
     assert line["metrics"][width] == pytest.approx(width_ratio(values, level), rel=0.01)
 
 
+@pytest.mark.promise(
+    "With `width_max_ratio` a measurement ends once its interval is that narrow, at the latest after `duration_s`."
+)
 @pytest.mark.parametrize("kernel", CALM)
 def test_it_ends_when_the_interval_is_narrow_enough(server: Server, kernel: str) -> None:
     """A wide interval is reached within some intervals, far from the minutes that are allowed."""
@@ -62,6 +66,7 @@ def test_it_ends_when_the_interval_is_narrow_enough(server: Server, kernel: str)
         assert line["metrics"]["round_trip_width_ratio"] <= 0.8
 
 
+@pytest.mark.promise("With `width_max_ratio` the sender of a TCP stream decides by what was acknowledged.")
 def test_a_sender_decides_by_what_arrived_and_not_by_the_bursts_that_its_socket_takes(server: Server) -> None:
     """The line is even (paced), the socket's buffer of some MB is not: judged by it, this took 8 to 50 s. Now it is 2."""
     options = {"duration_s": 50, "warmup_s": 0.1, "series_interval_ms": 10, "width_max_ratio": 0.4, **CALM["tcp_stream"]}
@@ -76,6 +81,7 @@ def test_the_server_ends_it_where_it_sends(server: Server) -> None:
     assert server.run("udp_stream", direction="server_to_client", **options).line["duration_ns"] < 45e9
 
 
+@pytest.mark.promise("A width that was not reached is said.")
 def test_the_time_is_bounded_and_the_width_that_was_not_reached_is_said(server: Server) -> None:
     options = {"warmup_s": 0, "series_interval_ms": 20, "width_max_ratio": 1e-9}
     line = server.run("tcp_pingpong", duration_s=0.5, **options).line
@@ -90,6 +96,7 @@ def test_the_time_is_bounded_and_the_width_that_was_not_reached_is_said(server: 
     assert "round_trip_width_ratio" not in short["metrics"]
 
 
+@pytest.mark.promise("With `warmup_level_ratio` a warm-up ends once it is level.")
 @pytest.mark.parametrize("direction", ["client_to_server", "server_to_client"])
 @pytest.mark.parametrize("kernel", CALM)
 def test_a_warm_up_ends_once_it_is_level(server: Server, kernel: str, direction: str) -> None:
@@ -103,6 +110,7 @@ def test_a_warm_up_ends_once_it_is_level(server: Server, kernel: str, direction:
     assert "warmup_not_level" not in {one["name"] for one in line["warnings"]}
 
 
+@pytest.mark.promise("A warm-up that was asked to become level and did not is said.")
 @pytest.mark.parametrize(
     ("warmup_s", "words"),
     [(0.5, "warm-up differed by "), (0.05, "intervals of warm-up tell too little")],

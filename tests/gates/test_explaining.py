@@ -33,6 +33,7 @@ def wrong(tmp_path: Path) -> History:
     return made
 
 
+@pytest.mark.promise("A flaw that the evidence shows stands before the table of run, results and compare, and in --json.")
 def test_a_flaw_of_a_node_stands_before_the_tables(wrong: History, say: Any) -> None:
     for words in (["results"], ["results", "--since", "2026-11-01"], ["compare", "nightly-20261118", "latest"]):
         code, _, said = say(wrong, *words)
@@ -44,12 +45,14 @@ def test_a_flaw_of_a_node_stands_before_the_tables(wrong: History, say: Any) -> 
     assert "evidence" not in say(wrong, "compare", "nightly-20261118", "latest", "--node", "n3")[2]
 
 
+@pytest.mark.promise("compare reports no flaw that A had as well.")
 def test_a_flaw_that_both_have_explains_no_difference(wrong: History, say: Any) -> None:
     wrong.night(0, facts=LOW_MTU, **JUDGED)
     assert "evidence" not in say(wrong, "compare", "nightly-20261120", "latest")[2]
     assert SAID in say(wrong, "results")[2]
 
 
+@pytest.mark.promise("`hpcq node` says what fails on a node, and why.")
 def test_the_node_says_what_is_wrong_with_it(wrong: History, say: Any) -> None:
     _, _, said = say(wrong, "node", "n2", "--since", "90d")
     assert "evidence      n2 has an MTU of 1300 bytes, n1 of 1500 bytes (2 findings)" in said
@@ -62,6 +65,7 @@ def test_the_node_says_what_is_wrong_with_it(wrong: History, say: Any) -> None:
     assert "failing" not in say(wrong, "node", "n3", "--since", "90d")[2]
 
 
+@pytest.mark.promise("Reasons that differ in numbers only are one reason.")
 def test_reasons_that_differ_in_numbers_are_one() -> None:
     found = commonest({"rank 3 died": 2, "none of 10 arrived": 1, "none of 11 arrived": 1, "none of 12 arrived": 1})
     assert found == ("none of 10 arrived", 3, 1)

@@ -35,6 +35,7 @@ def test_the_false_alarm_rate_is_kept(better: Better, rate: float, heavy: bool) 
     assert abs(made.seen_ratio - broken) <= rate + 0.001
 
 
+@pytest.mark.promise("A proposed gate never lies inside what was seen where the values are too few.")
 @pytest.mark.parametrize("family", ["gauss", "heavy", "two modes"])
 def test_no_bound_lies_inside_what_was_seen_where_the_values_are_too_few(family: str) -> None:
     random = np.random.default_rng(6)

@@ -27,6 +27,10 @@ def judged(
     return found.verdict, found.value
 
 
+@pytest.mark.promise("A gate fails below its minimum.")
+@pytest.mark.promise("A value exactly on the minimum of a gate passes.")
+@pytest.mark.promise("A gate fails above its maximum.")
+@pytest.mark.promise("A gate with both bounds holds both.")
 @pytest.mark.parametrize(
     ("minimum", "maximum", "verdict"),
     [
@@ -41,6 +45,8 @@ def test_a_value_on_its_bound_passes_and_one_beyond_fails(
     assert judged(RATE, (1.0, 10.0, 30.0), GateStatistic.MEDIAN, minimum, maximum) == (verdict, 10.0)
 
 
+@pytest.mark.promise("`statistic: worst` looks at the lowest rate and the longest time.")
+@pytest.mark.promise("`statistic: worst` is not the median.")
 @pytest.mark.parametrize(("of", "worst"), [(RATE, 1.0), (TIME, 30.0)])
 def test_the_worst_is_the_lowest_rate_and_the_longest_time(of: tuple[str, str], worst: float) -> None:
     values = (10.0, 30.0, 1.0, 12.0)
@@ -49,12 +55,14 @@ def test_the_worst_is_the_lowest_rate_and_the_longest_time(of: tuple[str, str], 
     assert judged(of, values, GateStatistic.MEDIAN, minimum=2.0, maximum=29.0) == (Verdict.PASS, 11.0)
 
 
+@pytest.mark.promise("A gate on nothing measured is inconclusive.")
 def test_a_gate_on_nothing_is_inconclusive_and_says_so() -> None:
     series = MeasuredSeries("alpha", "n1", "n2", *RATE[:1], {}, RATE[1], ())
     [found] = judge_gates([Gate(RATE[1], RATE[0], GateStatistic.MEDIAN, 1.0, None, {})], [series])
     assert (found.verdict, found.words) == (Verdict.INCONCLUSIVE, "median throughput_bps: nothing was measured")
 
 
+@pytest.mark.promise("A gate speaks only of tests with its parameters.")
 def test_a_gate_speaks_of_its_own_metric_kernel_and_parameters_only() -> None:
     gate = Gate(RATE[1], RATE[0], GateStatistic.MEDIAN, 2.0, None, {"message_bytes": 64})
     others = [

@@ -52,6 +52,7 @@ def words(database: Path, name: str) -> dict[str, tuple[Verdict, str]]:
     return {f"{one.series.client}>{one.series.server}": (one.verdict, one.reason or one.words) for one in found}
 
 
+@pytest.mark.promise("The peers of a pair are other pairs, not itself.")
 @pytest.mark.fast
 def test_peers_are_the_other_pairs_of_the_same_hardware() -> None:
     random.seed(3)
@@ -138,6 +139,8 @@ def test_the_reverse_is_the_same_test_the_other_way() -> None:
     assert not is_reverse(one, series(2, "b", "a", 1.0, message_bytes=1, direction="server_to_client"))
 
 
+@pytest.mark.promise("A gate `against: reverse` fails the direction of a pair that is slow, and only that one.")
+@pytest.mark.promise("A gate whose reference is missing is inconclusive, never a pass.")
 def test_a_pair_that_is_fast_one_way_only_is_found(tmp_path: Path) -> None:
     made = History(tmp_path, pairs=[("n1", "n2"), ("n2", "n1"), ("n1", "n3"), ("n3", "n1"), ("n2", "n3")])
     gates = "  - {metric: throughput_bps, against: reverse, minimum: 80%}"
@@ -150,6 +153,7 @@ def test_a_pair_that_is_fast_one_way_only_is_found(tmp_path: Path) -> None:
     assert found["n2>n3"][1] == "n3 > n2 was not measured: give pairs `directions: both`"
 
 
+@pytest.mark.promise("A relative gate without its reference passes nothing.")
 @pytest.mark.fast
 def test_without_a_reference_nothing_passes() -> None:
     gate = Gate("throughput_bps", "tcp_stream", GateStatistic.MEDIAN, 0.1, None, {}, read_against("peers"))

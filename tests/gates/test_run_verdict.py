@@ -30,6 +30,7 @@ def words(found: RunVerdict, verdict: Verdict) -> Sequence[str]:
     return [one.words for one in found.reasons if one.verdict is verdict]
 
 
+@pytest.mark.promise("The page calls no run passed that nothing judges.")
 def test_a_first_run_without_gates_is_not_judged(tmp_path: Path) -> None:
     builder = RunBuilder(tmp_path / "runs")
     builder.everything()
@@ -41,6 +42,7 @@ def test_a_first_run_without_gates_is_not_judged(tmp_path: Path) -> None:
     assert "No gate and no history judges this run" in page
 
 
+@pytest.mark.promise("A series that got worse and stayed so makes a complete run DEGRADED on its page.")
 @pytest.mark.heavy
 def test_a_run_on_a_worse_level_is_degraded_though_all_was_measured(tmp_path: Path) -> None:
     history = History(tmp_path, pairs=(("n1", "n2"), ("n3", "n4"), ("n2", "n5")))
@@ -64,6 +66,7 @@ def test_a_run_on_its_old_level_passes_by_its_history(tmp_path: Path) -> None:
     assert '<div class="verdict pass">' in page
 
 
+@pytest.mark.promise("A node that is slower than the others of a run stands in the verdict of its page, also beside PASS.")
 def test_a_node_that_has_always_been_slow_is_named_beside_pass(tmp_path: Path) -> None:
     """Its history knows no better days, and no gate asks: PASS is right, and no reason to show green alone."""
     nodes = ("n1", "n2", "n3", "n4", "n5")
@@ -82,6 +85,7 @@ def _pairs_worth_a_look(*ends: tuple[str, str], disturbed_count: int = 0) -> lis
     return [Apart(one, 100.0, -0.5, 1, 1) for one in worst]
 
 
+@pytest.mark.promise("A node that was measured only beside other work is named with that.")
 def test_a_node_that_was_slow_only_beside_other_work_is_named_with_that() -> None:
     ends = (("n4", "n1"), ("n4", "n2"), ("n3", "n4"))
     [alone] = apart_nodes(_pairs_worth_a_look(*ends))
@@ -91,6 +95,7 @@ def test_a_node_that_was_slow_only_beside_other_work_is_named_with_that() -> Non
     assert len(apart_nodes(_pairs_worth_a_look(*ends[:2]) + _pairs_worth_a_look(ends[2], disturbed_count=2))) == 1
 
 
+@pytest.mark.promise("A slow collective names no node in the page's verdict.")
 def test_slow_collectives_name_no_node_in_the_verdict() -> None:
     assert apart_nodes(_pairs_worth_a_look(("n1", "n[2-4]"), ("n1", "n2,n3"), ("n1", "n[2-3]"))) == []
     pairs = (("n4", "n1"), ("n4", "n2"), ("n4", "n3"))
@@ -104,6 +109,7 @@ def test_a_node_with_itself_is_one_pair_of_it() -> None:
     assert one.in_list == "alpha: n4 is an end of 3 of these 3 pairs."
 
 
+@pytest.mark.promise("A test that ran and brought no valid result fails the run on its page.")
 def test_a_test_that_ran_and_brought_nothing_fails_the_run(tmp_path: Path) -> None:
     builder = RunBuilder(tmp_path / "runs")
     builder.everything()
@@ -117,6 +123,7 @@ def test_a_test_that_ran_and_brought_nothing_fails_the_run(tmp_path: Path) -> No
     assert "1 series ran and brought no valid result: alpha: n1 > n2. Most often: fewer than two datagrams arrived" in said
 
 
+@pytest.mark.promise("A run of which something is missing does not pass on its page.")
 def test_what_is_missing_keeps_a_run_from_passing(tmp_path: Path) -> None:
     history = History(tmp_path)
     for day in range(8):
@@ -131,6 +138,7 @@ def test_what_is_missing_keeps_a_run_from_passing(tmp_path: Path) -> None:
     assert words(found, Verdict.NOT_COVERED) == ["3 of 6 planned results are not there"]
 
 
+@pytest.mark.promise("Gates that could not be judged let no run pass on its page.")
 def test_gates_that_could_not_be_read_let_no_run_pass(tmp_path: Path) -> None:
     history = History(tmp_path)
     for day in range(8):

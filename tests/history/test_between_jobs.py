@@ -30,6 +30,7 @@ def job_medians(random: np.random.Generator, count: int, between: float = BETWEE
     return np.asarray(np.median(repetitions, axis=1))
 
 
+@pytest.mark.promise("How far jobs scatter is learned from their history.")
 @pytest.mark.fast
 @pytest.mark.parametrize("between", [0.01, 0.03, 0.05])
 def test_scatter_is_learned_and_a_change_of_level_does_not_count(between: float) -> None:
@@ -55,6 +56,7 @@ def test_a_short_history_borrows_from_its_peers_and_none_assumes() -> None:
     assert job_scatter([1.0] * 20).ratio == LEAST_RATIO
 
 
+@pytest.mark.promise("The scatter of many series at once is that of each alone.")
 @pytest.mark.fast
 def test_the_scatter_of_many_series_is_that_of_each_alone() -> None:
     random = np.random.default_rng(7)
@@ -66,6 +68,7 @@ def test_the_scatter_of_many_series_is_that_of_each_alone() -> None:
     assert len({one.ratio for one in job_scatters(histories, peers)}) > 100
 
 
+@pytest.mark.promise("Two jobs that differ by what jobs scatter are not worse.")
 def test_two_jobs_apart_by_what_jobs_scatter_are_not_worse() -> None:
     random = np.random.default_rng(3)
     worse = 0
@@ -91,6 +94,7 @@ def test_nightly_search_cries_wolf_rarely_and_tells_ten_per_cent_by_the_fourth_n
     assert told / count >= 0.85
 
 
+@pytest.mark.promise("A change that is reported at night 4 is still reported at nights 5 to 12.")
 def test_what_was_told_at_the_fourth_night_is_told_at_the_tenth() -> None:
     random = np.random.default_rng(5)
     nights = (4, 5, 6, 8, 10, 12)
@@ -105,6 +109,7 @@ def test_what_was_told_at_the_fourth_night_is_told_at_the_tenth() -> None:
     assert sorted(told.values()) == list(told.values()), f"more nights never say less: {told}"
 
 
+@pytest.mark.promise("A move far beyond everything seen before is reported, however many series are judged.")
 def test_a_halving_is_told_among_a_thousand_series() -> None:
     random = np.random.default_rng(6)
     series = [Sides(Better.HIGHER, np.round(job_medians(random, NIGHTS + 3, 0.02), 4), NIGHTS) for _ in range(1000)]
@@ -122,6 +127,7 @@ def test_one_job_after_is_never_a_lasting_change() -> None:
     assert judge_boundary([one], lasting_count=1)[0].verdict is ComparisonVerdict.DEGRADED
 
 
+@pytest.mark.promise("Pass is said only where a worsening of 5 % is ruled out.")
 @pytest.mark.fast
 def test_a_pass_rules_out_what_matters_and_else_says_how_many_runs_would() -> None:
     random = np.random.default_rng(7)
@@ -137,6 +143,7 @@ def test_a_pass_rules_out_what_matters_and_else_says_how_many_runs_would() -> No
     assert runs_needed(0.05, 5) is None
 
 
+@pytest.mark.promise("A trace of loss is not worse.")
 @pytest.mark.fast
 def test_a_trace_of_loss_is_not_worse_and_a_real_one_is() -> None:
     none = [0.0] * 30
@@ -153,6 +160,9 @@ def test_t_is_wider_than_the_normal() -> None:
     assert t_quantile(1.96, 6) == pytest.approx(2.447, rel=0.01)
 
 
+@pytest.mark.promise(
+    "Sixty-four healthy nodes whose jobs scatter by 5 % get nobody accused: repetitions of a job are one witness."
+)
 @pytest.mark.fast
 def test_sixty_four_healthy_nodes_whose_jobs_scatter_get_nobody_accused(tmp_path: Path) -> None:
     """Four repetitions of 0.5 % in each job, 5 % from job to job: the ring's 64 pairs, one job each."""
@@ -168,6 +178,7 @@ def test_sixty_four_healthy_nodes_whose_jobs_scatter_get_nobody_accused(tmp_path
     assert (found.nodes, found.links, found.together) == ((), (), ())
 
 
+@pytest.mark.promise("Pairs of a slow node that are measured again and again do not make its level the healthy one.")
 @pytest.mark.parametrize("nodes", [4, 8])
 @pytest.mark.parametrize("again", [0, 2, 4])
 def test_measuring_a_slow_node_again_does_not_make_its_level_the_healthy_one(nodes: int, again: int) -> None:

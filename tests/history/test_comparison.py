@@ -24,6 +24,7 @@ from tests.history.test_statistics import noisy
 pytestmark = pytest.mark.fast
 
 
+@pytest.mark.promise("The rank sum test is exact for few values without ties.")
 @pytest.mark.parametrize("seed", range(60))
 @pytest.mark.heavy
 def test_mann_whitney_agrees_with_scipy(seed: int) -> None:
@@ -62,6 +63,7 @@ def test_tails_with_ties_count_every_way_to_deal_the_ranks(seed: int) -> None:
     assert higher == pytest.approx(np.mean(sums >= observed - 1e-9))
 
 
+@pytest.mark.promise("Rank tests are exact up to 40 values, with ties too.")
 def test_a_tie_does_not_blunt_a_clear_case() -> None:
     before, after = np.arange(100.0, 130.0), np.arange(41.0, 50.0)
     untied = mann_whitney(before, after)[0]
@@ -118,6 +120,7 @@ def test_a_move_too_small_to_matter_passes() -> None:
     assert compare(before, after, minimum_effect_ratio=0.005).verdict is ComparisonVerdict.DEGRADED
 
 
+@pytest.mark.promise("A move of the median of less than 2 % passes.")
 @pytest.mark.parametrize(("level", "verdict"), [(0.985, ComparisonVerdict.PASS), (0.975, ComparisonVerdict.DEGRADED)])
 def test_a_move_below_two_per_cent_passes(level: float, verdict: ComparisonVerdict) -> None:
     random = np.random.default_rng(24)
@@ -125,6 +128,7 @@ def test_a_move_below_two_per_cent_passes(level: float, verdict: ComparisonVerdi
     assert compare(before, after).verdict is verdict
 
 
+@pytest.mark.promise("What looks worse but may be luck is inconclusive, and says: measure again.")
 def test_what_may_be_luck_is_to_be_measured_again() -> None:
     found = compare(np.arange(100.0, 130.0), [99.5, 101.5, 105.5])
     assert found.p_value is not None
@@ -165,6 +169,7 @@ def test_smallest_p_is_reached() -> None:
     assert after_count_needed(0, 0.01) is None
 
 
+@pytest.mark.promise("A before/after comparison calls an unchanged series degraded in one of a hundred cases at most.")
 @pytest.mark.heavy
 def test_power_and_false_alarms_of_the_comparison() -> None:
     random = np.random.default_rng(16)
@@ -218,6 +223,7 @@ def test_median_shift_is_the_bootstrap() -> None:
     assert median_shift(before, after) == shift
 
 
+@pytest.mark.promise("The interval of a shift holds 95 % of the resampled ratios.")
 def test_the_interval_of_a_shift_covers_what_it_says() -> None:
     random = np.random.default_rng(25)
     held = 0

@@ -56,6 +56,8 @@ def slow_repetition(made: History, run_name: str, repetition: int, level: float 
         )
 
 
+@pytest.mark.promise("Slow nights beside other work are no regression, and no pass.")
+@pytest.mark.promise("A series that was measured only beside other work is INCONCLUSIVE, not forgotten.")
 @pytest.mark.heavy
 def test_slow_nights_beside_other_work_are_no_regression_and_no_pass(tmp_path: Path, say: Any) -> None:
     made = nights(tmp_path / "beside", slow_from=-6, counters=OTHER_WORK)
@@ -71,6 +73,7 @@ def test_slow_nights_beside_other_work_are_no_regression_and_no_pass(tmp_path: P
     assert (code, "1 change for the worse" in said) == (3, True), said
 
 
+@pytest.mark.promise("`compare` calls a test unclear that one side measured only beside other work.")
 def test_compare_says_unclear_of_values_beside_other_work(tmp_path: Path, say: Any) -> None:
     made = History(tmp_path)
     a = made.night(-2)
@@ -82,6 +85,7 @@ def test_compare_says_unclear_of_values_beside_other_work(tmp_path: Path, say: A
     assert found["only_a"] == found["missing_in_b"] == []
 
 
+@pytest.mark.promise("compare says gone where A measured a test only beside other work and B only failed.")
 def test_what_fails_is_gone_though_it_was_measured_beside_other_work_before(tmp_path: Path, say: Any) -> None:
     made = History(tmp_path)
     a = made.night(-2, counters=OTHER_WORK)
@@ -91,6 +95,7 @@ def test_what_fails_is_gone_though_it_was_measured_beside_other_work_before(tmp_
     assert found["judged"]["failed_count"] == 1
 
 
+@pytest.mark.promise("A gate is failed by no value that was measured beside other work.")
 def test_a_gate_is_failed_by_no_value_beside_other_work(tmp_path: Path) -> None:
     made = History(tmp_path)
     bad = made.night(-3, repetitions=3, levels={"n2": 0.5}, gates=FLOOR)
@@ -110,6 +115,7 @@ def test_a_gate_is_failed_by_no_value_beside_other_work(tmp_path: Path) -> None:
         assert "(1 value beside other work left out)" in " ".join(one.words for one in found)
 
 
+@pytest.mark.promise("A gate's baseline rests on undisturbed values.")
 def test_a_baseline_rests_on_undisturbed_values(tmp_path: Path) -> None:
     relative = "  - {kernel: tcp_stream, metric: throughput_bps, against: baseline:good, minimum: 90%, at_least: 3}"
     made = History(tmp_path)
@@ -124,6 +130,7 @@ def test_a_baseline_rests_on_undisturbed_values(tmp_path: Path) -> None:
     assert found["n4"].verdict is Verdict.PASS
 
 
+@pytest.mark.promise("The page passes no run that was measured beside other work.")
 @pytest.mark.heavy
 def test_the_page_passes_no_run_that_was_measured_beside_other_work(tmp_path: Path) -> None:
     made = nights(tmp_path, slow_from=0)
@@ -150,6 +157,7 @@ def points(made: History) -> list[tuple[Any, ...]]:
     return shown
 
 
+@pytest.mark.promise("A job's point is of its undisturbed repetitions, and pruning keeps it.")
 def test_a_point_is_of_undisturbed_repetitions_also_when_pruned(tmp_path: Path) -> None:
     made = History(tmp_path)
     mixed = made.night(-100, repetitions=3)
@@ -176,6 +184,7 @@ def levels(made: History) -> dict[str, tuple[float, int, int]]:
         }
 
 
+@pytest.mark.promise("A series that was measured beside other work only makes no node slow beside others.")
 def test_the_level_of_a_node_leaves_out_results_beside_other_work(tmp_path: Path, say: Any) -> None:
     """A node is not slow because of others; where a whole test was measured beside others, that is how it is."""
     made = History(tmp_path)
@@ -194,6 +203,7 @@ def test_the_level_of_a_node_leaves_out_results_beside_other_work(tmp_path: Path
     assert "left out" not in say(made, "nodes", "--since", "2026-11-01")[2]
 
 
+@pytest.mark.promise("The level of a node leaves out results beside other work.")
 def test_a_disturbed_repetition_does_not_move_a_level(tmp_path: Path) -> None:
     made = History(tmp_path)
     name = made.night(0, repetitions=3)

@@ -35,6 +35,7 @@ def words_of(found: RunVerdict) -> list[str]:
     return [one.words for one in found.reasons if one.verdict is Verdict.FAILED]
 
 
+@pytest.mark.promise("A job that brought a value is not gone, though its last repetition failed.")
 def test_a_job_that_brought_a_value_is_not_gone_though_its_last_repetition_failed(tmp_path: Path, say: Any) -> None:
     made = History(tmp_path)
     for day in range(-6, 0):
@@ -45,6 +46,7 @@ def test_a_job_that_brought_a_value_is_not_gone_though_its_last_repetition_faile
     assert say(made, "results", last)[0] == 4, "the repetition that failed is not lost: the run says so"
 
 
+@pytest.mark.promise("A series is gone since its first failure, in every stretch, and that is one record.")
 @pytest.mark.heavy
 def test_a_series_is_gone_since_its_first_failure_and_that_is_one_record(tmp_path: Path, say: Any) -> None:
     made = failing_from(tmp_path, -30, range(-40, 0, 2))
@@ -57,6 +59,7 @@ def test_a_series_is_gone_since_its_first_failure_and_that_is_one_record(tmp_pat
     assert say(made, "regressions", "--since", "2026-11-15")[0] == 0, "said once, it holds in every stretch"
 
 
+@pytest.mark.promise("What failed before a program began is not put down to another program.")
 def test_what_failed_before_a_program_began_blames_no_other_program() -> None:
     ran: dict[tuple[str, str], Value] = {("build", "version"): "1.0", ("server n2", "nic.eth0.mtu_bytes"): 1500}
     failed: dict[tuple[str, str], Value] = {("server n2", "nic.eth0.mtu_bytes"): 1300}
@@ -65,12 +68,14 @@ def test_what_failed_before_a_program_began_blames_no_other_program() -> None:
     assert not own_build_changed(causes)
 
 
+@pytest.mark.promise("What has failed for half a year is still gone.")
 def test_what_has_failed_for_half_a_year_is_still_gone(tmp_path: Path, say: Any) -> None:
     made = failing_from(tmp_path, -180, range(-200, 0, 20))
     code, found, _ = say(made, "regressions", "--since", "2026-11-01", "--json")
     assert (code, [one["direction"] for one in found["changes"]]) == (3, ["gone"])
 
 
+@pytest.mark.promise("The page of a run says since when its series are gone.")
 def test_the_page_of_a_run_says_since_when_its_series_are_gone(tmp_path: Path) -> None:
     made = failing_from(tmp_path, -2, range(-6, 0))
     found = page_of(made, "nightly-20261120T020000Z-alph")
@@ -79,6 +84,7 @@ def test_the_page_of_a_run_says_since_when_its_series_are_gone(tmp_path: Path) -
     assert said.endswith("; it was measured before, and gone since 2026-11-19 02:00 UTC")
 
 
+@pytest.mark.promise("The page of a run names what is gone, though it did not run again.")
 def test_the_page_of_a_run_names_what_is_gone_though_it_did_not_run_again(tmp_path: Path) -> None:
     made = failing_from(tmp_path, -2, range(-6, 0))
     last = made.night(0, not_run=[("n1", "n2")])
@@ -88,6 +94,7 @@ def test_the_page_of_a_run_names_what_is_gone_though_it_did_not_run_again(tmp_pa
     assert said.startswith("1 series did not run, and only failed before: alpha: n1 > n2; it was measured before")
 
 
+@pytest.mark.promise("What a person expects to be gone fails no page.")
 def test_what_a_person_expects_to_be_gone_fails_no_page(tmp_path: Path, say: Any) -> None:
     made = failing_from(tmp_path, -2, range(-6, 0))
     say(made, "regressions", "--since", "2026-11-10", "--record")

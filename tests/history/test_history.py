@@ -108,6 +108,7 @@ def test_names_that_nothing_has_are_answered_with_those_that_are_there(slowed: H
     assert "hint: " in said
 
 
+@pytest.mark.promise("`history` of a stretch in which nothing was measured exits 4.")
 def test_series_and_history(slowed: History, ask: Any) -> None:
     code, rows = ask(slowed, "series", "--node", "n2")
     assert code == 0
@@ -188,6 +189,7 @@ def test_an_own_build_never_passes_as_a_change_of_the_machine(tmp_path: Path, as
     assert "this is no change of the machine" in capsys.readouterr().out
 
 
+@pytest.mark.promise("`compare` has no verdict for results that it is to compare with themselves, and exits 4.")
 @pytest.mark.heavy
 def test_compare_pairs_by_pair_and_parameters(tmp_path: Path, ask: Any) -> None:
     made = History(tmp_path)

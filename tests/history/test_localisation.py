@@ -106,6 +106,7 @@ def test_latency_is_better_when_lower() -> None:
     assert found.healthy_value == pytest.approx(1.0, rel=0.02)
 
 
+@pytest.mark.promise("A link needs three slow results.")
 def test_a_link_needs_three_slow_results() -> None:
     random = np.random.default_rng(4)
     for sweeps, expected in ((1, ()), (2, ()), (3, (("n002", "n007"),))):
@@ -117,6 +118,7 @@ def test_a_link_needs_three_slow_results() -> None:
             assert ("n002", "n007") in found.next_pairs
 
 
+@pytest.mark.promise("Nobody is named on the word of a single other node: a suspect needs two witnesses.")
 @pytest.mark.parametrize("times", [1, 2, 6])
 def test_a_suspect_needs_two_witnesses(times: int) -> None:
     random = np.random.default_rng(16)
@@ -130,6 +132,7 @@ def test_a_suspect_needs_two_witnesses(times: int) -> None:
     assert names(judge(rows)) == {"new"}
 
 
+@pytest.mark.promise("A link is blamed only when both its ends are fine elsewhere.")
 def test_a_link_is_blamed_only_between_ends_that_are_fine() -> None:
     random = np.random.default_rng(17)
     rows = rows_of(random, rounds_of(16, random, 10), {}, dips=0.0)
@@ -154,6 +157,7 @@ def test_one_slow_pair_among_many_is_noise() -> None:
     assert found.next_pairs == (tuple(sorted(rows[7][1:3])),)
 
 
+@pytest.mark.promise("A slow leaf is named, and not its nodes.")
 @pytest.mark.parametrize("rounds", [2, 3, 5])
 def test_a_leaf_is_named_and_not_its_nodes(rounds: int) -> None:
     random = np.random.default_rng(6)
@@ -178,6 +182,7 @@ def test_crossing_leaves_may_cost_something() -> None:
     assert (found.nodes, found.links, found.groups) == ((), (), ())
 
 
+@pytest.mark.promise("What is slow only in crowded rounds is load, not a broken part.")
 def test_slow_only_together_is_load() -> None:
     random = np.random.default_rng(9)
     rows = rows_of(random, rounds_of(64, random, 3), {}, uplinks={2: 0.85})
@@ -198,6 +203,7 @@ def test_everybody_slow_together_is_load() -> None:
     assert not found.nodes
 
 
+@pytest.mark.promise("An unsteady network accuses nobody and asks for little: dips are learnt from what is left over.")
 @pytest.mark.parametrize("modes", [(1.0, 0.96), (1.0, 0.9)])
 def test_an_unsteady_network_accuses_nobody(modes: tuple[float, float]) -> None:
     random = np.random.default_rng(11)
@@ -220,6 +226,7 @@ def test_an_unsteady_network_accuses_nobody(modes: tuple[float, float]) -> None:
     assert asked <= 200, "of 20 networks of 160 results each"
 
 
+@pytest.mark.promise("In a small network with two modes nobody is accused of little.")
 @pytest.mark.heavy
 def test_a_small_network_with_two_modes_accuses_nobody() -> None:
     """Each of eight nodes has three results; in every tenth such table all three of one node are of the slow mode."""
@@ -236,6 +243,9 @@ def test_a_small_network_with_two_modes_accuses_nobody() -> None:
     assert accused <= 2
 
 
+@pytest.mark.promise(
+    "A node that is a little slow with everybody in a small network stays open, with the pairs that would tell."
+)
 @pytest.mark.heavy
 def test_a_small_network_names_what_is_slower_by_a_tenth_and_leaves_less_open() -> None:
     random = np.random.default_rng(12)
@@ -251,6 +261,7 @@ def test_a_small_network_names_what_is_slower_by_a_tenth_and_leaves_less_open() 
     assert opened >= 0.8 * trials
 
 
+@pytest.mark.promise("In a small unsteady network chance accuses nobody: slow results that others have too are dealt again.")
 @pytest.mark.parametrize(("nodes", "rounds", "noise", "most"), [(16, 4, "two modes", 4), (8, 3, "long tail", 8)])
 @pytest.mark.heavy
 def test_chance_accuses_nobody_in_a_small_unsteady_network(nodes: int, rounds: int, noise: str, most: int) -> None:
@@ -285,6 +296,7 @@ def pairs_with(node: int) -> list[Pair]:
     return [pair for pairs in rounds_of(8, np.random.default_rng(20), 3) for pair in pairs if node in pair]
 
 
+@pytest.mark.promise("A node that chance may have made slow stays open, with these words and the pairs that would tell.")
 def test_who_may_be_slow_by_chance_stays_open_and_is_asked_for() -> None:
     own = dict(zip(pairs_with(3), (0.86, 0.85, 0.82), strict=True))
     quiet = [1.0, 1.003, 0.997, 1.017, 0.998, 1.001, 1.002, 0.996, 1.004]
@@ -295,6 +307,7 @@ def test_who_may_be_slow_by_chance_stays_open_and_is_asked_for() -> None:
     assert "n3" in {name for pair in found.next_pairs for name in pair}
 
 
+@pytest.mark.promise("A node that is slower with everybody than all pairs without it stays open where the noise hides it.")
 def test_a_node_slower_than_all_others_stays_open_where_noise_hides_it() -> None:
     own = dict(zip(pairs_with(3), (0.888, 0.891, 0.903), strict=True))
     found = judge(table_of(own, [0.957, 0.962, 0.982, 0.997, 1.0, 1.007, 1.023, 1.033, 1.043]))
@@ -304,6 +317,7 @@ def test_a_node_slower_than_all_others_stays_open_where_noise_hides_it() -> None
     assert "n3" in {name for pair in found.next_pairs for name in pair}
 
 
+@pytest.mark.promise("A failed pair counts as slow.")
 def test_failed_pairs_count_as_slow() -> None:
     random = np.random.default_rng(12)
     rows = rows_of(random, rounds_of(32, random, 4), {})
@@ -311,6 +325,7 @@ def test_failed_pairs_count_as_slow() -> None:
     assert names(judge(rows)) == {"n009"}
 
 
+@pytest.mark.promise("A table too small to tell is undecided.")
 def test_tables_too_small_to_tell() -> None:
     assert judge([]).undecided
     assert judge([(1, "a", "b", float("nan"))]).undecided

@@ -23,6 +23,7 @@ def failing(tmp_path: Path) -> History:
     return made
 
 
+@pytest.mark.promise("A series that was measured before and now only fails is gone, and exits with 3.")
 @pytest.mark.heavy
 def test_a_series_that_only_fails_is_gone(failing: History, say: Any) -> None:
     code, found, _ = say(failing, "regressions", "--since", "2026-11-15", "--json")
@@ -38,6 +39,7 @@ def test_a_series_that_only_fails_is_gone(failing: History, say: Any) -> None:
     assert (code, [one["direction"] for one in found["changes"]]) == (3, ["gone"])
 
 
+@pytest.mark.promise("compare says gone where B only failed.")
 @pytest.mark.heavy
 def test_compare_says_what_is_gone(failing: History, say: Any) -> None:
     code, found, _ = say(failing, "compare", "nightly-20261118", "latest", "--json")
@@ -56,6 +58,7 @@ def test_a_series_that_works_again_is_not_gone(tmp_path: Path, say: Any) -> None
     assert (code, found["changes"]) == (0, [])
 
 
+@pytest.mark.promise("`regressions --since A..B` reports nothing that came after B.")
 @pytest.mark.heavy
 def test_a_stretch_that_has_ended_knows_nothing_of_what_came_later(failing: History, say: Any) -> None:
     assert say(failing, "regressions", "--since", "2026-11-15..2026-11-20")[0] == 3
@@ -64,6 +67,9 @@ def test_a_stretch_that_has_ended_knows_nothing_of_what_came_later(failing: Hist
     assert say(failing, "regressions", "--since", "2019..2020")[0] == 4
 
 
+@pytest.mark.promise("Where no series has enough points, regressions says so and exits with 4.")
+@pytest.mark.promise("A date that no calendar has is refused.")
+@pytest.mark.promise("`regressions --against` counts a series with results in one stretch only once, and says which.")
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
@@ -102,6 +108,7 @@ def test_all_shows_the_unclear(tmp_path: Path, say: Any) -> None:
     assert "is not ruled out" in words
 
 
+@pytest.mark.promise("One change is one record, and expected holds.")
 @pytest.mark.heavy
 def test_one_change_is_one_record_and_expected_holds(tmp_path: Path, say: Any) -> None:
     made = History(tmp_path)
@@ -120,6 +127,7 @@ def test_one_change_is_one_record_and_expected_holds(tmp_path: Path, say: Any) -
     assert say(made, "regressions", "--since", "2026-10-29", "--against", "2026-10-01..2026-10-27")[0] == 0
 
 
+@pytest.mark.promise("A recorded change is reported until its level ends.")
 @pytest.mark.heavy
 def test_what_was_told_and_recorded_is_told_until_its_level_ends(tmp_path: Path, say: Any) -> None:
     made = History(tmp_path)
@@ -139,6 +147,7 @@ def test_what_was_told_and_recorded_is_told_until_its_level_ends(tmp_path: Path,
     assert not any(one["reason"].startswith("told on") for one in found["changes"])
 
 
+@pytest.mark.promise("results --each --metric X shows X.")
 def test_each_result_in_the_metric_that_was_asked_for(tmp_path: Path, say: Any) -> None:
     made = History(tmp_path)
     made.night(-1)
@@ -149,6 +158,9 @@ def test_each_result_in_the_metric_that_was_asked_for(tmp_path: Path, say: Any) 
     assert say(made, "results", "--each", "--metric", "nothing")[0] == 2
 
 
+@pytest.mark.promise(
+    "`results --metric` of a metric that no result here has is too little data, and lists those that there are."
+)
 @pytest.mark.parametrize("ways", [("--each",), ("--each", "--json"), ()])
 def test_a_metric_that_no_result_here_has_is_too_little_data(tmp_path: Path, say: Any, ways: tuple[str, ...]) -> None:
     made = History(tmp_path)

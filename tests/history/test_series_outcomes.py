@@ -34,6 +34,7 @@ def broken(builder: RunBuilder, job: str, step: tuple[int, int], reason: str) ->
     builder.write_line(job, 1, step, line, rc=1)
 
 
+@pytest.mark.promise("What never ran is not gone.")
 def test_values_stand_beside_what_did_not_come(tmp_path: Path, path: Path) -> None:
     builder = RunBuilder(tmp_path / "runs", pairs=(("n1", "n2"), ("n2", "n1"), ("n1", "n3")))
     builder.submit("j00001")
@@ -63,6 +64,8 @@ def test_values_stand_beside_what_did_not_come(tmp_path: Path, path: Path) -> No
     assert "not run" in never.why
 
 
+@pytest.mark.promise("Acceptance reads a pruned baseline from its roll-ups.")
+@pytest.mark.promise("A pruned job keeps its median in every judgement.")
 def test_a_pruned_run_keeps_its_values_and_a_retracted_result_does_not_count(tmp_path: Path, path: Path) -> None:
     builder = RunBuilder(tmp_path / "runs")
     builder.everything()
@@ -102,6 +105,7 @@ def test_disturbed_values_are_told_apart(tmp_path: Path, path: Path) -> None:
     assert job.clean_value == first
 
 
+@pytest.mark.promise("Nothing judged is too little data: exit code 4.")
 @pytest.mark.parametrize(
     ("verdicts", "line", "code"),
     [
@@ -118,6 +122,7 @@ def test_the_first_line_says_how_much_was_judged(verdicts: tuple[str, ...], line
     assert (tally.first_line("node"), tally.exit_code) == (line, code)
 
 
+@pytest.mark.promise("Medians of pruned jobs are found by their series, whatever SQLite believes of an empty table.")
 def test_medians_of_pruned_jobs_are_found_by_their_series(tmp_path: Path, path: Path) -> None:
     """After ANALYZE, SQLite read all series for each job of a run of 100,000 results: seven minutes."""
     builder = RunBuilder(tmp_path / "runs")

@@ -86,6 +86,7 @@ def test_pruning_of_long_series_changes_nothing() -> None:
 # ---- scale ----
 
 
+@pytest.mark.promise("The noise of a series ignores its steps and outliers.")
 @pytest.mark.parametrize("sigma", [0.01, 3.0, 1e9])
 def test_noise_scale_ignores_steps_and_outliers(sigma: float) -> None:
     random = np.random.default_rng(3)
@@ -178,6 +179,7 @@ def noisy(random: np.random.Generator, family: str) -> Floats:
     return values
 
 
+@pytest.mark.promise("A step below 3 % is not reported.")
 @pytest.mark.parametrize(("drop", "told"), [(0.02, False), (0.026, False), (0.034, True), (0.04, True)])
 def test_a_step_below_three_per_cent_is_not_told(drop: float, told: bool) -> None:
     random = np.random.default_rng(21)
@@ -185,6 +187,7 @@ def test_a_step_below_three_per_cent_is_not_told(drop: float, told: bool) -> Non
     assert {bool(changes) for changes in found} == {told}
 
 
+@pytest.mark.promise("A new level of fewer than three points is no change.")
 def test_a_level_has_at_least_three_points() -> None:
     random = np.random.default_rng(22)
     values = np.tile([1.0, 1.0, 0.7, 0.7], 15) + 0.001 * random.standard_normal(60)
@@ -193,6 +196,8 @@ def test_a_level_has_at_least_three_points() -> None:
     assert min(np.diff([0, *indices, len(values)])) >= 3
 
 
+@pytest.mark.promise("Correlated noise raises no alarm: the scan divides by what correlation adds.")
+@pytest.mark.promise("A series with clearly correlated neighbours is judged again at 1.2 times the price.")
 @pytest.mark.parametrize("correlation", [0.3, 0.5, 0.7])
 def test_correlated_noise_raises_few_alarms(correlation: float) -> None:
     random = np.random.default_rng(23)
@@ -215,6 +220,8 @@ def two_modes(count: int) -> list[Floats]:
     return [np.where(random.random(100) < 0.7, 1.0, 0.85) + 0.01 * random.standard_normal(100) for _ in range(count)]
 
 
+@pytest.mark.promise("A changeless series raises no alarm: the scan wants four standard deviations.")
+@pytest.mark.promise("A changeless series raises no alarm: a segment costs 1.5 ln n.")
 def test_noise_of_a_tenth_or_of_two_modes_raises_no_alarm() -> None:
     random = np.random.default_rng(31)
     wide = list(1 + 0.1 * random.standard_normal((600, 80)))
@@ -222,6 +229,7 @@ def test_noise_of_a_tenth_or_of_two_modes_raises_no_alarm() -> None:
     assert sum(map(bool, find_changes(two_modes(300), false_discovery_ratio=1.0))) <= 2
 
 
+@pytest.mark.promise("Luck among many series is not reported as a change.")
 def test_what_may_be_luck_among_all_series_is_not_told() -> None:
     eager = find_changes(two_modes(300), penalty=0.7, false_discovery_ratio=1.0)
     assert sum(map(bool, eager)) > 10, "so many would be told of"

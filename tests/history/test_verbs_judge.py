@@ -83,6 +83,13 @@ def columns(tmp_path: Path) -> None:
     (tmp_path / "pair.csv").write_text("round,node_a,node_b,value\n0,n1,n2,100\n")
 
 
+@pytest.mark.promise("`hpcq results` over an empty stretch is too little data.")
+@pytest.mark.promise("Gates that could not be read let no run exit with 0, in `results`, `report` and `run`.")
+@pytest.mark.promise("`regressions` exits with 4 where a series was planned and not measured.")
+@pytest.mark.promise("`detect` does not call five values unchanged.")
+@pytest.mark.promise("`doctor` exits with 4 where something could not be checked.")
+@pytest.mark.promise("`results --findings` exits with 4 where no result has evidence: no finding would say nothing.")
+@pytest.mark.promise("`results --links` exits with 4 where nothing was measured over a link.")
 @pytest.mark.usefixtures("columns")
 @pytest.mark.parametrize(
     ("scene", "words", "code"),
@@ -136,6 +143,7 @@ def test_how_much_was_judged_comes_first_and_too_little_is_4(say: Any, scene: st
     assert (found, bool(HOW_MUCH.match(first))) == (code, True), first
 
 
+@pytest.mark.promise("`gate propose` names tests with too few points, and exits with 4 with --json too.")
 @pytest.mark.usefixtures("columns")
 @pytest.mark.parametrize(
     "words",
@@ -160,6 +168,9 @@ def test_the_exit_code_is_the_same_with_json(say: Any, words: str, capsys: pytes
     assert first[0] in "{["
 
 
+@pytest.mark.promise("Series with too few points are counted as inconclusive, exit code 4.")
+@pytest.mark.promise("`compare` exits with 4 where B planned a test and did not measure it.")
+@pytest.mark.promise("Every verb that judges counts in --json what it judged.")
 def test_json_counts_what_was_judged(scenes: dict[str, History], capsys: pytest.CaptureFixture[str]) -> None:
     def judged(scene: str, *words: str) -> Any:
         run([*words, "--json", "--db", str(scenes[scene].database)])
@@ -173,6 +184,7 @@ def test_json_counts_what_was_judged(scenes: dict[str, History], capsys: pytest.
     assert judged("lost", "results")["invalid_count"] == 2
 
 
+@pytest.mark.promise("`regressions --all` names the series that were not judged.")
 def test_all_names_what_is_open(say: Any, scenes: dict[str, History], capsys: pytest.CaptureFixture[str]) -> None:
     run(["regressions", "--since", "2026-11-20", "--all", "--db", str(scenes["missing"].database)])
     assert "planned, not measured: tcp_stream 64 KiB n3 > n4" in capsys.readouterr().out
@@ -182,6 +194,7 @@ def test_all_names_what_is_open(say: Any, scenes: dict[str, History], capsys: py
     assert "nothing to compare: tcp_stream 64 KiB n1 > n2" in capsys.readouterr().out
 
 
+@pytest.mark.promise("`blame` without a run judges the latest one.")
 def test_blame_alone_judges_the_latest_run(scenes: dict[str, History], capsys: pytest.CaptureFixture[str]) -> None:
     said = []
     for words in ([], ["--run", "latest"], ["--run", "nightly-20261117"]):
@@ -191,10 +204,12 @@ def test_blame_alone_judges_the_latest_run(scenes: dict[str, History], capsys: p
     assert said[0] != said[2], "a pair of the latest run never ran"
 
 
+@pytest.mark.promise("`blame` clears nobody by jobs that never ran.")
 def test_blame_clears_nobody_by_jobs_that_never_ran() -> None:
     assert verdicts_of({}, RunTables("alpha", planned_count=3, ran_count=1)) == [Verdict.NOT_COVERED] * 2
 
 
+@pytest.mark.promise("A gate on a test that ran without a valid result fails: the series is gone.")
 @pytest.mark.parametrize(("scene", "code"), [("good", 0), ("lost", 4), ("gated", 3)])
 def test_the_end_of_a_run_says_it_too(
     scenes: dict[str, History], capsys: pytest.CaptureFixture[str], scene: str, code: int
@@ -233,6 +248,7 @@ def accept(folder: Path, *words: str) -> int:
     return run(["accept", "after.yaml", *words, "--clusters", "."])
 
 
+@pytest.mark.promise("`accept` exits with 4 where another acceptance left it nothing to judge.")
 @pytest.mark.usefixtures("say")
 def test_accept_judged_nothing_while_another_is_under_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -246,12 +262,14 @@ def test_accept_judged_nothing_while_another_is_under_way(
     assert HOW_MUCH.match(capsys.readouterr().out.splitlines()[0])
 
 
+@pytest.mark.promise("`accept --since` takes no impossible date for the name of a reservation.")
 @pytest.mark.usefixtures("say")
 def test_accept_takes_no_impossible_date_for_a_reservation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert accept(tmp_path, "--since", "2026-02-30") == 2
     assert "'2026-02-30' is no date" in capsys.readouterr().err
 
 
+@pytest.mark.promise("`results --findings --since` keeps to its stretch.")
 def test_findings_keep_to_their_stretch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     history = History(tmp_path)
     for day in (-9, -2):

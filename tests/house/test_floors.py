@@ -137,6 +137,7 @@ def test_no_import_circles() -> None:
     assert circle_of(graph) == ()
 
 
+@pytest.mark.promise("What stands in a folder of hpcq forms no circle.")
 def test_no_circles_among_what_stands_in_a_folder() -> None:
     """Whatever a folder holds, a file or a folder, is one thing here: two that import each other have no floors."""
     known = modules()
@@ -168,6 +169,7 @@ def circle_of(graph: Mapping[str, Collection[str]]) -> tuple[str, ...]:
     return next((found for module in sorted(graph) if (found := visit(module, ()))), ())
 
 
+@pytest.mark.promise("No two files of the kernels include each other.")
 def test_no_include_circles() -> None:
     """A C file and its header are one thing here: two that each include the other's header are a circle."""
     root = REPOSITORY / "kernels" / "c"
@@ -179,6 +181,7 @@ def test_no_include_circles() -> None:
     assert circle_of(graph) == ()
 
 
+@pytest.mark.promise("Folders of the lab form no circle.")
 def test_folders_of_the_lab_form_no_circle() -> None:
     """The lab's services stand on its machines, not the other way round."""
     graph: dict[str, set[str]] = {}
@@ -209,6 +212,7 @@ WORDS = {
 }
 
 
+@pytest.mark.promise("Nothing outside a scheduler's package knows its words.")
 @pytest.mark.parametrize("kind", sorted(WORDS))
 def test_a_scheduler_is_one_package(kind: str) -> None:
     """Whoever adds a scheduler writes one package: nothing outside knows the words of another one."""
@@ -250,6 +254,7 @@ def test_every_kind_of_scheduler_has_its_package_and_its_head() -> None:
         assert "HPCQ_NODE" in head, "kernels read their node's name from it"
 
 
+@pytest.mark.promise("An unknown kind of scheduler is refused with the list of kinds.")
 def test_an_unknown_kind_is_refused_with_the_list_of_kinds() -> None:
     with pytest.raises(UserError, match=f"'lsf': allowed are {', '.join(DESCRIPTIONS)}"):
         make("lsf", Here(), SchedulerSettings())

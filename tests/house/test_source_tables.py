@@ -41,12 +41,16 @@ def first_number(cell: str) -> float:
     return float(found[0])
 
 
+@pytest.mark.promise("The table of docs/streams.md has each point of campaigns/lab-streams.yaml, beside the paper's figures.")
 def test_the_table_of_streams_has_the_campaigns_points_and_the_papers_figures() -> None:
     cells = {(size_of(row[0]), size_of(row[1])): row[2:] for row in rows_of("streams.md")}
     assert set(cells) == points_of("lab-streams.yaml") == set(streams.PAPER)
     assert {cell: tuple(map(float, row[4:])) for cell, row in cells.items()} == streams.PAPER
 
 
+@pytest.mark.promise(
+    "The figures of docs/streams.md keep what the page says: one window per round trip, or what the line carries."
+)
 def test_the_figures_of_streams_keep_the_windows_law() -> None:
     """What the page says of them: over the link no more than a window per round trip, and no less than the next smaller."""
     law = {

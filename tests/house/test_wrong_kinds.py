@@ -62,6 +62,7 @@ def _with(document: dict[str, Any], place: Place, value: object) -> dict[str, An
     return made
 
 
+@pytest.mark.promise("A value of a wrong kind is refused at each place of each file that comes with hpcq.")
 @pytest.mark.parametrize("folder", FILES)
 def test_a_value_of_a_wrong_kind_is_refused(folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     scenes = list(_scenes(folder))

@@ -116,6 +116,7 @@ def test_booleans() -> None:
     assert value("tcp_stream", "no_delay", True) is True
 
 
+@pytest.mark.promise("Which option is a kernel's size is said by the kernel's description alone.")
 def test_a_kernels_size_is_what_its_description_says() -> None:
     for name, one in kernels().items():
         assert one.size_option is None or one.option(one.size_option) is not None, name

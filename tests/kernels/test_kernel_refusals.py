@@ -55,6 +55,7 @@ def test_what_cannot_be_set_is_an_error_that_names_it(server: Server) -> None:
     assert all(name in done.err for name in available)
 
 
+@pytest.mark.promise("A socket option is set again on the connection that the server accepts, and read back there.")
 def test_a_cork_holds_small_messages_back(server: Server) -> None:
     """The kernel keeps a segment that is not full for 200 ms (tcp(7)), here once each way."""
     quick = server.run("tcp_pingpong", operation_count_max=3, duration_s=20, warmup_s=0).line
@@ -64,6 +65,7 @@ def test_a_cork_holds_small_messages_back(server: Server) -> None:
     assert held["granted"]["client_tcp_cork"] is held["granted"]["server_tcp_cork"] is True
 
 
+@pytest.mark.promise("What the system granted is read at the end, when auto-tuned buffers have grown.")
 def test_auto_tuned_buffers_are_read_at_the_end(server: Server) -> None:
     line = server.run("tcp_stream", duration_s=0.5, warmup_s=0.2).line
     granted = line["granted"]

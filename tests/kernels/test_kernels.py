@@ -34,6 +34,16 @@ def test_builds_without_a_warning(programs: Programs) -> None:
         assert flag in programs.said
 
 
+@pytest.mark.promise("The interval of a mean holds the true mean as often as its level says, also where neighbours are alike.")
+@pytest.mark.promise("A percentile is the value of its rank.")
+@pytest.mark.promise("A percentile of a whole rank is that rank's value, whatever rounding does.")
+@pytest.mark.promise("A percentile is interpolated within its bucket.")
+@pytest.mark.promise("A percentile on the edge of a bucket belongs to that bucket.")
+@pytest.mark.promise("A 32-bit counter that wraps still counts.")
+@pytest.mark.promise("A counter that was reset is reported as decreased, not as a huge number.")
+@pytest.mark.promise("A datagram that comes twice is counted once.")
+@pytest.mark.promise("Datagrams out of order are counted as such and not as lost.")
+@pytest.mark.promise("Two digests are compared to their last byte.")
 def test_c_unit_tests(sanitized: Programs) -> None:
     assert "all C unit tests passed" in make("check", f"BUILD={sanitized.folder.parent}")
 
@@ -143,6 +153,7 @@ def test_the_server_sends_too(server: Server, kernel: str) -> None:
     assert line["metrics"]["throughput_bps"] > 0
 
 
+@pytest.mark.promise("What a sanitizer reports of a process that the server forked is read, and fails the test.")
 @pytest.mark.parametrize("kernel", SOCKET_KERNELS)
 def test_sanitizers_find_nothing(sanitized: Programs, secret: Path, tmp_path: Path, kernel: str) -> None:
     extra = ["--evidence-file", str(tmp_path / "whole.json"), "--raw-dir", str(tmp_path / "raw")]
@@ -212,6 +223,7 @@ def test_a_count_ends_a_measurement_long_before_its_time(server: Server) -> None
     assert line["duration_ns"] < 60e9
 
 
+@pytest.mark.promise("The percentiles are those of the samples, exact to the histogram's bucket.")
 @pytest.mark.parametrize("kernel", ["tcp_pingpong", "udp_pingpong"])
 def test_samples_histogram_and_metrics_are_one_truth(server: Server, tmp_path: Path, kernel: str) -> None:
     path = tmp_path / "samples"
@@ -294,12 +306,14 @@ def test_a_clipped_buffer_is_told(server: Server) -> None:
     assert line["granted"]["server_receive_buffer_bytes"] < 2 << 30
 
 
+@pytest.mark.promise("A pacing rate bounds the throughput of TCP, and what the system granted is in the result.")
 def test_a_pacing_rate_bounds_the_throughput(server: Server) -> None:
     line = server.run("tcp_stream", pacing_rate_bps=50_000_000, duration_s=1, warmup_s=0.2).line
     assert (line["granted"]["client_pacing_rate_bps"], line["granted"]["server_pacing_rate_bps"]) == (50_000_000, 50_000_000)
     assert 1e7 < line["metrics"]["throughput_bps"] < 1.1 * 50e6
 
 
+@pytest.mark.promise("All addresses of a name are tried.")
 @pytest.mark.lab
 def test_all_addresses_of_a_name_are_tried(programs: Programs, secret: Path, tmp_path: Path) -> None:
     """The system would have 127.0.0.1 tried first, where nobody listens."""

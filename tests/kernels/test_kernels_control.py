@@ -64,6 +64,7 @@ def measuring(server: Server, kernel: str, **options: object) -> subprocess.Pope
     return client
 
 
+@pytest.mark.promise("A server that does not know the secret is refused.")
 def test_client_refuses_a_server_without_the_secret(server: Server, tmp_path: Path) -> None:
     other = write_secret(tmp_path / "other")
     command = server.command("tcp_stream", **INSTANT)
@@ -75,6 +76,7 @@ def test_client_refuses_a_server_without_the_secret(server: Server, tmp_path: Pa
     assert server.run("tcp_stream", **INSTANT).rc == 0, "the server goes on"
 
 
+@pytest.mark.promise("A client that does not know the secret is refused.")
 def test_server_refuses_a_client_without_the_secret(server: Server) -> None:
     with socket.create_connection(("127.0.0.1", server.port), timeout=LIMIT_S) as peer:
         peer.sendall(frame("hello", "protocol 1", "nonce " + "00" * 16))
@@ -108,6 +110,7 @@ def test_both_prove_it_over_both_nonces_and_their_role(server: Server) -> None:
     assert server.run("tcp_stream", **INSTANT).rc == 0
 
 
+@pytest.mark.promise("Sessions of strangers do not break the server's memory: the sanitized server says nothing.")
 @pytest.mark.parametrize(
     "noise", [b"", b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 4096, frame("hello", "protocol 2", "nonce 00"), frame("hello")]
 )
@@ -126,6 +129,7 @@ def test_a_silent_connection_holds_nobody_up(server: Server) -> None:
         assert server.serves()
 
 
+@pytest.mark.promise("A secret file that others can read is refused.")
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o660])
 def test_a_secret_that_others_can_read_is_refused(programs: Programs, tmp_path: Path, mode: int) -> None:
     path = write_secret(tmp_path / "open", mode)
@@ -138,6 +142,7 @@ def test_a_secret_that_others_can_read_is_refused(programs: Programs, tmp_path: 
     assert client.line["error"]["state"] == "secret"
 
 
+@pytest.mark.promise("A secret of fewer than 16 bytes is refused.")
 def test_a_secret_that_is_none_is_refused(programs: Programs, tmp_path: Path) -> None:
     short = tmp_path / "short"
     short.write_text("x" * 15 + "\n")

@@ -310,6 +310,8 @@ def _cpu_s(program: Path, trees: tuple[Path, Path]) -> float:
     return min(once() for _ in range(3))
 
 
+@pytest.mark.promise("A CPU that came between the snapshots is named once, not once per interrupt.")
+@pytest.mark.promise("Comparing two snapshots of a large node takes no square of its interrupts.")
 def test_comparing_a_large_node_takes_no_square(programs: Programs, tmp_path: Path) -> None:
     """Eight times the interrupts: about eight times the time; with a search through all interrupts for each, fifty times."""
     large = _interrupts(tmp_path / "large", 32000)
@@ -321,6 +323,7 @@ def test_comparing_a_large_node_takes_no_square(programs: Programs, tmp_path: Pa
     assert _cpu_s(programs.net, large) < 20 * small_s
 
 
+@pytest.mark.promise("Of half a million interrupt counts only those that moved are named, so a large node costs little.")
 def test_a_large_node_costs_no_more_than_reading_it(programs: Programs, tmp_path: Path) -> None:
     """Half a million cells twice: each had a name of its own once, which took 0.5 s and 101 MB. Memory is no matter of load."""
     before, after = evidence_trees.large(tmp_path)

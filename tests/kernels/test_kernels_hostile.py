@@ -97,6 +97,7 @@ def test_a_crowd_while_it_measures(server: Server) -> None:
     assert server.serves()
 
 
+@pytest.mark.promise("A flood of connections fills no log.")
 def test_a_flood_from_elsewhere_evicts_nobody_and_fills_no_log(sanitized: Programs, secret: Path) -> None:
     """Connections as fast as they can be made, each with garbage; clients come through, and the log stays short."""
     with Server(sanitized.net, secret) as server:
@@ -125,6 +126,7 @@ def test_a_flood_from_elsewhere_evicts_nobody_and_fills_no_log(sanitized: Progra
     assert "connections in all were refused" in said
 
 
+@pytest.mark.promise("Nobody is let in while one measures.")
 def test_nobody_is_let_in_while_one_measures(server: Server) -> None:
     """A process for each stranger would take the CPU from what is measured."""
     client = measuring(server, "tcp_stream")
@@ -140,6 +142,7 @@ def test_nobody_is_let_in_while_one_measures(server: Server) -> None:
     assert server.serves()
 
 
+@pytest.mark.promise("The secret is wiped from client and session before they measure.")
 def test_the_secret_is_wiped_before_the_measurement(programs: Programs, secret: Path) -> None:
     """Neither the client's process nor the session's holds it any more; the server does, for its next client."""
     word = secret.read_bytes().strip()

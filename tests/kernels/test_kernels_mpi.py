@@ -90,6 +90,7 @@ def test_the_client_is_the_rank_on_its_node_however_the_launcher_numbers_them(
     assert [evidence[end]["scheduler_node"] for end in ("client", "server")] == ["n1", "n2"]
 
 
+@pytest.mark.promise("MPI sweeps measure each size between the same two processes.")
 def test_a_sweep_measures_each_size_between_the_same_two_processes(mpi: Mpi, program: Path) -> None:
     options = {"message_bytes": 0, "sweep_to_bytes": 40000, "sweep_perturbation_bytes": 3, "operation_count_max": 20}
     done = run(mpi, program, "--interface", "lo", warmup_s=0, duration_s=100, **options)

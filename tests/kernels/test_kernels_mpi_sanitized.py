@@ -45,6 +45,7 @@ def clean(said: str) -> None:
     assert not ours, said
 
 
+@pytest.mark.promise("A leak of hpcq-mpi itself is told apart from those of the MPI library.")
 def test_a_measurement(checked: Path, tmp_path: Path) -> None:
     files = [
         "--samples-file",

@@ -134,6 +134,7 @@ def test_it_ends_early_after_the_step_in_hand(mpi: Mpi, program: Path, tmp_path:
     assert keys(lines) == [("j1", 2, 1), ("j2", 2, 1)]
 
 
+@pytest.mark.promise("The name of a file is never a format.")
 def test_the_name_of_a_file_is_no_format(mpi: Mpi, program: Path, tmp_path: Path) -> None:
     code, said, _ = play(mpi, program, tmp_path, "abcd", "--done-file", str(tmp_path / "absent" / "%s%s%n"))
     assert code != 0
@@ -205,6 +206,10 @@ def kill(launched: subprocess.Popen[str], folder: Path) -> None:
     launched.communicate(timeout=60)
 
 
+@pytest.mark.promise("A sweep that is kept in a file has each measured size on the disk before the next one begins.")
+@pytest.mark.promise(
+    "An MPI sweep of a tournament writes each size when it is measured: whoever kills it takes none of them away."
+)
 def test_a_sweep_that_is_killed_has_each_measured_size_on_the_disk(mpi: Mpi, program: Path, tmp_path: Path) -> None:
     path = tmp_path / "j1-t1-r1.sizes"
 
@@ -242,6 +247,7 @@ def test_a_sweep_that_is_killed_has_each_measured_size_on_the_disk(mpi: Mpi, pro
     assert all(one["valid"] for one in rest.line["sizes"])
 
 
+@pytest.mark.promise("Ranks of a tournament leave out the same sizes of a sweep.")
 def test_sizes_that_an_earlier_attempt_measured_are_left_out(mpi: Mpi, program: Path, tmp_path: Path) -> None:
     launched = sweeping(mpi, program, tmp_path, duration_s=0.05, more="measured 64,16\n")
     said = launched.communicate(timeout=200)[0]
@@ -251,6 +257,8 @@ def test_sizes_that_an_earlier_attempt_measured_are_left_out(mpi: Mpi, program: 
     assert [one["options"]["message_bytes"] for one in line["result"]["sizes"] if one["valid"]] == [32, 128]
 
 
+@pytest.mark.promise("Sizes of a sweep that the disk refuses are a warning.")
+@pytest.mark.promise("A file of kept sizes that cannot be made is a warning.")
 @pytest.mark.parametrize("folder_too", [False, True])
 def test_sizes_that_the_disk_refuses_are_said_and_cost_no_result(
     mpi: Mpi, program: Path, tmp_path: Path, folder_too: bool

@@ -110,6 +110,7 @@ def test_when_the_hours_end_a_link_ends_after_the_test_in_hand_and_goes_on_later
     assert [row["attempt_no"] for row in rows(run, "SELECT DISTINCT attempt_no FROM v_results ORDER BY 1")] == [1, 2]
 
 
+@pytest.mark.promise("A stop file ends a link early, also while the scheduler of its cluster does not answer.")
 def test_a_stop_file_ends_a_link_early_while_the_scheduler_there_does_not_answer(
     tmp_path: Path, built: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,6 +146,7 @@ def test_a_stop_file_ends_a_link_early_while_the_scheduler_there_does_not_answer
     assert sum(len(event["measured"]) for event in ends) == 8, "and nothing twice"
 
 
+@pytest.mark.promise("The driver of a link asks a slow controller for a tenth of the time at most, too.")
 def test_a_slow_cluster_of_a_link_is_asked_for_a_tenth_of_the_time_at_most(
     tmp_path: Path, built: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,6 +172,7 @@ def test_a_slow_cluster_of_a_link_is_asked_for_a_tenth_of_the_time_at_most(
 # -- the comparison ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("The table of links says which network each was measured over.")
 def test_the_comparison_is_of_the_same_nodes_and_right_beside(tmp_path: Path, built: Path) -> None:
     run = opened(tmp_path, text("{from: east, to: west, pairs: 3}", tests=(TRIP,)), built)
     link_group.drive_group(run, ["east", "west"], lambda _: None)

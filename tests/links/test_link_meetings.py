@@ -201,6 +201,7 @@ def cancelled_at_work(folder: Path, built: Path, monkeypatch: pytest.MonkeyPatch
     return run
 
 
+@pytest.mark.promise("While a link is cancelled, its driver says which jobs are still there.")
 def test_a_cancelled_link_says_what_is_still_there(tmp_path: Path, built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = cancelled_at_work(tmp_path, built, monkeypatch)
     cancel = LinkSide.cancel
@@ -218,6 +219,7 @@ def test_a_cancelled_link_says_what_is_still_there(tmp_path: Path, built: Path, 
     assert all(end["outcome"] for end in rows(run, "SELECT outcome FROM v_links"))
 
 
+@pytest.mark.promise("While a link is cancelled, a job that has ended is not called still there.")
 def test_a_side_that_has_ended_is_not_called_still_there(tmp_path: Path, built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The scheduler says that its job has ended, while its exit file is late."""
     run = cancelled_at_work(tmp_path, built, monkeypatch)

@@ -49,6 +49,7 @@ def refused(folder: Path, written: str) -> UserError:
 # -- what is refused ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("`on` with a place where the kernel cannot run is refused.")
 @pytest.mark.parametrize(
     ("test", "complaint", "hint"),
     [
@@ -68,6 +69,7 @@ def test_a_place_where_a_test_cannot_run_is_refused(tmp_path: Path, test: str, c
     assert hint in str(error.hint)
 
 
+@pytest.mark.promise("`on: [links]` in a campaign without links is refused.")
 def test_links_are_no_place_in_a_campaign_without_them(tmp_path: Path) -> None:
     error = refused(tmp_path, f"name: try\nclusters: [east]\npairs: all\ntests:\n  - {on(TRIP, 'links')}\n")
     assert "try.yaml:5: on: 'links', but the campaign has no links: allowed is pairs" in error.message
@@ -92,6 +94,7 @@ def test_links_and_pairs_without_a_test_are_refused(
 # -- the example -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("campaigns/mixed.yaml plans each of its tests on the pairs, links and nodes that its comments name.")
 def test_the_example_of_a_mixed_campaign_runs_each_test_where_its_comments_say(tmp_path: Path) -> None:
     """campaigns/mixed.yaml: sockets within and between, datagrams between, MPI on pairs, collectives on all nodes."""
     campaign = read_campaign(REPOSITORY / "campaigns/mixed.yaml")
@@ -112,6 +115,7 @@ def test_the_example_of_a_mixed_campaign_runs_each_test_where_its_comments_say(t
 # -- what is planned ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("Each test of each plan says where it runs.")
 def test_a_campaign_that_says_nothing_runs_each_test_wherever_it_can(tmp_path: Path) -> None:
     silent = tuple(test.replace(", ON", "") for test in (TRIP, MPI, SET))
     east, west, link = planned(tmp_path, *silent)
@@ -120,6 +124,7 @@ def test_a_campaign_that_says_nothing_runs_each_test_wherever_it_can(tmp_path: P
     assert told(link.plan) == [(1, "tcp_pingpong", ("links",))]
 
 
+@pytest.mark.promise("A test of a campaign with links runs where `on` says, over links or within the clusters.")
 def test_each_test_runs_where_it_says(tmp_path: Path) -> None:
     near = "{kernel: udp_pingpong, on: [pairs]}"
     both = "{kernel: tcp_connect, on: [links, pairs]}"

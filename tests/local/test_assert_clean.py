@@ -62,6 +62,7 @@ def test_a_known_crash_of_a_library_may_be_repeated(tmp_path: Path) -> None:
         assert_clean(run)
 
 
+@pytest.mark.promise("Tests excuse a repeated job only for a known crash of a library, and only the job that crashed.")
 def test_a_known_crash_excuses_no_other_job(tmp_path: Path) -> None:
     other: dict[str, Any] = {"job_id": "j00002"}
     events: list[dict[str, Any]] = [ATTEMPT, ENDED, {**ATTEMPT, **other, "tag": "x"}, {**ENDED, "tag": "x"}]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.local.local_desk import LocalDesk
 
 WORDS = [f"word {number}; touch TOUCHED" for number in range(14)]
@@ -34,6 +36,7 @@ def desk_with(folder: Path, test: str) -> LocalDesk:
     return desk
 
 
+@pytest.mark.promise("`hpcq plan` shows modules, version commands and commands of foreign programs; `--json` has all of them.")
 def test_plan_shows_modules_version_and_every_command_and_starts_none(tmp_path: Path) -> None:
     desk = desk_with(tmp_path, f"{{kernel: of_others, matrix: {{word: {json.dumps(WORDS)}}}}}")
     said = desk.hpcq("plan", "try.yaml").stdout
@@ -48,6 +51,7 @@ def test_plan_shows_modules_version_and_every_command_and_starts_none(tmp_path: 
     assert not list(tmp_path.rglob("TOUCHED*"))
 
 
+@pytest.mark.promise("A value that a campaign gives as a name cannot be an option of the program.")
 def test_a_name_cannot_be_an_option_of_the_program(tmp_path: Path) -> None:
     desk = desk_with(tmp_path, "{kernel: of_others, parameters: {device: -rf}}")
     done = desk.hpcq("plan", "try.yaml", expect=2)

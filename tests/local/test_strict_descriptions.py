@@ -93,6 +93,10 @@ def name_of(text: str) -> str:
     return text.split("name: ", 1)[1].splitlines()[0]
 
 
+@pytest.mark.promise("A pipe or redirection in a described command is refused before anything runs.")
+@pytest.mark.promise("A described kernel's limit is above 0 to 3600 s, or refused.")
+@pytest.mark.promise("A described kernel's module is a name, never an option of the module command.")
+@pytest.mark.promise("A column of a described table that stands twice is refused.")
 @pytest.mark.parametrize(("text", "old", "new", "said"), REFUSED, ids=[one[3][:50] for one in REFUSED])
 def test_a_description_is_refused_with_its_key(tmp_path: Path, text: str, old: str, new: str, said: str) -> None:
     path = write(tmp_path, changed(text, old, new))
@@ -105,6 +109,7 @@ def test_a_description_is_refused_with_its_key(tmp_path: Path, text: str, old: s
     assert caught.value.exit_code == 2
 
 
+@pytest.mark.promise("A description that is refused now stays readable where it was stored with a run.")
 @pytest.mark.parametrize(("text", "old", "new", "said"), REFUSED, ids=[one[3][:50] for one in REFUSED])
 def test_what_was_stored_with_a_run_is_read_all_the_same(tmp_path: Path, text: str, old: str, new: str, said: str) -> None:
     """The copies in run folders and in databases are of programs that have run."""
@@ -120,6 +125,7 @@ def test_what_was_stored_with_a_run_is_read_all_the_same(tmp_path: Path, text: s
         assert read_campaign(tmp_path / "campaign.yaml").tests
 
 
+@pytest.mark.promise("Results of a run whose description is refused now load again.")
 @pytest.mark.heavy
 def test_results_of_a_description_that_is_refused_now_load_into_another_database(tmp_path: Path) -> None:
     """From the run folder into a fresh database, and from the database to its gate and the page."""
@@ -154,6 +160,7 @@ def sample_says(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, *
     return code, capsys.readouterr().out
 
 
+@pytest.mark.promise("kernels check gives no number for output with words of failure.")
 def test_a_sample_with_words_of_failure_is_no_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert sample_says(tmp_path, capsys, "rate = 12 Mbit/s\n")[0] == 0
     said = sample_says(tmp_path, capsys, "rate = 12 Mbit/s\nFAILED\n")
@@ -166,6 +173,7 @@ def test_a_sample_of_a_program_that_failed_is_no_number(tmp_path: Path, capsys: 
     assert said == (1, "failed: foreign_rate: exit code 1: allowed are 0\n")
 
 
+@pytest.mark.promise("An address as bind_device is refused before anything runs.")
 @pytest.mark.parametrize(
     "entry",
     [

@@ -46,6 +46,7 @@ def test_resume_beside_a_driver_without_a_workflow_names_it(tmp_path: Path) -> N
     desk.hpcq("resume")
 
 
+@pytest.mark.promise("A second driver that is refused leaves no marker of a failure: the run has not failed.")
 def test_a_refusal_leaves_no_marker_and_takes_nothing_of_the_other(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
     with marked(run, "alpha", "drive"):
@@ -56,6 +57,7 @@ def test_a_refusal_leaves_no_marker_and_takes_nothing_of_the_other(tmp_path: Pat
     assert [path.name for path in (tmp_path / "alpha").iterdir()] == []
 
 
+@pytest.mark.promise("A stage that succeeds removes the marker of an earlier failure, whoever wrote it.")
 def test_a_failure_says_who_wrote_it_and_success_removes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = RunFolder(tmp_path)
     mark = tmp_path / "alpha" / "drive.error.json"

@@ -131,6 +131,7 @@ def measured_desk(tmp_path_factory: pytest.TempPathFactory) -> LocalDesk:
     return desk
 
 
+@pytest.mark.promise("`hpcq load` of a run without a plan exits 4 and says that nothing was loaded.")
 @pytest.mark.fast
 def test_loading_a_run_without_a_plan_is_incomplete(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     desk = LocalDesk.at(tmp_path)

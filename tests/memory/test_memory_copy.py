@@ -13,6 +13,9 @@ LOOPS = {"copy": 16, "scale": 16, "add": 24, "triad": 24}
 FEW: dict[str, Any] = {"array_bytes": 1_000_003, "duration_s": 0.1, "warmup_s": 0.02}
 
 
+@pytest.mark.promise(
+    "memory_copy moves the memory of both ends, with as many threads as it says, and every element is checked."
+)
 @pytest.mark.parametrize("thread_count", [1, 2])
 def test_both_ends_move_their_memory(server: Server, thread_count: int) -> None:
     done = server.run("memory_copy", thread_count=thread_count, **FEW)
@@ -38,6 +41,7 @@ def test_the_sanitizers_see_every_thread_through(sanitized: Programs, secret: Pa
         assert running.run("memory_copy", thread_count=2, client_cpu_index=0, **FEW).line["valid"] is False
 
 
+@pytest.mark.promise("More threads than CPUs that memory_copy may use are refused.")
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -37,6 +37,7 @@ def said(*jobs: SetJob, before: list[float] = EARLIER, slow: tuple[tuple[str, st
     return judge_collective(TEST, PairsOfSet.of(NODES, PAIRS, slow, slow), before, jobs, "rank 3 died")
 
 
+@pytest.mark.promise("accept: a collective that fails or is far slower in two jobs fails.")
 @pytest.mark.fast
 def test_a_collective_that_is_far_slower_or_fails_in_two_jobs_fails_and_its_pairs_stand_beside_it() -> None:
     slow = SetJob(log(0.5))
@@ -53,6 +54,7 @@ def test_a_collective_that_is_far_slower_or_fails_in_two_jobs_fails_and_its_pair
     assert "measure the pairs all at once" in failed.words
 
 
+@pytest.mark.promise("accept: one bad job of a collective accuses no set, and passes none.")
 @pytest.mark.fast
 def test_one_job_or_a_doubt_accuses_no_set_and_passes_none() -> None:
     slow, fine, nothing = SetJob(log(0.5)), SetJob(0.001), SetJob(None, 5)
@@ -66,6 +68,7 @@ def test_one_job_or_a_doubt_accuses_no_set_and_passes_none() -> None:
     assert said().verdict is Verdict.NOT_COVERED
 
 
+@pytest.mark.promise("accept: a collective that passes says which slowdown it would have reported.")
 @pytest.mark.fast
 def test_what_passes_says_how_much_would_have_been_told() -> None:
     """10 % where the scatter of earlier jobs is known; what one earlier job allows where it is not."""
@@ -75,6 +78,7 @@ def test_what_passes_says_how_much_would_have_been_told() -> None:
     assert (alone.verdict, alone.reason.split("; ")[1]) == (Verdict.PASS, "19 % slower would be found")
 
 
+@pytest.mark.promise("accept: a collective takes no node that nobody asked about.")
 @pytest.mark.fast
 def test_a_set_runs_where_it_has_run_before_with_a_node_under_test_and_all_nodes_available() -> None:
     known = [("n1", "n2"), ("n1", "n[2-3]"), ("n1", "n[2-4]"), ("n1", "n[2-8]")]
@@ -112,6 +116,8 @@ def accepted(made: Collectives, run: str, slow: float = 0.0) -> ClusterAcceptanc
     return ClusterAcceptance("alpha", {}, verdicts, [run], collectives=found)
 
 
+@pytest.mark.promise("accept: a bad collective decides the exit code though every node passes.")
+@pytest.mark.promise("accept: what the pairs of a bad collective say stands beside it.")
 @pytest.mark.fast
 def test_a_bad_collective_stands_in_the_summary_and_decides_the_exit_code(tmp_path: Path, capsys: Any) -> None:
     made = Collectives(tmp_path)
@@ -136,6 +142,7 @@ def test_a_bad_collective_stands_in_the_summary_and_decides_the_exit_code(tmp_pa
     assert [one["pairs"]["slow"] for one in cluster["collectives"]] == [[["n1", "n3"], ["n2", "n3"], ["n3", "n4"]]] * 2
 
 
+@pytest.mark.promise("accept: a collective that no set of nodes can run is NOT COVERED, and the exit code says so.")
 def test_a_collective_that_no_set_can_run_is_not_covered_and_exits_with_4(tmp_path: Path) -> None:
     desk = LocalDesk.at(tmp_path)
     desk.cluster("east", CLUSTER + "mpi: {{compiler: mpicc, launch: mpirun -np 2}}\n")

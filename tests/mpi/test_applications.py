@@ -31,6 +31,7 @@ def shares(metrics: dict[str, float]) -> None:
     assert metrics["efficiency_ratio"] == pytest.approx(metrics["speed_up_ratio"] / metrics["rank_count"])
 
 
+@pytest.mark.promise("A product is right, and all rows take part, on any number of ranks.")
 @pytest.mark.parametrize("ranks", [1, 2, 3, 5, 8])
 @mpich_takes_long
 def test_a_product_is_right_on_any_number_of_ranks(launched: Launched, ranks: int) -> None:
@@ -47,6 +48,7 @@ def test_a_product_is_right_on_any_number_of_ranks(launched: Launched, ranks: in
     assert metrics.get("server_moved_bytes") == (3 * second_rows * ROWS * 8 if ranks > 1 else None)
 
 
+@pytest.mark.promise("Every product of mpi_matrix_multiply is checked: a number that came wrong makes the result invalid.")
 @mpich_takes_long
 def test_a_number_that_came_wrong_makes_the_product_invalid(launched: Launched, tmp_path: Path) -> None:
     """One bit of one number in each panel that rank 1 receives: a change of some 1e-5."""
@@ -80,6 +82,7 @@ def test_without_the_work_alone_there_is_no_speed_up(launched: Launched) -> None
 SORT: dict[str, Any] = {"element_count": 5003, "operation_count_max": 3}
 
 
+@pytest.mark.promise("Elements are sorted, none lost, on any number of ranks.")
 @pytest.mark.parametrize(
     ("ranks", "element_bytes", "key_bytes"), [(1, 64, 8), (2, 64, 8), (3, 100, 10), (5, 101, 9), (8, 256, 10)]
 )
@@ -100,6 +103,7 @@ def test_elements_are_sorted_on_any_number_of_ranks(launched: Launched, ranks: i
     assert sum(told) == pytest.approx(3 * metrics["moved_bytes"] * min(2 / ranks, 1), rel=0.2)
 
 
+@pytest.mark.promise("A sort of sorted, reversed, few or skewed keys is right, and loads ranks and link as its keys say.")
 @pytest.mark.parametrize(("ranks", "key_bytes"), [(1, 8), (2, 10), (4, 9)])
 @pytest.mark.parametrize("keys", ["sorted", "reversed", "few", "skewed"])
 @mpich_takes_long
@@ -130,6 +134,10 @@ def test_the_seed_makes_the_elements(launched: Launched) -> None:
     assert moved[0] == moved[1] != moved[2]
 
 
+@pytest.mark.promise(
+    "A sort is invalid where an element changed, came twice, or stands at a wrong place within a rank or between ranks."
+)
+@pytest.mark.promise("The sum over all elements of a sort detects a single changed byte.")
 @pytest.mark.parametrize(
     ("spoilt", "said"),
     [
@@ -185,6 +193,7 @@ TURNS = 3
 GROWS_WITH_A_SLOWER_LINK = ("communication_mean_ns", "communication_share_ratio")
 
 
+@pytest.mark.promise("Over a slower link the share of communication is higher and the speed-up lower.")
 @pytest.mark.parametrize(
     ("kernel", "options"), [("mpi_matrix_multiply", {"matrix_row_count": 256}), ("mpi_sort", {"element_count": 10_000})]
 )

@@ -22,6 +22,7 @@ SHIFTS = (
 WITHIN_NS = 10_000
 
 
+@pytest.mark.promise("Offsets between the clocks of ranks are found within the error that the result states.")
 @pytest.mark.skipif(not SHIFTS, reason="this system gives no time namespace")
 @pytest.mark.parametrize(("first_s", "second_s"), [(5000, 0), (0, 777), (300, 86_400)])
 @mpich_takes_long
@@ -44,6 +45,7 @@ def test_known_offsets_are_found_within_the_error_that_is_stated(launched: Launc
     assert 0 < metrics["operation_min_ns"] <= metrics["operation_max_ns"] < 60e9
 
 
+@pytest.mark.promise("An operation that a rank came too late for is not measured, and repeated.")
 def test_who_comes_too_late_is_marked_and_the_operation_repeated(launched: Launched, tmp_path: Path) -> None:
     env = preloaded(launched.mpi, LATE, tmp_path / "late.so")
     done = launched.run("mpi_collective", start="window", operation="bcast", env=env, operation_count_max=7)
@@ -53,6 +55,7 @@ def test_who_comes_too_late_is_marked_and_the_operation_repeated(launched: Launc
     assert metrics["operation_count"] == sum(count for _, count in done.line["histogram"]["buckets"]) == 7
 
 
+@pytest.mark.promise("Where a rank came too late for every operation, the result is invalid.")
 def test_where_a_rank_is_always_late_nothing_was_measured(launched: Launched, tmp_path: Path) -> None:
     env = preloaded(launched.mpi, LATE, tmp_path / "late.so") | {"LATE": "always"}
     done = launched.run("mpi_collective", start="window", operation="allreduce", env=env, duration_s=0.3)

@@ -20,6 +20,9 @@ def operations() -> list[str]:
     return list(option.choices)
 
 
+@pytest.mark.promise("Every collective of the table gives each rank what MPI says, on each number of ranks.")
+@pytest.mark.promise("An incast brings the root what each rank sent, in its place.")
+@pytest.mark.promise("`rank_mean_ns` is a mean over ranks, not longer than the longest time of any rank.")
 @pytest.mark.parametrize("operation", operations())
 def test_every_operation_gives_each_rank_what_it_should(launched: Launched, operation: str) -> None:
     done = launched.run("mpi_collective", ranks=3, operation=operation, message_bytes=1000, validate="true")
@@ -54,6 +57,7 @@ def test_every_buffer_policy_brings_what_was_given(launched: Launched, operation
     assert (done.rc, done.line.get("valid")) == (0, True), done.err
 
 
+@pytest.mark.promise("Buffers of collectives stay in place, change roles or go round, as their policy says, on any operation.")
 @mpich_takes_long
 def test_buffers_of_collectives_are_where_their_policy_says(launched: Launched, tmp_path: Path) -> None:
     env = preloaded(launched.mpi, PLACES, tmp_path / "places.so")
@@ -71,6 +75,7 @@ def test_buffers_of_collectives_are_where_their_policy_says(launched: Launched, 
     }
 
 
+@pytest.mark.promise("Pairs of multi_pair send at once, all messages of all pairs count, and an odd rank is in none.")
 @pytest.mark.parametrize(("ranks", "pairs"), [(2, 1), (3, 1), (4, 2), (5, 2)])
 @mpich_takes_long
 def test_pairs_send_at_once_and_an_odd_rank_is_in_none(launched: Launched, ranks: int, pairs: int) -> None:
@@ -84,6 +89,8 @@ def test_pairs_send_at_once_and_an_odd_rank_is_in_none(launched: Launched, ranks
     assert metrics["throughput_bps"] == pytest.approx(metrics["message_rate_pps"] * 8000)
 
 
+@pytest.mark.promise("With validate, a wrong value of a collective at any rank makes the result invalid.")
+@pytest.mark.promise("With validate, a wrong byte at the receiver of any pair of multi_pair makes the result invalid.")
 @pytest.mark.parametrize(
     ("operation", "said"),
     [
@@ -115,6 +122,7 @@ def test_what_it_cannot_do_it_refuses(launched: Launched, ranks: int, options: d
     assert (done.line["valid"], done.line["exit_code"], done.line["error"]["message"]) == (False, 2, said)
 
 
+@pytest.mark.promise("A rank that believes to be alone in a job of several is told which launch line its library needs.")
 def test_ranks_that_believe_to_be_alone_are_told_what_to_change(launched: Launched) -> None:
     """As under `srun --mpi=pmi2` with an Open MPI that knows pmix only: each rank is a job of its own."""
     done = launched.run("mpi_pingpong", ranks=1, env={"SLURM_STEP_NUM_TASKS": "2"})

@@ -71,6 +71,7 @@ def test_sets_stand_after_the_pairs_the_first_nodes_by_name(tmp_path: Path) -> N
     assert coverage_of(made).pair_count == 4
 
 
+@pytest.mark.promise("A test of many nodes runs on as many nodes as it says, and pairs do not run it.")
 def test_each_job_has_the_tests_of_its_size_and_asks_for_all_its_nodes(tmp_path: Path) -> None:
     made = plan(tmp_path)
     state = ClusterState(made)
@@ -87,6 +88,7 @@ def test_each_job_has_the_tests_of_its_size_and_asks_for_all_its_nodes(tmp_path:
     assert "--node_count 5" in script
 
 
+@pytest.mark.promise("A node that runs a test alone is one node: its job asks for one, and has the tests of one.")
 def test_a_node_alone_is_one_node(tmp_path: Path) -> None:
     """Its pair is the node with itself: a job that asks for one node and has the test of one."""
     made = plan(tmp_path, "pairs: {rounds: 1}\nrepetitions: 1\ntests: [{kernel: tcp_pingpong}, {kernel: stream}]\n", count=4)
@@ -131,6 +133,7 @@ def test_tournaments_refuse_a_transport_of_one_test(tmp_path: Path) -> None:
         campaign(tmp_path, tests)
 
 
+@pytest.mark.promise("A slow collective names no node.")
 @pytest.mark.parametrize("kind", ["node", "link", "group", "cluster"])
 def test_a_slow_collective_names_no_node(kind: str) -> None:
     groups = {("alpha", "n1"): {"leaf1"}}
@@ -154,6 +157,7 @@ def test_a_set_is_no_node_of_the_list_of_nodes(tmp_path: Path, capsys: pytest.Ca
     assert "n[2-8]" not in said
 
 
+@pytest.mark.promise("A pair does not run a test of a set of nodes for which there are too few nodes.")
 def test_a_pair_does_not_run_what_too_few_nodes_leave_out(tmp_path: Path) -> None:
     made = plan(tmp_path, "pairs: {rounds: 1}\nrepetitions: 1\n" + TESTS.replace("[2, 5, 0]", "[5]"), count=4)
     assert made.node_set_count == 0

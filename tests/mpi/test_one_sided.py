@@ -35,6 +35,7 @@ def test_no_bytes_are_a_size(launched: Launched, operation: str) -> None:
     assert "throughput_bps" not in done.line["metrics"]
 
 
+@pytest.mark.promise("With validate, a put, get or accumulate of which anything did not arrive makes the result invalid.")
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_what_did_not_arrive_makes_a_result_invalid(launched: Launched, tmp_path: Path, operation: str) -> None:
     env = preloaded(launched.mpi, SPOIL, tmp_path / "spoil.so")
@@ -52,6 +53,10 @@ def test_words_are_whole(launched: Launched) -> None:
     assert (done.line["valid"], done.line["exit_code"]) == (False, 2)
 
 
+@pytest.mark.promise(
+    "Where an MPI library serves no window between two ranks, `mpi_one_sided` names its setting and one that works."
+)
+@pytest.mark.promise("`transport: tcp` gives Open MPI a part for windows where its own settings leave none.")
 def test_a_library_that_serves_no_window_says_so(programs: Programs) -> None:
     """Debian's settings of Open MPI leave osc rdma alone between two nodes over TCP, and that needs RDMA."""
     launched = Launched(OPEN_MPI, _built(programs, OPEN_MPI)[0])

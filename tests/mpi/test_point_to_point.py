@@ -37,6 +37,9 @@ def test_every_buffer_policy_and_layout_brings_what_was_sent(launched: Launched,
     assert (done.rc, done.line["valid"]) == (0, True), done.err
 
 
+@pytest.mark.promise("`buffers: separate` sends from one place and receives into another, the same ones each time.")
+@pytest.mark.promise("Buffers of messages begin at a page, so that the library's copies take no detour.")
+@pytest.mark.promise("Buffers begin as far after the beginning of a page as the option says.")
 @mpich_takes_long
 def test_buffers_are_where_their_policy_says(launched: Launched, tmp_path: Path) -> None:
     env = preloaded(launched.mpi, PLACES, tmp_path / "places.so")
@@ -75,6 +78,9 @@ def test_no_bytes_are_a_size(launched: Launched, kernel: str) -> None:
     assert done.line["metrics"]["operation_count"] == 5
 
 
+@pytest.mark.promise(
+    "With validate, a message between two ranks that came otherwise than it was sent makes the result invalid."
+)
 @pytest.mark.parametrize(
     ("kernel", "options"), [("mpi_pingpong", {}), ("mpi_pingping", {}), ("mpi_stream", {"call": "blocking"})]
 )

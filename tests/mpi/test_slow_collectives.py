@@ -117,6 +117,7 @@ def blocks(said: str) -> dict[tuple[str, str], Any]:
     return {(one["kind"], one["name"]): one for one in json_of(said)["blocks"]}
 
 
+@pytest.mark.promise("Beside a collective that got worse stand the pairs of its nodes that got worse with it.")
 @pytest.mark.heavy
 def test_a_slow_node_is_named_by_its_pairs_and_the_collective_tells_them(tmp_path: Path, say: Any) -> None:
     made = Collectives(tmp_path).nights(collective=1.5, levels={"n3": 0.8})
@@ -132,6 +133,10 @@ def test_a_slow_node_is_named_by_its_pairs_and_the_collective_tells_them(tmp_pat
     assert "its pairs       3 of 6 judged pairs of its nodes got worse with it: n1 - n3, n2 - n3, n3 - n4" in words
 
 
+@pytest.mark.promise("A collective that got worse while its pairs are fine names nobody, and says what to measure.")
+@pytest.mark.promise("The page of a node is not failed by a collective in whose name the node stands first.")
+@pytest.mark.promise("A node's list of changes has none of a collective.")
+@pytest.mark.promise("`report --node` and `node` say what became of the collectives that a node took part in.")
 @pytest.mark.heavy
 def test_a_collective_that_is_slow_alone_names_nobody_and_what_to_measure(tmp_path: Path, say: Any) -> None:
     made = Collectives(tmp_path).nights(collective=1.5)
@@ -159,6 +164,7 @@ def test_a_collective_that_is_slow_alone_names_nobody_and_what_to_measure(tmp_pa
     assert "n[2-4]" not in told
 
 
+@pytest.mark.promise("Collectives beside one slow node of three make no slow cluster.")
 @pytest.mark.heavy
 def test_collectives_beside_one_slow_node_make_no_slow_cluster(tmp_path: Path, say: Any) -> None:
     """Three nodes, one slow: two of three pairs, and the collectives would make it more than most series."""
@@ -166,6 +172,7 @@ def test_collectives_beside_one_slow_node_make_no_slow_cluster(tmp_path: Path, s
     assert set(blocks(say(made, "regressions", *SINCE, "--json")[1])) == {("node", "n3"), ("nodes", "n[1-3]")}
 
 
+@pytest.mark.promise("A cluster that is slower as a whole takes its collectives with it.")
 @pytest.mark.heavy
 def test_a_slower_cluster_takes_its_collectives_with_it(tmp_path: Path, say: Any) -> None:
     made = Collectives(tmp_path).nights(collective=1.25, levels=dict.fromkeys(("n1", "n2", "n3", "n4"), 0.8))
@@ -173,6 +180,7 @@ def test_a_slower_cluster_takes_its_collectives_with_it(tmp_path: Path, say: Any
     assert (key, len(found["series_ids"]), found["judged_count"]) == (("cluster", "alpha"), 8, 8)
 
 
+@pytest.mark.promise("A collective whose nodes were not all measured in pairs says which pairs are missing.")
 @pytest.mark.heavy
 def test_a_collective_without_judged_pairs_asks_for_them(tmp_path: Path, say: Any) -> None:
     made = Collectives(tmp_path, pairs=(("n1", "n2"),)).nights(collective=1.5)
@@ -181,6 +189,7 @@ def test_a_collective_without_judged_pairs_asks_for_them(tmp_path: Path, say: An
     assert say(made, "regressions", *SINCE, "--kernel", "mpi_collective")[1].count("no pair of its nodes was judged") == 1
 
 
+@pytest.mark.promise("`blame` reports a collective that fails, and names nobody for it.")
 def test_blame_tells_a_failed_collective_and_names_nobody(tmp_path: Path, say: Any) -> None:
     made = Collectives(tmp_path)
     for day in range(3):
@@ -203,6 +212,9 @@ def test_blame_on_collectives_alone_asks_for_pairs(tmp_path: Path, say: Any) -> 
     assert (code, "no node is named by them, measure pairs of them" in words) == (4, True)
 
 
+@pytest.mark.promise(
+    "A campaign of other pairs, as acceptance and `blame --campaign` write it, has no collectives and no links."
+)
 def test_a_campaign_of_other_pairs_leaves_collectives_and_links_out(tmp_path: Path) -> None:
     """What accept and `blame --campaign` run: a collective would take nodes that nobody asked about, and names none."""
     source = (REPOSITORY / "campaigns/mixed.yaml").read_text() + (
@@ -219,6 +231,7 @@ def test_a_campaign_of_other_pairs_leaves_collectives_and_links_out(tmp_path: Pa
         with_pairs(alone, tmp_path / "none.yaml", "x", [("n3", "n1")], 5)
 
 
+@pytest.mark.promise("compare says of a slow collective which pairs of its nodes are slow too.")
 @pytest.mark.heavy
 def test_compare_tells_of_a_slow_collective_which_pairs_are_slow_too(tmp_path: Path, say: Any) -> None:
     made = Collectives(tmp_path).nights(collective=1.5, levels={"n3": 0.8})
@@ -234,6 +247,9 @@ def test_compare_tells_of_a_slow_collective_which_pairs_are_slow_too(tmp_path: P
     assert "none of 6 judged pairs of its nodes got worse with it" in " ".join(words.split())
 
 
+@pytest.mark.promise("--node selects the tests of sets that the node took part in, wherever it stands in the name.")
+@pytest.mark.promise("Results, exports and retractions of a node include those of its sets.")
+@pytest.mark.promise("The name of a set of nodes is no node: --node refuses it and names the nodes.")
 @pytest.mark.heavy
 def test_a_node_selects_every_test_that_it_took_part_in(tmp_path: Path, say: Any) -> None:
     made = Collectives(tmp_path).nights(collective=1.5)
@@ -258,6 +274,7 @@ def test_a_node_selects_every_test_that_it_took_part_in(tmp_path: Path, say: Any
     assert places("results", "--each", key="results") == {("n1", "n2"), ("n1", "n3"), ("n2", "n3")}
 
 
+@pytest.mark.promise("A node is in no set whose name merely contains its own.")
 def test_a_node_is_not_in_a_set_whose_name_contains_its_own() -> None:
     assert takes_part("n3", "n1", "n[2-4]")
     assert takes_part("n3", "n3", "n1")

@@ -86,6 +86,7 @@ def test_the_compiler_stands_behind_the_wrapper(tmp_path: Path) -> None:
     assert {chosen.environment[name] for name in ("OMPI_CC", "MPICH_CC", "I_MPI_CC")} == {"clang"}
 
 
+@pytest.mark.promise("Each test of a job is started by the launcher and the build of its own toolchain.")
 def test_a_script_starts_each_test_as_its_toolchain_says(tmp_path: Path) -> None:
     site = cluster(tmp_path)
     nodes = [NodeState(f"n{number}", NodeCondition.IDLE, "idle", ("main",)) for number in (1, 2)]
@@ -102,6 +103,7 @@ def test_a_script_starts_each_test_as_its_toolchain_says(tmp_path: Path) -> None
     assert 'mpirun.mpich -np "$COUNT" -f' in script.replace("'", "")
 
 
+@pytest.mark.promise("Whether toolchains differ is judged by jobs, not by repetitions.")
 def test_toolchains_differ_by_jobs_not_by_repetitions() -> None:
     """Values are one per job: six clear ones differ, three cannot, and what scatters more than it differs does not."""
     base = [100.0, 101.0, 99.0, 100.5, 99.5, 100.2]
@@ -144,6 +146,9 @@ def two_toolchains(folder: Path, pair_count: int = 2) -> RunBuilder:
     return builder
 
 
+@pytest.mark.promise(
+    "`results --toolchains` compares with the toolchain that the campaign names first, whatever was measured first."
+)
 def test_the_campaigns_first_toolchain_is_what_others_are_compared_with(tmp_path: Path) -> None:
     """Jobs run their tests in drawn order: what came first into the database is another one in every row."""
     builder = two_toolchains(tmp_path)
@@ -155,6 +160,9 @@ def test_the_campaigns_first_toolchain_is_what_others_are_compared_with(tmp_path
     assert {tuple(level.toolchain for level in one.levels) for one in rows} == {("of the campaign's first", "another")}
 
 
+@pytest.mark.promise("The table of toolchains leaves out values beside other work.")
+@pytest.mark.promise("The table of toolchains says how many values it left out.")
+@pytest.mark.promise("A toolchain that was measured beside other work only is compared with none.")
 def test_values_beside_other_work_are_left_out_and_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     builder = two_toolchains(tmp_path, pair_count=3)
     for number in (1, 2, 3):
@@ -190,6 +198,8 @@ def test_values_beside_other_work_are_left_out_and_counted(tmp_path: Path, capsy
 # -- transport -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("`transport` of a campaign is that of all its MPI tests that give none of their own.")
+@pytest.mark.promise("A test's own `transport` stands against the campaign's.")
 def test_a_campaigns_transport_is_that_of_its_mpi_tests(tmp_path: Path) -> None:
     own = "- {kernel: mpi_stream, matrix: {transport: [ucx, as_is]}}\n- {kernel: mpi_pingpong, parameters: {transport: ofi}}\n"
     found = campaign(tmp_path, "pairs: all\ntransport: tcp\n" + TESTS + own).tests
@@ -204,6 +214,7 @@ def test_a_campaigns_transport_is_that_of_its_mpi_tests(tmp_path: Path) -> None:
     assert {test.parameters.get("transport") for test in campaign(tmp_path).tests} == {None, "as_is"}
 
 
+@pytest.mark.promise("A campaign's `transport` that no test can take is refused.")
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -24,6 +24,7 @@ def crossed_bytes(done: Ended) -> int:
     return int(done.line["evidence"]["client"]["interface_bytes"]["tx"])
 
 
+@pytest.mark.promise("`transport: tcp` sends over TCP and the interface under test, also where the ranks share a machine.")
 def test_tcp_is_sent_over_the_interface(launched: Launched) -> None:
     """Both ranks are on one machine, where each library would choose its memory."""
     done = measured(launched, "tcp")
@@ -37,6 +38,7 @@ def test_tcp_is_sent_over_the_interface(launched: Launched) -> None:
         assert "mca_btl_vader" not in granted["client_mpi_components"]
 
 
+@pytest.mark.promise("`transport: shared_memory` holds against an environment that asks for TCP.")
 def test_shared_memory_is_not_sent(launched: Launched) -> None:
     """An environment that asks for TCP gives way to the word."""
     done = measured(launched, "shared_memory", env={"OMPI_MCA_btl": "tcp,self", "UCX_TLS": "tcp,self"})
@@ -47,6 +49,7 @@ def test_shared_memory_is_not_sent(launched: Launched) -> None:
         assert "mca_btl_tcp" not in done.line["granted"]["client_mpi_components"]
 
 
+@pytest.mark.promise("An MPICH that was built without the transport that a test asks for refuses it.")
 def test_a_library_that_was_built_without_it_says_so(launched: Launched) -> None:
     done = measured(launched, "ofi")
     if launched.mpi == MPICH and "ofi" not in done.line.get("granted", {}).get("client_mpi_device", "ch4:ucx"):
@@ -83,6 +86,7 @@ def test_every_kernel_takes_it(launched: Launched, kernel: str) -> None:
     assert "UCX_TLS=tcp,self" in done.line["granted"]["client_mpi_environment"].split()
 
 
+@pytest.mark.promise("A result has the PMIx version and the Slurm plugin that started its ranks.")
 def test_what_started_the_ranks_is_told(launched: Launched) -> None:
     env = {"SLURM_MPI_TYPE": "pmix_v9"}
     granted = launched.run("mpi_pingpong", env=env).line["granted"]

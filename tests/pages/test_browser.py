@@ -87,12 +87,15 @@ def test_the_filter_leaves_only_rows_with_all_words(page: Path) -> None:
     assert found["all"] == found["again"] > len(found["found"])
 
 
+@pytest.mark.promise("The pointer over a cell of a matrix shows pair, value and deviation.")
 def test_the_pointer_shows_what_is_under_it(page: Path) -> None:
     found = seen(page)
     assert re.search(r"n\d+ to n\d+: .* from the median, n = 3\)", found["cell"]), found["cell"]
     assert re.search(r"alpha: n\d+ to n\d+, .* \(n = 3\)", found["mark"]), found["mark"]
 
 
+@pytest.mark.promise("On paper the page has no navigation, and no figure is cut in two.")
+@pytest.mark.promise("On paper no column of a table is cut off.")
 def test_paper_has_no_navigation_and_breaks_no_figure(page: Path) -> None:
     assert seen(page)["printed"] == {"nav": "none", "figure": "avoid", "cut": "visible", "wide": False}
 
@@ -112,6 +115,7 @@ def test_the_page_is_dark_where_the_reader_is(page: Path) -> None:
     assert seen(page, "--blink-settings=preferredColorScheme=0")["background"] == "rgb(20, 24, 29)"
 
 
+@pytest.mark.promise("On a phone the prose of a table stands within the window.")
 def test_nothing_is_wider_than_a_phone(page: Path) -> None:
     phone = page.with_name("phone.html")
     phone.write_text(_PHONE)

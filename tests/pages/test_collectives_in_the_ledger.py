@@ -43,6 +43,7 @@ def write_down(made: Collectives, *verdicts: CollectiveVerdict, run: str | None 
     _Acceptor._write_down(acceptor, ClusterAcceptance("alpha", {}, Acceptance(()), collectives=verdicts))
 
 
+@pytest.mark.promise("The ledger keeps what an acceptance said of a collective, with what its pairs said.")
 @pytest.mark.heavy
 def test_an_acceptance_keeps_what_it_said_of_collectives(tmp_path: Path) -> None:
     made = Collectives(tmp_path)
@@ -63,6 +64,7 @@ def test_an_acceptance_keeps_what_it_said_of_collectives(tmp_path: Path) -> None
         assert {one.name for one in at_fault(database, "alpha")} == {one.name for one in kept}
 
 
+@pytest.mark.promise("A collective that failed and could not run again is still failed in the ledger.")
 def test_the_last_verdict_on_a_collective_holds_and_one_without_a_set_is_none(tmp_path: Path, monkeypatch: Any) -> None:
     made = Collectives(tmp_path)
     made.night(0)
@@ -78,12 +80,15 @@ def test_the_last_verdict_on_a_collective_holds_and_one_without_a_set_is_none(tm
     assert last(3, verdict(Verdict.PASS)) == [(NAME, Verdict.PASS)]
 
 
+@pytest.mark.promise("Of one collective over two networks or with two toolchains, the ledger keeps the worse verdict.")
 def test_of_two_networks_the_ledger_keeps_the_worse_verdict() -> None:
     both = (verdict(Verdict.PASS), verdict(Verdict.FAILED, "slower"), verdict(Verdict.INCONCLUSIVE))
     [kept] = records_of(both)
     assert (kept.name, kept.verdict, kept.reason[:6]) == (NAME, Verdict.FAILED, "slower")
 
 
+@pytest.mark.promise("A collective in the ledger decides no node's exit code.")
+@pytest.mark.promise("A node's page and `node` tell the last acceptance of its collectives, and neither is decided by it.")
 @pytest.mark.heavy
 def test_a_collective_of_the_ledger_stands_on_the_pages_of_its_nodes_and_decides_none(tmp_path: Path, say: Any) -> None:
     made = Collectives(tmp_path).nights()

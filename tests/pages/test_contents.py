@@ -20,6 +20,7 @@ from tests.store.run_folders import RunBuilder
 pytestmark = pytest.mark.fast
 
 
+@pytest.mark.promise("The page has contents that lead to all its parts, and a filter that only JavaScript shows.")
 def test_the_contents_lead_to_what_the_page_has(tmp_path: Path) -> None:
     builder = nodes_and_sizes(tmp_path)
     builder.everything()
@@ -30,6 +31,8 @@ def test_the_contents_lead_to_what_the_page_has(tmp_path: Path) -> None:
     assert len(hidden) == 1, "without JavaScript nobody sees a filter that does nothing"
 
 
+@pytest.mark.promise("Kernels of one main metric share a chart on the page: UDP, TCP and MPI beside each other.")
+@pytest.mark.promise("The throughput of MPI streams stands in one chart with that of TCP and UDP, by message size.")
 @pytest.mark.parametrize(("kind", "metric"), [("pingpong", "round trip p50"), ("stream", "throughput")])
 def test_udp_tcp_and_mpi_share_a_chart(tmp_path: Path, kind: str, metric: str) -> None:
     pairs = (("n1", "n2"), ("n2", "n1"))
@@ -48,6 +51,7 @@ def test_udp_tcp_and_mpi_share_a_chart(tmp_path: Path, kind: str, metric: str) -
     assert {row[0] for row in shared[0].rows} == {f"{name} {kind}" for name in ("MPI", "TCP", "UDP")}
 
 
+@pytest.mark.promise("Where one or two pairs were measured, the band of a curve shows how their repetitions differ.")
 def test_of_few_pairs_the_band_shows_their_repetitions() -> None:
     def bands(count: int) -> list[float]:
         """The heights of the band at each size."""
@@ -66,6 +70,7 @@ def test_of_few_pairs_the_band_shows_their_repetitions() -> None:
     assert max(bands(3)) < 10, "the pairs themselves differ by two per cent"
 
 
+@pytest.mark.promise("A page of more nodes than fit shows their groups, and names the worst pair of each cell.")
 def test_too_many_nodes_are_shown_by_group() -> None:
     nodes = [f"n{number:03d}" for number in range(NODES_MAX + 32)]
     leaf = {node: f"leaf s{number // 40}" for number, node in enumerate(nodes)}
@@ -87,6 +92,7 @@ def test_too_many_nodes_are_shown_by_group() -> None:
     assert len(unknown.nodes) <= 64
 
 
+@pytest.mark.promise("Labels of an axis do not overlap.")
 def test_labels_of_near_sizes_do_not_overlap() -> None:
     [plot] = make_plots([summary("n1", "n2", 100.0, size) for size in (1024, 1400, 262144, 1048576)])
     assert [tick.label for tick in plot.x_ticks] == ["1400 B", "256 KiB", "1 MiB"]
@@ -102,6 +108,7 @@ def test_a_cluster_that_measured_nothing_has_a_row_without_a_network(tmp_path: P
     assert {"alpha", "beta", "eth0"} <= set(page.words)
 
 
+@pytest.mark.promise("The numbers in the cells of a matrix have one unit, which stands above them.")
 def test_the_numbers_of_a_matrix_have_one_unit() -> None:
     """1.09 among 172 and 231 was a round trip of 1.09 ms."""
     found = dict(zip((("n1", "n2"), ("n1", "n3"), ("n2", "n3")), (94_400.0, 1_090_000.0, 25_790.0), strict=True))
@@ -111,6 +118,7 @@ def test_the_numbers_of_a_matrix_have_one_unit() -> None:
     assert [cell.number for cell in matrix.cells if cell.kind == "value"] == ["94.4", "1090", "25.79"]
 
 
+@pytest.mark.promise("The page draws node against node for any number of nodes, with names that do not overlap.")
 @pytest.mark.parametrize(
     ("node_count", "named_count"),
     [(3, 3), (12, 12), (13, 13), (43, 43), (44, 22), (48, 24), (70, 35), (71, 18), (NODES_MAX, 32), (256, 32)],

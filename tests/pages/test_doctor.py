@@ -158,6 +158,7 @@ def test_little_room(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (found.state, found.advice[:13]) == ("bad", "hpcq db prune")
 
 
+@pytest.mark.promise("hpcq doctor --reach says how many nodes of a cluster are idle, powered down or drained.")
 def test_clusters_only_when_asked(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (home / "clusters").mkdir()
     (home / "clusters" / "tiny.yaml").write_text("name: tiny\nscheduler: local\nnodes: [a, b]\n")

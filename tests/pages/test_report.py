@@ -205,6 +205,7 @@ def test_a_curve_rises_to_the_left_edge_of_its_table() -> None:
     assert [row[1] for row in plot.rows][:2] == ["64 B", "128 B"]
 
 
+@pytest.mark.promise("A message of 0 bytes is a size like any other, on curves and in titles.")
 def test_no_bytes_is_a_size(tmp_path: Path) -> None:
     summaries = [
         summary("n1", "n2", 10.0 + size, size, metric="round_trip_p50_ns", unit="ns", better="lower") for size in (0, 8, 64)

@@ -95,6 +95,7 @@ def test_dry_run_writes_nothing(home: Path, capsys: pytest.CaptureFixture[str]) 
     assert not (home / "config").exists()
 
 
+@pytest.mark.promise("A schedule on weekdays starts on those days.")
 @pytest.mark.parametrize(
     ("when", "cron", "calendar", "days"),
     [

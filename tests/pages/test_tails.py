@@ -34,6 +34,7 @@ def distribution(**changed: Any) -> Distribution:
     return Distribution(**(of | {"result_count": 1} | changed))
 
 
+@pytest.mark.promise("A percentile of latency is no shorter than that share of the operations took.")
 def test_shares_and_percentiles_of_operations() -> None:
     one = distribution()
     assert [(value, round(share, 4)) for value, share in one.at_least()] == [(10_000, 1), (50_000, 0.011), (5_000_000, 0.001)]
@@ -41,6 +42,7 @@ def test_shares_and_percentiles_of_operations() -> None:
     assert found == {0.5: 10_000, 0.98: 10_000, 0.99: 50_000, 0.999: 50_000, 1.0: 5_000_000}
 
 
+@pytest.mark.promise("A picture of latency tails has steps: it claims no operation between two buckets.")
 def test_a_picture_per_kernel_names_its_percentiles() -> None:
     [tails, other] = make_tails([distribution(), distribution(message_bytes=1024), distribution(kernel="mpi_pingpong")])
     assert (len(tails.plot.curves), len(other.plot.curves)) == (2, 1)
@@ -59,6 +61,7 @@ def test_of_many_sizes_the_first_and_the_last_are_drawn() -> None:
     assert (len(labels), labels[0], labels[-1], len(tails.rows)) == (6, "1 B", "512 KiB", 20)
 
 
+@pytest.mark.promise("The page of a run draws times that lie close together.")
 def test_operations_between_two_and_five_milliseconds_are_drawn() -> None:
     """Neither 1, 2 nor 5 of any power of ten lies on their axis."""
     [tails] = make_tails([distribution(buckets=((2_250_000.0, 500), (3_800_000.0, 500)))])

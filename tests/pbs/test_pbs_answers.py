@@ -74,6 +74,7 @@ def damaged(text: str, dice: random.Random) -> str:
     return text
 
 
+@pytest.mark.promise("A damaged answer of PBS is read without a crash.")
 def test_a_damaged_answer_is_read_without_a_crash() -> None:
     """Each recorded answer, damaged in ways that are the same in every run."""
     dice = random.Random(11)
@@ -131,6 +132,8 @@ def test_what_is_no_number_of_pbs_is_none(text: str) -> None:
     assert submit_limit([Record("Queue", "workq", {"max_queued": f"[u:PBS_GENERIC={text}]"})], "workq", "anna") is None
 
 
+@pytest.mark.promise("A PBS reservation one of whose nodes is down or offline keeps its nodes until it begins.")
+@pytest.mark.promise("A PBS reservation that is being prolonged goes on to run.")
 @pytest.mark.parametrize(
     ("state", "substate", "standing", "active"),
     [
@@ -158,6 +161,7 @@ def test_the_states_of_a_reservation(state: str, substate: str, standing: bool, 
     assert inside["n1"].condition is (NodeCondition.IDLE if active else NodeCondition.RESERVED)
 
 
+@pytest.mark.promise("`queue: R7` in a cluster file means the nodes of the PBS reservation R7.")
 def test_a_reservations_queue_is_the_reservation() -> None:
     """`queue: R7` in a cluster file: its jobs can only run on the nodes of R7."""
     busy = vnode("n1", state="resv-exclusive", resv="R7.head")
@@ -169,6 +173,7 @@ def test_a_reservations_queue_is_the_reservation() -> None:
     assert [outside[name].condition for name in ("n1", "n2")] == [NodeCondition.RESERVED, NodeCondition.IDLE]
 
 
+@pytest.mark.promise("Without `queue`, the nodes of PBS's default queue are used.")
 def test_nodes_of_the_default_queue_when_none_is_named() -> None:
     listed = f"{vnode('n1', queue='workq')}\n{vnode('n2', queue='gpu')}\n{vnode('n3')}"
     assert list(nodes_of(f"@default workq\n{listed}")) == ["n1"]
@@ -176,6 +181,7 @@ def test_nodes_of_the_default_queue_when_none_is_named() -> None:
     assert list(nodes_of(listed, partition="gpu")) == ["n2"]
 
 
+@pytest.mark.promise("A PBS job that waits for a vnode, or for a host of another queue, is not given up.")
 def test_a_job_that_waits_for_a_vnode_or_a_host_of_another_queue_is_not_given_up() -> None:
     """A hook of the site may name vnodes, and the nodes of the default queue are no others than those of a named one."""
     listed = f"{vnode('n1', queue='workq')}\n{vnode('n4[0]', state='offline')}\n{vnode('n4[1]')}"
@@ -187,6 +193,8 @@ def test_a_job_that_waits_for_a_vnode_or_a_host_of_another_queue_is_not_given_up
         assert report.wait is wait, report
 
 
+@pytest.mark.promise("A reservation of a run that PBS does not prolong is said to be, although PBS ends with 0.")
+@pytest.mark.promise("A reservation that could not be prolonged is tried again each minute, and said once.")
 def test_a_reservation_that_pbs_does_not_prolong_is_said_to_be_and_kept(tmp_path: Path) -> None:
     """One of its nodes is offline: PBS denies another end, with exit code 0, as 12-degraded-reservations.jsonl has it."""
     with simulated_pbs(tmp_path / "pbs") as pbs:

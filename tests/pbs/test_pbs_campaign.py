@@ -46,6 +46,7 @@ def test_a_tournament_on_four_nodes(tmp_path: Path) -> None:
         assert len([event for event in desk.events() if event["event"] == "attempt"]) == 1
 
 
+@pytest.mark.promise("An exit code comes back through pbsdsh, which itself passes none.")
 @pytest.mark.parametrize("more", ["", pytest.param("allocation: whole\n", marks=pytest.mark.long)], ids=["pairs", "tournament"])
 def test_pbsdsh_starts_what_runs_on_other_nodes(tmp_path: Path, more: str) -> None:
     with simulated_pbs(tmp_path / "pbs") as pbs:

@@ -42,12 +42,16 @@ RELEASES = [
 ]
 
 
+@pytest.mark.promise(
+    "A PBS is known by its version words: 18.2.3 with the time of its build is PBS Professional, 19.1.2 is OpenPBS."
+)
 @pytest.mark.parametrize(("said", "family", "number", "lacks"), RELEASES, ids=[one[0].strip() or "nothing" for one in RELEASES])
 def test_a_release_is_known_by_its_words(said: str, family: Family, number: str, lacks: set[Ability]) -> None:
     found = read_dialect(said)
     assert (found.family, found.number, set(found.lacks())) == (family, number, lacks)
 
 
+@pytest.mark.promise("`hpcq cluster check` names the PBS and its release, and fails where hpcq cannot work with it.")
 @pytest.mark.parametrize(
     ("said", "extra", "ok", "words"),
     [
@@ -73,6 +77,7 @@ def test_a_name_fits_every_release() -> None:
     assert {len(short_name(tag)) for tag in ("a", "hpcq-" + "x" * 200)} == {15}
 
 
+@pytest.mark.promise("A PBS that gives a time limit no code of its own: a killed job that used all its time is timed out.")
 @pytest.mark.parametrize(
     ("code", "used", "asked", "state"),
     [
@@ -92,18 +97,21 @@ def test_a_release_without_codes_of_limits_tells_a_time_limit_by_the_time_used(
     assert read_job(Record("Job Id", "7.old", attributes)).state is state
 
 
+@pytest.mark.promise("A licence of PBS Professional that is not free now refuses no job.")
 @pytest.mark.parametrize("code", [17, 242, 250])
 def test_a_licence_that_is_not_free_is_no_refusal(code: int) -> None:
     """PBSE_LICENSE_SERVER_DOWN, PBSE_LICENSECPU and PBSE_LICENSEUNAV of 20.0, modulo 256: it may be free later."""
     assert outcome(code) is Outcome.SERVER_DOWN
 
 
+@pytest.mark.promise("A job that waits for licences waits for a limit.")
 def test_a_job_that_waits_for_licences_waits_for_a_limit() -> None:
     """The comment as src/scheduler/check.c of 20.0 writes it."""
     words = "Not Running: Could not run job - nodes are not licensed or unable to obtain 4 cpu licenses. avail_licenses=0"
     assert read_wait("Q", "n", words) is Wait.LIMIT
 
 
+@pytest.mark.promise("An old PBS without maintenance reservations gets no order that makes one.")
 @pytest.mark.parametrize(("said", "there"), [("pbs_version = 19.1.2", False), ("pbs_version = 20.0.1", True)])
 def test_a_release_without_maintenance_reservations_gets_no_order_for_one(
     said: str, there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

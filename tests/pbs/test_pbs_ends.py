@@ -6,6 +6,8 @@ import os
 import time
 from pathlib import Path
 
+import pytest
+
 from hpcq.scheduler.types import JobKey, JobState, Submission
 from tests.local.desk import Folder
 from tests.local.local_desk import SLOW
@@ -59,6 +61,8 @@ def test_a_job_whose_end_the_server_never_learns_is_told_to_end(tmp_path: Path) 
     assert {outcome for outcome, _ in ends(desk)} == {"completed"}
 
 
+@pytest.mark.promise("A PBS job whose script ended and that a plain qdel does not end is deleted by force.")
+@pytest.mark.promise("A PBS job whose script has ended just now is not deleted by force.")
 def test_a_job_that_runs_without_its_script_is_deleted_by_force(tmp_path: Path) -> None:
     """As soon as its exit file is old enough: its daemons had time to tell its end."""
     with simulated_pbs(tmp_path / "pbs") as pbs:

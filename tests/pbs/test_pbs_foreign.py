@@ -51,6 +51,7 @@ def test_every_program_is_measured_where_it_was_planned(done: LocalDesk) -> None
     ]
 
 
+@pytest.mark.promise("A foreign MPI program on PBS runs on all nodes of a job, each with its evidence.")
 def test_each_node_that_took_part_has_its_evidence(done: LocalDesk) -> None:
     rows = done.rows(
         'SELECT v.kernel, e."end", e.node FROM v_ends e JOIN v_results v USING (result_id)'
@@ -64,6 +65,7 @@ def test_each_node_that_took_part_has_its_evidence(done: LocalDesk) -> None:
     ]
 
 
+@pytest.mark.promise("A tournament whose programs are all launched has the facts of every node.")
 def test_a_tournament_launches_each_pair_in_turn_with_the_facts_of_every_node(tmp_path: Path) -> None:
     """No program of hpcq lives through its rounds: the script itself asks each node for its facts."""
     with simulated_pbs(tmp_path / "pbs") as pbs:

@@ -61,6 +61,7 @@ def test_the_environment_of_a_neighbour_spoils_no_listing(pbs: SimulatedPbs, sit
     assert {state.node for state in snapshot.nodes or ()} == {"pbn1", "pbn2", "pbn3", "pbn4"}
 
 
+@pytest.mark.promise("A job of another user is never ended, whatever it is called.")
 def test_a_job_of_somebody_else_is_neither_read_nor_ended(pbs: SimulatedPbs, site: Site) -> None:
     theirs = pbs.control(other={"select": "1:host=pbn4", "run_s": 60})["id"]
     key = JobKey(theirs, "theirs")
@@ -87,6 +88,7 @@ def test_several_ids_are_all_answered_where_json_would_show_the_first(pbs: Simul
     assert second.native_id not in shown
 
 
+@pytest.mark.promise("A PBS server that does not answer changes nothing, and is no broken ssh.")
 def test_a_server_that_is_down_in_a_poll_changes_nothing_and_is_no_broken_ssh(pbs: SimulatedPbs, site: Site) -> None:
     key = running(site, "steady")
     pbs.control(set={"down": -1})
@@ -103,6 +105,7 @@ def test_a_server_that_is_down_in_a_poll_changes_nothing_and_is_no_broken_ssh(pb
     assert site.scheduler.poll([key])[key.native_id].state is JobState.RUNNING
 
 
+@pytest.mark.promise("The limit on a user's PBS jobs stops the wave and is no refusal.")
 def test_a_queue_that_refuses_says_why_and_a_limit_stops_the_wave(pbs: SimulatedPbs, site: Site) -> None:
     for line in ("create queue small", "set queue small enabled = True", "set queue small max_queued = [u:PBS_GENERIC=1]"):
         pbs_root(pbs, line)
@@ -163,6 +166,7 @@ def test_what_root_deletes_by_force_is_cancelled_although_no_node_answers(pbs: S
     site.ends(key.native_id, JobState.CANCELLED)
 
 
+@pytest.mark.promise("An order to end a PBS job waits for its nodes to confirm its start: earlier, PBS records no deletion.")
 def test_a_job_whose_nodes_have_not_confirmed_its_start_is_recorded_as_deleted(pbs: SimulatedPbs, site: Site) -> None:
     """A live server that had just come back forgot the order: the job ended as killed, or as if all were well."""
     pbs.control(set={"heard_after_s": 2.0})
@@ -175,6 +179,7 @@ def test_a_job_whose_nodes_have_not_confirmed_its_start_is_recorded_as_deleted(p
     site.ends(key.native_id, JobState.CANCELLED)
 
 
+@pytest.mark.promise("A PBS job that waits for a host that is offline says so.")
 def test_waiting_for_a_host_says_whether_it_is_in_use_offline_or_not_there(pbs: SimulatedPbs, site: Site) -> None:
     busy = running(site, "busy")
     waits = site.submit("waits", "exit 0")
@@ -186,6 +191,7 @@ def test_waiting_for_a_host_says_whether_it_is_in_use_offline_or_not_there(pbs: 
     site.scheduler.cancel([busy])
 
 
+@pytest.mark.promise("A job whose node's daemon is dead can be ended.")
 def test_the_daemon_of_a_node_dies_under_a_job(pbs: SimulatedPbs, site: Site) -> None:
     """PBS shows it running for minutes; an order to end it goes through all the same."""
     key = running(site, "orphan")
@@ -206,6 +212,7 @@ def test_a_deleted_job_whose_second_node_had_died_is_cancelled() -> None:
     assert read_job(Record("Job Id", "1.simhead", attributes), "you").own_request is False
 
 
+@pytest.mark.promise("A PBS reservation that was denied is a refusal, although the command ends with 0.")
 def test_a_denied_reservation_ends_with_zero_and_is_a_refusal(pbs: SimulatedPbs, site: Site) -> None:
     cluster = read_cluster(pbs.cluster() / "sim.yaml")
     site = replace(site, scheduler=scheduler_of(cluster, reach(cluster), own_reservation="run-1"))
@@ -230,6 +237,7 @@ def test_a_denied_reservation_ends_with_zero_and_is_a_refusal(pbs: SimulatedPbs,
     assert not site.scheduler.has_reservation("run-1")
 
 
+@pytest.mark.promise("A PBS node that somebody else took out of service keeps that and the reason.")
 def test_orders_of_an_acceptance_keep_what_others_drained(pbs: SimulatedPbs, site: Site) -> None:
     pbs_root(pbs, f"set server managers = {getpass.getuser()}@*")
     pbs.control(nodes={"pbn1": {"offline": True, "comment": "fan"}})
@@ -260,6 +268,7 @@ def test_orders_of_an_acceptance_keep_what_others_drained(pbs: SimulatedPbs, sit
     assert administration.look().reservations == ()
 
 
+@pytest.mark.promise("Orders to a PBS host with several vnodes name the host: PBS knows no vnode there.")
 def test_orders_to_a_host_with_several_vnodes_name_the_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a live server: pbsnodes marks all vnodes of a host, and knows no host with a vnode's name."""
     listed = "".join(f"Name=n4{part}\x1fstate=free\x1fresources_available.host=n4\n" for part in ("", "[0]", "[1]"))
@@ -278,12 +287,14 @@ def test_orders_to_a_host_with_several_vnodes_name_the_host(tmp_path: Path, monk
     assert orders == ["-v n4 n4[0] n4[1]", "-o -C slow n4", "-r -C  n4"]
 
 
+@pytest.mark.promise("`hpcq cluster check` needs no output that PBS delivers late or never.")
 def test_a_probe_needs_no_output_that_pbs_delivers(pbs: SimulatedPbs, site: Site) -> None:
     pbs.control(set={"delivers": False})
     done = site.scheduler.probe("echo there; exit 3")
     assert (done.returncode, done.text) == (3, "there\n"), done
 
 
+@pytest.mark.promise("Whoever is let into a PBS reservation is seen in it, and those before stay.")
 def test_who_is_let_into_a_reservation_sees_it_and_the_others_stay(pbs: SimulatedPbs, site: Site) -> None:
     """qmgr's list of the queue lets jobs in, but pbs_rstat goes on to show the old users."""
     pbs_root(pbs, f"set server managers = {getpass.getuser()}@*")
@@ -305,6 +316,7 @@ def test_who_is_let_into_a_reservation_sees_it_and_the_others_stay(pbs: Simulate
     assert "somebody@*" in pbs.run("pbs_rstat", "-f").stdout
 
 
+@pytest.mark.promise("A job that vanished after hpcq told it to end is withdrawn or cancelled, not lost.")
 @pytest.mark.parametrize("order", ["withdrawal", "stopped"])
 def test_a_job_that_vanished_as_it_was_told_is_no_loss(order: str) -> None:
     """Without history, PBS forgets a job that was deleted while it waited."""

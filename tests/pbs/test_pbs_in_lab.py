@@ -77,6 +77,7 @@ def desk_of(lab: RunningLab, folder: Path) -> Desk:
     return Desk(folder, lab)
 
 
+@pytest.mark.promise("On PBS, each end of a pair runs on the node that the plan gives it.")
 @pytest.mark.parametrize(("allocation", "rounds"), [("pair", 1), pytest.param("whole", 3, marks=pytest.mark.long)])
 def test_a_campaign_runs_on_the_nodes_of_the_lab(
     lab: RunningLab, pbs: SimulatedPbs, tmp_path: Path, allocation: str, rounds: int
@@ -97,6 +98,9 @@ def test_a_campaign_runs_on_the_nodes_of_the_lab(
     assert pbs.control()["calls"]["qsub"] == (2 * rounds if allocation == "pair" else 1)
 
 
+@pytest.mark.promise(
+    "In a tournament on PBS, each rank runs on the node that its pair gives it, also where mpirun runs on the server."
+)
 @pytest.mark.long
 def test_ranks_of_a_tournament_are_where_each_pair_has_them(lab: RunningLab, pbs: SimulatedPbs, tmp_path: Path) -> None:
     """Open MPI likes to put rank 0 where mpirun runs, which is the server of one pair, the client of another."""

@@ -23,6 +23,7 @@ def words(logs: Path) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.promise("Where the PBS of the lab does not start, `hpcq lab up` quotes the last lines of its server's log.")
 def test_a_server_that_does_not_start_is_quoted(tmp_path: Path) -> None:
     (tmp_path / "20261122").write_text(f"{PLACE}of yesterday\n")
     said = [
@@ -39,6 +40,7 @@ def test_without_a_log_it_says_so(tmp_path: Path) -> None:
     assert words(tmp_path) == "it has no log"
 
 
+@pytest.mark.promise("The lab takes over no `/etc/pbs.conf` of the machine that it is on.")
 def test_the_machines_own_pbs_is_none_of_the_labs(tmp_path: Path) -> None:
     """OpenPBS's installation writes /etc/pbs.conf; with it, a machine of Slurm took itself for one of PBS."""
     host = tmp_path / "host"

@@ -55,6 +55,7 @@ def test_doctor_reaches_a_pbs_and_says_when_its_server_is_away(pbs: SimulatedPbs
     assert (told["state"], "cannot connect" in told["found"]) == ("bad", True), told
 
 
+@pytest.mark.promise("A PBS job that starts after the campaign's hours measures nothing, driver or none.")
 def test_a_job_that_starts_after_the_hours_measures_nothing_driver_or_none(pbs: SimulatedPbs, tmp_path: Path) -> None:
     desk = desk_at(tmp_path)
     now = dt.datetime.now()

@@ -12,6 +12,10 @@ pytestmark = pytest.mark.fast
 EXPECTED = dict(line.split("\t", 1) for line in (FOLDER / "readings.tsv").read_text(encoding="utf-8").splitlines())
 
 
+@pytest.mark.promise("A PBS job without an exit status never counts as completed.")
+@pytest.mark.promise("A PBS job that was deleted is cancelled, whatever exit status it has.")
+@pytest.mark.promise("An array of PBS that failed in part is failed, although it ends with 0.")
+@pytest.mark.promise("What PBS recorded of each submission is read as taken, limited, refused or unsure.")
 @pytest.mark.parametrize("one", recordings(), ids=lambda one: one.name)
 def test_a_record_is_read_as_expected(one: Recorded) -> None:
     assert reading(one) == EXPECTED[one.name]

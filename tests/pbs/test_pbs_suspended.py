@@ -69,6 +69,7 @@ def test_a_suspended_job_stands_still_and_goes_on(pbs: SimulatedPbs, site: Site)
     assert len(file.read_bytes()) > len(before)
 
 
+@pytest.mark.promise("A suspended PBS job that was told to go on says that it waits for its nodes.")
 def test_a_job_that_was_told_to_go_on_says_that_it_waits_for_its_nodes(pbs: SimulatedPbs, site: Site) -> None:
     key = running(site, "sleep 300")
     order(pbs, "suspend", key.native_id)
@@ -84,6 +85,7 @@ def test_a_job_that_was_told_to_go_on_says_that_it_waits_for_its_nodes(pbs: Simu
     site.ends(key.native_id, JobState.CANCELLED)
 
 
+@pytest.mark.promise("A job that waits for a node in maintenance says so.")
 def test_nodes_of_a_job_that_was_suspended_for_their_sake_are_out_of_service_until_it_goes_on_or_ends(
     pbs: SimulatedPbs, site: Site
 ) -> None:
@@ -121,6 +123,7 @@ def conditions(site: Site) -> dict[str, int]:
     return dict(Counter(state.native_state for state in states))
 
 
+@pytest.mark.promise("A suspended PBS job is ended by an order, too.")
 def test_a_suspended_job_that_is_deleted_is_cancelled(pbs: SimulatedPbs, site: Site) -> None:
     """It takes no TERM, so PBS kills it after some seconds; until then it is there."""
     key = running(site, "sleep 300")
@@ -131,6 +134,7 @@ def test_a_suspended_job_that_is_deleted_is_cancelled(pbs: SimulatedPbs, site: S
     site.ends(key.native_id, JobState.CANCELLED)
 
 
+@pytest.mark.promise("A run on PBS says which job is suspended until it goes on.")
 @pytest.mark.parametrize("word", ["suspend", pytest.param("admin-suspend", marks=pytest.mark.long)])
 def test_a_run_says_which_job_is_suspended_until_it_goes_on(pbs: SimulatedPbs, tmp_path: Path, word: str) -> None:
     desk = desk_at(tmp_path)

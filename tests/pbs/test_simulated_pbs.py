@@ -24,6 +24,8 @@ def site(pbs: SimulatedPbs, request: pytest.FixtureRequest) -> Site:
     return pbs_site(pbs.cluster() / "sim.yaml")
 
 
+@pytest.mark.promise("A PBS job is found, believed and ended by id, name and user; of the tag, the short name is the proof.")
+@pytest.mark.promise("Jobs of a PBS without history are found by their tags while they live.")
 @pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.__name__)
 def test_promise(site: Site, promise: Callable[[Site], None]) -> None:
     promise(site)

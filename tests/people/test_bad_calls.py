@@ -148,6 +148,12 @@ def desk(nights: History, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.promise("A wrong call says what was found and what is allowed, with a hint; none is called a defect of hpcq.")
+@pytest.mark.promise("A misspelt word of `hpcq facts` is refused as any other is, with the nearest.")
+@pytest.mark.promise("A misspelt campaign or a missing file to merge is an error, not an empty answer.")
+@pytest.mark.promise("schedule add refuses what would fail at night: a misspelt option, a missing campaign.")
+@pytest.mark.promise("Why a result is retracted and what an event was are never empty.")
+@pytest.mark.promise("A cluster file in place of a campaign is named as such, not by each of its keys.")
 @pytest.mark.heavy
 def test_each_bad_call_says_what_is_allowed(
     desk: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -170,6 +176,9 @@ def test_each_bad_call_says_what_is_allowed(
     assert sorted(path.name for path in desk.iterdir()) == before
 
 
+@pytest.mark.promise(
+    "A file that a person names is written aside and renamed; a device or a pipe is written as it is and stays."
+)
 @pytest.mark.parametrize("call", ["export --format csv --to", "report --since 30d --to", "report --to", "plot curve -o"])
 @pytest.mark.heavy
 def test_what_is_no_file_is_never_replaced_by_one(
@@ -186,6 +195,7 @@ def test_what_is_no_file_is_never_replaced_by_one(
         null.unlink()
 
 
+@pytest.mark.promise("A folder that the system refuses is an error in the system's words, not a defect of hpcq.")
 def test_a_folder_that_cannot_be_made_is_no_defect(
     desk: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -199,6 +209,7 @@ def test_a_folder_that_cannot_be_made_is_no_defect(
     assert "defect" not in said
 
 
+@pytest.mark.promise("A full disk behind standard output is named as such.")
 @pytest.mark.heavy
 @pytest.mark.parametrize("words", ["runs", "runs --json", "export --format csv"])
 def test_a_full_standard_output_is_named(words: str, desk: Path) -> None:
@@ -211,6 +222,7 @@ def test_a_full_standard_output_is_named(words: str, desk: Path) -> None:
     )
 
 
+@pytest.mark.promise("hpcq check finds every error of a campaign and its cluster files without a cluster.")
 def test_files_are_checked_without_a_cluster(
     desk: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -231,6 +243,7 @@ def test_files_are_checked_without_a_cluster(
         (desk / "good.yaml").unlink()
 
 
+@pytest.mark.promise("`hpcq check` says once what is wrong with a file that several files name.")
 def test_a_file_that_two_campaigns_name_is_complained_of_once(
     desk: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -245,6 +258,7 @@ def test_a_file_that_two_campaigns_name_is_complained_of_once(
     assert capsys.readouterr().err.count("scheduler: 'lsf'") == 1
 
 
+@pytest.mark.promise("hpcq plan shows the plans of the clusters that answer, and ends with the error of the one that does not.")
 def test_a_plan_goes_on_past_a_cluster_that_cannot_be_reached(
     desk: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

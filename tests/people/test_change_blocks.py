@@ -12,6 +12,7 @@ from tests.people.nights import PAIRS, Asked
 pytestmark = pytest.mark.fast
 
 
+@pytest.mark.promise("Changes of one node at one moment are one block with what differs.")
 def test_one_block_per_node_moment_and_cause(ask: Asked) -> None:
     found = ask.json("regressions", "--since", "15d", expect=3)
     told = {(one["kind"], one["name"]): one for one in found["blocks"]}
@@ -34,6 +35,7 @@ def test_series_are_behind_all(ask: Asked) -> None:
     assert "more series" not in ask.words("regressions", "--since", "15d", "--all", expect=3)
 
 
+@pytest.mark.promise("A whole cluster that got slow at one moment is one block.")
 @pytest.mark.heavy
 def test_a_whole_cluster_is_one_block(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = History(tmp_path, pairs=PAIRS[:12])

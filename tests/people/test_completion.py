@@ -36,6 +36,7 @@ def shell(nights: History, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.promise("The shell completes verbs, options, and the names of runs, nodes, kernels and clusters.")
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     ("words", "expected"),

@@ -50,6 +50,7 @@ def in_grafana(sql: str, cluster: str = "all") -> str:
     return re.sub(r"\$\{([^}]+)\}", lambda found: words[found[1]], sql)
 
 
+@pytest.mark.promise("Grafana and Datasette ask the same statements and get the same rows.")
 @pytest.mark.parametrize("one", QUESTIONS, ids=lambda one: one.name)
 def test_grafana_and_datasette_get_the_same_rows(one: Question, database: Path) -> None:
     anything = {"cluster": "all", "kernel": "all", "since_utc": "", "until_utc": ""}
@@ -74,6 +75,7 @@ def test_the_questions_find_what_is_there(database: Path) -> None:
     assert found["events"] >= 2  # the note, and a reboot of n2
 
 
+@pytest.mark.promise("The dashboards show first what is gone, among the changes that nobody decided about.")
 def test_what_is_gone_is_the_first_open_change(database: Path, tmp_path: Path) -> None:
     copy = tmp_path / "results.db"
     shutil.copyfile(database, copy)
@@ -86,6 +88,7 @@ def test_what_is_gone_is_the_first_open_change(database: Path, tmp_path: Path) -
     assert (first["change_id"], first["direction"]) == (last, "gone")
 
 
+@pytest.mark.promise("Datasette itself answers the questions of its metadata.")
 def test_datasette_answers_a_question(database: Path) -> None:
     from datasette.app import Datasette  # here: it loads for a second, and the other workers need not
 
@@ -111,6 +114,7 @@ def test_datasette_answers_a_question(database: Path) -> None:
     assert "one row per series, metric and job" in page
 
 
+@pytest.mark.promise("Datasette knows what every table, view and column means.")
 def test_every_table_and_view_of_the_database_is_described(database: Path) -> None:
     known = described(SCHEMA)
     rows = asked(database, "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite%'")
@@ -153,6 +157,7 @@ def missing_from(wanted: Any, found: Any, place: str = "") -> list[str]:
     return [] if wanted == found else [place]
 
 
+@pytest.mark.promise("Grafana's own library, made from its schema, knows every part of the dashboard.")
 def test_grafana_itself_knows_every_part_of_the_dashboard() -> None:
     """Grafana's own library, made from its schema, reads it and writes it back: a field that it does not know is lost."""
     from grafana_foundation_sdk.cog.encoder import JSONEncoder  # here: it loads for a while, and the other workers need not

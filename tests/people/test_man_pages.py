@@ -11,6 +11,7 @@ from hpcq.cli.main import hpcq
 from tools.man_pages import FOLDER, pages
 
 
+@pytest.mark.promise("Man pages come from the command line itself, one for each verb.")
 @pytest.mark.fast
 def test_the_pages_are_what_the_program_says() -> None:
     made = pages()
@@ -33,6 +34,7 @@ def test_groff_warns_of_nothing() -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.promise("A man page shows lines that begin with a dot, and backslashes.")
 def test_a_line_that_begins_with_a_dot_is_shown() -> None:
     from tools.man_pages import _line
 

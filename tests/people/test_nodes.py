@@ -33,6 +33,7 @@ def test_an_unknown_node_is_refused_with_the_nearest(ask: Asked) -> None:
     assert "'n22' is not a node in this database: the nearest is n2" in ask.words("node", "n22", expect=2)
 
 
+@pytest.mark.promise("A slow node makes none of its partners slow.")
 def test_the_slowest_node_comes_first_and_its_partners_do_not(ask: Asked) -> None:
     found = ask.json("nodes", "--since", "3d", "--sort", "level")
     assert [one["node"] for one in found[:2]] == ["n4", "n2"]
@@ -65,6 +66,9 @@ def test_results_by_driver_and_by_rack(ask: Asked) -> None:
     assert "allowed are driver, firmware" in ask.words("results", "--group-by", "colour", expect=2)
 
 
+@pytest.mark.promise(
+    "`results --group-by driver` without facts of any node has one group, `(not known)`, and is no usage error."
+)
 def test_a_property_that_no_fact_tells_is_not_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A usage error that lists the very word as allowed helps nobody."""
     made = History(tmp_path)
@@ -94,6 +98,7 @@ def test_the_cost_counts_each_allocation_once(ask: Asked) -> None:
     assert sum(one["node_hours"] for one in found) == pytest.approx(2 * seconds / 3600, rel=0.01)
 
 
+@pytest.mark.promise("An allocation that many pairs share costs once.")
 def test_pairs_of_a_tournament_cost_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = History(tmp_path, pairs=(("n1", "n2"), ("n3", "n4")))
     made.night(-1)

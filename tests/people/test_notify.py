@@ -49,6 +49,7 @@ def got(home: Path) -> list[Any]:
     return [(one["name"], one["before"], one["verdict"]) for one in told for one in one["changed"]]
 
 
+@pytest.mark.promise("A command of the site gets each changed verdict once.")
 def test_each_change_is_told_once(home: Path, made: History) -> None:
     words = ["notify", "--db", str(made.database), "--", "hook"]
     judge(made, n1=Verdict.PASS, n2=Verdict.FAILED)
@@ -63,6 +64,7 @@ def test_each_change_is_told_once(home: Path, made: History) -> None:
     assert got(home) == [("n1", "pass", "degraded"), ("n2", "failed", "pass")]
 
 
+@pytest.mark.promise("A notification that failed is tried again with the same changes.")
 def test_a_command_that_fails_gets_the_same_again(home: Path, made: History, capsys: pytest.CaptureFixture[str]) -> None:
     judge(made, n2=Verdict.FAILED)
     (home / "broken").touch()
@@ -74,6 +76,7 @@ def test_a_command_that_fails_gets_the_same_again(home: Path, made: History, cap
     assert ("n2", None, "failed") in got(home)
 
 
+@pytest.mark.promise("schedule add --then runs its command after each start, and the list of schedules shows when that failed.")
 @pytest.mark.heavy
 def test_a_schedule_tells_after_each_start(home: Path, made: History, capsys: pytest.CaptureFixture[str]) -> None:
     judge(made, n2=Verdict.FAILED)

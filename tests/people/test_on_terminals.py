@@ -75,6 +75,7 @@ def on_a_terminal(argv: list[str], folder: Path, columns: int, **environment: st
     return said.decode().replace("\r\n", "\n")
 
 
+@pytest.mark.promise("No table of any verb loses a character or a unit on a terminal of 80 columns.")
 @pytest.mark.heavy
 def test_every_table_of_every_verb_is_whole(nights: History, tmp_path: Path) -> None:
     argv = [sys.executable, "-c", _PROGRAM, json.dumps(VERBS), str(nights.database), str(tmp_path / "tables.json")]
@@ -92,6 +93,7 @@ def test_every_table_of_every_verb_is_whole(nights: History, tmp_path: Path) -> 
             assert number in part, f"{verb}: the unit of {number} is on another line"
 
 
+@pytest.mark.promise("Verdicts have colour on terminals, and NO_COLOR takes it away.")
 @pytest.mark.heavy
 def test_verdicts_have_colour_and_no_color_takes_it_away(nights: History, tmp_path: Path) -> None:
     argv = [sys.executable, "-c", _PROGRAM, json.dumps(["compare 30d..9d 2d --all"]), str(nights.database), "tables.json"]
@@ -99,6 +101,7 @@ def test_verdicts_have_colour_and_no_color_takes_it_away(nights: History, tmp_pa
     assert "\x1b[" not in on_a_terminal(argv, tmp_path, 80, NO_COLOR="1")
 
 
+@pytest.mark.promise("The line above a history shows its lowest and highest level.")
 def test_a_history_in_one_line() -> None:
     assert sparkline([1e9, 2e9, 8e9, 8e9], "bps") == "▁▂██  1 Gbit/s to 8 Gbit/s"
     assert sparkline([5.0] * 3, None).startswith("▁▁▁  5")

@@ -42,6 +42,7 @@ def drawn(database: Path, path: Path, *words: str, expect: int = 0) -> list[str]
     return [" ".join(unescape(re.sub(r"<[^>]*>", " ", text)).split()) for text in texts]
 
 
+@pytest.mark.promise("A picture of curves has all kernels of one metric in one chart.")
 def test_a_curve_has_all_kernels_of_a_metric_in_one_chart(sizes: Path, tmp_path: Path) -> None:
     texts = drawn(sizes, tmp_path / "curve.svg", "curve")
     assert {"TCP stream", "UDP stream", "TCP pingpong", "64 B", "4 KiB", "throughput", "round trip p50"} <= set(texts)
@@ -61,6 +62,7 @@ def test_a_curve_of_streams_has_mpi_too(tmp_path: Path) -> None:
     assert texts.count("64 B") == 1  # one chart: the main metric of mpi_stream is no throughput
 
 
+@pytest.mark.promise("The same results make the same picture, byte for byte.")
 def test_the_same_results_make_the_same_bytes(sizes: Path, tmp_path: Path) -> None:
     for kind in ("svg", "png", "pdf"):
         first, second = tmp_path / f"a.{kind}", tmp_path / f"b.{kind}"
@@ -71,6 +73,7 @@ def test_the_same_results_make_the_same_bytes(sizes: Path, tmp_path: Path) -> No
     assert (tmp_path / "a.pdf").read_bytes().startswith(b"%PDF")
 
 
+@pytest.mark.promise("A heat map shows missing cells and cells that were not planned differently.")
 def test_a_heat_map_tells_missing_from_not_planned(sizes: Path, nights: History, tmp_path: Path) -> None:
     texts = drawn(sizes, tmp_path / "map.svg", "heatmap", "--kernel", "tcp_stream")
     assert {"n1", "n2", "n3", "20 % worse", "20 % better", "planned, not measured", "each pair is one cell"} <= set(texts)
@@ -80,6 +83,7 @@ def test_a_heat_map_tells_missing_from_not_planned(sizes: Path, nights: History,
     assert sum(bool(re.fullmatch(r"1[12]\d(\.\d)?", text)) for text in both_ways) == 10  # the pairs of n4
 
 
+@pytest.mark.promise("A picture of a history names each change and what differed.")
 def test_a_history_has_its_change_and_what_differed(nights: History, tmp_path: Path) -> None:
     texts = drawn(nights.database, tmp_path / "history.svg", "history", "tcp_stream/n1/n2")
     assert "alpha: tcp_stream 64 KiB n1 > n2" in texts
@@ -89,6 +93,7 @@ def test_a_history_has_its_change_and_what_differed(nights: History, tmp_path: P
     assert "level" not in calm
 
 
+@pytest.mark.promise("hpcq plot writes no picture of nothing, and ends with 4.")
 def test_nothing_measured_is_told_and_nothing_is_written(
     sizes: Path, nights: History, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

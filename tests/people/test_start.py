@@ -43,6 +43,7 @@ def imported_by(verbs: tuple[str, ...], nights: History) -> dict[str, tuple[int,
     return {words: (code, heavy) for words, (code, heavy) in json.loads(done.stdout).items()}
 
 
+@pytest.mark.promise("A reading verb imports nothing heavy.")
 @pytest.mark.heavy
 def test_a_reading_verb_imports_nothing_heavy(nights: History) -> None:
     found = imported_by(READING, nights)

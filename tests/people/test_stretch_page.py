@@ -27,6 +27,7 @@ def words_of(path: Path) -> str:
     return " ".join(unescape(re.sub(r"<[^>]*>", " ", body)).split())
 
 
+@pytest.mark.promise("The page of a stretch names each cause once, with the node, the moment and what differs.")
 def test_the_page_of_a_stretch_says_what_got_worse_and_why(nights: History, ask: Asked, tmp_path: Path) -> None:
     said = ask.words("report", "--since", "30d", "--to", str(tmp_path / "x.html"), expect=3)
     assert "DEGRADED: 30 series judged: 11 PASS, 19 DEGRADED" in said
@@ -42,6 +43,8 @@ def test_the_page_of_a_stretch_says_what_got_worse_and_why(nights: History, ask:
     assert re.search(r"alpha n9 not measured", words)  # planned once, and silent since
 
 
+@pytest.mark.promise("The page of a node judges the series of that node only.")
+@pytest.mark.promise("The facts of a node stand on its page in their units.")
 def test_the_page_of_a_node_has_its_partners_and_facts(ask: Asked, tmp_path: Path) -> None:
     found = ask.json("report", "--node", "n2", "--to", str(tmp_path / "n2.html"), expect=3)
     assert found["verdict"] == "degraded"
@@ -53,6 +56,7 @@ def test_the_page_of_a_node_has_its_partners_and_facts(ask: Asked, tmp_path: Pat
     assert "node alpha/n4 is worse" not in words
 
 
+@pytest.mark.promise("A stretch in which results are missing, or nothing was judged, does not pass on its page.")
 def test_calm_series_pass_and_a_stretch_without_runs_does_not(nights: History, tmp_path: Path) -> None:
     calm = write_stretch(nights.database, StretchWish("2d", "alpha", "n6"), tmp_path / "calm.html")
     assert (calm.verdict, calm.exit_code) == (Verdict.PASS, 0)
@@ -61,6 +65,7 @@ def test_calm_series_pass_and_a_stretch_without_runs_does_not(nights: History, t
     assert "Nothing was planned in this stretch." in words_of(tmp_path / "empty.html")
 
 
+@pytest.mark.promise("A node that the ledger calls failed makes its page FAIL.")
 def test_a_failed_acceptance_and_missing_results_are_no_pass(nights: History, tmp_path: Path) -> None:
     database = tmp_path / "results.db"
     shutil.copyfile(nights.database, database)
@@ -75,6 +80,7 @@ def test_a_failed_acceptance_and_missing_results_are_no_pass(nights: History, tm
     assert "1 did not pass their last acceptance: node n6" in judged.reasons, "the terminal says why, too"
 
 
+@pytest.mark.promise("A stretch in which results are missing, or nothing was judged, does not pass on its page.")
 def test_what_is_missing_is_counted_with_its_reason(tmp_path: Path) -> None:
     builder = RunBuilder(tmp_path / "runs")
     builder.attempt("j00001", 1)

@@ -37,6 +37,7 @@ def site(slurm: SimulatedSlurm, tmp_path: Path) -> Site:
     return Site(scheduler_of(cluster, reach(cluster)), str(tmp_path / "work"), HEAD)
 
 
+@pytest.mark.promise("What a wrapper prints beside an id is no id: the job is looked up by its name.")
 @pytest.mark.heavy
 @pytest.mark.parametrize("banner", ["Welcome to the cluster", "2026", "unknown", "Submitted batch job"])
 def test_a_wrapper_that_prints_leaves_the_submission_open_and_the_tag_finds_it(
@@ -58,6 +59,7 @@ def test_a_submit_command_that_a_signal_ended_is_no_refusal(slurm: SimulatedSlur
     assert site.scheduler.find(["killed"]) == {"killed": "1"}, "it was taken"
 
 
+@pytest.mark.promise("A submission without any answer is never called refused.")
 def test_a_shell_that_was_killed_is_no_refusal(slurm: SimulatedSlurm, site: Site) -> None:
     sbatch = slurm.folder / "bin" / "sbatch"
     sbatch.write_text("#!/bin/sh\nkill -KILL $PPID\n")
@@ -65,6 +67,8 @@ def test_a_shell_that_was_killed_is_no_refusal(slurm: SimulatedSlurm, site: Site
     assert (answer.native_id, answer.fate) == (None, Fate.UNDETERMINED)
 
 
+@pytest.mark.promise("A job with our id and another name is not believed.")
+@pytest.mark.promise("A job is cancelled only if its id, its name and its user are ours.")
 def test_a_job_of_somebody_else_with_our_id_is_neither_read_nor_ended(slurm: SimulatedSlurm, site: Site) -> None:
     answer = site.submit("ours", "sleep 300")
     assert answer.native_id
@@ -78,6 +82,7 @@ def test_a_job_of_somebody_else_with_our_id_is_neither_read_nor_ended(slurm: Sim
         assert slurm.control()["states"] == {f"{user} RUNNING": 1}, "it is not ours to end"
 
 
+@pytest.mark.promise("A job with our id and our name, of another user, is not believed.")
 def test_the_accounting_is_not_believed_either(slurm: SimulatedSlurm, site: Site) -> None:
     answer = site.submit("ours", "sleep 300")
     assert answer.native_id
@@ -89,6 +94,7 @@ def test_the_accounting_is_not_believed_either(slurm: SimulatedSlurm, site: Site
         assert (report.state, "job 1 is" in report.reason) == (JobState.UNKNOWN, True)
 
 
+@pytest.mark.promise("What is no id of the scheduler spoils no question and no order.")
 def test_what_is_no_id_never_reaches_the_accounting(slurm: SimulatedSlurm, site: Site) -> None:
     answer = site.submit("ours", "sleep 300")
     assert answer.native_id
@@ -107,6 +113,8 @@ def test_an_id_is_quoted_wherever_it_goes(site: Site, tmp_path: Path) -> None:
     assert not (tmp_path / "pwned").exists()
 
 
+@pytest.mark.promise("A submit command that a signal ended is never called refused.")
+@pytest.mark.promise("Refused is said only for known words; other words are worth another try.")
 @pytest.mark.parametrize(
     ("code", "words", "fate"),
     [
@@ -140,6 +148,7 @@ def test_what_a_refusal_proves(code: int, words: str, fate: Fate) -> None:
     assert [answer.refused, answer.limited, answer.undetermined, answer.unsure].count(True) == 1
 
 
+@pytest.mark.promise("After a limit the rest of a wave is not submitted.")
 def test_after_a_limit_the_rest_of_the_wave_is_not_tried(slurm: SimulatedSlurm, site: Site) -> None:
     slurm.control(set={"submit_limit": 1})
     nodes = ("n0001", "n0002")
@@ -159,6 +168,7 @@ def test_a_job_that_still_waits_at_the_end_of_the_hours_ends_by_itself(slurm: Si
     assert site.wait(answer.native_id, JobState.DEADLINE, within_s=20).state is JobState.DEADLINE
 
 
+@pytest.mark.promise("The jobs of others are asked for less often than one's own.")
 def test_the_jobs_of_others_have_a_period_of_their_own(slurm: SimulatedSlurm, tmp_path: Path) -> None:
     cluster = read_cluster(slurm.cluster("poll_interval_s: 1h") / "sim.yaml")
     scheduler = scheduler_of(cluster, reach(cluster))
@@ -173,6 +183,7 @@ def test_the_jobs_of_others_have_a_period_of_their_own(slurm: SimulatedSlurm, tm
     assert slurm.control()["calls"]["squeue"] == 5 + 1 + 1 + 2
 
 
+@pytest.mark.promise("A look at one's own jobs makes the controller send no job of others.")
 def test_a_look_at_our_jobs_makes_the_controller_send_ours_alone(slurm: SimulatedSlurm, site: Site) -> None:
     for _ in range(20):
         slurm.control(other={"nodes": ["n0005"], "run_s": 300})
@@ -184,6 +195,7 @@ def test_a_look_at_our_jobs_makes_the_controller_send_ours_alone(slurm: Simulate
     assert slurm.control()["rows"]["squeue"] - before <= 2 * 2, "several ids would load the whole table"
 
 
+@pytest.mark.promise("Leaves and reservations are expanded without a process each.")
 def test_many_reservations_and_leaves_cost_one_command_each(slurm: SimulatedSlurm, site: Site) -> None:
     """Lists of nodes are expanded here: `scontrol show hostnames` for each would be a process each."""
     slurm.control(set={"reservations": {f"r{number}": ["n0001", "n0002"] for number in range(30)}})

@@ -37,6 +37,7 @@ def test_nodes_seen_from_inside_a_reservation(flags: str, outside: NodeCondition
     }
 
 
+@pytest.mark.promise("`allocated+` is a node at work.")
 @pytest.mark.parametrize(
     ("word", "condition"),
     [
@@ -120,6 +121,7 @@ def test_accounting_rows() -> None:
     assert slurm().read_history(Completed(1, b"", "Slurm accounting storage is disabled")) == []
 
 
+@pytest.mark.promise("A suspended job is said to stand still.")
 def test_a_job_that_stands_still_is_said_to() -> None:
     [row] = slurm().read_poll(Completed(0, b"1000\n7|SUSPENDED|1000|one|n1|None\n", ""))
     assert (row.state, row.reason) == (JobState.RUNNING, "suspended: it holds its nodes and does nothing")
@@ -134,6 +136,7 @@ def test_who_ended_a_job() -> None:
     assert [row.own_request for row in slurm().read_history(Completed(0, answer, ""))] == [True, False, None]
 
 
+@pytest.mark.promise("Associations are asked with the cluster's name.")
 def test_the_accounting_is_asked_about_this_cluster_only() -> None:
     for command in (slurm().limit_command(), slurm().job_limits_command()):
         script = "scontrol() { echo 'ClusterName             = beta'; }; sacctmgr() { printf '%s ' \"$@\"; echo; }\n" + str(
@@ -144,6 +147,7 @@ def test_the_accounting_is_asked_about_this_cluster_only() -> None:
         assert " cluster=beta " in asked[0], "a database may keep several clusters with the same accounts"
 
 
+@pytest.mark.promise("A partition that puts jobs of others on the same nodes is refused.")
 def test_nobody_else_is_on_the_nodes_or_it_is_refused() -> None:
     for word, shared in (("NO", False), ("EXCLUSIVE", False), ("YES:4", False), ("FORCE:1", False), ("FORCE:4", True)):
         answer = f"PartitionName=main Default=YES OverSubscribe={word} State=UP\n@user 0\n@groups root\n"
@@ -152,6 +156,7 @@ def test_nobody_else_is_on_the_nodes_or_it_is_refused() -> None:
         assert not shared or "OverSubscribe=FORCE:4: jobs of others run on the same nodes" in refusals[0]
 
 
+@pytest.mark.promise("Where PBS estimates when a waiting job will start, hpcq quotes it.")
 @pytest.mark.parametrize(("said", "shown"), [("Mon Nov 23 02:11:05 2026", True), ("UNKNOWN", False)])
 def test_a_pbs_that_estimates_a_start_is_quoted(said: str, shown: bool) -> None:
     attributes = {"job_state": "Q", "comment": "Not Running: Queue not started.", "estimated.start_time": said}
@@ -161,6 +166,7 @@ def test_a_pbs_that_estimates_a_start_is_quoted(said: str, shown: bool) -> None:
     assert read_job(Record("Job Id", "1.simhead", {**attributes, "comment": ""})).reason == quoted.removeprefix("; ")
 
 
+@pytest.mark.promise("What a wrapper of `squeue` prints is no job of the user.")
 def test_what_a_wrapper_prints_is_no_job_of_the_user() -> None:
     """A greeting above the list would count as jobs and fill the user's limit."""
     slurm = Slurm(Here(), SchedulerSettings())

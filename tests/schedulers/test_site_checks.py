@@ -51,6 +51,7 @@ def test_a_plain_site_needs_no_word() -> None:
     assert site() == {}
 
 
+@pytest.mark.promise("`hpcq cluster check` finds a submit command that is a wrapper, or prints.")
 def test_a_wrapper_and_one_that_prints() -> None:
     assert site(file="/opt/site/sbatch\n#!\n")["submit command"][0] == "/opt/site/sbatch is a script"
     found, follows = site(version="Welcome!\nslurm-wlm 22.05.8\n")["submit command"]
@@ -64,12 +65,14 @@ def test_wrappers_of_the_commands_that_ask() -> None:
     assert "calls none gone before it has claimed and cancelled it" in follows
 
 
+@pytest.mark.promise("`hpcq cluster check` says that idle nodes are switched off.")
 def test_power_saving() -> None:
     found, follows = site(suspend="/usr/sbin/off", time="600 sec")["power saving"]
     assert (found, "does not use nodes that are switched off" in follows) == ("idle nodes are switched off after 600 sec", True)
     assert site(suspend="/usr/sbin/off", time="INFINITE") == {}
 
 
+@pytest.mark.promise("`hpcq cluster check` says that one partition switches its idle nodes off.")
 def test_power_saving_of_one_partition() -> None:
     lines = "PartitionName=main ResumeTimeout=60 SuspendTime=GLOBAL\nPartitionName=old State=UP SuspendTime=900 Nodes=n4\n"
     found, _ = site(suspend="/usr/sbin/off", time="INFINITE", partitions=lines)["power saving"]
@@ -77,6 +80,7 @@ def test_power_saving_of_one_partition() -> None:
     assert site(suspend="(null)", partitions=lines) == {}
 
 
+@pytest.mark.promise("`hpcq cluster check` says that jobs of others are hidden, and what follows.")
 @pytest.mark.parametrize(
     ("private", "follows"),
     [
@@ -97,6 +101,7 @@ def test_jobs_that_nobody_remembers() -> None:
     assert site(age=2) == {}
 
 
+@pytest.mark.promise("`hpcq cluster check` says how late a file of a node may appear.")
 @pytest.mark.parametrize(
     ("options", "seen", "word", "late"),
     [
@@ -118,6 +123,7 @@ def test_what_caches_of_attributes_mean(options: str, seen: str, word: str, late
     assert (item.advice is not None) is late
 
 
+@pytest.mark.promise("`hpcq cluster check` calls caches bad that last longer than hpcq waits for files, and says what to set.")
 @pytest.mark.parametrize(("options", "seen"), [("nfs4 rw,acdirmax=300", "0.2"), ("lustre rw", "95.0")])
 def test_caches_that_last_longer_than_hpcq_waits_are_bad(options: str, seen: str) -> None:
     [item] = checking._caches(options, seen, 90.0)
@@ -136,6 +142,8 @@ def slurm(tmp_path: Path) -> Iterator[SimulatedSlurm]:
         yield running
 
 
+@pytest.mark.promise("`hpcq cluster check` finds wrappers of the commands that ask the controller.")
+@pytest.mark.promise("`hpcq cluster check` says where locks of the work directory hold on one machine only.")
 def test_locks_and_files_of_a_work_directory_are_tried(slurm: SimulatedSlurm, tmp_path: Path) -> None:
     (slurm.folder / "bin" / "srun").write_text('#!/bin/bash\nwhile [ "$1" != /bin/sh ]; do shift; done\nexec "$@"\n')
     (slurm.folder / "bin" / "srun").chmod(0o755)
@@ -154,6 +162,7 @@ def test_locks_and_files_of_a_work_directory_are_tried(slurm: SimulatedSlurm, tm
     assert items["locks"].advice is not None
 
 
+@pytest.mark.promise("`hpcq cluster check` says that a partition puts jobs of others on the same nodes.")
 def test_a_partition_shared_by_force_is_bad(slurm: SimulatedSlurm) -> None:
     slurm.control(set={"shown": {"partition": "PartitionName=main Default=YES OverSubscribe=FORCE:4 State=UP"}})
     items = {one.item: one for one in check_cluster(read_cluster(slurm.cluster() / "sim.yaml"))}

@@ -66,6 +66,7 @@ def test_a_long_script_is_no_problem(transport: Transport) -> None:
     assert transport.sh(script).text.strip() == "y" * 50
 
 
+@pytest.mark.promise("Hostile names travel both ways.")
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_names_travel_both_ways(transport: Transport, tmp_path: Path, name: str) -> None:
@@ -89,6 +90,7 @@ def test_quoting_is_one_word() -> None:
         assert Here().sh(f"printf %s {quote(text)}").text == text
 
 
+@pytest.mark.promise("A link in a far end's folder is not brought here.")
 def test_pull_brings_only_regular_files(tmp_path: Path) -> None:
     there = tmp_path / "there"
     there.mkdir()
@@ -114,6 +116,8 @@ class FarEnd(Here):
         return Completed(0, stream.getvalue(), "")
 
 
+@pytest.mark.promise("No name in a far end's tar leads out of the run folder.")
+@pytest.mark.promise("No absolute name in a far end's tar is written.")
 @pytest.mark.parametrize("name", ["../outside", "a/../../outside", "/ABSOLUTE/outside", "..", "a/.."])
 def test_nothing_of_a_far_end_lands_outside_of_the_folder(tmp_path: Path, name: str) -> None:
     name = name.replace("/ABSOLUTE", str(tmp_path))
@@ -122,12 +126,14 @@ def test_nothing_of_a_far_end_lands_outside_of_the_folder(tmp_path: Path, name: 
     assert found == ["run/back/inside"]
 
 
+@pytest.mark.promise("SBATCH_ and SLURM_ variables of the submitting shell do not reach the scheduler.")
 def test_the_submitting_shells_settings_do_not_travel(transport: Transport, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SBATCH_PARTITION", "wrong")
     monkeypatch.setenv("SLURM_JOB_ID", "1")
     assert transport.sh("env | grep -E '^(SBATCH|SLURM)_'; true").text == ""
 
 
+@pytest.mark.promise("What selects the scheduler's instance reaches its commands; nothing else of the person's shell does.")
 def test_what_selects_the_instance_travels_and_the_cluster_file_may_set_it(
     transport: Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,6 +149,7 @@ def test_what_selects_the_instance_travels_and_the_cluster_file_may_set_it(
     assert transport.sh(seen).text == ""
 
 
+@pytest.mark.promise("A command that ends with 255 is no lost connection.")
 def test_a_command_that_ends_with_255_is_no_lost_connection(transport: Transport) -> None:
     done = transport.sh("echo said; exit 255")
     assert (done.returncode, done.text) == (255, "said\n")
@@ -154,6 +161,7 @@ def test_an_answer_that_breaks_off_is_a_lost_connection(ssh: Ssh) -> None:
     assert caught.value.transient
 
 
+@pytest.mark.promise("A command that hangs is ended by its time-out, whoever holds its output open.")
 @pytest.mark.heavy
 def test_a_time_out_ends_a_command_whose_grandchild_holds_the_pipe(transport: Transport, tmp_path: Path) -> None:
     here = f"cd {quote(str(tmp_path))}"
@@ -166,6 +174,7 @@ def test_a_time_out_ends_a_command_whose_grandchild_holds_the_pipe(transport: Tr
     os.kill(int((tmp_path / "away").read_text()), signal.SIGKILL)  # what left the group is left alone
 
 
+@pytest.mark.promise("A lost connection may be tried again: it is transient.")
 def test_a_lost_connection_is_transient_and_says_how_to_try(ssh: Ssh, tmp_path: Path) -> None:
     assert ssh.sh("echo up").text == "up\n"
     (tmp_path / "cut").touch()
@@ -192,6 +201,7 @@ def test_an_unwritable_folder_is_named(tmp_path: Path) -> None:
         Here().push(tmp_path, str(tmp_path / "file" / "below"))
 
 
+@pytest.mark.promise("A program that does not end is killed.")
 def test_a_program_that_does_not_end_is_killed() -> None:
     with pytest.raises(TransportError, match=r"no end after 0\.2 s"):
         run_here(["sleep", "60"], timeout_s=0.2)

@@ -44,6 +44,7 @@ def left_of(folder: Path) -> dict[str, str]:
     return {one.run.path.name: one.left for one in abandoned(folder)}
 
 
+@pytest.mark.promise("A schedule takes over a run whose driver died.")
 def test_a_run_whose_driver_died_is_found_and_one_that_ended_or_never_began_is_not(tmp_path: Path) -> None:
     made(tmp_path, "dead", "not_run")
     write_json(made(tmp_path, "ended", "closed").path / "sim" / "driven.json", {})
@@ -52,6 +53,7 @@ def test_a_run_whose_driver_died_is_found_and_one_that_ended_or_never_began_is_n
     assert left_of(tmp_path) == {"dead": ""}
 
 
+@pytest.mark.promise("A schedule takes over no run that a driver on another machine still touches.")
 def test_a_run_that_somebody_drives_is_left_alone(tmp_path: Path) -> None:
     here, there, between = (made(tmp_path, name, "not_run") for name in ("here", "there", "between"))
     (there.path / "sim" / "journal.jsonl.writer").symlink_to("head2/boot/pid:[1]/77/5/00")
@@ -64,6 +66,7 @@ def test_a_run_that_somebody_drives_is_left_alone(tmp_path: Path) -> None:
     assert left_of(tmp_path) == {"here": "", "there": ""}
 
 
+@pytest.mark.promise("After three drivers in a row that got nowhere, a schedule leaves the run to a person and says so.")
 def test_what_another_driver_would_not_help_is_left_to_a_person(tmp_path: Path) -> None:
     made(tmp_path, "hopeless", "opened", "waiting", "opened")
     made(tmp_path, "hopeful", "opened", "not_run", "opened", "opened")
@@ -75,6 +78,7 @@ def test_what_another_driver_would_not_help_is_left_to_a_person(tmp_path: Path) 
     }
 
 
+@pytest.mark.promise("A run that a schedule cannot take over does not keep it from the others.")
 def test_the_verb_takes_over_each_and_says_which_it_leaves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

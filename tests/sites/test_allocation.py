@@ -69,6 +69,8 @@ def ended(folder: Path, kind: str, allocation: str, *, tournament: bool = False)
     return json.loads((place / "exit.json").read_text())["reason"], place
 
 
+@pytest.mark.promise("A Slurm job whose nodes are not the planned ones measures nothing and says which it has.")
+@pytest.mark.promise("A pair's job that lacks one of its nodes measures nothing.")
 @pytest.mark.parametrize(
     ("kind", "allocation", "has"),
     [
@@ -90,6 +92,7 @@ def test_a_job_with_other_nodes_measures_nothing_and_says_which_it_has(
     assert not list(place.glob("t1-r1*"))
 
 
+@pytest.mark.promise("A PBS job compares its node file with the plan, whatever domain the names have there.")
 @pytest.mark.parametrize(
     ("kind", "allocation"),
     [
@@ -118,6 +121,8 @@ def line_of(client: str | None, server: str | None) -> dict[str, Any]:
     return {"evidence": {end: {"node": f"login-{node}", "scheduler_node": node} for end, node in named.items()}}
 
 
+@pytest.mark.promise("A rank of a foreign MPI program that did not run on the planned node gives no number.")
+@pytest.mark.promise("Where a result was measured is the scheduler's name of the node; its host may have another name.")
 def test_a_host_may_call_itself_otherwise_than_its_scheduler_does() -> None:
     """NodeHostname may differ from NodeName: only the scheduler's name of the node tells where something ran."""
     assert elsewhere(line_of("n1", "n2"), ("n1", "n2")) is None
@@ -128,6 +133,9 @@ def test_a_host_may_call_itself_otherwise_than_its_scheduler_does() -> None:
     assert elsewhere(line_of("n1", "n3"), ("n1", "n2")) == "elsewhere: its server ran on n3, planned was n2"
 
 
+@pytest.mark.promise(
+    "A result that an end measured on a node other than the planned one is invalid, with both names as the reason."
+)
 def test_a_result_measured_elsewhere_is_invalid_with_its_reason(tmp_path: Path) -> None:
     folder = RunBuilder(tmp_path / "runs")
     folder.attempt("j00001", 1)

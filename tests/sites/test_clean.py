@@ -67,6 +67,8 @@ def cluster(tmp_path: Path) -> Cluster:
     return Cluster(tmp_path)
 
 
+@pytest.mark.promise("hpcq clean keeps a run that has not ended, or that has a job in the queue.")
+@pytest.mark.promise("hpcq clean keeps runs that the run folders here do not know, unless it is told otherwise.")
 def test_only_runs_that_ended_may_go_and_each_other_says_why_it_stays(cluster: Cluster) -> None:
     kept = cluster.look()
     assert kept[ENDED] == ""
@@ -78,6 +80,7 @@ def test_only_runs_that_ended_may_go_and_each_other_says_why_it_stays(cluster: C
     assert set(kept) == {ENDED, LIVE, UNENDED, UNKNOWN, YOUNG}
 
 
+@pytest.mark.promise("hpcq clean touches nothing but run folders, and follows no link.")
 def test_what_is_removed_is_that_and_nothing_else(cluster: Cluster) -> None:
     found = run_folders(cluster.site.cluster, cluster.site.scheduler, cluster.runs, 30 * DAY_S)
     told = remove(cluster.site.cluster, cluster.site.scheduler, found)
@@ -97,6 +100,7 @@ def test_a_work_directory_may_have_any_name(tmp_path: Path, name: str) -> None:
     assert (cluster.base / LIVE).exists()
 
 
+@pytest.mark.promise("hpcq clean says so when it cannot read a cluster's work directory.")
 def test_a_work_directory_that_cannot_be_listed_is_an_error_and_none_is_none(cluster: Cluster) -> None:
     cluster.base.rename(cluster.base.with_name("elsewhere"))
     assert cluster.look() == {}
@@ -105,6 +109,7 @@ def test_a_work_directory_that_cannot_be_listed_is_an_error_and_none_is_none(clu
         cluster.look()
 
 
+@pytest.mark.promise("hpcq clean touches nothing but run folders, and follows no link.")
 def test_a_link_in_place_of_a_run_is_not_followed(cluster: Cluster, tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     (cluster.base / ENDED).rename(precious)
@@ -116,6 +121,7 @@ def test_a_link_in_place_of_a_run_is_not_followed(cluster: Cluster, tmp_path: Pa
     assert ENDED not in cluster.look()
 
 
+@pytest.mark.promise("Where the scheduler does not answer, hpcq clean keeps what has jobs without an exit file.")
 def test_a_scheduler_that_does_not_answer_keeps_what_has_unfinished_jobs(cluster: Cluster) -> None:
     def down(tags: Sequence[str]) -> dict[str, str]:
         raise SchedulerError("squeue: down")
@@ -130,6 +136,7 @@ def test_the_cluster_file_removes_by_age_and_says_so(cluster: Cluster) -> None:
     assert clean_by_age(cluster.site.cluster, cluster.site.scheduler, cluster.runs) == ""
 
 
+@pytest.mark.promise("A new run removes old run folders only where the cluster file says after what time.")
 def test_without_a_word_in_the_cluster_file_nothing_is_removed(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     file = cluster.site.folder / "sim.yaml"
@@ -153,6 +160,7 @@ def test_a_new_run_removes_old_ones_and_says_so(cluster: Cluster, monkeypatch: p
     assert said == ["sim: in runs"]
 
 
+@pytest.mark.promise("hpcq clean shows first what would go and removes only with its flag.")
 def test_the_verb_shows_first_and_removes_only_with_its_flag(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -173,6 +181,7 @@ def test_the_verb_shows_first_and_removes_only_with_its_flag(
 # -- private by construction -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("Everything that hpcq makes on a cluster is its user's alone.")
 def test_whatever_a_script_makes_on_a_cluster_is_private(tmp_path: Path) -> None:
     old = os.umask(0o022)
     try:
@@ -182,6 +191,7 @@ def test_whatever_a_script_makes_on_a_cluster_is_private(tmp_path: Path) -> None
     assert [path.stat().st_mode & 0o077 for path in (tmp_path / "made", tmp_path / "made" / "file")] == [0, 0]
 
 
+@pytest.mark.promise("The folder of ssh's sockets is the user's own, no link, and closed to others; else hpcq refuses it.")
 def test_the_folder_of_ssh_sockets_is_ours_alone_or_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from hpcq.transport import _control_folder
 

@@ -91,6 +91,7 @@ def test_a_timer_of_systemd_takes_over_a_run_whose_driver_was_killed(tmp_path: P
         assert "hpcq-revive" not in desk.systemctl("list-timers", "--all")
 
 
+@pytest.mark.promise("systemd finds no fault in the units that `hpcq schedule` writes, and starts what they say.")
 def test_systemd_finds_no_fault_in_the_units(tmp_path: Path) -> None:
     with managed(tmp_path) as desk:
         for name, moment in (("revive", "10min"), ("nightly", "Mon,Thu 02:00")):

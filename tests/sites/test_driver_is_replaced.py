@@ -29,6 +29,9 @@ class TimerDesk(LocalDesk):
         return {**LocalDesk.environment(self), "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}"}
 
 
+@pytest.mark.promise(
+    "What a user's timer runs takes over a run whose driver was killed; its job counts and none is submitted again."
+)
 def test_what_the_timer_runs_takes_over_a_run_whose_driver_was_killed(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "systemctl").write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/systemctl.log\n')

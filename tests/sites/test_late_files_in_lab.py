@@ -43,6 +43,7 @@ def late_s(events: list[dict[str, object]]) -> list[float]:
     return [(ended[tag] - told[tag]).total_seconds() for tag in told]
 
 
+@pytest.mark.promise("An exit file that a head sees half a minute late is waited for, with what hpcq does by itself.")
 def test_results_that_a_late_head_does_not_see_yet_are_waited_for(old_news: RunningLab, tmp_path: Path) -> None:
     """With what hpcq does by itself: the lab's own, shorter wait is left out."""
     (tmp_path / "clusters").mkdir()

@@ -39,6 +39,7 @@ def campaign(folder: Path, more: str) -> Path:
     return path
 
 
+@pytest.mark.promise("A campaign measures the network that it names.")
 @pytest.mark.parametrize(("more", "interface"), [("", "ib0"), ("network: eth\n", "eth0"), ("network: ib\n", "ib0")])
 def test_a_campaign_names_its_network(files: Path, more: str, interface: str) -> None:
     run = open_run(campaign(files, more), [files], files / "results.db", files / "runs")
@@ -52,6 +53,7 @@ def test_interface_is_the_default_beside_networks(files: Path) -> None:
     assert read.narrowed(read_cluster(files / "big.yaml")).interface == "eth0"
 
 
+@pytest.mark.promise("A network that the cluster file does not name is refused before anything runs.")
 def test_an_unknown_network_is_refused_before_anything_runs(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = campaign(files, "network: opa\n")
     with pytest.raises(UserError, match="big: networks: opa: both asks for it: the cluster file names ib, eth"):
@@ -73,6 +75,7 @@ def test_check_names_the_networks(files: Path, capsys: pytest.CaptureFixture[str
     assert "interface ib0, networks ib ib0, eth eth0" in said
 
 
+@pytest.mark.promise("Series over two networks are two, and no label stands for both.")
 def test_series_of_two_networks_are_two_and_the_nodes_are_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for number, interface in enumerate(("ib0", "eth0")):
         builder = RunBuilder(tmp_path / "runs", interface=interface, run_id=f"nightly-20261121T02000{number}Z-00ff")
@@ -91,6 +94,8 @@ def test_series_of_two_networks_are_two_and_the_nodes_are_the_same(tmp_path: Pat
     assert [row["node"] for row in json.loads(capsys.readouterr().out)][:2] == ["n1", "n2"]
 
 
+@pytest.mark.promise("Results, series and the page say a network by the name that the cluster's file gives it.")
+@pytest.mark.promise("No median mixes two networks.")
 def test_results_say_the_network_by_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for number, interface in enumerate(("ib0", "eth0")):
         builder = RunBuilder(tmp_path / "runs", interface=interface, run_id=f"nightly-20261121T02000{number}Z-00ff")
@@ -115,6 +120,7 @@ def test_results_say_the_network_by_its_name(tmp_path: Path, capsys: pytest.Capt
     assert "<td>eth (eth0)</td>" in page.read_text()
 
 
+@pytest.mark.promise("Prometheus, JUnit and Markdown exports name the network where a cluster has several.")
 def test_exports_name_the_network(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     builder = RunBuilder(tmp_path / "runs", interface="ib0")
     builder.write_plan(networks={"ib": "ib0", "eth": "eth0"})
@@ -142,6 +148,7 @@ def test_a_plan_knows_the_networks_of_its_cluster(files: Path) -> None:
     assert Plan.from_json(plan.to_json()).networks == {"ib": "ib0", "eth": "eth0"}
 
 
+@pytest.mark.promise("cluster check looks for an address on every network of the cluster file.")
 def test_cluster_check_looks_at_every_network(files: Path) -> None:
     assert _interfaces(read_cluster(files / "big.yaml")) == ["ib0", "eth0"]
     script = _NODE_LOOK.replace("INTERFACES", "lo hpcq-none")

@@ -70,6 +70,9 @@ def story(work_folder: str, folder: str, moment: str) -> None:
     print("outcomes", outcomes, "twice", len(tags) - len(set(tags)))
 
 
+@pytest.mark.promise(
+    "Where a cluster's disk or quota is full, the error says so and what to do, and nothing is measured twice after it."
+)
 @pytest.mark.parametrize("moment", ["before", "running"])
 def test_a_full_quota_on_the_cluster_is_named_and_the_run_goes_on_when_there_is_room(tmp_path: Path, moment: str) -> None:
     (tmp_path / "mounted").mkdir()

@@ -52,6 +52,8 @@ def takes(account: SharedAccount, jobs: tuple[tuple[str, ...], ...], used: float
     account.refresh(Held(jobs, 240.0 * len(jobs), 120.0), used, at_once=True)
 
 
+@pytest.mark.promise("Limits of a cluster file hold over all runs of a user there.")
+@pytest.mark.promise("The share of the nodes counts those that other runs of the user have.")
 @pytest.mark.parametrize(
     ("limits", "budget", "at_once"),
     [
@@ -69,6 +71,7 @@ def test_limits_of_a_cluster_file_hold_over_all_runs(tmp_path: Path, limits: str
     assert most_at_once(site) == at_once
 
 
+@pytest.mark.promise("Limits of a campaign hold for its own run only.")
 def test_limits_of_a_campaign_hold_for_its_run_alone(tmp_path: Path) -> None:
     site = site_of(tmp_path, "walltime_at_most: 1h")
     site.budget = Budget(jobs_at_most=2)
@@ -78,6 +81,7 @@ def test_limits_of_a_campaign_hold_for_its_run_alone(tmp_path: Path) -> None:
     assert min(job.submitted_s for job in site.scheduler.jobs.values()) < 60
 
 
+@pytest.mark.promise("A run that waits for other runs of its user says which, and until when.")
 def test_a_run_waits_for_the_other_runs_and_says_so(tmp_path: Path) -> None:
     site = site_of(tmp_path, "jobs_at_most: 2")
     other = other_run(site, Budget(jobs_at_most=2))
@@ -90,6 +94,7 @@ def test_a_run_waits_for_the_other_runs_and_says_so(tmp_path: Path) -> None:
     assert min(job.submitted_s for job in site.scheduler.jobs.values()) >= 400
 
 
+@pytest.mark.promise("Node-seconds of a cluster file hold over all runs of the last 24 hours.")
 @pytest.mark.heavy
 def test_node_seconds_of_all_runs_count_for_24_hours(tmp_path: Path) -> None:
     site = site_of(tmp_path, "node_seconds_at_most: 1000")
@@ -103,6 +108,7 @@ def test_node_seconds_of_all_runs_count_for_24_hours(tmp_path: Path) -> None:
     assert 24 * 3600 <= min(job.submitted_s for job in site.scheduler.jobs.values()) <= 25 * 3600
 
 
+@pytest.mark.promise("A silent driver's jobs count until their time limits are over, and its run is named.")
 def test_a_run_whose_driver_is_silent_counts_and_is_named_until_its_time_limits_are_over(tmp_path: Path) -> None:
     site = site_of(tmp_path, "jobs_at_most: 2")
     takes(other_run(site, Budget(jobs_at_most=2)), (("m1", "m2"), ("m3", "m4")))
@@ -127,6 +133,8 @@ def elsewhere(site: FakeSite, wrong_s: float, until_s: int) -> None:
         site.at(passed_s, write)
 
 
+@pytest.mark.promise("Jobs of a living driver count for all runs, whatever the clock of its machine says.")
+@pytest.mark.promise("A dead driver's jobs count no longer than their time limits and an hour, whatever clock wrote its entry.")
 @pytest.mark.parametrize("wrong_s", [-7200, 7200])
 @pytest.mark.heavy
 def test_jobs_of_a_living_driver_count_whatever_its_clock_says(tmp_path: Path, wrong_s: int) -> None:
@@ -139,6 +147,7 @@ def test_jobs_of_a_living_driver_count_whatever_its_clock_says(tmp_path: Path, w
     assert first_s <= 1980 + 120 + 3600 + 100
 
 
+@pytest.mark.promise("A resumed run knows what its earlier drivers took, and when.")
 def test_a_resumed_run_counts_what_its_earlier_driver_took_when_it_took_it(tmp_path: Path) -> None:
     site = site_of(tmp_path, "node_seconds_at_most: 1000")
     mine = other_run(site, Budget(), "mine-1")
@@ -150,6 +159,7 @@ def test_a_resumed_run_counts_what_its_earlier_driver_took_when_it_took_it(tmp_p
     assert sorted(entry["took_node_seconds"].values()) == [50.0, 700.0]
 
 
+@pytest.mark.promise("Two drivers on two machines never take the same rest of a limit.")
 @pytest.mark.heavy
 def test_two_drivers_never_take_the_same_rest_of_a_limit(tmp_path: Path) -> None:
     """On two heads, without any lock but a folder."""
@@ -196,6 +206,8 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_account, "_LOCK_TRIES", 2)
 
 
+@pytest.mark.promise("A driver that lost the lock of the account books nothing.")
+@pytest.mark.promise("A lock of the account is broken after a minute of this host's own count, whatever other clocks say.")
 @pytest.mark.heavy
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("wrong_s", [-3600, 0, 3600])
@@ -216,6 +228,7 @@ def test_a_lock_of_a_driver_that_died_is_broken_and_its_owner_books_nothing(tmp_
     assert not (folder / "lock").exists()
 
 
+@pytest.mark.promise("A driver that takes the lock of the account again and again keeps it.")
 @pytest.mark.heavy
 @pytest.mark.usefixtures("impatient")
 def test_a_driver_that_takes_the_lock_again_and_again_keeps_it(tmp_path: Path) -> None:
@@ -227,6 +240,7 @@ def test_a_driver_that_takes_the_lock_again_and_again_keeps_it(tmp_path: Path) -
         assert first.book(ONE_JOB, 0.0)
 
 
+@pytest.mark.promise("A driver that loses the lock of the account while it writes its entry submits nothing.")
 def test_who_loses_the_lock_while_it_writes_submits_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another driver, which has read the account before this entry was there, holds the lock when it is."""
     folder = tmp_path / "account" / "sim"
@@ -248,6 +262,7 @@ def stopping(site: FakeSite, words: str) -> Callable[[], object]:
     return lambda: (site.folder / "work" / "hpcq" / "stop").write_text(words)
 
 
+@pytest.mark.promise("A stop file ends running jobs early, withdraws queued ones, and its words are said.")
 def test_the_stop_file_withdraws_ends_early_and_is_said_until_it_is_gone(tmp_path: Path) -> None:
     site = FakeSite(tmp_path, node_count=2, pairs=(("n1", "n2"), ("n2", "n1")), shares_account=True)
     site.scheduler.run_s = 100.0
@@ -277,6 +292,7 @@ def finish_file_s(site: FakeSite, from_s: int) -> float:
     return seen[0]
 
 
+@pytest.mark.promise("A stop file is obeyed within 15 s, also while the controller answers slowly or not at all.")
 def test_the_stop_file_is_obeyed_within_15_s_also_when_the_controller_answers_slowly(tmp_path: Path) -> None:
     site = FakeSite(tmp_path, node_count=2, pairs=(("n1", "n2"),), shares_account=True)
     site.scheduler.run_s = 600.0
@@ -286,6 +302,7 @@ def test_the_stop_file_is_obeyed_within_15_s_also_when_the_controller_answers_sl
     assert 100 <= finish_file_s(site, 100) <= 100 + 15 + 7, "a command that is under way takes its time"
 
 
+@pytest.mark.promise("A stop file is obeyed within 15 s, also while the controller answers slowly or not at all.")
 def test_the_stop_file_is_obeyed_while_the_controller_does_not_answer(tmp_path: Path) -> None:
     site = FakeSite(tmp_path, node_count=2, pairs=(("n1", "n2"),), shares_account=True)
     site.scheduler.run_s = 600.0
@@ -300,6 +317,7 @@ def test_the_stop_file_is_obeyed_while_the_controller_does_not_answer(tmp_path: 
     assert 100 <= finish_file_s(site, 100) <= 116
 
 
+@pytest.mark.promise("A stop file holds also where the account cannot be written.")
 def test_the_stop_file_holds_where_the_account_cannot_be_written(tmp_path: Path) -> None:
     site = FakeSite(tmp_path, shares_account=True)
     place = site.folder / "work" / "hpcq"
@@ -312,6 +330,7 @@ def test_the_stop_file_holds_where_the_account_cannot_be_written(tmp_path: Path)
     assert min(job.submitted_s for job in site.scheduler.jobs.values()) >= 500
 
 
+@pytest.mark.promise("The folder of the stop file is opened before it is asked for, so that NFS asks its server.")
 def test_the_folder_of_the_stop_file_is_opened_before_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """NFS asks its server again when a folder is opened; else it may say for a minute that a file is not there."""
     (tmp_path / "bin").mkdir()
@@ -325,6 +344,7 @@ def test_the_folder_of_the_stop_file_is_opened_before_it_is_asked_for(tmp_path: 
     assert account.stopped is not None
 
 
+@pytest.mark.promise("Nothing starts where a stop file lies.")
 def test_nothing_starts_where_a_stop_file_lies(tmp_path: Path) -> None:
     site = FakeSite(tmp_path, shares_account=True)
     (site.folder / "work" / "hpcq").mkdir(parents=True)
@@ -335,6 +355,7 @@ def test_nothing_starts_where_a_stop_file_lies(tmp_path: Path) -> None:
     assert any("no reason given" in text for text in site.said)
 
 
+@pytest.mark.promise("An account that cannot be written stops submissions only where limits are shared, and says so.")
 @pytest.mark.heavy
 def test_an_account_that_cannot_be_written_stops_submissions_only_where_limits_are_shared(tmp_path: Path) -> None:
     for limits, submitted_after_s in (("walltime_at_most: 1h", 0), ("jobs_at_most: 9", 300)):

@@ -45,6 +45,7 @@ def has_room_from(site: FakeSite, there: FullHere, room_s: float) -> None:
     site.at(room_s, lambda: setattr(there, "refused", ()))
 
 
+@pytest.mark.promise("Running jobs are told to end early until the order is written, and hpcq says while it cannot be.")
 def test_running_jobs_are_told_to_end_early_until_the_order_is_written(tmp_path: Path) -> None:
     site, there = full_site(tmp_path, shares_account=True)
     stop = site.folder / "work" / "hpcq" / "stop"
@@ -73,6 +74,7 @@ def lost_s(site: FakeSite) -> float:
     return next(at for at, text in site.said_at if "j00001 attempt 1: lost" in text)
 
 
+@pytest.mark.promise("A forgotten job that can be neither claimed nor told to end is not lost before its time limit is over.")
 @pytest.mark.heavy
 def test_a_forgotten_job_that_can_be_neither_claimed_nor_told_to_end_is_not_lost(tmp_path: Path) -> None:
     """With a second try beside it two jobs of a pair would measure at once."""
@@ -85,6 +87,7 @@ def test_a_forgotten_job_that_can_be_neither_claimed_nor_told_to_end_is_not_lost
     assert (site.scheduler.of_tag("j00001-1").folder / "finish").exists()
 
 
+@pytest.mark.promise("A forgotten job of which nothing proves the end is lost when its time limit is over.")
 @pytest.mark.heavy
 def test_a_forgotten_job_without_any_proof_is_lost_when_its_time_limit_is_over(tmp_path: Path) -> None:
     site, _ = full_site(tmp_path)
@@ -102,6 +105,7 @@ esac
 """
 
 
+@pytest.mark.promise("A reservation of hpcq's own is not believed gone because the controller does not answer.")
 def test_a_reservation_is_not_believed_gone_because_the_controller_is_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,6 +23,7 @@ pytestmark = pytest.mark.fast
 # -- waves ---------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("If nothing of a wave arrives, the next one follows after a growing pause; after twelve hpcq gives up.")
 @pytest.mark.heavy
 def test_waves_of_which_nothing_arrives_come_ever_less_often_and_end(site: FakeSite) -> None:
     """The submit command is killed each time; once a wave followed every ten seconds, without end."""
@@ -37,6 +38,7 @@ def test_waves_of_which_nothing_arrives_come_ever_less_often_and_end(site: FakeS
     assert set(site.reasons().values()) == {"nothing of the last wave arrived: no answer from the scheduler"}
 
 
+@pytest.mark.promise("A wave whose answers were lost and that is found by its names is followed without a pause.")
 def test_a_wave_that_is_found_by_name_is_followed_without_a_pause(site: FakeSite) -> None:
     def lost_answer(one: object) -> object:
         site.scheduler.take(one)  # type: ignore[arg-type]
@@ -48,6 +50,7 @@ def test_a_wave_that_is_found_by_name_is_followed_without_a_pause(site: FakeSite
     assert not [text for text in site.said if "submitting again" in text]
 
 
+@pytest.mark.promise("An id that two jobs would share is none: the jobs are found by their names.")
 def test_an_id_that_two_jobs_would_share_is_none(site: FakeSite) -> None:
     """A wrapper prints the same words for each job, which read like an id: the jobs are found by their names."""
 
@@ -65,6 +68,7 @@ def test_an_id_that_two_jobs_would_share_is_none(site: FakeSite) -> None:
     assert sorted(found.values()) == ["101", "102"], site.events()
 
 
+@pytest.mark.promise("A forgotten job that hpcq ended itself was not cancelled by an operator: another try follows.")
 @pytest.mark.heavy
 def test_a_forgotten_job_that_hpcq_ended_was_not_cancelled_by_an_operator(site: FakeSite) -> None:
     """It is forgotten until hpcq has ordered its end; then the controller shows it as cancelled."""
@@ -80,6 +84,7 @@ def test_a_forgotten_job_that_hpcq_ended_was_not_cancelled_by_an_operator(site: 
     assert ("j00001", "completed") in site.ends(), "another try follows; an operator's cancel would be final"
 
 
+@pytest.mark.promise("Many jobs that a scheduler has forgotten cost one claim, one order and one request to end.")
 def test_many_forgotten_jobs_cost_one_order(tmp_path: Path) -> None:
     """A controller back on an old state forgets all jobs at once: it is not asked for each of them."""
     pairs = [(f"n{number}", f"n{number + 1}") for number in range(1, 16, 2)]
@@ -109,6 +114,8 @@ def test_many_forgotten_jobs_cost_one_order(tmp_path: Path) -> None:
     assert sum("mkdir" in script and "/claim" in script for script in scripts) == 1
 
 
+@pytest.mark.promise("A claim counts as soon as its folder is there, also if a full quota lets nothing be written into it.")
+@pytest.mark.promise("The claims of forgotten jobs count as soon as their folders are there.")
 @pytest.mark.parametrize("all_at_once", [False, True])
 def test_a_claim_counts_although_its_mark_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, all_at_once: bool
@@ -128,6 +135,7 @@ def test_a_claim_counts_although_its_mark_cannot_be_written(
 # -- waits ---------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("A node that does not respond for a moment ends no patience with the user who has it.")
 def test_a_node_that_is_silent_for_a_moment_ends_no_patience(tmp_path: Path) -> None:
     """Users have it for 100 s; then it does not respond for 8 s. Down for so long it is not."""
     site = FakeSite(tmp_path, pairs=(("n1", "n2"),), keys="patience_s: 600")
@@ -138,6 +146,8 @@ def test_a_node_that_is_silent_for_a_moment_ends_no_patience(tmp_path: Path) -> 
     assert site.ends() == [("j00001", "completed")]
 
 
+@pytest.mark.promise("A reboot is counted from when the node went down, however long it was busy before.")
+@pytest.mark.promise("A wait whose reason changes is said again, with its new end.")
 def test_a_reboot_is_counted_from_when_the_node_went_down(tmp_path: Path) -> None:
     site = FakeSite(tmp_path, pairs=(("n1", "n2"),), keys="patience_s: 600")
     site.cluster = replace(site.cluster, reboot_within_s=300.0)
@@ -153,6 +163,7 @@ def test_a_reboot_is_counted_from_when_the_node_went_down(tmp_path: Path) -> Non
     )
 
 
+@pytest.mark.promise("A node that stays down is given up, however long it was busy before.")
 def test_a_node_that_stays_down_is_given_up_however_long_it_was_busy_before(tmp_path: Path) -> None:
     site = FakeSite(tmp_path, pairs=(("n1", "n2"),), keys="patience_s: 600")
     site.scheduler.node_states["n1"] = (NodeCondition.BUSY, "allocated")
@@ -165,6 +176,7 @@ def test_a_node_that_stays_down_is_given_up_however_long_it_was_busy_before(tmp_
 # -- cancel --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("`hpcq cancel` names and ends a job that the queue shows in a word that hpcq does not know.")
 def test_the_verb_names_a_job_that_the_queue_shows_in_an_unknown_word(site: FakeSite) -> None:
     def newer_word(job: FakeJob, report: JobReport) -> JobReport:
         return replace(report, state=JobState.UNKNOWN, native_state="TELEPORTING") if job.live else report

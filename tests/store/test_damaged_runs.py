@@ -109,6 +109,7 @@ def test_the_exit_code_must_fit_the_line(builder: RunBuilder, database: Path) ->
     assert reasons(database, "failed") == ["exit code 139"]
 
 
+@pytest.mark.promise("Each trial of a search is in the database, with the moment when it began.")
 @pytest.mark.parametrize(
     ("begin_ms", "kept"),
     [([0, 612, 1230], [0, 612, 1230]), ([0, 612], []), ([0, 0, 5], []), ([-1, 0, 5], []), ([0, 1, "x"], [])],

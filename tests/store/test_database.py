@@ -163,6 +163,7 @@ def test_a_series_is_found_by_its_index(loaded: sqlite3.Connection) -> None:
     assert any("result_of_series" in row["detail"] for row in plan)
 
 
+@pytest.mark.promise("An index finds the results of a run by outcome, and the series of a node.")
 def test_runs_and_nodes_are_read_by_indexes(loaded: sqlite3.Connection) -> None:
     """A site has a million results and half a million series: an index finds what a list counts."""
 
@@ -229,6 +230,7 @@ def test_a_writer_brings_an_older_database_forward_and_readers_refuse_it_until_t
         pass
 
 
+@pytest.mark.promise("A database with the tables of an earlier state is left alone, with the words how to load the runs anew.")
 def test_a_database_of_an_earlier_state_of_the_schema_says_so(path: Path) -> None:
     """Before the first release, evidence_end held two ends; rows of rank 2 would fail with SQLite's words."""
     earlier = SCHEMA.replace("CHECK (end_index >= 0)", "CHECK (end_index IN (0, 1))")
@@ -259,6 +261,7 @@ def test_views_of_an_earlier_state_are_made_anew_by_the_next_writer(loaded: sqli
         assert connection.execute("SELECT count(*) FROM of_others").fetchone()[0] == 0
 
 
+@pytest.mark.promise("A results.db that an earlier hpcq made learns new units when the next results are loaded.")
 def test_units_that_an_earlier_state_lacks_are_added_by_the_next_writer(loaded: sqlite3.Connection, path: Path) -> None:
     loaded.close()
     with closing(sqlite3.connect(path)) as connection, connection:

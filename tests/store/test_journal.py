@@ -44,6 +44,7 @@ def test_no_file_is_no_event(path: Path) -> None:
     assert read_journal(path) == []
 
 
+@pytest.mark.promise("A torn last line of the journal is cut off when it is opened again.")
 @pytest.mark.parametrize("torn", [b'{"utc":"2026', b'{"utc": 1}\n', b"\0\0\0\0", b"\xff\xfe\n", b"[1]\n", b"[" * 5000 + b"\n"])
 def test_a_torn_last_line_is_cut_off(path: Path, torn: bytes) -> None:
     with Journal(path) as journal:
@@ -56,6 +57,7 @@ def test_a_torn_last_line_is_cut_off(path: Path, torn: bytes) -> None:
     assert [event["event"] for event in read_journal(path)] == ["opened", "closed"]
 
 
+@pytest.mark.promise("A damaged line in the middle of the journal is an error.")
 def test_a_damaged_line_in_the_middle_is_not_passed_over(path: Path) -> None:
     with Journal(path) as journal:
         journal.append("opened")
@@ -88,6 +90,7 @@ def locks_that_lock_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hpcq.run_folder.journal.fcntl.flock", lambda *_: None)
 
 
+@pytest.mark.promise("A journal has one writer, also where locks lock nothing.")
 @pytest.mark.usefixtures("locks_that_lock_nothing")
 def test_two_heads_whose_locks_lock_nothing_have_one_writer(path: Path) -> None:
     with Journal(path) as journal:
@@ -100,6 +103,7 @@ def test_two_heads_whose_locks_lock_nothing_have_one_writer(path: Path) -> None:
         assert [event["event"] for event in journal.events] == ["opened", "closed"]
 
 
+@pytest.mark.promise("A living driver on another head node keeps its lease.")
 @pytest.mark.heavy
 @pytest.mark.usefixtures("locks_that_lock_nothing")
 def test_a_driver_on_another_head_is_alive_as_long_as_its_link_is_touched(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,6 +128,7 @@ def test_a_driver_on_another_head_is_alive_as_long_as_its_link_is_touched(path: 
     Journal(path).close()  # nobody touched it for STALE_S: that driver is dead
 
 
+@pytest.mark.promise("A driver whose run another one took over writes nothing more.")
 def test_a_driver_that_was_taken_for_dead_writes_nothing_more(path: Path) -> None:
     with Journal(path) as journal:
         journal.append("opened")
@@ -178,6 +183,7 @@ def test_what_could_not_be_written_is_not_there(path: Path, monkeypatch: pytest.
     assert [event["event"] for event in read_journal(path)] == ["opened", "closed"]
 
 
+@pytest.mark.promise("An event counts only after it is synced to disk.")
 def test_an_event_is_synced_before_it_counts(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Journal(path) as journal:
         done: list[str] = []
@@ -199,6 +205,7 @@ def test_an_event_is_synced_before_it_counts(path: Path, monkeypatch: pytest.Mon
         assert done == ["write", "sync"] * 2, "one wait for the disk for several events"
 
 
+@pytest.mark.promise("Nothing of an event that could not be written stays in the journal.")
 def test_what_could_not_be_synced_is_not_there(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Journal(path) as journal:
         journal.append("opened")

@@ -245,6 +245,7 @@ def test_names_that_cannot_be_are_refused(say: Any) -> None:
     assert "groups of facts are" in say("facts", "show", "n1", "--only", "nix", expect=2).err
 
 
+@pytest.mark.promise("A retraction taken back after pruning loses nothing at the next pruning.")
 def test_a_retraction_taken_back_after_pruning_loses_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = History(tmp_path)
     for day in range(-6, 0):
@@ -269,6 +270,7 @@ def test_a_retraction_taken_back_after_pruning_loses_nothing(tmp_path: Path, cap
     assert run(["db", "check", "--db", str(made.database)]) == 0
 
 
+@pytest.mark.promise("Merging two sites keeps both baselines of one name.")
 def test_two_sites_keep_their_baselines_of_one_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     here, there = History(tmp_path / "a"), History(tmp_path / "b", cluster="beta")
     runs = [made.night(day) for made, day in ((here, -2), (there, -1))]

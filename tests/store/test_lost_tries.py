@@ -39,6 +39,7 @@ OWN_CRASH = OPEN_MPI_4_CRASH.replace(
 )
 
 
+@pytest.mark.promise("A crash of Open MPI 4 in MPI_Init is named beside the results.")
 @pytest.mark.parametrize(
     ("said", "return_code", "words"),
     [
@@ -85,6 +86,7 @@ def test_a_crash_before_a_good_try_is_counted(crashed: Path) -> None:
     assert "open-mpi/ompi issues 11438 and 12495" in found.reason
 
 
+@pytest.mark.promise("A crash that a later attempt hides is reported beside the results.")
 def test_results_and_the_page_tell_it(crashed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert hpcq(["results", "--db", str(crashed)]) == 0
     said = capsys.readouterr().err

@@ -33,6 +33,7 @@ def history(tmp_path: Path) -> History:
     return made
 
 
+@pytest.mark.promise("db rejudge finds in stored evidence what loading found in the line.")
 def test_stored_evidence_says_what_the_line_said(history: History) -> None:
     query = 'SELECT result_id, rule, "end", message, figures FROM v_findings ORDER BY 1, 2, 3'
     loaded = rows(history, query)
@@ -57,6 +58,7 @@ def test_pruned_results_keep_their_findings(history: History) -> None:
     assert rows(history, "SELECT count(*) FROM result_finding") == before
 
 
+@pytest.mark.promise("A newer rule never looks like a change of the machine.")
 @pytest.mark.heavy
 def test_a_newer_rule_is_no_change_of_the_machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = History(tmp_path)

@@ -47,6 +47,7 @@ def ended(builder: RunBuilder) -> None:
     builder.journal("ended", tag=tag, measured=[], **ending, **times)
 
 
+@pytest.mark.promise("A spool with two lines about one measurement answers the same, loaded live or at the end.")
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     ("rates", "value"),
@@ -69,6 +70,7 @@ def test_live_and_fresh_loading_agree(
     assert any(f"{len(rates)} lines about one measurement" in note for note in report.notes)
 
 
+@pytest.mark.promise("Damaged lines of a spool are noted.")
 def test_damaged_lines_are_noted(builder: RunBuilder, tmp_path: Path) -> None:
     good = spooled(builder, rate=1e8, seconds=0)
     spool_of(builder).write_text("\x00\x00\x00 nothing that can be read\n" + good + good[: len(good) // 2])

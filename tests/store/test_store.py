@@ -41,6 +41,7 @@ def reasons(database: Path, outcome: str) -> list[str]:
 # -- the whole of it ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("The series of a result is in the database, each value with the beginning of its interval.")
 def test_everything_of_a_line_is_in_the_database(builder: RunBuilder, database: Path) -> None:
     builder.everything()
     loaded = load(database, builder)

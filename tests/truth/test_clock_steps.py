@@ -40,6 +40,7 @@ def steps(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+@pytest.mark.promise("The step of a clock is found, however many readings something else delayed.")
 @pytest.mark.parametrize("jump_ns", [0, 100_000])
 @pytest.mark.parametrize("step_ns", [20, 30, 100, 5000, 1_000_000])
 def test_the_step_of_a_clock_is_found(coarse: Coarse, steps: Path, step_ns: int, jump_ns: int) -> None:
@@ -47,6 +48,7 @@ def test_the_step_of_a_clock_is_found(coarse: Coarse, steps: Path, step_ns: int,
     assert float(coarse([str(steps)], step_ns, jump_ns)) == step_ns
 
 
+@pytest.mark.promise("A clock whose steps are more than 0.1 % of the time measured, or too coarse for its samples, is said.")
 def test_a_clock_too_coarse_for_what_was_measured_is_said(server: Server, programs: Programs, coarse: Coarse) -> None:
     """A clock of the timer interrupt, and steps of 5 us below round trips of some 50; the machine's own is fine."""
     place = ["--to", "127.0.0.1", "--port", str(server.port), "--secret-file", str(server.secret)]

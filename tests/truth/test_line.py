@@ -112,6 +112,7 @@ def test_a_lossy_line_is_measured_as_it_is(programs: Programs, tmp_path: Path, l
     assert trip["round_trip_p50_ns"] == pytest.approx(line.round_trip_s(16, 28) * 1e9, rel=0.05)
 
 
+@pytest.mark.promise("The rate of a line, drawn from a seed with its delay and loss, is measured within 3 %, in bytes of IP.")
 @pytest.mark.parametrize("line", drawn(SEED, SETTINGS), ids=str)
 def test_tcp_fills_the_line_without_loss(programs: Programs, tmp_path: Path, line: Line) -> None:
     """A window of what is under way and 20 ms of the buffer: it neither starves the line nor overflows it."""
@@ -129,6 +130,7 @@ def test_tcp_fills_the_line_without_loss(programs: Programs, tmp_path: Path, lin
     assert trip["round_trip_p50_ns"] == pytest.approx(round_trip_s * 1e9, rel=0.05)
 
 
+@pytest.mark.promise("A stream held back by its window brings that window per round trip, 10 kB to 10 MB, within 10 %.")
 @pytest.mark.parametrize(
     ("buffer_bytes", "line"),
     [

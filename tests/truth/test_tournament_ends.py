@@ -6,10 +6,13 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.kernels.kernel_programs import Programs, wait_for
 from tests.kernels.test_kernels_tournament import LONG, NEXT, ROUND, tournament
 
 
+@pytest.mark.promise("What the end of a job cuts off in a tournament is not measured; it is no failure of the nodes.")
 def test_what_the_end_of_the_job_cuts_off_is_no_failure(programs: Programs, tmp_path: Path) -> None:
     """Without the wait, each later match would have failed for want of its agents, in a millisecond."""
     with tournament(programs, tmp_path, "abcd", LONG, ROUND, NEXT, [("j5", "a", "b")]) as playing:
@@ -27,6 +30,9 @@ def test_what_the_end_of_the_job_cuts_off_is_no_failure(programs: Programs, tmp_
         assert {line["rc"] for line in playing.lines.values()} == {0}
 
 
+@pytest.mark.promise(
+    "Where all agents of a tournament are ended and its conductor is not, nothing later is a failure of healthy nodes."
+)
 def test_where_only_the_agents_are_ended_nothing_later_is_a_failure(programs: Programs, tmp_path: Path) -> None:
     """Slurm ends the steps at the time limit, and leaves the script that conducts them alone for a while."""
     with tournament(programs, tmp_path, "abcd", LONG, ROUND, NEXT, [("j5", "a", "b")]) as playing:

@@ -13,6 +13,7 @@ from tests.kernels.test_kernels_tournament import tournament
 SWEPT = "tournament 1\nnode a\nnode b\ntest 1 tcp_pingpong 9\noption sweep_to_bytes 64\nstep 1 1 1\nmatch j1 a b\n"
 
 
+@pytest.mark.promise("The sizes that a tournament leaves out are those of one match, and every size of the others is measured.")
 def test_sizes_that_an_earlier_attempt_measured_are_left_out(sanitized: Programs, tmp_path: Path) -> None:
     """Of the match that the line follows, and of no other; sizes that the sweep has not are a usage error of that match."""
     given = ["message_bytes 8", "sweep_to_bytes 32", "operation_count_max 50", "duration_s 60", "warmup_s 0"]

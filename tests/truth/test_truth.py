@@ -58,6 +58,7 @@ def busy(cpu: int) -> Iterator[None]:
             hog.wait()
 
 
+@pytest.mark.promise("What queued in a socket while its receiver waited for a CPU is no throughput.")
 @pytest.mark.parametrize(("kernel", "options"), [("tcp_stream", {}), ("udp_stream", {"rate_bps": 9e8})])
 def test_what_queued_while_the_receiver_waited_is_no_rate(
     programs: Programs, tmp_path: Path, kernel: str, options: dict[str, Any]
@@ -76,6 +77,7 @@ def test_what_queued_while_the_receiver_waited_is_no_rate(
     assert max(rates) < 1.15e9, rates  # the bucket's burst of 32 kB is 3 % of 10 ms
 
 
+@pytest.mark.promise("What is sent is noise, not the zero page of the kernel.")
 def test_what_is_sent_is_no_zero_page(server: Server) -> None:
     """The kernel's zero page stays in the cache: 1.23 times the throughput of a buffer that somebody wrote."""
     with ControlPeer(server.port, server.secret.read_bytes().strip()) as peer, _channel(peer) as channel:
@@ -86,6 +88,7 @@ def test_what_is_sent_is_no_zero_page(server: Server) -> None:
     assert all(len(set(page)) > 100 for page in pages)
 
 
+@pytest.mark.promise("A warm-up that a pause undid is said.")
 def test_a_pause_that_takes_the_window_back_is_said(server: Server) -> None:
     """A snapshot of 256 CPUs takes over 100 ms, in which nothing is sent; here the client lets two seconds pass."""
     after_idle = Path("/proc/sys/net/ipv4/tcp_slow_start_after_idle")
@@ -139,6 +142,7 @@ def _warnings_after(server: Server, pause_s: float) -> set[str]:
     return {line.split(" ")[0].removeprefix("warning.") for line in report if line.startswith("warning.")}
 
 
+@pytest.mark.promise("Slow start inside a measurement is said.")
 @on_the_clock
 def test_slow_start_inside_the_measurement_is_said(programs: Programs, tmp_path: Path) -> None:
     with wired(tmp_path, delay_s=0.05, rate_bps=2e8) as pair:
@@ -154,6 +158,7 @@ def test_slow_start_inside_the_measurement_is_said(programs: Programs, tmp_path:
     assert sum(series) / len(series) == pytest.approx(cold["metrics"]["throughput_bps"], rel=0.1)
 
 
+@pytest.mark.promise("A late reply is late to the nanosecond and stays among the round trips.")
 @on_the_clock
 def test_a_reply_after_its_time_is_late_and_stays_among_the_round_trips(programs: Programs, tmp_path: Path) -> None:
     """Every reply needs 10 ms and may take 2: none is in time, and the time-out is exact to well below a tick."""
@@ -172,6 +177,7 @@ def test_a_reply_after_its_time_is_late_and_stays_among_the_round_trips(programs
     assert max(late) > 300, late
 
 
+@pytest.mark.promise("A percentile needs samples above it.")
 def test_percentiles_need_samples_above_them(server: Server) -> None:
     def known(count: int) -> set[str]:
         line = server.run("tcp_pingpong", operation_count_max=count, duration_s=60, warmup_s=0).line
@@ -183,6 +189,7 @@ def test_percentiles_need_samples_above_them(server: Server) -> None:
     assert known(5000) == {"round_trip_p50_ns", "round_trip_p90_ns", "round_trip_p99_ns", "round_trip_p999_ns"}
 
 
+@pytest.mark.promise("A datagram that does not fit the MTU is said to go in fragments.")
 def test_fragments_are_said(programs: Programs, tmp_path: Path) -> None:
     with joined(tmp_path) as pair:
 
@@ -197,6 +204,7 @@ def test_fragments_are_said(programs: Programs, tmp_path: Path) -> None:
         assert said(message_bytes=1473, do_not_fragment="true")[0] == 4  # EMSGSIZE, and nothing is measured
 
 
+@pytest.mark.promise("A stream of which nothing arrives any more has no rate of the time in which something did.")
 def test_a_path_that_falls_silent_has_no_rate_of_its_first_second(programs: Programs, tmp_path: Path) -> None:
     """From then on the receiver gives up every fragment, as when those of lost datagrams fill its memory."""
     with joined(tmp_path) as pair, pair.serving(programs.net) as place:
@@ -212,6 +220,7 @@ def test_a_path_that_falls_silent_has_no_rate_of_its_first_second(programs: Prog
     assert metrics["throughput_bps"] == pytest.approx(metrics["received_count"] * 4096 * 8 / 4, rel=0.1)
 
 
+@pytest.mark.promise("CPU time of a receiver ends with the stop.")
 def test_cpu_time_ends_with_the_stop(programs: Programs, tmp_path: Path) -> None:
     """Something is lost, so the receiver waits in vain for seconds: they do not thin out its CPU time."""
     with wired(tmp_path, rate_bps=5e8, loss_ratio=0.02) as pair:
@@ -222,6 +231,7 @@ def test_cpu_time_ends_with_the_stop(programs: Programs, tmp_path: Path) -> None
     assert long["server_cpu_ratio"] > 0.4 * short["server_cpu_ratio"]
 
 
+@pytest.mark.promise("A tiny rate sends one datagram, no flood.")
 def test_a_tiny_rate_sends_no_flood(server: Server) -> None:
     done = server.run("udp_stream", rate_bps=1e-9, duration_s=0.5, warmup_s=0)
     assert done.rc == 1
@@ -229,6 +239,7 @@ def test_a_tiny_rate_sends_no_flood(server: Server) -> None:
     assert "fewer than two datagrams" in done.line["invalid_reason"]
 
 
+@pytest.mark.promise("The cost of reading the clock is reported.")
 def test_the_clocks_own_cost_is_told(server: Server) -> None:
     for kernel in ("tcp_pingpong", "udp_pingpong"):
         metrics = server.run(kernel, operation_count_max=100, duration_s=60, warmup_s=0).line["metrics"]
@@ -266,6 +277,7 @@ def test_loss_is_that_of_the_line(programs: Programs, tmp_path: Path, loss_ratio
     assert abs(lost - expected) < 4 * math.sqrt(expected * (1 - loss_ratio))
 
 
+@pytest.mark.promise("Flows add up, and each of them sends.")
 @on_the_clock
 def test_flows_add_up_and_are_fair(programs: Programs, tmp_path: Path) -> None:
     """A window of 32 KiB per round trip of 20 ms: four flows bring four times as much, each its quarter."""
@@ -282,6 +294,7 @@ def test_flows_add_up_and_are_fair(programs: Programs, tmp_path: Path) -> None:
     assert fairness[-1] > 0.98, fairness
 
 
+@pytest.mark.promise("The tail of many flows does not thin out their rate.")
 @on_the_clock
 @pytest.mark.parametrize("direction", ["client_to_server", pytest.param("server_to_client", marks=pytest.mark.long)])
 def test_many_flows_fill_the_line_and_no_more(programs: Programs, tmp_path: Path, direction: str) -> None:
