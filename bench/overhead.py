@@ -35,7 +35,7 @@ pairs: {{rounds: {rounds}}}
 repetitions: 1
 tests:
   - {{kernel: tcp_pingpong, parameters: {{message_bytes: 1, operation_count_max: 1, duration_s: 1, warmup_s: 0}}}}
-budget: {{jobs_at_most: {jobs}}}
+budget: {{max_jobs: {jobs}}}
 """
 
 LOOP = """
@@ -86,7 +86,7 @@ class Bench:
 
     def peer(self) -> float:
         """Seconds of the bare loop over the scripts of the previous run."""
-        root = work_root(self.cluster, self.run.run_id)
+        root = work_root(self.cluster, self.run.run)
         scripts = sorted((self.run.path / "alpha" / "jobs").glob("*/1/job.sh"))
         if not scripts:
             self.ours()

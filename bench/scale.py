@@ -37,7 +37,7 @@ nodes: {{at_most: {nodes}}}
 repetitions: 1
 tests:
   - {{kernel: tcp_pingpong, parameters: {{message_bytes: 1, operation_count_max: 1, duration_s: 1, warmup_s: 0}}}}
-budget: {{jobs_at_most: 1000}}
+budget: {{max_jobs: 1000}}
 """
 
 

@@ -35,7 +35,7 @@ CAMPAIGN = """clusters: [alpha]
 pairs: all
 repetitions: 4
 allocation: {allocation}
-budget: {{yield: true, jobs_at_most: {jobs}, nodes_at_most: {nodes}}}
+budget: {{yield: true, max_jobs: {jobs}, max_nodes: {nodes}}}
 tests:
   - {{kernel: tcp_pingpong, parameters: {{duration_s: 1, warmup_s: 0}}}}
   - {{kernel: udp_pingpong, parameters: {{duration_s: 1, warmup_s: 0}}}}

@@ -71,7 +71,7 @@ def down(state: Path) -> bool:
 
 
 @contextlib.contextmanager
-def lock(state: Path, patience_s: float = 0.0) -> Iterator[None]:
+def lock(state: Path, max_wait_s: float = 0.0) -> Iterator[None]:
     """Let only one command at a time change a lab. The lock ends with the process that holds it."""
     folder = os.open(state, os.O_RDONLY | os.O_DIRECTORY)
 
@@ -83,7 +83,7 @@ def lock(state: Path, patience_s: float = 0.0) -> Iterator[None]:
         return True
 
     try:
-        wait_for(taken, patience_s, f"{state}: another lab command is at work on it", "wait for it, or end it")
+        wait_for(taken, max_wait_s, f"{state}: another lab command is at work on it", "wait for it, or end it")
         yield
     finally:
         os.close(folder)

@@ -149,8 +149,8 @@ def _run(
     )
     starts = [(at + dt.timedelta(seconds=10 * number)).strftime("%Y-%m-%dT%H:%M:%S") for number in range(len(pairs))]
     database.executemany(
-        "INSERT INTO attempt (attempt_id, job_id, attempt_no, tag, native_id, outcome, nodes, committed_utc, submitted_utc,"
-        " started_utc, ended_utc) VALUES (?, ?, 1, ?, ?, 'completed', ?, ?, ?, ?, ?)",
+        "INSERT INTO attempt (attempt_id, job_id, attempt_no, tag, scheduler_job_id, outcome, nodes, committed_utc,"
+        " submitted_utc, started_utc, ended_utc) VALUES (?, ?, 1, ?, ?, 'completed', ?, ?, ?, ?, ?)",
         (
             (job, job, f"hpcq-{job}", str(job), f"{client} {server}", *[f"{start}Z"] * 4)
             for (job, client, server), start in zip(jobs, starts, strict=True)

@@ -55,7 +55,7 @@ class JobOutcome:
 
 @dataclass(frozen=True, slots=True)
 class SeriesOutcome:
-    """One series (a test of a pair) in these runs. parameters: JSON without neutral values, the same for every hpcq version.
+    """One series (a test of a pair) in these runs. parameters: JSON without first defaults, the same for every hpcq version.
 
     metric: the requested one, empty for a kernel without it. better: higher, lower or none. reasons: why repetitions
     failed, the commonest first.

@@ -43,11 +43,11 @@ class Hours:
 class Budget:
     """What a campaign may use of a cluster at any time; None means no limit."""
 
-    jobs_at_most: int | None = None
-    nodes_at_most: int | None = None
-    node_share_ratio: float = 1.0
-    node_seconds_at_most: float | None = None
-    walltime_at_most_s: int | None = None
+    max_jobs: int | None = None
+    max_nodes: int | None = None
+    max_node_ratio: float = 1.0
+    max_node_seconds: float | None = None
+    max_walltime_s: int | None = None
     hours: tuple[Hours, ...] = ()
     gives_way: bool = False
     #: Nodes that other runs of this user have or ask for; they count in the share.
@@ -56,11 +56,11 @@ class Budget:
     def tightest(self, other: Budget) -> Budget:
         """Combine two budgets: the tighter limit wins."""
         return Budget(
-            jobs_at_most=_smaller(self.jobs_at_most, other.jobs_at_most),
-            nodes_at_most=_smaller(self.nodes_at_most, other.nodes_at_most),
-            node_share_ratio=min(self.node_share_ratio, other.node_share_ratio),
-            node_seconds_at_most=_smaller(self.node_seconds_at_most, other.node_seconds_at_most),
-            walltime_at_most_s=_smaller(self.walltime_at_most_s, other.walltime_at_most_s),
+            max_jobs=_smaller(self.max_jobs, other.max_jobs),
+            max_nodes=_smaller(self.max_nodes, other.max_nodes),
+            max_node_ratio=min(self.max_node_ratio, other.max_node_ratio),
+            max_node_seconds=_smaller(self.max_node_seconds, other.max_node_seconds),
+            max_walltime_s=_smaller(self.max_walltime_s, other.max_walltime_s),
             hours=tuple(dict.fromkeys((*self.hours, *other.hours))),
             gives_way=self.gives_way or other.gives_way,
             elsewhere_count=self.elsewhere_count + other.elsewhere_count,
@@ -69,8 +69,8 @@ class Budget:
     def node_limit(self, node_count: int) -> int:
         """How many of `node_count` nodes, idle or ours, may be in use or requested at once."""
         ours_or_idle = node_count + self.elsewhere_count
-        share = max(0, floor(self.node_share_ratio * ours_or_idle + 1e-9) - self.elsewhere_count)
-        return share if self.nodes_at_most is None else min(share, self.nodes_at_most)
+        share = max(0, floor(self.max_node_ratio * ours_or_idle + 1e-9) - self.elsewhere_count)
+        return share if self.max_nodes is None else min(share, self.max_nodes)
 
 
 def _smaller(one: _Limit, other: _Limit) -> _Limit:

@@ -401,9 +401,9 @@ def _seconds(value: object) -> object:
 
 
 def _walltime(value: object) -> object:
-    allowed = 'allowed are "90s", "2min", "1h" or h:mm:ss'
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        raise refuse(f"{shown(value)} has no unit: {allowed}", f"write {shown(value)}s or {shown(value)}min")
+    allowed = 'allowed are seconds, "90s", "2min", "1h" or h:mm:ss'
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return value
     clock = re.fullmatch(r"(\d{1,3}):([0-5]\d):([0-5]\d)", value) if isinstance(value, str) else None
     if clock:
         hours, minutes, seconds = map(int, clock.groups())
@@ -453,24 +453,26 @@ NodeLists = Annotated[list[Annotated[str, AfterValidator(_node_list)]], BeforeVa
 Words = Annotated[list[Line], BeforeValidator(_words), WithJsonSchema(_ONE_OR_MORE)]
 Lines = Annotated[list[Line], BeforeValidator(listed), WithJsonSchema(_ONE_OR_MORE)]
 Seconds = Annotated[float, BeforeValidator(_seconds), WithJsonSchema({**QUANTITY, "description": "seconds"})]
-Walltime = Annotated[int, BeforeValidator(_walltime), WithJsonSchema({"type": "string"})]
+Walltime = Annotated[int, BeforeValidator(_walltime), WithJsonSchema({"type": ["integer", "string"]})]
 
 
 class BudgetSection(Section):
     """What a campaign may use of a cluster at any time; the tighter limit of campaign and cluster file wins."""
 
-    jobs_at_most: int | None = Field(
+    max_jobs: int | None = Field(
         default=None, ge=1, le=100_000, description="Most jobs queued and running at once. Default: 32."
     )
-    nodes_at_most: int | None = Field(default=None, ge=2, description="Most nodes in use or asked for at once.")
-    node_share_ratio: float | None = Field(
+    max_nodes: int | None = Field(default=None, ge=2, description="Most nodes in use or asked for at once.")
+    max_node_ratio: float | None = Field(
         default=None, gt=0, le=1, description="Largest share to use of the nodes that are idle or ours, 0 to 1."
     )
-    node_seconds_at_most: Seconds | None = Field(
+    max_node_seconds: Seconds | None = Field(
         default=None,
         description="Node-seconds on one cluster. hpcq refuses plans that cost more; jobs, retries included, never take more.",
     )
-    walltime_at_most: Walltime | None = Field(default=None, description='Longest time limit of a job, with its unit: "10min".')
+    max_walltime_s: Walltime | None = Field(
+        default=None, description='Longest time limit of a job: seconds, or with its unit: "10min".'
+    )
     hours: Annotated[str, BeforeValidator(_hours)] | None = Field(
         default=None, description="Jobs start only in these hours of the day, FIRST-LAST in local time, like 20-06."
     )

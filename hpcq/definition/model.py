@@ -81,7 +81,7 @@ class Link:
     directions: Directions
     compare: bool
     at_once: int
-    patience_s: float
+    peer_wait_s: float
 
     @property
     def name(self) -> str:
@@ -286,9 +286,9 @@ class Campaign:
     #: Which of a cluster's networks to measure. None: the cluster's `interface`.
     network: str | None = None
 
-    def seed_of(self, run_id: str) -> int:
+    def seed_of(self, run: str) -> int:
         """The seed of one run: the campaign's own, or, with `seed: each_run`, one made from the run's id."""
-        return self.seed if self.seed is not None else seed_from(run_id)
+        return self.seed if self.seed is not None else seed_from(run)
 
     def narrowed(self, cluster: Cluster) -> Cluster:
         """The cluster with this campaign's choices. Raises UserError for a network that its file does not name."""
@@ -305,11 +305,11 @@ class Campaign:
     def budget_on(self, cluster: Cluster) -> Budget:
         """What this campaign may use of that cluster. If neither file limits the jobs, 32 jobs."""
         both = cluster.budget if self.budget is None else cluster.budget.tightest(self.budget)
-        return both if both.jobs_at_most is not None else replace(both, jobs_at_most=JOBS_AT_MOST)
+        return both if both.max_jobs is not None else replace(both, max_jobs=JOBS_AT_MOST)
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class Connection:
     """How commands reach a cluster: on this machine (`ssh_host` is None), or through OpenSSH."""
 
     ssh_host: str | None = None
@@ -344,7 +344,7 @@ class Cluster:
 
     name: str
     scheduler: str
-    reach: Reach
+    connection: Connection
     nodes: tuple[str, ...]
     partition: str | None
     account: str | None
@@ -361,9 +361,9 @@ class Cluster:
     extra_directives: tuple[str, ...]
     work_directory: str | None
     budget: Budget
-    patience_s: float
+    max_wait_s: float
     #: How long the shared file system may take to show a job's last writes.
-    files_appear_within_s: float
+    filesystem_delay_s: float
     poll_interval_s: float
     instance: Mapping[str, str] = field(default_factory=dict)
     toolchains: Mapping[str, Toolchain] = field(default_factory=dict)

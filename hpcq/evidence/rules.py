@@ -631,12 +631,12 @@ def clock_stepped(side: Side) -> Figures | None:
     return {"step_ns": step_ns}
 
 
-def crossing_unknown(side: Side) -> Figures | None:
+def interface_unverified(side: Side) -> Figures | None:
     """No counter shows whether the bytes crossed the interface under test."""
     return _crossing(side.case, CrossedInterface.UNKNOWN)
 
 
-def not_crossed(side: Side) -> Figures | None:
+def wrong_interface(side: Side) -> Figures | None:
     """The bytes took another path."""
     return _crossing(side.case, CrossedInterface.NO)
 
@@ -662,9 +662,9 @@ def _between_ns(end: End) -> float | None:
 
 CROSSING: tuple[Row, ...] = (
     rule(
-        "not_crossed",
+        "wrong_interface",
         Scope.RESULT,
-        not_crossed,
+        wrong_interface,
         when="the interface's counters moved by less than a tenth of what the test moved",
         message="{reason}",
         meaning="The bytes did not cross the network under test: the number is not that network's, and invalid.",
@@ -672,9 +672,9 @@ CROSSING: tuple[Row, ...] = (
         source="Documentation/networking/statistics.rst; open-mpi/ompi issues 4963, 6377, 10041",
     ),
     rule(
-        "crossing_unknown",
+        "interface_unverified",
         Scope.RESULT,
-        crossing_unknown,
+        interface_unverified,
         when="neither the interface nor an RDMA port behind it has counters that tell",
         message="{reason}",
         meaning="No counter tells whether the bytes used the network under test.",
@@ -948,7 +948,7 @@ DISTURBANCE: tuple[Row, ...] = (
         disturbs=True,
     ),
     rule(
-        "other_work",
+        "host_busy",
         Scope.EACH_MACHINE,
         others_at_work,
         when="CPU time of neither the test nor interrupts (with threaded NAPI only in user mode):"

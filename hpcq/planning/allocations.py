@@ -108,7 +108,7 @@ class Basis:
 
     cluster: Cluster
     nodes: Sequence[NodeState]
-    run_id: str
+    run: str
     seed: int
     limits: JobLimits = NO_LIMITS
 
@@ -118,15 +118,15 @@ def plan_allocations(campaign: Campaign, basis: Basis) -> Plan:
     where = f"{campaign.name} on {basis.cluster.name}"
     limits = basis.limits
     refuse_where_not_taken(where, limits)
-    wall = limits.walltime_at_most_s
-    budget = campaign.budget_on(basis.cluster).tightest(Budget(walltime_at_most_s=wall.value if wall else None))
+    wall = limits.max_walltime_s
+    budget = campaign.budget_on(basis.cluster).tightest(Budget(max_walltime_s=wall.value if wall else None))
 
     def allocation(plan: Plan) -> Plan:
         refuse_large_sets(plan, limits, where)
         fitted = fit_campaign(campaign, len(plan.candidates), limits, where)
-        return fit_plan(packed(plan, fitted, budget, limits.nodes_at_most), campaign, limits, where)
+        return fit_plan(packed(plan, fitted, budget, limits.max_nodes), campaign, limits, where)
 
-    return make_plan(campaign, basis.cluster, basis.nodes, basis.run_id, basis.seed, allocation=allocation)
+    return make_plan(campaign, basis.cluster, basis.nodes, basis.run, basis.seed, allocation=allocation)
 
 
 def packed(plan: Plan, campaign: Campaign, budget: Budget, largest: Bound | None = None) -> Plan:
@@ -190,7 +190,7 @@ def choose_allocations(
 
     With allocation `whole` there is only one at a time, of all idle nodes that the budget allows.
     """
-    room = sys.maxsize if budget.jobs_at_most is None else budget.jobs_at_most - len(active_jobs)
+    room = sys.maxsize if budget.max_jobs is None else budget.max_jobs - len(active_jobs)
     whole = plan.allocation == AllocationKind.WHOLE
     if room <= 0 or (whole and active_jobs):
         return []
@@ -234,7 +234,7 @@ def rounds_of(pairs: Iterable[PlannedPair]) -> list[list[PlannedPair]]:
 def steps_of(
     plan: Plan, pairs: Sequence[PlannedPair], missing: Mapping[str, Collection[tuple[int, int]]]
 ) -> Iterator[PlayedStep]:
-    """All steps that these pairs still miss, in the order in which they run. missing: test and repetition by job_id.
+    """All steps that these pairs still miss, in the order in which they run. missing: test and repetition by job.
 
     Each repetition goes through all rounds, and each round through all tests in an order that the plan's seed decides.
     So the repetitions of a pair lie apart in time, and a tournament that is cut short has some results of every pair.
@@ -245,7 +245,7 @@ def steps_of(
             order = running(plan.tests)
             random.Random(f"{plan.seed} round {round_no} {repetition_no}").shuffle(order)  # noqa: S311 - an order, no secret
             for test in order:
-                playing = [pair for pair in together if (test.test_no, repetition_no) in missing[pair.job_id]]
+                playing = [pair for pair in together if (test.test_no, repetition_no) in missing[pair.job]]
                 at_once = [(pair,) for pair in playing] if test.load == "alone" else [tuple(playing)] if playing else []
                 for one in at_once:
                     yield PlayedStep(round_no, test.test_no, repetition_no, one)
@@ -270,7 +270,7 @@ def fitting(pairs: Sequence[PlannedPair], plan: Plan, most_s: float | None) -> l
 
 
 def _limit_s(campaign: Campaign, budget: Budget) -> int | None:
-    limits = [limit for limit in (campaign.walltime_s, budget.walltime_at_most_s) if limit is not None]
+    limits = [limit for limit in (campaign.walltime_s, budget.max_walltime_s) if limit is not None]
     return min(limits, default=None)
 
 
@@ -311,8 +311,8 @@ def _allocations(plan: Plan, size: int | None, most_s: int | None) -> Iterator[S
         while rest:
             fit = fitting(rest, plan, most_s)
             yield fit
-            gone = {pair.job_id for pair in fit}
-            rest = [pair for pair in rest if pair.job_id not in gone]
+            gone = {pair.job for pair in fit}
+            rest = [pair for pair in rest if pair.job not in gone]
 
 
 def _groups(pending: Sequence[PlannedPair], size: int, left: int, *, disjoint: bool) -> Iterator[list[PlannedPair]]:

@@ -95,7 +95,7 @@ def plan_cluster(campaign: Campaign, basis: Basis) -> Plan:
         return plan_allocations(campaign, basis)
     cluster, seed = basis.cluster, basis.seed
     ring = replace(campaign, pairs=PairChoice(Pattern.RING))
-    everything = make_plan(ring, cluster, basis.nodes, basis.run_id, seed)
+    everything = make_plan(ring, cluster, basis.nodes, basis.run, seed)
     usable = [one.node for one in everything.candidates]
     wanted = nodes_of_links(campaign, cluster.name, usable, seed)
     fill = [name for name in seeded_order(usable, seed) if name not in wanted]
@@ -164,7 +164,7 @@ def plan_link(
         tests=tuple(tests),
         repetition_count=count,
         # The side that starts first waits for the other within its own time limit.
-        walltime_s=walltime_s + 60 * math.ceil(link.patience_s / 60),
+        walltime_s=walltime_s + 60 * math.ceil(link.peer_wait_s / 60),
         attempt_count_max=campaign.attempt_count_max,
         pairs=pairs,
         node_set_count=0,
@@ -172,7 +172,7 @@ def plan_link(
         goals=Goals(len(pairs), len(pairs) * len(tests) * count, min(Counter(sum(pairs, ())).values())),
         cost=Cost(2 * len(pairs), estimated_s, round(2 * estimated_s * len(pairs), 1)),
     )
-    fitted = fit_link(plan, link.patience_s, limits or {})
+    fitted = fit_link(plan, link.peer_wait_s, limits or {})
     within = sorted({one.kernel for one in campaign.tests if one.within_cluster})
     if within:
         ends = f"{link.from_cluster} and {link.to_cluster}"
@@ -187,18 +187,18 @@ def refuse_beyond_budget(campaign: Campaign, budget: Budget, made: LinkPlan, own
     The node-seconds of the cluster's own pairs, of this link and of its other links count together.
     """
     where = f"{campaign.name} on {own.cluster}"
-    most_s = budget.walltime_at_most_s
+    most_s = budget.max_walltime_s
     if most_s is not None and made.plan.walltime_s > most_s:
         raise UserError(
-            f"{where}: walltime: jobs of {made.link.name} ask for {made.plan.walltime_s} s: the budget allows {most_s} s",
-            hint="a link's jobs may wait patience_s for each other: a shorter one, or fewer tests per job",
+            f"{where}: walltime_s: jobs of {made.link.name} ask for {made.plan.walltime_s} s: the budget allows {most_s} s",
+            hint="a link's jobs may wait peer_wait_s for each other: a shorter one, or fewer tests per job",
         )
-    limit, planned_s = budget.node_seconds_at_most, own.cost.node_seconds
+    limit, planned_s = budget.max_node_seconds, own.cost.node_seconds
     if limit is not None and made.plan.walltime_s > limit:
         raise UserError(
             f"{where}: budget: a job of {made.link.name} may take {made.plan.walltime_s} node-seconds:"
             f" at most {plain(limit)} are allowed",
-            hint="a link's jobs may wait patience_s for each other: a shorter one, or a walltime of the campaign",
+            hint="a link's jobs may wait peer_wait_s for each other: a shorter one, or a walltime of the campaign",
         )
     touching = [link for link in campaign.links if own.cluster in {link.from_cluster, link.to_cluster}]
     counts = [len(made.plan.pairs) if link.name == made.link.name else link.pair_count for link in touching]

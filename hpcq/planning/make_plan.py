@@ -89,15 +89,15 @@ def refuse_without_mpi(campaign: Campaign, cluster: Cluster) -> None:
 def refuse_beyond_budget(plan: Plan, campaign: Campaign, cluster: Cluster) -> None:
     where = f"{campaign.name} on {cluster.name}"
     budget = campaign.budget_on(cluster)
-    most_s = budget.walltime_at_most_s
+    most_s = budget.max_walltime_s
     if most_s is not None and plan.walltime_s > most_s:
         raise UserError(
-            f"{where}: walltime: {plan.walltime_s} s: the budget allows {most_s} s",
+            f"{where}: walltime_s: {plan.walltime_s} s: the budget allows {most_s} s",
             hint="fewer tests or repetitions per job, or a walltime of the campaign that is shorter",
         )
     if plan.walltime_s < plan.cost.estimated_job_s:
         raise UserError(
-            f"{where}: walltime: {plan.walltime_s} s is below the {plain(plan.cost.estimated_job_s)} s that one job"
+            f"{where}: walltime_s: {plan.walltime_s} s is below the {plain(plan.cost.estimated_job_s)} s that one job"
             " is estimated to take",
             hint="leave walltime out: it is derived from the tests",
         )
@@ -106,7 +106,7 @@ def refuse_beyond_budget(plan: Plan, campaign: Campaign, cluster: Cluster) -> No
             f"{where}: budget: {budget.node_limit(len(plan.candidates))} of {len(plan.candidates)} nodes may be used:"
             " a pair needs two"
         )
-    limit = budget.node_seconds_at_most
+    limit = budget.max_node_seconds
     if limit is not None and plan.cost.node_seconds > limit:
         raise UserError(
             f"{where}: budget: the plan costs {plain(plan.cost.node_seconds)} node-seconds: at most {plain(limit)} are allowed",
@@ -140,12 +140,12 @@ def make_plan(
     campaign: Campaign,
     cluster: Cluster,
     nodes: Sequence[NodeState],
-    run_id: str,
+    run: str,
     seed: int,
     *,
     allocation: Callable[[Plan], Plan] | None = None,
 ) -> Plan:
-    """Plan a campaign on one cluster with these nodes; `seed` is usually `campaign.seed_of(run_id)`.
+    """Plan a campaign on one cluster with these nodes; `seed` is usually `campaign.seed_of(run)`.
 
     allocation: how allocations.py changes the plan; without it, each pair has an allocation of its own.
     Raises UserError when the campaign cannot run there: no MPI, fewer than two nodes, no pair, or beyond the budget.
@@ -164,7 +164,7 @@ def make_plan(
     work = _work(tests, pairs, sets)
     repetition_count = campaign.repetition_count
     plan = Plan(
-        run_id=run_id,
+        run=run,
         campaign=campaign.name,
         cluster=cluster.name,
         interface=cluster.interface,
@@ -288,7 +288,7 @@ def refuse_where_not_taken(where: str, limits: JobLimits) -> None:
 
 def fit_campaign(campaign: Campaign, node_count: int, limits: JobLimits, where: str) -> Campaign:
     """The campaign with the largest allocations allowed on `node_count` nodes. Raises UserError if none is allowed."""
-    most, least, allocation = limits.nodes_at_most, limits.nodes_at_least, campaign.allocation
+    most, least, allocation = limits.max_nodes, limits.nodes_at_least, campaign.allocation
     if most is not None and most.value < 2:
         raise UserError(f"{where}: {most.source} is {most.value}: a pair needs two", "another partition, or qos")
     wanted = {AllocationKind.PAIR: 2, AllocationKind.WHOLE: node_count}.get(allocation.kind, allocation.node_count or 2)
@@ -306,7 +306,7 @@ def fit_campaign(campaign: Campaign, node_count: int, limits: JobLimits, where: 
 def refuse_large_sets(plan: Plan, limits: JobLimits, where: str) -> None:
     """Raise UserError if tests of many nodes need larger jobs than the site allows."""
     largest = max((len(plan.nodes_at(index)) for index in range(plan.sets_begin, len(plan.pairs))), default=0)
-    most = limits.nodes_at_most
+    most = limits.max_nodes
     if most is not None and largest > most.value:
         raise UserError(
             f"{where}: {NODE_COUNT}: {largest}: {most.source} is {most.value}", "a smaller one, or another partition"
@@ -316,7 +316,7 @@ def refuse_large_sets(plan: Plan, limits: JobLimits, where: str) -> None:
 def fit_plan(plan: Plan, asked: Campaign, limits: JobLimits, where: str) -> Plan:
     """The plan with a time limit that the site allows; `asked` is the campaign as it was written."""
     notes = []
-    most, wall = limits.nodes_at_most, limits.walltime_at_most_s
+    most, wall = limits.max_nodes, limits.max_walltime_s
     if most is not None and (plan.allocation, plan.allocation_node_count) != (
         asked.allocation.kind,
         asked.allocation.node_count,
@@ -324,7 +324,7 @@ def fit_plan(plan: Plan, asked: Campaign, limits: JobLimits, where: str) -> Plan
         notes.append(f"{most.source} is {most.value}: jobs of {plan.allocation_node_count or 2} nodes at most")
     if wall is not None and plan.walltime_s > wall.value:
         if asked.walltime_s is not None and asked.walltime_s > wall.value:
-            raise UserError(f"{where}: walltime: {asked.walltime_s} s: {wall.source} allows {wall.value} s")
+            raise UserError(f"{where}: walltime_s: {asked.walltime_s} s: {wall.source} allows {wall.value} s")
         if plan.cost.estimated_job_s > wall.value:
             raise UserError(
                 f"{where}: a job is estimated to take {plain(plan.cost.estimated_job_s)} s:"
@@ -336,25 +336,25 @@ def fit_plan(plan: Plan, asked: Campaign, limits: JobLimits, where: str) -> Plan
     return replace(plan, notes=tuple(notes))
 
 
-def fit_link(plan: Plan, patience_s: float, limits: Mapping[str, JobLimits]) -> Plan:
+def fit_link(plan: Plan, peer_wait_s: float, limits: Mapping[str, JobLimits]) -> Plan:
     """A link's plan with a time limit that both of its clusters allow. limits: by cluster.
 
     Raises UserError if one of them accepts no job of one node, or none that is long enough to wait and to measure.
     """
-    needed_s, asked_s, notes = plan.cost.estimated_job_s + patience_s, plan.walltime_s, []
+    needed_s, asked_s, notes = plan.cost.estimated_job_s + peer_wait_s, plan.walltime_s, []
     for cluster, known in limits.items():
         where = f"{plan.campaign}: {plan.cluster} on {cluster}"
         refuse_where_not_taken(where, known)
-        least, wall = known.nodes_at_least, known.walltime_at_most_s
+        least, wall = known.nodes_at_least, known.max_walltime_s
         if least is not None:
             raise UserError(
                 f"{where}: {least.source} is {least.value}: a link's jobs have one node", "another partition, or qos"
             )
         if wall is not None and needed_s > wall.value:
             raise UserError(
-                f"{where}: a job may wait {plain(patience_s)} s for the other side and is estimated to take"
+                f"{where}: a job may wait {plain(peer_wait_s)} s for the other side and is estimated to take"
                 f" {plain(plan.cost.estimated_job_s)} s: {wall.source} allows {wall.value} s",
-                "a shorter patience_s, fewer tests or repetitions, or another partition",
+                "a shorter peer_wait_s, fewer tests or repetitions, or another partition",
             )
         if wall is not None and plan.walltime_s > wall.value:
             notes.append(f"{cluster}: {wall.source} is {wall.value} s: time limit cut from {asked_s} s")

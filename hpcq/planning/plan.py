@@ -130,24 +130,24 @@ def _few(names: Sequence[str]) -> str:
 # Names of jobs: j00001 measures the first pair of the plan, g00001 is the first allocation shared by several pairs.
 
 
-def job_id_of(pair_index: int) -> str:
+def job_name_of(pair_index: int) -> str:
     """The name of the job that measures the pair with this index in the plan."""
     return f"j{pair_index + 1:05d}"
 
 
-def pair_index_of(job_id: str) -> int:
+def pair_index_of(job: str) -> int:
     """The index in the plan of the pair that a job measures: job j00001 measures pair 0."""
-    return int(job_id[1:]) - 1
+    return int(job[1:]) - 1
 
 
-def shared_job_id(number: int) -> str:
+def shared_job_name(number: int) -> str:
     """The name of the `number`th shared allocation of a plan, counted from 1."""
     return f"g{number:05d}"
 
 
-def is_shared(job_id: str) -> bool:
+def is_shared(job: str) -> bool:
     """Whether several pairs share the allocation of this job."""
-    return job_id.startswith("g")
+    return job.startswith("g")
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ class Cost:
 class PlannedPair:
     """One planned job: a pair with its place in the plan."""
 
-    job_id: str
+    job: str
     client: str
     server: str
 
@@ -220,7 +220,7 @@ class NotPlanned:
 class Plan:
     """The plan for one cluster, as in plan.json."""
 
-    run_id: str
+    run: str
     campaign: str
     cluster: str
     interface: str
@@ -265,12 +265,12 @@ class Plan:
         return [test for test in self.tests if of_set(test, count)]
 
     def planned_pairs(self) -> tuple[PlannedPair, ...]:
-        """All planned jobs in order; job_id is `j` and five digits (more from 100,000 on)."""
+        """All planned jobs in order; job is `j` and five digits (more from 100,000 on)."""
         return tuple(map(self.pair_at, range(len(self.pairs))))
 
     def pair_at(self, index: int) -> PlannedPair:
         """The planned job of the pair at this place, from 0."""
-        return PlannedPair(job_id_of(index), *self.pairs[index])
+        return PlannedPair(job_name_of(index), *self.pairs[index])
 
     def to_json(self) -> str:
         """The text of plan.json: one line per key, so that people can compare two plans by eye."""
@@ -440,14 +440,14 @@ def _short_lines(short: tuple[Short, ...], count: int, goal: int) -> list[str]:
 
 
 def node_sets(
-    tests: Sequence[Test], names: Sequence[str], nodes_at_most: int
+    tests: Sequence[Test], names: Sequence[str], max_nodes: int
 ) -> tuple[tuple[Test, ...], list[Pair], list[NotPlanned]]:
     """The tests with their number of nodes final, the sets that run them, and those that too few nodes leave out.
 
-    names: the candidates. nodes_at_most: what a budget allows of them. A test without a number takes all of these.
+    names: the candidates. max_nodes: what a budget allows of them. A test without a number takes all of these.
     """
     order = sorted(names, key=natural)
-    usable = min(len(order), nodes_at_most)
+    usable = min(len(order), max_nodes)
     final = tuple(
         replace(test, parameters={**test.parameters, NODE_COUNT: node_count(test) or usable})
         if of_nodes(test) and NODE_COUNT in test.parameters

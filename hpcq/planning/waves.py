@@ -35,9 +35,9 @@ def choose_wave(
     layers_at_most: how many of our jobs a node may have at once.
     active_jobs: our queued and running jobs. Nodes of running ones count as available, so more jobs may queue on them.
     Pairs on nodes without a job of ours come first, then the second job of each node, and so on. Every layer is
-    disjoint and in plan order. Afterwards at most budget.jobs_at_most jobs exist, on at most budget.node_limit nodes.
+    disjoint and in plan order. Afterwards at most budget.max_jobs jobs exist, on at most budget.node_limit nodes.
     """
-    room = sys.maxsize if budget.jobs_at_most is None else budget.jobs_at_most - len(active_jobs)
+    room = sys.maxsize if budget.max_jobs is None else budget.max_jobs - len(active_jobs)
     if room <= 0:
         return []
     available = set(idle_nodes).union(*(job.nodes for job in active_jobs if job.running))

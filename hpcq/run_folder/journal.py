@@ -56,21 +56,21 @@ class EventName(StrEnum):
 _FIELDS: dict[EventName, frozenset[str]] = {
     EventName.OPENED: frozenset(),
     EventName.WAVE: frozenset({"idle", "jobs"}),
-    EventName.ATTEMPT: frozenset({"job_id", "attempt_no", "tag", "nodes"}),
-    EventName.SUBMITTED: frozenset({"tag", "native_id"}),
+    EventName.ATTEMPT: frozenset({"job", "attempt_no", "tag", "nodes"}),
+    EventName.SUBMITTED: frozenset({"tag", "scheduler_job_id"}),
     EventName.REFUSED: frozenset({"tag", "message"}),
     EventName.STATE: frozenset({"tag", "state", "reason"}),
     EventName.SPOOLED: frozenset({"tag", "measured_of"}),
     EventName.ENDED: frozenset({"tag", "outcome", "reason", "nodes", "rc"}),
-    EventName.NOT_RUN: frozenset({"job_id", "pair", "reason"}),
+    EventName.NOT_RUN: frozenset({"job", "pair", "reason"}),
     EventName.WITHDRAW: frozenset({"tag", "reason"}),
     EventName.CANCEL: frozenset({"reason"}),
     EventName.WAITING: frozenset({"reason"}),
     EventName.POWERED_DOWN: frozenset({"cluster", "nodes"}),
     # Of links only: expected starts, addresses, open directions, what the driver ended and why.
-    EventName.ESTIMATE: frozenset({"job_id", "attempt_no", "wait_s"}),
-    EventName.MET: frozenset({"job_id", "attempt_no", "addresses"}),
-    EventName.WAYS: frozenset({"job_id", "attempt_no", "ways", "client"}),
+    EventName.ESTIMATE: frozenset({"job", "attempt_no", "wait_s"}),
+    EventName.MET: frozenset({"job", "attempt_no", "addresses"}),
+    EventName.WAYS: frozenset({"job", "attempt_no", "ways", "client"}),
     EventName.STOP: frozenset({"tag", "reason"}),
     EventName.CLOSED: frozenset(),
 }
@@ -305,11 +305,11 @@ StepKey = tuple[int, int]
 class Attempt:
     """One submission of a job.
 
-    `native_id` is empty until the scheduler assigns one, `outcome` is empty until the attempt ends.
+    `scheduler_job_id` is empty until the scheduler assigns one, `outcome` is empty until the attempt ends.
     """
 
     tag: str
-    job_id: str
+    job: str
     attempt_no: int
     nodes: tuple[str, ...]
     #: The pairs that it measures, as indices in the plan. Several pairs share one allocation.
@@ -322,7 +322,7 @@ class Attempt:
     cluster: str = ""
     committed_utc: str = ""
     submitted_utc: str | None = None
-    native_id: str = ""
+    scheduler_job_id: str = ""
     state: JobState = JobState.QUEUED
     outcome: str = ""
     reason: str = ""
@@ -336,13 +336,13 @@ class Attempt:
     #: Why a link's driver ended it. follows: only because the other side had ended.
     stopped: str = ""
     follows: bool = False
-    #: For one pair of a tournament: job_id and attempt_no of the tournament, whose folder has the files.
+    #: For one pair of a tournament: job and attempt_no of the tournament, whose folder has the files.
     place: tuple[str, int] | None = None
 
     @property
     def key(self) -> JobKey:
         """Return the key under which the scheduler is asked about it."""
-        return JobKey(self.native_id, self.tag)
+        return JobKey(self.scheduler_job_id, self.tag)
 
     @property
     def live(self) -> bool:
@@ -357,21 +357,21 @@ class Attempt:
     @property
     def shared(self) -> bool:
         """Whether several pairs share its allocation."""
-        return is_shared(self.job_id)
+        return is_shared(self.job)
 
     @property
-    def node_seconds_at_most(self) -> float:
+    def max_node_seconds(self) -> float:
         """Return the most node-seconds that it can use."""
         return len(self.nodes) * self.walltime_s
 
     @property
     def folder(self) -> str:
         """Return its folder, relative to its part of the run folder, here and on the cluster."""
-        return attempt_folder(self.job_id, self.attempt_no, self.side)
+        return attempt_folder(self.job, self.attempt_no, self.side)
 
     def describe(self) -> str:
         """Return its end, or its present state, in a few words: `attempt 2 timed_out: DUE TO TIME LIMIT`."""
-        word = self.outcome or (self.state.value if self.native_id else "not submitted yet")
+        word = self.outcome or (self.state.value if self.scheduler_job_id else "not submitted yet")
         return f"attempt {self.attempt_no} {word}" + (f": {self.reason}" if self.reason else "")
 
 
@@ -412,7 +412,7 @@ class JournalState:
             case "attempt":
                 self._commit(attempt_of(event))
             case "not_run":
-                self._give_up(pair_index_of(event["job_id"]), event["reason"])
+                self._give_up(pair_index_of(event["job"]), event["reason"])
             case "cancel":
                 self.cancelled = event["reason"]
             case "waiting":
@@ -429,7 +429,7 @@ class JournalState:
     @property
     def undetermined(self) -> list[Attempt]:
         """Return the attempts of which hpcq does not know yet whether the scheduler has them."""
-        return [attempt for attempt in self.active.values() if not attempt.native_id]
+        return [attempt for attempt in self.active.values() if not attempt.scheduler_job_id]
 
     # -- what a state with a plan adds --------------------------------------------------------------------------------
 
@@ -452,7 +452,7 @@ class JournalState:
     def _advance(self, attempt: Attempt, event: Mapping[str, Any]) -> None:
         match event["event"]:
             case "submitted":
-                attempt.native_id, attempt.submitted_utc = event["native_id"], event.get("utc")
+                attempt.scheduler_job_id, attempt.submitted_utc = event["scheduler_job_id"], event.get("utc")
             case "state":
                 attempt.state, attempt.reason = JobState(event["state"]), event.get("reason") or ""
                 if attempt.state is JobState.RUNNING and self.measuring_since_utc is None:
@@ -487,10 +487,10 @@ def attempt_of(event: Mapping[str, Any]) -> Attempt:
     """Return the attempt that an event commits."""
     return Attempt(
         tag=event["tag"],
-        job_id=event["job_id"],
+        job=event["job"],
         attempt_no=event["attempt_no"],
         nodes=tuple(event["nodes"]),
-        pairs=tuple(map(pair_index_of, event.get("pairs") or [event["job_id"]])),
+        pairs=tuple(map(pair_index_of, event.get("pairs") or [event["job"]])),
         walltime_s=event.get("walltime_s", 0.0),
         side=event.get("side", ""),
         cluster=event.get("cluster", ""),
@@ -498,6 +498,6 @@ def attempt_of(event: Mapping[str, Any]) -> Attempt:
     )
 
 
-def attempt_folder(job_id: str, attempt_no: int, side: str = "") -> str:
+def attempt_folder(job: str, attempt_no: int, side: str = "") -> str:
     """Return the folder of an attempt. A link's attempt has one per side."""
-    return f"jobs/{job_id}/{attempt_no}" + (f"/{side}" if side else "")
+    return f"jobs/{job}/{attempt_no}" + (f"/{side}" if side else "")

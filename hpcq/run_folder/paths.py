@@ -31,9 +31,9 @@ class RunFolder:
     path: Path
 
     @property
-    def run_id(self) -> str:
-        """Return the run_id of run.json, whatever the folder's name; before run.json exists, the folder's name."""
-        return str((read_json_or_none(self.run_json) or {}).get("run_id") or self.path.name)
+    def run(self) -> str:
+        """Return the run of run.json, whatever the folder's name; before run.json exists, the folder's name."""
+        return str((read_json_or_none(self.run_json) or {}).get("run") or self.path.name)
 
     @property
     def run_json(self) -> Path:
@@ -68,9 +68,9 @@ class RunFolder:
         """Return the path of the driver's journal of a cluster."""
         return self.path / cluster / "journal.jsonl"
 
-    def attempt(self, cluster: str, job_id: str, attempt_no: int) -> Path:
+    def attempt(self, cluster: str, job: str, attempt_no: int) -> Path:
         """Return the folder of one submission."""
-        return self.path / cluster / "jobs" / job_id / str(attempt_no)
+        return self.path / cluster / "jobs" / job / str(attempt_no)
 
     def clusters(self) -> list[str]:
         """Return the clusters of run.json that have a plan by now."""
@@ -86,7 +86,7 @@ class RunFolder:
 
     def reservation_name(self, cluster_name: str) -> str:
         """Return the name of this run's reservation on a cluster."""
-        return f"hpcq-{self.run_id}-{cluster_name}"
+        return f"hpcq-{self.run}-{cluster_name}"
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from hpcq.planning.plan import job_id_of
+from hpcq.planning.plan import job_name_of
 from hpcq.run_folder.journal import Attempt, StepKey
 from hpcq.run_folder.lines import RawLine, kept_sizes, measured_sizes
 from hpcq.run_folder.paths import parse_json
@@ -41,9 +41,9 @@ def of_pairs(attempts: Iterable[Attempt]) -> list[Attempt]:
             continue
         for index in attempt.pairs:
             numbers[index] = numbers.get(index, 0) + 1
-            job_id = job_id_of(index)
-            place = (attempt.job_id, attempt.attempt_no)
-            one = replace(attempt, tag=f"{attempt.tag}/{job_id}", job_id=job_id, attempt_no=numbers[index], pairs=(index,))
+            job = job_name_of(index)
+            place = (attempt.job, attempt.attempt_no)
+            one = replace(attempt, tag=f"{attempt.tag}/{job}", job=job, attempt_no=numbers[index], pairs=(index,))
             found.append(replace(one, place=place))
     return found
 
@@ -126,7 +126,7 @@ def sizes_spooled(spools: Iterable[Spool], job: str, step: StepKey) -> tuple[int
 
 
 def spooled_steps(folder: Path) -> dict[str, list[StepKey]]:
-    """Return the measurements in an attempt's spool, by job_id; empty if there is no spool."""
+    """Return the measurements in an attempt's spool, by job; empty if there is no spool."""
     found: dict[str, set[StepKey]] = {}
     try:
         with (folder / SPOOL).open("rb") as file:
@@ -136,7 +136,7 @@ def spooled_steps(folder: Path) -> dict[str, list[StepKey]]:
                     found.setdefault(measured[0], set()).add(measured[1])
     except FileNotFoundError:
         return {}
-    return {job_id: sorted(steps) for job_id, steps in found.items()}
+    return {job: sorted(steps) for job, steps in found.items()}
 
 
 def spooled_step(line: bytes) -> tuple[str, StepKey] | None:

@@ -41,7 +41,7 @@ class ClusterStatus:
 class RunStatus:
     """A whole run."""
 
-    run_id: str
+    run: str
     folder: str
     clusters: tuple[ClusterStatus, ...]
 
@@ -51,7 +51,7 @@ class RunStatus:
 
     def to_json(self) -> dict[str, Any]:
         """Return the content for --json."""
-        return {"run_id": self.run_id, "folder": self.folder, "clusters": [asdict(cluster) for cluster in self.clusters]}
+        return {"run": self.run, "folder": self.folder, "clusters": [asdict(cluster) for cluster in self.clusters]}
 
 
 class Watch:
@@ -65,7 +65,7 @@ class Watch:
         """Return how far every cluster of the run is now."""
         run = self._run
         names = [*read_json(run.run_json)["clusters"], *run.link_names()]
-        return RunStatus(run.run_id, str(run.path), tuple(_cluster_status(run, name, self._state) for name in names))
+        return RunStatus(run.run, str(run.path), tuple(_cluster_status(run, name, self._state) for name in names))
 
     def _state(self, name: str) -> RunState:
         if name not in self._states:
@@ -184,7 +184,7 @@ def cancel_run(run: RunFolder, say: stages.Say, clock: Clock | None = None) -> l
 def _files_appear_within_s(run: RunFolder) -> float:
     """Return how long the drivers of a run wait for files of jobs that have ended."""
     files = [path for path in map(run.cluster_yaml, run.clusters()) if path.is_file()]
-    return max((read_cluster(path).files_appear_within_s for path in files), default=0.0)
+    return max((read_cluster(path).filesystem_delay_s for path in files), default=0.0)
 
 
 def still_there(
@@ -228,15 +228,16 @@ def _attempts_on(run: RunFolder, cluster: str) -> list[Attempt]:
 
 def _end_what_lives(scheduler: Scheduler, attempts: list[Attempt]) -> list[str]:
     """Order the end of the jobs that the queue still shows, and return them."""
-    unknown = [attempt.tag for attempt in attempts if not attempt.native_id]
+    unknown = [attempt.tag for attempt in attempts if not attempt.scheduler_job_id]
     found = scheduler.find(unknown) if unknown else {}
-    keys = [attempt.key for attempt in attempts if attempt.native_id]
-    keys += [JobKey(native_id, tag) for tag, native_id in found.items()]
+    keys = [attempt.key for attempt in attempts if attempt.scheduler_job_id]
+    keys += [JobKey(scheduler_job_id, tag) for tag, scheduler_job_id in found.items()]
     reports = scheduler.poll(keys) if keys else {}
-    live = [key for key in keys if reports[key.native_id].in_queue]
+    live = [key for key in keys if reports[key.scheduler_job_id].in_queue]
     words = scheduler.cancel(live) if live else None
     return [
-        f"{key.tag} ({key.native_id} {_state_of(reports[key.native_id])})" + (f": {words}" if words else "") for key in live
+        f"{key.tag} ({key.scheduler_job_id} {_state_of(reports[key.scheduler_job_id])})" + (f": {words}" if words else "")
+        for key in live
     ]
 
 

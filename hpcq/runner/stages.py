@@ -70,7 +70,7 @@ def plan_at(here: Place) -> Plan:
     """Return the plan of one cluster without writing it."""
     seed = int(read_json(here.run.run_json)["seed"])
     nodes, limits = nodes_now(here.campaign, here.scheduler), here.scheduler.job_limits()
-    return plan_cluster(here.campaign, Basis(here.cluster, nodes, here.run.run_id, seed, limits))
+    return plan_cluster(here.campaign, Basis(here.cluster, nodes, here.run.run, seed, limits))
 
 
 def drive(
@@ -86,7 +86,7 @@ def drive(
 def account_at(here: Place, clock: Clock | None = None) -> Account:
     """Return an empty account of what the run may take of a cluster."""
     clock = clock or Clock()
-    shared = SharedAccount(here.transport, account_folder(here.cluster), here.run.run_id, here.cluster.budget, clock)
+    shared = SharedAccount(here.transport, account_folder(here.cluster), here.run.run, here.cluster.budget, clock)
     budget = here.campaign.budget_on(here.cluster)
     return Account(budget, Pace.of(here.cluster, clock), Limit(here.scheduler, clock), shared=shared)
 
@@ -135,4 +135,4 @@ def report(run: RunFolder, database: Path) -> Path:
     """Write the run's HTML page."""
     from hpcq.reports import write_report
 
-    return write_report(database, run.run_id, run.report)
+    return write_report(database, run.run, run.report)

@@ -2,7 +2,7 @@
 
 The life of a job, as a driver sees it:
 
-    attempt committed to the journal -> submit -> native_id -> poll … poll -> a terminal state -> exit file fetched
+    attempt committed to the journal -> submit -> scheduler_job_id -> poll … poll -> a terminal state -> exit file fetched
                   |                        |
                   |                        +- refused: the scheduler said no; the attempt ends as `refused`
                   +- driver died here: find(tag) shows whether the submission happened
@@ -67,9 +67,9 @@ class JobLimits:
     partition: str = ""
     #: UP, DOWN, DRAIN or INACTIVE: the present state, which may change.
     state: str = "UP"
-    nodes_at_most: Bound | None = None
+    max_nodes: Bound | None = None
     nodes_at_least: Bound | None = None
-    walltime_at_most_s: Bound | None = None
+    max_walltime_s: Bound | None = None
     #: Why the site would refuse jobs of this user, each reason with the site's words.
     refusals: tuple[str, ...] = ()
 
@@ -77,8 +77,8 @@ class JobLimits:
         """Return the limits as text for a person."""
         shown = [
             (self.nodes_at_least, "at least {} nodes per job"),
-            (self.nodes_at_most, "at most {} nodes per job"),
-            (self.walltime_at_most_s, "at most {} s"),
+            (self.max_nodes, "at most {} nodes per job"),
+            (self.max_walltime_s, "at most {} s"),
         ]
         return [f"{text.format(bound.value)} ({bound.source})" for bound, text in shown if bound is not None]
 
@@ -145,7 +145,7 @@ class Adapter(ABC):
         """
 
     @abstractmethod
-    def read_native_id(self, answer: str) -> str:
+    def read_scheduler_job_id(self, answer: str) -> str:
         """Return the id in the output of the submit command; "" if it has none, or other text beside it."""
 
     def limit_words(self) -> Sequence[str]:
@@ -517,8 +517,8 @@ class Scheduler(Adapter):
         for chunk in chunks(tags, self._CHUNK):
             wanted = set(chunk)
             answer = self._ask(self.find_command(chunk), "job list")
-            rows = [(tag, native_id) for tag, native_id in self.read_find(answer.text) if tag in wanted]
-            found.update({tag: native_id for tag, native_id in rows if self.is_id(native_id)})
+            rows = [(tag, scheduler_job_id) for tag, scheduler_job_id in self.read_find(answer.text) if tag in wanted]
+            found.update({tag: scheduler_job_id for tag, scheduler_job_id in rows if self.is_id(scheduler_job_id)})
         return found
 
     def is_id(self, text: str) -> bool:
@@ -547,30 +547,36 @@ class Scheduler(Adapter):
 
     def _plausible(self, jobs: Sequence[JobKey]) -> list[JobKey]:
         """Return the jobs whose id has this scheduler's form: one malformed id would spoil the answer for all."""
-        return [job for job in jobs if self.is_id(job.native_id)]
+        return [job for job in jobs if self.is_id(job.scheduler_job_id)]
 
     def _reports(self, jobs: Sequence[JobKey], polled: Completed | None) -> dict[str, JobReport]:
-        known = {report.native_id: report for report in self.read_poll(polled)} if polled is not None else {}
-        missing = [job for job in self._plausible(jobs) if job.native_id not in known]
+        known = {report.scheduler_job_id: report for report in self.read_poll(polled)} if polled is not None else {}
+        missing = [job for job in self._plausible(jobs) if job.scheduler_job_id not in known]
         for chunk in chunks(missing, self._CHUNK):
             command = self.history_command(chunk)
             if command is not None:
                 self.query_count += 1
                 for report in self.read_history(self.transport.sh(command)):
-                    known[report.native_id] = replace(report, remembered=True)
-        return {job.native_id: self._believed(job, known.get(job.native_id)) for job in jobs}
+                    known[report.scheduler_job_id] = replace(report, remembered=True)
+        return {job.scheduler_job_id: self._believed(job, known.get(job.scheduler_job_id)) for job in jobs}
 
     def _believed(self, job: JobKey, report: JobReport | None) -> JobReport:
         """Return the report if it is about our job: this id, with this name, of this user."""
-        if not self.is_id(job.native_id):
-            return JobReport(job.native_id, JobState.UNKNOWN, reason=f"{job.native_id!r} is no id of this scheduler")
+        if not self.is_id(job.scheduler_job_id):
+            return JobReport(
+                job.scheduler_job_id, JobState.UNKNOWN, reason=f"{job.scheduler_job_id!r} is no id of this scheduler"
+            )
         if report is None:
-            return JobReport(job.native_id, JobState.UNKNOWN, reason="not known to the scheduler")
+            return JobReport(job.scheduler_job_id, JobState.UNKNOWN, reason="not known to the scheduler")
         if report.mine is False:
-            return JobReport(job.native_id, JobState.UNKNOWN, reason=f"job {job.native_id} is somebody else's: {report.name!r}")
+            return JobReport(
+                job.scheduler_job_id, JobState.UNKNOWN, reason=f"job {job.scheduler_job_id} is somebody else's: {report.name!r}"
+            )
         if report.name != job.tag:
-            return JobReport(job.native_id, JobState.UNKNOWN, reason=f"job {job.native_id} is another one: {report.name!r}")
-        return replace(report, native_id=job.native_id)
+            return JobReport(
+                job.scheduler_job_id, JobState.UNKNOWN, reason=f"job {job.scheduler_job_id} is another one: {report.name!r}"
+            )
+        return replace(report, scheduler_job_id=job.scheduler_job_id)
 
     def _reservation(self, verb: str, name: str, nodes: Sequence[str] = (), minutes: int = 0) -> str | None:
         return self.reservation_refusal(verb, self.transport.sh(self.reservation_command(verb, name, nodes, minutes)))
@@ -585,6 +591,6 @@ class Scheduler(Adapter):
         if row.returncode < 0:
             return Submitted(one.tag, None, row.stderr, Fate.LIMITED, tried=False)
         answer = self.read_submission(one.tag, row)
-        if answer.fate is Fate.TAKEN and not self.is_id(answer.native_id or ""):
+        if answer.fate is Fate.TAKEN and not self.is_id(answer.scheduler_job_id or ""):
             return Submitted(one.tag, None, f"no id in the answer {row.text.strip()!r}", Fate.UNDETERMINED)
         return answer

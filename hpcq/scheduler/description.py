@@ -82,7 +82,7 @@ class Description:
     poll_interval_s: float = 5.0
     poll_interval_min_s: float = 1.0
     #: How long a shared file system may take to show a job's last write: NFS caches attributes for up to 60 s.
-    files_appear_within_s: float = 90.0
+    filesystem_delay_s: float = 90.0
     #: Its jobs run on this machine only, without ssh or a shared folder.
     here_only: bool = False
     #: Prefixes of variables of the person's shell that must not reach its commands.

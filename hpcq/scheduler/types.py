@@ -83,7 +83,7 @@ class JobKey:
     An id alone is not enough: a controller that lost its state assigns ids again.
     """
 
-    native_id: str
+    scheduler_job_id: str
     tag: str
 
 
@@ -95,7 +95,7 @@ class JobReport:
     own_request: this user, so hpcq and not an operator, ended a CANCELLED job; None if unknown.
     """
 
-    native_id: str
+    scheduler_job_id: str
     state: JobState
     native_state: str = ""
     reason: str = ""
@@ -136,7 +136,7 @@ class OtherJob:
     sure: False if those nodes may instead be broken or reserved by others. nodes: those that it names.
     """
 
-    native_id: str
+    scheduler_job_id: str
     sure: bool
     nodes: tuple[str, ...] = ()
 
@@ -182,7 +182,7 @@ class Submitted:
     """The fate of one submission. message: the scheduler's words, or what its answer lacks."""
 
     tag: str
-    native_id: str | None
+    scheduler_job_id: str | None
     message: str = ""
     fate: Fate = Fate.TAKEN
     #: False: hpcq never ran its submit command, because an earlier submission of the wave had reached a limit.

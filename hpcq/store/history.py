@@ -355,10 +355,10 @@ def _order(row: SeriesRow) -> tuple[Any, ...]:
 def _options(database: Connection) -> dict[str, dict[str, Any]]:
     """Neutral value of every option, by kernel: a series that does not state an option has this value."""
     found: dict[str, dict[str, Any]] = {str(row[0]): {} for row in database.execute("SELECT name FROM kernel")}
-    for kernel, name, neutral in database.execute(
-        "SELECT k.name, o.name, o.neutral FROM option o JOIN kernel k ON k.kernel_id = o.kernel_id"
+    for kernel, name, first_default in database.execute(
+        "SELECT k.name, o.name, o.first_default FROM option o JOIN kernel k ON k.kernel_id = o.kernel_id"
     ):
-        found[kernel][name] = None if neutral is None else json.loads(neutral)
+        found[kernel][name] = None if first_default is None else json.loads(first_default)
     return found
 
 

@@ -153,7 +153,7 @@ class AttemptRow:
     attempt_no: int
     client: str
     server: str
-    native_id: str | None
+    scheduler_job_id: str | None
     state: str | None
     outcome: str | None
     reason: str | None

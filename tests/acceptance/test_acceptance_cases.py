@@ -87,7 +87,7 @@ class Site:
         self.count += 1
         made = RunBuilder(
             self.folder / "runs", pairs=EVERY, tests=[(name, dict(changed)) for name, changed in tests], seed=self.count,
-            counter_count=2, run_id=f"nightly-202611{self.count:02d}T020000Z-00ff",
+            counter_count=2, run=f"nightly-202611{self.count:02d}T020000Z-00ff",
         )  # fmt: skip
         made.seconds = 86400.0 * self.count
         write_json(made.folder.run_json, {**json.loads(made.folder.run_json.read_text()), "created_utc": utc(made.seconds)})
@@ -105,7 +105,7 @@ class Site:
                 made.end(job)
             made.journal("closed")
         load_run(self.database, made.path)
-        return made.run_id
+        return made.run
 
     def baseline(self, *runs: str) -> None:
         set_baseline(self.database, "good", runs, Said("me", "first light"))

@@ -24,7 +24,7 @@ def a_plan(attempts: int = 2) -> Plan:
     )
     pairs = (("n1", "n2"), ("n4", "n3"))
     return Plan(
-        run_id="lab-1",
+        run="lab-1",
         campaign="lab",
         cluster="alpha",
         interface="eth0",
@@ -46,7 +46,7 @@ def attempt(job_id: str, attempt_no: int) -> dict[str, Any]:
     return {
         "event": "attempt",
         "tag": f"{job_id}-{attempt_no}",
-        "job_id": job_id,
+        "job": job_id,
         "attempt_no": attempt_no,
         "nodes": ["a", "b"],
     }
@@ -106,7 +106,7 @@ def test_refused_is_an_end_and_undetermined_is_known() -> None:
     state = ClusterState.replay(a_plan(attempts=1), events)
     assert [one.tag for one in state.undetermined] == ["j00002-1"]
     assert state.attempts["j00001-1"].reason == "no such partition"
-    state.apply({"event": "submitted", "tag": "j00002-1", "native_id": "17"})
+    state.apply({"event": "submitted", "tag": "j00002-1", "scheduler_job_id": "17"})
     assert state.undetermined == []
     assert summary(state)["attempts"] == {"refused": 1, "queued": 1}
 
@@ -129,7 +129,7 @@ def test_a_tournament_that_still_runs_counts_and_is_counted_once() -> None:
 
 def test_nothing_is_tried_again_once_cancelled() -> None:
     events = [attempt("j00001", 1), {"event": "cancel", "reason": "x"}, ended("j00001-1", "node_failed", [])]
-    events.append({"event": "not_run", "job_id": "j00002", "pair": ["n4", "n3"], "reason": "cancelled"})
+    events.append({"event": "not_run", "job": "j00002", "pair": ["n4", "n3"], "reason": "cancelled"})
     state = ClusterState.replay(a_plan(), events)
     assert not state.pending
     assert state.cancelled
@@ -143,7 +143,7 @@ def test_steps_are_shuffled_by_the_seed_and_complete() -> None:
     assert make_job(plan, 1, 1, all_steps(plan)) == job
     orders = {tuple(step.key for step in make_job(replace(plan, seed=seed), 1, 1, all_steps(plan)).steps) for seed in range(20)}
     assert len(orders) > 1
-    assert (job.client, job.server, job.job_id) == ("n4", "n3", "j00002")
+    assert (job.client, job.server, job.job) == ("n4", "n3", "j00002")
 
 
 def report(state: JobState, word: str = "WORD", reason: str = "") -> JobReport:
@@ -213,7 +213,7 @@ def test_an_attempt_whose_end_nobody_wrote_down_took_until_it_was_seen_but_no_mo
     assert taken(started_utc="2026-01-01T00:00:00Z", ended_utc=None, utc="2026-01-01T09:00:00Z") == 80
     assert taken(started_utc="2026-01-01T00:00:00Z", ended_utc="2026-01-01T00:00:05Z") == 10
     assert taken(started_utc=None, ended_utc=None) == 0
-    assert ClusterState.replay(a_plan(), [attempt("j00001", 1)]).active["j00001-1"].node_seconds_at_most == 120
+    assert ClusterState.replay(a_plan(), [attempt("j00001", 1)]).active["j00001-1"].max_node_seconds == 120
 
 
 @pytest.mark.promise("A job of two nodes takes two node-seconds per second.")

@@ -169,7 +169,7 @@ def test_nodes_that_nobody_has(desk: LocalDesk, says: Says) -> None:
 
 
 def test_a_cluster_out_of_reach(desk: LocalDesk, says: Says) -> None:
-    reach = "reach: {{ssh: nowhere.invalid}}\nwork_directory: /tmp\ninterface: eth0\n"
+    reach = "connection: {{ssh: nowhere.invalid}}\nwork_directory: /tmp\ninterface: eth0\n"
     desk.cluster("far", f"name: far\nscheduler: slurm\n{reach}")
     desk.campaign(clusters="far")
     code, err = says("plan", "try.yaml")
@@ -179,7 +179,7 @@ def test_a_cluster_out_of_reach(desk: LocalDesk, says: Says) -> None:
 
 
 def test_check_of_a_cluster_out_of_reach(desk: LocalDesk, capsys: pytest.CaptureFixture[str]) -> None:
-    reach = "reach: {{ssh: nowhere.invalid}}\nwork_directory: /tmp\ninterface: eth0\n"
+    reach = "connection: {{ssh: nowhere.invalid}}\nwork_directory: /tmp\ninterface: eth0\n"
     desk.cluster("far", f"name: far\nscheduler: slurm\n{reach}")
     assert hpcq_main(["cluster", "check", "far"]) == 1
     out, _ = capsys.readouterr()

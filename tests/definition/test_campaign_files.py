@@ -48,11 +48,11 @@ clusters: [alpha, beta]
 nodes: {state: idle, include: ["n[01-03]", login], exclude: n02, constraint: a & b | c, queue: q1, at_most: 8}
 pairs: {pattern: rounds, rounds: 3, directions: both}
 repetitions: 5
-walltime: 0:02:30
+walltime_s: 0:02:30
 retries: 0
 seed: 7
 evidence: full
-budget: {jobs_at_most: 4, nodes_at_most: 8, node_share_ratio: 0.5, node_seconds_at_most: 1h}
+budget: {max_jobs: 4, max_nodes: 8, max_node_ratio: 0.5, max_node_seconds: 1h}
 tests:
   - kernel: udp_pingpong
     timeout_s: 1min
@@ -166,10 +166,10 @@ def test_an_address_in_a_campaign_is_told_as_network(here: Path, key: str, entry
         ("evidence: ful", "evidence: 'ful': allowed are 'summary' or 'full'"),
         ("description: 3", "description: 3: allowed is a text (in quotes)"),
         ('description: "a\\0b"', "description: 'a\\x00b' holds a NUL byte: allowed is any other text"),
-        ("walltime: 120", 'walltime: 120 has no unit: allowed are "90s", "2min", "1h" or h:mm:ss'),
-        ("walltime: '120'", 'walltime: \'120\': allowed are "90s", "2min", "1h" or h:mm:ss'),
-        ("walltime: 2 sheep", 'walltime: \'2 sheep\': allowed are "90s", "2min", "1h" or h:mm:ss'),
-        ("walltime: 40d", "walltime: '40d': allowed are 1s to 30d"),
+        ("walltime_s: 0", 'walltime_s: 0: allowed are seconds, "90s", "2min", "1h" or h:mm:ss'),
+        ("walltime_s: '120'", 'walltime_s: \'120\': allowed are seconds, "90s", "2min", "1h" or h:mm:ss'),
+        ("walltime_s: 2 sheep", 'walltime_s: \'2 sheep\': allowed are seconds, "90s", "2min", "1h" or h:mm:ss'),
+        ("walltime_s: 40d", "walltime_s: '40d': allowed are 1s to 30d"),
         ("seed: -1", "seed: -1: allowed are whole numbers from 0 to 9223372036854775807, and each_run"),
         ("seed: often", "seed: 'often': allowed are whole numbers from 0 to 9223372036854775807, and each_run"),
         ("nodes: {state: allocated}", "state: 'allocated': allowed are 'idle' or 'up'"),
@@ -200,15 +200,15 @@ def test_an_address_in_a_campaign_is_told_as_network(here: Path, key: str, entry
         ("repetition: 3", "repetition: not a key here: the nearest is repetitions"),
         ("interface: eth0", f"interface: {NETWORK_INSTEAD[0]}"),
         ("nodes: {excluded: n1}", "excluded: not a key here: the nearest is exclude"),
-        ("budget: {jobs: 1}", "jobs: not a key here: the nearest is jobs_at_most"),
-        ("budget: {jobs_at_most: 0}", "jobs_at_most: 0 is below the minimum 1"),
-        ("budget: {node_share_ratio: 0}", "node_share_ratio: 0 is not above 0"),
+        ("budget: {jobs: 1}", "jobs: not a key here: the nearest is max_jobs"),
+        ("budget: {max_jobs: 0}", "max_jobs: 0 is below the minimum 1"),
+        ("budget: {max_node_ratio: 0}", "max_node_ratio: 0 is not above 0"),
         (
-            "budget: {node_seconds_at_most: 2 sheep}",
-            "node_seconds_at_most: '2 sheep' is not a quantity in s: allowed are a number and one of " + TIMES,
+            "budget: {max_node_seconds: 2 sheep}",
+            "max_node_seconds: '2 sheep' is not a quantity in s: allowed are a number and one of " + TIMES,
         ),
-        ("budget: {node_seconds_at_most: 100000000000000000000e999}", "node_seconds_at_most: inf: allowed is a number in s"),
-        ("budget: {node_seconds_at_most: .nan}", "node_seconds_at_most: nan: allowed is a number in s"),
+        ("budget: {max_node_seconds: 100000000000000000000e999}", "max_node_seconds: inf: allowed is a number in s"),
+        ("budget: {max_node_seconds: .nan}", "max_node_seconds: nan: allowed is a number in s"),
     ],
 )
 def test_refused_keys_of_a_campaign(here: Path, line: str, message: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hpcq.definition.budget import Budget
-from hpcq.definition.model import Mpi, Ports, Reach
+from hpcq.definition.model import Connection, Mpi, Ports
 from tests.definition.definition_texts import GOOD, SLURM, TESTS, cluster_says, here, read, read_alpha
 
 FIXTURES = (here,)  # pytest looks for them in this module
@@ -17,25 +17,25 @@ pytestmark = pytest.mark.fast
 
 def test_lab_cluster(here: Path) -> None:
     cluster = read_alpha(
-        "{name: alpha, scheduler: slurm, reach: {ssh: alpha-head, ssh_config: /run/hpcq-lab/x/ssh_config}, partition: main,"
-        " account: lab, interface: eth0, ports: 20000-20999, work_directory: /work,"
+        "{name: alpha, scheduler: slurm, connection: {ssh: alpha-head, ssh_config: /run/hpcq-lab/x/ssh_config}, "
+        "partition: main, account: lab, interface: eth0, ports: 20000-20999, work_directory: /work,"
         " mpi: {compiler: mpicc, launch: srun --mpi=pmix}, environment: {OMPI_MCA_mpi_yield_when_idle: 1}}"
     )
-    assert cluster.reach == Reach("alpha-head", "/run/hpcq-lab/x/ssh_config")
-    assert not cluster.reach.here
+    assert cluster.connection == Connection("alpha-head", "/run/hpcq-lab/x/ssh_config")
+    assert not cluster.connection.here
     assert cluster.mpi == Mpi("mpicc", ("srun", "--mpi=pmix"))
     assert (cluster.ports, str(cluster.ports)) == (Ports(20000, 20999), "20000-20999")
     assert cluster.environment == {"OMPI_MCA_mpi_yield_when_idle": "1"}
     assert (cluster.nodes, cluster.qos, cluster.launcher) == ((), None, None)
-    assert (cluster.patience_s, cluster.poll_interval_s) == (600.0, 5.0)
+    assert (cluster.max_wait_s, cluster.poll_interval_s) == (600.0, 5.0)
 
 
 def test_local_cluster(here: Path) -> None:
     cluster = read_alpha("{name: alpha, scheduler: local, nodes: 3, mpi: {}}")
     assert cluster.nodes == ("local-1", "local-2", "local-3")
-    assert (cluster.interface, cluster.reach.here, cluster.work_directory) == ("lo", True, None)
+    assert (cluster.interface, cluster.connection.here, cluster.work_directory) == ("lo", True, None)
     assert cluster.mpi == Mpi("mpicc", ("mpirun", "-np", "2"))
-    assert read_alpha("{name: alpha, scheduler: local, reach: here, nodes: [x, y]}").nodes == ("x", "y")
+    assert read_alpha("{name: alpha, scheduler: local, connection: local, nodes: [x, y]}").nodes == ("x", "y")
 
 
 def test_environment_is_taken_as_written(here: Path) -> None:
@@ -62,8 +62,8 @@ def test_hostile_texts_survive(here: Path) -> None:
 
 @pytest.mark.promise("The tightest of two limits counts.")
 def test_budget_of_both_files(here: Path) -> None:
-    campaign = read(GOOD + TESTS + "budget: {nodes_at_most: 4, node_share_ratio: 0.5}\n")
-    cluster = read_alpha(SLURM + "budget: {jobs_at_most: 100, nodes_at_most: 8, node_share_ratio: 0.25}\n")
+    campaign = read(GOOD + TESTS + "budget: {max_nodes: 4, max_node_ratio: 0.5}\n")
+    cluster = read_alpha(SLURM + "budget: {max_jobs: 100, max_nodes: 8, max_node_ratio: 0.25}\n")
     assert campaign.budget_on(cluster) == Budget(100, 4, 0.25, None)
     assert campaign.budget_on(read_alpha(SLURM)) == Budget(32, 4, 0.5, None)
     assert read(GOOD + TESTS).budget_on(cluster) == cluster.budget
@@ -132,12 +132,12 @@ def test_several_partitions_are_one_word_or_a_list(here: Path) -> None:
         ("partition: 'a,,b'", "partition: 'a,,b': allowed are one word, or words joined by commas, none of them empty"),
         ("poll_interval_s: 100ms",
          "poll_interval_s: 0.1 s is below the minimum 1 s: hpcq asks a batch system at most once per second"),
-        ("patience_s: -1", "patience_s: -1 is below the minimum 0"),
+        ("max_wait_s: -1", "max_wait_s: -1 is below the minimum 0"),
         ("ports: 20000", "ports: 20000: allowed is FIRST-LAST within 1024-65535, like 20000-20999"),
         ("ports: 80-90", "ports: '80-90': allowed is FIRST-LAST within 1024-65535, like 20000-20999"),
         ("ports: 3000-2000", "ports: '3000-2000': allowed is FIRST-LAST within 1024-65535, like 20000-20999"),
-        ("reach: there", "reach: 'there': allowed are here, and {ssh: HOST, ssh_config: FILE}"),
-        ("reach: {}", "reach: keys with values: allowed are here, and {ssh: HOST, ssh_config: FILE}"),
+        ("connection: there", "connection: 'there': allowed are local, and {ssh: HOST, ssh_config: FILE}"),
+        ("connection: {}", "connection: keys with values: allowed are local, and {ssh: HOST, ssh_config: FILE}"),
         ("work_directory: work", "work_directory: 'work': allowed is a folder on the cluster written out from / on"),
         ('work_directory: "/a\\nb"', "work_directory: '/a\\nb' holds the control character '\\n': allowed is one line of text"),
         ("environment: {A B: 1}",
@@ -182,14 +182,14 @@ def test_refused_keys_of_a_cluster(here: Path, line: str, message: str) -> None:
         ("{name: alpha, scheduler: slurm}", ["interface: missing: name the network interface to measure, like eth0 or ib0"]),
         ("{name: alpha, scheduler: slurm, interface: 'eth0; id'}",
          ["interface: 'eth0; id' is not an interface: allowed are names like eth0, ib0, bond0.7, at most 15 characters"]),
-        ("{name: alpha, scheduler: slurm, interface: eth0, reach: {ssh: h}}",
-         ["work_directory: missing: with reach ssh, name a folder there that all nodes see"]),
-        ("{name: alpha, scheduler: slurm, interface: eth0, work_directory: /w, reach: {ssh: -oProxyCommand=id}}",
+        ("{name: alpha, scheduler: slurm, interface: eth0, connection: {ssh: h}}",
+         ["work_directory: missing: with connection ssh, name a folder there that all nodes see"]),
+        ("{name: alpha, scheduler: slurm, interface: eth0, work_directory: /w, connection: {ssh: -oProxyCommand=id}}",
          ["ssh: '-oProxyCommand=id' is not a host: allowed is a name as in `ssh NAME`, best one of your ssh configuration"]),
-        ("{name: alpha, scheduler: slurm, interface: eth0, work_directory: /w, reach: {ssh: h, ssh_config: c}}",
+        ("{name: alpha, scheduler: slurm, interface: eth0, work_directory: /w, connection: {ssh: h, ssh_config: c}}",
          ["ssh_config: 'c': allowed is a file on this machine written out from / or ~/ on"]),
-        ("{name: alpha, scheduler: local, work_directory: /w, reach: {ssh: h}}",
-         ["reach: scheduler local plays nodes on this machine: allowed is here"]),
+        ("{name: alpha, scheduler: local, work_directory: /w, connection: {ssh: h}}",
+         ["connection: scheduler local plays nodes on this machine: allowed is local"]),
         ("{name: alpha, scheduler: local, nodes: 1}", ["nodes: 1: allowed are 2 to 64 nodes, or a list of names"]),
         ("{name: alpha, scheduler: local, nodes: [a]}", ["nodes: a: at least two different names are needed"]),
         ("{name: alpha, scheduler: local, nodes: [a, a]}", ["nodes: a, a: at least two different names are needed"]),

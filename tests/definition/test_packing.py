@@ -117,15 +117,15 @@ def test_the_plan_tells_the_cost_of_every_way_to_share(tmp_path: Path, cluster: 
 
 
 def test_a_pack_keeps_within_the_time_limit(tmp_path: Path, cluster: Cluster) -> None:
-    plan = plan_of(tmp_path, cluster, 48, "pairs: {rounds: 30}\nallocation: whole\nwalltime: 2min\n")
+    plan = plan_of(tmp_path, cluster, 48, "pairs: {rounds: 30}\nallocation: whole\nwalltime_s: 2min\n")
     assert plan.cost.job_count > 1
     assert plan.walltime_s <= 120
     [allocation] = choose_allocations(plan.planned_pairs(), names(48), [], Budget(), plan)
     assert len(allocation) % 24 == 0, "whole rounds"
     assert len(allocation) < 720
-    assert whole_tournament(plan, [int(pair.job_id[1:]) - 1 for pair in allocation]).walltime_s <= 120
+    assert whole_tournament(plan, [int(pair.job[1:]) - 1 for pair in allocation]).walltime_s <= 120
     with pytest.raises(UserError, match="walltime"):
-        plan_of(tmp_path, cluster, 4, "pairs: all\nallocation: whole\nwalltime: 1min\nbudget: {walltime_at_most: 5s}\n")
+        plan_of(tmp_path, cluster, 4, "pairs: all\nallocation: whole\nwalltime_s: 1min\nbudget: {max_walltime_s: 5s}\n")
 
 
 def test_rounds_stay_as_they_were(tmp_path: Path, cluster: Cluster) -> None:
@@ -140,7 +140,7 @@ def test_steps_hold_every_measurement_once_and_no_node_twice(tmp_path: Path, clu
     plan = plan_of(tmp_path, cluster, 6, "pairs: all\nallocation: whole\nconcurrency: [alone, rounds]\n")
     steps = whole_tournament(plan).steps
     assert steps == whole_tournament(plan).steps
-    played = Counter((pair.job_id, step.test_no, step.repetition_no) for step in steps for pair in step.pairs)
+    played = Counter((pair.job, step.test_no, step.repetition_no) for step in steps for pair in step.pairs)
     assert set(played.values()) == {1}
     assert len(played) == plan.goals.result_count
     for step in steps:
@@ -165,7 +165,7 @@ def test_what_is_there_is_not_played_again(tmp_path: Path, cluster: Cluster) -> 
     plan = plan_of(tmp_path, cluster, 4, "pairs: {rounds: 1}\nallocation: whole\n")
     tournament = make_tournament(plan, [0, 1], 3, {0: frozenset({(1, 2)}), 1: frozenset()})
     assert [(step.test_no, step.repetition_no, len(step.pairs)) for step in tournament.steps] == [(1, 2, 1)]
-    assert (tournament.job_id, tournament.tag, tournament.programs) == ("g00003", "hpcq-c-1-alpha-g00003-1", {"hpcq-net"})
+    assert (tournament.job, tournament.tag, tournament.programs) == ("g00003", "hpcq-c-1-alpha-g00003-1", {"hpcq-net"})
 
 
 # -- waves -------------------------------------------------------------------------------------------------------------
@@ -178,9 +178,9 @@ def test_whole_takes_all_that_is_idle_and_waits_for_its_own(tmp_path: Path, clus
     assert (len(allocation), set(nodes_of(allocation))) == (6, {"n1", "n2", "n3", "n5"})
     assert choose_allocations(pending, ["n4", "n6"], [ActiveJob(("n1", "n2"), True)], Budget(), plan) == []
     assert choose_allocations(pending, ["n4"], [], Budget(), plan) == []
-    [allocation] = choose_allocations(pending, names(6), [], Budget(nodes_at_most=4), plan)
+    [allocation] = choose_allocations(pending, names(6), [], Budget(max_nodes=4), plan)
     assert len(nodes_of(allocation)) <= 4
-    [allocation] = choose_allocations(pending, names(6), [], Budget(node_share_ratio=0.5), plan)
+    [allocation] = choose_allocations(pending, names(6), [], Budget(max_node_ratio=0.5), plan)
     assert len(nodes_of(allocation)) <= 3
 
 
@@ -191,8 +191,8 @@ def test_groups_are_disjoint_and_within_the_budget(tmp_path: Path, cluster: Clus
     assert [len(allocation) for allocation in allocations] == [15] * 4, "all pairs of a group are in it"
     used = [node for allocation in allocations for node in nodes_of(allocation)]
     assert len(used) == len(set(used))
-    assert len(choose_allocations(plan.planned_pairs(), names(24), [], Budget(jobs_at_most=2), plan)) == 2
-    within = choose_allocations(plan.planned_pairs(), names(24), [], Budget(nodes_at_most=8), plan)
+    assert len(choose_allocations(plan.planned_pairs(), names(24), [], Budget(max_jobs=2), plan)) == 2
+    within = choose_allocations(plan.planned_pairs(), names(24), [], Budget(max_nodes=8), plan)
     assert sum(len(nodes_of(allocation)) for allocation in within) <= 8
     others = choose_allocations(plan.planned_pairs(), names(24), [ActiveJob(("n1", "n2", "n3"), False)], Budget(), plan)
     assert not {"n1", "n2", "n3"} & {node for allocation in others for node in nodes_of(allocation)}
@@ -204,8 +204,8 @@ def test_groups_cover_all_pairs_in_few_waves(tmp_path: Path, cluster: Cluster) -
     job_count = 0
     while pending:
         allocations = choose_allocations(pending, names(24), [], Budget(), plan)
-        gone = {pair.job_id for allocation in allocations for pair in allocation}
-        pending = [pair for pair in pending if pair.job_id not in gone]
+        gone = {pair.job for allocation in allocations for pair in allocation}
+        pending = [pair for pair in pending if pair.job not in gone]
         job_count += len(allocations)
     assert job_count < 276 / 5, "a pair job each would be 276"
 
@@ -216,7 +216,7 @@ def test_scale(tmp_path: Path, cluster: Cluster) -> None:
     plan = plan_of(tmp_path, cluster, 1000, "pairs: all\nallocation: whole\n")
     assert len(plan.pairs) == 499_500
     plan = plan_of(tmp_path, cluster, 5000, "pairs: {rounds: 10}\nallocation: group of 16\n")
-    assert len(choose_allocations(plan.planned_pairs(), names(5000), [], Budget(jobs_at_most=32), plan)) == 32
+    assert len(choose_allocations(plan.planned_pairs(), names(5000), [], Budget(max_jobs=32), plan)) == 32
     assert time.process_time() - started < 60
 
 
@@ -273,7 +273,7 @@ def test_the_ledger_knows_what_each_pair_still_misses(tmp_path: Path, cluster: C
     attempt = {
         "event": "attempt",
         "tag": tag,
-        "job_id": "g00001",
+        "job": "g00001",
         "attempt_no": 1,
         "nodes": nodes,
         "pairs": ["j00001", "j00002"],
@@ -321,10 +321,10 @@ def test_pairs_of_a_tournament_have_attempts_of_their_own() -> None:
         tag = f"t-{job_id}-1"
         more = {"pairs": pairs} if pairs else {}
         moment = f"2026-01-01T00:00:0{number}Z"
-        return {"utc": moment, "event": "attempt", "tag": tag, "job_id": job_id, "attempt_no": 1, "nodes": ["a", "b"], **more}
+        return {"utc": moment, "event": "attempt", "tag": tag, "job": job_id, "attempt_no": 1, "nodes": ["a", "b"], **more}
 
     shared = fold([attempt("g00001", ["j00001", "j00002"], 1), attempt("g00002", ["j00002"], 2)])
-    assert {one.tag: (one.job_id, one.attempt_no, one.place) for one in of_pairs(shared.attempts.values())} == {
+    assert {one.tag: (one.job, one.attempt_no, one.place) for one in of_pairs(shared.attempts.values())} == {
         "t-g00001-1/j00001": ("j00001", 1, ("g00001", 1)),
         "t-g00001-1/j00002": ("j00002", 1, ("g00001", 1)),
         "t-g00002-1/j00002": ("j00002", 2, ("g00002", 1)),

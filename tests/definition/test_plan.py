@@ -30,7 +30,7 @@ ALL = PairChoice(Pattern.ALL)
 def campaign(tmp_path: Path) -> Campaign:
     path = tmp_path / "c.yaml"
     path.write_text(
-        "name: c\nclusters: [alpha]\npairs: all\nrepetitions: 3\nwalltime: 2min\n"
+        "name: c\nclusters: [alpha]\npairs: all\nrepetitions: 3\nwalltime_s: 2min\n"
         "tests:\n- kernel: tcp_stream\n- kernel: udp_pingpong\n  matrix: {message_bytes: [16, 1KiB]}\n"
     )
     return read_campaign(path)
@@ -71,8 +71,8 @@ def test_plan_as_the_contract_has_it(campaign: Campaign, cluster: Cluster) -> No
     states = [*nodes(3), node("n9", NodeCondition.DRAINED)]
     plan = make_plan(campaign, cluster, states, "c-20261121T020304Z-1a2b", 7)
     written = json.loads(plan.to_json())
-    assert {key: written[key] for key in ("format", "run_id", "campaign", "cluster", "seed")} == {
-        "format": 1, "run_id": "c-20261121T020304Z-1a2b", "campaign": "c", "cluster": "alpha", "seed": 7,
+    assert {key: written[key] for key in ("format", "run", "campaign", "cluster", "seed")} == {
+        "format": 1, "run": "c-20261121T020304Z-1a2b", "campaign": "c", "cluster": "alpha", "seed": 7,
     }  # fmt: skip
     assert written["candidates"] == [{"node": name, "state": "idle"} for name in names(3)]
     assert written["excluded"] == [{"node": "n9", "reason": "state drained"}]
@@ -98,7 +98,7 @@ def test_plan_as_the_contract_has_it(campaign: Campaign, cluster: Cluster) -> No
         "group_pair_count_goal": 0,
     }
     assert written["cost"] == {"job_count": 3, "estimated_job_s": 25.5, "node_seconds": 153.0, "allocations": []}
-    assert plan.planned_pairs()[2].job_id == "j00003"
+    assert plan.planned_pairs()[2].job == "j00003"
     assert Plan.from_json(plan.to_json()) == plan
 
 
@@ -261,11 +261,11 @@ def test_what_cannot_be_kept_is_refused(campaign: Campaign, cluster: Cluster) ->
 
     mpi = replace(campaign, tests=(replace(campaign.tests[0], kernel="mpi_pingpong", program="hpcq-mpi"),))
     assert refused(mpi) == "alpha: mpi: missing, but c runs mpi_pingpong: the cluster file must name one"
-    short = "c on alpha: walltime: 10 s is below the 25.5 s that one job is estimated to take"
+    short = "c on alpha: walltime_s: 10 s is below the 25.5 s that one job is estimated to take"
     assert refused(replace(campaign, walltime_s=10)) == short
-    costly = replace(cluster, budget=Budget(node_seconds_at_most=100))
+    costly = replace(cluster, budget=Budget(max_node_seconds=100))
     assert refused(campaign, costly) == "c on alpha: budget: the plan costs 153 node-seconds: at most 100 are allowed"
-    share = replace(campaign, budget=Budget(node_share_ratio=0.5))
+    share = replace(campaign, budget=Budget(max_node_ratio=0.5))
     assert refused(share) == "c on alpha: budget: 1 of 3 nodes may be used: a pair needs two"
 
 

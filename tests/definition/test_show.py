@@ -43,7 +43,7 @@ class Builder(RunBuilder):
         pair = changed(next(one for one in CASES if one["name"] == self.case))
         line: dict[str, Any] = {**pair["line"], "kernel": kernel}
         line["options"], line["build_id"] = parameters, "net-1111"
-        line["started_utc"] = "2026-04-01T02:00:00.000000Z" if self.run_id == APRIL else "2026-03-14T02:00:00.000000Z"
+        line["started_utc"] = "2026-04-01T02:00:00.000000Z" if self.run == APRIL else "2026-03-14T02:00:00.000000Z"
         line["series"] = {"interval_ms": 50, "throughput_bps": [1e9, 3e9, 2e9], "tcp_round_trip_ns": [80_000, None, 90_000]}
         return line | more
 
@@ -86,7 +86,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
             pairs=(("n1", "n2"),),
             tests=(("tcp_stream", {"message_bytes": 1472}),),
             repetition_count=2,
-            run_id=run_id,
+            run=run_id,
             campaign=run_id.partition("-")[0],
         )
         builder.driver = driver
@@ -167,7 +167,7 @@ def test_a_way_is_told_hop_by_hop(tmp_path: Path) -> None:
     builder.everything()
     load_run(tmp_path / "results.db", builder.path, judge=judge)
     with reading(tmp_path / "results.db") as database:
-        [one] = query.results(database, query.Selection(run=builder.run_id))
+        [one] = query.results(database, query.Selection(run=builder.run))
     lines = Loaded(tmp_path / "results.db", one.result_id).out("show", str(one.result_id)).splitlines()
     told = lines[lines.index("The way") + 1 :][:4]
     assert [re.split(r"  +", line.strip()) for line in told] == [
@@ -210,7 +210,7 @@ def test_the_page_says_what_the_evidence_says(loaded: Loaded, tmp_path: Path) ->
 
 
 def test_disturbed_results_are_counted(tmp_path: Path) -> None:
-    builder = Builder(tmp_path / "runs", pairs=(("n1", "n2"),), tests=(("tcp_stream", {"message_bytes": 1472}),), run_id=MARCH)
+    builder = Builder(tmp_path / "runs", pairs=(("n1", "n2"),), tests=(("tcp_stream", {"message_bytes": 1472}),), run=MARCH)
     builder.case = "other work"
     builder.everything()
     load_run(tmp_path / "results.db", builder.path, judge=judge)

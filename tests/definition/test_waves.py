@@ -19,7 +19,7 @@ pytestmark = pytest.mark.fast
 def test_disjoint_pairs_first_then_more_on_the_same_nodes() -> None:
     pending = planned("a-b", "a-c", "c-d", "b-d", "a-d", "b-c")
     assert wave(pending, "a b c d", []) == ["a-b", "c-d", "a-c", "b-d", "a-d", "b-c"]
-    assert wave(pending, "a b c d", [], jobs_at_most=3) == ["a-b", "c-d", "a-c"]
+    assert wave(pending, "a b c d", [], max_jobs=3) == ["a-b", "c-d", "a-c"]
 
 
 def test_only_idle_nodes_and_our_own_are_used() -> None:
@@ -40,21 +40,21 @@ def test_nodes_without_a_job_of_ours_come_first() -> None:
 def test_jobs_at_most_counts_what_is_queued_and_running() -> None:
     pending = planned("a-b", "c-d", "a-c")
     active = [ActiveJob(("a", "b"), running=True), ActiveJob(("c", "d"), running=False)]
-    assert wave(pending, "c d", active, jobs_at_most=3) == ["a-b"]
-    assert wave(pending, "c d", active, jobs_at_most=2) == []
-    assert wave(pending, "c d", active, jobs_at_most=1) == []
+    assert wave(pending, "c d", active, max_jobs=3) == ["a-b"]
+    assert wave(pending, "c d", active, max_jobs=2) == []
+    assert wave(pending, "c d", active, max_jobs=1) == []
 
 
 def test_nodes_at_most_and_share_of_the_idle_nodes() -> None:
     pending = planned("a-b", "c-d", "e-f", "a-c", "b-d")
-    assert wave(pending, "a b c d e f", [], nodes_at_most=4) == ["a-b", "c-d", "a-c", "b-d"]
-    assert wave(pending, "a b c d e f", [], node_share_ratio=0.5) == ["a-b", "a-c"]
-    assert wave(pending, "a b c d e f", [], node_share_ratio=0.1) == []
+    assert wave(pending, "a b c d e f", [], max_nodes=4) == ["a-b", "c-d", "a-c", "b-d"]
+    assert wave(pending, "a b c d e f", [], max_node_ratio=0.5) == ["a-b", "a-c"]
+    assert wave(pending, "a b c d e f", [], max_node_ratio=0.1) == []
     taken = [ActiveJob(("c", "d"), running=False)]  # queued, and its nodes were taken by a user since
-    assert wave(pending, "a b e f", taken, nodes_at_most=4) == ["a-b"]
-    assert wave(pending, "a b e f", taken, nodes_at_most=3) == []
-    assert wave(pending, "a b e f", taken, node_share_ratio=0.5) == []
-    assert wave(pending, "a b e f g h", taken, node_share_ratio=0.5) == ["a-b"]
+    assert wave(pending, "a b e f", taken, max_nodes=4) == ["a-b"]
+    assert wave(pending, "a b e f", taken, max_nodes=3) == []
+    assert wave(pending, "a b e f", taken, max_node_ratio=0.5) == []
+    assert wave(pending, "a b e f g h", taken, max_node_ratio=0.5) == ["a-b"]
 
 
 def test_a_wave_never_breaks_its_budget() -> None:
@@ -76,7 +76,7 @@ def test_waves_bring_the_whole_plan_to_its_end() -> None:
     pending = [PlannedPair(str(no), *pair) for no, pair in enumerate(make_pairs(ALL, names(7), 4))]
     waves = 0
     while pending:
-        chosen = choose_wave(pending, names(7), [], Budget(jobs_at_most=3))
+        chosen = choose_wave(pending, names(7), [], Budget(max_jobs=3))
         assert len({name for pair in chosen for name in (pair.client, pair.server)}) == 2 * len(chosen)
         pending = [pair for pair in pending if pair not in chosen]
         waves += 1
@@ -87,6 +87,6 @@ def test_waves_bring_the_whole_plan_to_its_end() -> None:
 def test_waves_at_scale() -> None:
     pending = [PlannedPair(str(no), *pair) for no, pair in enumerate(make_pairs(ALL, names(1000), 1))]
     started = time.process_time()
-    assert len(choose_wave(pending, names(1000), [], Budget(jobs_at_most=32))) == 32
-    assert len(choose_wave(pending, names(1000), [], Budget(jobs_at_most=2000))) == 2000
+    assert len(choose_wave(pending, names(1000), [], Budget(max_jobs=32))) == 32
+    assert len(choose_wave(pending, names(1000), [], Budget(max_jobs=2000))) == 2000
     assert time.process_time() - started < 30

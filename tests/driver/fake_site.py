@@ -52,7 +52,7 @@ NEVER = math.inf
 class FakeJob:
     """One job in the scheduler's table."""
 
-    native_id: str
+    scheduler_job_id: str
     tag: str
     folder: Path
     nodes: tuple[str, ...]
@@ -106,7 +106,7 @@ class FakeScheduler(Scheduler):
         self.advance()
         self.query_count += 1
         self.look_times.append(self.clock.passed_s)
-        reports = {key.native_id: self._believed(key, self._report(key.native_id)) for key in question.jobs}
+        reports = {key.scheduler_job_id: self._believed(key, self._report(key.scheduler_job_id)) for key in question.jobs}
         return QueueSnapshot(
             reports,
             nodes=[self._node(name) for name in self.nodes_known] if question.nodes else None,
@@ -126,7 +126,7 @@ class FakeScheduler(Scheduler):
         self.advance()
         for key in jobs:
             self.orders.append((self.clock.passed_s, key.tag, queued_only))
-            job = self.jobs.get(key.native_id)
+            job = self.jobs.get(key.scheduler_job_id)
             if job is None or job.tag != key.tag or not job.mine or not job.live:
                 continue
             if self.obeys(job) and not (queued_only and job.state is not JobState.QUEUED):
@@ -135,7 +135,7 @@ class FakeScheduler(Scheduler):
 
     def find(self, tags: Sequence[str]) -> dict[str, str]:
         self.advance()
-        return {job.tag: job.native_id for job in self.jobs.values() if job.tag in tags and self.find_knows(job)}
+        return {job.tag: job.scheduler_job_id for job in self.jobs.values() if job.tag in tags and self.find_knows(job)}
 
     def submit_limit(self) -> int | None:
         return None
@@ -144,10 +144,10 @@ class FakeScheduler(Scheduler):
 
     def take(self, one: Submission) -> Submitted:
         """The scheduler has the job."""
-        native_id = str(101 + len(self.jobs))
+        scheduler_job_id = str(101 + len(self.jobs))
         folder = Path(one.script).parent
-        self.jobs[native_id] = FakeJob(native_id, one.tag, folder, one.nodes, one.walltime_s, self.clock.passed_s)
-        return Submitted(one.tag, native_id)
+        self.jobs[scheduler_job_id] = FakeJob(scheduler_job_id, one.tag, folder, one.nodes, one.walltime_s, self.clock.passed_s)
+        return Submitted(one.tag, scheduler_job_id)
 
     def advance(self) -> None:
         """Let happen what has happened by now."""
@@ -187,7 +187,7 @@ class FakeScheduler(Scheduler):
         started = {
             "format": 1,
             "tag": job.tag,
-            "native_id": job.native_id,
+            "scheduler_job_id": job.scheduler_job_id,
             "started_utc": self._utc(job.started_s),
             "host": "n1",
         }
@@ -205,12 +205,12 @@ class FakeScheduler(Scheduler):
         said = {"format": 1, "tag": job.tag, "reason": reason, "rc": 0, "ended_utc": self._utc(job.ended_s)}
         (job.folder / "exit.json").write_text(json.dumps(said))
 
-    def _report(self, native_id: str) -> JobReport | None:
-        job = self.jobs.get(native_id)
+    def _report(self, scheduler_job_id: str) -> JobReport | None:
+        job = self.jobs.get(scheduler_job_id)
         if job is None:
             return None
         word = job.state.value.upper()
-        report = JobReport(native_id, job.state, word, job.reason, job.nodes, name=job.tag, mine=job.mine)
+        report = JobReport(scheduler_job_id, job.state, word, job.reason, job.nodes, name=job.tag, mine=job.mine)
         return self.shown(job, report)
 
     def _node(self, name: str) -> NodeState:
@@ -238,7 +238,7 @@ class FakeSite:
     budget: Budget = field(default_factory=Budget)
     #: More keys of the cluster file.
     keys: str = ""
-    run_id: str = "night-1"
+    run_name: str = "night-1"
     #: Whether it keeps the account of all runs, as stages do. Another site of the same folder then is another run.
     shares_account: bool = False
     scheduler_class: type[FakeScheduler] = FakeScheduler  # type: ignore[type-abstract]
@@ -253,12 +253,12 @@ class FakeSite:
         path = self.folder / "sim.yaml"
         path.write_text(f"name: sim\nscheduler: slurm\nwork_directory: {self.folder / 'work'}\ninterface: eth0\n{self.keys}\n")
         self.cluster = read_cluster(path)
-        self.run = RunFolder(self.folder / "runs" / self.run_id)
-        self.root = self.folder / "work" / self.run_id
+        self.run = RunFolder(self.folder / "runs" / self.run_name)
+        self.root = self.folder / "work" / self.run_name
         self.plan = self._plan()
         self.run.plan("sim").parent.mkdir(parents=True, exist_ok=True)
         self.run.plan("sim").write_text(self.plan.to_json())
-        write_json(self.run.run_json, {"run_id": self.run_id, "clusters": ["sim"], "links": []})
+        write_json(self.run.run_json, {"run": self.run_name, "clusters": ["sim"], "links": []})
 
     @contextmanager
     def driver(self) -> Iterator[Driver]:
@@ -269,7 +269,7 @@ class FakeSite:
             account = Account(self.budget, Pace.of(self.cluster, self.clock), Limit(self.scheduler, self.clock))
             if self.shares_account:
                 place = str(self.folder / "work" / "hpcq" / "account" / "sim")
-                account.shared = SharedAccount(self.scheduler.transport, place, self.run_id, self.cluster.budget, self.clock)
+                account.shared = SharedAccount(self.scheduler.transport, place, self.run_name, self.cluster.budget, self.clock)
             account.shares.append(Share(lambda: state.node_seconds, lambda: list(state.active.values())))
             record = Record("sim", journal, state, self._say)
             queue = ClusterQueue(self.place, account, record, folder=self.run.path / "sim", root=str(self.root))
@@ -295,13 +295,13 @@ class FakeSite:
 
     def ends(self) -> list[tuple[str, str]]:
         """How attempts ended: job and outcome, in order."""
-        jobs = {event["tag"]: event["job_id"] for event in self.events() if event["event"] == "attempt"}
+        jobs = {event["tag"]: event["job"] for event in self.events() if event["event"] == "attempt"}
         named = {"ended": "outcome", "refused": "event"}
         return [(jobs[one["tag"]], one[named[one["event"]]]) for one in self.events() if one["event"] in named]
 
     def reasons(self) -> dict[str, str]:
         """Why pairs were not run."""
-        return {event["job_id"]: event["reason"] for event in self.events() if event["event"] == "not_run"}
+        return {event["job"]: event["reason"] for event in self.events() if event["event"] == "not_run"}
 
     def at(self, passed_s: float, happens: Callable[[], object]) -> None:
         """Something happens at this moment."""
@@ -315,7 +315,7 @@ class FakeSite:
         tests = (Test(1, "tcp_pingpong", "hpcq-net", {"message_bytes": 1}, 30),)
         count = len(self.pairs)
         return Plan(
-            run_id=self.run_id,
+            run=self.run_name,
             campaign="night",
             cluster="sim",
             interface="eth0",

@@ -59,7 +59,7 @@ def files_of(folder: Path) -> AttemptFiles:
 @pytest.mark.promise("The driver claims an attempt that no scheduler knows before it gives it up.")
 @pytest.mark.promise("Paths on a cluster are quoted, whatever they hold.")
 def test_the_driver_claims_an_attempt_that_no_scheduler_knows(tmp_path: Path) -> None:
-    attempt = Attempt(tag="tag", job_id="j00001", attempt_no=1, nodes=("n1", "n2"), pairs=(0,))
+    attempt = Attempt(tag="tag", job="j00001", attempt_no=1, nodes=("n1", "n2"), pairs=(0,))
     files = files_of(tmp_path)
     there = Path(files.root) / attempt.folder
     assert files.claim(attempt).taken, "its folder was never brought there: it cannot run"
@@ -71,13 +71,13 @@ def test_the_driver_claims_an_attempt_that_no_scheduler_knows(tmp_path: Path) ->
 
 @pytest.mark.promise("An attempt that a script has claimed is not claimed by the driver too.")
 def test_an_attempt_that_had_started_is_not_claimed_twice(tmp_path: Path) -> None:
-    attempt = Attempt(tag="tag", job_id="j00001", attempt_no=1, nodes=("n1", "n2"), pairs=(0,))
+    attempt = Attempt(tag="tag", job="j00001", attempt_no=1, nodes=("n1", "n2"), pairs=(0,))
     files = files_of(tmp_path)
     there = Path(files.root) / attempt.folder
     (there / "claim").mkdir(parents=True)
-    (there / "started.json").write_text('{"native_id": "17"}')
+    (there / "started.json").write_text('{"scheduler_job_id": "17"}')
     claim = files.claim(attempt)
-    assert (claim.taken, claim.native_id) == (False, "17")
+    assert (claim.taken, claim.scheduler_job_id) == (False, "17")
 
 
 @pytest.mark.promise("A submission is in the journal before it is made.")

@@ -64,7 +64,7 @@ class Bench:
         stages.load(run, self.folder / "results.db")
         with closing(sqlite3.connect(self.folder / "results.db")) as database:
             query = "SELECT outcome, coalesce(reason, ''), count(*) FROM v_results WHERE run = ? GROUP BY 1, 2"
-            return {(outcome, reason): count for outcome, reason, count in database.execute(query, (run.run_id,))}
+            return {(outcome, reason): count for outcome, reason, count in database.execute(query, (run.run,))}
 
 
 @pytest.fixture
@@ -146,14 +146,14 @@ def test_a_node_that_goes_down_under_a_queued_job_gets_its_pair_planned_anew(
     run = bench.run("pairs: {rounds: 1}")
     events = bench.drive(run)
     assert sorted(outcomes(events)) == ["completed"] * 3 + ["withdrawn"]
-    attempts = [event["attempt_no"] for event in events if event["event"] == "attempt" and event["job_id"] == "j00001"]
+    attempts = [event["attempt_no"] for event in events if event["event"] == "attempt" and event["job"] == "j00001"]
     assert attempts == [1, 2]
     assert bench.rows(run) == {("measured", ""): 3}
 
 
 def test_a_node_taken_before_our_job_starts_costs_no_try(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hpcq.runner.queue.yield_policy._BOUNCED_FOR_S", 0.5)
-    run = bench.run("pairs: {list: [[n0001, n0002]]}\nretries: 0", cluster="patience_s: 1")
+    run = bench.run("pairs: {list: [[n0001, n0002]]}\nretries: 0", cluster="max_wait_s: 1")
     bench.slurm.control(set={"stuck": {"-j00001-1": "Priority"}})  # the first attempt waits until somebody has taken its node
     driving = bench.driving(run)
     until(lambda: bench.slurm.control()["states"].get("me PENDING") == 1)
@@ -220,14 +220,14 @@ def test_failed_polls_change_nothing_and_are_said_at_the_first_and_fifth(bench: 
 
 def test_node_seconds_of_all_jobs_and_their_time_limits_stay_within_the_budget(bench: Bench) -> None:
     bench.slurm.control(set={"run_s": 0.3})
-    run = bench.run("pairs: all\nbudget: {node_seconds_at_most: 500}")
+    run = bench.run("pairs: all\nbudget: {max_node_seconds: 500}")
     events = bench.drive(run)
     assert 240 <= took_at_most(stages.read_plan(run, "sim"), events) <= 500
     assert bench.rows(run) == {("measured", ""): 15}
 
 
 def test_the_last_jobs_that_a_budget_allows_have_shorter_time_limits(bench: Bench) -> None:
-    run = bench.run("pairs: {rounds: 1}\nbudget: {node_seconds_at_most: 60}")
+    run = bench.run("pairs: {rounds: 1}\nbudget: {max_node_seconds: 60}")
     events = bench.drive(run)
     assert outcomes(events) == ["completed"] * 3
     assert took_at_most(stages.read_plan(run, "sim"), events) <= 60
@@ -237,10 +237,10 @@ def test_the_last_jobs_that_a_budget_allows_have_shorter_time_limits(bench: Benc
 
 
 def test_what_the_budget_has_no_more_node_seconds_for_is_not_run(bench: Bench) -> None:
-    run = bench.run("pairs: {rounds: 1}\nbudget: {node_seconds_at_most: 60}")
+    run = bench.run("pairs: {rounds: 1}\nbudget: {max_node_seconds: 60}")
     nodes = ["n0001", "n0002"]
     with Journal(run.journal("sim")) as journal:  # a first try took all but ten
-        journal.append("attempt", job_id="j00001", attempt_no=1, tag="first", nodes=nodes, walltime_s=30)
+        journal.append("attempt", job="j00001", attempt_no=1, tag="first", nodes=nodes, walltime_s=30)
         times = {"started_utc": "2026-01-01T00:00:00Z", "ended_utc": "2026-01-01T00:00:25Z"}
         journal.append("ended", tag="first", outcome="failed", reason="", nodes=nodes, rc=1, measured=[], **times)
     assert outcomes(bench.drive(run)) == ["failed"]

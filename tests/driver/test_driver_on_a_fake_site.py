@@ -64,12 +64,12 @@ def test_a_claim_that_failed_leaves_it_undetermined(site: FakeSite, monkeypatch:
 
     def full(self: AttemptFiles, attempt: object) -> object:
         made = claim(self, attempt)  # type: ignore[arg-type]
-        return replace(made, taken=False, native_id="", words="Disk quota exceeded") if failing[0] else made
+        return replace(made, taken=False, scheduler_job_id="", words="Disk quota exceeded") if failing[0] else made
 
     monkeypatch.setattr(AttemptFiles, "claim", full)
     site.at(200, make_room)
     site.drive()
-    assert "unknown" not in {event.get("native_id") for event in site.events()}
+    assert "unknown" not in {event.get("scheduler_job_id") for event in site.events()}
     assert any("cannot be claimed: Disk quota exceeded" in text for text in site.said)
     assert sum(outcome == "completed" for _, outcome in site.ends()) == 2
 
@@ -253,7 +253,7 @@ def test_cancelling_waits_for_a_controller_that_is_down(site: FakeSite) -> None:
 @pytest.mark.promise("A job that the driver itself ended costs no try, also when it had just started.")
 def test_a_job_that_starts_while_it_is_withdrawn_costs_no_try(site: FakeSite) -> None:
     """scancel --state=PENDING filters in the client: the job may start in between, and ends by our own order."""
-    site = FakeSite(site.folder / "x", pairs=(("n1", "n2"),), attempts=1, keys="patience_s: 60")
+    site = FakeSite(site.folder / "x", pairs=(("n1", "n2"),), attempts=1, keys="max_wait_s: 60")
     site.scheduler.node_states["n2"] = (NodeCondition.IDLE, "idle")
     start = site.scheduler._start
     held = [True]

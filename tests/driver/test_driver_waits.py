@@ -30,11 +30,11 @@ def test_exit_files_that_appear_late_are_waited_for(site: FakeSite) -> None:
 @pytest.mark.promise("How long files may take to appear is the cluster's own figure.")
 @pytest.mark.heavy
 def test_the_grace_for_files_is_the_clusters_own(tmp_path: Path) -> None:
-    site = FakeSite(tmp_path, keys="files_appear_within_s: 300", attempts=1)
+    site = FakeSite(tmp_path, keys="filesystem_delay_s: 300", attempts=1)
     site.scheduler.exit_file_delay_s = 250.0
     site.drive()
     assert {outcome for _, outcome in site.ends()} == {"completed"}
-    short = FakeSite(tmp_path / "short", keys="files_appear_within_s: 30", attempts=1)
+    short = FakeSite(tmp_path / "short", keys="filesystem_delay_s: 30", attempts=1)
     short.scheduler.exit_file_delay_s = 250.0
     short.drive()
     assert {outcome for _, outcome in short.ends()} == {"failed"}
@@ -87,7 +87,7 @@ def test_a_cluster_that_does_not_answer_is_a_wait_that_status_shows(site: FakeSi
 
 @pytest.mark.promise("What a run waited for before its cluster fell silent is said again afterwards.")
 def test_a_wait_that_was_interrupted_by_silence_is_said_again(site: FakeSite) -> None:
-    site = FakeSite(site.folder / "x", pairs=(("n1", "n2"),), keys="patience_s: 300")
+    site = FakeSite(site.folder / "x", pairs=(("n1", "n2"),), keys="max_wait_s: 300")
     site.scheduler.node_states["n1"] = (NodeCondition.BUSY, "allocated")
 
     def cut() -> None:
@@ -116,7 +116,7 @@ def test_a_suspended_job_is_said_to_stand_still_until_it_goes_on(site: FakeSite)
 def test_nodes_that_are_powered_down_are_named_by_status_until_they_are_up(
     site: FakeSite, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    site = FakeSite(site.folder / "x", pairs=(("n1", "n2"),), keys="patience_s: 300")
+    site = FakeSite(site.folder / "x", pairs=(("n1", "n2"),), keys="max_wait_s: 300")
     off = (NodeCondition.POWERED_DOWN, "idle~")
     site.scheduler.node_states.update(n1=off, n4=off)
     site.cluster = replace(site.cluster, reboot_within_s=600.0)
@@ -149,9 +149,9 @@ def test_agents_that_cannot_join_say_why_at_once(site: FakeSite) -> None:
     """Their log is read with each poll until the first measurement; the conductor gives them up only after a minute."""
     site.scheduler.run_s = 100.0
     with site.driver() as driver:
-        event = {"event": "attempt", "tag": "g", "job_id": "g00001", "attempt_no": 1, "nodes": ["n1", "n2"]}
+        event = {"event": "attempt", "tag": "g", "job": "g00001", "attempt_no": 1, "nodes": ["n1", "n2"]}
         driver.record.note_all([{**event, "pairs": ["j00001"], "walltime_s": 60}])
-        driver.record.note("submitted", tag="g", native_id="101")
+        driver.record.note("submitted", tag="g", scheduler_job_id="101")
         driver.record.note("state", tag="g", state="running", reason="")
         folder = site.root / "jobs" / "g00001" / "1"
         folder.mkdir(parents=True)
@@ -184,7 +184,7 @@ def test_a_node_that_is_down_is_not_waited_for(site: FakeSite) -> None:
     site.drive()
     assert site.reasons()["j00001"].startswith("not idle for")
     assert "n1 down*, n2 idle" in site.reasons()["j00001"]
-    assert site.clock.passed_s < 200, "patience_s is made for nodes that users have"
+    assert site.clock.passed_s < 200, "max_wait_s is made for nodes that users have"
 
 
 @pytest.mark.promise("A node that reboots is waited for as long as the campaign says.")
@@ -201,7 +201,7 @@ def test_a_node_that_reboots_is_waited_for(site: FakeSite) -> None:
 
 
 def test_a_node_that_a_user_has_is_waited_for_as_long_as_patience_lasts(tmp_path: Path) -> None:
-    site = FakeSite(tmp_path, pairs=(("n1", "n2"),), keys="patience_s: 300")
+    site = FakeSite(tmp_path, pairs=(("n1", "n2"),), keys="max_wait_s: 300")
     site.scheduler.node_states["n1"] = (NodeCondition.BUSY, "allocated")
     site.drive()
     assert "n1 allocated" in site.reasons()["j00001"]
@@ -230,7 +230,7 @@ def test_a_late_submit_command_finds_its_attempt_withdrawn(tmp_path: Path) -> No
     assert not (tmp_path / "was-run").exists()
     (tmp_path / "claim").rmdir()
     [answer] = scheduler.submit([Submission("t1", str(tmp_path / "job.sh"), ("n1",), 60)])
-    assert answer.native_id == "17"
+    assert answer.scheduler_job_id == "17"
 
 
 # -- the verb ----------------------------------------------------------------------------------------------------------
@@ -249,10 +249,10 @@ def test_the_verb_says_what_is_still_there(site: FakeSite) -> None:
     job.state = JobState.RUNNING
     site.scheduler.run_s = 1e9
     with site.driver() as driver:
-        driver.record.note("attempt", tag="hpcq-x-2", job_id="j00001", attempt_no=2, nodes=["n1", "n2"])
-        driver.record.note("submitted", tag="hpcq-x-2", native_id=job.native_id)
+        driver.record.note("attempt", tag="hpcq-x-2", job="j00001", attempt_no=2, nodes=["n1", "n2"])
+        driver.record.note("submitted", tag="hpcq-x-2", scheduler_job_id=job.scheduler_job_id)
     job.tag = "hpcq-x-2"
-    assert _left_by(site) == [f"sim: hpcq-x-2 ({job.native_id} running)"]
+    assert _left_by(site) == [f"sim: hpcq-x-2 ({job.scheduler_job_id} running)"]
     site.scheduler.obeys = lambda _: site.clock.passed_s > 300
     assert _left_by(site) == []
     assert job.state is JobState.CANCELLED
@@ -262,8 +262,8 @@ def test_the_verb_says_what_is_still_there(site: FakeSite) -> None:
 def test_a_controller_that_is_down_is_no_proof_that_nothing_is_there(site: FakeSite) -> None:
     site.scheduler.obeys = lambda _: False
     with site.driver() as driver:
-        driver.record.note("attempt", tag="t1", job_id="j00001", attempt_no=1, nodes=["n1", "n2"])
-        driver.record.note("submitted", tag="t1", native_id="101")
+        driver.record.note("attempt", tag="t1", job="j00001", attempt_no=1, nodes=["n1", "n2"])
+        driver.record.note("submitted", tag="t1", scheduler_job_id="101")
 
     def down() -> None:
         raise SchedulerError("here: squeue: Unable to contact slurm controller")
@@ -303,7 +303,7 @@ def test_the_verb_waits_for_a_driver_as_long_as_files_of_jobs_may_take(site: Fak
     """With 90 s for exit files a driver that obeys at once needs longer than that to end."""
     path = site.run.cluster_yaml("sim")
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text((site.folder / "sim.yaml").read_text() + "files_appear_within_s: 90s\n")
+    path.write_text((site.folder / "sim.yaml").read_text() + "filesystem_delay_s: 90s\n")
 
     def drive(*_: object) -> None:
         if site.clock.passed_s < 150:

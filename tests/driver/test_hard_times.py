@@ -170,7 +170,7 @@ def no_locks(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def built(folder: Path, number: int = 0, repetitions: int = 20) -> Path:
-    made = RunBuilder(folder / "runs", run_id=f"nightly-202611{10 + number}T020000Z-00ff", repetition_count=repetitions)
+    made = RunBuilder(folder / "runs", run=f"nightly-202611{10 + number}T020000Z-00ff", repetition_count=repetitions)
     made.everything()
     return made.path
 

@@ -54,16 +54,16 @@ def limits(answer: str, partition: str | None = None, **mine: str | None) -> Job
 def test_the_default_partition_and_what_its_qos_adds() -> None:
     found = limits(OLD)
     assert (found.partition, found.state, found.refusals) == ("main", "UP", ())
-    assert found.walltime_at_most_s == Bound(86400, "MaxTime of partition main")
-    assert (found.nodes_at_most, found.nodes_at_least) == (None, None)
-    assert limits(OLD, qos="small").walltime_at_most_s == Bound(600, "MaxWall of QOS small")
-    assert limits(OLD, qos="wide").nodes_at_most == Bound(16, "MaxTRES of QOS wide")
+    assert found.max_walltime_s == Bound(86400, "MaxTime of partition main")
+    assert (found.max_nodes, found.nodes_at_least) == (None, None)
+    assert limits(OLD, qos="small").max_walltime_s == Bound(600, "MaxWall of QOS small")
+    assert limits(OLD, qos="wide").max_nodes == Bound(16, "MaxTRES of QOS wide")
 
 
 def test_a_partition_without_accounting() -> None:
     found = limits(NEW, "short")
-    assert found.nodes_at_most == Bound(2, "MaxNodes of partition short")
-    assert found.walltime_at_most_s == Bound(300, "MaxTime of partition short")
+    assert found.max_nodes == Bound(2, "MaxNodes of partition short")
+    assert found.max_walltime_s == Bound(300, "MaxTime of partition short")
     assert found.state == "DRAIN"
 
 
@@ -93,7 +93,7 @@ def planned(folder: Path, found: JobLimits, more: str, duration: str = "1s") -> 
     return plan_allocations(read_campaign(folder / "c.yaml"), Basis(read_cluster(folder / "sim.yaml"), nodes, "c-1", 7, found))
 
 
-MOST_4 = JobLimits("wide", nodes_at_most=Bound(4, "MaxNodes of partition wide"))
+MOST_4 = JobLimits("wide", max_nodes=Bound(4, "MaxNodes of partition wide"))
 
 
 @pytest.mark.parametrize("allocation", ["whole", "group of 5"])
@@ -109,7 +109,7 @@ def test_a_tournament_is_no_larger_than_max_nodes(tmp_path: Path, allocation: st
 
 
 def test_two_nodes_a_job_are_pairs(tmp_path: Path) -> None:
-    plan = planned(tmp_path, JobLimits("wide", nodes_at_most=Bound(2, "MaxNodes of partition wide")), "allocation: whole")
+    plan = planned(tmp_path, JobLimits("wide", max_nodes=Bound(2, "MaxNodes of partition wide")), "allocation: whole")
     assert (plan.allocation, plan.allocation_node_count, {test.load for test in plan.tests}) == ("pair", None, {""})
     assert plan.notes == ("MaxNodes of partition wide is 2: jobs of 2 nodes at most",)
 
@@ -118,7 +118,7 @@ def test_a_limit_that_does_not_matter_changes_nothing(tmp_path: Path) -> None:
     for more in ("allocation: group of 4", "allocation: pair"):
         limited, free = planned(tmp_path, MOST_4, more), planned(tmp_path, NO_LIMITS, more)
         assert (limited.pairs, limited.walltime_s, limited.notes) == (free.pairs, free.walltime_s, ())
-    wide = JobLimits("wide", nodes_at_most=Bound(8, "MaxNodes of partition wide"))
+    wide = JobLimits("wide", max_nodes=Bound(8, "MaxNodes of partition wide"))
     assert planned(tmp_path, wide, "allocation: whole") == planned(tmp_path, NO_LIMITS, "allocation: whole")
 
 
@@ -128,19 +128,19 @@ def test_jobs_smaller_than_min_nodes_or_of_one_node_are_refused(tmp_path: Path) 
         planned(tmp_path, least, "allocation: pair")
     assert planned(tmp_path, least, "allocation: group of 4").allocation_node_count == 4
     with pytest.raises(UserError, match="MaxNodes of partition wide is 1: a pair needs two"):
-        planned(tmp_path, JobLimits("wide", nodes_at_most=Bound(1, "MaxNodes of partition wide")), "")
+        planned(tmp_path, JobLimits("wide", max_nodes=Bound(1, "MaxNodes of partition wide")), "")
 
 
 def test_time_limits_are_cut_and_what_cannot_fit_is_refused(tmp_path: Path) -> None:
-    short = JobLimits("wide", walltime_at_most_s=Bound(90, "MaxTime of partition wide"))
+    short = JobLimits("wide", max_walltime_s=Bound(90, "MaxTime of partition wide"))
     plan = planned(tmp_path, short, "")
     assert plan.walltime_s == 90
     assert plan.notes == ("MaxTime of partition wide is 90 s: time limit cut from 120 s",)
     with pytest.raises(UserError, match=r"estimated to take .* MaxTime of partition wide allows 90 s"):
         planned(tmp_path, short, "", duration="200s")
-    with pytest.raises(UserError, match="walltime: 600 s: MaxTime of partition wide allows 90 s"):
-        planned(tmp_path, short, "walltime: 10min")
-    rounds = planned(tmp_path, JobLimits("wide", walltime_at_most_s=Bound(180, "MaxTime")), "allocation: whole", duration="20s")
+    with pytest.raises(UserError, match="walltime_s: 600 s: MaxTime of partition wide allows 90 s"):
+        planned(tmp_path, short, "walltime_s: 10min")
+    rounds = planned(tmp_path, JobLimits("wide", max_walltime_s=Bound(180, "MaxTime")), "allocation: whole", duration="20s")
     assert rounds.walltime_s <= 180
     assert rounds.cost.job_count > 1, "a tournament is cut into as many rounds as fit"
 
@@ -163,11 +163,11 @@ RootOnly=NO ReqResv=NO State=UP
 def test_of_several_partitions_the_most_generous_that_lets_us_in_counts() -> None:
     found = limits(BOTH, "short,mid")
     assert (found.partition, found.state, found.refusals) == ("short,mid", "UP", ())
-    assert found.nodes_at_most == Bound(8, "MaxNodes of partition mid")
-    assert found.walltime_at_most_s == Bound(3600, "MaxTime of partition mid")
+    assert found.max_nodes == Bound(8, "MaxNodes of partition mid")
+    assert found.max_walltime_s == Bound(3600, "MaxTime of partition mid")
     assert found.nodes_at_least is None
-    assert limits(BOTH, "short,long").nodes_at_most is None
-    assert limits(BOTH, "mid,wide").walltime_at_most_s == Bound(3600, "MaxTime of partition mid"), "wide does not let us in"
+    assert limits(BOTH, "short,long").max_nodes is None
+    assert limits(BOTH, "mid,wide").max_walltime_s == Bound(3600, "MaxTime of partition mid"), "wide does not let us in"
     assert len(limits(BOTH.replace("AllowGroups=ALL", "AllowGroups=ops"), "short,mid").refusals) == 2
     assert limits(BOTH, "short,nowhere").refusals == ("partition nowhere: not there: there are short, wide, long, mid",)
 
@@ -175,8 +175,8 @@ def test_of_several_partitions_the_most_generous_that_lets_us_in_counts() -> Non
 def test_where_all_partitions_must_take_a_job_the_tightest_limits_count() -> None:
     strict = BOTH + "@enforce ALL\n"
     found = limits(strict, "short,mid")
-    assert found.nodes_at_most == Bound(2, "MaxNodes of partition short")
-    assert found.walltime_at_most_s == Bound(300, "MaxTime of partition short")
+    assert found.max_nodes == Bound(2, "MaxNodes of partition short")
+    assert found.max_walltime_s == Bound(300, "MaxTime of partition short")
     assert found.nodes_at_least == Bound(4, "MinNodes of partition mid")
     assert limits(strict, "mid,wide").refusals, "one that does not let us in is enough"
     assert limits(BOTH + "@enforce ANY\n", "short,mid") == limits(BOTH, "short,mid")
@@ -184,8 +184,8 @@ def test_where_all_partitions_must_take_a_job_the_tightest_limits_count() -> Non
 
 def test_jobs_of_a_link_keep_the_limits_of_both_clusters(tmp_path: Path) -> None:
     plan = replace(planned(tmp_path, NO_LIMITS, ""), cluster="alpha+beta", walltime_s=240)
-    wall = {"alpha": JobLimits(walltime_at_most_s=Bound(600, "MaxTime of partition a")),
-            "beta": JobLimits(walltime_at_most_s=Bound(180, "MaxWall of QOS q"))}  # fmt: skip
+    wall = {"alpha": JobLimits(max_walltime_s=Bound(600, "MaxTime of partition a")),
+            "beta": JobLimits(max_walltime_s=Bound(180, "MaxWall of QOS q"))}  # fmt: skip
     fitted = fit_link(plan, 120, wall)
     assert (fitted.walltime_s, fitted.notes) == (180, ("beta: MaxWall of QOS q is 180 s: time limit cut from 240 s",))
     assert fit_link(plan, 120, {"alpha": NO_LIMITS, "beta": NO_LIMITS}) == plan

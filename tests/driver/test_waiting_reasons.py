@@ -136,18 +136,20 @@ def test_a_job_that_was_requeued_and_held_never_starts() -> None:
 
 
 UNAVAILABLE = "ReqNodeNotAvail, UnavailableNodes:n3"
-FIRST = Attempt(tag="first", job_id="j00001", attempt_no=1, nodes=("n1", "n3"), pairs=(0,), native_id="16")
-SECOND = Attempt(tag="second", job_id="j00002", attempt_no=1, nodes=("n3", "n2"), pairs=(1,), native_id="17")
+FIRST = Attempt(tag="first", job="j00001", attempt_no=1, nodes=("n1", "n3"), pairs=(0,), scheduler_job_id="16")
+SECOND = Attempt(tag="second", job="j00002", attempt_no=1, nodes=("n3", "n2"), pairs=(1,), scheduler_job_id="17")
 
 
-def queued(native_id: str, wait: Wait = Wait.ORDINARY, reason: str = "None") -> JobReport:
-    return JobReport(native_id, JobState.QUEUED, "PENDING", reason, wait=wait)
+def queued(scheduler_job_id: str, wait: Wait = Wait.ORDINARY, reason: str = "None") -> JobReport:
+    return JobReport(scheduler_job_id, JobState.QUEUED, "PENDING", reason, wait=wait)
 
 
-def withdrawn(*attempts: Attempt, nodes: list[NodeState] | None = None, patience_s: float = 600, **waits: Wait) -> list[str]:
+def withdrawn(*attempts: Attempt, nodes: list[NodeState] | None = None, max_wait_s: float = 600, **waits: Wait) -> list[str]:
     """The tags that are withdrawn at the third poll with the same answer."""
-    policy = YieldPolicy(Budget(), patience_s=patience_s)
-    reports = {one.native_id: queued(one.native_id, waits.get(one.tag, Wait.ORDINARY), UNAVAILABLE) for one in attempts}
+    policy = YieldPolicy(Budget(), max_wait_s=max_wait_s)
+    reports = {
+        one.scheduler_job_id: queued(one.scheduler_job_id, waits.get(one.tag, Wait.ORDINARY), UNAVAILABLE) for one in attempts
+    }
     for second in range(3):
         found = policy.to_withdraw(attempts, QueueSnapshot(reports, nodes), None, float(second))
     return [one.tag for one in found]
@@ -172,7 +174,7 @@ def test_jobs_that_share_an_unavailable_node_are_both_withdrawn() -> None:
 def test_a_node_that_is_seen_to_be_down_is_unavailable_whoever_else_waits_for_it() -> None:
     down = [NodeState("n3", NodeCondition.DOWN, "down")]
     assert withdrawn(FIRST, SECOND, nodes=down, second=Wait.NODE) == ["second"]
-    policy = YieldPolicy(Budget(), patience_s=600)
+    policy = YieldPolicy(Budget(), max_wait_s=600)
     policy.to_withdraw([SECOND], QueueSnapshot({"17": queued("17", Wait.NODE, UNAVAILABLE)}), None, 0.0)
     assert policy.wants_nodes([SECOND], 1.0), "so the next poll asks for the nodes"
 
@@ -188,6 +190,6 @@ def test_a_node_that_is_planned_for_another_job_of_the_run_is_not_taken() -> Non
         ]
         for one in (NodeCondition.PLANNED, NodeCondition.BUSY)
     )
-    assert withdrawn(FIRST, SECOND, nodes=planned, patience_s=0) == []
-    assert withdrawn(SECOND, nodes=planned, patience_s=0) == ["second"]
-    assert withdrawn(FIRST, SECOND, nodes=busy, patience_s=0) == ["first", "second"]
+    assert withdrawn(FIRST, SECOND, nodes=planned, max_wait_s=0) == []
+    assert withdrawn(SECOND, nodes=planned, max_wait_s=0) == ["second"]
+    assert withdrawn(FIRST, SECOND, nodes=busy, max_wait_s=0) == ["first", "second"]

@@ -17,7 +17,7 @@ from tests.lab.users_in_lab import UserJob, arrivals, sampled, users_waits
 pytestmark = [pytest.mark.lab, pytest.mark.quiet, pytest.mark.real_time]
 
 LONGER_MAX_S = 10
-BUDGET = "budget: {yield: true, jobs_at_most: 2, nodes_at_most: 3}"
+BUDGET = "budget: {yield: true, max_jobs: 2, max_nodes: 3}"
 
 
 #: A machine that stands still for seconds makes one user wait: what is wrong with us, is wrong both times.

@@ -18,7 +18,7 @@ def test_competitor_on_the_pinned_core(nodes: Nodes) -> None:
         told = nodes.measure("udp_stream", options)
     assert told.judgement.disturbed
     assert told.findings_at_rate == []
-    assert {"other_work", "waited_for_cpu"} <= told.of_the_machine
+    assert {"host_busy", "waited_for_cpu"} <= told.of_the_machine
     waited = told.finding("waited_for_cpu", "client").figures
     assert float(waited["waited_ratio"]) > 0.2
     assert waited["cpu"] == "cpu0"
@@ -51,4 +51,4 @@ def test_bytes_that_never_saw_the_interface(nodes: Nodes) -> None:
     assert told.judgement.crossed_interface is CrossedInterface.NO
     assert told.judgement.invalid_reason is not None
     assert "lo moved" in told.judgement.invalid_reason
-    assert ("not_crossed", None) in told.findings
+    assert ("wrong_interface", None) in told.findings

@@ -30,7 +30,7 @@ CLIENT, SERVER, THIRD = "alpha/n01", "alpha/n02", "alpha/n03"
 FAR_SERVER = "beta/n01"
 #: What other people's work on this machine brings.
 OF_THE_MACHINE = {
-    *("other_work", "waited_for_cpu", "stolen_time", "core_saturated_by_interrupts"),
+    *("host_busy", "waited_for_cpu", "stolen_time", "core_saturated_by_interrupts"),
     *("rate_drifted", "round_trip_drifted", "rate_of_two_levels", "round_trip_of_two_levels"),
 }
 QUIET: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -201,7 +201,7 @@ def test_an_undisturbed_run_has_no_finding(nodes: Nodes, kernel: str, options: d
         assert told.findings_at_rate == [], said
         assert told.judgement.crossed_interface is CrossedInterface.YES
         assert told.judgement.invalid_reason is None
-        if told.of_the_machine & {"other_work", "waited_for_cpu"}:
+        if told.of_the_machine & {"host_busy", "waited_for_cpu"}:
             assert told.others_cores > _seen_outside(kernel), said
         if "stolen_time" in told.of_the_machine:
             assert told.stolen_ticks > 0, said

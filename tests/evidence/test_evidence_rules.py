@@ -187,7 +187,7 @@ def sources(pair: dict[str, Any]) -> Iterator[str]:
 def test_unavailable_sources_raise_nothing(case: dict[str, Any]) -> None:
     """Without any source, only that the crossing is unknown may be said, and what facts and metrics tell."""
     pair = changed(case)
-    allowed = {rule for rule, _ in expected(case)} | {"crossing_unknown"}
+    allowed = {rule for rule, _ in expected(case)} | {"interface_unverified"}
     for source in sources(pair):
         less = copy.deepcopy(pair)
         for end in ("client", "server"):
@@ -205,7 +205,7 @@ def test_unavailable_sources_raise_nothing(case: dict[str, Any]) -> None:
     silent = judged(pair)
     told = {rule for rule, _ in found(silent)}
     told -= {row.rule.name for row in COURSE}  # of the kernel's own line
-    assert told <= {"crossing_unknown", "small_buffer", "sender_fell_behind", "loss_at_receive_socket", "clock_stepped"}
+    assert told <= {"interface_unverified", "small_buffer", "sender_fell_behind", "loss_at_receive_socket", "clock_stepped"}
     assert silent.crossed_interface is CrossedInterface.UNKNOWN
     assert silent.invalid_reason is None
 

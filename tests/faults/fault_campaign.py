@@ -26,7 +26,7 @@ from tests.lab.lab_fixture import RunningLab
 from tests.local.desk import kill_session
 
 CAMPAIGN = """clusters: [alpha, beta]
-links: [{{from: alpha, to: beta, list: [[alpha-n01, beta-n01]], directions: one, patience_s: 8}}]
+links: [{{from: alpha, to: beta, list: [[alpha-n01, beta-n01]], directions: one, peer_wait_s: 8}}]
 pairs: {{rounds: 2}}
 repetitions: {repetition_count}
 {allocation}
@@ -178,7 +178,7 @@ def _desk(lab: RunningLab, folder: Path) -> Iterator[Desk]:
         (place / "clusters").mkdir()
         for name in CLUSTERS:
             text = lab.cluster_file(name).read_text()
-            (place / "clusters" / f"{name}.yaml").write_text(f"{text}\ncompiler: {{cflags: -O0}}\npatience_s: 15\n")
+            (place / "clusters" / f"{name}.yaml").write_text(f"{text}\ncompiler: {{cflags: -O0}}\nmax_wait_s: 15\n")
         yield Desk(place, lab)
         subprocess.run(["cp", "-a", f"{place}/.", str(folder / "kept")], check=False)
     finally:

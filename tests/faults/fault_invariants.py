@@ -122,7 +122,11 @@ def _journals_are_whole(scene: Scene) -> Iterator[str]:
         begun = [event["tag"] for event in events if event["event"] == "attempt"]
         yield from (f"{part}: begun twice: {tag}" for tag, count in Counter(begun).items() if count > 1)
         yield from (f"{part}: {ends[tag]} ends: {tag}" for tag in begun if ends[tag] != 1)
-        ids = [event["native_id"] for event in events if event["event"] == "submitted" and event["native_id"] != "unknown"]
+        ids = [
+            event["scheduler_job_id"]
+            for event in events
+            if event["event"] == "submitted" and event["scheduler_job_id"] != "unknown"
+        ]
         if part != LINK:  # two clusters number on their own
             yield from (f"{part}: job {one} has two names" for one, count in Counter(ids).items() if count > 1)
 

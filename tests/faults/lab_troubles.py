@@ -184,21 +184,21 @@ class Trouble:
 # -- what came of it ---------------------------------------------------------------------------------------------------
 
 
-def native_ids(driven: Driven) -> list[str]:
+def scheduler_job_ids(driven: Driven) -> list[str]:
     """The ids that the journal has of its jobs."""
-    return [one["native_id"] for one in driven.events() if one["event"] == "submitted"]
+    return [one["scheduler_job_id"] for one in driven.events() if one["event"] == "submitted"]
 
 
 def jobs_in_slurm(driven: Driven) -> list[str]:
     """The names of all jobs of the run that the controller has had, once per job; it remembers them for five minutes."""
     shown = driven.lab.exec(driven.cluster, "squeue", "--noheader", "--states=all", "--user=labuser", "--format=%j").split()
-    return sorted(name for name in shown if name.startswith(f"hpcq-{driven.run.run_id}-"))
+    return sorted(name for name in shown if name.startswith(f"hpcq-{driven.run.run}-"))
 
 
 def measured_side_by_side(driven: Driven) -> list[str]:
     """Attempts of one pair that measured at the same time, by their own files on the cluster and here."""
     spans: dict[str, dict[str, tuple[str, str]]] = {}
-    there = driven.lab.state / driven.cluster / "scratch" / "hpcq" / driven.run.run_id
+    there = driven.lab.state / driven.cluster / "scratch" / "hpcq" / driven.run.run
     for root in (there, driven.run.path):
         for path in root.glob(f"{driven.cluster}/jobs/*/*/started.json"):
             end = path.with_name("exit.json")

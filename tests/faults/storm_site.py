@@ -101,8 +101,8 @@ class StormScheduler(FakeScheduler):
         self._reached()
         return super().find(tags)
 
-    def read_native_id(self, answer: str) -> str:
-        return self._slurm.read_native_id(answer)
+    def read_scheduler_job_id(self, answer: str) -> str:
+        return self._slurm.read_scheduler_job_id(answer)
 
     def cancel(self, jobs: Sequence[JobKey], *, queued_only: bool = False) -> str | None:
         if self.down:
@@ -126,17 +126,19 @@ class StormScheduler(FakeScheduler):
         """The controller is back on a state of then: what came later is unknown, what has ended is not known to have."""
         self.advance()
         now = self.clock.passed_s
-        for native_id, job in list(self.jobs.items()):
+        for scheduler_job_id, job in list(self.jobs.items()):
             if job.submitted_s > since_s:
-                del self.jobs[native_id]
+                del self.jobs[scheduler_job_id]
                 self._orphan(job, now)
             elif job.started_s > since_s or job.ended_s > since_s:
-                self.jobs[native_id] = self._as_it_was(job, since_s, now)
+                self.jobs[scheduler_job_id] = self._as_it_was(job, since_s, now)
         for _ in range(self.dice.randint(0, 2)):  # the next ids go to other people
-            native_id = str(101 + len(self.jobs))
+            scheduler_job_id = str(101 + len(self.jobs))
             folder = Path("/nowhere")
-            self.jobs[native_id] = FakeJob(native_id, f"theirs-{native_id}", folder, (), 1e6, now, mine=False)
-            self.jobs[native_id].state = JobState.RUNNING
+            self.jobs[scheduler_job_id] = FakeJob(
+                scheduler_job_id, f"theirs-{scheduler_job_id}", folder, (), 1e6, now, mine=False
+            )
+            self.jobs[scheduler_job_id].state = JobState.RUNNING
 
     # -- the world ----------------------------------------------------------------------------------------------------
 
@@ -199,9 +201,9 @@ class StormScheduler(FakeScheduler):
         elif self.down:
             row = Completed(1, b"", f"sbatch: error: Batch job submission failed: {DOWN}")
         else:
-            native_id = self.take(one).native_id
+            scheduler_job_id = self.take(one).scheduler_job_id
             self.submissions.append((self.clock.passed_s, one.tag))
-            row = Completed(0, f"{native_id}\n".encode(), "")
+            row = Completed(0, f"{scheduler_job_id}\n".encode(), "")
             if trouble.answer is not None:
                 row = trouble.answer if trouble.answer.returncode >= 0 else None
             if row is not None and row.returncode == 0 and not self.quota.full:

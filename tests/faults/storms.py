@@ -227,10 +227,10 @@ def _journal_is_whole(storm: Storm) -> Iterator[str]:
     ends = Counter(one["tag"] for one in events if one["event"] in {"ended", "refused"})
     yield from (f"begun {count} times: {tag}" for tag, count in begun.items() if count > 1)
     yield from (f"{ends[tag]} ends: {tag}" for tag in begun if ends[tag] != 1)
-    not_run = Counter(one["job_id"] for one in events if one["event"] == "not_run")
-    settled = Counter(one.job_id for one in fold(events).attempts.values() if one.outcome == "completed")
+    not_run = Counter(one["job"] for one in events if one["event"] == "not_run")
+    settled = Counter(one.job for one in fold(events).attempts.values() if one.outcome == "completed")
     if storm.cancelled:  # the last attempt of a pair says how it ended
-        settled = Counter({one.job_id for one in fold(events).attempts.values() if one.outcome} - not_run.keys())
+        settled = Counter({one.job for one in fold(events).attempts.values() if one.outcome} - not_run.keys())
     for index in range(1, len(storm.site.pairs) + 1):
         job_id = f"j{index:05d}"
         if settled[job_id] + not_run[job_id] != 1:

@@ -31,7 +31,7 @@ def ended_at_s(site: FakeSite) -> float:
 @pytest.fixture
 def forgetful(site: FakeSite) -> FakeSite:
     """Two jobs, one behind the other, on a scheduler that forgets ended jobs."""
-    site = FakeSite(site.folder / "forgetful", pairs=QUEUED_BEHIND, keys="files_appear_within_s: 90", attempts=1)
+    site = FakeSite(site.folder / "forgetful", pairs=QUEUED_BEHIND, keys="filesystem_delay_s: 90", attempts=1)
     site.scheduler.shown = forgets
     return site
 
@@ -99,7 +99,7 @@ def test_a_job_whose_script_has_ended_and_that_its_queue_shows_as_running_is_tol
     site: FakeSite, measured: bool
 ) -> None:
     """With its nodes it would be held until its time limit. What it measured counts, and its exit file says how it ended."""
-    site = FakeSite(site.folder / "deaf", keys="files_appear_within_s: 20", attempts=1)
+    site = FakeSite(site.folder / "deaf", keys="filesystem_delay_s: 20", attempts=1)
     scheduler = site.scheduler
     told: list[float] = []
 

@@ -28,7 +28,7 @@ def hanging(lab: RunningLab, tmp_path_factory: pytest.TempPathFactory) -> Desk:
     """A run whose one job hangs on the other cluster, and nobody looks: Slurm's shortest limit, a minute, goes by meanwhile."""
     made = Desk(tmp_path_factory.mktemp("hanging"), lab)
     pair = "clusters: [beta]\npairs: {pattern: list, list: [[beta-n01, beta-n02]]}\nrepetitions: 1\nretries: 0"
-    made.campaign(f"{pair}\nwalltime: 1min\ntests:\n  {SLOW}")
+    made.campaign(f"{pair}\nwalltime_s: 1min\ntests:\n  {SLOW}")
     made.hpcq("submit", "campaign.yaml")
     for node in ("n01", "n02"):
         _until_measuring(lab, node)

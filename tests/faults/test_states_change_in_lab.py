@@ -22,7 +22,7 @@ def state(lab: RunningLab, node: str, word: str) -> None:
 
 
 def test_pairs_of_a_node_out_of_service_are_carried_until_it_is_back(lab: RunningLab, tmp_path: Path) -> None:
-    driven = Driven(tmp_path, lab, "beta", "pairs: {rounds: 3}\nbudget: {jobs_at_most: 1}", duration_s=1)
+    driven = Driven(tmp_path, lab, "beta", "pairs: {rounds: 3}\nbudget: {max_jobs: 1}", duration_s=1)
     driving = driven.start()
     driven.wait_for(names("submitted"))  # the node's last pair comes four jobs later at the earliest
     state(lab, "beta-n04", "drain")
@@ -44,8 +44,8 @@ def test_pairs_of_a_node_out_of_service_are_carried_until_it_is_back(lab: Runnin
 
 @pytest.mark.long  # one that comes back is always played
 def test_pairs_of_a_node_that_stays_away_are_rows_that_say_so(lab: RunningLab, tmp_path: Path) -> None:
-    more = "pairs: {rounds: 3}\nbudget: {jobs_at_most: 1}"
-    driven = Driven(tmp_path, lab, "beta", more, keys="\npatience_s: 3\n", duration_s=1)
+    more = "pairs: {rounds: 3}\nbudget: {max_jobs: 1}"
+    driven = Driven(tmp_path, lab, "beta", more, keys="\nmax_wait_s: 3\n", duration_s=1)
     driving = driven.start()
     driven.wait_for(names("submitted"))
     state(lab, "beta-n04", "drain")

@@ -23,8 +23,8 @@ from tests.faults.lab_troubles import (
     Trouble,
     jobs_in_slurm,
     measured_side_by_side,
-    native_ids,
     nothing_left,
+    scheduler_job_ids,
 )
 from tests.lab.driven_in_lab import Driven, names, states
 from tests.lab.lab_fixture import RunningLab, lab_command
@@ -115,7 +115,7 @@ def test_the_controller_is_back_on_a_state_of_two_minutes_ago(own: RunningLab, t
     driven.wait_for(states("running", 4))
     time.sleep(max(0.0, 120.0 - (time.monotonic() - kept_s)))
     trouble.back_on_kept_state()
-    ours = native_ids(driven)
+    ours = scheduler_job_ids(driven)
     theirs = trouble.strangers(len(ours))
     assert set(theirs) & set(ours), "ids were handed out again"
     driven.finish(driving, within_s=LONG_S)
@@ -125,7 +125,7 @@ def test_the_controller_is_back_on_a_state_of_two_minutes_ago(own: RunningLab, t
 
 def test_exit_files_that_are_45_s_late(own: RunningLab, tmp_path: Path, trouble: Trouble) -> None:
     """tar, with which the driver fetches files, sees no exit file that is younger, as with caches of attributes."""
-    driven = campaign(ChangedLab(own.name, tmp_path, "files_appear_within_s: 10s", "files_appear_within_s: 90s"), tmp_path)
+    driven = campaign(ChangedLab(own.name, tmp_path, "filesystem_delay_s: 10s", "filesystem_delay_s: 90s"), tmp_path)
     trouble.late_files(45)
     driven.finish(driven.start(), within_s=LONG_S)
     kept_its_promises(driven)

@@ -35,9 +35,9 @@ def test_a_first_run_without_gates_is_not_judged(tmp_path: Path) -> None:
     builder = RunBuilder(tmp_path / "runs")
     builder.everything()
     load(tmp_path / "results.db", builder)
-    found = verdict_of(tmp_path / "results.db", builder.run_id)
+    found = verdict_of(tmp_path / "results.db", builder.run)
     assert (found.verdict, found.word, found.reasons) == (Verdict.INCONCLUSIVE, "NOT JUDGED", ())
-    page = write_report(tmp_path / "results.db", builder.run_id, tmp_path / "page.html").read_text()
+    page = write_report(tmp_path / "results.db", builder.run, tmp_path / "page.html").read_text()
     assert '<div class="verdict inconclusive">' in page
     assert "No gate and no history judges this run" in page
 
@@ -117,7 +117,7 @@ def test_a_test_that_ran_and_brought_nothing_fails_the_run(tmp_path: Path) -> No
         broken = {"valid": False, "invalid_reason": "fewer than two datagrams arrived", "metrics": {}, "exit_code": 1}
         builder.write_line("j00001", 1, (1, repetition_no), builder.line("j00001", (1, repetition_no), **broken), rc=1)
     load(tmp_path / "results.db", builder)
-    found = verdict_of(tmp_path / "results.db", builder.run_id)
+    found = verdict_of(tmp_path / "results.db", builder.run)
     assert found.verdict is Verdict.FAILED
     [said] = words(found, Verdict.FAILED)
     assert "1 series ran and brought no valid result: alpha: n1 > n2. Most often: fewer than two datagrams arrived" in said
@@ -129,11 +129,11 @@ def test_what_is_missing_keeps_a_run_from_passing(tmp_path: Path) -> None:
     for day in range(8):
         history.night(day, repetitions=3)
     builder = RunBuilder(
-        tmp_path / "runs", run_id="nightly-20261201T020000Z-00aa", tests=(("tcp_stream", {"message_bytes": 65536}),)
+        tmp_path / "runs", run="nightly-20261201T020000Z-00aa", tests=(("tcp_stream", {"message_bytes": 65536}),)
     )
     builder.attempt("j00001", 1)
     load(history.database, builder)
-    found = verdict_of(history.database, builder.run_id)
+    found = verdict_of(history.database, builder.run)
     assert found.verdict is Verdict.INCONCLUSIVE
     assert words(found, Verdict.NOT_COVERED) == ["3 of 6 planned results are not there"]
 

@@ -105,7 +105,7 @@ class History:
         made = Night(
             self.runs,
             cluster=self.cluster,
-            run_id=f"{campaign}-{moment:%Y%m%dT%H%M%SZ}-{self.cluster[:4]}",
+            run=f"{campaign}-{moment:%Y%m%dT%H%M%SZ}-{self.cluster[:4]}",
             campaign=campaign,
             pairs=changed.pop("pairs", self.pairs),
             tests=TESTS,
@@ -127,7 +127,7 @@ class History:
         made.seconds = day * 86400
         made.everything()
         load_run(self.database, made.path, judge=judge if made.counters else no_judge)
-        return made.run_id
+        return made.run
 
 
 def campaign_text(name: str, gates: str) -> str:

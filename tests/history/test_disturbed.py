@@ -22,7 +22,7 @@ from tests.history.histories import History
 
 pytestmark = pytest.mark.fast
 
-#: What the rule other_work sees in the evidence of n2: four cores of it.
+#: What the rule host_busy sees in the evidence of n2: four cores of it.
 OTHER_WORK = {"n2": {"stat.cpu.user_ticks": 400}}
 FLOOR = "  - {kernel: tcp_stream, metric: throughput_bps, minimum: 150Mbit/s}"
 

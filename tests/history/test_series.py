@@ -28,7 +28,7 @@ def series_count(database: Path) -> int:
 
 
 def next_run(builder: RunBuilder, day: int, **changed: Any) -> RunBuilder:
-    return RunBuilder(builder.runs, run_id=f"nightly-202611{day}T020000Z-0000", **changed)
+    return RunBuilder(builder.runs, run=f"nightly-202611{day}T020000Z-0000", **changed)
 
 
 def test_the_same_test_is_the_same_series(builder: RunBuilder, database: Path) -> None:

@@ -48,7 +48,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> LocalDesk:
             patch.setattr(run_folders, "START", moment)
             campaign = "lab" if day == "1122" else "nightly"
             run_id = f"{campaign}-{moment:%Y%m%dT%H%M%SZ}-00ff"
-            run = run_folders.RunBuilder(made.folder / "runs", run_id=run_id, campaign=campaign, tests=SIZES)
+            run = run_folders.RunBuilder(made.folder / "runs", run=run_id, campaign=campaign, tests=SIZES)
             run.everything()
             run_folders.load(made.folder / "results.db", run)
             for marker in ("driven.json", "loaded.json"):
@@ -69,7 +69,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> LocalDesk:
     (made.folder / "leaves.csv").write_text("\n".join(f"{name},leaf{1 + (name > 'n4')}" for name in nodes) + "\n")
     made.hpcq("baseline", "set", "good", "latest", expect=None)
     shutil.copyfile(made.folder / "results.db", made.folder / "old.db")
-    elsewhere = run_folders.RunBuilder(made.folder / "elsewhere", run_id="nightly-20261121T030000Z-5173")
+    elsewhere = run_folders.RunBuilder(made.folder / "elsewhere", run="nightly-20261121T030000Z-5173")
     elsewhere.everything()
     run_folders.load(made.folder / "siteb.db", elsewhere)
     return made

@@ -65,7 +65,7 @@ def test_a_limit_met_at_submission_shrinks_the_wave(lab: RunningLab, tmp_path: P
 
 
 def test_a_time_limit_that_went_below_the_plans_is_a_row_and_no_wait(lab: RunningLab, tmp_path: Path) -> None:
-    more = "pairs: {list: [[beta-n01, beta-n02]]}\nwalltime: 5min\nretries: 0\nnodes: {partition: short}"
+    more = "pairs: {list: [[beta-n01, beta-n02]]}\nwalltime_s: 5min\nretries: 0\nnodes: {partition: short}"
     driven = Driven(tmp_path, lab, "beta", more)
     lab.exec("beta", "scontrol", "update", "partitionname=short", "maxtime=2")
     try:
@@ -111,9 +111,9 @@ def test_a_reservation_of_ours_is_used(lab: RunningLab, tmp_path: Path) -> None:
     assert driven.outcomes() == ["completed"]
 
 
-def start_of(lab: RunningLab, native_id: str) -> str:
+def start_of(lab: RunningLab, scheduler_job_id: str) -> str:
     """When a job started, in UTC; empty while it waits."""
-    words = ["squeue", "--noheader", "--states=all", f"--jobs={native_id}", "--format=%T %S"]
+    words = ["squeue", "--noheader", "--states=all", f"--jobs={scheduler_job_id}", "--format=%T %S"]
     state, _, start = lab.exec("beta", "env", "TZ=UTC", *words).strip().partition(" ")
     return start if state in {"RUNNING", "COMPLETING", "COMPLETED"} else ""
 
@@ -124,9 +124,9 @@ def test_a_user_who_waits_is_let_in_after_the_test_in_hand(lab: RunningLab, tmp_
     driving = driven.start()
     driven.wait_for(states("running", 2))
     words = "sbatch --parsable --partition=batch --nodes=4 --exclusive --time=1 --output=/dev/null --wrap true"
-    native_id = lab.exec("beta", *words.split(), user="otheruser").strip()
-    until(lambda: bool(start_of(lab, native_id)))
-    started_utc = start_of(lab, native_id)
+    scheduler_job_id = lab.exec("beta", *words.split(), user="otheruser").strip()
+    until(lambda: bool(start_of(lab, scheduler_job_id)))
+    started_utc = start_of(lab, scheduler_job_id)
     driven.finish(driving)
     assert any("yields" in text for text in driven.said), driven.said
     ends = [event for event in driven.events() if event["event"] == "ended"]

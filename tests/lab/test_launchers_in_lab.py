@@ -51,7 +51,7 @@ class Measured:
         """Each result's line, with the planned client and server beside it."""
         found = []
         for job in (json.loads(path.read_text()) for path in self.run.path.glob("alpha/jobs/j*/1/job.json")):
-            for path in (self.run.path / "alpha" / "jobs" / job["job_id"] / "1").glob("t*-r[0-9].json"):
+            for path in (self.run.path / "alpha" / "jobs" / job["job"] / "1").glob("t*-r[0-9].json"):
                 found.append({"client": job["client"], "server": job["server"], "result": json.loads(path.read_text())})
         for path in self.run.path.glob("alpha/jobs/g*/1/spool.jsonl"):
             lines = [json.loads(line) for line in path.read_text().splitlines()]
@@ -64,7 +64,7 @@ def drive(lab: RunningLab, folder: Path, keys: str, campaign: str, test: str) ->
     lab.at_rest("alpha")
     (folder / "clusters").mkdir(parents=True)
     text = re.sub(r"^mpi:.*\n", "", lab.cluster_file("alpha").read_text(), flags=re.MULTILINE)
-    (folder / "clusters" / "alpha.yaml").write_text(f"{text}\n{keys}\ncompiler: {{cflags: -O0}}\npatience_s: 60\n")
+    (folder / "clusters" / "alpha.yaml").write_text(f"{text}\n{keys}\ncompiler: {{cflags: -O0}}\nmax_wait_s: 60\n")
     (folder / "try.yaml").write_text(f"name: try\nclusters: [alpha]\nrepetitions: 1\n{campaign}\ntests: [{test}]\n")
     run = open_run(folder / "try.yaml", [folder / "clusters"], folder / "r.db", folder / "runs")
     stages.build(run, "alpha")

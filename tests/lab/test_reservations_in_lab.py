@@ -40,12 +40,12 @@ def test_an_operators_run_makes_uses_and_removes_its_own(lab: RunningLab, tmp_pa
     driving = driven.start()
     driven.wait_for(states("running"))
     [line] = reservations(lab).splitlines()
-    assert f"ReservationName=hpcq-{driven.run.run_id}-alpha " in line
+    assert f"ReservationName=hpcq-{driven.run.run}-alpha " in line
     assert "Nodes=alpha-n[01-03] " in line
     assert "Users=labuser " in line
     listed = lab.exec("alpha", "squeue", "--noheader", "--user=labuser", "--states=all", "--format=%j %v").splitlines()
-    told = [line.split()[1] for line in listed if driven.run.run_id in line.split()[0]]  # also of those that have ended
-    assert set(told) == {f"hpcq-{driven.run.run_id}-alpha"}
+    told = [line.split()[1] for line in listed if driven.run.run in line.split()[0]]  # also of those that have ended
+    assert set(told) == {f"hpcq-{driven.run.run}-alpha"}
     driven.finish(driving)
     assert "hpcq-" not in reservations(lab)
     assert driven.outcomes() == ["completed"] * 2
@@ -97,7 +97,7 @@ def test_the_scheduler_is_told_the_name(lab: RunningLab, tmp_path: Path) -> None
     (tmp_path / "c.yaml").write_text(CAMPAIGN.format(cluster="alpha", duration_s=1, repetitions=1, more=f"pairs: all\n{MAKE}"))
     run = open_run(tmp_path / "c.yaml", [lab.state / "clusters"], tmp_path / "r.db", tmp_path / "runs")
     scheduler = place(run, "alpha").scheduler
-    name = f"hpcq-{run.run_id}-alpha"
+    name = f"hpcq-{run.run}-alpha"
     assert len([one for one in scheduler.nodes() if one.condition == "idle"]) >= 3  # there is none yet: nothing is within
     make = ["scontrol", "create", "reservation", f"reservationname={name}", "users=labuser", "nodes=alpha-n02"]
     lab.exec("alpha", *make, "starttime=now", "duration=5")

@@ -44,7 +44,7 @@ def campaign_of(folder: Path, *words: str, **more: Any) -> Campaign:
 
 def cluster_of(folder: Path, name: str, more: str = "") -> Cluster:
     path = folder / f"{name}.yaml"
-    head = f"name: {name}\nscheduler: local\nnodes: [n1, n2, n3]\ncompiler: {{cflags: -O0}}\npatience_s: 30\n"
+    head = f"name: {name}\nscheduler: local\nnodes: [n1, n2, n3]\ncompiler: {{cflags: -O0}}\nmax_wait_s: 30\n"
     path.write_text(head + more)
     return read_cluster(path)
 

@@ -31,7 +31,7 @@ ALL = ((1, 1), (2, 1), (3, 1))
 
 def own_job(seconds: int) -> list[dict[str, Any]]:
     """What one job of a cluster's own pairs leaves in the journal: two nodes for so long."""
-    head = {"job_id": "j00001", "attempt_no": 1, "tag": "own-1", "nodes": ["n1", "n2"]}
+    head = {"job": "j00001", "attempt_no": 1, "tag": "own-1", "nodes": ["n1", "n2"]}
     times = {"started_utc": "2026-01-01T00:00:00Z", "ended_utc": f"2026-01-01T00:{seconds // 60:02d}:{seconds % 60:02d}Z"}
     end = {"tag": "own-1", "outcome": "completed", "reason": "", "nodes": ["n1", "n2"], "rc": 0, "measured": ALL[:2]}
     return [{"event": "attempt", **head}, {"event": "ended", **end, **times}]
@@ -45,7 +45,7 @@ def own_job(seconds: int) -> list[dict[str, Any]]:
     ],
 )
 def test_node_seconds_of_own_pairs_and_links_are_one_budget(tmp_path: Path, built: Path, own_s: int, words: str) -> None:
-    run = opened(tmp_path, text(tests=(TRIP,), more="budget: {node_seconds_at_most: 300}"), built)
+    run = opened(tmp_path, text(tests=(TRIP,), more="budget: {max_node_seconds: 300}"), built)
     with Journal(run.journal("west")) as journal:
         journal.append_all(own_job(own_s))
     drive(run)
@@ -57,7 +57,7 @@ def test_node_seconds_of_own_pairs_and_links_are_one_budget(tmp_path: Path, buil
 
 def test_no_more_jobs_than_the_budget_allows_whatever_at_once_says(tmp_path: Path, built: Path) -> None:
     run = opened(
-        tmp_path, text("{from: east, to: west, pairs: 3, at_once: 3}", tests=(TRIP,), more="budget: {jobs_at_most: 2}"), built
+        tmp_path, text("{from: east, to: west, pairs: 3, at_once: 3}", tests=(TRIP,), more="budget: {max_jobs: 2}"), built
     )
     drive(run)
     live: set[str] = set()
@@ -177,7 +177,7 @@ def test_the_comparison_is_of_the_same_nodes_and_right_beside(tmp_path: Path, bu
     run = opened(tmp_path, text("{from: east, to: west, pairs: 3}", tests=(TRIP,)), built)
     link_group.drive_group(run, ["east", "west"], lambda _: None)
     order = sorted(
-        (event["utc"], part, tuple(event["nodes"]), event["job_id"])
+        (event["utc"], part, tuple(event["nodes"]), event["job"])
         for part in ("east", "west", "east+west")
         for event in events_of(run, part)
         if event["event"] == "attempt"
@@ -197,7 +197,7 @@ def test_the_comparison_is_of_the_same_nodes_and_right_beside(tmp_path: Path, bu
     assert not [event for part in ("east", "west") for event in events_of(run, part) if event["event"] == "not_run"]
     load_run(tmp_path / "results.db", run.path)
     with reading(tmp_path / "results.db") as connection:
-        [shown] = distances(connection, run.run_id)
+        [shown] = distances(connection, run.run)
     [trip] = shown.tests
     assert (shown.from_cluster, shown.to_cluster, trip.far_count, trip.near_count) == ("east", "west", 3, 6)
     assert shown.network == "lo"

@@ -35,9 +35,11 @@ def user_job(lab: RunningLab) -> str:
     return lab.exec("beta", *words, "--wrap", "sleep 1", user="otheruser").strip()
 
 
-def start_of(lab: RunningLab, native_id: str) -> str:
+def start_of(lab: RunningLab, scheduler_job_id: str) -> str:
     """When a job started, in UTC; empty while it waits."""
-    local = lab.exec("beta", "env", "TZ=UTC", "squeue", "--noheader", "--states=all", f"--jobs={native_id}", "--format=%T %S")
+    local = lab.exec(
+        "beta", "env", "TZ=UTC", "squeue", "--noheader", "--states=all", f"--jobs={scheduler_job_id}", "--format=%T %S"
+    )
     state, _, start = local.strip().partition(" ")
     return "" if state == "PENDING" else start
 
@@ -46,16 +48,18 @@ def test_faults_and_users_cost_a_link_nothing_that_is_not_a_row(lab: RunningLab,
     """One campaign of four pairs. A user comes while the first one is measured. With the second one, ssh is cut, a controller
     restarts, the driver is killed. A later one loses a node. What is left then, the first one too, meets a beta that starts
     nothing. Which one is the later one depends on how busy this machine is."""
-    desk = desk_of(lab, tmp_path / "desk", patience_s=5)
+    desk = desk_of(lab, tmp_path / "desk", max_wait_s=5)
     pairs = ", ".join(f"[alpha-n0{number}, beta-n0{number}]" for number in (1, 2, 3, 4))
-    link = f"list: [{pairs}], compare: false, directions: one, patience_s: 10"
+    link = f"list: [{pairs}], compare: false, directions: one, max_wait_s: 10"
     desk.campaign(campaign(link, SLOW, more="retries: 0\nbudget: {yield: true}"))
     with desk.running("run", "campaign.yaml") as child:
         desk.wait_for(once("ways"), LINK, within_s=240)
-        native_id = user_job(lab)
+        scheduler_job_id = user_job(lab)
         desk.wait_for(once("withdraw"), LINK, within_s=240)
         desk.wait_for(once("ways", 2), LINK, within_s=240)
-        assert "" < start_of(lab, native_id) < [event["utc"] for event in desk.events(LINK) if event["event"] == "ways"][1]
+        assert (
+            "" < start_of(lab, scheduler_job_id) < [event["utc"] for event in desk.events(LINK) if event["event"] == "ways"][1]
+        )
         for host in ("alpha-head", "beta-head"):
             _kill_ssh(lab, host)
         lab.command("restart-controller", "beta")
@@ -65,7 +69,7 @@ def test_faults_and_users_cost_a_link_nothing_that_is_not_a_row(lab: RunningLab,
     with desk.running("resume") as child:
         desk.wait_for(once("ways", ways_count + 1), LINK, within_s=240)
         lab.exec("beta", "scontrol", "update", "partitionname=batch", "state=down")
-        victim = [event for event in desk.events(LINK) if event["event"] == "ways"][-1]["job_id"]
+        victim = [event for event in desk.events(LINK) if event["event"] == "ways"][-1]["job"]
         lab.command("kill-node", f"beta/n0{victim[-1]}")
         try:
             assert child.wait(timeout=400) == 4, desk.log()

@@ -89,7 +89,7 @@ def test_where_no_direction_is_open_both_end_and_the_row_says_so(
 def test_a_side_that_never_starts_ends_both_in_bounded_time(
     tmp_path: Path, built: Path, own_queue: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = opened(tmp_path, text("{from: east, to: west, pairs: 1, patience_s: 2}", tests=(TRIP,)), built)
+    run = opened(tmp_path, text("{from: east, to: west, pairs: 1, peer_wait_s: 2}", tests=(TRIP,)), built)
 
     def promising(self: Local, answer: str) -> list[NodeState]:
         return [NodeState(line.rpartition("|")[0], NodeCondition.IDLE, "idle") for line in answer.splitlines()]
@@ -111,7 +111,7 @@ def test_the_only_pair_of_a_link_is_given_up_when_its_node_stays_busy(tmp_path: 
     run = opened(tmp_path, text("{from: east, to: west, list: [[n1, n1]], compare: false}", tests=(TRIP,)), built)
     for name in ("east", "west"):
         path = run.cluster_yaml(name)
-        path.write_text(path.read_text().replace("patience_s: 30", "patience_s: 1"))
+        path.write_text(path.read_text().replace("max_wait_s: 30", "max_wait_s: 1"))
     with taken(own_queue, "west"):
         drive(run)
     [row] = rows(run, "SELECT outcome, reason FROM v_results")

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.fast
         ("{from: east, to: east}", "try.yaml:4: to: 'east' is on both sides: a link has two clusters"),
         ("{from: east}", "try.yaml:4: to: missing: this key is required"),
         ("{from: east, to: west, listen: both}", "try.yaml:4: listen: 'both': allowed are 'from', 'to' or 'either'"),
-        ("{from: east, to: west, patience_s: 0}", "try.yaml:4: patience_s: 0 is below the minimum 1"),
+        ("{from: east, to: west, peer_wait_s: 0}", "try.yaml:4: peer_wait_s: 0 is below the minimum 1"),
         ("{from: east, to: west, pairs: 2, list: [[n1, n1]]}", "try.yaml:4: pairs: list is given too: give one of them"),
         ("{from: east, to: west, list: [[n1]]}", "try.yaml:4: list: a list: allowed is [node of from, node of to]"),
         ("{from: east, to: west, way: 1}", "try.yaml:4: way: not a key here"),
@@ -167,7 +167,7 @@ def ledger_after(folder: Path, *events: dict[str, Any], retries: int = 1) -> Lin
 
 def attempt(side: str, attempt_no: int = 1) -> dict[str, Any]:
     tag = f"t{attempt_no}-{side}"
-    common = {"job_id": "j00001", "attempt_no": attempt_no, "nodes": ["n1"], "first": "from"}
+    common = {"job": "j00001", "attempt_no": attempt_no, "nodes": ["n1"], "first": "from"}
     return {"event": "attempt", "tag": tag, "side": side, **common}
 
 
@@ -218,14 +218,14 @@ def test_a_plan_whose_links_and_pairs_cost_too_much_together_is_refused(tmp_path
     made = links.plan_link(campaign, campaign.links[0], both := plans(tmp_path, campaign))
     needed = both[0].cost.node_seconds + made.plan.cost.node_seconds / 2
     with pytest.raises(UserError, match=r"a job of east\+west may take 240 node-seconds: at most 200 are allowed"):
-        links.refuse_beyond_budget(campaign, Budget(node_seconds_at_most=200), made, both[0])
+        links.refuse_beyond_budget(campaign, Budget(max_node_seconds=200), made, both[0])
     made = replace(made, plan=replace(made.plan, walltime_s=20))
-    links.refuse_beyond_budget(campaign, Budget(node_seconds_at_most=needed + 1), made, both[0])
+    links.refuse_beyond_budget(campaign, Budget(max_node_seconds=needed + 1), made, both[0])
     with pytest.raises(UserError) as caught:
-        links.refuse_beyond_budget(campaign, Budget(node_seconds_at_most=needed - 1), made, both[0])
+        links.refuse_beyond_budget(campaign, Budget(max_node_seconds=needed - 1), made, both[0])
     assert f"its pairs cost {both[0].cost.node_seconds:g} node-seconds and its links" in caught.value.message
-    with pytest.raises(UserError, match="walltime: jobs of east\\+west ask for"):
-        links.refuse_beyond_budget(campaign, Budget(walltime_at_most_s=10), made, both[0])
+    with pytest.raises(UserError, match="walltime_s: jobs of east\\+west ask for"):
+        links.refuse_beyond_budget(campaign, Budget(max_walltime_s=10), made, both[0])
 
 
 def test_pairs_that_a_campaign_names_are_the_comparison_where_both_ends_are_the_links(tmp_path: Path) -> None:

@@ -32,12 +32,12 @@ def campaign(link: str, *tests: str, more: str = "retries: 1") -> str:
     return f"clusters: [alpha, beta]\nlinks: [{{from: alpha, to: beta, {link}}}]\nrepetitions: 1\n{more}\ntests:\n  {lines}"
 
 
-def desk_of(lab: RunningLab, folder: Path, patience_s: int = 60) -> Desk:
+def desk_of(lab: RunningLab, folder: Path, max_wait_s: int = 60) -> Desk:
     """A desk with both clusters' files, their kernels built without optimiser."""
     (folder / "clusters").mkdir(parents=True)
     for name in ("alpha", "beta"):
         text = lab.cluster_file(name).read_text()
-        (folder / "clusters" / f"{name}.yaml").write_text(f"{text}\ncompiler: {{cflags: -O0}}\npatience_s: {patience_s}\n")
+        (folder / "clusters" / f"{name}.yaml").write_text(f"{text}\ncompiler: {{cflags: -O0}}\nmax_wait_s: {max_wait_s}\n")
         lab.at_rest(name)
     return Desk(folder, lab)
 
@@ -52,9 +52,9 @@ def nothing_is_left_or_ran_twice(desk: Desk) -> None:
     rows = desk.lab.accounted("alpha", "-X", "-u", "labuser", "-o", "JobName,JobIDRaw", names=names)
     ran = Counter(name for name, _ in rows if desk.run_folder.name in name)
     assert set(ran.values()) == {1}, ran
-    native_ids = [event["native_id"] for event in desk.events(LINK) if event["event"] == "submitted"]
-    assert native_ids
-    assert len(native_ids) == len({event["tag"] for event in desk.events(LINK) if event["event"] == "submitted"})
+    scheduler_job_ids = [event["scheduler_job_id"] for event in desk.events(LINK) if event["event"] == "submitted"]
+    assert scheduler_job_ids
+    assert len(scheduler_job_ids) == len({event["tag"] for event in desk.events(LINK) if event["event"] == "submitted"})
     lines = [path.name for path in desk.run_folder.glob(f"{LINK}/jobs/*/*/*/t*-r*.json")]
     measured = desk.rows("SELECT count(*) AS n FROM v_results WHERE placement = 'link' AND outcome = 'measured'")
     assert len(lines) >= measured[0]["n"]

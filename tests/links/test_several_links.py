@@ -13,7 +13,7 @@ CLUSTER = "name: {name}\nscheduler: local\nnodes: [{name}-a, {name}-b, {name}-c]
 LINKS = """links:
   - {from: east, to: west, pairs: 2}
   - {from: north, to: east, pairs: 2}
-budget: {jobs_at_most: 1, node_seconds_at_most: 400}
+budget: {max_jobs: 1, max_node_seconds: 400}
 """
 #: What each of its jobs may take at most: nodes times time limit.
 OWN_S, LINK_S = 2 * 120, 240

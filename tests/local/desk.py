@@ -128,7 +128,7 @@ def assert_clean(run: Path, *, gave_way: bool = False) -> None:
     for journal in journals:
         cluster = journal.parent.name
         events = [json.loads(line) for line in journal.read_text().splitlines()]
-        attempts = [(one["job_id"], one.get("side"), one["attempt_no"]) for one in events if one["event"] == "attempt"]
+        attempts = [(one["job"], one.get("side"), one["attempt_no"]) for one in events if one["event"] == "attempt"]
         ends = [(one["tag"], one["outcome"], one["reason"]) for one in events if one["event"] == "ended"]
         assert attempts, f"{journal}: no attempt"
         assert len(ends) == len(attempts) == len(set(attempts)), f"{journal}: attempts without one end"
@@ -162,5 +162,5 @@ def took_at_most(plan: Plan, events: Iterable[dict[str, Any]]) -> float:
     most = 0.0
     for event in events:
         state.apply(event)
-        most = max(most, state.node_seconds + sum(one.node_seconds_at_most for one in state.active.values()))
+        most = max(most, state.node_seconds + sum(one.max_node_seconds for one in state.active.values()))
     return most

@@ -12,7 +12,7 @@ from tests.local.desk import assert_clean, result_lines
 
 pytestmark = pytest.mark.fast
 
-ATTEMPT = {"event": "attempt", "job_id": "j00001", "attempt_no": 1, "tag": "one"}
+ATTEMPT = {"event": "attempt", "job": "j00001", "attempt_no": 1, "tag": "one"}
 ENDED = {"event": "ended", "tag": "one", "outcome": "completed", "reason": ""}
 AGAIN = {**ATTEMPT, "attempt_no": 2, "tag": "two"}
 
@@ -64,7 +64,7 @@ def test_a_known_crash_of_a_library_may_be_repeated(tmp_path: Path) -> None:
 
 @pytest.mark.promise("Tests excuse a repeated job only for a known crash of a library, and only the job that crashed.")
 def test_a_known_crash_excuses_no_other_job(tmp_path: Path) -> None:
-    other: dict[str, Any] = {"job_id": "j00002"}
+    other: dict[str, Any] = {"job": "j00002"}
     events: list[dict[str, Any]] = [ATTEMPT, ENDED, {**ATTEMPT, **other, "tag": "x"}, {**ENDED, "tag": "x"}]
     events += [{**AGAIN, **other}, {**ENDED, "tag": "two"}]
     run = run_with(tmp_path, events, rc=14)

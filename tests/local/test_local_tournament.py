@@ -80,7 +80,7 @@ def test_more_busy_pairs_than_cores_are_looked_after_and_cancelled(tmp_path: Pat
 def test_groups_share_the_nodes_in_turn(tmp_path: Path) -> None:
     desk = LocalDesk.at(tmp_path)
     desk.cluster("tiny", CLUSTER)
-    desk.campaign(INSTANT, more="allocation: group of 3\nbudget: {node_seconds_at_most: 400}")
+    desk.campaign(INSTANT, more="allocation: group of 3\nbudget: {max_node_seconds: 400}")
     desk.hpcq("run", "try.yaml")
     assert desk.rows("SELECT outcome, count(*) AS n FROM v_results GROUP BY outcome") == [{"outcome": "measured", "n": 6}]
     attempts = [event for event in desk.events() if event["event"] == "attempt"]

@@ -46,7 +46,7 @@ def desk(lab: RunningLab, tmp_path: Path) -> Iterator[Desk]:
     lab.at_rest("alpha")
     (tmp_path / "clusters").mkdir()
     text = lab.cluster_file("alpha").read_text()
-    (tmp_path / "clusters" / "alpha.yaml").write_text(text + "\npatience_s: 2\n")
+    (tmp_path / "clusters" / "alpha.yaml").write_text(text + "\nmax_wait_s: 2\n")
     yield Desk(tmp_path, lab)
     for number in range(1, 5):
         lab.command("start-node", f"alpha/n{number:02d}")
@@ -75,10 +75,10 @@ def test_what_was_planned_was_measured_in_one_allocation(measured: Desk) -> None
 
 def test_nothing_is_started_between_rounds(measured: Desk) -> None:
     """One step for all agents and one for all ranks, whatever the number of rounds."""
-    [native_id] = [event["native_id"] for event in measured.events() if event["event"] == "submitted"]
-    wanted = [f"{native_id}.0", f"{native_id}.1"]
-    rows = measured.lab.accounted("alpha", "-j", native_id, "-o", "JobID,State", names=wanted)
-    steps = [step for step, _ in rows if "." in step and not step.startswith(f"{native_id}.ba")]
+    [scheduler_job_id] = [event["scheduler_job_id"] for event in measured.events() if event["event"] == "submitted"]
+    wanted = [f"{scheduler_job_id}.0", f"{scheduler_job_id}.1"]
+    rows = measured.lab.accounted("alpha", "-j", scheduler_job_id, "-o", "JobID,State", names=wanted)
+    steps = [step for step, _ in rows if "." in step and not step.startswith(f"{scheduler_job_id}.ba")]
     assert sorted(steps) == wanted, rows
 
 

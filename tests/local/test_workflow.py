@@ -71,7 +71,7 @@ def test_clusters_side_by_side_and_again(desk: LocalDesk) -> None:
     again = desk.start([*SNAKEMAKE, *config])
     assert "Nothing to be done" in again.stdout + again.stderr
     assert desk.json("results", "both")["runs"][0]["run"] == run
-    assert desk.json("status", "both")["run_id"] == run
+    assert desk.json("status", "both")["run"] == run
 
 
 def test_several_campaigns_killed_and_taken_up(desk: LocalDesk) -> None:
@@ -140,6 +140,6 @@ def test_loading_a_run_without_a_plan_is_incomplete(tmp_path: Path, capsys: pyte
     words = ["load", "--db", str(tmp_path / "results.db"), "--runs", str(tmp_path / "runs")]
     assert hpcq(words) == 4
     out, err = capsys.readouterr()
-    assert (out, err) == ("", f"{run.run_id}: no cluster has a plan yet: nothing was loaded\n")
+    assert (out, err) == ("", f"{run.run}: no cluster has a plan yet: nothing was loaded\n")
     assert hpcq([*words, "--json"]) == 4
     assert json.loads(capsys.readouterr().out)["clusters"] == []

@@ -31,7 +31,7 @@ def test_both_ends_move_their_memory(server: Server, thread_count: int) -> None:
             # What STREAM counts of each element, in the time of a whole number of ns.
             took_ns = 8 * element_bytes * (1_000_000 / 8) / fastest * 1e9
             assert took_ns == pytest.approx(round(took_ns), abs=0.01)
-    assert {warning["name"] for warning in done.line["warnings"]} <= {"caches_hold_it"}
+    assert {warning["name"] for warning in done.line["warnings"]} <= {"fits_in_cache"}
 
 
 def test_the_sanitizers_see_every_thread_through(sanitized: Programs, secret: Path) -> None:

@@ -34,7 +34,7 @@ TESTS = """tests:
 """
 BOTH = "pairs: {rounds: 1}\nrepetitions: 2\n" + TESTS
 #: A budget that leaves one node out.
-SEVEN = Budget(nodes_at_most=7)
+SEVEN = Budget(max_nodes=7)
 
 
 def campaign(tmp_path: Path, text: str = BOTH) -> Campaign:
@@ -114,11 +114,11 @@ def test_a_campaign_of_sets_alone_has_no_pairs(tmp_path: Path) -> None:
 
 
 def test_a_set_that_cannot_be_is_told_with_its_reason(tmp_path: Path) -> None:
-    made = plan(tmp_path, BOTH + "budget: {nodes_at_most: 4}\n")
+    made = plan(tmp_path, BOTH + "budget: {max_nodes: 4}\n")
     assert made.pairs[made.sets_begin :] == (("n1", "n2"), ("n1", "n[2-4]"))
     assert [one.reason for one in made.not_planned] == ["node_count 5: 4 nodes may be used"]
     with pytest.raises(UserError, match="node_count: 8: MaxNodes is 6"):
-        plan(tmp_path, limits=JobLimits(nodes_at_most=Bound(6, "MaxNodes")))
+        plan(tmp_path, limits=JobLimits(max_nodes=Bound(6, "MaxNodes")))
 
 
 def test_tournaments_refuse_tests_of_many_nodes(tmp_path: Path) -> None:

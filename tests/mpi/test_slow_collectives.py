@@ -84,7 +84,7 @@ class Collectives:
         moment = START + dt.timedelta(days=day)
         made = SetNight(
             self.folder / "runs",
-            run_id=f"nightly-{moment:%Y%m%dT%H%M%SZ}-alph",
+            run=f"nightly-{moment:%Y%m%dT%H%M%SZ}-alph",
             pairs=(*listed, ("n1", f"n[2-{self.node_count}]")),
             tests=(STREAM, ("mpi_collective", {**collective, "operation": "allreduce"}),
                    ("mpi_collective", {**collective, "operation": "alltoall"})),
@@ -93,7 +93,7 @@ class Collectives:
         made.seconds = day * 86400
         made.everything()
         load_run(self.database, made.path)
-        return made.run_id
+        return made.run
 
     def nights(self, *, collective: float = 1.0, levels: Mapping[str, float] | None = None) -> Collectives:
         """Fourteen good nights, then six with these levels."""

@@ -156,7 +156,7 @@ def test_the_campaigns_first_toolchain_is_what_others_are_compared_with(tmp_path
     builder.attempt("j00002", steps=[(1, 1), (2, 1)])
     load(tmp_path / "r.db", builder)
     with reading(tmp_path / "r.db") as database:
-        rows = toolchain_rows(database, builder.run_id)
+        rows = toolchain_rows(database, builder.run)
     assert {tuple(level.toolchain for level in one.levels) for one in rows} == {("of the campaign's first", "another")}
 
 
@@ -174,7 +174,7 @@ def test_values_beside_other_work_are_left_out_and_counted(tmp_path: Path, capsy
         with closing(sqlite3.connect(tmp_path / "r.db")) as database, database:
             database.execute(f"UPDATE result SET disturbed = {condition}")
         with reading(tmp_path / "r.db") as database:
-            rows = toolchain_rows(database, builder.run_id)
+            rows = toolchain_rows(database, builder.run)
         (row,) = [one for one in rows if one.metric == "round_trip_p50_ns"]
         return [one.job_count for one in row.levels], {one.said for one in rows}, row.left_out_count
 

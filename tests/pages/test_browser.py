@@ -65,7 +65,7 @@ def page(tmp_path: Path) -> Path:
     builder = nodes_and_sizes(tmp_path)
     builder.everything()
     load_run(tmp_path / "results.db", builder.path)
-    path = write_report(tmp_path / "results.db", builder.run_id, tmp_path / "page.html")
+    path = write_report(tmp_path / "results.db", builder.run, tmp_path / "page.html")
     path.write_text(path.read_text("utf-8").replace("</body>", _LOOK), "utf-8")
     return path
 

@@ -42,7 +42,7 @@ def test_udp_tcp_and_mpi_share_a_chart(tmp_path: Path, kind: str, metric: str) -
     builder.everything()
     load_run(tmp_path / "results.db", builder.path)
     with reading(tmp_path / "results.db") as database:
-        summaries = query.summaries(database, Selection(run=builder.run_id), all_metrics=True)
+        summaries = query.summaries(database, Selection(run=builder.run), all_metrics=True)
     shared = [plot for plot in make_plots(summaries) if plot.title.startswith("Kernels compared")]
     assert [plot.title for plot in shared] == [f"Kernels compared: {metric}"]
     assert [sorted(curve.label for curve in plot.curves) for plot in shared] == [
@@ -130,7 +130,7 @@ def test_a_matrix_of_any_size_is_drawn_with_names_that_do_not_overlap(
     builder = RunBuilder(tmp_path / "runs", pairs=tuple(pairwise(nodes)), tests=(("tcp_stream", {"message_bytes": 1024}),))
     builder.everything()
     load_run(tmp_path / "results.db", builder.path)
-    text = write_report(tmp_path / "results.db", builder.run_id, tmp_path / "page.html").read_text()
+    text = write_report(tmp_path / "results.db", builder.run, tmp_path / "page.html").read_text()
     [matrix] = re.findall(r'<svg class="matrix".*?</svg>', text, re.DOTALL)
     rows = re.findall(r'y="([\d.]+)" text-anchor="end">(n\d+)(?: to n\d+)?<', matrix)
     assert [name for _, name in rows] == nodes[:: -(-node_count // named_count)]

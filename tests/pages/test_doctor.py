@@ -107,11 +107,11 @@ def test_runs_that_nobody_drives(home: Path) -> None:
     made = RunBuilder(home / "runs")
     made.attempt("j00001")
     load_run(home / "results.db", made.path)
-    found = told(home, "runs")[made.run_id]
+    found = told(home, "runs")[made.run]
     assert (found.state, found.found) == ("bad", "nobody drives it, and alpha is not measured to its end")
-    assert found.advice.startswith(f"hpcq resume {made.run_id}")
+    assert found.advice.startswith(f"hpcq resume {made.run}")
     with Journal(made.folder.journal("alpha")):
-        found = told(home, "runs")[made.run_id]
+        found = told(home, "runs")[made.run]
     assert (found.state, found.found.partition(" pid ")[0]) == ("note", "alpha is driven by")
     assert str(os.getpid()) in found.found
 
@@ -122,14 +122,14 @@ def test_results_that_were_not_loaded(home: Path) -> None:
     loaded = made.folder.path / "alpha" / "loaded.json"
     before = time.time() - 3600
     os.utime(loaded, (before, before))
-    assert told(home, "runs")[made.run_id].found == "alpha: measured, and not all of it is loaded"
+    assert told(home, "runs")[made.run].found == "alpha: measured, and not all of it is loaded"
     loaded.unlink()
-    found = told(home, "runs")[made.run_id]
-    assert (found.state, found.advice) == ("bad", f"hpcq load {made.run_id}")
+    found = told(home, "runs")[made.run]
+    assert (found.state, found.advice) == ("bad", f"hpcq load {made.run}")
     write_json(loaded, {})
     (home / "results.db").unlink()
-    finished(home, run_id="nightly-20261122T020000Z-00ff")
-    assert "loaded into another database" in told(home, "runs")[made.run_id].found
+    finished(home, run="nightly-20261122T020000Z-00ff")
+    assert "loaded into another database" in told(home, "runs")[made.run].found
 
 
 def test_a_database_that_is_none_or_old_or_torn(home: Path) -> None:

@@ -67,7 +67,7 @@ class Page(HTMLParser):
 def page_of(builder: RunBuilder, tmp_path: Path) -> Page:
     database = tmp_path / "results.db"
     load_run(database, builder.path)
-    path = write_report(database, builder.run_id, builder.folder.report)
+    path = write_report(database, builder.run, builder.folder.report)
     assert path == builder.folder.report
     text = path.read_text("utf-8")
     page = Page(text)
@@ -112,7 +112,7 @@ def test_an_incomplete_run_says_what_and_why(tmp_path: Path) -> None:
     builder.write_line("j00001", 1, (1, 1), builder.line("j00001", (1, 1), valid=False, invalid_reason="too short"), rc=1)
     builder.submit("j00002")
     builder.end("j00002", 1, "timed_out", "the scheduler says TIMEOUT")
-    builder.journal("not_run", job_id="j00003", pair=["n2", "n1"], reason="not idle for 60 s")
+    builder.journal("not_run", job="j00003", pair=["n2", "n1"], reason="not idle for 60 s")
     page = page_of(builder, tmp_path)
     assert "Coverage: incomplete. 72 results planned: 11 measured, 1 invalid, 60 not measured." in page.text
     for words in ("too short", "attempt 1 timed_out: the scheduler says TIMEOUT", "not run: not idle for 60 s", "timed out"):
@@ -159,7 +159,7 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
 def test_a_run_that_is_not_loaded(tmp_path: Path) -> None:
     builder = RunBuilder(tmp_path / "runs")
     with pytest.raises(StoreError, match="there is no database"):
-        write_report(tmp_path / "results.db", builder.run_id, builder.folder.report)
+        write_report(tmp_path / "results.db", builder.run, builder.folder.report)
     load_run(tmp_path / "results.db", builder.path)
     with pytest.raises(UserError, match="'other' is not a run"):
         write_report(tmp_path / "results.db", "other", builder.folder.report)
@@ -278,7 +278,7 @@ def test_summaries_name_what_differs_beside_the_size(tmp_path: Path) -> None:
     builder.everything()
     load_run(tmp_path / "results.db", builder.path)
     with reading(tmp_path / "results.db") as connection:
-        rows = query.summaries(connection, Selection(run=builder.run_id))
+        rows = query.summaries(connection, Selection(run=builder.run))
         assert {row.variant for row in rows} == {"rate_bps=10 Mbit/s", "rate_bps=100 Mbit/s"}
         assert {(row.n, row.size_text, row.metric) for row in rows} == {(3, "1400 B", "throughput_bps")}
         assert len(query.summaries(connection, Selection(), metric="lost_ratio")) == 4
@@ -291,7 +291,7 @@ def test_summaries_name_what_differs_beside_the_size(tmp_path: Path) -> None:
 def test_runs_are_found_by_name_beginning_and_campaign(tmp_path: Path) -> None:
     database = tmp_path / "results.db"
     for run_id, campaign in (("a-20261101T000000Z-0000", "a"), ("a-20261102T000000Z-0000", "a"), ("ab-2-0", "ab")):
-        builder = RunBuilder(tmp_path / "runs", run_id=run_id, campaign=campaign)
+        builder = RunBuilder(tmp_path / "runs", run=run_id, campaign=campaign)
         load_run(database, builder.path)
     with reading(database) as connection:
         assert query.find_run(connection, None) == "ab-2-0"

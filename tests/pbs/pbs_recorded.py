@@ -75,15 +75,15 @@ def _submitted(one: Recorded) -> list[str]:
     """What hpcq takes a submission for; of a command that did not end, nothing."""
     if not _QSUB.search(one.command) or one.rc is None:
         return []
-    native_id = one.stdout.strip() if ID_PATTERN.fullmatch(one.stdout.strip()) else ""
-    answer = read_submission("tag", Completed(one.rc, one.stdout.encode(), one.stderr), native_id)
-    return [f"submitted {answer.native_id}" if answer.native_id else f"submission {answer.fate.value}"]
+    scheduler_job_id = one.stdout.strip() if ID_PATTERN.fullmatch(one.stdout.strip()) else ""
+    answer = read_submission("tag", Completed(one.rc, one.stdout.encode(), one.stderr), scheduler_job_id)
+    return [f"submitted {answer.scheduler_job_id}" if answer.scheduler_job_id else f"submission {answer.fate.value}"]
 
 
 def _shown(record: Record) -> str:
     if record.kind == "Job Id":
         report = read_job(record)
-        parts = [report.native_id, report.state.value]
+        parts = [report.scheduler_job_id, report.state.value]
         parts += ["on " + ",".join(report.nodes)] if report.nodes else []
         parts += [f"rc {report.exit_code}"] if report.exit_code is not None else []
         parts += [f"wait {report.wait.value}"] if report.state.value == "queued" else []
@@ -98,7 +98,7 @@ def _shown(record: Record) -> str:
     if record.kind == "Resv ID":
         one = read_reservation(record)
         state = "running" if one.active else "confirmed" if one.standing else "ending" if one.ending else one.state or "?"
-        return f"{one.native_id} {state} queue {one.queue} called {one.name or '-'} on {','.join(one.vnodes) or '-'}"
+        return f"{one.scheduler_job_id} {state} queue {one.queue} called {one.name or '-'} on {','.join(one.vnodes) or '-'}"
     if record.kind == "Queue":
         return f"queue {record.name} enabled={record.get('enabled')} started={record.get('started')}"
     return f"server {record.name} history={record.get('job_history_enable') or 'off'}"

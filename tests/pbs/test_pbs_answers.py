@@ -128,7 +128,7 @@ def test_what_is_no_number_of_pbs_is_none(text: str) -> None:
     assert Record("Job Id", "7.head", {"Exit_status": text}).number("Exit_status") is None
     assert seconds(text) is None
     queue = Record("Queue", "workq", {"enabled": "True", "started": "True", "resources_max.nodect": text})
-    assert read_job_limits([queue], "workq", user="anna", groups=[]).nodes_at_most is None
+    assert read_job_limits([queue], "workq", user="anna", groups=[]).max_nodes is None
     assert submit_limit([Record("Queue", "workq", {"max_queued": f"[u:PBS_GENERIC={text}]"})], "workq", "anna") is None
 
 

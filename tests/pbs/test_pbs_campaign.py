@@ -11,7 +11,7 @@ from tests.local.desk import Folder
 from tests.local.local_desk import INSTANT, LocalDesk
 from tests.simulated_pbs.site import simulated_pbs
 
-CLUSTER = "name: {name}\nscheduler: pbs\nreach: here\ninterface: lo\npoll_interval_s: 1s\ncompiler: {{cflags: -O0}}\n"
+CLUSTER = "name: {name}\nscheduler: pbs\nconnection: local\ninterface: lo\npoll_interval_s: 1s\ncompiler: {{cflags: -O0}}\n"
 BRIEF = "{kernel: tcp_pingpong, parameters: {duration_s: 100ms, warmup_s: 0}}"
 
 

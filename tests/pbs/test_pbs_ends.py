@@ -52,7 +52,7 @@ def test_a_job_whose_end_the_server_never_learns_is_told_to_end(tmp_path: Path) 
         pbs.control(set={"sleep_s": 0.0, "deaf": True})
         desk = desk_at(tmp_path)
         path = desk.folder / "clusters" / "tiny.yaml"
-        path.write_text(f"{path.read_text()}files_appear_within_s: 2s\n")
+        path.write_text(f"{path.read_text()}filesystem_delay_s: 2s\n")
         desk.campaign(BRIEF)
         desk.hpcq("run", "try.yaml")  # its time limit is two minutes off
         assert {state[-1] for state in pbs.control()["states"]} <= {"F"}
@@ -74,14 +74,14 @@ def test_a_job_that_runs_without_its_script_is_deleted_by_force(tmp_path: Path) 
         head = f"#!/bin/sh\n#PBS -l select=1:host=pbn1\n#PBS -l walltime=1:00\n#PBS -j oe -o {tmp_path}/a\\ job/pbs.out\n"
         script.write_text(head)
         [answer] = site.scheduler.submit([Submission("odd", str(script), (), 60)])
-        assert answer.native_id, answer
-        key = JobKey(answer.native_id, "odd")
-        site.tags[key.native_id] = key.tag
-        site.wait(answer.native_id, JobState.RUNNING)
+        assert answer.scheduler_job_id, answer
+        key = JobKey(answer.scheduler_job_id, "odd")
+        site.tags[key.scheduler_job_id] = key.tag
+        site.wait(answer.scheduler_job_id, JobState.RUNNING)
         exit_file.write_text("{}")
         assert site.scheduler.cancel([key]) is None
         time.sleep(0.2)
-        assert site.scheduler.poll([key])[key.native_id].state is JobState.RUNNING, "its daemons may still tell it"
+        assert site.scheduler.poll([key])[key.scheduler_job_id].state is JobState.RUNNING, "its daemons may still tell it"
         os.utime(exit_file, (time.time() - 60, time.time() - 60))
         assert site.scheduler.cancel([key]) is None
-        site.wait(answer.native_id, *TERMINAL, within_s=20)
+        site.wait(answer.scheduler_job_id, *TERMINAL, within_s=20)

@@ -13,7 +13,7 @@ from tests.simulated_pbs.site import simulated_pbs
 
 CLUSTER = f"""name: {{name}}
 scheduler: pbs
-reach: here
+connection: local
 interface: lo
 poll_interval_s: 1s
 compiler: {{{{cflags: -O0}}}}

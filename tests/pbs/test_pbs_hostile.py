@@ -40,9 +40,9 @@ def site(pbs: SimulatedPbs) -> Site:
 
 def running(site: Site, name: str) -> JobKey:
     answer = site.submit(name, "sleep 300")
-    assert answer.native_id
-    site.wait(answer.native_id, JobState.RUNNING)
-    return site.key(answer.native_id)
+    assert answer.scheduler_job_id
+    site.wait(answer.scheduler_job_id, JobState.RUNNING)
+    return site.key(answer.scheduler_job_id)
 
 
 def test_the_environment_of_a_neighbour_spoils_no_listing(pbs: SimulatedPbs, site: Site) -> None:
@@ -52,12 +52,12 @@ def test_the_environment_of_a_neighbour_spoils_no_listing(pbs: SimulatedPbs, sit
     assert theirs == "1.simhead"
     waits = pbs.control(other={"select": "1:host=pbn1", "run_s": 60, "variables": nasty})["id"]
     ours = site.submit("ours", "exit 0")
-    assert ours.native_id
-    snapshot = site.scheduler.look(QueueQuery([site.key(ours.native_id)], nodes=True, others=True, mine=True))
-    assert snapshot.reports[ours.native_id].state is JobState.QUEUED
+    assert ours.scheduler_job_id
+    snapshot = site.scheduler.look(QueueQuery([site.key(ours.scheduler_job_id)], nodes=True, others=True, mine=True))
+    assert snapshot.reports[ours.scheduler_job_id].state is JobState.QUEUED
     assert snapshot.mine == 1
     assert snapshot.others is not None
-    assert [(one.native_id, one.sure, one.nodes) for one in snapshot.others] == [(waits, False, ("pbn1",))]
+    assert [(one.scheduler_job_id, one.sure, one.nodes) for one in snapshot.others] == [(waits, False, ("pbn1",))]
     assert {state.node for state in snapshot.nodes or ()} == {"pbn1", "pbn2", "pbn3", "pbn4"}
 
 
@@ -80,12 +80,12 @@ def test_numbers_in_json_clothes_stay_the_words_that_they_are(pbs: SimulatedPbs,
 
 def test_several_ids_are_all_answered_where_json_would_show_the_first(pbs: SimulatedPbs, site: Site) -> None:
     first, second = running(site, "first"), site.submit("second", "exit 0")
-    assert second.native_id
-    keys = [first, site.key(second.native_id), JobKey("4711.simhead", "vanished")]
+    assert second.scheduler_job_id
+    keys = [first, site.key(second.scheduler_job_id), JobKey("4711.simhead", "vanished")]
     reports = site.scheduler.poll(keys)
-    assert [reports[key.native_id].state for key in keys] == [JobState.RUNNING, JobState.QUEUED, JobState.UNKNOWN]
-    shown = pbs.run("qstat", "-f", "-F", "json", first.native_id, second.native_id).stdout
-    assert second.native_id not in shown
+    assert [reports[key.scheduler_job_id].state for key in keys] == [JobState.RUNNING, JobState.QUEUED, JobState.UNKNOWN]
+    shown = pbs.run("qstat", "-f", "-F", "json", first.scheduler_job_id, second.scheduler_job_id).stdout
+    assert second.scheduler_job_id not in shown
 
 
 @pytest.mark.promise("A PBS server that does not answer changes nothing, and is no broken ssh.")
@@ -100,9 +100,9 @@ def test_a_server_that_is_down_in_a_poll_changes_nothing_and_is_no_broken_ssh(pb
     answer = site.scheduler.transport.sh(f"({site.scheduler.poll_command([key])}\n)")
     assert answer.returncode == 162
     refused = site.scheduler.submit([Submission("late", site.script("late", "exit 0"), (), 60)])[0]
-    assert (refused.fate, refused.native_id) == (Fate.UNSURE, None)
+    assert (refused.fate, refused.scheduler_job_id) == (Fate.UNSURE, None)
     pbs.control(set={"down": 0})
-    assert site.scheduler.poll([key])[key.native_id].state is JobState.RUNNING
+    assert site.scheduler.poll([key])[key.scheduler_job_id].state is JobState.RUNNING
 
 
 @pytest.mark.promise("The limit on a user's PBS jobs stops the wave and is no refusal.")
@@ -132,26 +132,26 @@ def test_a_hook_that_refuses_or_moves_a_job_is_seen(pbs: SimulatedPbs, site: Sit
     assert site.submit("refused", "exit 0").fate is Fate.REFUSED
     pbs.control(set={"hook_refuses": "", "rewrite_select": ["host=pbn1", "host=pbn3"]})
     answer = site.submit("moved", "sleep 300")
-    assert answer.native_id
-    assert site.wait(answer.native_id, JobState.RUNNING).nodes == ("pbn3", "pbn2")
-    site.scheduler.cancel([site.key(answer.native_id)])
+    assert answer.scheduler_job_id
+    assert site.wait(answer.scheduler_job_id, JobState.RUNNING).nodes == ("pbn3", "pbn2")
+    site.scheduler.cancel([site.key(answer.scheduler_job_id)])
 
 
 def test_qdel_from_outside_is_cancelled_and_a_walltime_overrun_is_timed_out(pbs: SimulatedPbs, site: Site) -> None:
     pbs.control(set={"heard_after_s": 0.0})
     key = running(site, "outside")
-    assert pbs.run("qdel", key.native_id).returncode == 0
-    site.ends(key.native_id, JobState.CANCELLED)
+    assert pbs.run("qdel", key.scheduler_job_id).returncode == 0
+    site.ends(key.scheduler_job_id, JobState.CANCELLED)
 
 
 def test_a_start_that_the_scheduler_estimates_is_quoted(pbs: SimulatedPbs, site: Site) -> None:
     pbs.control(set={"strict_ordering": True})
     busy = running(site, "busy")
-    shown = pbs.run("qstat", "-f", busy.native_id).stdout
+    shown = pbs.run("qstat", "-f", busy.scheduler_job_id).stdout
     begun = time.mktime(time.strptime(shown.partition("stime = ")[2].partition("\n")[0]))
     waits = site.submit("waits", "exit 0")
-    assert waits.native_id
-    reason = site.scheduler.poll([site.key(waits.native_id)])[waits.native_id].reason
+    assert waits.scheduler_job_id
+    reason = site.scheduler.poll([site.key(waits.scheduler_job_id)])[waits.scheduler_job_id].reason
     words, _, moment = reason.partition("; PBS expects it to start ")
     assert "Not Running: " in words
     assert time.mktime(time.strptime(moment)) - begun == pytest.approx(60, abs=1), "after the walltime of what has the nodes"
@@ -161,9 +161,9 @@ def test_a_start_that_the_scheduler_estimates_is_quoted(pbs: SimulatedPbs, site:
 def test_what_root_deletes_by_force_is_cancelled_although_no_node_answers(pbs: SimulatedPbs, site: Site) -> None:
     key = running(site, "forced")
     pbs.control(nodes={"pbn1": {"down": True}})
-    assert pbs.run("qdel", key.native_id).returncode == 222
-    assert pbs.run("qdel", "-W", "force", key.native_id).returncode == 0
-    site.ends(key.native_id, JobState.CANCELLED)
+    assert pbs.run("qdel", key.scheduler_job_id).returncode == 222
+    assert pbs.run("qdel", "-W", "force", key.scheduler_job_id).returncode == 0
+    site.ends(key.scheduler_job_id, JobState.CANCELLED)
 
 
 @pytest.mark.promise("An order to end a PBS job waits for its nodes to confirm its start: earlier, PBS records no deletion.")
@@ -171,22 +171,22 @@ def test_a_job_whose_nodes_have_not_confirmed_its_start_is_recorded_as_deleted(p
     """A live server that had just come back forgot the order: the job ended as killed, or as if all were well."""
     pbs.control(set={"heard_after_s": 2.0})
     key = running(site, "early")
-    assert pbs.run("qdel", key.native_id).returncode == 0
-    report = site.wait(key.native_id, *TERMINAL)
+    assert pbs.run("qdel", key.scheduler_job_id).returncode == 0
+    report = site.wait(key.scheduler_job_id, *TERMINAL)
     assert (report.state, report.exit_code) == (JobState.FAILED, 271), "what PBS makes of an order that comes too early"
     key = running(site, "patient")
     assert site.scheduler.cancel([key]) is None
-    site.ends(key.native_id, JobState.CANCELLED)
+    site.ends(key.scheduler_job_id, JobState.CANCELLED)
 
 
 @pytest.mark.promise("A PBS job that waits for a host that is offline says so.")
 def test_waiting_for_a_host_says_whether_it_is_in_use_offline_or_not_there(pbs: SimulatedPbs, site: Site) -> None:
     busy = running(site, "busy")
     waits = site.submit("waits", "exit 0")
-    assert waits.native_id
-    assert site.scheduler.poll([site.key(waits.native_id)])[waits.native_id].wait is Wait.ORDINARY
+    assert waits.scheduler_job_id
+    assert site.scheduler.poll([site.key(waits.scheduler_job_id)])[waits.scheduler_job_id].wait is Wait.ORDINARY
     pbs.control(nodes={"pbn2": {"offline": True, "comment": "fan"}})
-    report = site.scheduler.poll([site.key(waits.native_id)])[waits.native_id]
+    report = site.scheduler.poll([site.key(waits.scheduler_job_id)])[waits.scheduler_job_id]
     assert (report.wait, "pbn2 is offline" in report.reason) == (Wait.NODE, True)
     site.scheduler.cancel([busy])
 
@@ -196,11 +196,11 @@ def test_the_daemon_of_a_node_dies_under_a_job(pbs: SimulatedPbs, site: Site) ->
     """PBS shows it running for minutes; an order to end it goes through all the same."""
     key = running(site, "orphan")
     pbs.control(nodes={"pbn1": {"down": True, "comment": "node down: communication closed"}})
-    assert site.scheduler.poll([key])[key.native_id].state is JobState.RUNNING
+    assert site.scheduler.poll([key])[key.scheduler_job_id].state is JobState.RUNNING
     assert {state.condition for state in site.scheduler.nodes() if state.node == "pbn1"} == {NodeCondition.DOWN}
-    assert pbs.run("qdel", key.native_id).returncode == 222
+    assert pbs.run("qdel", key.scheduler_job_id).returncode == 222
     assert site.scheduler.cancel([key]) is None
-    site.ends(key.native_id, JobState.CANCELLED)
+    site.ends(key.scheduler_job_id, JobState.CANCELLED)
 
 
 def test_a_deleted_job_whose_second_node_had_died_is_cancelled() -> None:
@@ -222,17 +222,17 @@ def test_a_denied_reservation_ends_with_zero_and_is_a_refusal(pbs: SimulatedPbs,
     assert words is not None
     assert any(sign in words for sign in site.scheduler.busy_words())
     site.scheduler.cancel([key])
-    site.ends(key.native_id, JobState.CANCELLED)
+    site.ends(key.scheduler_job_id, JobState.CANCELLED)
     site.scheduler.nodes()
     assert site.scheduler.reserve("run-1", ["pbn1", "pbn2"], 5) is None
     assert site.scheduler.has_reservation("run-1")
     inside = site.submit("inside", "sleep 300")
-    assert inside.native_id
-    site.wait(inside.native_id, JobState.RUNNING)
+    assert inside.scheduler_job_id
+    site.wait(inside.scheduler_job_id, JobState.RUNNING)
     assert site.scheduler.prolong("run-1", 9)
     assert not site.scheduler.release("run-1"), "PBS would end the jobs in it"
-    site.scheduler.cancel([site.key(inside.native_id)])
-    site.ends(inside.native_id, JobState.CANCELLED)
+    site.scheduler.cancel([site.key(inside.scheduler_job_id)])
+    site.ends(inside.scheduler_job_id, JobState.CANCELLED)
     assert site.scheduler.release("run-1")
     assert not site.scheduler.has_reservation("run-1")
 
@@ -346,7 +346,7 @@ def test_a_script_that_ended_itself_at_its_limit_is_timed_out() -> None:
 
 
 def an_attempt() -> Attempt:
-    return Attempt(tag="tag", job_id="j00001", attempt_no=1, nodes=("a", "b"), pairs=(0,), native_id="7.simhead")
+    return Attempt(tag="tag", job="j00001", attempt_no=1, nodes=("a", "b"), pairs=(0,), scheduler_job_id="7.simhead")
 
 
 def pbs_root(pbs: SimulatedPbs, line: str) -> None:

@@ -60,7 +60,7 @@ def test_a_job_that_starts_after_the_hours_measures_nothing_driver_or_none(pbs: 
     desk = desk_at(tmp_path)
     now = dt.datetime.now()
     hours = f"{now - dt.timedelta(hours=1):%H:%M}-{now + dt.timedelta(hours=1):%H:%M}"
-    desk.campaign(BRIEF, more=f"budget: {{hours: '{hours}', jobs_at_most: 1}}")
+    desk.campaign(BRIEF, more=f"budget: {{hours: '{hours}', max_jobs: 1}}")
     pbs_root(pbs, "set queue workq started = False")
     with desk.running(["-m", "hpcq", "run", "try.yaml"]):
         desk.wait_for(lambda: any(event["event"] == "submitted" for event in desk.events("tiny")))

@@ -32,57 +32,57 @@ def site(pbs: SimulatedPbs) -> Site:
     return pbs_site(pbs.cluster() / "sim.yaml")
 
 
-def order(pbs: SimulatedPbs, word: str, native_id: str) -> None:
-    done = pbs.as_user("root", "qsig", "-s", word, native_id)
+def order(pbs: SimulatedPbs, word: str, scheduler_job_id: str) -> None:
+    done = pbs.as_user("root", "qsig", "-s", word, scheduler_job_id)
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def report(site: Site, key: JobKey) -> JobReport:
-    return site.scheduler.poll([key])[key.native_id]
+    return site.scheduler.poll([key])[key.scheduler_job_id]
 
 
 def running(site: Site, body: str) -> JobKey:
     answer = site.submit("still", body)
-    assert answer.native_id
-    site.wait(answer.native_id, JobState.RUNNING)
-    return site.key(answer.native_id)
+    assert answer.scheduler_job_id
+    site.wait(answer.scheduler_job_id, JobState.RUNNING)
+    return site.key(answer.scheduler_job_id)
 
 
 def test_a_suspended_job_stands_still_and_goes_on(pbs: SimulatedPbs, site: Site) -> None:
     file = Path(site.folder) / "ticks"
     key = running(site, f"while [ ! -e {site.folder}/end ]; do echo tick >>{file}; sleep 0.1; done")
-    refused = pbs.as_user("somebody", "qsig", "-s", "suspend", key.native_id)
-    assert (refused.returncode, refused.stderr.split()) == (159, ["qsig:", "Unauthorized", "Request", key.native_id])
-    order(pbs, "suspend", key.native_id)
+    refused = pbs.as_user("somebody", "qsig", "-s", "suspend", key.scheduler_job_id)
+    assert (refused.returncode, refused.stderr.split()) == (159, ["qsig:", "Unauthorized", "Request", key.scheduler_job_id])
+    order(pbs, "suspend", key.scheduler_job_id)
     told = report(site, key)
     assert (told.state, told.native_state, told.reason, told.stands_still) == (JobState.RUNNING, "S", STILL, True)
     assert {state.condition for state in site.scheduler.nodes()} == {NodeCondition.IDLE}, "its nodes are free"
-    twice = pbs.as_user("root", "qsig", "-s", "suspend", key.native_id)
+    twice = pbs.as_user("root", "qsig", "-s", "suspend", key.scheduler_job_id)
     assert (twice.returncode, "Request invalid for state of job" in twice.stderr) == (168, True)
     before = file.read_bytes()
     assert [report(site, key).stands_still for _ in range(5)] == [True] * 5
     assert file.read_bytes() == before, "it does nothing"
-    order(pbs, "resume", key.native_id)
-    assert not site.wait(key.native_id, JobState.RUNNING).stands_still
+    order(pbs, "resume", key.scheduler_job_id)
+    assert not site.wait(key.scheduler_job_id, JobState.RUNNING).stands_still
     (Path(site.folder) / "end").touch()
-    site.ends(key.native_id, JobState.COMPLETED)
+    site.ends(key.scheduler_job_id, JobState.COMPLETED)
     assert len(file.read_bytes()) > len(before)
 
 
 @pytest.mark.promise("A suspended PBS job that was told to go on says that it waits for its nodes.")
 def test_a_job_that_was_told_to_go_on_says_that_it_waits_for_its_nodes(pbs: SimulatedPbs, site: Site) -> None:
     key = running(site, "sleep 300")
-    order(pbs, "suspend", key.native_id)
+    order(pbs, "suspend", key.scheduler_job_id)
     other = running(site, "sleep 300")
-    order(pbs, "resume", key.native_id)
+    order(pbs, "resume", key.scheduler_job_id)
     told = report(site, key)
     words = f"{STILL}; told to go on, it waits: Not Running: Insufficient amount of resource: vnode"
     assert (told.state, told.reason, told.stands_still) == (JobState.RUNNING, words, True)
     site.scheduler.cancel([other])
-    site.ends(other.native_id, JobState.CANCELLED)
+    site.ends(other.scheduler_job_id, JobState.CANCELLED)
     assert not report(site, key).stands_still
     site.scheduler.cancel([key])
-    site.ends(key.native_id, JobState.CANCELLED)
+    site.ends(key.scheduler_job_id, JobState.CANCELLED)
 
 
 @pytest.mark.promise("A job that waits for a node in maintenance says so.")
@@ -92,27 +92,27 @@ def test_nodes_of_a_job_that_was_suspended_for_their_sake_are_out_of_service_unt
     """qsig -s admin-suspend, as recordings/11-suspended-nodes.jsonl has it."""
     key = running(site, "sleep 300")
     for word, code in (("admin-resume", 73), ("resume", 168)):
-        assert pbs.as_user("root", "qsig", "-s", word, key.native_id).returncode == code
-    assert pbs.as_user("somebody", "qsig", "-s", "admin-suspend", key.native_id).returncode == 159
-    order(pbs, "admin-suspend", key.native_id)
+        assert pbs.as_user("root", "qsig", "-s", word, key.scheduler_job_id).returncode == code
+    assert pbs.as_user("somebody", "qsig", "-s", "admin-suspend", key.scheduler_job_id).returncode == 159
+    order(pbs, "admin-suspend", key.scheduler_job_id)
     told = report(site, key)
     assert (told.state, told.native_state, told.reason, told.stands_still) == (JobState.RUNNING, "S", STILL, True)
     assert conditions(site) == {"maintenance": 2, "free": 2}
     other = site.submit("other", "sleep 300")
-    assert other.native_id
-    waits = report(site, site.key(other.native_id))
+    assert other.scheduler_job_id
+    waits = report(site, site.key(other.scheduler_job_id))
     assert (waits.wait, "pbn1 is maintenance" in waits.reason) == (Wait.NODE, True)
     for word, code in (("resume", 73), ("admin-suspend", 168)):
-        assert pbs.as_user("root", "qsig", "-s", word, key.native_id).returncode == code
-    order(pbs, "admin-resume", key.native_id)
+        assert pbs.as_user("root", "qsig", "-s", word, key.scheduler_job_id).returncode == code
+    order(pbs, "admin-resume", key.scheduler_job_id)
     assert not report(site, key).stands_still
     assert conditions(site) == {"job-exclusive": 2, "free": 2}
-    order(pbs, "admin-suspend", key.native_id)
+    order(pbs, "admin-suspend", key.scheduler_job_id)
     site.scheduler.cancel([key])
     assert conditions(site) == {"maintenance": 2, "free": 2}, "until it has ended"
-    site.ends(key.native_id, JobState.CANCELLED)
-    site.wait(other.native_id, JobState.RUNNING)
-    site.scheduler.cancel([site.key(other.native_id)])
+    site.ends(key.scheduler_job_id, JobState.CANCELLED)
+    site.wait(other.scheduler_job_id, JobState.RUNNING)
+    site.scheduler.cancel([site.key(other.scheduler_job_id)])
 
 
 def conditions(site: Site) -> dict[str, int]:
@@ -127,28 +127,28 @@ def conditions(site: Site) -> dict[str, int]:
 def test_a_suspended_job_that_is_deleted_is_cancelled(pbs: SimulatedPbs, site: Site) -> None:
     """It takes no TERM, so PBS kills it after some seconds; until then it is there."""
     key = running(site, "sleep 300")
-    order(pbs, "suspend", key.native_id)
+    order(pbs, "suspend", key.scheduler_job_id)
     site.scheduler.cancel([key], queued_only=True)
     site.scheduler.cancel([key])
     assert report(site, key).state not in TERMINAL
-    site.ends(key.native_id, JobState.CANCELLED)
+    site.ends(key.scheduler_job_id, JobState.CANCELLED)
 
 
 @pytest.mark.promise("A run on PBS says which job is suspended until it goes on.")
 @pytest.mark.parametrize("word", ["suspend", pytest.param("admin-suspend", marks=pytest.mark.long)])
 def test_a_run_says_which_job_is_suspended_until_it_goes_on(pbs: SimulatedPbs, tmp_path: Path, word: str) -> None:
     desk = desk_at(tmp_path)
-    desk.campaign(SECONDS, more="retries: 0\nbudget: {jobs_at_most: 1}")
+    desk.campaign(SECONDS, more="retries: 0\nbudget: {max_jobs: 1}")
     with desk.running(["-m", "hpcq", "run", "try.yaml"]) as child:
         desk.wait_for(lambda: any(event.get("state") == "running" for event in desk.events("tiny")), 120)
-        native_id = next(event["native_id"] for event in desk.events("tiny") if event["event"] == "submitted")
-        order(pbs, word, native_id)
+        scheduler_job_id = next(event["scheduler_job_id"] for event in desk.events("tiny") if event["event"] == "submitted")
+        order(pbs, word, scheduler_job_id)
         desk.wait_for(lambda: bool(suspensions(desk.events("tiny"))), 60)
         shown = desk.json("status")
-        order(pbs, word.replace("suspend", "resume"), native_id)
+        order(pbs, word.replace("suspend", "resume"), scheduler_job_id)
         assert child.wait(timeout=240) == 0
     [words, *later] = suspensions(desk.events("tiny"))
-    assert (words, later) == (f"j00001 ({native_id}) {STILL}", [])
+    assert (words, later) == (f"j00001 ({scheduler_job_id}) {STILL}", [])
     assert words in str(shown)
     assert [event["reason"] for event in desk.events("tiny") if event["event"] == "waiting"][-1] == ""
     assert measured(desk) == 6

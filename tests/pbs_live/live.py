@@ -39,7 +39,7 @@ pbsnodes -av; qstat -f; pbs_rstat -f
 exit 1
 """
 #: Keys that end a campaign's waits early: nobody else is there.
-QUICK = "\ncompiler: {cflags: -O0}\npatience_s: 60\n"
+QUICK = "\ncompiler: {cflags: -O0}\nmax_wait_s: 60\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class Live:
         """How often a job of each id was started, by the server's accounting: it is kept with history off, too."""
         text = self.root("cat /var/spool/pbs/server_priv/accounting/*")
         found = re.findall(r"^[^;]*;S;([^;]*);(.*)$", text, flags=re.MULTILINE)
-        return Counter(native_id for native_id, words in found if f"jobname={prefix}" in words)
+        return Counter(scheduler_job_id for scheduler_job_id, words in found if f"jobname={prefix}" in words)
 
     def until(self, seen: Callable[[], Any], what: str, within_s: float = 90) -> Any:
         """Wait for it."""

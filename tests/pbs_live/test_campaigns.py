@@ -17,7 +17,7 @@ from tests.pbs_live.live import Live
 KILLS = 5
 LINKED = """name: linked
 clusters: [alpha, beta]
-links: [{from: alpha, to: beta, list: [[alpha-n01, beta-n01], [alpha-n02, beta-n02]], patience_s: 120s}]
+links: [{from: alpha, to: beta, list: [[alpha-n01, beta-n01], [alpha-n02, beta-n02]], peer_wait_s: 120s}]
 repetitions: 2
 tests:
   - {kernel: tcp_stream, parameters: {duration_s: 300ms, warmup_s: 100ms}}
@@ -37,13 +37,17 @@ def nothing_ran_twice(live: Live, desk: Desk, part: str, *, crashes: int = 0) ->
     """
     events = desk.events(part)
     tags = [event["tag"] for event in events if event["event"] == "submitted"]
-    ids = [event["native_id"] for event in events if event["event"] == "submitted" and ".beta-head" in event["native_id"]]
+    ids = [
+        event["scheduler_job_id"]
+        for event in events
+        if event["event"] == "submitted" and ".beta-head" in event["scheduler_job_id"]
+    ]
     assert ids
     assert (len(tags), len(ids)) == (len(set(tags)), len(set(ids))), events
     ends = Counter(event["tag"] for event in events if event["event"] in {"ended", "refused"})
     assert set(ends.values()) == {1}, ends
     started = live.starts("hpcq-")
-    assert {started[native_id] for native_id in ids} <= set(range(2 + crashes)), started
+    assert {started[scheduler_job_id] for scheduler_job_id in ids} <= set(range(2 + crashes)), started
     assert live.root("qselect", check=False) == "", "a job was left"
 
 
@@ -77,7 +81,7 @@ def test_a_link_between_pbs_and_slurm(live: Live, tmp_path: Path) -> None:
 def test_a_driver_that_is_killed_five_times(live: Live, tmp_path: Path) -> None:
     desk = live.desk(tmp_path)
     tests = "[{kernel: tcp_pingpong, parameters: {duration_s: 1s, warmup_s: 0, message_bytes: 1}}]"
-    desk.campaign(f"clusters: [beta]\npairs: all\nrepetitions: 2\nbudget: {{jobs_at_most: 2}}\ntests: {tests}")
+    desk.campaign(f"clusters: [beta]\npairs: all\nrepetitions: 2\nbudget: {{max_jobs: 2}}\ntests: {tests}")
     for kill in range(KILLS):
         # At the first attempt, then each time one to three events later: before, in and after a submission.
         wanted = len(desk.events("beta")) + kill % 3 + 1

@@ -25,9 +25,9 @@ event = pbs.event()
 
 def running(site: Site, name: str) -> JobKey:
     answer = site.submit(name, "sleep 300")
-    assert answer.native_id, answer
-    site.wait(answer.native_id, JobState.RUNNING)
-    return site.key(answer.native_id)
+    assert answer.scheduler_job_id, answer
+    site.wait(answer.scheduler_job_id, JobState.RUNNING)
+    return site.key(answer.scheduler_job_id)
 
 
 def test_the_environment_of_a_neighbour_spoils_no_listing(live: Live, tmp_path: Path) -> None:
@@ -39,13 +39,13 @@ def test_the_environment_of_a_neighbour_spoils_no_listing(live: Live, tmp_path: 
     theirs = [live.lab.exec("beta", "sh", "-c", submit, user="otheruser").strip() for _ in range(2)]
     site.scheduler.nodes()
     ours = site.submit("ours", "exit 0")
-    assert ours.native_id
-    snapshot = site.scheduler.look(QueueQuery([site.key(ours.native_id)], nodes=True, others=True, mine=True))
-    assert snapshot.reports[ours.native_id].state is JobState.QUEUED
+    assert ours.scheduler_job_id
+    snapshot = site.scheduler.look(QueueQuery([site.key(ours.scheduler_job_id)], nodes=True, others=True, mine=True))
+    assert snapshot.reports[ours.scheduler_job_id].state is JobState.QUEUED
     assert snapshot.mine == 1
     assert snapshot.others is not None
     # Root sees its own and the others' alike; a neighbour's job waits for the hosts that it names.
-    assert [(one.native_id, one.nodes) for one in snapshot.others] == [(theirs[1], ("beta-n01", "beta-n02"))]
+    assert [(one.scheduler_job_id, one.nodes) for one in snapshot.others] == [(theirs[1], ("beta-n01", "beta-n02"))]
     assert {state.node for state in snapshot.nodes or ()} == set(live.nodes)
     stranger = JobKey(theirs[0], "007")
     report = site.scheduler.poll([stranger])[theirs[0]]
@@ -61,20 +61,20 @@ def test_words_that_look_like_numbers_stay_words(live: Live, tmp_path: Path) -> 
     assert (states["beta-n04"].condition, states["beta-n04"].reason) == (NodeCondition.DRAINED, "007")
     assert re.search(r'"comment":\s*7\b', live.root("pbsnodes -v beta-n04 -F json"))  # what hpcq does not ask for
     key = running(site, "1e999")
-    assert site.scheduler.poll([key])[key.native_id].name == "1e999"
+    assert site.scheduler.poll([key])[key.scheduler_job_id].name == "1e999"
     site.scheduler.cancel([key])
 
 
 def test_an_id_that_vanished_spoils_no_answer(live: Live, tmp_path: Path) -> None:
     site = live.site(tmp_path)
     first, second = running(site, "first"), site.submit("second", "exit 0")
-    assert second.native_id
-    server = first.native_id.partition(".")[2]
-    keys = [first, JobKey(f"99999.{server}", "vanished"), site.key(second.native_id)]
+    assert second.scheduler_job_id
+    server = first.scheduler_job_id.partition(".")[2]
+    keys = [first, JobKey(f"99999.{server}", "vanished"), site.key(second.scheduler_job_id)]
     reports = site.scheduler.poll(keys)
-    assert [reports[key.native_id].state for key in keys] == [JobState.RUNNING, JobState.UNKNOWN, JobState.QUEUED]
-    live.root(f"qdel -W force -x {second.native_id}")  # out of the history, too
-    report = site.scheduler.poll(keys)[second.native_id]
+    assert [reports[key.scheduler_job_id].state for key in keys] == [JobState.RUNNING, JobState.UNKNOWN, JobState.QUEUED]
+    live.root(f"qdel -W force -x {second.scheduler_job_id}")  # out of the history, too
+    report = site.scheduler.poll(keys)[second.scheduler_job_id]
     assert report.state is JobState.UNKNOWN, report
     site.scheduler.cancel([first])
 
@@ -93,10 +93,10 @@ def test_a_server_that_is_away_in_a_poll_changes_nothing(live: Live, tmp_path: P
         answer = site.scheduler.transport.sh(f"({site.scheduler.poll_command([key])}\n)")
         assert answer.returncode == 162, "and no broken ssh"
         [late] = site.scheduler.submit([Submission("late", site.script("late", "exit 0"), (), 60)])
-        assert (late.fate, late.native_id) == (Fate.UNSURE, None), late
-    site.wait(key.native_id, JobState.RUNNING)
+        assert (late.fate, late.scheduler_job_id) == (Fate.UNSURE, None), late
+    site.wait(key.scheduler_job_id, JobState.RUNNING)
     site.scheduler.cancel([key])
-    site.ends(key.native_id, JobState.CANCELLED)
+    site.ends(key.scheduler_job_id, JobState.CANCELLED)
 
 
 def test_queues_that_refuse_say_why(live: Live, tmp_path: Path) -> None:
@@ -150,21 +150,22 @@ def test_a_hook_that_moves_a_job_makes_no_result_of_other_nodes(users: Live, tmp
 def test_qdel_by_somebody_else_is_cancelled(live: Live, tmp_path: Path) -> None:
     site = live.site(tmp_path)
     key = running(site, "outside")
-    live.root(f"qdel {key.native_id}")
-    site.ends(key.native_id, JobState.CANCELLED)
+    live.root(f"qdel {key.scheduler_job_id}")
+    site.ends(key.scheduler_job_id, JobState.CANCELLED)
 
 
 def test_waiting_for_a_host_says_whether_it_is_in_use_or_offline(live: Live, tmp_path: Path) -> None:
     site = live.site(tmp_path)
     busy = running(site, "busy")
     waits = site.submit("waits", "exit 0")
-    assert waits.native_id
-    key = site.key(waits.native_id)
-    live.until(lambda: site.scheduler.poll([key])[key.native_id].reason, "a reason")
-    assert site.scheduler.poll([key])[key.native_id].wait is Wait.ORDINARY
+    assert waits.scheduler_job_id
+    key = site.key(waits.scheduler_job_id)
+    live.until(lambda: site.scheduler.poll([key])[key.scheduler_job_id].reason, "a reason")
+    assert site.scheduler.poll([key])[key.scheduler_job_id].wait is Wait.ORDINARY
     live.root("pbsnodes -o -C fan beta-n02")
     report = live.until(
-        lambda: (found := site.scheduler.poll([key])[key.native_id]).wait is Wait.NODE and found, "a node that is offline"
+        lambda: (found := site.scheduler.poll([key])[key.scheduler_job_id]).wait is Wait.NODE and found,
+        "a node that is offline",
     )
     assert "beta-n02 is " in report.reason
     site.scheduler.cancel([busy, key])

@@ -52,7 +52,7 @@ def test_an_offline_node_is_not_planned_and_its_reason_is_told(live: Live, tmp_p
 
 def test_pairs_of_a_node_that_goes_offline_are_carried_until_it_is_back(users: Live, tmp_path: Path) -> None:
     desk = users.desk(tmp_path)
-    desk.campaign(f"clusters: [beta]\npairs: {{rounds: 3}}\nrepetitions: 1\nbudget: {{jobs_at_most: 1}}\n{SECONDS}")
+    desk.campaign(f"clusters: [beta]\npairs: {{rounds: 3}}\nrepetitions: 1\nbudget: {{max_jobs: 1}}\n{SECONDS}")
     with desk.running("run", "campaign.yaml") as child:
         running(users, desk)
         users.root("pbsnodes -o -C fan beta-n04")
@@ -72,9 +72,9 @@ def test_the_daemon_of_a_node_dies_under_a_job(live: Live, tmp_path: Path) -> No
             lambda: {state.condition for state in site.scheduler.nodes() if state.node == "beta-n01"} == {NodeCondition.DOWN},
             "a node that is down",
         )
-        assert site.scheduler.poll([key])[key.native_id].state is JobState.RUNNING
+        assert site.scheduler.poll([key])[key.scheduler_job_id].state is JobState.RUNNING
         assert site.scheduler.cancel([key]) is None
-        site.ends(key.native_id, JobState.CANCELLED)
+        site.ends(key.scheduler_job_id, JobState.CANCELLED)
     finally:
         live.lab.command("start-node", "beta/n01")
         live.on("n01", "pkill -KILL -f '[j]ob.sh' || true")

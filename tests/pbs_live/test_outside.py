@@ -71,11 +71,11 @@ def test_a_job_that_root_deletes_by_force_is_cancelled(live: Live, tmp_path: Pat
     """The server does not wait for the nodes then: nobody tells it how the job ended."""
     site = live.site(tmp_path)
     runs, waits = running(site, "runs"), site.submit("waits", "exit 0")
-    assert waits.native_id
-    site.wait(waits.native_id, JobState.QUEUED)
-    live.root(f"qdel -W force {waits.native_id} {runs.native_id}")
-    site.ends(runs.native_id, JobState.CANCELLED)
-    site.ends(waits.native_id, JobState.CANCELLED)
+    assert waits.scheduler_job_id
+    site.wait(waits.scheduler_job_id, JobState.QUEUED)
+    live.root(f"qdel -W force {waits.scheduler_job_id} {runs.scheduler_job_id}")
+    site.ends(runs.scheduler_job_id, JobState.CANCELLED)
+    site.ends(waits.scheduler_job_id, JobState.CANCELLED)
 
 
 def test_a_run_whose_jobs_are_deleted_by_force_measures_them_again_or_says_who(users: Live, tmp_path: Path) -> None:
@@ -101,12 +101,13 @@ def test_a_start_that_the_scheduler_estimates_is_quoted(live: Live, tmp_path: Pa
     with strict_ordering(live):
         busy = running(site, "busy")
         waits = site.submit("waits", "exit 0")
-        assert waits.native_id
-        key = site.key(waits.native_id)
+        assert waits.scheduler_job_id
+        key = site.key(waits.scheduler_job_id)
         quoted = live.until(
-            lambda: re.search(r"PBS expects it to start (.+)", site.scheduler.poll([key])[key.native_id].reason), "an estimate"
+            lambda: re.search(r"PBS expects it to start (.+)", site.scheduler.poll([key])[key.scheduler_job_id].reason),
+            "an estimate",
         )
-        raw = live.root(f"qstat -f {key.native_id} | sed -n 's/^ *estimated.start_time = //p'").strip()
+        raw = live.root(f"qstat -f {key.scheduler_job_id} | sed -n 's/^ *estimated.start_time = //p'").strip()
         assert quoted[1] == raw
         # In the lab's time zone: after the busy job's time limit of five minutes, counted from its start.
         now = datetime.fromisoformat(live.root("date -Iseconds").strip()).astimezone(UTC)

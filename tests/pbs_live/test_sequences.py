@@ -110,7 +110,7 @@ def test_cancel_without_a_driver_leaves_nothing(users: Live, tmp_path: Path) -> 
 
 def test_a_server_that_goes_away_in_the_middle_costs_nothing(users: Live, tmp_path: Path) -> None:
     desk = users.desk(tmp_path)
-    desk.campaign(f"clusters: [beta]\npairs: {{rounds: 3}}\nrepetitions: 4\nbudget: {{jobs_at_most: 2}}\n{ONE_TEST}")
+    desk.campaign(f"clusters: [beta]\npairs: {{rounds: 3}}\nrepetitions: 4\nbudget: {{max_jobs: 2}}\n{ONE_TEST}")
     with desk.running("run", "campaign.yaml") as driver:
         running(users, desk)
         with server_away(users):

@@ -23,36 +23,36 @@ def at_the_end(site: Site) -> Iterator[None]:
     try:
         yield
     finally:
-        site.scheduler.cancel([site.key(native_id) for native_id in site.tags])
+        site.scheduler.cancel([site.key(scheduler_job_id) for scheduler_job_id in site.tags])
 
 
 def test_a_suspended_job_stands_still_waits_for_its_nodes_and_goes_on(live: Live, tmp_path: Path) -> None:
     site = live.site(tmp_path)
     with at_the_end(site):
         key = running(site, "still")
-        live.root(f"qsig -s suspend {key.native_id}")
+        live.root(f"qsig -s suspend {key.scheduler_job_id}")
         told = report(site, key)
         assert (told.state, told.native_state, told.reason, told.stands_still) == (JobState.RUNNING, "S", STILL, True)
         assert {state.condition for state in site.scheduler.nodes()} == {NodeCondition.IDLE}, "its nodes are free"
         other = running(site, "other")
-        live.root(f"qsig -s resume {key.native_id}")
+        live.root(f"qsig -s resume {key.scheduler_job_id}")
         words = f"{STILL}; told to go on, it waits: Not Running: "
         live.until(lambda: report(site, key).reason.startswith(words), words)
         site.scheduler.cancel([other])
-        site.ends(other.native_id, JobState.CANCELLED)
+        site.ends(other.scheduler_job_id, JobState.CANCELLED)
         live.until(lambda: not report(site, key).stands_still, "a job that goes on")
         site.scheduler.cancel([key])
-        site.ends(key.native_id, JobState.CANCELLED)
+        site.ends(key.scheduler_job_id, JobState.CANCELLED)
 
 
 def test_a_suspended_job_that_is_deleted_is_cancelled(live: Live, tmp_path: Path) -> None:
     site = live.site(tmp_path)
     key = running(site, "still")
-    live.root(f"qsig -s suspend {key.native_id}")
+    live.root(f"qsig -s suspend {key.scheduler_job_id}")
     site.scheduler.cancel([key], queued_only=True)
     site.scheduler.cancel([key])
     assert report(site, key).state not in TERMINAL
-    site.ends(key.native_id, JobState.CANCELLED)
+    site.ends(key.scheduler_job_id, JobState.CANCELLED)
 
 
 @pytest.mark.parametrize("word", ["suspend", "admin-suspend"])
@@ -62,13 +62,13 @@ def test_a_run_says_which_job_is_suspended_until_it_goes_on(users: Live, tmp_pat
     desk.campaign(f"clusters: [beta]\npairs: {{rounds: 1}}\nrepetitions: 3\nretries: 0\n{SECONDS}")
     with desk.running("run", "campaign.yaml") as child:
         desk.wait_for(lambda events: any(event.get("state") == "running" for event in events), "beta")
-        native_id = users.root("qselect -s R").split()[0]
-        users.root(f"qsig -s {word} {native_id}")
+        scheduler_job_id = users.root("qselect -s R").split()[0]
+        users.root(f"qsig -s {word} {scheduler_job_id}")
         users.until(lambda: suspensions(desk.events("beta")), "the wait")
         shown = str(desk.json("status"))
-        users.root(f"qsig -s {word.replace('suspend', 'resume')} {native_id}")
+        users.root(f"qsig -s {word.replace('suspend', 'resume')} {scheduler_job_id}")
         assert child.wait(timeout=240) == 0, desk.log()
     [words, *later] = suspensions(desk.events("beta"))
-    assert (f"({native_id}) {STILL}" in words, later) == (True, [])
+    assert (f"({scheduler_job_id}) {STILL}" in words, later) == (True, [])
     assert words in shown
     assert outcomes(desk) == {"cluster measured": 6}

@@ -27,7 +27,7 @@ CALLS = [
 CAMPAIGN = "name: t\nclusters: [local]\npairs: {pattern: all}\ntests:\n  - kernel: tcp_stream\n"
 AWAY = """name: away
 scheduler: slurm
-reach: {ssh: no-such-host.invalid}
+connection: {ssh: no-such-host.invalid}
 work_directory: /scratch
 interface: ib0
 partition: p
@@ -62,8 +62,8 @@ MISTAKES = {
     "nometric": "gates: [{metric: throughput, minimum: 1}]",
     "nokernel": "gates: [{metric: throughput_bps, kernel: tcp_pingpong, minimum: 1}]",
     "statistic": "gates: [{metric: throughput_bps, statistic: mean, minimum: 1}]",
-    "walltime": "walltime: 5",
-    "parsecs": "walltime: 5 parsecs",
+    "walltime": "walltime_s: 5",
+    "parsecs": "walltime_s: 5 parsecs",
     "repetitions": "repetitions: '3'",
     "seed": "seed: now",
     "network": "network: opa",

@@ -48,28 +48,28 @@ class Site:
         """Submit a script for the first two nodes."""
         nodes = tuple(sorted(state.node for state in self.scheduler.nodes())[:2])
         [answer] = self.scheduler.submit([Submission(name, self.script(name, body, nodes), nodes, walltime_s)])
-        if answer.native_id:
-            self.tags[answer.native_id] = name
+        if answer.scheduler_job_id:
+            self.tags[answer.scheduler_job_id] = name
         return answer
 
-    def key(self, native_id: str) -> JobKey:
+    def key(self, scheduler_job_id: str) -> JobKey:
         """How the scheduler is asked about what was submitted here."""
-        return JobKey(native_id, self.tags[native_id])
+        return JobKey(scheduler_job_id, self.tags[scheduler_job_id])
 
-    def wait(self, native_id: str, *states: JobState, within_s: float = 120) -> JobReport:
+    def wait(self, scheduler_job_id: str, *states: JobState, within_s: float = 120) -> JobReport:
         """Poll until the job is in one of these states."""
         deadline = time.monotonic() + within_s
         while True:
-            report = self.scheduler.poll([self.key(native_id)])[native_id]
+            report = self.scheduler.poll([self.key(scheduler_job_id)])[scheduler_job_id]
             if report.state in states:
                 return report
-            assert time.monotonic() < deadline, f"{native_id} is {report}, not {states}"
+            assert time.monotonic() < deadline, f"{scheduler_job_id} is {report}, not {states}"
             time.sleep(0.3)
 
-    def ends(self, native_id: str, state: JobState, within_s: float = 120) -> None:
+    def ends(self, scheduler_job_id: str, state: JobState, within_s: float = 120) -> None:
         """Wait for its end: in this state, or forgotten where the scheduler forgets. Never in another one."""
         wanted = TERMINAL if self.remembers else (JobState.UNKNOWN, *TERMINAL)
-        report = self.wait(native_id, *wanted, within_s=within_s)
+        report = self.wait(scheduler_job_id, *wanted, within_s=within_s)
         assert report.state is (state if self.remembers else JobState.UNKNOWN), report
 
 
@@ -115,43 +115,43 @@ def nodes_are_listed_and_idle(site: Site) -> None:
 
 def success_and_failure_are_told_apart(site: Site) -> None:
     good, bad = site.submit("good", "exit 0"), site.submit("bad", "exit 3")
-    assert good.native_id
-    assert bad.native_id
-    site.ends(good.native_id, JobState.COMPLETED)
-    site.ends(bad.native_id, JobState.FAILED)
+    assert good.scheduler_job_id
+    assert bad.scheduler_job_id
+    site.ends(good.scheduler_job_id, JobState.COMPLETED)
+    site.ends(bad.scheduler_job_id, JobState.FAILED)
 
 
 def a_running_job_is_running_and_its_nodes_are_busy(site: Site) -> None:
     answer = site.submit("running", "sleep 300")
-    assert answer.native_id
-    site.wait(answer.native_id, JobState.RUNNING)
+    assert answer.scheduler_job_id
+    site.wait(answer.scheduler_job_id, JobState.RUNNING)
     nodes = sorted(site.scheduler.nodes(), key=lambda state: state.node)
     assert [state.condition for state in nodes[:2]] == [NodeCondition.BUSY] * 2
-    site.scheduler.cancel([site.key(answer.native_id)])
-    site.ends(answer.native_id, JobState.CANCELLED)
+    site.scheduler.cancel([site.key(answer.scheduler_job_id)])
+    site.ends(answer.scheduler_job_id, JobState.CANCELLED)
 
 
 def a_queued_job_can_be_cancelled_and_twice(site: Site) -> None:
     first = site.submit("first", "sleep 300")
-    assert first.native_id
-    site.wait(first.native_id, JobState.RUNNING)
+    assert first.scheduler_job_id
+    site.wait(first.scheduler_job_id, JobState.RUNNING)
     second = site.submit("second", "sleep 300")
-    assert second.native_id
-    assert site.wait(second.native_id, JobState.QUEUED).state is JobState.QUEUED
-    site.scheduler.cancel([site.key(second.native_id), site.key(first.native_id)])
-    site.ends(first.native_id, JobState.CANCELLED)
-    site.ends(second.native_id, JobState.CANCELLED)
-    site.scheduler.cancel([site.key(second.native_id), site.key(first.native_id)])
+    assert second.scheduler_job_id
+    assert site.wait(second.scheduler_job_id, JobState.QUEUED).state is JobState.QUEUED
+    site.scheduler.cancel([site.key(second.scheduler_job_id), site.key(first.scheduler_job_id)])
+    site.ends(first.scheduler_job_id, JobState.CANCELLED)
+    site.ends(second.scheduler_job_id, JobState.CANCELLED)
+    site.scheduler.cancel([site.key(second.scheduler_job_id), site.key(first.scheduler_job_id)])
 
 
 def a_poll_answers_for_every_id(site: Site) -> None:
     answer = site.submit("known", "exit 0")
-    assert answer.native_id
-    site.ends(answer.native_id, JobState.COMPLETED)
-    reports = site.scheduler.poll([JobKey("99999999", "nobody"), site.key(answer.native_id)])
-    assert list(reports) == ["99999999", answer.native_id]
+    assert answer.scheduler_job_id
+    site.ends(answer.scheduler_job_id, JobState.COMPLETED)
+    reports = site.scheduler.poll([JobKey("99999999", "nobody"), site.key(answer.scheduler_job_id)])
+    assert list(reports) == ["99999999", answer.scheduler_job_id]
     assert reports["99999999"].state is JobState.UNKNOWN
-    assert reports[answer.native_id].state is (JobState.COMPLETED if site.remembers else JobState.UNKNOWN)
+    assert reports[answer.scheduler_job_id].state is (JobState.COMPLETED if site.remembers else JobState.UNKNOWN)
     alone = site.scheduler.poll([JobKey("99999999", "nobody")])
     assert alone["99999999"].state is JobState.UNKNOWN
 
@@ -159,60 +159,60 @@ def a_poll_answers_for_every_id(site: Site) -> None:
 def a_tag_finds_its_job_also_when_it_has_ended(site: Site) -> None:
     tag = f"tagged-{secrets.token_hex(4)}"
     answer = site.submit(tag, "sleep 3")
-    assert answer.native_id
-    assert site.scheduler.find([tag, "nobody"]) == {tag: answer.native_id}
-    site.ends(answer.native_id, JobState.COMPLETED)
-    assert site.scheduler.find([tag, "nobody"]) == ({tag: answer.native_id} if site.remembers else {})
+    assert answer.scheduler_job_id
+    assert site.scheduler.find([tag, "nobody"]) == {tag: answer.scheduler_job_id}
+    site.ends(answer.scheduler_job_id, JobState.COMPLETED)
+    assert site.scheduler.find([tag, "nobody"]) == ({tag: answer.scheduler_job_id} if site.remembers else {})
 
 
 def the_id_lands_beside_the_script(site: Site) -> None:
     answer = site.submit("beside", "exit 0")
     read = site.scheduler.transport.sh(f"cat {quote(f'{site.folder}/beside/submitted')}").text
-    assert site.scheduler.read_native_id(read) == answer.native_id
+    assert site.scheduler.read_scheduler_job_id(read) == answer.scheduler_job_id
 
 
 def the_time_limit_ends_a_job(site: Site) -> None:
     answer = site.submit("endless", "sleep 300", walltime_s=2)
-    assert answer.native_id
-    site.ends(answer.native_id, JobState.TIMED_OUT, within_s=150)
+    assert answer.scheduler_job_id
+    site.ends(answer.scheduler_job_id, JobState.TIMED_OUT, within_s=150)
 
 
 def an_id_without_its_name_is_not_believed(site: Site) -> None:
     """A controller that lost its state gives ids out again: what carries another name is not ours to read or to end."""
     answer = site.submit("ours", "sleep 300")
-    assert answer.native_id
-    site.wait(answer.native_id, JobState.RUNNING)
-    stranger = JobKey(answer.native_id, "another")
-    report = site.scheduler.poll([stranger])[answer.native_id]
+    assert answer.scheduler_job_id
+    site.wait(answer.scheduler_job_id, JobState.RUNNING)
+    stranger = JobKey(answer.scheduler_job_id, "another")
+    report = site.scheduler.poll([stranger])[answer.scheduler_job_id]
     assert report.state is JobState.UNKNOWN
     assert "'ours'" in report.reason
     site.scheduler.cancel([stranger])
-    site.wait(answer.native_id, JobState.RUNNING)
-    site.scheduler.cancel([site.key(answer.native_id)])
-    site.ends(answer.native_id, JobState.CANCELLED)
+    site.wait(answer.scheduler_job_id, JobState.RUNNING)
+    site.scheduler.cancel([site.key(answer.scheduler_job_id)])
+    site.ends(answer.scheduler_job_id, JobState.CANCELLED)
 
 
 def what_is_no_id_spoils_nothing(site: Site) -> None:
     answer = site.submit("sound", "sleep 300")
-    assert answer.native_id
-    site.wait(answer.native_id, JobState.RUNNING)
+    assert answer.scheduler_job_id
+    site.wait(answer.scheduler_job_id, JobState.RUNNING)
     nonsense = [JobKey(text, "sound") for text in ("unknown", "", "Welcome to the cluster", "1; touch pwned", "-1", "1 2")]
-    reports = site.scheduler.poll([*nonsense, site.key(answer.native_id)])
-    assert reports[answer.native_id].state is JobState.RUNNING
-    assert {reports[key.native_id].state for key in nonsense} == {JobState.UNKNOWN}
-    assert site.scheduler.cancel([*nonsense, site.key(answer.native_id)]) is None
-    site.ends(answer.native_id, JobState.CANCELLED)
+    reports = site.scheduler.poll([*nonsense, site.key(answer.scheduler_job_id)])
+    assert reports[answer.scheduler_job_id].state is JobState.RUNNING
+    assert {reports[key.scheduler_job_id].state for key in nonsense} == {JobState.UNKNOWN}
+    assert site.scheduler.cancel([*nonsense, site.key(answer.scheduler_job_id)]) is None
+    site.ends(answer.scheduler_job_id, JobState.CANCELLED)
 
 
 def a_running_job_survives_the_cancelling_of_queued_ones(site: Site) -> None:
     answer = site.submit("started", "sleep 300")
-    assert answer.native_id
-    site.wait(answer.native_id, JobState.RUNNING)
-    site.scheduler.cancel([site.key(answer.native_id)], queued_only=True)
+    assert answer.scheduler_job_id
+    site.wait(answer.scheduler_job_id, JobState.RUNNING)
+    site.scheduler.cancel([site.key(answer.scheduler_job_id)], queued_only=True)
     time.sleep(1.0)
-    assert site.wait(answer.native_id, JobState.RUNNING, *TERMINAL).state is JobState.RUNNING
-    site.scheduler.cancel([site.key(answer.native_id)])
-    site.ends(answer.native_id, JobState.CANCELLED)
+    assert site.wait(answer.scheduler_job_id, JobState.RUNNING, *TERMINAL).state is JobState.RUNNING
+    site.scheduler.cancel([site.key(answer.scheduler_job_id)])
+    site.ends(answer.scheduler_job_id, JobState.CANCELLED)
 
 
 PROMISES = [

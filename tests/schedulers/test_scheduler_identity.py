@@ -45,17 +45,19 @@ def test_a_wrapper_that_prints_leaves_the_submission_open_and_the_tag_finds_it(
 ) -> None:
     slurm.control(set={"banner": banner})
     answer = site.submit("printed", "sleep 300")
-    assert (answer.native_id, answer.fate) == (None, Fate.UNDETERMINED)
+    assert (answer.scheduler_job_id, answer.fate) == (None, Fate.UNDETERMINED)
     assert not answer.refused
     assert "no id in the answer" in answer.message
     assert site.scheduler.find(["printed"]) == {"printed": "1"}
-    assert site.scheduler.read_native_id(Path(site.folder, "printed", "submitted").read_text()) == "", "nor later from the file"
+    assert site.scheduler.read_scheduler_job_id(Path(site.folder, "printed", "submitted").read_text()) == "", (
+        "nor later from the file"
+    )
 
 
 def test_a_submit_command_that_a_signal_ended_is_no_refusal(slurm: SimulatedSlurm, site: Site) -> None:
     slurm.control(set={"killed_answers": 1})
     answer = site.submit("killed", "sleep 300")
-    assert (answer.native_id, answer.fate) == (None, Fate.UNDETERMINED)
+    assert (answer.scheduler_job_id, answer.fate) == (None, Fate.UNDETERMINED)
     assert site.scheduler.find(["killed"]) == {"killed": "1"}, "it was taken"
 
 
@@ -64,43 +66,43 @@ def test_a_shell_that_was_killed_is_no_refusal(slurm: SimulatedSlurm, site: Site
     sbatch = slurm.folder / "bin" / "sbatch"
     sbatch.write_text("#!/bin/sh\nkill -KILL $PPID\n")
     answer = site.submit("gone", "exit 0")
-    assert (answer.native_id, answer.fate) == (None, Fate.UNDETERMINED)
+    assert (answer.scheduler_job_id, answer.fate) == (None, Fate.UNDETERMINED)
 
 
 @pytest.mark.promise("A job with our id and another name is not believed.")
 @pytest.mark.promise("A job is cancelled only if its id, its name and its user are ours.")
 def test_a_job_of_somebody_else_with_our_id_is_neither_read_nor_ended(slurm: SimulatedSlurm, site: Site) -> None:
     answer = site.submit("ours", "sleep 300")
-    assert answer.native_id
-    site.wait(answer.native_id, JobState.RUNNING)
+    assert answer.scheduler_job_id
+    site.wait(answer.scheduler_job_id, JobState.RUNNING)
     for name, user, words in (("ours", "other", "somebody else's: 'ours'"), ("theirs", "me", "another one: 'theirs'")):
-        slurm.control(strange={answer.native_id: {"name": name, "user": user}})
-        report = site.scheduler.poll([site.key(answer.native_id)])[answer.native_id]
+        slurm.control(strange={answer.scheduler_job_id: {"name": name, "user": user}})
+        report = site.scheduler.poll([site.key(answer.scheduler_job_id)])[answer.scheduler_job_id]
         assert report.state is JobState.UNKNOWN, "a stranger's state would be taken for ours"
         assert words in report.reason
-        assert site.scheduler.cancel([site.key(answer.native_id)]) is None
+        assert site.scheduler.cancel([site.key(answer.scheduler_job_id)]) is None
         assert slurm.control()["states"] == {f"{user} RUNNING": 1}, "it is not ours to end"
 
 
 @pytest.mark.promise("A job with our id and our name, of another user, is not believed.")
 def test_the_accounting_is_not_believed_either(slurm: SimulatedSlurm, site: Site) -> None:
     answer = site.submit("ours", "sleep 300")
-    assert answer.native_id
+    assert answer.scheduler_job_id
     (slurm.folder / "bin" / "squeue").write_text("#!/bin/sh\nexit 0\n")  # the queue has forgotten it
-    assert site.scheduler.poll([site.key(answer.native_id)])[answer.native_id].state is JobState.RUNNING
+    assert site.scheduler.poll([site.key(answer.scheduler_job_id)])[answer.scheduler_job_id].state is JobState.RUNNING
     for name, user in (("ours", "other"), ("theirs", "me")):
-        slurm.control(strange={answer.native_id: {"name": name, "user": user}})
-        report = site.scheduler.poll([site.key(answer.native_id)])[answer.native_id]
+        slurm.control(strange={answer.scheduler_job_id: {"name": name, "user": user}})
+        report = site.scheduler.poll([site.key(answer.scheduler_job_id)])[answer.scheduler_job_id]
         assert (report.state, "job 1 is" in report.reason) == (JobState.UNKNOWN, True)
 
 
 @pytest.mark.promise("What is no id of the scheduler spoils no question and no order.")
 def test_what_is_no_id_never_reaches_the_accounting(slurm: SimulatedSlurm, site: Site) -> None:
     answer = site.submit("ours", "sleep 300")
-    assert answer.native_id
+    assert answer.scheduler_job_id
     (slurm.folder / "bin" / "squeue").write_text("#!/bin/sh\nexit 0\n")
-    reports = site.scheduler.poll([JobKey("unknown", "x"), JobKey("", "y"), site.key(answer.native_id)])
-    assert reports[answer.native_id].state is JobState.RUNNING, "one bad id made all jobs unknown"
+    reports = site.scheduler.poll([JobKey("unknown", "x"), JobKey("", "y"), site.key(answer.scheduler_job_id)])
+    assert reports[answer.scheduler_job_id].state is JobState.RUNNING, "one bad id made all jobs unknown"
     assert reports["unknown"].reason == "'unknown' is no id of this scheduler"
 
 
@@ -144,7 +146,7 @@ def test_an_id_is_quoted_wherever_it_goes(site: Site, tmp_path: Path) -> None:
 )
 def test_what_a_refusal_proves(code: int, words: str, fate: Fate) -> None:
     answer = read_submission("t", Completed(code, b"", words), "")
-    assert (answer.native_id, answer.fate) == (None, fate)
+    assert (answer.scheduler_job_id, answer.fate) == (None, fate)
     assert [answer.refused, answer.limited, answer.undetermined, answer.unsure].count(True) == 1
 
 
@@ -161,11 +163,11 @@ def test_after_a_limit_the_rest_of_the_wave_is_not_tried(slurm: SimulatedSlurm, 
 @pytest.mark.heavy
 def test_a_job_that_still_waits_at_the_end_of_the_hours_ends_by_itself(slurm: SimulatedSlurm, site: Site) -> None:
     first = site.submit("first", "sleep 300")
-    assert first.native_id
+    assert first.scheduler_job_id
     late = Site(site.scheduler, site.folder, f"{HEAD}\n#SBATCH --deadline=now+31", site.tags)
     answer = late.submit("late", "exit 0")
-    assert answer.native_id
-    assert site.wait(answer.native_id, JobState.DEADLINE, within_s=20).state is JobState.DEADLINE
+    assert answer.scheduler_job_id
+    assert site.wait(answer.scheduler_job_id, JobState.DEADLINE, within_s=20).state is JobState.DEADLINE
 
 
 @pytest.mark.promise("The jobs of others are asked for less often than one's own.")
@@ -187,7 +189,7 @@ def test_the_jobs_of_others_have_a_period_of_their_own(slurm: SimulatedSlurm, tm
 def test_a_look_at_our_jobs_makes_the_controller_send_ours_alone(slurm: SimulatedSlurm, site: Site) -> None:
     for _ in range(20):
         slurm.control(other={"nodes": ["n0005"], "run_s": 300})
-    ours = [site.submit(name, "sleep 300").native_id for name in ("one", "two")]
+    ours = [site.submit(name, "sleep 300").scheduler_job_id for name in ("one", "two")]
     assert all(ours)
     before = slurm.control()["rows"].get("squeue", 0)
     found = site.scheduler.look(QueueQuery(jobs=[site.key(one) for one in ours if one], mine=True))

@@ -35,10 +35,10 @@ def test_a_cancelled_script_gets_term_and_can_say_so(site: Site) -> None:
     there = Path(site.folder) / "trapped"
     body = f"trap 'echo ended >{there}/said; exit 143' TERM\ntouch {there}/set\nsleep 300 & wait"
     answer = site.submit("trapped", body)
-    assert answer.native_id
+    assert answer.scheduler_job_id
     wait_for((there / "set").exists)
-    site.scheduler.cancel([site.key(answer.native_id)])
-    assert site.wait(answer.native_id, *TERMINAL).state is JobState.CANCELLED
+    site.scheduler.cancel([site.key(answer.scheduler_job_id)])
+    assert site.wait(answer.scheduler_job_id, *TERMINAL).state is JobState.CANCELLED
     assert (there / "said").read_text() == "ended\n"
 
 
@@ -46,14 +46,14 @@ def test_a_cancelled_script_gets_term_and_can_say_so(site: Site) -> None:
 def test_a_job_that_is_cancelled_in_the_moment_of_its_start_ends(site: Site, tmp_path: Path) -> None:
     for number in range(8):
         answer = site.submit(f"young{number}", "sleep 300")
-        assert answer.native_id
-        state = tmp_path / "queue with blanks" / "jobs" / answer.native_id / "state"
+        assert answer.scheduler_job_id
+        state = tmp_path / "queue with blanks" / "jobs" / answer.scheduler_job_id / "state"
         deadline = time.monotonic() + 60
         while state.read_text() != "RUNNING\n":
             assert time.monotonic() < deadline
         keeper = (state.parent / "pid").read_text().strip()
-        site.scheduler.cancel([site.key(answer.native_id)])
-        assert site.wait(answer.native_id, *TERMINAL).state is JobState.CANCELLED
+        site.scheduler.cancel([site.key(answer.scheduler_job_id)])
+        assert site.wait(answer.scheduler_job_id, *TERMINAL).state is JobState.CANCELLED
         living = f"ps -o stat= -s {keeper} | grep -v Z || true"
         wait_for(lambda words=living: not Here().sh(words).stdout)  # type: ignore[misc]
 
@@ -61,11 +61,11 @@ def test_a_job_that_is_cancelled_in_the_moment_of_its_start_ends(site: Site, tmp
 @pytest.mark.heavy
 def test_a_keeper_that_dies_is_no_success(site: Site, tmp_path: Path) -> None:
     answer = site.submit("orphan", "sleep 300")
-    assert answer.native_id
-    site.wait(answer.native_id, JobState.RUNNING)
-    keeper = int((tmp_path / "queue with blanks" / "jobs" / answer.native_id / "pid").read_text())
+    assert answer.scheduler_job_id
+    site.wait(answer.scheduler_job_id, JobState.RUNNING)
+    keeper = int((tmp_path / "queue with blanks" / "jobs" / answer.scheduler_job_id / "pid").read_text())
     Here().sh(f"pkill -KILL --session {keeper}")
-    report = site.wait(answer.native_id, JobState.UNKNOWN)
+    report = site.wait(answer.scheduler_job_id, JobState.UNKNOWN)
     assert report.reason == "its keeper died"
 
 
@@ -75,8 +75,8 @@ def test_jobs_share_nodes_one_after_another(site: Site) -> None:
     body = f"echo start >>{log}; sleep 0.2; echo end >>{log}"
     answers = [site.submit(f"one{number}", body) for number in range(4)]
     for answer in answers:
-        assert answer.native_id
-        site.wait(answer.native_id, JobState.COMPLETED)
+        assert answer.scheduler_job_id
+        site.wait(answer.scheduler_job_id, JobState.COMPLETED)
     assert Path(log).read_text().split() == ["start", "end"] * 4
 
 
@@ -88,13 +88,13 @@ def test_a_job_of_many_nodes_holds_them_all_and_what_it_leaves_behind_holds_none
     go, left = tmp_path / "go", tmp_path / "left"
     body = f"sleep 300 >/dev/null 2>&1 &\necho $! >{left}\nuntil [ -e {go} ]; do sleep 0.1; done"
     [answer] = site.scheduler.submit([Submission("wide", site.script("wide", body), nodes, 300)])
-    assert answer.native_id
-    site.tags[answer.native_id] = "wide"
+    assert answer.scheduler_job_id
+    site.tags[answer.scheduler_job_id] = "wide"
     try:
-        site.wait(answer.native_id, JobState.RUNNING)
+        site.wait(answer.scheduler_job_id, JobState.RUNNING)
         assert {state.condition for state in site.scheduler.nodes()} == {NodeCondition.BUSY}
         go.touch()
-        site.wait(answer.native_id, JobState.COMPLETED)
+        site.wait(answer.scheduler_job_id, JobState.COMPLETED)
         deadline = time.monotonic() + 60
         while {state.condition for state in site.scheduler.nodes()} != {NodeCondition.IDLE}:
             assert time.monotonic() < deadline, "a process that the job left behind holds a node"
@@ -108,8 +108,8 @@ def test_a_job_of_many_nodes_holds_them_all_and_what_it_leaves_behind_holds_none
 def test_jobs_leave_the_cores_to_who_looks_after_them(site: Site) -> None:
     said = Path(site.folder) / "meek" / "autogroup"
     answer = site.submit("meek", f"cat /proc/self/autogroup >{said}")
-    assert answer.native_id
-    site.wait(answer.native_id, JobState.COMPLETED)
+    assert answer.scheduler_job_id
+    site.wait(answer.scheduler_job_id, JobState.COMPLETED)
     of_job = said.read_text()
     assert of_job != Path("/proc/self/autogroup").read_text(), "a job is a session of its own"
     assert of_job.endswith(" nice 10\n")

@@ -100,10 +100,10 @@ def test_nodes_of_the_default_partition_when_none_is_named() -> None:
 
 def test_poll_rows_and_a_reason_with_bars() -> None:
     answer = b"1000\n7|RUNNING|1000|one|n[1-2]|None\n8|PENDING|1000|two||Resources|or so\n9|NEW_WORD|1001|three||\n"
-    reports = {report.native_id: report for report in slurm().read_poll(Completed(0, answer, ""))}
+    reports = {report.scheduler_job_id: report for report in slurm().read_poll(Completed(0, answer, ""))}
     assert reports["7"].state is JobState.RUNNING
     assert reports["7"].nodes == ("n1", "n2")
-    assert {one.native_id: (one.name, one.mine) for one in reports.values()} == {
+    assert {one.scheduler_job_id: (one.name, one.mine) for one in reports.values()} == {
         "7": ("one", True), "8": ("two", True), "9": ("three", False),
     }  # fmt: skip
     assert reports["8"].reason == "Resources|or so"
@@ -117,7 +117,10 @@ def test_a_failed_poll_is_no_answer() -> None:
 
 def test_accounting_rows() -> None:
     rows = slurm().read_history(Completed(0, b"1000\n7|CANCELLED by 1000|n1|0:15|1000|a\n8|NODE_FAIL|n2|1:0|1000|b\n", ""))
-    assert [(row.native_id, row.state.value, row.exit_code) for row in rows] == [("7", "cancelled", 0), ("8", "node_failed", 1)]
+    assert [(row.scheduler_job_id, row.state.value, row.exit_code) for row in rows] == [
+        ("7", "cancelled", 0),
+        ("8", "node_failed", 1),
+    ]
     assert slurm().read_history(Completed(1, b"", "Slurm accounting storage is disabled")) == []
 
 

@@ -33,7 +33,7 @@ def test_a_refusal_is_quoted(site: Site) -> None:
     script = site.script("refused", "exit 0")
     site.scheduler.transport.sh(f"sed -i 's/--partition=.*/--partition=nowhere/' {script}")
     [answer] = site.scheduler.submit([Submission("refused", script, (), 60)])
-    assert answer.native_id is None
+    assert answer.scheduler_job_id is None
     assert "invalid partition specified: nowhere" in answer.message
 
 
@@ -44,24 +44,24 @@ def test_many_jobs_in_one_submission_and_one_poll(site: Site) -> None:
     before = site.scheduler.query_count
     answers = site.scheduler.submit(submissions)
     assert [answer.tag for answer in answers] == names
-    ids = [answer.native_id for answer in answers if answer.native_id]
+    ids = [answer.scheduler_job_id for answer in answers if answer.scheduler_job_id]
     assert len(set(ids)) == 12
-    site.scheduler.poll([JobKey(native_id, name) for native_id, name in zip(ids, names, strict=True)])
+    site.scheduler.poll([JobKey(scheduler_job_id, name) for scheduler_job_id, name in zip(ids, names, strict=True)])
     site.tags.update(zip(ids, names, strict=True))
     assert site.scheduler.query_count == before + 1
-    for native_id in ids:
-        assert site.wait(native_id, *TERMINAL).state is JobState.COMPLETED
+    for scheduler_job_id in ids:
+        assert site.wait(scheduler_job_id, *TERMINAL).state is JobState.COMPLETED
 
 
 def test_a_job_that_cannot_start_in_time_removes_itself(site: Site) -> None:
     """As at the end of a campaign's hours: `--deadline` is when the job would have to end."""
     first = site.submit("first", "sleep 300")
-    assert first.native_id
-    site.wait(first.native_id, JobState.RUNNING)
+    assert first.scheduler_job_id
+    site.wait(first.scheduler_job_id, JobState.RUNNING)
     late = Site(site.scheduler, site.folder, f"{site.head}\n#SBATCH --deadline=now+75", site.tags)
     answer = late.submit("late", "exit 0")
-    assert answer.native_id, answer
+    assert answer.scheduler_job_id, answer
     try:
-        assert late.wait(answer.native_id, *TERMINAL, within_s=240).state is JobState.DEADLINE
+        assert late.wait(answer.scheduler_job_id, *TERMINAL, within_s=240).state is JobState.DEADLINE
     finally:
-        site.scheduler.cancel([site.key(first.native_id), site.key(answer.native_id)])
+        site.scheduler.cancel([site.key(first.scheduler_job_id), site.key(answer.scheduler_job_id)])

@@ -47,8 +47,8 @@ def test_nodes_that_cannot_be_used_say_why(site: Site) -> None:
     assert (states["n0001"].condition, states["n0001"].reason) == (NodeCondition.DRAINED, "disk")
     assert states["n0002"].condition is NodeCondition.MAINTENANCE
     answer = site.submit("unlucky", "exit 0")
-    assert answer.native_id
-    report = site.wait(answer.native_id, JobState.QUEUED)
+    assert answer.scheduler_job_id
+    report = site.wait(answer.scheduler_job_id, JobState.QUEUED)
     assert report.reason == "ReqNodeNotAvail, UnavailableNodes:n0001,n0002"
     site.scheduler.transport.sh("scontrol update nodename=n[0001-0002] state=resume")
-    assert site.wait(answer.native_id, *TERMINAL).state is JobState.COMPLETED
+    assert site.wait(answer.scheduler_job_id, *TERMINAL).state is JobState.COMPLETED

@@ -129,7 +129,7 @@ def test_caches_that_last_longer_than_hpcq_waits_are_bad(options: str, seen: str
     [item] = checking._caches(options, seen, 90.0)
     assert not item.ok
     assert item.advice is not None
-    assert "files_appear_within_s is 90: at " in item.advice
+    assert "filesystem_delay_s is 90: at " in item.advice
     [longer] = checking._caches(options, seen, 600.0)
     assert longer.ok
     assert longer.advice is not None

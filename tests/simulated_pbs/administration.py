@@ -82,7 +82,7 @@ def pbs_rsub(machine: Machine, request: Request) -> Answer:
     if nodes is None:
         return Answer(f"R{number}.{SERVER} {'DENIED' if waits else 'UNCONFIRMED'}")  # and exit code 0
     machine.reservations[one.queue] = one
-    return Answer(f"{one.native_id} {'CONFIRMED' if waits else 'UNCONFIRMED'}")
+    return Answer(f"{one.scheduler_job_id} {'CONFIRMED' if waits else 'UNCONFIRMED'}")
 
 
 def _duration(text: str) -> float:
@@ -133,7 +133,7 @@ def pbs_rdel(machine: Machine, request: Request) -> Answer:
     for name in request.words:
         one = _reservation(machine, "pbs_rdel", name)
         if request.user not in {one.user, "root"}:
-            raise Refused(159, f"pbs_rdel: Unauthorized Request  {one.native_id}")
+            raise Refused(159, f"pbs_rdel: Unauthorized Request  {one.scheduler_job_id}")
         machine.end_reservation(one, request.user)
     return Answer()
 
@@ -142,13 +142,13 @@ def pbs_ralter(machine: Machine, request: Request) -> Answer:
     given, names = options_of(request.words, "", "ERDUI")
     one = _reservation(machine, "pbs_ralter", names[0] if names else "")
     if "U" in given and request.user not in {one.user, "root"}:
-        raise Refused(159, f"pbs_ralter: Unauthorized Request  {one.native_id}")
+        raise Refused(159, f"pbs_ralter: Unauthorized Request  {one.scheduler_job_id}")
     one.users = given["U"][-1].split(",") if "U" in given else one.users
     denied = "E" in given and machine.degraded(one)
     one.end = moment(given["E"][-1]) if "E" in given and not denied else one.end
     # Without -I, nobody is told that it was denied; with it, the exit code is 0, too.
     word = ("DENIED" if denied else "CONFIRMED") if "I" in given else "ALTER REQUESTED"
-    return Answer(f"pbs_ralter: {one.native_id} {word}")
+    return Answer(f"pbs_ralter: {one.scheduler_job_id} {word}")
 
 
 def qmgr(machine: Machine, request: Request) -> Answer:

@@ -48,7 +48,10 @@ def _job_of(machine: Machine, program: str, text: str, *, ended: bool) -> Job:
     if job.over and not ended:
         words = "Job has finished, use -x or -H to obtain historical job information"
         raise Refused(
-            35, f"{program}: {job.native_id} {words}" if program == "qstat" else f"{program}: Job has finished {job.native_id}"
+            35,
+            f"{program}: {job.scheduler_job_id} {words}"
+            if program == "qstat"
+            else f"{program}: Job has finished {job.scheduler_job_id}",
         )
     return job
 
@@ -81,13 +84,14 @@ def _qstat(machine: Machine, request: Request) -> Answer:
     error, code = "\n".join(one.error for one in complaints), complaints[-1].code if complaints else 0
     if "f" not in given:
         rows = [
-            f"{job.native_id:<17.17} {job.name:<16.16} {job.user:<16.16} {0:>8} {job.state} {job.queue:<16}" for job in jobs
+            f"{job.scheduler_job_id:<17.17} {job.name:<16.16} {job.user:<16.16} {0:>8} {job.state} {job.queue:<16}"
+            for job in jobs
         ]
         head = ["Job id            Name             User              Time Use S Queue", "-" * 16] if rows else []
         return Answer("\n".join([*head, *rows]), error, code)
     if form == "json" and plain:
         jobs = jobs[:1]  # only the first id's: the bug is PBS's
-    shown = [(job.native_id, printing.job_attributes(job)) for job in jobs]
+    shown = [(job.scheduler_job_id, printing.job_attributes(job)) for job in jobs]
     return Answer(_shown("Job Id", shown, form, separator, wide="w" in given), error, code)
 
 
@@ -121,7 +125,7 @@ def _qselect(machine: Machine, request: Request) -> Answer:
         fits = fits and job.user == given.get("u", [job.user])[-1] and job.name == given.get("N", [job.name])[-1]
         fits = fits and job.queue == given.get("q", [job.queue])[-1] and job.state in given.get("s", [job.state])[-1]
         if fits:
-            found.append(job.native_id)
+            found.append(job.scheduler_job_id)
     return Answer("\n".join(found))
 
 
@@ -142,7 +146,7 @@ def _each(machine: Machine, request: Request, ids: list[str], act: Callable[[Job
 
 def _owned(request: Request, job: Job) -> None:
     if request.user not in {job.user, "root"}:
-        raise Refused(159, f"{request.program}: Unauthorized Request  {job.native_id}")
+        raise Refused(159, f"{request.program}: Unauthorized Request  {job.scheduler_job_id}")
 
 
 def _qdel(machine: Machine, request: Request) -> Answer:
@@ -151,7 +155,7 @@ def _qdel(machine: Machine, request: Request) -> Answer:
 
     def delete(job: Job) -> None:
         if any(machine.nodes[name].down for name in job.hosts) and not force:
-            raise Refused(222, f"qdel: Server could not connect to MOM {job.native_id}")
+            raise Refused(222, f"qdel: Server could not connect to MOM {job.scheduler_job_id}")
         if job.state == "R" and job.process is None and not force:
             return  # a signal goes to daemons that wait for each other
         if force and job.substate == 41:
@@ -166,7 +170,7 @@ def _qalter(machine: Machine, request: Request) -> Answer:
 
     def alter(job: Job) -> None:
         if "l" in given and job.process is not None:
-            raise Refused(167, f"qalter: Cannot modify attribute while job running  Resource_List {job.native_id}")
+            raise Refused(167, f"qalter: Cannot modify attribute while job running  Resource_List {job.scheduler_job_id}")
         if "a" in given and job.process is None:
             job.start_after, job.state = moment(given["a"][-1]), "W"
         job.name = given.get("N", [job.name])[-1]
@@ -186,7 +190,7 @@ def _qsig(machine: Machine, request: Request) -> Answer:
             suspension.order(request, job, word)
             return
         if job.process is None:
-            raise Refused(168, f"qsig: Request invalid for state of job {job.native_id}")
+            raise Refused(168, f"qsig: Request invalid for state of job {job.scheduler_job_id}")
         import os
         import signal
 

@@ -111,19 +111,19 @@ class Machine:
 
     def spool(self, job: Job) -> str:
         """Where MOM collects the output until it delivers it."""
-        return str(self.folder / "spool" / f"{job.native_id}.OU")
+        return str(self.folder / "spool" / f"{job.scheduler_job_id}.OU")
 
     # -- how ----------------------------------------------------------------------------------------------------------
 
     def _variables(self, job: Job) -> dict[str, str]:
         given = dict(one.partition("=")[::2] for one in job.variables)
         return {
-            **given, "PBS_ENVIRONMENT": "PBS_BATCH", "PBS_JOBID": job.native_id, "PBS_JOBNAME": job.name,
+            **given, "PBS_ENVIRONMENT": "PBS_BATCH", "PBS_JOBID": job.scheduler_job_id, "PBS_JOBNAME": job.name,
             "PBS_QUEUE": job.queue, "PBS_NODEFILE": self._nodefile(job), "USER": job.user, "LOGNAME": job.user,
         }  # fmt: skip
 
     def _nodefile(self, job: Job) -> str:
-        return self.place.inside(self.folder / "aux" / job.native_id)
+        return self.place.inside(self.folder / "aux" / job.scheduler_job_id)
 
     def _try(self, job: Job, now: float) -> None:
         if job.state == "W" and now < job.start_after:
@@ -210,7 +210,7 @@ class Machine:
         nodefile = self.place.outside(self._nodefile(job))
         nodefile.parent.mkdir(exist_ok=True)
         nodefile.write_text("".join(f"{self.nodes[host].full_name}\n" for host in hosts))
-        script = self.folder / "jobs" / f"{job.native_id}.SC"
+        script = self.folder / "jobs" / f"{job.scheduler_job_id}.SC"
         script.parent.mkdir(exist_ok=True)
         script.write_bytes(job.script)
         script.chmod(0o755)

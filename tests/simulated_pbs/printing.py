@@ -59,9 +59,9 @@ def node_attributes(machine: Machine, node: Node) -> Attributes:
     held = [one for one in machine.reservations.values() if node.name in one.nodes]
     found: Attributes = [("Mom", node.full_name), ("ntype", "PBS"), ("state", node_state(machine, node)), ("pcpus", "2")]
     if there:
-        found.append(("jobs", ", ".join(f"{job.native_id}/0" for job in there)))
+        found.append(("jobs", ", ".join(f"{job.scheduler_job_id}/0" for job in there)))
     if held:
-        found.append(("resv", ", ".join(one.native_id for one in held)))
+        found.append(("resv", ", ".join(one.scheduler_job_id for one in held)))
     found += [("resources_available.arch", "linux"), ("resources_available.host", node.name)]
     found += [("resources_available.mem", "24684084kb"), ("resources_available.ncpus", str(node.ncpus))]
     found += [("resources_available.vnode", node.name), ("resources_assigned.ncpus", str(len(there)))]
@@ -109,7 +109,7 @@ def reservation_text(one: Reservation, *, degraded: bool = False) -> str:
     state = "DEGRADED" if degraded and one.state == "CONFIRMED" else one.state
     substate = 10 if degraded else {"CONFIRMED": 2, "RUNNING": 5}.get(one.state, 9)
     lines = [
-        f"Resv ID: {one.native_id}",
+        f"Resv ID: {one.scheduler_job_id}",
         f"Reserve_Name = {one.name or 'NULL'}",
         f"Reserve_Owner = {one.user}@{SERVER}.{DOMAIN}",
     ]

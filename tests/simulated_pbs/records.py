@@ -85,7 +85,7 @@ class Job:
     task_nodes: list[str] = field(default_factory=list)
 
     @property
-    def native_id(self) -> str:
+    def scheduler_job_id(self) -> str:
         return f"{self.number}.{SERVER}"
 
     @property
@@ -130,7 +130,7 @@ class Reservation:
         return f"{'M' if self.maintenance else 'R'}{self.number}"
 
     @property
-    def native_id(self) -> str:
+    def scheduler_job_id(self) -> str:
         return f"{self.queue}.{SERVER}"
 
 

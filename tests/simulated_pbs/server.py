@@ -116,7 +116,7 @@ class Server:
         lines = [machine.nodes[host].full_name for host in job.hosts]
         wanted, command = _task_words(request, lines)
         if wanted is None:
-            words = f'{request.program}: host "{request.words[0]}" is not a node in job <{job.native_id}>'
+            words = f'{request.program}: host "{request.words[0]}" is not a node in job <{job.scheduler_job_id}>'
             return lambda: Answer("", words, 255)
         tasks = [machine.run(job.hosts[index], job, command, machine.spool(job)) for index in wanted]
         job.tasks += tasks
@@ -179,7 +179,7 @@ def control(machine: Machine, wish: dict[str, Any]) -> dict[str, Any]:
         )  # fmt: skip
         machine.jobs[job.number] = job
         machine.tick()
-        return {"id": job.native_id}
+        return {"id": job.scheduler_job_id}
     states: dict[str, int] = {}
     for job in machine.jobs.values():
         states[f"{job.user} {job.state}"] = states.get(f"{job.user} {job.state}", 0) + 1

@@ -42,7 +42,7 @@ exit "$code"
 
 CLUSTER = """name: {name}
 scheduler: pbs
-reach: here
+connection: local
 interface: lo
 {more}
 """

@@ -34,7 +34,7 @@ def qsub(machine: Machine, request: Request) -> Answer:
         merged[key] = [*merged.get(key, []), *values] if key in "lW" else values
     job = _job(machine, request, merged, script, name)
     machine.jobs[job.number] = job
-    return Answer("" if "z" in merged else job.native_id)
+    return Answer("" if "z" in merged else job.scheduler_job_id)
 
 
 def _directives(script: bytes) -> dict[str, list[str]]:

@@ -23,11 +23,11 @@ NODES_IN_USE = "Not Running: Insufficient amount of resource: vnode "
 def order(request: Request, job: Job, word: str) -> None:
     """Carry out `qsig -s suspend`, `resume`, `admin-suspend` or `admin-resume`; each resume goes with its suspend."""
     if request.user != "root":
-        raise Refused(159, f"qsig: Unauthorized Request  {job.native_id}")
+        raise Refused(159, f"qsig: Unauthorized Request  {job.scheduler_job_id}")
     if _is_the_other_resume(job, word):
-        raise Refused(73, f"qsig: Job can not be resumed with the requested resume signal {job.native_id}")
+        raise Refused(73, f"qsig: Job can not be resumed with the requested resume signal {job.scheduler_job_id}")
     if job.process is None or job.state != ("R" if word.endswith("suspend") else "S"):
-        raise Refused(168, f"qsig: Request invalid for state of job {job.native_id}")
+        raise Refused(168, f"qsig: Request invalid for state of job {job.scheduler_job_id}")
     if word.endswith("resume"):
         job.substate, job.takes_nodes_out = WANTS_TO_GO_ON, False
         return

@@ -30,7 +30,7 @@ exit "$code"
 
 CLUSTER = """name: {name}
 scheduler: slurm
-reach: here
+connection: local
 partition: main
 interface: eth0
 {more}

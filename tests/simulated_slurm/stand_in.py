@@ -22,7 +22,7 @@ def leave_start(folder: Path, number: int) -> None:
     (folder / "claim").mkdir(exist_ok=True)
     _put(
         folder / "started.json",
-        {"format": 1, "tag": "", "native_id": str(number), "started_utc": _now(), "host": "n0001", "node": "n0001"},
+        {"format": 1, "tag": "", "scheduler_job_id": str(number), "started_utc": _now(), "host": "n0001", "node": "n0001"},
     )
 
 
@@ -35,7 +35,7 @@ def leave_results(folder: Path, number: int) -> None:
     for step in job["steps"]:
         _put(folder / f"{step['name']}.json", _line(job, step, now))
         _put(folder / f"{step['name']}.status", {"rc": 0, "started_utc": now, "ended_utc": now})
-    end = {"format": 1, "tag": job["tag"], "native_id": str(number), "reason": "done", "rc": 0, "ended_utc": now}
+    end = {"format": 1, "tag": job["tag"], "scheduler_job_id": str(number), "reason": "done", "rc": 0, "ended_utc": now}
     aside = folder / "exit.json.part"
     _put(aside, end)
     aside.rename(folder / "exit.json")

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.fast
 HOUR_S = 3600.0
 FIELDS: dict[str, dict[str, Any]] = {
     "waiting": {"reason": "no answer"},
-    "not_run": {"job_id": "j00001", "pair": [], "reason": "x"},
+    "not_run": {"job": "j00001", "pair": [], "reason": "x"},
 }
 
 
@@ -27,7 +27,7 @@ def made(folder: Path, name: str, *events: str, quiet_s: float = HOUR_S) -> RunF
     """A run with one cluster, whose journal has these events and is that old."""
     run = RunFolder(folder / name)
     (run.path / "sim").mkdir(parents=True)
-    write_json(run.run_json, {"run_id": name, "clusters": ["sim"], "links": []})
+    write_json(run.run_json, {"run": name, "clusters": ["sim"], "links": []})
     with Journal(run.journal("sim")) as journal:
         for event in ("opened", *events):
             journal.append(event, **FIELDS.get(event, {}))
@@ -49,7 +49,7 @@ def test_a_run_whose_driver_died_is_found_and_one_that_ended_or_never_began_is_n
     made(tmp_path, "dead", "not_run")
     write_json(made(tmp_path, "ended", "closed").path / "sim" / "driven.json", {})
     RunFolder(tmp_path / "planned").path.mkdir()
-    write_json(RunFolder(tmp_path / "planned").run_json, {"run_id": "planned", "clusters": ["sim"], "links": []})
+    write_json(RunFolder(tmp_path / "planned").run_json, {"run": "planned", "clusters": ["sim"], "links": []})
     assert left_of(tmp_path) == {"dead": ""}
 
 

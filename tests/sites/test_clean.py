@@ -59,7 +59,7 @@ class Cluster:
 
     def look(self, *, unknown: bool = False) -> dict[str, str]:
         found = run_folders(self.site.cluster, self.site.scheduler, self.runs, 30 * DAY_S, unknown=unknown)
-        return {one.run_id: one.kept for one in found}
+        return {one.run: one.kept for one in found}
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_only_runs_that_ended_may_go_and_each_other_says_why_it_stays(cluster: C
 def test_what_is_removed_is_that_and_nothing_else(cluster: Cluster) -> None:
     found = run_folders(cluster.site.cluster, cluster.site.scheduler, cluster.runs, 30 * DAY_S)
     told = remove(cluster.site.cluster, cluster.site.scheduler, found)
-    assert [one.run_id for one in told if one.removed] == [ENDED]
+    assert [one.run for one in told if one.removed] == [ENDED]
     assert {path.name for path in cluster.base.iterdir()} == {LIVE, UNENDED, UNKNOWN, YOUNG} | {
         one.name for one in cluster.others
     }
@@ -172,7 +172,7 @@ def test_the_verb_shows_first_and_removes_only_with_its_flag(
     assert "nothing was removed: --remove removes 1 folders" in shown.err
     assert (cluster.base / ENDED).is_dir()
     assert hpcq([*words, "--remove", "--json"]) == 0
-    told = {one["run_id"]: one for one in json.loads(capsys.readouterr().out)}
+    told = {one["run"]: one for one in json.loads(capsys.readouterr().out)}
     assert [name for name, one in told.items() if one["removed"]] == [ENDED]
     assert not (cluster.base / ENDED).exists()
     assert hpcq([*words, "--older-than", "soon"]) == 2

@@ -47,7 +47,7 @@ def late_s(events: list[dict[str, object]]) -> list[float]:
 def test_results_that_a_late_head_does_not_see_yet_are_waited_for(old_news: RunningLab, tmp_path: Path) -> None:
     """With what hpcq does by itself: the lab's own, shorter wait is left out."""
     (tmp_path / "clusters").mkdir()
-    text = re.sub(r"^files_appear_within_s:.*\n", "", old_news.cluster_file("alpha").read_text(), flags=re.MULTILINE)
+    text = re.sub(r"^filesystem_delay_s:.*\n", "", old_news.cluster_file("alpha").read_text(), flags=re.MULTILINE)
     (tmp_path / "clusters" / "alpha.yaml").write_text(f"{text}compiler: {{cflags: -O0}}\n")
     desk = Desk(tmp_path, old_news)
     desk.campaign(f"clusters: [alpha]\npairs: {{rounds: 1}}\nrepetitions: 1\n{TEST}")
@@ -64,15 +64,15 @@ def test_results_that_a_late_head_does_not_see_yet_are_waited_for(old_news: Runn
 @pytest.mark.parametrize(
     ("waits_s", "follows"),
     [
-        (10, "files_appear_within_s is 10: at {late} or less, jobs that are done count as failed"),
-        (90, "a job counts as failed only 90 s after its end (files_appear_within_s)"),
+        (10, "filesystem_delay_s is 10: at {late} or less, jobs that are done count as failed"),
+        (90, "a job counts as failed only 90 s after its end (filesystem_delay_s)"),
     ],
 )
 def test_cluster_check_says_how_late_a_head_is(old_news: RunningLab, tmp_path: Path, waits_s: int, follows: str) -> None:
     (tmp_path / "clusters").mkdir()
     text = old_news.cluster_file("alpha").read_text()
-    assert "files_appear_within_s: 10s" in text
-    changed = text.replace("files_appear_within_s: 10s", f"files_appear_within_s: {waits_s}s")
+    assert "filesystem_delay_s: 10s" in text
+    changed = text.replace("filesystem_delay_s: 10s", f"filesystem_delay_s: {waits_s}s")
     (tmp_path / "clusters" / "alpha.yaml").write_text(changed)
     said = Desk(tmp_path, old_news).hpcq("cluster", "check", "alpha", expect=None).stdout
     [line] = [line for line in said.splitlines() if "file attributes" in line]

@@ -78,7 +78,7 @@ def test_check_names_the_networks(files: Path, capsys: pytest.CaptureFixture[str
 @pytest.mark.promise("Series over two networks are two, and no label stands for both.")
 def test_series_of_two_networks_are_two_and_the_nodes_are_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for number, interface in enumerate(("ib0", "eth0")):
-        builder = RunBuilder(tmp_path / "runs", interface=interface, run_id=f"nightly-20261121T02000{number}Z-00ff")
+        builder = RunBuilder(tmp_path / "runs", interface=interface, run=f"nightly-20261121T02000{number}Z-00ff")
         builder.everything()
         load_run(tmp_path / "results.db", builder.path)
     database = ["--db", str(tmp_path / "results.db"), "--json"]
@@ -98,7 +98,7 @@ def test_series_of_two_networks_are_two_and_the_nodes_are_the_same(tmp_path: Pat
 @pytest.mark.promise("No median mixes two networks.")
 def test_results_say_the_network_by_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for number, interface in enumerate(("ib0", "eth0")):
-        builder = RunBuilder(tmp_path / "runs", interface=interface, run_id=f"nightly-20261121T02000{number}Z-00ff")
+        builder = RunBuilder(tmp_path / "runs", interface=interface, run=f"nightly-20261121T02000{number}Z-00ff")
         builder.write_plan(networks={"ib": "ib0", "eth": "eth0"})
         builder.everything()
         load_run(tmp_path / "results.db", builder.path)

@@ -50,7 +50,7 @@ def story(work_folder: str, folder: str, moment: str) -> None:
     """Runs in the namespace. Prints the exit code of `hpcq run`, what it said, and what `hpcq resume` brought."""
     work = Path(work_folder)
     desk = LocalDesk.at(Path(folder))
-    desk.cluster("tiny", f"{CLUSTER}work_directory: {work}\nfiles_appear_within_s: 3s\n")
+    desk.cluster("tiny", f"{CLUSTER}work_directory: {work}\nfilesystem_delay_s: 3s\n")
     desk.campaign(TEST, more="retries: 3")
     ballast = fill(work) if moment == "before" else []
     with desk.running(["-m", "hpcq", "run", "try.yaml"]) as child:

@@ -57,10 +57,10 @@ def takes(account: SharedAccount, jobs: tuple[tuple[str, ...], ...], used: float
 @pytest.mark.parametrize(
     ("limits", "budget", "at_once"),
     [
-        ("jobs_at_most: 3", Budget(jobs_at_most=3), 1),
-        ("nodes_at_most: 6", Budget(nodes_at_most=6), 1),
-        ("node_share_ratio: 0.7", Budget(node_share_ratio=0.7), 1),
-        ("jobs_at_most: 4", Budget(jobs_at_most=4), 2),
+        ("max_jobs: 3", Budget(max_jobs=3), 1),
+        ("max_nodes: 6", Budget(max_nodes=6), 1),
+        ("max_node_ratio: 0.7", Budget(max_node_ratio=0.7), 1),
+        ("max_jobs: 4", Budget(max_jobs=4), 2),
     ],
 )
 def test_limits_of_a_cluster_file_hold_over_all_runs(tmp_path: Path, limits: str, budget: Budget, at_once: int) -> None:
@@ -73,8 +73,8 @@ def test_limits_of_a_cluster_file_hold_over_all_runs(tmp_path: Path, limits: str
 
 @pytest.mark.promise("Limits of a campaign hold for its own run only.")
 def test_limits_of_a_campaign_hold_for_its_run_alone(tmp_path: Path) -> None:
-    site = site_of(tmp_path, "walltime_at_most: 1h")
-    site.budget = Budget(jobs_at_most=2)
+    site = site_of(tmp_path, "max_walltime_s: 1h")
+    site.budget = Budget(max_jobs=2)
     takes(other_run(site, Budget()), (("m1", "m2"), ("m3", "m4")))
     site.drive()
     assert most_at_once(site) == 2
@@ -83,8 +83,8 @@ def test_limits_of_a_campaign_hold_for_its_run_alone(tmp_path: Path) -> None:
 
 @pytest.mark.promise("A run that waits for other runs of its user says which, and until when.")
 def test_a_run_waits_for_the_other_runs_and_says_so(tmp_path: Path) -> None:
-    site = site_of(tmp_path, "jobs_at_most: 2")
-    other = other_run(site, Budget(jobs_at_most=2))
+    site = site_of(tmp_path, "max_jobs: 2")
+    other = other_run(site, Budget(max_jobs=2))
     takes(other, (("m1", "m2"), ("m3", "m4")))
     site.at(400, lambda: takes(other, ()))
     events = site.drive()
@@ -97,8 +97,8 @@ def test_a_run_waits_for_the_other_runs_and_says_so(tmp_path: Path) -> None:
 @pytest.mark.promise("Node-seconds of a cluster file hold over all runs of the last 24 hours.")
 @pytest.mark.heavy
 def test_node_seconds_of_all_runs_count_for_24_hours(tmp_path: Path) -> None:
-    site = site_of(tmp_path, "node_seconds_at_most: 1000")
-    takes(other_run(site, Budget(node_seconds_at_most=1000)), (), used=900.0)
+    site = site_of(tmp_path, "max_node_seconds: 1000")
+    takes(other_run(site, Budget(max_node_seconds=1000)), (), used=900.0)
     site.clock.sleep(23.6 * 3600)
     events = site.drive()
     assert any(
@@ -110,8 +110,8 @@ def test_node_seconds_of_all_runs_count_for_24_hours(tmp_path: Path) -> None:
 
 @pytest.mark.promise("A silent driver's jobs count until their time limits are over, and its run is named.")
 def test_a_run_whose_driver_is_silent_counts_and_is_named_until_its_time_limits_are_over(tmp_path: Path) -> None:
-    site = site_of(tmp_path, "jobs_at_most: 2")
-    takes(other_run(site, Budget(jobs_at_most=2)), (("m1", "m2"), ("m3", "m4")))
+    site = site_of(tmp_path, "max_jobs: 2")
+    takes(other_run(site, Budget(max_jobs=2)), (("m1", "m2"), ("m3", "m4")))
     site.clock.sleep(3300)
     site.drive()
     assert any("run other-1 counts with 2 jobs, but its driver on" in text for text in site.said)
@@ -139,7 +139,7 @@ def elsewhere(site: FakeSite, wrong_s: float, until_s: int) -> None:
 @pytest.mark.heavy
 def test_jobs_of_a_living_driver_count_whatever_its_clock_says(tmp_path: Path, wrong_s: int) -> None:
     """And those of one that died count for their time limit and an hour more, as this host counts."""
-    site = site_of(tmp_path, "jobs_at_most: 2")
+    site = site_of(tmp_path, "max_jobs: 2")
     elsewhere(site, wrong_s, 2000)
     site.drive()
     first_s = min(job.submitted_s for job in site.scheduler.jobs.values())
@@ -149,7 +149,7 @@ def test_jobs_of_a_living_driver_count_whatever_its_clock_says(tmp_path: Path, w
 
 @pytest.mark.promise("A resumed run knows what its earlier drivers took, and when.")
 def test_a_resumed_run_counts_what_its_earlier_driver_took_when_it_took_it(tmp_path: Path) -> None:
-    site = site_of(tmp_path, "node_seconds_at_most: 1000")
+    site = site_of(tmp_path, "max_node_seconds: 1000")
     mine = other_run(site, Budget(), "mine-1")
     takes(mine, (), used=700.0)
     site.clock.sleep(30 * 3600)
@@ -164,7 +164,7 @@ def test_a_resumed_run_counts_what_its_earlier_driver_took_when_it_took_it(tmp_p
 def test_two_drivers_never_take_the_same_rest_of_a_limit(tmp_path: Path) -> None:
     """On two heads, without any lock but a folder."""
     most, taken, seen = 5, [0, 0, 0], []
-    limits = Budget(jobs_at_most=most)
+    limits = Budget(max_jobs=most)
 
     def drive(number: int) -> None:
         account = SharedAccount(Here(), str(tmp_path / "account" / "sim"), f"run-{number}", limits, Clock())
@@ -190,7 +190,7 @@ def test_two_drivers_never_take_the_same_rest_of_a_limit(tmp_path: Path) -> None
 def two_accounts(folder: Path) -> tuple[FakeClock, SharedAccount, SharedAccount]:
     """Two runs on one clock that only waiting moves."""
     clock = FakeClock()
-    limits = Budget(jobs_at_most=3)
+    limits = Budget(max_jobs=3)
     first, second = (SharedAccount(Here(), str(folder), name, limits, clock) for name in ("run-1", "run-2"))
     for one in (first, second):
         one.refresh(Held(), 0.0)
@@ -358,7 +358,7 @@ def test_nothing_starts_where_a_stop_file_lies(tmp_path: Path) -> None:
 @pytest.mark.promise("An account that cannot be written stops submissions only where limits are shared, and says so.")
 @pytest.mark.heavy
 def test_an_account_that_cannot_be_written_stops_submissions_only_where_limits_are_shared(tmp_path: Path) -> None:
-    for limits, submitted_after_s in (("walltime_at_most: 1h", 0), ("jobs_at_most: 9", 300)):
+    for limits, submitted_after_s in (("max_walltime_s: 1h", 0), ("max_jobs: 9", 300)):
         site = site_of(tmp_path / str(submitted_after_s), limits)
         place = site.folder / "work" / "hpcq"
         place.mkdir(parents=True)

@@ -83,7 +83,7 @@ def test_a_forgotten_job_that_can_be_neither_claimed_nor_told_to_end_is_not_lost
     lost = lost_s(site)
     said = next(at for at, text in site.said_at if "can neither be claimed nor told to end: touch" in text)
     assert said < 500
-    assert lost >= 500 + site.cluster.files_appear_within_s
+    assert lost >= 500 + site.cluster.filesystem_delay_s
     assert (site.scheduler.of_tag("j00001-1").folder / "finish").exists()
 
 

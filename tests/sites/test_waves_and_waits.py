@@ -63,7 +63,9 @@ def test_an_id_that_two_jobs_would_share_is_none(site: FakeSite) -> None:
     assert site.ends() == [("j00001", "completed"), ("j00002", "completed")]
     assert len(site.scheduler.submissions) == 2
     found = {
-        one["tag"]: one["native_id"] for one in site.events() if one["event"] == "submitted" and one["native_id"] != "unknown"
+        one["tag"]: one["scheduler_job_id"]
+        for one in site.events()
+        if one["event"] == "submitted" and one["scheduler_job_id"] != "unknown"
     }
     assert sorted(found.values()) == ["101", "102"], site.events()
 
@@ -88,7 +90,7 @@ def test_a_forgotten_job_that_hpcq_ended_was_not_cancelled_by_an_operator(site: 
 def test_many_forgotten_jobs_cost_one_order(tmp_path: Path) -> None:
     """A controller back on an old state forgets all jobs at once: it is not asked for each of them."""
     pairs = [(f"n{number}", f"n{number + 1}") for number in range(1, 16, 2)]
-    site = FakeSite(tmp_path, node_count=16, pairs=pairs, attempts=1, keys="files_appear_within_s: 5")
+    site = FakeSite(tmp_path, node_count=16, pairs=pairs, attempts=1, keys="filesystem_delay_s: 5")
     site.scheduler.run_s = 1e9
     site.scheduler.shown = lambda *_: None
     site.scheduler.obeys = lambda _: False
@@ -121,7 +123,7 @@ def test_a_claim_counts_although_its_mark_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, all_at_once: bool
 ) -> None:
     """A quota with room for one more folder and no file: the script finds the claim, so nothing will be measured."""
-    attempt = Attempt(tag="tag", job_id="j00001", attempt_no=1, nodes=("n1", "n2"), pairs=(0,))
+    attempt = Attempt(tag="tag", job="j00001", attempt_no=1, nodes=("n1", "n2"), pairs=(0,))
     files = files_of(tmp_path)
     (Path(files.root) / attempt.folder).mkdir(parents=True)
     (tmp_path / "bin").mkdir()
@@ -138,7 +140,7 @@ def test_a_claim_counts_although_its_mark_cannot_be_written(
 @pytest.mark.promise("A node that does not respond for a moment ends no patience with the user who has it.")
 def test_a_node_that_is_silent_for_a_moment_ends_no_patience(tmp_path: Path) -> None:
     """Users have it for 100 s; then it does not respond for 8 s. Down for so long it is not."""
-    site = FakeSite(tmp_path, pairs=(("n1", "n2"),), keys="patience_s: 600")
+    site = FakeSite(tmp_path, pairs=(("n1", "n2"),), keys="max_wait_s: 600")
     site.scheduler.node_states["n1"] = (NodeCondition.BUSY, "allocated")
     site.at(100, lambda: site.scheduler.node_states.update(n1=(NodeCondition.DOWN, "allocated*")))
     site.at(108, lambda: site.scheduler.node_states.pop("n1"))
@@ -149,7 +151,7 @@ def test_a_node_that_is_silent_for_a_moment_ends_no_patience(tmp_path: Path) -> 
 @pytest.mark.promise("A reboot is counted from when the node went down, however long it was busy before.")
 @pytest.mark.promise("A wait whose reason changes is said again, with its new end.")
 def test_a_reboot_is_counted_from_when_the_node_went_down(tmp_path: Path) -> None:
-    site = FakeSite(tmp_path, pairs=(("n1", "n2"),), keys="patience_s: 600")
+    site = FakeSite(tmp_path, pairs=(("n1", "n2"),), keys="max_wait_s: 600")
     site.cluster = replace(site.cluster, reboot_within_s=300.0)
     site.scheduler.node_states["n1"] = (NodeCondition.BUSY, "allocated")
     site.at(400, lambda: site.scheduler.node_states.update(n1=(NodeCondition.DOWN, "down*")))
@@ -165,7 +167,7 @@ def test_a_reboot_is_counted_from_when_the_node_went_down(tmp_path: Path) -> Non
 
 @pytest.mark.promise("A node that stays down is given up, however long it was busy before.")
 def test_a_node_that_stays_down_is_given_up_however_long_it_was_busy_before(tmp_path: Path) -> None:
-    site = FakeSite(tmp_path, pairs=(("n1", "n2"),), keys="patience_s: 600")
+    site = FakeSite(tmp_path, pairs=(("n1", "n2"),), keys="max_wait_s: 600")
     site.scheduler.node_states["n1"] = (NodeCondition.BUSY, "allocated")
     site.at(400, lambda: site.scheduler.node_states.update(n1=(NodeCondition.DOWN, "down*")))
     site.drive()
@@ -184,14 +186,14 @@ def test_the_verb_names_a_job_that_the_queue_shows_in_an_unknown_word(site: Fake
     site.drive()
     job = site.scheduler.of_tag("j00001-1")
     with site.driver() as driver:
-        driver.record.note("attempt", tag="hpcq-x-2", job_id="j00001", attempt_no=2, nodes=["n1", "n2"])
-        driver.record.note("submitted", tag="hpcq-x-2", native_id=job.native_id)
+        driver.record.note("attempt", tag="hpcq-x-2", job="j00001", attempt_no=2, nodes=["n1", "n2"])
+        driver.record.note("submitted", tag="hpcq-x-2", scheduler_job_id=job.scheduler_job_id)
     job.tag, job.state = "hpcq-x-2", JobState.RUNNING
     site.scheduler.run_s = 1e9
     site.scheduler.shown = newer_word
     site.scheduler.obeys = lambda _: site.clock.passed_s > 600
     left = still_there(site.run, site.said.append, site.clock, lambda *_: site.scheduler)
-    assert left == [f"sim: hpcq-x-2 ({job.native_id} TELEPORTING)"]
+    assert left == [f"sim: hpcq-x-2 ({job.scheduler_job_id} TELEPORTING)"]
     site.clock.sleep(600)
     assert still_there(site.run, site.said.append, site.clock, lambda *_: site.scheduler) == []
     assert job.state is JobState.CANCELLED

@@ -69,7 +69,7 @@ class RunBuilder:
         ("tcp_pingpong", {"message_bytes": 64}),
     )
     repetition_count: int = 3
-    run_id: str = "nightly-20261121T020000Z-00ff"
+    run: str = "nightly-20261121T020000Z-00ff"
     campaign: str = "nightly"
     interface: str = "eth0"
     counter_count: int = 12
@@ -78,7 +78,7 @@ class RunBuilder:
     _journal: Journal | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        self.folder = RunFolder(self.runs / self.run_id)
+        self.folder = RunFolder(self.runs / self.run)
         self.random = random.Random(self.seed)
         self.kernels = described_kernels()
         if not self.folder.run_json.exists():
@@ -102,10 +102,10 @@ class RunBuilder:
         run = json.loads(self.folder.run_json.read_text())
         write_json(self.folder.run_json, {**run, "clusters": [*run["clusters"], name]})
         same: dict[str, Any] = {"tests": self.tests, "pairs": self.pairs, "repetition_count": self.repetition_count}
-        return RunBuilder(self.runs, cluster=name, run_id=self.run_id, campaign=self.campaign, **(same | changed))
+        return RunBuilder(self.runs, cluster=name, run=self.run, campaign=self.campaign, **(same | changed))
 
     def tag(self, job_id: str, attempt_no: int) -> str:
-        return f"hpcq-{self.run_id}-{self.cluster}-{job_id}-{attempt_no}"
+        return f"hpcq-{self.run}-{self.cluster}-{job_id}-{attempt_no}"
 
     def journal(self, event: str, **fields: Any) -> None:
         """Append one event."""
@@ -132,8 +132,8 @@ class RunBuilder:
         with self.journal_open() as journal:
             journal.append_all(
                 [
-                    {"event": "attempt", "job_id": job_id, "attempt_no": attempt_no, "tag": tag, "nodes": list(pair)},
-                    {"event": "submitted", "tag": tag, "native_id": str(100 + int(job_id[1:]))},
+                    {"event": "attempt", "job": job_id, "attempt_no": attempt_no, "tag": tag, "nodes": list(pair)},
+                    {"event": "submitted", "tag": tag, "scheduler_job_id": str(100 + int(job_id[1:]))},
                 ]
             )
 
@@ -266,7 +266,7 @@ class RunBuilder:
         planned = [(number, *self.planned(number)) for number in range(1, len(self.tests) + 1)]
         plan = {
             "format": 1,
-            "run_id": self.run_id,
+            "run": self.run,
             "campaign": self.campaign,
             "cluster": self.cluster,
             "interface": self.interface,
@@ -296,7 +296,7 @@ class RunBuilder:
         return {
             "format": 1,
             "cluster": self.cluster,
-            "root": f"/scratch/{self.run_id}",
+            "root": f"/scratch/{self.run}",
             "built_utc": utc(-30),
             "host": "login1",
             "modules": ["gcc/12", "openmpi/4.1"],
@@ -314,7 +314,7 @@ class RunBuilder:
     def _run_json(self, clusters: list[str]) -> dict[str, Any]:
         return {
             "format": 1,
-            "run_id": self.run_id,
+            "run": self.run,
             "campaign": self.campaign,
             "clusters": clusters,
             "seed": self.seed,

@@ -70,7 +70,7 @@ def test_names_that_mean_something_in_a_uri(builder: RunBuilder, tmp_path: Path)
     load_run(path, builder.path)
     assert path.is_file()
     with reading(path) as connection:
-        assert query.find_run(connection, None) == builder.run_id
+        assert query.find_run(connection, None) == builder.run
 
 
 # -- places that cannot be written ------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ KILLED = """
 @pytest.mark.heavy
 def test_a_killed_loader_leaves_nothing_half(builder: RunBuilder, path: Path, tmp_path: Path) -> None:
     load_run(path, builder.path)
-    later = RunBuilder(tmp_path / "runs", run_id="nightly-20261122T020000Z-00aa", repetition_count=10)
+    later = RunBuilder(tmp_path / "runs", run="nightly-20261122T020000Z-00aa", repetition_count=10)
     later.everything()
     before = path.read_bytes()
     code = textwrap.dedent(KILLED)
@@ -160,7 +160,7 @@ def test_a_killed_loader_leaves_nothing_half(builder: RunBuilder, path: Path, tm
     assert path.read_bytes() != before, "the test is only worth something when pages had reached the file"
     assert path.with_name("results.db-journal").exists()
     with reading(path) as connection:  # a reader is enough to bring it back
-        assert [row.run for row in query.runs(connection)] == [builder.run_id]
+        assert [row.run for row in query.runs(connection)] == [builder.run]
         assert connection.execute("SELECT count(*) FROM v_results").fetchone()[0] == 12
     sound(path)
     assert load_run(path, later.path).complete
@@ -168,7 +168,7 @@ def test_a_killed_loader_leaves_nothing_half(builder: RunBuilder, path: Path, tm
 
 @pytest.mark.heavy
 def test_readers_see_whole_runs_while_another_process_loads(path: Path, tmp_path: Path) -> None:
-    builders = [RunBuilder(tmp_path / "runs", run_id=f"nightly-2026112{day}T020000Z-0000") for day in range(6)]
+    builders = [RunBuilder(tmp_path / "runs", run=f"nightly-2026112{day}T020000Z-0000") for day in range(6)]
     for one in builders:
         one.everything()
     load_run(path, builders[0].path)

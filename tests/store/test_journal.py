@@ -20,7 +20,7 @@ from hpcq.run_folder.journal import Journal, fold, read_journal
 
 pytestmark = pytest.mark.fast
 
-ATTEMPT = {"event": "attempt", "job_id": "j00001", "attempt_no": 1, "tag": "t1", "nodes": ["n1", "n2"]}
+ATTEMPT = {"event": "attempt", "job": "j00001", "attempt_no": 1, "tag": "t1", "nodes": ["n1", "n2"]}
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def path(tmp_path: Path) -> Path:
 def test_events_come_back_in_order_with_their_time(path: Path) -> None:
     with Journal(path) as journal:
         journal.append("opened")
-        journal.append_all([ATTEMPT, {"event": "submitted", "tag": "t1", "native_id": "17"}])
+        journal.append_all([ATTEMPT, {"event": "submitted", "tag": "t1", "scheduler_job_id": "17"}])
     events = read_journal(path)
     assert [event["event"] for event in events] == ["opened", "attempt", "submitted"]
     assert all(event["utc"].endswith("Z") for event in events)
@@ -201,7 +201,7 @@ def test_an_event_is_synced_before_it_counts(path: Path, monkeypatch: pytest.Mon
         monkeypatch.setattr(os, "fsync", seen_sync)
         journal.append("opened")
         assert done == ["write", "sync"]
-        journal.append_all([ATTEMPT, {"event": "submitted", "tag": "t1", "native_id": "17"}])
+        journal.append_all([ATTEMPT, {"event": "submitted", "tag": "t1", "scheduler_job_id": "17"}])
         assert done == ["write", "sync"] * 2, "one wait for the disk for several events"
 
 
@@ -230,7 +230,7 @@ def test_unwritable_folder(tmp_path: Path) -> None:
     "event",
     [
         {"event": "submitted", "tag": "t1"},
-        {"event": "sumbitted", "tag": "t1", "native_id": "1"},
+        {"event": "sumbitted", "tag": "t1", "scheduler_job_id": "1"},
         {"event": "ended", "tag": "t1", "outcome": "done", "reason": "", "nodes": [], "rc": 0},
     ],
 )
@@ -254,14 +254,18 @@ def test_fold_tells_the_state_of_every_attempt(path: Path) -> None:
     ending = {"event": "ended", "tag": "t1", "outcome": "node_failed", "reason": "NODE_FAIL", "nodes": ["n1", "n2"], "rc": None}
     with Journal(path) as journal:
         journal.append("opened")
-        journal.append("not_run", job_id="j00001", pair=["n1", "n2"], reason="not idle")
-        journal.append_all([ATTEMPT, {"event": "submitted", "tag": "t1", "native_id": "17"}])
+        journal.append("not_run", job="j00001", pair=["n1", "n2"], reason="not idle")
+        journal.append_all([ATTEMPT, {"event": "submitted", "tag": "t1", "scheduler_job_id": "17"}])
         journal.append_all([{"event": "state", "tag": "t1", "state": "running", "reason": ""}, ending])
-        journal.append_all([second, {"event": "submitted", "tag": "t2", "native_id": "18"}])
-        journal.append("not_run", job_id="j00002", pair=["n2", "n1"], reason="cancelled")
+        journal.append_all([second, {"event": "submitted", "tag": "t2", "scheduler_job_id": "18"}])
+        journal.append("not_run", job="j00002", pair=["n2", "n1"], reason="cancelled")
     state = fold(read_journal(path))
     first, last = state.attempts.values()
-    assert (first.outcome, first.native_id, first.describe()) == ("node_failed", "17", "attempt 1 node_failed: NODE_FAIL")
+    assert (first.outcome, first.scheduler_job_id, first.describe()) == (
+        "node_failed",
+        "17",
+        "attempt 1 node_failed: NODE_FAIL",
+    )
     assert (last.live, last.describe()) == (True, "attempt 2 queued")
     assert state.not_run == {1: "cancelled"}
     assert state.closed_utc is None

@@ -30,8 +30,8 @@ def spooled(builder: RunBuilder, *, rate: float | None, seconds: int) -> str:
 def builder(tmp_path: Path) -> RunBuilder:
     made = RunBuilder(tmp_path / "runs", pairs=(("n1", "n2"),), tests=(("tcp_stream", {}),), repetition_count=1)
     tag = made.tag("g00001", 1)
-    made.journal("attempt", job_id="g00001", attempt_no=1, tag=tag, nodes=["n1", "n2"], pairs=["j00001"])
-    made.journal("submitted", tag=tag, native_id="100")
+    made.journal("attempt", job="g00001", attempt_no=1, tag=tag, nodes=["n1", "n2"], pairs=["j00001"])
+    made.journal("submitted", tag=tag, scheduler_job_id="100")
     made.folder.attempt(made.cluster, "g00001", 1).mkdir(parents=True)
     return made
 

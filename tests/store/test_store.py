@@ -71,7 +71,7 @@ def test_everything_of_a_line_is_in_the_database(builder: RunBuilder, database: 
     assert found.build is not None
     assert found.build["mpi"] == ""
     assert found.attempt is not None
-    assert found.attempt.native_id == "101"
+    assert found.attempt.scheduler_job_id == "101"
     assert first.raw_file == "alpha/jobs/j00001/1/t1-r1.json"
 
 
@@ -93,7 +93,7 @@ def test_two_clusters_side_by_side_are_one_run(builder: RunBuilder, database: Pa
     assert report.complete
     assert ask(database, "SELECT count(*) FROM run") == [1]
     assert ask(database, "SELECT count(*) FROM node") == [6]  # n1, n2 and the excluded n9, of each cluster
-    assert json.loads(json.dumps(report.to_json()))["run"] == builder.run_id
+    assert json.loads(json.dumps(report.to_json()))["run"] == builder.run
 
 
 def test_facts_are_stored_once(builder: RunBuilder, database: Path, tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_facts_are_stored_once(builder: RunBuilder, database: Path, tmp_path: Pa
     load(database, builder)
     facts, sets = ask(database, "SELECT (SELECT count(*) FROM fact), (SELECT count(*) FROM fact_set)")[0]
     assert sets == 2  # two nodes, which differ in their boot alone
-    later = RunBuilder(tmp_path / "runs", run_id="nightly-20261122T020000Z-00aa")
+    later = RunBuilder(tmp_path / "runs", run="nightly-20261122T020000Z-00aa")
     later.everything()
     load(database, later)
     assert ask(database, "SELECT (SELECT count(*) FROM fact), (SELECT count(*) FROM fact_set)") == [(facts, sets)]
@@ -137,7 +137,7 @@ def test_loading_while_it_runs_and_again(builder: RunBuilder, database: Path) ->
     loaded = load(database, builder)
     assert (loaded.measured_count, loaded.pending_count) == (6, 6)
     assert sorted(ask(database, "SELECT result_id FROM v_results WHERE job = 'j00001'")) == sorted(ids)
-    builder.journal("not_run", job_id="j00002", pair=["n2", "n1"], reason="not idle for 60 s: n1 allocated")
+    builder.journal("not_run", job="j00002", pair=["n2", "n1"], reason="not idle for 60 s: n1 allocated")
     builder.journal("closed")
     loaded = load(database, builder)
     assert (loaded.measured_count, loaded.not_measured_count, loaded.pending_count) == (6, 6, 0)
@@ -204,14 +204,14 @@ def test_every_end_is_a_row_with_its_reason(builder: RunBuilder, database: Path,
 
 
 def test_a_refusal_is_an_end(builder: RunBuilder, database: Path) -> None:
-    with_tag = {"job_id": "j00001", "attempt_no": 1, "tag": builder.tag("j00001", 1), "nodes": ["n1", "n2"]}
+    with_tag = {"job": "j00001", "attempt_no": 1, "tag": builder.tag("j00001", 1), "nodes": ["n1", "n2"]}
     builder.journal("attempt", **with_tag)
     builder.journal("refused", tag=with_tag["tag"], message="sbatch: error: Invalid account")
-    builder.journal("not_run", job_id="j00001", pair=["n1", "n2"], reason="the scheduler refuses")
+    builder.journal("not_run", job="j00001", pair=["n1", "n2"], reason="the scheduler refuses")
     load(database, builder)
     expected = "attempt 1 refused: sbatch: error: Invalid account; not tried again: the scheduler refuses"
     assert expected in reasons(database, "not_measured")
-    assert ask(database, "SELECT outcome, native_id FROM v_attempts") == [("refused", None)]
+    assert ask(database, "SELECT outcome, scheduler_job_id FROM v_attempts") == [("refused", None)]
 
 
 # -- lines that are not to be believed --------------------------------------------------------------------------------

@@ -97,16 +97,16 @@ def report(  # noqa: PLR0917 - Click passes by name
     from hpcq.store.database import reading
     from hpcq.store.query import Selection
 
-    run_id, default = _run_and_page(run, database, runs_folder)
+    run, default = _run_and_page(run, database, runs_folder)
     place = path or default
     try:
-        written = write_report(database, run_id, place)
+        written = write_report(database, run, place)
     except OSError as error:
         raise UserError(f"--to: {place}: cannot be written: {error.strerror}", "name a file in a folder of yours") from None
     with reading(database) as connection:
-        judged = judge_selection(connection, Selection(run=run_id))
+        judged = judge_selection(connection, Selection(run=run))
     if as_json:
-        print_json({"run_id": run_id, "report": str(written.absolute()), "judged": judged.to_json()})
+        print_json({"run": run, "report": str(written.absolute()), "judged": judged.to_json()})
     else:
         click.echo(judged.first_line, err=True)
         click.echo(str(written))
@@ -146,7 +146,7 @@ def _run_and_page(run: str | None, database: Path, runs_folder: Path) -> tuple[s
             if not database.exists():
                 raise
         else:
-            return folder.run_id, folder.report
+            return folder.run, folder.report
     with reading(database) as connection:
         name = find_run(connection, run)
     return name, Path(f"{name}.html")

@@ -628,28 +628,28 @@ def print_run(run: RunFolder, database: Path, *, as_json: bool) -> int:
     from hpcq.store.read.evidence_queries import finding_groups
 
     with reading(database) as connection:
-        runs = query.runs(connection, run.run_id)
-        selection = query.Selection(run=run.run_id)
+        runs = query.runs(connection, run.run)
+        selection = query.Selection(run=run.run)
         judged = judge_selection(connection, selection)
         if as_json:
-            told = _run_json(run, database, runs, judged, finding_groups(connection, run.run_id))
+            told = _run_json(run, database, runs, judged, finding_groups(connection, run.run))
             told["flaws"] = flaws_of(connection, selection)
-            print_json({**told, "lost_tries": [asdict(one) for one in lost_tries(connection, run.run_id)]})
+            print_json({**told, "lost_tries": [asdict(one) for one in lost_tries(connection, run.run)]})
         else:
             click.echo(judged.first_line, err=True)
             print_flaws(flaws_of(connection, selection))
             print_summaries(connection, query.summaries(connection, selection))
             _print_missing(query.not_measured(connection, selection))
-            print_lost_tries(lost_tries(connection, run.run_id))
+            print_lost_tries(lost_tries(connection, run.run))
             click.echo()
-            linked = distances(connection, run.run_id)
+            linked = distances(connection, run.run)
             if linked:
                 print_distances(linked)
                 click.echo()
             print_rows(runs, RUN_COLUMNS)
             print_gates(judged.gates)
             click.echo(f"\npage      {near(run.report)}\ndatabase  {near(database)}\nfolder    {near(run.path)}")
-            _print_evidence(finding_groups(connection, run.run_id))
+            _print_evidence(finding_groups(connection, run.run))
     return judged.exit_code
 
 
@@ -657,7 +657,7 @@ def _run_json(
     run: RunFolder, database: Path, runs: Sequence[RunRow], judged: RunJudged, findings: Sequence[FindingGroup]
 ) -> dict[str, Any]:
     return {
-        "run_id": run.run_id,
+        "run": run.run,
         "folder": str(run.path),
         "report": str(run.report),
         "database": str(database.absolute()),

@@ -249,7 +249,7 @@ def _origin(found: ResultDetail) -> Iterator[str]:
     yield from _title("Where it comes from")
     one, rows = found.result, []
     if found.attempt is not None:
-        native = f", {found.attempt.native_id} in the scheduler" if found.attempt.native_id else ""
+        native = f", {found.attempt.scheduler_job_id} in the scheduler" if found.attempt.scheduler_job_id else ""
         rows.append(("job", f"{one.job}, attempt {one.attempt_no}{native}, {found.attempt.outcome or 'alive'}"))
     if found.build is not None:
         build = found.build

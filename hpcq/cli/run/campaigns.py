@@ -224,7 +224,7 @@ def progress_line(cluster: ClusterStatus) -> str:
 
 def print_status(status: RunStatus) -> None:
     """Print the run's state as a table to standard output, and what stopped a cluster to standard error."""
-    for line in (f"run {status.run_id}", *coverage_lines(status)):
+    for line in (f"run {status.run}", *coverage_lines(status)):
         click.echo(line, err=not sys.stdout.isatty())
     print_rows([_row(cluster) for cluster in status.clusters], _COLUMNS)
     for cluster in status.clusters:
@@ -440,16 +440,16 @@ def _resume_abandoned(database: Path, runs_folder: Path, *, as_json: bool) -> in
     worst = int(Exit.OK)
     for one in abandoned(runs_folder):
         if one.left:
-            _say(f"run {one.run.run_id}: has no driver and is left to you: {one.left}")
+            _say(f"run {one.run.run}: has no driver and is left to you: {one.left}")
             continue
-        _say(f"run {one.run.run_id}: its driver died; takes it over")
+        _say(f"run {one.run.run}: its driver died; takes it over")
         try:
             code = _to_the_end(one.run, database, as_json=as_json)
         except HeldError as error:
-            _say(f"run {one.run.run_id}: another process was faster: {error.message}")
+            _say(f"run {one.run.run}: another process was faster: {error.message}")
             continue
         except HpcqError as error:
-            _say(f"run {one.run.run_id}: {error.message}")
+            _say(f"run {one.run.run}: {error.message}")
             code = Exit.ERROR
         worst = Exit.ERROR if Exit.ERROR in {code, worst} else max(worst, code)
     return worst
@@ -461,7 +461,7 @@ def _first_wave(opened: RunFolder, database: Path, *, as_json: bool) -> int:
     from hpcq.runner.live import status_of
     from hpcq.runner.workflow import leading
 
-    _say(f"run {opened.run_id}: {near(opened.path)}")
+    _say(f"run {opened.run}: {near(opened.path)}")
     with leading(opened):
         for work in (_prepare, _submit_first):
             for part in status_of(opened).clusters:
@@ -521,7 +521,7 @@ def _to_the_end(run: RunFolder, database: Path, *, as_json: bool) -> int:
     from hpcq.runner.watch.doctor import holders_of
     from hpcq.runner.workflow import leading, run_workflow
 
-    _say(f"run {run.run_id}: {near(run.path)}")
+    _say(f"run {run.run}: {near(run.path)}")
     with leading(run), shown_progress(run):
         code = run_workflow(run)
     failures = failures_of(run)

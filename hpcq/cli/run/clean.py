@@ -13,7 +13,7 @@ from hpcq.cli.output import Column, print_json, print_rows
 from hpcq.errors import Exit
 
 _COLUMNS = (
-    Column("run_id", "run"),
+    Column("run", "run"),
     Column("changed_utc", "last change"),
     Column("size_bytes", "size", unit="bytes"),
     Column("fate", wrap=True),

@@ -674,8 +674,8 @@ class CampaignFile(Section):
     )
     tests: list[TestSection] = Field(min_length=1, description="What each pair runs, in this order.")
     repetitions: int = Field(default=3, ge=1, le=10_000, description="How often each pair runs all its tests.")
-    walltime: Walltime | None = Field(
-        default=None, description='Time limit of one job, with its unit: "5min". Default: from the tests.'
+    walltime_s: Walltime | None = Field(
+        default=None, description='Time limit of one job: seconds, or with its unit: "5min". Default: from the tests.'
     )
     retries: int = Field(default=1, ge=0, le=10, description="How often hpcq tries a failed job again.")
     seed: Annotated[
@@ -736,7 +736,7 @@ def read_campaign(path: Path) -> Campaign:
         pairs=pairs,
         tests=tuple(tests),
         repetition_count=file.repetitions,
-        walltime_s=file.walltime,
+        walltime_s=file.walltime_s,
         attempt_count_max=file.retries + 1,
         seed=seed_from(file.name) if file.seed is None else None if file.seed == "each_run" else int(file.seed),
         gates=tuple(gates),
@@ -767,11 +767,11 @@ def gates_of(text: str, name: str, descriptions: Mapping[str, str]) -> tuple[Gat
 def budget(section: BudgetSection) -> Budget:
     """Convert a budget section for the rest of hpcq."""
     return Budget(
-        jobs_at_most=section.jobs_at_most,
-        nodes_at_most=section.nodes_at_most,
-        node_share_ratio=1.0 if section.node_share_ratio is None else section.node_share_ratio,
-        node_seconds_at_most=section.node_seconds_at_most,
-        walltime_at_most_s=section.walltime_at_most,
+        max_jobs=section.max_jobs,
+        max_nodes=section.max_nodes,
+        max_node_ratio=1.0 if section.max_node_ratio is None else section.max_node_ratio,
+        max_node_seconds=section.max_node_seconds,
+        max_walltime_s=section.max_walltime_s,
         hours=() if section.hours is None else (read_hours(section.hours),),
         gives_way=section.gives_way,
     )

@@ -28,7 +28,7 @@ from hpcq.definition.checking import (
     shown,
 )
 from hpcq.definition.files.campaign import budget
-from hpcq.definition.model import Cluster, Compiler, Mpi, Ports, Reach, Toolchain
+from hpcq.definition.model import Cluster, Compiler, Connection, Mpi, Ports, Toolchain
 from hpcq.scheduler.description import Description, Key, KeyForm, SharedKey
 from hpcq.scheduler.kinds import DESCRIPTIONS
 
@@ -180,12 +180,12 @@ def _environment(value: object) -> object:
     return value
 
 
-def _here(value: object) -> object:
-    return None if value == "here" else value
+def _local(value: object) -> object:
+    return None if value == "local" else value
 
 
-class ReachSection(Section):
-    """How commands reach the cluster: `reach: here`, or ssh with your own configuration."""
+class ConnectionSection(Section):
+    """How commands reach the cluster: `connection: local`, or ssh with your own configuration."""
 
     ssh: Annotated[str, AfterValidator(_host)] = Field(description="Host as you would type it after ssh.")
     ssh_config: Annotated[Line, AfterValidator(_config)] | None = Field(
@@ -196,7 +196,7 @@ class ReachSection(Section):
     @classmethod
     def _long_form(cls, value: Any) -> Any:
         if not isinstance(value, dict) or "ssh" not in value:
-            raise refuse(f"{shown(value)}: allowed are here, and {{ssh: HOST, ssh_config: FILE}}")
+            raise refuse(f"{shown(value)}: allowed are local, and {{ssh: HOST, ssh_config: FILE}}")
         return value
 
 
@@ -232,7 +232,7 @@ class _ClusterFile(Section):
     """What every cluster file may say; the keys of its scheduler are added below."""
 
     name: Name = Field(description="Name of the cluster; the file is called NAME.yaml.")
-    reach: Annotated[ReachSection | None, BeforeValidator(_here)] = Field(
+    connection: Annotated[ConnectionSection | None, BeforeValidator(_local)] = Field(
         default=None, description="here, or {ssh: HOST, ssh_config: FILE}. Default: here."
     )
     nodes: (
@@ -270,13 +270,14 @@ class _ClusterFile(Section):
         default=[], description="More options of the submit command, one per item, like --licenses=fs."
     )
     work_directory: Annotated[Line, AfterValidator(_folder)] | None = Field(
-        default=None, description="Folder on the cluster that all its nodes see. Default with reach here: the run's own folder."
+        default=None,
+        description="Folder on the cluster that all its nodes see. Default with connection local: the run's own folder.",
     )
     budget: BudgetSection = Field(default=BudgetSection(), description="What campaigns may take of the cluster.")
-    patience_s: Seconds = Field(
+    max_wait_s: Seconds = Field(
         default=600.0, ge=0, description="How long to wait for idle nodes before giving up the pairs that are left."
     )
-    files_appear_within_s: Seconds | None = Field(
+    filesystem_delay_s: Seconds | None = Field(
         default=None,
         ge=0,
         le=3600,
@@ -330,7 +331,7 @@ def _cluster(file: Any, description: Description) -> Cluster:
     return Cluster(
         name=file.name,
         scheduler=description.kind,
-        reach=_reach(file.reach),
+        connection=_connection(file.connection),
         nodes=tuple(file.nodes or description.default_nodes),
         **filled(file, description),
         modules=tuple(file.modules),
@@ -348,10 +349,8 @@ def _cluster(file: Any, description: Description) -> Cluster:
         extra_directives=tuple(file.extra_directives),
         work_directory=file.work_directory,
         budget=budget(file.budget),
-        patience_s=file.patience_s,
-        files_appear_within_s=(
-            description.files_appear_within_s if file.files_appear_within_s is None else file.files_appear_within_s
-        ),
+        max_wait_s=file.max_wait_s,
+        filesystem_delay_s=(description.filesystem_delay_s if file.filesystem_delay_s is None else file.filesystem_delay_s),
         poll_interval_s=file.poll_interval_s or description.poll_interval_s,
         run_folders_kept_s=file.run_folders_kept_s,
         instance=dict(file.instance),
@@ -363,15 +362,15 @@ def _check_for(document: Document, description: Description, file: Any) -> None:
     data, least_s = document.data, description.poll_interval_min_s
     if description.default_interface is None and data.get("interface") is None and not data.get("networks"):
         document.complain(("interface",), "missing: name the network interface to measure, like eth0 or ib0")
-    if description.here_only and isinstance(data.get("reach"), dict):
-        document.complain(("reach",), f"scheduler {description.kind} plays nodes on this machine: allowed is here")
+    if description.here_only and isinstance(data.get("connection"), dict):
+        document.complain(("connection",), f"scheduler {description.kind} plays nodes on this machine: allowed is local")
     if file is not None and file.poll_interval_s is not None and file.poll_interval_s < least_s:
         found = f"{file.poll_interval_s:g} s is below the minimum {least_s:g} s"
         document.complain(("poll_interval_s",), f"{found}: hpcq asks a batch system at most once per second")
 
 
-def _reach(section: ReachSection | None) -> Reach:
-    return Reach() if section is None else Reach(ssh_host=section.ssh, ssh_config=section.ssh_config)
+def _connection(section: ConnectionSection | None) -> Connection:
+    return Connection() if section is None else Connection(ssh_host=section.ssh, ssh_config=section.ssh_config)
 
 
 def _port_range(text: str | None) -> Ports | None:
@@ -395,9 +394,9 @@ def _check_values(document: Document, path: Path) -> None:
     name = data.get("name")
     if isinstance(name, str) and document.clean(("name",)) and name != path.stem:
         document.complain(("name",), f"{shown(name)}, but the file is {path.name}: it must be called {name}.yaml")
-    reach = data.get("reach")
-    if isinstance(reach, dict) and document.clean(("reach",)) and data.get("work_directory") is None:
-        document.complain(("work_directory",), "missing: with reach ssh, name a folder there that all nodes see")
+    connection = data.get("connection")
+    if isinstance(connection, dict) and document.clean(("connection",)) and data.get("work_directory") is None:
+        document.complain(("work_directory",), "missing: with connection ssh, name a folder there that all nodes see")
     _check_placeholders(document, ("launcher",), data.get("launcher"), ("{node}",))
     launch = data["mpi"].get("launch") if isinstance(data.get("mpi"), dict) else None
     _check_placeholders(document, ("mpi", "launch"), launch, _LAUNCH_WORDS)
@@ -427,7 +426,7 @@ def _check_placeholders(document: Document, place: Place, value: object, allowed
 
 
 _OF_CLUSTERS = frozenset(
-    {"scheduler", "interface", "reach", "work_directory", "partition", "mpi", "compiler", "ports", "networks"}
+    {"scheduler", "interface", "connection", "work_directory", "partition", "mpi", "compiler", "ports", "networks"}
 )
 _OF_CAMPAIGNS = frozenset({"tests", "pairs", "clusters", "gates", "repetitions"})
 

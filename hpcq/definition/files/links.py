@@ -85,7 +85,7 @@ class LinkSection(Section):
     at_once: int = Field(
         default=1, ge=1, le=1000, description="Number of pairs that measure at the same time and share the link."
     )
-    patience_s: Seconds = Field(
+    peer_wait_s: Seconds = Field(
         default=PATIENCE_S, ge=1, le=86400, description="How long a side that runs waits for the other one."
     )
 
@@ -190,5 +190,5 @@ def _link(section: LinkSection) -> Link:
         directions=Directions(section.directions),
         compare=section.compare,
         at_once=section.at_once,
-        patience_s=section.patience_s,
+        peer_wait_s=section.peer_wait_s,
     )

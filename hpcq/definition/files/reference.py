@@ -17,7 +17,7 @@ from pydantic_core import PydanticUndefined
 from hpcq.definition import kernel_file
 from hpcq.definition.checking import BudgetSection, Section, section_in
 from hpcq.definition.files.campaign import CampaignFile, CoverageSection, NodesSection, PairsSection, TestSection
-from hpcq.definition.files.cluster import ClusterFile, CompilerSection, MpiSection, ReachSection
+from hpcq.definition.files.cluster import ClusterFile, CompilerSection, ConnectionSection, MpiSection
 from hpcq.definition.files.gates import GateSection
 from hpcq.definition.files.links import LinkSection
 from hpcq.definition.files.reservations import ReservationSection
@@ -35,7 +35,7 @@ SECTIONS: dict[str, Any] = {
     "links": LinkSection,
     "budget": BudgetSection,
     "cluster": ClusterFile,
-    "reach": ReachSection,
+    "connection": ConnectionSection,
     "compiler": CompilerSection,
     "mpi": MpiSection,
     "kernel": kernel_file.KernelFile,
@@ -99,7 +99,7 @@ def _holds(section: type[Section], name: str, field: FieldInfo) -> str:
             return meaning
     special = {"seed": "whole number or each_run", "ports": "FIRST-LAST", "exclude": "list of keys with values"}
     special |= {"allocation": "`pair`, `whole` or `group of N`", "concurrency": "`rounds`, `alone` or a list of both"}
-    special |= {"reach": "`here` or keys with values", "zip": "keys with values, or a list of such"}
+    special |= {"connection": "`local` or keys with values", "zip": "keys with values, or a list of such"}
     special |= {"minimum": "quantity", "maximum": "quantity", "list": "list of [client, server]"}
     special |= {"nodes": "count or names"} if section is ClusterFile else {"pairs": "`all`, `ring` or keys with values"}
     special |= {} if section is ClusterFile else {"reservation": "a name, or keys with values"}

@@ -34,7 +34,7 @@ def campaign_schema() -> dict[str, Any]:
 def cluster_schema() -> dict[str, Any]:
     """The schema of a cluster file."""
     schema = {"$schema": _DIALECT, **ClusterFile.model_json_schema(by_alias=True)}
-    schema["properties"]["reach"]["anyOf"].insert(0, {"const": "here"})
+    schema["properties"]["connection"]["anyOf"].insert(0, {"const": "local"})
     schema["properties"]["environment"]["additionalProperties"] = {"type": ["string", "number", "boolean"]}
     return schema
 

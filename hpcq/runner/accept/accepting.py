@@ -421,8 +421,8 @@ class Measuring:
             with_reservation(self.path, folder / "clusters" / self.path.name, self.reservation)
             folders = [folder / "clusters", *folders]
         run: RunFolder = open_run(campaign, folders, self.order.database, self.order.runs_folder)
-        self.say(f"{self.cluster}: run {run.run_id}: {what}")
-        runs.append(run.run_id)
+        self.say(f"{self.cluster}: run {run.run}: {what}")
+        runs.append(run.run)
         try:
             stages.build(run, self.cluster, self.say)
             stages.plan(run, self.cluster)
@@ -435,7 +435,7 @@ class Measuring:
             raise
         stages.load(run, self.order.database)
         with reading(self.order.database) as database:
-            return run_id_of(database, run.run_id)
+            return run_id_of(database, run.run)
 
 
 @contextlib.contextmanager
@@ -739,10 +739,10 @@ class _Acceptor:
         return self.judging.verdicts(list(choice.targets), found, missing, now)
 
     def _write_down(self, outcome: ClusterAcceptance) -> None:
-        run_id = self.run_ids[-1] if self.run_ids else None
+        run = self.run_ids[-1] if self.run_ids else None
         with writing(self.order.database) as database, transaction(database):
             of_set = time_windows.run_id_of(database, self.set_runs[-1]) if self.set_runs else None
-            for records, rests_on in ((outcome.all_judged, run_id), (records_of(outcome.collectives), of_set)):
+            for records, rests_on in ((outcome.all_judged, run), (records_of(outcome.collectives), of_set)):
                 new = [one for one in records if not ledger.says_as_much(database, self.name, one)]
                 ledger.decide(database, self.name, new, run_id=rests_on, baseline=self.order.against)
 

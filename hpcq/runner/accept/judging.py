@@ -580,9 +580,9 @@ class Judging:
             if one.values and one.better != Better.NONE.value
         }
         levels: list[tuple[str, str, float]] = []
-        for run_id in time_windows.newest_runs(database, self.cluster, SINCE_RUNS):
+        for run in time_windows.newest_runs(database, self.cluster, SINCE_RUNS):
             series = [
-                one for one in outcomes_in(database, [run_id], cluster=self.cluster) if one.values and one.series_id in expected
+                one for one in outcomes_in(database, [run], cluster=self.cluster) if one.values and one.series_id in expected
             ]
             if series:
                 changes = [oriented(one.values[0], Better(one.better)) - expected[one.series_id] for one in series]

@@ -169,16 +169,16 @@ class Submitter:
         run = self._run
         for job in jobs:
             write_any(job, run.account.site(run.queue.cluster), run.root, run.folder / job.folder)
-        wave: dict[str, Any] = {"event": "wave", "idle": nodelist.fold(idle), "jobs": [job.job_id for job in jobs]}
+        wave: dict[str, Any] = {"event": "wave", "idle": nodelist.fold(idle), "jobs": [job.job for job in jobs]}
         attempts: list[dict[str, Any]] = [
             {
                 "event": "attempt",
                 "tag": job.tag,
-                "job_id": job.job_id,
+                "job": job.job,
                 "attempt_no": job.attempt_no,
                 "nodes": list(job.nodes),
                 "walltime_s": job.walltime_s,
-                **({"pairs": [pair.job_id for pair in job.pairs]} if isinstance(job, Tournament) else {}),
+                **({"pairs": [pair.job for pair in job.pairs]} if isinstance(job, Tournament) else {}),
             }
             for job in jobs
         ]
@@ -347,20 +347,20 @@ class Driver:
         budget = self.account.budget_now(alone=alone)
         if room is not None:
             within = len(jobs) + room
-            most = budget.jobs_at_most
-            budget = replace(budget, jobs_at_most=within if most is None else min(most, within))
+            most = budget.max_jobs
+            budget = replace(budget, max_jobs=within if most is None else min(most, within))
         pending = self._pending()
         if self.state.plan.allocation != "pair":
             allocations = choose_allocations(pending, idle, jobs, budget, self.state.plan)
-            return [[pair_index_of(pair.job_id) for pair in pairs] for pairs in allocations]
+            return [[pair_index_of(pair.job) for pair in pairs] for pairs in allocations]
         # If the campaign yields, hpcq queues nothing behind its own jobs: users wait for at most the running one.
         layers = 1 if budget.gives_way else None
-        return [[pair_index_of(pair.job_id)] for pair in choose_wave(pending, idle, jobs, budget, layers_at_most=layers)]
+        return [[pair_index_of(pair.job)] for pair in choose_wave(pending, idle, jobs, budget, layers_at_most=layers)]
 
     def _full(self, states: Sequence[NodeState], room: int | None) -> tuple[str, float]:
         """Return the limit that leaves no room for a job, in words, and how long to wait for it; empty: none does."""
         if room == 0:
-            return "other jobs of this user fill its limit", self.queue.cluster.patience_s
+            return "other jobs of this user fill its limit", self.queue.cluster.max_wait_s
         if not self._choose(states, room, alone=True):
             return "", 0.0
         words = self.account.taken_elsewhere(self._least_node_seconds())
@@ -378,7 +378,7 @@ class Driver:
         """
         by_name = {state.node: state for state in states}
         plan, cluster = self.state.plan, self.queue.cluster
-        pending = [pair_index_of(pair.job_id) for pair in self._pending()]
+        pending = [pair_index_of(pair.job) for pair in self._pending()]
         lacking = {index: shortage_of(plan.nodes_at(index), by_name, cluster) for index in pending}
         full, full_s = self._full(states, room)
         why = full or "no two of the wanted nodes are idle"
@@ -387,7 +387,7 @@ class Driver:
             why += f" ({', '.join(down[:4])}{', ...' if len(down) > 4 else ''})"
         self._wait.look(lacking.values())
         waited_s = {index: self._wait.waited_s(None if full else one) for index, one in lacking.items()}
-        left_s = {index: (full_s if full else one.patience_s) - waited_s[index] for index, one in lacking.items()}
+        left_s = {index: (full_s if full else one.max_wait_s) - waited_s[index] for index, one in lacking.items()}
         self._wait.say(why, max(left_s.values()))
         for index, one in lacking.items():
             if left_s[index] <= 0:

@@ -14,7 +14,7 @@ from typing import Any
 from hpcq.definition.model import Cluster, Test, launched, running
 from hpcq.nodelist import natural
 from hpcq.planning.allocations import PlayedStep, estimate_s, nodes_of, rounds_of, steps_of, walltime_of
-from hpcq.planning.plan import Plan, PlannedPair, shared_job_id
+from hpcq.planning.plan import Plan, PlannedPair, shared_job_name
 from hpcq.render import render
 from hpcq.run_folder.journal import Attempt, StepKey, attempt_folder
 from hpcq.run_folder.paths import write_text
@@ -35,7 +35,7 @@ _MPI_STARTS_MAX = 5
 class SizesDone:
     """Sizes of a pair's sweep that earlier tournaments measured, so that this one need not."""
 
-    job_id: str
+    job: str
     test_no: int
     repetition_no: int
     sizes: tuple[int, ...]
@@ -45,10 +45,10 @@ class SizesDone:
 class Tournament:
     """One allocation that measures many pairs; it holds one attempt of each pair."""
 
-    job_id: str
+    job: str
     attempt_no: int
     tag: str
-    run_id: str
+    run: str
     campaign: str
     cluster: str
     nodes: tuple[str, ...]
@@ -62,7 +62,7 @@ class Tournament:
     @property
     def folder(self) -> str:
         """Return its folder, as Job.folder does."""
-        return attempt_folder(self.job_id, self.attempt_no)
+        return attempt_folder(self.job, self.attempt_no)
 
     @property
     def programs(self) -> set[str]:
@@ -88,15 +88,15 @@ def make_tournament(
     folder: of the plan's part of the run, with earlier attempts.
     """
     pairs = [plan.pair_at(index) for index in indices]
-    wanted = {pair.job_id: missing[index] for pair, index in zip(pairs, indices, strict=True)}
-    job_id = shared_job_id(number)
+    wanted = {pair.job: missing[index] for pair, index in zip(pairs, indices, strict=True)}
+    job = shared_job_name(number)
     steps = tuple(steps_of(plan, pairs, wanted))
     estimated_s = estimate_s(plan.tests, plan.repetition_count, len(rounds_of(pairs)), len(pairs))
     return Tournament(
-        job_id=job_id,
+        job=job,
         attempt_no=1,
-        tag=f"hpcq-{plan.run_id}-{plan.cluster}-{job_id}-1",
-        run_id=plan.run_id,
+        tag=f"hpcq-{plan.run}-{plan.cluster}-{job}-1",
+        run=plan.run,
         campaign=plan.campaign,
         cluster=plan.cluster,
         nodes=tuple(sorted(nodes_of(pairs), key=natural)),
@@ -116,10 +116,10 @@ def _sizes_done(plan: Plan, steps: Sequence[PlayedStep], folder: Path) -> tuple[
     spools = earlier_spools(folder / "jobs") if played_sweeps else []
     found = (
         SizesDone(
-            job_id=pair.job_id,
+            job=pair.job,
             test_no=step.test_no,
             repetition_no=step.repetition_no,
-            sizes=sizes_spooled(spools, pair.job_id, (step.test_no, step.repetition_no)),
+            sizes=sizes_spooled(spools, pair.job, (step.test_no, step.repetition_no)),
         )
         for step, pair in played_sweeps
     )
@@ -138,7 +138,7 @@ def write_tournament(tournament: Tournament, cluster: Cluster, root: str, folder
     """Write job.json, tournament.txt, launched.txt and job.sh into `folder`; `root` is the run's folder on the cluster."""
     content = {"format": 1, **asdict(tournament)}
     content["steps"] = [
-        [step.round_no, step.test_no, step.repetition_no, [pair.job_id for pair in step.pairs]] for step in tournament.steps
+        [step.round_no, step.test_no, step.repetition_no, [pair.job for pair in step.pairs]] for step in tournament.steps
     ]
     named = [(test.test_no, test.kernel, test.parameters) for test in running(tournament.tests)]
     context = {
@@ -166,7 +166,7 @@ def tournament_text(tournament: Tournament) -> str:
     lines = ["tournament 1", *(f"node {node}" for node in tournament.nodes)]
     apart = {test.test_no for test in tournament.tests if launched(test)}
     measured = {
-        (done.job_id, done.test_no, done.repetition_no): ["measured " + ",".join(map(str, done.sizes))]
+        (done.job, done.test_no, done.repetition_no): ["measured " + ",".join(map(str, done.sizes))]
         for done in tournament.sizes_done
     }
     for test in running(tournament.tests):
@@ -180,8 +180,8 @@ def tournament_text(tournament: Tournament) -> str:
             continue
         lines.append(f"step {step.round_no} {step.test_no} {step.repetition_no}")
         for pair in step.pairs:
-            lines.append(f"match {pair.job_id} {pair.client} {pair.server}")
-            lines += measured.get((pair.job_id, step.test_no, step.repetition_no), [])
+            lines.append(f"match {pair.job} {pair.client} {pair.server}")
+            lines += measured.get((pair.job, step.test_no, step.repetition_no), [])
     return "\n".join(lines) + "\n"
 
 
@@ -189,7 +189,7 @@ def launched_text(tournament: Tournament) -> str:
     """Return what the script launches, one pair after the other: round, test, repetition, pair, client and server."""
     apart = {test.test_no for test in tournament.launches}
     lines = [
-        f"{step.round_no} {step.test_no} {step.repetition_no} {pair.job_id} {pair.client} {pair.server}\n"
+        f"{step.round_no} {step.test_no} {step.repetition_no} {pair.job} {pair.client} {pair.server}\n"
         for step in tournament.steps
         for pair in step.pairs
         if step.test_no in apart
@@ -262,7 +262,7 @@ class Spools:
                 if line.startswith(_AGENTS_SIGN) and words and self._said.get(name.decode()) != words:
                     self._said[name.decode()] = words
                     attempt = self._queue.record.state.attempts[name.decode()]
-                    self._queue.say(f"{attempt.job_id} has not begun to measure; its agents say: {words}")
+                    self._queue.say(f"{attempt.job} has not begun to measure; its agents say: {words}")
 
     def _steps_of(self, text: bytes) -> tuple[str, dict[str, list[StepKey]]]:
         name, *lines = text.splitlines()
@@ -272,7 +272,7 @@ class Spools:
             length, _, head = line.partition(b" ")
             if length.isdigit():
                 self._read_bytes[tag] = self._read_bytes.get(tag, 0) + int(length)
-                job_id, step = spooled_step(head) or ("", None)
+                job, step = spooled_step(head) or ("", None)
                 if step is not None:
-                    steps.setdefault(job_id, []).append(step)
+                    steps.setdefault(job, []).append(step)
         return tag, steps

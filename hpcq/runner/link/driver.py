@@ -65,7 +65,7 @@ class LinkRun:
 #     both ready        -> `peer` on each side: where the other one listens          event met
 #     probes are back   -> `role` where the planned client cannot connect            event ways
 #     the client ended  -> `role` end on the server's side
-#     one side waits longer than patience_s, or the other one has ended -> a reason to stop it
+#     one side waits longer than max_wait_s, or the other one has ended -> a reason to stop it
 #
 # All of this follows from the journal and the fetched files, so carrying twice does no harm,
 # and a new driver can continue.
@@ -111,7 +111,7 @@ class Rendezvous:
     def carry(self, one: Try, side: LinkSide) -> None:
         """Give one side of a try what it waits for, if that is known by now."""
         attempt, opposite = one.sides.get(side.name), one.sides.get(other(side.name))
-        if attempt is None or opposite is None or not attempt.native_id:
+        if attempt is None or opposite is None or not attempt.scheduler_job_id:
             return
         here, there = self._ready(attempt), self._ready(opposite)
         if here is None or there is None:
@@ -120,7 +120,7 @@ class Rendezvous:
             self._tell(side, attempt, "peer", f"{there.address} {there.port}")
         if not one.met and all(self._has_peer(part) for part in (attempt, opposite)):
             addresses = {part.side: self._address(part) for part in one.sides.values()}
-            self._note("met", job_id=attempt.job_id, attempt_no=one.attempt_no, addresses=addresses)
+            self._note("met", job=attempt.job, attempt_no=one.attempt_no, addresses=addresses)
         if one.met:
             self._learn_ways(one)
             role = self._role(one, attempt, opposite)
@@ -147,9 +147,9 @@ class Rendezvous:
             return
         clients = [name for name in (first, other(first)) if reached[name]]
         ways = {name: _way(reached[name], asked=name in probing) for name in reached}
-        job_id = one.sides[first].job_id
+        job = one.sides[first].job
         self._note(
-            "ways", job_id=job_id, attempt_no=one.attempt_no, ways=ways, client=clients[0] if clients else None,
+            "ways", job=job, attempt_no=one.attempt_no, ways=ways, client=clients[0] if clients else None,
             words={name: self.sides[name].probe_words(one.sides[name]) for name in probing if reached[name] is False},
         )  # fmt: skip
 
@@ -200,24 +200,24 @@ class Rendezvous:
     def _queued_too_long(self, attempt: Attempt, opposite: Attempt | None) -> Stop | None:
         """Apply the bounds of waiting.
 
-        patience_s while the other side runs, the cluster's own patience while nothing runs yet.
+        max_wait_s while the other side runs, the cluster's own patience while nothing runs yet.
         """
         now = self._clock.now_s()
         queued_s = now - self._queued_since.setdefault(attempt.tag, now)
         state = _state(attempt)
         if opposite is not None and opposite.live and opposite.state is not JobState.QUEUED:
             alone_s = now - self._alone_since.setdefault(attempt.tag, now)
-            self.patience_ends = min(self.patience_ends, now - alone_s + self.link.patience_s)
-            if alone_s >= self.link.patience_s:
-                words = f"did not start within {self.link.patience_s:g} s while {self._where(opposite)} waited: {state}"
+            self.patience_ends = min(self.patience_ends, now - alone_s + self.link.peer_wait_s)
+            if alone_s >= self.link.peer_wait_s:
+                words = f"did not start within {self.link.peer_wait_s:g} s while {self._where(opposite)} waited: {state}"
                 return Stop(words, follows=False, final=True)
             return None
         # Late enough that a better reason to withdraw the job comes first.
-        patience_s = self.sides[attempt.side].cluster.patience_s
+        max_wait_s = self.sides[attempt.side].cluster.max_wait_s
         queued_s -= 2 * self.sides[attempt.side].pace.query_s
-        self.patience_ends = min(self.patience_ends, now - queued_s + patience_s)
-        if queued_s >= patience_s:
-            return Stop(f"did not start within {patience_s:g} s: {state}", follows=False, final=True)
+        self.patience_ends = min(self.patience_ends, now - queued_s + max_wait_s)
+        if queued_s >= max_wait_s:
+            return Stop(f"did not start within {max_wait_s:g} s: {state}", follows=False, final=True)
         return None
 
     def explain(self, attempt: Attempt, opposite: Attempt | None, outcome: AttemptOutcome) -> AttemptOutcome:
@@ -230,7 +230,7 @@ class Rendezvous:
             return outcome if outcome.outcome == "completed" else AttemptOutcome("cancelled", attempt.stopped)
         if outcome.reason == PATIENCE_OVER:
             there = f"{self._where(opposite)}: {_state(opposite)}" if opposite else "the other side was not submitted"
-            return AttemptOutcome("failed", f"waited more than {self.link.patience_s:g} s, {there}")
+            return AttemptOutcome("failed", f"waited more than {self.link.peer_wait_s:g} s, {there}")
         if outcome.reason == _NO_WAY:
             words = self.sides[attempt.side].probe_words(attempt)
             return AttemptOutcome("failed", "neither side could connect to the other" + (f": {words}" if words else ""))
@@ -323,7 +323,7 @@ class LinkSubmitter:
                 return []
             most_s = account.node_seconds_for_all()
             room = [max(0, int(most_s // walltime_s))] if most_s < math.inf else []
-            most = account.budget_now().jobs_at_most
+            most = account.budget_now().max_jobs
             room += [] if most is None else [max(0, most - len(account.live()))]
             chosen = chosen[: min(room, default=len(chosen))]
             if not account.book([(self._state.node(index, name),) for index in chosen], walltime_s):
@@ -390,7 +390,7 @@ class LinkSubmitter:
                 side.account.own_reservation.drop()  # other wanted nodes may be idle by now
         by_name = {name: {state.node: state for state in found} for name, found in states.items()}
         lacking = {index: self._shortages(index, by_name) for index in self._to_plan()}
-        full_s = max(side.cluster.patience_s for side in self._sides.values())
+        full_s = max(side.cluster.max_wait_s for side in self._sides.values())
         why = "other jobs of this user fill its limit" if full else "no pair has both its nodes idle"
         self.wait.look([one for both in lacking.values() for one in both])
         left_s = {index: full_s - self.wait.waited_s() if full else self._left_s(both) for index, both in lacking.items()}
@@ -404,8 +404,8 @@ class LinkSubmitter:
 
     def _left_s(self, both: Sequence[Shortage]) -> float:
         """Return how much longer to wait for a pair: as a node that is down allows, else the longer patience."""
-        down = [one.patience_s - self.wait.waited_s(one) for one in both if one.down]
-        return min(down) if down else max(one.patience_s for one in both) - self.wait.waited_s()
+        down = [one.max_wait_s - self.wait.waited_s(one) for one in both if one.down]
+        return min(down) if down else max(one.max_wait_s for one in both) - self.wait.waited_s()
 
     def _shortages(self, index: int, by_name: Mapping[str, Mapping[str, NodeState]]) -> list[Shortage]:
         """Return what a pair lacks on either side."""
@@ -438,7 +438,7 @@ class LinkSubmitter:
         known = {name: 1e9 if wait is None else wait for name, wait in waits.items()}
         slow, fast = sorted(SIDES, key=lambda name: -known[name])
         gap_s = known[slow] - known[fast]
-        self._run.record.note("estimate", job_id=jobs[slow].job_id, attempt_no=attempt_no, wait_s=waits, goes_first=slow)
+        self._run.record.note("estimate", job=jobs[slow].job, attempt_no=attempt_no, wait_s=waits, goes_first=slow)
         self._due.pop(index, None)
         if known[slow] < 1e9 or waits[fast] is None:
             self._due[index] = self._run.clock.now_s() + (0.0 if gap_s <= _SAME_START_S else gap_s)
@@ -456,7 +456,7 @@ class LinkSubmitter:
             return
         [first] = one.sides.values()
         due = first.state is JobState.RUNNING or self._run.clock.now_s() >= self._due.get(one.index, _SIDES_NEVER_START)
-        if not due or not first.live or not first.native_id or first.stopped or first.withdrawal:
+        if not due or not first.live or not first.scheduler_job_id or first.stopped or first.withdrawal:
             return
         side = self._sides[other(first.side)]
         if side.paused is None:
@@ -467,7 +467,7 @@ class LinkSubmitter:
 
     def _submit_side(self, side: LinkSide, job: LinkJob, first: str) -> None:
         """Submit one side. The attempt is on the disk before the scheduler gets the job."""
-        ids = {"job_id": job.job_id, "attempt_no": job.attempt_no, "walltime_s": job.walltime_s}
+        ids = {"job": job.job, "attempt_no": job.attempt_no, "walltime_s": job.walltime_s}
         place = {"nodes": list(job.nodes), "side": side.name, "cluster": side.cluster.name}
         self._run.record.note("attempt", tag=job.tag, **ids, **place, first=first)
         side.submit([job])
@@ -610,9 +610,9 @@ class LinkDriver:
         if attempt.stopped and now - self._stopped_at.get(attempt.tag, -1e9) > _CANCEL_AGAIN_S:
             again, words = attempt.tag in self._stopped_at, side.cancel([attempt])
             self._stopped_at[attempt.tag] = now
-            there_still = bool(attempt.native_id) and not attempt.state.terminal
+            there_still = bool(attempt.scheduler_job_id) and not attempt.state.terminal
             if self.state.cancelled and there_still and (again or words):
-                there = f"{attempt.job_id} ({attempt.native_id} {attempt.state.value}){': ' + words if words else ''}"
+                there = f"{attempt.job} ({attempt.scheduler_job_id} {attempt.state.value}){': ' + words if words else ''}"
                 side.say(f"cancelling: still there: {there}; ordering it again")
 
     # -- small things -----------------------------------------------------------------------------------------------

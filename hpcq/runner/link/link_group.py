@@ -249,5 +249,5 @@ def _compared(run: RunFolder, cluster: str) -> frozenset[int]:
 def _link(run: RunFolder, name: str) -> Link:
     links = {link.name: link for link in read_campaign(run.campaign_yaml).links}
     if name not in links:
-        raise UserError(f"{run.run_id}: no link {name!r}: known are {', '.join(links) or 'none'}")
+        raise UserError(f"{run.run}: no link {name!r}: known are {', '.join(links) or 'none'}")
     return links[name]

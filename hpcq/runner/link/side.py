@@ -119,7 +119,7 @@ class LinkState(RunState):
 
     def apply(self, event: Mapping[str, Any]) -> None:
         if event["event"] == "attempt":
-            index, attempt_no = pair_index_of(event["job_id"]), event["attempt_no"]
+            index, attempt_no = pair_index_of(event["job"]), event["attempt_no"]
             if index not in self.tries or self.tries[index].attempt_no != attempt_no:
                 self.tries[index] = Try(index, attempt_no, event["first"])
         super().apply(event)
@@ -131,9 +131,9 @@ class LinkState(RunState):
     def _apply_other(self, event: Mapping[str, Any]) -> None:
         match event["event"]:
             case "met":
-                self.tries[pair_index_of(event["job_id"])].met = True
+                self.tries[pair_index_of(event["job"])].met = True
             case "ways":
-                index = pair_index_of(event["job_id"])
+                index = pair_index_of(event["job"])
                 self.tries[index].ways_known = True
                 if event["client"] is not None:
                     self.clients[index] = event["client"]
@@ -154,14 +154,14 @@ class LinkState(RunState):
 # One side of a link's job: final parameters, a rendered script, and how its folder is written.
 #
 # LinkPlan + pair + side + missing measurements -> LinkJob ->
-# <run>/<from>+<to>/jobs/<job_id>/<attempt_no>/<side>/{job.json, job.sh}
+# <run>/<from>+<to>/jobs/<job>/<attempt_no>/<side>/{job.json, job.sh}
 
 
 #: How long one attempt to connect to the other side may take: three SYNs.
 PROBE_TIMEOUT_S = 8
 #: How long a server waits for a client beyond the time that the other side has to arrive.
 _IDLE_MARGIN_S = 60
-#: How long beyond patience_s a side waits in vain when no driver ends it.
+#: How long beyond max_wait_s a side waits in vain when no driver ends it.
 _DRIVER_GONE_S = 30
 
 
@@ -169,10 +169,10 @@ _DRIVER_GONE_S = 30
 class LinkJob:
     """One allocation of one node on one side of a link, for one attempt. The client's side runs `steps`."""
 
-    job_id: str
+    job: str
     attempt_no: int
     tag: str
-    run_id: str
+    run: str
     campaign: str
     link: str
     side: str
@@ -183,7 +183,7 @@ class LinkJob:
 
     @property
     def folder(self) -> str:
-        return attempt_folder(self.job_id, self.attempt_no, self.side)
+        return attempt_folder(self.job, self.attempt_no, self.side)
 
 
 def make_side(state: LinkState, index: int, side: str, attempt_no: int, folder: Path | None = None) -> LinkJob:
@@ -192,10 +192,10 @@ def make_side(state: LinkState, index: int, side: str, attempt_no: int, folder: 
     whole = make_job(plan, index, attempt_no, state.missing(index), folder)
     cluster = link.from_cluster if side == "from" else link.to_cluster
     return LinkJob(
-        job_id=whole.job_id,
+        job=whole.job,
         attempt_no=attempt_no,
-        tag=f"hpcq-{plan.run_id}-{link.name}-{whole.job_id}-{attempt_no}-{side}",
-        run_id=plan.run_id,
+        tag=f"hpcq-{plan.run}-{link.name}-{whole.job}-{attempt_no}-{side}",
+        run=plan.run,
         campaign=plan.campaign,
         link=link.name,
         side=side,
@@ -221,8 +221,8 @@ def write_side(job: LinkJob, link: Link, cluster: Cluster, *, roots: tuple[str, 
         "listens": listens(link.listen, job.side),
         "goes_first": job.side == first,
         # The driver ends a side that waits in vain. This bound is for a side without a driver.
-        "patience_s": math.ceil(link.patience_s) + _DRIVER_GONE_S,
-        "idle_timeout_s": math.ceil(link.patience_s) + _IDLE_MARGIN_S,
+        "max_wait_s": math.ceil(link.peer_wait_s) + _DRIVER_GONE_S,
+        "idle_timeout_s": math.ceil(link.peer_wait_s) + _IDLE_MARGIN_S,
         "probe_timeout_s": PROBE_TIMEOUT_S,
     }
     script = render(describe(cluster.scheduler).head_template, context)
@@ -284,7 +284,7 @@ class LinkSide(ClusterQueue):
         asked = {node for job in jobs for node in job.nodes}
         available = idle.union(*(job.nodes for job in jobs if job.running))
         counts = [nodes_left(available, asked, budget)]
-        counts += [] if budget.jobs_at_most is None else [budget.jobs_at_most - len(jobs)]
+        counts += [] if budget.max_jobs is None else [budget.max_jobs - len(jobs)]
         counts += [] if room is None else [room]
         left_s = self.account.node_seconds_left()
         counts += [] if math.isinf(left_s) else [int(left_s // walltime_s)]

@@ -83,9 +83,9 @@ class Pace:
         At most one query per second for a batch system, more for this machine's own queue.
         """
         if describe(cluster.scheduler).here_only:
-            return cls(query_s=0.1, poll_max_s=0.5, grace_s=cluster.files_appear_within_s, refill_s=0.1, clock=clock)
+            return cls(query_s=0.1, poll_max_s=0.5, grace_s=cluster.filesystem_delay_s, refill_s=0.1, clock=clock)
         poll_s = cluster.poll_interval_s
-        return cls(query_s=1.0, poll_max_s=poll_s, grace_s=cluster.files_appear_within_s, refill_s=poll_s, clock=clock)
+        return cls(query_s=1.0, poll_max_s=poll_s, grace_s=cluster.filesystem_delay_s, refill_s=poll_s, clock=clock)
 
     def ask(self) -> None:
         """Wait until a query is allowed, and count it."""
@@ -230,13 +230,13 @@ class Others:
 class SharedAccount:
     """The account of this user on one cluster, as one run keeps it."""
 
-    def __init__(self, transport: Transport, folder: str, run_id: str, limits: Budget, clock: Clock) -> None:
+    def __init__(self, transport: Transport, folder: str, run: str, limits: Budget, clock: Clock) -> None:
         """folder: on the cluster, made when needed. limits: those of the cluster file."""
         self.limits = limits
         self.others = Others()
         #: The words of the stop file; None while there is none.
         self.stopped: str | None = None
-        self._transport, self._folder, self._run_id, self._clock = transport, folder, run_id, clock
+        self._transport, self._folder, self._run_id, self._clock = transport, folder, run, clock
         self._stop_file = folder.rpartition("/account/")[0] + "/stop"
         self._token = secrets.token_hex(8)
         self._took: dict[str, float] | None = None
@@ -254,8 +254,8 @@ class SharedAccount:
     def limited(self) -> bool:
         """Whether the cluster file limits anything over all runs."""
         mine = self.limits
-        return mine.node_share_ratio < 1 or any(
-            limit is not None for limit in (mine.jobs_at_most, mine.nodes_at_most, mine.node_seconds_at_most)
+        return mine.max_node_ratio < 1 or any(
+            limit is not None for limit in (mine.max_jobs, mine.max_nodes, mine.max_node_seconds)
         )
 
     def news(self) -> list[str]:
@@ -495,17 +495,17 @@ class Account:
         budget = self.budget
         if self.shared is not None and not alone:
             others, limits = self.shared.others, self.shared.limits
-            jobs, nodes = limits.jobs_at_most, limits.nodes_at_most
+            jobs, nodes = limits.max_jobs, limits.max_nodes
             budget = budget.tightest(
                 Budget(
-                    jobs_at_most=None if jobs is None else max(0, jobs - others.job_count),
-                    nodes_at_most=None if nodes is None else max(0, nodes - len(others.nodes)),
+                    max_jobs=None if jobs is None else max(0, jobs - others.job_count),
+                    max_nodes=None if nodes is None else max(0, nodes - len(others.nodes)),
                     elsewhere_count=len(others.nodes),
                 )
             )
         if self.own_reservation is None or not self.own_reservation.held:
             return budget
-        return replace(budget, node_share_ratio=1.0)
+        return replace(budget, max_node_ratio=1.0)
 
     # -- what all runs of this user take ------------------------------------------------------------------------------
 
@@ -546,7 +546,7 @@ class Account:
         """
         if self.shared is None:
             return ""
-        others, most_s = self.shared.others, self.shared.limits.node_seconds_at_most
+        others, most_s = self.shared.others, self.shared.limits.max_node_seconds
         if most_s is not None and self.node_seconds_for_all() < job_node_seconds:
             took_s = others.node_seconds + self._used()
             return f"all runs of this user took or hold {took_s:.0f} node-seconds in 24 hours, {plain(most_s)} are allowed"
@@ -556,14 +556,14 @@ class Account:
 
     def node_seconds_for_all(self) -> float:
         """Return what the limit of the cluster file over all runs of the last 24 hours leaves for further jobs."""
-        if self.shared is None or self.shared.limits.node_seconds_at_most is None:
+        if self.shared is None or self.shared.limits.max_node_seconds is None:
             return math.inf
-        live = sum(one.node_seconds_at_most for one in self.live())
-        return self.shared.limits.node_seconds_at_most - self.shared.others.node_seconds - self._used() - live
+        live = sum(one.max_node_seconds for one in self.live())
+        return self.shared.limits.max_node_seconds - self.shared.others.node_seconds - self._used() - live
 
     def _held_now(self) -> Held:
         live = self.live()
-        seconds = sum(one.node_seconds_at_most for one in live)
+        seconds = sum(one.max_node_seconds for one in live)
         return Held(tuple(one.nodes for one in live), seconds, max((one.walltime_s for one in live), default=0.0))
 
     # -- what this run takes ------------------------------------------------------------------------------------------
@@ -599,7 +599,7 @@ class Account:
 
     def spent(self) -> str | None:
         """Say that the budget of node-seconds is used up; None if it is not."""
-        used_s, allowed_s = self._used(), self.budget.node_seconds_at_most
+        used_s, allowed_s = self._used(), self.budget.max_node_seconds
         if allowed_s is None or used_s < allowed_s:
             return None
         return self._used_words()
@@ -609,9 +609,9 @@ class Account:
 
         The budget then holds even if every live job needs its whole time limit.
         """
-        if self.budget.node_seconds_at_most is None:
+        if self.budget.max_node_seconds is None:
             return math.inf
-        return self.budget.node_seconds_at_most - self._used() - sum(one.node_seconds_at_most for one in self.live())
+        return self.budget.max_node_seconds - self._used() - sum(one.max_node_seconds for one in self.live())
 
     def too_little(self, wanted: str) -> str:
         """Say that the rest of the budget is too small for a job. `wanted`: what that job would use."""
@@ -621,13 +621,13 @@ class Account:
         return sum(share.node_seconds() for share in self.shares)
 
     def _used_words(self) -> str:
-        return f"budget: {self._used():.0f} node-seconds were used, {self.budget.node_seconds_at_most or 0:.0f} are allowed"
+        return f"budget: {self._used():.0f} node-seconds were used, {self.budget.max_node_seconds or 0:.0f} are allowed"
 
     def full(self) -> bool:
         """Whether hpcq may not ask for more jobs now.
 
         If only other runs fill a limit, a run without jobs still looks, so that it can say what it waits for.
         """
-        most, count = self.budget.jobs_at_most, len(self.live())
-        most_now = self.budget_now().jobs_at_most
+        most, count = self.budget.max_jobs, len(self.live())
+        most_now = self.budget_now().max_jobs
         return (most is not None and count >= most) or (most_now is not None and 0 < count >= most_now)

@@ -148,7 +148,7 @@ class Claim:
     """
 
     taken: bool
-    native_id: str = ""
+    scheduler_job_id: str = ""
     words: str = ""
     under_way: bool = False
 
@@ -175,9 +175,9 @@ class AttemptFiles:
         known: dict[str, str] = {}
         for line in self.transport.sh(script).text.splitlines():
             tag, _, answer = line.partition("\t")
-            native_id = self.scheduler.read_native_id(answer)
-            if native_id:
-                known[tag] = native_id
+            scheduler_job_id = self.scheduler.read_scheduler_job_id(answer)
+            if scheduler_job_id:
+                known[tag] = scheduler_job_id
         unknown = [one.tag for one in attempts if one.tag not in known]
         if unknown:
             self.ask()
@@ -198,8 +198,10 @@ class AttemptFiles:
             return Claim(taken=True, under_way=words != "taken")
         self.fetch([attempt])
         started = read_json_or_none(self.folder / attempt.folder / "started.json") or {}
-        native_id = str(started.get("native_id") or "")
-        return Claim(taken=False, native_id=native_id if self.scheduler.is_id(native_id) else "", words=words)
+        scheduler_job_id = str(started.get("scheduler_job_id") or "")
+        return Claim(
+            taken=False, scheduler_job_id=scheduler_job_id if self.scheduler.is_id(scheduler_job_id) else "", words=words
+        )
 
     def claim_all(self, attempts: Sequence[Attempt]) -> set[str]:
         """Claim attempts that the scheduler has forgotten, in one command. Returns the tags of those that are claimed.

@@ -85,22 +85,22 @@ class Claims:
         ends: list[tuple[Attempt, AttemptOutcome]] = []
         for attempt in undetermined:
             waited_s = self._clock.now_s() - self._since.setdefault(attempt.tag, self._clock.now_s())
-            native_id = known.get(attempt.tag, "")
-            if not native_id and waited_s > _UNDETERMINED_S:
+            scheduler_job_id = known.get(attempt.tag, "")
+            if not scheduler_job_id and waited_s > _UNDETERMINED_S:
                 claim = self._files.claim(attempt)
-                native_id = claim.native_id
+                scheduler_job_id = claim.scheduler_job_id
                 if claim.taken:
                     self._watch(attempt.tag, waited_s, under_way=claim.under_way)
                     words = _UNDER_WAY if claim.under_way else "the scheduler never had it"
                     ends.append((attempt, AttemptOutcome("withdrawn", words)))
-                elif not native_id and waited_s > attempt.walltime_s + _OVERTIME_S:
+                elif not scheduler_job_id and waited_s > attempt.walltime_s + _OVERTIME_S:
                     ends.append((attempt, AttemptOutcome("lost", f"hpcq cannot know what happened to it: {claim.words}")))
-                elif not native_id and attempt.tag not in self._said:
+                elif not scheduler_job_id and attempt.tag not in self._said:
                     self._said.add(attempt.tag)
-                    words = f"{attempt.job_id}: unknown whether it was submitted, and it cannot be claimed: {claim.words}"
+                    words = f"{attempt.job}: unknown whether it was submitted, and it cannot be claimed: {claim.words}"
                     self._record.say(f"{words}; asking again until its time limit is over")
-            if native_id:
-                self._record.note("submitted", tag=attempt.tag, native_id=native_id)
+            if scheduler_job_id:
+                self._record.note("submitted", tag=attempt.tag, scheduler_job_id=scheduler_job_id)
         return ends
 
     def withdrawn(self, reports: Sequence[tuple[Attempt, JobReport | None]], folder: Path) -> set[str]:
@@ -142,7 +142,7 @@ class Claims:
             return {one.tag for one in started if now - self._unproven_since[one.tag] > one.walltime_s + _OVERTIME_S}
         for one in started:
             self._asked_to_end[one.tag] = now
-            self._record.say(f"{one.job_id}: the scheduler has forgotten it, but it had started: asked to end")
+            self._record.say(f"{one.job}: the scheduler has forgotten it, but it had started: asked to end")
         return set()
 
     def _cannot_end(self, attempts: Sequence[Attempt], words: str) -> None:
@@ -151,7 +151,7 @@ class Claims:
             if f"end of {attempt.tag}" not in self._said:
                 self._said.add(f"end of {attempt.tag}")
                 said = f"the scheduler has forgotten it, and it can neither be claimed nor told to end: {words}"
-                self._record.say(f"{attempt.job_id}: {said}; trying again until its time limit is over")
+                self._record.say(f"{attempt.job}: {said}; trying again until its time limit is over")
 
     def cancel_late(self, *, at_once: bool = False) -> None:
         """Cancel jobs that arrived in the queue although they had been withdrawn or lost."""
@@ -163,10 +163,10 @@ class Claims:
         self._files.ask()
         found = self._files.scheduler.find(sorted(self._late))
         if found:
-            self._files.scheduler.cancel([JobKey(native_id, tag) for tag, native_id in found.items()])
+            self._files.scheduler.cancel([JobKey(scheduler_job_id, tag) for tag, scheduler_job_id in found.items()])
         for tag in found.keys() - self._said:
             self._said.add(tag)
-            self._record.say(f"{self._record.state.attempts[tag].job_id} arrived late, as job {found[tag]}: cancelled")
+            self._record.say(f"{self._record.state.attempts[tag].job} arrived late, as job {found[tag]}: cancelled")
 
     def _watch(self, tag: str, age_s: float, *, under_way: bool) -> None:
         """Look for a submission that is withdrawn. under_way: its command had not ended, so the driver does not end either."""
@@ -243,7 +243,7 @@ class Refusals:
             self._record.say(f"{say_here}no more than {allowed} jobs now: {limited.message}")
         events = [self._event(answer, wait=bool(allowed)) for answer in answers]
         self._record.note_all([event for event in events if event is not None])
-        if any(answer.native_id for answer in answers):
+        if any(answer.scheduler_job_id for answer in answers):
             self._record.waits("")
             self._is_taken()
             return limited is None
@@ -259,14 +259,14 @@ class Refusals:
 
     def _without_shared_ids(self, answers: Sequence[Submitted]) -> list[Submitted]:
         """Return the answers. An id that two jobs would share is none: both are looked up by their names."""
-        ids = Counter([answer.native_id for answer in answers])
+        ids = Counter([answer.scheduler_job_id for answer in answers])
         state = self._record.state
         sides = {state.attempts[one.tag].side for one in answers}  # each cluster of a link counts for itself
-        ids.update(one.native_id for one in state.active.values() if one.native_id and one.side in sides)
+        ids.update(one.scheduler_job_id for one in state.active.values() if one.scheduler_job_id and one.side in sides)
         words = "it is the id of another job, too"
         return [
-            Submitted(one.tag, None, f"{one.native_id}: {words}", Fate.UNDETERMINED)
-            if one.native_id and ids[one.native_id] > 1
+            Submitted(one.tag, None, f"{one.scheduler_job_id}: {words}", Fate.UNDETERMINED)
+            if one.scheduler_job_id and ids[one.scheduler_job_id] > 1
             else one
             for one in answers
         ]
@@ -289,7 +289,7 @@ class Refusals:
 
     def _learn_limit(self, answers: Sequence[Submitted]) -> int:
         """Return how many jobs the user has now that a limit refused one. Without any job it cannot be such a limit."""
-        taken = sum(bool(answer.native_id) for answer in answers)
+        taken = sum(bool(answer.scheduler_job_id) for answer in answers)
         return self._account.limit.met(len(self._account.live()) - len(answers) + taken, taken)
 
     def _event(self, answer: Submitted, *, wait: bool) -> dict[str, Any] | None:
@@ -297,8 +297,8 @@ class Refusals:
 
         wait: a refusal for a limit does not count as an attempt.
         """
-        if answer.native_id:
-            return {"event": "submitted", "tag": answer.tag, "native_id": answer.native_id}
+        if answer.scheduler_job_id:
+            return {"event": "submitted", "tag": answer.tag, "scheduler_job_id": answer.scheduler_job_id}
         if answer.limited and (wait or not answer.tried):
             attempt = self._record.state.attempts[answer.tag]
             return self._files.ended(attempt, AttemptOutcome("withdrawn", answer.message), None)
@@ -346,7 +346,7 @@ class ClusterQueue:
         #: Begins what is said of a link's side.
         self._where = f"{self.cluster.name}: " if side else ""
         self.files = AttemptFiles(self.transport, self.scheduler, folder, root, self.pace.ask)
-        self.yield_policy = YieldPolicy(account.budget, here.cluster.patience_s)
+        self.yield_policy = YieldPolicy(account.budget, here.cluster.max_wait_s)
         self.retry_later = retry_later or RetryLater()
         #: What a driver knows about an end, beyond what the scheduler and the files say.
         self.explain: Callable[[Attempt, AttemptOutcome], AttemptOutcome] = lambda _, outcome: outcome
@@ -378,7 +378,7 @@ class ClusterQueue:
 
     def known(self) -> list[Attempt]:
         """Return those of them that the scheduler has."""
-        return [attempt for attempt in self.live() if attempt.native_id]
+        return [attempt for attempt in self.live() if attempt.scheduler_job_id]
 
     def out_of_reach(self) -> contextlib.AbstractContextManager[None]:
         """Run queries that may fail. A failure changes no state; hpcq asks again later and tells a person."""
@@ -386,10 +386,10 @@ class ClusterQueue:
 
     def find_undetermined(self) -> None:
         """Find out what happened to submissions that an earlier driver or a broken connection left open."""
-        open_ones = [attempt for attempt in self.live() if not attempt.native_id]
+        open_ones = [attempt for attempt in self.live() if not attempt.scheduler_job_id]
         ends = self._claims.settle(open_ones)
         self._end_all([(attempt, outcome, None) for attempt, outcome in ends])
-        found = [one.tag for one in open_ones if one.native_id]
+        found = [one.tag for one in open_ones if one.scheduler_job_id]
         self._refusals.look_up(found, [one.tag for one, _ in ends], self._where)
         self._claims.cancel_late()
 
@@ -436,7 +436,7 @@ class ClusterQueue:
         states: list[dict[str, Any]] = []
         suspects: list[tuple[Attempt, JobReport | None]] = []
         for attempt in self.known():
-            report = reports.get(attempt.native_id)
+            report = reports.get(attempt.scheduler_job_id)
             if report is None:
                 continue
             report = self._bounded(attempt, report)
@@ -448,7 +448,7 @@ class ClusterQueue:
             elif attempt.shared and report.state is JobState.RUNNING and report.nodes:
                 self._end_without_script(attempt, report)
         self.record.note_all(states)
-        self._standing.look([(one, reports.get(one.native_id)) for one in self.known()])
+        self._standing.look([(one, reports.get(one.scheduler_job_id)) for one in self.known()])
         self.judge(suspects)
         gone = [(one, said) for one, said in suspects if one.live and said and said.state is not JobState.ENDING]
         self._last_files.look([(one, *self._waits(one, said)) for one, said in gone])
@@ -506,7 +506,7 @@ class ClusterQueue:
             if outcome.outcome != "completed":
                 words = f"{outcome.outcome}: {outcome.reason}"
                 where = f" on {self.cluster.name}" if self.side else ""
-                self.record.say(f"{attempt.job_id} attempt {attempt.attempt_no}{where}: {words}")
+                self.record.say(f"{attempt.job} attempt {attempt.attempt_no}{where}: {words}")
 
     def _end_without_script(self, attempt: Attempt, report: JobReport) -> None:
         """End a tournament that has lost the node of its script: its job would hold the other nodes to the end.
@@ -547,7 +547,7 @@ class ClusterQueue:
 
     def end_early(self, attempts: Iterable[Attempt], why: str) -> None:
         """End running jobs after the current test. Their measurements count; hpcq plans the rest again."""
-        open_ones = [one for one in attempts if one.live and one.native_id and one.tag not in self._asked_to_end]
+        open_ones = [one for one in attempts if one.live and one.scheduler_job_id and one.tag not in self._asked_to_end]
         running = [one for one in open_ones if one.state is JobState.RUNNING]
         if running:
             fresh = [one for one in running if not one.withdrawal]
@@ -577,7 +577,7 @@ class ClusterQueue:
 
         Returns the scheduler's words if it did not accept the order. Only a poll shows whether an order took effect.
         """
-        jobs = [attempt.key for attempt in attempts if attempt.native_id]
+        jobs = [attempt.key for attempt in attempts if attempt.scheduler_job_id]
         return self.scheduler.cancel(jobs, queued_only=queued_only) if jobs else None
 
     def cancel_all(self) -> None:
@@ -592,7 +592,7 @@ class ClusterQueue:
         words = self.cancel(live)
         left = [one for one in live if not one.state.terminal]
         if left and (again or words):
-            there = ", ".join(f"{one.job_id} ({one.native_id} {one.state.value})" for one in left[:5])
+            there = ", ".join(f"{one.job} ({one.scheduler_job_id} {one.state.value})" for one in left[:5])
             more = f" and {len(left) - 5} more" if len(left) > 5 else ""
             self.say(f"cancelling: still there: {there}{more}{': ' + words if words else ''}; ordering it again")
 

@@ -31,7 +31,7 @@ from hpcq.units import count_of, parse_utc
 # ----------------------------------------------------------------------------------------------------------------------
 # Turn a pair of the plan into a job's folder: final parameters and a complete script.
 #
-# Plan + pair + missing measurements -> Job -> runs/<run_id>/<cluster>/jobs/<job_id>/<attempt_no>/{job.json, job.sh}
+# Plan + pair + missing measurements -> Job -> runs/<run>/<cluster>/jobs/<job>/<attempt_no>/{job.json, job.sh}
 
 
 #: How long the server may take to start listening: enough for a slow file system and a slow step start.
@@ -74,10 +74,10 @@ class Step:
 class Job:
     """One allocation of two nodes for one attempt."""
 
-    job_id: str
+    job: str
     attempt_no: int
     tag: str
-    run_id: str
+    run: str
     campaign: str
     cluster: str
     client: str
@@ -99,7 +99,7 @@ class Job:
     @property
     def folder(self) -> str:
         """Return its folder, relative to the cluster's part of the run folder and to the work directory there."""
-        return attempt_folder(self.job_id, self.attempt_no)
+        return attempt_folder(self.job, self.attempt_no)
 
 
 def played(test_no: int, kernel_name: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -140,11 +140,11 @@ def make_job(plan: Plan, pair_index: int, attempt_no: int, missing: frozenset[St
     affect only one test.
     """
     pair = plan.pair_at(pair_index)
-    job_id = pair.job_id
+    job = pair.job
     steps: list[Step] = []
     for repetition_no in range(1, plan.repetition_count + 1):
         order = running(plan.tests_at(pair_index))
-        random.Random(f"{plan.seed} {job_id} {repetition_no}").shuffle(order)  # noqa: S311 - an order, not a secret
+        random.Random(f"{plan.seed} {job} {repetition_no}").shuffle(order)  # noqa: S311 - an order, not a secret
         for test in order:
             if (test.test_no, repetition_no) in missing:
                 name = f"t{test.test_no}-r{repetition_no}"
@@ -159,14 +159,14 @@ def make_job(plan: Plan, pair_index: int, attempt_no: int, missing: frozenset[St
                         timeout_s=test.timeout_s,
                         toolchain=test.toolchain,
                         launch=test.launch,
-                        sizes_done=sizes_measured_before(folder / "jobs" / job_id, name) if folder else (),
+                        sizes_done=sizes_measured_before(folder / "jobs" / job, name) if folder else (),
                     )
                 )
     return Job(
-        job_id=job_id,
+        job=job,
         attempt_no=attempt_no,
-        tag=f"hpcq-{plan.run_id}-{plan.cluster}-{job_id}-{attempt_no}",
-        run_id=plan.run_id,
+        tag=f"hpcq-{plan.run}-{plan.cluster}-{job}-{attempt_no}",
+        run=plan.run,
         campaign=plan.campaign,
         cluster=plan.cluster,
         client=pair.client,
@@ -342,7 +342,7 @@ class RunState(JournalState, ABC):
 
 def _measured(event: Mapping[str, Any], attempt: Attempt) -> dict[int, frozenset[StepKey]]:
     """Return what an ended attempt measured, by pair."""
-    of_pairs = {pair_index_of(job_id): steps for job_id, steps in event.get("measured_of", {}).items()}
+    of_pairs = {pair_index_of(job): steps for job, steps in event.get("measured_of", {}).items()}
     if event.get("measured"):
         of_pairs[attempt.pairs[0]] = event["measured"]
     return {index: frozenset((test_no, rep) for test_no, rep in steps) for index, steps in of_pairs.items()}
@@ -440,8 +440,8 @@ class ClusterState(RunState):
     def _apply_other(self, event: Mapping[str, Any]) -> None:
         if event["event"] == "spooled" and event["tag"] in self.active:
             of_pairs = self._spooled.setdefault(event["tag"], {})
-            for job_id, steps in event["measured_of"].items():
-                of_pairs.setdefault(pair_index_of(job_id), set()).update((test_no, rep) for test_no, rep in steps)
+            for job, steps in event["measured_of"].items():
+                of_pairs.setdefault(pair_index_of(job), set()).update((test_no, rep) for test_no, rep in steps)
 
     def _end(self, attempt: Attempt, event: Mapping[str, Any]) -> None:
         self._spooled.pop(attempt.tag, None)
@@ -503,8 +503,5 @@ class Record(Generic[_State]):
         """Record that hpcq does not try these pairs again, and why."""
         pairs = list(map(self.state.plan.pair_at, indices))
         self.note_all(
-            [
-                {"event": "not_run", "job_id": pair.job_id, "pair": [pair.client, pair.server], "reason": reason}
-                for pair in pairs
-            ]
+            [{"event": "not_run", "job": pair.job, "pair": [pair.client, pair.server], "reason": reason} for pair in pairs]
         )

@@ -66,7 +66,7 @@ class Withdrawal:
     """
 
     tag: str
-    native_id: str
+    scheduler_job_id: str
     reason: str
     final: bool = False
     retry_later: bool = False
@@ -84,7 +84,7 @@ class YieldPolicy:
     """What hpcq must remember between two polls."""
 
     budget: Budget
-    patience_s: float
+    max_wait_s: float
     _queued_since: dict[str, float] = field(default_factory=dict)
     _words: dict[str, tuple[Wait, int, float]] = field(default_factory=dict)
     #: Jobs of other users that still waited when we had returned all nodes.
@@ -110,10 +110,10 @@ class YieldPolicy:
         """
         unsure = [one for one in others if not one.sure]
         if not held:
-            self._not_for_us = {one.native_id for one in unsure if not one.nodes}
+            self._not_for_us = {one.scheduler_job_id for one in unsure if not one.nodes}
         sure_count = sum(one.sure for one in others)
         return sure_count + sum(
-            not held.isdisjoint(one.nodes) if one.nodes else bool(held) and one.native_id not in self._not_for_us
+            not held.isdisjoint(one.nodes) if one.nodes else bool(held) and one.scheduler_job_id not in self._not_for_us
             for one in unsure
         )
 
@@ -123,7 +123,7 @@ class YieldPolicy:
             if attempt.state is JobState.QUEUED:
                 since = self._queued_since.get(attempt.tag, now_s)
                 word = self._words.get(attempt.tag)
-                if now_s - since >= self.patience_s or (word is not None and word[0] in {Wait.NEVER, Wait.NODE}):
+                if now_s - since >= self.max_wait_s or (word is not None and word[0] in {Wait.NEVER, Wait.NODE}):
                     return True
         return False
 
@@ -147,7 +147,7 @@ class YieldPolicy:
         claims = Counter(node for one in live if waits[one.tag] is not Wait.NODE for node in one.nodes)
         found = []
         for attempt in live:
-            report = snapshot.reports.get(attempt.native_id)
+            report = snapshot.reports.get(attempt.scheduler_job_id)
             if report is None or report.state is not JobState.QUEUED or attempt.withdrawal:
                 self._forget(attempt.tag)
                 continue
@@ -155,7 +155,7 @@ class YieldPolicy:
             shared = any(claims[node] > own_count for node in attempt.nodes)
             decision = self._decide(attempt, report, taken, now_s, something_runs=something_runs, shared=shared)
             if decision is None and paused is not None:
-                decision = Withdrawal(attempt.tag, attempt.native_id, paused)
+                decision = Withdrawal(attempt.tag, attempt.scheduler_job_id, paused)
             if decision is not None:
                 found.append(decision)
         return found
@@ -170,7 +170,7 @@ class YieldPolicy:
         something_runs: bool,
         shared: bool,
     ) -> Withdrawal | None:
-        tag, native_id = attempt.tag, attempt.native_id
+        tag, scheduler_job_id = attempt.tag, attempt.scheduler_job_id
         queued_s = now_s - self._queued_since.setdefault(tag, now_s)
         gone = [f"{node} is {taken[node]}" for node in attempt.nodes if node in taken]
         wait = Wait.NODE if report.wait is Wait.NEVER and gone else report.wait
@@ -179,14 +179,14 @@ class YieldPolicy:
         looks, word_s = self._seen(tag, wait, now_s)
         said = f"queued with {report.reason}"
         if wait is Wait.NEVER and looks >= _LOOKS:
-            return Withdrawal(tag, native_id, f"{said}: the scheduler would never start it", final=True)
+            return Withdrawal(tag, scheduler_job_id, f"{said}: the scheduler would never start it", final=True)
         if wait is Wait.NODE and looks >= _LOOKS:
-            return Withdrawal(tag, native_id, said, retry_later=True)
-        if wait is Wait.LIMIT and word_s >= self.patience_s and not something_runs:
-            return Withdrawal(tag, native_id, f"{said} for {word_s:.0f} s", final=True, waited=True)
-        if queued_s >= self.patience_s and gone:
+            return Withdrawal(tag, scheduler_job_id, said, retry_later=True)
+        if wait is Wait.LIMIT and word_s >= self.max_wait_s and not something_runs:
+            return Withdrawal(tag, scheduler_job_id, f"{said} for {word_s:.0f} s", final=True, waited=True)
+        if queued_s >= self.max_wait_s and gone:
             return Withdrawal(
-                tag, native_id, f"queued for {queued_s:.0f} s, its nodes were taken: {', '.join(gone)}", retry_later=True
+                tag, scheduler_job_id, f"queued for {queued_s:.0f} s, its nodes were taken: {', '.join(gone)}", retry_later=True
             )
         return None
 
@@ -204,7 +204,7 @@ class YieldPolicy:
 
 def _wait_of(attempt: Attempt, snapshot: QueueSnapshot) -> Wait:
     """What a job waits for. One that runs, or that the scheduler does not know yet, waits for nothing odd."""
-    report = snapshot.reports.get(attempt.native_id)
+    report = snapshot.reports.get(attempt.scheduler_job_id)
     return report.wait if report is not None and report.state is JobState.QUEUED else Wait.ORDINARY
 
 
@@ -214,7 +214,7 @@ def _wait_of(attempt: Attempt, snapshot: QueueSnapshot) -> Wait:
 #
 # Wait for nodes while nothing runs and nothing can be submitted:
 #
-# busy    a user or a reservation has the node: `patience_s` of the cluster file
+# busy    a user or a reservation has the node: `max_wait_s` of the cluster file
 # down    the node is down, drained, powered down or not responding: `nodes: {reboot_within_s: ...}` of the campaign,
 #         counted from when the node went down; without that key hpcq waits only until it is sure
 
@@ -234,7 +234,7 @@ class Shortage:
     """
 
     nodes: tuple[str, ...]
-    patience_s: float
+    max_wait_s: float
     down: tuple[str, ...]
 
 
@@ -243,8 +243,8 @@ def shortage_of(nodes: Iterable[str], states: Mapping[str, NodeState], cluster: 
     seen = [(node, states.get(node)) for node in nodes]
     down = tuple(f"{cluster.name}/{node}" for node, state in seen if state is None or state.condition in _DOWN)
     words = tuple(f"{node} {_said(state)}" for node, state in seen)
-    least_s = min(_DOWN_FOR_SURE_S, cluster.patience_s)
-    return Shortage(words, max(cluster.reboot_within_s, least_s) if down else cluster.patience_s, down)
+    least_s = min(_DOWN_FOR_SURE_S, cluster.max_wait_s)
+    return Shortage(words, max(cluster.reboot_within_s, least_s) if down else cluster.max_wait_s, down)
 
 
 def _said(state: NodeState | None) -> str:
@@ -364,7 +364,7 @@ class StandingStill:
     def look(self, reports: Iterable[tuple[Attempt, JobReport | None]]) -> None:
         """Say which jobs stand still, and when they go on. A wait for something else stays as it is."""
         found = [
-            f"{attempt.job_id} ({attempt.native_id}) {report.reason}"
+            f"{attempt.job} ({attempt.scheduler_job_id}) {report.reason}"
             for attempt, report in reports
             if report is not None and report.stands_still
         ]
@@ -390,9 +390,9 @@ class LastFiles:
         if not late:
             self._say("")
         elif not self._said:
-            names = ", ".join(attempt.job_id for attempt, _, _ in late[:4]) + (", ..." if len(late) > 4 else "")
+            names = ", ".join(attempt.job for attempt, _, _ in late[:4]) + (", ..." if len(late) > 4 else "")
             until = self._clock.time_in(max(grace_s - waited_s for _, waited_s, grace_s in late))
-            self._say(f"{names}: no longer in the queue; waits for the last files until {until} (files_appear_within_s)")
+            self._say(f"{names}: no longer in the queue; waits for the last files until {until} (filesystem_delay_s)")
 
     def _say(self, words: str) -> None:
         if self._said != words and self._record.state.waiting in {"", self._said}:
@@ -426,5 +426,5 @@ class EndedScripts:
                 self.told.add(one.tag)
                 waited_s = now - self._since[one.tag]
                 words = f"its script ended at least {waited_s:.0f} s ago, and its queue still shows it as running"
-                self._record.say(f"{one.job_id} ({one.native_id}): {words}; hpcq orders its end")
+                self._record.say(f"{one.job} ({one.scheduler_job_id}): {words}; hpcq orders its end")
         return due

@@ -1,6 +1,6 @@
 """Kernels on a cluster: sources there, the cluster's own compiler and modules, a record of what came out.
 
-    kernels/c --push--> <work>/<run_id>/<cluster>/src --make--> bin/hpcq-net, bin/hpcq-mpi --> build.json
+    kernels/c --push--> <work>/<run>/<cluster>/src --make--> bin/hpcq-net, bin/hpcq-mpi --> build.json
                                                         ^  |
                                                   <work>/builds/<key>     programs with the same key are used again
 

@@ -62,8 +62,8 @@ def check_cluster(cluster: Cluster) -> list[CheckedItem]:
     try:
         host = transport.sh("uname -n; uname -sr").text.split("\n")
     except HpcqError as error:
-        return [CheckedItem("reach", False, error.message, error.hint)]
-    items = [CheckedItem("reach", True, f"{transport.where}: {host[0]}, {host[1]}")]
+        return [CheckedItem("connection", False, error.message, error.hint)]
+    items = [CheckedItem("connection", True, f"{transport.where}: {host[0]}, {host[1]}")]
     items += _scheduler(cluster, scheduler)
     items += _compilers(cluster, transport)
     items += _work_directory(cluster, transport, scheduler)
@@ -94,7 +94,7 @@ def _job_limits(cluster: Cluster, limits: JobLimits) -> list[CheckedItem]:
     taken = not limits.refusals and limits.state == "UP"
     said = list(limits.refusals) or [f"{limits.partition}: {limits.state}", *limits.words()]
     advice = None if taken else f"{_own_keys(cluster)} of the cluster file decide whether jobs are taken"
-    most = limits.nodes_at_most
+    most = limits.max_nodes
     if taken and most is not None and most.value < _NODES_AT_LEAST:
         taken, advice = False, f"a pair needs two nodes: change one of {_own_keys(cluster)}"
     return [CheckedItem("partition", taken, "; ".join(said), advice)]
@@ -151,7 +151,7 @@ def _work_directory(cluster: Cluster, transport: Transport, scheduler: Scheduler
     transport.sh(f"{f'kill {holder} 2>/dev/null; ' if holder.isdecimal() else ''}rm -rf -- {quote(root)}")
     if not ok:
         return items
-    items += [*_locks(told.get("lock", ""), held=holder.isdecimal()), *_caches(options, seen, cluster.files_appear_within_s)]
+    items += [*_locks(told.get("lock", ""), held=holder.isdecimal()), *_caches(options, seen, cluster.filesystem_delay_s)]
     return items + _node(cluster, transport, scheduler, told)
 
 
@@ -179,9 +179,9 @@ def _caches(options: str, seen: str, waits_s: float) -> list[CheckedItem]:
     found = f"the head saw a node's file {shown}" + (f"; {kind} may keep old attributes for {allowed} s" if allowed else "")
     latest_s = max(allowed, _NFS_CACHE_S if late_s is None else late_s)
     if latest_s >= waits_s:
-        advice = f"files_appear_within_s is {waits_s:g}: at {latest_s:g} or less, jobs that are done count as failed"
+        advice = f"filesystem_delay_s is {waits_s:g}: at {latest_s:g} or less, jobs that are done count as failed"
         return [CheckedItem("file attributes", False, found, advice)]
-    advice = f"exit files may appear that late: a job counts as failed only {waits_s:g} s after its end (files_appear_within_s)"
+    advice = f"exit files may appear that late: a job counts as failed only {waits_s:g} s after its end (filesystem_delay_s)"
     return [CheckedItem("file attributes", True, found, advice if latest_s >= _LATE_S else None)]
 
 
@@ -273,7 +273,7 @@ failed=0
 class OldRun:
     """The folder of one run on a cluster. kept: why it stays; empty: it may go. removed: whether it went."""
 
-    run_id: str
+    run: str
     folder: str
     changed_utc: str
     age_s: float
@@ -284,7 +284,7 @@ class OldRun:
     def to_json(self) -> dict[str, Any]:
         """Return it for other programs."""
         return {
-            "run_id": self.run_id,
+            "run": self.run,
             "folder": self.folder,
             "changed_utc": self.changed_utc,
             "age_s": self.age_s,
@@ -309,9 +309,9 @@ def run_folders(
         raise HpcqError(f"{cluster.name}: {work_base(cluster)}: cannot be listed: {done.stderr.strip()}")
     now_s, _, listing = done.text.partition("\n")
     found, tags = _read(cluster, float(now_s), listing)
-    live = _live(scheduler, [tag for one in found if one.age_s >= older_than_s for tag in tags[one.run_id]])
+    live = _live(scheduler, [tag for one in found if one.age_s >= older_than_s for tag in tags[one.run]])
     judged = [
-        replace(one, kept=_kept(one, cluster, runs_folder, older_than_s, live & set(tags[one.run_id]), unknown=unknown))
+        replace(one, kept=_kept(one, cluster, runs_folder, older_than_s, live & set(tags[one.run]), unknown=unknown))
         for one in found
     ]
     return sorted(judged, key=lambda one: -one.age_s)
@@ -322,7 +322,7 @@ def remove(cluster: Cluster, scheduler: Scheduler, old: Sequence[OldRun]) -> lis
     going = [one for one in old if not one.kept]
     if not going:
         return list(old)
-    lines = [f"remove {quote(one.run_id)} || failed=1" for one in going]
+    lines = [f"remove {quote(one.run)} || failed=1" for one in going]
     script = _named(cluster) + _REMOVE + "\n".join([*lines, "exit $failed"])
     done = scheduler.transport.sh(script, timeout_s=3600)
     if done.returncode != 0:
@@ -339,7 +339,7 @@ def clean_by_age(cluster: Cluster, scheduler: Scheduler, runs_folder: Path) -> s
     except HpcqError as error:
         return f"old run folders stay: {error.message}"
     gone = [one for one in old if one.removed]
-    names = ", ".join(one.run_id for one in gone[:3]) + (f" and {len(gone) - 3} more" if len(gone) > 3 else "")
+    names = ", ".join(one.run for one in gone[:3]) + (f" and {len(gone) - 3} more" if len(gone) > 3 else "")
     return f"removed {len(gone)} old run folders there: {names}" if gone else ""
 
 
@@ -354,11 +354,11 @@ def _read(cluster: Cluster, now_s: float, listing: str) -> tuple[list[OldRun], d
     for line in listing.splitlines():
         mark, *fields = line.split("\t")
         if mark == "@run" and len(fields) == 3 and _RUN_ID.fullmatch(fields[0]):
-            run_id, changed, kib = fields
+            run, changed, kib = fields
             changed_utc = utc_text(dt.datetime.fromtimestamp(int(changed), dt.UTC))
-            folder = f"{work_base(cluster)}/{run_id}/{cluster.name}"
-            found.append(OldRun(run_id, folder, changed_utc, now_s - int(changed), int(kib) * 1024, ""))
-            tags[run_id] = []
+            folder = f"{work_base(cluster)}/{run}/{cluster.name}"
+            found.append(OldRun(run, folder, changed_utc, now_s - int(changed), int(kib) * 1024, ""))
+            tags[run] = []
         elif mark == "@run":
             tags[""] = []
         elif mark == "@tag" and tags:
@@ -371,11 +371,15 @@ def _live(scheduler: Scheduler, tags: Sequence[str]) -> set[str]:
     if not tags:
         return set()
     try:
-        keys = [JobKey(native_id, tag) for tag, native_id in scheduler.find(tags).items()]
+        keys = [JobKey(scheduler_job_id, tag) for tag, scheduler_job_id in scheduler.find(tags).items()]
         reports = scheduler.poll(keys) if keys else {}
     except SchedulerError:
         return set(tags)
-    return {key.tag for key in keys if not reports[key.native_id].state.terminal and not reports[key.native_id].remembered}
+    return {
+        key.tag
+        for key in keys
+        if not reports[key.scheduler_job_id].state.terminal and not reports[key.scheduler_job_id].remembered
+    }
 
 
 def _kept(
@@ -385,8 +389,8 @@ def _kept(
         return "too young"
     if live:
         return f"has jobs in the queue: {', '.join(sorted(live)[:3])}"
-    here = RunFolder(runs_folder / one.run_id)
+    here = RunFolder(runs_folder / one.run)
     if not here.path.is_dir():
         return "" if unknown else f"not a run in {runs_folder}; --unknown takes it too"
     ended = (here.path / cluster.name / "driven.json").is_file()
-    return "" if ended else f"not ended: hpcq resume or hpcq cancel {one.run_id}"
+    return "" if ended else f"not ended: hpcq resume or hpcq cancel {one.run}"

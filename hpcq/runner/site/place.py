@@ -1,6 +1,6 @@
 """Runs: their folders, and what these contain from the start.
 
-open_run(campaign, clusters) -> runs/<run_id>/{run.json, campaign.yaml, clusters/, secret}
+open_run(campaign, clusters) -> runs/<run>/{run.json, campaign.yaml, clusters/, secret}
 place(run, cluster)            -> everything about one cluster of it
 """
 
@@ -80,8 +80,8 @@ def open_run(
 
     campaign, paths = check_definitions(campaign_path, cluster_folders)
     moment = dt.datetime.now(dt.UTC)
-    run_id = f"{campaign.name}-{moment:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
-    run = RunFolder((run_folder or runs_folder / run_id).absolute())
+    name = f"{campaign.name}-{moment:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
+    run = RunFolder((run_folder or runs_folder / name).absolute())
     aside = run.path.with_name(f".{run.path.name}.part")
     try:
         (aside / "clusters").mkdir(parents=True)
@@ -101,11 +101,11 @@ def open_run(
             aside / "run.json",
             {
                 "format": 1,
-                "run_id": run_id,
+                "run": name,
                 "campaign": campaign.name,
                 "clusters": list(campaign.clusters),
                 "links": [{"name": one.name, "from": one.from_cluster, "to": one.to_cluster} for one in campaign.links],
-                "seed": campaign.seed_of(run_id),
+                "seed": campaign.seed_of(name),
                 "created_utc": units.utc_text(moment),
                 "hpcq_version": __version__,
                 "database": str(database.absolute()),
@@ -134,7 +134,7 @@ def place(run: RunFolder, cluster_name: str) -> Place:
     transport = reach(cluster)
     folder = run.path / cluster_name
     # A cluster that is this machine and has no work directory works within the run folder.
-    work = work_root(cluster, run.run_id) if cluster.work_directory is not None else str(folder / "work")
+    work = work_root(cluster, run.run) if cluster.work_directory is not None else str(folder / "work")
     own = run.reservation_name(cluster_name) if cluster.make_reservation else None
     return Place(run, campaign, cluster, transport, scheduler_of(cluster, transport, own_reservation=own), folder, work)
 
@@ -151,10 +151,10 @@ def nodes_now(campaign: Campaign, scheduler: Scheduler) -> list[NodeState]:
 def reach(cluster: Cluster) -> Transport:
     """Return the transport to a cluster, for commands of its own scheduler."""
     environment = kinds.commands_environment(cluster.scheduler, cluster.instance)
-    if cluster.reach.ssh_host is None:
+    if cluster.connection.ssh_host is None:
         return Here(environment)
-    config = cluster.reach.ssh_config
-    return Ssh(cluster.reach.ssh_host, Path(config).expanduser() if config else None, environment)
+    config = cluster.connection.ssh_config
+    return Ssh(cluster.connection.ssh_host, Path(config).expanduser() if config else None, environment)
 
 
 def scheduler_of(cluster: Cluster, transport: Transport, *, own_reservation: str | None = None) -> Scheduler:

@@ -67,7 +67,7 @@ def _look_at(run: RunFolder, known: set[str] | None) -> Iterator[RunTold]:
     if described is None:
         yield RunTold(run.path.name, "bad", f"{run.run_json} cannot be read", "remove the folder if nothing in it is needed")
         return
-    name = run.run_id
+    name = run.run
     parts = [*described.get("clusters", ()), *run.link_names()]
     holders = holders_of(run)
     stages = {part: _stage(run, part) for part in parts}

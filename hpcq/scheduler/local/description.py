@@ -15,6 +15,6 @@ DESCRIPTION = Description(
     default_nodes=("local-1", "local-2"),
     poll_interval_s=0.5,
     poll_interval_min_s=0.0,
-    files_appear_within_s=1.0,
+    filesystem_delay_s=1.0,
     here_only=True,
 )

@@ -56,39 +56,39 @@ class Local(Scheduler):
 
     def read_submission(self, tag: str, done: Completed) -> Submitted:
         if done.returncode == 0:
-            return Submitted(tag, self.read_native_id(done.text))
+            return Submitted(tag, self.read_scheduler_job_id(done.text))
         fate = Fate.UNDETERMINED if done.returncode >= 128 else Fate.UNSURE
         return Submitted(tag, None, done.stderr.strip() or f"exit code {done.returncode}", fate)
 
-    def read_native_id(self, answer: str) -> str:
-        native_id = answer.strip()
-        return native_id if self.is_id(native_id) else ""
+    def read_scheduler_job_id(self, answer: str) -> str:
+        scheduler_job_id = answer.strip()
+        return scheduler_job_id if self.is_id(scheduler_job_id) else ""
 
     def poll_command(self, jobs: Sequence[JobKey]) -> str:
-        return self._localq("poll", *(job.native_id for job in jobs))
+        return self._localq("poll", *(job.scheduler_job_id for job in jobs))
 
     def read_poll(self, done: Completed) -> list[JobReport]:
         if done.returncode != 0:
             raise SchedulerError(f"{self.transport.where}: localq: {done.stderr.strip()}")
         reports = []
         for line in done.text.splitlines():
-            native_id, word, nodes, name, reason = line.split("|", 4)
+            scheduler_job_id, word, nodes, name, reason = line.split("|", 4)
             state = _STATES.get(word, JobState.UNKNOWN)
             names = tuple(node for node in nodes.split(",") if node)
-            reports.append(JobReport(native_id, state, word, reason, names, name=name, mine=True, own_request=True))
+            reports.append(JobReport(scheduler_job_id, state, word, reason, names, name=name, mine=True, own_request=True))
         return reports
 
     def cancel_command(self, jobs: Sequence[JobKey], *, queued_only: bool = False) -> str:
         verb = "cancel-queued" if queued_only else "cancel"
-        return self._localq(verb, *(word for job in jobs for word in (job.native_id, job.tag)))
+        return self._localq(verb, *(word for job in jobs for word in (job.scheduler_job_id, job.tag)))
 
     def find_command(self, tags: Sequence[str]) -> str:  # noqa: ARG002 - the queue is small, it lists everything
         return self._localq("find")
 
     def read_find(self, answer: str) -> Iterable[tuple[str, str]]:
         for line in answer.splitlines():
-            native_id, _, tag = line.partition("|")
-            yield tag, native_id
+            scheduler_job_id, _, tag = line.partition("|")
+            yield tag, scheduler_job_id
 
     def probe_command(self, script: str) -> str:
         return f"/bin/sh -c {quote(script)}"

@@ -66,7 +66,7 @@ _ANSWER = re.compile(r"^([RSM]\d+\S*) (CONFIRMED|UNCONFIRMED|DENIED)\b", re.MULT
 class PbsReservation:
     """One reservation. start and end are as PBS prints them: local time without a zone."""
 
-    native_id: str
+    scheduler_job_id: str
     name: str
     queue: str
     state: str
@@ -94,7 +94,7 @@ class PbsReservation:
     @property
     def maintenance(self) -> bool:
         """Whether it is a maintenance reservation: an administrator took whole hosts, whatever jobs run there."""
-        return self.native_id.startswith("M")
+        return self.scheduler_job_id.startswith("M")
 
     def admits(self, user: str) -> bool:
         """Whether this user may submit to its queue."""
@@ -109,7 +109,7 @@ def read_reservations(text: str) -> list[PbsReservation]:
 def read_reservation(record: Record) -> PbsReservation:
     """Read one record of `pbs_rstat -f`."""
     return PbsReservation(
-        native_id=record.name,
+        scheduler_job_id=record.name,
         name=record.get("Reserve_Name").removeprefix("NULL"),
         queue=record.get("queue") or record.name.partition(".")[0],
         state=record.get("reserve_state"),
@@ -123,7 +123,7 @@ def read_reservation(record: Record) -> PbsReservation:
 
 def called(reservations: Sequence[PbsReservation], name: str) -> PbsReservation | None:
     """Find a reservation by its id, its queue, or the name a person gave it. One that is not ending goes first."""
-    meant = [one for one in reservations if name in {one.native_id, one.queue, one.name}]
+    meant = [one for one in reservations if name in {one.scheduler_job_id, one.queue, one.name}]
     return next((one for one in meant if not one.ending), next(iter(meant), None))
 
 
@@ -180,7 +180,7 @@ def taken_soon(
 
 def _hosts(listed: Sequence[Vnode], one: PbsReservation) -> set[str]:
     names = set(one.vnodes)
-    return {vnode.host for vnode in listed if vnode.name in names or one.native_id in vnode.reserved_by}
+    return {vnode.host for vnode in listed if vnode.name in names or one.scheduler_job_id in vnode.reserved_by}
 
 
 def _begins_soon(one: PbsReservation, now: str) -> bool:
@@ -305,7 +305,7 @@ def _reservation(one: PbsReservation, vnodes: Sequence[Vnode], user: str) -> Res
     start, end = _utc(one.start), _utc(one.end)
     if start is None or end is None:
         return None
-    hosts = dict.fromkeys(v.host for v in vnodes if v.name in one.vnodes or one.native_id in v.reserved_by)
+    hosts = dict.fromkeys(v.host for v in vnodes if v.name in one.vnodes or one.scheduler_job_id in v.reserved_by)
     return Reservation(
         name=one.name if one.name == OWN_RESERVATION else one.queue,
         started_utc=start,

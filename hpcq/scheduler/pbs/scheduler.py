@@ -178,9 +178,9 @@ def read_job_limits(records: Sequence[Record], queue: str | None, *, user: str, 
     return JobLimits(
         partition=name,
         state=_state(found, server),
-        nodes_at_most=_tightest(sources, "resources_max.nodect", _count),
+        max_nodes=_tightest(sources, "resources_max.nodect", _count),
         nodes_at_least=least if least is not None and least.value > 1 else None,
-        walltime_at_most_s=_tightest(sources, "resources_max.walltime", seconds),
+        max_walltime_s=_tightest(sources, "resources_max.walltime", seconds),
         refusals=tuple(_refusals(found, name, user, groups)),
     )
 
@@ -400,7 +400,7 @@ def read_job(record: Record, user: str | None = None) -> JobReport:
         # Told to go on, it waits until its nodes are free again. Before that, its comment is that of its start.
         reason = f"{still}; told to go on, it waits: {comment.strip()}" if comment.startswith("Not Running") else still
     return JobReport(
-        native_id=record.name,
+        scheduler_job_id=record.name,
         state=state,
         native_state=word,
         reason=_waiting_words(record) if waits else reason or comment,
@@ -505,12 +505,12 @@ _OWN_COMPLAINTS = (
 )
 
 
-def read_submission(tag: str, done: Completed, native_id: str) -> Submitted:
+def read_submission(tag: str, done: Completed, scheduler_job_id: str) -> Submitted:
     """Return the fate of a submission; TAKEN only with an id. done: exit code and both outputs of qsub."""
     words = " ".join(f"{done.stderr} {done.text if done.returncode else ''}".split())
     if done.returncode == 0:
-        if native_id:
-            return Submitted(tag, native_id)
+        if scheduler_job_id:
+            return Submitted(tag, scheduler_job_id)
         return Submitted(tag, None, words or f"no id in the answer {done.text.strip()!r}", Fate.UNDETERMINED)
     end = outcome(done.returncode)
     fate = _FATES.get(end, Fate.UNSURE)
@@ -582,11 +582,11 @@ class Pbs(Scheduler):
         return f"/bin/sh -c {quote(command)}"
 
     def read_submission(self, tag: str, done: Completed) -> Submitted:
-        return read_submission(tag, done, self.read_native_id(done.text))
+        return read_submission(tag, done, self.read_scheduler_job_id(done.text))
 
-    def read_native_id(self, answer: str) -> str:
-        native_id = answer.strip()
-        return native_id if ID_PATTERN.fullmatch(native_id) else ""
+    def read_scheduler_job_id(self, answer: str) -> str:
+        scheduler_job_id = answer.strip()
+        return scheduler_job_id if ID_PATTERN.fullmatch(scheduler_job_id) else ""
 
     def limit_words(self) -> Sequence[str]:
         return LIMIT_WORDS
@@ -604,7 +604,7 @@ class Pbs(Scheduler):
     # -- jobs -------------------------------------------------------------------------------------------------------
 
     def poll_command(self, jobs: Sequence[JobKey]) -> str:
-        return shell.listing([job.native_id for job in jobs])
+        return shell.listing([job.scheduler_job_id for job in jobs])
 
     def read_poll(self, done: Completed) -> list[JobReport]:
         lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
@@ -614,7 +614,7 @@ class Pbs(Scheduler):
         return self._reports_of(done.text)
 
     def history_command(self, jobs: Sequence[JobKey]) -> str | None:
-        return shell.listing([job.native_id for job in jobs], ended=True)
+        return shell.listing([job.scheduler_job_id for job in jobs], ended=True)
 
     def read_history(self, done: Completed) -> list[JobReport]:
         if outcome(done.returncode) not in _ANSWERS:
@@ -622,7 +622,7 @@ class Pbs(Scheduler):
         return self._reports_of(done.text)  # without history there are none, and the exit file is the only source
 
     def cancel_command(self, jobs: Sequence[JobKey], *, queued_only: bool = False) -> str:
-        return shell.cancel([(job.native_id, short_name(job.tag)) for job in jobs], queued_only=queued_only)
+        return shell.cancel([(job.scheduler_job_id, short_name(job.tag)) for job in jobs], queued_only=queued_only)
 
     def find_command(self, tags: Sequence[str]) -> str:
         return shell.find([short_name(tag) for tag in tags])

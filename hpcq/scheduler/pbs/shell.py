@@ -68,9 +68,9 @@ def subshell(text: str) -> str:
     return f"(\nset -f; {PRELUDE}{text}\n)"
 
 
-def listing(native_ids: Sequence[str], *, ended: bool = False) -> str:
+def listing(scheduler_job_ids: Sequence[str], *, ended: bool = False) -> str:
     """List all of these jobs, and the nodes if one of the jobs waits for a node that it names."""
-    ids = " ".join(quote(one) for one in native_ids)
+    ids = " ".join(quote(one) for one in scheduler_job_ids)
     return subshell(
         f"printf '{USER_MARK} %s\\n' \"$(id -un)\"\n"
         f"said=$(qstat {'-x ' if ended else ''}-f {DSV} {ids}); rc=$?\n"
@@ -119,8 +119,8 @@ def cancel(jobs: Sequence[tuple[str, str]], *, queued_only: bool) -> str:
     long ago is deleted by force: its daemons wait for each other, and a plain qdel would end with 0 and do nothing. If
     the nodes of a running job have not confirmed its start, the order first waits some seconds for that.
     """
-    ids = " ".join(quote(native_id) for native_id, _ in jobs)
-    wanted = quote(" " + " ".join(f"{native_id}|{name}" for native_id, name in jobs) + " ")
+    ids = " ".join(quote(scheduler_job_id) for scheduler_job_id, _ in jobs)
+    wanted = quote(" " + " ".join(f"{scheduler_job_id}|{name}" for scheduler_job_id, name in jobs) + " ")
     look = f"{_UNHEARD}wait_for_nodes\n{_OVERDUE}late=$(overdue)"
     put_off = f'ids=$(ours QHW); [ -n "$ids" ] || exit 0\nqalter -a {_NEVER} $ids >/dev/null 2>&1\n'
     return subshell(

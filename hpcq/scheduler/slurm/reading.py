@@ -115,11 +115,11 @@ _REFUSALS = (
 _REFUSING_CODE = 1
 
 
-def read_submission(tag: str, done: Completed, native_id: str) -> Submitted:
-    """Return the fate of a submission. native_id: the id in sbatch's answer."""
+def read_submission(tag: str, done: Completed, scheduler_job_id: str) -> Submitted:
+    """Return the fate of a submission. scheduler_job_id: the id in sbatch's answer."""
     words = done.stderr.strip()
-    if done.returncode == 0 and native_id:
-        return Submitted(tag, native_id)
+    if done.returncode == 0 and scheduler_job_id:
+        return Submitted(tag, scheduler_job_id)
     if done.returncode == 0:
         words = f"no id in the answer: {done.text.strip() or 'nothing'}"
     return Submitted(tag, None, words or f"exit code {done.returncode} without a word", _fate(done.returncode, words))
@@ -250,7 +250,7 @@ def node_condition(word: str) -> NodeCondition:
 
 
 def job_report(
-    native_id: str,
+    scheduler_job_id: str,
     word: str,
     nodes: str,
     reason: str,
@@ -267,7 +267,7 @@ def job_report(
         reason = f"{word.strip().lower()}: it holds its nodes and does nothing"
     code, _, _ = exit_code.partition(":")
     return JobReport(
-        native_id=native_id.strip(),
+        scheduler_job_id=scheduler_job_id.strip(),
         state=state,
         native_state=word.strip(),
         reason="" if reason.strip() == "None" else reason.strip(),

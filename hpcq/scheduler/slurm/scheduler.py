@@ -112,9 +112,9 @@ def _of_partition(
     return JobLimits(
         partition=name,
         state=found.get("State", "UP"),
-        nodes_at_most=_least(nodes),
+        max_nodes=_least(nodes),
         nodes_at_least=Bound(least, f"MinNodes of partition {name}") if least and least > 1 else None,
-        walltime_at_most_s=_least(walls),
+        max_walltime_s=_least(walls),
         refusals=(*_shared(found), *(() if root else _refusals(found, groups[0].split(), account, qos, reservation))),
     )
 
@@ -124,14 +124,14 @@ def _of_several(found: Sequence[JobLimits], *, all_count: bool) -> JobLimits:
     taking = [one for one in found if not one.refusals]
     refused = all_count and len(taking) < len(found)
     counting = found if refused or not taking else taking
-    most_nodes, walls = [one.nodes_at_most for one in counting], [one.walltime_at_most_s for one in counting]
+    most_nodes, walls = [one.max_nodes for one in counting], [one.max_walltime_s for one in counting]
     fewest = [one.nodes_at_least for one in counting]
     return JobLimits(
         partition=",".join(one.partition for one in found),
         state="UP" if any(one.state == "UP" for one in counting) else counting[0].state,
-        nodes_at_most=_least(most_nodes) if all_count else _most(most_nodes),
+        max_nodes=_least(most_nodes) if all_count else _most(most_nodes),
         nodes_at_least=_most([one for one in fewest if one]) if all_count else None if None in fewest else _least(fewest),
-        walltime_at_most_s=_least(walls) if all_count else _most(walls),
+        max_walltime_s=_least(walls) if all_count else _most(walls),
         refusals=tuple(words for one in found for words in one.refusals) if refused or not taking else (),
     )
 
@@ -288,11 +288,11 @@ class Slurm(Scheduler):
         return max(0.0, (moments[0] - moments[1]).total_seconds())
 
     def read_submission(self, tag: str, done: Completed) -> Submitted:
-        return read_submission(tag, done, self.read_native_id(done.text))
+        return read_submission(tag, done, self.read_scheduler_job_id(done.text))
 
-    def read_native_id(self, answer: str) -> str:
-        native_id = answer.strip().split(";")[0]  # `17;cluster` with several clusters
-        return native_id if ID.fullmatch(native_id) else ""
+    def read_scheduler_job_id(self, answer: str) -> str:
+        scheduler_job_id = answer.strip().split(";")[0]  # `17;cluster` with several clusters
+        return scheduler_job_id if ID.fullmatch(scheduler_job_id) else ""
 
     def limit_words(self) -> Sequence[str]:
         return LIMIT_WORDS
@@ -311,7 +311,7 @@ class Slurm(Scheduler):
         ]
 
     def history_command(self, jobs: Sequence[JobKey]) -> str | None:
-        ids = quote(",".join(job.native_id for job in jobs))
+        ids = quote(",".join(job.scheduler_job_id for job in jobs))
         columns = "JobIDRaw,State,NodeList,ExitCode,UID,JobName"
         return f"id -u && sacct --noheader --parsable2 --allocations --jobs={ids} --format={columns}"
 
@@ -340,7 +340,7 @@ class Slurm(Scheduler):
 
         scancel accepts only one name, so the command asks the queue first.
         """
-        wanted = quote("\n".join(f"{job.native_id}|{job.tag}" for job in jobs))
+        wanted = quote("\n".join(f"{job.scheduler_job_id}|{job.tag}" for job in jobs))
         which = "--state=PENDING " if queued_only else ""
         return (
             "own=$(squeue --noheader --all --me --format='%i|%j') || exit 1\n"
@@ -367,10 +367,10 @@ class Slurm(Scheduler):
         sharing, own, *rows = answer.split("\n")
         self._sharing = sharing.strip() or None
         found = []
-        for native_id, user, wanted, reason in (row.split("|", 3) for row in rows if row.count("|") >= 3):
+        for scheduler_job_id, user, wanted, reason in (row.split("|", 3) for row in rows if row.count("|") >= 3):
             sure = reason in _WAITS_FOR_NODES
             if user != own.strip() and (sure or reason.startswith(_WAITS_FOR_SUCH_NODES)):
-                found.append(OtherJob(native_id, sure, tuple(nodelist.expand(wanted)) if wanted else ()))
+                found.append(OtherJob(scheduler_job_id, sure, tuple(nodelist.expand(wanted)) if wanted else ()))
         return tuple(found)
 
     def mine_command(self) -> str | None:
@@ -443,9 +443,9 @@ class Slurm(Scheduler):
 
     def read_find(self, answer: str) -> Iterable[tuple[str, str]]:
         for line in answer.splitlines():
-            native_id, _, tag = line.partition("|")
+            scheduler_job_id, _, tag = line.partition("|")
             if tag:
-                yield tag.strip(), native_id.strip()
+                yield tag.strip(), scheduler_job_id.strip()
 
     def probe_command(self, script: str) -> str:
         wanted = {

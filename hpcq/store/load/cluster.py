@@ -21,7 +21,7 @@ from hpcq.errors import StoreError
 from hpcq.evidence.judgement import Judge, JudgedResult, Judgement, no_judge
 from hpcq.kernels import SIZE_OPTION
 from hpcq.planning.links import split
-from hpcq.planning.plan import job_id_of, pair_index_of
+from hpcq.planning.plan import job_name_of, pair_index_of
 from hpcq.run_folder.journal import Attempt, EventName, JournalState, StepKey, fold, read_journal
 from hpcq.run_folder.lines import Line, Outcome, RawLine, elsewhere, read_line, read_raw, skipped_sizes, utc_or_none, whole
 from hpcq.run_folder.paths import RESULT_NAME, RunFolder, parse_json, read_json, read_json_or_none
@@ -442,7 +442,7 @@ class ClusterLoader(PlanRows):
         brought = brought_steps(self._database, self.run_cluster_id)
         attempts: dict[str, list[Attempt]] = {}
         for attempt in self._tries:
-            attempts.setdefault(attempt.job_id, []).append(attempt)
+            attempts.setdefault(attempt.job, []).append(attempt)
         for job in jobs.values():
             absent = sorted(job.steps - brought.get(job.job_id, set()))
             if not absent:
@@ -491,11 +491,11 @@ class LinkLoader(ClusterLoader):
         state = fold(events)
         self._ends: dict[_Key, dict[str, Attempt]] = {}
         for attempt in state.attempts.values():
-            self._ends.setdefault((attempt.job_id, attempt.attempt_no), {})[attempt.side] = attempt
+            self._ends.setdefault((attempt.job, attempt.attempt_no), {})[attempt.side] = attempt
         self._told: dict[str, dict[_Key, Mapping[str, Any]]] = {}
         for event in events:
             if event["event"] in {EventName.ESTIMATE, EventName.MET, EventName.WAYS}:
-                self._told.setdefault(event["event"], {})[event["job_id"], event["attempt_no"]] = event
+                self._told.setdefault(event["event"], {})[event["job"], event["attempt_no"]] = event
         self._turn(plan)
         self._tries = [self._whole(ends) for ends in self._ends.values()]
         return state
@@ -508,7 +508,7 @@ class LinkLoader(ClusterLoader):
         pairs = []
         for index, (client, server) in enumerate(plan["pairs"]):
             planned = self._side_of(client)
-            turned = self._clients.setdefault(job_id_of(index), planned) != planned
+            turned = self._clients.setdefault(job_name_of(index), planned) != planned
             pairs.append([server, client] if turned else [client, server])
         plan["pairs"] = pairs
 
@@ -521,12 +521,12 @@ class LinkLoader(ClusterLoader):
         where = self._link[f"{cause.side}_cluster"]
         return Attempt(
             tag=cause.tag.removesuffix(f"-{cause.side}"),
-            job_id=cause.job_id,
+            job=cause.job,
             attempt_no=cause.attempt_no,
             pairs=cause.pairs,
             nodes=tuple(node for side in _SIDES if side in ends for node in ends[side].nodes),
             committed_utc=min(one.committed_utc for one in sides),
-            native_id=" ".join(f"{one.side}:{one.native_id}" for one in ends.values() if one.native_id),
+            scheduler_job_id=" ".join(f"{one.side}:{one.scheduler_job_id}" for one in ends.values() if one.scheduler_job_id),
             submitted_utc=cause.submitted_utc,
             state=cause.state,
             outcome=cause.outcome if over else "",
@@ -564,7 +564,7 @@ class LinkLoader(ClusterLoader):
         found = super()._attempts(jobs)
         for attempts in found.values():
             for attempt, attempt_id in attempts:
-                self._put_ends((attempt.job_id, attempt.attempt_no), attempt_id)
+                self._put_ends((attempt.job, attempt.attempt_no), attempt_id)
         return found
 
     def _put_ends(self, key: _Key, attempt_id: int) -> None:
@@ -579,7 +579,7 @@ class LinkLoader(ClusterLoader):
             row = {
                 "node_id": self._node_id(f"{self._link[f'{side}_cluster']}/{end.nodes[0]}"),
                 "tag": end.tag,
-                "native_id": end.native_id or None,
+                "scheduler_job_id": end.scheduler_job_id or None,
                 "outcome": end.outcome or None,
                 "reason": end.reason or None,
                 "exit_code": whole(end.exit_code),
@@ -618,7 +618,7 @@ class LinkLoader(ClusterLoader):
 
     def _attempt_folder(self, attempt: Attempt) -> Path:
         """The folder of the client's side, which holds the results."""
-        return super()._attempt_folder(attempt) / self._clients[attempt.job_id]
+        return super()._attempt_folder(attempt) / self._clients[attempt.job]
 
     def _facts_path(self, folder: Path, node: str) -> Path:
         return folder.parent / self._side_of(node) / f"facts-{split(node)[1]}.json"
@@ -709,7 +709,7 @@ def load_run(database: Path, run_folder: Path, *, clusters: Iterable[str] | None
                 loader = (LinkLoader if cluster in links else ClusterLoader)(connection, folder, cluster, run, judge)
                 loader.load()
             loaded.append(_account(connection, loader))
-    return LoadReport(str(run.get("run_id") or folder.run_id), tuple(loaded))
+    return LoadReport(str(run.get("run") or folder.run), tuple(loaded))
 
 
 def _account(connection: sqlite3.Connection, loader: ClusterLoader) -> ClusterLoad:

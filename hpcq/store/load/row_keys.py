@@ -18,7 +18,7 @@ from typing import Any
 from hpcq import kernels, units
 from hpcq.definition.model import Test, of_nodes, of_set
 from hpcq.errors import HpcqError
-from hpcq.planning.plan import job_id_of, nodes_of_pair
+from hpcq.planning.plan import job_name_of, nodes_of_pair
 from hpcq.run_folder.journal import Attempt, JournalState, fold, read_journal
 from hpcq.run_folder.lines import INTEGER_MAX, Line, mapping, utc_or_none, whole
 from hpcq.run_folder.paths import RunFolder, read_json_or_none
@@ -123,8 +123,8 @@ class RowKeys:
         if known not in self._telling:
             for name, value in parameters.items():
                 self._option(kernel_id, name, value)
-            neutral = self._neutral[kernel_id]
-            telling = {name: value for name, value in parameters.items() if canonical(value) != neutral[name]}
+            first_default = self._neutral[kernel_id]
+            telling = {name: value for name, value in parameters.items() if canonical(value) != first_default[name]}
             self._telling[known] = canonical(telling)
         return self.row("series", kernel_id=kernel_id, parameters=self._telling[known], **where)
 
@@ -206,10 +206,10 @@ class RowKeys:
 
     def _read_kernel(self, kernel_id: int) -> None:
         self._neutral[kernel_id] = {}
-        for option_id, name, neutral in self._database.execute(
-            "SELECT option_id, name, neutral FROM option WHERE kernel_id = ?", (kernel_id,)
+        for option_id, name, first_default in self._database.execute(
+            "SELECT option_id, name, first_default FROM option WHERE kernel_id = ?", (kernel_id,)
         ):
-            self._neutral[kernel_id][name] = neutral
+            self._neutral[kernel_id][name] = first_default
             self._option_ids[kernel_id, name] = option_id
         for metric_name_id, name in self._database.execute(
             "SELECT metric_name_id, name FROM metric_name WHERE kernel_id = ?", (kernel_id,)
@@ -259,15 +259,15 @@ class RowKeys:
         return key
 
     def _option(self, kernel_id: int, name: str, value: object) -> int:
-        """An option. One that no description mentions has no neutral value, so it always distinguishes series."""
+        """An option. One that no description mentions has no first_default value, so it always distinguishes series."""
         key = self._option_ids.get((kernel_id, name))
         return key if key is not None else self._add_option(kernel_id, name, _type_of(value), None, "")
 
-    def _add_option(self, kernel_id: int, name: str, option_type: str, neutral: str | None, help_text: str) -> int:
+    def _add_option(self, kernel_id: int, name: str, option_type: str, first_default: str | None, help_text: str) -> int:
         columns = {"kernel_id": kernel_id, "name": name, "type": option_type, "unit": unit_or_number(name)}
-        key = self.insert("option", {**columns, "neutral": neutral, "help": help_text})
+        key = self.insert("option", {**columns, "first_default": first_default, "help": help_text})
         self._option_ids[kernel_id, name] = key
-        self._neutral[kernel_id][name] = neutral
+        self._neutral[kernel_id][name] = first_default
         return key
 
     def _add_parameter_set(self, kernel_id: int, text: str, digest: bytes, parameters: Mapping[str, Any]) -> int:
@@ -506,7 +506,7 @@ class PlanRows:
     def _heads(self, plan: Mapping[str, Any], state: JournalState) -> None:
         names = self._names
         self._cluster_id = names.row("cluster", name=self.cluster)
-        run_name = str(self._run.get("run_id") or self._folder.run_id)
+        run_name = str(self._run.get("run") or self._folder.run)
         campaign_id = names.row("campaign", name=str(self._run["campaign"]))
         found = self._database.execute("SELECT run_id FROM run WHERE name = ?", (run_name,)).fetchone()
         if found is None:
@@ -547,7 +547,7 @@ class PlanRows:
         )
 
         self._database.executemany(
-            "INSERT OR IGNORE INTO unplanned_pair (run_cluster_id, client, server, reason) VALUES (?, ?, ?, ?)",
+            "INSERT OR IGNORE INTO skipped_pair (run_cluster_id, client, server, reason) VALUES (?, ?, ?, ?)",
             [
                 (self.run_cluster_id, str(one["client"]), str(one["server"]), str(one["reason"]))
                 for one in plan.get("not_planned", ())
@@ -568,7 +568,7 @@ class PlanRows:
         jobs = {}
         steps = _steps_of(plan)
         for index, (client, server) in enumerate(plan["pairs"]):
-            name = job_id_of(index)
+            name = job_name_of(index)
             nodes = {
                 "client_node_id": self._node_id(client),
                 "server_node_id": self._node_id(server),
@@ -589,17 +589,17 @@ class PlanRows:
     def _attempts(self, jobs: Mapping[str, JobKeys]) -> dict[str, list[tuple[Attempt, int]]]:
         found: dict[str, list[tuple[Attempt, int]]] = {}
         for attempt in self._tries:
-            job = jobs.get(attempt.job_id)
+            job = jobs.get(attempt.job)
             if job is None:
-                self.notes.append(f"journal: {attempt.tag}: job {attempt.job_id} is not in the plan")
+                self.notes.append(f"journal: {attempt.tag}: job {attempt.job} is not in the plan")
                 continue
             attempt_id = self._upsert(
                 "attempt",
                 {"job_id": job.job_id, "attempt_no": attempt.attempt_no},
                 {
                     "tag": attempt.tag,
-                    "native_id": attempt.native_id or None,
-                    "state": attempt.state.value if attempt.native_id else None,
+                    "scheduler_job_id": attempt.scheduler_job_id or None,
+                    "state": attempt.state.value if attempt.scheduler_job_id else None,
                     "outcome": attempt.outcome or None,
                     "reason": attempt.reason or None,
                     "nodes": " ".join(attempt.nodes),
@@ -610,7 +610,7 @@ class PlanRows:
                     "ended_utc": utc_or_none(attempt.ended_utc),
                 },
             )
-            found.setdefault(attempt.job_id, []).append((attempt, attempt_id))
+            found.setdefault(attempt.job, []).append((attempt, attempt_id))
         return found
 
     def _started(self, attempt: Attempt) -> str | None:
@@ -618,7 +618,7 @@ class PlanRows:
         return utc_or_none(started.get("started_utc"))
 
     def _attempt_folder(self, attempt: Attempt) -> Path:
-        return self._folder.attempt(self.cluster, *(attempt.place or (attempt.job_id, attempt.attempt_no)))
+        return self._folder.attempt(self.cluster, *(attempt.place or (attempt.job, attempt.attempt_no)))
 
     def _upsert(self, table: str, identity: Mapping[str, Any], columns: Mapping[str, Any]) -> int:
         """Insert or update a row and return its key. Writes only what differs, so loading again changes nothing."""
