@@ -248,8 +248,7 @@ static bool memory_open(struct run *run)
     run_grant_number(run, "cache_bytes", cache);
     run_grant_number(run, "thread_count", (double)memory->worker_count);
     if (cache > 0 && bytes < CACHE_FACTOR * cache)
-        run_warn(run, "fits_in_cache", "arrays of %.0f bytes are less than four times the cache of %.0f", bytes,
-                 cache);
+        run_warn(run, "fits_in_cache", "arrays of %.0f bytes are less than four times the cache of %.0f", bytes, cache);
     return workers_start(run, memory, cpus);
 }
 
