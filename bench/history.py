@@ -81,7 +81,8 @@ def _heads(database: Connection) -> None:
 def _night(database: Connection, night: int, at: dt.datetime, values: list[float]) -> None:
     moment = at.strftime("%Y-%m-%dT%H:%M:%SZ")
     database.execute(
-        "INSERT INTO run VALUES (?, ?, 1, NULL, ?, 1, '0')", (night + 1, f"nightly-{at:%Y%m%dT%H%M%SZ}-0000", moment)
+        "INSERT INTO run VALUES (?, ?, 1, NULL, ?, 1, '0', 'campaign')",
+        (night + 1, f"nightly-{at:%Y%m%dT%H%M%SZ}-0000", moment),
     )
     head = (night + 1, night + 1, PAIRS, PAIRS * TESTS, moment)
     database.execute("INSERT INTO run_cluster VALUES (?, ?, 1, NULL, 1, ?, ?, NULL, NULL, ?)", head)

@@ -138,7 +138,7 @@ def _run(
     keys.run += 1
     campaign = 1 if name == "nightly" else 2
     row = (keys.run, f"{name}-{at:%Y%m%dT%H%M%SZ}-0000", campaign, moment)
-    database.execute("INSERT INTO run VALUES (?, ?, ?, NULL, ?, 1, '1')", row)
+    database.execute("INSERT INTO run VALUES (?, ?, ?, NULL, ?, 1, '1', 'campaign')", row)
     count = len(pairs) * len(TESTS) * repetitions
     head = (keys.run, keys.run, repetitions, len(pairs), count, moment, moment, moment)
     database.execute("INSERT INTO run_cluster VALUES (?, ?, 1, NULL, ?, ?, ?, ?, ?, ?)", head)

@@ -6,6 +6,7 @@ A verb lives in the module named in its row, which is imported on use, so `hpcq 
 from __future__ import annotations
 
 import importlib
+import keyword
 import os
 import re
 import select
@@ -271,6 +272,7 @@ _GROUPS = {
         "cancel": ("run.campaigns", "End a run's jobs; nothing stays queued."),
         "clean": ("run.clean", "Remove folders of earlier runs from a cluster; shows first which."),
         "load": ("publish.report", "Load a run's files into the database (again)."),
+        "import": ("keep.imports", "Bring in results of other programs from their files."),
     },
     "Read": {
         "runs": ("read.query", "List the runs in the database, newest first."),
@@ -337,7 +339,8 @@ class _Verbs(Verbs):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in _VERBS:
             return None
-        found = getattr(importlib.import_module(f"hpcq.cli.{_VERBS[cmd_name][0]}"), cmd_name)
+        name = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name
+        found = getattr(importlib.import_module(f"hpcq.cli.{_VERBS[cmd_name][0]}"), name)
         return found if isinstance(found, click.Command) else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

@@ -353,6 +353,7 @@ def _context(database: Connection, run: str) -> dict[str, Any]:
         "made_utc": _minute(units.utc_now()),
         "version": __version__,
         "clusters": runs,
+        "imported": runs[0].kind == "import",
         "networks": _networks(database, summaries),
         "gates": gates,
         "verdict": run_verdict(database, run, runs, judged, gates["note"]),
@@ -413,7 +414,8 @@ def _sentence(runs: Sequence[RunRow]) -> str:
         "not measured": sum(one.not_measured_count for one in runs),
     }
     told = [f"{count} {word}" for word, count in counts.items() if count or word == "measured"]
-    return f"{planned} results planned: {', '.join(told)}."
+    word = "imported" if runs[0].kind == "import" else "planned"
+    return f"{planned} results {word}: {', '.join(told)}."
 
 
 def _apart(main: Sequence[Summary]) -> list[Apart]:

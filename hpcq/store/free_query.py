@@ -90,7 +90,7 @@ def runs(database: Connection, campaign: str | None, window: Window, limit: int)
     """The newest runs, one row per run and cluster. They are chosen first: v_runs counts the results of each row it makes."""
     chosen = "" if window.run_ids is None else f"   AND r.run_id IN ({', '.join('?' * len(window.run_ids))})"
     rows = database.execute(
-        "SELECT run, campaign, cluster, created_utc, planned_count, measured_count,"
+        "SELECT run, kind, campaign, cluster, created_utc, planned_count, measured_count,"
         " planned_count - measured_count AS missing_count, closed_utc IS NOT NULL AS ended"
         " FROM v_runs WHERE run_cluster_id IN (SELECT rc.run_cluster_id FROM run_cluster rc JOIN run r ON r.run_id = rc.run_id"
         "  JOIN campaign ca ON ca.campaign_id = r.campaign_id JOIN cluster c ON c.cluster_id = rc.cluster_id"

@@ -67,6 +67,8 @@ class RunRow:
     not_measured_count: int
     hpcq_version: str
     seed: int | None
+    kind: str
+    """`campaign`; `import`: other programs measured it, and there is no evidence."""
 
     @property
     def complete(self) -> bool:
@@ -240,6 +242,15 @@ def outcome_counts(database: sqlite3.Connection, selection: Selection) -> dict[s
     conditions, values = where(selection)
     query = f"SELECT outcome, count(*) FROM v_results WHERE {conditions} GROUP BY outcome"
     return {str(outcome): int(count) for outcome, count in database.execute(query, values)}
+
+
+def imported_count(database: sqlite3.Connection, selection: Selection) -> int:
+    """How many planned results are of runs that `hpcq import` brought. Retracted ones do not count."""
+    if database.execute("SELECT 1 FROM run WHERE kind = 'import' LIMIT 1").fetchone() is None:
+        return 0
+    conditions, values = where(selection)
+    query = f"SELECT count(*) FROM v_results WHERE {conditions} AND run IN (SELECT name FROM run WHERE kind = 'import')"
+    return int(database.execute(query, values).fetchone()[0])
 
 
 def summaries(
@@ -562,6 +573,8 @@ class ResultDetail:
     samples: dict[str, Any] | None
     build: dict[str, Any] | None
     attempt: AttemptRow | None
+    #: Whether another program measured it and `hpcq import` brought it; then there is no evidence.
+    imported: bool
 
 
 def detail(database: sqlite3.Connection, result_id: int) -> ResultDetail:
@@ -603,6 +616,7 @@ def detail(database: sqlite3.Connection, result_id: int) -> ResultDetail:
         samples=next(iter(rows("SELECT path, format, sample_count FROM sample WHERE result_id = ?")), None),
         build=next(iter(rows("SELECT * FROM v_builds WHERE build_id = ?", more["build_id"])), None),
         attempt=tries[0] if tries else None,
+        imported=bool(database.execute("SELECT kind = 'import' FROM run WHERE name = ?", (result.run,)).fetchone()[0]),
     )
 
 

@@ -66,6 +66,13 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> LocalDesk:
         for b in nodes[position + 1 :]
     ]
     (made.folder / "pairs.csv").write_text("round,node_a,node_b,value\n" + "\n".join(rows) + "\n")
+    head = "time,run,test,client,server,metric,value,unit,better"
+    measured = [
+        f"2025-12-{day:02d}T02:00:00Z,night-{day},osu_bw_of_site,n1,n2,bandwidth,{9.4e9 + day},bps,higher"
+        for day in range(1, 9)
+    ]
+    (made.folder / "measured.csv").write_text("\n".join([head, *measured]) + "\n")
+    (made.folder / "facts.csv").write_text("node,time,fact,value\nn1,2025-12-01T00:00:00Z,nic.eth0.speed_bps,100000000000\n")
     (made.folder / "leaves.csv").write_text("\n".join(f"{name},leaf{1 + (name > 'n4')}" for name in nodes) + "\n")
     made.hpcq("baseline", "set", "good", "latest", expect=None)
     shutil.copyfile(made.folder / "results.db", made.folder / "old.db")

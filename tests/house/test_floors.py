@@ -30,6 +30,7 @@ FLOORS = {
     "hpcq.analysis": 9,
     "hpcq.store": 8,
     "hpcq.run_folder": 7,
+    "hpcq.imports": 7,
     "hpcq.verdict": 6,
     "hpcq.evidence": 6,
     "hpcq.planning": 6,

@@ -26,6 +26,7 @@ _ROWS_AT_ONCE = 100
 
 _RUN = (
     Column("run"),
+    Column("kind"),
     Column("campaign"),
     Column("cluster"),
     Column("created_utc", "started"),
@@ -47,7 +48,7 @@ def runs(campaign: str | None, since: str | None, limit: int, database: Path, as
     """List the runs in the database, newest first: when, where, how much was measured, and the verdict.
 
     The verdict is that of the campaign's gates: inconclusive while something is missing, not judged without gates. The page
-    of a run (`hpcq report RUN`) also asks history and the ledger.
+    of a run (`hpcq report RUN`) also asks history and the ledger. Runs of kind import are what `hpcq import` brought.
 
     \b
     Example: hpcq runs --campaign nightly --since 30d

@@ -54,6 +54,8 @@ class RunJudged:
     outcomes: Mapping[str, int]
     gates: tuple[GateVerdict, ...] = ()
     gates_unread: str = ""
+    imported_count: int = 0
+    """How many of the planned results other programs measured: no evidence stands behind them."""
 
     @property
     def planned_count(self) -> int:
@@ -80,7 +82,8 @@ class RunJudged:
         measured = f"{self.outcomes.get('measured', 0)} of {self.planned_count} planned results measured"
         judged = Tally.of(one.verdict for one in self.gates).first_line("gate") if self.gates else "no gate judges them"
         judged = f"gates not judged: {self.gates_unread}" if self.gates_unread else judged
-        return f"{measured}{f' ({lost})' if lost else ''}; {judged}"
+        imported = f"; {self.imported_count} of them imported: no evidence" if self.imported_count else ""
+        return f"{measured}{f' ({lost})' if lost else ''}; {judged}{imported}"
 
     def to_json(self) -> dict[str, Any]:
         """For --json: counts by outcome and by verdict of the gates, and the exit code."""
@@ -88,6 +91,7 @@ class RunJudged:
 
         counts = {f"{name}_count": self.outcomes.get(name, 0) for name in _OUTCOME}
         gates = Tally.of(one.verdict for one in self.gates).to_json()
+        counts["imported_count"] = self.imported_count
         return {"planned_count": self.planned_count, **counts, "gates": gates, "gates_unread": self.gates_unread}
 
 
@@ -100,7 +104,7 @@ def judge_selection(connection: Connection, whole: Selection, selection: Selecti
     Gates of a campaign that this hpcq version cannot read are reported as not judged.
     """
     from hpcq.analysis.gates import judge_run
-    from hpcq.store.query import outcome_counts
+    from hpcq.store.query import imported_count, outcome_counts
 
     chosen = selection or whole
     verdicts: Sequence[GateVerdict] = ()
@@ -117,7 +121,7 @@ def judge_selection(connection: Connection, whole: Selection, selection: Selecti
         and chosen.cluster in {None, one.series.cluster}
         and (chosen.node is None or takes_part(chosen.node, one.series.client, one.series.server))
     )
-    return RunJudged(outcome_counts(connection, whole), kept, unread)
+    return RunJudged(outcome_counts(connection, whole), kept, unread, imported_count(connection, whole))
 
 
 def gate_json(one: GateVerdict) -> dict[str, Any]:

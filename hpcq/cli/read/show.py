@@ -129,6 +129,10 @@ def _head(found: ResultDetail, words: Mapping[str, str]) -> Iterator[str]:
 def _findings(found: ResultDetail) -> Iterator[str]:
     yield from _title("What the evidence says")
     one = found.result
+    if found.imported:
+        source = f" from {one.raw_file}" if one.raw_file else ""
+        yield from _wrapped("there is none", f"another program measured this, and `hpcq import` brought it{source}", indent=2)
+        return
     crossed = {"yes": "yes", "no": "NO", "unknown": "no counter tells"}[one.crossed_interface]
     yield f"  bytes went through the interface under test: {crossed}"
     yield f"  other work disturbed it: {'YES' if one.disturbed else 'no sign of it'}"
@@ -258,7 +262,9 @@ def _origin(found: ResultDetail) -> Iterator[str]:
         for name in ("mpi", "modules", "toolchain", "binary_sha256"):
             if build[name]:
                 rows.append((name, build[name]))
-    if one.raw_file:
+    if found.imported:
+        rows = [("job", one.job), ("imported from", one.raw_file or "-")]
+    elif one.raw_file:
         rows.append(("raw line", f"{one.raw_file} in the run's folder"))
     if found.samples is not None:
         rows.append(("samples", f"{found.samples['sample_count']} in {found.samples['path']}, beside the raw line"))

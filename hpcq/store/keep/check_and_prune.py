@@ -397,7 +397,7 @@ def _outdated(database: Connection, version: int, run: str | None) -> tuple[list
     rows = database.execute(
         "SELECT x.result_id, EXISTS (SELECT 1 FROM evidence e WHERE e.result_id = x.result_id) AS evidence FROM result x"
         " JOIN v_pairs p ON p.job_id = x.job_id WHERE x.outcome = 'measured' AND x.rules_version <> ?1"
-        " AND (?2 IS NULL OR p.run = ?2) ORDER BY x.result_id",
+        " AND (?2 IS NULL OR p.run = ?2) AND p.run_id IN (SELECT run_id FROM run WHERE kind <> 'import') ORDER BY x.result_id",
         (version, run),
     ).fetchall()
     return [int(row["result_id"]) for row in rows if row["evidence"]], sum(not row["evidence"] for row in rows)

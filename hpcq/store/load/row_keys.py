@@ -98,11 +98,11 @@ class RowKeys:
                 self._keep_description(kernel_id, described)
         return self._known[known]
 
-    def metric_name(self, kernel_id: int, name: str) -> int:
-        """A metric. If no description mentions it, its name gives the unit."""
+    def metric_name(self, kernel_id: int, name: str, better: str = "none") -> int:
+        """A metric. If no description mentions it, its name gives the unit, and `better` the good direction."""
         key = self._metric_ids.get((kernel_id, name))
         if key is None:
-            key = self._add_metric(kernel_id, name, "none", "")
+            key = self._add_metric(kernel_id, name, better, "")
         return key
 
     def parameter_set(self, kernel_id: int, parameters: Mapping[str, Any]) -> int:
@@ -236,6 +236,10 @@ class RowKeys:
             key = self._metric_ids.get((kernel_id, metric.name))
             if key is None:
                 self._add_metric(kernel_id, metric.name, metric.better.value, metric.help)
+        self.choose_main_metric(kernel_id)
+
+    def choose_main_metric(self, kernel_id: int) -> None:
+        """Give a kernel that has none its main metric: a median, else the first one with a direction."""
         self._database.execute(
             "UPDATE kernel SET main_metric_name_id = (SELECT metric_name_id FROM metric_name"
             " WHERE kernel_id = ?1 AND better <> 'none' ORDER BY instr(name, '_p50_') = 0, position_no LIMIT 1)"

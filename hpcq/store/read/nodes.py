@@ -405,6 +405,7 @@ JOIN run r ON r.run_id = rc.run_id JOIN campaign ca ON ca.campaign_id = r.campai
 JOIN cluster c ON c.cluster_id = rc.cluster_id
 WHERE a.started_utc >= :from_utc AND a.started_utc < :until_utc AND (:cluster IS NULL OR c.name = :cluster)
   AND (:campaign IS NULL OR ca.name = :campaign) AND c.cluster_id NOT IN (SELECT cluster_id FROM link)
+  AND r.kind <> 'import'
 UNION ALL
 SELECT e.tag, e.side, r.name, c.name, own.document_id, e.started_utc, e.ended_utc, 1
 FROM link_end e JOIN attempt a ON a.attempt_id = e.attempt_id JOIN job j ON j.job_id = a.job_id
