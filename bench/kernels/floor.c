@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { FLOWS_MAX = 64, SAMPLES_MAX = 4000000, BUFFER_BYTES = 4194304 };
+enum { FLOWS_MAX = 64, SAMPLES_MAX = 4000000, BUFFER_BYTES = 4194304, PAGE_BYTES = 4096 };
 static const uint64_t warm_ns = 100000000;
 static const double silence_s = 0.5; /* after which a UDP sink has seen the last datagram */
 
@@ -209,7 +209,7 @@ int main(int count, char **words)
     }
     bool tcp = !strcmp(words[2], "tcp");
     size_t bytes = (size_t)atol(words[3]), flow_count = (size_t)atol(words[4]);
-    char *buffer = malloc(bytes);
+    char *buffer = aligned_alloc(PAGE_BYTES, (bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES); /* as the kernels' */
     if (!buffer || !flow_count || flow_count > FLOWS_MAX)
         die("arguments");
     for (size_t i = 0; i < bytes; i++)

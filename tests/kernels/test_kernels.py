@@ -180,6 +180,8 @@ def test_every_option_is_echoed_and_changes_nothing_else(server: Server) -> None
         "server_cpu_index": cpus[-1],
         "client_numa_index": -1,
         "server_numa_index": -1,
+        "buffer_offset_bytes": 100,
+        "buffer_pages": "small",
         "series_interval_ms": 40,
         "width_max_ratio": 0,
         "width_level_ratio": 0.9,

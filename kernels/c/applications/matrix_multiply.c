@@ -73,7 +73,7 @@ static double element(enum stream stream, uint64_t index)
 
 static double *doubles(size_t count)
 {
-    return memory_new(count ? count : 1, sizeof(double));
+    return memory_pages(count, sizeof(double));
 }
 
 static void product_new(struct product *product, struct application *application, MPI_Comm communicator, int64_t order,

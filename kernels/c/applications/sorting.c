@@ -73,7 +73,7 @@ static void element_fill(unsigned char *element, const struct elements *elements
 
 static void *touched(size_t count, size_t bytes)
 {
-    void *memory = memory_new(count ? count : 1, bytes);
+    void *memory = memory_pages(count, bytes);
     memset(memory, 1, (count ? count : 1) * bytes); /* now: no page fault is timed */
     return memory;
 }

@@ -1,6 +1,8 @@
 /* Growing text and JSON writing. See text.h. */
 #include "base/text.h"
 
+#include "base/placed.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
@@ -19,6 +21,17 @@ void *memory_new(size_t count, size_t size)
     return memory;
 }
 
+void *memory_pages(size_t count, size_t size)
+{
+    void *memory = NULL;
+    size_t bytes = (count ? count : 1) * (size ? size : 1);
+    if (posix_memalign(&memory, PLACED_PAGE_BYTES, bytes)) {
+        fputs("error: out of memory\n", stderr);
+        exit(4);
+    }
+    return memset(memory, 0, bytes);
+}
+
 void *memory_more(void *list, size_t count, size_t *capacity, size_t more, size_t size)
 {
     if (count + more <= *capacity)
@@ -33,9 +46,9 @@ void *memory_more(void *list, size_t count, size_t *capacity, size_t more, size_
     return list;
 }
 
-void *memory_noise(size_t bytes)
+void memory_noise(void *to, size_t bytes)
 {
-    uint8_t *memory = memory_new(bytes, 1); /* not a byte more, or an address sanitizer would miss who writes there */
+    uint8_t *memory = to;
     uint64_t state = 0x9e3779b97f4a7c15ULL; /* xorshift64, Marsaglia 2003 */
     for (size_t i = 0; i < bytes; i += sizeof state) {
         state ^= state << 13;
@@ -43,7 +56,6 @@ void *memory_noise(size_t bytes)
         state ^= state << 17;
         memcpy(memory + i, &state, bytes - i < sizeof state ? bytes - i : sizeof state);
     }
-    return memory;
 }
 
 static void text_reserve(struct text *text, size_t more)

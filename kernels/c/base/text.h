@@ -22,11 +22,12 @@ bool text_write(const struct text *text, size_t from, int descriptor);
 
 /* Memory or exit 4: nothing here can go on without it. */
 void *memory_new(size_t count, size_t size);
+/* The same, from the beginning of a page on. */
+void *memory_pages(size_t count, size_t size);
 /* The list with room for `more` elements after `count`; *capacity, in elements, at least doubles when it grows. */
 void *memory_more(void *list, size_t count, size_t *capacity, size_t more, size_t size);
-/* The same as memory_new, every byte written with what no compressor, no zero page and no deduplication makes cheaper.
- */
-void *memory_noise(size_t bytes);
+/* Every byte written with what no compressor, no zero page and no deduplication makes cheaper. */
+void memory_noise(void *to, size_t bytes);
 
 /* JSON into a text; commas are set where the text before asks for one. */
 void json_open(struct text *text, char bracket);

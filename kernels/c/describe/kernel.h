@@ -12,6 +12,7 @@
 #ifndef HPCQ_KERNEL_H
 #define HPCQ_KERNEL_H
 
+#include "base/placed.h"
 #include "describe/metrics.h"
 #include "describe/options.h"
 
@@ -58,6 +59,7 @@ struct common_options {
     double width_max_ratio, width_level_ratio;
     double warmup_level_ratio;                        /* 0: the warm-up lasts warmup_s */
     int64_t sweep_to_bytes, sweep_perturbation_bytes; /* 0: no sweep over sizes */
+    int64_t buffer_offset_bytes, buffer_pages;        /* page_choices */
 };
 
 enum { IDLE_AS_IS, IDLE_HOLD };
@@ -97,6 +99,24 @@ struct common_metrics {
      0,                                                                                                                \
      idle_choices,                                                                                                     \
      "hold: no CPU of either node goes into a deep idle state while this runs (/dev/cpu_dma_latency, root)"}
+
+/* Of the kernels that send, receive or move memory. */
+#define OPTION_ROW_PAGES(type)                                                                                         \
+    {"buffer_pages",                                                                                                   \
+     OPTION_CHOICE,                                                                                                    \
+     offsetof(type, common.buffer_pages),                                                                              \
+     0,                                                                                                                \
+     0,                                                                                                                \
+     0,                                                                                                                \
+     page_choices,                                                                                                     \
+     "pages of the buffers at both ends: as the system gives them, none larger than the base page, or huge ones "      \
+     "where "                                                                                                          \
+     "it has them"}
+#define OPTION_ROWS_PLACE(type)                                                                                        \
+    OPTION_COMMON(type, buffer_offset_bytes, OPTION_INTEGER, 0, 0, PLACED_PAGE_BYTES - 1,                              \
+                  "what is sent from and received into begins so many bytes after the beginning of a page, at both "   \
+                  "ends: 16 is how malloc() places it"),                                                               \
+        OPTION_ROW_PAGES(type)
 
 /* Of the kernels that have a series. */
 #define OPTION_ROWS_SERIES(type)                                                                                       \

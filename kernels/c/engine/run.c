@@ -52,6 +52,9 @@ void run_end(struct run *run)
     free(run->samples.list);
     free(run->peer_evidence);
     notes_free(&run->columns);
+    for (size_t i = 0; i < run->buffer_count; i++)
+        placed_free(&run->buffers[i]);
+    free(run->buffers);
     series_free(&run->series);
     intervals_free(&run->intervals);
     if (run->idle_descriptor > 0)
@@ -68,6 +71,27 @@ const struct common_options *run_common(const struct run *run)
 struct common_metrics *run_common_metrics(struct run *run)
 {
     return run->metrics;
+}
+
+void *run_buffer(struct run *run, size_t bytes)
+{
+    const struct common_options *common = run_common(run);
+    struct placed *list = realloc(run->buffers, (run->buffer_count + 1) * sizeof *list);
+    if (!list) {
+        fputs("error: out of memory\n", stderr);
+        exit(EXIT_SYSTEM);
+    }
+    run->buffers = list;
+    list[run->buffer_count] =
+        placed_new(bytes, (size_t)common->buffer_offset_bytes, (enum page_choice)common->buffer_pages);
+    return list[run->buffer_count++].at;
+}
+
+void *run_noise(struct run *run, size_t bytes)
+{
+    void *memory = run_buffer(run, bytes);
+    memory_noise(memory, bytes);
+    return memory;
 }
 
 bool run_sends(const struct run *run)
@@ -276,6 +300,22 @@ static void run_clock_steps(struct run *run)
                  of_sample ? "a mean sample" : "the time measured", of_sample ? sample_ns : time_ns);
 }
 
+/* Where the buffers lay, by their addresses, and the smallest pages that any of them lay in. */
+static void run_places(struct run *run)
+{
+    double page_bytes = HUGE_VAL;
+    bool huge = run_common(run)->buffer_pages == PAGES_HUGE;
+    for (size_t i = 0; i < run->buffer_count; i++)
+        page_bytes = fmin(page_bytes, placed_page_bytes(&run->buffers[i]));
+    if (run->buffer_count)
+        run_grant_number(run, "buffer_offset_bytes", (double)placed_offset_bytes(&run->buffers[0]));
+    if (isfinite(page_bytes))
+        run_grant_number(run, "buffer_page_bytes", page_bytes);
+    if (huge && page_bytes <= PLACED_PAGE_BYTES)
+        run_warn(run, "option_not_granted", "%s: buffer_pages: asked for huge, granted pages of %.0f bytes",
+                 run->is_server ? "server" : "client", page_bytes);
+}
+
 void run_finish(struct run *run)
 {
     struct common_metrics *common = run_common_metrics(run);
@@ -284,6 +324,7 @@ void run_finish(struct run *run)
     run_cpu(run);
     run_clock_source(run);
     run_clock_steps(run);
+    run_places(run);
     if (run->call_count)
         *(run->is_server ? &common->server_call_count : &common->client_call_count) = (double)run->call_count;
     if (run->series.length) {

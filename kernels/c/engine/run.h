@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/histogram.h"
 #include "base/intervals.h"
+#include "base/placed.h"
 #include "base/series.h"
 #include "describe/kernel.h"
 #include "evidence/evidence.h"
@@ -89,6 +90,8 @@ struct run {
     struct notes others; /* evidence of ranks after the first two, by rank, as JSON */
     bool evidence_complete;
     char started_utc[UTC_TEXT_BYTES];
+    struct placed *buffers; /* what this end sends from and receives into */
+    size_t buffer_count;
     int idle_descriptor; /* open as long as idle states are held; 0: none */
 };
 
@@ -96,6 +99,11 @@ void run_begin(struct run *run, const struct program *program, const struct kern
 void run_end(struct run *run);
 const struct common_options *run_common(const struct run *run);
 struct common_metrics *run_common_metrics(struct run *run);
+
+/* Memory to send from or receive into, placed as the options say and kept until run_end(), or exit 4. run_noise() has
+ * written it; run_buffer() has not: whoever writes a page first decides on its NUMA node. */
+void *run_buffer(struct run *run, size_t bytes);
+void *run_noise(struct run *run, size_t bytes);
 
 bool run_sends(const struct run *run);    /* now */
 bool run_receives(const struct run *run); /* from the peer that sends, not replies */

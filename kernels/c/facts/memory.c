@@ -4,6 +4,7 @@
 #include "facts/facts.h"
 
 #include "base/clock.h"
+#include "base/placed.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -28,16 +29,16 @@ static uint64_t copy_shortest_ns(char *volatile to, char *volatile from)
 
 void facts_memory_copy(struct facts *facts)
 {
-    char *from = malloc(COPY_BYTES), *to = malloc(COPY_BYTES);
-    if (from && to) {
-        memset(from, 1, COPY_BYTES);
-        memset(to, 2, COPY_BYTES);
+    void *pages[2] = {NULL, NULL}; /* as the kernels' buffers, each begins at a page */
+    if (!posix_memalign(&pages[0], PLACED_PAGE_BYTES, COPY_BYTES) &&
+        !posix_memalign(&pages[1], PLACED_PAGE_BYTES, COPY_BYTES)) {
+        char *from = memset(pages[0], 1, COPY_BYTES), *to = memset(pages[1], 2, COPY_BYTES);
         uint64_t shortest = copy_shortest_ns(to, from);
         if (shortest && shortest != UINT64_MAX && to[COPY_BYTES - 1] == from[COPY_BYTES - 1])
             fact_number(facts, 8e9 * COPY_BYTES / (double)shortest, "memory_copy_bps");
     } else {
         facts_unavailable(facts, "now.memory_copy", "ENOMEM");
     }
-    free(from);
-    free(to);
+    free(pages[0]);
+    free(pages[1]);
 }

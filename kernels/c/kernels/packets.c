@@ -13,7 +13,8 @@ enum {
     CONTROL_BYTES = 64    /* a time stamp and a size, each with its head */
 };
 
-void packets_new(struct packets *packets, const struct packet_settings *settings, size_t datagram_bytes)
+void packets_new(struct run *run, struct packets *packets, const struct packet_settings *settings,
+                 size_t datagram_bytes)
 {
     size_t segments = (size_t)settings->gso_segment_count, fitting = DATAGRAM_BYTES_MAX / datagram_bytes;
     size_t messages = (size_t)settings->call_message_count;
@@ -21,8 +22,8 @@ void packets_new(struct packets *packets, const struct packet_settings *settings
     packets->segment_count = segments < fitting ? segments : fitting;
     /* One more byte than expected, so that a longer datagram shows. */
     packets->in_bytes = settings->gro ? MERGED_BYTES : datagram_bytes + 1;
-    packets->out = memory_noise(messages * packets->segment_count * datagram_bytes);
-    packets->in = memory_noise(messages * packets->in_bytes);
+    packets->out = run_noise(run, messages * packets->segment_count * datagram_bytes);
+    packets->in = run_noise(run, messages * packets->in_bytes);
     packets->control = memory_new(messages, CONTROL_BYTES);
     packets->out_messages = memory_new(messages, sizeof *packets->out_messages);
     packets->in_messages = memory_new(messages, sizeof *packets->in_messages);
@@ -38,8 +39,6 @@ void packets_new(struct packets *packets, const struct packet_settings *settings
 
 void packets_free(struct packets *packets)
 {
-    free(packets->out);
-    free(packets->in);
     free(packets->control);
     free(packets->out_messages);
     free(packets->in_messages);

@@ -40,7 +40,8 @@ struct packet {
     uint64_t stamp_ns;
 };
 
-void packets_new(struct packets *packets, const struct packet_settings *settings, size_t datagram_bytes);
+void packets_new(struct run *run, struct packets *packets, const struct packet_settings *settings,
+                 size_t datagram_bytes);
 void packets_free(struct packets *packets);
 /* Sets UDP_SEGMENT and UDP_GRO on one socket; says in run->granted what the first got, warns where it is less. */
 bool packets_socket(struct run *run, struct packets *packets, const struct packet_settings *settings, int descriptor,

@@ -22,6 +22,7 @@ static const struct option_row option_rows[] = {
     OPTION_INTEGER_ROW(struct tcp_pingpong_options, message_bytes, 1, 1, 67108864, "bytes of a request"),
     OPTION_ROWS_REQUESTS(struct tcp_pingpong_options, 67108864),
     OPTION_ROWS_COMMON(struct tcp_pingpong_options),
+    OPTION_ROWS_PLACE(struct tcp_pingpong_options),
     OPTION_ROWS_SERIES(struct tcp_pingpong_options),
     OPTION_ROWS_SWEEP(struct tcp_pingpong_options),
     OPTION_NUMBER_ROW(struct tcp_pingpong_options, reply_timeout_s, 10, 0.001, 600,
@@ -81,7 +82,7 @@ static void tcp_pingpong_sizes(struct run *run)
     state->buffer_bytes = request > reply ? request : reply;
     if (state->buffer_bytes < READ_BYTES_MIN)
         state->buffer_bytes = READ_BYTES_MIN;
-    state->buffer = memory_noise(state->buffer_bytes);
+    state->buffer = run_noise(run, state->buffer_bytes);
     state->outstanding_max = (size_t)options->requests.outstanding_count;
     state->starts = memory_new((size_t)options->requests.flow_count, sizeof *state->starts);
 }
@@ -279,7 +280,6 @@ static void tcp_pingpong_close(struct run *run)
     if (state->listener > 0)
         close(state->listener);
     flows_close(&state->flows);
-    free(state->buffer);
     free(state->starts);
 }
 

@@ -28,6 +28,7 @@ static const struct option_row option_rows[] = {
     OPTION_ROW_WAIT(struct tcp_stream_options),
     OPTION_ROW_GIVING(struct tcp_stream_options),
     OPTION_ROWS_COMMON(struct tcp_stream_options),
+    OPTION_ROWS_PLACE(struct tcp_stream_options),
     OPTION_ROWS_SERIES(struct tcp_stream_options),
     OPTION_ROWS_SWEEP(struct tcp_stream_options),
     OPTION_ROWS_TCP(struct tcp_stream_options)};
@@ -112,9 +113,9 @@ static bool tcp_stream_open(struct run *run)
     size_t bytes = (size_t)options->message_bytes;
     state->in_bytes = bytes < READ_BYTES_MIN ? READ_BYTES_MIN : bytes;
     if (run_sends(run))
-        state->out = memory_noise(bytes);
+        state->out = run_noise(run, bytes);
     if (run_receives(run))
-        state->in = memory_noise(state->in_bytes);
+        state->in = run_noise(run, state->in_bytes);
     if (!sockets_tcp_open(run, &options->sockets, &state->listener, &state->flows, (size_t)options->flow_count))
         return false;
     for (size_t i = 0; i < state->flows.count; i++) {
@@ -326,8 +327,6 @@ static void tcp_stream_close(struct run *run)
     flows_close(&state->flows);
     giving_close(&state->giving);
     tcp_intervals_free(&state->intervals);
-    free(state->out);
-    free(state->in);
 }
 
 const struct kernel kernel_tcp_stream = {

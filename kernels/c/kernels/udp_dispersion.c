@@ -41,6 +41,7 @@ static const struct option_row option_rows[] = {
     OPTION_NUMBER_ROW(struct udp_dispersion_options, train_interval_s, 0.05, 0.0001, 10,
                       "from the start of a train to that of the next: longer than the narrowest link needs for one"),
     OPTION_ROWS_COMMON(struct udp_dispersion_options),
+    OPTION_ROWS_PLACE(struct udp_dispersion_options),
     OPTION_NUMBER_ROW(struct udp_dispersion_options, settle_s, 0.2, 0.001, 10,
                       "silence after the stop after which what is missing is lost"),
     OPTION_ROWS_UDP(struct udp_dispersion_options)};
@@ -124,7 +125,7 @@ static bool udp_dispersion_open(struct run *run)
     struct request_settings pace = {.rate_pps = 1 / options->train_interval_s};
     state->bytes = (size_t)options->message_bytes;
     state->length = (size_t)options->train_datagram_count;
-    state->buffer = memory_noise(state->bytes + 1);
+    state->buffer = run_noise(run, state->bytes + 1);
     requests_prepare(&state->pace, &pace);
     if (!sockets_udp_open(run, &options->sockets, state->bytes, &state->listener, &state->flows, 1))
         return false;
@@ -348,7 +349,6 @@ static void udp_dispersion_close(struct run *run)
     if (state->listener > 0)
         close(state->listener);
     flows_close(&state->flows);
-    free(state->buffer);
     free(state->dispersion_ns);
     free(state->sender_ns);
     free(state->head_gain);

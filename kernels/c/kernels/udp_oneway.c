@@ -29,6 +29,7 @@ static const struct option_row option_rows[] = {
     OPTION_NUMBER_ROW(struct udp_oneway_options, rate_pps, 1000, 0.01, 1e7,
                       "datagrams per second, evenly spaced: 1000 is one each ms"),
     OPTION_ROWS_COMMON(struct udp_oneway_options),
+    OPTION_ROWS_PLACE(struct udp_oneway_options),
     OPTION_NUMBER_ROW(struct udp_oneway_options, settle_s, 0.2, 0.001, 10,
                       "silence after the stop after which what is missing is lost"),
     OPTION_ROWS_UDP(struct udp_oneway_options)};
@@ -102,7 +103,7 @@ static bool udp_oneway_open(struct run *run)
     const struct udp_oneway_options *options = run->options;
     struct request_settings pace = {.rate_pps = options->rate_pps};
     state->bytes = (size_t)options->message_bytes;
-    state->buffer = memory_noise(state->bytes + 1);
+    state->buffer = run_noise(run, state->bytes + 1);
     requests_prepare(&state->pace, &pace);
     if (!sockets_udp_open(run, &options->sockets, state->bytes, &state->listener, &state->flows, 1))
         return false;
@@ -281,7 +282,6 @@ static void udp_oneway_close(struct run *run)
     if (state->listener > 0)
         close(state->listener);
     flows_close(&state->flows);
-    free(state->buffer);
     free(state->seen);
     free(state->transit_ns);
 }

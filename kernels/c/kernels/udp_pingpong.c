@@ -23,6 +23,7 @@ static const struct option_row option_rows[] = {
                        "payload of a request; its first 16 bytes carry number and stamp, and so do those of a reply"),
     OPTION_ROWS_REQUESTS(struct udp_pingpong_options, 65507),
     OPTION_ROWS_COMMON(struct udp_pingpong_options),
+    OPTION_ROWS_PLACE(struct udp_pingpong_options),
     OPTION_ROWS_SERIES(struct udp_pingpong_options),
     OPTION_ROWS_SWEEP(struct udp_pingpong_options),
     OPTION_NUMBER_ROW(struct udp_pingpong_options, reply_timeout_s, 0.2, 0.001, 60,
@@ -78,15 +79,17 @@ static bool udp_pingpong_listen(struct run *run)
     return sockets_udp_listen(run, &options->sockets, &state->listener);
 }
 
-static void udp_pingpong_sizes(struct udp_pingpong *state, const struct udp_pingpong_options *options)
+static void udp_pingpong_sizes(struct run *run)
 {
+    struct udp_pingpong *state = run->state;
+    const struct udp_pingpong_options *options = run->options;
     const struct request_settings *asked = &options->requests;
     state->request_bytes = (size_t)options->message_bytes;
     state->reply_bytes = asked->reply_bytes ? (size_t)asked->reply_bytes : state->request_bytes;
     if (state->reply_bytes < DATAGRAM_HEAD_BYTES)
         state->reply_bytes = DATAGRAM_HEAD_BYTES;
     state->buffer_bytes = state->request_bytes > state->reply_bytes ? state->request_bytes : state->reply_bytes;
-    state->buffer = memory_noise(state->buffer_bytes + 1);
+    state->buffer = run_noise(run, state->buffer_bytes + 1);
     state->outstanding_max = (size_t)(asked->outstanding_count * asked->flow_count);
     for (state->slot_count = 1024; state->slot_count < 4 * state->outstanding_max;)
         state->slot_count *= 2;
@@ -101,7 +104,7 @@ static bool udp_pingpong_open(struct run *run)
     struct flows *flows = &state->flows;
     double limit_s =
         run->is_server || options->reply_timeout_s > block_limit_s ? block_limit_s : options->reply_timeout_s;
-    udp_pingpong_sizes(state, options);
+    udp_pingpong_sizes(run);
     requests_prepare(&state->requests, &options->requests);
     if (!sockets_udp_open(run, &options->sockets, state->buffer_bytes, &state->listener, flows,
                           (size_t)options->requests.flow_count))
@@ -295,7 +298,6 @@ static void udp_pingpong_close(struct run *run)
     if (state->listener > 0)
         close(state->listener);
     flows_close(&state->flows);
-    free(state->buffer);
     free(state->slots);
 }
 

@@ -36,6 +36,7 @@ static const struct option_row option_rows[] = {
     OPTION_CHOICE_ROW(struct udp_rate_search_options, direction, flows_ways, "which end sends"),
     OPTION_ROWS_SEARCH(struct udp_rate_search_options),
     OPTION_ROWS_COMMON(struct udp_rate_search_options),
+    OPTION_ROWS_PLACE(struct udp_rate_search_options),
     OPTION_NUMBER_ROW(struct udp_rate_search_options, settle_s, 0.1, 0.001, 10,
                       "silence after a trial before the receiver is asked what came"),
     OPTION_ROWS_UDP(struct udp_rate_search_options)};
@@ -87,7 +88,7 @@ static bool udp_rate_search_open(struct run *run)
     const struct udp_rate_search_options *options = run->options;
     state->bytes = (size_t)options->message_bytes;
     state->bits = (double)state->bytes * 8;
-    state->buffer = memory_noise(state->bytes + 1);
+    state->buffer = run_noise(run, state->bytes + 1);
     if (!sockets_udp_open(run, &options->sockets, state->bytes, &state->listener, &state->flows, 1))
         return false;
     state->flows.spin_to_due = true;
@@ -289,7 +290,6 @@ static void udp_rate_search_close(struct run *run)
     if (state->listener > 0)
         close(state->listener);
     flows_close(&state->flows);
-    free(state->buffer);
 }
 
 const struct kernel kernel_udp_rate_search = {

@@ -37,6 +37,7 @@ static const struct option_row option_rows[] = {
                       "how the sender waits for a datagram's time: sleep (bursts of some 60 us) or spin (a core)"),
     OPTION_ROWS_PACKETS(struct udp_stream_options),
     OPTION_ROWS_COMMON(struct udp_stream_options),
+    OPTION_ROWS_PLACE(struct udp_stream_options),
     OPTION_ROWS_SERIES(struct udp_stream_options),
     OPTION_ROWS_SWEEP(struct udp_stream_options),
     OPTION_NUMBER_ROW(struct udp_stream_options, settle_s, 0.2, 0.001, 10,
@@ -148,7 +149,7 @@ static bool udp_stream_open(struct run *run)
     const struct udp_stream_options *options = run->options;
     struct flows *flows = &state->flows;
     state->bytes = (size_t)options->message_bytes;
-    packets_new(&state->packets, &options->packets, state->bytes);
+    packets_new(run, &state->packets, &options->packets, state->bytes);
     if (options->rate_bps > 0)
         state->gap_ns = (double)state->bytes * 8e9 / options->rate_bps;
     flows->spin_to_due = options->pacing == PACING_SPIN;

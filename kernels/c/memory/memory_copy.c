@@ -37,6 +37,7 @@ static const struct option_row option_rows[] = {
     OPTION_INTEGER_ROW(struct memory_options, thread_count, 1, 0, THREADS_MAX,
                        "threads at each end, each pinned to a CPU of its own; 0: one for each CPU that it may use"),
     OPTION_ROWS_COMMON(struct memory_options),
+    OPTION_ROWS_PLACE(struct memory_options),
 };
 
 #define EACH_LOOP(ROW, type, end)                                                                                      \
@@ -239,9 +240,9 @@ static bool memory_open(struct run *run)
     if (memory->count < memory->worker_count)
         return fail(&run->failure, EXIT_USAGE, "array_bytes: found %.0f: allowed with %zu threads: %zu and more", bytes,
                     memory->worker_count, memory->worker_count * sizeof(double));
-    memory->a = memory_new(memory->count, sizeof(double));
-    memory->b = memory_new(memory->count, sizeof(double));
-    memory->c = memory_new(memory->count, sizeof(double));
+    memory->a = run_buffer(run, memory->count * sizeof(double));
+    memory->b = run_buffer(run, memory->count * sizeof(double));
+    memory->c = run_buffer(run, memory->count * sizeof(double));
     for (int loop = 0; loop < LOOPS; loop++)
         memory->took_ns[loop] = memory_new(PASSES_MAX, sizeof(double));
     run_grant_number(run, "array_bytes", (double)(memory->count * sizeof(double)));
@@ -346,9 +347,6 @@ static void memory_close(struct run *run)
         for (size_t i = 1; i < memory->worker_count; i++)
             pthread_join(memory->workers[i].thread, NULL);
         pthread_barrier_destroy(&memory->barrier);
-        free(memory->a);
-        free(memory->b);
-        free(memory->c);
     }
     for (int loop = 0; loop < LOOPS; loop++)
         free(memory->took_ns[loop]);

@@ -130,14 +130,14 @@ static void places_take(struct collective_call *call)
     call->receive = buffers_receive(&call->buffers);
 }
 
-void collective_call_new(struct collective_call *call, struct buffers_asked asked)
+void collective_call_new(struct run *run, struct collective_call *call, struct buffers_asked asked)
 {
     size_t ranks = (size_t)call->size, block_bytes = asked.message_bytes;
     size_t under_way = ranks > COLLECTIVE_WINDOW_MAX ? ranks : COLLECTIVE_WINDOW_MAX;
     call->bytes = (int)block_bytes;
     call->words = (int)(block_bytes / sizeof(int32_t));
     asked.message_bytes = block_bytes * ranks;
-    buffers_new(&call->buffers, asked);
+    buffers_new(run, &call->buffers, asked);
     places_take(call);
     call->counts = memory_new(ranks, sizeof *call->counts);
     call->places = memory_new(ranks, sizeof *call->places);
@@ -157,7 +157,6 @@ void collective_call_next(struct collective_call *call)
 
 void collective_call_free(struct collective_call *call)
 {
-    buffers_free(&call->buffers);
     free(call->counts);
     free(call->places);
     free(call->requests);

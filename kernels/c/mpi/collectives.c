@@ -27,8 +27,7 @@ static const uint64_t lead_min_ns = 20000, lead_first_ns = 200000, lead_max_ns =
 
 struct collective_options {
     struct common_options common;
-    int64_t operation, message_bytes, node_count, transport, start, validate, buffers, buffer_offset_bytes,
-        window_count;
+    int64_t operation, message_bytes, node_count, transport, start, validate, buffers, window_count;
 };
 
 static const struct option_row option_rows[] = {
@@ -133,9 +132,8 @@ static bool collective_open(struct run *run)
     state->start = (enum start)options->start;
     state->lead_ns = lead_first_ns;
     call->window_count = (int)options->window_count;
-    collective_call_new(call,
-                        (struct buffers_asked){(size_t)options->message_bytes, (size_t)options->buffer_offset_bytes,
-                                               (enum buffer_policy)options->buffers, false});
+    collective_call_new(
+        run, call, (struct buffers_asked){(size_t)options->message_bytes, (enum buffer_policy)options->buffers, false});
     times_new(&state->times);
     return true;
 }

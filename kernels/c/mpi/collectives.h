@@ -33,7 +33,7 @@ extern const char *const collective_names[]; /* NULL-terminated, in the order of
 extern const struct collective_row collective_rows[];
 
 /* asked: message_bytes is one block. */
-void collective_call_new(struct collective_call *call, struct buffers_asked asked);
+void collective_call_new(struct run *run, struct collective_call *call, struct buffers_asked asked);
 void collective_call_next(struct collective_call *call); /* after an operation */
 void collective_call_free(struct collective_call *call);
 /* Writes what this rank gives in operation number `operation_no`, and spoils what it holds of the one before. */

@@ -4,7 +4,6 @@
 #include "engine/round_trip.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -20,40 +19,25 @@ static size_t cache_bytes(void)
     return found > 0 ? (size_t)found : CACHE_BYTES_UNKNOWN;
 }
 
-char *message_memory(size_t bytes)
+void buffers_new(struct run *run, struct buffers *buffers, struct buffers_asked asked)
 {
-    void *memory = NULL;
-    if (posix_memalign(&memory, PAGE_BYTES, bytes ? bytes : 1)) { /* exact, or a sanitizer would miss an overrun */
-        fputs("error: out of memory\n", stderr);
-        exit(4);
-    }
-    return memory;
-}
-
-void buffers_new(struct buffers *buffers, struct buffers_asked asked)
-{
-    size_t pages = (2 * asked.offset_bytes + asked.message_bytes + PAGE_BYTES - 1) / PAGE_BYTES, bytes;
+    size_t offset_bytes = (size_t)run_common(run)->buffer_offset_bytes, bytes;
+    size_t pages = (2 * offset_bytes + asked.message_bytes + PLACED_PAGE_BYTES - 1) / PLACED_PAGE_BYTES;
     buffers->message_bytes = asked.message_bytes;
-    buffers->offset_bytes = asked.offset_bytes;
+    buffers->offset_bytes = offset_bytes;
     buffers->policy = asked.policy;
-    buffers->slot_bytes = (pages ? pages : 1) * PAGE_BYTES;
+    buffers->slot_bytes = (pages ? pages : 1) * PLACED_PAGE_BYTES;
     buffers->slot_count = asked.policy == BUFFERS_HOT && asked.shared ? 1 : 2;
     if (asked.policy == BUFFERS_COLD)
         buffers->slot_count += 2 * cache_bytes() / buffers->slot_bytes;
     if (buffers->slot_count > SLOT_COUNT_MAX)
         buffers->slot_count = SLOT_COUNT_MAX;
     bytes = buffers_place(buffers, buffers->slot_count - 1) + asked.message_bytes;
-    buffers->memory = message_memory(bytes);
+    buffers->memory = run_buffer(run, bytes);
     /* Pages that were never written are all the kernel's one zero page, which stays in the cache. */
     pattern_fill(buffers->memory, bytes, 0, 0, 0);
     buffers->send_slot = 0;
     buffers->receive_slot = buffers->slot_count > 1;
-}
-
-void buffers_free(struct buffers *buffers)
-{
-    free(buffers->memory);
-    buffers->memory = NULL;
 }
 
 void buffers_next(struct buffers *buffers)

@@ -5,29 +5,26 @@
 
 #include "mpi/mpi_run.h"
 
-/* Memory for messages, or exit 4. It begins at a page, as that of programs that care does: from a place that begins
- * amid a cache line, the library's copies of 8 KiB between two ranks of a node took 9 % longer. */
-enum { PAGE_BYTES = 4096 };
-char *message_memory(size_t bytes);
-
 enum buffer_policy { BUFFERS_HOT, BUFFERS_SEPARATE, BUFFERS_SWAPPED, BUFFERS_COLD }; /* the first two stay in place */
 extern const char *const buffer_policies[];                                          /* NULL-terminated */
 
-/* For the rows of a kernel's options. */
+/* For the rows of a kernel's options. From a place that begins amid a cache line, the library's copies of 8 KiB between
+ * two ranks of a node took 9 % longer. */
 #define OPTION_ROWS_BUFFERS(type)                                                                                      \
     OPTION_CHOICE_ROW(type, buffers, buffer_policies,                                                                  \
                       "hot: one buffer; separate: one to send from, one to receive into (a collective needs both); "   \
                       "swapped: two in turn; cold: a ring twice as large as the last cache"),                          \
-        OPTION_INTEGER_ROW(type, buffer_offset_bytes, 0, 0, PAGE_BYTES / 2 - 1,                                        \
-                           "the first buffer begins so many bytes after the beginning of a page, the second twice as " \
-                           "many: 16 is how malloc() places two")
+        OPTION_COMMON(type, buffer_offset_bytes, OPTION_INTEGER, 0, 0, PLACED_PAGE_BYTES / 2 - 1,                      \
+                      "the first buffer begins so many bytes after the beginning of a page, the second twice as many:" \
+                      " 16 is how malloc() places two"),                                                               \
+        OPTION_ROW_PAGES(type)
 
 /* Places for messages. hot: always the same (one, or one to send from and one to receive into); separate: always one
  * to send from and one to receive into; swapped: two that change roles after each operation; cold: the next of a ring
  * that is twice as large as the last-level cache. Places begin offset_bytes after the beginning of a page, and every
  * other one twice as many: copies between places that lie alike within a cache line are faster. */
 struct buffers {
-    char *memory;
+    char *memory; /* of the run; begins offset_bytes after the beginning of a page */
     size_t message_bytes, slot_bytes, slot_count, offset_bytes;
     size_t send_slot, receive_slot;
     enum buffer_policy policy;
@@ -35,18 +32,17 @@ struct buffers {
 
 /* What the options say of buffers. */
 struct buffers_asked {
-    size_t message_bytes, offset_bytes;
+    size_t message_bytes;
     enum buffer_policy policy;
     bool shared; /* one place for both, where no operation sends and receives at once */
 };
 
-void buffers_new(struct buffers *buffers, struct buffers_asked asked);
-void buffers_free(struct buffers *buffers);
+void buffers_new(struct run *run, struct buffers *buffers, struct buffers_asked asked);
 void buffers_next(struct buffers *buffers); /* after an operation */
 
 static inline size_t buffers_place(const struct buffers *buffers, size_t slot)
 {
-    return slot * buffers->slot_bytes + buffers->offset_bytes * (1 + (slot & 1));
+    return slot * buffers->slot_bytes + buffers->offset_bytes * (slot & 1);
 }
 
 static inline char *buffers_send(const struct buffers *buffers)

@@ -33,6 +33,7 @@ static const struct option_row option_rows[] = {
     OPTION_INTEGER_ROW(struct one_sided_options, message_bytes, 8, 0, 1073741824,
                        "bytes of one operation (accumulate: a multiple of 4)"),
     OPTION_ROWS_COMMON(struct one_sided_options),
+    OPTION_ROWS_PLACE(struct one_sided_options),
     OPTION_TRANSPORT_ROW(struct one_sided_options),
     OPTION_BOOLEAN_ROW(struct one_sided_options, validate, 0,
                        "check every byte where it was to arrive; barriers then stand between operations"),
@@ -112,10 +113,10 @@ static bool one_sided_open(struct run *run)
         return fail(&run->failure, EXIT_USAGE, "message_bytes: found %zu: allowed for accumulate: a multiple of %d",
                     state->bytes, WORD_BYTES);
     times_new(&state->times);
-    state->local = message_memory(state->bytes);
+    state->local = run_buffer(run, state->bytes);
     /* The library allocates: such memory may be registered with the network card. Whole pages: on one node MPICH 4.0.2
      * puts data beside the window of rank 1 when the size is no multiple of 16. */
-    MPI_Aint pages_bytes = (MPI_Aint)(state->bytes / PAGE_BYTES + 1) * PAGE_BYTES;
+    MPI_Aint pages_bytes = (MPI_Aint)(state->bytes / PLACED_PAGE_BYTES + 1) * PLACED_PAGE_BYTES;
     int rc = MPI_Win_allocate(pages_bytes, 1, MPI_INFO_NULL, state->communicator, &state->exposed, &state->window);
     if (rc != MPI_SUCCESS)
         return no_window(run, rc);
@@ -270,7 +271,6 @@ static void one_sided_close(struct run *run)
 {
     struct one_sided *state = run->state;
     times_free(&state->times);
-    free(state->local);
     if (!state->is_open || run->failure.failed)
         return; /* freeing a window waits for the other rank, which may never come */
     if (state->synchronization == FLUSH && run->is_active)

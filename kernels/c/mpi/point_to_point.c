@@ -19,7 +19,7 @@ static const char *const directions[] = {"client_to_server", "server_to_client",
 
 struct p2p_options {
     struct common_options common;
-    int64_t message_bytes, transport, call, source, layout, buffers, buffer_offset_bytes, validate;
+    int64_t message_bytes, transport, call, source, layout, buffers, validate;
     int64_t window_count, direction; /* mpi_stream */
 };
 
@@ -124,9 +124,9 @@ static bool p2p_open(struct run *run, int (*exchange)(struct p2p *, bool), bool 
                     buffer_policies[policy]);
     if (!p2p_type(run, state, options))
         return false;
-    buffers_new(&state->buffers,
-                (struct buffers_asked){(size_t)options->message_bytes * (options->layout ? 2 : 1),
-                                       (size_t)options->buffer_offset_bytes, policy, shared && !state->validate});
+    buffers_new(run, &state->buffers,
+                (struct buffers_asked){(size_t)options->message_bytes * (options->layout ? 2 : 1), policy,
+                                       shared && !state->validate});
     times_new(&state->times);
     return state->call != CALL_PERSISTENT ||
            (mpi_run_check(run,
@@ -264,7 +264,6 @@ static void stream_report(struct run *run)
 static void p2p_close(struct run *run)
 {
     struct p2p *state = run->state;
-    buffers_free(&state->buffers);
     times_free(&state->times);
     if (state->persistent_send != MPI_REQUEST_NULL)
         MPI_Request_free(&state->persistent_send);

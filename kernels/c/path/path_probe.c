@@ -32,6 +32,7 @@ static const struct option_row option_rows[] = {
     OPTION_NUMBER_ROW(struct path_probe_options, answer_timeout_s, 0.5, 0.001, 10,
                       "a probe that nobody speaks of in this time is lost"),
     OPTION_ROWS_COMMON(struct path_probe_options),
+    OPTION_ROWS_PLACE(struct path_probe_options),
     {"dscp", OPTION_INTEGER, offsetof(struct path_probe_options, sockets.dscp), 0, 0, 63, NULL,
      "DSCP of what both ends send (RFC 2474): 46 is EF, 10 AF11; 0: best effort"},
     {"bind_device", OPTION_NAME, offsetof(struct path_probe_options, sockets.bind_device), 0, 0, 15, NULL,
@@ -102,7 +103,7 @@ static bool path_probe_open(struct run *run)
         return true;
     if (!probe_prepare(run, &state->probe, state->flows.list[0].descriptor))
         return false;
-    state->buffer = memory_noise(probe_bytes_max(&state->probe) + 1);
+    state->buffer = run_noise(run, probe_bytes_max(&state->probe) + 1);
     return true;
 }
 
@@ -333,7 +334,6 @@ static void path_probe_close(struct run *run)
     if (state->listener > 0)
         close(state->listener);
     flows_close(&state->flows);
-    free(state->buffer);
 }
 
 const struct kernel kernel_path_probe = {
