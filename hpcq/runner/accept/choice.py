@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from hpcq.errors import UserError
 from hpcq.nodelist import natural
 from hpcq.planning.pairs import Pair
 from hpcq.scheduler.administration import Reservation, Upkeep
 from hpcq.store.ledger import NodeState
-from hpcq.verdict.acceptance.judge import Acceptance
 from hpcq.verdict.record import Thing, VerdictRecord
 from hpcq.verdict.words import Verdict
 
@@ -177,6 +177,9 @@ def _blocked(node: str, seen: Upkeep, idle: set[str]) -> str:
 
 #: Partners per node under test, by default.
 PARTNERS = 3
+#: More partners per node, met in one direction: a node that cannot reach half of the others would meet none of them
+#: in one acceptance of six with three partners, in one of sixty with six.
+MEETINGS = 3
 #: The most partners if the campaign or the baseline has all pairs. Acceptance does not cover further links.
 PARTNERS_MAX = 16
 #: A pair that ran this many times does not run again in the same acceptance.
@@ -194,22 +197,45 @@ def partners(
     leaf_of: Mapping[str, str] | None = None,
     met: Collection[Pair] = (),
     every_link: bool = False,
+    meetings: int = 0,
 ) -> list[Pair]:
     """Return pairs for these nodes, at least PARTNERS each.
 
     The pairs of the baseline come first, then good partners, then any available node. It wants all of a node's pairs in
     the baseline, up to PARTNERS_MAX. every_link: it also wants all pairs that the baseline lacks.
     room: available partners. baseline: pairs that have reference values. good: nodes that passed. met: pairs that have
-    already run and are not wanted again.
+    already run and are not wanted again. meetings: how many more partners each node meets, in one direction only.
     """
     plan = _Plan(targets, room, baseline=baseline, good=good, leaf_of=leaf_of or {}, met=met)
     for turn in range(PARTNERS_MAX):
         for node in sorted(targets, key=natural):
             plan.add(node, turn, every_link=every_link)
-    return both_ways(plan.pairs)
+    both = both_ways(plan.pairs)
+    if every_link:
+        return both
+    plan.pairs.clear()
+    for turn in range(PARTNERS, PARTNERS + meetings):
+        for node in sorted(targets, key=natural):
+            plan.meet(node, turn)
+    return [*both, *_in_turn(plan.pairs)]
 
 
-def again(verdicts: Acceptance, room: Collection[str], *, counts: Mapping[Pair, int], leaf_of: Mapping[str, str]) -> list[Pair]:
+class Doubts(Protocol):
+    """What a verdict leaves open. See hpcq.judge.acceptance.RunVerdict."""
+
+    @property
+    def suspects(self) -> tuple[str, ...]: ...
+    @property
+    def good(self) -> tuple[str, ...]: ...
+    @property
+    def open(self) -> tuple[Pair, ...]: ...
+    @property
+    def explained(self) -> tuple[tuple[Pair, ...], ...]: ...
+    @property
+    def unsettled(self) -> tuple[Pair, ...]: ...
+
+
+def again(verdicts: Doubts, room: Collection[str], *, counts: Mapping[Pair, int], leaf_of: Mapping[str, str]) -> list[Pair]:
     """Return what to run before hpcq reports anything. counts: in how many runs each pair was."""
     once = [pair for pair in (*verdicts.open, *verdicts.unsettled) if counts.get(pair, 0) < RUNS_ENOUGH]
     for pairs in verdicts.explained:
@@ -243,6 +269,17 @@ def _may_be_its_leaf(node: str, slow: Collection[Pair], leaf_of: Mapping[str, st
     inside = [pair for pair in mine if leaf_of[pair[0]] == leaf_of[pair[1]]]
     beyond = [pair for pair in mine if pair not in inside]
     return any(pair in slow for pair in beyond) and not any(pair in slow for pair in inside)
+
+
+def _in_turn(pairs: Sequence[Pair]) -> list[Pair]:
+    """Return each pair once, turned so that a node is the client about as often as the server."""
+    sent: Counter[str] = Counter()
+    turned = []
+    for one, other in pairs:
+        client, server = (one, other) if sent[one] <= sent[other] else (other, one)
+        sent.update({client: 1, server: -1})
+        turned.append((client, server))
+    return turned
 
 
 def both_ways(pairs: Sequence[Pair]) -> list[Pair]:
@@ -297,6 +334,13 @@ class _Plan:
             others = (inside if turn == 0 else beyond) or everybody or inside
         if others:
             self._take(node, min(others, key=lambda other: self._cost(node, other)))
+
+    def meet(self, node: str, turn: int) -> None:
+        """Add one more partner of any leaf to a node that has fewer than `turn` + 1."""
+        if self.count[node] <= turn:
+            others = self._free(node, self._candidates(node))
+            if others:
+                self._take(node, min(others, key=lambda other: self._cost(node, other)))
 
     def _free(self, node: str, others: Sequence[str]) -> list[str]:
         return [one for one in others if one in self.place and one != node and frozenset((node, one)) not in self.taken]
