@@ -1,4 +1,4 @@
-"""TCP throughput by message and socket buffer, over three distances of the lab: the table of docs/streams.md.
+"""TCP throughput by message and socket buffer, over three distances of the lab: the table of docs/transports.md.
 
     hpcq lab up --node-rate 400mbit && python bench/streams.py [--lab NAME] [--database FILE]
 

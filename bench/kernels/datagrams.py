@@ -1,4 +1,4 @@
-"""UDP throughput by datagram and socket buffer, and where what is missing was lost: the table of docs/datagrams.md.
+"""UDP throughput by datagram and socket buffer, and where what is missing was lost: the table of docs/transports.md.
 
     python bench/kernels/datagrams.py [--rounds 5]
 

@@ -95,7 +95,7 @@ NO_LIMITS = JobLimits()
 # The adapter decides which of them to trust: some schedulers print "denied" and end with 0.
 #
 # A package must implement the methods without a default. A default means "this scheduler cannot answer that".
-# docs/schedulers.md explains one package step by step.
+# docs/extending.md explains one package step by step.
 
 
 class Adapter(ABC):

@@ -16,7 +16,7 @@ from tests.described.samples import DAMAGES, FOLDER, Sample, delivered, expected
 
 pytestmark = pytest.mark.fast
 
-#: The one that docs/described-walk.md adds, with its samples.
+#: The one that docs/described-kernels.md adds, with its samples.
 WALK = REPOSITORY / "docs" / "nuttcp"
 FOLDERS = {name: FOLDER / name for name in delivered()} | {"nuttcp_tcp": WALK / "samples" / "nuttcp_tcp"}
 ALL = {name: samples(FOLDERS[name], assets.described_kernels() / f"{name}.yaml") for name in delivered()}

@@ -231,8 +231,8 @@ def test_a_scheduler_is_one_package(kind: str) -> None:
 
 
 def test_the_example_of_a_scheduler_is_the_list_of_kinds() -> None:
-    """The diff of docs/schedulers.md shows lines that are there."""
-    page = (REPOSITORY / "docs" / "schedulers.md").read_text(encoding="utf-8")
+    """The diff of docs/extending.md shows lines that are there."""
+    page = (REPOSITORY / "docs" / "extending.md").read_text(encoding="utf-8")
     shown = [line.strip()[1:].strip() for line in page.splitlines() if re.match(r"    [ +](?!\+\+)", line) and "pbs" in line]
     lines = {line.strip() for line in (PACKAGE / "scheduler" / "kinds.py").read_text(encoding="utf-8").splitlines()}
     added = [line for line in shown if "import" in line or "DESCRIPTION" in line]

@@ -16,7 +16,7 @@ from tests import REPOSITORY
 #: For those who change hpcq: in the repository, not on the site.
 INTERNAL = {Path("promises.html")}
 #: What MkDocs reads.
-SOURCES = ("README.md", "mkdocs.yml", "docs", "tools", "campaigns", "bench/results")
+SOURCES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "mkdocs.yml", "docs", "tools", "campaigns", "bench/results")
 
 
 def built(root: Path) -> subprocess.CompletedProcess[str]:

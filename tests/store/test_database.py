@@ -145,7 +145,7 @@ def test_every_view_can_be_read_and_is_documented(loaded: sqlite3.Connection) ->
 
 
 def documented_queries() -> list[str]:
-    pages = [(REPOSITORY / "docs" / name).read_text("utf-8") for name in ("database.md", "sql.md")]
+    pages = [(REPOSITORY / "docs" / name).read_text("utf-8") for name in ("database.md", "questions.md")]
     return re.findall(r"```sql\n(.*?)```", "".join(pages), re.DOTALL)
 
 
