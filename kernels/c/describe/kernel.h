@@ -42,6 +42,7 @@ struct kernel {
     bool (*listen)(struct run *run);           /* server: make the test socket, set run->test_port */
     bool (*open)(struct run *run);             /* join the test channel, note what was granted */
     void (*begin)(struct run *run);            /* a phase starts: forget the one before */
+    bool (*settle)(struct run *run);           /* active end: one exchange before the clock starts; NULL: none */
     enum step (*step)(struct run *run);        /* one operation; sets run->now_ns */
     double (*arrived_bytes)(const struct run *run); /* sender: what was acknowledged; NULL or NAN: not known */
     bool (*batch_end)(struct run *run);             /* MPI: outside of what is timed, after each batch */

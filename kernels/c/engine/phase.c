@@ -83,6 +83,25 @@ static bool has_moved(enum step step)
     return step == STEP_OPERATION || step == STEP_MOVED;
 }
 
+/* The peer may have said why before its socket closed. */
+static void active_peer_reason(struct run *run)
+{
+    if (run->failure.exit_code != EXIT_PEER || !control_readable(&run->control))
+        return;
+    run->failure.failed = false;
+    active_peer_well(run);
+}
+
+/* The passive end is awake and in its loop before anything is timed: it reads `go`, and begins its own clock, while the
+ * active one would measure already. */
+static bool active_settled(struct run *run)
+{
+    if (!run->is_active || !run->kernel->settle || run->kernel->settle(run))
+        return true;
+    active_peer_reason(run);
+    return false;
+}
+
 static bool active_loop(struct run *run)
 {
     uint64_t end_ns = run->phase_start_ns + clock_ns_from_s(phase_duration_s(run));
@@ -92,11 +111,7 @@ static bool active_loop(struct run *run)
         if (interrupted(run))
             return false;
         if (step == STEP_FAILED) {
-            /* The peer may have said why before its socket closed. */
-            if (run->failure.exit_code == EXIT_PEER && control_readable(&run->control)) {
-                run->failure.failed = false;
-                active_peer_well(run);
-            }
+            active_peer_reason(run);
             return false;
         }
         run->operation_count += step == STEP_OPERATION;
@@ -200,6 +215,8 @@ static bool phase_passive(struct run *run)
 bool phase_run(struct run *run)
 {
     run_state(run, run->phase == PHASE_WARMUP ? "warmup" : "measure", 0);
+    if (!active_settled(run))
+        return false;
     phase_clock_start(run);
     return run->is_active ? phase_active(run) : phase_passive(run);
 }

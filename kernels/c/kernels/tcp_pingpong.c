@@ -1,4 +1,5 @@
 /* tcp_pingpong: a message there and another back over TCP, one or many under way. */
+#include "base/signals.h"
 #include "evidence/tcp_info.h"
 #include "kernels/requests.h"
 #include "kernels/sockets.h"
@@ -113,6 +114,37 @@ static void tcp_pingpong_begin(struct run *run)
     }
     state->partial_count = 0;
     state->retransmits_before = tcp_info_retransmits(state->flows.list[0].descriptor);
+}
+
+/* Nothing moved: whether it is worth to go on. */
+static bool tcp_pingpong_patient(struct run *run, ssize_t moved, uint64_t deadline_ns)
+{
+    const struct tcp_pingpong_options *options = run->options;
+    if (moved == 0 || (errno != EAGAIN && errno != EINTR))
+        return fail(&run->failure, EXIT_PEER, "the peer is gone (%s)", moved ? fail_errno_name(errno) : "closed");
+    if (signals_stop())
+        return fail(&run->failure, EXIT_INVALID, "interrupted by signal %d", signals_stop());
+    if (clock_now_ns() > deadline_ns)
+        return fail(&run->failure, EXIT_PEER, "timed out: no reply in %g s", options->reply_timeout_s);
+    return control_silent(&run->control, &run->failure);
+}
+
+static bool tcp_pingpong_settle(struct run *run)
+{
+    struct tcp_pingpong *state = run->state;
+    const struct tcp_pingpong_options *options = run->options;
+    int descriptor = state->flows.list[0].descriptor;
+    uint64_t deadline_ns = clock_now_ns() + clock_ns_from_s(options->reply_timeout_s);
+    for (size_t sent = 0, received = 0; received < state->in_bytes;) {
+        bool sends = sent < state->out_bytes;
+        ssize_t moved = sends ? send(descriptor, state->buffer + sent, state->out_bytes - sent, MSG_NOSIGNAL)
+                              : recv(descriptor, state->buffer, state->in_bytes - received, 0);
+        if (moved > 0)
+            *(sends ? &sent : &received) += (size_t)moved;
+        else if (!tcp_pingpong_patient(run, moved, deadline_ns))
+            return false;
+    }
+    return true;
 }
 
 static enum step tcp_pingpong_gone(struct run *run, struct flow *flow, bool sending, ssize_t moved)
@@ -298,6 +330,7 @@ const struct kernel kernel_tcp_pingpong = {
     .listen = tcp_pingpong_listen,
     .open = tcp_pingpong_open,
     .begin = tcp_pingpong_begin,
+    .settle = tcp_pingpong_settle,
     .step = tcp_pingpong_step,
     .report = tcp_pingpong_report,
     .close = tcp_pingpong_close,

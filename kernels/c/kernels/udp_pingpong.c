@@ -1,5 +1,6 @@
 /* udp_pingpong: a datagram there and another back; a lost one costs its time-out and nothing else. */
 #include "base/sequence.h"
+#include "base/signals.h"
 #include "kernels/requests.h"
 #include "kernels/sockets.h"
 
@@ -8,7 +9,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static const double block_limit_s = 0.02, exact_limit_s = 0.1;
+static const double block_limit_s = 0.02, exact_limit_s = 0.1, settle_limit_s = 1, settle_interval_s = 0.1;
+static const uint64_t settle_number = 0xffffffffffffffULL; /* of the exchange before the clock starts: no request */
 
 struct udp_pingpong_options {
     struct common_options common;
@@ -159,6 +161,31 @@ static enum step udp_pingpong_receive(struct run *run, struct flow *flow, int fl
     return STEP_FAILED;
 }
 
+/* Asks until an answer comes, or a second has passed: what the path loses is measured afterwards. */
+static bool udp_pingpong_settle(struct run *run)
+{
+    struct udp_pingpong *state = run->state;
+    struct flow *flow = &state->flows.list[0];
+    uint64_t number = 0, stamp_ns, ask_ns = 0, end_ns = clock_now_ns() + clock_ns_from_s(settle_limit_s);
+    for (run->now_ns = clock_now_ns(); run->now_ns < end_ns;) {
+        if (run->now_ns >= ask_ns) {
+            ask_ns = run->now_ns + clock_ns_from_s(settle_interval_s);
+            datagram_write(state->buffer, run->phase, settle_number, run->now_ns);
+            if (!udp_pingpong_send(run, flow, state->request_bytes))
+                return false;
+        }
+        enum step step = udp_pingpong_receive(run, flow, 0, state->reply_bytes, &number, &stamp_ns);
+        if (step == STEP_FAILED || !control_silent(&run->control, &run->failure))
+            return false;
+        if (signals_stop())
+            return fail(&run->failure, EXIT_INVALID, "interrupted by signal %d", signals_stop());
+        if (step == STEP_OPERATION && number == settle_number)
+            break;
+    }
+    run->call_count = 0;
+    return true;
+}
+
 static struct slot *udp_pingpong_slot(struct udp_pingpong *state, uint64_t number)
 {
     return &state->slots[number & (state->slot_count - 1)];
@@ -249,7 +276,8 @@ static enum step udp_pingpong_answer(struct run *run, struct flow *flow, int fla
     enum step step = udp_pingpong_receive(run, flow, flags, state->request_bytes, &number, &start_ns);
     if (step != STEP_OPERATION)
         return step;
-    sequence_add(&state->sequence, number);
+    if (number != settle_number)
+        sequence_add(&state->sequence, number);
     return udp_pingpong_send(run, flow, state->reply_bytes) ? STEP_OPERATION : STEP_FAILED;
 }
 
@@ -317,6 +345,7 @@ const struct kernel kernel_udp_pingpong = {
     .listen = udp_pingpong_listen,
     .open = udp_pingpong_open,
     .begin = udp_pingpong_begin,
+    .settle = udp_pingpong_settle,
     .step = udp_pingpong_step,
     .report = udp_pingpong_report,
     .close = udp_pingpong_close,
