@@ -7,6 +7,8 @@ INSTALLED := $(VENV)/.installed
 DEVELOPMENT := $(VENV)/.development
 LOWEST := build/lowest
 FUZZ_S ?= 1800
+SINCE ?= HEAD~1
+LIMIT_S ?= 600
 # Each worker of the long tests has a lab. They mostly wait.
 LONG_WORKERS ?= 4
 PYTEST := $(BIN)/python -m pytest
@@ -14,7 +16,7 @@ EXTRAS := --extra dev --extra parquet --extra plot --extra site
 COMPILE := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header
 unexport PYTHONDONTWRITEBYTECODE # a program that compiles all its modules at each start takes three times as long to begin
 
-.PHONY: help install setup demo test test-fast test-lowest test-lab test-long fuzz mutants check format describe docs site bench bench-kernels lock clean
+.PHONY: help install setup demo test test-fast test-lowest test-lab test-long fuzz mutants mutants-changed check format describe docs site bench bench-kernels lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -68,8 +70,12 @@ fuzz: ## Fuzz what strangers, peers and old files hand to the kernels (FUZZ_S=18
 	@mkdir -p build/fuzz-corpus
 	cd build && kernels/fuzz/hpcq-fuzz -dict=../tests/fuzz/words.dict -max_total_time=$(FUZZ_S) -print_final_stats=1 fuzz-corpus ../tests/fuzz/seeds
 
-mutants: setup ## Apply each deliberate defect of tests/mutants, expect its test to fail (FAST=yes, AREA="driver pbs", LAB=yes)
+mutants: setup ## Each deliberate defect of tests/mutants (FAST=yes, AREA="claims pbs", LAB=yes), then mutants-changed
 	$(BIN)/python -m tools.mutants $(foreach area,$(AREA),--area $(area)) $(if $(FAST),--fast) $(if $(LAB),--lab)
+	@$(MAKE) --no-print-directory mutants-changed
+
+mutants-changed: setup ## List defects that survive in files of hpcq that changed SINCE=HEAD~1, for LIMIT_S=600 seconds
+	$(BIN)/python -m tools.mutation --since $(SINCE) --seconds $(LIMIT_S)
 
 check: setup ## Lint, format, types, generated files
 	$(BIN)/ruff check .

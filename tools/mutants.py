@@ -32,7 +32,7 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ FOLDER = ROOT / "tests" / "mutants"
 #: A test that hangs because of a mutant has detected it; this limits the wait.
 _TEST_LIMIT_S = 60
 #: As in tools/fast_tests.
-_FAST = "fast and not quiet and not heavy"
+FAST = "fast and not quiet and not heavy"
 #: pytest's exit codes when a test that it is told to run does not exist (with workers: when none was run).
 _NOT_THERE = (4, 5)
 #: What the summary of pytest says of a fixture that checked something: its assertion failed, or it hung.
@@ -179,14 +179,14 @@ def _functions(text: str) -> frozenset[str]:
     return frozenset(node.name for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef))
 
 
-def _sources() -> list[str]:
+def source_files() -> list[str]:
     """All files of the working tree that git tracks or would add."""
     words = ["git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
     listed = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     return [name for name in listed.split("\0") if name and (ROOT / name).is_file()]
 
 
-def _copy(target: Path, names: Sequence[str]) -> Path:
+def copied(target: Path, names: Sequence[str]) -> Path:
     for name in names:
         (target / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, target / name)
@@ -199,31 +199,38 @@ def _applied(mutant: Mutant, tree: Path) -> Iterator[None]:
     change = change_of(mutant, tree)
     path = change.path
     before, stat = path.read_text(encoding="utf-8"), path.stat()
-    _forget_compiled(path)
+    forget_compiled(path)
     path.write_text(before[: change.begin] + change.new + before[change.end :], encoding="utf-8")
     try:
         yield
     finally:
         path.write_text(before, encoding="utf-8")
         os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-        _forget_compiled(path)
+        forget_compiled(path)
 
 
-def _forget_compiled(path: Path) -> None:
+def forget_compiled(path: Path) -> None:
     """Delete compiled modules: Python compares only second and size, and two versions may share both."""
     for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
         compiled.unlink()
 
 
-def _pytest(
-    forks: Forks, tree: Path, tests: Sequence[str], *words: str, built: Path | None = None
+def run_pytest(
+    forks: Forks,
+    tree: Path,
+    tests: Sequence[str],
+    *words: str,
+    built: Path | None = None,
+    more: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run tests of a copy. Its hpcq precedes the installed one in every program that they start.
 
     built: the temporary folder of an earlier run; its kernels are compiled again only if they differ.
+    more: further variables of the environment.
     """
     argv = ["-q", "-p", "no:cacheprovider", f"--timeout={_TEST_LIMIT_S}", f"--basetemp={tree}.tmp", *words, *tests]
-    environment = {**os.environ, "PYTHONPATH": str(tree), "COLUMNS": "400"}  # else the summary cuts the reasons off
+    columns = {"COLUMNS": "400"}  # else the summary cuts the reasons off
+    environment = {**os.environ, "PYTHONPATH": str(tree), **columns, **(more or {})}
     if built is not None:
         environment["HPCQ_TEST_BUILT"] = str(built)
     return forks.run(argv, tree, environment)
@@ -231,7 +238,7 @@ def _pytest(
 
 def _judge(forks: Forks, mutant: Mutant, tree: Path, built: Path) -> tuple[End, str]:
     with _applied(mutant, tree):
-        done = _pytest(forks, tree, mutant.tests, "-x", built=built if mutant.c else None)
+        done = run_pytest(forks, tree, mutant.tests, "-x", built=built if mutant.c else None)
     shutil.rmtree(f"{tree}.tmp", ignore_errors=True)
     return end_of(done.returncode, done.stdout), done.stdout + done.stderr
 
@@ -261,15 +268,15 @@ def run(mutants: Sequence[Mutant], jobs: int, say: Callable[[str], None] = print
     begun_s = time.monotonic()
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="hpcq-mutants-", ignore_cleanup_errors=True))
-        names = _sources()
-        unchanged = _copy(Path(folder) / "unchanged", names)
+        names = source_files()
+        unchanged = copied(Path(folder) / "unchanged", names)
         tests = sorted({test for one in mutants for test in one.tests})
         # One worker more than jobs, the longest files first: some tests wait.
         spread = ["-n", str(jobs + 1), "--dist", "loadfile", "--no-loadscope-reorder"] if jobs > 1 else []
         with Forks() as forks:
-            done = _pytest(forks, unchanged, tests, *spread)
+            done = run_pytest(forks, unchanged, tests, *spread)
             if done.returncode in _NOT_THERE:  # workers do not say which one
-                done = _pytest(forks, unchanged, tests, "--collect-only")
+                done = run_pytest(forks, unchanged, tests, "--collect-only")
         last = done.stdout.strip().splitlines()[-1:] or ["nothing"]
         say(f"without a mutant, {len(tests)} tests: {last[0]}")
         if done.returncode != 0:
@@ -277,7 +284,7 @@ def run(mutants: Sequence[Mutant], jobs: int, say: Callable[[str], None] = print
             return 1
         trees: SimpleQueue[tuple[Forks, Path]] = SimpleQueue()
         for number in range(jobs):
-            trees.put((stack.enter_context(Forks()), _copy(Path(folder) / f"tree{number}", names)))
+            trees.put((stack.enter_context(Forks()), copied(Path(folder) / f"tree{number}", names)))
 
         def judged(mutant: Mutant) -> End:
             forks, tree = trees.get()
@@ -309,7 +316,7 @@ def _chosen(mutants: Sequence[Mutant], areas: Sequence[str], lab: bool | None) -
 def _of_the_fast_tier(mutants: Sequence[Mutant]) -> list[Mutant]:
     """The mutants all of whose tests `make test-fast` runs."""
     tests = {test for one in mutants for test in one.tests}
-    argv = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", _FAST, *sorted(tests)]
+    argv = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", FAST, *sorted(tests)]
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode not in {0, 5}:  # 5: none of them is fast
         raise SystemExit(f"error: the tests cannot be collected:\n{done.stdout[-4000:]}{done.stderr[-2000:]}")

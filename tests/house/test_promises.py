@@ -106,7 +106,7 @@ def test_each_case_names_promises_that_there_are(page: str, title: str) -> None:
 
 
 def test_the_fast_mutants_are_those_of_the_fast_tier() -> None:
-    assert f'"{mutants._FAST}"' in (mutants.ROOT / "tools" / "fast_tests").read_text()
+    assert f'"{mutants.FAST}"' in (mutants.ROOT / "tools" / "fast_tests").read_text()
 
 
 def test_no_mutant_stands_there_twice() -> None:
