@@ -333,6 +333,18 @@ class Ports:
 
 
 @dataclass(frozen=True, slots=True)
+class Trusted:
+    """Who may change the folders above hpcq's own, by name or number: each of them could run programs as the user."""
+
+    users: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+
+
+#: Root and the user are always trusted.
+NOBODY_ELSE = Trusted()
+
+
+@dataclass(frozen=True, slots=True)
 class Cluster:
     """A checked cluster file.
 
@@ -373,6 +385,8 @@ class Cluster:
     extra: Mapping[str, str] = field(default_factory=dict)
     #: How long folders of ended runs stay on the cluster. None: until `hpcq clean`.
     run_folders_kept_s: float | None = None
+    #: Who may change the folders above hpcq's own.
+    trusted: Trusted = NOBODY_ELSE
     #: Set by a campaign, see NodeChoice; a cluster file has none.
     make_reservation: WithoutReservation | None = None
     #: Jobs submitted now must start within this time or not at all, because the permitted hours end. None: no limit.

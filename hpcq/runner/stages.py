@@ -37,6 +37,7 @@ def build(run: RunFolder, cluster_name: str, say: Say = lambda _: None) -> dict[
     It also removes old run folders there if the cluster file says so.
     """
     here = place(run, cluster_name)
+    here.secure()
     refuse_where_forbidden(here.cluster, here.scheduler)
     here.folder.mkdir(parents=True, exist_ok=True)
     programs = {test.program for test in here.campaign.tests if not test.toolchain}
@@ -86,7 +87,8 @@ def drive(
 def account_at(here: Place, clock: Clock | None = None) -> Account:
     """Return an empty account of what the run may take of a cluster."""
     clock = clock or Clock()
-    shared = SharedAccount(here.transport, account_folder(here.cluster), here.run.run, here.cluster.budget, clock)
+    folder, cluster = account_folder(here.cluster), here.cluster
+    shared = SharedAccount(here.transport, folder, here.run.run, cluster.budget, clock, trusted=cluster.trusted)
     budget = here.campaign.budget_on(here.cluster)
     return Account(budget, Pace.of(here.cluster, clock), Limit(here.scheduler, clock), shared=shared)
 
@@ -100,6 +102,7 @@ def share_of(state: ClusterState) -> Share:
 def opened(run: RunFolder, here: Place, account: Account, say: Say) -> Iterator[Driver]:
     """Open the driver of a cluster's own pairs, with its journal. The account includes what it takes."""
     name = here.cluster.name
+    here.secure()
     planned = read_plan(run, name)
     with Journal(run.journal(name)) as journal:
         state = ClusterState.replay(planned, journal.events)

@@ -34,6 +34,7 @@ FLOORS = {
     "hpcq.verdict": 6,
     "hpcq.evidence": 6,
     "hpcq.planning": 6,
+    "hpcq.own_folder": 6,
     "hpcq.definition": 5,
     "hpcq.judge": 4,
     "hpcq.localisation": 4,

@@ -125,6 +125,7 @@ def _kept_builds(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Where the desks of a session keep what they built, whichever process of it they belong to."""
     folder = _base(tmp_path_factory) / "builds"
     folder.mkdir(exist_ok=True)
+    folder.with_name("sums").mkdir(exist_ok=True)
     os.environ["HPCQ_TEST_BUILDS"] = str(folder)
 
 

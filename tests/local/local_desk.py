@@ -31,8 +31,11 @@ class LocalDesk(Folder):
         """A desk in a folder that is made for it."""
         cache = folder / "home" / ".cache" / "hpcq"
         cache.mkdir(parents=True, exist_ok=True)
+        state = folder / "home" / ".local" / "state" / "hpcq"
+        state.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileExistsError):  # one desk builds for all: what was built is kept for the whole session
             (cache / "builds").symlink_to(os.environ["HPCQ_TEST_BUILDS"])
+            (state / "builds").symlink_to(Path(os.environ["HPCQ_TEST_BUILDS"]).with_name("sums"))
         # whatever people keep beside their campaigns, the programs that hpcq starts are its own
         (folder / "re.py").write_text("raise SystemExit('a file of the user was taken for a module')\n")
         desk = LocalDesk(folder)

@@ -14,7 +14,7 @@ from hpcq.runner.failure_marks import failures_of, marked
 from tests.local.local_desk import INSTANT, LocalDesk
 
 #: It leaves time to type something beside it, and ends by itself.
-SOME_SECONDS = "{kernel: udp_stream, parameters: {rate_bps: 1e6, duration_s: 6, warmup_s: 0}}"
+SOME_SECONDS = "{kernel: udp_stream, parameters: {rate_bps: 1e6, duration_s: 20, warmup_s: 0}}"
 
 
 def test_resume_beside_a_living_driver_changes_nothing(tmp_path: Path) -> None:

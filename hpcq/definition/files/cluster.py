@@ -28,7 +28,7 @@ from hpcq.definition.checking import (
     shown,
 )
 from hpcq.definition.files.campaign import budget
-from hpcq.definition.model import Cluster, Compiler, Connection, Mpi, Ports, Toolchain
+from hpcq.definition.model import Cluster, Compiler, Connection, Mpi, Ports, Toolchain, Trusted
 from hpcq.scheduler.description import Description, Key, KeyForm, SharedKey
 from hpcq.scheduler.kinds import DESCRIPTIONS
 
@@ -273,6 +273,14 @@ class _ClusterFile(Section):
         default=None,
         description="Folder on the cluster that all its nodes see. Default with connection local: the run's own folder.",
     )
+    trusted_users: list[Word] = Field(
+        default=[],
+        description="Users besides you and root who may own folders above hpcq's own. Each could run programs as you.",
+    )
+    trusted_groups: list[Word] = Field(
+        default=[],
+        description="Groups that may write folders above hpcq's own. Each member could run programs as you.",
+    )
     budget: BudgetSection = Field(default=BudgetSection(), description="What campaigns may take of the cluster.")
     max_wait_s: Seconds = Field(
         default=600.0, ge=0, description="How long to wait for idle nodes before giving up the pairs that are left."
@@ -348,6 +356,7 @@ def _cluster(file: Any, description: Description) -> Cluster:
         compiler=Compiler(cc=file.compiler.cc, cflags=tuple(file.compiler.cflags)),
         extra_directives=tuple(file.extra_directives),
         work_directory=file.work_directory,
+        trusted=Trusted(tuple(file.trusted_users), tuple(file.trusted_groups)),
         budget=budget(file.budget),
         max_wait_s=file.max_wait_s,
         filesystem_delay_s=(description.filesystem_delay_s if file.filesystem_delay_s is None else file.filesystem_delay_s),

@@ -21,8 +21,9 @@ from typing import Any
 from hpcq import nodelist
 from hpcq.clock import Clock
 from hpcq.definition.budget import Budget
-from hpcq.definition.model import Cluster
+from hpcq.definition.model import NOBODY_ELSE, Cluster, Trusted
 from hpcq.errors import TransportError
+from hpcq.own_folder import entering
 from hpcq.planning.waves import ActiveJob
 from hpcq.run_folder.journal import Attempt
 from hpcq.runner.queue.reservations import OwnReservation
@@ -230,8 +231,11 @@ class Others:
 class SharedAccount:
     """The account of this user on one cluster, as one run keeps it."""
 
-    def __init__(self, transport: Transport, folder: str, run: str, limits: Budget, clock: Clock) -> None:
-        """folder: on the cluster, made when needed. limits: those of the cluster file."""
+    def __init__(
+        self, transport: Transport, folder: str, run: str, limits: Budget, clock: Clock, *, trusted: Trusted = NOBODY_ELSE
+    ) -> None:
+        """folder: on the cluster, made when needed. limits, trusted: those of the cluster file."""
+        self._trusted = trusted
         self.limits = limits
         self.others = Others()
         #: The words of the stop file; None while there is none.
@@ -322,7 +326,7 @@ class SharedAccount:
     # -- private ------------------------------------------------------------------------------------------------------
 
     def _ask(self, lines: Sequence[str], entry: str) -> str | None:
-        head = f"umask 077; mkdir -p -- {quote(self._folder)} && cd -- {quote(self._folder)} || exit 1"
+        head = f"umask 077\n{entering(self._trusted)}\nenter {quote(self._folder)} own make"
         names = f"name={quote(self._run_id)} token={self._token} stop={quote(self._stop_file)}"
         script = "\n".join([names, _STOP, head, _SEEN, *lines])
         for word, number in (("TRIES", _LOCK_TRIES), ("DAYS", _KEPT_DAYS)):

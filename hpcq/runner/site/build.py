@@ -5,14 +5,20 @@
                                                   <work>/builds/<key>     programs with the same key are used again
 
 The key is a digest of everything that affects a program: sources, compilers, flags, modules, C library, machine.
+What a kept program must be, only this machine says: its sum lies in the state folder of the user who built it, and a
+program that others could have put there is never run.
+
 build.json is part of every result: compiler, flags, MPI and the binaries' sha256.
 """
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import json
 import os
+import re
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,8 +26,10 @@ from typing import Any
 
 from hpcq import assets, units
 from hpcq.definition.model import Cluster
-from hpcq.errors import HpcqError
-from hpcq.transport import Transport, quote
+from hpcq.errors import HpcqError, StoreError
+from hpcq.own_folder import entering, secure
+from hpcq.run_folder.paths import write_text
+from hpcq.transport import Here, Transport, quote
 
 _SECTION = "=== hpcq "
 #: How many compilers run at once: a login node is shared with others.
@@ -33,12 +41,14 @@ def build_kernels(cluster: Cluster, transport: Transport, root: str, programs: s
 
     Returns the content of build.json. Raises HpcqError that quotes the compiler when a program does not build.
     """
+    secure(transport, cluster.name, [root], cluster.trusted)
     transport.push(assets.kernel_sources(), f"{root}/src", _source_names())
-    done = transport.sh(_script(cluster, root, programs), timeout_s=600)
+    done = transport.sh(_script(cluster, root, programs, _kept_sums()), timeout_s=600)
     said = _sections(done.text)
     for program in sorted(programs):
         if said.get(f"rc {program}", "").strip() != "0":
             raise _build_failed(cluster, program, said)
+        _note_sum(f"{said[f'key {program}'].strip()}.{program}", said[f"sha256 {program}"].split()[0])
     described = {program: _describe(said[f"describe {program}"]) for program in sorted(programs)}
     return {
         "format": 1,
@@ -77,6 +87,39 @@ def work_base(cluster: Cluster) -> str:
     return f"{base.rstrip('/')}/hpcq"
 
 
+def state_folder() -> Path:
+    """Return the folder on this machine where hpcq keeps what belongs to a user, whatever cluster or run it is of."""
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "hpcq"
+
+
+#: A sum that nothing used for so long is forgotten: the next run builds its program again.
+_SUM_KEPT_S = 180 * 86400.0
+_SUM = re.compile(r"[0-9a-f]{64}")
+
+
+def _kept_sums() -> dict[str, str]:
+    """Return the SHA-256 of each program that this user built, by KEY.PROGRAM.
+
+    Raises HpcqError if others can write where they lie.
+    """
+    folder = state_folder() / "builds"
+    secure(Here(), "", [str(folder)])
+    found = {}
+    for path in folder.iterdir():
+        with contextlib.suppress(OSError):
+            if time.time() - path.stat().st_mtime > _SUM_KEPT_S:
+                path.unlink()
+            elif _SUM.fullmatch(text := path.read_text("utf-8", errors="replace").strip()):
+                found[path.name] = text
+    return found
+
+
+def _note_sum(name: str, sha256: str) -> None:
+    """Remember what a program of this user is, from now on. A failure only costs the next run its build time."""
+    with contextlib.suppress(StoreError):
+        write_text(state_folder() / "builds" / name, f"{sha256}\n", synced=False)
+
+
 def check_description(build: dict[str, Any]) -> None:
     """Raise HpcqError if a built kernel is not the one against which the campaign was checked."""
     for program, facts in build["programs"].items():
@@ -104,14 +147,16 @@ def load_modules(cluster: Cluster) -> str:
     return "\n".join(lines)
 
 
-def _script(cluster: Cluster, root: str, programs: set[str]) -> str:
+def _script(cluster: Cluster, root: str, programs: set[str], sums: dict[str, str]) -> str:
     cc, cflags = quote(cluster.compiler.cc), quote(" ".join(cluster.compiler.cflags))
     mpicc = quote(cluster.mpi.compiler if cluster.mpi else "mpicc")
     # BUILD is relative: make takes a path with a blank for two files.
     make = f"make -C src -j {_JOBS} BUILD=../bin CC={cc} CFLAGS={cflags} MPICC={mpicc}"
     lines = [
         load_modules(cluster),
-        f"cd -- {quote(root)} || exit 1",
+        entering(cluster.trusted),
+        f"enter {quote(root)} own",
+        "sums=" + quote("".join(f"{name} {sha256}\n" for name, sha256 in sorted(sums.items()))),
         f"builds={quote(f'{work_base(cluster)}/builds')}",
         _KEEPING,
         "section() { printf '%s%s\\n' '" + _SECTION + '\' "$1"; }',
@@ -136,6 +181,7 @@ def _script(cluster: Cluster, root: str, programs: set[str]) -> str:
             f"section 'make {program}'",
             f'case " $missing " in *" {target} "*) {built};; *) rc=0; echo "{_KEPT} $builds/${target}";; esac',
             f"section 'rc {program}'; echo $rc",
+            f"section 'key {program}'; echo ${target}",
             f"section 'sha256 {program}'; sha256sum bin/{program}",
             f"section 'made {program}'; stat -c %Y bin/{program}",
             f"section 'describe {program}'; bin/{program} --describe",
@@ -144,8 +190,8 @@ def _script(cluster: Cluster, root: str, programs: set[str]) -> str:
 
 
 _KEPT = "kept:"
-#: The script keeps built programs below $builds, complete or not at all, each beside its checksum:
-#: scratch file systems lose old files.
+#: The script keeps built programs below $builds, each in a folder with its digest as name: scratch file systems lose old
+#: files. $sums says what each must be: what is kept there is copied first, and the copy is what is summed and run.
 #:   digest CFLAGS COMPILER...   prints the digest of all that affects a program (a new static MPI has a new wrapper)
 #:   taken PROGRAM DIGEST        copies it from there; jobs may run the one in bin, so a rename puts it there
 #:   keep PROGRAM DIGEST         puts it there; a failure only costs the next run its build time
@@ -159,12 +205,16 @@ digest() { (
     done
 ) | sha256sum | cut -c 1-32; }
 taken() { (
-    cd -- "$builds/$2/" 2>/dev/null && sha256sum -c sum >/dev/null 2>&1 || exit 1
-    to=$OLDPWD/bin; mkdir -p -- "$to" && cp -p -- "$1" "$to/.$1.$$" && mv -f -- "$to/.$1.$$" "$to/$1"
-); }
+    sum=$(printf '%s' "$sums" | while read -r name one; do [ "$name" != "$2.$1" ] || echo "$one"; done)
+    [ -n "$sum" ] || exit 1
+    copy=$PWD/bin/.$1.$$; mkdir -p -- bin
+    (enter "$builds/$2" own && cp -p -- "$1" "$copy") && [ "$(sha256sum <"$copy" | cut -c 1-64)" = "$sum" ] &&
+        mv -f -- "$copy" "bin/$1" || { rm -f -- "$copy"; exit 1; }
+) >/dev/null 2>&1; }
 keep() { (
-    umask 077; mkdir -p -- "$builds" && new=$(mktemp -d -- "$builds/.new.XXXXXX") || exit 1
-    cp -p -- "bin/$1" "$new/" && (cd -- "$new" && sha256sum "$1" >sum) && rm -rf -- "$builds/$2" && mv -T -- "$new" "$builds/$2"
+    umask 077; from=$PWD/bin/$1; enter "$builds" own make
+    new=$(mktemp -d -- ".new.XXXXXX") || exit 1
+    cp -p -- "$from" "$new/" && rm -rf -- "./$2" && mv -T -- "$new" "$2"
     rm -rf -- "$new"
 ) >/dev/null 2>&1; }
 """

@@ -13,8 +13,9 @@ from typing import Any
 
 from hpcq.definition.model import Cluster
 from hpcq.errors import HpcqError, SchedulerError
+from hpcq.own_folder import HINT, entering, secure
 from hpcq.run_folder.paths import RunFolder
-from hpcq.runner.site.build import load_modules, work_base, work_root
+from hpcq.runner.site.build import account_folder, load_modules, work_base, work_root
 from hpcq.runner.site.place import reach, scheduler_of
 from hpcq.scheduler.base import JobLimits, Scheduler
 from hpcq.scheduler.kinds import describe
@@ -58,8 +59,8 @@ _NFS_CACHE_S, _LATE_S = 60, 10
 def check_cluster(cluster: Cluster) -> list[CheckedItem]:
     """Check everything that a campaign needs of a cluster. Stops early only if nothing further can be asked."""
     transport = reach(cluster)
-    scheduler = scheduler_of(cluster, transport)
     try:
+        scheduler = scheduler_of(cluster, transport)
         host = transport.sh("uname -n; uname -sr").text.split("\n")
     except HpcqError as error:
         return [CheckedItem("connection", False, error.message, error.hint)]
@@ -124,8 +125,13 @@ def _work_directory(cluster: Cluster, transport: Transport, scheduler: Scheduler
     """Check that the head writes, and that a node reads and writes: both ends of a job must see the same folder."""
     root = work_root(cluster, "check")
     token = secrets.token_hex(8)
+    try:
+        secure(transport, "", [root, f"{work_base(cluster)}/builds", account_folder(cluster)], cluster.trusted)
+    except HpcqError as error:
+        return [CheckedItem("work directory", False, error.message, HINT)]
     made = transport.sh(
-        f"mkdir -p -- {quote(root)} && cd {quote(root)} && rm -f node && : >lock && echo {token} >head && df -P . | tail -n 1\n"
+        f"{entering(cluster.trusted)}\nenter {quote(root)} own\n"
+        f"rm -f node && : >lock && echo {token} >head && df -P . | tail -n 1\n"
         f"{_MOUNT_LOOK}"
     )
     if made.returncode != 0:
@@ -247,7 +253,7 @@ _LIST = r"""
 now=$(date +%s); echo "$now"
 before=$(date -u -d "@$((now - age))" +%Y%m%dT%H%M%SZ)
 [ -e "$base" ] || exit 0 # nothing ran here yet
-cd -- "$base" || exit 1
+enter "$base" above
 for run in */; do
     run=${run%/}; one=$run/$cluster; began=${run%-*}
     [ "${began##*-}" \< "$before" ] || continue
@@ -260,7 +266,7 @@ for run in */; do
 done
 """
 _REMOVE = r"""
-cd -- "$base" || exit 1
+enter "$base" above
 remove() {
     [ ! -L "$1" ] && [ -O "$1/$cluster" ] && [ -f "$1/$cluster/secret" ] || { echo "$1: no run folder any more" >&2; return 1; }
     mv -T -- "$1/$cluster" "$1/.removed.$$" && rm -rf -- "$1/.removed.$$" && { rmdir -- "$1" 2>/dev/null || true; }
@@ -345,7 +351,7 @@ def clean_by_age(cluster: Cluster, scheduler: Scheduler, runs_folder: Path) -> s
 
 def _named(cluster: Cluster) -> str:
     """Return what the scripts read: names go in as variables, so that no path can be taken for a part of the script."""
-    return f"base={quote(work_base(cluster))}\ncluster={quote(cluster.name)}\n"
+    return f"{entering(cluster.trusted)}\nbase={quote(work_base(cluster))}\ncluster={quote(cluster.name)}\n"
 
 
 def _read(cluster: Cluster, now_s: float, listing: str) -> tuple[list[OldRun], dict[str, list[str]]]:

@@ -18,10 +18,12 @@ from pathlib import Path
 from hpcq import __version__, units
 from hpcq.definition.model import Campaign, Cluster
 from hpcq.errors import StoreError, UserError
+from hpcq.own_folder import secure
 from hpcq.run_folder.paths import RunFolder, write_json
-from hpcq.runner.site.build import work_root
+from hpcq.runner.site.build import state_folder, work_root
 from hpcq.scheduler import kinds
 from hpcq.scheduler.base import Scheduler
+from hpcq.scheduler.kinds import describe
 from hpcq.scheduler.types import NodeState, SchedulerSettings
 from hpcq.transport import Here, Ssh, Transport
 
@@ -39,6 +41,15 @@ class Place:
     folder: Path
     #: The counterpart of that folder on the cluster, an absolute path.
     root: str
+
+    def secure(self) -> None:
+        """Check that nobody else can change what this part of the run reads and executes, here and on the cluster.
+
+        Raises HpcqError that names the folder at fault.
+        """
+        trusted = self.cluster.trusted
+        secure(Here(), "", [str(self.run.path)], trusted)
+        secure(self.transport, self.cluster.name, [self.root], trusted)
 
 
 def check_definitions(campaign_path: Path, cluster_folders: Sequence[Path]) -> tuple[Campaign, dict[str, Path]]:
@@ -84,7 +95,9 @@ def open_run(
     run = RunFolder((run_folder or runs_folder / name).absolute())
     aside = run.path.with_name(f".{run.path.name}.part")
     try:
-        (aside / "clusters").mkdir(parents=True)
+        aside.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        aside.mkdir(mode=0o700)
+        (aside / "clusters").mkdir()
         shutil.copyfile(campaign_path, aside / "campaign.yaml")
         for beside in campaign.pairs.files:
             (aside / beside).parent.mkdir(parents=True, exist_ok=True)
@@ -159,6 +172,8 @@ def reach(cluster: Cluster) -> Transport:
 
 def scheduler_of(cluster: Cluster, transport: Transport, *, own_reservation: str | None = None) -> Scheduler:
     """Return the batch system of a cluster. own_reservation: the name of one that the run itself makes."""
+    if describe(cluster.scheduler).here_only:
+        secure(Here(), "", [local_queue(cluster)], cluster.trusted)
     return kinds.make(
         cluster.scheduler,
         transport,
@@ -181,5 +196,4 @@ def local_queue(cluster: Cluster) -> str:
 
     There is one per user and cluster, so that two runs share its nodes in turn.
     """
-    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
-    return str(state / "hpcq" / f"queue-{cluster.name}")
+    return str(state_folder() / f"queue-{cluster.name}")

@@ -1,0 +1,255 @@
+"""A stranger on the same machine: what he prepares is neither run nor believed. Two real users, neither of them root."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hpcq import assets
+from hpcq.clock import Clock
+from hpcq.definition.budget import Budget
+from hpcq.definition.files.cluster import read_cluster
+from hpcq.definition.model import NOBODY_ELSE, Trusted
+from hpcq.errors import HpcqError
+from hpcq.own_folder import HINT, secure
+from hpcq.runner.queue.account import Held, SharedAccount
+from hpcq.runner.site import build, checking
+from hpcq.transport import Completed, Here
+from tests.driver.test_kept_builds import MAIN, MAKEFILE, word_of
+from tests.local.local_desk import LocalDesk
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="becomes two other users")
+#: No machine knows them by name, so files show their numbers.
+VICTIM, STRANGER, TEAM = 61001, 61002, 61003
+
+
+class As(Here):
+    """This machine as another user sees it."""
+
+    def __init__(self, uid: int, *groups: int) -> None:
+        super().__init__()
+        self._who = ["setpriv", f"--reuid={uid}", f"--regid={uid}"]
+        self._who += [f"--groups={','.join(map(str, groups))}"] if groups else ["--clear-groups"]
+
+    def sh(self, script: str, *, timeout_s: float = 120.0, stdin: bytes = b"") -> Completed:
+        text = f"umask 077\n{script}"
+        done = subprocess.run(
+            [*self._who, "/bin/sh", "-c", text],
+            input=stdin,
+            capture_output=True,
+            timeout=timeout_s,
+            env={"PATH": os.environ["PATH"], "HOME": "/nonexistent", "LC_ALL": "C"},
+            cwd="/",
+            check=False,
+        )
+        return Completed(done.returncode, done.stdout, done.stderr.decode())
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A folder of root's that both users can enter and neither can write."""
+    folder = Path(tempfile.mkdtemp(prefix="hpcq-users-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def scratch(place: Path) -> Path:
+    """As sites have it: of root, everybody writes there, and it is sticky."""
+    folder = place / "scratch"
+    folder.mkdir()
+    folder.chmod(0o1777)
+    return folder
+
+
+def refusal(folder: Path, who: Here, trusted: Trusted = NOBODY_ELSE) -> str:
+    """The words that refuse a folder; empty: it is fine."""
+    try:
+        secure(who, "", [str(folder)], trusted)
+    except HpcqError as error:
+        return error.message
+    return ""
+
+
+def of(uid: int, folder: Path, mode: int, gid: int | None = None) -> Path:
+    """Make a folder of that user."""
+    folder.mkdir()
+    os.chown(folder, uid, uid if gid is None else gid)
+    folder.chmod(mode)
+    return folder
+
+
+@pytest.fixture
+def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "sources"
+    folder.mkdir()
+    (folder / "main.c").write_text(MAIN)
+    (folder / "Makefile").write_text(MAKEFILE)
+    monkeypatch.setattr(assets, "kernel_sources", lambda: folder)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@needs_root
+@pytest.mark.heavy
+@pytest.mark.usefixtures("sources")
+@pytest.mark.promise("A kept program whose sum this machine does not know as its own is never run.")
+def test_a_program_that_a_stranger_kept_for_us_is_never_run(
+    scratch: Path, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole break-in: a folder made for the victim, and in it a kept build with the checksum that fits it."""
+    (place / "tiny.yaml").write_text(
+        f"name: tiny\nscheduler: local\nnodes: [a, b]\nwork_directory: {scratch}\ncompiler: {{cflags: -DWORD=one}}\n"
+    )
+    cluster = read_cluster(place / "tiny.yaml")
+    victim, stranger = As(VICTIM), As(STRANGER)
+    hpcq = scratch / "hpcq"
+    assert stranger.sh(f"mkdir -m 777 {hpcq} && mkdir -m 777 {hpcq}/builds").returncode == 0
+
+    root = f"{hpcq}/run-1/tiny"
+    with pytest.raises(
+        HpcqError, match=f"^tiny: {hpcq}: belongs to .*: must belong to you, to root or to one of trusted_users"
+    ):
+        build.build_kernels(cluster, victim, root, {"hpcq-net"})
+    assert [path.name for path in hpcq.iterdir()] == ["builds"], "nothing was put where others can change it"
+    monkeypatch.setattr(checking, "reach", lambda _: victim)
+    said = next(one for one in checking.check_cluster(cluster) if one.item == "work directory")
+    assert (said.ok, said.advice) == (False, HINT)
+    assert said.found.startswith(f"{hpcq}: belongs to ")
+    account = SharedAccount(victim, f"{hpcq}/account/tiny", "run-1", Budget(max_jobs=1), Clock())
+    account.refresh(Held(), 0.0)
+    assert any("belongs to" in words for words in account.news())
+
+    # And where the victim once left it open: a kept program is what this user's own build says it is, or it is none.
+    shutil.rmtree(hpcq)
+    first = build.build_kernels(cluster, victim, root, {"hpcq-net"})
+    assert (Path(first["root"]).stat().st_uid, word_of(first)) == (VICTIM, "one")
+    assert build.build_kernels(cluster, victim, f"{hpcq}/run-2/tiny", {"hpcq-net"})["kept"] == ["hpcq-net"]
+    [kept] = (hpcq / "builds").iterdir()
+    marker = place / "stranger-was-run"
+    (kept / "hpcq-net").write_text(f"#!/bin/sh\n: >{marker}\n")
+    (kept / "sum").write_text(
+        subprocess.run(["sha256sum", "hpcq-net"], cwd=kept, capture_output=True, text=True, check=True).stdout
+    )
+    again = build.build_kernels(cluster, victim, f"{hpcq}/run-3/tiny", {"hpcq-net"})
+    assert (again["kept"], word_of(again), marker.exists()) == ([], "one", False)
+    other = build.build_kernels(cluster, As(STRANGER), f"{scratch}/other/tiny", {"hpcq-net"})
+    assert other["kept"] == [], "what another user kept is not taken, though this machine knows its sum"
+
+
+@needs_root
+@pytest.mark.promise("Sticky folders of root, homes, own links and a base that several users share are usable as they are.")
+def test_usual_sites_are_taken_as_they_are(scratch: Path, place: Path) -> None:
+    """A sticky folder for all, a home below root's, a folder that links lead to, and two users below one base."""
+    victim = As(VICTIM)
+    home = of(VICTIM, place / "home", 0o755)
+    (home / "cache").symlink_to(scratch / "mine")
+    os.lchown(home / "cache", VICTIM, VICTIM)
+    (place / "fast").symlink_to("scratch")
+    base = of(0, scratch / "hpcq", 0o1777)
+    for folder in (scratch / "mine", home / "cache" / "hpcq" / "run", place / "fast" / "a b'c", base / "run-1", home):
+        assert refusal(folder, victim) == "", folder
+    assert refusal(base / "run-2", As(STRANGER)) == ""
+    made = (scratch / "mine").stat()
+    assert (made.st_uid, made.st_mode & 0o7777) == (VICTIM, 0o700)
+    assert "belongs to" in refusal(base / "run-1", As(STRANGER))
+
+
+@needs_root
+@pytest.mark.parametrize(
+    ("owner", "gid", "mode", "words"),
+    [
+        (0, 0, 0o777, "everybody can replace what lies in it (mode 777): must be writable by nobody else"),
+        (VICTIM, VICTIM, 0o777, "everybody can replace what lies in it (mode 777): must be writable by nobody else"),
+        (0, TEAM, 0o2775, "the group UNKNOWN can replace what lies in it (mode 2775): must be writable by nobody else"),
+        (
+            STRANGER,
+            STRANGER,
+            0o755,
+            "belongs to UNKNOWN, who can change it: must belong to you, to root or to one of trusted_users",
+        ),
+        (
+            STRANGER,
+            STRANGER,
+            0o1777,
+            "belongs to UNKNOWN, who can change it: must belong to you, to root or to one of trusted_users",
+        ),
+        (0, TEAM, 0o3775, ""),
+    ],
+)
+@pytest.mark.promise("Nobody else but root and whom the cluster file trusts can put another folder in place of hpcq's.")
+def test_above_nobody_else_can_put_another_folder_in_place_of_ours(
+    place: Path, owner: int, gid: int, mode: int, words: str
+) -> None:
+    above = of(owner, place / "above", mode, gid)
+    mine = of(VICTIM, above / "mine", 0o700)
+    assert refusal(mine / "hpcq", As(VICTIM)) == (f"{above}: {words}" if words else "")
+    assert list(mine.iterdir()) == ([] if words else [mine / "hpcq"])
+    trusted = Trusted(users=(str(STRANGER),), groups=(str(TEAM),))
+    everybody = mode & 0o002 and not mode & 0o1000
+    assert bool(refusal(mine / "hpcq", As(VICTIM), trusted)) == bool(everybody)
+
+
+@needs_root
+@pytest.mark.parametrize(("mode", "gid"), [(0o777, VICTIM), (0o1777, VICTIM), (0o770, TEAM), (0o1770, TEAM)])
+@pytest.mark.promise("Each folder that hpcq uses belongs to its user and is writable by nobody else.")
+def test_its_own_folder_is_writable_by_nobody_else_whomever_we_trust_above(place: Path, mode: int, gid: int) -> None:
+    mine = of(VICTIM, place / "mine", mode, gid)
+    assert f"{mine}: " in refusal(mine, As(VICTIM), Trusted(users=(str(STRANGER),), groups=(str(TEAM),)))
+
+
+@needs_root
+@pytest.mark.promise("A link of another user leads hpcq nowhere.")
+def test_no_link_of_a_stranger_leads_us_anywhere(scratch: Path) -> None:
+    """Not even to a folder of our own: the next time it may lead elsewhere."""
+    mine = of(VICTIM, scratch / "mine", 0o700)
+    As(STRANGER).sh(f"ln -s {mine} {scratch}/hpcq")
+    assert "belongs to" in refusal(scratch / "hpcq", As(VICTIM))
+    assert "belongs to" in refusal(scratch / "hpcq" / "builds", As(VICTIM))
+    assert list(mine.iterdir()) == []
+    As(VICTIM).sh(f"ln -s loop {scratch}/loop; ln -s {scratch}/nowhere/x {scratch}/far; : >{scratch}/file")
+    assert refusal(scratch / "loop", As(VICTIM)).endswith(": too many links")
+    assert refusal(scratch / "far", As(VICTIM)) == "", "where our own link leads is made"
+    assert refusal(scratch / "file" / "x", As(VICTIM)).endswith("file: is not a folder")
+    assert refusal(Path("/usr/hpcq"), As(VICTIM)) == "/usr/hpcq: cannot be made: Permission denied"
+    assert "belongs to root: must be yours" in refusal(Path("/usr/lib"), As(VICTIM))
+
+
+@needs_root
+def test_what_is_made_is_private_whatever_access_lists_the_folder_above_hands_down(scratch: Path) -> None:
+    everything = [(1, -1), (2, STRANGER), (4, -1), (16, -1), (32, -1)]  # user, this user, group, mask, others
+    acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", tag, 7, number) for tag, number in everything)
+    os.setxattr(scratch, "system.posix_acl_default", acl)
+    (scratch / "theirs").mkdir()
+    assert As(STRANGER).sh(f": >{scratch}/theirs/planted").returncode == 0, "the list holds here"
+    assert refusal(scratch / "mine", As(VICTIM)) == ""
+    assert As(STRANGER).sh(f": >{scratch}/mine/planted").returncode != 0
+
+
+@pytest.mark.promise("Run folders and the state folder are checked as folders on a cluster are.")
+def test_a_run_is_not_made_where_others_can_replace_it(tmp_path: Path) -> None:
+    """Here on the driver's machine too: run folders hold scripts, the state folder the queue of the embedded scheduler."""
+    desk = LocalDesk.at(tmp_path / "desk")
+    desk.campaign()
+    (desk.folder / "runs").mkdir()
+    (desk.folder / "runs").chmod(0o777)
+    said = desk.hpcq("run", "try.yaml", expect=1).stderr
+    assert f"error: {desk.folder}/runs: everybody can replace what lies in it (mode 777)" in said
+    assert not list(desk.folder.glob("runs/*/tiny/journal.jsonl"))
+    (desk.folder / "runs").chmod(0o755)
+    queue = desk.folder / "home" / ".local" / "state" / "hpcq"
+    queue.chmod(0o777)
+    for verb in (["run", "try.yaml"], ["plan", "try.yaml"], ["build", "tiny"]):
+        assert f"{queue}: everybody can replace" in desk.hpcq(*verb, expect=1).stderr, verb
+    assert "BAD  connection" in (said := desk.hpcq("cluster", "check", "tiny", expect=1).stdout)
+    assert f"{queue}: everybody can replace" in said
+    queue.chmod(0o700)
+    desk.hpcq("run", "try.yaml")
+    assert {path.stat().st_mode & 0o777 for path in (desk.folder / "runs").iterdir()} == {0o700}
