@@ -229,8 +229,8 @@ bool datagrams_settled(const struct run *run, struct settling *settling, uint64_
     return run->now_ns > quiet_since_ns + clock_ns_from_s(settle_s);
 }
 
-enum step datagram_get(struct run *run, struct flow *flow, const struct arrivals *arrivals, uint8_t *buffer,
-                       size_t bytes, int flags, struct settling *settling, struct datagram *out)
+enum step datagram_get(struct run *run, struct flow *flow, struct arrivals *arrivals, uint8_t *buffer, size_t bytes,
+                       int flags, struct settling *settling, struct datagram *out)
 {
     ssize_t got =
         arrivals_receive(arrivals, flow->descriptor, buffer, bytes + 1, flags, &run->now_ns, &out->arrived_ns);

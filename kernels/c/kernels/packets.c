@@ -151,8 +151,8 @@ static size_t segment_bytes(struct msghdr *message, size_t whole)
     return whole;
 }
 
-bool packets_each(struct packets *packets, const struct arrivals *arrivals, uint64_t now_ns,
-                  struct packet_cursor *cursor, struct packet *packet)
+bool packets_each(struct packets *packets, struct arrivals *arrivals, uint64_t now_ns, struct packet_cursor *cursor,
+                  struct packet *packet)
 {
     if (cursor->message >= packets->in_count)
         return false;

@@ -56,7 +56,7 @@ struct packet_cursor {
     size_t message, offset, segment;
     uint64_t stamp_ns;
 };
-bool packets_each(struct packets *packets, const struct arrivals *arrivals, uint64_t now_ns,
-                  struct packet_cursor *cursor, struct packet *packet);
+bool packets_each(struct packets *packets, struct arrivals *arrivals, uint64_t now_ns, struct packet_cursor *cursor,
+                  struct packet *packet);
 
 #endif

@@ -45,7 +45,7 @@ struct datagram {
     uint64_t number, sent_ns, arrived_ns;
 };
 /* STEP_OPERATION: one of this phase, of exactly so many bytes; the buffer has room for one byte more. */
-enum step datagram_get(struct run *run, struct flow *flow, const struct arrivals *arrivals, uint8_t *buffer,
-                       size_t bytes, int flags, struct settling *settling, struct datagram *out);
+enum step datagram_get(struct run *run, struct flow *flow, struct arrivals *arrivals, uint8_t *buffer, size_t bytes,
+                       int flags, struct settling *settling, struct datagram *out);
 
 #endif

@@ -148,6 +148,7 @@ static void tcp_stream_begin(struct run *run)
         tcp_intervals_flow(&state->intervals, state->flows.list[i].descriptor);
     state->received_bytes = state->first_bytes = state->first_ns = state->last_ns = 0;
     state->stop_bytes = state->stop_ns = 0;
+    state->arrivals.floor_ns = clock_now_ns(); /* all of the phase before has arrived */
     state->retransmits_before = sum_of(&state->flows, tcp_info_retransmits);
     state->window_before = sum_of(&state->flows, tcp_info_window);
 }
@@ -292,6 +293,7 @@ static void tcp_stream_report_receiver(struct run *run)
     const struct tcp_stream *state = run->state;
     struct tcp_stream_metrics *metrics = run->metrics;
     bool back = run->both_send && !run->is_server;
+    arrivals_report(run, &state->arrivals);
     *(back ? &metrics->return_received_bytes : &metrics->received_bytes) = (double)state->received_bytes;
     run_ramp(run);
     if (state->flows.count > 1 && !back)

@@ -327,6 +327,7 @@ static void udp_dispersion_report(struct run *run)
         metrics->train_sent_count = (double)run->sent_count / (double)state->length;
         return;
     }
+    arrivals_report(run, &state->arrivals);
     double sent = (double)run->peer_sent_count / (double)state->length;
     metrics->train_used_count = (double)state->used_count;
     metrics->train_sender_bound_count = (double)state->sender_bound_count;

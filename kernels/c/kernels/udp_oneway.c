@@ -260,6 +260,7 @@ static void udp_oneway_report(struct run *run)
         metrics->pacing_late_max_ns = (double)state->pace.late_max_ns;
         return;
     }
+    arrivals_report(run, &state->arrivals);
     double sent = (double)run->peer_sent_count, received = (double)state->sequence.unique_count;
     metrics->received_count = received;
     metrics->lost_count = fmax(sent - received, 0);

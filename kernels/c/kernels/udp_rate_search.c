@@ -282,6 +282,8 @@ static void udp_rate_search_report(struct run *run)
     socket_options_granted(run, state->flows.list[0].descriptor, &options->sockets, SOCK_DGRAM);
     if (run->is_active)
         rate_search_report(run, &state->search, &metrics->search);
+    else
+        arrivals_report(run, &state->arrivals);
 }
 
 static void udp_rate_search_close(struct run *run)

@@ -318,6 +318,7 @@ static void udp_stream_report_receiver(struct run *run, struct udp_way *way)
     const struct udp_stream *state = run->state;
     double sent = (double)run->peer_sent_count, received = (double)state->unique_count;
     struct udp_stream_metrics *metrics = run->metrics;
+    arrivals_report(run, &state->arrivals);
     way->received_count = received;
     way->lost_count = fmax(sent - received, 0);
     way->lost_ratio = sent > 0 ? way->lost_count / sent : (double)NAN;
