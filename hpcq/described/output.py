@@ -257,7 +257,24 @@ def _json_value(one: Reading, parsed: Any) -> float | None:
         raise UnreadableError(f"{one.metric}: {one.json} is {shown(value)}: allowed is a finite number") from None
 
 
+def sizes_in(described: Described, text: str) -> list[int]:
+    """The sizes that the table in `text` has, in its order: of an output whose parameters nobody knows any more."""
+    if described.table is None or described.sizes is None:
+        return []
+    place, found = described.table.columns.index(described.sizes.option), list[int]()
+    for cells in _table_rows(described.table, text, Read()):
+        size = read_number(cells[place], described.sizes.option)
+        if size != int(size) or int(size) in found:
+            raise UnreadableError(f"table: size {shown(cells[place])}: allowed are whole numbers, each once")
+        found.append(int(size))
+    return found
+
+
 def _rows(described: Described, table: Table, text: str, sizes: Sequence[int], found: Read) -> dict[int | None, Sequence[str]]:
+    return _by_size(described, table, _table_rows(table, text, found), sizes)
+
+
+def _table_rows(table: Table, text: str, found: Read) -> list[list[str]]:
     lines = text.replace("\r\n", "\n").split("\n")  # and not at other characters that Python takes for line ends
     heads = [-1] if table.head is None else [no for no, line in enumerate(lines) if re.search(table.head, line)]
     if len(heads) != 1:
@@ -271,7 +288,7 @@ def _rows(described: Described, table: Table, text: str, sizes: Sequence[int], f
             rows.append(cells)
         elif cells:
             _say(found, [line])
-    return _by_size(described, table, rows, sizes)
+    return rows
 
 
 def _by_size(

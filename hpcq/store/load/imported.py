@@ -14,9 +14,11 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from hpcq import __version__, units
 from hpcq.errors import UserError
@@ -88,6 +90,18 @@ def import_runs(database: Path, cluster: str, brought: Brought) -> ImportReport:
         writer.flush()
         writer.settle()
     return writer.report
+
+
+def reframe_sessions(path: Path) -> list[bytes]:
+    """The sessions in a database of ReFrame's results, oldest first, each as JSON. Raises UserError if it is none."""
+    try:
+        with closing(sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True)) as database:
+            rows = database.execute("SELECT json_blob FROM sessions ORDER BY session_start_unix").fetchall()
+    except sqlite3.Error as error:
+        raise UserError(
+            f"{path}: is no database of ReFrame's results: {error}", "its table is sessions, with json_blob"
+        ) from None
+    return [blob if isinstance(blob, bytes) else str(blob).encode() for (blob,) in rows]
 
 
 class _Writer:

@@ -1,0 +1,90 @@
+"""Saved outputs of programs that hpcq has a description of: iperf3, OSU, IMB, nccl-tests, and what a site describes itself.
+
+The description's own reader reads them, so numbers mean what they mean in a run of hpcq. Hosts and time are in the output of
+iperf3 only; else --names says which parts of the path they are, and the time may be that of the file. An output that cannot be
+read is an invalid result with its reason.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hpcq import units
+from hpcq.described.output import UnreadableError, read_output, sizes_in
+from hpcq.errors import UserError
+from hpcq.imports.others import Maker, files_in, made
+from hpcq.imports.values import Problems, Source, Value, metric_of, read_bytes
+from hpcq.kernels import Kernel
+
+
+def read(paths: Sequence[Path], kernel: Kernel, maker: Maker, problems: Problems) -> Iterator[Source]:
+    """The values in these outputs of one kernel, and in all files below folders."""
+    for path in files_in(paths, ("",)):
+        content, digest = read_bytes(path)
+        yield Source(str(path), digest, _values(path, content.decode("utf-8", "replace"), kernel, maker, problems))
+
+
+def _values(path: Path, text: str, kernel: Kernel, maker: Maker, problems: Problems) -> Iterator[Value]:
+    described = kernel.described
+    assert described is not None  # noqa: S101 - the caller takes described kernels only
+    told = {**_of_iperf3(text), **maker.roles(path)}
+    if not told.get("client"):
+        hint = "--names '{run}/{client}_{server}.txt' says which parts of the path they are"
+        raise UserError(f"{path}: its hosts are not known: the output of {kernel.name} does not name them", hint)
+    try:
+        client, server = maker.nodes([told["client"], *([told["server"]] if told.get("server") else [])])
+        time_utc = maker.file_utc(path, told)
+        where = {
+            "time_utc": time_utc,
+            "run": maker.run(told, time_utc),
+            "job": told.get("job", ""),
+            "client": client,
+            "server": server,
+            "repetition_no": int(told["repetition"]) if told.get("repetition", "").isdecimal() else None,
+        }
+    except ValueError as error:
+        problems.add(str(path), None, str(error))
+        return
+    failed = told.pop("error", None) or next((f"it said: {word}" for word in described.failure_words if word in text), None)
+    by_size: Mapping[int | None, Mapping[str, float]] = {}
+    reasons: dict[int | None, str] = {} if failed is None else {None: failed}
+    if failed is None:
+        try:
+            found = read_output(described, text, sizes_in(described, text))
+            by_size, reasons = found.metrics, dict(found.complaints)
+        except UnreadableError as error:
+            reasons = {None: str(error)}
+    for size, metrics in by_size.items():
+        test = maker.test(kernel.name, {} if size is None else {"message_bytes": size}, kernel)
+        for name, value in metrics.items():
+            known = kernel.metric(name)
+            better = known.better.value if known is not None else "none"
+            yield made(1, {**where, "test": test}, metric_of(None, name, units.unit_of(name) or "number", better), value, None)
+    for size, reason in reasons.items():
+        test = maker.test(kernel.name, {} if size is None else {"message_bytes": size}, kernel)
+        maker.notes[f"{path}: {reason}"] = None
+        outcome = "invalid" if failed is None else "failed"
+        yield made(1, {**where, "test": test}, None, None, f"{kernel.name}: {reason}"[:400])._replace(outcome=outcome)
+
+
+def _of_iperf3(text: str) -> dict[str, str]:
+    """Hosts, time and what went wrong in the JSON of iperf3; nothing of other outputs."""
+    if not text.lstrip().startswith("{"):
+        return {}
+    try:
+        whole: Any = json.loads(text)
+        start = whole.get("start", {})
+        system = re.match(r"\S+ (\S+) ", str(start.get("system_info", "")))
+        told = {"client": system[1] if system else "", "server": str(start.get("connecting_to", {}).get("host", ""))}
+        told["error"] = f"it said: {whole['error']}" if whole.get("error") else ""
+        seconds = start.get("timestamp", {}).get("timesecs")
+    except (ValueError, AttributeError):
+        return {}
+    if isinstance(seconds, (int, float)):
+        told["time"] = units.utc_text(dt.datetime.fromtimestamp(seconds, dt.UTC))
+    return {role: word for role, word in told.items() if word}
