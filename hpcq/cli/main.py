@@ -255,7 +255,7 @@ _BY_SIGPIPE = 128 + signal.SIGPIPE
 _COMPLETE = "_HPCQ_COMPLETE"
 
 #: Verbs whose jobs may still be in a queue when the keyboard stops them.
-_QUEUING = {"run", "submit", "resume", "cancel", "status", "accept", "stage"}
+_QUEUING = {"run", "resume", "cancel", "status", "accept", "stage"}
 
 #: For the workflow, not for people: no list shows them.
 _INTERNAL = "stage"
@@ -266,7 +266,6 @@ _GROUPS = {
         "run": ("run.campaigns", "Run a campaign: build, plan, measure, load, report."),
         "plan": ("run.campaigns", "Show what a campaign would run, where and how long."),
         "check": ("run.checks", "Check campaign and cluster files without a cluster."),
-        "submit": ("run.campaigns", "Start a campaign and return as soon as its first jobs are queued."),
         "status": ("run.campaigns", "Show how far a run is."),
         "resume": ("run.campaigns", "Take over a run whose driver ended; queued jobs are adopted."),
         "cancel": ("run.campaigns", "End a run's jobs; nothing stays queued."),

@@ -24,14 +24,13 @@ from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from rich.text import Text
-
 from hpcq import units
 from hpcq.errors import DATABASE_HEAD, HpcqError, UserError, of_the_machine
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
+    from rich.text import Text
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -128,6 +127,8 @@ def print_fitted(rows: Sequence[object], columns: Sequence[Column], title: str |
 
 def fitted(rows: Sequence[object], columns: Sequence[Column], title: str | None, *, width: int) -> Iterator[RenderableType]:
     """What Rich has to print, from top to bottom. width: of the terminal, in characters."""
+    from rich.text import Text
+
     fields = [as_mapping(row) for row in rows]
     if _width(fields, columns, _GAP) > width and len(rows) > 1:
         same = [one for one in columns if len({cell(one, row) for row in fields}) == 1]
@@ -147,6 +148,8 @@ def fitted(rows: Sequence[object], columns: Sequence[Column], title: str | None,
 
 def _blocks(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], title: str | None) -> Iterator[Text]:
     """One line per value, with an empty line between rows."""
+    from rich.text import Text
+
     if title:
         yield Text(title)
     widest = max(len(head(one)) for one in columns)
@@ -179,6 +182,7 @@ def _table(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], title: 
     """The rows as a table. fold: text may continue in the next line of its cell."""
     from rich import box
     from rich.table import Table
+    from rich.text import Text
 
     plain = "NO_COLOR" in os.environ
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, header_style="" if plain else None)

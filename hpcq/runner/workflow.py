@@ -1,6 +1,7 @@
 """Run the stages with Snakemake: in order, clusters side by side, and from where a run stopped.
 
-    hpcq run / resume -> python -m snakemake -s workflow/Snakefile --directory RUN --config run=RUN
+    hpcq run / resume  -> python -m snakemake -s workflow/Snakefile --directory RUN --config run=RUN
+    hpcq run --detach  -> the same, to the target `submitted`
     workflow/Snakefile -> expand(config): which runs with which clusters -> shell rules that call `hpcq stage`
 
 Importing Snakemake takes seconds, so nothing here imports it. The Snakefile imports `expand`.
@@ -9,6 +10,7 @@ Importing Snakemake takes seconds, so nothing here imports it. The Snakefile imp
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcq import assets
-from hpcq.errors import StoreError, UserError
+from hpcq.errors import HpcqError, StoreError, UserError
 from hpcq.run_folder.paths import RunFolder, read_json
 from hpcq.transport import quote, run_here
 from hpcq.writer_lock import STALE_S, WriterLock
@@ -45,13 +47,16 @@ class WorkflowRun:
         """Return the clusters whose plans a part's plan needs; none for a cluster."""
         return [link[end] for link in self.links if link["name"] == part for end in ("from", "to")]
 
+    def built_before(self, part: str) -> list[str]:
+        """Return the clusters whose kernels a part's jobs need: itself, or both ends of a link."""
+        return self.planned_before(part) or [part]
+
     def driven_by(self, part: str) -> str:
         """Return the marker of the driver of a part, relative to the run's folder.
 
         Each group of linked clusters has one.
         """
-        ends = self.planned_before(part) or [part]
-        group = next(group for group in groups(self.clusters, self.links) if ends[0] in group)
+        group = next(group for group in groups(self.clusters, self.links) if self.built_before(part)[0] in group)
         return f"{part}/driven.json" if len(group) == 1 else f"groups/{SIGN.join(group)}.json"
 
 
@@ -116,21 +121,32 @@ def leading(run: RunFolder) -> Iterator[None]:
         lock.release()
 
 
-def run_workflow(run: RunFolder, *, until: str | None = None) -> int:
-    """Drive a run to its report, or to the rule `until`. Returns Snakemake's exit code; its output goes to
+def run_workflow(run: RunFolder, *, target: str | None = None) -> int:
+    """Drive a run to its report, or to the rule `target`. Returns Snakemake's exit code; its output goes to
     snakemake.log.
 
     It does not repeat finished stages. A failure on one cluster does not stop the others.
     """
+    if importlib.util.find_spec("snakemake") is None:
+        raise HpcqError(
+            f"{sys.executable}: Python finds no Snakemake there: hpcq's stages are ordered by it",
+            f"{quote(sys.executable)} -m pip install 'snakemake>=9.3,<10'; then hpcq resume {run.run}",
+        )
     clusters = read_json(run.run_json)["clusters"]
-    argv = [sys.executable, "-P", "-m", "snakemake", "--snakefile", str(assets.snakefile()), "--directory", str(run.path)]
+    argv = [
+        sys.executable,
+        "-P",
+        "-m",
+        "snakemake",
+        *([target] if target else []),
+    ]  # first: some options take any number of words
+    argv += ["--snakefile", str(assets.snakefile()), "--directory", str(run.path)]
     # A driver sleeps nearly all the time, so each gets a core, however few this machine has.
     argv += ["--cores", str(max(2, len(clusters))), "--keep-going", "--nolock", "--rerun-incomplete"]
     argv += ["--rerun-triggers", "mtime", "--quiet", "all"]
-    argv += ["--until", until] if until else []
     # A failed run has a page, too. Left in place, it would make Snakemake take the missing stages for done.
     parts = [*run.clusters(), *run.link_names()]
-    if until is None and run.report.is_file() and not all((run.path / part / "loaded.json").is_file() for part in parts):
+    if target is None and run.report.is_file() and not all((run.path / part / "loaded.json").is_file() for part in parts):
         argv += ["--forcerun", "report"]
     # Snakemake reads values of --config as YAML and paths as patterns: "." is safe for every folder name.
     argv += ["--config", "run=."]

@@ -10,7 +10,8 @@ import pytest
 
 from hpcq.cli.run.campaigns import print_status
 from hpcq.errors import HeldError, SchedulerError, TransportError
-from hpcq.runner.live import cancel_run, status_of, still_there
+from hpcq.runner.cancelling import cancel_run, still_there
+from hpcq.runner.live import status_of
 from hpcq.scheduler.types import JobReport, JobState, NodeCondition, QueueQuery, QueueSnapshot, Submission
 from tests.driver.fake_site import FakeJob, FakeSite
 from tests.driver.test_driver_on_a_fake_site import site
@@ -309,7 +310,7 @@ def test_the_verb_waits_for_a_driver_as_long_as_files_of_jobs_may_take(site: Fak
         if site.clock.passed_s < 150:
             raise HeldError("journal.jsonl: held by process 7")
 
-    monkeypatch.setattr("hpcq.runner.live.link_group.drive", drive)
-    monkeypatch.setattr("hpcq.runner.live.still_there", lambda *_: [])
+    monkeypatch.setattr("hpcq.runner.cancelling.link_group.drive", drive)
+    monkeypatch.setattr("hpcq.runner.cancelling.still_there", lambda *_: [])
     assert cancel_run(site.run, site.said.append, site.clock) == []
     assert site.said == ["sim: its driver lives and ends the jobs; waits for it for 180 s at most"]

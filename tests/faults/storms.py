@@ -22,7 +22,7 @@ from unittest import mock
 
 from hpcq.errors import HpcqError
 from hpcq.run_folder.journal import fold
-from hpcq.runner.live import still_there
+from hpcq.runner.cancelling import still_there
 from hpcq.scheduler.types import NodeCondition
 from hpcq.transport import Completed
 from tests.driver.fake_site import NEVER, FakeSite

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hpcq.errors import HeldError
-from hpcq.runner import live
+from hpcq.runner import cancelling
 from hpcq.scheduler.types import JobReport, JobState
 from tests.driver.fake_site import FakeJob, FakeSite
 from tests.driver.test_driver_on_a_fake_site import site
@@ -79,9 +79,9 @@ def test_cancel_says_that_it_waits_for_a_living_driver_and_for_how_long(
             raise HeldError("journal.jsonl.lock: held by pid 1")
 
     monkeypatch.setattr("hpcq.runner.link.link_group.drive", driven_elsewhere)
-    monkeypatch.setattr(live, "still_there", lambda *_: [])
+    monkeypatch.setattr(cancelling, "still_there", lambda *_: [])
     said: list[str] = []
-    assert live.cancel_run(forgetful.run, said.append, forgetful.clock) == []
+    assert cancelling.cancel_run(forgetful.run, said.append, forgetful.clock) == []
     assert said == ["sim: its driver lives and ends the jobs; waits for it for 90 s at most"]
 
 

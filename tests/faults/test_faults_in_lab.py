@@ -29,7 +29,7 @@ def hanging(lab: RunningLab, tmp_path_factory: pytest.TempPathFactory) -> Desk:
     made = Desk(tmp_path_factory.mktemp("hanging"), lab)
     pair = "clusters: [beta]\npairs: {pattern: list, list: [[beta-n01, beta-n02]]}\nrepetitions: 1\nretries: 0"
     made.campaign(f"{pair}\nwalltime_s: 1min\ntests:\n  {SLOW}")
-    made.hpcq("submit", "campaign.yaml")
+    made.hpcq("run", "--detach", "campaign.yaml")
     for node in ("n01", "n02"):
         _until_measuring(lab, node)
     for node in ("n01", "n02"):  # the script's node first: nobody is left who could end the job in good order
@@ -177,7 +177,7 @@ def test_a_kernel_that_fails_is_a_row_and_is_tried_once_more(desk: Desk) -> None
 
 def test_cancel_leaves_nothing_queued(desk: Desk) -> None:
     desk.campaign(f"clusters: [alpha]\npairs: {{rounds: 3}}\nrepetitions: 1\ntests:\n  {ENDLESS}")
-    desk.hpcq("submit", "campaign.yaml")
+    desk.hpcq("run", "--detach", "campaign.yaml")
     assert desk.lab.exec("alpha", "squeue", "-h", "-u", "labuser").count("\n") >= 2
     desk.hpcq("cancel")
     deadline = time.monotonic() + 60
@@ -193,7 +193,7 @@ def test_cancel_leaves_nothing_queued(desk: Desk) -> None:
 
 def test_submit_then_resume_adopts_what_is_queued(desk: Desk) -> None:
     desk.campaign(f"clusters: [alpha]\npairs: {{rounds: 2}}\nrepetitions: 1\ntests:\n  {INSTANT}")
-    desk.hpcq("submit", "campaign.yaml")
+    desk.hpcq("run", "--detach", "campaign.yaml")
     desk.hpcq("resume")
     assert desk.rows("SELECT outcome, count(*) AS n FROM v_results GROUP BY outcome") == [{"outcome": "measured", "n": 4}]
     _nothing_ran_twice(desk)

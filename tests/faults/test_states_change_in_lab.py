@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcq.runner.live import cancel_run
+from hpcq.runner.cancelling import cancel_run
 from tests.lab.driven_in_lab import Driven, names, states
 from tests.lab.lab_fixture import RunningLab
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcq.runner.live import cancel_run
+from hpcq.runner.cancelling import cancel_run
 from tests import REPOSITORY
 from tests.faults.lab_troubles import (
     LONG_S,

@@ -26,7 +26,7 @@ PAGES = [*sorted(REPOSITORY.glob("*.md")), *sorted((REPOSITORY / "docs").rglob("
 #: Those with commands that are run.
 MARKED = [page for page in PAGES if "\n<!-- run" in page.read_text()]
 #: Verbs whose examples submit jobs, compile, or need the lab or a recorded change; other tests run them.
-NOT_RUN = {"run", "submit", "resume", "cancel", "build", "lab", "changes set", "changes show"} | {
+NOT_RUN = {"run", "resume", "cancel", "build", "lab", "changes set", "changes show"} | {
     "accept",
     "schedule remove",
     "schedule tick",

@@ -14,9 +14,10 @@ import pytest
 from hpcq.analysis.distances import distances
 from hpcq.errors import SchedulerError
 from hpcq.run_folder.journal import Journal
+from hpcq.runner.cancelling import cancel_run
 from hpcq.runner.link import link_group
 from hpcq.runner.link.side import LinkSide
-from hpcq.runner.live import cancel_run, status_of
+from hpcq.runner.live import status_of
 from hpcq.runner.queue import account
 from hpcq.runner.queue.run_state import Record
 from hpcq.scheduler.types import QueueSnapshot

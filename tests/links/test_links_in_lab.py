@@ -70,7 +70,7 @@ def measured(lab: RunningLab, tmp_path_factory: pytest.TempPathFactory) -> Desk:
         INSTANT,
     ]
     desk.campaign(campaign("pairs: 2", *tests))
-    said = desk.hpcq("submit", "campaign.yaml").stderr
+    said = desk.hpcq("run", "--detach", "campaign.yaml").stderr
     assert f"{LINK}: 2 pairs are submitted by hpcq resume" in said
     desk.hpcq("resume")
     return desk

@@ -107,7 +107,7 @@ def test_a_run_whose_driver_failed_and_left_its_page_is_resumed(tmp_path: Path) 
     """The page tells what there was; it must not pass for the end."""
     desk = LocalDesk.at(tmp_path / "desk")
     desk.campaign(*PINGPONG)
-    desk.hpcq("submit", "try.yaml")
+    desk.hpcq("run", "--detach", "try.yaml")
     lock = desk.run_folder / "tiny" / "journal.jsonl.lock"
     lock.unlink()
     lock.mkdir()
@@ -120,7 +120,7 @@ def test_a_run_whose_driver_failed_and_left_its_page_is_resumed(tmp_path: Path) 
 def test_cancel_ends_jobs_and_says_what_is_missing(tmp_path: Path) -> None:
     desk = LocalDesk.at(tmp_path)
     desk.campaign(SLOW)
-    desk.hpcq("submit", "try.yaml")
+    desk.hpcq("run", "--detach", "try.yaml")
     status = desk.json("cancel")
     counts = status["clusters"][0]["counts"]
     assert (counts["live_attempt_count"], counts["pending_pair_count"], counts["cancelled"]) == (0, 0, True)
@@ -173,7 +173,7 @@ def test_a_compiler_that_is_not_there(tmp_path: Path) -> None:
     assert desk.json("status")["clusters"][0]["error"] == error["message"]
     said = desk.hpcq("build", "bare", expect=1)
     assert said.stderr.startswith("error: bare: hpcq-net: does not build with no-such-cc:\n")
-    said = desk.hpcq("submit", "try.yaml", expect=1)
+    said = desk.hpcq("run", "--detach", "try.yaml", expect=1)
     assert "error: bare: hpcq-net: does not build with no-such-cc:\n" in said.stderr
 
 

@@ -37,7 +37,7 @@ def test_resume_beside_a_driver_without_a_workflow_names_it(tmp_path: Path) -> N
     """The stages may be started by hand, or by somebody's own Snakemake: the run's lock is free then, the journal's is not."""
     desk = LocalDesk.at(tmp_path)
     desk.campaign(SOME_SECONDS)
-    desk.hpcq("submit", "try.yaml")
+    desk.hpcq("run", "--detach", "try.yaml")
     with desk.running(["-m", "hpcq", "stage", "drive", str(desk.run_folder), "tiny"]) as driver:
         desk.wait_for(lambda: [event["event"] for event in desk.events()].count("opened") == 2)
         refused = desk.hpcq("resume", expect=1)
@@ -76,7 +76,7 @@ def test_a_failure_says_who_wrote_it_and_success_removes_it(tmp_path: Path, caps
 def test_a_run_that_cancel_drove_to_its_end_has_not_failed(tmp_path: Path) -> None:
     desk = LocalDesk.at(tmp_path)
     desk.campaign(SOME_SECONDS)
-    desk.hpcq("submit", "try.yaml")
+    desk.hpcq("run", "--detach", "try.yaml")
     mark = desk.run_folder / "tiny" / "drive.error.json"
     mark.write_text('{"stage": "drive", "message": "ssh tiny: cannot be reached", "hint": null, "exit_code": 1}')
     desk.hpcq("cancel")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,8 +11,10 @@ import pytest
 
 from hpcq import assets
 from hpcq.cli.main import run as hpcq
+from hpcq.errors import HpcqError
+from hpcq.run_folder.paths import RunFolder
 from hpcq.runner.site.place import open_run
-from hpcq.runner.workflow import expand
+from hpcq.runner.workflow import expand, run_workflow
 from tests.links.link_campaigns import taken
 from tests.local.desk import kill_session
 from tests.local.local_desk import INSTANT, LocalDesk
@@ -38,6 +41,34 @@ def test_dry_run_and_dag(desk: LocalDesk) -> None:
     assert drawn.stdout.startswith("digraph snakemake_dag {")
     assert not (desk.folder / "runs").exists()
     assert not (desk.folder / "results.db").exists()
+
+
+def test_the_first_wave_is_a_target_and_the_rest_follows(desk: LocalDesk) -> None:
+    """`hpcq run --detach` is the workflow up to `submitted`: the same build, plan and files as of a whole run."""
+    desk.campaign(INSTANT)
+    desk.hpcq("run", "--detach", "try.yaml")
+    of_run = ["--config", f"run={desk.run_folder.relative_to(desk.folder)}"]
+    tiny = desk.run_folder / "tiny"
+    assert {"build.json", "plan.json", "submitted.json"} <= {path.name for path in tiny.iterdir()}
+    assert not (tiny / "driven.json").exists()
+    listed = desk.start([*SNAKEMAKE, "--summary", *of_run])
+    left = {line.split("\t")[0].rpartition("/")[2]: line for line in listed.stdout.splitlines()[1:]}
+    assert "no update" in left["build.json"]
+    assert "update pending" in left["driven.json"]
+    assert desk.start([*SNAKEMAKE, *of_run]).returncode == 0, desk.log()
+    assert desk.json("results")["runs"][0]["measured_count"] == 1
+    made = desk.start([*SNAKEMAKE, "--report", "stages.html", *of_run])
+    assert made.returncode == 0, made.stderr
+    assert (desk.folder / "stages.html").read_text().lower().startswith("<!doctype html>")
+
+
+@pytest.mark.fast
+def test_a_python_without_snakemake_is_told_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "snakemake" else found(name))
+    with pytest.raises(HpcqError, match="finds no Snakemake there") as raised:
+        run_workflow(RunFolder(tmp_path))
+    assert "-m pip install 'snakemake>=9.3,<10'" in str(raised.value.hint)
 
 
 @pytest.mark.fast

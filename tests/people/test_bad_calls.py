@@ -62,7 +62,7 @@ MISTAKES = {
     "nometric": "gates: [{metric: throughput, minimum: 1}]",
     "nokernel": "gates: [{metric: throughput_bps, kernel: tcp_pingpong, minimum: 1}]",
     "statistic": "gates: [{metric: throughput_bps, statistic: mean, minimum: 1}]",
-    "walltime": "walltime_s: 5",
+    "walltime": "walltime_s: 0",
     "parsecs": "walltime_s: 5 parsecs",
     "repetitions": "repetitions: '3'",
     "seed": "seed: now",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hpcq.run_folder.journal import Attempt
-from hpcq.runner.live import still_there
+from hpcq.runner.cancelling import still_there
 from hpcq.scheduler.types import JobKey, JobReport, JobState, NodeCondition, Submission, Submitted
 from hpcq.transport import Completed
 from tests.driver.fake_site import FakeJob, FakeSite, undetermined

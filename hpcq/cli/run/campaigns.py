@@ -1,4 +1,4 @@
-"""Verbs that run campaigns: run, plan, submit, status, resume, cancel.
+"""Verbs that run campaigns: run, plan, status, resume, cancel.
 
 They parse and print; the runner does the work.
 """
@@ -29,13 +29,13 @@ from hpcq.errors import Exit, HeldError, HpcqError, UserError, of_the_machine
 from hpcq.kernels import Shape, kernel
 from hpcq.planning.pairs import lap_length
 from hpcq.planning.plan import Coverage, Plan, coverage_of, nodes_of_pair
-from hpcq.run_folder.paths import RunFolder
+from hpcq.run_folder.paths import RunFolder, read_json
 from hpcq.runner.live import ClusterStatus, RunStatus, Watch
 from hpcq.runner.queue.run_state import powered_down_words
 from hpcq.units import count_of, plain
 
 if TYPE_CHECKING:
-    from hpcq.run_folder.paths import RunFolder
+    from hpcq.run_folder.paths import RunFolder, read_json
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -294,7 +294,7 @@ def _ends(cluster: ClusterStatus, now: dt.datetime) -> str:
 
 @click.command()
 @click.argument("campaign")
-@click.option("--detach", is_flag=True, help="Return as soon as the first jobs are queued, like hpcq submit.")
+@click.option("--detach", is_flag=True, help="Return as soon as the first jobs are queued; hpcq resume goes on.")
 @database_option
 @runs_option
 @clusters_option
@@ -306,13 +306,14 @@ def run(
 
     CAMPAIGN is a file, or the name of an example that comes with hpcq (demo, lab).
 
+    With --detach no process stays behind; `hpcq resume` takes over the run, now or tomorrow. Links need it: their two sides
+    meet through a driver, so `resume` submits their pairs.
+
     \b
     Example: hpcq run campaigns/demo.yaml
     """
     opened = _open(campaign, database, runs_folder, cluster_folders)
-    if detach:
-        return _first_wave(opened, database, as_json=as_json)
-    return _to_the_end(opened, database, as_json=as_json)
+    return _first_wave(opened, database, as_json=as_json) if detach else _to_the_end(opened, database, as_json=as_json)
 
 
 @click.command()
@@ -336,24 +337,6 @@ def resume(name: str | None, abandoned: bool, database: Path, runs_folder: Path,
             raise UserError(f"--abandoned: {name!r} beside it: allowed is one of both, since it takes every such run")
         return _resume_abandoned(database, runs_folder, as_json=as_json)
     return _to_the_end(find_run_folder(name, runs_folder), database, as_json=as_json)
-
-
-@click.command()
-@click.argument("campaign")
-@database_option
-@runs_option
-@clusters_option
-@json_option
-def submit(campaign: str, database: Path, runs_folder: Path, cluster_folders: Sequence[Path], as_json: bool) -> int:
-    """Start a campaign and return as soon as its first jobs are queued.
-
-    No process stays behind; `hpcq resume` takes over the run, now or tomorrow. Links need it: their two sides meet through a
-    driver, so `resume` plans and submits their pairs.
-
-    \b
-    Example: hpcq submit campaigns/demo.yaml
-    """
-    return _first_wave(_open(campaign, database, runs_folder, cluster_folders), database, as_json=as_json)
 
 
 @click.command()
@@ -390,7 +373,8 @@ def cancel(name: str | None, runs_folder: Path, as_json: bool) -> int:
     \b
     Example: hpcq cancel lab
     """
-    from hpcq.runner.live import cancel_run, find_run_folder
+    from hpcq.runner.cancelling import cancel_run
+    from hpcq.runner.live import find_run_folder
 
     found = find_run_folder(name, runs_folder)
     left = cancel_run(found, _say)
@@ -414,7 +398,7 @@ def plan(campaign: str, cluster_folders: Sequence[Path], as_json: bool) -> int:
     Example: hpcq plan campaigns/demo.yaml
     """
     from hpcq.definition.find import find_campaign
-    from hpcq.runner.live import preview
+    from hpcq.runner.preview import preview
 
     found = preview(find_campaign(campaign), cluster_folders)
 
@@ -457,47 +441,13 @@ def _resume_abandoned(database: Path, runs_folder: Path, *, as_json: bool) -> in
 
 def _first_wave(opened: RunFolder, database: Path, *, as_json: bool) -> int:
     """Queue the first jobs on every cluster and return."""
-    from hpcq.runner.failure_marks import failures_of
-    from hpcq.runner.live import status_of
-    from hpcq.runner.workflow import leading
-
-    _say(f"run {opened.run}: {near(opened.path)}")
-    with leading(opened):
-        for work in (_prepare, _submit_first):
-            for part in status_of(opened).clusters:
-                with contextlib.suppress(HpcqError):  # the run's folder has the error; the other clusters go on
-                    work(opened, part.name)
-    failures = failures_of(opened)
+    failures = _workflow(opened, target="submitted")
+    for marker in sorted(opened.path.glob("*/submitted.json")):
+        for line in read_json(marker)["said"]:
+            _say(line)
     if failures:
         return _tell_failures(opened, database, failures, as_json=as_json)
     return _print_status(opened, as_json)
-
-
-def _prepare(run: RunFolder, part: str) -> None:
-    """Build and plan a cluster, or plan a link."""
-    from hpcq.runner import stages
-    from hpcq.runner.failure_marks import marked
-    from hpcq.runner.link import link_group
-    from hpcq.runner.workflow import SIGN
-
-    if link_group.is_link(part):
-        if set(part.split(SIGN)) <= set(run.clusters()):  # otherwise one of its clusters reports why it has no plan
-            with marked(run, part, "plan"):
-                link_group.plan(run, part)
-        return
-    with marked(run, part, "build"):
-        stages.build(run, part, _say)
-    with marked(run, part, "plan"):
-        stages.plan(run, part)
-
-
-def _submit_first(run: RunFolder, part: str) -> None:
-    from hpcq.runner.failure_marks import marked
-    from hpcq.runner.link import link_group
-
-    if part in run.parts():
-        with marked(run, part, "drive"):
-            link_group.submit_first(run, part, _say)
 
 
 def _open(campaign: str, database: Path, runs_folder: Path, cluster_folders: Sequence[Path]) -> RunFolder:
@@ -514,24 +464,31 @@ def _open(campaign: str, database: Path, runs_folder: Path, cluster_folders: Seq
     return open_run(path, cluster_folders, database, runs_folder)
 
 
-def _to_the_end(run: RunFolder, database: Path, *, as_json: bool) -> int:
-    from hpcq.cli.read.results import print_run
+def _workflow(run: RunFolder, *, target: str | None = None) -> list[HpcqError]:
+    """Run the stages, to the end or to `target`. Returns what failed: the words of stages, else of the workflow itself."""
     from hpcq.runner.failure_marks import failures_of
-    from hpcq.runner.live import status_of
     from hpcq.runner.watch.doctor import holders_of
     from hpcq.runner.workflow import leading, run_workflow
 
     _say(f"run {run.run}: {near(run.path)}")
-    with leading(run), shown_progress(run):
-        code = run_workflow(run)
+    with leading(run), shown_progress(run) if target is None else contextlib.nullcontext():
+        code = run_workflow(run, target=target)
     failures = failures_of(run)
-    if code != 0 and not failures and (holders := holders_of(run)):
+    if code == 0 or failures:
+        return failures
+    if holders := holders_of(run):
         held = "; ".join(f"{part} by {holder}" for part, holder in holders.items())
         raise HeldError(f"{near(run.path)}: driven by another process: {held}", "wait for it (hpcq status), or hpcq cancel")
-    if code != 0 and not failures:
-        words = f"{near(run.path)}: the workflow ended with exit code {code}"
-        hint = f"its words are in {near(run.path / 'snakemake.log')}; hpcq resume goes on from here"
-        failures = [_disk_trouble(run) or HpcqError(words, hint)]
+    words = f"{near(run.path)}: the workflow ended with exit code {code}"
+    hint = f"its words are in {near(run.path / 'snakemake.log')}; hpcq resume goes on from here"
+    return [_disk_trouble(run) or HpcqError(words, hint)]
+
+
+def _to_the_end(run: RunFolder, database: Path, *, as_json: bool) -> int:
+    from hpcq.cli.read.results import print_run
+    from hpcq.runner.live import status_of
+
+    failures = _workflow(run)
     if failures:
         return _tell_failures(run, database, failures, as_json=as_json)
     for line in coverage_lines(status_of(run)):

@@ -65,14 +65,31 @@ def plan(run_folder: Path, cluster: str) -> None:
 @stage.command()
 @_run_argument
 @click.argument("cluster")
-@click.option("--only-submit", is_flag=True, help="Return when the first wave is queued.")
-def drive(run_folder: Path, cluster: str, only_submit: bool) -> None:
+def submit(run_folder: Path, cluster: str) -> None:
+    """Queue the first jobs of a part, and leave: `hpcq resume` goes on."""
+    from hpcq.runner.link import link_group
+
+    run, told = RunFolder(run_folder), list[str]()
+
+    def tell(text: str) -> None:
+        told.append(text)
+        say(run, text)
+
+    with marked(run, cluster, "drive"):
+        link_group.submit_first(run, cluster, tell)
+        write_json(run.path / cluster / "submitted.json", {"format": 1, "said": told})
+
+
+@stage.command()
+@_run_argument
+@click.argument("cluster")
+def drive(run_folder: Path, cluster: str) -> None:
     """Drive a cluster's jobs to their end."""
     from hpcq.runner import stages
 
     run = RunFolder(run_folder)
     with marked(run, cluster, "drive"):
-        stages.drive(run, cluster, lambda text: say(run, text), only_submit=only_submit)
+        stages.drive(run, cluster, lambda text: say(run, text))
 
 
 @stage.command("drive-linked")

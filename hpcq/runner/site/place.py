@@ -91,8 +91,8 @@ def open_run(
 
     campaign, paths = check_definitions(campaign_path, cluster_folders)
     moment = dt.datetime.now(dt.UTC)
-    name = f"{campaign.name}-{moment:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
-    run = RunFolder((run_folder or runs_folder / name).absolute())
+    run_name = f"{campaign.name}-{moment:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
+    run = RunFolder((run_folder or runs_folder / run_name).absolute())
     aside = run.path.with_name(f".{run.path.name}.part")
     try:
         aside.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -114,11 +114,11 @@ def open_run(
             aside / "run.json",
             {
                 "format": 1,
-                "run": name,
+                "run": run_name,
                 "campaign": campaign.name,
                 "clusters": list(campaign.clusters),
                 "links": [{"name": one.name, "from": one.from_cluster, "to": one.to_cluster} for one in campaign.links],
-                "seed": campaign.seed_of(name),
+                "seed": campaign.seed_of(run_name),
                 "created_utc": units.utc_text(moment),
                 "hpcq_version": __version__,
                 "database": str(database.absolute()),
