@@ -8,6 +8,7 @@ time is jube_benchmark_start unless --column says otherwise; other jube_ columns
 from __future__ import annotations
 
 import csv
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -67,6 +68,9 @@ def _of_row(line: int, told: Mapping[str, str], rest: Mapping[str, str], maker: 
             parameters[name] = typed(cell)
     if told.get("message_bytes"):
         parameters["message_bytes"] = typed(told["message_bytes"])
+    for role in ("time", "client"):
+        if not told.get(role):
+            raise ValueError(f"{role}: '': allowed is what every row must say")
     client, server = maker.nodes([told["client"], *([told["server"]] if told.get("server") else [])])
     time_utc = maker.utc(told["time"])
     where = {
@@ -85,7 +89,9 @@ def _of_row(line: int, told: Mapping[str, str], rest: Mapping[str, str], maker: 
         try:
             value = float(cell)
         except ValueError:
-            raise ValueError(f"column {name}: {cell!r}: allowed is a number") from None
+            value = math.nan
+        if not math.isfinite(value):
+            raise ValueError(f"column {name}: {cell!r}: allowed is a number")
         metric, factor = maker.metric(name, unit)
         yield made(line, where, metric, value * factor, None)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import math
 import re
 import zoneinfo
 from collections.abc import Iterator, Mapping, Sequence
@@ -82,6 +83,7 @@ class Maker:
 
     def test(self, name: str, parameters: Mapping[str, Any], kernel: Kernel | None = None) -> Test:
         """A test by what its program calls it; kernel: the described one whose output it is."""
+        parameters = {encodable(key): encodable(one) if isinstance(one, str) else one for key, one in parameters.items()}
         if kernel is not None:
             return test_of(kernel, kernel.name, parameters)
         return test_of(None, f"{self.program}.{plain_name(name)}"[:120], parameters)
@@ -207,6 +209,11 @@ def plain_name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.:+=@-]+", "_", text.strip()).strip("_") or "test"
 
 
+def encodable(text: str) -> str:
+    """A text without halves of characters, which JSON can have and no database takes."""
+    return text.encode("utf-8", "replace").decode()
+
+
 def typed(text: str) -> int | str:
     """A parameter of another program: a whole number as one."""
     return int(text) if re.fullmatch(r"-?\d{1,15}", text) else text
@@ -244,10 +251,35 @@ def objects(path: str, text: str) -> Iterator[tuple[int, Any]]:
                 raise UserError(f"{path}:{number}: not JSON: {error}", "nothing was imported") from None
 
 
+def number_of(value: object, what: str) -> float:
+    """A finite number of a JSON file. Raises ValueError `WHAT: FOUND: ALLOWED`."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        try:
+            if math.isfinite(found := float(value)):
+                return found
+        except OverflowError:
+            pass
+    raise ValueError(f"{what}: {str(value)[:40]!r}: allowed is a finite number")
+
+
+def mapping_of(value: object) -> Mapping[str, Any]:
+    """An object of a JSON file; an empty one where there is something else."""
+    return value if isinstance(value, dict) else {}
+
+
+def list_of(value: object) -> list[Any]:
+    """A list of a JSON file; an empty one where there is something else."""
+    return value if isinstance(value, list) else []
+
+
 def made(line: int, where: Mapping[str, Any], metric: MetricName | None, value: float | None, reason: str | None) -> Value:
     """A value with its place; where: time_utc, run, job, test, client, server, repetition_no. A reason means that it failed."""
     outcome = "measured" if reason is None else "failed"
-    return Value(line=line, outcome=outcome, reason=reason, metric=metric, value=value, **where)
+    if value is not None and not math.isfinite(value):
+        raise ValueError(f"{'' if metric is None else metric.name}: {value}: allowed is a finite number in base units")
+    return Value(
+        line=line, outcome=outcome, reason=None if reason is None else encodable(reason), metric=metric, value=value, **where
+    )
 
 
 def _no_suffix(name: str) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcq.errors import UserError
-from hpcq.imports.others import Maker, files_in, made, objects
+from hpcq.imports.others import Maker, files_in, list_of, made, mapping_of, number_of, objects
 from hpcq.imports.values import Problems, Source, Value, read_bytes
 
 SUFFIXES = (".json", ".jsonl", ".log")
@@ -38,16 +38,18 @@ def _values(path: Path, text: str, maker: Maker, problems: Problems) -> Iterator
 
 
 def _of_run(line: int, one: Mapping[str, Any], said: Mapping[str, str], maker: Maker) -> Iterator[Value]:
-    kind, spec = str(one["test"]["type"]), _mapping(one["test"].get("spec"))
+    kind, spec = str(one["test"]["type"]), mapping_of(one["test"].get("spec"))
     if kind not in _READERS:
         maker.notes[f"tests of type {kind} were left out: read are {', '.join(_READERS)}"] = None
         return
-    ends = [said.get("client") or spec.get("source") or next(iter(one.get("participants") or ()), ""), said.get("server")]
+    ends = [said.get("client") or spec.get("source") or next(iter(list_of(one.get("participants"))), ""), said.get("server")]
     ends[1] = ends[1] or spec.get("dest") or ""
     if not (ends[0] and ends[1]):
         raise ValueError("test.spec: source or dest is missing: allowed are both hosts")
     client, server = maker.nodes([str(end) for end in ends])
-    start = _mapping(one.get("schedule")).get("start") or _mapping(one.get("run")).get("start-time") or one.get("start-time")
+    start = (
+        mapping_of(one.get("schedule")).get("start") or mapping_of(one.get("run")).get("start-time") or one.get("start-time")
+    )
     if not start:
         raise ValueError("schedule.start: missing: allowed is when the run began")
     time_utc = maker.utc(str(start))
@@ -56,12 +58,12 @@ def _of_run(line: int, one: Mapping[str, Any], said: Mapping[str, str], maker: M
         "run": maker.run(said, time_utc),
         "job": re.sub(r"[^A-Za-z0-9_-]", "_", str(one.get("id") or one.get("run-id") or ""))[:60]
         or time_utc[11:19].replace(":", ""),
-        "test": maker.test(kind, {"tool": str(_mapping(one.get("tool")).get("name") or "unknown")}),
+        "test": maker.test(kind, {"tool": str(mapping_of(one.get("tool")).get("name") or "unknown")}),
         "client": client,
         "server": server,
         "repetition_no": None,
     }
-    result = _mapping(one.get("result"))
+    result = mapping_of(one.get("result"))
     if result.get("succeeded") is not True:
         yield made(line, where, None, None, str(result.get("error") or "pScheduler says that it did not succeed")[:400])
         return
@@ -75,10 +77,10 @@ Found = Iterator[tuple[str, str, str, float]]
 
 
 def _throughput(result: Mapping[str, Any], _: Mapping[str, Any]) -> Found:
-    summary = _mapping(_mapping(result.get("summary")).get("summary"))
-    yield "throughput", "bps", "higher", _number(summary.get("throughput-bits"), "result.summary.summary.throughput-bits")
+    summary = mapping_of(mapping_of(result.get("summary")).get("summary"))
+    yield "throughput", "bps", "higher", number_of(summary.get("throughput-bits"), "result.summary.summary.throughput-bits")
     if summary.get("retransmits") is not None:
-        yield "retransmits", "", "lower", _number(summary["retransmits"], "result.summary.summary.retransmits")
+        yield "retransmits", "", "lower", number_of(summary["retransmits"], "result.summary.summary.retransmits")
 
 
 def _rtt(result: Mapping[str, Any], _: Mapping[str, Any]) -> Found:
@@ -86,17 +88,20 @@ def _rtt(result: Mapping[str, Any], _: Mapping[str, Any]) -> Found:
         if result.get(key) is not None:
             yield f"round_trip_{key}", "s", "lower", _seconds(result[key], f"result.{key}")
     if result.get("loss") is not None:
-        yield "loss", "ratio", "lower", _number(result["loss"], "result.loss")
+        yield "loss", "ratio", "lower", number_of(result["loss"], "result.loss")
 
 
 def _latency(result: Mapping[str, Any], spec: Mapping[str, Any]) -> Found:
     """The median; the keys of the histogram are in widths of its buckets, a millisecond unless the test says otherwise."""
-    width_s = _number(spec.get("bucket-width", 0.001), "test.spec.bucket-width")
-    counts = _mapping(result.get("histogram-latency"))
+    width_s = number_of(spec.get("bucket-width", 0.001), "test.spec.bucket-width")
+    counts = mapping_of(result.get("histogram-latency"))
     if not counts:
         raise ValueError("result.histogram-latency: missing: allowed is a histogram")
-    ordered = sorted((_number(float(delay), "delay"), int(count)) for delay, count in counts.items())
-    half, passed = sum(count for _, count in ordered) / 2, 0
+    ordered = sorted(
+        (number_of(float(delay), "delay"), number_of(count, f"result.histogram-latency.{delay}"))
+        for delay, count in counts.items()
+    )
+    half, passed = sum(count for _, count in ordered) / 2, 0.0
     for delay, count in ordered:
         passed += count
         if passed >= half:
@@ -104,7 +109,7 @@ def _latency(result: Mapping[str, Any], spec: Mapping[str, Any]) -> Found:
             break
     sent, lost = result.get("packets-sent"), result.get("packets-lost")
     if sent and lost is not None:
-        yield "loss", "ratio", "lower", _number(lost, "packets-lost") / _number(sent, "packets-sent")
+        yield "loss", "ratio", "lower", number_of(lost, "result.packets-lost") / number_of(sent, "result.packets-sent")
 
 
 _READERS = {"throughput": _throughput, "rtt": _rtt, "latency": _latency, "latencybg": _latency}
@@ -117,13 +122,3 @@ def _seconds(text: object, what: str) -> float:
     sign, days, hours, minutes, seconds = found.groups()
     total = int(days or 0) * 86400 + int(hours or 0) * 3600 + int(minutes or 0) * 60 + float(seconds or 0)
     return -total if sign else total
-
-
-def _number(value: object, what: str) -> float:
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return float(value)
-    raise ValueError(f"{what}: {value!r}: allowed is a number")
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}

@@ -15,12 +15,13 @@ from typing import Any
 
 from hpcq import units
 from hpcq.errors import DATABASE_HEAD, UserError
-from hpcq.imports.others import Maker, files_in, made, typed
+from hpcq.imports.others import Maker, files_in, list_of, made, mapping_of, number_of, plain_name, typed
 from hpcq.imports.values import Problems, Source, Value, read_bytes
 from hpcq.nodelist import expand
 
 SUFFIXES = (".log", ".json", ".db")
 _VERSIONS = ("3.", "4.")
+_PERFVALUE_LENGTH = 5
 
 
 #: The sessions in a database of ReFrame, oldest first, each as JSON.
@@ -90,33 +91,44 @@ def _report(path: Path, content: bytes) -> Mapping[str, Any]:
     try:
         found = json.loads(content)
         version = str(found["session_info"]["data_version"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise UserError(f"{path}: is no report of ReFrame: allowed is JSON with session_info and runs") from None
     if not version.startswith(_VERSIONS):
-        raise UserError(f"{path}: has data version {version}: allowed are 3 and 4")
-    return dict(found)
+        raise UserError(f"{path}: has data version {version[:20]}: allowed are 3 and 4")
+    return mapping_of(found)
 
 
-def _cases(path: str, sessions: Any, maker: Maker, problems: Problems) -> Iterator[Value]:
+def _cases(path: str, sessions: Sequence[Mapping[str, Any]], maker: Maker, problems: Problems) -> Iterator[Value]:
     """Values of test cases; the line of a value is the number of its test case in the file."""
     number = 0
     for session in sessions:
-        info = session["session_info"]
-        said = maker.roles(Path(path))
-        run = f"reframe-{str(info.get('time_start', '')).partition('+')[0]}-{str(info.get('uuid', ''))[:8]}"
-        for one in (case for part in session.get("runs", ()) for case in part.get("testcases", ())):
+        info = mapping_of(session.get("session_info"))
+        run = "-".join(("reframe", str(info.get("time_start", "")).partition("+")[0], str(info.get("uuid", ""))[:8]))
+        said = {"run": plain_name(run)[:100], **maker.roles(Path(path))}
+        parts = [mapping_of(part) for part in list_of(session.get("runs"))]
+        for one in (mapping_of(case) for part in parts for case in list_of(part.get("testcases"))):
             number += 1
-            values = {}
-            for key, entry in (one.get("perfvalues") or one.get("perfvars") or {}).items():
-                if isinstance(entry, list) and len(entry) >= 5:
-                    values[str(key).rpartition(":")[2]] = (entry[0], entry[2], entry[3], str(entry[4] or ""))
-            row = {**one, "run": run if len(run) > len("reframe--") else "", **said}
             try:
-                time = _time(one.get("job_completion_time_unix"), one.get("job_completion_time"), one.get("job_submit_time"))
-                hosts = one.get("job_nodelist") or one.get("nodelist") or []
-                yield from _values(number, row, (time, [str(host) for host in hosts]), values, maker)
+                yield from _of_case(number, one, said, maker)
             except ValueError as error:
-                problems.add(path, number, f"test case {one.get('uuid', number)}: {error}")
+                problems.add(path, number, f"test case {str(one.get('uuid', number))[:60]}: {error}")
+
+
+def _of_case(number: int, one: Mapping[str, Any], said: Mapping[str, str], maker: Maker) -> Iterator[Value]:
+    """One test case: `perfvalues` by system, partition and variable since ReFrame 4, before it a list `perfvars`."""
+    values: dict[str, tuple[object, object, object, str]] = {}
+    for key, entry in mapping_of(one.get("perfvalues")).items():
+        if len(list_of(entry)) < _PERFVALUE_LENGTH:
+            raise ValueError(f"perfvalues.{key}: {str(entry)[:40]!r}: allowed is value, reference, two bounds and unit")
+        values[str(key).rpartition(":")[2]] = (entry[0], entry[2], entry[3], str(entry[4] or ""))
+    for entry in map(mapping_of, list_of(one.get("perfvars"))):
+        bounds = (entry.get("thres_lower"), entry.get("thres_upper"))
+        values[str(entry.get("name", ""))] = (entry.get("value"), *bounds, str(entry.get("unit") or ""))
+    if not isinstance(one.get("name"), str):
+        raise ValueError("name: missing: allowed is the name of the test")  # noqa: TRY004 - of a file, not of a caller
+    time = _time(one.get("job_completion_time_unix"), one.get("job_completion_time"), one.get("job_submit_time"))
+    hosts = [str(host) for host in list_of(one.get("job_nodelist")) or list_of(one.get("nodelist"))]
+    yield from _values(number, {**one, **said}, (time, hosts), values, maker)
 
 
 def _values(
@@ -146,11 +158,11 @@ def _values(
     }
     missing = []
     for variable, (value, lower, upper, unit) in values.items():
-        if not isinstance(value, (int, float)):
+        if value is None:
             missing.append(variable)
             continue
         metric, factor = maker.metric(variable, unit, maker.better_of(lower, upper))
-        yield made(line, where, metric, float(value) * factor, None)
+        yield made(line, where, metric, number_of(value, variable) * factor, None)
     if missing or not values:
         if not values and str(row.get("result")) not in {"fail", "failure", "error"}:
             maker.notes["tests without a performance variable were left out"] = None
@@ -163,7 +175,10 @@ def _time(*found: object) -> str:
     for one in found:
         number = one if isinstance(one, (int, float)) else _number(str(one or ""))
         if isinstance(number, (int, float)):
-            return units.utc_text(dt.datetime.fromtimestamp(number, dt.UTC))
+            try:
+                return units.utc_text(dt.datetime.fromtimestamp(number, dt.UTC))
+            except (OverflowError, OSError, ValueError):
+                raise ValueError(f"job_completion_time_unix: {str(number)[:40]}: allowed are seconds since 1970") from None
         if isinstance(one, str) and _none(one):
             return one
     raise ValueError("job_completion_time: none: allowed is when the job ended")
@@ -177,4 +192,4 @@ def _number(text: str) -> float | None:
 
 
 def _none(text: object) -> object:
-    return None if text in {None, "", "None", "null", "N/A"} else text
+    return None if text in (None, "", "None", "null", "N/A") else text

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcq.errors import UserError
-from hpcq.imports.others import Maker, direction, files_in, made, objects
+from hpcq.imports.others import Maker, direction, files_in, made, number_of, objects
 from hpcq.imports.values import Problems, Source, Value, read_bytes
 
 SUFFIXES = (".jsonl",)
@@ -44,17 +44,16 @@ def _of_node(line: int, where: dict[str, Any], one: dict[str, Any], maker: Maker
     for key, number in one.items():
         if key == "node" or number is None:
             continue
-        if not isinstance(number, (int, float)) or isinstance(number, bool):
-            raise ValueError(f"{key}: {str(number)[:40]!r}: allowed is a number")  # noqa: TRY004 - of a file, not of a caller
+        value = number_of(number, key)
         benchmark, _, rest = key.partition("/")
         name, _, rank = rest.rpartition(":")
         name, rank = (name, rank) if name and rank.isdecimal() else (rest, "")
         parameters = {"rank": int(rank)} if rank else {}
         if name.startswith("return_code"):
-            if number:
+            if value:
                 failed = {**where, "test": maker.test(f"{benchmark}.return_code", parameters), "repetition_no": None}
-                yield made(line, failed, None, None, f"{benchmark}: return code {number}")
+                yield made(line, failed, None, None, f"{benchmark}: return code {value:g}")
             continue
         of_test = {**where, "test": maker.test(f"{benchmark}.{name or benchmark}", parameters), "repetition_no": None}
         metric, _ = maker.metric("value", "", maker.meaning.better.get(name) or direction(f"{benchmark}_{name}", ""))
-        yield made(line, of_test, metric, float(number), None)
+        yield made(line, of_test, metric, value, None)

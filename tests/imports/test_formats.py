@@ -196,7 +196,7 @@ def test_results_of_superbench(site: Importing) -> None:
     path.write_text('{"nodes": "n1"}\n')
     assert "no key node" in bring(site, "superbench", path, "--names", "{time}/results-summary.jsonl", expect=2)
     path.write_text('{"node": "n1", "a/b": "x"}\n')
-    assert "results-summary.jsonl:1: a/b: 'x': allowed is a number" in bring(site, "superbench", path, expect=2)
+    assert "results-summary.jsonl:1: a/b: 'x': allowed is a finite number" in bring(site, "superbench", path, expect=2)
 
 
 def scheduled(
@@ -248,7 +248,7 @@ def test_archives_of_pscheduler(site: Importing) -> None:
         ({"schedule": {}}, "archive.json:1: schedule.start: missing"),
         ({"test": {"type": "throughput", "spec": {"dest": "n2"}}}, "archive.json:1: test.spec: source or dest is missing"),
         ({"test": {}}, "archive.json:1: no test with a type"),
-        ({"result": {"succeeded": True}}, "result.summary.summary.throughput-bits: None: allowed is a number"),
+        ({"result": {"succeeded": True}}, "result.summary.summary.throughput-bits: 'None': allowed is a finite number"),
         ({"test": {"type": "throughput", "spec": {"source": "2001:db8::1", "dest": "n2"}}}, "hosts: '2001:db8::1'"),
     ],
 )
@@ -439,3 +439,28 @@ def test_directions() -> None:
 def test_bad_words_are_refused(site: Importing, words: tuple[str, ...], said: str) -> None:
     path = site.file("values.csv", [])
     assert said in site.words("import", path, "--cluster", "alpha", *words, expect=2)
+
+
+def test_a_report_of_an_older_reframe(site: Importing) -> None:
+    """Data version 3: performance variables as a list of objects, and `nodelist`."""
+    report = json.loads((HERE / "reframe-4.10.4-report.json").read_text())
+    report["session_info"]["data_version"] = "3.1"
+    for case in report["runs"][0]["testcases"]:
+        case["nodelist"] = case.pop("job_nodelist")
+        del case["perfvalues"]
+        bandwidth = {
+            "name": "bandwidth",
+            "reference": 1000,
+            "thres_lower": -0.1,
+            "thres_upper": None,
+            "unit": "MB/s",
+            "value": 990,
+        }
+        case["perfvars"] = [bandwidth]
+    path = site.folder / "old.json"
+    path.write_text(json.dumps(report))
+    bring(site, "reframe", path)
+    assert site.ask("SELECT client, server, value FROM v_results") == [("n1", "n2", 990 * 8e6)] * 2
+    report["session_info"]["data_version"] = "9.0"
+    path.write_text(json.dumps(report))
+    assert "has data version 9.0: allowed are 3 and 4" in bring(site, "reframe", path, expect=2)

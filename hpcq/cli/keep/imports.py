@@ -79,7 +79,7 @@ def import_(  # noqa: PLR0917 - Click passes by name
     \b
     Example: hpcq import measured.csv --cluster alpha --facts facts.csv
     """
-    from hpcq.imports.others import Maker, Meaning, check_names, zone_of
+    from hpcq.imports.others import Maker, Meaning, check_names, encodable, zone_of
     from hpcq.imports.table import read_facts
     from hpcq.imports.values import Problems, name_of, runs_of
     from hpcq.store.load.imported import Brought, import_runs
@@ -105,10 +105,11 @@ def import_(  # noqa: PLR0917 - Click passes by name
     finally:
         if was:
             gc.enable()
+    notes = [encodable(note) for note in maker.notes]
     if as_json:
-        print_json({**asdict(done), "notes": list(maker.notes)})
+        print_json({**asdict(done), "notes": notes})
     else:
-        _print(done, list(maker.notes))
+        _print(done, notes)
     return Exit.OK
 
 
