@@ -169,7 +169,7 @@ def test_a_peer_that_says_nothing_is_given_up(programs: Programs, secret: Path) 
         done = ended([str(programs.net), "tcp_stream", *place, "--duration_s", str(ENDLESS_S)])
     assert done.rc == 3
     assert done.line["error"]["state"] == "hello"
-    assert "timed out" in done.line["error"]["message"]
+    assert "said nothing for 8 s" in done.line["error"]["message"]
 
 
 @pytest.mark.parametrize("kernel", ["tcp_stream", "udp_stream", "udp_pingpong"])
@@ -192,8 +192,8 @@ def test_client_ends_when_its_session_is_killed(server: Server, kernel: str) -> 
     assert server.run(kernel, **INSTANT).rc == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_client_ends_on_a_signal_long_before_its_time(server: Server, number: signal.Signals) -> None:
+def test_client_ends_on_a_signal_long_before_its_time(server: Server) -> None:
+    number = signal.SIGTERM
     client = measuring(server, "tcp_stream")
     client.send_signal(number)
     out, err = client.communicate(timeout=LIMIT_S)
@@ -202,6 +202,66 @@ def test_client_ends_on_a_signal_long_before_its_time(server: Server, number: si
     assert line["error"] == {"state": "measure", "message": f"interrupted by signal {number.value}"}
     assert "interrupted" in err
     assert server.run("tcp_stream", **INSTANT).rc == 0
+
+
+#: Of each kernel and direction: a metric of what was measured before Ctrl-C.
+KEPT = {
+    ("tcp_stream", "client_to_server"): "throughput_bps",
+    ("tcp_stream", "server_to_client"): "throughput_bps",
+    ("tcp_stream", "both"): "return_throughput_bps",
+    ("udp_stream", "server_to_client"): "received_count",
+    ("tcp_pingpong", None): "round_trip_p50_ns",
+    ("udp_pingpong", None): "round_trip_p50_ns",
+}
+
+
+@pytest.mark.promise("Ctrl-C at a client ends the measurement and keeps what was measured.")
+@pytest.mark.parametrize(("kernel", "direction"), KEPT)
+def test_an_interrupt_keeps_what_was_measured(server: Server, kernel: str, direction: str | None) -> None:
+    client = measuring(server, kernel, **({} if direction is None else {"direction": direction}))
+    time.sleep(0.5)
+    client.send_signal(signal.SIGINT)
+    out, err = client.communicate(timeout=LIMIT_S)
+    line = json.loads(out)
+    assert (client.returncode, line["valid"], line["exit_code"], line["error"]) == (1, False, 1, None), err
+    assert re.fullmatch(rf"interrupted by signal 2 after [0-9.]+ of {ENDLESS_S} s", line["invalid_reason"])
+    assert line["metrics"][KEPT[kernel, direction]] > 0
+    assert line["evidence"]["client"]
+    assert line["evidence"]["server"]
+    assert 0.4e9 < line["duration_ns"] < ENDLESS_S * 1e9 / 2
+    assert server.serves()
+
+
+def test_an_interrupt_ends_a_sweep_after_the_size_in_hand(server: Server) -> None:
+    client = measuring(server, "tcp_pingpong", message_bytes=16, sweep_to_bytes=64)
+    client.send_signal(signal.SIGINT)
+    out, _ = client.communicate(timeout=LIMIT_S)
+    sizes = json.loads(out)["sizes"]
+    assert [line["options"]["message_bytes"] for line in sizes] == [16]
+    assert sizes[0]["invalid_reason"].startswith("interrupted by signal 2")
+    assert server.serves()
+
+
+@pytest.mark.promise("A client that waits for a server which measures for another one is told that it is busy.")
+def test_a_busy_server_is_called_busy(server: Server) -> None:
+    first = measuring(server, "tcp_stream")
+    second = server.run("tcp_stream", **INSTANT)
+    assert second.rc == 3
+    assert second.line["error"]["state"] == "hello"
+    address = f"{server.ready['address']}, port {server.port},"
+    assert f"the server {address} is busy: it said nothing for 8 s" in second.line["error"]["message"]
+    assert "let the other measurement end first" in second.err
+    first.terminate()
+    first.communicate(timeout=LIMIT_S)
+
+
+def test_a_client_waits_for_its_turn_as_long_as_it_is_said(server: Server) -> None:
+    """A measurement in its last six seconds keeps the next client waiting, and no longer."""
+    first = start(server, "tcp_stream", duration_s=6, warmup_s=0)
+    wait_for(lambda: measures(first.pid))
+    assert server.run("tcp_stream", **INSTANT).rc == 0
+    first.communicate(timeout=LIMIT_S)
+    assert first.returncode == 0
 
 
 def _line_with_a_nap(server: Server) -> dict[str, Any] | None:

@@ -47,6 +47,11 @@ int signals_stop(void)
     return stop_signal;
 }
 
+void signals_forget(void)
+{
+    stop_signal = 0;
+}
+
 bool signals_control(void)
 {
     return control_moved;

@@ -10,6 +10,7 @@
 
 void signals_install(void); /* TERM and INT set `stop`, SIGIO sets `control`, PIPE is ignored */
 int signals_stop(void);     /* the signal that asked us to end, or 0 */
+void signals_forget(void);  /* that one: it was heeded, and the next one counts again */
 bool signals_control(void); /* has the control channel moved since the last call to signals_control_seen? */
 void signals_control_seen(void);
 void signals_alarm(bool interrupt); /* SIGALRM interrupts a blocked call (true) or ends the process (false) */

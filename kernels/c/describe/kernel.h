@@ -39,6 +39,7 @@ struct kernel {
     bool many_ranks;                           /* MPI: of all ranks of the job, not of two */
     bool (*server_sends)(const void *options); /* the server is the active end; NULL: never */
     bool (*both_send)(const void *options);    /* the passive end sends too, until the active one stops; NULL: never */
+    bool is_foreign;                           /* runs the program of somebody else */
     bool (*listen)(struct run *run);           /* server: make the test socket, set run->test_port */
     bool (*open)(struct run *run);             /* join the test channel, note what was granted */
     void (*begin)(struct run *run);            /* a phase starts: forget the one before */

@@ -1,6 +1,6 @@
 /* The client's states, each with a name and a limit (seconds), as they stand in `error.state`:
  *
- *   secret  connect(5)  hello(5)  request(10)  open(10)  start(15)  warmup|measure(phase)  stop(25)  report(15)
+ *   secret  connect(5)  hello(8)  request(10)  open(10)  start(15)  warmup|measure(phase)  stop(25)  report(15)
  */
 #include "engine/client.h"
 
@@ -75,15 +75,32 @@ static bool client_connect(struct run *run, const struct client_place *place)
     return addresses_reach(place->to, place->port, deadline, client_reach, &reaching, &run->failure);
 }
 
-/* A server that is crowded by strangers, or measures, turns us away before a word: we come again within the limit. */
+static const double turn_limit_s = 8; /* as long as a server lets one that it knows wait for its turn */
+
+/* The server's host took the connection, and no word came: a server that measures looks at nobody else. */
+static bool client_busy(struct run *run, const struct client_place *place)
+{
+    fail_hint(&run->failure, "let the other measurement end first, or start a server for each client (--port)");
+    return fail(&run->failure, EXIT_PEER,
+                "the server %s, port %u, is busy: it said nothing for %g s, as while it measures for another client",
+                place->to, place->port, turn_limit_s);
+}
+
+/* A server that is crowded by strangers turns us away before a word: we come again within the limit. One that measures
+ * lets us wait. */
 static bool client_meet(struct run *run, const struct client_place *place, const struct secret *secret)
 {
-    const uint64_t pause_ns = 50000000, give_up_ns = clock_now_ns() + 5 * NS_PER_S;
+    const uint64_t pause_ns = 50000000, give_up_ns = clock_now_ns() + clock_ns_from_s(turn_limit_s);
     for (;;) {
         if (!client_connect(run, place))
             return false;
-        if (control_authenticate(&run->control, secret, run_state(run, "hello", 5), &run->failure))
+        uint64_t hello_ns = run_state(run, "hello", turn_limit_s);
+        if (control_authenticate(&run->control, secret, hello_ns, &run->failure))
             return true;
+        if (!run->control.heard && !run->control.turned_away && clock_now_ns() >= hello_ns && !signals_stop()) {
+            run->failure.failed = false;
+            return client_busy(run, place);
+        }
         if (!run->control.turned_away || clock_now_ns() + pause_ns > give_up_ns)
             return false;
         close(run->control.descriptor);

@@ -7,12 +7,14 @@
  *
  * Where both send, the passive end stops when it hears `stop`, and says `half {count, bytes}`; both receive to the end.
  *
- * Nothing is sent on the control channel in between: a message then is the peer's failure. */
+ * Nothing is sent on the control channel in between: a message then is the peer's failure, or `halt`, the wish of a
+ * passive client that was interrupted. */
 #include "engine/phase.h"
 
 #include "base/signals.h"
 #include "engine/precision.h"
 
+#include <signal.h>
 #include <string.h>
 
 static const double drain_limit_s = 10; /* what a slow, deep-buffered path may still deliver after the stop */
@@ -66,16 +68,42 @@ static double phase_duration_s(const struct run *run)
     return run->phase == PHASE_WARMUP ? common->warmup_s : common->duration_s;
 }
 
-static bool interrupted(struct run *run)
+static bool phase_say(struct run *run, const char *type, uint64_t deadline_ns);
+
+/* Ctrl-C at the client ends the measurement, and keeps what there is; once more ends everything. A foreign program is
+ * over with the signal that it got too. */
+static bool interrupt_kept(struct run *run)
 {
-    return signals_stop() && !fail(&run->failure, EXIT_INVALID, "interrupted by signal %d", signals_stop());
+    if (signals_stop() != SIGINT || run->is_server || run->phase != PHASE_MEASURE || run->interrupted ||
+        run->kernel->is_foreign)
+        return false;
+    signals_forget();
+    run->interrupted = true;
+    run->more_follow = false;
+    run->closing = run->is_active;
+    run_invalid(run, "interrupted by signal %d after %.3g of %.6g s", SIGINT,
+                (double)(clock_now_ns() - run->phase_start_ns) / 1e9, phase_duration_s(run));
+    return run->is_active || phase_say(run, "halt", clock_now_ns() + 5 * NS_PER_S);
 }
 
-/* A message at the active end can only be bad news. */
+static bool interrupted(struct run *run)
+{
+    return signals_stop() && !interrupt_kept(run) &&
+           (run->failure.failed || !fail(&run->failure, EXIT_INVALID, "interrupted by signal %d", signals_stop()));
+}
+
+/* A message at the active end is bad news, but for the wish of a client that was interrupted. */
 static bool active_peer_well(struct run *run)
 {
+    struct received message;
     signals_control_seen();
-    return control_silent(&run->control, &run->failure);
+    if (!run->is_server || run->closing || !control_readable(&run->control))
+        return control_silent(&run->control, &run->failure);
+    if (!control_expect(&run->control, "halt", &message, clock_now_ns() + NS_PER_S, &run->failure))
+        return false;
+    received_free(&message);
+    run->closing = true;
+    return true;
 }
 
 static bool has_moved(enum step step)
@@ -125,7 +153,7 @@ static bool active_loop(struct run *run)
     }
 }
 
-/* `stop` or `half`: what this end sent. */
+/* `stop`, `half` or `halt`: what this end sent. */
 static bool phase_say(struct run *run, const char *type, uint64_t deadline_ns)
 {
     struct text out = {0};

@@ -47,7 +47,8 @@ struct run {
     void *options, *metrics, *state; /* structs of the kernel */
     struct failure failure;
     bool is_server, is_active;
-    bool both_send; /* the passive end sends too */
+    bool both_send;   /* the passive end sends too */
+    bool interrupted; /* client: by SIGINT, and what was measured is kept */
     bool invalid;
     char invalid_reason[256];
 

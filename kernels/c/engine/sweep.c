@@ -154,7 +154,7 @@ int sweep_run(struct run *run, sweep_measure measure, void *context, struct resu
         return run_alone(run, measure, context, out);
     if (out)
         sweep_head(run, out);
-    for (size_t i = 0; i < sweep.count && !run->failure.failed; i++) {
+    for (size_t i = 0; i < sweep.count && !run->failure.failed && !run->interrupted; i++) {
         struct run one;
         sweep_begin(&one, run, sweep.sizes[i]);
         one.more_follow = i + 1 < sweep.count;
@@ -164,6 +164,7 @@ int sweep_run(struct run *run, sweep_measure measure, void *context, struct resu
         int its = result_exit_code(&one);
         code = its != EXIT_MEASURED ? its : code;
         run->failure = one.failure;
+        run->interrupted = one.interrupted;
         if (one.invalid)
             run_invalid(run, "%lld bytes: %s", (long long)sweep.sizes[i], one.invalid_reason);
         sweep_end(&one);

@@ -190,6 +190,7 @@ static void program_close(struct run *run)
 }
 
 const struct kernel kernel_program = {
+    .is_foreign = true,
     .name = "program",
     .internal = true,
     .summary = "Somebody else's program, as described in a file.",
