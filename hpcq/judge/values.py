@@ -76,6 +76,8 @@ class Values:
     node_group: Ints
     classes: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
+    #: shape (jobs,): 1 where the job measured a suspect again in the same run, else 0; None: no job did
+    look: Bytes | None = None
 
     def until(self, night: int) -> Values:
         """The same as if `night` (an index) were the newest."""
@@ -94,6 +96,7 @@ class Values:
             self.node_group,
             self.classes,
             self.groups,
+            None if self.look is None else self.look[rows],
         )
 
 

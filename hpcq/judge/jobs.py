@@ -1,0 +1,109 @@
+"""From rows to nights: the tests of a job side by side, once per pair, night and look.
+
+    Values (one row per job and test)  ->  NightJobs(client, server, value[job, test], failed[job, test])
+
+A pair that was measured several times in one night counts with its median.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from hpcq.judge.values import NOBODY, Floats, Outcome, Values
+
+Indices = np.ndarray[Any, np.dtype[np.int64]]
+Flags = np.ndarray[Any, np.dtype[np.bool_]]
+
+
+@dataclass(frozen=True, slots=True)
+class NightJobs:
+    """One look of one night. client, server, pair: shape (jobs,); server is NOBODY where a node was measured alone.
+
+    value, failed: shape (jobs, tests); value is nan where the test has none. pair: index into Jobs.pairs.
+    count: how many rows stand behind each job's tests, shape (jobs, tests).
+    """
+
+    client: Indices
+    server: Indices
+    pair: Indices
+    value: Floats
+    failed: Flags
+    count: Indices
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """All nights. first, again: what each night measured first, and its suspects again; None: nothing.
+
+    pairs: (client, server) of each pair, shape (pairs, 2); pair_count: in how many nights it has a job.
+    """
+
+    first: tuple[NightJobs | None, ...]
+    again: tuple[NightJobs | None, ...]
+    pairs: Indices
+    pair_count: Indices
+
+
+def by_night(values: Values) -> Jobs:
+    """Sort the rows of `values` into nights. Disturbed rows are left out: they speak for nobody."""
+    kept = values.outcome != Outcome.DISTURBED
+    night = values.night[kept].astype(np.int64)
+    test = values.test[kept].astype(np.int64)
+    client, server = values.client[kept].astype(np.int64), values.server[kept].astype(np.int64)
+    value = np.where(values.outcome[kept] == Outcome.MEASURED, values.value[kept], np.nan)
+    again = np.zeros(len(night), np.int64) if values.look is None else values.look[kept].astype(np.int64)
+    node_count, test_count = len(values.nodes) + 1, len(values.tests)
+
+    job_key = ((night * 2 + again) * node_count + client) * node_count + (server + 1)
+    order = np.lexsort((value, test, job_key)) if len(night) else np.zeros(0, np.int64)
+    job_key, test, value = job_key[order], test[order], value[order]
+    cell_starts = _starts(job_key * test_count + test)
+    medians, measured, rows = _medians(value, cell_starts)
+
+    cell_key, cell_test = job_key[cell_starts], test[cell_starts]
+    job_starts = _starts(cell_key)
+    job_of_cell = np.cumsum(np.isin(np.arange(len(cell_key)), job_starts)) - 1
+    keys = cell_key[job_starts]
+    table = np.full((len(keys), test_count), np.nan)
+    table[job_of_cell, cell_test] = medians
+    count = np.zeros((len(keys), test_count), np.int64)
+    count[job_of_cell, cell_test] = rows
+    failed = np.zeros((len(keys), test_count), bool)
+    failed[job_of_cell, cell_test] = measured == 0
+
+    ends = keys % (node_count * node_count)
+    pair_keys, pair = np.unique(ends, return_inverse=True)
+    clients, servers = ends // node_count, ends % node_count - 1
+    bounds = np.searchsorted(keys // (node_count * node_count), np.arange(2 * len(values.nights) + 1))
+    looks = [
+        NightJobs(clients[a:b], servers[a:b], pair[a:b], table[a:b], failed[a:b], count[a:b]) if b > a else None
+        for a, b in pairwise(bounds)
+    ]
+    pairs = np.stack([pair_keys // node_count, pair_keys % node_count - 1], axis=1)
+    return Jobs(tuple(looks[0::2]), tuple(looks[1::2]), pairs, np.bincount(pair, minlength=len(pairs)))
+
+
+def alone(server: Indices) -> Flags:
+    """Which jobs measured one node alone."""
+    return np.asarray(server == NOBODY)
+
+
+def _starts(keys: Indices) -> Indices:
+    """Where a new key begins in sorted keys."""
+    if not len(keys):
+        return np.zeros(0, np.int64)
+    return np.concatenate([[0], np.flatnonzero(np.diff(keys)) + 1])
+
+
+def _medians(value: Floats, starts: Indices) -> tuple[Floats, Indices, Indices]:
+    """Median of each stretch (sorted, nan last), how many values it has, and how many rows."""
+    rows = np.diff(np.append(starts, len(value)))
+    if not len(starts):
+        return np.zeros(0), rows, rows
+    measured = np.add.reduceat(np.isfinite(value).astype(np.int64), starts)
+    last = np.maximum(measured - 1, 0)
+    return (value[starts + last // 2] + value[starts + (last + 1) // 2]) / 2, measured, rows

@@ -1,0 +1,527 @@
+"""From the values of a site to what is said of it: night after night, each level on what those above it leave.
+
+    value of a job = level of its place and class + night - (what the slower of its parts takes away: group, node, link)
+                     + what its pair always has + scatter
+
+    each night:  night  ->  classes  ->  groups  ->  between two groups  ->  nodes  ->  links
+                   |           |           |               |                 |          |
+                 OverTime of each level: fine, suspected, told, ended
+
+Nothing is stored between calls, and no night looks ahead: what is said of night B is what was said on B.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from hpcq.judge import groups, links, night, nodes
+from hpcq.judge.causes import Cause, Coverage, Effect, Judged, Judgement, State, Thing
+from hpcq.judge.jobs import Flags, Indices, Jobs, NightJobs, by_night
+from hpcq.judge.over_time import MEMORY_NIGHTS, SMALLEST_EFFECT, OverTime, Told
+from hpcq.judge.values import NOBODY, Floats, Values
+
+#: What a site bears: 1 false morning per 100 nights.
+FALSE_MORNINGS = 0.01
+#: How the levels share it.
+_SHARES = {Thing.NIGHT: 0.15, Thing.CLASS: 0.05, Thing.GROUP: 0.1, Thing.BETWEEN: 0.1, Thing.NODE: 0.4, Thing.LINK: 0.2}
+#: One class alone is everything. Of two groups, what leaves one enters the other.
+FEWEST_THINGS = {Thing.CLASS: 2, Thing.GROUP: 3}
+#: Logarithm of what a failed job counts as: a hundredth of what is expected.
+NOTHING = -float(np.log(100.0))
+#: The level of a place is the median of its first so many jobs; from then on it follows slowly.
+FIRST_JOBS = 30
+#: Nights of a thing without which silence about it is not called fine.
+ENOUGH_NIGHTS = 3
+#: Nights that a thing needs before it can be judged.
+_QUIET = {Thing.NIGHT: 3, Thing.CLASS: 3, Thing.GROUP: 3, Thing.BETWEEN: 5, Thing.NODE: 1, Thing.LINK: 3}
+
+
+def judge(values: Values, *, false_mornings: float = FALSE_MORNINGS, first: int = 0) -> Judgement:
+    """What is said on the newest night of `values`; coverage counts the nights from index `first` on."""
+    return watch(values, false_mornings=false_mornings).judgement(first)
+
+
+def watch(values: Values, *, false_mornings: float = FALSE_MORNINGS) -> Watched:
+    """Go through all nights. The result has every message that was given on the way."""
+    watched = Watched(values, by_night(values), false_mornings)
+    for index in range(len(values.nights)):
+        watched.add(index)
+    return watched
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """What came of measuring a suspected node again the same night (an index each)."""
+
+    night: int
+    node: int
+    job_count: int
+    #: of pairs measured again, how many were nearer to the suspected level than to the old one
+    slow_pairs: int
+    pair_count: int
+    confirmed: bool
+
+
+@dataclass(slots=True)
+class _Tonight:
+    """What one look left at each stage. left, expected: shape (jobs, tests)."""
+
+    jobs: NightJobs
+    left: Floats
+    expected: Floats
+    crossing: Indices
+    between: Indices
+
+
+@dataclass(slots=True)
+class Watched:
+    """A site after some of its nights."""
+
+    values: Values
+    jobs: Jobs
+    false_mornings: float
+    levels: dict[Thing, OverTime] = field(init=False)
+    suspects: dict[Thing, list[int]] = field(init=False, default_factory=dict)
+    counted: dict[Thing, Indices] = field(init=False, default_factory=dict)
+    again: list[Again] = field(init=False, default_factory=list)
+    _place: Indices = field(init=False)
+    _place_level: Floats = field(init=False)
+    _place_known: Flags = field(init=False)
+    _place_first: dict[tuple[int, int], list[float]] = field(init=False, default_factory=dict)
+    _pair_level: Floats = field(init=False)
+    _base: Floats = field(init=False)
+    _night_level: Floats = field(init=False)
+    _job_scatter: Floats = field(init=False)
+    _job_nights: Floats = field(init=False)
+    _witnesses: nodes.Witnesses = field(init=False)
+    _links: Indices = field(init=False)
+    _between: dict[tuple[int, int], int] = field(init=False)
+    _ways: list[tuple[int, int]] = field(init=False)
+    _link_pairs: Indices = field(init=False)
+    _group: Indices = field(init=False)
+    _class: Indices = field(init=False)
+
+    def __post_init__(self) -> None:
+        values, jobs, tests = self.values, self.jobs, len(self.values.tests)
+        self._group = values.node_group.astype(np.int64)
+        self._class = values.node_class.astype(np.int64)
+        client, server = jobs.pairs[:, 0], jobs.pairs[:, 1]
+        self._place = _places(client, server, self._group, self._class)
+        count = int(self._place.max(initial=-1)) + 1
+        self._place_level, self._place_known = np.zeros((count, tests)), np.zeros((count, tests), bool)
+        self._base, self._night_level = np.full(tests, np.nan), np.zeros(tests)
+        self._job_scatter, self._job_nights = np.full(tests, 0.02), np.zeros(tests)
+        self._links = np.full(len(jobs.pairs), NOBODY, np.int64)
+        judged = np.flatnonzero((jobs.pair_count > _QUIET[Thing.LINK]) & (server != NOBODY))
+        self._links[judged] = np.arange(len(judged))
+        self._witnesses = nodes.Witnesses(len(values.nodes))
+        ends = groups.crossing(client, server, self._group)
+        ways = sorted({(int(min(pair)), int(max(pair))) for pair in ends if pair[0] != NOBODY})
+        self._between = {way: index for index, way in enumerate(ways)}
+        self._ways = ways
+        self._link_pairs = judged
+        sizes = {
+            Thing.NIGHT: 1,
+            Thing.CLASS: len(values.classes) or int(self._class.max(initial=-1)) + 1,
+            Thing.GROUP: int(self._group.max(initial=-1)) + 1,
+            Thing.BETWEEN: len(ways),
+            Thing.NODE: len(values.nodes),
+            Thing.LINK: len(judged),
+        }
+        self._pair_level = np.zeros((len(judged), tests))
+        self.levels = {
+            thing: OverTime(
+                size,
+                tests,
+                false_alarms=self.false_mornings * _SHARES[thing],
+                pooled=thing is not Thing.NIGHT,
+                quiet_nights=_QUIET[thing],
+            )
+            for thing, size in sizes.items()
+        }
+        self.counted = {thing: np.zeros((len(values.nights), size), np.int64) for thing, size in sizes.items()}
+
+    # One night -----------------------------------------------------------------------------------------------------
+
+    def add(self, index: int) -> None:
+        """Judge the night of this index; call it once for each, in order."""
+        jobs = self.jobs.first[index]
+        if jobs is None:
+            return
+        tonight = self._tonight(jobs)
+        self._night(index, tonight)
+        self._class_level(index, tonight)
+        self._group_levels(index, tonight)
+        first, node_scatter = self._node_level(index, tonight)
+        self._link_level(index, tonight)
+        place = self._place[jobs.pair]
+        self._learn_places(jobs, tonight.left - self._node_part(jobs) + self._place_level[place], new=False)
+        self._place_known[place] |= np.isfinite(tonight.left)
+        again = self.jobs.again[index]
+        if again is not None:
+            self._again(index, again, first, node_scatter)
+        self.suspects = {thing: np.flatnonzero(level.suspected()).tolist() for thing, level in self.levels.items()}
+
+    def _expected(self, jobs: NightJobs) -> Floats:
+        """All but the night's own: where the test stands here, and what the pair always has."""
+        place = self._place[jobs.pair]
+        link = self._links[jobs.pair]
+        own = np.where((link != NOBODY)[:, None], self._pair_level[link], 0.0) if len(self._pair_level) else 0.0
+        return np.asarray(self._place_level[place] + own)
+
+    def _tonight(self, jobs: NightJobs) -> _Tonight:
+        expected = self._expected(jobs)
+        crossing = groups.crossing(jobs.client, jobs.server, self._group)
+        ways = np.sort(crossing, axis=1)
+        between = np.array([self._between.get((int(a), int(b)), NOBODY) for a, b in ways], np.int64)
+        return _Tonight(jobs, np.zeros(jobs.value.shape), expected, crossing, between)
+
+    def _node_part(self, jobs: NightJobs) -> Floats:
+        level = self.levels[Thing.NODE].level
+        other = np.where((jobs.server != NOBODY)[:, None], level[jobs.server], np.inf)
+        return np.minimum(level[jobs.client], other)
+
+    def _night(self, index: int, tonight: _Tonight) -> None:
+        jobs = tonight.jobs
+        place = self._place[jobs.pair]
+        raw = jobs.value - tonight.expected
+        known = self._place_known[place]
+        part = self._node_part(jobs)
+        usable = np.where(known, raw - part, np.nan)
+        fresh = ~np.isfinite(usable).any(axis=0)
+        usable = np.where(fresh, raw, usable)
+        failed_as = self._base + self._night_level + NOTHING
+        filled = np.where(jobs.failed & np.isfinite(failed_as), failed_as, usable)
+        level, counts = night.common(filled)
+        level, counts = night.common(filled - self._explained_by_groups(tonight, filled - level))
+        new = ~np.isfinite(self._base) & np.isfinite(level)
+        self._base = np.where(new, level, self._base)
+        self._night_level = np.where(np.isfinite(level), level - self._base, self._night_level)
+        self._learn_places(jobs, raw - level, new=True)
+        tonight.expected = self._expected(jobs)
+        failed_left = np.where(level - self._base < NOTHING / 2, 0.0, NOTHING)
+        left = jobs.value - tonight.expected - level
+        tonight.left = np.where(jobs.failed & np.isfinite(level), failed_left + part, left)
+        scatter = night.scatter(self._job_scatter, counts)
+        score = (level - self._base)[None, :]
+        self._count(Thing.NIGHT, index, np.zeros(len(jobs.client), np.int64), jobs)
+        self.levels[Thing.NIGHT].look(index, score, scatter[None, :])
+        self._learn_job_scatter(tonight.left - part)
+
+    def _class_level(self, index: int, tonight: _Tonight) -> None:
+        level = self.levels[Thing.CLASS]
+        if len(level.told) < FEWEST_THINGS[Thing.CLASS]:
+            return
+        things = groups.of_class(tonight.jobs.client, tonight.jobs.server, self._class)
+        self._collective(index, Thing.CLASS, things, tonight)
+
+    def _explained_by_groups(self, tonight: _Tonight, left: Floats) -> Floats:
+        """What single groups and classes take away tonight: that is not the night's."""
+        jobs = tonight.jobs
+        explained = np.zeros(left.shape)
+        for thing, things in (
+            (Thing.CLASS, groups.of_class(jobs.client, jobs.server, self._class)),
+            (Thing.GROUP, tonight.crossing),
+        ):
+            level = self.levels[thing]
+            if len(level.told) >= FEWEST_THINGS[thing]:
+                score, scatter = groups.scores(things, left, len(level.told), self._job_scatter)
+                look = level.peek(score, scatter)
+                takes = groups.takes_away(look.deviation, look.far(), level.told, level.effect)
+                explained = explained + groups.explained(things, takes)
+        return explained
+
+    def _group_levels(self, index: int, tonight: _Tonight) -> None:
+        """With two groups alone, what leaves one enters the other: it is the way between them."""
+        if len(self.levels[Thing.GROUP].told) >= FEWEST_THINGS[Thing.GROUP]:
+            self._collective(index, Thing.GROUP, tonight.crossing, tonight)
+        if len(self._between):
+            self._collective(index, Thing.BETWEEN, tonight.between[:, None], tonight)
+
+    def _collective(self, index: int, thing: Thing, things: Indices, tonight: _Tonight) -> None:
+        level = self.levels[thing]
+        for column in things.T:
+            self._count(thing, index, column, tonight.jobs)
+        left = tonight.left - self._node_part(tonight.jobs)
+        score, scatter = groups.scores(things, left, len(level.told), self._job_scatter)
+        look = level.look(index, score, scatter)
+        takes = groups.takes_away(look.deviation, look.far(), level.told, level.effect)
+        tonight.left = tonight.left - groups.explained(things, takes)
+
+    def _node_level(self, index: int, tonight: _Tonight) -> tuple[Floats, Floats]:
+        level, jobs = self.levels[Thing.NODE], tonight.jobs
+        node, partner, says = nodes.seen_from(jobs.client, jobs.server, tonight.left, self._node_takes())
+        for end in (jobs.client, jobs.server):
+            self._count(Thing.NODE, index, end, jobs)
+        score, scatter = nodes.scores(node, says, len(level.told), self._job_scatter)
+        with np.errstate(invalid="ignore"):
+            slow = ((score - level.level) < -2 * scatter).any(axis=1)
+        self._witnesses.add(node, partner, np.asarray(slow))
+        look = level.look(index, score, scatter, self._witnesses.enough)
+        self._witnesses.forget((level.sum <= 0).all(axis=1) & ~level.told)
+        level.tell_slow_from_the_start(index, self._class)
+        level.recentre((level.seen == index) & ~level.told)
+        return look.deviation, scatter
+
+    def _node_takes(self) -> Floats:
+        """What each node is known to take from its pairs: its level, and what was told of it."""
+        level = self.levels[Thing.NODE]
+        return np.minimum(level.level + np.where(level.told[:, None], level.effect, 0.0), 0.0)
+
+    def _link_level(self, index: int, tonight: _Tonight) -> None:
+        level, jobs = self.levels[Thing.LINK], tonight.jobs
+        link = self._links[jobs.pair]
+        rows = link != NOBODY
+        if not rows.any():
+            return
+        part = self._node_part(jobs)
+        takes = np.where(self.levels[Thing.NODE].told[:, None], self.levels[Thing.NODE].effect, 0.0)
+        left = links.left_by_nodes(jobs.client, jobs.server, tonight.left - part, takes, self._job_scatter)
+        score = np.full(level.level.shape, np.nan)
+        score[link[rows]] = left[rows] + self._pair_level[link[rows]]
+        self._count(Thing.LINK, index, link, jobs)
+        level.look(index, score, np.broadcast_to(self._job_scatter, score.shape))
+        self._pair_level = level.level * (level.nights >= 1)
+
+    def _again(self, index: int, again: NightJobs, first: Floats, scatter: Floats) -> None:
+        """The second measurements of tonight's suspects; their partners were chosen because they are good."""
+        level = self.levels[Thing.NODE]
+        left = again.value - self._expected(again) - (self._base + self._night_level)
+        left = np.where(again.failed, NOTHING + self._node_part(again), left)
+        suspects = level.suspected()
+        node, partner, says = nodes.seen_from(again.client, again.server, left, self._node_takes())
+        paired = again.server != NOBODY
+        rows = np.concatenate([again.count, again.count[paired]])
+        score, relative = nodes.scores_again(node, says, rows, self._job_scatter, len(level.told))
+        self._count(Thing.NODE, index, again.client, again)
+        self._count(Thing.NODE, index, again.server, again)
+        self._witnesses.add(node, partner, suspects & np.isfinite(score).any(axis=1))
+        total = self._job_scatter**2
+        shared = level.shared(scatter, total)
+        variance = shared + relative**2 * np.maximum(total - shared, 0.1 * total)
+        repeats = np.clip(shared / np.maximum((level.scale * scatter) ** 2, 1e-12), 0.0, 1.0)
+        variance = np.maximum(variance - repeats * shared, 1e-12)
+        sure = suspects & self._witnesses.enough
+        scatter = np.hypot(np.sqrt(variance), level.floor)
+        told = level.look_again(index, score, scatter, things=sure, first=first, shared=repeats)
+        shift = level.gathered / np.maximum(level.gathered_nights, 1)
+        for one in np.flatnonzero(suspects):
+            of = node == one
+            if of.any():
+                slow = says[of] - level.level[one] < min(float(np.min(shift[one])), -SMALLEST_EFFECT) / 2
+                count = int(rows[of].max(axis=1).sum())
+                self.again.append(Again(index, int(one), count, int(slow.any(axis=1).sum()), int(of.sum()), bool(told[one])))
+
+    # Learning ------------------------------------------------------------------------------------------------------
+
+    def _learn_places(self, jobs: NightJobs, above: Floats, *, new: bool) -> None:
+        """Of a new place the median of its first jobs counts, drawn to that of all; later it follows slowly.
+
+        above: shape (jobs, tests), over the night's level. new: learn of places that nothing is known of, or of others.
+        """
+        place = self._place[jobs.pair]
+        due = self._place_known[place] != new
+        for one in np.unique(place[due.any(axis=1)]):
+            rows = np.where(due, above, np.nan)[place == one]
+            for test in range(rows.shape[1]):
+                values = rows[np.isfinite(rows[:, test]), test]
+                if not len(values):
+                    continue
+                first = self._place_first.setdefault((int(one), test), [])
+                if len(first) < FIRST_JOBS:
+                    first.extend(values.tolist())
+                    self._place_level[one, test] = len(first) / (len(first) + 2) * float(np.median(first))
+                    continue
+                reach = 3 * self._job_scatter[test] / np.sqrt(len(values))
+                moved = float(np.clip(np.median(values) - self._place_level[one, test], -reach, reach))
+                self._place_level[one, test] += moved / MEMORY_NIGHTS
+
+    def _learn_job_scatter(self, left: Floats) -> None:
+        for test in range(left.shape[1]):
+            values = left[np.isfinite(left[:, test]), test]
+            if len(values) < 4:
+                continue
+            tonight = max(1.4826 * float(np.median(np.abs(values - np.median(values)))), 1e-4)
+            gain = max(1 / (self._job_nights[test] + 1), 1 / MEMORY_NIGHTS)
+            self._job_scatter[test] = np.sqrt((1 - gain) * self._job_scatter[test] ** 2 + gain * tonight**2)
+            self._job_nights[test] += 1
+
+    def _count(self, thing: Thing, index: int, things: Indices, jobs: NightJobs) -> None:
+        rows = things != NOBODY
+        np.add.at(self.counted[thing][index], things[rows], jobs.count[rows].sum(axis=1))
+
+    # What is said --------------------------------------------------------------------------------------------------
+
+    def judgement(self, first: int = 0) -> Judgement:
+        """What is said after the newest night that was added. Ended causes, and coverage, from night index `first` on."""
+        newest = len(self.values.nights) - 1
+        causes: list[Cause] = []
+        for thing, level in self.levels.items():
+            for told in level.messages:
+                if told.ended is None or told.ended >= first:
+                    causes.append(self._told_cause(thing, told))
+            causes += [self._suspected_cause(thing, index) for index in self.suspects.get(thing, ())]
+        order = {State.TOLD: 0, State.SUSPECTED: 1, State.ENDED: 2, State.FINE: 3}
+        kept = [one for one in self._directions(causes) if not _is_part(one, causes)]
+        kept.sort(key=lambda one: (order[one.state], one.since, list(Thing).index(one.thing), one.names))
+        return Judgement(newest, tuple(kept), tuple(self._coverage(first)))
+
+    def _told_cause(self, thing: Thing, told: Told) -> Cause:
+        level = self.levels[thing]
+        nights = np.maximum(told.nights, 1)
+        tests = self._affected(told.effect, told.nights > 0, told.column)
+        scatter = np.sqrt(np.maximum(told.squares / nights - told.effect**2, 0.0))
+        least = np.where(np.isfinite(level.scale), level.scale, 1.0) * self._job_scatter
+        error = np.maximum(scatter, least) / np.sqrt(nights)
+        effect = _effect(told.effect[tests], error[tests])
+        count = int(self.counted[thing][told.since :, told.thing].sum())
+        state = State.TOLD if told.ended is None else State.ENDED
+        seen_nights = int((self.counted[thing][told.since :, told.thing] > 0).sum())
+        reason = _words(thing, effect, count, seen_nights)
+        if told.from_start:
+            reason = reason.replace("worse than before", "worse than its peers since it was first measured")
+        if told.confirmed:
+            reason += "; confirmed the same night"
+        names = self._test_names(tests)
+        return Cause(
+            thing, self.names(thing, told.thing), names, state, told.since, told.told, told.ended, effect, count, reason
+        )
+
+    def _suspected_cause(self, thing: Thing, index: int) -> Cause:
+        level = self.levels[thing]
+        column = int(np.argmax(level.sum[index]))
+        since = int(level.start[index, column])
+        nights = level.gathered_nights[index]
+        shift = level.gathered[index] / np.maximum(nights, 1)
+        tests = self._affected(shift, nights > 0, -1 if column >= level.tests else column)
+        scale = np.where(np.isfinite(level.scale), level.scale, 1.0) * self._job_scatter
+        effect = _effect(shift[tests], (scale / np.sqrt(np.maximum(nights, 1)))[tests])
+        count = int(self.counted[thing][since:, index].sum())
+        seen_nights = int((self.counted[thing][since:, index] > 0).sum())
+        reason = _words(thing, effect, count, seen_nights)
+        names = self._test_names(tests)
+        return Cause(thing, self.names(thing, index), names, State.SUSPECTED, since, None, None, effect, count, reason)
+
+    def _test_names(self, tests: Indices) -> tuple[str, ...]:
+        return tuple(self.values.tests[test].name for test in tests)
+
+    def _affected(self, shift: Floats, measured: Flags, column: int) -> Indices:
+        """The tests in which a cause shows: the one that told it, and those that moved at least a third as far."""
+        largest = float(np.min(np.where(measured, shift, 0.0)))
+        moved = measured & (shift <= min(largest / 3, -SMALLEST_EFFECT))
+        if column >= 0:
+            moved[column] = True
+        found = np.flatnonzero(moved)
+        return found if len(found) else np.flatnonzero(measured)
+
+    def _directions(self, causes: list[Cause]) -> list[Cause]:
+        """Links are watched per direction. Where the other direction is measured and fine, the cause is the pair alone."""
+        measured = {(int(a), int(b)) for (a, b), link in zip(self.jobs.pairs, self._links, strict=True) if link != NOBODY}
+        place = {name: index for index, name in enumerate(self.values.nodes)}
+        found: list[Cause] = []
+        links_told = {(one.names, one.state): one for one in causes if one.thing is Thing.LINK}
+        for one in causes:
+            if one.thing is not Thing.LINK:
+                found.append(one)
+                continue
+            client, server = one.names
+            twin = links_told.get(((server, client), one.state))
+            if twin is None and (place[server], place[client]) in measured:
+                found.append(replace(one, thing=Thing.PAIR))
+            elif twin is None:
+                found.append(replace(one, names=(min(one.names), max(one.names))))
+            elif client < server:
+                tests = tuple(dict.fromkeys((*one.tests, *twin.tests)))
+                worse = min((one, twin), key=lambda each: each.effect.ratio)
+                count, since = one.job_count + twin.job_count, min(one.since, twin.since)
+                found.append(replace(worse, names=(client, server), tests=tests, since=since, job_count=count))
+        return found
+
+    def _coverage(self, first: int) -> list[Coverage]:
+        found = []
+        for thing, level in self.levels.items():
+            jobs = self.counted[thing][first:].sum(axis=0)
+            nights = level.nights.max(axis=1, initial=0)
+            if (thing in FEWEST_THINGS and len(jobs) < FEWEST_THINGS[thing]) or not len(jobs):
+                continue
+            for index in range(len(jobs)) if thing is not Thing.LINK else np.flatnonzero(jobs):
+                need = max(_QUIET[thing], ENOUGH_NIGHTS) - int(nights[index])
+                if jobs[index] == 0:
+                    judged, missing = Judged.NOT_MEASURED, "no job in this stretch"
+                elif need > 0:
+                    judged, missing = Judged.TOO_FEW_JOBS, f"{need} more night{'s' if need > 1 else ''} of it"
+                else:
+                    judged, missing = Judged.JUDGED, ""
+                found.append(Coverage(thing, self.names(thing, int(index)), judged, int(jobs[index]), missing))
+        return found
+
+    def names(self, thing: Thing, index: int) -> tuple[str, ...]:
+        """What a thing of a level is called."""
+        values = self.values
+        if thing is Thing.CLASS:
+            return (values.classes[index] if values.classes else str(index),)
+        if thing is Thing.GROUP:
+            return (self._group_name(index),)
+        if thing is Thing.BETWEEN:
+            a, b = self._ways[index]
+            return (self._group_name(a), self._group_name(b))
+        if thing is Thing.NODE:
+            return (values.nodes[index],)
+        if thing is Thing.LINK:
+            client, server = self.jobs.pairs[self._link_pairs[index]]
+            return (values.nodes[client], values.nodes[server])
+        return ()
+
+    def _group_name(self, index: int) -> str:
+        return self.values.groups[index] if self.values.groups else str(index)
+
+
+def _is_part(one: Cause, causes: list[Cause]) -> bool:
+    """Whether a cause above it, at least as certain, explains this one."""
+    certain = (State.TOLD,) if one.state is State.TOLD else (State.TOLD, one.state)
+    for other in causes:
+        if other is one or other.state not in certain or not set(other.tests) & set(one.tests):
+            continue
+        if other.thing is Thing.NODE and one.thing in (Thing.LINK, Thing.PAIR) and other.names[0] in one.names:
+            return True
+        if other.thing is Thing.GROUP and one.thing is Thing.BETWEEN and other.names[0] in one.names:
+            return True
+    return False
+
+
+def _effect(shift: Floats, error: Floats) -> Effect:
+    """The mean over tests of logarithms, with 1.96 standard errors either way."""
+    mean = float(np.mean(shift))
+    if mean < NOTHING / 2:
+        return Effect(0.0, 0.0, 0.0)
+    reach = 1.96 * float(np.sqrt(np.sum(error**2))) / len(error)
+    return Effect(float(np.exp(mean)), float(np.exp(mean - reach)), float(np.exp(mean + reach)))
+
+
+_SEEN = {
+    Thing.NIGHT: "everything together",
+    Thing.CLASS: "most jobs among nodes of this class",
+    Thing.GROUP: "most jobs that leave the group, whoever the other end is",
+    Thing.BETWEEN: "most jobs between the two groups",
+    Thing.NODE: "with everybody it met",
+    Thing.LINK: "while both ends are fine with others",
+}
+
+
+def _words(thing: Thing, effect: Effect, jobs: int, nights: int) -> str:
+    found = "no valid result" if effect.ratio == 0 else f"{100 * (1 - effect.ratio):.1f} % worse than before"
+    counted = f"{jobs} job{'s' if jobs != 1 else ''} on {nights} night{'s' if nights != 1 else ''}"
+    return f"{found}, {_SEEN[thing]}, in {counted}"
+
+
+def _places(client: Indices, server: Indices, group: Indices, kind: Indices) -> Indices:
+    """Number the places of pairs: the classes of both ends, and whether they share their group (or nobody knows)."""
+    alone = server == NOBODY
+    kinds = np.sort(np.stack([kind[client], np.where(alone, kind[client], kind[server])], axis=1), axis=1)
+    own, other = group[client], np.where(alone, group[client], group[server])
+    where = np.where(alone, 3, np.where((own == NOBODY) | (other == NOBODY), 0, np.where(own == other, 1, 2)))
+    if not len(client):
+        return np.zeros(0, np.int64)
+    return np.asarray(np.unique(np.column_stack([kinds, where]), axis=0, return_inverse=True)[1]).reshape(-1)

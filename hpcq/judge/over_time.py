@@ -1,0 +1,510 @@
+"""Over time: is a thing still at its level? One sequential statistic for every thing of every level.
+
+    tonight's score - what is expected of it  ->  z  ->  p (how often does this site see that?)  ->  e  ->  running sum S
+
+    S  ^                       . told        S = max(0, S + ln e);  e = K p^(K-1), at most 1 on average while nothing
+       |- - - - - - - - - - -.- - - -        happens (Vovk & Wang 2021, "E-values: calibration, combination and
+       |                   .                 applications"). Such a sum passes ln(n / a) by chance at most a times
+       |- - - suspected - .- - - - - -       per night among n things (Shin, Ramdas & Rinaldo 2023, "E-detectors").
+       |___.._____.______.____________> nights
+
+p is counted, not assumed: how often did things of this level, at this site, stray so far from what was expected of
+them? Beyond what was seen, the tail is continued as an exponential, and never below a twentieth of what the count can
+show: so one night alone accuses nobody where the history is short. A level with one thing has nobody to count among,
+and takes Student's t with three degrees of freedom. What a thing keeps from night to night (AR(1), sticky modes) is
+predicted before it is judged; where sums still grow more than chance allows, the bound grows with them
+(exponential tail of such sums: Asmussen 2003, "Applied Probability and Queues", ch. XIII).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from hpcq.judge.values import Floats
+
+Indices = np.ndarray[Any, np.dtype[np.int64]]
+Flags = np.ndarray[Any, np.dtype[np.bool_]]
+
+#: What one night may add: e = K p^(K - 1). Small: far values count much, a small shift little.
+EXPONENT = 0.25
+#: No effect below this is told: 3 %.
+SMALLEST_EFFECT = -float(np.log(0.97))
+#: A level is learned from so many of its newest nights.
+MEMORY_NIGHTS = 40
+#: The level of a thing is the median of its first so many nights; from then on it follows slowly.
+FIRST_NIGHTS = 7
+#: From so many nights on a thing shows how fast large sums become rare.
+SETTLED = 15
+#: Counts of how far things stray fade over so many nights.
+COUNT_NIGHTS = 200
+#: With n nights of history the bound is 1 + SHORT / n times as high: what is usual is hardly known yet.
+SHORT = 6.0
+#: Large sums are never taken to become rare more slowly than e^(-S SLOWEST): else nothing could ever be told.
+SLOWEST = 0.25
+#: A score so many of its scatters below its level explains tonight's parts of the thing.
+FAR = 4.0
+#: p is at least 1 of this many times the values counted.
+BEYOND = 20.0
+#: A thing with fewer nights than this is compared with those measured tonight, too.
+NEW_NIGHTS = 5
+#: Nights until a value enters the counts: a fault that begins is told before it calls itself usual.
+COUNT_DELAY = 4
+#: With fewer values counted, tonight's things are compared with each other alone.
+ENOUGH_COUNTED = 20
+#: Above this part of the bound a thing's newest values are not learned from.
+DOUBT = 0.7
+#: Logarithm of the odds for the old level at which what was told has ended; one night adds at most half of it.
+ENDS_AT = 6.0
+#: Degrees of freedom of the tail that a thing without peers is held against.
+ALONE_FREEDOM = 3.0
+
+_EDGES = np.concatenate([[-np.inf], np.arange(-3.0, 8.0, 0.125), np.geomspace(8.0, 400.0, 64), [np.inf]])
+_TAIL_SHARE = 0.02
+
+
+@dataclass(slots=True)
+class Told:
+    """One message about a thing. column: the test, or -1: all tests together. The level it left, and where it is."""
+
+    thing: int
+    column: int
+    since: int
+    told: int
+    confirmed: bool
+    #: it never was at the level of its peers
+    from_start: bool = False
+    ended: int | None = None
+    effect: Floats = field(default_factory=lambda: np.zeros(0))
+    #: sums over the nights since then, per test: values, squares, how many
+    total: Floats = field(default_factory=lambda: np.zeros(0))
+    squares: Floats = field(default_factory=lambda: np.zeros(0))
+    nights: Floats = field(default_factory=lambda: np.zeros(0))
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one look at one night gave, each of shape (things, tests): how far from the level, and that in its scatter."""
+
+    deviation: Floats
+    z: Floats
+
+    def far(self) -> Flags:
+        """Which are so far down tonight that whoever shares it is not to blame."""
+        with np.errstate(invalid="ignore"):
+            return np.asarray((self.z < -FAR) & (self.deviation < -SMALLEST_EFFECT))
+
+
+class OverTime:
+    """The state of all things of one level, after the nights that it has seen.
+
+    thing_count, test_count: shape of what `look` takes. false_alarms: how many a night may bring on average.
+    pooled: things are counted together. prior_nights: so many nights at the level of its peers weigh as much as the
+    peers do. quiet_nights: a thing is learned, and not judged, in its first so many nights.
+    """
+
+    def __init__(
+        self,
+        thing_count: int,
+        test_count: int,
+        *,
+        false_alarms: float,
+        pooled: bool = True,
+        prior_nights: float = 0.5,
+        quiet_nights: int = 0,
+        floor: float = 1e-4,
+    ) -> None:
+        self.columns = test_count + 1 if test_count > 1 else 1
+        self.tests = test_count
+        self.false_alarms = false_alarms
+        self.pooled = pooled
+        self.prior = prior_nights
+        self.quiet = quiet_nights
+        self.floor = floor
+        shape = (thing_count, test_count)
+        self.level = np.zeros(shape)
+        self.nights = np.zeros(shape)
+        self._first = np.full((*shape, FIRST_NIGHTS), np.inf)
+        self.scale = np.full(test_count, np.nan)
+        self.scale_nights = np.zeros(test_count)
+        self.own = np.full((thing_count, self.columns), 1.0 if pooled else 2.0)
+        self.before = np.full((thing_count, self.columns), np.nan)
+        self.carry = np.zeros(self.columns)
+        self._carry_sums = np.zeros((2, self.columns))
+        self.sum = np.zeros((thing_count, self.columns))
+        self.start = np.zeros((thing_count, self.columns), np.int64)
+        self.slope = np.ones(self.columns)
+        self._above = np.zeros((2, self.columns))
+        self._last = np.zeros((thing_count, self.columns))
+        self.counts = np.zeros((self.columns, len(_EDGES) - 1))
+        self._waiting: list[Floats] = []
+        self._past: dict[tuple[int, int], list[float]] = {}
+        self.gathered = np.zeros(shape)
+        self.gathered_nights = np.zeros(shape)
+        self.seen = np.full(thing_count, -1, np.int64)
+        self.first_seen = np.full(thing_count, -1, np.int64)
+        self.told = np.zeros(thing_count, bool)
+        self.for_old = np.zeros(thing_count)
+        self.messages: list[Told] = []
+        self._looks = 0
+        self.current: dict[int, Told] = {}
+        self.effect = np.zeros(shape)
+
+    # One night -----------------------------------------------------------------------------------------------------
+
+    def look(self, night: int, score: Floats, unit: Floats, may_tell: Flags | None = None) -> Look:
+        """Judge tonight's scores, and learn from them.
+
+        score: shape (things, tests), nan where not measured. unit: how far such a score scatters relative to others of
+        its level, same shape. may_tell: things that may become told tonight; None: all.
+        """
+        self._looks += 1
+        deviation = score - self.level
+        measured = np.isfinite(deviation)
+        self._learn_scale(deviation / unit, measured)
+        spread = self._spread(unit)
+        with np.errstate(invalid="ignore"):
+            single = np.where(measured, deviation / spread, np.nan)
+        z = self._with_all_tests(single)
+        known = np.isfinite(z)
+        left = self._less_what_stays(z)
+        chance = self._chance(left, known)
+        self._advance(night, chance, known, deviation)
+        self._keep_told(night, deviation, spread, measured)
+        self._tell(night, may_tell, confirmed=False)
+        self._learn(z, left, known)
+        self._learn_level(deviation, spread, measured & self._trusted()[:, None])
+        self.nights += measured
+        self.seen[measured.any(axis=1)] = night
+        self.first_seen[(self.first_seen < 0) & measured.any(axis=1)] = night
+        return Look(deviation, single / self.own[:, : self.tests])
+
+    def tell_slow_from_the_start(self, night: int, peers: Indices) -> None:
+        """Tell things that were never as good as their peers, once they have NEW_NIGHTS nights.
+
+        peers: shape (things,): things of one number should be alike; below 0: nobody knows. Told is who lies 6
+        median distances and 5 % below at least 8 peers, if at most a tenth of them do: a larger part is a kind of its own.
+        """
+        count = self.nights.max(axis=1)
+        due = (count == NEW_NIGHTS) & (self.seen == night) & ~self.told & (peers >= 0)
+        for peer in np.unique(peers[due]):
+            alike = (peers == peer) & (count >= NEW_NIGHTS) & ~self.told
+            if alike.sum() < 8:
+                continue
+            for test in range(self.tests):
+                levels = self.level[alike, test]
+                middle = float(np.median(levels))
+                reach = max(-np.log(0.95), 6 * 1.4826 * float(np.median(np.abs(levels - middle))))
+                slow = alike & (self.level[:, test] < middle - reach)
+                if slow.sum() > max(1, 0.1 * alike.sum()):
+                    continue
+                for thing in np.flatnonzero(slow & due & ~self.told):
+                    self._tell_from_the_start(int(thing), night, test, middle)
+
+    def _tell_from_the_start(self, thing: int, night: int, test: int, middle: float) -> None:
+        nights = self.nights[thing]
+        told = Told(thing, test if self.tests > 1 else -1, int(self.first_seen[thing]), night, confirmed=False, from_start=True)
+        told.effect = np.where(nights > 0, self.level[thing] - middle, 0.0)
+        told.total, told.nights = told.effect * nights, nights.copy()
+        told.squares = told.effect**2 * nights
+        self.level[thing] = middle
+        self.messages.append(told)
+        self.current[thing] = told
+        self.told[thing] = True
+        self.effect[thing] = told.effect
+        self.for_old[thing] = 0.0
+
+    def peek(self, score: Floats, unit: Floats) -> Look:
+        """What `look` would return, without judging or learning."""
+        deviation = score - self.level
+        return Look(deviation, deviation / self._spread(unit) / self.own[:, : self.tests])
+
+    def look_again(self, night: int, score: Floats, scatter: Floats, *, things: Flags, first: Floats, shared: Floats) -> Flags:
+        """Judge what suspects gave when they were measured again the same night. Returns those that are told by it.
+
+        score, scatter: shape (things, tests); scatter is the standard deviation of such a score given tonight's first.
+        first: the first deviation of tonight. shared: how much of it a second measurement is expected to repeat (0..1).
+        """
+        deviation = score - self.level
+        with np.errstate(invalid="ignore"):
+            single = (deviation - shared * np.where(np.isfinite(first), first, 0.0)) / scatter
+        single = np.where(things[:, None] & ~self.told[:, None], single, np.nan)
+        z = self._with_all_tests(single)
+        known = np.isfinite(z)
+        chance = self._chance(z, known)
+        self._advance(night, chance, known, deviation)
+        before = self.told.copy()
+        self._tell(night, things, confirmed=True)
+        return self.told & ~before
+
+    def recentre(self, rows: Flags) -> None:
+        """Keep the levels of these things around 0: what they have in common belongs to the night."""
+        if rows.any():
+            self.level -= np.median(self.level[rows], axis=0)
+
+    def shared(self, unit: Floats, total: Floats) -> Floats:
+        """The variance that all jobs of a thing have in common in one night, shape (things, tests), at most `total`.
+
+        Scores of the best of several jobs scatter by `unit` if their jobs scatter alone, and by more if they do it
+        together: what is more tells how much is shared.
+        """
+        alone = np.clip(unit**2 / total, 0.0, 0.9)
+        return np.asarray(np.clip(total * (self.scale**2 - 1) * alone / (1 - alone), 0.0, total))
+
+    def suspected(self, expected_per_night: float = 1.0) -> Flags:
+        """Things not told whose sum few of as many healthy things reach: about `expected_per_night`, or fewer."""
+        bound = np.log(max(self._active() * self.columns / expected_per_night, 2.0)) / self.slope
+        shift = self.gathered / np.maximum(self.gathered_nights, 1)
+        worth = (shift < -SMALLEST_EFFECT).any(axis=1)
+        return np.asarray((self.sum >= bound).any(axis=1) & worth & ~self.told)
+
+    def bound(self) -> Floats:
+        """The sum at which a thing is told, per column."""
+        short = 1 + SHORT / max(float(self._looks), 1.0)
+        return np.asarray(short * np.log(max(self._active(), 1) * self.columns / self.false_alarms) / self.slope)
+
+    # Parts of it ---------------------------------------------------------------------------------------------------
+
+    def _active(self) -> int:
+        newest = int(self.seen.max(initial=-1))
+        ready = self.nights.max(axis=1, initial=0) >= self.quiet
+        return int(((self.seen > newest - 30) & (self.seen >= 0) & ready).sum())
+
+    def _learn_scale(self, relative: Floats, measured: Flags) -> None:
+        """The scatter that all things have in common: the median distance of tonight's, averaged over the nights."""
+        if not self.pooled:
+            return
+        usable = measured & ~self.told[:, None]
+        for test in range(self.tests):
+            far = np.abs(relative[usable[:, test], test])
+            n = self.scale_nights[test]
+            if len(far) < 2:
+                continue
+            if len(far) >= 6:
+                tonight = 1.4826 * float(np.median(far))
+            else:
+                tonight = float(np.sqrt(np.mean((np.minimum(far, 3 * self.scale[test]) if n >= NEW_NIGHTS else far) ** 2)))
+            gain = max(1 / (n + 1), 1 / MEMORY_NIGHTS)
+            kept = 0.0 if n == 0 else self.scale[test] ** 2
+            self.scale[test] = np.sqrt((1 - gain) * kept + gain * max(tonight, 1e-9) ** 2)
+            self.scale_nights[test] = n + 1
+
+    def _spread(self, unit: Floats) -> Floats:
+        scale = np.where(np.isfinite(self.scale), self.scale, 1.0)
+        spread = np.hypot(scale * unit, self.floor)
+        return np.asarray(spread * np.sqrt(1 + 1 / (np.minimum(self.nights, MEMORY_NIGHTS) + self.prior)))
+
+    def _with_all_tests(self, single: Floats) -> Floats:
+        """One more column: all tests of a thing together."""
+        if self.tests == 1:
+            return single
+        with np.errstate(invalid="ignore"):
+            measured = np.isfinite(single)
+            count = measured.sum(axis=1)
+            both = np.where(count > 0, np.where(measured, single, 0).sum(axis=1) / np.sqrt(np.maximum(count, 1)), np.nan)
+        return np.column_stack([single, both])
+
+    def _less_what_stays(self, z: Floats) -> Floats:
+        """Less what last night's value tells of tonight's; in units of each thing's own scatter."""
+        z = z / self.own
+        reach = 3.0 if self.pooled else np.inf
+        before = np.clip(np.where(np.isfinite(self.before), self.before, 0.0), -reach, reach)
+        return np.asarray((z - self.carry * before) / np.sqrt(1 - self.carry**2))
+
+    def _chance(self, left: Floats, known: Flags) -> Floats:
+        """How often a healthy thing of this level strays as far to the bad side, per entry; nan where not known."""
+        chance = np.full(left.shape, np.nan)
+        for column in range(self.columns):
+            rows = known[:, column]
+            far = -left[rows, column]
+            if not len(far):
+                continue
+            if not self.pooled:
+                chance[rows, column] = student_tail(far, ALONE_FREEDOM)
+                continue
+            counted = self._counted_chance(column, far)
+            new = self.nights.max(axis=1)[rows] < NEW_NIGHTS
+            if new.any() or self.counts[column].sum() < ENOUGH_COUNTED:
+                new |= self.counts[column].sum() < ENOUGH_COUNTED
+                rank = np.argsort(np.argsort(-far, kind="stable"), kind="stable") + 1.0
+                counted = np.where(new, np.maximum(counted, rank / (len(far) + 1)), counted)
+            chance[rows, column] = counted
+        return chance
+
+    def _counted_chance(self, column: int, far: Floats) -> Floats:
+        counts = self.counts[column]
+        total = counts.sum()
+        if total < ENOUGH_COUNTED:
+            return np.zeros(len(far))
+        beyond = np.append(np.cumsum(counts[::-1])[::-1], 0.0)
+        place = np.clip(np.searchsorted(_EDGES, far, side="right") - 1, 0, len(counts) - 1)
+        lower, upper = _EDGES[place], _EDGES[place + 1]
+        with np.errstate(invalid="ignore"):
+            share = np.where(np.isfinite(lower) & np.isfinite(upper), (upper - far) / (upper - lower), 0.5)
+        seen = beyond[place + 1] + share * counts[place]
+        tail = int(np.searchsorted(-beyond, -max(_TAIL_SHARE * total, min(20.0, 0.2 * total)), side="right")) - 1
+        tail = min(max(tail, 1), len(counts) - 2)
+        middle = np.minimum((_EDGES[tail:-1] + np.append(_EDGES[tail + 1 : -1], _EDGES[-2])) / 2, _EDGES[-2])
+        over = max(beyond[tail], 1e-9)
+        excess = (float(np.sum(counts[tail:] * (middle - _EDGES[tail]))) + 0.5) / (over + 1.0)
+        fitted = over / total * np.exp(-np.maximum(far - _EDGES[tail], 0.0) / max(excess, 0.05))
+        chance = np.where(far > _EDGES[tail], np.maximum(fitted, seen / (total + 1)), seen / (total + 1))
+        return np.asarray(np.clip(chance, 1 / (BEYOND * (total + 1)), 1.0))
+
+    def _advance(self, night: int, chance: Floats, known: Flags, deviation: Floats) -> None:
+        judged = known & ~self.told[:, None] & (self.nights.max(axis=1) >= self.quiet)[:, None]
+        added = np.log(EXPONENT) - (1 - EXPONENT) * np.log(np.where(judged, chance, 1.0))
+        begins = judged & (self.sum <= 0)
+        self.start[begins] = night
+        fresh = judged.any(axis=1) & (self.sum <= 0).all(axis=1)
+        self.gathered[fresh] = 0
+        self.gathered_nights[fresh] = 0
+        self.sum = np.where(judged, np.maximum(0.0, self.sum + added), self.sum)
+        measured = np.isfinite(deviation)
+        self.gathered += np.where(measured, deviation, 0)
+        self.gathered_nights += measured
+
+    def _tell(self, night: int, may_tell: Flags | None, *, confirmed: bool) -> None:
+        over = (self.sum >= self.bound()) & ~self.told[:, None]
+        if may_tell is not None:
+            over &= may_tell[:, None]
+        for thing in np.flatnonzero(over.any(axis=1)):
+            shift = self.gathered[thing] / np.maximum(self.gathered_nights[thing], 1)
+            column = int(np.argmax(np.where(over[thing], self.sum[thing], -1.0)))
+            all_tests = column >= self.tests
+            affected = shift if all_tests else shift[column : column + 1]
+            if -float(np.min(affected)) < SMALLEST_EFFECT:
+                continue
+            told = Told(int(thing), -1 if all_tests else column, int(self.start[thing, column]), night, confirmed)
+            told.effect = shift.copy()
+            told.total = self.gathered[thing].copy()
+            told.squares = self.gathered[thing] ** 2 / np.maximum(self.gathered_nights[thing], 1)
+            told.nights = self.gathered_nights[thing].copy()
+            self.messages.append(told)
+            self.current[int(thing)] = told
+            self.told[thing] = True
+            self.effect[thing] = shift
+            self.for_old[thing] = 0.0
+
+    def _keep_told(self, night: int, deviation: Floats, spread: Floats, measured: Flags) -> None:
+        """What was told stays told until newer values speak for the old level."""
+        for thing, told in list(self.current.items()):
+            rows = measured[thing]
+            if not rows.any() or told.told == night:
+                continue
+            where = rows if told.column < 0 else rows & (np.arange(self.tests) == told.column)
+            if not where.any():
+                continue
+            x = deviation[thing, where] / (spread[thing, where] * self.own[thing, 0])
+            mu = told.effect[where] / (spread[thing, where] * self.own[thing, 0])
+            gain = float(np.sum((x - mu) ** 2 - x**2)) / 2
+            self.for_old[thing] = max(0.0, self.for_old[thing] + float(np.clip(gain, -ENDS_AT, ENDS_AT / 2)))
+            if self.for_old[thing] >= ENDS_AT:
+                told.ended = night
+                del self.current[thing]
+                self.told[thing] = False
+                self.effect[thing] = 0
+                self.sum[thing] = 0
+                continue
+            if gain < 0:
+                told.total = told.total + np.where(rows, deviation[thing], 0)
+                told.squares = told.squares + np.where(rows, deviation[thing], 0) ** 2
+                told.nights = told.nights + rows
+                told.effect = told.total / np.maximum(told.nights, 1)
+                self.effect[thing] = told.effect
+
+    def _learn(self, z: Floats, left: Floats, known: Flags) -> None:
+        trusted = known & self._trusted()[:, None]
+        self._learn_tail(known)
+        self._learn_counts(left, known)
+        self._learn_carry(z, trusted)
+        self._learn_own(left, trusted)
+        self.before = np.where(known, z / self.own, self.before)
+
+    def _trusted(self) -> Flags:
+        """Things whose newest values may be learned from: not told, and in no doubt about an effect worth telling."""
+        shift = self.gathered / np.maximum(self.gathered_nights, 1)
+        doubted = ((self.sum > DOUBT * self.bound()).any(axis=1) & (shift < -SMALLEST_EFFECT).any(axis=1)) | self.told
+        settled = self.nights.max(axis=1) >= max(self.quiet, 1)
+        return np.asarray(~(doubted & settled))
+
+    def _learn_level(self, deviation: Floats, spread: Floats, rows: Flags) -> None:
+        if not self.pooled:
+            for thing, test in np.argwhere(rows):
+                past = self._past.setdefault((int(thing), int(test)), [])
+                past.append(float(self.level[thing, test] + deviation[thing, test]))
+                del past[:-MEMORY_NIGHTS]
+                self.level[thing, test] = float(np.median(past))
+            return
+        new = rows & (self.nights < FIRST_NIGHTS)
+        for test in range(self.tests):
+            things = np.flatnonzero(new[:, test])
+            count = self.nights[things, test].astype(np.int64)
+            self._first[things, test, count] = self.level[things, test] + deviation[things, test]
+            ordered = np.sort(self._first[things, test], axis=1)
+            place = np.arange(len(things))
+            # of two values the better one, and half of one: a first night that was a dip is no level
+            middle = (ordered[place, (count + 1) // 2] + ordered[place, np.maximum((count + 1) // 2, (count + 2) // 2 - 1)]) / 2
+            self.level[things, test] = np.where(count == 0, middle / 2, middle)
+        rows = rows & ~new
+        gain = 1 / (np.minimum(self.nights, MEMORY_NIGHTS) + 1)
+        reach = 2.5 * spread
+        self.level += np.where(rows, gain * np.clip(np.where(rows, deviation, 0.0), -reach, reach), 0.0)
+
+    def _learn_counts(self, left: Floats, known: Flags) -> None:
+        """Count what was seen some nights ago, but for things that are in doubt by now, or still as far away."""
+        if not self.pooled:
+            return
+        self._waiting.append(np.where(known & (self.nights.max(axis=1) >= 1)[:, None], left, np.nan))
+        if len(self._waiting) <= COUNT_DELAY:
+            return
+        ripe = self._waiting.pop(0)
+        with np.errstate(invalid="ignore"):
+            lasting = ((ripe < -3) & (left < -3)).any(axis=1)
+        kept = ~((self.sum > DOUBT * self.bound()).any(axis=1) | self.told | lasting)
+        self.counts *= 1 - 1 / COUNT_NIGHTS
+        for column in range(self.columns):
+            far = -ripe[kept, column]
+            far = far[np.isfinite(far)]
+            place = np.clip(np.searchsorted(_EDGES, far, side="right") - 1, 0, len(_EDGES) - 2)
+            self.counts[column] += np.bincount(place, minlength=len(_EDGES) - 1)
+
+    def _learn_carry(self, z: Floats, known: Flags) -> None:
+        both = known & np.isfinite(self.before)
+        now = np.clip(np.where(both, z / self.own, 0), -3, 3)
+        then = np.clip(np.where(both, self.before, 0), -3, 3)
+        sums = np.stack([(now * then).sum(axis=0), (then * then).sum(axis=0)])
+        self._carry_sums = self._carry_sums * (1 - 1 / COUNT_NIGHTS) + sums
+        self.carry = np.clip(self._carry_sums[0] / (self._carry_sums[1] + (100.0 if self.pooled else 10.0)), 0.0, 0.95)
+
+    def _learn_own(self, left: Floats, known: Flags) -> None:
+        """Each thing's own scatter relative to its level's, drawn to 1 while it has few nights."""
+        count = np.minimum(self.nights.max(axis=1), MEMORY_NIGHTS)[:, None]
+        weight = 1 / (count + (15 if self.pooled else 3))
+        squares = np.minimum(np.where(known, left, 0) ** 2, 9.0)
+        grown = self.own * np.sqrt(1 - weight + weight * squares)
+        self.own = np.where(known, np.maximum(grown, 0.7), self.own)
+
+    def _learn_tail(self, known: Flags) -> None:
+        """How fast large sums become rare, by how many that pass 3 also pass 5: never trusted to be faster than e^-S."""
+        settled = known & (~self.told & (self.nights.max(axis=1) >= SETTLED))[:, None]
+        passed = [(settled & (self.sum > bound) & (self._last <= bound)).sum(axis=0) for bound in (3, 5)]
+        self._last = self.sum.copy()
+        self._above = self._above * (1 - 1 / COUNT_NIGHTS) + np.stack(passed)
+        certain = np.maximum(self._above[1] - np.sqrt(self._above[1]), 0.0)
+        ratio = (certain + 10 * np.exp(-2.0)) / (self._above[0] + 10)
+        self.slope = np.clip(-np.log(ratio) / 2, SLOWEST, 1.0)
+
+
+def student_tail(far: Floats, freedom: float) -> Floats:
+    """P(T > far) of Student's t with 3 degrees of freedom, in closed form; shape of far."""
+    if freedom != 3.0:
+        raise NotImplementedError(f"no closed form kept for {freedom} degrees of freedom")
+    x = far / np.sqrt(3.0)
+    # 1/2 - (atan x + x / (1 + x^2)) / pi loses all digits far out; there the series of its complement holds
+    near = 0.5 - (np.arctan(x) + x / (1 + x * x)) / np.pi
+    with np.errstate(divide="ignore", over="ignore"):
+        distant = 2 / (3 * np.pi * np.abs(x) ** 3)
+    return np.asarray(np.clip(np.where(x > 50, distant, near), 1e-300, 1.0))

@@ -1,0 +1,218 @@
+"""The judge over nights: what was seen to go wrong, states as the history grows, and who is named."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import permutations
+
+import numpy as np
+import pytest
+
+from bench.support.histories import Fault, Site, draw
+from hpcq.judge import values as columns
+from hpcq.judge.causes import Cause, Judged, State, Thing
+from hpcq.judge.confirming import plan
+from hpcq.judge.judging import judge, watch
+from hpcq.judge.values import NOBODY, Night, Outcome, Values
+from hpcq.kernels import Better
+
+pytestmark = pytest.mark.fast
+
+Levels = np.ndarray[tuple[int, int], np.dtype[np.float64]]
+
+
+def values_of(pairs: list[tuple[int, int]], levels: Levels, node_count: int) -> Values:
+    """One test; levels: shape (nights, pairs), nan: failed; below 0: not measured."""
+    night, pair = np.nonzero(~(levels < 0))
+    ends = np.array(pairs, np.int32)
+    found = levels[night, pair]
+    failed = np.isnan(found)
+    return Values(
+        night.astype(np.int32),
+        np.zeros(len(night), np.int32),
+        ends[pair, 0],
+        ends[pair, 1],
+        np.log(np.where(failed, 1.0, found)) + np.where(failed, np.nan, 0.0),
+        np.where(failed, Outcome.FAILED, Outcome.MEASURED).astype(np.int8),
+        tuple(Night(str(one), 86_400.0 * one) for one in range(len(levels))),
+        (columns.Test("tcp_stream", Better.HIGHER),),
+        tuple(f"n{one}" for one in range(node_count)),
+        np.zeros(node_count, np.int32),
+        np.full(node_count, NOBODY, np.int32),
+    )
+
+
+def noisy(nights: int, pairs: int, *, level: float = 200e6, scatter: float = 0.01, seed: int = 1) -> Levels:
+    random = np.random.default_rng(seed)
+    return np.asarray(level * (1 + scatter * random.standard_normal((nights, pairs))))
+
+
+def told(causes: tuple[Cause, ...]) -> list[tuple[Thing, tuple[str, ...]]]:
+    return [(one.thing, one.names) for one in causes if one.state is State.TOLD]
+
+
+@pytest.mark.parametrize("pair_count", [2, 24])
+def test_everything_at_30_percent_is_told_the_same_morning(pair_count: int) -> None:
+    levels = noisy(76, pair_count)
+    levels[-1] *= 0.3
+    said = judge(values_of([(2 * one, 2 * one + 1) for one in range(pair_count)], levels, 2 * pair_count))
+    assert told(said.causes) == [(Thing.NIGHT, ())]
+    assert said.causes[0].since == 75
+    assert said.causes[0].effect.ratio == pytest.approx(0.3, rel=0.05)
+
+
+def test_a_node_at_half_speed_is_named_though_its_partners_change_every_night() -> None:
+    said = judge(draw(Site(64, 60, "gauss2", "each_run", fault=Fault("node", 0.5, 50)), seed=11))
+    assert told(said.causes) == [(Thing.NODE, ("n0003",))]
+    assert said.causes[0].since == 50
+    assert said.causes[0].job_count == 20
+    assert said.causes[0].effect.low_ratio < 0.5 < said.causes[0].effect.high_ratio
+
+
+def test_what_was_told_stays_told_however_long_the_history_grows() -> None:
+    """n1 > n3 falls by 30 % after 4 nights and stays; the other direction is fine."""
+    pairs = [(a, b) for a, b in permutations(range(4), 2)]
+    levels = noisy(400, len(pairs), seed=5)
+    levels[4:, pairs.index((1, 3))] *= 0.7
+    values = values_of(pairs, levels, 4)
+    for nights in (14, 20, 28, 60, 150, 400):
+        said = judge(values.until(nights - 1))
+        assert told(said.causes) == [(Thing.PAIR, ("n1", "n3"))], nights
+        assert said.causes[0].effect.ratio == pytest.approx(0.7, abs=0.02)
+
+
+@pytest.mark.parametrize("back", [70, 90])
+def test_what_came_back_has_ended(back: int) -> None:
+    levels = noisy(110, 16, seed=back)
+    pairs = [(one, (one + 1) % 16) for one in range(16)]
+    slow = [one for one, pair in enumerate(pairs) if 5 in pair]
+    levels[60:back, slow] *= 0.8
+    values = values_of(pairs, levels, 16)
+    assert told(judge(values.until(back - 1)).causes) == [(Thing.NODE, ("n5",))]
+    (cause,) = judge(values.until(back + 5)).causes
+    assert cause.state is State.ENDED
+    assert cause.ended is not None
+    assert back <= cause.ended <= back + 3
+    assert judge(values, first=back + 10).causes == ()
+
+
+def test_a_slow_ramp_of_a_node_is_told() -> None:
+    levels = noisy(120, 32, seed=3)
+    pairs = [(one, (one + 1) % 32) for one in range(32)]
+    levels[:, [4, 5]] *= np.linspace(1, 0.64, 120)[:, None]
+    assert told(judge(values_of(pairs, levels, 32)).causes) == [(Thing.NODE, ("n5",))]
+
+
+def test_a_node_that_fails_with_everybody_is_told_with_a_ratio_of_nothing() -> None:
+    levels = noisy(40, 32, seed=4)
+    levels[36:, [4, 5]] = np.nan
+    (cause,) = judge(values_of([(one, (one + 1) % 32) for one in range(32)], levels, 32)).causes
+    assert (cause.thing, cause.names, cause.state) == (Thing.NODE, ("n5",), State.TOLD)
+    assert cause.effect.ratio == 0.0
+    assert "no valid result" in cause.reason
+
+
+@pytest.mark.parametrize("plan_name", ["fixed", "each_run"])
+def test_an_uplink_is_named_as_the_group_and_nobody_behind_it(plan_name: str) -> None:
+    site = Site(64, 70, "gauss3", plan_name, fault=Fault("leaf", 0.1, 62, index=2))
+    assert told(judge(draw(site, seed=21)).causes) == [(Thing.GROUP, ("leaf2",))]
+
+
+def test_what_is_said_of_a_night_is_what_was_said_on_it() -> None:
+    values = draw(Site(32, 60, "heavy", "fixed", 2, Fault("node", 0.3, 40)), seed=2)
+    whole = watch(values)
+    for night in (41, 45, 52):
+        then = watch(values.until(night))
+        for thing, level in then.levels.items():
+            known = [(one.thing, one.since, one.told) for one in whole.levels[thing].messages if one.told <= night]
+            assert [(one.thing, one.since, one.told) for one in level.messages] == known
+
+
+def test_the_order_of_rows_changes_nothing() -> None:
+    values = draw(Site(32, 50, "gauss3", "idle", 3, Fault("node", 0.3, 40)), seed=8)
+    order = np.random.default_rng(0).permutation(len(values.night))
+    shuffled = {name: getattr(values, name)[order] for name in ("night", "test", "client", "server", "value", "outcome")}
+    assert judge(replace(values, **shuffled)) == judge(values)
+
+
+@pytest.mark.parametrize("noise", ["gauss2", "heavy", "weekday", "temperature", "node_night", "ar1"])
+@pytest.mark.parametrize("plan_name", ["fixed", "each_run", "idle"])
+def test_nothing_is_told_where_nothing_happens(noise: str, plan_name: str) -> None:
+    watched = watch(draw(Site(48, 80, noise, plan_name), seed=31))
+    assert [(thing, one.thing, one.told) for thing, level in watched.levels.items() for one in level.messages] == []
+
+
+def test_a_node_that_was_never_as_good_as_its_peers_is_told() -> None:
+    levels = noisy(12, 32, seed=6)
+    levels[:, [4, 5]] *= 0.5
+    values = values_of([(one, (one + 1) % 32) for one in range(32)], levels, 32)
+    (cause,) = judge(values).causes
+    assert (cause.thing, cause.names, cause.state, cause.since) == (Thing.NODE, ("n5",), State.TOLD, 0)
+    assert "than its peers since it was first measured" in cause.reason
+
+
+def test_an_older_generation_is_no_fault() -> None:
+    """Four of 16 nodes at 0.7, whether or not their class is known."""
+    levels = noisy(30, 32, seed=7)
+    pairs = [(one, (one + step) % 16) for one in range(16) for step in (1, 5)]
+    levels[:, [one for one, pair in enumerate(pairs) if min(pair) < 4]] *= 0.7
+    values = values_of(pairs, levels, 16)
+    assert told(judge(values).causes) == []
+    kinds = np.array([1] * 4 + [0] * 12, np.int32)
+    assert told(judge(replace(values, node_class=kinds, classes=("new", "old"))).causes) == []
+
+
+def test_silence_has_its_own_word() -> None:
+    levels = noisy(3, 4)
+    levels[:, 3] = -1
+    levels[:2, 2] = -1
+    said = judge(values_of([(0, 1), (2, 3), (4, 5), (6, 7)], levels, 8))
+    words = {one.names: (one.judged, one.job_count) for one in said.coverage if one.thing is Thing.NODE}
+    assert words[("n0",)] == (Judged.JUDGED, 3)
+    assert words[("n4",)] == (Judged.TOO_FEW_JOBS, 1)
+    assert words[("n6",)] == (Judged.NOT_MEASURED, 0)
+
+
+def test_a_half_dead_node_is_told_the_same_night_after_confirmation() -> None:
+    """Its suspects are measured again with good partners; the good ones stay unaccused."""
+    values = draw(Site(64, 61, "gauss3", "each_run", fault=Fault("node", 0.5, 60)), seed=41)
+    before = watch(values)
+    assert told(before.judgement().causes) == []
+    retests = plan(before, suspects_at_most=3)
+    assert {one.client for one in retests} == {"n0003"}
+    assert len({one.server for one in retests}) == 2
+    values = with_retests(values, [(3, values.nodes.index(one.server), one.job_count) for one in retests], np.log(0.485))
+    after = watch(values)
+    (cause,) = after.judgement().causes
+    assert (cause.thing, cause.names, cause.state, cause.told) == (Thing.NODE, ("n0003",), State.TOLD, 60)
+    assert "confirmed the same night" in cause.reason
+    (again,) = after.again
+    assert (again.job_count, again.slow_pairs, again.pair_count, again.confirmed) == (6, 2, 2, True)
+
+
+def test_a_suspect_that_is_fine_again_is_not_told() -> None:
+    values = draw(Site(64, 61, "gauss3", "each_run", fault=Fault("node", 0.5, 60)), seed=41)
+    retests = plan(watch(values), suspects_at_most=3)
+    values = with_retests(values, [(3, values.nodes.index(one.server), one.job_count) for one in retests], np.log(0.97))
+    after = watch(values)
+    assert told(after.judgement().causes) == []
+    assert after.again[0].confirmed is False
+    assert after.again[0].slow_pairs == 0
+
+
+def with_retests(values: Values, retests: list[tuple[int, int, int]], level: float) -> Values:
+    """The same with second measurements of the last night, each at this logarithm."""
+    rows = [(client, server) for client, server, count in retests for _ in range(count)]
+    ends = np.array(rows, np.int32)
+    count = len(rows)
+    scatter = 0.01 * np.random.default_rng(1).standard_normal(count)
+    return replace(
+        values,
+        night=np.append(values.night, np.full(count, len(values.nights) - 1, np.int32)),
+        test=np.append(values.test, np.zeros(count, np.int32)),
+        client=np.append(values.client, ends[:, 0]),
+        server=np.append(values.server, ends[:, 1]),
+        value=np.append(values.value, level + scatter),
+        outcome=np.append(values.outcome, np.full(count, Outcome.MEASURED, np.int8)),
+        look=np.append(np.zeros(len(values.night), np.int8), np.ones(count, np.int8)),
+    )
