@@ -10,6 +10,7 @@ import csv
 import io
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,9 @@ OPTIONAL = ("job", "repetition", "outcome", "reason", "message_bytes")
 OUTCOMES = ("measured", "failed", "invalid")
 #: What SQLite holds in an integer, and more than any size or count.
 _WHOLE_MAX = 2**53
+#: The usual form of times, 2026-11-20T02:00:00Z, and the seconds that they may have.
+_WHOLE_SECONDS = len("2026-11-20T02:00:00Z")
+_SECONDS = frozenset(f"{second:02d}" for second in range(60))
 _NO_REASON = "the imported file gives no reason"
 FACT_COLUMNS = ("node", "time", "fact", "value")
 #: Facts stand in parts, by the first word of their names: nic.eth0.speed_bps is of the part nic.
@@ -113,7 +117,7 @@ def _values(path: str, content: bytes, problems: Problems) -> Iterator[Value]:
             continue
         row.append("")
         try:
-            yield cells.value(line, [row[place] for place in at])
+            yield cells.value(line, [row[place].strip() for place in at])
         except ValueError as error:
             problems.add(path, line, f"column {error}")
     if is_empty:
@@ -121,42 +125,54 @@ def _values(path: str, content: bytes, problems: Problems) -> Iterator[Value]:
 
 
 class _Cells:
-    """Reads the cells of rows; each distinct name is checked once."""
+    """Reads the cells of rows. What is in many rows is checked once: names, nodes, and what was measured."""
 
     def __init__(self) -> None:
-        self._utc = remembered(utc_of)
-        self._name = remembered(name_of)
+        self._moment = remembered(lambda text: _in("time", utc_of, text))
+        self._run = remembered(lambda text: _in("run", name_of, text))
+        self._job = remembered(lambda text: _in("job", name_of, text) if text else "")
         self._nodes = remembered(_nodes)
-        self._test = remembered(_test)
-        self._metric = remembered(_metric)
+        self._what = remembered(_what)
 
     def value(self, line: int, row: list[str]) -> Value:
-        """One row. Raises ValueError `COLUMN: FOUND: ALLOWED`."""
+        """One row, its cells without blanks around them. Raises ValueError `COLUMN: FOUND: ALLOWED`."""
         time, run, test, client, server, metric, value, unit, better, job, repetition, outcome, reason, size = row
-        time_utc: str = _in("time", self._utc, time.strip())
-        client, server = self._nodes(client.strip(), server.strip())
-        of_test: Test = self._test(test.strip(), size.strip())
-        outcome = outcome.strip() or "measured"
-        if outcome not in OUTCOMES:
-            raise ValueError(f"outcome: {outcome!r}: allowed are {', '.join(OUTCOMES)}")
-        measured = outcome == "measured"
-        told: MetricName | None = None
-        if measured or metric.strip():
-            told = self._metric(of_test.kernel, metric.strip(), unit.strip(), better.strip())
+        time_utc = self._time(time)
+        client, server = self._nodes(client, server)
+        of_test, told, outcome = self._what(test, size, metric, unit, better, outcome)
         return Value(
             line,
             time_utc,
-            _in("run", self._name, run.strip()),
-            _in("job", self._name, job.strip()) if job.strip() else "",
+            self._run(run),
+            self._job(job),
             of_test,
             client,
             server,
-            _whole("repetition", repetition.strip(), 1) if repetition.strip() else None,
+            _whole("repetition", repetition, 1) if repetition else None,
             outcome,
-            None if measured else reason.strip() or _NO_REASON,
-            told if measured else None,
-            _number(value.strip()) if measured else None,
+            None if outcome == "measured" else reason or _NO_REASON,
+            told,
+            None if told is None else _number(value),
         )
+
+    def _time(self, text: str) -> str:
+        """A time by its minute, which many rows share, and its seconds; other forms are read whole."""
+        if len(text) == _WHOLE_SECONDS and text[-1] == "Z" and text[16] == ":" and text[17:19] in _SECONDS:
+            with suppress(ValueError):  # which is said of the whole text below
+                return f"{self._moment(text[:16] + 'Z')[:17]}{text[17:19]}.000000Z"
+        return str(self._moment(text))
+
+
+def _what(*cells: str) -> tuple[Test, MetricName | None, str]:
+    """What a row measured, and how that ended. Of what was not measured, the metric is checked where there is one."""
+    test, size, metric, unit, better, outcome = cells
+    of_test = _test(test, size)
+    outcome = outcome or "measured"
+    if outcome not in OUTCOMES:
+        raise ValueError(f"outcome: {outcome!r}: allowed are {', '.join(OUTCOMES)}")
+    measured = outcome == "measured"
+    told = metric_of(kernels().get(test), metric, unit, better) if measured or metric else None
+    return of_test, told if measured else None, outcome
 
 
 def _in(column: str, read: object, text: str) -> str:
@@ -202,10 +218,6 @@ def _test(name: str, size: str) -> Test:
         return test_of(kernels().get(name), name, parameters)
     except ValueError as error:
         raise ValueError(f"message_bytes: {error}") from None
-
-
-def _metric(test: str, name: str, unit: str, better: str) -> MetricName:
-    return metric_of(kernels().get(test), name, unit, better)
 
 
 def read_facts(path: Path, problems: Problems) -> Mapping[str, NodeFacts]:

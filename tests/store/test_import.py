@@ -353,3 +353,25 @@ def test_imports_merge_and_prune_and_rejudge_like_others(site: Importing, tmp_pa
     assert {row["kind"] for row in other.json("runs")} == {"import"}
     assert "0 results judged" in other.words("db", "rejudge")
     assert "have no evidence any more" not in other.words("db", "rejudge")
+
+
+@pytest.mark.parametrize(
+    ("text", "stored"),
+    [
+        ("2026-11-20T02:00:07Z", "2026-11-20T02:00:07.000000Z"),
+        ("2026-11-20 02:00:07", "2026-11-20T02:00:07.000000Z"),
+        ("2026-11-20T02:00:07.25Z", "2026-11-20T02:00:07.250000Z"),
+        ("2026-11-20T02:00:07+01:00", "2026-11-20T01:00:07.000000Z"),
+        ("2026-11-20", "2026-11-20T00:00:00.000000Z"),
+    ],
+)
+def test_times_are_stored_in_utc(site: Importing, text: str, stored: str) -> None:
+    site.bring([f"{text},a,t,n1,n2,rate,5,bps,higher"])
+    assert site.ask("SELECT started_utc FROM v_results") == [(stored,)]
+
+
+@pytest.mark.parametrize(
+    "text", ["2026-11-20T02:00:61Z", "2026-11-20T02:0a:07Z", "2026-02-30T02:00:07Z", "1969-12-31T00:00:00Z"]
+)
+def test_a_bad_time_is_quoted_whole(site: Importing, text: str) -> None:
+    assert f"values.csv:2: column time: '{text}'" in site.bring([f"{text},a,t,n1,n2,rate,5,bps,higher"], expect=2)
