@@ -11,7 +11,7 @@ from hpcq.errors import UserError
 if TYPE_CHECKING:
     from hpcq.definition.checking import Document, Place
 
-_BIND_DEVICE = "bind_device"
+_BIND_DEVICES = ("bind_device", "client_bind_device", "server_bind_device")
 
 #: Keys of cluster files that people write into campaigns and tests, and what they then read: message and hint.
 NETWORK_INSTEAD = (
@@ -62,12 +62,13 @@ def _bind_devices(entry: Mapping[str, Any]) -> Iterator[tuple[Place, object]]:
     lists: list[tuple[Place, object]] = [(("matrix",), entry.get("matrix"))]
     lists += [(("zip", no), one) for no, one in enumerate(columns)] if isinstance(columns, list) else [(("zip",), columns)]
     fixed = entry.get("parameters")
-    if isinstance(fixed, dict) and _BIND_DEVICE in fixed:
-        yield ("parameters", _BIND_DEVICE), fixed[_BIND_DEVICE]
-    for place, values in lists:
-        swept = values.get(_BIND_DEVICE) if isinstance(values, dict) else None
-        for no, value in enumerate(swept if isinstance(swept, list) else []):
-            yield (*place, _BIND_DEVICE, no), value
+    for name in _BIND_DEVICES:
+        if isinstance(fixed, dict) and name in fixed:
+            yield ("parameters", name), fixed[name]
+        for place, values in lists:
+            swept = values.get(name) if isinstance(values, dict) else None
+            for no, value in enumerate(swept if isinstance(swept, list) else []):
+                yield (*place, name, no), value
 
 
 def _is_address(value: object) -> bool:

@@ -69,7 +69,7 @@ static bool client_arguments(struct run *run, int argc, char **argv, struct clie
                                   : "secret-file");
     if (!arguments_port("port", words.port, &place->port, failure))
         return false;
-    if (words.timeout && !arguments_number("timeout-s", words.timeout, 0.001, 1e5, &place->timeout_s, failure))
+    if (words.timeout && !arguments_number("timeout-s", words.timeout, 0.001, 1e6, &place->timeout_s, failure))
         return false;
     place->to = words.to;
     place->bind_to = words.bind_to;

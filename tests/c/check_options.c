@@ -23,6 +23,13 @@ static const struct option_row rows[] = {
 static const struct option_default defaults[] = {{"size_bytes", 64}, {NULL, 0}};
 static const struct option_table table = {rows, 5, sizeof(struct sample), defaults};
 
+static const char *const refused[] = {"12q", "1.5", "1e5", "0x10", "64KB", "64Kib",
+                                      "k",   "1e",  "1 k", " 1",   "-1",   "1kk"};
+static const struct {
+    const char *text;
+    int64_t value;
+} forms[] = {{"12k", 12000}, {"12K", 12000}, {"1.5k", 1500}, {"8Ki", 8192}, {"1e3", 1000}, {"65e3", 65000}, {"+7", 7}};
+
 static void check_refused(const char *name, const char *value, const char *message)
 {
     struct sample sample;
@@ -57,7 +64,17 @@ void check_options(void)
     CHECK(!memcmp(&sample, &copy, sizeof sample));
     check_refused("size_bytes", "65508", "size_bytes: found 65508: allowed: integer 1 to 65507 bytes");
     check_refused("size_bytes", "0", "size_bytes: found 0: allowed: integer 1 to 65507 bytes");
-    check_refused("size_bytes", "12k", "size_bytes: found 12k: allowed: integer 1 to 65507 bytes");
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        struct text message = {0};
+        text_print(&message, "size_bytes: found %s: allowed: integer 1 to 65507 bytes", refused[i]);
+        check_refused("size_bytes", refused[i], text_string(&message));
+        text_free(&message);
+    }
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+        CHECK(options_set(&table, &sample, "size_bytes", forms[i].text, &failure));
+        CHECK(sample.size_bytes == forms[i].value);
+    }
+    CHECK(options_set(&table, &sample, "rate_bps", "2.5G", &failure) && sample.rate_bps == 2.5e9);
     check_refused("size_bytes", "", "size_bytes: found nothing: allowed: integer 1 to 65507 bytes");
     check_refused("size_bytes", "99999999999999999999",
                   "size_bytes: found 99999999999999999999: allowed: integer 1 to 65507 bytes");

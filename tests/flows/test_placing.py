@@ -143,6 +143,12 @@ def test_a_bound_device_is_read_back_and_lets_no_other_bring_packets(programs: P
             assert [line["granted"][f"{end}_bind_device"] for end in ("client", "server")] == ["eth0", "eth0"]
         free = pair.run(programs.net, "tcp_stream", **SHORT).line
         assert not [name for name in free["granted"] if name.endswith("bind_device")]
+        own = pair.run(
+            programs.net, "tcp_stream", bind_device="lo", client_bind_device="eth0", server_bind_device="eth0", **SHORT
+        )
+        assert [own.line["granted"][f"{end}_bind_device"] for end in ("client", "server")] == ["eth0", "eth0"]
+        apart = pair.run(programs.net, "tcp_stream", server_bind_device="eth9", **SHORT)
+        assert "server_bind_device: found eth9: allowed on this server: system" in apart.err
         lost = pair.run(programs.net, "tcp_stream", bind_device="lo", **SHORT)
         assert lost.rc in (3, 4), "the server is not on the other side of lo"
         assert lost.line["metrics"] == {}

@@ -169,6 +169,7 @@ def test_every_option_is_echoed_and_changes_nothing_else(server: Server) -> None
     cpus = sorted(os.sched_getaffinity(0))
     asked = {
         "message_bytes": 999,
+        "read_bytes": 70_000,
         "direction": "client_to_server",
         "flow_count": 2,
         "wait_by": "epoll",
@@ -203,6 +204,8 @@ def test_every_option_is_echoed_and_changes_nothing_else(server: Server) -> None
         "congestion_control": "reno",
         "source_port_first_no": 0,
         "source_port_last_no": 0,
+        "client_bind_device": "system",
+        "server_bind_device": "lo",
     }
     line = server.run("tcp_stream", **{**asked, "no_delay": "true", "tcp_cork": "true"}).line
     assert line["options"] == asked
@@ -330,3 +333,34 @@ def test_all_addresses_of_a_name_are_tried(programs: Programs, secret: Path, tmp
         done = ended([*renamed, *command])
         assert done.rc == 3
         assert "127.0.0.1 port 1" in done.line["error"]["message"], "what is said is of the address that is preferred"
+
+
+@pytest.mark.promise("Numbers by hand may be written as 1e9, 1G or 64Ki, whole ones too.")
+def test_numbers_by_hand(server: Server) -> None:
+    line = server.run("tcp_stream", message_bytes="64Ki", pacing_rate_bps="1e9", **INSTANT).line
+    assert (line["options"]["message_bytes"], line["options"]["pacing_rate_bps"]) == (65536, 1_000_000_000)
+    assert server.run("udp_stream", rate_bps="0.5M", **INSTANT).line["options"]["rate_bps"] == 500_000
+    done = server.run("tcp_stream", message_bytes="1.5", **INSTANT)
+    assert (done.rc, "message_bytes: found 1.5: allowed: integer" in done.err) == (2, True)
+
+
+def test_the_receiver_reads_as_much_as_it_was_told(server: Server) -> None:
+    """With reads of 1000 bytes, 100 messages of 10,000 take 1000 calls and more."""
+    options = {**INSTANT, "warmup_s": 0, "message_bytes": 10_000}
+    small = server.run("tcp_stream", read_bytes=1000, **options).line["metrics"]
+    assert small["server_call_count"] >= small["received_bytes"] / 1000
+    large = server.run("tcp_stream", **options).line["metrics"]
+    assert large["server_call_count"] < large["received_bytes"] / 1000
+
+
+def test_a_link_local_address_without_its_interface_gets_a_hint(programs: Programs, secret: Path) -> None:
+    place = ["--to", "fe80::1", "--port", "4711", "--secret-file", str(secret)]
+    done = ended([str(programs.net), "tcp_stream", *place])
+    assert done.rc == 3
+    assert "--to fe80::1%eth0" in done.err
+
+
+def test_a_series_that_ends_early_is_said(server: Server) -> None:
+    """36,000 intervals are kept: of 1 ms, 36 s."""
+    line = server.run("udp_stream", duration_s=36.3, warmup_s=0, series_interval_ms=1, rate_bps=1e5).line
+    assert "the first 36 of 36.3" in {one["name"]: one["message"] for one in line["warnings"]}["series_truncated"]

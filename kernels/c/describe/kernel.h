@@ -80,7 +80,7 @@ struct common_metrics {
     {#field, kind, offsetof(type, common.field), standard, minimum, maximum, NULL, help}
 
 #define OPTION_ROWS_COMMON(type)                                                                                       \
-    OPTION_COMMON(type, duration_s, OPTION_NUMBER, 2, 0.001, 3600, "length of the measurement"),                       \
+    OPTION_COMMON(type, duration_s, OPTION_NUMBER, 2, 0.001, 604800, "length of the measurement"),                     \
         OPTION_COMMON(type, warmup_s, OPTION_NUMBER, 0.2, 0, 600, "length of the phase before it, not measured"),      \
         OPTION_COMMON(type, operation_count_max, OPTION_INTEGER, 0, 0, 1e12,                                           \
                       "end the measurement after this many operations; 0: by duration_s alone"),                       \

@@ -80,17 +80,28 @@ static void option_allowed(const struct option_row *row, struct text *out)
     }
 }
 
+/* What stands behind a number: k, M, G, T, or Ki, Mi, Gi, Ti for powers of 1024; 0: something else. */
+static double multiple_of(const char *text)
+{
+    static const char letters[] = "kMGT";
+    const char *letter = *text ? strchr(letters, *text == 'K' ? 'k' : *text) : NULL;
+    bool binary = letter && text[1] == 'i';
+    if (!*text)
+        return 1;
+    return letter && !text[1 + binary] ? pow(binary ? 1024 : 1000, (double)(letter - letters + 1)) : 0;
+}
+
+/* The digits of a decimal number, whole or not, and what it is multiplied by: 1500, 1e9, 1.5G, 64Ki. */
 static bool option_parse_number(const struct option_row *row, const char *text, double *value)
 {
     char *end = NULL;
     errno = 0;
-    if (!*text || *text == ' ')
+    if (!*text || !strchr("+-.0123456789", *text) || strpbrk(text, "xX"))
         return false;
-    if (row->type == OPTION_INTEGER)
-        *value = (double)strtoll(text, &end, 10);
-    else
-        *value = strtod(text, &end);
-    return !errno && !*end && isfinite(*value) && *value >= row->minimum && *value <= row->maximum;
+    *value = strtod(text, &end) * multiple_of(end);
+    bool whole = row->type != OPTION_INTEGER || *value == floor(*value);
+    return !errno && end != text && multiple_of(end) > 0 && whole && isfinite(*value) && *value >= row->minimum &&
+           *value <= row->maximum;
 }
 
 static bool option_parse(const struct option_row *row, const char *text, double *value)

@@ -78,12 +78,12 @@ static bool client_connect(struct run *run, const struct client_place *place)
 static const double turn_limit_s = 8; /* as long as a server lets one that it knows wait for its turn */
 
 /* The server's host took the connection, and no word came: a server that measures looks at nobody else. */
-static bool client_busy(struct run *run, const struct client_place *place)
+static bool client_busy(struct run *run, const struct client_place *place, uint64_t since_ns)
 {
     fail_hint(&run->failure, "let the other measurement end first, or start a server for each client (--port)");
     return fail(&run->failure, EXIT_PEER,
-                "the server %s, port %u, is busy: it said nothing for %g s, as while it measures for another client",
-                place->to, place->port, turn_limit_s);
+                "the server %s, port %u, is busy: it said nothing for %.2g s, as while it measures for another client",
+                place->to, place->port, (double)(clock_now_ns() - since_ns) / 1e9);
 }
 
 /* A server that is crowded by strangers turns us away before a word: we come again within the limit. One that measures
@@ -94,12 +94,12 @@ static bool client_meet(struct run *run, const struct client_place *place, const
     for (;;) {
         if (!client_connect(run, place))
             return false;
-        uint64_t hello_ns = run_state(run, "hello", turn_limit_s);
+        uint64_t since_ns = clock_now_ns(), hello_ns = run_state(run, "hello", turn_limit_s);
         if (control_authenticate(&run->control, secret, hello_ns, &run->failure))
             return true;
         if (!run->control.heard && !run->control.turned_away && clock_now_ns() >= hello_ns && !signals_stop()) {
             run->failure.failed = false;
-            return client_busy(run, place);
+            return client_busy(run, place, since_ns);
         }
         if (!run->control.turned_away || clock_now_ns() + pause_ns > give_up_ns)
             return false;

@@ -300,6 +300,16 @@ static void run_clock_steps(struct run *run)
                  of_sample ? "a mean sample" : "the time measured", of_sample ? sample_ns : time_ns);
 }
 
+/* A series keeps so many intervals, of a long measurement the first ones. */
+static void run_series_end(struct run *run)
+{
+    double whole_s = (double)SERIES_LENGTH_MAX * run->series.interval_ms / 1e3;
+    double took_s = (double)(run->phase_end_ns - run->phase_start_ns) / 1e9;
+    if (run->series.length && took_s > whole_s)
+        run_warn(run, "series_truncated", "the series has the first %.6g of %.6g s: raise series_interval_ms", whole_s,
+                 took_s);
+}
+
 /* Where the buffers lay, by their addresses, and the smallest pages that any of them lay in. */
 static void run_places(struct run *run)
 {
@@ -325,6 +335,7 @@ void run_finish(struct run *run)
     run_clock_source(run);
     run_clock_steps(run);
     run_places(run);
+    run_series_end(run);
     if (run->call_count)
         *(run->is_server ? &common->server_call_count : &common->client_call_count) = (double)run->call_count;
     if (run->series.length) {

@@ -26,8 +26,8 @@ static bool session_options(struct run *run, const struct received *message)
     run->keep.evidence_asked = received_unsigned(message, "evidence_full");
     run->keep.raw_asked = received_unsigned(message, "raw");
     double timeout_s = received_number(message, "timeout_s");
-    if (!(timeout_s > 0) || timeout_s > 1e5)
-        return fail(&run->failure, EXIT_PEER, "timeout_s: found %g: allowed: above 0 to 100000", timeout_s);
+    if (!(timeout_s > 0) || timeout_s > 1e6)
+        return fail(&run->failure, EXIT_PEER, "timeout_s: found %g: allowed: above 0 to 1000000", timeout_s);
     run->deadline_ns = clock_now_ns() + clock_ns_from_s(timeout_s + margin_s);
     alarm((unsigned)(timeout_s + 2 * margin_s)); /* the hard limit: default action, the process ends */
     return true;

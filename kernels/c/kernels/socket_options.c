@@ -62,21 +62,33 @@ static void known_devices(char *known, size_t bytes)
         if_freenameindex(list);
 }
 
-static bool set_text(struct run *run, int descriptor, const struct socket_row *row, const char *text)
+/* The name of an option that both ends have, or of this end's own, and its value. */
+static const char *own_text(const struct run *run, const struct socket_row *row, const struct socket_settings *settings,
+                            const char **name)
+{
+    const char *own = run->is_server ? settings->server_bind_device : settings->client_bind_device;
+    bool is_own = row->level == SOL_SOCKET && row->option == SO_BINDTODEVICE && strcmp(own, "system");
+    *name = !is_own ? row->name : run->is_server ? "server_bind_device" : "client_bind_device";
+    return is_own ? own : row_text(row, settings);
+}
+
+static bool set_text(struct run *run, int descriptor, const struct socket_row *row,
+                     const struct socket_settings *settings)
 {
     char known[256] = "";
+    const char *name, *text = own_text(run, row, settings, &name);
     const char *end = run->is_server ? "server" : "client";
     if (!strcmp(text, "system") || !setsockopt(descriptor, row->level, row->option, text, (socklen_t)strlen(text)))
         return true;
     if (errno != ENOENT && errno != ENODEV)
-        return fail_system(&run->failure, "%s: %s on this %s", row->name, text, end);
+        return fail_system(&run->failure, "%s: %s on this %s", name, text, end);
     if (errno == ENODEV) {
         known_devices(known, sizeof known);
     } else {
         known_controls(known, sizeof known);
         fail_hint(&run->failure, "an administrator loads one with `modprobe tcp_%s`", text);
     }
-    return fail(&run->failure, EXIT_USAGE, "%s: found %s: allowed on this %s: system %s", row->name, text, end, known);
+    return fail(&run->failure, EXIT_USAGE, "%s: found %s: allowed on this %s: system %s", name, text, end, known);
 }
 
 static bool set_rate(struct run *run, int descriptor, const struct socket_row *row, int64_t asked)
@@ -114,7 +126,7 @@ static bool row_apply(struct run *run, int descriptor, const struct socket_row *
 {
     int family = run->local.storage.ss_family;
     if (row->type == OPTION_NAME)
-        return set_text(run, descriptor, row, row_text(row, settings));
+        return set_text(run, descriptor, row, settings);
     int64_t asked = row_asked(row, settings);
     if (row->grant == GRANT_RATE)
         return !asked || set_rate(run, descriptor, row, asked);

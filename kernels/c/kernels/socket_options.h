@@ -75,18 +75,22 @@ struct socket_settings {
     SOCKET_ROWS_TCP(SOCKET_FIELD, )
     SOCKET_ROWS_UDP(SOCKET_FIELD, )
     int64_t source_port_first_no, source_port_last_no;
+    char client_bind_device[OPTION_NAME_BYTES], server_bind_device[OPTION_NAME_BYTES];
 };
 
 #define SOCKET_OPTION_ROW(type, field, kind, minimum, maximum, l4, o4, l6, o6, moment, scale, grant, help)             \
     {#field, kind, offsetof(type, sockets.field), 0, minimum, maximum, NULL, help},
 #define SOURCE_ROW(type, field, help) {#field, OPTION_INTEGER, offsetof(type, sockets.field), 0, 0, 65535, NULL, help}
-/* No option of a socket, but what the client's are bound to. */
+#define DEVICE_ROW(type, field, help) {#field, OPTION_NAME, offsetof(type, sockets.field), 0, 0, 15, NULL, help}
+/* What the client's are bound to, which is no option of a socket, and devices where the ends' names differ. */
 #define OPTION_ROWS_SOURCE(type)                                                                                       \
     SOURCE_ROW(type, source_port_first_no,                                                                             \
                "the client's flows have this local port and the next ones (many networks choose a path by it); 0: "    \
                "any"),                                                                                                 \
         SOURCE_ROW(type, source_port_last_no,                                                                          \
-                   "up to this one, ports that are taken are passed over; 0: none may be taken"),
+                   "up to this one, ports that are taken are passed over; 0: none may be taken"),                      \
+        DEVICE_ROW(type, client_bind_device, "bind_device of the client alone; system: as bind_device says"),          \
+        DEVICE_ROW(type, server_bind_device, "bind_device of the server alone; system: as bind_device says"),
 
 /* The rows of a kernel's option table, each with its comma. */
 #define OPTION_ROWS_TCP(type)                                                                                          \

@@ -12,16 +12,18 @@
 
 /* Of a blocked call, between looks at the control channel. */
 static const double block_limit_s = 0.05;
-enum { READ_BYTES_MIN = 131072 }; /* the receiver reads at least this much at once */
+enum { READ_BYTES_MIN = 131072 }; /* the receiver reads at least this much at once, if nothing is asked for */
 
 struct tcp_stream_options {
     struct common_options common;
-    int64_t message_bytes, direction, flow_count, wait_by, send_by;
+    int64_t message_bytes, read_bytes, direction, flow_count, wait_by, send_by;
     struct socket_settings sockets;
 };
 
 static const struct option_row option_rows[] = {
     OPTION_INTEGER_ROW(struct tcp_stream_options, message_bytes, 131072, 1, 67108864, "bytes given to one call"),
+    OPTION_INTEGER_ROW(struct tcp_stream_options, read_bytes, 0, 0, 67108864,
+                       "room that the receiver gives one call; 0: as message_bytes, 131072 at least"),
     OPTION_CHOICE_ROW(struct tcp_stream_options, direction, flows_directions, "which end sends"),
     OPTION_INTEGER_ROW(struct tcp_stream_options, flow_count, 1, 1, FLOWS_MAX,
                        "TCP connections that send at once, served in turn by one thread of each end"),
@@ -111,7 +113,9 @@ static bool tcp_stream_open(struct run *run)
     struct tcp_stream *state = run->state;
     const struct tcp_stream_options *options = run->options;
     size_t bytes = (size_t)options->message_bytes;
-    state->in_bytes = bytes < READ_BYTES_MIN ? READ_BYTES_MIN : bytes;
+    state->in_bytes = options->read_bytes      ? (size_t)options->read_bytes
+                      : bytes < READ_BYTES_MIN ? READ_BYTES_MIN
+                                               : bytes;
     if (run_sends(run))
         state->out = run_noise(run, bytes);
     if (run_receives(run))

@@ -209,6 +209,16 @@ bool socket_wait(int descriptor, short events, uint64_t deadline_ns, const char 
     }
 }
 
+/* fe80:: and the like are on every link, and only the interface says on which one. */
+static bool address_needs_scope(const struct address *address)
+{
+    struct sockaddr_in6 six;
+    if (address->storage.ss_family != AF_INET6)
+        return false;
+    memcpy(&six, &address->storage, sizeof six);
+    return IN6_IS_ADDR_LINKLOCAL(&six.sin6_addr) && !six.sin6_scope_id;
+}
+
 bool socket_connect(int descriptor, const struct address *to, uint64_t deadline_ns, struct failure *failure)
 {
     char host[ADDRESS_TEXT_BYTES];
@@ -223,6 +233,8 @@ bool socket_connect(int descriptor, const struct address *to, uint64_t deadline_
         return false;
     else if (getsockopt(descriptor, SOL_SOCKET, SO_ERROR, &error, &length))
         return fail_system(failure, "SO_ERROR");
+    if (error == EINVAL && address_needs_scope(to))
+        fail_hint(failure, "a link-local address names its interface too: --to %s%%eth0", host);
     if (error)
         return fail(failure, EXIT_PEER, "connect to %s port %u: %s (%s)", host, address_port(to), strerror(error),
                     fail_errno_name(error));
